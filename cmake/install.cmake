@@ -21,8 +21,8 @@ if(HEED_BUILD_SHARED)
   install(TARGETS heed_shared EXPORT heed-shared-targets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT heed-shared-targets NAMESPACE heed:: DESTINATION ${HEED_CMAKE_DIR})
 endif()
-if(TARGET heed_tool)
-  install(TARGETS heed_tool)
+if(HEED_INSTALLED_PROGRAMS)
+  install(TARGETS ${HEED_INSTALLED_PROGRAMS})
 endif()
 
 configure_package_config_file(cmake/heed-config.cmake.in ${PROJECT_BINARY_DIR}/heed-config.cmake

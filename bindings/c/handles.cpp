@@ -86,6 +86,19 @@ std::shared_ptr<void> take_object(Kind kind, std::uintptr_t handle) {
   return object;
 }
 
+Kind kind_of(std::uintptr_t handle) {
+  return static_cast<Kind>(handle & ((1U << kind_bits) - 1));
+}
+
+Release::~Release() {
+  if (!release_) return;
+  try {
+    release_(context_);
+  } catch (...) {  // there is no caller to report to
+    heed_set_last_error("a release function threw an exception");
+  }
+}
+
 std::int64_t object_count() {
   Table& handles = table();
   const std::lock_guard lock(handles.mutex);

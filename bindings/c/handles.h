@@ -53,6 +53,23 @@ struct OptimizerObject {
   double clip_norm = 0;
 };
 
+/// Calls the caller's function once, when it is destroyed.
+class Release {
+ public:
+  Release() = default;
+  ~Release();
+  Release(const Release&) = delete;
+  Release& operator=(const Release&) = delete;
+  void set(void (*release)(void*), void* context) {
+    release_ = release;
+    context_ = context;
+  }
+
+ private:
+  void (*release_)(void*) = nullptr;
+  void* context_ = nullptr;
+};
+
 /// A run; only one call uses it at a time.
 struct RunObject {
   explicit RunObject(Run opened) : run(std::move(opened)) {}
@@ -91,6 +108,8 @@ std::shared_ptr<void> find_object(Kind kind, std::uintptr_t handle, const char* 
 /// Null if there is none.
 std::shared_ptr<void> take_object(Kind kind, std::uintptr_t handle);
 std::int64_t object_count();
+/// What the handle says that it is; any number if it is not a handle.
+Kind kind_of(std::uintptr_t handle);
 
 /// The object behind an argument. It stays valid even if another thread frees the handle.
 template <class Handle>

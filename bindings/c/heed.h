@@ -83,10 +83,10 @@ heed_status heed_set_cpu_threads(int32_t count);
 /** The number of handles that have not been freed, for leak tests. */
 int64_t heed_live_handles(void);
 /**
- * A list as JSON. "ops": the names for heed_unary(), heed_binary(), heed_compare() and heed_reduce().
- * "attention": every mechanism with its capabilities and its settings with defaults and ranges. "optimizers":
- * names. "tasks": names, summaries, and the tables of "examples" that heed_train() takes, with their "columns".
- * "devices": name, kind, and why one cannot be used ("" if it can).
+ * A list as JSON. "ops": the names for heed_unary(), heed_binary(), heed_compare(), heed_reduce() and
+ * heed_op(). "attention": every mechanism with its capabilities and its settings with defaults and ranges.
+ * "optimizers": names. "tasks": names, summaries, and the tables of "examples" that heed_train() takes, with
+ * their "columns". "devices": name, kind, and why one cannot be used ("" if it can).
  */
 heed_status heed_list(const char* what, char** out);
 
@@ -184,6 +184,23 @@ typedef struct heed_gradcheck_result {
  */
 heed_status heed_gradcheck(heed_function function, void* context, heed_tensor* const* inputs, size_t count,
                            double tolerance, heed_gradcheck_result* out);
+/**
+ * The caller's derivative of an op: `gradient` is d(loss)/d(output), borrowed for the call. For each of the
+ * op's `count` inputs it writes d(loss)/d(input), of the input's shape and dtype, which heed frees; NULL for
+ * none. Nothing is recorded meanwhile. It returns as a heed_function does.
+ */
+typedef heed_status (*heed_backward_function)(void* context, heed_tensor* gradient, heed_tensor** gradients,
+                                              size_t count);
+/**
+ * An op of the caller's own: the elements of `value`, which the caller computed from `inputs`, with
+ * `backward` as their derivative. `name` stands in errors. heed_backward() is an error if `value` or an
+ * input was overwritten before it. `release(context)`, or NULL, is called once, from any thread, when
+ * `backward` will not be called any more; at once if no input is tracked. It is not called if this call
+ * fails.
+ */
+heed_status heed_record(const char* name, const heed_tensor* value, heed_tensor* const* inputs, size_t count,
+                        heed_backward_function backward, void (*release)(void* context), void* context,
+                        heed_tensor** out);
 
 /* --- ops: recorded if an operand is tracked --- */
 
@@ -253,6 +270,16 @@ heed_status heed_attention(const heed_tensor* query, const heed_tensor* key, con
 heed_status heed_biased_attention(const heed_tensor* query, const heed_tensor* key, const heed_tensor* value,
                                   const heed_tensor* mask, int32_t causal, const heed_tensor* bias,
                                   const heed_tensor* slopes, heed_tensor** out);
+/**
+ * Every other op, by name: heed_list("ops") has them under "named", with what each takes. `inputs`: the
+ * tensors, NULL for an optional one that is left out; `settings`: the rest. `outputs`: room for `room`
+ * tensors; the rest of it becomes NULL. It is an error if there are more. `made`: how many there are, or
+ * NULL.
+ *
+ *   heed_op("einsum", {q, k}, 2, "{\"equation\": \"bhid,bhjd->bhij\"}", &product, 1, NULL);
+ */
+heed_status heed_op(const char* op, const heed_tensor* const* inputs, size_t count, const char* settings,
+                    heed_tensor** outputs, size_t room, size_t* made);
 
 /* --- attention layers and other modules --- */
 
@@ -278,6 +305,19 @@ heed_status heed_attention_forward(heed_module* layer, const heed_tensor* x, con
 heed_status heed_context_create(int32_t training, uint64_t seed, uint32_t step, heed_context** out);
 /** The weighted sum of the losses that layers add, such as ClusterFormer's clustering loss; NULL if none. */
 heed_status heed_context_auxiliary_loss(const heed_context* context, heed_tensor** out);
+/**
+ * x, with elements dropped with probability p by the next random numbers of the pass; x itself in inference.
+ */
+heed_status heed_context_dropout(heed_context* context, const heed_tensor* x, double p, heed_tensor** out);
+/** Adds `weight` times `value`, of one element, to the pass's auxiliary loss. */
+heed_status heed_context_add_loss(heed_context* context, const char* name, double weight,
+                                  const heed_tensor* value);
+/**
+ * For heed_run_capture() and reports: what the layer with this "path" computed. "weights" [B, H, N, M] become
+ * attention maps.
+ */
+heed_status heed_context_show(heed_context* context, const char* path, const char* name,
+                              const heed_tensor* value);
 void heed_context_free(heed_context* context);
 
 heed_status heed_module_parameter_count(heed_module* module, size_t* out);
@@ -305,6 +345,49 @@ heed_status heed_optimizer_create(const char* name, const char* settings, heed_t
 heed_status heed_optimizer_step(heed_optimizer* optimizer, double learning_rate);
 heed_status heed_optimizer_zero_gradients(heed_optimizer* optimizer);
 void heed_optimizer_free(heed_optimizer* optimizer);
+/**
+ * Writes tensors, modules (parameters and buffers) and optimizers (moments and steps) as one safetensors
+ * file, completely or not at all. objects[i] is a heed_tensor, heed_module or heed_optimizer; what it holds
+ * is named "names[i].<its name>", or without "names[i]." if that is "". A tensor is called names[i].
+ * Training that goes on from such a file gives the same bits as one that never stopped.
+ */
+heed_status heed_save(const char* path, const char* const* names, const void* const* objects, size_t count);
+/** Reads it into the same objects. Names, shapes and types must all match; otherwise nothing changes. */
+heed_status heed_load(const char* path, const char* const* names, const void* const* objects, size_t count);
+
+/* --- an attention mechanism of the caller's own --- */
+
+/**
+ * The output of a layer. `config`: {"path": the layer's name in the model, "width", "heads", "head_width",
+ * "dropout", "bias", "causal", "cross", "max_length", "layer", "training", and the mechanism's own
+ * settings}. `inputs`, borrowed for the call and NULL where there is none: x [B, N, width], mask [B, N],
+ * memory [B, M, width], memory_mask [B, M], then, with "projections", query [B, H, N, dh], key and value [B,
+ * H, M, dh] (else NULL), then the parameters. `pass`: the context of the pass, borrowed for the call. The
+ * output is [B, H, N, dh] with "projections", else [B, N, width]. Rows of padding need not be zeroed. It
+ * returns as a heed_function does.
+ */
+typedef heed_status (*heed_attention_function)(void* context, const char* config, heed_tensor* const* inputs,
+                                               size_t count, heed_context* pass, heed_tensor** output);
+/**
+ * The initial values of a new layer's `count` parameters, f32 on the CPU, as new handles that heed frees.
+ * `config` also has "seed".
+ */
+typedef heed_status (*heed_initial_function)(void* context, const char* config, heed_tensor** parameters,
+                                             size_t count);
+/**
+ * Adds a mechanism under a name of lower-case letters, digits and '_', for the rest of the program: layers,
+ * models, settings and runs find it by this name. `declaration`, or NULL for the defaults: "causal" (false),
+ * "strictly_causal" (true: later tokens change nothing), "cross" (false), "cross_by_step" (true: as cross-
+ * attention no query depends on another), "any_length" (true: no parameter depends on "max_length"),
+ * "as_heads" (false: can be some of the heads of a layer), "deterministic" (true), "padding" (true: masked
+ * tokens change nothing), "reason" (for what it cannot do, in errors), "projections" (true: heed gives the
+ * queries, keys and values, and maps the output), "settings.NAME" (the default of a setting of its own,
+ * which may be a number, text or boolean), "parameters" (a list of names). What it declares is believed.
+ * `initial` may be NULL without parameters. The functions may be called from any thread, until the program
+ * ends.
+ */
+heed_status heed_register_attention(const char* name, const char* declaration, heed_initial_function initial,
+                                    heed_attention_function forward, void* context);
 
 /* --- tasks: training --- */
 
@@ -380,6 +463,11 @@ heed_status heed_run_measure_files(heed_run* run, const char* const* files, size
  */
 heed_status heed_run_outputs(heed_run* run, const char* const* lines, size_t count, heed_context* context,
                              heed_tensor** out);
+/**
+ * A page of HTML about one run, as `TASK report` makes it, or about several side by side. `settings`:
+ * "device", "verify" (true).
+ */
+heed_status heed_report(const char* const* folders, size_t count, const char* settings, char** out);
 /** The model, whose parameters can be read and trained. It may outlive the handle of the run. */
 heed_status heed_run_model(heed_run* run, heed_module** out);
 void heed_run_free(heed_run* run);

@@ -1,8 +1,12 @@
-// The C API: attention layers, the parameters of modules, optimizers.
+// The C API: attention layers, the parameters of modules, optimizers, files of all these.
+
+#include <map>
+#include <set>
 
 #include "heed/autograd/autograd.h"
 #include "heed/c/handles.h"
 #include "heed/core/device.h"
+#include "heed/models/layers.h"
 #include "heed/training/checkpoint.h"
 
 namespace heed::c {
@@ -23,6 +27,8 @@ template <class Body>
 auto about_settings(const Body& body) {
   try {
     return body();
+  } catch (const CallbackFailed&) {
+    throw;
   } catch (const OutOfMemory&) {
     throw;
   } catch (const DeviceLost&) {
@@ -88,6 +94,58 @@ std::shared_ptr<OptimizerObject> make_optimizer(const std::string& name, const O
   return object;
 }
 
+/// Objects that share a file.
+struct Saved {
+  Saved(const char* const* names, const void* const* objects, std::size_t count) {
+    check_argument((names != nullptr && objects != nullptr) || count == 0, "names or objects is NULL");
+    for (std::size_t i = 0; i < count; ++i)
+      add(text_of(names[i], concat_text("names[", i, ']').c_str()), objects[i],
+          concat_text("objects[", i, ']').c_str());
+  }
+
+  std::map<std::string, Tensor> tensors;  ///< they share memory with the objects, but for numbers of steps
+  std::vector<std::shared_ptr<ModuleObject>> modules;
+  std::vector<std::pair<std::string, std::shared_ptr<OptimizerObject>>> optimizers;  ///< with prefixes
+
+ private:
+  void add(const std::string& name, const void* object, const char* argument) {
+    const auto handle = reinterpret_cast<std::uintptr_t>(object);
+    const std::string prefix = name.empty() ? "" : name + '.';
+    switch (kind_of(handle)) {
+      case Kind::module:
+        modules.push_back(object_of(static_cast<const heed_module*>(object), argument));
+        return add(prefix, model_state(*modules.back()->module));
+      case Kind::optimizer:
+        optimizers.emplace_back(prefix, object_of(static_cast<const heed_optimizer*>(object), argument));
+        return add(prefix, optimizers.back().second->optimizer->state());
+      default:
+        return add("", {{name, tensor_of(static_cast<const heed_tensor*>(object), argument).detach()}});
+    }
+  }
+  void add(const std::string& prefix, const std::map<std::string, Tensor>& found) {
+    for (const auto& [name, tensor] : found)
+      check(tensors.emplace(prefix + name, tensor).second, "two tensors are called \"", prefix, name, '"');
+  }
+};
+
+void load_saved(const Saved& saved, const std::filesystem::path& path) {
+  const std::map<std::string, Tensor> read = load_safetensors(path).tensors;
+  for (const auto& [prefix, object] : saved.optimizers) {
+    const auto steps = read.find(prefix + "steps");
+    check(steps == read.end() || steps->second.count() != 1 || steps->second.item() >= 0, path.string(),
+          ": the number of steps is negative");
+  }
+  copy_named_tensors(read,
+                     std::vector<std::pair<std::string, Tensor>>(saved.tensors.begin(), saved.tensors.end()),
+                     concat_text(path.string(), " does not fit"));
+  for (const auto& module : saved.modules) module->module->state_changed();
+  for (const auto& [prefix, object] : saved.optimizers) {  // again, with the number of steps
+    std::map<std::string, Tensor> state = object->optimizer->state();
+    for (auto& [name, tensor] : state) tensor = read.at(prefix + name);
+    object->optimizer->load_state(state);
+  }
+}
+
 }  // namespace
 }  // namespace heed::c
 
@@ -130,6 +188,31 @@ heed_status heed_context_auxiliary_loss(const heed_context* context, heed_tensor
   return guarded_tensor(__func__, out, [&] { return object_of(context, "context")->auxiliary_loss(); });
 }
 
+heed_status heed_context_dropout(heed_context* context, const heed_tensor* x, double p, heed_tensor** out) {
+  return guarded_tensor(__func__, out, [&] {
+    check(p >= 0 && p < 1, "dropout: p is ", p, "; it must be in [0, 1)");
+    return maybe_dropout(tensor_of(x, "x"), p, *object_of(context, "context"));
+  });
+}
+
+heed_status heed_context_add_loss(heed_context* context, const char* name, double weight,
+                                  const heed_tensor* value) {
+  return guarded(__func__, [&] {
+    const Tensor loss = tensor_of(value, "value");
+    check(loss.count() == 1, "a loss has one element, not the shape ", loss.shape());
+    object_of(context, "context")->losses.push_back({text_of(name, "name"), weight, reshape(loss, {})});
+  });
+}
+
+heed_status heed_context_show(heed_context* context, const char* path, const char* name,
+                              const heed_tensor* value) {
+  return guarded(__func__, [&] {
+    const auto pass = object_of(context, "context");
+    Capture::Entry entry{text_of(path, "path"), text_of(name, "name"), tensor_of(value, "value").detach()};
+    if (pass->capture) pass->capture->entries.push_back(std::move(entry));
+  });
+}
+
 void heed_context_free(heed_context* context) {
   free_handle(__func__, context);
 }
@@ -157,6 +240,16 @@ heed_status heed_module_save(heed_module* module, const char* path) {
 
 heed_status heed_module_load(heed_module* module, const char* path) {
   return guarded(__func__, [&] { load_model(*object_of(module, "module")->module, text_of(path, "path")); });
+}
+
+heed_status heed_save(const char* path, const char* const* names, const void* const* objects, size_t count) {
+  return guarded(__func__, [&] {
+    save_safetensors(text_of(path, "path"), {Saved(names, objects, count).tensors, {{"format", "pt"}}});
+  });
+}
+
+heed_status heed_load(const char* path, const char* const* names, const void* const* objects, size_t count) {
+  return guarded(__func__, [&] { load_saved(Saved(names, objects, count), text_of(path, "path")); });
 }
 
 void heed_module_free(heed_module* module) {

@@ -9,6 +9,7 @@
 #include "heed/c/handles.h"
 #include "heed/core/device.h"
 #include "heed/tasks/capture.h"
+#include "heed/tasks/report.h"
 #include "heed/tasks/train.h"
 #include "heed/training/progress.h"
 
@@ -132,6 +133,9 @@ Json attention_list() {
                     {"cross", can.cross},
                     {"any_length", can.any_length},
                     {"padding", can.padding},
+                    {"strictly_causal", can.strictly_causal},
+                    {"cross_by_step", can.cross_by_step},
+                    {"deterministic", can.deterministic},
                     {"settings", std::move(settings)}});
   }
   return list;
@@ -430,4 +434,14 @@ heed_status heed_run_measure(heed_run* run, const char* part, char** out) {
 
 void heed_run_free(heed_run* run) {
   free_handle(__func__, run);
+}
+
+heed_status heed_report(const char* const* folders, size_t count, const char* settings, char** out) {
+  return guarded(__func__, out, [&] {
+    const RunOptions given = run_options(settings_of(settings));
+    const ReportOptions options{given.device, given.verify};
+    const std::vector<std::string> names = lines_of(folders, count);
+    const std::vector<std::filesystem::path> paths(names.begin(), names.end());
+    return new_text(paths.size() == 1 ? run_report(paths[0], options) : runs_report(paths, options));
+  });
 }

@@ -57,52 +57,8 @@ void read(const Tensor& x, void* destination) {
 class LentStorage : public Storage {
  public:
   LentStorage(void* data, std::size_t bytes) : Storage(Device{}, bytes, data, true) {}
-  ~LentStorage() override {
-    if (!release_) return;
-    try {
-      release_(context_);
-    } catch (...) {  // there is no caller to report to
-      heed_set_last_error("the release function of lent memory threw an exception");
-    }
-  }
-  /// From now on `release` is called when no tensor uses the memory any more.
-  void set_release(void (*release)(void*), void* context) {
-    release_ = release;
-    context_ = context;
-  }
-
- private:
-  void (*release_)(void*) = nullptr;
-  void* context_ = nullptr;
+  Release release;
 };
-
-Tensor call(heed_function function, void* context, std::span<const Tensor> inputs) {
-  std::vector<std::unique_ptr<heed_tensor, void (*)(heed_tensor*)>> lent;
-  std::vector<heed_tensor*> handles;
-  for (const Tensor& input : inputs) {
-    handles.push_back(new_handle<heed_tensor>(std::make_shared<Tensor>(input)));
-    lent.emplace_back(handles.back(), heed_tensor_free);
-  }
-  heed_set_last_error("");
-  heed_tensor* output = nullptr;
-  heed_status status = HEED_OK;
-  try {
-    status = function(context, handles.data(), handles.size(), &output);
-  } catch (const std::exception& error) {
-    throw CallbackFailed(concat_text("the function threw an exception: ", error.what()));
-  } catch (...) {
-    throw CallbackFailed("the function threw an exception of an unknown type");
-  }
-  const std::string said = heed_last_error();
-  if (status != HEED_OK) {
-    heed_tensor_free(output);
-    throw CallbackFailed("the function failed: " + (said.empty() ? std::string("without a message") : said));
-  }
-  if (!output) throw CallbackFailed("the function returned no output");
-  const Tensor result = tensor_of(output, "the output of the function");
-  if (std::find(handles.begin(), handles.end(), output) == handles.end()) heed_tensor_free(output);
-  return result;
-}
 
 }  // namespace
 }  // namespace heed::c
@@ -140,7 +96,7 @@ heed_status heed_tensor_borrow(heed_dtype dtype, int32_t rank, const int64_t* sh
     storage = std::make_shared<LentStorage>(data, static_cast<std::size_t>(bytes));
     return Tensor(storage, 0, extents, contiguous_strides(extents), type);
   });
-  if (status == HEED_OK) storage->set_release(release, context);
+  if (status == HEED_OK) storage->release.set(release, context);
   return status;
 }
 
@@ -256,17 +212,5 @@ heed_status heed_set_recording(int32_t enabled, int32_t* before) {
     if (before) *before = recording() ? 1 : 0;
     scope.reset();  // one scope after the other, not one within the other
     scope.emplace(enabled != 0);
-  });
-}
-
-heed_status heed_gradcheck(heed_function function, void* context, heed_tensor* const* inputs, size_t count,
-                           double tolerance, heed_gradcheck_result* out) {
-  return guarded(__func__, out, [&] {
-    check_argument(function != nullptr, "function is NULL");
-    const GradcheckResult found =
-        gradcheck([&](std::span<const Tensor> in) { return call(function, context, in); },
-                  tensors_of(inputs, count, "inputs"), tolerance > 0 ? tolerance : 1e-6);
-    return heed_gradcheck_result{found.passed ? 1 : 0, found.worst_input, found.worst_element,
-                                 found.worst_error,    found.analytic,    found.numeric};
   });
 }

@@ -1,6 +1,7 @@
-"""Makes a wheel with libheed.so and the libraries that it needs; pyproject.toml has the rest.
+"""Makes a wheel with libheed.so, the libraries that it needs, and the programs; pyproject.toml has the rest.
 
-The library is that of the build tree (build/lib/libheed.so, built if it is missing) or the one that HEED_LIBRARY names.
+The library and the programs are those of the build tree (build/lib/libheed.so, build/wheel_programs, built if they are
+missing), or what HEED_LIBRARY and HEED_PROGRAMS name.
 """
 
 import os
@@ -24,13 +25,15 @@ OF_THE_SYSTEM = re.compile(r"(linux-vdso|ld-linux.*|lib(c|m|dl|rt|pthread|gcc_s|
 OPENED = "libopenblas.so.0"  # opened at run time, so ldd does not list it
 
 
-def built_library():
-    named = os.environ.get("HEED_LIBRARY")
-    library = pathlib.Path(named) if named else root / "build" / "lib" / "libheed.so"
-    if not named and not library.exists():
-        subprocess.run(["cmake", "--preset", "release"], cwd=root, check=True)
-        subprocess.run(["cmake", "--build", "build", "--target", "heed_shared"], cwd=root, check=True)
-    return library
+def built(variable, path, target):
+    """What the environment names, else a part of the build tree."""
+    named = os.environ.get(variable)
+    found = pathlib.Path(named) if named else root / "build" / path
+    if not named and not found.exists():
+        if not (root / "build" / "CMakeCache.txt").exists():
+            subprocess.run(["cmake", "--preset", "release"], cwd=root, check=True)
+        subprocess.run(["cmake", "--build", "build", "--target", target], cwd=root, check=True)
+    return found
 
 
 def needed_by(library):
@@ -55,26 +58,57 @@ def newest_glibc(files):
     return max(int(number) for file in files for number in re.findall(rb"GLIBC_2\.(\d+)", file.read_bytes()))
 
 
+def licence_of(path):
+    """The licence of a library, as its Debian package has it; None elsewhere."""
+    for name in (path, os.path.realpath(path), re.sub("^/usr", "", os.path.realpath(path))):
+        found = subprocess.run(["dpkg", "-S", name], capture_output=True, text=True) if shutil.which("dpkg") else None
+        if found and found.returncode == 0:
+            text = pathlib.Path("/usr/share/doc", found.stdout.split(":")[0], "copyright")
+            return text if text.exists() else None
+    return None
+
+
 class BuildWithLibraries(build_py):
     def run(self):
         super().run()
+        package = pathlib.Path(self.build_lib) / "heed"
         for tool in ("ldd", "strip", "patchelf"):
             if not shutil.which(tool):
                 raise SystemExit(f"{tool} is not installed; a wheel with libraries needs it")
-        library, openblas = built_library(), opened_library()
-        files = {"libheed.so": library, OPENED: openblas, **needed_by(library), **needed_by(openblas)}
+        library, openblas = built("HEED_LIBRARY", "lib/libheed.so", "heed_shared"), opened_library()
+        files = {**needed_by(library), **needed_by(openblas), OPENED: openblas}
+        shutil.rmtree(package / "licenses", ignore_errors=True)
+        (package / "licenses").mkdir()
+        (package / "bin").mkdir(exist_ok=True)
+        shutil.copyfile(root / "LICENSE", package / "licenses" / "heed")
         for name, path in files.items():
-            target = pathlib.Path(self.build_lib) / "heed" / name
+            if licence_of(path):
+                shutil.copyfile(licence_of(path), package / "licenses" / name)
+        folder = built("HEED_PROGRAMS", "wheel_programs", "wheel_programs")
+        files["libheed.so"] = library
+        # Programs need the library by the name that says its version; the package opens the same file.
+        soname = subprocess.run(["patchelf", "--print-soname", library], check=True, capture_output=True, text=True)
+        files.update({f"bin/{name}": folder / name for name in scripts(self.distribution)})
+        for name, path in files.items():
+            target = package / name.replace("libheed.so", soname.stdout.strip())
             shutil.copyfile(path, target)
+            shutil.copymode(path, target)
             subprocess.run(["strip", "--strip-unneeded", target], check=True)
             # They look for libraries beside them. RPATH, unlike RUNPATH, precedes LD_LIBRARY_PATH.
-            subprocess.run(["patchelf", "--force-rpath", "--set-rpath", "$ORIGIN", target], check=True)
+            beside = "$ORIGIN/.." if name.startswith("bin/") else "$ORIGIN"
+            subprocess.run(["patchelf", "--force-rpath", "--set-rpath", beside, target], check=True)
+
+
+def scripts(distribution):
+    """The names of the programs, as pyproject.toml has them."""
+    return [one.split("=")[0].strip() for one in distribution.entry_points["console_scripts"]]
 
 
 class PlatformWheel(bdist_wheel):
     def get_tag(self):
-        libraries = (pathlib.Path(self.get_finalized_command("build_py").build_lib) / "heed").glob("lib*.so*")
-        return "py3", "none", f"manylinux_2_{newest_glibc(libraries)}_{platform.machine()}"
+        package = pathlib.Path(self.get_finalized_command("build_py").build_lib) / "heed"
+        newest = newest_glibc([*package.glob("lib*.so*"), *package.glob("bin/*")])
+        return "py3", "none", f"manylinux_2_{newest}_{platform.machine()}"
 
 
 class WithLibraries(Distribution):

@@ -203,6 +203,112 @@ static void test_gradcheck(void) {
 }
 
 /* A layer whose parameters an optimizer moves, saved and read again. */
+/* The derivative of twice(): 2 gradient, or as many failures as *context says. */
+static heed_status twice_backward(void* context, heed_tensor* gradient, heed_tensor** gradients,
+                                  size_t count) {
+  int* failing = context;
+  heed_tensor* two;
+  heed_status status;
+  CHECK(count == 1);
+  if (*failing > 0) {
+    --*failing;
+    heed_set_last_error("not today");
+    return HEED_ERROR;
+  }
+  status = heed_scalar_like(gradient, 2, &two);
+  if (status == HEED_OK) status = heed_binary("mul", gradient, two, &gradients[0]);
+  heed_tensor_free(two);
+  return status;
+}
+
+static void count_twice_release(void* context) {
+  ++((int*)context)[1];
+}
+
+static void test_own_op(void) {
+  const float values[] = {1, 2, 3, 4}, doubled[] = {2, 4, 6, 8}, slopes[] = {2, 2, 2, 2};
+  int state[2] = {0, 0}; /* failures to come, releases */
+  heed_tensor *x = tensor_of(HEED_F32, 2, 2, values), *value = tensor_of(HEED_F32, 2, 2, doubled), *leaf, *y,
+              *sum, *gradient;
+  OK(heed_tensor_parameter(x, &leaf));
+  OK(heed_record("twice", value, &leaf, 1, twice_backward, count_twice_release, state, &y));
+  OK(heed_reduce("sum", y, HEED_ALL_AXES, 0, &sum));
+  OK(heed_backward(sum, NULL));
+  OK(heed_tensor_gradient(leaf, &gradient));
+  CHECK(holds(gradient, slopes, 4));
+  heed_tensor_free(sum);
+  heed_tensor_free(y);
+  CHECK(state[1] == 1);
+  state[0] = 1;
+  OK(heed_record("twice", value, &leaf, 1, twice_backward, count_twice_release, state, &y));
+  OK(heed_reduce("sum", y, HEED_ALL_AXES, 0, &sum));
+  FAILS(heed_backward(sum, NULL), HEED_CALLBACK_FAILED, "twice failed: not today");
+  heed_tensor_free(sum);
+  heed_tensor_free(y);
+  CHECK(state[1] == 2);
+  OK(heed_record("twice", value, &x, 1, twice_backward, count_twice_release, state, &y)); /* not tracked */
+  CHECK(state[1] == 3);
+  heed_tensor_free(y);
+  FAILS(heed_record(NULL, value, &leaf, 1, twice_backward, count_twice_release, state, &y), HEED_BAD_ARGUMENT,
+        "name is NULL");
+  FAILS(heed_record("twice", value, &leaf, 1, NULL, count_twice_release, state, &y), HEED_BAD_ARGUMENT,
+        "backward is NULL");
+  CHECK(state[1] == 3);
+  heed_tensor_free(x);
+  heed_tensor_free(leaf);
+  heed_tensor_free(value);
+  heed_tensor_free(gradient);
+}
+
+/* The mean of the values that a query may see is their first: the value of its own position. */
+static heed_status own_value(void* context, const char* config, heed_tensor* const* inputs, size_t count,
+                             heed_context* pass, heed_tensor** output) {
+  CHECK(context == NULL && pass != NULL && count == 8 && inputs[1] == NULL && inputs[2] == NULL);
+  CHECK(strstr(config, "\"power\":3") != NULL && strstr(config, "\"heads\":2") != NULL);
+  return heed_binary("mul", inputs[6], inputs[7], output);
+}
+
+static heed_status one_number(void* context, const char* config, heed_tensor** parameters, size_t count) {
+  const float value = 0.5f;
+  (void)context;
+  CHECK(count == 1 && strstr(config, "\"seed\":") != NULL);
+  return heed_tensor_create(HEED_F32, 0, NULL, &value, "cpu", &parameters[0]);
+}
+
+static void test_own_attention(void) {
+  const char* declared = "{\"causal\": true, \"settings.power\": 2, \"parameters\": [\"scale\"]}";
+  const int64_t shape[] = {1, 3, 4};
+  const heed_tensor* inputs[1];
+  heed_module* layer;
+  heed_tensor *x, *y, *found[2];
+  size_t made;
+  const char* name;
+  OK(heed_register_attention("own_value", declared, one_number, own_value, NULL));
+  FAILS(heed_register_attention("own_value", declared, one_number, own_value, NULL), HEED_BAD_SETTINGS,
+        "taken");
+  FAILS(heed_register_attention("own", declared, NULL, own_value, NULL), HEED_BAD_ARGUMENT,
+        "initial is NULL");
+  FAILS(heed_register_attention("own", "{\"causl\": true}", NULL, own_value, NULL), HEED_BAD_SETTINGS,
+        "causal");
+  OK(heed_attention_create("own_value", "{\"width\": 4, \"heads\": 2, \"causal\": true, \"power\": 3}",
+                           &layer));
+  OK(heed_module_parameter(layer, 4, &name, NULL));
+  CHECK(strcmp(name, "output.weight") == 0 || strcmp(name, "scale") == 0);
+  OK(heed_tensor_random("normal", 0, 1, 1, 0, 0, HEED_F32, 3, shape, "cpu", &x));
+  OK(heed_attention_forward(layer, x, NULL, NULL, NULL, NULL, &y));
+  inputs[0] = x;
+  OK(heed_op("sort", inputs, 1, "{\"descending\": true}", found, 2, &made));
+  CHECK(made == 2);
+  heed_tensor_free(found[0]);
+  heed_tensor_free(found[1]);
+  FAILS(heed_op("sort", inputs, 1, NULL, found, 1, &made), HEED_BAD_ARGUMENT, "room for 1");
+  CHECK(made == 0 && found[0] == NULL);
+  FAILS(heed_op("srot", inputs, 1, NULL, found, 1, NULL), HEED_ERROR, "did you mean 'sort'");
+  heed_tensor_free(x);
+  heed_tensor_free(y);
+  heed_module_free(layer);
+}
+
 static void test_modules(const char* file) {
   const int64_t shape[] = {2, 5, 8};
   const int32_t mask_values[] = {1, 1, 1, 0, 0, 1, 1, 1, 1, 1};
@@ -480,6 +586,8 @@ int main(int argc, char** argv) {
   test_values();
   test_lent_memory();
   test_gradcheck();
+  test_own_op();
+  test_own_attention();
   test_modules(argv[1]);
   test_handles();
   test_arguments();

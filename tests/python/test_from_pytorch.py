@@ -1,9 +1,14 @@
-"""docs/guides/from_pytorch.md: its Python runs, block after block, and PyTorch's beside it where that is installed."""
+"""docs/guides/from_pytorch.md: its Python runs, block after block, and PyTorch's beside it where that is installed.
+And that of docs/guides/bindings.md."""
 
 import pathlib
 import re
 import tempfile
 import unittest
+
+import numpy as np
+
+import heed
 
 GUIDE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "guides" / "from_pytorch.md"
 
@@ -35,6 +40,17 @@ class FromPyTorch(unittest.TestCase):
         self.assertEqual(names["total"], 10)
         self.assertLess(names["last"], 0.3)
         self.assertEqual(len(names["predicted"]), 96)
+
+    def test_the_page_on_python(self):
+        page = (GUIDE.parent / "bindings.md").read_text(encoding="utf-8")
+        found = re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)
+        self.assertGreater(len(found), 2)
+        with tempfile.TemporaryDirectory() as folder:
+            ids = np.arange(24).reshape(4, 6)
+            names = {"heed": heed, "np": np, "ids": ids, "labels": ids[:, 0] % 2, "x": ids * 0.13}
+            for number, block in enumerate(found):
+                block = block.replace('"net.safetensors"', repr(f"{folder}/net.safetensors"))
+                exec(compile(block, f"bindings.md, block {number + 1}", "exec"), names)
 
     def test_pytorch(self):
         try:

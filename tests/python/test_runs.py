@@ -1,5 +1,7 @@
 """Runs that the sample programs trained. HEED_PROGRAMS: the folder of the programs."""
 
+import io
+import json
 import os
 import pathlib
 import signal
@@ -60,6 +62,29 @@ class Runs(unittest.TestCase):
         self.run_.capture(["a fine film"], path, overwrite=True)
         with self.assertRaisesRegex(heed.Error, "there is no folder"):
             self.run_.capture(["a fine film"], pathlib.Path(path).parent / "missing" / "answers")
+
+    def test_pages_of_a_notebook(self):
+        report = self.run_.report()
+        self.assertIn("</html>", report.text)
+        self.assertIn("accuracy", report.text)
+        self.assertIn('srcdoc="&lt;!DOCTYPE', self.run_._repr_html_())
+        self.assertIn("encoder layer 0", self.run_.maps(["a fine film"]).text)
+        path = os.path.join(self.folder.name, "both.html")
+        heed.report([self.path, self.path]).save(path)
+        self.assertGreater(os.path.getsize(path), 1000)
+        self.assertIn("Page", repr(report))
+        with self.assertRaisesRegex(heed.Error, "no run"):
+            heed.report("/nowhere")
+
+    def test_a_line_of_progress(self):
+        out = io.StringIO()
+        line = heed.ProgressLine(out)
+        with open(os.path.join(self.path, "metrics.jsonl")) as records:
+            for record in records:
+                line(json.loads(record))
+        line({"message": "a remark"})
+        self.assertRegex(out.getvalue(), r"\rstep 5 of 5  loss [\d.]+  \d+ texts/s  0 s left")
+        self.assertRegex(out.getvalue(), r"\rstep 5 of 5  accuracy [\d.]+.*\n\ra remark\n$")
 
     def test_a_signal_ends_a_call(self):
         """Ctrl-C in the middle of a call: the call ends, the exception is Python's, and the run can be used again."""

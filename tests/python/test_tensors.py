@@ -65,8 +65,79 @@ class Values(unittest.TestCase):
             (heed.log_sum_exp(x), np.log(np.exp(a).sum())),
             (heed.full((2, 2), 1.5), np.full((2, 2), 1.5)),
             (heed.arange(5) * 2, np.arange(5) * 2),
+            (heed.pow(y, 2), b**2),
+            (heed.pow(2, x), 2**a),
+            (heed.less(x, 0), a < 0),
+            (x.var(), a.var()),
+            (x.var(0, correction=1), a.var(0, ddof=1)),
+            (x.sum((0, 1)), a.sum()),
+            (x.sum(keepdims=True), a.sum(keepdims=True)),
+            (x.prod(1), a.prod(1)),
+            (x.norm(-1), np.linalg.norm(a, axis=-1)),
+            (x.max((0, 1), keepdims=True), a.max(keepdims=True)),
+            (x.cumsum(0), a.cumsum(0)),
+            (heed.cumsum(x, 1, reverse=True), a[:, ::-1].cumsum(1)[:, ::-1]),
+            (x.unsqueeze(1), a[:, None]),
+            (x.unsqueeze(1).squeeze(), a),
+            (x.unsqueeze(-1).squeeze(-1), a),
+            (heed.einsum("ij,kj->ik", x, x), a @ a.T),
+            (heed.expand(y, (4, 3)), np.broadcast_to(b, (4, 3))),
+            (heed.pad(x, 0, 1, 2, 5), np.pad(a, ((1, 2), (0, 0)), constant_values=5)),
+            (heed.flip(x, 1), a[:, ::-1]),
+            (heed.flip(x), a[::-1, ::-1]),
+            (heed.tril(x, -1), np.tril(a, -1)),
+            (heed.triu(x), np.triu(a)),
+            (heed.eye(3), np.eye(3)),
+            (heed.one_hot([1, -1], 3), [[0, 1, 0], [0, 0, 0]]),
+            (heed.masked_fill(x, a > 0, 9), np.where(a > 0, 9, a)),
+            (heed.masked_softmax(x, [1, 1, 0])[:, 2], np.zeros(4)),
+            (heed.sum_to(x, (3,)), a.sum(0)),
+            (heed.sort(x)[0], np.sort(a)),
+            (heed.argsort(x, descending=True), np.argsort(-a)),
+            (heed.top_k(x, 2)[0], -np.sort(-a)[:, :2]),
+            (heed.gather(x, heed.argsort(x)), np.sort(a)),
+            (heed.scatter_add(x, np.zeros((4, 3), int), 2)[:, 0], a.sum(1)),
+            (heed.index_select(x, [2, 0], 1), a[:, [2, 0]]),
+            (heed.gather_rows(x.unsqueeze(0), [[3, 1]]), a[None, [3, 1]]),
+            (heed.scatter_add_rows(x.unsqueeze(0), [[0, 0, 1, 1]], 2)[0], [a[:2].sum(0), a[2:].sum(0)]),
+            (heed.rms_norm(x, y), a / np.sqrt((a**2).mean(1, keepdims=True) + 1e-5) * b),
+            (heed.add_layer_norm(x, x)[0], 2 * a),
+            (heed.add_rms_norm(x, x)[1], a / np.sqrt((a**2).mean(1, keepdims=True) + 1e-5 / 4)),
+            (heed.dropout_add(x, x, 0, 1, 1), 2 * a),
+            (heed.linear_maps(x, [(x, None), (x, heed.ones(4))])[1], a @ a.T + 1),
+            (heed.feed_forward(x, (x, None), "relu", (x.T, None)), np.maximum(a @ a.T, 0) @ a),
+            (heed.linear_cross_entropy(x, x, None, [0, 1, 2, -1]), heed.cross_entropy(x @ x.T, [0, 1, 2, -1]).sum().numpy()),
+            (heed.permutation(5, seed=1).sum(), 10),
+            (heed.concat(heed.split(x, [1, 3])), a),
+            (heed.contiguous(x.T), a.T),
         ]:
             self.same(found, expected, 1e-5)
+
+    def test_attention_in_parts(self):
+        q, k, v = (heed.Tensor(draw(1, 2, 5, 4)) for _ in range(3))
+        whole = heed.dot_product_attention(q, k, v)
+        parts = [heed.attention_part(q, k[:, :, part], v[:, :, part]) for part in (slice(0, 2), slice(2, 5))]
+        self.same(heed.join_attention(parts), whole.numpy(), 1e-5)
+        self.same(heed.attention_weights(q, k) @ v, whole.numpy(), 1e-5)
+        turned = heed.rotary(q.transpose(1, 2), np.ones((5, 2), np.float32), np.zeros((5, 2), np.float32))
+        self.same(turned, q.transpose(1, 2).numpy())
+
+    def test_every_op_of_the_library_is_here(self):
+        header = pathlib.Path(__file__).parents[2] / "autograd" / "ops.h"
+        if not header.exists():
+            self.skipTest("the C++ header is not here")
+        other_names = {  # what Python calls otherwise
+            "attention": "dot_product_attention", "unary": "exp", "binary": "add", "compare": "less",
+            "cast": "Tensor.to", "slice": "Tensor.__getitem__", "select": "Tensor.__getitem__", "scalar_like": "full",
+        }
+        found = set(re.findall(r"^(?:inline )?[A-Z][\w:<>, ]* ([a-z_]+)\(", header.read_text(), re.M))
+        self.assertGreater(len(found), 50)
+        for name in sorted(found):
+            *cls, attribute = other_names.get(name, name).split(".")
+            with self.subTest(name):
+                self.assertTrue(hasattr(getattr(heed, cls[0]) if cls else heed, attribute))
+        for name in _library.listing("ops")["named"]:
+            self.assertTrue(hasattr(heed, name))
 
     def test_elementwise_functions(self):
         """All that the library has are here, and those that NumPy has too agree."""
@@ -87,7 +158,35 @@ class Values(unittest.TestCase):
         for key in [0, -1, (1, 2), (slice(1, 3),), (Ellipsis, 2), (0, slice(None, None, 2)), (None, 1), (slice(3, 1),)]:
             with self.subTest(key=key):
                 self.same(x[key], a[key])
+        for key in [
+            [0, 2],
+            np.array([1, -1]),
+            (slice(None), [0, 3, 3]),
+            (0, [1, 2]),
+            ([0, 1], [2, 3]),
+            (slice(1, 3), [[0, 1], [2, 3]]),
+            ([[0], [1]], [2, 3], 1),
+            (Ellipsis, [5, 0]),
+            (None, [1, 2]),
+            [],
+            a > 0,
+            a[:, 0, 0] > 0,
+            (slice(None), a[0, :, 0] > 0),
+            [True, False, True, True],
+        ]:
+            with self.subTest(key=key):
+                self.same(x[key], a[key])
+        self.same(x[x > 0], a[a > 0])
+        self.same(x[heed.Tensor(a[:, 0, 0] > 0)], a[a[:, 0, 0] > 0])
+        self.same(x[heed.Tensor([3, 1])], a[[3, 1]])
+        self.assertTrue(heed.gradcheck(lambda y: y[[0, 2, 2]][:, [1, 1]], [draw(3, 2)]))
         self.assertEqual([row.shape for row in heed.Tensor(a)], [(5, 6)] * 4)
+        for key, error in [
+            ([9], IndexError), ([1.5], TypeError), (([0], slice(None), [0]), IndexError), ([True, False], IndexError),
+            (heed.Tensor([0.5]), TypeError),
+        ]:
+            with self.assertRaises(error):
+                x[key]
         for key, error in [(4, IndexError), ((0, 0, 0, 0), IndexError), ("a", TypeError), (slice(None, None, -1), IndexError)]:
             with self.assertRaises(error):
                 x[key]
@@ -280,6 +379,14 @@ class Misuse(unittest.TestCase):
             (heed.Error, "at most 8|rank", lambda: heed.zeros((1,) * 9)),
             (heed.Error, "f64", lambda: heed.gradcheck(heed.exp, [x])),
             (TypeError, "pickle", lambda: pickle.dumps(x)),
+            (IndexError, "extent 1", lambda: x.squeeze(0)),
+            (TypeError, "float", lambda: heed.expand(x, (2.5, 3))),
+            (heed.Error, "equation|letter|operand", lambda: heed.einsum("ij->", x, x)),
+            (heed.BadArgument, "1 tensors", lambda: heed.tensor._op("masked_softmax", [x])),
+            (heed.BadArgument, "NULL", lambda: heed.tensor._op("masked_softmax", [x, None])),
+            (heed.Error, "axs", lambda: heed.tensor._op("flip", [x], axs=[0])),
+            (heed.Error, "cumulative_sum", lambda: heed.tensor._op("cumulativ_sum", [x])),
+            (heed.BadArgument, "room", lambda: heed.tensor._op("sort", [x])),
         ]:
             with self.subTest(words):
                 self.assertRaisesRegex(error, words, call)

@@ -19,58 +19,24 @@ from ._library import (
     library as _lib,
     listing,
 )
-from .layers import Attention, Context, Module, Optimizer, attention, attentions
-from .ops import (
-    GradcheckResult,
-    abs,
-    arange,
-    clamp,
-    concat,
-    cos,
-    cross_entropy,
-    dot_product_attention,
-    dropout,
-    elu,
-    embedding,
-    erf,
-    exp,
-    full,
-    gelu,
-    gelu_tanh,
-    gradcheck,
-    layer_norm,
-    leaky_relu,
-    linear,
-    log,
-    log_softmax,
-    log_sum_exp,
-    matmul,
-    maximum,
-    minimum,
-    neg,
-    no_grad,
-    normal,
-    ones,
-    parameter,
-    reciprocal,
-    relu,
-    rsqrt,
-    sigmoid,
-    silu,
-    sin,
-    softmax,
-    softplus,
-    sqrt,
-    square,
-    stack,
-    tanh,
-    uniform,
-    where,
-    zeros,
-)
+from . import nn, ops
+from .layers import Attention, Context, Module, Optimizer, attention, attentions, load, save
+from .notebook import Page, ProgressLine, report
+from .ops import *  # noqa: F401, F403
+from .own import AttentionCall, Function, check_attention, register_attention
 from .run import Alternative, Model, Prediction, Predictions, Run
-from .tensor import Tensor, from_dlpack, from_numpy
+from .tensor import Parameter, Tensor, from_dlpack, from_numpy
 from .train import Setting, Settings, resume, settings, tasks, train
+
+__all__ = [
+    "Alternative", "Attention", "AttentionCall", "BadArgument", "CallbackFailed", "Context", "DeviceLost", "Error",
+    "Function", "Interrupted", "Model", "Module", "Optimizer", "OutOfMemory", "Page", "Parameter", "Prediction", "Predictions", "ProgressLine",
+    "Run", "Setting", "Settings", "SettingsError", "Tensor", "attention", "attentions", "check_attention",
+    "from_dlpack", "from_numpy", "listing", "load", "nn",
+    "register_attention", "report", "resume", "save", "set_threads", "settings",
+    "tasks", "train",
+]
+__all__ += ops.__all__
 
 __version__ = _lib.heed_version().decode()
 

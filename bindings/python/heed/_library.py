@@ -10,7 +10,7 @@ import os
 import pathlib
 import signal
 import threading
-from typing import Any, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 ABI_VERSION = 1
 MAX_RANK = 8
@@ -83,6 +83,11 @@ _handles, _texts = ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_char
 
 STOP = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, _handles, ctypes.c_size_t, _handles)
+BACKWARD = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, _handles, ctypes.c_size_t)
+INITIAL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p, _handles, ctypes.c_size_t)
+ATTENTION = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p, _handles, ctypes.c_size_t, ctypes.c_void_p, _handles
+)
 RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 PROGRESS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, _text)
 
@@ -129,6 +134,7 @@ _CALLS = {
     "heed_tensor_zero_gradient": [_handle],
     "heed_set_recording": [_int, _out],
     "heed_gradcheck": [FUNCTION, ctypes.c_void_p, _handles, _size, _real, _out],
+    "heed_record": [_text, _handle, _handles, _size, BACKWARD, RELEASE, ctypes.c_void_p, _out],
     "heed_unary": [_text, _handle, _real, _real, _out],
     "heed_binary": [_text, _handle, _handle, _out],
     "heed_compare": [_text, _handle, _handle, _out],
@@ -150,10 +156,14 @@ _CALLS = {
     "heed_cross_entropy": [_handle, _handle, _real, _out],
     "heed_attention": [_handle, _handle, _handle, _handle, _int, _out],
     "heed_biased_attention": [_handle, _handle, _handle, _handle, _int, _handle, _handle, _out],
+    "heed_op": [_text, _handles, _size, _text, _handles, _size, _out],
     "heed_attention_create": [_text, _text, _out],
     "heed_attention_forward": [_handle, _handle, _handle, _handle, _handle, _handle, _out],
     "heed_context_create": [_int, _u64, _u32, _out],
     "heed_context_auxiliary_loss": [_handle, _out],
+    "heed_context_dropout": [_handle, _handle, _real, _out],
+    "heed_context_add_loss": [_handle, _text, _real, _handle],
+    "heed_context_show": [_handle, _text, _text, _handle],
     "heed_module_parameter_count": [_handle, _out],
     "heed_module_parameter": [_handle, _size, _out, _out],
     "heed_module_save": [_handle, _text],
@@ -163,6 +173,10 @@ _CALLS = {
     "heed_optimizer_zero_gradients": [_handle],
     "heed_task_settings": [_text, _int, _out],
     "heed_train": [_text, _text, _examples, _size, _text, PROGRESS, ctypes.c_void_p, _out],
+    "heed_save": [_text, _texts, _handles, _size],
+    "heed_load": [_text, _texts, _handles, _size],
+    "heed_register_attention": [_text, _text, INITIAL, ATTENTION, ctypes.c_void_p],
+    "heed_report": [_texts, _size, _text, _out],
     "heed_run_open": [_text, _text, _out],
     "heed_run_describe": [_handle, _out],
     "heed_run_predict": [_handle, _texts, _size, _out],
@@ -174,7 +188,7 @@ _CALLS = {
     "heed_run_model": [_handle, _out],
 }
 _FREES = ["heed_tensor_free", "heed_context_free", "heed_module_free", "heed_optimizer_free", "heed_run_free"]
-_OTHERS = {
+_OTHERS: Dict[str, Tuple[Any, List[Any]]] = {
     "heed_abi_version": (ctypes.c_int32, []),
     "heed_version": (_text, []),
     "heed_last_error": (_text, []),
@@ -218,6 +232,25 @@ if library.heed_abi_version() != ABI_VERSION:
     )
 
 
+_callbacks = threading.local()  # `failure`: the last exception of a callback of this thread, and what it said
+
+
+def callback(kind: Any, function: Any) -> Any:
+    """A C function of this type. call() raises an exception of `function` in place of the error that it causes."""
+
+    def bridge(*arguments: Any) -> int:
+        try:
+            function(*arguments)
+            return 0
+        except BaseException as error:  # noqa: B902 - raised again by call()
+            said = f"{type(error).__name__}: {error}".encode("utf-8", "replace").replace(b"\0", b" ")
+            library.heed_set_last_error(said)
+            _callbacks.failure = error, library.heed_last_error()
+            return CALLBACK_FAILED
+
+    return kind(bridge)
+
+
 def call(name: str, *arguments: Any) -> None:
     """Calls a function of the library without the interpreter's lock; raises its error.
 
@@ -229,7 +262,15 @@ def call(name: str, *arguments: Any) -> None:
         kind = OverflowError if "does not fit" in str(error) else TypeError
         raise kind(f"{name}: {error}") from None
     if status != 0:
-        raise _EXCEPTIONS.get(status, Error)((library.heed_last_error() or b"").decode("utf-8", "replace"))
+        message = library.heed_last_error() or b""
+        failure, said = getattr(_callbacks, "failure", (None, b""))
+        _callbacks.failure = None, b""
+        if failure is None or said not in message:
+            failure = _EXCEPTIONS.get(status, Error)(message.decode("utf-8", "replace"))
+        try:
+            raise failure
+        finally:
+            failure = None  # the exception refers to this frame
 
 
 _stops: List[Any] = []  # of the calls that are under way in the main thread, one within another
@@ -248,7 +289,6 @@ def interruptible() -> Iterator[None]:
     seen: List[Any] = []
     raised: List[BaseException] = []
 
-    @STOP
     def stop(_context: Any) -> int:
         try:
             while seen:
@@ -259,8 +299,8 @@ def interruptible() -> Iterator[None]:
 
     signal.signal(signal.SIGINT, lambda number, frame: seen.append((number, frame)))
     try:
-        _stops.append(stop)
-        call("heed_set_stop", stop, None)
+        _stops.append(STOP(stop))
+        call("heed_set_stop", _stops[-1], None)
         yield
     except Interrupted:
         if not raised:
@@ -311,10 +351,10 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a setting cannot be a {type(value).__name__}")
 
 
-def settings_json(settings: dict) -> Optional[bytes]:
+def settings_json(settings: Dict[str, Any]) -> Optional[bytes]:
     """Settings that are None keep their defaults."""
     given = {name: value for name, value in settings.items() if value is not None}
-    return encoded(json.dumps(given, default=_plain))
+    return encoded(json.dumps(given, default=_plain)) if given else None
 
 
 def longs(values: Any) -> Any:
@@ -325,8 +365,13 @@ def longs(values: Any) -> Any:
 
 
 def handles_of(objects: Any) -> Any:
-    """The handles of tensors as a C array."""
-    return (ctypes.c_void_p * len(objects))(*[one._handle for one in objects])
+    """The handles of objects as a C array; None gives NULL."""
+    return (ctypes.c_void_p * len(objects))(*[None if one is None else one._handle for one in objects])
+
+
+def texts_of(texts: Any) -> Any:
+    """Texts as a C array."""
+    return (ctypes.c_char_p * len(texts))(*[encoded(text) for text in texts])
 
 
 def listing(what: str) -> Any:

@@ -1,23 +1,27 @@
-"""Attention layers, the context of a forward pass, and optimizers."""
+"""Modules, the context of a forward pass, attention layers, optimizers, and files of all these."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any, Dict, Iterable, List, Optional, Union
+import threading
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
 from . import _library as lib
-from .ops import _t
-from .tensor import Like, Tensor
+from .ops import _maybe, _t
+from .tensor import Like, Parameter, Tensor
+
+Path = Union[str, "os.PathLike[str]"]
 
 
 class _Handle:
     """Owns an object of the library."""
 
     _free_name = ""
+    _handle: Optional[int] = None
 
     def __init__(self, handle: int) -> None:
-        self._handle: Optional[int] = handle
+        self._handle = handle
         self._free = getattr(lib.library, self._free_name)
 
     @property
@@ -28,18 +32,43 @@ class _Handle:
         raise TypeError(f"a {type(self).__name__} cannot be pickled or copied: save() its parameters")
 
     def __del__(self) -> None:
-        if getattr(self, "_handle", None) is not None:
+        if self._handle is not None:
             self._free(self._handle)
             self._handle = None
 
 
 class Context(_Handle):
-    """A forward pass, shared by all its layers. Numbers their dropout by (seed, step)."""
+    """A forward pass, shared by all its layers. Numbers their dropout by (seed, step).
+
+    Give it to layers, or enter it: inside ``with heed.Context(seed=1, step=step):`` it is the context of all layers
+    that are not given one. Without any, layers are in inference.
+    """
 
     _free_name = "heed_context_free"
+    _entered = threading.local()  # `stack`: those that this thread has entered
 
     def __init__(self, training: bool = True, seed: int = 0, step: int = 0) -> None:
         super().__init__(lib.result("heed_context_create", int(training), seed, step))
+
+    @classmethod
+    def _lent(cls, handle: Optional[int]) -> "Context":
+        """A pass of the library, which frees it."""
+        made = cls.__new__(cls)
+        made._handle, made._free = handle, lambda handle: None
+        return made
+
+    @classmethod
+    def current(cls) -> Optional["Context"]:
+        """The context that this thread has entered last."""
+        stack = getattr(cls._entered, "stack", [])
+        return stack[-1] if stack else None
+
+    def __enter__(self) -> "Context":
+        self._entered.__dict__.setdefault("stack", []).append(self)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._entered.stack.pop()
 
     @property
     def auxiliary_loss(self) -> Optional[Tensor]:
@@ -47,29 +76,115 @@ class Context(_Handle):
         handle = lib.result("heed_context_auxiliary_loss", self)
         return None if handle is None else Tensor._of(handle)
 
+    def add_loss(self, name: str, value: Tensor, weight: float = 1.0) -> None:
+        """Adds `weight` times a number to the auxiliary loss."""
+        lib.call("heed_context_add_loss", self, lib.encoded(name), weight, value)
+
+    def dropout(self, x: Like, p: float) -> Tensor:
+        """Drops elements with probability p, by the next random numbers of the pass; x itself in inference."""
+        return Tensor._result("heed_context_dropout", self, _t(x), p)
+
 
 class Module(_Handle):
-    """A layer, or the model of a run: named parameters."""
+    """Named parameters: a layer, the model of a run, or a class of your own.
+
+    >>> class Net(heed.nn.Module):
+    ...     def __init__(self):
+    ...         self.hidden, self.out = heed.nn.Linear(2, 16), heed.nn.Linear(16, 1)
+    ...     def forward(self, x):
+    ...         return self.out(heed.tanh(self.hidden(x)))
+
+    Attributes that are parameters or modules, or lists or dictionaries of them, belong to it under their names.
+    """
 
     _free_name = "heed_module_free"
+    forward: Callable[..., Tensor]
+
+    def __init__(self, handle: Optional[int] = None) -> None:
+        if handle is not None:
+            super().__init__(handle)
+
+    def __call__(self, *inputs: Any, **options: Any) -> Tensor:
+        """forward() of the same arguments."""
+        return self.forward(*inputs, **options)
+
+    def _entries(self, name: str = "") -> Iterator[Tuple[str, Union[Parameter, "Module"]]]:
+        """What it consists of, by dotted name: parameters, and modules of the library."""
+        if self._handle is not None:
+            yield name, self
+        yield from _entries_of(vars(self), name)
 
     def parameters(self) -> Dict[str, Tensor]:
-        """The leaves themselves by dotted name: an optimizer that updates them updates this module."""
-        count = lib.result("heed_module_parameter_count", self, kind=ctypes.c_size_t)
-        found = {}
-        for index in range(count):
-            name, handle = ctypes.c_char_p(), ctypes.c_void_p()
-            lib.call("heed_module_parameter", self, index, ctypes.byref(name), ctypes.byref(handle))
-            found[(name.value or b"").decode()] = Tensor._of(handle.value)
+        """The leaves themselves by dotted name, shared ones once: an optimizer of them trains this module."""
+        found: Dict[str, Tensor] = {}
+        seen = set()
+        for name, one in self._entries():
+            if id(one) not in seen:
+                found.update(one._own_parameters(name) if isinstance(one, Module) else {name: one})
+            seen.add(id(one))
         return found
 
-    def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
-        """Writes safetensors, completely or not at all."""
-        lib.call("heed_module_save", self, lib.encoded(os.fspath(path)))
+    def _own_parameters(self, prefix: str) -> Dict[str, Tensor]:
+        """Those of the library's module."""
+        found: Dict[str, Tensor] = {}
+        for index in range(lib.result("heed_module_parameter_count", self, kind=ctypes.c_size_t)):
+            name, handle = ctypes.c_char_p(), ctypes.c_void_p()
+            lib.call("heed_module_parameter", self, index, ctypes.byref(name), ctypes.byref(handle))
+            found[_joined(prefix, (name.value or b"").decode())] = Parameter._of(handle.value)
+        return found
 
-    def load(self, path: Union[str, "os.PathLike[str]"]) -> None:
-        """Names, shapes and types must all match; otherwise nothing changes."""
-        lib.call("heed_module_load", self, lib.encoded(os.fspath(path)))
+    def save(self, path: Path, optimizer: Optional["Optimizer"] = None) -> None:
+        """Writes safetensors, completely or not at all, with the state of an optimizer if one is given."""
+        save(path, {"": self} if optimizer is None else {"": self, "optimizer": optimizer})
+
+    def load(self, path: Path, optimizer: Optional["Optimizer"] = None) -> None:
+        """Reads what save() wrote. Names, shapes and types must all match; otherwise nothing changes."""
+        load(path, {"": self} if optimizer is None else {"": self, "optimizer": optimizer})
+
+
+def _joined(*names: str) -> str:
+    return ".".join(name for name in names if name)
+
+
+def _entries_of(part: Any, name: str) -> Iterator[Tuple[str, Union[Parameter, Module]]]:
+    if isinstance(part, Parameter):
+        yield name, part
+    elif isinstance(part, Module):
+        yield from part._entries(name)
+    elif isinstance(part, (dict, list, tuple)):
+        for key, one in part.items() if isinstance(part, dict) else enumerate(part):
+            yield from _entries_of(one, _joined(name, str(key)))
+
+
+Saved = Mapping[str, Union[Tensor, Module, "Optimizer"]]
+
+
+def _in_file(objects: Saved) -> Any:
+    """The objects of the library that these consist of, each once, and their names."""
+    entries: Dict[int, Tuple[str, Any]] = {}
+    for prefix, one in objects.items():
+        for name, part in one._entries(prefix) if isinstance(one, Module) else [(prefix, one)]:
+            entries.setdefault(id(part), (name, part))
+    parts = [part for _, part in entries.values()]
+    return lib.texts_of([name for name, _ in entries.values()]), lib.handles_of(parts), len(parts)
+
+
+def save(path: Path, objects: Saved) -> None:
+    """Writes tensors, modules and optimizers as one safetensors file, completely or not at all.
+
+    >>> heed.save("checkpoint.safetensors", {"model": net, "optimizer": adam})
+
+    The learning rate of an optimizer is not in it.
+    """
+    lib.call("heed_save", lib.encoded(os.fspath(path)), *_in_file(objects))
+
+
+def load(path: Path, objects: Saved) -> None:
+    """Reads such a file into the same objects: training goes on to the same bits as if it had never stopped.
+
+    Names, shapes and types must all match; otherwise nothing changes, and heed.Error says what does not fit.
+    """
+    lib.call("heed_load", lib.encoded(os.fspath(path)), *_in_file(objects))
 
 
 class Attention(Module):
@@ -79,13 +194,16 @@ class Attention(Module):
         super().__init__(handle)
         self.name = name
 
-    def __call__(
+    def forward(
         self, x: Like, mask: Optional[Like] = None, memory: Optional[Like] = None, memory_mask: Optional[Like] = None,
         context: Optional[Context] = None,
     ) -> Tensor:
-        """x [batch, length, width] -> the same shape. Masks: 1 = real token; no context: inference."""
-        tensors = [None if one is None else _t(one) for one in (x, mask, memory, memory_mask)]
-        return Tensor._result("heed_attention_forward", self, *tensors, context)
+        """x [batch, length, width] -> the same shape.
+
+        Masks (i32 or bools [batch, length]): 1 = real token. No context: the one that was entered, else inference.
+        """
+        tensors = [_t(x), _maybe(mask), _maybe(memory), _maybe(memory_mask)]
+        return Tensor._result("heed_attention_forward", self, *tensors, context or Context.current())
 
     def __repr__(self) -> str:
         return f"heed.attention({self.name!r}, ...)"
@@ -148,4 +266,13 @@ class Optimizer(_Handle):
         lib.call("heed_optimizer_step", self, self.learning_rate if learning_rate is None else learning_rate)
 
     def zero_grad(self) -> None:
+        """Drops the gradients of all its parameters."""
         lib.call("heed_optimizer_zero_gradients", self)
+
+    def save(self, path: Path) -> None:
+        """Writes its moments and number of steps; heed.save() writes them beside those of a model."""
+        save(path, {"": self})
+
+    def load(self, path: Path) -> None:
+        """Reads what save() wrote, for the same parameters in the same order."""
+        load(path, {"": self})

@@ -13,6 +13,7 @@ import numpy as np
 
 from . import _library as lib
 from .layers import Context, Module, _Handle
+from .notebook import Shown
 from .tensor import Tensor
 
 _AT_ONCE = 1024  # lines of one call, as in the sample programs
@@ -200,7 +201,7 @@ def _lines(texts: Sequence[str]) -> Any:
     return (ctypes.c_char_p * len(texts))(*[lib.encoded(text) for text in texts])
 
 
-class Run(_Handle):
+class Run(Shown, _Handle):
     """A trained run of any task: Run.open(folder).predict(texts)."""
 
     _free_name = "heed_run_free"

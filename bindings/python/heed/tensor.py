@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 import ctypes
 import itertools
-from typing import Any, Callable, Iterator, Optional, Sequence, Tuple, Union
+import operator
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 import numpy as np
 
@@ -17,10 +18,13 @@ _NUMPY = {"f32": np.float32, "f64": np.float64, "i32": np.int32}
 _OF_NUMPY = {np.dtype(kind): name for name, kind in _NUMPY.items()}
 
 Number = Union[int, float]
-Like = Union["Tensor", np.ndarray, Number, Sequence[Any]]
+Array = np.ndarray[Any, Any]
+Like = Union["Tensor", Array, Number, Sequence[Any]]
+Axis = Union[None, int, Sequence[int]]
+_REDUCES = ("sum", "mean", "max", "min", "log_sum_exp", "argmax")
 
 
-def _as_array(data: Any, dtype: Optional[str]) -> np.ndarray:
+def _as_array(data: Any, dtype: Optional[str]) -> Array:
     """Host values in a type that heed has. By default integers become i32 and lists of numbers f32."""
     array = np.asarray(data)
     if array.dtype.kind not in "biuf":
@@ -43,31 +47,55 @@ def _as_array(data: Any, dtype: Optional[str]) -> np.ndarray:
     return np.ascontiguousarray(array, dtype=_NUMPY[dtype]).reshape(array.shape)
 
 
-def _with_operand(name: str, op: bytes, swapped: bool = False) -> Callable[["Tensor", Like], "Tensor"]:
+def _op(name: str, inputs: Sequence[Optional["Tensor"]], room: int = 1, **settings: Any) -> List["Tensor"]:
+    """What the library's op of this name makes of tensors: at most `room` of them."""
+    outputs, made = (ctypes.c_void_p * room)(), ctypes.c_size_t()
+    given = lib.encoded(name), lib.handles_of(inputs), len(inputs), lib.settings_json(settings)
+    lib.call("heed_op", *given, outputs, room, ctypes.byref(made))
+    return [Tensor._of(outputs[i]) for i in range(made.value)]
+
+
+def _operator(op: str, swapped: bool = False, name: str = "heed_binary") -> Callable[["Tensor", Like], "Tensor"]:
     def apply(self: "Tensor", other: Like) -> "Tensor":
         try:
             operand = self._operand(other)
         except TypeError:
-            return NotImplemented
-        return Tensor._result(name, op, *((operand, self) if swapped else (self, operand)))
+            return NotImplemented  # type: ignore[no-any-return]
+        return Tensor._result(name, op.encode(), *((operand, self) if swapped else (self, operand)))
 
     return apply
 
 
-def _operator(op: bytes, swapped: bool = False) -> Callable[["Tensor", Like], "Tensor"]:
-    return _with_operand("heed_binary", op, swapped)
+def _comparison(op: str) -> Callable[["Tensor", Like], "Tensor"]:
+    compared = _operator(op, name="heed_compare")
+
+    def compare(self: "Tensor", other: Like) -> "Tensor":
+        found = compared(self, other)
+        if isinstance(found, Tensor):
+            found._is_mask = True
+        return found
+
+    compare.__doc__ = f"{op}, element by element: i32 0 or 1, which also picks elements as an index."
+    return compare
 
 
-def _comparison(op: bytes) -> Callable[["Tensor", Like], "Tensor"]:
-    return _with_operand("heed_compare", op)
+def _reduction(op: str, what: str) -> Callable[..., "Tensor"]:
+    def reduce(self: "Tensor", axis: Axis = None, keepdims: bool = False) -> "Tensor":
+        if op in _REDUCES and (axis is None and not keepdims or isinstance(axis, (int, np.integer))):
+            over = lib.ALL_AXES if axis is None else axis
+            return Tensor._result("heed_reduce", op.encode(), self, over, int(keepdims))
+        return _op(op, [self], axes=_axes(axis), keep_axes=keepdims)[0]
 
-
-def _reduction(op: bytes) -> Callable[..., "Tensor"]:
-    def reduce(self: "Tensor", axis: Optional[int] = None, keepdims: bool = False) -> "Tensor":
-        over = lib.ALL_AXES if axis is None else axis
-        return Tensor._result("heed_reduce", op, self, over, int(keepdims))
-
+    reduce.__name__ = op
+    reduce.__doc__ = f"{what} along an axis, several of them, or all; `keepdims` keeps them with extent 1."
     return reduce
+
+
+def _axes(axis: Axis) -> Optional[List[int]]:
+    """As the library takes them; None for all."""
+    if axis is None:
+        return None
+    return [operator.index(axis)] if isinstance(axis, (int, np.integer)) else [operator.index(one) for one in axis]
 
 
 class Tensor:
@@ -77,13 +105,16 @@ class Tensor:
     "vulkan:N", "vulkan:NAME" or "auto"; None: the environment variable HEED_DEVICE, or the CPU.
     """
 
-    __slots__ = ("_handle", "_owned", "__weakref__")
+    __slots__ = ("_handle", "_owned", "_is_mask", "__weakref__")
     __array_ufunc__ = None  # array * tensor calls the tensor's operator
     _handle: Optional[int]
+    _owned: bool
+    _is_mask: bool  # whether it picks elements as an index, not by their numbers
 
     def __init__(self, data: Like, dtype: Optional[str] = None, device: Optional[str] = None) -> None:
         self._handle = None
         self._owned = True
+        self._is_mask = data._is_mask if isinstance(data, Tensor) else _is_bool(data)
         array = _as_array(data.numpy() if isinstance(data, Tensor) else data, dtype)
         self._handle = lib.result(
             "heed_tensor_create",
@@ -95,16 +126,21 @@ class Tensor:
         )
 
     @classmethod
-    def _of(cls, handle: Optional[int], owned: bool = True) -> "Tensor":
+    def _of(cls: Type[AnyTensor], handle: Optional[int], owned: bool = True) -> AnyTensor:
         made = cls.__new__(cls)
         made._handle = handle
         made._owned = owned
+        made._is_mask = False
         return made
 
     @classmethod
-    def _result(cls, name: str, *arguments: Any) -> "Tensor":
+    def _result(cls: Type[AnyTensor], name: str, *arguments: Any) -> AnyTensor:
         """What a function of the library returns."""
         return cls._of(lib.result(name, *arguments))
+
+    def _handed_over(self) -> Any:
+        """A new handle of this tensor, which the library frees."""
+        return lib.result("heed_permute", self, self.ndim, lib.longs(range(self.ndim)))
 
     @property
     def _as_parameter_(self) -> Optional[int]:  # what ctypes passes
@@ -128,14 +164,17 @@ class Tensor:
 
     @property
     def shape(self) -> Tuple[int, ...]:
+        """The extents."""
         return self._layout()[0]
 
     @property
     def ndim(self) -> int:
+        """The number of axes."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
+        """The number of elements."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     @property
@@ -145,6 +184,7 @@ class Tensor:
 
     @property
     def device(self) -> str:
+        """Where the elements are: "cpu" or "vulkan:N"."""
         return lib.result_text("heed_tensor_device", self)
 
     @property
@@ -165,16 +205,17 @@ class Tensor:
 
     # --- to NumPy and other libraries
 
-    def _view(self, writable: bool) -> np.ndarray:
+    def _view(self, writable: bool) -> Array:
         """The elements in place, on the CPU."""
         shape, strides = self._layout()
         kind = np.dtype(_NUMPY[self.dtype])
         address = lib.result("heed_tensor_data", self)
         if not address or 0 in shape:
             return np.empty(shape, kind)
-        return np.asarray(_Elements(self, address, shape, strides, kind, writable))
+        keeper = self if self._owned else self.detach()  # a borrowed handle ends before the array may
+        return np.asarray(_Elements(keeper, address, shape, strides, kind, writable))
 
-    def numpy(self, copy: bool = False) -> np.ndarray:
+    def numpy(self, copy: bool = False) -> Array:
         """The elements as an array: read-only and without a copy on the CPU; f16 and bf16 as float32."""
         if not copy and self.device == "cpu":
             return self._view(writable=False)
@@ -182,7 +223,7 @@ class Tensor:
         lib.call("heed_tensor_read", self, array.ctypes.data, array.nbytes)
         return array
 
-    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> np.ndarray:
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Array:
         converts = dtype is not None and np.dtype(dtype) != _NUMPY.get(self.dtype, np.float32)
         if copy is False and (converts or self.device != "cpu"):
             raise ValueError(f"a {self.dtype} tensor on {self.device} cannot become this array without a copy")
@@ -204,9 +245,10 @@ class Tensor:
 
     def item(self) -> float:
         """The only element."""
-        return lib.result("heed_tensor_item", self, kind=ctypes.c_double)
+        return float(lib.result("heed_tensor_item", self, kind=ctypes.c_double))
 
     def tolist(self) -> Any:
+        """The elements as nested lists of numbers."""
         return self.numpy().tolist()
 
     def __float__(self) -> float:
@@ -244,9 +286,11 @@ class Tensor:
         return None if handle is None else Tensor._of(handle)
 
     def zero_grad(self) -> None:
+        """Drops the gradient of this parameter."""
         lib.call("heed_tensor_zero_gradient", self)
 
     def detach(self) -> "Tensor":
+        """The same elements, untracked."""
         return Tensor._result("heed_tensor_detach", self)
 
     # --- operators
@@ -258,16 +302,16 @@ class Tensor:
             return Tensor._result("heed_scalar_like", self, float(other))
         return Tensor(_as_array(other, self.dtype), device=self.device)
 
-    __add__, __radd__ = _operator(b"add"), _operator(b"add", swapped=True)
-    __sub__, __rsub__ = _operator(b"sub"), _operator(b"sub", swapped=True)
-    __mul__, __rmul__ = _operator(b"mul"), _operator(b"mul", swapped=True)
-    __truediv__, __rtruediv__ = _operator(b"div"), _operator(b"div", swapped=True)
-    __rpow__ = _operator(b"pow", swapped=True)
+    __add__, __radd__ = _operator("add"), _operator("add", swapped=True)
+    __sub__, __rsub__ = _operator("sub"), _operator("sub", swapped=True)
+    __mul__, __rmul__ = _operator("mul"), _operator("mul", swapped=True)
+    __truediv__, __rtruediv__ = _operator("div"), _operator("div", swapped=True)
+    __rpow__ = _operator("pow", swapped=True)
 
     def __pow__(self, exponent: Like) -> "Tensor":
         if isinstance(exponent, (int, float)):
             return Tensor._result("heed_unary", b"pow_scalar", self, exponent, 0)
-        return _operator(b"pow")(self, exponent)
+        return _operator("pow")(self, exponent)
 
     def __matmul__(self, other: Like) -> "Tensor":
         return Tensor._result("heed_matmul", self, self._operand(other))
@@ -281,9 +325,9 @@ class Tensor:
     def __abs__(self) -> "Tensor":
         return Tensor._result("heed_unary", b"abs", self, 0, 0)
 
-    __eq__, __ne__ = _comparison(b"equal"), _comparison(b"not_equal")  # type: ignore[assignment]
-    __lt__, __le__ = _comparison(b"less"), _comparison(b"less_equal")
-    __gt__, __ge__ = _comparison(b"greater"), _comparison(b"greater_equal")
+    __eq__, __ne__ = _comparison("equal"), _comparison("not_equal")  # type: ignore[assignment]
+    __lt__, __le__ = _comparison("less"), _comparison("less_equal")
+    __gt__, __ge__ = _comparison("greater"), _comparison("greater_equal")
     __hash__ = object.__hash__
 
     # --- shape
@@ -294,32 +338,64 @@ class Tensor:
         return Tensor._result("heed_reshape", self, len(extents), lib.longs(extents))
 
     def permute(self, *order: Any) -> "Tensor":
+        """Axis i of the result is axis order[i]; a view."""
         axes = order[0] if len(order) == 1 and not isinstance(order[0], (int, np.integer)) else order
         return Tensor._result("heed_permute", self, len(axes), lib.longs(axes))
 
     def transpose(self, axis_a: int = -1, axis_b: int = -2) -> "Tensor":
+        """Swaps two axes, by default the last two; a view."""
         order = list(range(self.ndim))
         order[axis_a], order[axis_b] = order[axis_b], order[axis_a]
         return self.permute(order)
 
+    def squeeze(self, axis: Axis = None) -> "Tensor":
+        """Without these axes, which have extent 1; None: without all such axes."""
+        shape = self.shape
+        axes = _axes(axis) if axis is not None else [i for i, extent in enumerate(shape) if extent == 1]
+        for one in axes or []:
+            if not -len(shape) <= one < len(shape) or shape[one] != 1:
+                raise IndexError(f"squeeze: axis {one} of shape {shape} does not have extent 1")
+        gone = {one % len(shape) for one in axes or []}
+        return self.reshape([extent for i, extent in enumerate(shape) if i not in gone])
+
+    def unsqueeze(self, axis: int) -> "Tensor":
+        """With a new axis of extent 1 at this place of the result."""
+        rank = self.ndim + 1
+        if not -rank <= axis < rank:
+            raise IndexError(f"unsqueeze: axis {axis} is out of range for a result of {rank} axes")
+        at = axis % rank
+        return self.reshape(self.shape[:at] + (1,) + self.shape[at:])
+
+    def flatten(self) -> "Tensor":
+        """All elements along one axis."""
+        return self.reshape(-1)
+
     @property
     def T(self) -> "Tensor":
+        """The axes in reverse order; a view."""
         return self.permute(list(reversed(range(self.ndim))))
 
     def __getitem__(self, key: Any) -> "Tensor":
-        """Numbers, slices of positive step, None and ... ; for rows by a list of indices use heed.embedding()."""
+        """Numbers, slices of positive step, None, ... and lists of indices or masks, as in NumPy.
+
+        Several lists must follow each other; they broadcast, and x[rows, columns] takes single elements. A mask is an
+        array of bools or what a comparison gave, x[x > 0]; other tensors of i32 are indices. Gradients follow.
+        """
         keys = list(key) if isinstance(key, tuple) else [key]
+        keys = [_picks(one) if isinstance(one, (list, np.ndarray, Tensor)) else one for one in keys]
         shape = self.shape
-        given = builtins.sum(1 for one in keys if one is not None and one is not Ellipsis)
+        given = builtins.sum(len(one) if isinstance(one, tuple) else one is not None and one is not ... for one in keys)
         if given > len(shape):
             raise IndexError(f"{given} indices for a tensor of shape {shape}")
-        if not any(one is Ellipsis for one in keys):
-            keys.append(Ellipsis)
+        if not any(one is ... for one in keys):
+            keys.append(...)
         found, extents, axis, seen = self, [], 0, False
+        lists: List[Array] = []  # of indices
+        first = place = 0  # the axis of the first of them, and where it is in the result
         for one in keys:
             if one is None:
                 extents.append(1)
-            elif one is Ellipsis:
+            elif one is ...:
                 if seen:
                     raise IndexError("an index can have only one '...'")
                 seen = True
@@ -334,6 +410,16 @@ class Tensor:
                 found = found._slice(axis, begin, end, step)
                 extents.append(-(-(end - begin) // step))
                 axis += 1
+            elif isinstance(one, tuple):
+                if lists and (axis != first + len(lists) or place != len(extents)):
+                    raise IndexError("lists of indices must follow each other: index twice, x[...][...]")
+                if not lists:
+                    first, place = axis, len(extents)
+                for indices, extent in one:
+                    if extent not in (None, shape[axis]):
+                        raise IndexError(f"a mask of extent {extent} for an axis of {shape[axis]}")
+                    lists.append(_in_range(indices, shape[axis]))
+                    axis += 1
             elif isinstance(one, (int, np.integer)) and not isinstance(one, bool):
                 at = int(one) + (shape[axis] if one < 0 else 0)
                 if not 0 <= at < shape[axis]:
@@ -341,8 +427,17 @@ class Tensor:
                 found = found._slice(axis, at, at + 1, 1)
                 axis += 1
             else:
-                raise TypeError(f"a tensor is indexed by numbers and slices, not by {type(one).__name__}")
-        return found.reshape(extents)
+                raise TypeError(f"a tensor is indexed by numbers, slices, lists and masks, not by {type(one).__name__}")
+        if not lists:
+            return found.reshape(extents)
+        merged = found.shape[first : first + len(lists)]
+        ids = np.zeros((), np.int64)
+        for indices, extent in zip(lists, merged):
+            ids = ids * extent + indices
+        before, after = found.shape[:first], found.shape[first + len(lists) :]
+        rows = found.reshape(before + (int(np.prod(merged)),) + after)
+        picked = _op("index_select", [rows, Tensor(ids.reshape(-1), device=self.device)], axis=first)[0]
+        return picked.reshape(extents[:place] + list(ids.shape) + extents[place:])
 
     def _slice(self, axis: int, begin: int, end: int, step: int) -> "Tensor":
         return Tensor._result("heed_slice", self, axis, begin, end, step)
@@ -352,8 +447,60 @@ class Tensor:
 
     # --- reductions
 
-    sum, mean, argmax = _reduction(b"sum"), _reduction(b"mean"), _reduction(b"argmax")
-    max, min = _reduction(b"max"), _reduction(b"min")
+    sum, mean, prod = _reduction("sum", "The sum"), _reduction("mean", "The mean"), _reduction("prod", "The product")
+    max, min = _reduction("max", "The largest element"), _reduction("min", "The smallest element")
+    norm = _reduction("norm", "sqrt(sum(x^2))")
+
+    def argmax(self, axis: Optional[int] = None, keepdims: bool = False) -> "Tensor":
+        """The index (i32) of the first largest element along an axis, or in all elements in row-major order."""
+        over = lib.ALL_AXES if axis is None else axis
+        return Tensor._result("heed_reduce", b"argmax", self, over, int(keepdims))
+
+    def var(self, axis: Axis = None, keepdims: bool = False, correction: int = 0) -> "Tensor":
+        """The mean squared deviation; `correction` 1: sum / (n - 1), the unbiased estimate."""
+        return _op("variance", [self], axes=_axes(axis), keep_axes=keepdims, correction=correction)[0]
+
+    def cumsum(self, axis: int = -1, reverse: bool = False) -> "Tensor":
+        """The running sum along an axis, from its end if `reverse`."""
+        return _op("cumulative_sum", [self], axis=axis, reverse=reverse)[0]
+
+
+AnyTensor = TypeVar("AnyTensor", bound=Tensor)
+
+
+class Parameter(Tensor):
+    """A leaf, whose gradient backward() accumulates. Shares the memory of a Tensor, copies everything else."""
+
+    __slots__ = ()
+
+    def __init__(self, data: Like, dtype: Optional[str] = None, device: Optional[str] = None) -> None:
+        self._handle, self._owned, self._is_mask = None, True, False
+        tensor = data if isinstance(data, Tensor) else Tensor(data, dtype, device)
+        self._handle = lib.result("heed_tensor_parameter", tensor)
+
+
+def _is_bool(data: Any) -> bool:
+    return getattr(data, "dtype", None) == np.bool_ or isinstance(data, list) and np.asarray(data).dtype == np.bool_
+
+
+def _picks(key: Any) -> Tuple[Tuple[Array, Optional[int]], ...]:
+    """A list of indices, or for a mask one for each of its axes, with its extent."""
+    is_mask = key._is_mask if isinstance(key, Tensor) else _is_bool(key)
+    array = key.numpy() if isinstance(key, Tensor) else np.asarray(key)
+    if is_mask:
+        return tuple(zip(np.nonzero(array), array.shape))
+    if array.size == 0 and not isinstance(key, Tensor):
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"a tensor is indexed by integers or bools, not by {array.dtype}")
+    return ((array, None),)
+
+
+def _in_range(indices: Array, extent: int) -> Array:
+    """Indices of an axis, counted from its beginning."""
+    if indices.size and not (-extent <= indices.min() and indices.max() < extent):
+        raise IndexError(f"an index from {indices.min()} to {indices.max()} is out of range for an axis of {extent}")
+    return np.where(indices < 0, indices + extent, indices)
 
 
 class _Elements:
@@ -370,16 +517,18 @@ class _Elements:
         }
 
 
-_lent: dict = {}
+_lent: Dict[int, Any] = {}
 _keys = itertools.count(1)  # next() is atomic
 
 
-@lib.RELEASE
-def _release(key: Optional[int]) -> None:
+def _forget(key: int) -> None:
     _lent.pop(key, None)
 
 
-def from_numpy(array: np.ndarray) -> Tensor:
+_release = lib.RELEASE(_forget)
+
+
+def from_numpy(array: Array) -> Tensor:
     """A tensor in the memory of an array, without a copy; the array lives as long as anything uses that memory.
 
     Takes float32, float64 and int32 in row-major order. The tensor sees what is written to the array: do not write

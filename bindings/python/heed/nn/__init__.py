@@ -1,0 +1,150 @@
+"""Layers to build models of: heed.nn.Linear, LayerNorm, MultiheadAttention, ..., and heed.nn.functional.
+
+Their initial values are drawn by number: set_seed(seed) starts anew, so that the same layers, made in the same order,
+have the same values. What they map keeps its leading axes: [..., in] -> [..., out].
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import partial
+from typing import Any, Callable, Iterable, Iterator, Optional, Tuple, Union
+
+from . import functional
+from ..layers import Attention, Context, Module, _entries_of, attention
+from ..ops import _t, embedding, layer_norm, linear, normal, ones, rms_norm, uniform, zeros
+from ..tensor import Like, Parameter, Tensor
+
+__all__ = [
+    "Activation", "Dropout", "Embedding", "GELU", "LayerNorm", "Linear", "Module", "ModuleList", "MultiheadAttention",
+    "Parameter", "RMSNorm", "ReLU", "Sequential", "SiLU", "Sigmoid", "Tanh", "functional", "set_seed",
+]
+
+_INITIAL_STEP = 2**32 - 1  # as in the library: no training gets that far
+_seed, _streams = 0, itertools.count()
+
+
+def set_seed(seed: int) -> None:
+    """The seed of the initial values of the layers made from now on; 0 when the program starts."""
+    global _seed, _streams
+    _seed, _streams = seed, itertools.count()
+
+
+def _drawn() -> Any:
+    """The key of the next initial values."""
+    return dict(seed=_seed, step=_INITIAL_STEP, stream=next(_streams))
+
+
+class Linear(Module):
+    """x W^T + b: "weight" [out, in] (Xavier uniform) and, unless bias is False, "bias" [out] (0)."""
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+        bound = math.sqrt(6 / (in_features + out_features))
+        self.weight = Parameter(uniform((out_features, in_features), -bound, bound, **_drawn()))
+        self.bias = Parameter(zeros(out_features)) if bias else None
+
+    def forward(self, x: Like) -> Tensor:
+        """[..., in] -> [..., out]"""
+        return linear(x, self.weight, self.bias)
+
+
+class Embedding(Module):
+    """A table of vectors, "weight" [count, width], normally distributed."""
+
+    def __init__(self, count: int, width: int, deviation: float = 1.0) -> None:
+        self.weight = Parameter(normal((count, width), 0, deviation, **_drawn()))
+
+    def forward(self, ids: Like) -> Tensor:
+        """ids of any shape -> [..., width]; -1 gives zeros."""
+        return embedding(self.weight, ids)
+
+
+class LayerNorm(Module):
+    """Normalisation over the last axis, with "weight" (1) and "bias" (0) [width]."""
+
+    def __init__(self, width: int, epsilon: float = 1e-5) -> None:
+        self.weight, self.bias, self.epsilon = Parameter(ones(width)), Parameter(zeros(width)), epsilon
+
+    def forward(self, x: Like) -> Tensor:
+        """[..., width] -> the same shape"""
+        return layer_norm(x, self.weight, self.bias, self.epsilon)
+
+
+class RMSNorm(Module):
+    """x / sqrt(mean(x^2) + epsilon) over the last axis, with "weight" (1) [width]."""
+
+    def __init__(self, width: int, epsilon: float = 1e-5) -> None:
+        self.weight, self.epsilon = Parameter(ones(width)), epsilon
+
+    def forward(self, x: Like) -> Tensor:
+        """[..., width] -> the same shape"""
+        return rms_norm(x, self.weight, self.epsilon)
+
+
+class Dropout(Module):
+    """Drops elements with probability p by the random numbers of the pass; does nothing in inference."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = p
+
+    def forward(self, x: Like, context: Optional[Context] = None) -> Tensor:
+        """x of any shape; no context: the one that was entered, else inference."""
+        context = context or Context.current()
+        return _t(x) if context is None else context.dropout(x, self.p)
+
+
+class ModuleList(Module):
+    """Modules, called "0", "1", ..., that a model uses as it likes."""
+
+    def __init__(self, parts: Iterable[Any] = ()) -> None:
+        self._parts = list(parts)
+
+    def _entries(self, name: str = "") -> Iterator[Tuple[str, Union[Parameter, Module]]]:
+        return _entries_of(self._parts, name)
+
+    def append(self, part: Module) -> None:
+        """Adds a module at the end."""
+        self._parts.append(part)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._parts[index]
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+
+class Sequential(ModuleList):
+    """Layers and functions, one after the other: Sequential(Linear(2, 8), heed.gelu, Linear(8, 1))."""
+
+    def __init__(self, *steps: Callable[[Any], Tensor]) -> None:
+        super().__init__(steps)
+
+    def forward(self, x: Like) -> Tensor:
+        """What the steps make of x, one after the other."""
+        found = _t(x)
+        for step in self._parts:
+            found = step(found)
+        return found
+
+
+class Activation(Module):
+    """A function as a layer; nn.GELU() is Activation(heed.gelu)."""
+
+    def __init__(self, function: Callable[[Like], Tensor]) -> None:
+        self.function = function
+
+    def forward(self, x: Like) -> Tensor:
+        """The function of x."""
+        return self.function(x)
+
+
+ReLU, GELU = partial(Activation, functional.relu), partial(Activation, functional.gelu)
+SiLU, Sigmoid = partial(Activation, functional.silu), partial(Activation, functional.sigmoid)
+Tanh = partial(Activation, functional.tanh)
+
+
+def MultiheadAttention(width: int, heads: int = 1, mechanism: str = "dot_product", **settings: Any) -> Attention:
+    """An attention layer of any mechanism: heed.attention(mechanism, width, heads, ...)."""
+    settings.setdefault("seed", _seed + next(_streams))
+    return attention(mechanism, width, heads, **settings)

@@ -1,0 +1,257 @@
+"""Parts of your own that the library calls: functions with a gradient of their own, attention mechanisms."""
+
+from __future__ import annotations
+
+import functools
+import json
+from types import SimpleNamespace
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from . import _library as lib
+from .layers import Attention, Context, attention, attentions
+from .ops import _t, concat, gradcheck, no_grad
+from .tensor import Array, Like, Tensor, _keys, _lent, _release
+
+
+class Function:
+    """A function with a gradient of its own.
+
+    >>> class Cube(heed.Function):
+    ...     arrays = True
+    ...     @staticmethod
+    ...     def forward(kept, x):
+    ...         kept.x = x
+    ...         return x**3
+    ...     @staticmethod
+    ...     def backward(kept, gradient):
+    ...         return 3 * kept.x**2 * gradient
+    >>> Cube.apply(x)
+    >>> heed.gradcheck(Cube.apply, [np.ones(3)])
+
+    ``forward(kept, *inputs, **settings)`` computes one tensor or array of untracked inputs; what backward needs it
+    leaves in `kept`, an empty namespace but for ``kept.tracked``, a bool for each input.
+    ``backward(kept, gradient)`` returns d(loss)/d(input) for each input, as a tensor or an array of the input's shape,
+    or None for none; for one input alone, or a tuple. Its exceptions are raised by ``loss.backward()``.
+    Both get NumPy arrays if ``arrays`` is True, else tensors, and nothing that they compute is recorded.
+    """
+
+    arrays = False
+    forward: Callable[..., Union[Tensor, Array]]
+    backward: Callable[..., Union[None, Tensor, Array, Tuple[Union[None, Tensor, Array], ...]]]
+
+    @classmethod
+    def apply(cls, *inputs: Like, **settings: Any) -> Tensor:
+        """forward() of tensors, arrays or lists, recorded if one of them is tracked."""
+        tensors = [_t(one) for one in inputs]
+        kept = SimpleNamespace(tracked=tuple(one.tracked for one in tensors))
+        with no_grad():
+            detached = [one.detach() for one in tensors]
+            given = [one.numpy() if cls.arrays else one for one in detached]
+            value = _t(cls.forward(kept, *given, **settings))
+        key = next(_keys)
+        _lent[key] = cls, kept, [(one.dtype, one.device) for one in tensors]
+        try:
+            count, name = len(tensors), lib.encoded(cls.__name__)
+            return Tensor._result("heed_record", name, value, lib.handles_of(tensors), count, _backward, _release, key)
+        except BaseException:
+            _lent.pop(key, None)
+            raise
+
+
+def _run_backward(key: Any, gradient: Any, out: Any, count: int) -> None:
+    cls, kept, inputs = _lent[key]
+    grad = Tensor._of(gradient, owned=False).detach()
+    found = cls.backward(kept, grad.numpy() if cls.arrays else grad)
+    gradients = found if isinstance(found, tuple) else (found,)
+    if len(gradients) != count:
+        raise ValueError(f"{cls.__name__}.backward returned {len(gradients)} gradients for {count} inputs")
+    for i, (one, (dtype, device)) in enumerate(zip(gradients, inputs)):
+        if one is not None and dtype != "i32":
+            made = one if isinstance(one, Tensor) else Tensor(np.asarray(one), dtype, device)
+            out[i] = made._handed_over()
+
+
+_backward = lib.callback(lib.BACKWARD, _run_backward)
+
+
+class AttentionCall:
+    """What a mechanism of your own is asked for: its inputs, its parameters and its configuration.
+
+    B: batch, N: queries, M: keys, H: heads, dh: the width of a head. Masks are i32, 1 = real; None: all real.
+    """
+
+    x: Tensor  #: [B, N, width]
+    mask: Optional[Tensor]  #: [B, N]
+    memory: Optional[Tensor]  #: [B, M, width] in cross-attention
+    memory_mask: Optional[Tensor]  #: [B, M]
+    query: Tensor  #: [B, H, N, dh], with projections
+    key: Tensor  #: [B, H, M, dh], with projections
+    value: Tensor  #: [B, H, M, dh], with projections
+    parameters: Dict[str, Tensor]
+    config: Mapping[str, Any]  #: "width", "heads", "causal", "training", ..., and the mechanism's own settings
+    context: Context  #: of the pass, for this call alone
+
+    def __init__(self, config: Mapping[str, Any], names: Sequence[str], tensors: List[Any], context: Context) -> None:
+        self.config, self.context = config, context
+        self.x, self.mask, self.memory, self.memory_mask, self.query, self.key, self.value = tensors[:7]
+        self.parameters = dict(zip(names, tensors[7:]))
+
+    @property
+    def allowed(self) -> Tensor:
+        """Which keys a query may see, i32 [B or 1, 1, N or 1, M]: those that are real and, if causal, not later."""
+        cross = self.memory is not None
+        keys = self.memory if self.memory is not None else self.x
+        mask = self.memory_mask if cross else self.mask
+        length, device = keys.shape[1], self.x.device
+        allowed = Tensor(np.ones((1, 1, 1, length), np.int32), device=device)
+        if mask is not None:
+            allowed = mask.reshape(mask.shape[0], 1, 1, length)
+        if self.config["causal"]:
+            allowed = allowed * Tensor(np.tri(length, dtype=np.int32).reshape(1, 1, length, length), device=device)
+        return allowed
+
+    def show(self, name: str, value: Tensor) -> None:
+        """For captures and reports: "weights" [B, H, N, M] become attention maps."""
+        lib.call("heed_context_show", self.context, lib.encoded(self.config["path"]), lib.encoded(name), value)
+
+
+Initial = Union[Like, Callable[[Mapping[str, Any]], Like]]
+_mechanisms: List[Any] = []  # the library keeps pointers to these
+
+
+def register_attention(
+    name: str, forward: Callable[[AttentionCall], Tensor], *, causal: bool = False, cross: bool = False,
+    strictly_causal: bool = True, cross_by_step: bool = True, any_length: bool = True, as_heads: bool = False,
+    deterministic: bool = True, padding: bool = True, reason: str = "", projections: bool = True,
+    parameters: Optional[Mapping[str, Initial]] = None, settings: Optional[Mapping[str, Any]] = None,
+) -> None:
+    """Makes an attention mechanism of your own known by name, in this process, wherever heed's own are.
+
+    >>> def cosine(call):
+    ...     q, k = (t / (t * t).sum(-1, keepdims=True) ** 0.5 for t in (call.query, call.key))
+    ...     weights = heed.masked_softmax(q @ k.transpose() * call.parameters["scale"], call.allowed)
+    ...     call.show("weights", weights)
+    ...     return weights @ call.value
+    >>> heed.register_attention("cosine", cosine, causal=True, cross=True, parameters={"scale": 8.0})
+    >>> layer = heed.attention("cosine", 16, heads=2, causal=True)
+
+    ``forward(call)`` computes the output out of tensors, so that the gradient follows: [B, H, N, dh] from call.query,
+    call.key and call.value, which heed projects; with ``projections=False`` [B, N, width] from call.x.
+
+    ``parameters``: initial values by name, or a function of the configuration that makes them (with a "seed" for
+    heed.normal and others). ``settings``: defaults of settings of its own by name; numbers, texts, bools.
+
+    What it declares to be able to do is believed; check_attention() tries it. ``strictly_causal``: later tokens change
+    nothing; ``cross_by_step``: as cross-attention no query depends on another; ``any_length``: no parameter depends on
+    "max_length"; ``as_heads``: it can be some of the heads of a layer; ``padding``: masked tokens change nothing.
+    ``reason`` is part of the errors about what it cannot do. Raises heed.SettingsError for a name that is taken.
+    """
+    declared: Dict[str, Any] = dict(
+        causal=causal, cross=cross, strictly_causal=strictly_causal, cross_by_step=cross_by_step, any_length=any_length,
+        as_heads=as_heads, deterministic=deterministic, padding=padding, reason=reason, projections=projections,
+    )
+    declared.update({f"settings.{one}": value for one, value in (settings or {}).items()})
+    names = list(parameters or {})
+    if names:
+        declared["parameters"] = names
+
+    def initial(_context: Any, config: bytes, out: Any, _count: int) -> None:
+        for i, made in enumerate((parameters or {}).values()):
+            value = made(_config(config)) if callable(made) else made
+            out[i] = Tensor(value, "f32", "cpu")._handed_over()
+
+    def run(_context: Any, config: bytes, inputs: Any, count: int, context: Any, out: Any) -> None:
+        tensors = [None if inputs[i] is None else Tensor._of(inputs[i], owned=False) for i in range(count)]
+        found = forward(AttentionCall(_config(config), names, tensors, Context._lent(context)))
+        if not isinstance(found, Tensor):
+            raise TypeError(f"{name} must return a heed.Tensor, not {type(found).__name__}")
+        out[0] = found._handed_over()
+
+    functions = lib.callback(lib.INITIAL, initial), lib.callback(lib.ATTENTION, run)
+    _mechanisms.append(functions)
+    lib.call("heed_register_attention", lib.encoded(name), lib.settings_json(declared), *functions, None)
+
+
+def check_attention(name: str, *, seed: int = 1, **settings: Any) -> List[str]:
+    """Tries what a mechanism declares, with these settings, on short random sequences in double precision.
+
+    Causality and prefixes (what decoding relies on), padding, lengths, cross-attention, equal answers to equal
+    questions, and the gradients of inputs and parameters beside finite differences. Returns what was tried; raises
+    heed.Error that lists what does not hold.
+    """
+    can = attentions().get(name) or {"causal": False, "cross": False}  # an unknown name is refused below
+    rng = np.random.default_rng(seed)
+    x, other, memory = (rng.normal(size=(2, length, 8)) for length in (6, 6, 5))
+    tried, problems = [], []
+
+    def layer(**use: bool) -> Attention:
+        made = dict(dict(heads=2, max_length=16, seed=seed, dtype="f64", device="cpu"), **settings)
+        return attention(name, 8, **made, **use)
+
+    def same(what: str, found: Tensor, expected: Tensor) -> None:
+        tried.append(what)
+        worst = float(np.abs(found.numpy() - expected.numpy()).max())
+        if not worst <= 1e-9:
+            problems.append(f"{what}: outputs differ by {worst:.3g}")
+
+    def gradients(what: str, made: Attention, compute: Callable[..., Tensor], *inputs: Array) -> None:
+        def wrong(of: str, analytic: float, numeric: float) -> None:
+            problems.append(f"{what}: d(output)/d({of}) is {analytic:.6g}, and {numeric:.6g} by differences")
+
+        tried.append(f"{what}: gradients")
+        found = gradcheck(compute, inputs)
+        if not found:
+            wrong("input", found.analytic, found.numeric)
+        weights = Tensor(rng.normal(size=x.shape))
+        tensors = [Tensor(one) for one in inputs]
+        for leaf in made.parameters().values():
+            leaf.zero_grad()  # of gradcheck()
+        (compute(*tensors) * weights).sum().backward()
+        for parameter, leaf in made.parameters().items():
+            values, direction = leaf.numpy(copy=True), rng.normal(size=leaf.shape)
+            sums = []
+            for step in (1e-5, -1e-5):
+                leaf.assign(values + step * direction)
+                sums.append((compute(*tensors) * weights).sum().item())
+            leaf.assign(values)
+            numeric = (sums[0] - sums[1]) / 2e-5
+            analytic = 0.0 if leaf.grad is None else float((leaf.grad.numpy() * direction).sum())
+            if abs(analytic - numeric) > 1e-6 * max(1.0, abs(analytic), abs(numeric)):
+                wrong(parameter, analytic, numeric)
+
+    for causal in (False, True) if can["causal"] else (False,):
+        made, what = layer(causal=causal), "causal" if causal else "self-attention"
+        whole = made(x)
+        if can["deterministic"]:
+            same(f"{what}: the same answer twice", made(x), whole)
+        if can["padding"]:
+            mask = np.array([[1] * 6, [1] * 4 + [0] * 2])
+            changed = np.where(mask[:, :, None] > 0, x, other)
+            same(f"{what}: padding has no influence", made(changed, mask), made(x, mask))
+        if causal and can["strictly_causal"]:
+            later = np.concatenate([x[:, :4], other[:, 4:]], axis=1)
+            same("causal: later tokens have no influence", made(later)[:, :4], whole[:, :4])
+            same("causal: a prefix gives its part of the whole, as decoding needs", made(x[:, :4]), whole[:, :4])
+        gradients(what, made, made, x)
+    if can["cross"]:
+        made = layer(cross=True)
+        whole = made(x, memory=memory)
+        if can["cross_by_step"]:
+            alone = concat([made(x[:, i : i + 1], memory=memory) for i in range(6)], 1)
+            same("cross-attention: query by query", alone, whole)
+        if can["padding"]:
+            mask = np.array([[1] * 5, [1] * 3 + [0] * 2])
+            changed = np.where(mask[:, :, None] > 0, memory, other[:, :5])
+            found, expected = (made(x, memory=one, memory_mask=mask) for one in (changed, memory))
+            same("cross-attention: padding of the memory has no influence", found, expected)
+        gradients("cross-attention", made, lambda query, seen: made(query, memory=seen), x, memory)
+    if problems:
+        raise lib.Error(f"attention '{name}' is not what it declares: " + "; ".join(problems))
+    return tried
+
+
+@functools.lru_cache(maxsize=256)
+def _config(text: bytes) -> Mapping[str, Any]:
+    return dict(json.loads(text))

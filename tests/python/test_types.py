@@ -1,0 +1,102 @@
+"""A user's program that `mypy --strict` accepts; it is checked where mypy is installed, and run."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+from typing import Any
+
+import numpy as np
+
+import heed
+import heed.nn.functional as F
+
+Array = np.ndarray[Any, Any]
+
+
+class Net(heed.nn.Module):
+    def __init__(self) -> None:
+        self.hidden = heed.nn.Linear(2, 16)
+        self.body = heed.nn.Sequential(heed.nn.LayerNorm(16), heed.nn.GELU(), heed.nn.Dropout(0.1))
+        self.scale = heed.nn.Parameter([1.0])
+
+    def forward(self, x: heed.Tensor) -> heed.Tensor:
+        return self.body(F.relu(self.hidden(x))) * self.scale
+
+
+class Cube(heed.Function):
+    arrays = True
+
+    @staticmethod
+    def forward(kept: Any, x: Array) -> Array:
+        kept.x = x
+        return x**3
+
+    @staticmethod
+    def backward(kept: Any, gradient: Array) -> Array:
+        found: Array = 3 * kept.x**2 * gradient
+        return found
+
+
+def similar(call: heed.AttentionCall) -> heed.Tensor:
+    weights = heed.masked_softmax(call.query @ call.key.transpose() * call.parameters["scale"], call.allowed)
+    call.show("weights", weights)
+    return weights @ call.value
+
+
+heed.register_attention("similar", similar, causal=True, parameters={"scale": lambda config: [1 / config["heads"]]})
+
+
+def train(folder: str) -> float:
+    net = Net()
+    adam = heed.Optimizer("adamw", [net], 1e-3, weight_decay=0.1)
+    x = heed.Tensor(np.zeros((4, 2), np.float32))
+    with heed.Context(seed=1, step=1) as context:
+        loss = heed.square(net(x) - 1).mean()
+        extra = context.auxiliary_loss
+    if extra is not None:
+        loss = loss + extra
+    loss.backward()
+    adam.step()
+    adam.zero_grad()
+    net.save(os.path.join(folder, "net.safetensors"), adam)
+    heed.save(os.path.join(folder, "all.safetensors"), {"net": net, "adam": adam, "x": x})
+    return loss.item()
+
+
+def everyday(x: heed.Tensor) -> Array:
+    y: heed.Tensor = 2 * x @ x.T - 1 / (1 + abs(x @ x.T)) ** 2
+    values, ids = heed.top_k(y, 1)
+    picked = x[[0, 1]].sum((0, 1)) + heed.exp(x)[x > 0].mean() + values.var() + heed.einsum("ij,kj->", x, x)
+    if bool(heed.less(ids, 0).max()):
+        raise AssertionError(ids.tolist())
+    result: Array = picked.numpy()
+    return result
+
+
+class Types(unittest.TestCase):
+    def test_it_runs(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertGreater(train(folder), 0)
+        self.assertEqual(everyday(heed.Tensor(np.ones((3, 2), np.float32))).shape, ())
+        self.assertTrue(heed.gradcheck(Cube.apply, [np.ones(3)]).passed)
+        self.assertEqual(heed.attention("similar", 8, heads=2)(np.ones((1, 3, 8), np.float32)).shape, (1, 3, 8))
+
+    @unittest.skipUnless(importlib.util.find_spec("mypy"), "needs mypy")
+    def test_mypy_accepts_it(self) -> None:
+        package = str(pathlib.Path(heed.__file__).parents[1])
+        with tempfile.TemporaryDirectory() as cache:
+            command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", cache, __file__]
+            path = {} if "site-packages" in package else {"MYPYPATH": package}  # mypy finds what is installed
+            found = subprocess.run(command, env=dict(os.environ, **path), capture_output=True, text=True)
+        lines = [one for one in found.stdout.splitlines() if pathlib.Path(__file__).name in one]
+        self.assertEqual((lines, found.stderr), ([], ""))
+
+
+if __name__ == "__main__":
+    unittest.main()
