@@ -19,7 +19,7 @@ from ._library import (
     library as _lib,
     listing,
 )
-from .layers import Attention, Context, Module, Optimizer, attention, attentions, check_attention
+from .layers import Attention, Context, Module, Optimizer, attention, attentions
 from .ops import (
     GradcheckResult,
     abs,

@@ -110,11 +110,6 @@ def attentions() -> Dict[str, Dict[str, Any]]:
     return {one["name"]: one for one in lib.listing("attention")}
 
 
-def check_attention(name: str, **options: Any) -> None:
-    """Holds a mechanism to what it declares; raises Error with what was broken, where, and the values."""
-    lib.call("heed_check_attention", lib.encoded(name), lib.settings_json(options))
-
-
 Parameters = Union[Tensor, Module, Dict[str, Tensor]]
 
 
