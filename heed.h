@@ -19,6 +19,7 @@
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer.h"
 #include "heed/models/attention/attention.h"
+#include "heed/models/attention/check.h"
 #include "heed/models/classifier.h"
 #include "heed/models/config.h"
 #include "heed/models/decoding.h"

@@ -20,6 +20,9 @@ struct Term {
   std::int64_t extent(char label) const { return value.size(static_cast<int>(labels.find(label))); }
 };
 
+/// "..." is one label until the operands are known (with_axes), then a digit for each of its axes.
+constexpr char ellipsis = '.';
+
 struct Equation {
   std::vector<std::string> operands;
   std::string result;
@@ -33,14 +36,21 @@ bool contains(const std::string& labels, char label) {
   return labels.find(label) != std::string::npos;
 }
 
-/// The letters that occur exactly once in all operands together, in alphabetical order.
+/// "..." where an operand has it, then the letters that occur exactly once in all operands together, in
+/// alphabetical order.
 std::string implied_result(const std::vector<std::string>& operands) {
   std::string all, result;
   for (const std::string& labels : operands) all += labels;
   for (const char label : all)
-    if (std::count(all.begin(), all.end(), label) == 1) result += label;
+    if (is_letter(label) && std::count(all.begin(), all.end(), label) == 1) result += label;
   std::sort(result.begin(), result.end());
-  return result;
+  return contains(all, ellipsis) ? ellipsis + result : result;
+}
+
+/// Labels as the equation writes them.
+std::string written(std::string labels) {
+  const std::size_t at = labels.find(ellipsis);
+  return at == std::string::npos ? labels : labels.replace(at, 1, "...");
 }
 
 Equation read(std::string_view text) {
@@ -55,21 +65,38 @@ Equation read(std::string_view text) {
     } else if (c == ',' && !in_result) {
       equation.operands.emplace_back();
     } else {
-      check(c != '.', "einsum: '", text, "': '...' is not supported; give every axis a letter");
-      check(is_letter(c), "einsum: '", text, "': a letter, ',' or '->' was expected at '", text.substr(i),
-            "'");
+      const bool dots = text.substr(i).starts_with("...");
+      check(is_letter(c) || dots, "einsum: '", text, "': a letter, '...', ',' or '->' was expected at '",
+            text.substr(i), "'");
+      if (dots) i += 2;
       (in_result ? equation.result : equation.operands.back()) += c;
     }
   }
   if (!in_result) equation.result = implied_result(equation.operands);
   for (const char label : equation.result) {
     check(std::count(equation.result.begin(), equation.result.end(), label) == 1, "einsum: '", text,
-          "': the result names '", label, "' twice");
+          "': the result names '", written({label}), "' twice");
     const auto has = [&](const std::string& labels) { return contains(labels, label); };
     check(std::any_of(equation.operands.begin(), equation.operands.end(), has), "einsum: '", text,
-          "': the result names '", label, "', which no operand has");
+          "': the result names '", written({label}), "', which no operand has");
+  }
+  for (const std::string& labels : equation.operands) {
+    const auto dots = std::count(labels.begin(), labels.end(), ellipsis);
+    check(dots <= 1, "einsum: '", text, "': an operand has '...' twice");
+    check(dots == 0 || contains(equation.result, ellipsis), "einsum: '", text,
+          "': the result lacks the '...' that an operand has");
   }
   return equation;
+}
+
+/// The labels with one for each of the `count` axes that "..." stands for, of which the last is '0', as
+/// broadcasting aligns them.
+std::string with_axes(std::string labels, std::int64_t count) {
+  const std::size_t at = labels.find(ellipsis);
+  if (at == std::string::npos) return labels;
+  std::string axes;
+  for (std::int64_t i = count; i > 0; --i) axes += static_cast<char>('0' + i - 1);
+  return labels.replace(at, 1, axes);
 }
 
 /// Takes the diagonal of axes that share a letter.
@@ -135,19 +162,25 @@ Term contracted(const Term& a, const Term& b, const std::string& keep) {
   return {reshape(matmul(rows, columns), shape), batch + left + right};
 }
 
-std::vector<Term> terms_of(std::string_view text, const Equation& equation,
-                           std::span<const Tensor> operands) {
+/// The operands with their labels; "..." becomes axes in the result, too.
+std::vector<Term> terms_of(std::string_view text, Equation& equation, std::span<const Tensor> operands) {
   check(operands.size() == equation.operands.size(), "einsum: '", text, "' has ", equation.operands.size(),
         " operands, but ", operands.size(), " are given");
   std::vector<Term> terms;
+  std::int64_t most = 0;  // axes that "..." stands for
   for (std::size_t i = 0; i < operands.size(); ++i) {
     check_same("einsum", operands[0], operands[i]);
     check_floating("einsum", operands[i]);
     const std::string& labels = equation.operands[i];
-    check(operands[i].rank() == static_cast<int>(labels.size()), "einsum: '", text, "': operand ", i, " '",
-          labels, "' does not fit shape ", operands[i].shape());
-    terms.push_back({operands[i], labels});
+    const bool dots = contains(labels, ellipsis);
+    const std::int64_t others =
+        operands[i].rank() - static_cast<std::int64_t>(labels.size()) + (dots ? 1 : 0);
+    check(others == 0 || (dots && others > 0), "einsum: '", text, "': operand ", i, " '", written(labels),
+          "' does not fit shape ", operands[i].shape());
+    most = std::max(most, others);
+    terms.push_back({operands[i], with_axes(labels, others)});
   }
+  equation.result = with_axes(equation.result, most);
   std::string seen;
   std::vector<std::int64_t> extents;
   for (const Term& term : terms) {
@@ -157,19 +190,29 @@ std::vector<Term> terms_of(std::string_view text, const Equation& equation,
       if (at == std::string::npos) {
         seen += term.labels[i];
         extents.push_back(extent);
-      } else {
-        check(extents[at] == extent, "einsum: '", text, "': axis '", term.labels[i], "' has extent ",
-              extents[at], " and ", extent);
+        continue;
       }
+      const bool broadcasts = !is_letter(term.labels[i]) && (extent == 1 || extents[at] == 1);
+      check(extents[at] == extent || broadcasts, "einsum: '", text, "': axis '",
+            is_letter(term.labels[i]) ? std::string(1, term.labels[i]) : "...", "' has extent ", extents[at],
+            " and ", extent);
+      if (extents[at] == 1) extents[at] = extent;
     }
   }
+  for (Term& term : terms)  // an axis that is stretched counts as one that the operand does not have
+    for (std::size_t i = term.labels.size(); i-- > 0;) {
+      const auto axis = static_cast<int>(i);
+      if (term.value.size(axis) != 1 || extents[seen.find(term.labels[i])] == 1) continue;
+      term.value = squeeze(term.value, axis);
+      term.labels.erase(i, 1);
+    }
   return terms;
 }
 
 }  // namespace
 
 Tensor einsum(std::string_view equation, std::span<const Tensor> operands) {
-  const Equation parsed = read(equation);
+  Equation parsed = read(equation);
   std::vector<Term> terms = terms_of(equation, parsed, operands);
   for (Term& term : terms) term = without_repeats(std::move(term));
   Term result;

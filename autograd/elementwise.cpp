@@ -91,6 +91,12 @@ Tensor integer_unary(UnaryOp op, const Tensor& x, UnaryParams params) {
       return x * x;
     case UnaryOp::relu:
       return maximum(x, 0);
+    case UnaryOp::floor:
+    case UnaryOp::ceil:
+    case UnaryOp::round:
+      return x;
+    case UnaryOp::sign:
+      return minimum(maximum(x, -1), 1);
     case UnaryOp::clamp:
       return minimum(maximum(x, number_beside("clamp", x, params.p)), number_beside("clamp", x, params.q));
     default:
@@ -261,6 +267,28 @@ Tensor where(const Tensor& condition, const Tensor& a, double b) {
 }
 Tensor where(const Tensor& condition, double a, const Tensor& b) {
   return choose("where", condition, number_beside("where", b, a), b);
+}
+
+Tensor where(const Tensor& condition, double a, double b, DType dtype) {
+  check(condition.defined(), "where: the condition is undefined");
+  const Tensor one = Tensor::full({}, a, dtype, condition.device());
+  return choose("where", condition, one, number_beside("where", one, b));
+}
+
+Tensor logical_not(const Tensor& x) {
+  check(x.defined(), "logical_not: the operand is undefined");
+  return equal(x, 0);
+}
+
+Tensor isnan(const Tensor& x) {
+  check(x.defined(), "isnan: the operand is undefined");
+  return not_equal(x, x);
+}
+
+Tensor isfinite(const Tensor& x) {
+  check(x.defined(), "isfinite: the operand is undefined");
+  const Tensor zero = x.detach() - x.detach();  // NaN for infinities and NaN
+  return equal(zero, zero);
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {

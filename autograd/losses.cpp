@@ -51,6 +51,21 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothi
       {&rows, &classes});
 }
 
+Tensor mean_squared_error(const Tensor& x, const Tensor& target) {
+  check_same("mean_squared_error", x, target);
+  check(x.shape() == target.shape(), "mean_squared_error: shapes ", x.shape(), " and ", target.shape(),
+        " differ; reshape() one of them");
+  return mean(square(x - target));
+}
+
+Tensor kl_divergence(const Tensor& log_p, const Tensor& log_q) {
+  check_same("kl_divergence", log_p, log_q);
+  check(log_p.shape() == log_q.shape() && log_p.rank() > 0, "kl_divergence: shapes ", log_p.shape(), " and ",
+        log_q.shape(), " are not the same [..., classes]");
+  const Tensor p = exp(log_p), nothing = equal(p.detach(), 0);
+  return sum(p * (where(nothing, 0, log_p) - where(nothing, 0, log_q)), -1);
+}
+
 // The loss of a model with a large vocabulary, whose logits would be the largest tensor of a training step.
 // Only a chunk of rows of the logits exists at a time. Since the result is a plain sum, the gradient of
 // every row is known up to one factor as soon as its logits are, so it is computed right away and the

@@ -186,8 +186,10 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   static const Tensor nothing;
   check_same("matmul", a, b);
   check_floating("matmul", a);
-  check(a.rank() >= 2 && b.rank() >= 2 && a.size(-1) == b.size(-2), "matmul: shapes ", a.shape(), " and ",
-        b.shape(), " do not multiply");
+  check(a.rank() >= 1 && b.rank() >= 1 && a.size(-1) == b.size(b.rank() == 1 ? 0 : -2), "matmul: shapes ",
+        a.shape(), " and ", b.shape(), " do not multiply");
+  if (a.rank() == 1) return squeeze(matmul(unsqueeze(a, 0), b), b.rank() == 1 ? 0 : -2);
+  if (b.rank() == 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
   if (a.rank() > 2 && b.rank() == 2) {  // one large product instead of many that share b
     Shape shape = a.shape();
     shape[a.rank() - 1] = b.size(1);

@@ -35,7 +35,8 @@ class Axes {
 // --- element by element (made from core/elementwise.def) ---------------------------------------------------
 
 /// neg(x), abs(x), square(x), sqrt(x), ...: one function per operation without parameters; throws for the
-/// others. neg, abs, square, relu and clamp also work on i32.
+/// others. neg, abs, square, sign, floor, ceil, round, relu and clamp also work on i32. round() takes halves
+/// to the even neighbour.
 Tensor unary(UnaryOp op, const Tensor& x);
 /// An operation with parameters, such as leaky_relu(x, slope). Throws when a parameter that `op` does not
 /// take is not 0.
@@ -133,6 +134,13 @@ HEED_ASSIGNING_OPERATOR(/, div)
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& condition, const Tensor& a, double b);
 Tensor where(const Tensor& condition, double a, const Tensor& b);
+Tensor where(const Tensor& condition, double a, double b, DType dtype = DType::f32);
+/// i32 1 where x is 0, else 0. logical_and(a, b) and logical_or(a, b) are comparisons, too: of any dtype,
+/// with every number but 0 as true.
+Tensor logical_not(const Tensor& x);
+/// i32 1 where x is NaN (is neither infinite nor NaN), else 0. Of any dtype.
+Tensor isnan(const Tensor& x);
+Tensor isfinite(const Tensor& x);
 /// x with `value` where mask (i32, broadcast to x) is not 0.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 /// Converts the dtype; differentiable between floating types.
@@ -163,6 +171,14 @@ std::vector<Tensor> split(const Tensor& x, int axis, std::span<const std::int64_
 Tensor pad(const Tensor& x, int axis, std::int64_t before, std::int64_t after, double value = 0);
 /// x itself when contiguous, else a copy.
 Tensor contiguous(const Tensor& x);
+/// Moves the elements of an axis by `shift` places towards its end (towards its beginning where negative);
+/// those that leave it come in again on the other side.
+Tensor roll(const Tensor& x, std::int64_t shift, int axis);
+/// Every element of an axis `count` times in a row: a a b b (numpy.repeat, torch.repeat_interleave).
+Tensor repeat(const Tensor& x, std::int64_t count, int axis);
+/// The whole of x repeated counts[i] times along axis i: a b a b (numpy.tile, torch.Tensor.repeat). More
+/// counts than axes add leading axes.
+Tensor tile(const Tensor& x, const Shape& counts);
 /// Reverses the elements along these axes.
 Tensor flip(const Tensor& x, const Axes& axes);
 /// x [..., n, m] with zeros where column - row > diagonal (tril, keeps the lower triangle) or column - row
@@ -196,6 +212,10 @@ Tensor prod(const Tensor& x);
 /// the unbiased estimate (PyTorch's default).
 Tensor variance(const Tensor& x, const Axes& axes, bool keep_axes = false, std::int64_t correction = 0);
 Tensor variance(const Tensor& x);
+/// sqrt(variance); its gradient is 0 where all elements are equal.
+Tensor standard_deviation(const Tensor& x, const Axes& axes, bool keep_axes = false,
+                          std::int64_t correction = 0);
+Tensor standard_deviation(const Tensor& x);
 /// sqrt(sum(x^2)); its gradient at 0 is 0.
 Tensor norm(const Tensor& x, const Axes& axes, bool keep_axes = false);
 Tensor norm(const Tensor& x);
@@ -215,7 +235,8 @@ Tensor log_sum_exp(const Tensor& x, int axis, bool keep_axis = false);
 Tensor masked_softmax(const Tensor& x, const Tensor& allowed);
 
 // --- matrix products ---------------------------------------------------------------------------------------
-/// a [..., m, k] times b [..., k, n]; leading axes broadcast. Transposed views are not copied.
+/// a [..., m, k] times b [..., k, n]; leading axes broadcast. An operand of rank 1 is a row on the left and a
+/// column on the right, and the result lacks its axis. Transposed views are not copied.
 Tensor matmul(const Tensor& a, const Tensor& b);
 /// x [..., in] W^T + b with W [out, in] and b [out] (b may be undefined).
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
@@ -233,8 +254,9 @@ Tensor feed_forward(const Tensor& x, const LinearMap& first, UnaryOp activation,
 /// Einstein summation in NumPy's notation: einsum("bhid,bhjd->bhij", {q, k}). Each axis has a letter.
 /// Letters shared by two operands are multiplied, letters missing from the result are summed, and a letter
 /// repeated within one operand takes its diagonal. Without "->" the result has the letters that occur once,
-/// in alphabetical order. Operands are contracted from left to right, each pair by one matrix product.
-/// "..." is not supported.
+/// in alphabetical order. "..." stands for any number of axes, which broadcast: "...ij,...jk->...ik". A
+/// result written after "->" must have it where an operand does. Operands are contracted from left to right,
+/// each pair by one matrix product.
 Tensor einsum(std::string_view equation, std::span<const Tensor> operands);
 Tensor einsum(std::string_view equation, std::initializer_list<Tensor> operands);
 
@@ -292,6 +314,13 @@ NormedSum add_rms_norm(const Tensor& x, const Tensor& residual, double p, const 
 /// are f16 or bf16.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothing = 0,
                      std::int32_t ignored = -1);
+
+/// mean((x - target)^2) as rank 0. Throws unless the shapes are equal: [n, 1] beside [n] would compare all
+/// with all.
+Tensor mean_squared_error(const Tensor& x, const Tensor& target);
+/// KL(p || q) per row: log probabilities [..., classes] -> [...]: sum_c p_c (log p_c - log q_c), where classes
+/// with p_c = 0 add nothing.
+Tensor kl_divergence(const Tensor& log_p, const Tensor& log_q);
 
 /// sum(cross_entropy(linear(x, weight, bias), targets)) as rank 0 (f32 for half inputs), without ever
 /// holding all logits: x [..., in], weight [classes, in], bias [classes] or undefined, targets i32 [...].

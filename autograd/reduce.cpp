@@ -259,6 +259,15 @@ Tensor variance(const Tensor& x) {
   return variance(x, all_axes(x));
 }
 
+Tensor standard_deviation(const Tensor& x, const Axes& axes, bool keep_axes, std::int64_t correction) {
+  check_floating("standard_deviation", x);
+  return root(variance(x, axes, keep_axes, correction));
+}
+Tensor standard_deviation(const Tensor& x) {
+  check_floating("standard_deviation", x);
+  return root(variance(x));
+}
+
 Tensor norm(const Tensor& x, const Axes& axes, bool keep_axes) {
   check_floating("norm", x);
   static_cast<void>(resolved("norm", x, axes));

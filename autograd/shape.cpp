@@ -237,6 +237,45 @@ Tensor flip(const Tensor& x, const Axes& axes) {
   return result;
 }
 
+Tensor roll(const Tensor& x, std::int64_t shift, int axis) {
+  const int at = resolve_axis("roll", x, axis);
+  const std::int64_t extent = x.size(at);
+  if (extent == 0) return x;
+  const std::int64_t last = (shift % extent + extent) % extent;  // how many come in at the beginning
+  if (last == 0) return x;
+  return concat({slice(x, at, extent - last, extent), slice(x, at, 0, extent - last)}, at);
+}
+
+namespace {
+
+/// Every block of the axes from `axis` on, `count` times in a row, as x with `extents[at]` that much larger.
+Tensor repeated(const char* op, const Tensor& x, int axis, std::int64_t count, int at) {
+  check(count >= 0, op, ": a count of ", count, " is negative");
+  Shape shape = x.shape();
+  shape[at] = checked_product(op, shape[at], count);
+  std::int64_t outer = 1, inner = 1;
+  for (int i = 0; i < x.rank(); ++i) (i < axis ? outer : inner) *= x.size(i);
+  return reshape(expand(reshape(x, {outer, 1, inner}), {outer, count, inner}), shape);
+}
+
+}  // namespace
+
+Tensor repeat(const Tensor& x, std::int64_t count, int axis) {
+  const int at = resolve_axis("repeat", x, axis);
+  return repeated("repeat", x, at + 1, count, at);
+}
+
+Tensor tile(const Tensor& x, const Shape& counts) {
+  check_defined("tile", x);
+  check(counts.rank() >= x.rank(), "tile: the counts ", counts, " are fewer than the axes of shape ",
+        x.shape());
+  Tensor result = x;
+  while (result.rank() < counts.rank()) result = unsqueeze(result, 0);
+  for (int i = 0; i < counts.rank(); ++i)
+    if (counts[i] != 1) result = repeated("tile", result, i, counts[i], i);
+  return result;
+}
+
 std::vector<Tensor> split(const Tensor& x, int axis, std::span<const std::int64_t> sizes) {
   const std::int64_t extent = x.size(resolve_axis("split", x, axis));
   std::int64_t total = 0;

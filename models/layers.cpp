@@ -32,8 +32,8 @@ std::int64_t number_of_choice(std::string_view setting, std::string_view name) {
 
 Linear::Linear(std::int64_t in, std::int64_t out, bool with_bias, Initialiser& initialiser, double gain) {
   check(in > 0 && out > 0, "Linear: widths must be positive, got ", in, " -> ", out);
-  add_parameter("weight", weight, initialiser.xavier_uniform(out, in, gain));
-  if (with_bias) add_parameter("bias", bias, Initialiser::constant({out}, 0));
+  add_parameter("weight", weight, initialiser.linear_weight(out, in, gain));
+  if (with_bias) add_parameter("bias", bias, initialiser.linear_bias(out, in));
 }
 
 Tensor Linear::with_low_rank(const Tensor& x, const Tensor& y) const {

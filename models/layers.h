@@ -18,7 +18,8 @@ namespace heed {
 
 struct TransformerConfig;  // models/config.h
 
-/// y = x W^T + b, with "weight" [out, in] (Xavier uniform) and, when requested, "bias" [out] (0).
+/// y = x W^T + b, with "weight" [out, in] and, when requested, "bias" [out]; their first values are
+/// initialiser.linear_weight() and linear_bias().
 class Linear : public Module {
  public:
   Linear(std::int64_t in, std::int64_t out, bool bias, Initialiser& initialiser, double gain = 1);
@@ -121,6 +122,19 @@ template <class Layer>
 concept LayerOfTensors = std::derived_from<Layer, Module> &&
     (std::is_invocable_r_v<Tensor, Layer&, const Tensor&, Context&> ||
      std::is_invocable_r_v<Tensor, Layer&, const Tensor&>);
+
+/// gradcheck() of a layer with respect to x and every parameter, without dropout.
+template <LayerOfTensors Layer>
+ModuleGradcheckResult gradcheck(Layer& layer, const Tensor& x, double tolerance = 1e-6) {
+  const auto output = [&](std::span<const Tensor> in) {
+    Context context = Context::inference();
+    if constexpr (std::is_invocable_v<Layer&, const Tensor&, Context&>)
+      return layer(in[0], context);
+    else
+      return layer(in[0]);
+  };
+  return gradcheck(layer, output, {x}, tolerance);
+}
 
 /// Layers and functions applied one after the other. Their names "0", "1", ... are their places in the
 /// sequence; functions count too.

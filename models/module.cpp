@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <unordered_set>
 
 #include "heed/autograd/autograd.h"
@@ -248,6 +249,43 @@ ModelCost cost_of(Module& model) {
           total("the size of buffers", model.buffers())};
 }
 
+ModuleGradcheckResult gradcheck(Module& module,
+                                const std::function<Tensor(std::span<const Tensor>)>& function,
+                                std::vector<Tensor> inputs, double tolerance, double step,
+                                std::int64_t max_elements) {
+  check(static_cast<bool>(function), "gradcheck: the function is empty");
+  const std::vector<NamedTensor> parameters = module.parameters();
+  const std::size_t count = inputs.size();
+  std::vector<Tensor> before;
+  for (const NamedTensor& entry : parameters) {
+    check(entry.tensor->dtype() == DType::f64, "gradcheck: parameter '", entry.name, "' has type ",
+          entry.tensor->dtype(), "; finite differences need f64: module.to(DType::f64, {})");
+    before.push_back(*entry.tensor);
+    inputs.push_back(entry.tensor->detach());
+  }
+  const auto set = [&](std::span<const Tensor> values) {
+    for (std::size_t i = 0; i < parameters.size(); ++i) *parameters[i].tensor = values[i];
+    module.state_changed();
+  };
+  ModuleGradcheckResult result;
+  try {
+    static_cast<GradcheckResult&>(result) = gradcheck(
+        [&](std::span<const Tensor> values) {
+          set(values.subspan(count));
+          return function(values.first(count));
+        },
+        inputs, tolerance, step, max_elements);
+  } catch (...) {
+    set(before);
+    throw;
+  }
+  set(before);
+  const auto worst = static_cast<std::size_t>(result.worst_input);
+  if (result.worst_input >= 0)
+    result.worst_name = worst < count ? concat_text("input ", worst) : parameters[worst - count].name;
+  return result;
+}
+
 RandomKey Initialiser::next() {
   const RandomKey key = key_;
   ++key_.op;
@@ -272,6 +310,56 @@ Tensor Initialiser::xavier_uniform(const Shape& shape, std::int64_t fan_in, std:
                                    double gain) {
   const double bound = gain * std::sqrt(6.0 / static_cast<double>(fan_in + fan_out));
   return uniform(shape, -bound, bound);
+}
+
+Tensor Initialiser::linear_weight(std::int64_t out, std::int64_t in, double gain) {
+  return maps_ == LinearInit::xavier ? xavier_uniform(out, in, gain)
+                                     : kaiming_uniform({out, in}, in, gain / std::sqrt(3.0));
+}
+
+Tensor Initialiser::linear_bias(std::int64_t out, std::int64_t in) {
+  const double bound = 1 / std::sqrt(static_cast<double>(in));
+  return maps_ == LinearInit::xavier ? constant({out}, 0) : uniform({out}, -bound, bound);
+}
+
+Tensor Initialiser::kaiming_uniform(const Shape& shape, std::int64_t fan_in, double gain) {
+  const double bound = gain * std::sqrt(3.0 / static_cast<double>(fan_in));
+  return uniform(shape, -bound, bound);
+}
+
+Tensor Initialiser::kaiming_normal(const Shape& shape, std::int64_t fan_in, double gain) {
+  return normal(shape, gain / std::sqrt(static_cast<double>(fan_in)));
+}
+
+Tensor Initialiser::orthogonal(std::int64_t out, std::int64_t in, double gain) {
+  const std::int64_t count = std::min(out, in), width = std::max(out, in);
+  const Tensor drawn = normal({count, width}, 1);
+  if (ShapesOnly::active()) return ShapesOnly::tensor({out, in});
+  // Gram and Schmidt's method in f64; the second pass removes what rounding left of the first.
+  std::vector<double> rows = drawn.to_doubles();
+  const auto row = [&](std::int64_t i) { return rows.begin() + i * width; };
+  for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t pass = 0; pass < 2 * i; ++pass) {
+      const auto other = row(pass % i);
+      const double along = std::inner_product(other, other + width, row(i), 0.0);
+      for (std::int64_t j = 0; j < width; ++j) row(i)[j] -= along * other[j];
+    }
+    const double length = std::sqrt(std::inner_product(row(i), row(i) + width, row(i), 0.0));
+    for (std::int64_t j = 0; j < width; ++j) row(i)[j] /= length;
+  }
+  const Tensor matrix = cast(Tensor::from(rows, {count, width}) * gain, DType::f32);
+  return out <= in ? matrix : contiguous(transpose(matrix, 0, 1));
+}
+
+Tensor Initialiser::truncated_normal(const Shape& shape, double deviation, double bound) {
+  check(bound >= 0.5, "truncated_normal: the bound must be at least 0.5 deviations, is ", bound);
+  Tensor x = normal(shape, deviation);
+  while (!ShapesOnly::active()) {  // what lies beyond is drawn again
+    const Tensor beyond = greater(abs(x), bound * deviation);
+    if (sum(beyond).item() == 0) break;
+    x = where(beyond, normal(shape, deviation), x);
+  }
+  return x;
 }
 
 std::uint64_t Initialiser::next_seed() {

@@ -3,12 +3,14 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <numbers>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "heed/autograd/autograd.h"
 #include "heed/core/random.h"
 #include "heed/core/tensor.h"
 
@@ -21,8 +23,9 @@ struct NamedTensor {
 };
 
 /// A part of a model that owns named parameters and other parts. Members are registered by address, so a
-/// module can be neither moved nor copied; hold parts by value or unique_ptr and register them in the
-/// constructor.
+/// module can be neither moved nor copied. Declare parts as Part<Kind> and parameters as Parameter, which
+/// register themselves; what a constructor makes later, such as a part held by unique_ptr, it registers with
+/// add_module(), add_parameter() or add_buffer().
 class Module {
  public:
   Module() = default;
@@ -73,6 +76,10 @@ class Module {
   std::string described(const char* kind) const;
 
  private:
+  template <class Kind>
+  friend class Part;
+  friend class Parameter;
+
   std::vector<NamedTensor> collected(std::vector<NamedTensor> Module::*list);
 
   std::vector<NamedTensor> parameters_;
@@ -81,6 +88,49 @@ class Module {
   const Module* parent_ = nullptr;
   std::string name_;  // in the parent
 };
+
+/// A part that its owner registers by declaring it:
+///
+///   class Mlp : public heed::Module {
+///    public:
+///     heed::Tensor operator()(const heed::Tensor& x) const { return out_(heed::gelu(in_(x)) * scale_); }
+///
+///    private:
+///     heed::Initialiser initialiser_{1};
+///     heed::Part<heed::Linear> in_{*this, "in", 2, 32, true, initialiser_};
+///     heed::Parameter scale_{*this, "scale", heed::Tensor::ones({32})};
+///     heed::Part<heed::Linear> out_{*this, "out", 32, 1, true, initialiser_};
+///   };
+template <class Kind>
+class Part : public Kind {
+ public:
+  /// Builds the part from `arguments`.
+  template <class... Arguments>
+  Part(Module& owner, std::string name, Arguments&&... arguments)
+      : Kind(std::forward<Arguments>(arguments)...) {
+    owner.add_module(std::move(name), *this);
+  }
+};
+
+/// A parameter that its owner registers by declaring it, likewise.
+class Parameter : public Tensor {
+ public:
+  Parameter(Module& owner, std::string name, const Tensor& initial) {
+    owner.add_parameter(std::move(name), *this, initial);
+  }
+};
+
+/// The outcome of checking a module.
+struct ModuleGradcheckResult : GradcheckResult {
+  std::string worst_name;  ///< "input 0" or the name of a parameter
+};
+
+/// gradcheck() of function(inputs) with respect to every floating input and every parameter of `module`, which
+/// must be f64 (Module::to). The module is left as it was.
+ModuleGradcheckResult gradcheck(Module& module,
+                                const std::function<Tensor(std::span<const Tensor>)>& function,
+                                std::vector<Tensor> inputs = {}, double tolerance = 1e-6, double step = 1e-5,
+                                std::int64_t max_elements = 64);
 
 /// A loss term that a layer adds to the task's loss, such as ClusterFormer's clustering loss.
 struct AuxiliaryLoss {
@@ -182,12 +232,24 @@ struct ModelCost {
 /// ShapesOnly.
 ModelCost cost_of(Module& model);
 
+/// The initial values of linear maps.
+enum class LinearInit {
+  xavier,  ///< weights by xavier_uniform(), biases 0: those of heed's own models
+  fan_in   ///< weights and biases U(-a, a) with a = 1 / sqrt(in), those of PyTorch: better where an input has
+           ///< few numbers, whose maps all bend at 0 without biases
+};
+
 /// Draws the initial values of parameters. Every call uses the next stream of the seed, so building a model
 /// again in the same order gives the same parameters. These streams are separate from those of training
 /// steps.
 class Initialiser {
  public:
-  explicit Initialiser(std::uint64_t seed) : key_{seed, initial_step, 0} {}
+  explicit Initialiser(std::uint64_t seed, LinearInit maps = LinearInit::xavier)
+      : key_{seed, initial_step, 0}, maps_(maps) {}
+
+  /// The weight [out, in] and the bias [out] of a linear map.
+  Tensor linear_weight(std::int64_t out, std::int64_t in, double gain = 1);
+  Tensor linear_bias(std::int64_t out, std::int64_t in);
 
   /// U(-a, a) with a = gain sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010, eq. 16).
   Tensor xavier_uniform(const Shape& shape, std::int64_t fan_in, std::int64_t fan_out, double gain = 1);
@@ -195,8 +257,17 @@ class Initialiser {
   Tensor xavier_uniform(std::int64_t out, std::int64_t in, double gain = 1) {
     return xavier_uniform({out, in}, in, out, gain);
   }
+  /// U(-a, a) with a = gain sqrt(3 / fan_in) (He et al. 2015, arXiv 1502.01852, eq. 10; the gain fits relu).
+  Tensor kaiming_uniform(const Shape& shape, std::int64_t fan_in, double gain = std::numbers::sqrt2);
+  /// N(0, gain^2 / fan_in).
+  Tensor kaiming_normal(const Shape& shape, std::int64_t fan_in, double gain = std::numbers::sqrt2);
+  /// gain times a random matrix [out, in] whose rows are orthonormal, or its columns where those are fewer
+  /// (Saxe et al. 2014, arXiv 1312.6120).
+  Tensor orthogonal(std::int64_t out, std::int64_t in, double gain = 1);
   Tensor uniform(const Shape& shape, double low, double high);
   Tensor normal(const Shape& shape, double deviation);
+  /// N(0, deviation^2) restricted to [-bound deviation, bound deviation], bound >= 0.5.
+  Tensor truncated_normal(const Shape& shape, double deviation, double bound = 2);
   /// The same value everywhere; uses no stream.
   static Tensor constant(const Shape& shape, double value, DType dtype = DType::f32);
   /// A seed for a part that has an Initialiser of its own, such as an attention variant.
@@ -207,6 +278,7 @@ class Initialiser {
   RandomKey next();
 
   RandomKey key_;
+  LinearInit maps_;
 };
 
 }  // namespace heed

@@ -24,6 +24,7 @@
 #include "tensor_iterator.glsl"
 #define TABLE_NAMES
 #include "math.glsl"
+#define rint(x) roundEven(x)
 
 layout(constant_id = 2) const uint OP = 0;
 #if BINARY && BACKWARD

@@ -365,8 +365,8 @@ void take_model_of(Settings& settings, const std::string& run) {
   take_length(settings, there, run);
 }
 
-Settings settings_to_train(const TaskKind& kind, const std::function<void(Settings&)>& lay_over,
-                           bool is_new, bool own_data) {
+Settings settings_to_train(const TaskKind& kind, const std::function<void(Settings&)>& lay_over, bool is_new,
+                           bool own_data) {
   Settings settings = kind.settings(own_data);
   lay_over(settings);  // which says whose data and which model
   own_data = own_data || kind.names_data(settings);

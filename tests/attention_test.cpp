@@ -26,25 +26,6 @@ AttentionConfig small(const AttentionVariant& variant) {
   return config;
 }
 
-/// Calls test(config) for every use that a variant says it serves: plain, causal and cross-attention.
-template <class Test>
-void for_each_use(const AttentionVariant& variant, Test&& test) {
-  for (const bool causal : {false, true}) {
-    for (const bool cross : {false, true}) {
-      if ((causal && cross) || (causal && !variant.capabilities.causal) ||
-          (cross && !variant.capabilities.cross))
-        continue;
-      AttentionConfig config = small(variant);
-      config.causal = causal;
-      config.cross = cross;
-      CAPTURE(variant.name);
-      CAPTURE(causal);
-      CAPTURE(cross);
-      test(config);
-    }
-  }
-}
-
 Tensor random(const Shape& shape, std::uint32_t op, DType dtype = DType::f64) {
   return normal(shape, 0, 1, {11, 0, op}, dtype);
 }
@@ -63,37 +44,6 @@ AttentionInput sample_input(const AttentionConfig& config) {
 
 std::vector<double> values(const Tensor& x) {
   return x.detach().to_vector<double>();
-}
-
-/// One pass in inference: what a context hands from layer to layer belongs to a single pass.
-Tensor run(Attention& layer, const AttentionInput& input) {
-  Context context;
-  return layer(input, context);
-}
-
-/// The buffers of a layer as they were: training moves some of them, and a gradient check needs the same
-/// function again.
-class KeptBuffers {
- public:
-  explicit KeptBuffers(Module& layer) : buffers_(layer.buffers()) {
-    for (const NamedTensor& entry : buffers_) values_.push_back(*entry.tensor);
-  }
-  void restore() const {
-    for (std::size_t i = 0; i < buffers_.size(); ++i) *buffers_[i].tensor = values_[i];
-  }
-
- private:
-  std::vector<NamedTensor> buffers_;
-  std::vector<Tensor> values_;
-};
-
-/// The gradient of the first outputs with respect to later inputs is exactly zero: their values do not enter.
-void check_later_values_unseen(Attention& layer, AttentionInput input, std::int64_t first) {
-  Context context;
-  input.x = parameter(input.x);
-  backward(sum(slice(layer(input, context), 1, 0, first)));
-  const Tensor later = contiguous(slice(gradient(input.x), 1, first, input.x.size(1)));
-  for (const double value : values(later)) CHECK(value == 0);
 }
 
 /// Its step() is the base version, which keeps the inputs and recomputes.
@@ -139,35 +89,27 @@ TEST_CASE("attention: every variant refuses what it cannot do, and what makes no
   }
 }
 
-TEST_CASE("attention: padded queries give zero, padded keys and the future give nothing, for every variant") {
+TEST_CASE("attention: every variant keeps its word") {
   for (const AttentionVariant& variant : attention_variants()) {
-    for_each_use(variant, [&](AttentionConfig config) {
-      config.bias = true;
-      const auto layer = make_attention(variant.name, config);
-      layer->to(DType::f64, {});
-      for (const NamedTensor& entry : layer->parameters()) {
-        if (contains(entry.name, "bias")) *entry.tensor = parameter(*entry.tensor + 0.5);
-      }
-      const AttentionInput input = sample_input(config);
-      const Tensor out = run(*layer, input);
-      CHECK(out.shape() == input.x.shape());
-      for (const double value : values(contiguous(slice(slice(out, 0, 1, 2), 1, 3, 5)))) CHECK(value == 0);
+    CAPTURE(variant.name);
+    CHECK_NOTHROW(check_attention(variant.name));
+  }
+}
 
-      AttentionInput noisy = input;
-      const Tensor real = unsqueeze(input.mask, 2), noise = random({2, 5, 8}, 7) * 3;
-      noisy.x = where(real, input.x, noise);
-      if (config.cross)
-        noisy.memory = where(unsqueeze(input.memory_mask, 2), input.memory, random({2, 4, 8}, 8));
-      CHECK(worst_difference(run(*layer, noisy), out) == 0);
-
-      if (!config.causal) return;
-      check_later_values_unseen(*layer, input, 2);
-      if (!variant.capabilities.strictly_causal) return;
-      AttentionInput later = input;
-      later.x = concat({slice(input.x, 1, 0, 2), slice(noise, 1, 2, 5)}, 1);
-      const Tensor changed = run(*layer, later);
-      CHECK(worst_difference(contiguous(slice(changed, 1, 0, 2)), contiguous(slice(out, 1, 0, 2))) < 1e-14);
-    });
+TEST_CASE("attention: cross-attention that cannot go by step says so") {
+  for (const AttentionVariant& variant : attention_variants()) {
+    if (!variant.capabilities.cross || variant.capabilities.cross_by_step) continue;
+    CAPTURE(variant.name);
+    AttentionConfig config = small(variant);
+    config.cross = true;
+    const auto layer = make_attention(variant.name, config);
+    AttentionCache cache;
+    Context context;
+    CHECK(contains(message_of([&] {
+                     layer->step({random({2, 5, 8}, 1, DType::f32), {}, random({2, 4, 8}, 2, DType::f32), {}},
+                                 cache, context);
+                   }),
+                   "cannot decode"));
   }
 }
 
@@ -185,49 +127,6 @@ TEST_CASE("attention: an output of another shape than the input's is an error, a
                    layer({Tensor::ones({2, 5, 8}), {}, {}, {}}, context);
                  }),
                  "gave an output of shape [2, 1, 8] for inputs of shape [2, 5, 8]"));
-}
-
-TEST_CASE("attention: with nothing to attend to the output is zero, for every variant") {
-  for (const AttentionVariant& variant : attention_variants()) {
-    for_each_use(variant, [&](AttentionConfig config) {
-      const auto layer = make_attention(variant.name, config);
-      for (const Shape& shape : {Shape{0, 3, config.width}, Shape{2, 0, config.width}}) {
-        AttentionInput input;
-        input.x = Tensor::zeros(shape);
-        if (config.cross) input.memory = Tensor::zeros({shape[0], 4, config.width});
-        Context context = Context::inference();
-        CHECK((*layer)(input, context).shape() == shape);
-      }
-    });
-  }
-}
-
-TEST_CASE("attention: decoding step by step gives what the whole sequence gives, for every variant") {
-  for (const AttentionVariant& variant : attention_variants()) {
-    for_each_use(variant, [&](const AttentionConfig& config) {
-      if (!config.causal && !config.cross) return;
-      const auto layer = make_attention(variant.name, config);
-      layer->to(DType::f64, {});
-      Context context;
-      AttentionInput input = sample_input(config);
-      input.mask = {};
-      Tensor whole = run(*layer, input);
-      AttentionCache cache;
-      if (config.cross && !variant.capabilities.cross_by_step) {
-        CHECK(contains(message_of([&] { layer->step(input, cache, context); }), "cannot decode"));
-        return;
-      }
-      for (std::int64_t t = 0; t < 5; ++t) {
-        AttentionInput one = input, prefix = input;
-        one.x = slice(input.x, 1, t, t + 1);
-        prefix.x = contiguous(slice(input.x, 1, 0, t + 1));
-        // Where later tokens change what is seen, decoding means the sequence so far.
-        if (!variant.capabilities.strictly_causal) whole = run(*layer, prefix);
-        CHECK(worst_difference(layer->step(one, cache, context), contiguous(slice(whole, 1, t, t + 1))) <
-              1e-12);
-      }
-    });
-  }
 }
 
 TEST_CASE("attention: the base step recomputes from the history, which beam search can reorder") {
@@ -255,40 +154,6 @@ TEST_CASE("attention: the base step recomputes from the history, which beam sear
   const Tensor next = layer.step({slice(input.x, 1, 1, 2), shown, {}, {}}, masked, context);
   const Tensor alone = layer({contiguous(slice(slice(input.x, 0, 0, 1), 1, 1, 2)), {}, {}, {}}, context);
   CHECK(worst_difference(contiguous(slice(next, 0, 0, 1)), alone) < 1e-12);
-}
-
-TEST_CASE("attention: gradients of every variant, for its inputs and parameters") {
-  for (const AttentionVariant& variant : attention_variants()) {
-    for_each_use(variant, [&](AttentionConfig config) {
-      config.bias = true;
-      config.dropout = 0.2;
-      const auto layer = make_attention(variant.name, config);
-      layer->to(DType::f64, {});
-      AttentionInput input = sample_input(config);
-      const KeptBuffers buffers(*layer);
-      const GradcheckResult of_parameters = gradcheck_parameters(*layer, [&] {
-        buffers.restore();
-        Context context = Context::train(1, 1);
-        return (*layer)(input, context);
-      });
-      CAPTURE(of_parameters.worst_error);
-      CHECK(of_parameters.passed);
-      std::vector<Tensor> inputs{input.x};
-      if (config.cross) inputs.push_back(input.memory);
-      const GradcheckResult of_inputs = gradcheck(
-          [&](std::span<const Tensor> given) {
-            buffers.restore();
-            Context context = Context::train(1, 1);
-            AttentionInput changed = input;
-            changed.x = given[0];
-            if (config.cross) changed.memory = given[1];
-            return (*layer)(changed, context);
-          },
-          inputs);
-      CAPTURE(of_inputs.worst_error);
-      CHECK(of_inputs.passed);
-    });
-  }
 }
 
 TEST_CASE("attention: dot-product attention is softmax(q k / sqrt(dh)) v, head by head") {
@@ -351,7 +216,6 @@ const std::vector<TriedCapabilities>& tried() {
 }  // namespace
 
 TEST_CASE("capabilities: every variant does what it declares, and nothing beyond") {
-  REQUIRE(tried().size() == attention_variants().size());
   for (std::size_t i = 0; i < tried().size(); ++i) {
     const Capabilities &declared = attention_variants()[i].capabilities, &seen = tried()[i].can;
     CAPTURE(tried()[i].name);
@@ -374,14 +238,14 @@ TEST_CASE("capabilities: a variant that does not do what it declares is found") 
   // Dot-product attention under a false name: it has all forms, whatever it declares.
   AttentionVariant liar = attention_variant("dot_product");
   liar.capabilities = {};
-  const Capabilities seen = try_capabilities(liar).can;
+  const Capabilities seen = tried_capabilities(liar);
   CHECK(seen.causal);
   CHECK(seen.strictly_causal);
   CHECK(seen.cross);
   CHECK(seen.any_length);
   liar.name = "linformer";  // and one that declares to be causal is refused
   liar.capabilities.causal = true;
-  CHECK_FALSE(try_capabilities(liar).can.causal);
+  CHECK_FALSE(tried_capabilities(liar).causal);
 }
 
 TEST_CASE("capabilities: the table in docs/reference/attention.md is the one that the variants make") {

@@ -90,7 +90,7 @@ struct UnaryCase {
 
 std::vector<UnaryCase> unary_cases() {
   using std::abs, std::exp, std::log, std::sqrt, std::sin, std::cos, std::tanh, std::erf, std::pow,
-      std::floor, std::max, std::min;
+      std::floor, std::rint, std::max, std::min;
   enum Saved { INPUT, OUTPUT };
   return {
 #define HEED_UNARY(name, formula, saved, dydx, low, high)                                \
@@ -165,11 +165,15 @@ TEST_CASE("cpu f32 functions over their whole range") {
     double low, high, absolute, relative;
   };
   const Range ranges[] = {
-      {UnaryOp::exp, std::exp, -86, 88.7, 0, 2e-7}, {UnaryOp::log, std::log, 1e-30, 1e-20, 0, 3e-7},
-      {UnaryOp::log, std::log, 0.5, 2, 1e-8, 3e-7}, {UnaryOp::log, std::log, 1, 3e38, 0, 3e-7},
-      {UnaryOp::tanh, std::tanh, -10, 10, 0, 4e-7}, {UnaryOp::tanh, std::tanh, -1e-3, 1e-3, 0, 4e-7},
-      {UnaryOp::erf, std::erf, -5, 5, 2.5e-7, 0},   {UnaryOp::erf, std::erf, -1e-3, 1e-3, 0, 5e-7},
-      {UnaryOp::sin, std::sin, -50, 50, 1e-7, 0},   {UnaryOp::sqrt, std::sqrt, 0, 1e10, 0, 1e-7},
+      {UnaryOp::exp, std::exp, -86, 88.7, 0, 2e-7},     {UnaryOp::log, std::log, 1e-30, 1e-20, 0, 3e-7},
+      {UnaryOp::log, std::log, 0.5, 2, 1e-8, 3e-7},     {UnaryOp::log, std::log, 1, 3e38, 0, 3e-7},
+      {UnaryOp::tanh, std::tanh, -10, 10, 0, 4e-7},     {UnaryOp::tanh, std::tanh, -1e-3, 1e-3, 0, 4e-7},
+      {UnaryOp::erf, std::erf, -5, 5, 2.5e-7, 0},       {UnaryOp::erf, std::erf, -1e-3, 1e-3, 0, 5e-7},
+      {UnaryOp::sin, std::sin, -50, 50, 1e-7, 0},       {UnaryOp::sqrt, std::sqrt, 0, 1e10, 0, 1e-7},
+      {UnaryOp::expm1, std::expm1, -90, 88, 0, 8e-7},   {UnaryOp::expm1, std::expm1, -1e-3, 1e-3, 0, 8e-7},
+      {UnaryOp::log1p, std::log1p, -0.999, 2, 0, 8e-7}, {UnaryOp::log1p, std::log1p, -1e-6, 1e-6, 0, 8e-7},
+      {UnaryOp::log1p, std::log1p, 1, 3e38, 0, 4e-7},   {UnaryOp::floor, std::floor, -1e7, 1e7, 0, 0},
+      {UnaryOp::ceil, std::ceil, -40, 40, 0, 0},        {UnaryOp::round, std::rint, -9e6, 9e6, 0, 0},
   };
   for (const Range& range : ranges) {
     CAPTURE(name_of(range.op));
@@ -181,7 +185,7 @@ TEST_CASE("cpu f32 functions over their whole range") {
     for (int i = 0; i < 20001; ++i) {
       const double expected = range.reference(x.data<float>()[i]);
       const double error = std::abs(y.data<float>()[i] - expected);
-      worst = std::max(worst, error / (range.absolute + range.relative * std::abs(expected)));
+      if (error > 0) worst = std::max(worst, error / (range.absolute + range.relative * std::abs(expected)));
     }
     CHECK(worst <= 1);
   }
@@ -212,8 +216,34 @@ TEST_CASE("cpu f32 functions at special values") {
   CHECK(apply(UnaryOp::erf, -inf) == -1);
   CHECK(apply(UnaryOp::sigmoid, -200) == 0);
   CHECK(apply(UnaryOp::sigmoid, 200) == 1);
-  for (UnaryOp op : {UnaryOp::exp, UnaryOp::log, UnaryOp::tanh, UnaryOp::erf, UnaryOp::relu, UnaryOp::clamp,
-                     UnaryOp::gelu, UnaryOp::sigmoid, UnaryOp::softplus, UnaryOp::elu, UnaryOp::silu})
+  const auto is_minus_0 = [](float x) { return x == 0 && std::signbit(x); };
+  CHECK(apply(UnaryOp::expm1, inf) == inf);
+  CHECK(apply(UnaryOp::expm1, -inf) == -1);
+  CHECK(apply(UnaryOp::expm1, 89) == inf);
+  CHECK(apply(UnaryOp::expm1, 1e-30f) == 1e-30f);
+  CHECK(is_minus_0(apply(UnaryOp::expm1, -0.0f)));
+  CHECK(apply(UnaryOp::log1p, inf) == inf);
+  CHECK(apply(UnaryOp::log1p, -1) == -inf);
+  CHECK(std::isnan(apply(UnaryOp::log1p, -2)));
+  CHECK(std::isnan(apply(UnaryOp::log1p, -inf)));
+  CHECK(apply(UnaryOp::log1p, 1e-30f) == 1e-30f);
+  CHECK(is_minus_0(apply(UnaryOp::log1p, -0.0f)));
+  for (const UnaryOp op : {UnaryOp::floor, UnaryOp::ceil, UnaryOp::round}) {
+    for (const float x : {inf, -inf, 8388609.0f, -3e9f, 3.0f}) CHECK(apply(op, x) == x);
+    CHECK(is_minus_0(apply(op, -0.0f)));
+  }
+  CHECK(is_minus_0(apply(UnaryOp::ceil, -0.5f)));
+  CHECK(apply(UnaryOp::floor, -0.5f) == -1);
+  CHECK(apply(UnaryOp::round, 0.5f) == 0);
+  CHECK(apply(UnaryOp::round, 1.5f) == 2);
+  CHECK(apply(UnaryOp::round, -2.5f) == -2);
+  CHECK(apply(UnaryOp::sign, -inf) == -1);
+  CHECK(apply(UnaryOp::sign, 1e-40f) == 1);
+  CHECK(is_minus_0(apply(UnaryOp::sign, -0.0f)));
+  for (UnaryOp op :
+       {UnaryOp::exp, UnaryOp::log, UnaryOp::tanh, UnaryOp::erf, UnaryOp::relu, UnaryOp::clamp, UnaryOp::gelu,
+        UnaryOp::sigmoid, UnaryOp::softplus, UnaryOp::elu, UnaryOp::silu, UnaryOp::expm1, UnaryOp::log1p,
+        UnaryOp::floor, UnaryOp::ceil, UnaryOp::round, UnaryOp::sign})
     CHECK_MESSAGE(std::isnan(apply(op, nan)), name_of(op));
 }
 
@@ -236,7 +266,7 @@ namespace {
 
 template <class T>
 void check_binary(double tolerance) {
-  using std::pow, std::log, std::max, std::min;
+  using std::abs, std::exp, std::pow, std::log, std::max, std::min;
   struct Case {
     BinaryOp op;
     const char* name;

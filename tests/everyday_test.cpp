@@ -177,6 +177,51 @@ TEST_CASE("triangles, flips and permutations") {
   for (const auto& [each, times] : seen) CHECK(std::abs(times - 1000) < 116);
 }
 
+TEST_CASE("matmul takes vectors as NumPy does") {
+  const Tensor a = uniform({2, 3}, -1, 1, {1, 0, 0}, DType::f64), row = a[0];
+  CHECK(matmul(row, row).shape() == Shape{});
+  CHECK(matmul(row, row).item() == sum(row * row).item());
+  CHECK(matmul(a, row).to_doubles() == sum(a * row, 1).to_doubles());
+  CHECK(matmul(row, transpose(a, 0, 1)).to_doubles() == sum(a * row, 1).to_doubles());
+  CHECK(matmul(row, Tensor::ones({5, 3, 4}, DType::f64)).shape() == Shape{5, 4});
+  CHECK(matmul(Tensor::ones({5, 4, 3}, DType::f64), row).shape() == Shape{5, 4});
+  CHECK_THROWS_WITH_AS(matmul(row, a), "matmul: shapes [3] and [2, 3] do not multiply", Error);
+  CHECK_THROWS_WITH_AS(matmul(a, Tensor::ones({2}, DType::f64)),
+                       "matmul: shapes [2, 3] and [2] do not multiply", Error);
+}
+
+TEST_CASE("small ops of arrays give what NumPy's do, of integers too") {
+  const Tensor x = counting({2, 3});  // [[0, 1, 2], [3, 4, 5]]
+  CHECK(roll(x, 1, 1).to_vector<std::int32_t>() == Ints{2, 0, 1, 5, 3, 4});
+  CHECK(roll(x, -7, -1).to_vector<std::int32_t>() == Ints{1, 2, 0, 4, 5, 3});
+  CHECK(roll(x, 1, 0).to_vector<std::int32_t>() == Ints{3, 4, 5, 0, 1, 2});
+  CHECK(repeat(x, 2, 1).to_vector<std::int32_t>() == Ints{0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5});
+  CHECK(repeat(x, 2, 0).to_vector<std::int32_t>() == Ints{0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5});
+  CHECK(tile(x, {1, 2}).to_vector<std::int32_t>() == Ints{0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5});
+  CHECK(tile(x, {2, 1}).to_vector<std::int32_t>() == Ints{0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5});
+  CHECK(tile(x, {3, 1, 2}).shape() == Shape{3, 2, 6});
+  CHECK(repeat(x, 0, 1).shape() == Shape{2, 0});
+  CHECK_THROWS_WITH_AS(repeat(x, -1, 1), doctest::Contains("repeat: a count of -1"), Error);
+  CHECK_THROWS_WITH_AS(tile(x, {2}), doctest::Contains("fewer than the axes of shape [2, 3]"), Error);
+
+  const Tensor y = counting({5}) - 2.0;  // -2 ... 2
+  CHECK(sign(y).to_vector<std::int32_t>() == Ints{-1, -1, 0, 1, 1});
+  CHECK(round(y).to_vector<std::int32_t>() == y.to_vector<std::int32_t>());
+  CHECK(logical_not(y).to_vector<std::int32_t>() == Ints{0, 0, 1, 0, 0});
+  CHECK(logical_and(y, y + 1.0).to_vector<std::int32_t>() == Ints{1, 0, 0, 1, 1});
+  CHECK(logical_or(y, y + 1.0).to_vector<std::int32_t>() == Ints{1, 1, 1, 1, 1});
+  CHECK(isfinite(y).to_vector<std::int32_t>() == Ints(5, 1));
+  CHECK(where(y, 0.5, -0.25).to_doubles() == std::vector<double>{0.5, 0.5, -0.25, 0.5, 0.5});
+  CHECK(where(y, 3, 4, DType::i32).to_vector<std::int32_t>() == Ints{3, 3, 4, 3, 3});
+  CHECK_THROWS_WITH_AS(where(y, 3, 0.5, DType::i32), doctest::Contains("0.5 cannot be represented as i32"),
+                       Error);
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Tensor odd = Tensor::from<double>({1, std::nan(""), infinity, -infinity, 0}, {5});
+  CHECK(isnan(odd).to_vector<std::int32_t>() == Ints{0, 1, 0, 0, 0});
+  CHECK(isfinite(odd).to_vector<std::int32_t>() == Ints{1, 0, 0, 0, 1});
+  CHECK(logical_not(odd).to_vector<std::int32_t>() == Ints{0, 0, 0, 0, 1});
+}
+
 TEST_CASE("einsum is what its equation says") {
   const Tensor a = uniform({2, 3}, -1, 1, {1, 0, 0}, DType::f64),
                b = uniform({3, 4}, -1, 1, {1, 0, 1}, DType::f64);
@@ -191,10 +236,21 @@ TEST_CASE("einsum is what its equation says") {
   CHECK(same(einsum("ii->", {square_one}), sum(square_one * eye(3, DType::f64))));
   const Tensor outer = einsum("i,j->ij", {a[0], b[0]});
   CHECK(same(outer, unsqueeze(a[0], 1) * unsqueeze(b[0], 0)));
+  const Tensor many = uniform({5, 1, 2, 3}, -1, 1, {1, 0, 2}, DType::f64),
+               others = uniform({6, 3, 4}, -1, 1, {1, 0, 3}, DType::f64);
+  CHECK(same(einsum("...ij,...jk", {many, others}), matmul(many, others)));
+  CHECK(same(einsum("j...,jk->k...", {transpose(a, 0, 1), b}), transpose(matmul(a, b), 0, 1)));
+  CHECK(same(einsum("...,...->...", {a, a[0]}), a * a[0]));
+  CHECK(same(einsum("i...->...i", {many}), permute(many, {1, 2, 3, 0})));
   const std::pair<const char*, const char*> wrong[] = {{"ij,jk->ik,", "expected"},
                                                        {"ij,jk->iz", "'z', which no operand has"},
                                                        {"ij,jk->ii", "names 'i' twice"},
-                                                       {"i...,jk", "not supported"},
+                                                       {"i...,jk->ik", "lacks the '...'"},
+                                                       {"......,jk", "'...' twice"},
+                                                       {"ij,jk->...", "'...', which no operand has"},
+                                                       {"...ijk,jk", "does not fit shape [2, 3]"},
+                                                       {"...,...", "axis '...' has extent 2 and 3"},
+                                                       {"i..,jk", "expected at '..,jk'"},
                                                        {"ij", "has 1 operands, but 2 are given"},
                                                        {"ijk,jk", "does not fit shape [2, 3]"},
                                                        {"ij,ik", "axis 'i' has extent 2 and 3"},

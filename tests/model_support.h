@@ -47,15 +47,9 @@ inline bool has_name(Module& module, const std::string& name) {
 
 /// Compares the gradients of all parameters of an f64 model with finite differences of `loss`.
 template <class Loss>
-GradcheckResult gradcheck_parameters(Module& model, Loss&& loss, std::int64_t max_elements = 5) {
-  const std::vector<NamedTensor> parameters = model.parameters();
-  std::vector<Tensor> inputs;
-  for (const NamedTensor& entry : parameters) inputs.push_back(entry.tensor->detach());
-  const auto function = [&](std::span<const Tensor> values) {
-    for (std::size_t i = 0; i < parameters.size(); ++i) *parameters[i].tensor = values[i];
-    return loss();
-  };
-  return gradcheck(function, inputs, 1e-6, 1e-5, max_elements);
+ModuleGradcheckResult gradcheck_parameters(Module& model, Loss&& loss, std::int64_t max_elements = 5) {
+  return gradcheck(
+      model, [&](auto) { return loss(); }, {}, 1e-6, 1e-5, max_elements);
 }
 
 /// The largest difference between elements of two tensors of one shape.

@@ -18,6 +18,7 @@
 #include "heed/models/language_model.h"
 #include "heed/models/layers.h"
 #include "heed/tests/model_support.h"
+#include "heed/tests/temporary_folder.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/optimizer.h"
 
@@ -35,6 +36,19 @@ class Loose : public Module {
   using Module::add_module;
   using Module::add_parameter;
   Tensor first, second;
+};
+
+/// Its members register themselves.
+class Mlp : public Module {
+ public:
+  explicit Mlp(std::uint64_t seed = 1, LinearInit maps = LinearInit::xavier) : initialiser_(seed, maps) {}
+  Tensor operator()(const Tensor& x) const { return out_(tanh(in_(x)) * scale_); }
+
+ private:
+  Initialiser initialiser_;
+  Part<Linear> in_{*this, "in", 3, 4, true, initialiser_};
+  Parameter scale_{*this, "scale", Tensor::ones({4})};
+  Part<Linear> out_{*this, "out", 4, 1, true, initialiser_};
 };
 
 Tensor parameter_of(std::initializer_list<float> values) {
@@ -209,6 +223,85 @@ TEST_CASE("modules: a clone has the same values and shares none of them") {
   const std::vector<double> ones(static_cast<std::size_t>(first.count()), 1);
   first.assign<double>(ones);
   CHECK(theirs.front().tensor->to_doubles() == before);
+}
+
+TEST_CASE(
+    "modules: members register themselves, in order, and a model of them is checked, cloned and saved") {
+  Mlp model(3);
+  CHECK(names_of(model.parameters()) ==
+        std::vector<std::string>{"scale", "in.weight", "in.bias", "out.weight", "out.bias"});
+  CHECK(model.find("out")->path() == "out");
+
+  // Each parameter is checked and left as it was.
+  const Tensor x = normal({5, 3}, 0, 1, {1, 0, 0});
+  CHECK_THROWS_WITH_AS(gradcheck(model, x.to(DType::f64)),
+                       "gradcheck: parameter 'scale' has type f32; finite differences need f64: "
+                       "module.to(DType::f64, {})",
+                       Error);
+  model.to(DType::f64, {});
+  const Tensor wide = x.to(DType::f64);
+  const std::vector<double> before = model(wide).to_doubles();
+  CHECK(gradcheck(model, wide).passed);
+  CHECK(model(wide).to_doubles() == before);
+  const auto cut = [&](std::span<const Tensor> in) {
+    return model(in[0]) * model.find("in")->parameters()[1].tensor->detach();
+  };
+  const ModuleGradcheckResult wrong = gradcheck(model, cut, {wide});
+  CHECK_FALSE(wrong.passed);
+  CHECK(wrong.worst_name == "in.bias");
+
+  const std::unique_ptr<Mlp> copy = clone(model), other = clone(model, 77U);
+  CHECK((*copy)(wide).to_doubles() == before);
+  CHECK((*other)(wide).to_doubles() == before);
+
+  // A training that is saved and loaded goes on to the same bits.
+  const auto step = [&](Mlp& mlp, Optimizer& adam) {
+    backward(mean_squared_error(mlp(wide), Tensor::ones({5, 1}, DType::f64)));
+    adam.step(0.1);
+    adam.zero_gradients();
+  };
+  const TemporaryFolder folder;
+  Optimizer adam(model.parameters(), {}), resumed(copy->parameters(), {});
+  step(model, adam);
+  save_model(model, adam, folder / "mlp.safetensors", {{"epoch", "1"}});
+  step(model, adam);
+  CHECK(load_model(*copy, resumed, folder / "mlp.safetensors").at("epoch") == "1");
+  step(*copy, resumed);
+  CHECK((*copy)(wide).to_doubles() == model(wide).to_doubles());
+  load_model(*other, folder / "mlp.safetensors");  // the weights alone
+  save_model(*other, folder / "weights.safetensors");
+  CHECK_THROWS_WITH_AS(load_model(*copy, resumed, folder / "weights.safetensors"),
+                       doctest::Contains("holds no state of an optimizer"), Error);
+}
+
+TEST_CASE("modules: initial values have the distributions that their names say") {
+  Initialiser initialiser(5);
+  const auto deviation_of = [](const Tensor& x) { return standard_deviation(x).item(); };
+  const Tensor uniform = initialiser.kaiming_uniform({300, 100}, 100);
+  CHECK(max(abs(uniform)).item() <= std::sqrt(6 / 100.0));
+  CHECK(deviation_of(uniform) == doctest::Approx(std::sqrt(2 / 100.0)).epsilon(0.02));
+  CHECK(deviation_of(initialiser.kaiming_normal({300, 100}, 100, 1)) == doctest::Approx(0.1).epsilon(0.02));
+  const Tensor cut = initialiser.truncated_normal({300, 100}, 0.5);
+  CHECK(max(abs(cut)).item() <= 1);
+  CHECK(max(abs(cut)).item() > 0.99);
+  CHECK(deviation_of(cut) == doctest::Approx(0.5 * 0.8796).epsilon(0.02));
+  CHECK(initialiser.truncated_normal({0}, 1).count() == 0);
+  CHECK_THROWS_WITH_AS(initialiser.truncated_normal({3}, 1, 0.1), doctest::Contains("at least 0.5"), Error);
+  for (const auto& [out, in] : {std::pair{7, 40}, {40, 7}, {30, 30}}) {
+    const Tensor matrix = initialiser.orthogonal(out, in, 2);
+    CHECK(matrix.shape() == Shape{out, in});
+    const Tensor turned = transpose(matrix, 0, 1);
+    const Tensor products = out <= in ? matmul(matrix, turned) : matmul(turned, matrix);
+    CHECK(max(abs(products - 4 * eye(std::min(out, in)))).item() < 1e-5);
+  }
+  // Those of PyTorch's linear maps; heed's are as they were.
+  Initialiser plain(9), fan_in(9, LinearInit::fan_in);
+  const Linear ours(4, 500, true, plain), theirs(4, 500, true, fan_in);
+  CHECK(max(abs(ours.bias.detach())).item() == 0);
+  for (const Tensor& each : {theirs.weight.detach(), theirs.bias.detach()}) {
+    CHECK(max(abs(each)).item() <= 0.5);
+    CHECK(max(abs(each)).item() > 0.49);
+  }
 }
 
 TEST_CASE("modules: nothing that a variant keeps shares memory, so that a file is read into each alone") {

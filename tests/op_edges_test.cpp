@@ -126,6 +126,46 @@ TEST_CASE("ops: elu and softplus keep their digits where they are small") {
   }
 }
 
+TEST_CASE("losses: binary cross entropy keeps its digits at confident logits, and takes soft targets") {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const double error = dtype == DType::f32 ? 1e-6 : 1e-13;
+    for (const double logit : {-90.0, -30.0, -3.0, -1e-5, 0.0, 0.7, 12.0, 60.0})
+      for (const double target : {0.0, 1.0, 0.25}) {
+        CAPTURE(logit);
+        CAPTURE(target);
+        const Tensor x = parameter(Tensor::full({1}, logit, dtype));
+        const Tensor loss = binary_cross_entropy_with_logits(x, Tensor::full({1}, target, dtype));
+        const double given = x.detach().to_doubles()[0];
+        const auto softplus_of = [](double at) {
+          return std::max(at, 0.0) + std::log1p(std::exp(-std::abs(at)));
+        };
+        const double expected = target * softplus_of(-given) + (1 - target) * softplus_of(given);
+        CHECK(std::abs(loss.item() - expected) <= error * expected + 1e-38);
+        backward(loss);
+        CHECK(std::abs(gradient(x).item() - (1 / (1 + std::exp(-given)) - target)) <= error);
+      }
+  }
+}
+
+TEST_CASE(
+    "losses: squared errors need equal shapes; classes without probability add nothing to a divergence") {
+  const Tensor x = Tensor::from<double>({1, 2, 4}, {3});
+  CHECK(mean_squared_error(x, x + 2.0).item() == 4);
+  CHECK_THROWS_WITH_AS(mean_squared_error(x, reshape(x, {3, 1})), doctest::Contains("[3] and [3, 1] differ"),
+                       Error);
+
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Tensor p = parameter(Tensor::from<double>({std::log(0.5), std::log(0.5), -infinity}, {3}));
+  const Tensor q = parameter(Tensor::from<double>({std::log(0.25), std::log(0.5), std::log(0.25)}, {3}));
+  const Tensor divergence = kl_divergence(p, q);
+  CHECK(divergence.item() == doctest::Approx(0.5 * std::log(2.0)));
+  backward(divergence);
+  CHECK(gradient(p).to_doubles()[2] == 0);
+  CHECK(gradient(q).to_doubles() == std::vector<double>{-0.5, -0.5, 0});
+  CHECK(kl_divergence(q.detach(), p.detach()).item() == infinity);
+  CHECK_THROWS_WITH_AS(kl_divergence(x, x[0]), doctest::Contains("kl_divergence"), Error);
+}
+
 // Whether a function can be called with a tensor alone, and with numbers that it does not take.
 #define ALONE(name)         \
   []<class T>(const T& x) { \
@@ -195,6 +235,13 @@ TEST_CASE("edges: ops on tensors without elements") {
   check_shapes("expand", [](In in) { return expand(in[0], {0, 3}); }, {reals({1, 3})}, {0, 3});
   check_shapes("concat", [](In in) { return concat({in[0], in[1]}, 0); }, {none, reals({2, 3})}, {2, 3});
   check_shapes("pad", [](In in) { return pad(in[0], 0, 1, 1); }, {none}, {2, 3});
+  check_shapes("roll", [](In in) { return roll(in[0], 1, 0); }, {none}, {0, 3});
+  check_shapes("repeat", [](In in) { return repeat(in[0], 2, 1); }, {none}, {0, 6});
+  check_shapes("tile", [](In in) { return tile(in[0], {2, 0, 2}); }, {none}, {2, 0, 6});
+  check_shapes("vectors of nothing", [](In in) { return matmul(in[0], in[1]); }, {reals({0}), reals({0})},
+               {});
+  check_shapes("einsum", [](In in) { return einsum("...i,i->...", in); }, {none, reals({3})}, {0});
+  check_shapes("kl_divergence", [](In in) { return kl_divergence(in[0], in[1]); }, {none, none}, {0});
   check_shapes("sum", [](In in) { return sum(in[0], 0); }, {none}, {3});
   check_shapes("sum of all", [](In in) { return sum(in[0]); }, {none}, {});
   check_shapes("prod", [](In in) { return prod(in[0], 0); }, {none}, {3});

@@ -93,8 +93,44 @@ void write_model(FileWriter& file, Module& model, std::map<std::string, std::str
   write_safetensors(file, {model_state(model), std::move(metadata)});
 }
 
+namespace {
+
+constexpr std::string_view optimizer_prefix = "optimizer:";  // no part of a model has such a name
+
+/// Moves the state of an optimizer out of the tensors of a file.
+std::map<std::string, Tensor> extract_optimizer(std::map<std::string, Tensor>& tensors) {
+  std::map<std::string, Tensor> state;
+  for (auto at = tensors.lower_bound(std::string(optimizer_prefix));
+       at != tensors.end() && at->first.starts_with(optimizer_prefix); at = tensors.erase(at))
+    state[at->first.substr(optimizer_prefix.size())] = at->second;
+  return state;
+}
+
+}  // namespace
+
 std::map<std::string, std::string> load_model(Module& model, const fs::path& path) {
   TensorFile file = load_safetensors(path);
+  extract_optimizer(file.tensors);
+  load_model_state(model, file.tensors, path.string());
+  return std::move(file.metadata);
+}
+
+void save_model(Module& model, const Optimizer& optimizer, const fs::path& path,
+                std::map<std::string, std::string> metadata) {
+  metadata.emplace("format", "pt");
+  std::map<std::string, Tensor> tensors = model_state(model);
+  for (const auto& [name, tensor] : optimizer.state()) tensors[std::string(optimizer_prefix) + name] = tensor;
+  write_file_atomically(path, [&](FileWriter& file) {
+    write_safetensors(file, {std::move(tensors), std::move(metadata)});
+  });
+}
+
+std::map<std::string, std::string> load_model(Module& model, Optimizer& optimizer, const fs::path& path) {
+  TensorFile file = load_safetensors(path);
+  const std::map<std::string, Tensor> state = extract_optimizer(file.tensors);
+  check(!state.empty(), path,
+        " holds no state of an optimizer; load_model(model, path) loads its weights alone");
+  optimizer.load_state(state);
   load_model_state(model, file.tensors, path.string());
   return std::move(file.metadata);
 }

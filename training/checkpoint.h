@@ -33,11 +33,16 @@ std::map<std::string, Tensor> model_state(Module& model);
 /// does, and then changes nothing.
 void load_model_state(Module& model, const std::map<std::string, Tensor>& state, std::string_view source);
 
-/// A copy with the same configuration, dtype, device and values that shares nothing with the original.
-/// Works for models that can be constructed from their config().
-template <class Model>
-std::unique_ptr<Model> clone(Model& model) {
-  auto copy = std::make_unique<Model>(model.config());
+/// A copy with the same dtype, device and values that shares nothing with the original. It is built from
+/// `arguments`, those of the original's constructor; without any, from the model's config(), or by the default
+/// constructor of a model that has no config().
+template <class Model, class... Arguments>
+std::unique_ptr<Model> clone(Model& model, Arguments&&... arguments) {
+  std::unique_ptr<Model> copy;
+  if constexpr (sizeof...(Arguments) == 0 && requires { model.config(); })
+    copy = std::make_unique<Model>(model.config());
+  else
+    copy = std::make_unique<Model>(std::forward<Arguments>(arguments)...);
   if (const std::vector<NamedTensor> parameters = model.parameters(); !parameters.empty())
     copy->to(parameters.front().tensor->dtype(), parameters.front().tensor->device());
   load_model_state(*copy, model_state(model), "clone");
@@ -49,8 +54,14 @@ void save_model(Module& model, const std::filesystem::path& path,
                 std::map<std::string, std::string> metadata = {});
 /// Writes the same to an open file.
 void write_model(FileWriter& file, Module& model, std::map<std::string, std::string> metadata = {});
-/// Loads a file that save_model wrote and returns its metadata.
+/// Loads a file that save_model wrote and returns its metadata. The state of an optimizer in it is left out.
 std::map<std::string, std::string> load_model(Module& model, const std::filesystem::path& path);
+/// The same with the state of the optimizer, in one file: all that a training loop of your own needs to go
+/// on. Loading throws unless the file has both and both fit.
+void save_model(Module& model, const Optimizer& optimizer, const std::filesystem::path& path,
+                std::map<std::string, std::string> metadata = {});
+std::map<std::string, std::string> load_model(Module& model, Optimizer& optimizer,
+                                              const std::filesystem::path& path);
 
 // --- a checkpoint: everything that training needs to continue
 

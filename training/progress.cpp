@@ -47,14 +47,14 @@ std::string step_text(const Progress& progress) {
 }
 
 /// A part of the progress line and its importance.
-struct Part {
+struct Piece {
   std::string text;
   int weight;
 };
 
-std::string joined(const std::vector<Part>& parts) {
+std::string joined(const std::vector<Piece>& parts) {
   std::string text;
-  for (const Part& part : parts) text += part.text;
+  for (const Piece& part : parts) text += part.text;
   return text.substr(std::min(text.find_first_not_of(' '), text.size()));
 }
 
@@ -86,7 +86,7 @@ std::string progress_text(const Progress& progress, int columns) {
     return step_text(progress) + "  evaluation" + list_text(progress.metrics) +
            (progress.is_best ? "  (best)" : "");
   }
-  std::vector<Part> parts{
+  std::vector<Piece> parts{
       {step_text(progress), 7},
       {formatted("  epoch %lld", static_cast<long long>(progress.epoch)), 4},
       {formatted("  loss %.4g", progress.loss), 6},
@@ -99,7 +99,7 @@ std::string progress_text(const Progress& progress, int columns) {
   std::string text = joined(parts);
   while (columns > 0 && parts.size() > 1 && text.size() > static_cast<std::size_t>(columns)) {
     parts.erase(std::min_element(parts.begin(), parts.end(),
-                                 [](const Part& a, const Part& b) { return a.weight < b.weight; }));
+                                 [](const Piece& a, const Piece& b) { return a.weight < b.weight; }));
     text = joined(parts);
   }
   return text;

@@ -136,6 +136,7 @@ struct Lanes {
   }
   friend HWY_INLINE Lanes abs(Lanes a) { return hn::Abs(a.v); }
   friend HWY_INLINE Lanes floor(Lanes a) { return hn::Floor(a.v); }
+  friend HWY_INLINE Lanes rint(Lanes a) { return hn::Round(a.v); }
   friend HWY_INLINE Lanes sqrt(Lanes a) { return hn::Sqrt(a.v); }
   friend HWY_INLINE Lanes exp(Lanes a) { return HWY_NAMESPACE::exp(D(), a.v); }
   friend HWY_INLINE Lanes log(Lanes a) {

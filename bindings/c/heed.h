@@ -298,6 +298,11 @@ heed_status heed_attention_forward(heed_module* layer, const heed_tensor* x, con
                                    const heed_tensor* memory, const heed_tensor* memory_mask,
                                    heed_context* context, heed_tensor** out);
 /**
+ * Holds a mechanism to what it declares: padding, the future, lengths, gradients, decoding and more. HEED_ERROR
+ * with what was broken, where, and the values. `settings`: those of the mechanism, or NULL.
+ */
+heed_status heed_check_attention(const char* name, const char* settings);
+/**
  * A forward pass. `training`: 1 with dropout drawn from (seed, step); 0 for inference. All layers of a pass
  * share one context: it numbers their dropout, carries state from layer to layer and collects the losses they
  * add.

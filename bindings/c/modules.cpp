@@ -6,6 +6,7 @@
 #include "heed/autograd/autograd.h"
 #include "heed/c/handles.h"
 #include "heed/core/device.h"
+#include "heed/models/attention/check.h"
 #include "heed/models/layers.h"
 #include "heed/training/checkpoint.h"
 
@@ -174,6 +175,10 @@ heed_status heed_attention_forward(heed_module* layer, const heed_tensor* x, con
     Context inference = Context::inference();
     return (*module->attention)(input, inference);
   });
+}
+
+heed_status heed_check_attention(const char* name, const char* settings) {
+  return guarded(__func__, [&] { check_attention(text_of(name, "name"), settings_of(settings)); });
 }
 
 heed_status heed_context_create(int32_t training, uint64_t seed, uint32_t step, heed_context** out) {

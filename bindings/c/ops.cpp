@@ -157,6 +157,9 @@ const NamedOp named_ops[] = {
      [](const Inputs& in, With with) -> Made {
        return {masked_fill(in[0], in[1], with.take_number("value", 0))};
      }},
+    {"logical_not", "x", [](const Inputs& in, With) -> Made { return {logical_not(in[0])}; }},
+    {"isnan", "x", [](const Inputs& in, With) -> Made { return {isnan(in[0])}; }},
+    {"isfinite", "x", [](const Inputs& in, With) -> Made { return {isfinite(in[0])}; }},
     // shape
     {"expand", "x; shape",
      [](const Inputs& in, With with) -> Made { return {expand(in[0], shape_setting(with))}; }},
@@ -170,6 +173,16 @@ const NamedOp named_ops[] = {
                    with.take_number("value", 0))};
      }},
     {"contiguous", "x", [](const Inputs& in, With) -> Made { return {contiguous(in[0])}; }},
+    {"roll", "x; axis, shift",
+     [](const Inputs& in, With with) -> Made {
+       return {roll(in[0], with.take_integer("shift", 0), axis_setting(with))};
+     }},
+    {"repeat", "x; axis, count",
+     [](const Inputs& in, With with) -> Made {
+       return {repeat(in[0], with.take_integer("count", 1), axis_setting(with))};
+     }},
+    {"tile", "x; shape",
+     [](const Inputs& in, With with) -> Made { return {tile(in[0], shape_setting(with))}; }},
     {"flip", "x; axes",
      [](const Inputs& in, With with) -> Made { return {flip(in[0], axes_setting(in[0], with))}; }},
     {"tril", "x; diagonal",
@@ -192,6 +205,11 @@ const NamedOp named_ops[] = {
      [](const Inputs& in, With with) -> Made {
        return {variance(in[0], axes_setting(in[0], with), with.take_bool("keep_axes", false),
                         with.take_integer("correction", 0))};
+     }},
+    {"standard_deviation", "x; axes, keep_axes, correction",
+     [](const Inputs& in, With with) -> Made {
+       return {standard_deviation(in[0], axes_setting(in[0], with), with.take_bool("keep_axes", false),
+                                  with.take_integer("correction", 0))};
      }},
     {"sum_to", "x; shape",
      [](const Inputs& in, With with) -> Made { return {sum_to(in[0], shape_setting(with))}; }},
@@ -265,6 +283,10 @@ const NamedOp named_ops[] = {
                                            epsilon_setting(with));
        return {both.sum, both.normalised};
      }},
+    {"mean_squared_error", "x target",
+     [](const Inputs& in, With) -> Made { return {mean_squared_error(in[0], in[1])}; }},
+    {"kl_divergence", "log_p log_q",
+     [](const Inputs& in, With) -> Made { return {kl_divergence(in[0], in[1])}; }},
     {"linear_cross_entropy", "x weight bias? targets; smoothing, ignored, rows_at_once",
      [](const Inputs& in, With with) -> Made {
        return {linear_cross_entropy(

@@ -39,19 +39,17 @@ void autograd() {
 class Network : public heed::Module {
  public:
   explicit Network(heed::Initialiser& initialiser)
-      : hidden_(4, 32, true, initialiser), norm_(32), output_(32, 3, true, initialiser) {
-    add_module("hidden", hidden_);
-    add_module("norm", norm_);
-    add_module("output", output_);
-  }
+      : hidden_(*this, "hidden", 4, 32, true, initialiser),
+        norm_(*this, "norm", 32),
+        output_(*this, "output", 32, 3, true, initialiser) {}
   heed::Tensor operator()(const heed::Tensor& x, heed::Context& context) const {
     return output_(heed::maybe_dropout(heed::gelu(norm_(hidden_(x))), 0.1, context));
   }
 
  private:
-  heed::Linear hidden_;
-  heed::LayerNorm norm_;
-  heed::Linear output_;
+  heed::Part<heed::Linear> hidden_;
+  heed::Part<heed::LayerNorm> norm_;
+  heed::Part<heed::Linear> output_;
 };
 
 void modules() {

@@ -378,6 +378,8 @@ static void test_modules(const char* file) {
     FAILS(heed_attention_forward(layer, mask, NULL, NULL, NULL, NULL, &no_tensor), HEED_ERROR, "[B, N, 8]");
     FAILS(heed_attention_forward(layer, x, NULL, x, NULL, NULL, &no_tensor), HEED_ERROR, "memory");
   }
+  OK(heed_check_attention("dot_product", NULL));
+  FAILS(heed_check_attention("dot_prodct", "{}"), HEED_ERROR, "did you mean 'dot_product'");
   OK(heed_list("attention", &list));
   CHECK(strstr(list, "\"clusterformer\"") != NULL);
   heed_text_free(list);

@@ -4,18 +4,17 @@
 #include <string>
 #include <vector>
 
-#include "heed/models/attention/attention.h"
+#include "heed/models/attention/check.h"
 
 namespace heed {
 
-/// What a variant was seen to do, by trying it in f64 on short random sequences.
+/// What a variant was seen to do (tried_capabilities).
 struct TriedCapabilities {
   std::string name;
   Capabilities can;  ///< `reason` is what it declares
 };
 
-/// Tries one variant, or all of them.
-TriedCapabilities try_capabilities(const AttentionVariant& variant);
+/// Tries all variants.
 std::vector<TriedCapabilities> try_all_capabilities();
 
 /// The capabilities as a table: a header and a line for each variant, with "yes" and "-" in columns. As

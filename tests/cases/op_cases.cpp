@@ -1,6 +1,7 @@
 #include "heed/tests/cases/op_cases.h"
 #include "heed/core/attention.h"
 
+#include <cmath>
 #include <string_view>
 
 #include "heed/autograd/autograd.h"
@@ -113,6 +114,13 @@ void add_elementwise(std::vector<OpCase>& cases, Draw& draw) {
                      return where(in[0] < 0.5, x, 0.0) + where(0.25 <= in[1], 1.0, x);
                    },
                    {draw({3, 4}, 0.1, 0.4), draw({4}, 0.3, 0.9)}});
+  cases.push_back(
+      {"where/numbers", [](Inputs in) { return where(in[0], 2.5, -0.5); }, {ids({1, 0, 0, 1}, {4})}, false});
+  cases.push_back(
+      {"logical_not", [](Inputs in) { return logical_not(in[0]); }, {ids({1, 0, 0, -1}, {4})}, false});
+  const Tensor odd = Tensor::from<double>({1, std::nan(""), HUGE_VAL, -HUGE_VAL, 0}, {5});
+  cases.push_back({"isnan", [](Inputs in) { return isnan(in[0]); }, {odd}, false});
+  cases.push_back({"isfinite", [](Inputs in) { return isfinite(in[0]); }, {odd}, false});
 }
 
 void add_shape(std::vector<OpCase>& cases, Draw& draw) {
@@ -141,6 +149,9 @@ void add_shape(std::vector<OpCase>& cases, Draw& draw) {
   cases.push_back({"flip", [](Inputs in) { return exp(flip(in[0], {0, -1})); }, {draw({3, 2, 5})}});
   cases.push_back(
       {"flip/integers", [](Inputs in) { return flip(in[0], 1); }, {ids({1, 2, 3, 4, 5, 6}, {2, 3})}, false});
+  cases.push_back({"roll", [](Inputs in) { return exp(roll(in[0], 2, -1)); }, {draw({3, 2, 5})}});
+  cases.push_back({"repeat", [](Inputs in) { return exp(repeat(in[0], 3, 1)); }, {draw({2, 3, 2})}});
+  cases.push_back({"tile", [](Inputs in) { return exp(tile(in[0], {2, 1, 3})); }, {draw({2, 3})}});
   cases.push_back({"tril", [](Inputs in) { return square(tril(in[0], 1)); }, {draw({2, 4, 5})}});
   cases.push_back({"triu", [](Inputs in) { return square(triu(in[0])); }, {draw({5, 4})}});
   cases.push_back({"tril/integers",
@@ -201,6 +212,9 @@ void add_reductions(std::vector<OpCase>& cases, Draw& draw) {
   cases.push_back({"variance", [](Inputs in) { return variance(in[0], {0, -1}); }, {draw({3, 4, 5})}});
   cases.push_back(
       {"variance/unbiased", [](Inputs in) { return variance(in[0], 1, true, 1); }, {draw({3, 5})}});
+  cases.push_back({"standard_deviation",
+                   [](Inputs in) { return standard_deviation(in[0], 1, false, 1); },
+                   {draw({3, 5})}});
   cases.push_back({"norm", [](Inputs in) { return norm(in[0], -1); }, {draw({3, 5})}});
   cases.push_back({"norm/all", [](Inputs in) { return norm(in[0]); }, {draw({3, 5})}});
   cases.push_back({"argmax", [](Inputs in) { return argmax(in[0], 1); }, {draw({3, 13, 4})}, false});
@@ -241,6 +255,12 @@ void add_products(std::vector<OpCase>& cases, Draw& draw) {
   cases.push_back({"matmul/row",
                    [](Inputs in) { return square(matmul(in[0], in[1])); },
                    {draw({1, 70}), draw({70, 90})}});
+  cases.push_back(
+      {"matmul/vectors",
+       [](Inputs in) {
+         return matmul(in[0], in[1]) * square(concat({matmul(in[0], in[2]), matmul(in[2], in[3])}, 0));
+       },
+       {draw({4}), draw({4}), draw({4, 4}), draw({4})}});
   cases.push_back({"linear",
                    [](Inputs in) { return square(linear(in[0], in[1], in[2])); },
                    {draw({2, 5, 7}), draw({3, 7}), draw({3})}});
@@ -297,6 +317,8 @@ void add_einsum(std::vector<OpCase>& cases, Draw& draw) {
   row("iji", {draw({3, 4, 3})});
   row("ij,ij->i", {draw({3, 4}), draw({3, 4})});
   row("ijx,jk,kl->li", {draw({2, 3, 2}), draw({3, 4}), draw({4, 5})});
+  row("...ij,...jk", {draw({2, 1, 3, 4}), draw({5, 4, 2})});
+  row("i...,...j->j...i", {draw({3, 2, 1}), draw({4, 5})});
   row("ab,b,c->ac", {draw({3, 4}), draw({4}), draw({2})});
 }
 
@@ -389,6 +411,11 @@ void add_layers(std::vector<OpCase>& cases, Draw& draw) {
                      return both(add_rms_norm(in[0], in[1], 0, {1, 2, 3}, {}));
                    },
                    {draw({5, 3}), draw({5, 3})}});
+  cases.push_back({"mean_squared_error",
+                   [](Inputs in) { return mean_squared_error(in[0], in[1]); },
+                   {draw({3, 5}), draw({3, 5})}});
+  cases.push_back(
+      {"kl_divergence", [](Inputs in) { return kl_divergence(in[0], in[1]); }, {draw({3, 5}), draw({3, 5})}});
   cases.push_back({"cross_entropy",
                    [](Inputs in) { return cross_entropy(in[0], in[1]); },
                    {draw({4, 23}, -3, 3), ids({0, 22, 7, 7}, {4})}});

@@ -58,14 +58,8 @@ TEST_CASE("own attention: it stands in the list, behind heed's own") {
 }
 
 TEST_CASE("own attention: it can do what it declares, and no more") {
-  const AttentionVariant& variant = attention_variant("alibi");
-  const Capabilities seen = try_capabilities(variant).can, &declared = variant.capabilities;
-  CHECK(seen.causal == declared.causal);
-  CHECK(seen.strictly_causal == declared.strictly_causal);
-  CHECK(seen.cross == declared.cross);
-  CHECK(seen.padding == declared.padding);
-  CHECK(seen.any_length == declared.any_length);
-  CHECK(seen.deterministic == declared.deterministic);
+  check_attention("alibi");
+  CHECK_FALSE(tried_capabilities(attention_variant("alibi")).cross);
   AttentionConfig config = small_config();
   config.cross = true;
   CHECK_THROWS_WITH_AS(make_attention("alibi", config),
@@ -167,6 +161,80 @@ TEST_CASE("own attention: a maker that makes nothing, or throws, is reported wit
   register_attention(
       {"throws", {}, [](const AttentionConfig&) -> std::unique_ptr<Attention> { fail("not today"); }});
   CHECK_THROWS_WITH_AS(make_attention("throws", small_config()), "attention 'throws': not today", Error);
+}
+
+namespace {
+
+/// Dot-product attention that breaks its word in one way.
+class Liar : public Attention {
+ public:
+  Liar(const AttentionConfig& config, std::string lie)
+      : Attention(config), inner_(make_attention("dot_product", honest(config, lie))), lie_(std::move(lie)) {
+    add_module("inner", *inner_);
+    add_buffer("passes", passes_, Tensor::zeros({1}));
+  }
+  Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
+    const Tensor out = Attention::step(input, cache, context);
+    return lie_ == "decoding" ? out + 0.25 : out;
+  }
+
+ protected:
+  Tensor forward(const AttentionInput& input, Context& context) override {
+    AttentionInput given = input;
+    if (lie_ == "padding") given.mask = {};
+    if (lie_ == "samples") given.x = input.x + mean(input.x, 0, true);
+    const Tensor out = (*inner_)(given, context);
+    if (lie_ == "random") return out * uniform({1}, 0.5, 1.5, context.random.next(), out.dtype());
+    if (lie_ == "buffers" && context.training) passes_ = passes_ + 1.0;
+    if (lie_ == "gradient") return out + input.x.detach();
+    return out;
+  }
+
+ private:
+  static AttentionConfig honest(AttentionConfig config, const std::string& lie) {
+    config.alibi = false;
+    if (lie == "future") config.causal = false;
+    return config;
+  }
+
+  std::unique_ptr<Attention> inner_;
+  std::string lie_;
+  Tensor passes_;
+};
+
+}  // namespace
+
+TEST_CASE("own attention: one that breaks its word is told how, where, and by which values") {
+  const std::pair<const char*, const char*> lies[] = {
+      {"future", "attention 'liar_future', causal: it is declared causal, but outputs before position 2"},
+      {"padding", "words that are padding change outputs: sample 1, position 0, element 0 is "},
+      {"random",
+       "it is declared deterministic, but inference draws numbers: sample 0, position 0, element 0"},
+      {"samples", "samples of a batch mix: sample 0, position 0"},
+      {"decoding", "liar_decoding', causal: decoding step at position 0 of 1 words: sample 0, position 0"},
+      {"buffers", "a training pass changes the buffer 'passes' itself"},
+      {"gradient", "the gradient of input 0, element "}};
+  for (const auto& [lie, message] : lies) {
+    CAPTURE(lie);
+    const std::string name = concat_text("liar_", lie);
+    const std::string kind = lie;
+    const AttentionVariant& liar =
+        register_attention({name, {.causal = true}, [kind](const AttentionConfig& config) {
+                              return std::make_unique<Liar>(config, kind);
+                            }});
+    CHECK_THROWS_WITH_AS(check_attention(liar.name), doctest::Contains(message), Error);
+  }
+  register_attention({"liar_none", {.causal = true}, [](const AttentionConfig& config) {
+                        return std::make_unique<Liar>(config, "none");
+                      }});
+  CHECK_NOTHROW(check_attention("liar_none"));
+  AttentionVariant turned = attention_variant("liar_none");
+  turned.name = "liar_alibi";
+  turned.capabilities.alibi = true;
+  register_attention(turned);
+  CHECK_THROWS_WITH_AS(check_attention("liar_alibi"), doctest::Contains("declared alibi, but with alibi"),
+                       Error);
+  CHECK_THROWS_WITH_AS(check_attention("liar_non"), doctest::Contains("did you mean 'liar_none'"), Error);
 }
 
 TEST_CASE("own attention: threads register while others look and build") {

@@ -64,3 +64,20 @@ TEST_CASE("own attention: the heed tool lists, checks and measures it") {
   CHECK(contains(checked.output, "attention/alibi/causal"));
   CHECK(contains(checked.output, "2 passed, 0 failed"));
 }
+
+TEST_CASE("own attention: the heed tool opens a library of it, and says what is wrong with one") {
+  const std::string tool = HEED_PROGRAM_DIR "/../../bin/heed", library = HEED_PROGRAM_DIR "/own_alibi.so";
+  const ProgramResult listed = run_program(tool, {"variants", "--load", library});
+  REQUIRE_MESSAGE(listed.status == 0, listed.errors);
+  CHECK(contains(listed.output, "\nalibi "));
+  const ProgramResult checked =
+      run_program(tool, {"gradcheck", "--load", library, "--filter", "attention/alibi/"});
+  REQUIRE_MESSAGE(checked.status == 0, checked.errors);
+  CHECK(contains(checked.output, "2 passed, 0 failed"));
+  const ProgramResult twice = run_program(tool, {"variants", "--load", library, library});
+  CHECK(twice.status == 2);
+  CHECK_MESSAGE(contains(twice.errors, "own_alibi.so: it registers no attention"), twice.errors);
+  const ProgramResult missing = run_program(tool, {"variants", "--load", "none.so"});
+  CHECK(missing.status == 2);
+  CHECK_MESSAGE(contains(missing.errors, "none.so: cannot open shared object file"), missing.errors);
+}

@@ -78,9 +78,11 @@ bool check_case(Device device, const OpCase& one) {
 
 struct GradcheckOptions {
   std::string filter, device;
+  std::shared_ptr<std::vector<std::string>> libraries;
 };
 
 int run(const GradcheckOptions& options) {
+  load_attentions(*options.libraries);
   const Device device = device_of(options.device);
   std::vector<OpCase> cases = op_cases();
   for (OpCase& one : model_cases()) cases.push_back(std::move(one));
@@ -107,6 +109,7 @@ std::function<int()> add_gradcheck_command(CLI::App& app) {
   command->add_option("--device", options->device, "Device to compute on")
       ->type_name("DEVICE")
       ->capture_default_str();
+  options->libraries = add_load_flag(*command);
   command->footer(
       "On the CPU gradients are compared with finite differences, both in f64. Another device computes in\n"
       "f32, where finite differences say nothing: its values and gradients are compared with the CPU's in "

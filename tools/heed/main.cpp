@@ -1,7 +1,10 @@
 // heed: looks at the devices of this machine and checks the engine on them. The commands are in this folder;
 // devices, tune and variants are here.
 
+#include <dlfcn.h>
+
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <fstream>
 #include <iomanip>
 #include <iostream>
@@ -98,12 +101,48 @@ std::function<int()> add_devices_command(CLI::App& app) {
   return list_devices;
 }
 
+std::shared_ptr<std::vector<std::string>> add_load_flag(CLI::App& command) {
+  auto libraries = std::make_shared<std::vector<std::string>>();
+  command
+      .add_option(
+          "--load", *libraries,
+          "A shared library whose attentions register themselves (register_attention) when it is opened")
+      ->type_name("FILE");
+  return libraries;
+}
+
+std::vector<std::string> load_attentions(const std::vector<std::string>& libraries) {
+  std::vector<std::string> names;
+  for (const std::string& library : libraries) {
+    const std::size_t before = attention_variants().size();
+    // Absolute, since dlopen looks for a bare name in the system's folders only.
+    if (!dlopen(std::filesystem::absolute(library).c_str(), RTLD_NOW | RTLD_GLOBAL))
+      throw SettingsError(concat_text("--load: ", dlerror()));
+    const auto added = attention_variants().subspan(before);
+    if (added.empty())
+      throw SettingsError(concat_text("--load ", library,
+                                      ": it registers no attention; call "
+                                      "heed::register_attention() in the initial value of a global"));
+    for (const AttentionVariant& variant : added) names.emplace_back(variant.name);
+  }
+  return names;
+}
+
 namespace {
 
-int list_variants(bool markdown) {
+/// Attentions that were loaded are held to their word, too.
+int list_variants(bool markdown, const std::vector<std::string>& libraries) {
+  const std::vector<std::string> loaded = load_attentions(libraries);
   std::cout << capability_table(try_all_capabilities(), markdown);
+  int status = exit_success;
+  for (const std::string& name : loaded) try {
+      heed::check_attention(name);  // not the one that measures
+    } catch (const Error& error) {
+      std::cout << error.what() << '\n';
+      status = exit_failure;
+    }
   flush_output();
-  return exit_success;
+  return status;
 }
 
 }  // namespace
@@ -120,8 +159,9 @@ std::function<int()> add_variants_command(CLI::App& app) {
       "padding        masked tokens change nothing, and their outputs are 0\n"
       "any length     no parameter depends on the length: max_length is not needed\n"
       "rotary, alibi, relative: the model.positions that it supports\n"
-      "deterministic  no random numbers in inference: the same input gives the same output\n");
-  return [markdown] { return list_variants(*markdown); };
+      "deterministic  no random numbers in inference: the same input gives the same output\n\n"
+      "Attentions of a library (--load) are held to what they declare; exit status 1 where one breaks it.\n");
+  return [markdown, libraries = add_load_flag(*command)] { return list_variants(*markdown, *libraries); };
 }
 
 }  // namespace heed::programs

@@ -158,6 +158,7 @@ _CALLS = {
     "heed_biased_attention": [_handle, _handle, _handle, _handle, _int, _handle, _handle, _out],
     "heed_op": [_text, _handles, _size, _text, _handles, _size, _out],
     "heed_attention_create": [_text, _text, _out],
+    "heed_check_attention": [_text, _text],
     "heed_attention_forward": [_handle, _handle, _handle, _handle, _handle, _handle, _out],
     "heed_context_create": [_int, _u64, _u32, _out],
     "heed_context_auxiliary_loss": [_handle, _out],

@@ -16,17 +16,19 @@ from .tensor import Axis, DTYPES, Like, Parameter, Tensor, _axes, _comparison, _
 
 __all__ = [
     "GradcheckResult", "abs", "add", "add_layer_norm", "add_rms_norm", "arange", "argmax", "argsort",
-    "attention_part", "attention_weights", "clamp", "concat", "contiguous", "cos", "cross_entropy", "cumsum",
-    "cumulative_sum", "div", "dot_product_attention", "dropout", "dropout_add", "einsum", "elu", "embedding",
-    "equal", "erf", "exp", "expand", "eye", "feed_forward", "flip", "full", "gather", "gather_rows", "geglu",
-    "gelu", "gelu_tanh", "gradcheck", "greater", "greater_equal", "index_select", "join_attention", "layer_norm",
-    "leaky_relu", "less", "less_equal", "linear", "linear_cross_entropy", "linear_maps", "log", "log_softmax",
-    "log_sum_exp", "masked_fill", "masked_softmax", "matmul", "max", "maximum", "mean", "min", "minimum", "mul",
-    "neg", "no_grad", "norm", "normal", "not_equal", "one_hot", "ones", "pad", "parameter", "permutation",
-    "permute", "pow", "prod", "reciprocal", "relu", "reshape", "rms_norm", "rotary", "rsqrt", "scatter_add",
-    "scatter_add_rows", "sigmoid", "silu", "sin", "softmax", "softplus", "sort", "split", "sqrt", "square",
-    "squeeze", "stack", "sub", "sum", "sum_to", "swiglu", "tanh", "top_k", "transpose", "tril", "triu", "uniform",
-    "unsqueeze", "var", "variance", "where", "zeros",
+    "attention_part", "attention_weights", "binary_cross_entropy_with_logits", "clamp", "concat", "contiguous",
+    "cos", "cross_entropy", "cumsum", "cumulative_sum", "div", "dot_product_attention", "dropout", "dropout_add",
+    "einsum", "elu", "embedding", "equal", "erf", "exp", "expand", "eye", "feed_forward", "flip", "full", "gather",
+    "gather_rows", "geglu", "gelu", "gelu_tanh", "gradcheck", "greater", "greater_equal", "index_select",
+    "isfinite", "isnan", "join_attention", "kl_divergence", "layer_norm", "leaky_relu", "less", "less_equal",
+    "linear", "linear_cross_entropy", "linear_maps", "log", "log_softmax", "log_sum_exp", "logical_and",
+    "logical_not", "logical_or", "masked_fill", "masked_softmax", "matmul", "max", "maximum", "mean",
+    "mean_squared_error", "min", "minimum", "mul", "neg", "no_grad", "norm", "normal", "not_equal", "one_hot",
+    "ones", "pad", "parameter", "permutation", "permute", "pow", "prod", "reciprocal", "relu", "repeat", "reshape",
+    "rms_norm", "roll", "rotary", "rsqrt", "scatter_add", "scatter_add_rows", "sigmoid", "silu", "sin", "softmax",
+    "softplus", "sort", "split", "sqrt", "square", "squeeze", "stack", "standard_deviation", "std", "sub", "sum",
+    "sum_to", "swiglu", "tanh", "tile", "top_k", "transpose", "tril", "triu", "uniform", "unsqueeze", "var",
+    "variance", "where", "zeros",
 ]
 
 Pair = Tuple[Tensor, Tensor]
@@ -81,6 +83,9 @@ for _name in lib.listing("ops")["unary"]:  # what the library has beyond these
 add, sub, mul, div = (_binary(n, f"a {c} b.") for n, c in zip(("add", "sub", "mul", "div"), "+-*/"))
 pow = _binary("pow", "a to the power of b.")
 maximum, minimum = _binary("maximum", "The larger of a and b."), _binary("minimum", "The smaller of a and b.")
+binary_cross_entropy_with_logits = _binary(
+    "binary_cross_entropy_with_logits", "-b log(sigmoid(a)) - (1 - b) log(1 - sigmoid(a)) of the logit a."
+)
 swiglu, geglu = _binary("swiglu", "silu(a) b."), _binary("geglu", "gelu(a) b.")
 
 
@@ -97,6 +102,24 @@ def _compare(name: str) -> Callable[[Like, Like], Tensor]:
 
 equal, not_equal, less = _compare("equal"), _compare("not_equal"), _compare("less")
 less_equal, greater, greater_equal = _compare("less_equal"), _compare("greater"), _compare("greater_equal")
+
+
+logical_and, logical_or = _compare("logical_and"), _compare("logical_or")
+
+
+def logical_not(x: Like) -> Tensor:
+    """i32 1 where x is 0, else 0."""
+    return _op("logical_not", [_t(x)])[0]
+
+
+def isnan(x: Like) -> Tensor:
+    """i32 1 where x is NaN, else 0."""
+    return _op("isnan", [_t(x)])[0]
+
+
+def isfinite(x: Like) -> Tensor:
+    """i32 1 where x is neither infinite nor NaN, else 0."""
+    return _op("isfinite", [_t(x)])[0]
 
 
 def leaky_relu(x: Like, slope: float = 0.01) -> Tensor:
@@ -152,6 +175,21 @@ def flip(x: Like, axis: Axis = None) -> Tensor:
     return _op("flip", [_t(x)], axes=_axes(axis))[0]
 
 
+def roll(x: Like, shift: int, axis: int = -1) -> Tensor:
+    """x with the elements of an axis moved by `shift` places; those that leave it come in on the other side."""
+    return _op("roll", [_t(x)], shift=shift, axis=axis)[0]
+
+
+def repeat(x: Like, count: int, axis: int = -1) -> Tensor:
+    """Every element of an axis `count` times in a row: a a b b, as in NumPy."""
+    return _op("repeat", [_t(x)], count=count, axis=axis)[0]
+
+
+def tile(x: Like, counts: Sequence[int]) -> Tensor:
+    """The whole of x repeated counts[i] times along axis i: a b a b. More counts than axes add leading axes."""
+    return _op("tile", [_t(x)], shape=[operator.index(one) for one in counts])[0]
+
+
 def tril(x: Like, diagonal: int = 0) -> Tensor:
     """x [..., n, m] with zeros where column - row > diagonal."""
     return _op("tril", [_t(x)], diagonal=diagonal)[0]
@@ -192,6 +230,14 @@ def _function(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
 sum, mean, prod, norm = (_function(one) for one in (Tensor.sum, Tensor.mean, Tensor.prod, Tensor.norm))
 max, min, argmax = _function(Tensor.max), _function(Tensor.min), _function(Tensor.argmax)
 var = variance = _function(Tensor.var)
+
+
+def std(x: Like, axis: Axis = None, keepdims: bool = False, correction: int = 0) -> Tensor:
+    """sqrt(var(...)); its gradient is 0 where all elements are equal."""
+    return _op("standard_deviation", [_t(x)], axes=_axes(axis), keep_axes=keepdims, correction=correction)[0]
+
+
+standard_deviation = std
 cumsum = cumulative_sum = _function(Tensor.cumsum)
 squeeze, unsqueeze = _function(Tensor.squeeze), _function(Tensor.unsqueeze)
 reshape, permute, transpose = _function(Tensor.reshape), _function(Tensor.permute), _function(Tensor.transpose)
@@ -354,6 +400,16 @@ def rotary(x: Like, cosines: Like, sines: Like) -> Tensor:
     """Rotary positions: in every head of x [B, N, H, dh] the elements i and i + dh / 2 at position n are rotated by
     the angle with this cosine and sine, both [N, dh / 2]."""
     return _op("rotary", [_t(x), _t(cosines), _t(sines)])[0]
+
+
+def mean_squared_error(x: Like, target: Like) -> Tensor:
+    """mean((x - target)^2) of two tensors of one shape, as rank 0."""
+    return _op("mean_squared_error", list(_alike(x, target)))[0]
+
+
+def kl_divergence(log_p: Like, log_q: Like) -> Tensor:
+    """KL(p || q) per row of log probabilities [..., classes]: [...]."""
+    return _op("kl_divergence", list(_alike(log_p, log_q)))[0]
 
 
 def cross_entropy(logits: Tensor, targets: Like, smoothing: float = 0.0) -> Tensor:

@@ -1,0 +1,354 @@
+#include "heed/models/attention/check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+#include "heed/base/error.h"
+
+namespace heed {
+namespace {
+
+constexpr std::int64_t trial_width = 8, trial_batch = 3;
+// Longer than the default chunks and blocks (64), so that what depends on the place in a sort shows.
+constexpr std::int64_t long_length = 160, short_length = 5;
+
+Tensor drawn(const Shape& shape, std::uint32_t stream) {
+  return normal(shape, 0, 1, {41, 0, stream}, DType::f64);
+}
+
+Tensor part(const Tensor& x, std::int64_t begin, std::int64_t end) {
+  return contiguous(slice(x, 1, begin, end));
+}
+
+/// Throws unless two results [B, N, d] differ by at most `tolerance`: `broken`, where, and both values.
+void expect_same(const Tensor& found, const Tensor& expected, double tolerance, const std::string& broken,
+                 const char* of_found, const char* of_expected) {
+  const std::vector<double> a = found.detach().to_doubles(), b = expected.detach().to_doubles();
+  check(found.shape() == expected.shape(), broken, ": shape ", found.shape(), " ", of_found, ", ",
+        expected.shape(), " ", of_expected);
+  const std::int64_t length = found.size(1), width = found.size(2);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    check(std::abs(a[i] - b[i]) <= tolerance, broken, ": sample ", at / width / length, ", position ",
+          at / width % length, ", element ", at % width, " is ", a[i], " ", of_found, " and ", b[i], " ",
+          of_expected);
+  }
+}
+
+AttentionConfig config_of(const Options& options, bool causal, bool cross, std::int64_t max_length) {
+  AttentionConfig config;
+  config.width = trial_width;
+  config.heads = 2;
+  config.max_length = max_length;
+  config.causal = causal;
+  config.cross = cross;
+  config.options = options;
+  config.seed = 3;
+  return config;
+}
+
+/// One variant in one use, with an input. Each check throws an Error that says what was broken.
+class Trial {
+ public:
+  Trial(const AttentionVariant& variant, const AttentionConfig& config, std::int64_t length)
+      : layer_(make_attention(variant.name, config)), length_(length) {
+    layer_->to(DType::f64, {});
+    for (const NamedTensor& entry : layer_->parameters())  // biases that enter where they should not, show
+      if (entry.name.find("bias") != std::string::npos) *entry.tensor = parameter(*entry.tensor + 0.5);
+    layer_->state_changed();
+    input_.x = drawn({trial_batch, length, trial_width}, 1);
+    if (config.cross) input_.memory = drawn({trial_batch, length / 4 + 3, trial_width}, 2);
+  }
+
+  const AttentionInput& input() const { return input_; }
+
+  Tensor run(const AttentionInput& input, std::uint64_t seed = 0) const {
+    Context context = Context::inference();
+    context.random = Random(seed);
+    return (*layer_)(input, context).detach();
+  }
+
+  void takes_length(std::int64_t length) const {
+    AttentionInput other = input_;
+    other.x = drawn({trial_batch, length, trial_width}, 8);
+    const Tensor out = run(other);
+    check(out.shape() == other.x.shape(), "an input of shape ", other.x.shape(), " gives an output of shape ",
+          out.shape());
+    for (const double value : out.to_doubles())
+      check(std::isfinite(value), "an input of shape ", other.x.shape(), " gives ", value);
+  }
+
+  /// No samples, and no words.
+  void takes_nothing() const {
+    for (const Shape& shape : {Shape{0, 3, trial_width}, Shape{2, 0, trial_width}}) {
+      AttentionInput none;
+      none.x = Tensor::zeros(shape, DType::f64);
+      if (input_.memory.defined()) none.memory = Tensor::zeros({shape[0], 4, trial_width}, DType::f64);
+      const Tensor out = run(none);
+      check(out.shape() == shape, "an input of shape ", shape, " gives an output of shape ", out.shape());
+    }
+  }
+
+  /// Other values in the last words change nothing before them: neither by entering, nor by deciding what
+  /// is seen. The words before are much alike, so that they crowd together where words are sorted.
+  void future_decides_nothing() const {
+    for (const std::int64_t known : {length_ - 1, length_ / 2}) {
+      AttentionInput with = input_, without = input_;
+      with.x = drawn({1, 1, trial_width}, 3) + drawn({trial_batch, length_, trial_width}, 4) * 0.3;
+      const Tensor other = drawn({trial_batch, length_ - known, trial_width}, 5) * 3;
+      without.x = concat({slice(with.x, 1, 0, known), other}, 1);
+      expect_same(part(run(with), 0, known), part(run(without), 0, known), 1e-12,
+                  "it is declared strictly causal, but later words change earlier outputs",
+                  "with one sequence", concat_text("with other words from position ", known, " on").c_str());
+    }
+  }
+
+  /// Later words do not enter with their values: the derivative of earlier outputs is exactly 0 there.
+  void future_is_unseen() const {
+    const std::int64_t known = length_ / 2;
+    AttentionInput input = input_;
+    input.x = parameter(input_.x);
+    Context context = Context::inference();
+    backward(sum(square(slice((*layer_)(input, context), 1, 0, known))));
+    const Tensor seen = gradient(input.x), before = part(seen, 0, known);
+    const Tensor later = Tensor::zeros({trial_batch, length_ - known, trial_width}, DType::f64);
+    expect_same(
+        seen, concat({before, later}, 1), 0,
+        concat_text("it is declared causal, but outputs before position ", known, " depend on later words"),
+        "in their derivative", "in that of a causal one");
+  }
+
+  void sees_memory() const {
+    AttentionInput changed = input_;
+    changed.memory = drawn(input_.memory.shape(), 6);
+    check(max(abs(run(changed) - run(input_))).item() > 1e-12,
+          "it is declared to serve as cross-attention, but another memory gives the same output");
+  }
+
+  /// Word by word, and several at once, gives what the whole sequence gives, or where later words change what
+  /// is seen, what the sequence so far gives.
+  void decodes(const Capabilities& can) const {
+    const NoGrad no_grad;
+    const Tensor whole = run(input_);
+    for (const std::int64_t at_once : {1, 2}) {
+      if (at_once > 1 && !can.strictly_causal) continue;
+      AttentionCache cache;
+      Context context = Context::inference();
+      for (std::int64_t t = 0; t + at_once <= std::min<std::int64_t>(length_, 6); t += at_once) {
+        AttentionInput one = input_, prefix = input_;
+        one.x = part(input_.x, t, t + at_once);
+        prefix.x = part(input_.x, 0, t + at_once);
+        const Tensor expected = can.strictly_causal ? whole : run(prefix);
+        expect_same(layer_->step(one, cache, context), part(expected, t, t + at_once), 1e-12,
+                    concat_text("decoding step at position ", t, " of ", at_once, " words"), "by step()",
+                    "in the whole sequence");
+      }
+    }
+  }
+
+  /// Padding gives rows of zeros, and what it holds changes nothing else. One sample is whole, one ends in
+  /// padding, and one is all padding.
+  void ignores_padding() const {
+    const auto mask_of = [](std::int64_t length) {
+      std::vector<std::int32_t> real(static_cast<std::size_t>(trial_batch * length), 0);
+      std::fill_n(real.begin(), 2 * length - 2, 1);
+      return Tensor::from(real, {trial_batch, length});
+    };
+    AttentionInput padded = input_;
+    padded.mask = mask_of(length_);
+    AttentionInput changed = padded;
+    changed.x = where(unsqueeze(padded.mask, 2), padded.x, drawn(padded.x.shape(), 7) * 3);
+    if (input_.memory.defined()) {
+      padded.memory_mask = changed.memory_mask = mask_of(input_.memory.size(1));
+      changed.memory =
+          where(unsqueeze(padded.memory_mask, 2), padded.memory, drawn(padded.memory.shape(), 9));
+    }
+    const Tensor out = run(padded);
+    expect_same(where(unsqueeze(padded.mask, 2), 0, out), Tensor::zeros(out.shape(), DType::f64), 0,
+                "the output at padding is not 0", "", "where it should be");
+    expect_same(run(changed), out, 0, "words that are padding change outputs", "with other padding",
+                "with the first");
+  }
+
+  void repeats() const {
+    expect_same(run(input_, 1), run(input_, 2), 0,
+                "it is declared deterministic, but inference draws numbers", "with one seed", "with another");
+  }
+
+  /// A sample gives the same alone as in a batch.
+  void keeps_samples_apart() const {
+    AttentionInput alone;
+    alone.x = slice(input_.x, 0, 0, 1);
+    if (input_.memory.defined()) alone.memory = slice(input_.memory, 0, 0, 1);
+    expect_same(run(alone), contiguous(slice(run(input_), 0, 0, 1)), 1e-12, "samples of a batch mix", "alone",
+                "in a batch");
+  }
+
+  /// A training pass leaves buffers alone and says through Context::observe() how they move.
+  void observes() const {
+    const Buffers buffers(*layer_);
+    Context context = Context::train(1, 1);
+    std::vector<Observation> observations;
+    context.observations = &observations;
+    static_cast<void>((*layer_)(input_, context));
+    buffers.expect_unchanged();
+  }
+
+  void has_gradients() const {
+    const Buffers buffers(*layer_);
+    std::vector<Tensor> inputs{input_.x};
+    if (input_.memory.defined()) inputs.push_back(input_.memory);
+    AttentionInput input = input_;
+    std::vector<std::int32_t> real(static_cast<std::size_t>(trial_batch * length_), 1);
+    std::fill_n(real.end() - 2, 2, 0);
+    input.mask = Tensor::from(real, {trial_batch, length_});
+    const auto output = [&](std::span<const Tensor> given) {
+      buffers.restore();  // training moves some, and finite differences need the same function again
+      input.x = given[0];
+      if (given.size() > 1) input.memory = given[1];
+      Context context = Context::train(1, 1);
+      return (*layer_)(input, context);
+    };
+    const ModuleGradcheckResult result = gradcheck(*layer_, output, inputs, 1e-6, 1e-5, 24);
+    buffers.restore();
+    check(result.passed, "the gradient of ", result.worst_name, ", element ", result.worst_element,
+          ": backward gives ", result.analytic, ", finite differences ", result.numeric);
+  }
+
+ private:
+  /// The buffers of a layer as they were.
+  class Buffers {
+   public:
+    explicit Buffers(Module& layer) : buffers_(layer.buffers()) {
+      for (const NamedTensor& entry : buffers_) {
+        values_.push_back(*entry.tensor);
+        numbers_.push_back(entry.tensor->to_doubles());
+      }
+    }
+    void restore() const {
+      for (std::size_t i = 0; i < buffers_.size(); ++i) *buffers_[i].tensor = values_[i];
+    }
+    void expect_unchanged() const {
+      for (std::size_t i = 0; i < buffers_.size(); ++i)
+        check(buffers_[i].tensor->to_doubles() == numbers_[i], "a training pass changes the buffer '",
+              buffers_[i].name,
+              "' itself; pass what moves it to Context::observe(), and move it in absorb()");
+    }
+
+   private:
+    std::vector<NamedTensor> buffers_;
+    std::vector<Tensor> values_;
+    std::vector<std::vector<double>> numbers_;
+  };
+
+  std::unique_ptr<Attention> layer_;
+  std::int64_t length_;
+  AttentionInput input_;
+};
+
+/// Calls body(causal, cross) for every use that a variant declares.
+void for_each_use(const Capabilities& can, const std::function<void(bool causal, bool cross)>& body) {
+  body(false, false);
+  if (can.causal) body(true, false);
+  if (can.cross) body(false, true);
+}
+
+/// Whether it tells positions by `kind`, such as AttentionConfig::rotary.
+bool tells_positions(const AttentionVariant& variant, const Options& options, bool AttentionConfig::*kind) {
+  AttentionConfig config = config_of(options, false, false, long_length);
+  const Trial plain(variant, config, long_length);
+  config.*kind = true;
+  const Trial placed(variant, config, long_length);
+  return max(abs(placed.run(placed.input()) - plain.run(plain.input()))).item() > 1e-12;
+}
+
+constexpr std::pair<const char*, std::pair<bool Capabilities::*, bool AttentionConfig::*>> position_kinds[] =
+    {{"rotary", {&Capabilities::rotary, &AttentionConfig::rotary}},
+     {"alibi", {&Capabilities::alibi, &AttentionConfig::alibi}},
+     {"relative", {&Capabilities::relative, &AttentionConfig::relative}}};
+
+void check_use(const AttentionVariant& variant, const Options& options, const Capabilities& can, bool causal,
+               bool cross) {
+  for (const std::int64_t length : {short_length, long_length}) {
+    const bool is_short = length == short_length;
+    AttentionConfig config = config_of(options, causal, cross, can.any_length && is_short ? 0 : length);
+    config.bias = is_short;
+    const Trial trial(variant, config, length);
+    for (const std::int64_t other : {std::int64_t{1}, length - 1, length}) trial.takes_length(other);
+    if (is_short) trial.takes_nothing();
+    if (is_short && can.deterministic) trial.keeps_samples_apart();
+    if (can.padding) trial.ignores_padding();
+    if (can.deterministic) trial.repeats();
+    if (causal) trial.future_is_unseen();
+    if (causal && can.strictly_causal) trial.future_decides_nothing();
+    if (cross) trial.sees_memory();
+    if (!is_short) continue;
+    if (causal || (cross && can.cross_by_step)) trial.decodes(can);
+    trial.observes();
+    config.dropout = 0.2;
+    Trial(variant, config, length).has_gradients();
+  }
+}
+
+/// Whether an attempt succeeds; false where the variant refuses, too.
+bool attempt(const std::function<void()>& what) {
+  try {
+    what();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+void check_attention(std::string_view name, const Options& options) {
+  const AttentionVariant& variant = attention_variant(name);
+  const Capabilities can = attention_capabilities(name, options);
+  for_each_use(can, [&](bool causal, bool cross) {
+    try {
+      check_use(variant, options, can, causal, cross);
+    } catch (Error& error) {
+      error.add_context(concat_text("attention '", name, "'",
+                                    causal  ? ", causal"
+                                    : cross ? ", cross-attention"
+                                            : "",
+                                    ": "));
+      throw;
+    }
+  });
+  for (const auto& [kind, fields] : position_kinds)
+    check(!(can.*fields.first) || tells_positions(variant, options, fields.second), "attention '", name,
+          "': it is declared ", kind, ", but with ", kind, " positions it gives the same output as without");
+}
+
+Capabilities tried_capabilities(const AttentionVariant& variant) {
+  Capabilities can;
+  const auto with = [&](bool causal, bool cross, const std::function<void(const Trial&)>& what) {
+    return attempt([&] { what(Trial(variant, config_of({}, causal, cross, long_length), long_length)); });
+  };
+  can.causal = with(true, false, [](const Trial& trial) { trial.future_is_unseen(); });
+  // Of a variant without the form, the field says nothing; it keeps its default.
+  can.strictly_causal =
+      !can.causal || with(true, false, [](const Trial& trial) { trial.future_decides_nothing(); });
+  can.cross = with(false, true, [](const Trial& trial) { trial.sees_memory(); });
+  can.cross_by_step = !can.cross || with(false, true, [&](const Trial& trial) { trial.decodes({}); });
+  for_each_use(can, [&](bool causal, bool cross) {
+    can.padding = can.padding && with(causal, cross, [](const Trial& t) { t.ignores_padding(); });
+    can.deterministic = can.deterministic && with(causal, cross, [](const Trial& t) { t.repeats(); });
+  });
+  for (const auto& [kind, fields] : position_kinds)
+    can.*fields.first = attempt([&] { check(tells_positions(variant, {}, fields.second), kind); });
+  can.any_length = attempt([&] {
+    const Trial trial(variant, config_of({}, false, false, 0), long_length);
+    for (const std::int64_t length : {std::int64_t{7}, long_length}) trial.takes_length(length);
+  });
+  can.reason = variant.capabilities.reason;
+  return can;
+}
+
+}  // namespace heed
