@@ -50,6 +50,7 @@ constexpr Row rows[] = {
     {"classify", "the values of short ListOps expressions", "Labelled texts",
      [](TaskProgram& program) {
        add_labelled_flags(program);
+       program.train_flags.emplace_back("data.text_columns");
        program.train_flags.emplace_back("data.labels");
      }},
     {"match", "to answer simple questions", "Pairs", add_labelled_flags},

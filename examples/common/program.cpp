@@ -16,6 +16,7 @@
 #include "heed/base/file.h"
 #include "heed/base/names.h"
 #include "heed/base/unicode.h"
+#include "heed/core/version.h"
 #include "processor.h"
 #include "program.h"
 
@@ -136,6 +137,7 @@ int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::fu
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error message
   const std::string& name = app.get_name();
   try {
+    app.set_version_flag("--version", concat_text("heed ", version));
     if (!commands_of(app).empty()) app.require_subcommand(1);
     int status = exit_success;
     if (parse(app, argc, argv)) {

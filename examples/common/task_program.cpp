@@ -100,6 +100,15 @@ class TrainCommand {
                                  "training.embeddings"});
     flags_.insert(flags_.end(), runtime_flags.begin(), runtime_flags.end());
     flags_.emplace_back("training.tensorboard", "", "", "true");
+    const Settings settings = program.kind.settings(true);
+    const bool encodes = settings.has("model.encoder_layers");
+    for (SettingFlag flag : {SettingFlag("training.epochs"),
+                             {"training.schedule.learning_rate"},
+                             {"model.width"},
+                             {encodes ? "model.encoder_layers" : "model.decoder_layers", "--layers"},
+                             {"model.dropout"},
+                             {"data.max_tokens", "--max-length"}})
+      if (settings.has(flag.setting)) flags_.push_back(std::move(flag));
     add_setting_flags(command, program.kind, flags_);
     const bool both = program.kind.stacks == Stacks::encoder_decoder;
     attention_.add(
@@ -387,9 +396,12 @@ SettingFlag::SettingFlag(std::string_view its_setting, std::string its_flag, std
 
 void add_labelled_flags(TaskProgram& program) {
   program.has_labels = true;
-  program.train_flags = {"data.file",           "data.valid",         "data.test",
-                         "data.valid_fraction", "data.test_fraction", "data.folds",
-                         "data.format",         "data.encoding",      "data.on_bad_bytes"};
+  program.train_flags = {"data.file",          "data.valid",
+                         "data.test",          "data.valid_fraction",
+                         "data.test_fraction", "data.folds",
+                         "data.format",        "data.encoding",
+                         "data.on_bad_bytes",  {"data.header", "", "", "true"},
+                         "data.label_column"};
   program.evaluate_flags = {"data.format", "data.encoding", "data.on_bad_bytes", "prediction.batch_size"};
   // Lines to answer come as they are, in no format.
   program.predict_flags = {"data.encoding", "data.on_bad_bytes", "prediction.batch_size"};

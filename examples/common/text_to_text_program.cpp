@@ -51,11 +51,13 @@ class ScoreCommand {
 }  // namespace
 
 void add_pair_flags(TaskProgram& program) {
-  program.train_flags = {"data.source",         "data.target",      "data.valid_source",
-                         "data.valid_target",   "data.test_source", "data.test_target",
-                         "data.file",           "data.valid",       "data.test",
-                         "data.valid_fraction", "data.format",      "data.source_column",
-                         "data.target_column"};
+  program.train_flags = {"data.source",        "data.target",
+                         "data.valid_source",  "data.valid_target",
+                         "data.test_source",   "data.test_target",
+                         "data.file",          "data.valid",
+                         "data.test",          "data.valid_fraction",
+                         "data.format",        "data.source_column",
+                         "data.target_column", {"data.header", "", "", "true"}};
   program.evaluate_flags = {"data.format", "data.source_column", "data.target_column"};
   program.parallel_files = {{{"In place of --data: sources, one a line"}, "--source"},
                             {{"What was to be written for them, line by line"}, "--target"}};

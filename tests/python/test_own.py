@@ -280,16 +280,19 @@ class Mechanisms(unittest.TestCase):
         def unmasked(call):
             return softmax(call, np.ones((1, 1), np.int32))
 
+        def ahead(call):
+            return softmax(call, np.ones((1, 1), np.int32) if call.mask is None else call.mask.reshape(-1, 1, 1, call.mask.shape[1]))
+
         def other_parameter(call):
             scale = call.parameters["scale"]
             return softmax(call, call.allowed, scale.detach() * 2 - scale)
 
         for name, words, forward in [
-            ("looks_ahead", "later words", unmasked),
+            ("looks_ahead", "later words", ahead),
             ("sees_padding", "padding", unmasked),
             ("wrong_gradient", "gradient of", lambda call: Wrong.apply(softmax(call, call.allowed))),
             ("wrong_parameter", "gradient of .*scale", other_parameter),
-            ("by_chance", "is declared", lambda call: softmax(call, call.allowed) * rng.uniform()),
+            ("by_chance", "samples of a batch mix", lambda call: softmax(call, call.allowed) * rng.uniform()),
         ]:
             heed.register_attention(name, forward, causal=True, parameters={"scale": 1.0})
             with self.subTest(name):

@@ -13,7 +13,6 @@
 #include "commands.h"
 #include "heed/base/error.h"
 #include "heed/core/device.h"
-#include "heed/core/version.h"
 #include "heed/examples/common/program.h"
 #include "heed/tests/cases/attention_capabilities.h"
 
@@ -169,7 +168,6 @@ std::function<int()> add_variants_command(CLI::App& app) {
 int main(int argc, char** argv) {
   using namespace heed::programs;
   CLI::App app("Looks at the devices of this machine and checks the engine on them.", "heed");
-  app.set_version_flag("--version", std::string("heed ") + heed::version);
   return run_commands(app, argc, argv,
                       {add_devices_command(app), add_gradcheck_command(app), add_verify_command(app),
                        add_bench_command(app), add_variants_command(app), add_report_command(app),
