@@ -106,9 +106,9 @@ class Part : public Kind {
  public:
   /// Builds the part from `arguments`.
   template <class... Arguments>
-  Part(Module& owner, std::string name, Arguments&&... arguments)
+  Part(Module& owner, const std::string& name, Arguments&&... arguments)
       : Kind(std::forward<Arguments>(arguments)...) {
-    owner.add_module(std::move(name), *this);
+    owner.add_module(name, *this);
   }
 };
 
