@@ -191,13 +191,13 @@ class ConverseLearner : public TextToTextLearner {
 }  // namespace
 
 const TaskKind& converse_task() {
-  static const TaskKind kind =
-      task_of<ConverseLearner>("converse", "Learns to answer in dialogues, measures it, and answers",
-                               Stacks::encoder_decoder, dialogue_metrics, converse_settings, names_file,
-                               {{"",
-                                 {{"turns", "The turns of a dialogue, in which two speakers alternate", false,
-                                   turn_separator}},
-                                 "txt", dialogue_line}});
+  static const TaskKind kind = task_of<ConverseLearner>(
+      "converse", "Learns to answer in dialogues, measures it, and answers", Stacks::encoder_decoder,
+      dialogue_metrics, converse_settings, names_file,
+      {{"",
+        {{"turns", "The turns of a dialogue, in which two speakers alternate", false, turn_separator}},
+        "txt",
+        dialogue_line}});
   return kind;
 }
 

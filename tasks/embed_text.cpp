@@ -171,8 +171,7 @@ class EmbedTextLearner : public TextExampleLearner<SentenceEncoder, ParallelText
 const TaskKind& embed_text_task() {
   static const TaskKind kind = task_of<EmbedTextLearner>(
       "embed_text", "Learns vectors of texts from pairs that belong together, measures them, and prints them",
-      Stacks::encoder, embed_kinds, embed_text_settings, names_pairs,
-      pair_examples());
+      Stacks::encoder, embed_kinds, embed_text_settings, names_pairs, pair_examples());
   return kind;
 }
 

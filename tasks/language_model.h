@@ -42,7 +42,8 @@ void for_each_setting(auto&& visit, TextData& data) {
   visit(data.file, "file", "Text to learn from: a file, plain or gzip, or a folder of files");
   visit(data.valid, "valid", "Text to measure progress on; empty: the end of data.file");
   visit(data.format, "format", {"text", "jsonl"},
-        "text: a file is a document; jsonl: each line is one, an object with its \"text\"", {.read = by_layout});
+        "text: a file is a document; jsonl: each line is one, an object with its \"text\"",
+        {.read = by_layout});
   visit(data.valid_fraction, "valid_fraction", 0, below_one,
         "Without data.valid: its share of the characters");
   for_each_setting(visit, data.text);

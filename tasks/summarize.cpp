@@ -143,8 +143,7 @@ class SummarizeLearner : public TextToTextLearner {
 const TaskKind& summarize_task() {
   static const TaskKind kind = task_of<SummarizeLearner>(
       "summarize", "Learns to summarise texts, measures it, and writes summaries and headlines",
-      Stacks::encoder_decoder, summary_metrics, summarize_settings, names_pairs,
-      pair_examples());
+      Stacks::encoder_decoder, summary_metrics, summarize_settings, names_pairs, pair_examples());
   return kind;
 }
 
