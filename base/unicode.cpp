@@ -254,6 +254,16 @@ std::string shortened(std::string_view text, std::size_t most_bytes) {
   return std::string(first) + (first.size() < text.size() ? "…" : "");
 }
 
+std::size_t columns(std::string_view text) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint c = decode(text, at);
+    count += static_cast<std::size_t>(utf8proc_charwidth(static_cast<utf8proc_int32_t>(c.value)));
+    at += static_cast<std::size_t>(c.length);
+  }
+  return count;
+}
+
 bool is_punctuation(char32_t value) {
   const auto kind = category(value);
   return (kind >= UTF8PROC_CATEGORY_PC && kind <= UTF8PROC_CATEGORY_PO) ||

@@ -37,6 +37,8 @@ std::string message_line(std::string_view text);
 std::string_view beginning(std::string_view text, std::size_t most_bytes);
 /// The same for messages, with an ellipsis where text was left out.
 std::string shortened(std::string_view text, std::size_t most_bytes);
+/// How many columns of a terminal a text takes: two for a wide character, none for a combining mark.
+std::size_t columns(std::string_view text);
 
 bool is_letter(char32_t value);  ///< General category L*.
 bool is_number(char32_t value);  ///< General category N*.

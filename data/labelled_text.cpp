@@ -79,6 +79,7 @@ LabelledText read_labelled_table(const FileInput& input) {
   const bool pairs = !options.second_column.empty();
   TableOptions table{.format = options.format,
                      .header = options.header,
+                     .delimiter = options.delimiter,
                      .columns = {label},
                      .distinct = true,
                      .others = options.text_columns.empty(),
@@ -192,11 +193,11 @@ const Format& format_named(const std::string& name) {
 
 void check_columns_are_used(const LabelledOptions& options, const Format& format) {
   const LabelledOptions plain;
-  check(
-      format.has_columns || (options.label_column == plain.label_column && options.text_columns.empty() &&
-                             options.header == plain.header),
-      "a label column, text columns and a header are for csv and tsv (the columns for jsonl, too), not for ",
-      format.name);
+  check(format.has_columns || (options.label_column == plain.label_column && options.text_columns.empty() &&
+                               options.header == plain.header && options.delimiter == plain.delimiter),
+        "a label column, text columns, a header and a delimiter are for csv and tsv (the columns for jsonl, "
+        "too), not for ",
+        format.name);
 }
 
 // --- parts -------------------------------------------------------------------------------------------------

@@ -53,7 +53,9 @@ struct LabelledOptions {
   std::string label_column = {};               ///< "": the first; for jsonl "label"
   std::vector<std::string> text_columns = {};  ///< joined with a space; empty: all but the label
   std::string second_column = {};              ///< for pairs: the other text; "": none
-  bool header = false;                         ///< the first row holds names and is left out
+  /// The first row holds names and is left out; so it is where a column is given by its name.
+  bool header = false;
+  std::string delimiter = {};  ///< of csv (TableOptions)
 };
 
 /// Throws an Error that begins with `place` for a label that is longer than 1,000 bytes, contains line ends

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "heed/base/error.h"
 #include "heed/base/json.h"
@@ -40,10 +41,30 @@ std::string& add_field(TableRow& row, const TextLines& lines) {
   return row.fields.emplace_back();
 }
 
+struct Delimiter {
+  const char *name, *plural;
+  char byte;
+};
+constexpr Delimiter delimiters[] = {
+    {"comma", "commas", ','}, {"semicolon", "semicolons", ';'}, {"tab", "tabs", '\t'}};
+
+/// That of a file by its first line.
+const Delimiter& delimiter_of(std::string_view line) {
+  for (const Delimiter& one : delimiters) {
+    bool quoted = false;
+    for (const char byte : line) {
+      quoted ^= byte == '"';
+      if (byte == one.byte && !quoted) return one;
+    }
+  }
+  return delimiters[0];
+}
+
 /// Parses the lines of a file; a quoted field may span several lines.
 class CsvParser {
  public:
-  explicit CsvParser(TextLines& lines) : lines_(lines) {}
+  CsvParser(TextLines& lines, char delimiter, ReadReport* report)
+      : lines_(lines), report_(report), delimiter_(delimiter) {}
 
   void rows(const TakeRow& take) {
     RowChecks checks;
@@ -53,6 +74,7 @@ class CsvParser {
         lines_.leave_out();
         continue;
       }
+      if (delimiter_ == 0) find_delimiter();
       read(row);
       checks.check_width(row, lines_);
       take(row);
@@ -68,6 +90,14 @@ class CsvParser {
     return line.has_value();
   }
 
+  void find_delimiter() {
+    const Delimiter& found = delimiter_of(text_);
+    delimiter_ = found.byte;
+    if (report_ && delimiter_ != ',')
+      report_->remarks.push_back(
+          concat_text(lines_.origin(), ": its fields are separated by ", found.plural));
+  }
+
   void read(TableRow& row) {
     row.fields.clear();
     row.line = lines_.number();
@@ -78,12 +108,12 @@ class CsvParser {
       else
         read_plain(field);
       if (at_ == text_.size()) return;
-      ++at_;  // the comma
+      ++at_;  // the delimiter
     }
   }
 
   void read_plain(std::string& field) {
-    const std::size_t end = std::min(text_.find(',', at_), text_.size());
+    const std::size_t end = std::min(text_.find(delimiter_, at_), text_.size());
     field = text_.substr(at_, end - at_);
     check(field.find('"') == std::string::npos, lines_.place(),
           ": a quote inside an unquoted field: ", unicode::shortened(field, 40));
@@ -101,24 +131,28 @@ class CsvParser {
       }
       field.append(text_.substr(at_, quote - at_));
       at_ = quote + 1;
-      if (at_ == text_.size() || text_[at_] == ',') return;
-      check(text_[at_] == '"', lines_.place(), ": expected a comma behind the closing quote, but found ",
-            text_.substr(at_, 20));
+      if (at_ == text_.size() || text_[at_] == delimiter_) return;
+      check(text_[at_] == '"', lines_.place(), ": expected a ",
+            std::ranges::find(delimiters, delimiter_, &Delimiter::byte)->name,
+            " behind the closing quote, but found ", text_.substr(at_, 20));
       field.push_back('"');
       ++at_;
     }
   }
 
   TextLines& lines_;
+  ReadReport* report_;
+  char delimiter_;         // 0: not known yet
   std::string_view text_;  // of the line
   std::size_t at_ = 0;
 };
 
 }  // namespace
 
-void read_csv(const TextInput& input, const TakeRow& take, const TextOptions& options, ReadReport* report) {
+void read_csv(const TextInput& input, const TakeRow& take, const TextOptions& options, ReadReport* report,
+              char delimiter) {
   TextLines lines(input, options, report);
-  CsvParser(lines).rows(take);
+  CsvParser(lines, delimiter, report).rows(take);
 }
 
 void read_tsv(const TextInput& input, const TakeRow& take, const TextOptions& options, ReadReport* report) {
@@ -151,20 +185,22 @@ using Json = nlohmann::ordered_json;
 
 // --- csv and tsv
 
-/// The index of a column given by number, or by name in the header.
-std::size_t column_index(const std::string& column, const TableRow& first, bool header,
-                         std::string_view origin) {
-  const std::vector<std::string>& fields = first.fields;
+/// The number of a column that is given by it.
+std::optional<std::size_t> column_number(const std::string& column) {
   std::size_t number = 0;
   const char* const end = column.data() + column.size();
-  if (const auto [at, error] = std::from_chars(column.data(), end, number);
-      at == end && error == std::errc()) {
-    check(number >= 1 && number <= fields.size(), origin, ":", first.line, ": there is no column ", column,
+  const auto [at, error] = std::from_chars(column.data(), end, number);
+  return at == end && error == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+/// The index of a column given by number, or by name in the header.
+std::size_t column_index(const std::string& column, const TableRow& first, std::string_view origin) {
+  const std::vector<std::string>& fields = first.fields;
+  if (const auto number = column_number(column)) {
+    check(*number >= 1 && *number <= fields.size(), origin, ":", first.line, ": there is no column ", column,
           "; the rows have ", fields.size());
-    return number - 1;
+    return *number - 1;
   }
-  check(header, origin, ": there is no column \"", column,
-        "\", because no header names the columns: give its number, from 1, or set header");
   const auto found = std::find(fields.begin(), fields.end(), column);
   check(found != fields.end(), origin, ":", first.line, ": there is no column \"", column, "\" among ",
         quoted_names(fields));
@@ -184,12 +220,17 @@ void check_distinct(const auto& found, const TableOptions& options, std::string_
 class ColumnPicker {
  public:
   ColumnPicker(const TableOptions& options, const TakeCells& take, std::string_view origin)
-      : options_(options), take_(take), origin_(origin) {}
+      : options_(options),
+        take_(take),
+        origin_(origin),
+        has_header_(options.header || !std::ranges::all_of(options.columns, [](const std::string& column) {
+                      return column_number(column).has_value();
+                    })) {}
 
   void row(TableRow& row) {
     if (indices_.empty()) {
       choose(row);
-      if (options_.header) return;
+      if (has_header_) return;
     }
     has_rows_ = true;
     cells_.resize(indices_.size());
@@ -203,7 +244,7 @@ class ColumnPicker {
     first_ = first.fields;
     names_ = options_.columns;
     for (const std::string& column : options_.columns)
-      indices_.push_back(column_index(column, first, options_.header, origin_));
+      indices_.push_back(column_index(column, first, origin_));
     check_distinct(indices_, options_, origin_);
     if (!options_.others && !indices_.empty()) return;
     std::vector<bool> is_named(first.fields.size());
@@ -211,23 +252,35 @@ class ColumnPicker {
     for (std::size_t i = 0; i < first.fields.size(); ++i) {
       if (is_named[i]) continue;
       indices_.push_back(i);
-      names_.push_back(options_.header ? first.fields[i] : std::to_string(i + 1));
+      names_.push_back(has_header_ ? first.fields[i] : std::to_string(i + 1));
     }
   }
 
   const TableOptions& options_;
   const TakeCells& take_;
   std::string_view origin_;
+  bool has_header_;
   std::vector<std::size_t> indices_;
   std::vector<std::string> names_, first_, cells_;
   bool has_rows_ = false;
 };
 
-template <decltype(read_csv) read>
-void rows_between_separators(const TextInput& input, const TableOptions& options, const TakeCells& take,
-                             ReadReport* report) {
+void rows_of_csv(const TextInput& input, const TableOptions& options, const TakeCells& take,
+                 ReadReport* report) {
+  const auto* const given = std::ranges::find(delimiters, options.delimiter, &Delimiter::name);
+  check(options.delimiter.empty() || given != std::end(delimiters), "unknown delimiter \"", options.delimiter,
+        "\": use one of ", quoted_names(table_delimiters()));
   ColumnPicker picker(options, take, input.origin);
-  read(
+  read_csv(
+      input, [&](TableRow& row) { picker.row(row); }, options.text, report,
+      options.delimiter.empty() ? '\0' : given->byte);
+  picker.finish();
+}
+
+void rows_of_tsv(const TextInput& input, const TableOptions& options, const TakeCells& take,
+                 ReadReport* report) {
+  ColumnPicker picker(options, take, input.origin);
+  read_tsv(
       input, [&](TableRow& row) { picker.row(row); }, options.text, report);
   picker.finish();
 }
@@ -286,9 +339,8 @@ struct TableFormat {
   void (*read)(const TextInput&, const TableOptions&, const TakeCells&, ReadReport*);
 };
 
-constexpr TableFormat table_kinds[] = {{"csv", ".csv", rows_between_separators<read_csv>},
-                                       {"tsv", ".tsv", rows_between_separators<read_tsv>},
-                                       {"jsonl", ".jsonl", rows_of_json_lines}};
+constexpr TableFormat table_kinds[] = {
+    {"csv", ".csv", rows_of_csv}, {"tsv", ".tsv", rows_of_tsv}, {"jsonl", ".jsonl", rows_of_json_lines}};
 
 }  // namespace
 
@@ -311,6 +363,12 @@ std::vector<std::string> table_formats() {
   return names;
 }
 
+std::vector<std::string> table_delimiters() {
+  std::vector<std::string> names;
+  for (const Delimiter& one : delimiters) names.emplace_back(one.name);
+  return names;
+}
+
 std::string table_format(const std::filesystem::path& path) {
   const std::filesystem::path name = path.extension() == ".gz" ? path.stem() : path.filename();
   for (const TableFormat& format : table_kinds)
@@ -326,6 +384,7 @@ void read_table_rows(const TextInput& input, const TableOptions& options, const 
   const auto* const format = std::ranges::find(table_kinds, name, &TableFormat::name);
   check(format != std::end(table_kinds), "unknown format of tables, \"", name, "\": use one of ",
         quoted_names(table_formats()));
+  check(options.delimiter.empty() || name == "csv", input.origin, ": a delimiter is for csv, not for ", name);
   format->read(input, options, take, report);
 }
 

@@ -24,12 +24,14 @@ struct TableRow {
 using TakeRow = std::function<void(TableRow& row)>;
 
 /// Reads comma-separated values (RFC 4180): a field in quotes may contain commas, line ends, and doubled
-/// quotes, which stand for one; its line ends become "\n". A backslash is an ordinary character, even before
+/// quotes, which stand for one; its line ends become "\n". Fields may end in another `delimiter`; 0 looks at the first
+/// line: a comma if it has one outside quotes, else a semicolon, else a tab, and the report says which of these two it
+/// was. A backslash is an ordinary character, even before
 /// a quote. Plain or gzip. Empty lines are left out. Throws Error with file and line as read_lines does, and
 /// for a quote inside an unquoted field, text after a closing quote, a quote that is never closed, a row with
 /// another number of fields than the first or with more than 65,536, and a file without rows.
 void read_csv(const TextInput& input, const TakeRow& take, const TextOptions& options = {},
-              ReadReport* report = nullptr);
+              ReadReport* report = nullptr, char delimiter = ',');
 
 /// Reads tab-separated values: a row is a line, and everything except tabs is text, quotes too. Empty lines
 /// are left out. Throws Error with file and line as read_lines does, and for rows as read_csv does.
@@ -43,7 +45,9 @@ void read_tsv(const TextInput& input, const TakeRow& take, const TextOptions& op
 /// - jsonl: one JSON object per line, whose members are the columns: texts, numbers, true and false.
 struct TableOptions {
   std::string format = {};  ///< "": from the file name: .csv, .tsv, .jsonl, each also with .gz
-  bool header = false;      ///< csv and tsv: the first row holds names and is not data
+  /// csv and tsv: the first row holds names and is not data. So it is where a column is given by its name.
+  bool header = false;
+  std::string delimiter = {};  ///< of csv: "comma", "semicolon", "tab"; "": by the first line (read_csv)
   /// The columns, in this order: a number from 1 or a name in the header; for jsonl a name. Empty: all.
   std::vector<std::string> columns = {};
   bool distinct = false;  ///< these must differ, so that the label column is not also a text
@@ -65,6 +69,8 @@ using TakeCells = std::function<void(const TableCells& row)>;
 
 /// "csv", "tsv", "jsonl".
 std::vector<std::string> table_formats();
+/// "comma", "semicolon", "tab".
+std::vector<std::string> table_delimiters();
 /// The format that a file name implies; "" if none.
 std::string table_format(const std::filesystem::path& path);
 

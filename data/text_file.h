@@ -150,8 +150,9 @@ struct TextOptions {
 
 /// What a reader found that its caller should report.
 struct ReadReport {
-  std::int64_t replaced = 0;  ///< bytes replaced by U+FFFD
-  std::int64_t blank = 0;     ///< blank lines left out, in tables and in parallel texts
+  std::int64_t replaced = 0;              ///< bytes replaced by U+FFFD
+  std::int64_t blank = 0;                 ///< blank lines left out, in tables and in parallel texts
+  std::vector<std::string> remarks = {};  ///< what was found out about a file
 };
 
 /// What a reader reads: a text file, or bytes in memory under a name; plain or gzip, which is recognised by

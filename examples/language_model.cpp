@@ -117,7 +117,8 @@ std::function<int()> add_generate(CLI::App& app, const TaskProgram& program) {
 
 int main(int argc, char** argv) {
   using namespace heed::programs;
-  TaskProgram program{.kind = heed::task_kind("language_model"), .by_rule = "English sentences"};
+  TaskProgram program{
+      .kind = heed::task_kind("language_model"), .by_rule = "English sentences", .answer = "text"};
   program.train_flags = {"data.file",
                          "data.valid",
                          "data.valid_fraction",

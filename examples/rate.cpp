@@ -124,7 +124,8 @@ int main(int argc, char** argv) {
   const TaskKind kind =
       task_of<RateLearner>("rate", "Learns a number for a text, measures it, and rates texts with it",
                            Stacks::encoder, errors, rate_settings, names_file);
-  programs::TaskProgram program{.kind = kind, .by_rule = "how large a number is from its English words"};
+  programs::TaskProgram program{
+      .kind = kind, .by_rule = "how large a number is from its English words", .answer = "number"};
   program.train_flags = {"data.file"};
   program.files = {{{"Lines to measure on; default: what was held out"}, "--data"}};
   return programs::run_task_program(program, argc, argv);

@@ -26,6 +26,7 @@ using namespace heed::programs;
 struct Row {
   const char* name;
   const char* by_rule;  ///< what it learns without data
+  const char* answer;   ///< what it answers a line with
   const char* files;    ///< what evaluate measures on, if it is not a part of the run's data
   void (*add_flags)(TaskProgram& program);
 };
@@ -36,26 +37,26 @@ void add_text_to_text_flags(TaskProgram& program) {
 }
 
 constexpr Row rows[] = {
-    {"translate", "English number words to German ones", "A table of pairs",
+    {"translate", "English number words to German ones", "translation", "A table of pairs",
      [](TaskProgram& program) {
        add_text_to_text_flags(program);
        program.has_preset = true;
      }},
-    {"summarize", "headlines of short reports", "A table of pairs", add_text_to_text_flags},
-    {"converse", "small talk", "Dialogues",
+    {"summarize", "headlines of short reports", "summary", "A table of pairs", add_text_to_text_flags},
+    {"converse", "small talk", "reply", "Dialogues",
      [](TaskProgram& program) {
        program.train_flags = {"data.file", "data.valid", "data.test", "data.valid_fraction", "data.turns"};
        add_decoding_flags(program);
      }},
-    {"classify", "the values of short ListOps expressions", "Labelled texts",
+    {"classify", "the values of short ListOps expressions", "label", "Labelled texts",
      [](TaskProgram& program) {
        add_labelled_flags(program);
        program.train_flags.emplace_back("data.text_columns");
        program.train_flags.emplace_back("data.labels");
      }},
-    {"match", "to answer simple questions", "Pairs", add_labelled_flags},
-    {"embed_text", "which number words say the same", "A table of pairs", add_pair_flags},
-    {"recommend", "which topics the users like", "Impressions", [](TaskProgram& program) {
+    {"match", "to answer simple questions", "label", "Pairs", add_labelled_flags},
+    {"embed_text", "which number words say the same", "vector", "A table of pairs", add_pair_flags},
+    {"recommend", "which topics the users like", "news", "Impressions", [](TaskProgram& program) {
        program.train_flags = {"data.file",     "data.news",           "data.valid",
                               "data.test",     "data.valid_fraction", "data.test_fraction",
                               "data.encoding", "data.on_bad_bytes"};
@@ -69,7 +70,7 @@ constexpr Row rows[] = {
 int main(int argc, char** argv) {
   const std::string_view name = HEED_PROGRAM;
   const Row& row = *std::ranges::find(rows, name, [](const Row& one) { return std::string_view(one.name); });
-  TaskProgram program{.kind = heed::task_kind(name), .by_rule = row.by_rule};
+  TaskProgram program{.kind = heed::task_kind(name), .by_rule = row.by_rule, .answer = row.answer};
   program.files = {
       {{std::string(row.files) + " to measure on; default: a part of the run's data"}, "--data"}};
   row.add_flags(program);

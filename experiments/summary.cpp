@@ -18,6 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr std::uint32_t resamples = 2000;
+constexpr std::size_t fewest_seeds = 3;  // that can tell how much a seed matters
 
 std::string number(const char* format, double value) {
   char text[64];
@@ -66,7 +67,7 @@ std::vector<std::string> metric_names(std::span<const ComparisonRow> rows) {
 }
 
 std::string difference_text(const Difference& difference) {
-  return number("%+.4g", difference.value) + (difference.p < 0.05 ? "*" : "") +
+  return number("%+.4g", difference.value) + (difference.is_significant() ? "*" : "") +
          (difference.p > 0 ? number(" (p %.2g)", difference.p) : " (p < 0.001)");
 }
 
@@ -96,28 +97,34 @@ Difference paired_bootstrap(std::span<const ExampleStatistics> first,
       check(seed.rows.size() == examples && seed.metric == first.front().metric,
             "two choices were not measured on the same examples: ", examples, " of ", first.front().metric,
             " and ", seed.rows.size(), " of ", seed.metric);
-  // The metric of a side, the mean over its seeds, if example i was drawn times[i] times.
-  const auto metric = [&](std::span<const ExampleStatistics> side, const std::vector<std::uint32_t>& times) {
+  using Times = std::vector<std::uint32_t>;  // how often each example, or seed, was drawn
+  const auto draw = [](std::uint32_t resample, std::uint32_t stream, std::size_t count) {
+    Times times(count, 0);
+    for (std::size_t i = 0; i < count; ++i)
+      ++times[heed::below(random_word({1, resample, stream}, i), count)];
+    return times;
+  };
+  const auto metric = [&](std::span<const ExampleStatistics> side, const Times& seeds, const Times& times) {
     double sum = 0;
-    for (const ExampleStatistics& seed : side) {
-      std::vector<double> sums(seed.rows.front().size(), 0);
+    for (std::size_t s = 0; s < side.size(); ++s) {
+      if (seeds[s] == 0) continue;
+      std::vector<double> sums(side[s].rows.front().size(), 0);
       for (std::size_t i = 0; i < examples; ++i)
-        for (std::size_t k = 0; k < sums.size(); ++k) sums[k] += times[i] * seed.rows[i][k];
-      sum += combined_metric(seed.combine, sums);
+        for (std::size_t k = 0; k < sums.size(); ++k) sums[k] += times[i] * side[s].rows[i][k];
+      sum += seeds[s] * combined_metric(side[s].combine, sums);
     }
     return sum / static_cast<double>(side.size());
   };
-  const auto difference = [&](const std::vector<std::uint32_t>& times) {
-    return metric(second, times) - metric(first, times);
-  };
   Difference result;
-  result.value = difference(std::vector<std::uint32_t>(examples, 1));
+  const Times once(examples, 1);
+  result.value = metric(second, Times(second.size(), 1), once) - metric(first, Times(first.size(), 1), once);
+  result.over_seeds = std::min(first.size(), second.size()) >= fewest_seeds;
   std::vector<double> drawn;
   std::int64_t below = 0, above = 0;
   for (std::uint32_t r = 0; r < resamples; ++r) {
-    std::vector<std::uint32_t> times(examples, 0);
-    for (std::size_t i = 0; i < examples; ++i) ++times[heed::below(random_word({1, r, 0}, i), examples)];
-    drawn.push_back(difference(times));
+    const Times times = draw(r, 0, examples);
+    drawn.push_back(metric(second, draw(r, 2, second.size()), times) -
+                    metric(first, draw(r, 1, first.size()), times));
     below += drawn.back() <= 0 ? 1 : 0;
     above += drawn.back() >= 0 ? 1 : 0;
   }
@@ -210,8 +217,11 @@ std::string comparison_notes(std::span<const ComparisonRow> rows) {
           .append(" was measured on other examples than the first, so there is no difference to report\n");
   for (const ComparisonRow& row : rows)
     if (row.difference) {
-      text += concat_text("from the first: the difference in ", row.results.front().examples.metric,
-                          " on the same examples; *: more than chance at 5 % (paired bootstrap)\n");
+      text +=
+          concat_text("from the first: the difference in ", row.results.front().examples.metric,
+                      " on the same examples; *: more than chance at 5 %, over examples and seeds (paired "
+                      "bootstrap)\n",
+                      row.difference->over_seeds ? "" : "no star with fewer than three seeds\n");
       break;
     }
   for (const ComparisonRow& row : rows)

@@ -11,16 +11,19 @@
 
 namespace heed {
 
-/// Whether two choices differ by more than chance on the same examples.
+/// Whether two choices differ by more than chance.
 struct Difference {
   double value = 0;          ///< of the metric: this choice minus the first
   double low = 0, high = 0;  ///< the central 95 % of the resamples
   double p = 1;              ///< two-sided: the share of resamples on the other side of 0
+  bool over_seeds = false;   ///< both choices have three seeds or more
+  /// Below 5 %. Never with fewer seeds: how much a seed matters is then unknown.
+  bool is_significant() const { return over_seeds && p < 0.05; }
 };
 
-/// Paired bootstrap (Koehn, EMNLP 2004): 2,000 times the examples are resampled with replacement, the same
-/// ones for both choices; `first` and `second` hold the statistics of each seed. The draws depend only on the
-/// number of examples. Throws an Error if the examples do not correspond.
+/// Paired bootstrap (Koehn, EMNLP 2004), over examples and seeds: 2,000 times the examples are resampled with
+/// replacement, the same ones for both choices, and the seeds of each choice; `first` and `second` hold the statistics
+/// of each seed. The draws depend only on the numbers of examples and seeds. Throws an Error if the examples do not correspond.
 Difference paired_bootstrap(std::span<const ExampleStatistics> first,
                             std::span<const ExampleStatistics> second);
 /// The metric computed from sums of rows. Throws an Error for an unknown way to combine.

@@ -152,9 +152,11 @@ class ClassifyLearner : public LabelledLearner<Tokens> {
   LabelledText read_file(const std::string& path, ReadReport& report) const override {
     const auto data = settings_.read<ClassifyData>("data");
     if (reads_images(settings_)) {
-      if (!data.label_column.empty() || !data.text_columns.empty() || data.files.header)
+      if (!data.label_column.empty() || !data.text_columns.empty() || data.files.header ||
+          !data.files.delimiter.empty())
         throw SettingsError(
-            "data.label_column, data.text_columns and data.header are for tables, not for images");
+            "data.label_column, data.text_columns, data.header and data.delimiter are for tables, not for "
+            "images");
       return read_labelled_images(path, path == data.files.files.file ? data.labels : "", data.files.text);
     }
     if (!data.labels.empty())

@@ -216,6 +216,7 @@ ParallelText read_pair_table(const PairFiles& files, const std::string& path, Re
   };
   options.columns = {column(files.source_column, "1", "source"), column(files.target_column, "2", "target")};
   options.header = !named && files.header;
+  options.delimiter = files.delimiter;
   options.text = files.text;
   ParallelText pairs;
   read_table_rows(

@@ -222,6 +222,18 @@ std::vector<std::string> short_lines(const TextList& texts, std::size_t count);
 
 using PairParts = DataParts<ParallelText>;
 
+void visit_header(auto&& visit, bool& header) {
+  visit(header, "header",
+        "csv and tsv: the first row names the columns, as it does where a column is given by its name",
+        {.read = by_layout});
+}
+void visit_delimiter(auto&& visit, std::string& delimiter) {
+  std::vector<std::string> names = table_delimiters();
+  names.insert(names.begin(), "");
+  visit(delimiter, "delimiter", names, "What separates the fields of csv; empty: what the first line shows",
+        {.read = by_layout});
+}
+
 /// The settings below "data" that name files of pairs: a table for each part, or two files of lines.
 struct PairFiles {
   struct Part {
@@ -232,6 +244,7 @@ struct PairFiles {
   std::uint64_t split_seed = 1;
   std::string format = {};
   bool header = false;
+  std::string delimiter = {};
   std::string source_column = {}, target_column = {};
   TextOptions text = {};
 };
@@ -253,7 +266,8 @@ void for_each_setting(auto&& visit, PairFiles& files) {
   std::vector<std::string> formats = table_formats();
   formats.insert(formats.begin(), "");
   visit(files.format, "format", formats, "How tables are laid out; empty: by the name of the file", layout);
-  visit(files.header, "header", "Whether the first row of a table holds the names of its columns", layout);
+  visit_header(visit, files.header);
+  visit_delimiter(visit, files.delimiter);
   visit(files.source_column, "source_column",
         "Column of the sources: a number from 1, or a name; empty: 1, or \"source\" in lines of JSON",
         layout);

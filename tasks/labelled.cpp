@@ -73,6 +73,7 @@ LabelledOptions labelled_options(const Settings& settings, const std::string& pa
     throw SettingsError(concat_text(path, ": its name does not say how it is laid out; give ", help));
   options.text = data.text;
   options.header = data.header;
+  options.delimiter = data.delimiter;
   return options;
 }
 

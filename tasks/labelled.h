@@ -22,6 +22,7 @@ struct LabelledFiles {
   std::string format = {};
   TextOptions text = {};
   bool header = false;
+  std::string delimiter = {};
   std::vector<std::string> formats = {};  ///< the choices
   std::string formats_help = {};
 };
@@ -33,7 +34,8 @@ void for_each_setting(auto&& visit, LabelledFiles& data) {
   visit(data.format, "format", formats, data.formats_help + "; empty: by the name, where it tells",
         {.read = by_layout});
   for_each_setting(visit, data.text);
-  visit(data.header, "header", "csv and tsv: the first line names the columns", {.read = by_layout});
+  visit_header(visit, data.header);
+  visit_delimiter(visit, data.delimiter);
 }
 
 /// How the data are split where no files are named for the parts.

@@ -17,6 +17,7 @@ void Learner::remark_on_reading(const ReadReport& report) {
   if (report.replaced > 0)
     remark(concat_text(report.replaced, " bytes of the data were no characters and were replaced"));
   if (report.blank > 0) remark(concat_text(report.blank, " blank lines of the data were left out"));
+  for (const std::string& text : report.remarks) remark(text);
 }
 
 std::vector<Metric> Learner::metrics(std::span<const double> values) const {

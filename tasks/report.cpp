@@ -136,6 +136,13 @@ std::string line_html(std::string_view line) {
                                           : "");
 }
 
+std::string metrics_text(const Measurement& measurement) {
+  std::string text;
+  for (const Metric& metric : measurement.metrics)
+    text += concat_text(text.empty() ? "" : ", ", metric.name, ' ', short_number(metric.value));
+  return text;
+}
+
 std::string classes_html(const Measurement& measurement) {
   const Json json = Json::parse(measurement.json);
   if (!json.contains("classes")) return "";
@@ -236,20 +243,19 @@ class ModelSections {
   ModelSections(const fs::path& folder, const RecordedRun& recorded, const ReportOptions& options)
       : folder_(folder), recorded_(recorded), options_(options) {}
 
-  /// Of a task that tells classes apart.
-  std::string classes() {
+  /// On the test part; a task that tells classes apart is measured without one, too.
+  std::string quality() {
     Run& run = opened();
-    if (!run.learner().files().contains("classes.json")) return "";
-    const std::string part = run.has_part("valid") ? "valid" : "test";
+    const bool has_classes = run.learner().files().contains("classes.json");
+    const std::string part = run.has_part("test") || !has_classes ? "test" : "valid";
     if (!run.has_part(part))
-      return "<p class=\"muted\">The run has no held-out examples to measure on.</p>\n";
+      return has_classes ? "<p class=\"muted\">The run has no held-out examples to measure on.</p>\n" : "";
     const Measurement measurement = run.measure(part);
     has_data_ = true;
-    std::string html = concat_text("<p>On the ", part, " part, ", measurement.count, " examples:");
-    for (const Metric& metric : measurement.metrics)
-      html += concat_text(&metric == &measurement.metrics.front() ? " " : ", ", html_text(metric.name), ' ',
-                          short_number(metric.value));
-    return html + ".</p>\n" + classes_html(measurement) + mistakes_html(measurement, mistakes_shown);
+    if (options_.measured) options_.measured(part, measurement);
+    const std::string html = concat_text("<p>On the ", part, " part, ", measurement.count,
+                                         " examples: ", html_text(metrics_text(measurement)), ".</p>\n");
+    return has_classes ? html + classes_html(measurement) + mistakes_html(measurement, mistakes_shown) : html;
   }
 
   std::string examples() {
@@ -376,7 +382,7 @@ std::string run_report(const fs::path& folder, const ReportOptions& options) {
   });
   page += section("Settings", [&] { return configuration_html(run); });
   ModelSections model(folder, run, options);
-  page += section("Quality by class", [&] { return model.classes(); });
+  page += section("Quality", [&] { return model.quality(); });
   page += section("What the model looks at", [&] { return model.examples(); });
   page += section("Attention weights before and after training", [&] { return model.histograms(); });
   return page.append(page_end);

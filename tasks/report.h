@@ -2,18 +2,21 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "heed/tasks/learner.h"
 
-// What a report shows of a task that tells classes apart, as parts of a page of training/report.h.
+// What a report shows of a measurement, as parts of a page of training/report.h.
 
 namespace heed {
 
 /// The CSS of what follows, for page_head().
 std::string_view class_style();
+/// "accuracy 0.934, loss 0.17827"
+std::string metrics_text(const Measurement& measurement);
 /// The confusion matrix and what each class came to, from the JSON of a measurement (class_measurement() of
 /// tasks/labelled.h); "" where it has none.
 std::string classes_html(const Measurement& measurement);
@@ -28,10 +31,12 @@ struct ReportOptions {
   std::string device = {};         ///< as find_device() has it; "": the one that the run names
   bool verify = true;              ///< false: files that were changed after they were written are used anyway
   const TaskKind* kind = nullptr;  ///< of a task that is not in the list; null: the run says
+  /// Gets what the page measured: the test part of a run that has one, else the validation part of a task with classes.
+  std::function<void(std::string_view part, const Measurement& measurement)> measured = {};
 };
 
-/// A page about a run: curves, settings (those that differ from the defaults first), and what its model does:
-/// mistakes and confusion matrix of a task with labels, attention maps, clusters and weights of a few
+/// A page about a run: curves, settings (those that differ from the defaults first), and what its model does: what it
+/// comes to on the test part, mistakes and confusion matrix of a task with labels, attention maps, clusters and weights of a few
 /// examples, histograms of the attention weights before and after training. A part that cannot be made (data
 /// that is no longer there, say) says why in its place. Throws an Error when there is no run.
 std::string run_report(const std::filesystem::path& folder, const ReportOptions& options = {});

@@ -135,11 +135,16 @@ Settings training_settings(const TaskKind& kind, const GivenSettings& given,
 }
 
 void write_report_of(const TaskKind& kind, const TrainRequest& request) {
+  const auto say = [&](const std::string& text) {
+    if (request.callbacks.message) request.callbacks.message(text);
+  };
+  const auto measured = [&](std::string_view part, const Measurement& measurement) {
+    if (part == "test") say(concat_text("test: ", metrics_text(measurement)));
+  };
   try {
-    write_run_report(request.folder, {.verify = request.verify, .kind = &kind});
+    write_run_report(request.folder, {.verify = request.verify, .kind = &kind, .measured = measured});
   } catch (const Error& error) {
-    if (request.callbacks.message)
-      request.callbacks.message(concat_text("the report has curves alone: ", error.what()));
+    say(concat_text("the report has curves alone: ", error.what()));
   }
 }
 

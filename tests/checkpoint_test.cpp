@@ -799,7 +799,7 @@ TEST_CASE("run folder: only a run can be resumed, and only by one process") {
 
   const RunFolder held = RunFolder::create(folder / "run", start_with());
   CHECK_FALSE(held.has_checkpoint());
-  CHECK_THROWS_WITH_AS(resume(folder / "run"), doctest::Contains("another process"), Error);
+  CHECK_THROWS_WITH_AS(resume(folder / "run"), doctest::Contains("another training runs"), Error);
   CHECK_THROWS_WITH_AS(run_file(folder / "run", "model.safetensors"), doctest::Contains("first checkpoint"),
                        Error);
 }

@@ -105,6 +105,7 @@ TEST_CASE("classify trains, evaluates and predicts") {
   const ProgramResult result = run_program("classify", {"evaluate", "--run", run, "--part", "test"});
   REQUIRE_MESSAGE(result.status == 0, result.errors);
   const auto report = nlohmann::json::parse(result.output);
+  CHECK(report["part"] == "test");
   CHECK(report["texts"] == 40);
   CHECK(report["accuracy"] == 1.0);
   CHECK(report["classes"]["good"]["f1"] == 1.0);
@@ -120,6 +121,42 @@ TEST_CASE("classify trains, evaluates and predicts") {
   REQUIRE(sure.output.starts_with("good\t"));
   CHECK(std::stod(sure.output.substr(5)) > 0.5);
   CHECK(std::stod(sure.output.substr(5)) <= 1);
+}
+
+TEST_CASE("classify evaluate prints a table for people") {
+  const std::string run = finished_run().string();
+  const ProgramResult table =
+      run_program("classify", {"evaluate", "--run", run, "--part", "test", "--table"});
+  REQUIRE_MESSAGE(table.status == 0, table.errors);
+  CAPTURE(table.output);
+  CHECK(table.output.starts_with("part"));
+  CHECK(contains(table.output, "\naccuracy  1.0000\n"));
+  CHECK(
+      contains(table.output, "class  precision  recall      f1  support\nbad       1.0000  1.0000  1.0000"));
+  CHECK(contains(table.output, "expected \\ predicted  bad  good\nbad"));
+  check_error(run_program("classify", {"evaluate", "--run", run, "--table", "--json"}), 2, "give one");
+  const ProgramResult line =
+      run_program("classify", {"predict", "--run", run, "--json"}, "a fine day number 3\n");
+  const auto answer = nlohmann::json::parse(line.output);
+  CHECK(answer["label"] == "good");
+  CHECK(answer["alternatives"][1]["label"] == "bad");
+  // The report has what came of the test part.
+  CHECK(contains(content_of(finished_run() / "report.html"), "On the test part, 40 examples: accuracy 1"));
+}
+
+TEST_CASE("a table whose columns have names needs no other flag") {
+  const TemporaryFolder folder;
+  std::string rows = "id;kind;sentence\n";
+  for (int i = 0; i < 60; ++i)
+    rows += std::to_string(i) + (i % 2 == 0 ? ";good;\"a fine day; \"\n" : ";bad;a sad night\n");
+  const std::string data = write(folder / "rows.csv", rows);
+  const ProgramResult result = run_program(
+      "classify", train_arguments(folder / "run", {"--data", data, "--label-column", "kind", "--text-columns",
+                                                   "sentence", "--test", data, "--steps", "4"}));
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  CHECK(contains(result.errors, "rows.csv: its fields are separated by semicolons"));
+  CHECK(contains(result.errors, "57 texts of 2 classes to learn from"));
+  CHECK(contains(result.errors, "test: accuracy "));
 }
 
 TEST_CASE("classify predict shows the inside of a model on request") {

@@ -86,10 +86,11 @@ TEST_CASE("comparison: every attention with every value of the grid and every se
 }
 
 TEST_CASE("comparison: the paired bootstrap finds what is more than chance") {
-  std::vector<int> half, better, other;
+  std::vector<int> half, better, worse, other;
   for (int i = 0; i < 400; ++i) {
     half.push_back(i % 2);
     better.push_back(i % 2 == 1 || i % 5 == 0 ? 1 : 0);
+    worse.push_back(i % 2 == 1 && i % 5 != 1 ? 1 : 0);
     other.push_back(i % 2 == 1 ? (i % 10 != 1) : (i % 10 == 2));  // right as often, elsewhere
   }
   const auto compared = [](const std::vector<int>& first, const std::vector<int>& second) {
@@ -110,6 +111,16 @@ TEST_CASE("comparison: the paired bootstrap finds what is more than chance") {
   // The mean over two seeds.
   const std::vector<ExampleStatistics> seeds = {accuracy_of(half), accuracy_of(better)};
   CHECK(paired_bootstrap({seeds.data(), 1}, seeds).value == doctest::Approx(0.05));
+  // With one seed nobody knows what a seed is worth; with three, a choice whose seeds differ more than it does from the
+  // other is no better by more than chance.
+  CHECK_FALSE(found.is_significant());
+  const std::vector<ExampleStatistics> steady(3, accuracy_of(half)), ahead(3, accuracy_of(better));
+  const std::vector<ExampleStatistics> unsteady = {accuracy_of(half), accuracy_of(better),
+                                                   accuracy_of(worse)};
+  CHECK(paired_bootstrap(steady, ahead).is_significant());
+  CHECK_FALSE(paired_bootstrap(steady, unsteady).is_significant());
+  CHECK(paired_bootstrap(steady, unsteady).low < 0);
+  CHECK(paired_bootstrap(steady, unsteady).high > 0);
   half.pop_back();
   CHECK_THROWS_WITH_AS(compared(half, better), doctest::Contains("same examples"), Error);
 }

@@ -77,12 +77,38 @@ TEST_CASE("Columns of a table are chosen by number or by a name of the header") 
   CHECK(tabs.columns == std::vector<Names>{{"'b\""}});
 }
 
+TEST_CASE("Fields of csv end in what the first line shows, or in the delimiter that is given") {
+  const auto fields = [](std::string_view bytes, std::string delimiter = {}) {
+    ReadReport report;
+    const Table table = read_table(
+        {bytes, "f"}, {.format = "csv", .delimiter = std::move(delimiter), .columns = {"1", "2"}}, &report);
+    return std::pair(table.columns, report.remarks);
+  };
+  using Columns = std::vector<Names>;
+  const auto semicolons = fields("x;\"a;b\"\ny;c, d\n");
+  CHECK(semicolons.first == Columns{{"x", "y"}, {"a;b", "c, d"}});
+  CHECK(semicolons.second == Names{"f: its fields are separated by semicolons"});
+  CHECK(fields("x\t\"a\tb\"\n").first == Columns{{"x"}, {"a\tb"}});
+  CHECK(fields("x;y,\"a;\"\n") == std::pair(Columns{{"x;y"}, {"a;"}}, Names{}));
+  CHECK(fields("\"x,y\";a\n").first == Columns{{"x,y"}, {"a"}});
+  CHECK(fields("x,y;a\n", "semicolon").first == Columns{{"x,y"}, {"a"}});
+  check_error([&] { fields("x;\"a\" ;b\n"); }, "f:1: expected a semicolon behind the closing quote");
+  check_error([&] { fields("a,b\n", ";"); }, "unknown delimiter \";\"");
+  check_error(
+      [] {
+        read_table({"a\tb\n", "f"}, {.format = "tsv", .delimiter = "tab"});
+      },
+      "a delimiter is for csv");
+}
+
 TEST_CASE("A column that a table lacks is named with file and line") {
   check_error([] { csv("a,b\n1,2\n", {"3"}); }, "f:1: there is no column 3; the rows have 2");
   check_error([] { csv("a,b\n1,2\n", {"0"}); }, "f:1: there is no column 0");
   check_error([] { csv("a,b\n1,2\n", {"99999999999999999999"}); }, "there is no column \"9999");
   check_error([] { csv("a,b\n1,2\n", {"-1"}); }, "there is no column \"-1\"");
-  check_error([] { csv("a,b\n1,2\n", {"b"}); }, "no header names the columns");
+  CHECK(csv("a,b\n1,2\n", {"b"}).columns ==
+        std::vector<Names>{{"2"}});  // a name means that there is a header
+  check_error([] { csv("1,2\n3,4\n", {"b"}); }, "there is no column \"b\" among \"1\", \"2\"");
   check_error([] { csv("a,b\n1,2\n", {"c"}, true); }, "f:1: there is no column \"c\" among \"a\", \"b\"");
   check_error([] { csv("a,a\n1,2\n", {"a"}, true); }, "f:1: the column \"a\" occurs twice");
   const auto distinct = [](const char* bytes, const char* format, bool header, Names columns) {

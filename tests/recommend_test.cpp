@@ -285,10 +285,10 @@ TEST_CASE("recommend: MIND's files, with all that is odd in them") {
   REQUIRE(answer.size() == 6);
   REQUIRE(answer[0]["alternatives"].size() == 3);
   CHECK(answer[0]["alternatives"][0]["score"] >= answer[0]["alternatives"][2]["score"]);
-  CHECK(answer[0]["text"].get<std::string>().starts_with(
-      answer[0]["alternatives"][0]["text"].get<std::string>()));
-  CHECK(answer[1]["text"] == "");
-  CHECK(answer[2]["text"] == "N4");
+  CHECK(answer[0]["news"].get<std::string>().starts_with(
+      answer[0]["alternatives"][0]["news"].get<std::string>()));
+  CHECK(answer[1]["news"] == "");
+  CHECK(answer[2]["news"] == "N4");
   for (const std::size_t wrong : {3u, 4u, 5u}) CHECK(contains(answer[wrong]["error"], "a tab"));
   CHECK(contains(answers.errors, "1 news are unknown to the run (such as N77)"));
   const ProgramResult informed =

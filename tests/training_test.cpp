@@ -828,6 +828,7 @@ TEST_CASE("progress: what would steer the terminal is shown, not obeyed") {
   CHECK(unicode::beginning("世\xe7\x95", 4) == "世");  // a character that is cut already
   CHECK(unicode::shortened("世界", 5) == "世…");
   CHECK(unicode::shortened("世界", 6) == "世界");
+  CHECK(unicode::columns("世界 e\u0301…") == 7);
   CHECK(unicode::printable(std::string_view("a\tb\0c", 5)) == "a\\x09b\\x00c");
   CHECK(unicode::printable_lines("a\tb\nc\r\xd8\x9c") == "a\tb\nc\\x0d\\u061c");
   for (char32_t c = 0; c < 0x3000; ++c) {

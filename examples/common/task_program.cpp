@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "evaluation_table.h"
 #include "heed/base/file.h"
 #include "heed/base/unicode.h"
 #include "heed/core/profile.h"
@@ -275,21 +276,30 @@ class EvaluateCommand {
   EvaluateCommand(CLI::App& command, const TaskProgram& program)
       : run_(command, program, program.evaluate_flags), files_(command, program) {
     part_.add(command, "--part", "NAME", "Part of the run's data: valid (the default), test or train");
+    command.add_flag("--json", json_,
+                     "Prints one JSON object; the default where standard output is no terminal");
+    command.add_flag("--table", table_, "Prints figures for people; the default on a terminal");
     if (!program.has_labels) return;
     errors_.add(command, "--errors", "Writes the wrong answers as lines of JSON, the most confident first");
   }
 
   int run() {
     errors_.check();
+    if (json_ && table_) throw SettingsError("--json and --table are two forms of one result: give one");
     const std::vector<std::string> files = files_.given();
     if (!files.empty() && part_.given())
       throw SettingsError("--part is of the run's own data: give it or " + files_.names());
     Run run = run_.open(files.empty() ? RunUse::part : RunUse::files);
-    const Measurement measurement =
-        files.empty() ? run.measure(part_.value("valid")) : run.measure_files(files);
+    const std::string part = part_.value("valid");
+    const Measurement measurement = files.empty() ? run.measure(part) : run.measure_files(files);
     print_remarks(run_.program(), run.learner());
     if (errors_.given()) write_mistakes(measurement);
-    std::cout << unicode::printable(measurement.json) << std::endl;
+    Json result = files.empty() ? Json{{"part", part}} : Json{{"files", files}};
+    result.update(Json::parse(measurement.json));
+    if (table_ || (!json_ && isatty(STDOUT_FILENO) == 1))
+      std::cout << evaluation_table(result, ProgressPrinter::style_of(STDOUT_FILENO).columns) << std::flush;
+    else
+      std::cout << json_text(result) << std::endl;
     return exit_success;
   }
 
@@ -310,6 +320,7 @@ class EvaluateCommand {
   DataFlags files_;
   TextFlag part_;
   OutputFlag errors_;
+  bool json_ = false, table_ = false;
 };
 
 // --- predict
@@ -317,7 +328,7 @@ class EvaluateCommand {
 class PredictCommand {
  public:
   PredictCommand(CLI::App& command, const TaskProgram& program)
-      : run_(command, program, program.predict_flags), capture_(command) {
+      : answer_(program.answer), run_(command, program, program.predict_flags), capture_(command) {
     source_.add(command, "--source", "FILE", "Lines to answer, one answer each; default: standard input");
     command.add_flag("--probability", probability_, "Writes a tab and the answer's probability behind it");
     command.add_flag("--json", json_, "Writes a line of JSON for each line, with every alternative");
@@ -360,9 +371,10 @@ class PredictCommand {
  private:
   void print(const Prediction& answer) const {
     if (json_) {
-      Json line = {{"text", answer.text}, {"probability", answer.probability}};
+      Json line = {{answer_, answer.text}, {"probability", answer.probability}};
+      if (!answer.vector.empty()) line = {{answer_, answer.vector}};
       for (const Prediction::Alternative& one : answer.alternatives) {
-        line["alternatives"].push_back({{"text", one.text}, {"probability", one.probability}});
+        line["alternatives"].push_back({{answer_, one.text}, {"probability", one.probability}});
         if (one.score) line["alternatives"].back()["score"] = *one.score;
       }
       if (!answer.error.empty()) line = {{"error", answer.error}};
@@ -375,6 +387,7 @@ class PredictCommand {
     std::cout << '\n';
   }
 
+  const std::string answer_;
   RunFlags run_;
   CaptureFlags capture_;
   TextFlag source_;
@@ -401,7 +414,7 @@ void add_labelled_flags(TaskProgram& program) {
                          "data.test_fraction", "data.folds",
                          "data.format",        "data.encoding",
                          "data.on_bad_bytes",  {"data.header", "", "", "true"},
-                         "data.label_column"};
+                         "data.delimiter",     "data.label_column"};
   program.evaluate_flags = {"data.format", "data.encoding", "data.on_bad_bytes", "prediction.batch_size"};
   // Lines to answer come as they are, in no format.
   program.predict_flags = {"data.encoding", "data.on_bad_bytes", "prediction.batch_size"};
@@ -503,8 +516,7 @@ std::function<int()> add_train(CLI::App& app, const TaskProgram& program) {
 }
 
 std::function<int()> add_evaluate(CLI::App& app, const TaskProgram& program) {
-  return add_command<EvaluateCommand>(app, program, "evaluate",
-                                      "Measures a trained model; the last line of output is one JSON object");
+  return add_command<EvaluateCommand>(app, program, "evaluate", "Measures a trained model");
 }
 
 std::function<int()> add_predict(CLI::App& app, const TaskProgram& program) {

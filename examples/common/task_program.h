@@ -29,8 +29,9 @@ struct SettingFlag {
 /// What a task's program has beside what all have.
 struct TaskProgram {
   const TaskKind& kind;
-  std::string by_rule;                           ///< what it learns without data flags
-  std::vector<SettingFlag> train_flags = {};     ///< of train
+  std::string by_rule;                        ///< what it learns without data flags
+  std::string answer;                         ///< what it answers a line with, as `predict --json` names it
+  std::vector<SettingFlag> train_flags = {};  ///< of train
   std::vector<SettingFlag> evaluate_flags = {};  ///< of evaluate
   std::vector<SettingFlag> predict_flags = {};   ///< of predict, or what stands in its place
   std::vector<TextFlag> files = {};           ///< of evaluate: other data than the run's, with name and help

@@ -57,7 +57,8 @@ void add_pair_flags(TaskProgram& program) {
                          "data.file",          "data.valid",
                          "data.test",          "data.valid_fraction",
                          "data.format",        "data.source_column",
-                         "data.target_column", {"data.header", "", "", "true"}};
+                         "data.target_column", {"data.header", "", "", "true"},
+                         "data.delimiter"};
   program.evaluate_flags = {"data.format", "data.source_column", "data.target_column"};
   program.parallel_files = {{{"In place of --data: sources, one a line"}, "--source"},
                             {{"What was to be written for them, line by line"}, "--target"}};
