@@ -1,8 +1,44 @@
 #include "heed/base/names.h"
 
 #include <algorithm>
+#include <array>
 
 namespace heed {
+namespace {
+
+/// What other programs call it.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> other_names = {
+    {{"lr", "learning_rate"},
+     {"batch_size", "batch_tokens"},
+     {"hidden_size", "width"},
+     {"d_model", "width"},
+     {"num_layers", "layers"},
+     {"num_heads", "heads"},
+     {"num_epochs", "epochs"},
+     {"vocab_size", "vocabulary"}}};
+
+/// "learning_rate" of "training.schedule.learning_rate" and of "--learning-rate".
+std::string last_word(std::string_view name) {
+  std::string word(name.substr(name.find_last_of('.') + 1));
+  word.erase(0, word.find_first_not_of('-'));
+  std::ranges::replace(word, '-', '_');
+  return word;
+}
+
+/// The first candidate whose last word is the one of `name`, or ends in it; "" when there is none.
+std::string same_last_word(std::string_view name, std::span<const std::string> candidates) {
+  std::string word = last_word(name);
+  for (const auto& [other, ours] : other_names)
+    if (other == word) word = ours;
+  const auto find = [&](auto fits) -> std::string {
+    const auto found = std::ranges::find_if(candidates, fits, last_word);
+    return found == candidates.end() ? "" : *found;
+  };
+  const std::string same = find([&](const std::string& other) { return other == word; });
+  return same.empty() ? find([&](const std::string& other) { return other.ends_with("_" + word); }) : same;
+}
+
+}  // namespace
 
 // The "optimal string alignment" distance. Only three rows of its table are kept.
 int edit_distance(std::string_view a, std::string_view b) {
@@ -23,6 +59,7 @@ int edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates) {
+  constexpr int slip = 2;  // letters: more is another name, and its last word says more than its letters
   // A third of the letters may differ: beyond that a suggestion misleads more than it helps.
   int allowed = std::max(2, static_cast<int>(name.size()) / 3) + 1;
   std::string best;
@@ -34,7 +71,9 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
       best = candidate;
     }
   }
-  return best;
+  if (!best.empty() && allowed <= slip) return best;
+  const std::string same = same_last_word(name, candidates);
+  return same.empty() ? best : same;
 }
 
 std::string suggest_name(std::string_view name, std::span<const std::string> candidates) {

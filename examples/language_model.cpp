@@ -117,8 +117,10 @@ std::function<int()> add_generate(CLI::App& app, const TaskProgram& program) {
 
 int main(int argc, char** argv) {
   using namespace heed::programs;
-  TaskProgram program{
-      .kind = heed::task_kind("language_model"), .by_rule = "English sentences", .answer = "text"};
+  TaskProgram program{.kind = heed::task_kind("language_model"),
+                      .by_rule = "English sentences",
+                      .example = "--data book.txt --valid-fraction 0.05 --out runs/book",
+                      .answer = "text"};
   program.train_flags = {"data.file",
                          "data.valid",
                          "data.valid_fraction",

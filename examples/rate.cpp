@@ -124,8 +124,10 @@ int main(int argc, char** argv) {
   const TaskKind kind =
       task_of<RateLearner>("rate", "Learns a number for a text, measures it, and rates texts with it",
                            Stacks::encoder, errors, rate_settings, names_file);
-  programs::TaskProgram program{
-      .kind = kind, .by_rule = "how large a number is from its English words", .answer = "number"};
+  programs::TaskProgram program{.kind = kind,
+                                .by_rule = "how large a number is from its English words",
+                                .example = "--data rated.txt --out runs/rated",
+                                .answer = "number"};
   program.train_flags = {"data.file"};
   program.files = {{{"Lines to measure on; default: what was held out"}, "--data"}};
   return programs::run_task_program(program, argc, argv);

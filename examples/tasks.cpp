@@ -26,6 +26,7 @@ using namespace heed::programs;
 struct Row {
   const char* name;
   const char* by_rule;  ///< what it learns without data
+  const char* example;  ///< flags of a training, for the help
   const char* answer;   ///< what it answers a line with
   const char* files;    ///< what evaluate measures on, if it is not a part of the run's data
   void (*add_flags)(TaskProgram& program);
@@ -37,26 +38,36 @@ void add_text_to_text_flags(TaskProgram& program) {
 }
 
 constexpr Row rows[] = {
-    {"translate", "English number words to German ones", "translation", "A table of pairs",
+    {"translate", "English number words to German ones",
+     "--source train.en --target train.de --valid-fraction 0.01 --out runs/en-de", "translation",
+     "A table of pairs",
      [](TaskProgram& program) {
        add_text_to_text_flags(program);
        program.has_preset = true;
      }},
-    {"summarize", "headlines of short reports", "summary", "A table of pairs", add_text_to_text_flags},
-    {"converse", "small talk", "reply", "Dialogues",
+    {"summarize", "headlines of short reports",
+     "--data news.csv --source-column text --target-column title --out runs/news", "summary",
+     "A table of pairs", add_text_to_text_flags},
+    {"converse", "small talk", "--data dialogues.txt --test dialogues_test.txt --out runs/talk", "reply",
+     "Dialogues",
      [](TaskProgram& program) {
        program.train_flags = {"data.file", "data.valid", "data.test", "data.valid_fraction", "data.turns"};
        add_decoding_flags(program);
      }},
-    {"classify", "the values of short ListOps expressions", "label", "Labelled texts",
+    {"classify", "the values of short ListOps expressions",
+     "--data reviews.csv --label-column stars --text-columns text --out runs/reviews", "label",
+     "Labelled texts",
      [](TaskProgram& program) {
        add_labelled_flags(program);
        program.train_flags.emplace_back("data.text_columns");
        program.train_flags.emplace_back("data.labels");
      }},
-    {"match", "to answer simple questions", "label", "Pairs", add_labelled_flags},
-    {"embed_text", "which number words say the same", "vector", "A table of pairs", add_pair_flags},
-    {"recommend", "which topics the users like", "news", "Impressions", [](TaskProgram& program) {
+    {"match", "to answer simple questions", "--data pairs.tsv --test pairs_test.tsv --out runs/pairs",
+     "label", "Pairs", add_labelled_flags},
+    {"embed_text", "which number words say the same", "--data pairs.tsv --out runs/pairs", "vector",
+     "A table of pairs", add_pair_flags},
+    {"recommend", "which topics the users like", "--data behaviors.tsv --news news.tsv --out runs/mind",
+     "news", "Impressions", [](TaskProgram& program) {
        program.train_flags = {"data.file",     "data.news",           "data.valid",
                               "data.test",     "data.valid_fraction", "data.test_fraction",
                               "data.encoding", "data.on_bad_bytes"};
@@ -70,7 +81,8 @@ constexpr Row rows[] = {
 int main(int argc, char** argv) {
   const std::string_view name = HEED_PROGRAM;
   const Row& row = *std::ranges::find(rows, name, [](const Row& one) { return std::string_view(one.name); });
-  TaskProgram program{.kind = heed::task_kind(name), .by_rule = row.by_rule, .answer = row.answer};
+  TaskProgram program{
+      .kind = heed::task_kind(name), .by_rule = row.by_rule, .example = row.example, .answer = row.answer};
   program.files = {
       {{std::string(row.files) + " to measure on; default: a part of the run's data"}, "--data"}};
   row.add_flags(program);

@@ -24,6 +24,16 @@ TEST_CASE("nearest name: counts edits and swaps, and stays silent when nothing i
   CHECK(nearest_name("x", names) == "");
   CHECK(suggest_name("wdith", names) == "; did you mean 'width'?");
   CHECK(suggest_name("optimizer", names) == "; known are width, heads, feed_forward");
+  // The last word says more than the letters; and other programs have other words.
+  const std::array<std::string, 5> dotted{"training.part_rates", "training.schedule.learning_rate",
+                                          "training.batch_tokens", "model.decoder_layers", "training.steps"};
+  CHECK(nearest_name("training.learning_rate", dotted) == "training.schedule.learning_rate");
+  CHECK(nearest_name("lr", dotted) == "training.schedule.learning_rate");
+  CHECK(nearest_name("training.batch_size", dotted) == "training.batch_tokens");
+  CHECK(nearest_name("num_layers", dotted) == "model.decoder_layers");
+  CHECK(nearest_name("training.stesp", dotted) == "training.steps");
+  CHECK(nearest_name("--batch-size", std::array<std::string, 2>{"--steps", "--batch-tokens"}) ==
+        "--batch-tokens");
 }
 
 TEST_CASE("options: take what is set, keep what is not, and refuse what nobody reads") {

@@ -10,6 +10,7 @@
 #include <iostream>
 #include <new>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "heed/base/names.h"
 #include "heed/base/unicode.h"
 #include "heed/core/version.h"
+#include "heed/data/text_file.h"
 #include "processor.h"
 #include "program.h"
 
@@ -60,14 +62,64 @@ void open_standard_streams() {
   _exit(exit_failure);
 }
 
+/// Help in lines of at most 100 columns.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(28); }
+
+  std::string make_option_opts(const CLI::Option* option) const override {
+    return option->get_type_size() == 0 ? "" : " " + option->get_type_name();
+  }
+  std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    return entry("  " + make_option_name(option, is_positional) + make_option_opts(option),
+                 make_option_desc(option));
+  }
+  std::string make_subcommand(const CLI::App* sub) const override {
+    return entry("  " + sub->get_name(), sub->get_description());
+  }
+
+ private:
+  /// The description beside the name, or below a long one.
+  std::string entry(std::string text, const std::string& description) const {
+    const std::size_t left = get_column_width(), right = 100;
+    std::size_t column = text.size();
+    const auto indent = [&] {
+      if (column >= left) text += '\n', column = 0;
+      text.append(left - column, ' ');
+      column = left;
+    };
+    indent();
+    std::istringstream words(description);
+    for (std::string word; words >> word;) {
+      if (column > left && column + 1 + unicode::columns(word) > right) indent();
+      if (column > left) text += ' ', ++column;
+      text += word;
+      column += unicode::columns(word);
+    }
+    return text + '\n';
+  }
+};
+
 std::vector<const CLI::App*> commands_of(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+void set_formatter(CLI::App& app, const std::shared_ptr<CLI::FormatterBase>& formatter) {
+  app.formatter(formatter);
+  for (CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+    set_formatter(*sub, formatter);
 }
 
 /// The command whose arguments were being parsed: the deepest one given.
 const CLI::App& deepest_command(const CLI::App& app) {
   const auto given = app.get_subcommands();
   return given.empty() ? app : deepest_command(*given.front());
+}
+
+/// "heed bench attention" of a command within commands.
+std::string path_of(const CLI::App& command) {
+  const CLI::App* const parent = command.get_parent();
+  return (parent ? path_of(*parent) + " " : "") + command.get_name();
 }
 
 std::string unknown_argument(const CLI::App& command, const std::string& argument) {
@@ -90,7 +142,9 @@ bool parse(CLI::App& app, int argc, char** argv) {
     return true;
   } catch (const CLI::CallForHelp&) {
     const CLI::App& command = deepest_command(app);
-    std::cout << command.help(&command == &app ? "" : app.get_name());
+    std::string help = command.help(command.get_parent() ? path_of(*command.get_parent()) : "");
+    replace_all(help, "\n\n\n", "\n\n");  // between groups
+    std::cout << help;
   } catch (const CLI::CallForVersion& version) {
     std::cout << version.what() << '\n';
   } catch (const CLI::ParseError& error) {
@@ -99,10 +153,7 @@ bool parse(CLI::App& app, int argc, char** argv) {
     for (const CLI::App* one : {&command, static_cast<const CLI::App*>(&app)})
       if (const auto extras = one->remaining(); !extras.empty())
         throw SettingsError(unknown_argument(command, extras.front()));
-    std::string path = command.get_name();  // of commands within commands
-    for (const CLI::App* parent = command.get_parent(); parent; parent = parent->get_parent())
-      path = parent->get_name() + " " + path;
-    throw SettingsError(concat_text(error.what(), " (", path, " --help shows the options)"));
+    throw SettingsError(concat_text(error.what(), " (", path_of(command), " --help shows the options)"));
   }
   return false;
 }
@@ -138,6 +189,7 @@ int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::fu
   const std::string& name = app.get_name();
   try {
     app.set_version_flag("--version", concat_text("heed ", version));
+    set_formatter(app, std::make_shared<HelpFormatter>());
     if (!commands_of(app).empty()) app.require_subcommand(1);
     int status = exit_success;
     if (parse(app, argc, argv)) {

@@ -35,18 +35,27 @@ std::string value_name(const SettingFlag& flag, const Setting& setting) {
   return setting.name.ends_with("_column") ? "COLUMN" : "PATH";
 }
 
+/// The heading in the help under which the flag of a setting stands.
+std::string group_of(const std::string& setting) {
+  for (const auto& [beginning, group] :
+       {std::pair("data.", "Data"), {"model.", "Model"}, {"training.", "Training"}})
+    if (setting.starts_with(beginning)) return group;
+  return "Options";
+}
+
 /// The command keeps references to the flags.
 void add_setting_flags(CLI::App& command, const TaskKind& kind, std::vector<SettingFlag>& flags) {
   const Settings settings = kind.settings(true);
   for (SettingFlag& one : flags) {
     const Setting& setting = settings.setting(one.setting);
+    command.option_defaults()->group(group_of(one.setting));
     if (one.value.empty())
       one.given.add(command, one.flag, value_name(one, setting), setting.help);
     else
       command.add_flag_function(
-          one.flag, [&one](std::int64_t) { one.given.values = {one.value}; },
-          concat_text(one.setting, '=', one.value, ": ", setting.help));
+          one.flag, [&one](std::int64_t) { one.given.values = {one.value}; }, setting.help);
   }
+  command.option_defaults()->group("Options");
 }
 
 void add_set_flag(CLI::App& command, std::vector<std::string>& assignments) {
@@ -108,10 +117,12 @@ class TrainCommand {
                              {"model.width"},
                              {encodes ? "model.encoder_layers" : "model.decoder_layers", "--layers"},
                              {"model.dropout"},
+                             {"training.batch_tokens"},
                              {"data.max_tokens", "--max-length"}})
       if (settings.has(flag.setting)) flags_.push_back(std::move(flag));
     add_setting_flags(command, program.kind, flags_);
     const bool both = program.kind.stacks == Stacks::encoder_decoder;
+    command.option_defaults()->group("Model");
     attention_.add(
         command, "--attention", "NAME",
         std::string(both ? "Self-attention of the encoder, and of the decoder where it can serve there"
@@ -126,6 +137,7 @@ class TrainCommand {
       preset_.add(command, "--preset", "NAME",
                   "A model of the hard-coded Gaussian paper: " + listed(preset_names()) +
                       ". Sets all attentions; the attention flags lie over it");
+    command.option_defaults()->group("Options");
     command.add_flag(
         "--resume", resume_,
         "Continues the run in --out from its last checkpoint, to the same bits as without the break");
@@ -509,8 +521,10 @@ std::function<int()> add_train(CLI::App& app, const TaskProgram& program) {
   app.get_subcommand("train")->footer(
       "Without data flags: " + program.by_rule +
       ", made by rule.\n"
-      "Settings: defaults < --config < --set < flags; --help-settings lists them, RUN/config.json keeps "
-      "them.\n"
+      "Example: " +
+      std::string(program.kind.name) + " train " + program.example +
+      "\n"
+      "Settings: defaults < --config < --set < flags. --help-settings lists them; config.json keeps them.\n"
       "Ctrl-C ends the step, saves a checkpoint and exits with 130; --resume goes on from there.\n");
   return body;
 }

@@ -30,6 +30,7 @@ struct SettingFlag {
 struct TaskProgram {
   const TaskKind& kind;
   std::string by_rule;                        ///< what it learns without data flags
+  std::string example;                        ///< flags of a training, for the help
   std::string answer;                         ///< what it answers a line with, as `predict --json` names it
   std::vector<SettingFlag> train_flags = {};  ///< of train
   std::vector<SettingFlag> evaluate_flags = {};  ///< of evaluate
