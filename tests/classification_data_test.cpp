@@ -36,10 +36,14 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-std::vector<TableRow> rows_of(decltype(read_csv) read, const std::string& bytes) {
+std::vector<TableRow> csv_rows(const std::string& bytes) {
   std::vector<TableRow> rows;
-  read(
-      {bytes, "rows"}, [&](TableRow& row) { rows.push_back(row); }, {}, nullptr);
+  read_csv({bytes, "rows"}, [&](TableRow& row) { rows.push_back(row); });
+  return rows;
+}
+std::vector<TableRow> tsv_rows(const std::string& bytes) {
+  std::vector<TableRow> rows;
+  read_tsv({bytes, "rows"}, [&](TableRow& row) { rows.push_back(row); });
   return rows;
 }
 
@@ -50,7 +54,7 @@ void set_label(LabelledText& text, std::size_t index, const std::string& label) 
 }
 
 Names fields_of(const std::string& row) {
-  return rows_of(read_csv, row).at(0).fields;
+  return csv_rows(row).at(0).fields;
 }
 
 /// The value of an expression, with a stack, not by recursion as the generator has it.
@@ -134,14 +138,14 @@ TEST_CASE("CSV: quotes as RFC 4180 has them, and a backslash is no escape") {
   CHECK(fields_of("\"DMCA.  \\\",3") == Names{"DMCA.  \\", "3"});
   CHECK(fields_of("\"\",\"\"\"\"") == Names{"", "\""});
   CHECK(fields_of("\"two\nlines\",1") == Names{"two\nlines", "1"});
-  const auto rows = rows_of(read_csv, "1,\"a\n\nb\"\n2,c\n");
+  const auto rows = csv_rows("1,\"a\n\nb\"\n2,c\n");
   REQUIRE(rows.size() == 2);
   CHECK(rows[0].fields[1] == "a\n\nb");
   CHECK(rows[1].line == 4);
 }
 
 TEST_CASE("CSV that is not well formed is named with its line") {
-  const auto error = [](const std::string& bytes) { return error_of([&] { rows_of(read_csv, bytes); }); };
+  const auto error = [](const std::string& bytes) { return error_of([&] { csv_rows(bytes); }); };
   CHECK(contains(error("1,a\n2,b \"c\"\n"), "rows:2: a quote"));
   CHECK(contains(error("1,a\n\"2\" ,b\n"), "rows:2: expected a comma"));
   CHECK(contains(error("1,a\n2,\"b\nc\n"), "rows:2: a quoted field is never closed"));
@@ -302,12 +306,12 @@ TEST_CASE("ListOps: the same seed gives the same expressions, and the benchmark'
 }
 
 TEST_CASE("Tab-separated values: all but tabs is text") {
-  const auto rows = rows_of(read_tsv, "1\t\"a\", \"\"b\n\n2\t\r\n");
+  const auto rows = tsv_rows("1\t\"a\", \"\"b\n\n2\t\r\n");
   REQUIRE(rows.size() == 2);
   CHECK(rows[0].fields == Names{"1", "\"a\", \"\"b"});
   CHECK(rows[1].fields == Names{"2", ""});
   CHECK(rows[1].line == 3);
-  CHECK(contains(error_of([] { rows_of(read_tsv, "1\ta\n2\n"); }), "rows:2: the row has 1 fields"));
+  CHECK(contains(error_of([] { tsv_rows("1\ta\n2\n"); }), "rows:2: the row has 1 fields"));
 
   const TemporaryFolder folder;
   const fs::path path = write(folder / "pairs.tsv", "\xEF\xBB\xBFlabel\tone\ttwo\n1\tsay \"a\tb\n0\tc\td\n");
