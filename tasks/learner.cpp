@@ -1,6 +1,7 @@
 #include "heed/tasks/learner.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "heed/base/names.h"
@@ -8,9 +9,13 @@
 namespace heed {
 
 std::vector<std::string> Learner::take_remarks() {
-  std::vector<std::string> taken;
-  taken.swap(remarks_);
-  return taken;
+  const std::lock_guard lock(remarks_mutex_);
+  return std::exchange(remarks_, {});
+}
+
+void Learner::remark(std::string text) {
+  const std::lock_guard lock(remarks_mutex_);
+  remarks_.push_back(std::move(text));
 }
 
 void Learner::remark_on_reading(const ReadReport& report) {

@@ -227,22 +227,61 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   return Run(std::move(learner), std::move(files));
 }
 
+Measurement Run::measure_files(std::span<const std::string> files) {
+  const std::lock_guard alone(*use_);
+  return learner_->measure_files(files);
+}
+
 Measurement Run::measure_examples(const Examples& examples) {
+  const std::lock_guard alone(*use_);
   const ExampleFiles files(learner_->kind(), {&examples, 1});
   return learner_->measure_examples(files.path_of(examples));
 }
 
-std::vector<Prediction> Run::predict(std::span<const std::string> lines, const PredictOptions& options) {
+namespace {
+
+void check_utf8(std::span<const std::string> lines, std::string_view what) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::size_t at = unicode::find_invalid(lines[i]);
-    check(at == std::string::npos, "predict: lines[", i, "] is not UTF-8 at byte ", at + 1);
+    check(at == std::string::npos, what, ": lines[", i, "] is not UTF-8 at byte ", at + 1);
   }
+}
+
+}  // namespace
+
+std::vector<Prediction> Run::predict(std::span<const std::string> lines, const PredictOptions& options) {
+  check_utf8(lines, "predict");
+  const std::shared_lock use(*use_);
   return learner_->predict(lines, options);
+}
+
+Tensor Run::outputs(std::span<const std::string> lines, Context& context) {
+  check_utf8(lines, "outputs");
+  const std::shared_lock use(*use_);
+  return learner_->outputs_of_lines(lines, context);
+}
+
+Prediction Run::stream(const std::string& line, const OnText& on_text) {
+  check(learner_->writes_text(), "a ", task(),
+        " run writes no text token by token that could be shown in pieces; predict() answers it");
+  TextPieces pieces(on_text);
+  PredictOptions options;
+  options.pieces = &pieces;
+  try {
+    Prediction answer = predict({&line, 1}, options).front();
+    pieces.finish(answer.text);
+    return answer;
+  } catch (const TextPieces::Ended&) {
+    Prediction so_far;
+    so_far.text = pieces.shown();
+    return so_far;
+  }
 }
 
 Measurement Run::measure(std::string_view part) {
   if (part != "valid" && part != "test" && part != "train")
     throw SettingsError(concat_text("unknown part \"", part, "\" of the data: valid, test or train"));
+  const std::lock_guard alone(*use_);
   learner_->read_data();
   const auto now = learner_->data_digests();
   const auto found = now.find(std::string(part));

@@ -98,9 +98,14 @@ class WithoutToken : public StepModel {
 
 /// `best` texts of each source, drawn side by side.
 std::vector<std::vector<Hypothesis>> sampled(EncoderDecoder& model, std::span<const Tokens> sources,
-                                             std::span<const std::int64_t> numbers,
-                                             const Decoding& decoding) {
+                                             std::span<const std::int64_t> numbers, const Decoding& decoding,
+                                             const TokenWatch& watch) {
   const SearchOptions& search = decoding.search;
+  if (watch && search.best > 1)
+    throw SettingsError(
+        concat_text("decoding.n_best is ", search.best,
+                    ": which of several drawn texts is best is known at their end, so that none "
+                    "can be shown before; set decoding.n_best=1"));
   const std::vector<std::int64_t> longest = output_limits(model, sources, search);
   std::vector<Tokens> repeated;
   std::vector<std::int64_t> limits;
@@ -115,7 +120,7 @@ std::vector<std::vector<Hypothesis>> sampled(EncoderDecoder& model, std::span<co
   WithoutToken steps(all, search.never);
   const std::vector<std::int32_t> first(repeated.size(), search.begin);
   const std::vector<Tokens> texts =
-      sample(steps, first, limits, decoding.sampling, search.end, decoding.seed, streams);
+      sample(steps, first, limits, decoding.sampling, search.end, decoding.seed, streams, nullptr, watch);
   const std::vector<double> probabilities =
       log_probabilities(model, repeated, texts, search.begin, search.end);
   std::vector<std::vector<Hypothesis>> outputs(sources.size());
@@ -132,10 +137,10 @@ std::vector<std::vector<Hypothesis>> sampled(EncoderDecoder& model, std::span<co
 /// number of the source, not from the sources beside it.
 std::vector<std::vector<Hypothesis>> write_outputs(EncoderDecoder& model, std::span<const Tokens> sources,
                                                    std::span<const std::int64_t> numbers,
-                                                   const Decoding& decoding) {
+                                                   const Decoding& decoding, const TokenWatch& watch) {
   const NoGrad no_grad;
-  return decoding.method == Decoding::Method::sample ? sampled(model, sources, numbers, decoding)
-                                                     : translate(model, sources, decoding.search);
+  return decoding.method == Decoding::Method::sample ? sampled(model, sources, numbers, decoding, watch)
+                                                     : translate(model, sources, decoding.search, watch);
 }
 
 /// What the settings say, but for the marks.
@@ -355,14 +360,12 @@ std::int64_t TextToTextLearner::answered_limit() const {
 }
 
 void TextToTextLearner::say_what_was_cut(const std::string& limit) {
-  if (cut_lines_ > 0)
-    remark(concat_text(cut_lines_, " sources are longer than ", limit,
-                       " or than the model reads, and were cut"));
-  cut_lines_ = 0;
+  if (const std::int64_t cut = cut_lines_.exchange(0); cut > 0)
+    remark(concat_text(cut, " sources are longer than ", limit, " or than the model reads, and were cut"));
 }
 
-std::string TextToTextLearner::text_of(const Hypothesis& hypothesis) const {
-  std::string text = target_tokenizer().decode(hypothesis.tokens);
+std::string TextToTextLearner::text_of(std::span<const std::int32_t> tokens) const {
+  std::string text = target_tokenizer().decode(tokens);
   // A model may produce any byte, but a line stays a line.
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
@@ -385,6 +388,11 @@ std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::strin
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return tokens[a].size() < tokens[b].size(); });
 
+  TokenWatch watch;
+  if (options.pieces)
+    watch = [&](std::size_t, std::span<const std::int32_t> written) {
+      options.pieces->grow(text_of(written));
+    };
   std::vector<Prediction> predictions(sources.size());
   const auto batch_size = static_cast<std::size_t>(decoding.batch_size);
   const std::size_t batches = (order.size() + batch_size - 1) / batch_size;
@@ -394,15 +402,15 @@ std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::strin
     std::vector<std::int64_t> numbers;
     for (std::size_t i = begin; i < end; ++i) {
       batch.push_back(tokens[order[i]]);
-      numbers.push_back(options.first_line + static_cast<std::int64_t>(order[i]));
+      numbers.push_back(options.first_line + (options.each_first ? 0 : static_cast<std::int64_t>(order[i])));
     }
-    const auto outputs = write_outputs(*model_, batch, numbers, decoding);
+    const auto outputs = write_outputs(*model_, batch, numbers, decoding, watch);
     std::string lines;
     for (std::size_t i = begin; i < end; ++i) {
       Prediction& prediction = predictions[order[i]];
       for (const Hypothesis& output : outputs[i - begin])
         prediction.alternatives.push_back(
-            {text_of(output), std::exp(output.log_probability), output.log_probability});
+            {text_of(output.tokens), std::exp(output.log_probability), output.log_probability});
       prediction.probability = prediction.alternatives.front().probability;
       lines.append(prediction.alternatives.front().text).append("\n");
       if (options.capture)
