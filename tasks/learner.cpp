@@ -60,7 +60,14 @@ Measurement Learner::measure_examples(const std::string& file) {
 }
 
 Tensor Learner::outputs_of_lines(std::span<const std::string> /*lines*/, Context& /*context*/) {
-  fail("the model of a ", kind_.name, " run has no outputs for lines alone; predict() answers them");
+  fail("the model of a ", kind_.name,
+       " run has no outputs for lines alone: predict() answers them, and with targets there are the "
+       "log-probabilities of these");
+}
+
+Tensor Learner::log_probabilities_of(std::span<const std::string> /*lines*/,
+                                     std::span<const std::string> /*targets*/, Context& /*context*/) {
+  fail("a ", kind_.name, " run writes no text for a text, whose probability could be asked for");
 }
 
 }  // namespace heed

@@ -171,6 +171,10 @@ class Learner : public Task {
   /// [B, width], scores. Tracked, so that the model can be trained further. Throws an Error for a line that
   /// it cannot read, and where the task has no such output.
   virtual Tensor outputs_of_lines(std::span<const std::string> lines, Context& context);
+  /// log p(target | line) [B] of each pair, natural logarithm, the end of the target included. Tracked. Throws
+  /// an Error where the task writes no text for a text.
+  virtual Tensor log_probabilities_of(std::span<const std::string> lines,
+                                      std::span<const std::string> targets, Context& context);
 
   /// Some lines of the data that was read, held-out ones where there are any, as predict() takes them and not
   /// longer than they have to be: what a report shows the model at work on. At most `count`; none where a

@@ -261,6 +261,14 @@ Tensor Run::outputs(std::span<const std::string> lines, Context& context) {
   return learner_->outputs_of_lines(lines, context);
 }
 
+Tensor Run::log_probabilities(std::span<const std::string> lines, std::span<const std::string> targets,
+                              Context& context) {
+  check_utf8(lines, "log probabilities");
+  check_utf8(targets, "log probabilities of targets");
+  const std::shared_lock use(*use_);
+  return learner_->log_probabilities_of(lines, targets, context);
+}
+
 Prediction Run::stream(const std::string& line, const OnText& on_text) {
   check(learner_->writes_text(), "a ", task(),
         " run writes no text token by token that could be shown in pieces; predict() answers it");
@@ -398,6 +406,15 @@ std::string name_of_fold(std::int64_t fold) {
   return "fold-" + std::to_string(fold);
 }
 
+/// The settings of a fold that begins, when those of others that go on name the examples in the first's folder.
+void forget_examples(Settings& settings, const fs::path& first_fold) {
+  const Settings before = settings;
+  move_data(settings, first_fold, data_of_run);
+  for (const Setting& one : before.declared())
+    if (is_layout(one) || settings.json(one.name) != before.json(one.name))
+      settings.set_json(one.name, one.initial, "examples");
+}
+
 /// The metrics that all folds have, over the folds.
 std::string summary(const std::vector<Measurement>& folds) {
   std::map<std::string, std::vector<double>> values;
@@ -449,6 +466,10 @@ FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const Tr
     its_request.folder = request.folder / name_of_fold(fold);
     if (is_first && path_exists(request.folder)) OpenFolder(request.folder).find_folder(name_of_fold(fold));
     its_request.resume = request.resume && path_exists(its_request.folder / "config.json");
+    if (its_request.resume)  // each has its own copy of examples from memory
+      move_data(its_settings, folder_of_settings(request.folder), its_request.folder);
+    else if (request.resume && !request.examples.empty())
+      forget_examples(its_settings, folder_of_settings(request.folder));
     if (!train_run(kind, its_settings, its_request).finished) return {};
     if (!is_first) continue;  // rank 0 has the run
     const RunOptions options{

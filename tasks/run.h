@@ -47,7 +47,7 @@ struct RunOptions {
 ///   auto run = heed::Run::open("runs/subj");
 ///   for (const heed::Prediction& answer : run.predict(lines)) std::cout << answer.text << '\n';
 ///
-/// Any number of threads may call predict(), outputs() and stream() at once, all with the same weights; only
+/// Any number of threads may call predict(), outputs(), log_probabilities() and stream() at once, all with the same weights; only
 /// those of a recommend run wait for each other. measure() and its kin read data into the run: they wait until
 /// no other call is under way, and others for them.
 class Run {
@@ -68,6 +68,9 @@ class Run {
   }
   /// What the model computes for lines (Learner::outputs_of_lines). Throws an Error for one that is not UTF-8.
   Tensor outputs(std::span<const std::string> lines, Context& context);
+  /// How likely targets are, given lines (Learner::log_probabilities_of): [B].
+  Tensor log_probabilities(std::span<const std::string> lines, std::span<const std::string> targets,
+                           Context& context);
   /// The answer to one line, of a task that writes texts: `on_text` gets it in pieces, in this thread, as soon
   /// as they are certain: of greedy search and sampling token by token, of beam search when all hypotheses
   /// agree. Together they are the answer's text, the same as predict() gives. When `on_text` returns false the

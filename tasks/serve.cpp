@@ -1,5 +1,6 @@
 #include "heed/tasks/serve.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -32,22 +33,20 @@ AnswerQueue::~AnswerQueue() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-std::future<Prediction> AnswerQueue::ask(std::string text) {
-  Question question{std::move(text), {}};
-  std::future<Prediction> answer = question.answer.get_future();
+Prediction AnswerQueue::answer(const std::string& text) {
+  std::future<std::optional<Prediction>> found;
   {
+    Question question{text, {}};
+    found = question.answer.get_future();
     const std::lock_guard lock(mutex_);
     waiting_.push_back(std::move(question));
   }
   changed_.notify_one();
-  return answer;
-}
-
-Prediction AnswerQueue::answer(std::string text) {
-  std::future<Prediction> answer = ask(std::move(text));
   do check_stop();
-  while (answer.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready);
-  return answer.get();
+  while (found.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready);
+  if (std::optional<Prediction> answer = found.get()) return std::move(*answer);
+  // What is wrong with one text is not the others' fault: each is answered alone, and its error thrown here.
+  return run_.predict({&text, 1}).front();
 }
 
 /// Empty: the queue ends.
@@ -69,28 +68,16 @@ std::vector<AnswerQueue::Question> AnswerQueue::next_batch() {
 }
 
 void AnswerQueue::work() {
-  for (std::vector<Question> batch = next_batch(); !batch.empty(); batch = next_batch())
-    reply(std::move(batch));
-}
-
-void AnswerQueue::reply(std::vector<Question> questions) {
-  std::vector<std::string> texts;
-  for (const Question& one : questions) texts.push_back(one.text);
-  PredictOptions options;
-  options.each_first = true;
-  std::vector<Prediction> answers;
-  try {
-    answers = run_.predict(texts, options);
-  } catch (...) {
-    if (questions.size() == 1) return questions.front().answer.set_exception(std::current_exception());
-    for (Question& one : questions) {  // what is wrong with one is not the others' fault
-      std::vector<Question> alone;
-      alone.push_back(std::move(one));
-      reply(std::move(alone));
+  for (std::vector<Question> batch = next_batch(); !batch.empty(); batch = next_batch()) {
+    std::vector<std::string> texts;
+    for (const Question& one : batch) texts.push_back(one.text);
+    std::vector<std::optional<Prediction>> answers(batch.size());
+    try {
+      std::ranges::move(run_.predict(texts, {.each_first = true}), answers.begin());
+    } catch (const std::exception&) {  // whoever asked gets to know, see answer()
     }
-    return;
+    for (std::size_t i = 0; i < batch.size(); ++i) batch[i].answer.set_value(std::move(answers[i]));
   }
-  for (std::size_t i = 0; i < questions.size(); ++i) questions[i].answer.set_value(std::move(answers[i]));
 }
 
 }  // namespace heed

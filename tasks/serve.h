@@ -5,6 +5,7 @@
 #include <deque>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,25 +33,22 @@ class AnswerQueue {
  public:
   /// The run must outlive the queue. Throws an Error for options out of range.
   explicit AnswerQueue(Run& run, const QueueOptions& options = {});
-  /// Answers what still waits.
+  /// No thread may still ask.
   ~AnswerQueue();
   AnswerQueue(const AnswerQueue&) = delete;
   AnswerQueue& operator=(const AnswerQueue&) = delete;
 
   /// Waits for the answer. Throws what predict() throws for this text, and Interrupted when a StopCheck of
   /// the calling thread says so. May be called from any thread.
-  Prediction answer(std::string text);
-  /// The same without waiting.
-  std::future<Prediction> ask(std::string text);
+  Prediction answer(const std::string& text);
 
  private:
   struct Question {
     std::string text;
-    std::promise<Prediction> answer;
+    std::promise<std::optional<Prediction>> answer;
   };
   std::vector<Question> next_batch();
   void work();
-  void reply(std::vector<Question> questions);
 
   Run& run_;
   const QueueOptions options_;

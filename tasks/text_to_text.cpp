@@ -55,11 +55,11 @@ ParallelText some_of(const ParallelText& pairs, std::int64_t most) {
 
 // --- writing
 
-/// log p(target, end | source) of each pair; records no gradient.
-std::vector<double> log_probabilities(EncoderDecoder& model, std::span<const Tokens> sources,
-                                      std::span<const Tokens> targets, std::int32_t begin, std::int32_t end) {
-  const NoGrad no_grad;
-  Context context = Context::inference();
+/// The log-probability of each token of the targets and of the end mark behind it, given the source and the
+/// tokens before: [B, N], with whatever stands behind the end.
+Tensor token_log_probabilities(EncoderDecoder& model, std::span<const Tokens> sources,
+                               std::span<const Tokens> targets, std::int32_t begin, std::int32_t end,
+                               Context& context) {
   const TranslationBatch batch = make_translation_batch(sources, targets, begin, end, model.device());
   const Tensor memory = model.encode(batch.source, context),
                hidden = model.decode(batch.target, memory, batch.source.mask, context);
@@ -72,8 +72,17 @@ std::vector<double> log_probabilities(EncoderDecoder& model, std::span<const Tok
   }
   const Tensor ids =
       Tensor::from(expected, {static_cast<std::int64_t>(targets.size()), hidden.size(1), 1}, model.device());
-  const std::vector<double> found =
-      gather(model.log_probabilities(hidden, memory, batch.source, context), 2, ids).to_doubles();
+  return select(gather(model.log_probabilities(hidden, memory, batch.source, context), 2, ids), 2, 0);
+}
+
+/// log p(target, end | source) of each pair; records no gradient.
+std::vector<double> log_probabilities(EncoderDecoder& model, std::span<const Tokens> sources,
+                                      std::span<const Tokens> targets, std::int32_t begin, std::int32_t end) {
+  const NoGrad no_grad;
+  Context context = Context::inference();
+  const Tensor each = token_log_probabilities(model, sources, targets, begin, end, context);
+  const std::vector<double> found = contiguous(each).to_doubles();
+  const auto longest = static_cast<std::size_t>(each.size(1));
   std::vector<double> sums;
   for (std::size_t row = 0; row < targets.size(); ++row) {
     double sum = 0;
@@ -310,6 +319,23 @@ std::vector<TargetScore> TextToTextLearner::score(const ParallelText& pairs) {
       scores[static_cast<std::size_t>(rows[i])] = {found[i], std::ssize(targets[i]) + 1};  // and the end mark
   }
   return scores;
+}
+
+Tensor TextToTextLearner::log_probabilities_of(std::span<const std::string> lines,
+                                               std::span<const std::string> targets, Context& context) {
+  check(!lines.empty() && lines.size() == targets.size(), "log probabilities: there are ", lines.size(),
+        " lines and ", targets.size(), " targets; each line needs one");
+  ParallelText pairs;
+  for (const std::string& line : lines) pairs.source.push_back(source_of(line));
+  for (const std::string& target : targets) pairs.target.push_back(target);
+  const TokenizedPairs tokens = tokens_of(pairs, answered_limit());
+  say_what_was_cut("decoding.max_source_tokens");
+  const Tensor each =
+      token_log_probabilities(*model_, tokens.sources, tokens.targets, begin(), end(), context);
+  std::vector<float> counts;  // 1 for the tokens of a target and its end
+  for (const Tokens& target : tokens.targets)
+    for (std::int64_t i = 0; i < each.size(1); ++i) counts.push_back(i <= std::ssize(target) ? 1 : 0);
+  return sum(each * Tensor::from(counts, each.shape(), each.device()), 1);
 }
 
 Decoding TextToTextLearner::decoding() const {

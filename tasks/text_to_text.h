@@ -127,6 +127,9 @@ class TextToTextLearner : public DataLearner<ParallelText> {
     return short_lines(shown_data().source, count);
   }
 
+  Tensor log_probabilities_of(std::span<const std::string> lines, std::span<const std::string> targets,
+                              Context& context) override;
+
   /// The pairs of files, named as measure_files() has it; an Error where blank lines were left out.
   ParallelText read_files(std::span<const std::string> files);
   /// How likely each target is. Records no gradient.

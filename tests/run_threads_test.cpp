@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <string>
 #include <thread>
@@ -158,35 +157,45 @@ TEST_CASE("run threads: a queue answers eight threads as each is answered alone"
 
 TEST_CASE("run threads: what a queue draws for a text does not follow from those beside it") {
   const SmallRun small("translate");
-  const Lines lines = small.lines(6);
+  const Lines lines = small.lines(8);
   Run run = small.open({"decoding.method=sample", "decoding.seed=3"});
-  std::vector<std::future<Prediction>> asked;
+  std::vector<Prediction> alone;
+  for (const std::string& line : lines) alone.push_back(run.predict(Lines{line}).front());
+  PredictOptions as_queue;
+  as_queue.each_first = true;
+  const std::vector<Prediction> together = run.predict(lines, as_queue);
+  for (std::size_t i = 0; i < lines.size(); ++i) CHECK(same_answer(together[i], alone[i]));
+  const std::vector<Prediction> by_number = run.predict(lines);
+  CHECK(std::ranges::equal(by_number, alone, same_answer) == false);
   AnswerQueue queue(run);
-  for (int round = 0; round < 3; ++round)
-    for (const std::string& line : lines) asked.push_back(queue.ask(line));
-  for (std::size_t i = 0; i < asked.size(); ++i)
-    CHECK(same_answer(asked[i].get(), run.predict(Lines{lines[i % lines.size()]}).front()));
+  std::atomic<int> wrong = 0;
+  at_once(8, [&](std::size_t i) {
+    for (int round = 0; round < 3; ++round)
+      if (!same_answer(queue.answer(lines[i]), alone[i])) ++wrong;
+  });
+  CHECK(wrong == 0);
 }
 
-TEST_CASE("run threads: a text at fault fails alone, and a queue that ends answers what waits") {
+TEST_CASE("run threads: a text at fault fails alone") {
   const SmallRun small("classify");
   const std::string line = small.lines(1).front();
   Run run = small.open();
   const Prediction alone = run.predict(Lines{line}).front();
-  std::vector<std::future<Prediction>> asked;
-  {
-    AnswerQueue queue(run, {.max_batch = 64});
-    for (int i = 0; i < 30; ++i) asked.push_back(queue.ask(i % 10 == 5 ? "\xff" : line));
-    CHECK(error_of([&] { queue.answer("\xff"); }).find("is not UTF-8") != std::string::npos);
-    const StopCheck stops([] { return true; });
-    CHECK_THROWS_AS(queue.answer(line), Interrupted);
-  }
-  for (int i = 0; i < 30; ++i) {
-    if (i % 10 == 5)
-      CHECK(error_of([&] { asked[static_cast<std::size_t>(i)].get(); }).find("UTF-8") != std::string::npos);
-    else
-      CHECK(same_answer(asked[static_cast<std::size_t>(i)].get(), alone));
-  }
+  AnswerQueue queue(run);
+  std::atomic<int> wrong = 0, refused = 0;
+  at_once(8, [&](std::size_t i) {
+    for (int round = 0; round < 8; ++round) {
+      if (i % 4 == 1) {
+        if (error_of([&] { queue.answer("\xff"); }).find("is not UTF-8") != std::string::npos) ++refused;
+      } else if (!same_answer(queue.answer(line), alone)) {
+        ++wrong;
+      }
+    }
+  });
+  CHECK(wrong == 0);
+  CHECK(refused == 16);
+  const StopCheck stops([] { return true; });
+  CHECK_THROWS_AS(queue.answer(line), Interrupted);
   CHECK(error_of([&] { AnswerQueue(run, {.max_batch = 0}); }).find("max_batch") != std::string::npos);
   CHECK(error_of([&] { AnswerQueue(run, {.workers = 0}); }).find("workers") != std::string::npos);
 }

@@ -432,6 +432,16 @@ typedef heed_status (*heed_progress)(void* context, const char* record);
 heed_status heed_train(const char* task, const char* settings, const heed_examples* examples, size_t count,
                        const char* folder, heed_progress progress, void* context, heed_run** out);
 
+/**
+ * Cross-validation of a task with "data.folds": as many runs, in the folders fold-1, fold-2, ... of `folder`,
+ * each tested on another part of the examples. Otherwise as heed_train(); "resume" trains what is missing.
+ * `out`: an object with the mean of each metric, "deviation" with their standard deviations, and "folds", the
+ * metrics of each.
+ */
+heed_status heed_cross_validate(const char* task, const char* settings, const heed_examples* examples,
+                                size_t count, const char* folder, heed_progress progress, void* context,
+                                char** out);
+
 /* --- runs: what was trained. Any number of threads may ask one run at once, with one set of weights. --- */
 
 /**
@@ -469,6 +479,12 @@ heed_status heed_run_measure_files(heed_run* run, const char* const* files, size
  */
 heed_status heed_run_outputs(heed_run* run, const char* const* lines, size_t count, heed_context* context,
                              heed_tensor** out);
+/**
+ * log p(target | line) [count] of each pair, natural logarithm, the end of the target included: of tasks that
+ * write a text for a text. Tracked, and `context` likewise.
+ */
+heed_status heed_run_log_probabilities(heed_run* run, const char* const* lines, const char* const* targets,
+                                       size_t count, heed_context* context, heed_tensor** out);
 /** Gets a new piece of a text, valid during the call. Non-zero: the writing ends. */
 typedef int32_t (*heed_on_text)(void* context, const char* piece);
 /**

@@ -45,11 +45,12 @@ RunOptions run_options(const Options& given) {
   return options;
 }
 
-std::vector<std::string> lines_of(const char* const* lines, std::size_t count) {
-  check_argument(lines != nullptr || count == 0, "lines is NULL");
+std::vector<std::string> lines_of(const char* const* lines, std::size_t count,
+                                  const char* argument = "lines") {
+  check_argument(lines != nullptr || count == 0, argument, " is NULL");
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < count; ++i) {
-    check_argument(lines[i] != nullptr, "lines[", i, "] is NULL");
+    check_argument(lines[i] != nullptr, argument, "[", i, "] is NULL");
     texts.emplace_back(lines[i]);
   }
   return texts;
@@ -285,23 +286,53 @@ class TrainingCalls {
   bool begun_ = false, failed_ = false;
 };
 
-void train_to_end(const TrainingCall& call, const std::vector<Examples>& examples, const std::string& folder,
-                  TrainingCalls& calls) {
+void train_one(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
+  if (asks_for_all_folds(settings))
+    throw SettingsError(
+        "data.folds: a training makes one run, and each fold is one: heed_cross_validate() trains all; for "
+        "one "
+        "of them give data.fold, too");
+  if (!train(kind, settings, request).finished) throw Interrupted();
+}
+
+std::string train_all_folds(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
+  if (!asks_for_all_folds(settings))
+    throw SettingsError(settings.has("data.folds")
+                            ? "cross-validation needs data.folds, 2 or more, and no data.fold"
+                            : concat_text("the task ", kind.name, " has no folds (data.folds)"));
+  const FoldsResult result = train_folds(kind, settings, request);
+  if (!result.finished) throw Interrupted();
+  return result.json;
+}
+
+/// Has `train_them(kind, settings, request)` do what the arguments of heed_train() say, and returns the run's
+/// folder and whether it is verified.
+template <class Train>
+std::pair<std::string, bool> trained(const char* task, const char* json, const heed_examples* examples,
+                                     std::size_t count, const char* folder, TrainingCalls calls,
+                                     const Train& train_them) {
+  const std::string path = text_of(folder, "folder");
+  check_argument(examples != nullptr || count == 0, "examples is NULL");
+  TrainingCall call = training_call(task, json, path);
+  call.given.own_data = count > 0;
+  std::vector<Examples> tables;
+  for (std::size_t i = 0; i < count; ++i) tables.push_back(examples_of(examples[i]));
   TrainRequest request;
-  request.folder = folder;
+  request.folder = path;
   request.resume = call.resume;
   request.verify = call.given.verify;
   request.callbacks = calls.callbacks();
-  request.examples = examples;
-  const Settings settings = training_settings(*call.kind, call.given, request.callbacks.message);
-  if (settings.has("data.folds") && settings.get<std::int64_t>("data.folds") > 0 &&
-      settings.get<std::int64_t>("data.fold") == 0)
-    throw SettingsError(
-        "data.folds: each fold is a run of its own: give data.fold, from 1 on, and a folder for each");
-  const StopCheck check_stop([&] { return calls.stops_reading(); });
-  const TrainResult result = train(*call.kind, settings, request);
+  request.examples = tables;
+  try {
+    const Settings settings = training_settings(*call.kind, call.given, request.callbacks.message);
+    const StopCheck check_stop([&] { return calls.stops_reading(); });
+    train_them(*call.kind, settings, request);
+  } catch (const Interrupted&) {
+    calls.check_progress();
+    throw;
+  }
   calls.check_progress();
-  if (!result.finished) throw Interrupted();
+  return {path, request.verify};
 }
 
 Json device_list() {
@@ -420,22 +451,23 @@ heed_status heed_train(const char* task, const char* settings, const heed_exampl
                        const char* folder, heed_progress progress, void* context, heed_run** out) {
   if (out) *out = nullptr;
   return guarded(__func__, [&] {
-    const std::string path = text_of(folder, "folder");
-    check_argument(examples != nullptr || count == 0, "examples is NULL");
-    TrainingCall call = training_call(task, settings, path);
-    call.given.own_data = count > 0;
-    std::vector<Examples> tables;
-    for (std::size_t i = 0; i < count; ++i) tables.push_back(examples_of(examples[i]));
-    TrainingCalls calls(progress, context);
-    try {
-      train_to_end(call, tables, path, calls);
-    } catch (const Interrupted&) {
-      calls.check_progress();
-      throw;
-    }
-    RunOptions options;
-    options.verify = call.given.verify;
-    if (out) *out = new_handle<heed_run>(std::make_shared<RunObject>(Run::open(path, options)));
+    const auto [path, verify] =
+        trained(task, settings, examples, count, folder, TrainingCalls(progress, context), train_one);
+    if (out)
+      *out = new_handle<heed_run>(std::make_shared<RunObject>(Run::open(path, RunOptions{.verify = verify})));
+  });
+}
+
+heed_status heed_cross_validate(const char* task, const char* settings, const heed_examples* examples,
+                                size_t count, const char* folder, heed_progress progress, void* context,
+                                char** out) {
+  return guarded(__func__, out, [&] {
+    std::string found;
+    trained(task, settings, examples, count, folder, TrainingCalls(progress, context),
+            [&](const TaskKind& kind, const Settings& all, const TrainRequest& request) {
+              found = train_all_folds(kind, all, request);
+            });
+    return new_text(found);
   });
 }
 
@@ -461,6 +493,18 @@ heed_status heed_run_outputs(heed_run* run, const char* const* lines, size_t cou
     Context inference = Context::inference();
     const std::shared_ptr<Context> given = context ? object_of(context, "context") : nullptr;
     return from_run(run, [&](Run& open) { return open.outputs(texts, given ? *given : inference); });
+  });
+}
+
+heed_status heed_run_log_probabilities(heed_run* run, const char* const* lines, const char* const* targets,
+                                       size_t count, heed_context* context, heed_tensor** out) {
+  return guarded_tensor(__func__, out, [&] {
+    const std::vector<std::string> sources = lines_of(lines, count),
+                                   wanted = lines_of(targets, count, "targets");
+    Context inference = Context::inference();
+    const std::shared_ptr<Context> given = context ? object_of(context, "context") : nullptr;
+    return from_run(
+        run, [&](Run& open) { return open.log_probabilities(sources, wanted, given ? *given : inference); });
   });
 }
 

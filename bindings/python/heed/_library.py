@@ -175,6 +175,7 @@ _CALLS = {
     "heed_optimizer_zero_gradients": [_handle],
     "heed_task_settings": [_text, _int, _out],
     "heed_train": [_text, _text, _examples, _size, _text, PROGRESS, ctypes.c_void_p, _out],
+    "heed_cross_validate": [_text, _text, _examples, _size, _text, PROGRESS, ctypes.c_void_p, _out],
     "heed_save": [_text, _texts, _handles, _size],
     "heed_load": [_text, _texts, _handles, _size],
     "heed_register_attention": [_text, _text, INITIAL, ATTENTION, ctypes.c_void_p],
@@ -190,6 +191,7 @@ _CALLS = {
     "heed_run_measure_examples": [_handle, _examples, _out],
     "heed_run_measure_files": [_handle, _texts, _size, _out],
     "heed_run_outputs": [_handle, _texts, _size, _handle, _out],
+    "heed_run_log_probabilities": [_handle, _texts, _texts, _size, _handle, _out],
     "heed_run_model": [_handle, _out],
 }
 _FREES = [

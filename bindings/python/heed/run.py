@@ -187,13 +187,21 @@ class Model(Module):
         super().__init__(lib.result("heed_run_model", run))
         self._run = run
 
-    def __call__(self, texts: Sequence[str], context: Optional[Context] = None) -> Tensor:
+    def __call__(
+        self, texts: Sequence[str], context: Optional[Context] = None, *, targets: Optional[Sequence[str]] = None
+    ) -> Tensor:
         """What it computes for texts, as predict() takes them, before any choice or normalisation.
 
-        Logits [n, classes], vectors [n, width], of a language model logits [n, tokens, vocabulary]. Its
+        Logits [n, classes], vectors [n, width], of a language model logits [n, tokens, vocabulary]. Of tasks that
+        write a text for a text, with ``targets``, a text for each: the log-probability of each target [n]. Its
         parameters get gradients from the result. ``context``: that of a training pass; None: inference.
         """
         lines = _lines(texts)
+        if targets is not None:
+            wanted = _lines(targets)
+            if len(wanted) != len(lines):
+                raise ValueError(f"{len(lines)} texts, but {len(wanted)} targets")
+            return Tensor._result("heed_run_log_probabilities", self._run, lines, wanted, len(lines), context)
         return Tensor._result("heed_run_outputs", self._run, lines, len(lines), context)
 
 
