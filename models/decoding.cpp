@@ -209,7 +209,8 @@ std::int32_t sample_token(std::span<const double> logits, const SamplingOptions&
 std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first,
                            std::span<const std::int64_t> max_lengths, const SamplingOptions& options,
                            std::optional<std::int32_t> end, std::uint64_t seed,
-                           std::span<const std::uint32_t> streams, std::vector<double>* log_probabilities) {
+                           std::span<const std::uint32_t> streams, std::vector<double>* log_probabilities,
+                           const TokenWatch& watch) {
   check_sampling(options);
   check(first.size() == max_lengths.size(), "sample: needs a first token and a length for each text, got ",
         first.size(), " and ", max_lengths.size());
@@ -250,6 +251,7 @@ std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first
       if (log_probabilities) (*log_probabilities)[text] += log_probability(of_row, tokens[row]);
       if (tokens[row] == end) continue;
       texts[text].push_back(tokens[row]);
+      if (watch) watch(text, texts[text]);
       goes_on[row] = static_cast<std::int64_t>(texts[text].size()) < max_lengths[text];
     }
     drop_finished();
@@ -258,7 +260,8 @@ std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first
 }
 
 std::vector<Tokens> generate(LanguageModel& model, std::span<const std::int32_t> prompt, std::int64_t samples,
-                             const GenerationOptions& options, std::vector<double>* log_probabilities) {
+                             const GenerationOptions& options, std::vector<double>* log_probabilities,
+                             const TokenWatch& watch) {
   check_sampling(options.sampling);
   checked_range("generate: the context", options.context, 2, std::int64_t{1} << 24);
   checked_range("generate: the number of texts", samples, 1, 65536);
@@ -266,7 +269,8 @@ std::vector<Tokens> generate(LanguageModel& model, std::span<const std::int32_t>
   LanguageModelSteps steps(model, prompt, samples, options.context);
   const std::vector<std::int32_t> first(static_cast<std::size_t>(samples), prompt.back());
   const std::vector<std::int64_t> lengths(static_cast<std::size_t>(samples), options.tokens);
-  return sample(steps, first, lengths, options.sampling, options.end, options.seed, {}, log_probabilities);
+  return sample(steps, first, lengths, options.sampling, options.end, options.seed, {}, log_probabilities,
+                watch);
 }
 
 }  // namespace heed

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -60,6 +61,10 @@ class LanguageModelSteps : public StepModel {
   std::vector<Tokens> texts_;  // the tokens of each row so far
 };
 
+/// Called while texts are written, as soon as more tokens of one are certain: `tokens` are all of them so far,
+/// with which the finished text begins. What it throws ends the writing.
+using TokenWatch = std::function<void(std::size_t text, std::span<const std::int32_t> tokens)>;
+
 /// Logits [R, V] with one token made impossible. A negative `token` changes nothing.
 Tensor without_token(const Tensor& logits, std::int32_t token);
 
@@ -94,7 +99,7 @@ std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first
                            std::span<const std::int64_t> max_lengths, const SamplingOptions& options,
                            std::optional<std::int32_t> end, std::uint64_t seed,
                            std::span<const std::uint32_t> streams = {},
-                           std::vector<double>* log_probabilities = nullptr);
+                           std::vector<double>* log_probabilities = nullptr, const TokenWatch& watch = {});
 
 struct GenerationOptions {
   SamplingOptions sampling;
@@ -111,6 +116,6 @@ struct GenerationOptions {
 /// `log_probabilities`: see sample().
 std::vector<Tokens> generate(LanguageModel& model, std::span<const std::int32_t> prompt, std::int64_t samples,
                              const GenerationOptions& options,
-                             std::vector<double>* log_probabilities = nullptr);
+                             std::vector<double>* log_probabilities = nullptr, const TokenWatch& watch = {});
 
 }  // namespace heed

@@ -140,6 +140,19 @@ void advance(Sentence& sentence, const Candidates& candidates, const SearchOptio
   sentence.open = std::move(next);
 }
 
+/// The tokens that the best hypothesis will begin with: an open one becomes it, or the best that has ended.
+std::span<const std::int32_t> certain_tokens(const Sentence& sentence) {
+  std::span<const std::int32_t> shared =
+      sentence.open.empty() ? sentence.finished.front().tokens : sentence.open.front().tokens;
+  const auto keep_common = [&](std::span<const std::int32_t> other) {
+    shared =
+        shared.first(static_cast<std::size_t>(std::ranges::mismatch(shared, other).in1 - shared.begin()));
+  };
+  for (const Open& open : sentence.open) keep_common(open.tokens);
+  if (!sentence.finished.empty()) keep_common(sentence.finished.front().tokens);
+  return shared;
+}
+
 /// The assignment of model rows to sentences: place p has rows p width ... (p + 1) width - 1.
 struct Places {
   std::vector<std::size_t> sentences;  // of each place
@@ -225,7 +238,7 @@ double length_penalty_of(std::int64_t length, double alpha) {
 }
 
 std::vector<Hypothesis> greedy_search(StepModel& model, std::span<const std::int64_t> max_lengths,
-                                      const SearchOptions& options) {
+                                      const SearchOptions& options, const TokenWatch& watch) {
   const NoGrad no_grad;
   check_search(options);
   std::vector<Hypothesis> results(max_lengths.size());
@@ -244,6 +257,7 @@ std::vector<Hypothesis> greedy_search(StepModel& model, std::span<const std::int
       }
       result.log_probability += candidates.log_probabilities[row];
       result.tokens.push_back(candidates.tokens[row]);
+      if (watch) watch(sentences[row], result.tokens);
       goes_on[row] = true;
     }
     const std::vector<std::int32_t> rows = rows_that_go_on(goes_on);
@@ -260,10 +274,11 @@ std::vector<Hypothesis> greedy_search(StepModel& model, std::span<const std::int
 }
 
 std::vector<std::vector<Hypothesis>> beam_search(StepModel& model, std::span<const std::int64_t> max_lengths,
-                                                 const SearchOptions& options) {
+                                                 const SearchOptions& options, const TokenWatch& watch) {
   const NoGrad no_grad;
   check_search(options);
   std::vector<Sentence> sentences;
+  std::vector<std::size_t> told(max_lengths.size(), 0);  // how many tokens of each sentence
   for (const std::int64_t max_length : max_lengths) {
     sentences.push_back({max_length, {{{}, 0, static_cast<std::int32_t>(sentences.size())}}, {}});
   }
@@ -272,8 +287,15 @@ std::vector<std::vector<Hypothesis>> beam_search(StepModel& model, std::span<con
   for (std::size_t s = 0; s < sentences.size(); ++s) places.sentences.push_back(s);
   while (!tokens.empty()) {
     const Candidates candidates = next_candidates(model, tokens, 2 * options.beam, options);
-    for (Sentence& sentence : sentences)
-      if (!sentence.open.empty()) advance(sentence, candidates, options);
+    for (std::size_t s = 0; s < sentences.size(); ++s) {
+      if (sentences[s].open.empty()) continue;
+      advance(sentences[s], candidates, options);
+      if (!watch) continue;
+      if (const auto certain = certain_tokens(sentences[s]); certain.size() > told[s]) {
+        told[s] = certain.size();
+        watch(s, certain);
+      }
+    }
     const std::vector<std::int32_t> rows = rows_of_hypotheses(sentences, places);
     keep_rows(model, rows, tokens.size());
     tokens.resize(rows.size());
@@ -303,15 +325,15 @@ std::vector<std::int64_t> output_limits(const EncoderDecoder& model, std::span<c
 }
 
 std::vector<std::vector<Hypothesis>> translate(EncoderDecoder& model, std::span<const Tokens> sources,
-                                               const SearchOptions& options) {
+                                               const SearchOptions& options, const TokenWatch& watch) {
   const NoGrad no_grad;
   check_search(options);
   if (sources.empty()) return {};
   const std::vector<std::int64_t> max_lengths = output_limits(model, sources, options);
   EncoderDecoderSteps translation(model, pad_tokens(sources, model.device()));
-  if (options.beam > 1) return beam_search(translation, max_lengths, options);
+  if (options.beam > 1) return beam_search(translation, max_lengths, options, watch);
   std::vector<std::vector<Hypothesis>> results;
-  for (Hypothesis& hypothesis : greedy_search(translation, max_lengths, options)) {
+  for (Hypothesis& hypothesis : greedy_search(translation, max_lengths, options, watch)) {
     results.push_back({std::move(hypothesis)});
   }
   return results;

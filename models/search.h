@@ -42,18 +42,19 @@ double length_penalty_of(std::int64_t length, double alpha);
 /// end token. The model starts with one row per sentence. For a language model, `begin` is the last token
 /// of its prompt.
 std::vector<Hypothesis> greedy_search(StepModel& model, std::span<const std::int64_t> max_lengths,
-                                      const SearchOptions& options);
+                                      const SearchOptions& options, const TokenWatch& watch = {});
 /// Beam search; returns the best hypotheses of each sentence, best first. Every step considers the 2 * beam
 /// best continuations of a sentence: those among the first `beam` that end are finished, and the first
-/// `beam` that do not end continue. Ties go to the lower-numbered hypothesis, then the lower token id.
+/// `beam` that do not end continue. Ties go to the lower-numbered hypothesis, then the lower token id. `watch`
+/// is told the tokens that all hypotheses share which can still become the best.
 std::vector<std::vector<Hypothesis>> beam_search(StepModel& model, std::span<const std::int64_t> max_lengths,
-                                                 const SearchOptions& options);
+                                                 const SearchOptions& options, const TokenWatch& watch = {});
 
 /// The most tokens of each source's output, by the options and by what the model can handle.
 std::vector<std::int64_t> output_limits(const EncoderDecoder& model, std::span<const Tokens> sources,
                                         const SearchOptions& options);
 /// Translates a batch of sources: the best hypotheses of each, best first.
 std::vector<std::vector<Hypothesis>> translate(EncoderDecoder& model, std::span<const Tokens> sources,
-                                               const SearchOptions& options);
+                                               const SearchOptions& options, const TokenWatch& watch = {});
 
 }  // namespace heed

@@ -77,18 +77,35 @@ std::vector<Tokens> BoundedTokenizer::operator()(const TextList& texts, const Te
 }
 
 std::string BoundedTokenizer::take_cut_message() {
-  if (cut_texts_ == 0) return "";
-  const std::string text = concat_text(cut_texts_, cut_texts_ == 1 ? " text is" : " texts are",
-                                       " longer than data.max_tokens = ", max_tokens_, " and ",
-                                       cut_texts_ == 1 ? "was" : "were", " cut");
-  cut_texts_ = 0;
-  return text;
+  const std::int64_t cut = cut_texts_.exchange(0);
+  if (cut == 0) return "";
+  return concat_text(cut, cut == 1 ? " text is" : " texts are",
+                     " longer than data.max_tokens = ", max_tokens_, " and ", cut == 1 ? "was" : "were",
+                     " cut");
 }
 
 Tokens tokens_with_end(const Tokenizer& tokenizer, std::string_view text) {
   Tokens tokens = tokenizer.encode(text);
   tokens.push_back(tokenizer.id_of("</s>"));
   return tokens;
+}
+
+bool TextPieces::show(std::string_view piece) {
+  shown_ += piece;
+  return on_text_(piece);
+}
+
+void TextPieces::grow(std::string_view text) {
+  constexpr std::string_view replacement = "\xEF\xBF\xBD";
+  while (text.ends_with(replacement)) text.remove_suffix(replacement.size());
+  if (text.size() > shown_.size() && text.starts_with(shown_) && !show(text.substr(shown_.size())))
+    throw Ended();
+}
+
+void TextPieces::finish(std::string_view text) {
+  check(text.starts_with(shown_), "the tokenizer changes words when others follow them: the answer is \"",
+        text, "\", but it was shown as \"", shown_, "\"");
+  if (text.size() > shown_.size()) show(text.substr(shown_.size()));
 }
 
 bool is_blank(std::string_view line) {

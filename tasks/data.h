@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -146,7 +148,30 @@ class BoundedTokenizer {
   Tokens begin_;
   std::size_t max_tokens_ = 0;
   bool cut_ = false;
-  std::int64_t cut_texts_ = 0;
+  std::atomic<std::int64_t> cut_texts_ = 0;
+};
+
+/// Gets each new piece of a text that is being written; false ends the writing.
+using OnText = std::function<bool(std::string_view piece)>;
+
+/// Hands over a text in pieces while it grows at its end.
+class TextPieces {
+ public:
+  /// Thrown by grow() where no more is wanted.
+  struct Ended {};
+
+  explicit TextPieces(const OnText& on_text) : on_text_(on_text) {}
+  /// `text`: all of it so far. Its last bytes may be a part of a character, and then wait for the rest.
+  void grow(std::string_view text);
+  /// The same of the whole text.
+  void finish(std::string_view text);
+  const std::string& shown() const { return shown_; }
+
+ private:
+  bool show(std::string_view piece);
+
+  const OnText& on_text_;
+  std::string shown_;
 };
 
 /// True for a line that says nothing.

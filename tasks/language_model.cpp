@@ -90,6 +90,8 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
 
   // --- use
 
+  bool writes_text() const override { return true; }
+
   void check_prompt(const std::string& prompt) const override {
     prompt_tokens(prompt, settings_.get<std::int64_t>("model.max_length"));
   }
@@ -107,8 +109,13 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
     const GenerationOptions generation = generation_options(settings_, *tokenizer_);
     const Tokens start = prompt_tokens(prompt, generation.context);
     std::vector<Prediction> texts;
+    TokenWatch watch;
+    if (options.pieces)
+      watch = [&](std::size_t, std::span<const std::int32_t> tokens) {
+        options.pieces->grow(continuation(start, tokens));
+      };
     std::vector<double> scores;
-    for (const Tokens& tokens : generate(*model_, start, samples, generation, &scores)) {
+    for (const Tokens& tokens : generate(*model_, start, samples, generation, &scores, watch)) {
       if (options.capture) {
         Tokens whole = start;
         whole.insert(whole.end(), tokens.begin(), tokens.end());
@@ -176,7 +183,7 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
   }
 
   /// The text of the tokens behind a prompt: of words it begins with a space.
-  std::string continuation(const Tokens& prompt, const Tokens& tokens) const {
+  std::string continuation(const Tokens& prompt, std::span<const std::int32_t> tokens) const {
     Tokens whole = prompt;
     whole.insert(whole.end(), tokens.begin(), tokens.end());
     return tokenizer_->decode(whole).substr(tokenizer_->decode(prompt).size());

@@ -1,6 +1,7 @@
 #include "heed/tasks/learner.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "heed/base/names.h"
@@ -8,9 +9,13 @@
 namespace heed {
 
 std::vector<std::string> Learner::take_remarks() {
-  std::vector<std::string> taken;
-  taken.swap(remarks_);
-  return taken;
+  const std::lock_guard lock(remarks_mutex_);
+  return std::exchange(remarks_, {});
+}
+
+void Learner::remark(std::string text) {
+  const std::lock_guard lock(remarks_mutex_);
+  remarks_.push_back(std::move(text));
 }
 
 void Learner::remark_on_reading(const ReadReport& report) {
@@ -56,7 +61,14 @@ Measurement Learner::measure_examples(const std::string& file) {
 }
 
 Tensor Learner::outputs_of_lines(std::span<const std::string> /*lines*/, Context& /*context*/) {
-  fail("the model of a ", kind_.name, " run has no outputs for lines alone; predict() answers them");
+  fail("the model of a ", kind_.name,
+       " run has no outputs for lines alone: predict() answers them, and with targets there are the "
+       "log-probabilities of these");
+}
+
+Tensor Learner::log_probabilities_of(std::span<const std::string> /*lines*/,
+                                     std::span<const std::string> /*targets*/, Context& /*context*/) {
+  fail("a ", kind_.name, " run writes no text for a text, whose probability could be asked for");
 }
 
 }  // namespace heed

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -89,6 +90,10 @@ struct PredictOptions {
   /// Gets what the model shows of its inside for each line that is not blank; null: nobody looks.
   CaptureFile* capture = nullptr;
   std::int64_t first_line = 0;  ///< the number of the first line in the capture: "lines.<number>"
+  /// What is drawn for a line follows from the seed and the line's number; true: every line is a first one,
+  /// so that its answer does not depend on its place.
+  bool each_first = false;
+  TextPieces* pieces = nullptr;  ///< of one line alone: gets its answer while it is written (Run::stream())
 };
 
 /// An answer that was wrong.
@@ -147,7 +152,7 @@ class Learner : public Task {
   /// Turns the data that was read into batches.
   virtual void prepare_training() = 0;
 
-  /// One answer for each line, in their order. Without a gradient.
+  /// One answer for each line, in their order. Without a gradient. Several threads may call it at once.
   virtual std::vector<Prediction> predict(std::span<const std::string> lines,
                                           const PredictOptions& options) = 0;
   /// Measures on a part of the data that was read; throws an Error when it is empty.
@@ -157,12 +162,19 @@ class Learner : public Task {
   /// Measures on a file in the layout of the task's ExampleTable, whatever the layout of the run's own files.
   Measurement measure_examples(const std::string& file);
 
+  /// Whether its answers are texts that are written token by token, which predict() shows to `pieces`.
+  virtual bool writes_text() const { return false; }
+
   /// The names of the classes that it tells apart, in the order of its outputs; none: it does not.
   virtual std::vector<std::string> known_classes() const { return {}; }
   /// What the model computes for lines, before any choice or normalisation: logits [B, classes], vectors
   /// [B, width], scores. Tracked, so that the model can be trained further. Throws an Error for a line that
   /// it cannot read, and where the task has no such output.
   virtual Tensor outputs_of_lines(std::span<const std::string> lines, Context& context);
+  /// log p(target | line) [B] of each pair, natural logarithm, the end of the target included. Tracked. Throws
+  /// an Error where the task writes no text for a text.
+  virtual Tensor log_probabilities_of(std::span<const std::string> lines,
+                                      std::span<const std::string> targets, Context& context);
 
   /// Some lines of the data that was read, held-out ones where there are any, as predict() takes them and not
   /// longer than they have to be: what a report shows the model at work on. At most `count`; none where a
@@ -173,7 +185,7 @@ class Learner : public Task {
   std::vector<std::string> take_remarks();
 
  protected:
-  void remark(std::string text) { remarks_.push_back(std::move(text)); }
+  void remark(std::string text);
   /// Says how many bytes of files were no characters, and how many blank lines were left out, if any.
   void remark_on_reading(const ReadReport& report);
   /// The kind's metrics with their values, in the kind's order.
@@ -195,6 +207,7 @@ class Learner : public Task {
  private:
   std::optional<Settings> trained_;  // none: settings_
   const TaskKind& kind_;
+  std::mutex remarks_mutex_;  // several threads may predict
   std::vector<std::string> remarks_;
 };
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -228,8 +229,14 @@ class RecommendLearner : public ExampleLearner<std::vector<Impression>, Impressi
   /// Lines "history TAB candidates", ids with spaces between: the candidates, the likeliest first.
   std::vector<Prediction> predict(std::span<const std::string> lines,
                                   const PredictOptions& options) override {
+    const std::lock_guard lock(answering_);
     read_more_news();
     return ExampleLearner::predict(lines, options);
+  }
+
+  Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
+    const std::lock_guard lock(answering_);
+    return ExampleLearner::outputs_of_lines(lines, context);
   }
 
   /// Of users with some clicks: what they clicked last, and some of what they were shown.
@@ -450,7 +457,8 @@ class RecommendLearner : public ExampleLearner<std::vector<Impression>, Impressi
   std::unique_ptr<NewsRecommender> model_;
   bool has_more_news_ = false;
   std::vector<Click> clicks_;
-  BatchNews asked_;  // all news of the impressions that are answered, and their table
+  std::mutex answering_;  // what is asked changes the members below, and the catalogue
+  BatchNews asked_;       // all news of the impressions that are answered, and their table
   Tensor table_;
   std::set<std::int32_t> shown_;  // titles that a capture holds
 };

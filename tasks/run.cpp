@@ -227,22 +227,69 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   return Run(std::move(learner), std::move(files));
 }
 
+Measurement Run::measure_files(std::span<const std::string> files) {
+  const std::lock_guard alone(*use_);
+  return learner_->measure_files(files);
+}
+
 Measurement Run::measure_examples(const Examples& examples) {
+  const std::lock_guard alone(*use_);
   const ExampleFiles files(learner_->kind(), {&examples, 1});
   return learner_->measure_examples(files.path_of(examples));
 }
 
-std::vector<Prediction> Run::predict(std::span<const std::string> lines, const PredictOptions& options) {
+namespace {
+
+void check_utf8(std::span<const std::string> lines, std::string_view what) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::size_t at = unicode::find_invalid(lines[i]);
-    check(at == std::string::npos, "predict: lines[", i, "] is not UTF-8 at byte ", at + 1);
+    check(at == std::string::npos, what, ": lines[", i, "] is not UTF-8 at byte ", at + 1);
   }
+}
+
+}  // namespace
+
+std::vector<Prediction> Run::predict(std::span<const std::string> lines, const PredictOptions& options) {
+  check_utf8(lines, "predict");
+  const std::shared_lock use(*use_);
   return learner_->predict(lines, options);
+}
+
+Tensor Run::outputs(std::span<const std::string> lines, Context& context) {
+  check_utf8(lines, "outputs");
+  const std::shared_lock use(*use_);
+  return learner_->outputs_of_lines(lines, context);
+}
+
+Tensor Run::log_probabilities(std::span<const std::string> lines, std::span<const std::string> targets,
+                              Context& context) {
+  check_utf8(lines, "log probabilities");
+  check_utf8(targets, "log probabilities of targets");
+  const std::shared_lock use(*use_);
+  return learner_->log_probabilities_of(lines, targets, context);
+}
+
+Prediction Run::stream(const std::string& line, const OnText& on_text) {
+  check(learner_->writes_text(), "a ", task(),
+        " run writes no text token by token that could be shown in pieces; predict() answers it");
+  TextPieces pieces(on_text);
+  PredictOptions options;
+  options.pieces = &pieces;
+  try {
+    Prediction answer = predict({&line, 1}, options).front();
+    pieces.finish(answer.text);
+    return answer;
+  } catch (const TextPieces::Ended&) {
+    Prediction so_far;
+    so_far.text = pieces.shown();
+    return so_far;
+  }
 }
 
 Measurement Run::measure(std::string_view part) {
   if (part != "valid" && part != "test" && part != "train")
     throw SettingsError(concat_text("unknown part \"", part, "\" of the data: valid, test or train"));
+  const std::lock_guard alone(*use_);
   learner_->read_data();
   const auto now = learner_->data_digests();
   const auto found = now.find(std::string(part));
@@ -359,6 +406,15 @@ std::string name_of_fold(std::int64_t fold) {
   return "fold-" + std::to_string(fold);
 }
 
+/// The settings of a fold that begins, when those of others that go on name the examples in the first's folder.
+void forget_examples(Settings& settings, const fs::path& first_fold) {
+  const Settings before = settings;
+  move_data(settings, first_fold, data_of_run);
+  for (const Setting& one : before.declared())
+    if (is_layout(one) || settings.json(one.name) != before.json(one.name))
+      settings.set_json(one.name, one.initial, "examples");
+}
+
 /// The metrics that all folds have, over the folds.
 std::string summary(const std::vector<Measurement>& folds) {
   std::map<std::string, std::vector<double>> values;
@@ -410,6 +466,10 @@ FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const Tr
     its_request.folder = request.folder / name_of_fold(fold);
     if (is_first && path_exists(request.folder)) OpenFolder(request.folder).find_folder(name_of_fold(fold));
     its_request.resume = request.resume && path_exists(its_request.folder / "config.json");
+    if (its_request.resume)  // each has its own copy of examples from memory
+      move_data(its_settings, folder_of_settings(request.folder), its_request.folder);
+    else if (request.resume && !request.examples.empty())
+      forget_examples(its_settings, folder_of_settings(request.folder));
     if (!train_run(kind, its_settings, its_request).finished) return {};
     if (!is_first) continue;  // rank 0 has the run
     const RunOptions options{

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <shared_mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,6 +46,10 @@ struct RunOptions {
 ///
 ///   auto run = heed::Run::open("runs/subj");
 ///   for (const heed::Prediction& answer : run.predict(lines)) std::cout << answer.text << '\n';
+///
+/// Any number of threads may call predict(), outputs(), log_probabilities() and stream() at once, all with the same weights; only
+/// those of a recommend run wait for each other. measure() and its kin read data into the run: they wait until
+/// no other call is under way, and others for them.
 class Run {
  public:
   /// Opens a run with its settings, vocabulary and weights. Throws an Error when there is none, when a file
@@ -61,6 +66,16 @@ class Run {
   std::vector<Prediction> predict(const std::vector<std::string>& lines, const PredictOptions& options = {}) {
     return predict(std::span(lines), options);
   }
+  /// What the model computes for lines (Learner::outputs_of_lines). Throws an Error for one that is not UTF-8.
+  Tensor outputs(std::span<const std::string> lines, Context& context);
+  /// How likely targets are, given lines (Learner::log_probabilities_of): [B].
+  Tensor log_probabilities(std::span<const std::string> lines, std::span<const std::string> targets,
+                           Context& context);
+  /// The answer to one line, of a task that writes texts: `on_text` gets it in pieces, in this thread, as soon
+  /// as they are certain: of greedy search and sampling token by token, of beam search when all hypotheses
+  /// agree. Together they are the answer's text, the same as predict() gives. When `on_text` returns false the
+  /// answer is the text so far, with probability 0.
+  Prediction stream(const std::string& line, const OnText& on_text);
   /// The digest of a part of the run's own data, "valid", "test" or "train"; "" where there is none.
   std::string data_digest(std::string_view part) const { return files_.data_digest(part); }
   bool has_part(std::string_view part) const { return !data_digest(part).empty(); }
@@ -68,7 +83,7 @@ class Run {
   /// no longer what the run was made with.
   Measurement measure(std::string_view part = "valid");
   /// Measures on other files, as many as the task's data takes: texts, or sources and targets.
-  Measurement measure_files(std::span<const std::string> files) { return learner_->measure_files(files); }
+  Measurement measure_files(std::span<const std::string> files);
   /// Measures on examples in memory.
   Measurement measure_examples(const Examples& examples);
 
@@ -78,6 +93,7 @@ class Run {
 
   std::unique_ptr<Learner> learner_;
   RunFiles files_;
+  std::unique_ptr<std::shared_mutex> use_ = std::make_unique<std::shared_mutex>();
 };
 
 /// Where and how a run is trained.

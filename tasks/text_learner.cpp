@@ -233,7 +233,9 @@ std::vector<Prediction> TextLearner::predict(std::span<const std::string> lines,
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (is_blank(lines[i])) continue;
     try {
-      predictions[i] = answer(lines[i], {options.capture, options.first_line + static_cast<std::int64_t>(i)});
+      PredictOptions its_options = options;
+      its_options.first_line += static_cast<std::int64_t>(i);
+      predictions[i] = answer(lines[i], its_options);
     } catch (const DeviceLost&) {
       throw;
     } catch (const OutOfMemory&) {

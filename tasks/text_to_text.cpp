@@ -55,11 +55,11 @@ ParallelText some_of(const ParallelText& pairs, std::int64_t most) {
 
 // --- writing
 
-/// log p(target, end | source) of each pair; records no gradient.
-std::vector<double> log_probabilities(EncoderDecoder& model, std::span<const Tokens> sources,
-                                      std::span<const Tokens> targets, std::int32_t begin, std::int32_t end) {
-  const NoGrad no_grad;
-  Context context = Context::inference();
+/// The log-probability of each token of the targets and of the end mark behind it, given the source and the
+/// tokens before: [B, N], with whatever stands behind the end.
+Tensor token_log_probabilities(EncoderDecoder& model, std::span<const Tokens> sources,
+                               std::span<const Tokens> targets, std::int32_t begin, std::int32_t end,
+                               Context& context) {
   const TranslationBatch batch = make_translation_batch(sources, targets, begin, end, model.device());
   const Tensor memory = model.encode(batch.source, context),
                hidden = model.decode(batch.target, memory, batch.source.mask, context);
@@ -72,8 +72,17 @@ std::vector<double> log_probabilities(EncoderDecoder& model, std::span<const Tok
   }
   const Tensor ids =
       Tensor::from(expected, {static_cast<std::int64_t>(targets.size()), hidden.size(1), 1}, model.device());
-  const std::vector<double> found =
-      gather(model.log_probabilities(hidden, memory, batch.source, context), 2, ids).to_doubles();
+  return select(gather(model.log_probabilities(hidden, memory, batch.source, context), 2, ids), 2, 0);
+}
+
+/// log p(target, end | source) of each pair; records no gradient.
+std::vector<double> log_probabilities(EncoderDecoder& model, std::span<const Tokens> sources,
+                                      std::span<const Tokens> targets, std::int32_t begin, std::int32_t end) {
+  const NoGrad no_grad;
+  Context context = Context::inference();
+  const Tensor each = token_log_probabilities(model, sources, targets, begin, end, context);
+  const std::vector<double> found = contiguous(each).to_doubles();
+  const auto longest = static_cast<std::size_t>(each.size(1));
   std::vector<double> sums;
   for (std::size_t row = 0; row < targets.size(); ++row) {
     double sum = 0;
@@ -98,9 +107,14 @@ class WithoutToken : public StepModel {
 
 /// `best` texts of each source, drawn side by side.
 std::vector<std::vector<Hypothesis>> sampled(EncoderDecoder& model, std::span<const Tokens> sources,
-                                             std::span<const std::int64_t> numbers,
-                                             const Decoding& decoding) {
+                                             std::span<const std::int64_t> numbers, const Decoding& decoding,
+                                             const TokenWatch& watch) {
   const SearchOptions& search = decoding.search;
+  if (watch && search.best > 1)
+    throw SettingsError(
+        concat_text("decoding.n_best is ", search.best,
+                    ": which of several drawn texts is best is known at their end, so that none "
+                    "can be shown before; set decoding.n_best=1"));
   const std::vector<std::int64_t> longest = output_limits(model, sources, search);
   std::vector<Tokens> repeated;
   std::vector<std::int64_t> limits;
@@ -115,7 +129,7 @@ std::vector<std::vector<Hypothesis>> sampled(EncoderDecoder& model, std::span<co
   WithoutToken steps(all, search.never);
   const std::vector<std::int32_t> first(repeated.size(), search.begin);
   const std::vector<Tokens> texts =
-      sample(steps, first, limits, decoding.sampling, search.end, decoding.seed, streams);
+      sample(steps, first, limits, decoding.sampling, search.end, decoding.seed, streams, nullptr, watch);
   const std::vector<double> probabilities =
       log_probabilities(model, repeated, texts, search.begin, search.end);
   std::vector<std::vector<Hypothesis>> outputs(sources.size());
@@ -132,10 +146,10 @@ std::vector<std::vector<Hypothesis>> sampled(EncoderDecoder& model, std::span<co
 /// number of the source, not from the sources beside it.
 std::vector<std::vector<Hypothesis>> write_outputs(EncoderDecoder& model, std::span<const Tokens> sources,
                                                    std::span<const std::int64_t> numbers,
-                                                   const Decoding& decoding) {
+                                                   const Decoding& decoding, const TokenWatch& watch) {
   const NoGrad no_grad;
-  return decoding.method == Decoding::Method::sample ? sampled(model, sources, numbers, decoding)
-                                                     : translate(model, sources, decoding.search);
+  return decoding.method == Decoding::Method::sample ? sampled(model, sources, numbers, decoding, watch)
+                                                     : translate(model, sources, decoding.search, watch);
 }
 
 /// What the settings say, but for the marks.
@@ -307,6 +321,23 @@ std::vector<TargetScore> TextToTextLearner::score(const ParallelText& pairs) {
   return scores;
 }
 
+Tensor TextToTextLearner::log_probabilities_of(std::span<const std::string> lines,
+                                               std::span<const std::string> targets, Context& context) {
+  check(!lines.empty() && lines.size() == targets.size(), "log probabilities: there are ", lines.size(),
+        " lines and ", targets.size(), " targets; each line needs one");
+  ParallelText pairs;
+  for (const std::string& line : lines) pairs.source.push_back(source_of(line));
+  for (const std::string& target : targets) pairs.target.push_back(target);
+  const TokenizedPairs tokens = tokens_of(pairs, answered_limit());
+  say_what_was_cut("decoding.max_source_tokens");
+  const Tensor each =
+      token_log_probabilities(*model_, tokens.sources, tokens.targets, begin(), end(), context);
+  std::vector<float> counts;  // 1 for the tokens of a target and its end
+  for (const Tokens& target : tokens.targets)
+    for (std::int64_t i = 0; i < each.size(1); ++i) counts.push_back(i <= std::ssize(target) ? 1 : 0);
+  return sum(each * Tensor::from(counts, each.shape(), each.device()), 1);
+}
+
 Decoding TextToTextLearner::decoding() const {
   Decoding decoding = decoding_of(settings_);
   decoding.search.begin = begin();
@@ -355,14 +386,12 @@ std::int64_t TextToTextLearner::answered_limit() const {
 }
 
 void TextToTextLearner::say_what_was_cut(const std::string& limit) {
-  if (cut_lines_ > 0)
-    remark(concat_text(cut_lines_, " sources are longer than ", limit,
-                       " or than the model reads, and were cut"));
-  cut_lines_ = 0;
+  if (const std::int64_t cut = cut_lines_.exchange(0); cut > 0)
+    remark(concat_text(cut, " sources are longer than ", limit, " or than the model reads, and were cut"));
 }
 
-std::string TextToTextLearner::text_of(const Hypothesis& hypothesis) const {
-  std::string text = target_tokenizer().decode(hypothesis.tokens);
+std::string TextToTextLearner::text_of(std::span<const std::int32_t> tokens) const {
+  std::string text = target_tokenizer().decode(tokens);
   // A model may produce any byte, but a line stays a line.
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
@@ -385,6 +414,11 @@ std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::strin
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return tokens[a].size() < tokens[b].size(); });
 
+  TokenWatch watch;
+  if (options.pieces)
+    watch = [&](std::size_t, std::span<const std::int32_t> written) {
+      options.pieces->grow(text_of(written));
+    };
   std::vector<Prediction> predictions(sources.size());
   const auto batch_size = static_cast<std::size_t>(decoding.batch_size);
   const std::size_t batches = (order.size() + batch_size - 1) / batch_size;
@@ -394,15 +428,15 @@ std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::strin
     std::vector<std::int64_t> numbers;
     for (std::size_t i = begin; i < end; ++i) {
       batch.push_back(tokens[order[i]]);
-      numbers.push_back(options.first_line + static_cast<std::int64_t>(order[i]));
+      numbers.push_back(options.first_line + (options.each_first ? 0 : static_cast<std::int64_t>(order[i])));
     }
-    const auto outputs = write_outputs(*model_, batch, numbers, decoding);
+    const auto outputs = write_outputs(*model_, batch, numbers, decoding, watch);
     std::string lines;
     for (std::size_t i = begin; i < end; ++i) {
       Prediction& prediction = predictions[order[i]];
       for (const Hypothesis& output : outputs[i - begin])
         prediction.alternatives.push_back(
-            {text_of(output), std::exp(output.log_probability), output.log_probability});
+            {text_of(output.tokens), std::exp(output.log_probability), output.log_probability});
       prediction.probability = prediction.alternatives.front().probability;
       lines.append(prediction.alternatives.front().text).append("\n");
       if (options.capture)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -121,9 +122,13 @@ class TextToTextLearner : public DataLearner<ParallelText> {
   Evaluation evaluate() override;
 
   std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
+  bool writes_text() const override { return true; }
   std::vector<std::string> example_lines(std::size_t count) const override {
     return short_lines(shown_data().source, count);
   }
+
+  Tensor log_probabilities_of(std::span<const std::string> lines, std::span<const std::string> targets,
+                              Context& context) override;
 
   /// The pairs of files, named as measure_files() has it; an Error where blank lines were left out.
   ParallelText read_files(std::span<const std::string> files);
@@ -174,7 +179,7 @@ class TextToTextLearner : public DataLearner<ParallelText> {
   std::int32_t end() const { return target_tokenizer().id_of("</s>"); }
   std::int64_t answered_limit() const;
   void say_what_was_cut(const std::string& limit);
-  std::string text_of(const Hypothesis& hypothesis) const;
+  std::string text_of(std::span<const std::int32_t> tokens) const;
   std::vector<Prediction> answers_to(std::span<const std::string> sources, const Decoding& decoding,
                                      const PredictOptions& options);
   double mean_loss(const ParallelText& pairs);
@@ -185,7 +190,7 @@ class TextToTextLearner : public DataLearner<ParallelText> {
   std::unique_ptr<EncoderDecoder> model_;
   TokenizedPairs pairs_;
   EpochBatches<BatchPlan> batches_;
-  std::int64_t cut_lines_ = 0;
+  std::atomic<std::int64_t> cut_lines_ = 0;
 };
 
 /// BLEU of all answers, and what each adds to it.

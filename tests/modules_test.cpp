@@ -272,6 +272,21 @@ TEST_CASE(
   save_model(*other, folder / "weights.safetensors");
   CHECK_THROWS_WITH_AS(load_model(*copy, resumed, folder / "weights.safetensors"),
                        doctest::Contains("holds no state of an optimizer"), Error);
+
+  // What does not fit changes neither the model nor the optimizer.
+  const auto refused = [&](const char* changed, const Tensor& value, const char* words) {
+    TensorFile file = load_safetensors(folder / "mlp.safetensors");
+    file.tensors[changed] = value;
+    save_safetensors(folder / "changed.safetensors", file);
+    const std::vector<double> outputs = (*copy)(wide).to_doubles();
+    CHECK_THROWS_WITH_AS(load_model(*copy, resumed, folder / "changed.safetensors"), doctest::Contains(words),
+                         Error);
+    CHECK((*copy)(wide).to_doubles() == outputs);
+    CHECK(resumed.steps() == 2);
+  };
+  refused("scale", Tensor::zeros({7}, DType::f64), "\"scale\"");
+  refused("optimizer:first_moment.scale", Tensor::zeros({7}, DType::f64), "\"first_moment.scale\"");
+  refused("optimizer:steps", Tensor::from(std::vector<std::int32_t>{-1}, {1}), "steps is negative");
 }
 
 TEST_CASE("modules: initial values have the distributions that their names say") {

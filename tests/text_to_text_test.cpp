@@ -194,6 +194,15 @@ TEST_CASE("score: of what a model writes it is the probability that predict give
     const std::vector<Prediction> answers = run.predict(lines);
     ParallelText pairs{lines, {answers[0].text, answers[1].text}};
     const std::vector<TargetScore> scores = text_to_text(run.learner()).score(pairs);
+    Context context = Context::inference();
+    const Tensor tracked = run.log_probabilities(lines, pairs.target.strings(), context);
+    CHECK(tracked.shape() == Shape{2});
+    if (task != "converse")  // of which score() takes sources as they are read
+      for (std::size_t i = 0; i < lines.size(); ++i)
+        CHECK(tracked.to_doubles()[i] == doctest::Approx(scores[i].log_probability));
+    CHECK(error_of([&] {
+            run.log_probabilities(lines, Lines{"one"}, context);
+          }).find("2 lines and 1 targets") != std::string::npos);
     for (std::size_t i = 0; i < lines.size(); ++i) {
       REQUIRE(answers[i].alternatives.size() == 1);
       CHECK(std::exp(*answers[i].alternatives[0].score) == doctest::Approx(answers[i].probability));

@@ -49,8 +49,8 @@ void check_finite(const Tensor& tensor, const std::string& name, std::string_vie
 
 }  // namespace
 
-void copy_named_tensors(const std::map<std::string, Tensor>& saved,
-                        std::span<const std::pair<std::string, Tensor>> targets, std::string_view what) {
+void check_named_tensors(const std::map<std::string, Tensor>& saved,
+                         std::span<const std::pair<std::string, Tensor>> targets, std::string_view what) {
   std::set<std::string> expected;
   for (const auto& [name, target] : targets) {
     expected.insert(name);
@@ -64,7 +64,11 @@ void copy_named_tensors(const std::map<std::string, Tensor>& saved,
   }
   for (const auto& [name, source] : saved)
     check(expected.contains(name), what, ": unknown tensor \"", name, "\"");
+}
 
+void copy_named_tensors(const std::map<std::string, Tensor>& saved,
+                        std::span<const std::pair<std::string, Tensor>> targets, std::string_view what) {
+  check_named_tensors(saved, targets, what);
   for (const auto& [name, target] : targets) copy_elements(saved.at(name), target);
 }
 
@@ -130,8 +134,9 @@ std::map<std::string, std::string> load_model(Module& model, Optimizer& optimize
   const std::map<std::string, Tensor> state = extract_optimizer(file.tensors);
   check(!state.empty(), path,
         " holds no state of an optimizer; load_model(model, path) loads its weights alone");
-  optimizer.load_state(state);
+  optimizer.check_state(state);
   load_model_state(model, file.tensors, path.string());
+  optimizer.load_state(state);
   return std::move(file.metadata);
 }
 

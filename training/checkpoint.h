@@ -21,9 +21,12 @@ namespace heed {
 
 // --- the weights of a model as a file
 
-/// Copies saved tensors into the targets of the same names. First checks that both have exactly the same
-/// names, shapes and dtypes and that all values are finite; otherwise throws an Error naming `what` and the
-/// first tensor that is missing, differs, is unknown or has a value that is not finite, and changes nothing.
+/// Checks that saved tensors and targets have exactly the same names, shapes and dtypes and that all values are
+/// finite; otherwise throws an Error naming `what` and the first tensor that is missing, differs, is unknown or
+/// has a value that is not finite.
+void check_named_tensors(const std::map<std::string, Tensor>& saved,
+                         std::span<const std::pair<std::string, Tensor>> targets, std::string_view what);
+/// After this check copies the saved tensors into the targets of the same names.
 void copy_named_tensors(const std::map<std::string, Tensor>& saved,
                         std::span<const std::pair<std::string, Tensor>> targets, std::string_view what);
 
@@ -57,7 +60,7 @@ void write_model(FileWriter& file, Module& model, std::map<std::string, std::str
 /// Loads a file that save_model wrote and returns its metadata. The state of an optimizer in it is left out.
 std::map<std::string, std::string> load_model(Module& model, const std::filesystem::path& path);
 /// The same with the state of the optimizer, in one file: all that a training loop of your own needs to go
-/// on. Loading throws unless the file has both and both fit.
+/// on. Loading throws, and changes nothing, unless the file has both and both fit.
 void save_model(Module& model, const Optimizer& optimizer, const std::filesystem::path& path,
                 std::map<std::string, std::string> metadata = {});
 std::map<std::string, std::string> load_model(Module& model, Optimizer& optimizer,

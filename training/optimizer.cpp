@@ -278,16 +278,19 @@ std::map<std::string, Tensor> Optimizer::state() const {
   return state;
 }
 
+void Optimizer::check_state(const std::map<std::string, Tensor>& state) const {
+  const std::map<std::string, Tensor> own = this->state();
+  const std::vector<std::pair<std::string, Tensor>> targets(own.begin(), own.end());
+  check_named_tensors(state, targets, concat_text("state of the ", name_of(options_.kind), " optimizer"));
+  check(state.at("steps").item() >= 0, "optimizer state: the number of steps is negative");
+}
+
 void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
-  const Tensor steps = Tensor::zeros({1}, DType::i32);
-  std::vector<std::pair<std::string, Tensor>> targets{{"steps", steps}};
-  append(targets, "first_moment.", parameters_, first_moment_);
-  append(targets, "second_moment.", parameters_, second_moment_);
-  const auto count = state.find("steps");
-  check(count == state.end() || count->second.count() != 1 || count->second.item() >= 0,
-        "optimizer state: the number of steps is negative");
-  copy_named_tensors(state, targets, concat_text("state of the ", name_of(options_.kind), " optimizer"));
-  steps_ = static_cast<std::int64_t>(steps.item());
+  check_state(state);
+  const std::map<std::string, Tensor> own = this->state();
+  const std::vector<std::pair<std::string, Tensor>> targets(own.begin(), own.end());
+  copy_named_tensors(state, targets, "optimizer state");
+  steps_ = static_cast<std::int64_t>(own.at("steps").item());
 }
 
 namespace {

@@ -130,6 +130,8 @@ class Optimizer {
   /// Restores what state() returned. Throws, naming the tensor, if one is missing,
   /// unknown or has another shape.
   void load_state(const std::map<std::string, Tensor>& state);
+  /// Throws what load_state() would.
+  void check_state(const std::map<std::string, Tensor>& state) const;
 
  private:
   void check_parameters() const;

@@ -1,12 +1,9 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,6 +13,7 @@
 #include "heed/models/attention/attention.h"
 #include "heed/models/options.h"
 #include "heed/tasks/run.h"
+#include "heed/tasks/serve.h"
 #include "heed/training/optimizer.h"
 
 // The layer between the C API and the library: handles, and exceptions that become statuses.
@@ -70,16 +68,21 @@ class Release {
   void* context_ = nullptr;
 };
 
-/// A run; only one call uses it at a time.
 struct RunObject {
-  explicit RunObject(Run opened) : run(std::move(opened)) {}
+  explicit RunObject(Run opened) : run(std::move(opened)), settings(run.settings().json()) {}
   Run run;
-  std::mutex in_use;
-  std::atomic<std::thread::id> user;  // of that call
+  std::string settings;  // as JSON; those of the run change while it measures
+};
+
+struct QueueObject {
+  QueueObject(std::shared_ptr<RunObject> asked, const QueueOptions& options)
+      : run(std::move(asked)), queue(run->run, options) {}
+  std::shared_ptr<RunObject> run;
+  AnswerQueue queue;
 };
 
 /// The types of handles, in order of their numbers.
-enum class Kind : std::uint8_t { tensor = 1, context, module, optimizer, run };
+enum class Kind : std::uint8_t { tensor = 1, context, module, optimizer, run, queue };
 
 /// The object behind a type of handle.
 template <class Handle>
@@ -99,6 +102,8 @@ template <>
 struct Behind<heed_optimizer> : BehindAll<OptimizerObject, Kind::optimizer> {};
 template <>
 struct Behind<heed_run> : BehindAll<RunObject, Kind::run> {};
+template <>
+struct Behind<heed_queue> : BehindAll<QueueObject, Kind::queue> {};
 
 /// The table of all handles. A handle is a number disguised as a pointer: it is looked up, never
 /// dereferenced, and never reused, so that a freed one is recognised.

@@ -60,6 +60,7 @@ typedef struct heed_context heed_context;     /**< the state of one forward pass
 typedef struct heed_module heed_module;       /**< a layer or a model with its named parameters */
 typedef struct heed_optimizer heed_optimizer; /**< parameters and the moments of their gradients */
 typedef struct heed_run heed_run;             /**< what a sample program trained */
+typedef struct heed_queue heed_queue;         /**< what answers the texts of many threads with one run */
 
 /* --- the library --- */
 
@@ -73,8 +74,8 @@ const char* heed_last_error(void);
 void heed_set_last_error(const char* message);
 void heed_text_free(char* text);
 /**
- * heed_run_predict(), heed_run_capture() and heed_run_measure() of this thread call `stop` at once and then
- * about 20 times a second. If it returns non-zero, the call ends with HEED_INTERRUPTED; the run stays usable.
+ * heed_run_predict(), heed_run_stream(), heed_queue_answer(), heed_run_capture() and heed_run_measure() of
+ * this thread call `stop` at once and then about 20 times a second. If it returns non-zero, the call ends with HEED_INTERRUPTED; the run stays usable.
  * heed_train() calls it, too. NULL, the default: never.
  */
 heed_status heed_set_stop(int32_t (*stop)(void* context), void* context);
@@ -431,7 +432,17 @@ typedef heed_status (*heed_progress)(void* context, const char* record);
 heed_status heed_train(const char* task, const char* settings, const heed_examples* examples, size_t count,
                        const char* folder, heed_progress progress, void* context, heed_run** out);
 
-/* --- runs: what was trained --- */
+/**
+ * Cross-validation of a task with "data.folds": as many runs, in the folders fold-1, fold-2, ... of `folder`,
+ * each tested on another part of the examples. Otherwise as heed_train(); "resume" trains what is missing.
+ * `out`: an object with the mean of each metric, "deviation" with their standard deviations, and "folds", the
+ * metrics of each.
+ */
+heed_status heed_cross_validate(const char* task, const char* settings, const heed_examples* examples,
+                                size_t count, const char* folder, heed_progress progress, void* context,
+                                char** out);
+
+/* --- runs: what was trained. Any number of threads may ask one run at once, with one set of weights. --- */
 
 /**
  * Opens the folder of a run of any task. `settings`: "device", "weights" ("best", "last" or "initial"),
@@ -468,6 +479,30 @@ heed_status heed_run_measure_files(heed_run* run, const char* const* files, size
  */
 heed_status heed_run_outputs(heed_run* run, const char* const* lines, size_t count, heed_context* context,
                              heed_tensor** out);
+/**
+ * log p(target | line) [count] of each pair, natural logarithm, the end of the target included: of tasks that
+ * write a text for a text. Tracked, and `context` likewise.
+ */
+heed_status heed_run_log_probabilities(heed_run* run, const char* const* lines, const char* const* targets,
+                                       size_t count, heed_context* context, heed_tensor** out);
+/** Gets a new piece of a text, valid during the call. Non-zero: the writing ends. */
+typedef int32_t (*heed_on_text)(void* context, const char* piece);
+/**
+ * The answer to one line, of a task that writes texts: `on_text` gets it in pieces, in this thread, as soon as
+ * they are certain: of greedy search and sampling token by token, of beam search when all hypotheses agree.
+ * They add up to the answer's text. `out`: the answer as heed_run_predict() gives it, or, where `on_text` ended
+ * the writing, the text so far with probability 0.
+ */
+heed_status heed_run_stream(heed_run* run, const char* line, heed_on_text on_text, void* context, char** out);
+/**
+ * For servers: any number of threads ask, and what waits is answered together. `settings`: "max_batch" (32),
+ * the most texts of one pass, and "workers" (1), the threads that answer. The queue keeps the run.
+ */
+heed_status heed_queue_create(heed_run* run, const char* settings, heed_queue** out);
+/** Waits for the answer to one line: an object as in the list of heed_run_predict(). */
+heed_status heed_queue_answer(heed_queue* queue, const char* line, char** out);
+/** Waits until what is being asked is answered. */
+void heed_queue_free(heed_queue* queue);
 /**
  * A page of HTML about one run, as `TASK report` makes it, or about several side by side. `settings`:
  * "device", "verify" (true).

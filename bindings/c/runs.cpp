@@ -45,11 +45,12 @@ RunOptions run_options(const Options& given) {
   return options;
 }
 
-std::vector<std::string> lines_of(const char* const* lines, std::size_t count) {
-  check_argument(lines != nullptr || count == 0, "lines is NULL");
+std::vector<std::string> lines_of(const char* const* lines, std::size_t count,
+                                  const char* argument = "lines") {
+  check_argument(lines != nullptr || count == 0, argument, " is NULL");
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < count; ++i) {
-    check_argument(lines[i] != nullptr, "lines[", i, "] is NULL");
+    check_argument(lines[i] != nullptr, argument, "[", i, "] is NULL");
     texts.emplace_back(lines[i]);
   }
   return texts;
@@ -59,26 +60,21 @@ std::vector<std::string> lines_of(const char* const* lines, std::size_t count) {
 thread_local int32_t (*asked_to_stop)(void*) = nullptr;
 thread_local void* stop_context = nullptr;
 
-/// While it lives, no other call can use the run. A call on the same thread, from the function given to
-/// heed_set_stop(), would deadlock.
-class RunUse {
- public:
-  explicit RunUse(RunObject& object) : object_(object) {
-    const std::thread::id here = std::this_thread::get_id();
-    check(object.user != here,
-          "the run is in use by the call that asks whether to stop; wait until it returns");
-    object.in_use.lock();
-    object.user = here;
-  }
-  ~RunUse() {
-    object_.user = std::thread::id();
-    object_.in_use.unlock();
-  }
-  RunUse(const RunUse&) = delete;
-  RunUse& operator=(const RunUse&) = delete;
+/// The runs that calls of this thread use, one within another.
+thread_local std::vector<const RunObject*> used_here;
 
- private:
-  RunObject& object_;
+/// Refuses a call on a run from a function that a call on the same run has called (that of heed_set_stop(), or
+/// one that gets pieces of text), since it may wait for what waits for it.
+class UsedHere {
+ public:
+  explicit UsedHere(const RunObject& object) {
+    check(std::ranges::count(used_here, &object) == 0,
+          "the run is in use by the call that asks whether to stop; wait until it returns");
+    used_here.push_back(&object);
+  }
+  ~UsedHere() { used_here.pop_back(); }
+  UsedHere(const UsedHere&) = delete;
+  UsedHere& operator=(const UsedHere&) = delete;
 };
 
 /// That function; empty: none.
@@ -87,11 +83,11 @@ std::function<bool()> stop_of_thread() {
   return [function = asked_to_stop, context = stop_context] { return function(context) != 0; };
 }
 
-/// What `work` returns for a run that no other call uses meanwhile.
+/// What `work` returns for a run.
 template <class Work>
 auto from_run(heed_run* handle, const Work& work) {
   const std::shared_ptr<RunObject> object = object_of(handle, "run");
-  const RunUse alone(*object);
+  const UsedHere use(*object);
   const StopCheck check_stop(stop_of_thread());
   return work(object->run);
 }
@@ -100,22 +96,33 @@ char* text_from_run(heed_run* handle, const Work& work) {
   return new_text(from_run(handle, work));
 }
 
+Json json_of(const Prediction& answer) {
+  if (!answer.error.empty()) return {{"error", answer.error}};
+  Json one = {{"text", answer.text}, {"probability", answer.probability}, {"alternatives", Json::array()}};
+  if (!answer.vector.empty()) one["vector"] = answer.vector;
+  for (const Prediction::Alternative& other : answer.alternatives) {
+    one["alternatives"].push_back({{"text", other.text}, {"probability", other.probability}});
+    if (other.score) one["alternatives"].back()["score"] = *other.score;
+  }
+  return one;
+}
+
 std::string json_of(const std::vector<Prediction>& answers) {
   Json list = Json::array();
-  for (const Prediction& answer : answers) {
-    if (!answer.error.empty()) {
-      list.push_back({{"error", answer.error}});
-      continue;
-    }
-    Json one = {{"text", answer.text}, {"probability", answer.probability}, {"alternatives", Json::array()}};
-    if (!answer.vector.empty()) one["vector"] = answer.vector;
-    for (const Prediction::Alternative& other : answer.alternatives) {
-      one["alternatives"].push_back({{"text", other.text}, {"probability", other.probability}});
-      if (other.score) one["alternatives"].back()["score"] = *other.score;
-    }
-    list.push_back(std::move(one));
-  }
+  for (const Prediction& answer : answers) list.push_back(json_of(answer));
   return dumped(list);
+}
+
+QueueOptions queue_options(const Options& given) {
+  QueueOptions options;
+  try {
+    options.max_batch = given.take_integer("max_batch", options.max_batch, 1, 65'536);
+    options.workers = given.take_integer("workers", options.workers, 1, 1000);
+    given.check_all_taken("a queue");
+  } catch (const Error& error) {
+    throw SettingsError(error.what());
+  }
+  return options;
 }
 
 Json attention_list() {
@@ -279,23 +286,53 @@ class TrainingCalls {
   bool begun_ = false, failed_ = false;
 };
 
-void train_to_end(const TrainingCall& call, const std::vector<Examples>& examples, const std::string& folder,
-                  TrainingCalls& calls) {
+void train_one(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
+  if (asks_for_all_folds(settings))
+    throw SettingsError(
+        "data.folds: a training makes one run, and each fold is one: heed_cross_validate() trains all; for "
+        "one "
+        "of them give data.fold, too");
+  if (!train(kind, settings, request).finished) throw Interrupted();
+}
+
+std::string train_all_folds(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
+  if (!asks_for_all_folds(settings))
+    throw SettingsError(settings.has("data.folds")
+                            ? "cross-validation needs data.folds, 2 or more, and no data.fold"
+                            : concat_text("the task ", kind.name, " has no folds (data.folds)"));
+  const FoldsResult result = train_folds(kind, settings, request);
+  if (!result.finished) throw Interrupted();
+  return result.json;
+}
+
+/// Has `train_them(kind, settings, request)` do what the arguments of heed_train() say, and returns the run's
+/// folder and whether it is verified.
+template <class Train>
+std::pair<std::string, bool> trained(const char* task, const char* json, const heed_examples* examples,
+                                     std::size_t count, const char* folder, TrainingCalls calls,
+                                     const Train& train_them) {
+  const std::string path = text_of(folder, "folder");
+  check_argument(examples != nullptr || count == 0, "examples is NULL");
+  TrainingCall call = training_call(task, json, path);
+  call.given.own_data = count > 0;
+  std::vector<Examples> tables;
+  for (std::size_t i = 0; i < count; ++i) tables.push_back(examples_of(examples[i]));
   TrainRequest request;
-  request.folder = folder;
+  request.folder = path;
   request.resume = call.resume;
   request.verify = call.given.verify;
   request.callbacks = calls.callbacks();
-  request.examples = examples;
-  const Settings settings = training_settings(*call.kind, call.given, request.callbacks.message);
-  if (settings.has("data.folds") && settings.get<std::int64_t>("data.folds") > 0 &&
-      settings.get<std::int64_t>("data.fold") == 0)
-    throw SettingsError(
-        "data.folds: each fold is a run of its own: give data.fold, from 1 on, and a folder for each");
-  const StopCheck check_stop([&] { return calls.stops_reading(); });
-  const TrainResult result = train(*call.kind, settings, request);
+  request.examples = tables;
+  try {
+    const Settings settings = training_settings(*call.kind, call.given, request.callbacks.message);
+    const StopCheck check_stop([&] { return calls.stops_reading(); });
+    train_them(*call.kind, settings, request);
+  } catch (const Interrupted&) {
+    calls.check_progress();
+    throw;
+  }
   calls.check_progress();
-  if (!result.finished) throw Interrupted();
+  return {path, request.verify};
 }
 
 Json device_list() {
@@ -342,9 +379,10 @@ heed_status heed_run_open(const char* folder, const char* settings, heed_run** o
 
 heed_status heed_run_describe(heed_run* run, char** out) {
   return guarded(__func__, out, [&] {
-    return text_from_run(run, [](Run& open) {
+    const std::string settings = object_of(run, "run")->settings;
+    return text_from_run(run, [&](Run& open) {
       return dumped(Json{{"task", open.task()},
-                         {"settings", Json::parse(open.settings().json())},
+                         {"settings", Json::parse(settings)},
                          {"classes", open.learner().known_classes()},
                          {"remarks", open.learner().take_remarks()}});
     });
@@ -355,6 +393,38 @@ heed_status heed_run_predict(heed_run* run, const char* const* lines, size_t cou
   return guarded(__func__, out, [&] {
     return text_from_run(run, [&](Run& open) { return json_of(open.predict(lines_of(lines, count))); });
   });
+}
+
+heed_status heed_run_stream(heed_run* run, const char* line, heed_on_text on_text, void* context,
+                            char** out) {
+  return guarded(__func__, out, [&] {
+    const std::string text = text_of(line, "line");
+    check_argument(on_text != nullptr, "on_text is NULL");
+    const OnText take = [&](std::string_view piece) {
+      return on_text(context, std::string(piece).c_str()) == 0;
+    };
+    return text_from_run(run, [&](Run& open) { return dumped(json_of(open.stream(text, take))); });
+  });
+}
+
+heed_status heed_queue_create(heed_run* run, const char* settings, heed_queue** out) {
+  return guarded(__func__, out, [&] {
+    return new_handle<heed_queue>(
+        std::make_shared<QueueObject>(object_of(run, "run"), queue_options(settings_of(settings))));
+  });
+}
+
+heed_status heed_queue_answer(heed_queue* queue, const char* line, char** out) {
+  return guarded(__func__, out, [&] {
+    const std::shared_ptr<QueueObject> object = object_of(queue, "queue");
+    const UsedHere use(*object->run);
+    const StopCheck check_stop(stop_of_thread());
+    return new_text(dumped(json_of(object->queue.answer(text_of(line, "line")))));
+  });
+}
+
+void heed_queue_free(heed_queue* queue) {
+  free_handle(__func__, queue);
 }
 
 heed_status heed_run_capture(heed_run* run, const char* const* lines, size_t count, const char* path,
@@ -381,22 +451,23 @@ heed_status heed_train(const char* task, const char* settings, const heed_exampl
                        const char* folder, heed_progress progress, void* context, heed_run** out) {
   if (out) *out = nullptr;
   return guarded(__func__, [&] {
-    const std::string path = text_of(folder, "folder");
-    check_argument(examples != nullptr || count == 0, "examples is NULL");
-    TrainingCall call = training_call(task, settings, path);
-    call.given.own_data = count > 0;
-    std::vector<Examples> tables;
-    for (std::size_t i = 0; i < count; ++i) tables.push_back(examples_of(examples[i]));
-    TrainingCalls calls(progress, context);
-    try {
-      train_to_end(call, tables, path, calls);
-    } catch (const Interrupted&) {
-      calls.check_progress();
-      throw;
-    }
-    RunOptions options;
-    options.verify = call.given.verify;
-    if (out) *out = new_handle<heed_run>(std::make_shared<RunObject>(Run::open(path, options)));
+    const auto [path, verify] =
+        trained(task, settings, examples, count, folder, TrainingCalls(progress, context), train_one);
+    if (out)
+      *out = new_handle<heed_run>(std::make_shared<RunObject>(Run::open(path, RunOptions{.verify = verify})));
+  });
+}
+
+heed_status heed_cross_validate(const char* task, const char* settings, const heed_examples* examples,
+                                size_t count, const char* folder, heed_progress progress, void* context,
+                                char** out) {
+  return guarded(__func__, out, [&] {
+    std::string found;
+    trained(task, settings, examples, count, folder, TrainingCalls(progress, context),
+            [&](const TaskKind& kind, const Settings& all, const TrainRequest& request) {
+              found = train_all_folds(kind, all, request);
+            });
+    return new_text(found);
   });
 }
 
@@ -421,8 +492,19 @@ heed_status heed_run_outputs(heed_run* run, const char* const* lines, size_t cou
     const std::vector<std::string> texts = lines_of(lines, count);
     Context inference = Context::inference();
     const std::shared_ptr<Context> given = context ? object_of(context, "context") : nullptr;
+    return from_run(run, [&](Run& open) { return open.outputs(texts, given ? *given : inference); });
+  });
+}
+
+heed_status heed_run_log_probabilities(heed_run* run, const char* const* lines, const char* const* targets,
+                                       size_t count, heed_context* context, heed_tensor** out) {
+  return guarded_tensor(__func__, out, [&] {
+    const std::vector<std::string> sources = lines_of(lines, count),
+                                   wanted = lines_of(targets, count, "targets");
+    Context inference = Context::inference();
+    const std::shared_ptr<Context> given = context ? object_of(context, "context") : nullptr;
     return from_run(
-        run, [&](Run& open) { return open.learner().outputs_of_lines(texts, given ? *given : inference); });
+        run, [&](Run& open) { return open.log_probabilities(sources, wanted, given ? *given : inference); });
   });
 }
 

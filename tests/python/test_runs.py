@@ -44,6 +44,28 @@ class Runs(unittest.TestCase):
         lines = subprocess.run(command, input="\n".join(texts) + "\n", check=True, capture_output=True, text=True).stdout
         self.assertEqual([str(one) for one in answers], lines.split("\n")[:3])
 
+    def test_many_threads_ask(self):
+        texts = [f"a {'fine' if i % 3 else 'dull'} film {i}" for i in range(8)]
+        alone = [self.run_.predict([text])[0] for text in texts]
+        found = {}
+        with self.run_.serve(max_batch=4, workers=2) as queue:
+            def ask(i):
+                found[i] = self.run_.predict([texts[i]])[0], queue.answer(texts[i])
+
+            threads = [threading.Thread(target=ask, args=(i,)) for i in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        for i, one in enumerate(alone):
+            self.assertEqual(found[i][0], one)
+            self.assertEqual(found[i][1].text, one.text)
+            self.assertAlmostEqual(found[i][1].probability, one.probability, places=5)
+        with self.assertRaisesRegex(heed.BadArgument, "queue is NULL"):
+            queue.answer("one")
+        with self.assertRaisesRegex(heed.SettingsError, "max_batch"):
+            self.run_.serve(max_batch=0)
+
     def test_what_it_is(self):
         self.assertEqual(self.run_.task, "classify")
         self.assertEqual(self.run_.settings["training"]["steps"], 5)

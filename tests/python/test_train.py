@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -176,6 +177,50 @@ class Training(Folder):
         run = self.train("translate", WORDS, CODES)
         with self.assertRaisesRegex(heed.Error, "no outputs for lines"):
             run.model(["one"])
+        scores = run.model(WORDS[:3], targets=CODES[:3]).numpy()  # log-probabilities
+        for i in range(3):
+            np.testing.assert_allclose(run.model(WORDS[i : i + 1], targets=CODES[i : i + 1]).numpy(), scores[i : i + 1], rtol=1e-5)
+        self.assertTrue((scores < 0).all() and len(set(scores)) == 3)
+        run.model(WORDS, heed.Context(seed=1), targets=CODES).sum().backward()
+        self.assertTrue(all(one.grad is not None for one in run.model.parameters().values()))
+        with self.assertRaisesRegex(ValueError, "2 texts, but 1 targets"):
+            run.model(["a", "b"], targets=["a"])
+
+    def test_pieces_of_a_text(self):
+        for task, columns, settings in [("translate", (WORDS, CODES), ["decoding.beam=1"]),
+                                        ("language_model", (TEXTS,), ["generation.tokens=20"])]:
+            with self.subTest(task):
+                more = {"model.max_length": 32} if task == "language_model" else {}
+                self.train(task, *columns, settings=more, out=self.path(task))
+                run = heed.Run.open(self.path(task), settings=settings)
+                answer = run.predict(["one two"])[0]
+                self.assertEqual("".join(run.stream("one two")), answer.text)
+                pieces = run.stream("one two")
+                first = next(pieces)
+                self.assertTrue(answer.text.startswith(first))
+                pieces.close()
+                self.assertEqual(run.predict(["one two"])[0], answer)
+        with self.assertRaisesRegex(heed.Error, "writes no text"):
+            list(self.train("classify", TEXTS, LABELS).stream("good"))
+
+    def test_folds(self):
+        settings = dict(SMALL, **{"data.split_seed": 3})
+        found = heed.cross_validate("classify", TEXTS, LABELS, folds=3, settings=settings, out=self.path("folds"))
+        self.assertEqual(len(found["folds"]), 3)
+        self.assertAlmostEqual(found["accuracy"], np.mean([one["accuracy"] for one in found["folds"]]), places=3)
+        self.assertIn("accuracy", found["deviation"])
+        third = heed.Run.open(self.path("folds/fold-3"))
+        self.assertEqual(third.measure("test")["accuracy"], found["folds"][2]["accuracy"])
+        # one that went missing is trained again, to the same bits
+        before = weights(third.folder)
+        shutil.rmtree(third.folder)
+        again = heed.cross_validate("classify", TEXTS, LABELS, folds=3, settings=settings, out=self.path("folds"), resume=True)
+        self.assertEqual(again, found)
+        self.assertEqual(weights(self.path("folds/fold-3")), before)
+        with self.assertRaisesRegex(heed.SettingsError, "data.folds"):
+            heed.cross_validate("translate", WORDS, CODES)
+        with self.assertRaisesRegex(heed.SettingsError, "data.folds"):
+            heed.cross_validate("classify", TEXTS, LABELS, folds=0)
 
     def test_labels(self):
         for labels, classes in ([[i % 3 for i in range(40)], ["0", "1", "2"]],
@@ -213,7 +258,7 @@ class Training(Folder):
             self.assertFalse(os.path.exists(self.path("bad")), message)
         for settings, message in [({"training.stepz": 3}, "training.steps"), ({"training": {"steps": -1}}, "training.steps"),
                                   ({"data.format": "csv"}, "in memory"), ({"threads": 2}, "set_cpu_threads"),
-                                  ({"data.file": "x.csv"}, "give one"), ({"data.folds": 3}, "data.fold")]:
+                                  ({"data.file": "x.csv"}, "give one"), ({"data.folds": 3}, "heed_cross_validate")]:
             with self.assertRaisesRegex(heed.SettingsError, message):
                 self.train("classify", TEXTS, LABELS, settings=settings)
         with self.assertRaisesRegex(TypeError, "no 'news'"):

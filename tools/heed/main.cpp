@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iomanip>
@@ -110,13 +112,38 @@ std::shared_ptr<std::vector<std::string>> add_load_flag(CLI::App& command) {
   return libraries;
 }
 
+namespace {
+
+std::string opened_library;
+
+/// dlopen() lets no exception of a library's global objects pass: the program ends, but says why.
+[[noreturn]] void end_with_thrown() {
+  std::string what = "an exception";
+  try {
+    std::rethrow_exception(std::current_exception());
+  } catch (const std::exception& error) {
+    what = error.what();
+  } catch (...) {  // anything else has no message
+  }
+  try {
+    throw SettingsError(concat_text("--load ", opened_library, ": it threw while it was opened: ", what));
+  } catch (const SettingsError&) {
+    std::_Exit(report_exception("heed"));
+  }
+}
+
+}  // namespace
+
 std::vector<std::string> load_attentions(const std::vector<std::string>& libraries) {
   std::vector<std::string> names;
   for (const std::string& library : libraries) {
     const std::size_t before = attention_variants().size();
+    opened_library = library;
+    const std::terminate_handler handler = std::set_terminate(end_with_thrown);
     // Absolute, since dlopen looks for a bare name in the system's folders only.
-    if (!dlopen(std::filesystem::absolute(library).c_str(), RTLD_NOW | RTLD_GLOBAL))
-      throw SettingsError(concat_text("--load: ", dlerror()));
+    const void* const opened = dlopen(std::filesystem::absolute(library).c_str(), RTLD_NOW | RTLD_GLOBAL);
+    std::set_terminate(handler);
+    if (!opened) throw SettingsError(concat_text("--load: ", dlerror()));
     const auto added = attention_variants().subspan(before);
     if (added.empty())
       throw SettingsError(concat_text("--load ", library,

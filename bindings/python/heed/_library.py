@@ -90,6 +90,7 @@ ATTENTION = ctypes.CFUNCTYPE(
 )
 RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 PROGRESS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, _text)
+ON_TEXT = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, _text)
 
 
 class ExamplesStruct(ctypes.Structure):
@@ -174,6 +175,7 @@ _CALLS = {
     "heed_optimizer_zero_gradients": [_handle],
     "heed_task_settings": [_text, _int, _out],
     "heed_train": [_text, _text, _examples, _size, _text, PROGRESS, ctypes.c_void_p, _out],
+    "heed_cross_validate": [_text, _text, _examples, _size, _text, PROGRESS, ctypes.c_void_p, _out],
     "heed_save": [_text, _texts, _handles, _size],
     "heed_load": [_text, _texts, _handles, _size],
     "heed_register_attention": [_text, _text, INITIAL, ATTENTION, ctypes.c_void_p],
@@ -181,14 +183,20 @@ _CALLS = {
     "heed_run_open": [_text, _text, _out],
     "heed_run_describe": [_handle, _out],
     "heed_run_predict": [_handle, _texts, _size, _out],
+    "heed_run_stream": [_handle, _text, ON_TEXT, ctypes.c_void_p, _out],
+    "heed_queue_create": [_handle, _text, _out],
+    "heed_queue_answer": [_handle, _text, _out],
     "heed_run_capture": [_handle, _texts, _size, _text, _int, _out],
     "heed_run_measure": [_handle, _text, _out],
     "heed_run_measure_examples": [_handle, _examples, _out],
     "heed_run_measure_files": [_handle, _texts, _size, _out],
     "heed_run_outputs": [_handle, _texts, _size, _handle, _out],
+    "heed_run_log_probabilities": [_handle, _texts, _texts, _size, _handle, _out],
     "heed_run_model": [_handle, _out],
 }
-_FREES = ["heed_tensor_free", "heed_context_free", "heed_module_free", "heed_optimizer_free", "heed_run_free"]
+_FREES = [
+    "heed_tensor_free", "heed_context_free", "heed_module_free", "heed_optimizer_free", "heed_run_free", "heed_queue_free"
+]
 _OTHERS: Dict[str, Tuple[Any, List[Any]]] = {
     "heed_abi_version": (ctypes.c_int32, []),
     "heed_version": (_text, []),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import operator
 import os
+import queue
+import threading
 import warnings
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -185,13 +187,21 @@ class Model(Module):
         super().__init__(lib.result("heed_run_model", run))
         self._run = run
 
-    def __call__(self, texts: Sequence[str], context: Optional[Context] = None) -> Tensor:
+    def __call__(
+        self, texts: Sequence[str], context: Optional[Context] = None, *, targets: Optional[Sequence[str]] = None
+    ) -> Tensor:
         """What it computes for texts, as predict() takes them, before any choice or normalisation.
 
-        Logits [n, classes], vectors [n, width], of a language model logits [n, tokens, vocabulary]. Its
+        Logits [n, classes], vectors [n, width], of a language model logits [n, tokens, vocabulary]. Of tasks that
+        write a text for a text, with ``targets``, a text for each: the log-probability of each target [n]. Its
         parameters get gradients from the result. ``context``: that of a training pass; None: inference.
         """
         lines = _lines(texts)
+        if targets is not None:
+            wanted = _lines(targets)
+            if len(wanted) != len(lines):
+                raise ValueError(f"{len(lines)} texts, but {len(wanted)} targets")
+            return Tensor._result("heed_run_log_probabilities", self._run, lines, wanted, len(lines), context)
         return Tensor._result("heed_run_outputs", self._run, lines, len(lines), context)
 
 
@@ -265,6 +275,46 @@ class Run(Shown, _Handle):
                 answers += map(_prediction, lib.result_json("heed_run_predict", self, lines, len(lines)))
         return Predictions(answers, self._describe()["classes"])
 
+    def stream(self, text: str) -> Iterator[str]:
+        """The answer to one text in pieces, as it is written: ``for piece in run.stream(text)``.
+
+        Of tasks that write texts. Greedy search and sampling give it token by token, beam search
+        (settings=["decoding.beam=1"] is greedy) as soon as all hypotheses agree; together it is the text of predict().
+        Leaving the loop ends the writing.
+        """
+        line = lib.encoded(text)
+        found: "queue.SimpleQueue[Any]" = queue.SimpleQueue()  # pieces, then None or an exception
+        left = threading.Event()
+
+        def take(_context: Any, piece: bytes) -> int:
+            found.put(piece.decode("utf-8"))
+            return int(left.is_set())
+
+        def write() -> None:
+            try:
+                answer = _prediction(lib.result_json("heed_run_stream", self, line, lib.ON_TEXT(take), None))
+                found.put(lib.Error(answer.error) if answer.error else None)
+            except BaseException as error:  # noqa: B902 - raised again below
+                found.put(error)
+
+        writer = threading.Thread(target=write, daemon=True)
+        writer.start()
+        try:
+            piece = found.get()
+            while isinstance(piece, str):
+                yield piece
+                piece = found.get()
+            if piece is not None:
+                raise piece
+        finally:
+            left.set()
+            writer.join()
+
+    def serve(self, max_batch: int = 32, workers: int = 1) -> "AnswerQueue":
+        """For servers: a queue that many threads ask, and that answers what waits together."""
+        given = lib.settings_json(dict(max_batch=max_batch, workers=workers))
+        return AnswerQueue(lib.result("heed_queue_create", self, given))
+
     def capture(
         self, texts: Sequence[str], path: Union[str, "os.PathLike[str]"], overwrite: bool = False
     ) -> List[Prediction]:
@@ -290,3 +340,27 @@ class Run(Shown, _Handle):
             kind = next(one for one in lib.listing("tasks") if one["name"] == self.task)
             table = table_of(kind, "train", examples[0] if len(examples) == 1 else examples)
             return lib.result_json("heed_run_measure_examples", self, ctypes.byref(table.struct))
+
+
+class AnswerQueue(_Handle):
+    """Answers the texts of many threads with one run: ``with run.serve() as queue``, and queue.answer(text)."""
+
+    _free_name = "heed_queue_free"
+
+    def answer(self, text: str) -> Prediction:
+        """Waits for the answer, which is that of predict([text]), but for the last digits of probabilities."""
+        line = lib.encoded(text)
+        with lib.interruptible():
+            return _prediction(lib.result_json("heed_queue_answer", self, line))
+
+    def close(self) -> None:
+        """Waits until what was asked is answered."""
+        if self._handle is not None:
+            handle, self._handle = self._handle, None
+            self._free(handle)
+
+    def __enter__(self) -> "AnswerQueue":
+        return self
+
+    def __exit__(self, *_error: Any) -> None:
+        self.close()

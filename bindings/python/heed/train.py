@@ -124,6 +124,54 @@ def train(
     An exception that it raises ends training after the step, as Ctrl-C does: with a checkpoint, so that
     ``heed.resume(out)`` goes on.
     """
+    given, parts = _given(
+        task, examples, valid, test, tables, settings, config, attention=attention, resume=resume, verify=verify,
+        decoder_attention=decoder_attention, cross_attention=cross_attention, preset=preset,
+    )
+    if out is None and resume:
+        raise ValueError("resume needs out, the folder of the run")
+    return _train(task, given, parts, out, on_progress)
+
+
+def cross_validate(
+    task: str,
+    *examples: Any,
+    folds: int = 5,
+    valid: Any = None,
+    attention: Optional[str] = None,
+    preset: Optional[str] = None,
+    settings: Optional[Mapping[str, Any]] = None,
+    config: Union[str, "os.PathLike[str]", None] = None,
+    out: Union[str, "os.PathLike[str]", None] = None,
+    resume: bool = False,
+    verify: bool = True,
+    on_progress: Optional[Callable[[Record], Any]] = None,
+) -> Dict[str, Any]:
+    """Trains a task ``folds`` times, each time tested on another part of the examples.
+
+    >>> heed.cross_validate("classify", texts, labels, folds=5)["accuracy"]
+
+    Returns the mean of each metric, ``deviation`` with their standard deviations, and ``folds``, the metrics of
+    each. Arguments are those of train(). ``out``: a folder that keeps the runs, fold-1, fold-2, ...; ``resume``:
+    trains what is missing there. Of tasks with the setting ``data.folds``.
+    """
+    given, parts = _given(
+        task, examples, valid, None, {}, settings, config, attention=attention, preset=preset, resume=resume,
+        verify=verify,
+    )
+    given["data.folds"] = folds
+    with tempfile.TemporaryDirectory(prefix="heed-folds-") as temporary:
+        folder = os.path.join(temporary, "folds") if out is None else os.fspath(out)
+        found: Dict[str, Any] = json.loads(
+            _called(lib.result_text, "heed_cross_validate", task, given, parts, folder, on_progress))
+        return found
+
+
+def _given(
+    task: str, examples: Tuple[Any, ...], valid: Any, test: Any, tables: Mapping[str, Any],
+    settings: Optional[Mapping[str, Any]], config: Union[str, "os.PathLike[str]", None], **others: Any,
+) -> Tuple[Dict[str, Any], List["Table"]]:
+    """The settings that training is given, and its tables."""
     given = dict(settings or {})
     kind = tasks().get(task)
     shared: List[Tuple[str, Any]] = [("valid", valid), ("test", test), *tables.items()]
@@ -141,13 +189,8 @@ def train(
             given[f"{setting}_fraction"] = float(value)
         else:
             parts.append(_part(kind, task, part, value))
-    given.update(
-        attention=attention, decoder_attention=decoder_attention, cross_attention=cross_attention, preset=preset,
-        config=None if config is None else os.fspath(config), resume=resume, verify=verify,
-    )
-    if out is None and resume:
-        raise ValueError("resume needs out, the folder of the run")
-    return _train(task, given, parts, out, on_progress)
+    given.update(others, config=None if config is None else os.fspath(config))
+    return given, parts
 
 
 def resume(
@@ -176,6 +219,24 @@ def _train(
 ) -> Run:
     temporary = tempfile.TemporaryDirectory(prefix="heed-run-") if out is None else None
     folder = os.path.join(temporary.name, "run") if temporary else os.fspath(out)
+    try:
+        handle = _called(lib.result, "heed_train", task, given, parts, folder, on_progress)
+    except BaseException:
+        if temporary and os.path.exists(os.path.join(folder, "config.json")):
+            _keep(temporary)
+            warnings.warn(f"the run stays in {folder}; heed.resume() goes on with it", stacklevel=3)
+        raise
+    run = Run(handle)
+    run.folder = folder
+    run._temporary = temporary
+    return run
+
+
+def _called(
+    call: Callable[..., Any], function: str, task: Optional[str], given: Dict[str, Any], parts: List["Table"], folder: str,
+    on_progress: Optional[Callable[[Record], Any]],
+) -> Any:
+    """What a function of the library that trains gives; an exception of ``on_progress`` is raised again."""
     raised: List[BaseException] = []
 
     @lib.PROGRESS
@@ -192,19 +253,11 @@ def _train(
     calls = progress if on_progress else lib.PROGRESS()
     try:
         with lib.interruptible():
-            handle = lib.result("heed_train", name, lib.settings_json(given), structs, len(parts),
-                                lib.encoded(folder), calls, None)
+            return call(function, name, lib.settings_json(given), structs, len(parts), lib.encoded(folder), calls, None)
     except BaseException:
-        if temporary and os.path.exists(os.path.join(folder, "config.json")):
-            _keep(temporary)
-            warnings.warn(f"the run stays in {folder}; heed.resume() goes on with it", stacklevel=3)
         if raised:
             raise raised[0] from None
         raise
-    run = Run(handle)
-    run.folder = folder
-    run._temporary = temporary
-    return run
 
 
 def _keep(folder: "tempfile.TemporaryDirectory[str]") -> None:

@@ -1,0 +1,257 @@
+// One run that several threads ask: each gets what it gets alone, by itself, through a queue that answers
+// together what waits, and in pieces while a text is written.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "heed/base/unicode.h"
+#include "heed/tasks/run.h"
+#include "heed/tasks/serve.h"
+#include "support.h"
+#include "temporary_folder.h"
+
+using namespace heed;
+
+namespace {
+
+using Lines = std::vector<std::string>;
+
+/// What makes training of a task short, beside a small model.
+const std::map<std::string, Lines> small_data = {
+    {"translate", {"data.numbers=300", "data.held_out_numbers=20", "decoding.length_extra=2"}},
+    {"summarize", {"data.reports=300", "data.held_out_reports=20", "decoding.length_extra=2"}},
+    {"converse", {"data.dialogues=60", "data.held_out_dialogues=12", "decoding.length_extra=8"}},
+    {"classify", {"data.listops.count=200"}},
+    {"match", {"data.questions=60"}},
+    {"embed_text", {"data.numbers=300", "data.held_out_numbers=20"}},
+    {"recommend", {"data.impressions=200"}},
+    {"language_model", {"data.sentences=300", "data.held_out_sentences=20", "generation.tokens=12"}}};
+
+/// A folder with a run of a task that was hardly trained.
+class SmallRun {
+ public:
+  explicit SmallRun(const std::string& task, const Lines& more = {}) {
+    const TaskKind& kind = task_kind(task);
+    Settings settings = kind.settings(false);
+    for (const char* one :
+         {"model.width=16", "model.feed_forward=16", "model.heads=2", "training.steps=3",
+          "training.batch_tokens=256", "training.evaluate_every=0", "tokenizer.vocabulary=280"})
+      settings.assign(one);
+    for (const std::string& one : small_data.at(task)) settings.assign(one);
+    for (const std::string& one : more) settings.assign(one);
+    train_run(kind, settings, {folder_ / "run"});
+  }
+
+  Run open(const Lines& settings = {}) const { return Run::open(folder_ / "run", {.settings = settings}); }
+  /// Some lines that the run can answer.
+  Lines lines(std::size_t count) const {
+    Run run = open();
+    run.learner().read_data();
+    const Lines lines = run.learner().example_lines(count);
+    REQUIRE(lines.size() == count);
+    return lines;
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+/// Calls work(i) for i = 0 ... count - 1, each in a thread of its own, all at once.
+template <class Work>
+void at_once(std::size_t count, const Work& work) {
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < count; ++i) threads.emplace_back([&work, i] { work(i); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+bool same_bits(const Prediction& a, const Prediction& b) {
+  return a.text == b.text && a.probability == b.probability && a.vector == b.vector && a.error == b.error &&
+         std::ranges::equal(a.alternatives, b.alternatives, [](const auto& one, const auto& other) {
+           return one.text == other.text && one.probability == other.probability && one.score == other.score;
+         });
+}
+
+/// The same answer, whose numbers may differ as the padding of a pass makes them.
+bool same_answer(const Prediction& a, const Prediction& b) {
+  const auto near = [](double x, double y) { return std::abs(x - y) <= 1e-5 * std::max(1.0, std::abs(x)); };
+  if (!a.vector.empty())  // its text is these numbers
+    return std::ranges::equal(a.vector, b.vector, [&](float x, float y) { return near(x, y); });
+  return a.text == b.text && near(a.probability, b.probability) && a.error == b.error &&
+         a.alternatives.size() == b.alternatives.size();
+}
+
+}  // namespace
+
+TEST_CASE("run threads: many predict with one run of every task, to the bits of each alone") {
+  for (const auto& [task, settings] : small_data) {
+    CAPTURE(task);
+    const SmallRun small(task);
+    const Lines lines = small.lines(4);
+    std::vector<Prediction> alone;
+    for (const std::string& line : lines) alone.push_back(small.open().predict(Lines{line}).front());
+    CHECK(alone[0].text != "");
+    Run run = small.open();
+    std::atomic<int> wrong = 0;
+    at_once(4, [&](std::size_t i) {
+      for (std::size_t k = 0; k < lines.size(); ++k) {
+        const std::size_t line = (i + k) % lines.size();
+        if (!same_bits(run.predict(Lines{lines[line]}).front(), alone[line])) ++wrong;
+      }
+    });
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("run threads: measuring waits for answers, and they for it") {
+  const SmallRun small("classify");
+  const Lines lines = small.lines(1);
+  const Prediction alone = small.open().predict(lines).front();
+  const std::string measured = small.open().measure().json;
+  Run run = small.open();
+  std::atomic<int> wrong = 0;
+  at_once(3, [&](std::size_t i) {
+    for (int round = 0; round < 3; ++round)
+      if (i == 0 ? run.measure().json != measured : !same_bits(run.predict(lines).front(), alone)) ++wrong;
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("run threads: texts that were cut are counted, whoever asked") {
+  const SmallRun small("classify", {"data.long_texts=cut"});
+  Run run = small.open({});
+  const std::string line = small.lines(1).front();
+  std::string longer = line;
+  while (longer.size() < 4000) longer += " " + line;
+  run.learner().take_remarks();
+  at_once(4, [&](std::size_t) { run.predict(Lines{longer, longer, line}); });
+  int cut = 0;
+  for (const std::string& remark : run.learner().take_remarks()) cut += std::stoi(remark);
+  CHECK(cut == 8);
+}
+
+TEST_CASE("run threads: a queue answers eight threads as each is answered alone") {
+  for (const auto& [task, settings] : small_data) {
+    CAPTURE(task);
+    const SmallRun small(task);
+    const Lines lines = small.lines(8);
+    std::vector<Prediction> alone;
+    Run run = small.open();
+    for (const std::string& line : lines) alone.push_back(run.predict(Lines{line}).front());
+    AnswerQueue queue(run, {.max_batch = 4, .workers = 2});
+    std::atomic<int> wrong = 0;
+    at_once(8, [&](std::size_t i) {
+      for (std::size_t k = 0; k < 4; ++k)
+        if (const std::size_t line = (3 * i + k) % 8; !same_answer(queue.answer(lines[line]), alone[line]))
+          ++wrong;
+    });
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("run threads: what a queue draws for a text does not follow from those beside it") {
+  const SmallRun small("translate");
+  const Lines lines = small.lines(8);
+  Run run = small.open({"decoding.method=sample", "decoding.seed=3"});
+  std::vector<Prediction> alone;
+  for (const std::string& line : lines) alone.push_back(run.predict(Lines{line}).front());
+  PredictOptions as_queue;
+  as_queue.each_first = true;
+  const std::vector<Prediction> together = run.predict(lines, as_queue);
+  for (std::size_t i = 0; i < lines.size(); ++i) CHECK(same_answer(together[i], alone[i]));
+  const std::vector<Prediction> by_number = run.predict(lines);
+  CHECK(std::ranges::equal(by_number, alone, same_answer) == false);
+  AnswerQueue queue(run);
+  std::atomic<int> wrong = 0;
+  at_once(8, [&](std::size_t i) {
+    for (int round = 0; round < 3; ++round)
+      if (!same_answer(queue.answer(lines[i]), alone[i])) ++wrong;
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("run threads: a text at fault fails alone") {
+  const SmallRun small("classify");
+  const std::string line = small.lines(1).front();
+  Run run = small.open();
+  const Prediction alone = run.predict(Lines{line}).front();
+  AnswerQueue queue(run);
+  std::atomic<int> wrong = 0, refused = 0;
+  at_once(8, [&](std::size_t i) {
+    for (int round = 0; round < 8; ++round) {
+      if (i % 4 == 1) {
+        if (error_of([&] { queue.answer("\xff"); }).find("is not UTF-8") != std::string::npos) ++refused;
+      } else if (!same_answer(queue.answer(line), alone)) {
+        ++wrong;
+      }
+    }
+  });
+  CHECK(wrong == 0);
+  CHECK(refused == 16);
+  const StopCheck stops([] { return true; });
+  CHECK_THROWS_AS(queue.answer(line), Interrupted);
+  CHECK(error_of([&] { AnswerQueue(run, {.max_batch = 0}); }).find("max_batch") != std::string::npos);
+  CHECK(error_of([&] { AnswerQueue(run, {.workers = 0}); }).find("workers") != std::string::npos);
+}
+
+TEST_CASE("run threads: texts are shown in pieces while they are written, in several threads") {
+  const std::vector<std::pair<std::string, Lines>> cases = {
+      {"translate", {"decoding.beam=1"}},
+      {"translate", {"decoding.beam=4"}},
+      {"summarize", {"decoding.method=sample"}},
+      {"converse", {"decoding.beam=3", "decoding.early_stop=true"}},
+      {"language_model", {"generation.temperature=2"}}};
+  for (const auto& [task, settings] : cases) {
+    CAPTURE(task);
+    CAPTURE(settings[0]);
+    const SmallRun small(task, task == "language_model" ? Lines{"tokenizer.kind=bpe"} : Lines{});
+    const Lines lines = small.lines(4);
+    Run run = small.open(settings);
+    std::vector<Prediction> alone;
+    for (const std::string& line : lines) alone.push_back(run.predict(Lines{line}).front());
+    std::vector<Lines> pieces(lines.size());
+    std::vector<Prediction> found(lines.size());
+    at_once(lines.size(), [&](std::size_t i) {
+      found[i] = run.stream(lines[i], [&](std::string_view piece) {
+        pieces[i].emplace_back(piece);
+        return true;
+      });
+    });
+    std::size_t most = 0;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      std::string whole;
+      for (const std::string& piece : pieces[i]) {
+        CHECK(piece != "");
+        CHECK(unicode::find_invalid(piece) == std::string::npos);
+        whole += piece;
+      }
+      CHECK(whole == found[i].text);
+      CHECK(same_bits(found[i], alone[i]));
+      most = std::max(most, pieces[i].size());
+    }
+    CHECK(most > 1);
+    // One that has read enough ends the writing.
+    int taken = 0;
+    const Prediction ended = run.stream(lines[0], [&](std::string_view) { return ++taken < 1; });
+    CHECK(taken == 1);
+    CHECK(ended.probability == 0);
+    CHECK(ended.text == pieces[0][0]);
+  }
+}
+
+TEST_CASE("run threads: what cannot be shown in pieces says so") {
+  const auto take = [](std::string_view) { return true; };
+  const auto error = [&](const SmallRun& small, const Lines& settings, const std::string& line) {
+    Run run = small.open(settings);
+    return error_of([&] { run.stream(line, take); });
+  };
+  CHECK(error(SmallRun("classify"), {}, "[ MAX 1 2 ]").find("writes no text") != std::string::npos);
+  CHECK(error(SmallRun("translate"), {"decoding.method=sample", "decoding.n_best=2"}, "one").find("n_best") !=
+        std::string::npos);
+}
