@@ -213,7 +213,8 @@ void compare_configurations(std::string_view saved, std::string_view current,
                             std::span<const std::string> free_keys, std::string_view source) {
   for (const auto& [key, before, now] : key_differences(saved, current, source))
     check(std::ranges::any_of(
-              free_keys, [&](const std::string& free) { return key == free || key.starts_with(free + "."); }),
+              free_keys,
+              [&key = key](const std::string& free) { return key == free || key.starts_with(free + "."); }),
           "cannot resume: \"", key, "\" is ", now, ", but the run in ", source, " was started ",
           before == "not set" ? "without it" : "with " + before,
           "; use the same value, or start a new run in another folder");

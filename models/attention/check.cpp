@@ -342,7 +342,8 @@ Capabilities tried_capabilities(const AttentionVariant& variant) {
     can.deterministic = can.deterministic && with(causal, cross, [](const Trial& t) { t.repeats(); });
   });
   for (const auto& [kind, fields] : position_kinds)
-    can.*fields.first = attempt([&] { check(tells_positions(variant, {}, fields.second), kind); });
+    can.*fields.first = attempt(
+        [&, kind = kind, field = fields.second] { check(tells_positions(variant, {}, field), kind); });
   can.any_length = attempt([&] {
     const Trial trial(variant, config_of({}, false, false, 0), long_length);
     for (const std::int64_t length : {std::int64_t{7}, long_length}) trial.takes_length(length);

@@ -134,7 +134,10 @@ bool fuzz_csv(std::string_view bytes) {
         width = row.fields.size();
         for (const std::string& field : row.fields) require(is_utf8(field));
       };
-      (csv ? read_csv : read_tsv)({input.bytes, "input"}, take, input.text_options(), nullptr);
+      if (csv)
+        read_csv({input.bytes, "input"}, take, input.text_options(), nullptr, '\0');
+      else
+        read_tsv({input.bytes, "input"}, take, input.text_options());
     });
   return any;
 }
