@@ -189,8 +189,8 @@ TEST_CASE("report: mechanisms show what they have, and nothing else") {
 
 TEST_CASE("report: mistakes come with their text, the most confident first") {
   const std::string page = report_of(small_run("classify"));
-  const ProgramResult measured =
-      run_program("classify", {"evaluate", "--run", small_run("classify").string(), "--set", "threads=1"});
+  const ProgramResult measured = run_program("classify", {"evaluate", "--run", small_run("classify").string(),
+                                                          "--part", "test", "--set", "threads=1"});
   REQUIRE(measured.status == 0);
   const auto json = nlohmann::json::parse(measured.output);
   std::int64_t wrong = json["texts"];
