@@ -198,6 +198,15 @@ ClassQuality quality_of(const std::vector<ClassScores>& scores, const std::vecto
   return quality;
 }
 
+std::vector<Confusion> confusions_in(const std::vector<std::vector<std::int64_t>>& matrix) {
+  std::vector<Confusion> found;
+  for (std::size_t i = 0; i < matrix.size(); ++i)
+    for (std::size_t j = 0; j < matrix[i].size(); ++j)
+      if (i != j && matrix[i][j] > 0) found.push_back({matrix[i][j], i, j});
+  std::ranges::stable_sort(found, std::ranges::greater(), &Confusion::count);
+  return found;
+}
+
 Measurement class_measurement(ClassFigures figures, const ClassQuality& quality,
                               const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
                               const LabelledText& text, const std::vector<std::string>& classes) {

@@ -104,6 +104,13 @@ struct ClassQuality {
 };
 ClassQuality quality_of(const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
                         std::size_t classes);
+/// How often texts of a class were taken for another.
+struct Confusion {
+  std::int64_t count = 0;
+  std::size_t expected = 0, predicted = 0;
+};
+/// Those that occur in a matrix [expected][predicted], the most frequent first.
+std::vector<Confusion> confusions_in(const std::vector<std::vector<std::int64_t>>& matrix);
 /// What is said of classes that were told apart: the metrics, and members for the JSON object, "" or
 /// `"name":value,...`.
 struct ClassFigures {

@@ -13,6 +13,7 @@
 #include "heed/base/unicode.h"
 #include "heed/data/idx.h"
 #include "heed/tasks/capture.h"
+#include "heed/tasks/labelled.h"
 #include "heed/tasks/run.h"
 #include "heed/training/report.h"
 
@@ -100,16 +101,7 @@ std::string matrix_html(const std::vector<std::string>& names, const Json& confu
 
 /// The pairs of classes that are taken for each other most often.
 std::string pairs_html(const std::vector<std::string>& names, const Json& confusion) {
-  struct Pair {
-    std::int64_t count;
-    std::size_t expected, predicted;
-  };
-  std::vector<Pair> pairs;
-  for (std::size_t i = 0; i < names.size(); ++i)
-    for (std::size_t j = 0; j < names.size(); ++j)
-      if (const auto count = confusion[i][j].get<std::int64_t>(); i != j && count > 0)
-        pairs.push_back(Pair{count, i, j});
-  std::ranges::stable_sort(pairs, std::ranges::greater(), &Pair::count);
+  const std::vector<Confusion> pairs = confusions_in(confusion);
   std::vector<std::vector<std::string>> rows = {{"expected", "predicted", "texts"}};
   for (std::size_t i = 0; i < std::min<std::size_t>(pairs.size(), 20); ++i)
     rows.push_back({names[pairs[i].expected], names[pairs[i].predicted], std::to_string(pairs[i].count)});

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "heed/base/error.h"
 #include "heed/base/unicode.h"
+#include "heed/tasks/labelled.h"
 
 namespace heed::programs {
 namespace {
@@ -34,7 +34,7 @@ std::string aligned(const std::vector<Row>& rows) {
   return text;
 }
 
-/// A name of a class or figure, as a cell.
+/// The name of a class or figure.
 std::string cell(const std::string& name) {
   return unicode::shortened(unicode::printable(name), 40);
 }
@@ -70,17 +70,8 @@ std::string confusion_matrix(const Json& confusion, const std::vector<std::strin
 }
 
 std::string frequent_confusions(const Json& confusion, const std::vector<std::string>& names) {
-  struct Pair {
-    std::int64_t count;
-    std::size_t expected, predicted;
-  };
-  std::vector<Pair> pairs;
-  for (std::size_t i = 0; i < names.size(); ++i)
-    for (std::size_t j = 0; j < names.size(); ++j)
-      if (const auto count = confusion[i][j].get<std::int64_t>(); i != j && count > 0)
-        pairs.push_back({count, i, j});
+  const std::vector<Confusion> pairs = confusions_in(confusion);
   if (pairs.empty()) return {};
-  std::ranges::stable_sort(pairs, std::ranges::greater(), &Pair::count);
   constexpr std::size_t most = 20;
   std::vector<Row> rows = {{"expected", "predicted", "texts"}};
   for (std::size_t i = 0; i < std::min(pairs.size(), most); ++i)
@@ -97,7 +88,8 @@ std::string evaluation_table(const Json& found, int columns) {
   std::vector<Row> figures;
   for (const auto& [name, value] : found.items())
     if (name != "classes" && name != "confusion")
-      figures.push_back({cell(name), value.is_string() ? cell(value.get<std::string>()) : cell(value)});
+      figures.push_back(
+          {cell(name), value.is_string() ? unicode::printable(value.get<std::string>()) : cell(value)});
   std::string text = aligned(figures);
   if (!found.contains("classes")) return text;
   text += '\n' + class_table(found["classes"]);
