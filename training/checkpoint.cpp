@@ -18,22 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Copies through the host, because the two may be on different devices.
-void copy_elements(const Tensor& from, const Tensor& to) {
-  switch (to.dtype()) {
-    case DType::f32:
-      return to.assign(std::span<const float>(from.to_vector<float>()));
-    case DType::f64:
-      return to.assign(std::span<const double>(from.to_vector<double>()));
-    case DType::i32:
-      return to.assign(std::span<const std::int32_t>(from.to_vector<std::int32_t>()));
-    case DType::f16:
-    case DType::bf16:
-      break;
-  }
-  fail("copying tensors by name: ", to.dtype(), " is for computing, not for weights; cast to f32");
-}
-
 template <class T>
 void check_finite(const Tensor& tensor, const std::string& name, std::string_view what) {
   const std::vector<T> values = tensor.to_vector<T>();
@@ -64,6 +48,21 @@ void check_named_tensors(const std::map<std::string, Tensor>& saved,
   }
   for (const auto& [name, source] : saved)
     check(expected.contains(name), what, ": unknown tensor \"", name, "\"");
+}
+
+void copy_elements(const Tensor& from, const Tensor& to) {
+  switch (to.dtype()) {
+    case DType::f32:
+      return to.assign(std::span<const float>(from.to_vector<float>()));
+    case DType::f64:
+      return to.assign(std::span<const double>(from.to_vector<double>()));
+    case DType::i32:
+      return to.assign(std::span<const std::int32_t>(from.to_vector<std::int32_t>()));
+    case DType::f16:
+    case DType::bf16:
+      break;
+  }
+  fail("copying tensors by name: ", to.dtype(), " is for computing, not for weights; cast to f32");
 }
 
 void copy_named_tensors(const std::map<std::string, Tensor>& saved,

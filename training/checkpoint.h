@@ -21,12 +21,14 @@ namespace heed {
 
 // --- the weights of a model as a file
 
-/// Checks that saved tensors and targets have exactly the same names, shapes and dtypes and that all values are
-/// finite; otherwise throws an Error naming `what` and the first tensor that is missing, differs, is unknown or
-/// has a value that is not finite.
+/// Checks that saved tensors and targets have exactly the same names, shapes and dtypes and that all values
+/// are finite; otherwise throws an Error naming `what` and the first tensor that is missing, differs, is
+/// unknown or has a value that is not finite.
 void check_named_tensors(const std::map<std::string, Tensor>& saved,
                          std::span<const std::pair<std::string, Tensor>> targets, std::string_view what);
-/// After this check copies the saved tensors into the targets of the same names.
+/// Copies through the host, because the two may be on different devices: both of one shape, f32, f64 or i32.
+void copy_elements(const Tensor& from, const Tensor& to);
+/// After the check above copies the saved tensors into the targets of the same names.
 void copy_named_tensors(const std::map<std::string, Tensor>& saved,
                         std::span<const std::pair<std::string, Tensor>> targets, std::string_view what);
 
@@ -37,8 +39,8 @@ std::map<std::string, Tensor> model_state(Module& model);
 void load_model_state(Module& model, const std::map<std::string, Tensor>& state, std::string_view source);
 
 /// A copy with the same dtype, device and values that shares nothing with the original. It is built from
-/// `arguments`, those of the original's constructor; without any, from the model's config(), or by the default
-/// constructor of a model that has no config().
+/// `arguments`, those of the original's constructor; without any, from the model's config(), or by the
+/// default constructor of a model that has no config().
 template <class Model, class... Arguments>
 std::unique_ptr<Model> clone(Model& model, Arguments&&... arguments) {
   std::unique_ptr<Model> copy;

@@ -287,10 +287,8 @@ void Optimizer::check_state(const std::map<std::string, Tensor>& state) const {
 
 void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
   check_state(state);
-  const std::map<std::string, Tensor> own = this->state();
-  const std::vector<std::pair<std::string, Tensor>> targets(own.begin(), own.end());
-  copy_named_tensors(state, targets, "optimizer state");
-  steps_ = static_cast<std::int64_t>(own.at("steps").item());
+  for (const auto& [name, own] : this->state()) copy_elements(state.at(name), own);
+  steps_ = static_cast<std::int64_t>(state.at("steps").item());
 }
 
 namespace {
