@@ -14,8 +14,8 @@ namespace heed {
 /// The least number of insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
 int edit_distance(std::string_view a, std::string_view b);
 /// The candidate that `name` was probably meant to be: one or two letters away, or with the same last word
-/// ("training.learning_rate" is "training.schedule.learning_rate"), or with the least edit distance; the first on
-/// ties, "" when none is similar.
+/// ("training.learning_rate" is "training.schedule.learning_rate"), or with the least edit distance; the
+/// first on ties, "" when none is similar.
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
 /// The end of an error message about an unknown name: "; did you mean 'x'?", or the list of all candidates.
 std::string suggest_name(std::string_view name, std::span<const std::string> candidates);

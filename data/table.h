@@ -24,12 +24,12 @@ struct TableRow {
 using TakeRow = std::function<void(TableRow& row)>;
 
 /// Reads comma-separated values (RFC 4180): a field in quotes may contain commas, line ends, and doubled
-/// quotes, which stand for one; its line ends become "\n". Fields may end in another `delimiter`; 0 looks at the first
-/// line: a comma if it has one outside quotes, else a semicolon, else a tab, and the report says which of these two it
-/// was. A backslash is an ordinary character, even before
-/// a quote. Plain or gzip. Empty lines are left out. Throws Error with file and line as read_lines does, and
-/// for a quote inside an unquoted field, text after a closing quote, a quote that is never closed, a row with
-/// another number of fields than the first or with more than 65,536, and a file without rows.
+/// quotes, which stand for one; its line ends become "\n". Fields may end in another `delimiter`; 0 looks at
+/// the first line: a comma if it has one outside quotes, else a semicolon, else a tab, and the report says
+/// which of these two it was. A backslash is an ordinary character, even before a quote. Plain or gzip. Empty
+/// lines are left out. Throws Error with file and line as read_lines does, and for a quote inside an unquoted
+/// field, text after a closing quote, a quote that is never closed, a row with another number of fields than
+/// the first or with more than 65,536, and a file without rows.
 void read_csv(const TextInput& input, const TakeRow& take, const TextOptions& options = {},
               ReadReport* report = nullptr, char delimiter = ',');
 

@@ -22,8 +22,9 @@ struct Difference {
 };
 
 /// Paired bootstrap (Koehn, EMNLP 2004), over examples and seeds: 2,000 times the examples are resampled with
-/// replacement, the same ones for both choices, and the seeds of each choice; `first` and `second` hold the statistics
-/// of each seed. The draws depend only on the numbers of examples and seeds. Throws an Error if the examples do not correspond.
+/// replacement, the same ones for both choices, and the seeds of each choice; `first` and `second` hold the
+/// statistics of each seed. The draws depend only on the numbers of examples and seeds. Throws an Error if
+/// the examples do not correspond.
 Difference paired_bootstrap(std::span<const ExampleStatistics> first,
                             std::span<const ExampleStatistics> second);
 /// The metric computed from sums of rows. Throws an Error for an unknown way to combine.

@@ -61,8 +61,8 @@ class LanguageModelSteps : public StepModel {
   std::vector<Tokens> texts_;  // the tokens of each row so far
 };
 
-/// Called while texts are written, as soon as more tokens of one are certain: `tokens` are all of them so far,
-/// with which the finished text begins. What it throws ends the writing.
+/// Called while texts are written, as soon as more tokens of one are certain: `tokens` are all of them so
+/// far, with which the finished text begins. What it throws ends the writing.
 using TokenWatch = std::function<void(std::size_t text, std::span<const std::int32_t> tokens)>;
 
 /// Logits [R, V] with one token made impossible. A negative `token` changes nothing.

@@ -45,8 +45,8 @@ std::vector<Hypothesis> greedy_search(StepModel& model, std::span<const std::int
                                       const SearchOptions& options, const TokenWatch& watch = {});
 /// Beam search; returns the best hypotheses of each sentence, best first. Every step considers the 2 * beam
 /// best continuations of a sentence: those among the first `beam` that end are finished, and the first
-/// `beam` that do not end continue. Ties go to the lower-numbered hypothesis, then the lower token id. `watch`
-/// is told the tokens that all hypotheses share which can still become the best.
+/// `beam` that do not end continue. Ties go to the lower-numbered hypothesis, then the lower token id.
+/// `watch` is told the tokens that all hypotheses share which can still become the best.
 std::vector<std::vector<Hypothesis>> beam_search(StepModel& model, std::span<const std::int64_t> max_lengths,
                                                  const SearchOptions& options, const TokenWatch& watch = {});
 

@@ -171,8 +171,8 @@ class Learner : public Task {
   /// [B, width], scores. Tracked, so that the model can be trained further. Throws an Error for a line that
   /// it cannot read, and where the task has no such output.
   virtual Tensor outputs_of_lines(std::span<const std::string> lines, Context& context);
-  /// log p(target | line) [B] of each pair, natural logarithm, the end of the target included. Tracked. Throws
-  /// an Error where the task writes no text for a text.
+  /// log p(target | line) [B] of each pair, natural logarithm, the end of the target included. Tracked.
+  /// Throws an Error where the task writes no text for a text.
   virtual Tensor log_probabilities_of(std::span<const std::string> lines,
                                       std::span<const std::string> targets, Context& context);
 

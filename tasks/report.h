@@ -31,14 +31,16 @@ struct ReportOptions {
   std::string device = {};         ///< as find_device() has it; "": the one that the run names
   bool verify = true;              ///< false: files that were changed after they were written are used anyway
   const TaskKind* kind = nullptr;  ///< of a task that is not in the list; null: the run says
-  /// Gets what the page measured: the test part of a run that has one, else the validation part of a task with classes.
+  /// Gets what the page measured: the test part of a run that has one, else the validation part of a task
+  /// with classes.
   std::function<void(std::string_view part, const Measurement& measurement)> measured = {};
 };
 
-/// A page about a run: curves, settings (those that differ from the defaults first), and what its model does: what it
-/// comes to on the test part, mistakes and confusion matrix of a task with labels, attention maps, clusters and weights of a few
-/// examples, histograms of the attention weights before and after training. A part that cannot be made (data
-/// that is no longer there, say) says why in its place. Throws an Error when there is no run.
+/// A page about a run: curves, settings (those that differ from the defaults first), and what its model does:
+/// what it comes to on the test part, mistakes and confusion matrix of a task with labels, attention maps,
+/// clusters and weights of a few examples, histograms of the attention weights before and after training. A
+/// part that cannot be made (data that is no longer there, say) says why in its place. Throws an Error when
+/// there is no run.
 std::string run_report(const std::filesystem::path& folder, const ReportOptions& options = {});
 /// Writes that page into the run as report.html, in place of the one with curves only that the trainer writes
 /// while it trains (training/watch.h), and returns its path. Throws as run_report() does.

@@ -303,8 +303,8 @@ Measurement Run::measure(std::string_view part) {
 
 namespace {
 
-/// The files of a run that hold its examples, by name; `recorded`, the settings of one that goes on, then name
-/// them as its config.json does. Throws an Error when `given`, examples of its caller, are others.
+/// The files of a run that hold its examples, by name; `recorded`, the settings of one that goes on, then
+/// name them as its config.json does. Throws an Error when `given`, examples of its caller, are others.
 std::map<std::string, std::string> data_in_run(const RunFiles& run, Settings& recorded,
                                                const std::map<std::string, std::string>& given) {
   std::map<std::string, std::string> files;
@@ -406,7 +406,8 @@ std::string name_of_fold(std::int64_t fold) {
   return "fold-" + std::to_string(fold);
 }
 
-/// The settings of a fold that begins, when those of others that go on name the examples in the first's folder.
+/// The settings of a fold that begins, when those of others that go on name the examples in the first's
+/// folder.
 void forget_examples(Settings& settings, const fs::path& first_fold) {
   const Settings before = settings;
   move_data(settings, first_fold, data_of_run);

@@ -47,9 +47,9 @@ struct RunOptions {
 ///   auto run = heed::Run::open("runs/subj");
 ///   for (const heed::Prediction& answer : run.predict(lines)) std::cout << answer.text << '\n';
 ///
-/// Any number of threads may call predict(), outputs(), log_probabilities() and stream() at once, all with the same weights; only
-/// those of a recommend run wait for each other. measure() and its kin read data into the run: they wait until
-/// no other call is under way, and others for them.
+/// Any number of threads may call predict(), outputs(), log_probabilities() and stream() at once, all with
+/// the same weights; only those of a recommend run wait for each other. measure() and its kin read data into
+/// the run: they wait until no other call is under way, and others for them.
 class Run {
  public:
   /// Opens a run with its settings, vocabulary and weights. Throws an Error when there is none, when a file
@@ -66,15 +66,16 @@ class Run {
   std::vector<Prediction> predict(const std::vector<std::string>& lines, const PredictOptions& options = {}) {
     return predict(std::span(lines), options);
   }
-  /// What the model computes for lines (Learner::outputs_of_lines). Throws an Error for one that is not UTF-8.
+  /// What the model computes for lines (Learner::outputs_of_lines). Throws an Error for one that is not
+  /// UTF-8.
   Tensor outputs(std::span<const std::string> lines, Context& context);
   /// How likely targets are, given lines (Learner::log_probabilities_of): [B].
   Tensor log_probabilities(std::span<const std::string> lines, std::span<const std::string> targets,
                            Context& context);
-  /// The answer to one line, of a task that writes texts: `on_text` gets it in pieces, in this thread, as soon
-  /// as they are certain: of greedy search and sampling token by token, of beam search when all hypotheses
-  /// agree. Together they are the answer's text, the same as predict() gives. When `on_text` returns false the
-  /// answer is the text so far, with probability 0.
+  /// The answer to one line, of a task that writes texts: `on_text` gets it in pieces, in this thread, as
+  /// soon as they are certain: of greedy search and sampling token by token, of beam search when all
+  /// hypotheses agree. Together they are the answer's text, the same as predict() gives. When `on_text`
+  /// returns false the answer is the text so far, with probability 0.
   Prediction stream(const std::string& line, const OnText& on_text);
   /// The digest of a part of the run's own data, "valid", "test" or "train"; "" where there is none.
   std::string data_digest(std::string_view part) const { return files_.data_digest(part); }

@@ -50,8 +50,8 @@ Settings training_settings(const TaskKind& kind, const GivenSettings& given,
 
 /// train_run(), and then the run's report with examples (tasks/report.h).
 TrainResult train(const TaskKind& kind, const Settings& settings, const TrainRequest& request);
-/// Writes that report in place of the trainer's, which has curves alone, and says what the run came to on its test
-/// part, where it has one. Says so where the report cannot be made: the training has succeeded.
+/// Writes that report in place of the trainer's, which has curves alone, and says what the run came to on its
+/// test part, where it has one. Says so where the report cannot be made: the training has succeeded.
 void write_report_of(const TaskKind& kind, const TrainRequest& request);
 
 // --- examples in memory

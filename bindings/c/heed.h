@@ -75,8 +75,8 @@ void heed_set_last_error(const char* message);
 void heed_text_free(char* text);
 /**
  * heed_run_predict(), heed_run_stream(), heed_queue_answer(), heed_run_capture() and heed_run_measure() of
- * this thread call `stop` at once and then about 20 times a second. If it returns non-zero, the call ends with HEED_INTERRUPTED; the run stays usable.
- * heed_train() calls it, too. NULL, the default: never.
+ * this thread call `stop` at once and then about 20 times a second. If it returns non-zero, the call ends
+ * with HEED_INTERRUPTED; the run stays usable. heed_train() calls it, too. NULL, the default: never.
  */
 heed_status heed_set_stop(int32_t (*stop)(void* context), void* context);
 /** The number of CPU threads, 1 to 1000; results never depend on it. */
@@ -299,8 +299,8 @@ heed_status heed_attention_forward(heed_module* layer, const heed_tensor* x, con
                                    const heed_tensor* memory, const heed_tensor* memory_mask,
                                    heed_context* context, heed_tensor** out);
 /**
- * Holds a mechanism to what it declares: padding, the future, lengths, gradients, decoding and more. HEED_ERROR
- * with what was broken, where, and the values. `settings`: those of the mechanism, or NULL.
+ * Holds a mechanism to what it declares: padding, the future, lengths, gradients, decoding and more.
+ * HEED_ERROR with what was broken, where, and the values. `settings`: those of the mechanism, or NULL.
  */
 heed_status heed_check_attention(const char* name, const char* settings);
 /**
@@ -488,10 +488,10 @@ heed_status heed_run_log_probabilities(heed_run* run, const char* const* lines, 
 /** Gets a new piece of a text, valid during the call. Non-zero: the writing ends. */
 typedef int32_t (*heed_on_text)(void* context, const char* piece);
 /**
- * The answer to one line, of a task that writes texts: `on_text` gets it in pieces, in this thread, as soon as
- * they are certain: of greedy search and sampling token by token, of beam search when all hypotheses agree.
- * They add up to the answer's text. `out`: the answer as heed_run_predict() gives it, or, where `on_text` ended
- * the writing, the text so far with probability 0.
+ * The answer to one line, of a task that writes texts: `on_text` gets it in pieces, in this thread, as soon
+ * as they are certain: of greedy search and sampling token by token, of beam search when all hypotheses
+ * agree. They add up to the answer's text. `out`: the answer as heed_run_predict() gives it, or, where
+ * `on_text` ended the writing, the text so far with probability 0.
  */
 heed_status heed_run_stream(heed_run* run, const char* line, heed_on_text on_text, void* context, char** out);
 /**

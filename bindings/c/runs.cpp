@@ -63,8 +63,8 @@ thread_local void* stop_context = nullptr;
 /// The runs that calls of this thread use, one within another.
 thread_local std::vector<const RunObject*> used_here;
 
-/// Refuses a call on a run from a function that a call on the same run has called (that of heed_set_stop(), or
-/// one that gets pieces of text), since it may wait for what waits for it.
+/// Refuses a call on a run from a function that a call on the same run has called (that of heed_set_stop(),
+/// or one that gets pieces of text), since it may wait for what waits for it.
 class UsedHere {
  public:
   explicit UsedHere(const RunObject& object) {
