@@ -122,8 +122,8 @@ struct Mechanism {
 
 class CallersAttention : public Attention {
  public:
-  CallersAttention(const AttentionConfig& config, const Mechanism& of)
-      : Attention(config), of_(of), parameters_(of.parameters.size()) {
+  CallersAttention(const AttentionConfig& config, std::shared_ptr<const Mechanism> of)
+      : Attention(config), of_(std::move(of)), parameters_(of_->parameters.size()) {
     json_ = {{"width", config.width},
              {"heads", config.heads},
              {"head_width", config.inner_width() / config.heads},
@@ -133,9 +133,9 @@ class CallersAttention : public Attention {
              {"cross", config.cross},
              {"max_length", config.max_length},
              {"layer", config.layer}};
-    for (const auto& [name, fallback] : of.settings.values()) take(config.options, name, fallback);
+    for (const auto& [name, fallback] : of_->settings.values()) take(config.options, name, fallback);
     Initialiser initialiser(config.seed);
-    if (of.projections) {
+    if (of_->projections) {
       projections_ = std::make_unique<Projections>(config, initialiser);
       add_projections(*projections_);
     }
@@ -156,7 +156,7 @@ class CallersAttention : public Attention {
     inputs.insert(inputs.end(), parameters_.begin(), parameters_.end());
     const Tensor out = call(inputs, context);
     if (!projections_) return out;
-    check(out.shape() == inputs[4].shape(), of_.name, " gave heads of shape ", out.shape(),
+    check(out.shape() == inputs[4].shape(), of_->name, " gave heads of shape ", out.shape(),
           " for queries of shape ", inputs[4].shape());
     return projections_->output(merge_heads(out));
   }
@@ -180,12 +180,12 @@ class CallersAttention : public Attention {
     config["seed"] = seed >> 1;  // fits every language's integers
     const Lent none({});
     Results results(none, parameters_.size());
-    const std::string what = concat_text("what makes the parameters of ", of_.name);
+    const std::string what = concat_text("what makes the parameters of ", of_->name);
     call_back(what.c_str(), [&] {
-      return of_.initial(of_.context, config.dump().c_str(), results.data(), parameters_.size());
+      return of_->initial(of_->context, config.dump().c_str(), results.data(), parameters_.size());
     });
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      const std::string& name = of_.parameters[i];
+      const std::string& name = of_->parameters[i];
       const Tensor value = results.at(i, name.c_str());
       check(value.defined() && value.dtype() == DType::f32 && value.device() == Device{}, "the parameter ",
             name, " needs initial values of f32 on the CPU");
@@ -203,17 +203,17 @@ class CallersAttention : public Attention {
     const std::unique_ptr<heed_context, void (*)(heed_context*)> pass(
         new_handle<heed_context>(std::shared_ptr<Context>(std::shared_ptr<void>(), &context)),
         heed_context_free);
-    call_back(of_.name.c_str(), [&] {
-      return of_.forward(of_.context, config.dump().c_str(), lent.data(), lent.size(), pass.get(),
-                         results.data());
+    call_back(of_->name.c_str(), [&] {
+      return of_->forward(of_->context, config.dump().c_str(), lent.data(), lent.size(), pass.get(),
+                          results.data());
     });
     Tensor out = results.at(0, "its output");
-    if (!out.defined()) throw CallbackFailed(of_.name + " returned no output");
+    if (!out.defined()) throw CallbackFailed(of_->name + " returned no output");
     return out;
   }
 
-  const Mechanism& of_;  // registered ones are never destroyed
-  Json json_;            // of the settings
+  const std::shared_ptr<const Mechanism> of_;
+  Json json_;  // of the settings
   std::unique_ptr<Projections> projections_;
   std::vector<Tensor> parameters_;
 };
@@ -239,15 +239,10 @@ void add_mechanism(Mechanism mechanism, const Options& declared) {
     check(value.index() <= 3, "the default of the setting '", name,
           "' must be true or false, a number or text");
   check_argument(mechanism.initial != nullptr || mechanism.parameters.empty(), "initial is NULL");
-  const auto* const kept = new Mechanism(std::move(mechanism));  // registered for the rest of the program
-  try {
-    register_attention({kept->name, can, [kept](const AttentionConfig& config) {
-                          return std::make_unique<CallersAttention>(config, *kept);
-                        }});
-  } catch (...) {
-    delete kept;
-    throw;
-  }
+  const auto kept = std::make_shared<const Mechanism>(std::move(mechanism));
+  register_attention({kept->name, can, [kept](const AttentionConfig& config) {
+                        return std::make_unique<CallersAttention>(config, kept);
+                      }});
 }
 
 }  // namespace
