@@ -244,7 +244,7 @@ TEST_CASE("hostile: labels and texts that steer terminals, on a terminal and as 
   CHECK(shown != piped.output);
   for (const bool terminal : {false, true})
     for (const Arguments& command :
-         {Arguments{"predict", "--run", run, "--json"}, Arguments{"evaluate", "--run", run}}) {
+         {Arguments{"predict", "--run", run, "--json"}, Arguments{"evaluate", "--run", run, "--json"}}) {
       const ProgramResult json = terminal ? run_on_terminal("classify", command, input)
                                           : heed::run_program("classify", command, input);
       CHECK(json.status == 0);
@@ -254,6 +254,11 @@ TEST_CASE("hostile: labels and texts that steer terminals, on a terminal and as 
       std::getline(lines, line);
       CHECK_MESSAGE(contains(nlohmann::json::parse(line).dump(), "go\u009b2Jod"), line);
     }
+  const ProgramResult table = run_on_terminal("classify", {"evaluate", "--run", run});
+  CHECK(table.status == 0);
+  CHECK(is_harmless(table.output));
+  CHECK(contains(table.output, "support"));
+  CHECK(contains(table.output, "go\\u009b2Jod"));
 }
 
 TEST_CASE("hostile: heed verify reads files that are not cases, and names that steer terminals") {
