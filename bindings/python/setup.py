@@ -1,7 +1,7 @@
 """Makes a wheel with libheed.so, the libraries that it needs, and the programs; pyproject.toml has the rest.
 
-The library and the programs are those of the build tree (build/lib/libheed.so, build/wheel_programs, built if they are
-missing), or what HEED_LIBRARY and HEED_PROGRAMS name.
+The library and the programs are those of the build tree (build/lib/libheed.so, build/wheel_programs), which are built where they
+are missing or old, or what HEED_LIBRARY and HEED_PROGRAMS name.
 """
 
 import os
@@ -26,14 +26,14 @@ OPENED = "libopenblas.so.0"  # opened at run time, so ldd does not list it
 
 
 def built(variable, path, target):
-    """What the environment names, else a part of the build tree."""
+    """What the environment names, else a part of the build tree, brought up to date."""
     named = os.environ.get(variable)
-    found = pathlib.Path(named) if named else root / "build" / path
-    if not named and not found.exists():
-        if not (root / "build" / "CMakeCache.txt").exists():
-            subprocess.run(["cmake", "--preset", "release"], cwd=root, check=True)
-        subprocess.run(["cmake", "--build", "build", "--target", target], cwd=root, check=True)
-    return found
+    if named:
+        return pathlib.Path(named)
+    if not (root / "build" / "CMakeCache.txt").exists():
+        subprocess.run(["cmake", "--preset", "release"], cwd=root, check=True)
+    subprocess.run(["cmake", "--build", "build", "--target", target], cwd=root, check=True)
+    return root / "build" / path
 
 
 def needed_by(library):
