@@ -1,14 +1,23 @@
 #pragma once
 
-/// What most programs need of heed: tensors and ops, autodiff, models, training and data. One can also
-/// include the parts one needs.
+/// What programs need of heed: tensors and ops, gradients and ops of your own, attention mechanisms, models,
+/// training, data, tasks and their runs, published models. One can also include the parts one needs.
+///
+/// Left out is what few programs extend or take apart: the frames of a task of your own
+/// (tasks/example_learner.h, tasks/labelled.h, tasks/text_to_text.h) and of a published architecture
+/// (hub/architecture.h), comparisons (experiments/comparison.h), pages and event files (training/report.h,
+/// training/tensorboard.h), the readers of single formats (data/idx.h, data/mind.h, data/dialogues.h, ...),
+/// and what other headers of the same folder are made of.
 
 #include "heed/autograd/autograd.h"
+#include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
+#include "heed/base/file.h"
 #include "heed/core/device.h"
 #include "heed/core/profile.h"
 #include "heed/core/random.h"
+#include "heed/core/ranks.h"
 #include "heed/core/tensor.h"
 #include "heed/core/version.h"
 #include "heed/data/batching.h"
@@ -18,21 +27,28 @@
 #include "heed/data/table.h"
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer.h"
+#include "heed/hub/exchange.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/attention/check.h"
+#include "heed/models/attention/shared/heads.h"
 #include "heed/models/classifier.h"
 #include "heed/models/config.h"
 #include "heed/models/decoding.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"
 #include "heed/models/layers.h"
+#include "heed/models/module.h"
 #include "heed/models/news_recommender.h"
+#include "heed/models/pairs.h"
 #include "heed/models/search.h"
 #include "heed/tasks/report.h"
 #include "heed/tasks/run.h"
+#include "heed/tasks/train.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/optimizer.h"
 #include "heed/training/perplexity.h"
 #include "heed/training/precision.h"
+#include "heed/training/ranking.h"
+#include "heed/training/run_folder.h"
 #include "heed/training/text_metrics.h"
 #include "heed/training/trainer.h"

@@ -1,6 +1,7 @@
 #include "heed/base/file.h"
 
 #include <fcntl.h>
+#include <stdlib.h>  // mkdtemp
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -271,6 +272,19 @@ void fill_new_folder(const fs::path& folder, const std::function<void(const fs::
     if (is_new) fs::remove(folder, ignored);
     throw;
   }
+}
+
+TemporaryFolder::TemporaryFolder(std::string_view name) {
+  std::error_code failure;
+  std::string pattern = (fs::temp_directory_path(failure) / (std::string(name) + "-XXXXXX")).string();
+  if (failure || ::mkdtemp(pattern.data()) == nullptr)
+    fail("cannot make a temporary folder ", fs::path(pattern), ": ",
+         failure ? failure.message() : reason_of(errno), "; TMPDIR names where");
+  path_ = pattern;
+}
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code kept;
+  fs::remove_all(path_, kept);
 }
 
 std::string random_hex(int digits) {

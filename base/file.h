@@ -95,6 +95,23 @@ void create_folders(const std::filesystem::path& path);
 /// Error when the folder is not empty.
 void fill_new_folder(const std::filesystem::path& folder,
                      const std::function<void(const std::filesystem::path& folder)>& fill);
+/// A new folder among the system's temporary files, which only this user may enter. It is removed with all
+/// that is in it when the object goes.
+class TemporaryFolder {
+ public:
+  /// Its name begins with `name`. Throws an Error when it cannot be made.
+  explicit TemporaryFolder(std::string_view name = "heed");
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const std::filesystem::path& name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
 /// `digits` random hexadecimal digits from the system, for names and identities, not for computing.
 std::string random_hex(int digits);
 

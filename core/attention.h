@@ -58,16 +58,17 @@ struct BlockPattern {
 
 /// What attention takes besides query [B, H, N, dk], key [B, H, M, dk] and value [B, H, M, dv].
 struct AttentionOptions {
-  double scale = 0;     ///< 0: 1 / sqrt(dk)
-  bool causal = false;  ///< key j is allowed for query i when j <= i + M - N
-  Tensor key_mask;      ///< i32 [B, M], 1 = real, 0 = padding; undefined: all real
-  Tensor mask;          ///< i32, broadcasts to [B, H, N, M], 1 = allowed; undefined: all allowed
-  std::shared_ptr<const BlockPattern> pattern;  ///< which blocks of the N x M matrix exist; null: all
+  double scale = 0;      ///< 0: 1 / sqrt(dk)
+  bool causal = false;   ///< key j is allowed for query i when j <= i + M - N
+  Tensor key_mask = {};  ///< i32 [B, M], 1 = real, 0 = padding; undefined: all real
+  Tensor mask = {};      ///< i32, broadcasts to [B, H, N, M], 1 = allowed; undefined: all allowed
+  std::shared_ptr<const BlockPattern> pattern = {};  ///< which blocks of the N x M matrix exist; null: all
   /// f32 [H] (f64 for f64 operands): logits get -slopes[h] |i + M - N - j|, without a matrix. No gradient.
-  Tensor slopes;
-  Tensor bias;            ///< [1 or B, 1 or H, N, M], added to the scaled logits; -infinity excludes the pair
-  double dropout = 0;     ///< probability of zeroing a weight, after the softmax
-  RandomKey dropout_key;  ///< word ((b H + h) N + i) M + j of the stream decides about weight [b, h, i, j]
+  Tensor slopes = {};
+  Tensor bias = {};    ///< [1 or B, 1 or H, N, M], added to the scaled logits; -infinity excludes the pair
+  double dropout = 0;  ///< probability of zeroing a weight, after the softmax
+  RandomKey dropout_key =
+      {};  ///< word ((b H + h) N + i) M + j of the stream decides about weight [b, h, i, j]
 };
 
 }  // namespace heed

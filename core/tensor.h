@@ -82,10 +82,10 @@ class Shape {
 
   int rank() const { return rank_; }
   bool empty() const { return rank_ == 0; }
-  std::int64_t operator[](int i) const { return extents_[i]; }
-  std::int64_t& operator[](int i) { return extents_[i]; }
+  std::int64_t operator[](int i) const { return extents_[static_cast<std::size_t>(i)]; }
+  std::int64_t& operator[](int i) { return extents_[static_cast<std::size_t>(i)]; }
   /// The extent of an axis that may be negative (counted from the end).
-  std::int64_t at(int axis) const { return extents_[resolve(axis)]; }
+  std::int64_t at(int axis) const { return (*this)[resolve(axis)]; }
   /// Maps an axis in [-rank, rank) to [0, rank); throws for any other.
   int resolve(int axis) const {
     check(axis >= -rank_ && axis < rank_, "axis ", axis, " is out of range for rank ", rank_);
@@ -93,7 +93,7 @@ class Shape {
   }
   void push_back(std::int64_t extent) {
     check(rank_ < max_rank, "a shape has at most ", max_rank, " dimensions");
-    extents_[rank_++] = extent;
+    (*this)[rank_++] = extent;
   }
   /// Number of elements: the product of all extents (1 for rank 0).
   std::int64_t count() const {

@@ -39,7 +39,7 @@ struct TokenizerTraining {
   bool add_prefix_space = false;
   /// GPT-2's word split. Without it a whole line is one word, and merges cross spaces.
   bool split_words = true;
-  std::vector<TextStep> normalizer;
+  std::vector<TextStep> normalizer = {};
 };
 
 /// Texts that need not all be in memory: calls take(text) for each.

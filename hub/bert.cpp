@@ -85,8 +85,11 @@ ImportPlan import_bert(const std::string& text, const std::map<std::string, Tens
                   bert_names(layers, has_head, prefix),
                   {"embeddings.position_ids", "pooler.", "bert.pooler.", "cls.seq_relationship."},
                   {}};
-  if (has_head)  // tied, or the same again
+  if (has_head) {  // tied, or the same again
     plan.unused.insert(plan.unused.end(), {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias"});
+    plan.remarks.emplace_back(
+        "a masked language model: give --masked to a language_model that trains --from it");
+  }
   for (const auto& [name, tensor] : tensors)
     if (name.ends_with("pooler.dense.weight"))
       plan.remarks.emplace_back("left out: the pooler, which nothing here reads");

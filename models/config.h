@@ -16,7 +16,7 @@ struct AttentionChoice {
   /// One of attention_variants(), or "none" for a decoder layer without cross-attention.
   std::string name = "dot_product";
   std::int64_t heads = 0;  ///< 0: those of the model
-  Options options;         ///< settings of the variant
+  Options options = {};    ///< settings of the variant
 };
 /// One choice for all layers of a stack, or one per layer.
 using AttentionChoices = std::vector<AttentionChoice>;

@@ -102,7 +102,7 @@ std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first
                            std::vector<double>* log_probabilities = nullptr, const TokenWatch& watch = {});
 
 struct GenerationOptions {
-  SamplingOptions sampling;
+  SamplingOptions sampling = {};
   std::int64_t tokens = 256;             ///< at most this many new tokens
   std::optional<std::int32_t> end = {};  ///< the token that ends a text; not part of the text
   /// The most tokens that the model sees at once (see LanguageModelSteps).

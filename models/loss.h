@@ -13,8 +13,8 @@ namespace heed {
 /// The sequences of one batch, padded on the right to the longest. Padding has the id -1, embedded as
 /// zeros.
 struct PaddedTokens {
-  Tensor ids;   ///< i32 [B, N]
-  Tensor mask;  ///< i32 [B, N], 1 = real; undefined when there is no padding
+  Tensor ids;        ///< i32 [B, N]
+  Tensor mask = {};  ///< i32 [B, N], 1 = real; undefined when there is no padding
   /// i32 [B, N], the types of the tokens for models with token_types (-1: padding); undefined: all 0.
   Tensor types = {};
 };

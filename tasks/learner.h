@@ -47,7 +47,9 @@ struct TaskKind {
   /// What it takes from memory (tasks/train.h); empty: files alone.
   std::vector<ExampleTable> examples = {};
 
-  std::unique_ptr<Learner> make(Settings settings) const { return make_learner(*this, std::move(settings)); }
+  std::unique_ptr<Learner> make(Settings its_settings) const {
+    return make_learner(*this, std::move(its_settings));
+  }
 };
 
 /// The kind whose learner is an L.

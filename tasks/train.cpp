@@ -172,22 +172,7 @@ ExampleFiles::ExampleFiles(const TaskKind& kind, std::span<const Examples> examp
     parts_.push_back(part.part);
     files_[name_of(part.part)] = content_of(kind, table_of(part.part), part);
   }
-  const fs::path folder = fs::temp_directory_path() / ("heed-examples-" + random_hex(16));
-  check(fs::create_directory(folder), "cannot make the folder ", folder, " for examples");
-  folder_ = folder;
-  fs::permissions(folder_, fs::perms::owner_all);
-  try {
-    for (const auto& [name, content] : files_) write_output(folder_ / name, content, false);
-  } catch (...) {
-    std::error_code kept;
-    fs::remove_all(folder_, kept);
-    throw;
-  }
-}
-
-ExampleFiles::~ExampleFiles() {
-  std::error_code kept;
-  fs::remove_all(folder_, kept);
+  for (const auto& [name, content] : files_) write_output(folder_ / name, content, false);
 }
 
 const ExampleTable& ExampleFiles::table_of(const std::string& part) const {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "heed/base/file.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tasks/run.h"
 
@@ -23,9 +24,9 @@ namespace heed {
 
 /// One setting as a user gives it.
 struct GivenSetting {
-  std::string name;    ///< "training.steps", or an option of an attention
-  std::string value;   ///< JSON, or else a plain text
-  std::string origin;  ///< for messages: "--steps"
+  std::string name;                    ///< "training.steps", or an option of an attention
+  std::string value;                   ///< JSON, or else a plain text
+  std::string origin = "the program";  ///< for messages: "--steps"
 };
 
 /// All that a user says of a training.
@@ -67,11 +68,8 @@ class ExampleFiles {
   /// Throws an Error that names part, column and row for what the task cannot learn from: another number of
   /// columns, columns of different lengths, none at all, a text that is not UTF-8 or holds a NUL.
   ExampleFiles(const TaskKind& kind, std::span<const Examples> examples);
-  ~ExampleFiles();
-  ExampleFiles(const ExampleFiles&) = delete;
-  ExampleFiles& operator=(const ExampleFiles&) = delete;
 
-  const std::filesystem::path& folder() const { return folder_; }
+  const std::filesystem::path& folder() const { return folder_.path(); }
   /// Names and contents: "train.jsonl".
   const std::map<std::string, std::string>& files() const { return files_; }
   std::string path_of(const Examples& examples) const;
@@ -86,7 +84,7 @@ class ExampleFiles {
   const TaskKind& kind_;
   std::vector<std::string> parts_;
   std::map<std::string, std::string> files_;
-  std::filesystem::path folder_;
+  TemporaryFolder folder_{"heed-examples"};
 };
 
 }  // namespace heed

@@ -222,6 +222,18 @@ TEST_CASE("small ops of arrays give what NumPy's do, of integers too") {
   CHECK(logical_not(odd).to_vector<std::int32_t>() == Ints{0, 0, 0, 0, 1});
 }
 
+TEST_CASE("ops are found beside the whole of namespace std") {
+  using namespace std;  // NOLINT: what docs/guides/cpp.md says of it
+  const Tensor x = Tensor::from<float>({{1, 2}, {3, 4}});
+  CHECK(max(x).item() == 4);
+  CHECK(max(x, -1).to_vector<float>() == Floats{2, 4});
+  CHECK(min(x, {0, 1}).item() == 1);
+  CHECK(sum(where(x < 2, abs(x), sqrt(square(x)))).item() == 10);
+  CHECK(pow(x, 2.0)[1].to_vector<float>() == Floats{9, 16});
+  CHECK(clamp(round(exp(x)), 0, 5)[0].to_vector<float>() == Floats{3, 5});
+  CHECK(equal(sort(x).first, x).to_vector<std::int32_t>() == Ints{1, 1, 1, 1});
+}
+
 TEST_CASE("einsum is what its equation says") {
   const Tensor a = uniform({2, 3}, -1, 1, {1, 0, 0}, DType::f64),
                b = uniform({3, 4}, -1, 1, {1, 0, 1}, DType::f64);

@@ -412,6 +412,22 @@ TEST_CASE("open folder: wherever it was moved, what is written goes into it and 
   CHECK(fs::is_empty(temporary / "run"));
 }
 
+TEST_CASE("a temporary folder is its user's alone, and goes with all that is in it") {
+  fs::path kept;
+  {
+    const TemporaryFolder first("mine"), second("mine");
+    kept = first.path();
+    CHECK(first.path() != second.path());
+    CHECK(first.path().filename().string().starts_with("mine-"));
+    CHECK(fs::status(kept).permissions() == fs::perms::owner_all);
+    fs::create_directories(first / "a" / "b");
+    write_file_atomically(first / "a" / "b" / "c", "text");
+  }
+  CHECK(!path_exists(kept));
+  CHECK_THROWS_WITH_AS(TemporaryFolder("no/such folder"), doctest::Contains("cannot make a temporary folder"),
+                       Error);
+}
+
 TEST_CASE("open folder: on a full disk the old content stays and no temporary file does") {
   const TemporaryFolder temporary;
   const OpenFolder folder(temporary.path());

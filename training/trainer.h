@@ -70,9 +70,9 @@ struct TrainerOptions {
   double clip_norm = 0;  ///< limit on the global gradient norm; 0: none
   /// Decay of the weights' moving average, which is evaluated and saved as best; 0: none.
   double ema_decay = 0;
-  OptimizerOptions optimizer;
+  OptimizerOptions optimizer = {};
   std::vector<PartRate> part_rates = {};  ///< learning rates for parts of the model; 0: frozen
-  ScheduleOptions schedule;
+  ScheduleOptions schedule = {};
   /// A custom schedule, used instead of `schedule`: the learning rate of step 1, 2, ..., `steps`.
   /// Checkpoints do not store it: pass the same function when resuming to get the same bits.
   std::function<double(std::int64_t step, std::int64_t steps)> learning_rate = {};

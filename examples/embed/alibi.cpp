@@ -11,7 +11,6 @@
 // Whatever program is linked with this file finds the mechanism by its name, "alibi".
 
 #include <heed/heed.h>
-#include <heed/models/attention/shared/heads.h>
 
 #include <cmath>
 #include <memory>

@@ -4,8 +4,6 @@
 //   autocast [DEVICE [PRECISION]]      such as: autocast vulkan bf16; without arguments: the CPU, in f32
 
 #include <heed/heed.h>
-#include <heed/models/attention/shared/heads.h>
-#include <heed/models/module.h>
 
 #include <iostream>
 

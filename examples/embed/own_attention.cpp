@@ -2,10 +2,9 @@
 // program, is checked, trained as part of a classifier by its name, and found again in the run that this
 // leaves.
 //
-//   own_attention FOLDER
+//   own_attention
 
 #include <heed/heed.h>
-#include <heed/tasks/learner.h>
 
 #include <filesystem>
 #include <iostream>
@@ -24,7 +23,7 @@ bool alibi_is_right() {
   const auto result = heed::gradcheck(
       [&](auto in) {
         heed::Context context = heed::Context::inference();
-        return (*layer)({in[0], {}, {}, {}}, context);
+        return (*layer)({in[0]}, context);
       },
       {heed::normal({2, 5, 8}, 0, 1, {1, 0, 0}, heed::DType::f64)});
   std::cout << "gradient check of alibi: " << (result.passed ? "passed" : "FAILED") << '\n';
@@ -63,13 +62,10 @@ bool taken_names_are_refused() {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::cerr << "usage: own_attention FOLDER\n";
-    return 2;
-  }
+int main() {
   try {
-    return alibi_is_right() && taken_names_are_refused() && trains(argv[1]) ? 0 : 1;
+    const heed::TemporaryFolder folder;
+    return alibi_is_right() && taken_names_are_refused() && trains(folder / "run") ? 0 : 1;
   } catch (const heed::Error& error) {
     std::cerr << "own_attention: " << error.what() << '\n';
     return 1;

@@ -70,7 +70,7 @@ struct AttentionConfig {
   /// The first layer of the stack with the same variant. This layer may share its parameters and state, so
   /// the first one must outlive it. Null for the first layer itself.
   const Attention* first = nullptr;
-  Options options;         ///< settings of the variant
+  Options options = {};    ///< settings of the variant
   std::uint64_t seed = 0;  ///< of the initial parameters
 
   /// H dh: the combined width of all queries, keys or values.
@@ -97,11 +97,11 @@ struct Capabilities {
 
 /// The input of one call. Masks are i32, 1 = real token, undefined = all real.
 struct AttentionInput {
-  Tensor x;            ///< queries [B, N, d]
-  Tensor mask;         ///< [B, N]
-  Tensor memory;       ///< [B, M, d] for cross-attention; undefined for self-attention
-  Tensor memory_mask;  ///< [B, M]
-  Tensor global = {};  ///< [B, N], 1 = global token, for variants that have global tokens
+  Tensor x;                 ///< queries [B, N, d]
+  Tensor mask = {};         ///< [B, N]
+  Tensor memory = {};       ///< [B, M, d] for cross-attention; undefined for self-attention
+  Tensor memory_mask = {};  ///< [B, M]
+  Tensor global = {};       ///< [B, N], 1 = global token, for variants that have global tokens
 };
 
 /// State of an attention layer between decoding steps. The batch axis comes first in every tensor, and
