@@ -30,7 +30,6 @@
 #include "heed/hub/exchange.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/attention/check.h"
-#include "heed/models/attention/shared/heads.h"
 #include "heed/models/classifier.h"
 #include "heed/models/config.h"
 #include "heed/models/decoding.h"

@@ -101,10 +101,11 @@ inline Tensor reuse_or_empty(const Tensor& grad) {
 template <class... Tensors>
 void check_same(const char* op, const Tensor& first, const Tensors&... others) {
   check(first.defined() && (others.defined() && ...), op, ": an operand is undefined");
-  check(((others.dtype() == first.dtype()) && ...), op, ": operands of different types: ", first.dtype(),
-        (concat_text(" and ", others.dtype()) + ...));
-  check(((others.device() == first.device()) && ...), op, ": operands on different devices: ", first.device(),
-        (concat_text(" and ", others.device()) + ...));
+  if (((others.dtype() != first.dtype()) || ...))
+    fail(op, ": operands of different types: ", first.dtype(), (concat_text(" and ", others.dtype()) + ...));
+  if (((others.device() != first.device()) || ...))
+    fail(op, ": operands on different devices: ", first.device(),
+         (concat_text(" and ", others.device()) + ...));
 }
 
 inline void check_floating(const char* op, const Tensor& x) {
@@ -113,8 +114,9 @@ inline void check_floating(const char* op, const Tensor& x) {
 }
 
 inline void check_indices(const char* op, const Tensor& ids) {
-  check(ids.defined() && ids.dtype() == DType::i32, op, ": indices and masks have type i32, got ",
-        ids.defined() ? name_of(ids.dtype()) : "an undefined tensor");
+  if (!ids.defined() || ids.dtype() != DType::i32)
+    fail(op, ": indices and masks have type i32, got ",
+         ids.defined() ? name_of(ids.dtype()) : "an undefined tensor");
 }
 
 /// Maps an axis that may be negative to [0, rank). Throws for an undefined tensor or an axis out of range.

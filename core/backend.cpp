@@ -10,7 +10,7 @@ thread_local int compose_only_depth = 0;
 const Backend& backend_of(Device device) {
   if (device.type == DeviceType::vulkan) return vulkan_backend();
   check(device.index == 0, "device cpu:", device.index, " does not exist: there is one CPU device");
-  return cpu_backend();
+  return cpu_backend;
 }
 
 MemoryStats memory_stats(Device device) {

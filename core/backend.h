@@ -74,7 +74,7 @@ inline const Backend& backend_of(const Tensor& tensor) {
 }
 
 /// Defined by backends/cpu.
-const Backend& cpu_backend();
+extern const Backend cpu_backend;
 /// Defined by backends/vulkan, or in a build without it by backends/no_vulkan.cpp, which throws.
 const Backend& vulkan_backend();
 

@@ -12,19 +12,19 @@ namespace heed {
 /// their factors to bf16 (to nearest even) and accumulate in f32; magnitudes below 2^-126 count as 0.
 /// Tensors stay f32, and all other ops compute in f32. A linear map may leave up to 6 rows exact, whether
 /// these are all its rows or the remainder after whole tiles: their time goes into reading the weights.
-/// Other products take about half the time on a processor with bf16 instructions.
+/// Other products take about half the time on a processor with bf16 instructions; without them, they are
+/// computed by rounding copies, which takes longer than f32 and may end in other last bits.
 ///
 /// Autocast and `--precision bf16` use this on the CPU. It must live until backward() has returned.
 class Bf16Products {
  public:
-  /// With `on` false, products in this scope are exact again. Throws an Error when the processor lacks the
-  /// instructions.
+  /// With `on` false, products in this scope are exact again.
   explicit Bf16Products(bool on = true);
   ~Bf16Products();
   Bf16Products(const Bf16Products&) = delete;
   Bf16Products& operator=(const Bf16Products&) = delete;
 
-  /// True when this processor has AVX-512 BF16 (AMD since Zen 4; Intel's Cooper Lake, and Sapphire Rapids
+  /// True when this processor has the instructions: AVX-512 BF16 (AMD since Zen 4; Intel's Cooper Lake, and Sapphire Rapids
   /// and later).
   static bool available();
   /// True when products of the calling thread are rounded.

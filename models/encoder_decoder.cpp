@@ -178,6 +178,18 @@ Tensor EncoderDecoder::step(const Tensor& tokens, DecoderState& state, Context& 
                  {tokens.size(0), -1});
 }
 
+DType EncoderDecoder::dtype() const {
+  return target_embedding_->weight.dtype();
+}
+
+Device EncoderDecoder::device() const {
+  return target_embedding_->weight.device();
+}
+
+const Embedding& EncoderDecoder::source_embedding() const {
+  return source_embedding_ ? *source_embedding_ : *target_embedding_;
+}
+
 std::int64_t EncoderDecoder::target_limit() const {
   return is_length_limited(config_, config_.decoder_attention) ? config_.max_length : 0;
 }

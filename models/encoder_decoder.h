@@ -74,14 +74,12 @@ class EncoderDecoder : public Module {
   std::int64_t target_limit() const;
 
   const TransformerConfig& config() const { return config_; }
-  DType dtype() const { return target_embedding_->weight.dtype(); }
-  Device device() const { return target_embedding_->weight.device(); }
+  DType dtype() const;
+  Device device() const;
 
  private:
   EncoderDecoder(const TransformerConfig& config, Initialiser initialiser);
-  const Embedding& source_embedding() const {
-    return source_embedding_ ? *source_embedding_ : *target_embedding_;
-  }
+  const Embedding& source_embedding() const;
 
   TransformerConfig config_;
   std::unique_ptr<Embedding> source_embedding_;  // null when all embeddings are tied

@@ -95,8 +95,8 @@ Tensor TokenInput::operator()(const Tensor& ids, std::int64_t begin, Context& co
 }
 
 Tensor TokenInput::of_vectors(Tensor x, std::int64_t begin, Context& context, const Tensor& types) {
-  check(types_ || !types.defined(), described("TokenInput"),
-        ": types of tokens need the setting token_types");
+  if (types.defined() && !types_)
+    fail(described("TokenInput"), ": types of tokens need the setting token_types");
   if (scale_ != 1) x = x * scale_;
   if (has_positions_) x = x + positions_(begin, x.size(1), x);
   if (types_) x = x + (types.defined() ? (*types_)(types) : slice(types_->weight, 0, 0, 1));

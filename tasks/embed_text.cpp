@@ -133,8 +133,7 @@ class EmbedTextLearner : public TextExampleLearner<SentenceEncoder, ParallelText
     std::vector<Tokens> texts = firsts;
     texts.insert(texts.end(), seconds.begin(), seconds.end());
     return model_->loss(pad_tokens(texts, model_->device()),
-                        settings_.read<EmbedTextTraining>("training").scale,
-                        settings_.get<double>("training.label_smoothing"), context);
+                        settings_.read<EmbedTextTraining>("training").scale, label_smoothing_, context);
   }
 
   Tensor outputs(const std::vector<Tokens>& texts, Context& context) override {

@@ -213,11 +213,9 @@ class LabelledLearner : public ExampleLearner<LabelledText, Input, std::int32_t>
   /// sum_i w(label_i) cross_entropy_i, where the classes are weighted.
   Loss loss_of(const std::vector<Input>& inputs, const std::vector<std::int32_t>& labels,
                Context& context) override {
-    const Settings& settings = this->settings();
     const auto count = static_cast<std::int64_t>(labels.size());
     const Tensor all = logits(inputs, context);
-    Tensor losses = cross_entropy(all, Tensor::from(labels, {count}, all.device()),
-                                  settings.get<double>("training.label_smoothing"));
+    Tensor losses = cross_entropy(all, Tensor::from(labels, {count}, all.device()), this->label_smoothing_);
     if (!weights_.empty()) losses = losses * Tensor::from(pick(weights_, labels), {count}, all.device());
     return {sum(losses), count};
   }

@@ -77,8 +77,8 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
   Module& model() override { return *model_; }
 
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
-    return model_->loss(window_batch(train_, windows_of(epoch, batch), model_->device()),
-                        settings_.get<double>("training.label_smoothing"), context);
+    return model_->loss(window_batch(train_, windows_of(epoch, batch), model_->device()), label_smoothing_,
+                        context);
   }
 
   Evaluation evaluate() override {

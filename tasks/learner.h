@@ -128,7 +128,10 @@ struct Measurement {
 ///   to be used   open_files, build, then predict and measure
 class Learner : public Task {
  public:
-  Learner(const TaskKind& kind, Settings settings) : settings_(std::move(settings)), kind_(kind) {}
+  Learner(const TaskKind& kind, Settings settings)
+      : settings_(std::move(settings)),
+        label_smoothing_(settings_.get<double>("training.label_smoothing")),
+        kind_(kind) {}
 
   const TaskKind& kind() const { return kind_; }
   const Settings& settings() const { return settings_; }
@@ -205,6 +208,7 @@ class Learner : public Task {
   const Settings& trained() const { return trained_ ? *trained_ : settings_; }
 
   Settings settings_;
+  const double label_smoothing_;  ///< of the settings, read once
 
  private:
   std::optional<Settings> trained_;  // none: settings_

@@ -68,8 +68,8 @@ class MaskedLearner : public TextLearner {
     const RandomKey key{static_cast<std::uint64_t>(settings_.get<std::int64_t>("seed")),
                         static_cast<std::uint32_t>(epoch),
                         masking_stream + static_cast<std::uint32_t>(batch * rows)};
-    return model_->loss(make_masked_batch(sequences, masking(), key, model_->device()),
-                        settings_.get<double>("training.label_smoothing"), context);
+    return model_->loss(make_masked_batch(sequences, masking(), key, model_->device()), label_smoothing_,
+                        context);
   }
 
   Evaluation evaluate() override {

@@ -39,7 +39,7 @@ void for_each_setting(auto&& visit, RuntimeSettings& runtime) {
         free);
   visit(runtime.precision, "precision", precision_names(),
         "Type that the model computes in while it trains. The weights stay f32. f16 needs a Vulkan device; "
-        "on the CPU bf16 affects matrix products alone, and needs a processor with AVX-512 BF16");
+        "on the CPU bf16 affects matrix products alone, and is slow where the processor lacks AVX-512 BF16");
 }
 
 /// The device of a name as find_device() knows it; throws a SettingsError for one that is not there. `ranks`

@@ -222,8 +222,8 @@ class RecommendLearner : public ExampleLearner<std::vector<Impression>, Impressi
     }
     const Device device = model_->device();
     return model_->loss(catalogue_.input(news.numbers(), model_->device()),
-                        {pad_tokens(histories, device), pad_tokens(candidates, device).ids},
-                        settings_.get<double>("training.label_smoothing"), context);
+                        {pad_tokens(histories, device), pad_tokens(candidates, device).ids}, label_smoothing_,
+                        context);
   }
 
   /// Lines "history TAB candidates", ids with spaces between: the candidates, the likeliest first.

@@ -220,6 +220,9 @@ void TextToTextLearner::open_files(const std::function<std::string(std::string_v
 
 void TextToTextLearner::build(Device device) {
   set_gamma();
+  if (const auto mark = settings_.get<std::string>("tokenizer.begin"); !mark.empty())
+    begin_ = target_tokenizer().id_of(mark);
+  end_ = target_tokenizer().id_of("</s>");
   model_ = make_model<EncoderDecoder>(
       config(tokenizer_->vocabulary_size(), target_tokenizer().vocabulary_size()), batch_tokens(), device);
 }
@@ -273,9 +276,16 @@ void TextToTextLearner::set_gamma() {
 
 // --- training
 
+Module& TextToTextLearner::model() {
+  return *model_;
+}
+
+std::int64_t TextToTextLearner::batches(std::int64_t epoch) {
+  return batches_.count(epoch);
+}
+
 Loss TextToTextLearner::loss(std::int64_t epoch, std::int64_t batch, Context& context) {
-  return model_->loss(batch_of(pairs_, batches_.at(epoch, batch)),
-                      settings_.get<double>("training.label_smoothing"), context);
+  return model_->loss(batch_of(pairs_, batches_.at(epoch, batch)), label_smoothing_, context);
 }
 
 Evaluation TextToTextLearner::evaluate() {
@@ -314,7 +324,7 @@ std::vector<TargetScore> TextToTextLearner::score(const ParallelText& pairs) {
   for (const Batch& rows : tokens.plan(evaluation_batches(32)).epoch(0)) {
     const std::vector<Tokens> targets = pick(tokens.targets, rows);
     const std::vector<double> found =
-        log_probabilities(*model_, pick(tokens.sources, rows), targets, begin(), end());
+        log_probabilities(*model_, pick(tokens.sources, rows), targets, begin(), end_);
     for (std::size_t i = 0; i < rows.size(); ++i)
       scores[static_cast<std::size_t>(rows[i])] = {found[i], std::ssize(targets[i]) + 1};  // and the end mark
   }
@@ -331,7 +341,7 @@ Tensor TextToTextLearner::log_probabilities_of(std::span<const std::string> line
   const TokenizedPairs tokens = tokens_of(pairs, answered_limit());
   say_what_was_cut("decoding.max_source_tokens");
   const Tensor each =
-      token_log_probabilities(*model_, tokens.sources, tokens.targets, begin(), end(), context);
+      token_log_probabilities(*model_, tokens.sources, tokens.targets, begin(), end_, context);
   std::vector<float> counts;  // 1 for the tokens of a target and its end
   for (const Tokens& target : tokens.targets)
     for (std::int64_t i = 0; i < each.size(1); ++i) counts.push_back(i <= std::ssize(target) ? 1 : 0);
@@ -343,14 +353,13 @@ Decoding TextToTextLearner::decoding() const {
   decoding.search.begin = begin();
   // A model that begins with padding gives it a probability, too.
   if (const auto pad = target_tokenizer().find("<pad>"); pad == begin()) decoding.search.never = begin();
-  decoding.search.end = end();
+  decoding.search.end = end_;
   return decoding;
 }
 
 std::int32_t TextToTextLearner::begin() const {
-  const auto mark = settings_.get<std::string>("tokenizer.begin");
-  check(!mark.empty(), no_begin);
-  return target_tokenizer().id_of(mark);
+  check(begin_.has_value(), no_begin);
+  return *begin_;
 }
 
 /// At most `limit` tokens, the end mark included.
@@ -374,7 +383,7 @@ TokenizedPairs TextToTextLearner::tokens_of(const ParallelText& pairs, std::int6
 }
 
 TranslationBatch TextToTextLearner::batch_of(const TokenizedPairs& pairs, const Batch& rows) const {
-  return make_translation_batch(pick(pairs.sources, rows), pick(pairs.targets, rows), begin(), end(),
+  return make_translation_batch(pick(pairs.sources, rows), pick(pairs.targets, rows), begin(), end_,
                                 model_->device());
 }
 

@@ -114,8 +114,8 @@ class TextToTextLearner : public DataLearner<ParallelText> {
   void build(Device device) override;
   void prepare_training() override;
 
-  Module& model() override { return *model_; }
-  std::int64_t batches(std::int64_t epoch) override { return batches_.count(epoch); }
+  Module& model() override;
+  std::int64_t batches(std::int64_t epoch) override;
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override;
   /// Greedy, and of at most evaluation.pairs: validation is often, and the order of models hardly depends on
   /// that. The loss is that of all pairs.
@@ -176,7 +176,6 @@ class TextToTextLearner : public DataLearner<ParallelText> {
   Tokens source_tokens(std::string_view source, std::int64_t limit);
   TokenizedPairs tokens_of(const ParallelText& pairs, std::int64_t source_limit);
   TranslationBatch batch_of(const TokenizedPairs& pairs, const Batch& rows) const;
-  std::int32_t end() const { return target_tokenizer().id_of("</s>"); }
   std::int64_t answered_limit() const;
   void say_what_was_cut(const std::string& limit);
   std::string text_of(std::span<const std::int32_t> tokens) const;
@@ -188,6 +187,8 @@ class TextToTextLearner : public DataLearner<ParallelText> {
 
   std::optional<Tokenizer> tokenizer_, target_tokenizer_;  // the second where targets have one of their own
   std::unique_ptr<EncoderDecoder> model_;
+  std::optional<std::int32_t> begin_;  // none: the settings name no mark
+  std::int32_t end_ = 0;
   TokenizedPairs pairs_;
   EpochBatches<BatchPlan> batches_;
   std::atomic<std::int64_t> cut_lines_ = 0;

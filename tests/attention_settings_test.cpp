@@ -9,7 +9,6 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/attention/shared/heads.h"
 #include "model_support.h"
 
 // The settings of the attention variants beyond their defaults, and the lengths that are easily got wrong.

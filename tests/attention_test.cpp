@@ -8,7 +8,6 @@
 #include "heed/autograd/ops.h"
 #include "heed/base/file.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/attention/shared/heads.h"
 #include "heed/tests/cases/attention_capabilities.h"
 #include "heed/tests/model_support.h"
 

@@ -4,7 +4,6 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/attention/shared/heads.h"
 #include "heed/tests/model_support.h"
 
 using namespace heed;

@@ -141,13 +141,13 @@ Results kernels(const Case& c, const Inputs& in) {
     dbias = Tensor::empty(in.args.bias.shape(), dtype_of<T>);
     std::fill_n(dbias.data<T>(), dbias.count(), std::numeric_limits<T>::quiet_NaN());
   }
-  cpu_backend().attention.forward(in.args, out, sums);
-  cpu_backend().attention.backward(in.args, out, sums, in.grad, {}, dquery, dkey, dvalue, dbias);
+  cpu_backend.attention.forward(in.args, out, sums);
+  cpu_backend.attention.backward(in.args, out, sums, in.grad, {}, dquery, dkey, dvalue, dbias);
   // What is not wanted changes no bit of the rest.
   for (const Tensor& of_bias : {dbias, Tensor()}) {
     const Tensor value_alone = output(c.keys, c.value_width);
     const Tensor bias_alone = of_bias.defined() ? Tensor::empty(of_bias.shape(), dtype_of<T>) : Tensor();
-    cpu_backend().attention.backward(in.args, out, sums, in.grad, {}, {}, {}, value_alone, bias_alone);
+    cpu_backend.attention.backward(in.args, out, sums, in.grad, {}, {}, {}, value_alone, bias_alone);
     CHECK(same_bits(values_of<T>(value_alone), values_of<T>(dvalue)));
     if (of_bias.defined()) CHECK(same_bits(values_of<T>(bias_alone), values_of<T>(dbias)));
   }
@@ -212,7 +212,7 @@ TEST_CASE("attention: gradients agree with finite differences") {
     const Tensor out = Tensor::empty({c.batch, c.heads, c.queries, c.value_width}, DType::f64);
     const Tensor sums = Tensor::empty({c.batch, c.heads, c.queries, 2}, DType::f64);
     const auto loss = [&] {
-      cpu_backend().attention.forward(in.args, out, sums);
+      cpu_backend.attention.forward(in.args, out, sums);
       const std::vector<double> y = values_of<double>(out), g = values_of<double>(in.grad);
       double sum = 0;
       for (std::size_t i = 0; i < y.size(); ++i) sum += y[i] * g[i];

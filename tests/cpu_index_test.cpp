@@ -35,7 +35,7 @@ void check_gather(std::int64_t batch, std::int64_t n, std::int64_t m, std::int64
   const auto x = random_values<T>(static_cast<std::size_t>(batch * n * width));
   const auto index = random_indices(static_cast<std::size_t>(batch * m), static_cast<std::uint32_t>(n));
   const Tensor out = Tensor::empty({batch, m, width}, dtype_of<T>);
-  cpu_backend().gather_rows(Tensor::from(x, {batch, n, width}), Tensor::from(index, {batch, m}), out);
+  cpu_backend.gather_rows(Tensor::from(x, {batch, n, width}), Tensor::from(index, {batch, m}), out);
   const std::vector<T> actual = out.to_vector<T>();
   std::vector<T> expected;
   for (std::int64_t b = 0; b < batch; ++b) {
@@ -70,7 +70,7 @@ void check_scatter(std::int64_t batch, std::int64_t n, std::int64_t m, std::int6
   for (int threads : {1, 2, 3, 8}) {
     set_cpu_threads(threads);
     const Tensor out = Tensor::from(std::vector<T>(expected.size(), T{0.1f}), {batch, n, width});
-    cpu_backend().scatter_add_rows(Tensor::from(x, {batch, m, width}), Tensor::from(index, {batch, m}), out);
+    cpu_backend.scatter_add_rows(Tensor::from(x, {batch, m, width}), Tensor::from(index, {batch, m}), out);
     CHECK(out.to_vector<T>() == expected);
   }
   set_cpu_threads(before);
@@ -120,7 +120,7 @@ void check_sorts(std::int64_t rows, std::int64_t n) {
   const Tensor tensor = Tensor::from(x, {rows, n});
   for (bool descending : {false, true}) {
     const Tensor out = Tensor::empty({rows, n}, DType::i32);
-    cpu_backend().argsort(tensor, descending, out);
+    cpu_backend.argsort(tensor, descending, out);
     std::vector<std::int32_t> expected;
     for (std::int64_t r = 0; r < rows; ++r) {
       const auto order = stable_order(x, static_cast<std::size_t>(r * n), n, descending);
@@ -131,7 +131,7 @@ void check_sorts(std::int64_t rows, std::int64_t n) {
   for (std::int64_t k : {std::int64_t{1}, std::min<std::int64_t>(n, 4), n / 2, n}) {
     CAPTURE(k);
     const Tensor out = Tensor::empty({rows, k}, DType::i32);
-    cpu_backend().top_k(tensor, out);
+    cpu_backend.top_k(tensor, out);
     std::vector<std::int32_t> expected;
     for (std::int64_t r = 0; r < rows; ++r) {
       const auto order = stable_order(x, static_cast<std::size_t>(r * n), n, true);
@@ -163,11 +163,11 @@ TEST_CASE("scatter_add_rows adds in the order of the rows, for any number of thr
 TEST_CASE("an index out of range is named with its position and the extent") {
   const Tensor x = Tensor::from(random_values<float>(24), {2, 3, 4});
   const Tensor out = Tensor::from(random_values<float>(16), {2, 2, 4});
-  CHECK_THROWS_WITH_AS(cpu_backend().gather_rows(x, Tensor::from<std::int32_t>({0, -1, 3, 0}, {2, 2}), out),
+  CHECK_THROWS_WITH_AS(cpu_backend.gather_rows(x, Tensor::from<std::int32_t>({0, -1, 3, 0}, {2, 2}), out),
                        "gather_rows: index 3 at position [1, 0] is outside [0, 3) and is not -1", Error);
   const std::vector<float> old = out.to_vector<float>();
   CHECK_THROWS_WITH_AS(
-      cpu_backend().scatter_add_rows(x, Tensor::from<std::int32_t>({0, 1, 1, 0, 1, -2}, {2, 3}), out),
+      cpu_backend.scatter_add_rows(x, Tensor::from<std::int32_t>({0, 1, 1, 0, 1, -2}, {2, 3}), out),
       "scatter_add_rows: index -2 at position [1, 2] is outside [0, 2) and is not -1", Error);
   CHECK(out.to_vector<float>() == old);
 }
@@ -182,6 +182,6 @@ TEST_CASE("argsort and top_k are stable, with NaN last") {
 
 TEST_CASE("top_k refuses a k beyond the row") {
   CHECK_THROWS_WITH_AS(
-      cpu_backend().top_k(Tensor::from(random_values<float>(6), {2, 3}), Tensor::empty({2, 4}, DType::i32)),
+      cpu_backend.top_k(Tensor::from(random_values<float>(6), {2, 3}), Tensor::empty({2, 4}, DType::i32)),
       "top_k: k = 4 exceeds the 3 values of a row", Error);
 }

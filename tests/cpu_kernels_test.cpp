@@ -124,7 +124,7 @@ bool saves_output(UnaryOp op) {
 template <class T>
 void check_unary(double tolerance) {
   const UnaryParams params{0.7, 1.3};
-  const Backend& cpu = cpu_backend();
+  const Backend& cpu = cpu_backend;
   for (const UnaryCase& test : unary_cases()) {
     CAPTURE(test.name);
     for (std::int64_t columns : {1, 7, 130}) {
@@ -158,7 +158,7 @@ TEST_CASE("cpu unary kernels follow the table, in any layout, forward and backwa
 }
 
 TEST_CASE("cpu f32 functions over their whole range") {
-  const Backend& cpu = cpu_backend();
+  const Backend& cpu = cpu_backend;
   struct Range {
     UnaryOp op;
     double (*reference)(double);
@@ -196,7 +196,7 @@ TEST_CASE("cpu f32 functions at special values") {
   const auto apply = [](UnaryOp op, float x) {
     const Tensor in = Tensor::from(std::vector<float>(21, x), {21});
     const Tensor out = Tensor::empty({21});
-    cpu_backend().unary(op, {0.5, 2}, in, out);
+    cpu_backend.unary(op, {0.5, 2}, in, out);
     for (int i = 1; i < 21; ++i)  // full vectors and the remainder agree
       CHECK(std::memcmp(out.data<float>(), out.data<float>() + i, sizeof(float)) == 0);
     return out.data<float>()[0];
@@ -252,11 +252,11 @@ TEST_CASE("cpu maximum and minimum keep NaN from either side") {
   const Tensor a = Tensor::from<float>({nan, 1, nan, 1, 2}, {5}),
                b = Tensor::from<float>({1, nan, nan, 2, 1}, {5});
   const Tensor out = Tensor::empty({5});
-  cpu_backend().binary(BinaryOp::maximum, a, b, out);
+  cpu_backend.binary(BinaryOp::maximum, a, b, out);
   for (int i = 0; i < 3; ++i) CHECK(std::isnan(out.data<float>()[i]));
   CHECK(out.data<float>()[3] == 2);
   CHECK(out.data<float>()[4] == 2);
-  cpu_backend().binary(BinaryOp::minimum, a, b, out);
+  cpu_backend.binary(BinaryOp::minimum, a, b, out);
   for (int i = 0; i < 3; ++i) CHECK(std::isnan(out.data<float>()[i]));
   CHECK(out.data<float>()[3] == 1);
   CHECK(out.data<float>()[4] == 1);
@@ -285,7 +285,7 @@ void check_binary(double tolerance) {
     []([[maybe_unused]] double a, [[maybe_unused]] double b) { return static_cast<double>(dydb); }}},
 #include "heed/core/elementwise.def"
   };
-  const Backend& cpu = cpu_backend();
+  const Backend& cpu = cpu_backend;
   constexpr bool floating = !std::is_integral_v<T>;
   for (const Case& test : cases) {
     if (!floating && !test.integers_too) continue;
@@ -328,13 +328,13 @@ TEST_CASE("cpu binary kernels follow the table, in any layout, forward and backw
 TEST_CASE("cpu binary kernels may overwrite a contiguous operand") {
   const Tensor a = random_tensor<float>({37, 91}, -1, 1, 1), row = random_tensor<float>({91}, -1, 1, 2);
   const std::vector<double> before = elements<float>(a), b = elements<float>(row);
-  cpu_backend().binary(BinaryOp::sub, row.view({37, 91}, {0, 1}, 0), a, a);
+  cpu_backend.binary(BinaryOp::sub, row.view({37, 91}, {0, 1}, 0), a, a);
   const std::vector<double> after = elements<float>(a);
   for (std::size_t i = 0; i < after.size(); ++i) check_close(after[i], b[i % 91] - before[i], 1e-6);
 }
 
 TEST_CASE("cpu compare and where") {
-  const Backend& cpu = cpu_backend();
+  const Backend& cpu = cpu_backend;
   const auto check_type = [&](auto zero) {
     using T = decltype(zero);
     for (const Tensor& a : layouts_of<T>(6, 70, -2.5, 2.5)) {
@@ -358,7 +358,7 @@ TEST_CASE("cpu compare and where") {
 }
 
 TEST_CASE("cpu copy between any layouts and dtypes") {
-  const Backend& cpu = cpu_backend();
+  const Backend& cpu = cpu_backend;
   const auto check_types = [&](auto from, auto to) {
     using From = decltype(from);
     using To = decltype(to);
@@ -392,7 +392,7 @@ TEST_CASE("cpu copy of permuted axes") {
       strides.push_back(x.stride(axis));
     }
     const Tensor view = x.view(shape, strides, 0), out = Tensor::empty(shape);
-    cpu_backend().copy(view, out);
+    cpu_backend.copy(view, out);
     CHECK(elements<float>(out) == elements<float>(view));
   } while (std::next_permutation(order, order + 4));
 }
@@ -400,13 +400,13 @@ TEST_CASE("cpu copy of permuted axes") {
 TEST_CASE("cpu conversion to i32 truncates and stays in range") {
   const Tensor x = Tensor::from<float>({1.9f, -1.9f, 3e9f, -3e9f, std::nanf("")}, {5});
   const Tensor out = Tensor::empty({5}, DType::i32);
-  cpu_backend().copy(x, out);
+  cpu_backend.copy(x, out);
   CHECK(out.to_vector<std::int32_t>() == std::vector<std::int32_t>{1, -1, 2147483647, -2147483647 - 1, 0});
 }
 
 TEST_CASE("cpu fill leaves the gaps of a strided view alone") {
   const Tensor x = Tensor::full({4, 6}, 1.0);
-  cpu_backend().fill(2.5, x.view({4, 3}, {6, 2}, 1));
+  cpu_backend.fill(2.5, x.view({4, 3}, {6, 2}, 1));
   for (int i = 0; i < 24; ++i) CHECK(x.data<float>()[i] == (i % 2 ? 2.5f : 1.0f));
 }
 
@@ -451,8 +451,8 @@ void check_matmul(std::int64_t m, std::int64_t n, std::int64_t k, bool transpose
     for (double beta : {0.0, 1.0}) {
       const Tensor out = random_tensor<T>({m, n}, -1, 1, 4);
       const std::vector<double> expected = product<T>(a, b, bias, beta, out);
-      if (beta == 0) cpu_backend().fill(std::nan(""), out);  // the old content is ignored
-      cpu_backend().matmul(a, b, bias, beta, out);
+      if (beta == 0) cpu_backend.fill(std::nan(""), out);  // the old content is ignored
+      cpu_backend.matmul(a, b, bias, beta, out);
       const std::vector<double> got = elements<T>(out);
       for (std::size_t i = 0; i < got.size(); ++i)
         check_close(got[i], expected[i],
@@ -477,7 +477,7 @@ TEST_CASE("cpu matmul of ragged sizes, transposed operands, bias and beta") {
 
 TEST_CASE("cpu matmul of empty tensors") {
   const Tensor a = Tensor::empty({0, 4}), b = Tensor::empty({4, 5}), out = Tensor::empty({0, 5});
-  CHECK_NOTHROW(cpu_backend().matmul(a, b, {}, 0, out));
+  CHECK_NOTHROW(cpu_backend.matmul(a, b, {}, 0, out));
 }
 
 TEST_CASE("cpu matmul of batches: heads of a projection, broadcast operands, strided output") {
@@ -486,19 +486,19 @@ TEST_CASE("cpu matmul of batches: heads of a projection, broadcast operands, str
   const Tensor q = heads(random_tensor<float>({2, 20, 24}, -1, 1, 1)),
                k = heads(random_tensor<float>({2, 20, 24}, -1, 1, 2));
   const Tensor scores = Tensor::empty({2, 3, 20, 20});
-  cpu_backend().matmul(q, transposed(k), {}, 0, scores);
+  cpu_backend.matmul(q, transposed(k), {}, 0, scores);
   std::vector<double> expected = product<float>(q, transposed(k), {}, 0, scores),
                       got = elements<float>(scores);
   for (std::size_t i = 0; i < got.size(); ++i) check_close(got[i], expected[i], 1e-5);
 
   const Tensor out = heads(Tensor::empty({2, 20, 24}));
-  cpu_backend().matmul(scores, k, {}, 0, out);
+  cpu_backend.matmul(scores, k, {}, 0, out);
   expected = product<float>(scores, k, {}, 0, out), got = elements<float>(out);
   for (std::size_t i = 0; i < got.size(); ++i) check_close(got[i], expected[i], 1e-5);
 
   const Tensor shared = random_tensor<float>({8, 11}, -1, 1, 3).view({2, 3, 8, 11}, {0, 0, 11, 1}, 0);
   const Tensor projected = Tensor::empty({2, 3, 20, 11});
-  cpu_backend().matmul(q, shared, {}, 0, projected);
+  cpu_backend.matmul(q, shared, {}, 0, projected);
   expected = product<float>(q, shared, {}, 0, projected), got = elements<float>(projected);
   for (std::size_t i = 0; i < got.size(); ++i) check_close(got[i], expected[i], 1e-5);
 }
@@ -516,7 +516,7 @@ TEST_CASE("cpu matmul of a batch with one shared matrix and a bias") {
   for (const Tensor& x : inputs) {
     const Tensor out = random_tensor<float>({2, 3, x.size(-2), 11}, -1, 1, 6);
     const std::vector<double> expected = product<float>(x, shared, bias, 1, out);
-    cpu_backend().matmul(x, shared, bias, 1, out);
+    cpu_backend.matmul(x, shared, bias, 1, out);
     const std::vector<double> got = elements<float>(out);
     for (std::size_t i = 0; i < got.size(); ++i) check_close(got[i], expected[i], 1e-5);
   }
@@ -532,9 +532,9 @@ TEST_CASE("cpu kernels give the same bits for any number of threads") {
       for (int threads : {1, 2, 3, 8}) {
         const WithThreads scope(threads);
         const Tensor out = Tensor::empty({m, n}), sum = Tensor::empty({m, n});
-        cpu_backend().matmul(a, b, bias, 0, out);
-        cpu_backend().binary(BinaryOp::mul, out, row, sum);
-        cpu_backend().unary(UnaryOp::gelu, {}, sum, sum);
+        cpu_backend.matmul(a, b, bias, 0, out);
+        cpu_backend.binary(BinaryOp::mul, out, row, sum);
+        cpu_backend.unary(UnaryOp::gelu, {}, sum, sum);
         if (threads == 1) {
           first_product = out;
           first_sum = sum;

@@ -60,13 +60,13 @@ std::vector<double> argmax_by_loop(const std::vector<double>& x, const Shape& sh
 template <class T>
 Tensor reduce(ReduceOp op, const Tensor& x) {
   const Tensor out = Tensor::empty(reduced(x.shape()), dtype_of<T>);
-  cpu_backend().reduce(op, x, out);
+  cpu_backend.reduce(op, x, out);
   return out;
 }
 
 Tensor argmax(const Tensor& x) {
   const Tensor out = Tensor::empty(reduced(x.shape()), DType::i32);
-  cpu_backend().argmax(x, out);
+  cpu_backend.argmax(x, out);
   return out;
 }
 
@@ -139,7 +139,7 @@ TEST_CASE_TEMPLATE("cumulative sums run forwards and backwards", T, float, doubl
     const std::vector<double> values = values_of<T>(x);
     for (bool reverse : {false, true}) {
       const Tensor out = Tensor::empty(shape, dtype_of<T>);
-      cpu_backend().cumulative_sum(x, reverse, out);
+      cpu_backend.cumulative_sum(x, reverse, out);
       const std::vector<double> result = values_of<T>(out);
       double worst = 0;
       for (std::int64_t o = 0; o < shape[0]; ++o) {
@@ -163,8 +163,8 @@ TEST_CASE("a sum over nothing is zero") {
         std::vector<double>{0, 0});
   CHECK(values_of<float>(reduce<float>(ReduceOp::sum, Tensor::empty({1, 0, 2}))) ==
         std::vector<double>{0, 0});
-  cpu_backend().reduce(ReduceOp::sum, Tensor::empty({0, 3, 1}), Tensor::empty({0, 1}));
-  cpu_backend().cumulative_sum(Tensor::empty({2, 0, 1}), false, Tensor::empty({2, 0, 1}));
+  cpu_backend.reduce(ReduceOp::sum, Tensor::empty({0, 3, 1}), Tensor::empty({0, 1}));
+  cpu_backend.cumulative_sum(Tensor::empty({2, 0, 1}), false, Tensor::empty({2, 0, 1}));
 }
 
 TEST_CASE("reductions have the same bits for any number of threads") {
@@ -173,7 +173,7 @@ TEST_CASE("reductions have the same bits for any number of threads") {
     const Tensor x = tensor_of<float>(numbers(shape.count()), shape);
     check_thread_identity([&]() -> std::vector<Tensor> {
       const Tensor running = Tensor::empty(shape);
-      cpu_backend().cumulative_sum(x, false, running);
+      cpu_backend.cumulative_sum(x, false, running);
       return {reduce<float>(ReduceOp::sum, x), reduce<float>(ReduceOp::max, x), argmax(x), running};
     });
   }

@@ -44,14 +44,14 @@ std::vector<double> softmax_by_loop(const std::vector<double>& x, std::int64_t n
 template <class T>
 Tensor softmax(const Tensor& x, const Tensor& mask, bool log) {
   const Tensor out = Tensor::empty(x.shape(), dtype_of<T>);
-  cpu_backend().softmax.forward(x, mask, log, out);
+  cpu_backend.softmax.forward(x, mask, log, out);
   return out;
 }
 
 template <class T>
 Tensor softmax_backward(const Tensor& y, const Tensor& grad, bool log) {
   const Tensor dx = Tensor::empty(y.shape(), dtype_of<T>);
-  cpu_backend().softmax.backward(y, grad, log, dx);
+  cpu_backend.softmax.backward(y, grad, log, dx);
   return dx;
 }
 
@@ -196,8 +196,8 @@ LayerNorm run_layer_norm(std::int64_t rows, std::int64_t n, bool affine, bool ce
     t.dweight = Tensor::empty({n}, dtype_of<T>);
     t.dbias = Tensor::empty({n}, dtype_of<T>);
   }
-  cpu_backend().layer_norm.forward(t.x, t.weight, t.bias, 1e-5, t.out, t.mean, t.inverse);
-  cpu_backend().layer_norm.backward(t.x, t.weight, t.mean, t.inverse, t.grad, t.dx, t.dweight, t.dbias);
+  cpu_backend.layer_norm.forward(t.x, t.weight, t.bias, 1e-5, t.out, t.mean, t.inverse);
+  cpu_backend.layer_norm.backward(t.x, t.weight, t.mean, t.inverse, t.grad, t.dx, t.dweight, t.dbias);
   return t;
 }
 
@@ -269,7 +269,7 @@ TEST_CASE("layer normalisation of a constant, a NaN and a far-off row") {
   x[static_cast<std::size_t>(n + 5)] = not_a_number;
   for (std::int64_t i = 0; i < n; ++i) x[static_cast<std::size_t>(2 * n + i)] = 1e4 + (i % 2 ? 1 : -1);
   const Tensor out = Tensor::empty({3, n}), mean = Tensor::empty({3}), inverse = Tensor::empty({3});
-  cpu_backend().layer_norm.forward(tensor_of<float>(x, {3, n}), {}, {}, 1e-5, out, mean, inverse);
+  cpu_backend.layer_norm.forward(tensor_of<float>(x, {3, n}), {}, {}, 1e-5, out, mean, inverse);
   const std::vector<double> y = values_of<float>(out);
   CHECK(row_of(y, 0, n) == std::vector<double>(n, 0.0));
   CHECK(std::isnan(row_of(y, 1, n)[0]));
@@ -314,10 +314,10 @@ TEST_CASE_TEMPLATE("cross entropy and its gradient agree with plain loops", T, f
       }
       const Tensor loss = Tensor::empty({rows}, dtype_of<T>),
                    log_sum_exp = Tensor::empty({rows, 2}, dtype_of<T>);
-      cpu_backend().cross_entropy.forward(logits, targets, smoothing, ignored, loss, log_sum_exp);
+      cpu_backend.cross_entropy.forward(logits, targets, smoothing, ignored, loss, log_sum_exp);
       CHECK(worst_error(values_of<T>(loss), losses) <= tolerance<T>);
       // In place.
-      cpu_backend().cross_entropy.backward(logits, targets, log_sum_exp, grad, smoothing, ignored, logits);
+      cpu_backend.cross_entropy.backward(logits, targets, log_sum_exp, grad, smoothing, ignored, logits);
       CHECK(worst_error(values_of<T>(logits), dlogits) <= 2 * tolerance<T>);
     }
   }
@@ -334,7 +334,7 @@ TEST_CASE("cross entropy of logits far apart, infinite and NaN") {
   const Tensor logits = tensor_of<float>(x, {4, n});
   const Tensor targets = tensor_of<std::int32_t>({5, 5, 5, 2999}, {4});
   const Tensor loss = Tensor::empty({4}), log_sum_exp = Tensor::empty({4, 2});
-  cpu_backend().cross_entropy.forward(logits, targets, 0, ignored, loss, log_sum_exp);
+  cpu_backend.cross_entropy.forward(logits, targets, 0, ignored, loss, log_sum_exp);
   const std::vector<double> losses = values_of<float>(loss);
   CHECK(losses[0] == 0);
   CHECK(losses[1] == doctest::Approx(2e4));
@@ -366,7 +366,7 @@ TEST_CASE("cross entropy refuses a target that is no class") {
   for (std::int32_t wrong : {3, -1, -101}) {
     const Tensor targets = tensor_of<std::int32_t>({0, static_cast<double>(wrong)}, {2});
     CHECK_THROWS_AS(
-        cpu_backend().cross_entropy.forward(logits, targets, 0, ignored, loss, Tensor::empty({2, 2})), Error);
+        cpu_backend.cross_entropy.forward(logits, targets, 0, ignored, loss, Tensor::empty({2, 2})), Error);
   }
 }
 
@@ -433,8 +433,8 @@ TEST_CASE("fused rows have the same bits for any number of threads") {
       const Tensor y = softmax<float>(x, {}, false), logs = softmax<float>(x, {}, true);
       const Tensor loss = Tensor::empty({rows}), log_sum_exp = Tensor::empty({rows, 2}),
                    dlogits = Tensor::empty({rows, n});
-      cpu_backend().cross_entropy.forward(x, targets, 0.1, ignored, loss, log_sum_exp);
-      cpu_backend().cross_entropy.backward(x, targets, log_sum_exp, row_grad, 0.1, ignored, dlogits);
+      cpu_backend.cross_entropy.forward(x, targets, 0.1, ignored, loss, log_sum_exp);
+      cpu_backend.cross_entropy.backward(x, targets, log_sum_exp, row_grad, 0.1, ignored, dlogits);
       return {t.out,     t.mean,
               t.inverse, t.dx,
               t.dweight, t.dbias,

@@ -56,7 +56,7 @@ constexpr double tolerance = sizeof(T) == 4 ? 3e-6 : 1e-12;
 
 inline std::vector<unsigned char> bits_of(const Tensor& tensor) {
   std::vector<unsigned char> bits(static_cast<std::size_t>(tensor.count()) * size_of(tensor.dtype()));
-  if (!bits.empty()) cpu_backend().download(tensor, bits.data());
+  if (!bits.empty()) cpu_backend.download(tensor, bits.data());
   return bits;
 }
 

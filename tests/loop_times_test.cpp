@@ -122,11 +122,11 @@ TEST_CASE("the two products of a linear map's backward share one loop, to the bi
     const Tensor other_dx = Tensor::empty({1100, 160}), other_dweight = random_floats({96, 160}, 4);
     const Tensor across = grad.view({96, 1100}, {1, 96}, 0);
     const Counts together = tasks_of([&] {
-      cpu_backend().linear_backward(std::span(&grad, 1), x, std::span(&weight, 1), beta, dx,
-                                    std::span(&dweight, 1));
+      cpu_backend.linear_backward(std::span(&grad, 1), x, std::span(&weight, 1), beta, dx,
+                                  std::span(&dweight, 1));
     });
-    const Counts of_x = tasks_of([&] { cpu_backend().matmul(grad, weight, {}, 0, other_dx); }),
-                 of_weight = tasks_of([&] { cpu_backend().matmul(across, x, {}, beta, other_dweight); });
+    const Counts of_x = tasks_of([&] { cpu_backend.matmul(grad, weight, {}, 0, other_dx); }),
+                 of_weight = tasks_of([&] { cpu_backend.matmul(across, x, {}, beta, other_dweight); });
     REQUIRE(!together.empty());
     CHECK(together[0] == of_x[0] + of_weight[0]);
     CHECK(together[0] > 2);
@@ -156,19 +156,19 @@ TEST_CASE("linear maps of the same rows share one loop each way, to the bits of 
         list->push_back(random_floats({out, in}, 40 + stream));
     }
     const Tensor dx = Tensor::empty({c.rows, in}), other_dx = Tensor::empty({c.rows, in});
-    const Counts forward = tasks_of([&] { cpu_backend().linear_maps(x, weights, biases, outs); });
-    const Counts back = tasks_of([&] { cpu_backend().linear_backward(grads, x, weights, 1, dx, dweights); });
+    const Counts forward = tasks_of([&] { cpu_backend.linear_maps(x, weights, biases, outs); });
+    const Counts back = tasks_of([&] { cpu_backend.linear_backward(grads, x, weights, 1, dx, dweights); });
     std::int64_t forward_tasks = 0, back_tasks = 0;
     for (std::size_t i = 0; i < c.outs.size(); ++i) {
       const auto turned = [](const Tensor& m) {
         return m.view({m.size(1), m.size(0)}, {1, m.size(1)}, m.offset());
       };
       forward_tasks +=
-          tasks_of([&] { cpu_backend().matmul(x, turned(weights[i]), biases[i], 0, other_outs[i]); })[0];
+          tasks_of([&] { cpu_backend.matmul(x, turned(weights[i]), biases[i], 0, other_outs[i]); })[0];
       const Counts of_x =
-          tasks_of([&] { cpu_backend().matmul(grads[i], weights[i], {}, i > 0 ? 1 : 0, other_dx); });
+          tasks_of([&] { cpu_backend.matmul(grads[i], weights[i], {}, i > 0 ? 1 : 0, other_dx); });
       back_tasks += i == 0 ? of_x[0] : 0;
-      back_tasks += tasks_of([&] { cpu_backend().matmul(turned(grads[i]), x, {}, 1, other_dweights[i]); })[0];
+      back_tasks += tasks_of([&] { cpu_backend.matmul(turned(grads[i]), x, {}, 1, other_dweights[i]); })[0];
     }
     CHECK(forward[0] == forward_tasks);
     CHECK(back[0] == back_tasks);
@@ -185,10 +185,10 @@ TEST_CASE("linear maps of the same rows share one loop each way, to the bits of 
 
 TEST_CASE("sums and scattered rows are cut into tasks by their shapes") {
   const Tensor x = random_floats({1, 4096, 1024}, 1), sums = Tensor::empty({1, 1024});
-  CHECK(tasks_of([&] { cpu_backend().reduce(ReduceOp::sum, x, sums); }) == Counts{64});
+  CHECK(tasks_of([&] { cpu_backend.reduce(ReduceOp::sum, x, sums); }) == Counts{64});
   const Tensor rows = random_floats({1, 4096, 256}, 2), index = Tensor::zeros({1, 4096}, DType::i32),
                out = Tensor::zeros({1, 4, 256});
-  CHECK(tasks_of([&] { cpu_backend().scatter_add_rows(rows, index, out); }) == Counts{16});
+  CHECK(tasks_of([&] { cpu_backend.scatter_add_rows(rows, index, out); }) == Counts{16});
 }
 
 }  // namespace heed

@@ -11,6 +11,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/backends/cpu/blas.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
 #include "heed/core/backend.h"
@@ -70,11 +71,6 @@ TEST_CASE("half: files round, and refuse what f16 has no room for") {
 
 namespace {
 
-bool available() {
-  if (!Bf16Products::available()) MESSAGE("skipped: this processor has no AVX-512 BF16");
-  return Bf16Products::available();
-}
-
 /// To the nearest bf16, ties to even.
 float rounded(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
@@ -107,7 +103,6 @@ double worst(const Tensor& a, const Tensor& b, const Tensor& found) {
 }  // namespace
 
 TEST_CASE("bf16 products: every shape and layout against f64") {
-  if (!available()) return;
   std::uint32_t stream = 0;
   for (const std::int64_t m : {1, 2, 7, 14, 15, 31, 70, 260})
     for (const std::int64_t n : {1, 2, 16, 17, 33, 96})
@@ -128,7 +123,6 @@ TEST_CASE("bf16 products: every shape and layout against f64") {
 }
 
 TEST_CASE("bf16 products: operands are rounded to the nearest even, and nothing else is") {
-  if (!available()) return;
   const Tensor a = random({64, 48}, 1), b = random({48, 40}, 2);
   const std::vector<float> found = in_bf16(a, b).to_vector<float>();
   CHECK(found == in_bf16(rounded(a), rounded(b)).to_vector<float>());
@@ -154,7 +148,6 @@ TEST_CASE("bf16 products: operands are rounded to the nearest even, and nothing 
 }
 
 TEST_CASE("bf16 products: the same bits for any number of threads, for this thread's f32 alone") {
-  if (!available()) return;
   const int before = cpu_threads();
   const Tensor a = random({300, 520}, 1), b = random({520, 200}, 2), exact = matmul(a, b);
   std::vector<float> first;
@@ -179,7 +172,6 @@ TEST_CASE("bf16 products: the same bits for any number of threads, for this thre
 }
 
 TEST_CASE("bf16 products: attention and linear maps, forward and backward, beside f32") {
-  if (!available()) return;
   const auto compute = [&](bool rounds, bool fused) {
     const Bf16Products products(rounds);
     std::optional<ComposeOnly> composed;
@@ -202,7 +194,6 @@ TEST_CASE("bf16 products: attention and linear maps, forward and backward, besid
 }
 
 TEST_CASE("bf16 products: the gradients of few queries are as near the exact ones as those of many") {
-  if (!available()) return;
   // Large scores: weights that backward computes from other scores than forward would not add up to 1.
   const auto error_of = [](std::int64_t queries) {
     const auto gradients = [&](bool rounds) {
@@ -229,7 +220,6 @@ TEST_CASE("bf16 products: the gradients of few queries are as near the exact one
 
 TEST_CASE(
     "bf16 products: Autocast on the CPU has tensors of f32, and gradients near the exact ones that add up") {
-  if (!available()) return;
   Initialiser initialiser(3);
   Linear layer(24, 18, true, initialiser);
   const auto loss = [&] { return mean(square(layer(random({20, 24}, 1)) - 1)); };
@@ -247,15 +237,31 @@ TEST_CASE(
   CHECK(test::worst_difference(gradient(layer.weight), once * 2) < 1e-6);
 }
 
-TEST_CASE("bf16 products: refused where the processor has none, f16 on every CPU") {
+TEST_CASE("bf16 products: processors without the instructions round copies, and training says so") {
+  const std::int64_t m = 33, n = 70, k = 129;
+  for (const bool trans_a : {false, true}) {
+    for (const bool trans_b : {false, true}) {
+      const Tensor a = random(trans_a ? Shape{k, m} : Shape{m, k}, 1);
+      const Tensor b = random(trans_b ? Shape{n, k} : Shape{k, n}, 2);
+      const Tensor c = Tensor::zeros({m, n});
+      for (const bool add : {false, true})
+        cpu::bf16_gemm_by_rounding(trans_a, trans_b, m, n, k, 2, a.data<float>(), a.size(1), b.data<float>(),
+                                   b.size(1), add, c.data<float>(), n);
+      const Tensor left = rounded(trans_a ? permute(a, {1, 0}) : a);
+      const Tensor right = rounded(trans_b ? permute(b, {1, 0}) : b);
+      CHECK(worst(left, right, c * 0.25) < 1);
+    }
+  }
+  CHECK_FALSE(Bf16Products::active());
+  CHECK(precision_remark(Precision::f32, Device{}).empty());
+  CHECK(precision_remark(Precision::bf16, Device{}).empty() == Bf16Products::available());
+}
+
+TEST_CASE("f16 is refused on the CPU") {
   Initialiser initialiser(3);
   Linear layer(4, 2, true, initialiser);
   CHECK_THROWS_WITH_AS(Autocast(layer, Precision::f16), doctest::Contains("f16 needs a Vulkan device"),
                        Error);
-  if (Bf16Products::available()) return;
-  CHECK_THROWS_WITH_AS(Autocast(layer, Precision::bf16), doctest::Contains("this one has none"), Error);
-  CHECK_THROWS_WITH_AS(Bf16Products(), doctest::Contains("this one has none"), Error);
-  CHECK_FALSE(Bf16Products::active());
 }
 
 // --- Weights in 8 bits: what rounding does to them, and that few rows and many compute with the same numbers.

@@ -77,7 +77,7 @@ TEST_CASE_TEMPLATE("Adam and AdamW take the published step", T, float, double) {
         step.weight_decay = decay;
         step.step = 3;
         if (scaled) step.gradient_scale = tensor_of<T>({0.25}, {1});
-        cpu_backend().adam(step);
+        cpu_backend.adam(step);
         for (std::size_t i = 0; i < p.size(); ++i) {
           double gradient = g[i] * (scaled ? 0.25 : 1);
           if (decoupled) p[i] -= step.learning_rate * decay * p[i];
@@ -106,7 +106,7 @@ TEST_CASE_TEMPLATE("gradient descent with and without momentum", T, float, doubl
       if (!with_momentum) step.first_moment = {};
       step.beta1 = 0.8;
       step.weight_decay = decay;
-      cpu_backend().sgd(step);
+      cpu_backend.sgd(step);
       for (std::size_t i = 0; i < p.size(); ++i) {
         double direction = g[i] + decay * p[i];
         if (with_momentum) u[i] = direction = 0.8 * u[i] + direction;
@@ -121,7 +121,7 @@ TEST_CASE_TEMPLATE("gradient descent with and without momentum", T, float, doubl
 TEST_CASE_TEMPLATE("sums of squares are accumulated in double", T, float, double) {
   const std::vector<Tensor> list = tensors<T>(-1e4, 1e4, 5);
   const Tensor out = Tensor::empty({static_cast<std::int64_t>(list.size())}, DType::f64);
-  cpu_backend().sums_of_squares(list, out);
+  cpu_backend.sums_of_squares(list, out);
   const std::vector<double> sums = values_of<double>(out);
   for (std::size_t i = 0; i < list.size(); ++i) {
     double expected = 0;
@@ -136,7 +136,7 @@ TEST_CASE("sums of squares show a NaN, and do not overflow where f32 would") {
   const std::vector<Tensor> list = {tensor_of<float>(large, {100}), tensor_of<float>(bad, {100}),
                                     Tensor::empty({0})};
   const Tensor out = Tensor::empty({3}, DType::f64);
-  cpu_backend().sums_of_squares(list, out);
+  cpu_backend.sums_of_squares(list, out);
   const std::vector<double> sums = values_of<double>(out);
   CHECK(sums[0] == doctest::Approx(1e52));
   CHECK(std::isnan(sums[1]));
@@ -148,10 +148,10 @@ TEST_CASE("optimizers have the same bits for any number of threads") {
     const State<float> state;
     OptimizerStep step = state.step();
     step.weight_decay = 0.01;
-    cpu_backend().adam(step);
-    cpu_backend().sgd(step);
+    cpu_backend.adam(step);
+    cpu_backend.sgd(step);
     const Tensor sums = Tensor::empty({static_cast<std::int64_t>(sizes.size())}, DType::f64);
-    cpu_backend().sums_of_squares(state.parameters, sums);
+    cpu_backend.sums_of_squares(state.parameters, sums);
     std::vector<Tensor> results = {sums};
     for (const auto* list : {&state.parameters, &state.first, &state.second}) {
       results.insert(results.end(), list->begin(), list->end());

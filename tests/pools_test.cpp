@@ -300,7 +300,7 @@ TEST_CASE("memory stats follow the tensors") {
   CHECK(memory_stats().current_bytes == before.current_bytes);
   reset_peak_memory();
   CHECK(memory_stats().peak_bytes == memory_stats().current_bytes);
-  cpu_backend().trim({});
+  cpu_backend.trim({});
   CHECK(memory_stats().reserved_bytes >= memory_stats().current_bytes);
 }
 

@@ -8,7 +8,6 @@
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/attention/cluster_count.h"
-#include "heed/models/attention/shared/heads.h"
 #include "heed/models/attention/shared/sorting.h"
 #include "heed/models/classifier.h"
 #include "heed/tests/model_support.h"

@@ -6,8 +6,8 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
 #include "heed/models/attention/shared/block_patterns.h"
-#include "heed/models/attention/shared/heads.h"
 #include "model_support.h"
 
 namespace heed {

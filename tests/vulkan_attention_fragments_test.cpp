@@ -116,7 +116,7 @@ void check_fragments(const Case& c, DType dtype, Device device, vulkan::Fragment
   CAPTURE(c.name);
   CAPTURE(dtype);
   const HalfInputs inputs(c, dtype, device);
-  const Backend& cpu = cpu_backend();
+  const Backend& cpu = cpu_backend;
   const Numbers expected =
       results_of(c, inputs.full, inputs.full_grad, cpu.attention.forward, cpu.attention.backward);
   const Numbers ordinary = results_by(no_fragments, c, inputs.half, inputs.grad);

@@ -75,7 +75,7 @@ void check_same(const Tensor& gpu, const Tensor& cpu, Tolerance tolerance) {
 void check_kernel(const Shape& shape, DType dtype, Device device, Tolerance tolerance,
                   const std::function<void(const Backend&, bool gpu, const Tensor& out)>& kernel) {
   const Tensor expected = Tensor::empty(shape, dtype), actual = Tensor::empty(shape, dtype, device);
-  kernel(cpu_backend(), false, expected);
+  kernel(cpu_backend, false, expected);
   kernel(backend_of(device), true, actual);
   check_same(actual, expected, tolerance);
 }
@@ -381,7 +381,7 @@ TEST_CASE("vulkan: half types are read, written, filled and reduced") {
       const Tensor expected = Tensor::empty({5, 40}, DType::f32);
       const std::vector<float> rounded = wide.to_vector<float>();
       const Tensor host = Tensor::from(rounded, {3, 41, 5});
-      cpu_backend().copy(host.view({5, 40}, {1, 5}, 7), expected);
+      cpu_backend.copy(host.view({5, 40}, {1, 5}, 7), expected);
       backend.copy(a.view({5, 40}, {1, 5}, 7), b.view({5, 40}, {40, 1}, 1));
       const Tensor turned = Tensor::empty({5, 40}, DType::f32, device);
       backend.copy(b.view({5, 40}, {40, 1}, 1), turned);
@@ -392,7 +392,7 @@ TEST_CASE("vulkan: half types are read, written, filled and reduced") {
       backend.copy(b, wide);
       const Tensor sums = Tensor::empty({3, 41, 5}, DType::f32),
                    third = Tensor::full({3, 41, 5}, 0.333251953125);
-      cpu_backend().binary(BinaryOp::add, host, third, sums);
+      cpu_backend.binary(BinaryOp::add, host, third, sums);
       check_same(wide, sums, {2 * rounding.error, 1});
 
       const Tensor total = Tensor::empty({3, 5}, half, device),
@@ -400,11 +400,11 @@ TEST_CASE("vulkan: half types are read, written, filled and reduced") {
       const Tensor expected_total = Tensor::empty({3, 5}, DType::f32);
       backend.reduce(ReduceOp::sum, a, total);
       backend.copy(total, total_wide);
-      cpu_backend().reduce(ReduceOp::sum, host, expected_total);
+      cpu_backend.reduce(ReduceOp::sum, host, expected_total);
       check_same(total_wide, expected_total, rounding);
       backend.cumulative_sum(a, true, b);
       backend.copy(b, wide);
-      cpu_backend().cumulative_sum(host, true, sums);
+      cpu_backend.cumulative_sum(host, true, sums);
       check_same(wide, sums, rounding);
     }
   });

@@ -513,7 +513,7 @@ void check_half_agreement(Device device, DType dtype, const std::vector<Tensor>&
     halves.push_back(half);
     rounded.push_back(tensor_of<float>(half.to_doubles(), input.shape()));
   }
-  const auto found = compute(backend_of(device), halves), expected = compute(cpu_backend(), rounded);
+  const auto found = compute(backend_of(device), halves), expected = compute(cpu_backend, rounded);
   REQUIRE(expected.size() == found.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
     CAPTURE(i);

@@ -18,17 +18,8 @@
 namespace heed {
 namespace {
 
-void check_options(const ScheduleOptions& options, std::int64_t step) {
-  check_ranges("schedule", options);
-  check(options.final_rate <= options.learning_rate, "schedule: final_rate is ", options.final_rate,
-        "; it must not be above learning_rate, ", options.learning_rate);
+double rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t steps) {
   check(step >= 1, "schedule: steps count from 1, got ", step);
-}
-
-}  // namespace
-
-double learning_rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t steps) {
-  check_options(options, step);
   const double peak = options.learning_rate;
   const double now = static_cast<double>(step), warmup = static_cast<double>(options.warmup_steps);
   if (now <= warmup) return peak * now / warmup;
@@ -46,6 +37,19 @@ double learning_rate_at(const ScheduleOptions& options, std::int64_t step, std::
       return peak * std::sqrt(std::max(warmup, 1.0) / now);
   }
   fail("schedule: unknown kind");
+}
+
+}  // namespace
+
+Schedule schedule_of(const ScheduleOptions& options) {
+  check_ranges("schedule", options);
+  check(options.final_rate <= options.learning_rate, "schedule: final_rate is ", options.final_rate,
+        "; it must not be above learning_rate, ", options.learning_rate);
+  return [options](std::int64_t step, std::int64_t steps) { return rate_at(options, step, steps); };
+}
+
+double learning_rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t steps) {
+  return schedule_of(options)(step, steps);
 }
 
 namespace {
@@ -258,8 +262,9 @@ void Optimizer::step_group(double rate, double decay, OptimizerStep& update) {
   update.first_moment = first;
   update.second_moment = second;
   const Backend& backend = backend_of(weights[0]);
-  const auto kernel = options_.kind == OptimizerKind::sgd ? backend.sgd : backend.adam;
-  require_kernel(kernel != nullptr, name_of(options_.kind).data(), weights[0].device());
+  const bool is_sgd = options_.kind == OptimizerKind::sgd;
+  const auto kernel = is_sgd ? backend.sgd : backend.adam;
+  require_kernel(kernel != nullptr, is_sgd ? "sgd" : "adam", weights[0].device());
   kernel(update);
   for (const Tensor& weight : weights) weight.storage()->overwritten();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -36,7 +37,11 @@ void for_each_setting(auto&& visit, ScheduleOptions& options) {
   visit(options.final_rate, "final_rate", 0, 1e300, "The rate at the end of linear and cosine");
 }
 
-/// The learning rate of step 1, 2, ..., `steps`. Throws if an option is out of range.
+/// The learning rate of step 1, 2, ..., `steps`.
+using Schedule = std::function<double(std::int64_t step, std::int64_t steps)>;
+/// Throws if an option is out of range.
+Schedule schedule_of(const ScheduleOptions& options);
+/// The same for one step.
 double learning_rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t steps);
 
 struct OptimizerStep;

@@ -40,11 +40,14 @@ Precision precision_from_name(std::string_view name) {
 void check_precision(Precision precision, Device device) {
   if (precision == Precision::f32 || device.type != DeviceType::cpu) return;
   check(precision == Precision::bf16, "precision ", name_of(precision),
-        " needs a Vulkan device: the CPU computes in f32, and some processors multiply in bf16");
-  check(
-      Bf16Products::available(),
-      "precision bf16 needs a Vulkan device or a processor with AVX-512 BF16 (AMD since Zen 4, Intel's Cooper"
-      " Lake, and since Sapphire Rapids); this one has none: use precision f32");
+        " needs a Vulkan device: the CPU computes in f32, or multiplies in bf16");
+}
+
+std::string precision_remark(Precision precision, Device device) {
+  if (precision != Precision::bf16 || device.type != DeviceType::cpu || Bf16Products::available()) return {};
+  return "this processor has no instructions for bf16 (AVX-512 BF16), so products round copies of what they "
+         "multiply:"
+         " precision f32 is faster here";
 }
 
 LowerPrecision::LowerPrecision(Module& model, Precision precision) {

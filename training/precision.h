@@ -14,7 +14,7 @@
 namespace heed {
 
 /// The type a model computes in while it trains; its weights stay f32. On the CPU, bf16 only affects matrix
-/// products (Bf16Products), on processors that support them, and f16 is not available.
+/// products (Bf16Products), and f16 is not available.
 enum class Precision { f32, f16, bf16 };
 
 /// "f32", "f16", "bf16".
@@ -23,8 +23,10 @@ std::string_view name_of(Precision precision);
 /// Throws an Error listing the names if `name` is not one of them.
 Precision precision_from_name(std::string_view name);
 
-/// Throws an Error that says what to do if the device, or this processor, cannot compute in that type.
+/// Throws an Error that says what to do if the device cannot compute in that type.
 void check_precision(Precision precision, Device device);
+/// What to tell a user whose processor computes in it, but slowly; "" where there is nothing to tell.
+std::string precision_remark(Precision precision, Device device);
 
 /// While it lives, the parameters of a model are replaced by half-precision copies, so that all its ops
 /// need half the memory and traffic; its destructor puts the f32 weights back (Micikevicius et al., "Mixed
@@ -100,8 +102,8 @@ class LossScale {
 /// cross_entropy and the models' own losses convert by themselves, others need `x.to(heed::DType::f32)`.
 class Autocast {
  public:
-  /// Throws an Error for f16 if the model is on the CPU, and for bf16 if the CPU has no bf16 products (see
-  /// Bf16Products). Use Precision::f32 there, which makes this a plain backward() and step(). `loss_scale`:
+  /// Throws an Error for f16 if the model is on the CPU. Precision::f32 makes this a plain backward() and
+  /// step(). `loss_scale`:
   /// the starting scale for f16. The default suits a loss that is a sum over tokens; a mean over many
   /// tokens can start higher, such as {.scale = 1024}.
   Autocast(Module& model, Precision precision, const LossScaleState& loss_scale = {});

@@ -36,7 +36,7 @@ void check_options(const TrainerOptions& options) {
         " batches are ", batches, " batches; at most ", most_batches, " are possible");
   check(options.patience == 0 || options.evaluate_every > 0,
         "trainer: patience needs evaluations; set evaluate_every, or patience=0");
-  learning_rate_at(options.schedule, 1, 1);  // throws for a schedule out of range
+  schedule_of(options.schedule);  // throws where it is out of range
 }
 
 void check_recording(std::string_view what) {
@@ -49,6 +49,7 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks cal
     : task_(task),
       options_((check_options(options), options)),
       stop_requested_(callbacks.stop_requested),
+      schedule_(options.learning_rate ? options.learning_rate : schedule_of(options.schedule)),
       trained_(trained_parameters(task.model(), options.part_rates)),
       exchange_(ranks && ranks->count() > 1
                     ? std::make_unique<GradientExchange>(task.model(), trained_.parameters, *ranks)
@@ -195,8 +196,9 @@ BatchOutcome Trainer::run_batch() {
 /// The loss of a batch: the task's, and those that layers left in the context.
 Tensor Trainer::objective_of(const Loss& batch, const Context& context, BatchOutcome& outcome) {
   check(batch.sum.defined() && batch.sum.count() == 1, "trainer: the loss of a batch must have one element");
-  check(batch.count > 0, "trainer: batch ", state_.batch, " of epoch ", state_.epoch, " has ", batch.count,
-        " ", task_.unit(), "; leave such batches out");
+  if (batch.count <= 0)
+    fail("trainer: batch ", state_.batch, " of epoch ", state_.epoch, " has ", batch.count, " ", task_.unit(),
+         "; leave such batches out");
   const auto count = static_cast<double>(batch.count);
   outcome.count = batch.count;
   outcome.terms.push_back({"loss", batch.sum.detach()});
@@ -219,11 +221,14 @@ void Trainer::advance() {
 
 double Trainer::learning_rate() const {
   const std::int64_t step = state_.step + 1;
-  if (!options_.learning_rate) return learning_rate_at(options_.schedule, step, steps_);
-  const double rate = options_.learning_rate(step, steps_);
+  const double rate = schedule_(step, steps_);
   check(std::isfinite(rate) && rate >= 0, "trainer: the learning rate of step ", step, " is ", rate,
         "; it must be a finite number that is not negative");
   return rate;
+}
+
+LossScale* Trainer::loss_scale() {
+  return autocast_ ? autocast_->loss_scale() : nullptr;
 }
 
 /// Waits for the device.
@@ -247,6 +252,8 @@ void Trainer::open(RunFolder* folder) {
   if (options_.precision != Precision::f32)
     autocast_ = std::make_unique<Autocast>(task_.model(), options_.precision, state_.loss_scale);
   watch_->open(folder_);
+  if (const std::string remark = precision_remark(options_.precision, device_); !remark.empty())
+    watch_->say(remark);
   if (const int count = exchange_ ? exchange_->count() : 1; options_.accumulation < count)
     watch_->say(concat_text("a step has ", options_.accumulation, " batches (training.accumulation), so ",
                             count - options_.accumulation, " of ", count, " ranks have nothing to compute"));

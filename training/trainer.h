@@ -73,9 +73,9 @@ struct TrainerOptions {
   OptimizerOptions optimizer = {};
   std::vector<PartRate> part_rates = {};  ///< learning rates for parts of the model; 0: frozen
   ScheduleOptions schedule = {};
-  /// A custom schedule, used instead of `schedule`: the learning rate of step 1, 2, ..., `steps`.
+  /// A custom schedule, used instead of `schedule`.
   /// Checkpoints do not store it: pass the same function when resuming to get the same bits.
-  std::function<double(std::int64_t step, std::int64_t steps)> learning_rate = {};
+  Schedule learning_rate = {};
   std::int64_t log_every = 50;  ///< steps between progress records
   /// Call the progress callback after this many seconds even if no record is due; 0: never. Such a call
   /// changes nothing and is written to no file. It waits for the device.
@@ -172,7 +172,7 @@ class Trainer {
   void advance();
   double learning_rate() const;
   void check_finite();
-  LossScale* loss_scale() { return autocast_ ? autocast_->loss_scale() : nullptr; }
+  LossScale* loss_scale();
 
   // A run: how it begins, goes on, measures itself and is saved.
   void open(RunFolder* folder);
@@ -190,6 +190,7 @@ class Trainer {
   Task& task_;
   TrainerOptions options_;
   std::function<bool()> stop_requested_;
+  Schedule schedule_;
   TrainedParameters trained_;
   std::unique_ptr<GradientExchange> exchange_;  // null: one process
   Optimizer optimizer_;

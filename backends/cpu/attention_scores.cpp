@@ -56,13 +56,11 @@ class KeptLanes {
  public:
   KeptLanes(D, const TileDropout& dropout, std::int64_t stride)
       : dropout_(dropout),
-        rule_(dropout.p),
         stream_(dropout.key),
         words_(thread_scratch<std::uint32_t>(word_slot, static_cast<std::size_t>(stride))),
         // Words are compared as (word >> 8), which is not negative as a signed number either.
-        last_dropped_(hn::Set(
-            hn::RebindToSigned<D>(),
-            rule_.drops_all() ? Signed{1} << 24 : static_cast<Signed>(rule_.first_kept() >> 8) - 1)) {}
+        last_dropped_(hn::Set(hn::RebindToSigned<D>(),
+                              static_cast<Signed>(DropoutRule(dropout.p).first_kept >> 8) - 1)) {}
 
   bool active() const { return dropout_.p > 0; }
 
@@ -94,7 +92,6 @@ class KeptLanes {
   }
 
   const TileDropout& dropout_;
-  DropoutRule rule_;
   PhiloxStream stream_;
   std::uint32_t* words_;
   hn::Vec<hn::RebindToSigned<D>> last_dropped_;

@@ -13,16 +13,13 @@ CpuInfo cpu_info() {
   return {cpu_threads(), cpu::available_processors(), hwy::TargetName(targets & -targets)};
 }
 
-const Backend& cpu_backend() {
-  static const Backend backend{
-      .name = "cpu",
+constinit const Backend cpu_backend{
+    .name = "cpu",
 #define HEED_KERNEL(kernel, ...) .kernel = cpu::kernel,
 #define HEED_FUSED(kernel, ...) .kernel = {cpu::kernel##_forward, cpu::kernel##_backward},
 #define HEED_VULKAN_KERNEL(...)
 #define HEED_VULKAN_FUSED(kernel, ...) .kernel = {},
 #include "heed/core/kernels.def"
-  };
-  return backend;
-}
+};
 
 }  // namespace heed

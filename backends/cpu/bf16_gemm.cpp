@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstdint>
 #include <utility>
 
 #include "heed/backends/cpu/thread_pool.h"
@@ -23,24 +25,44 @@
 // 14 x 32 sums stay in registers. Uses intrinsics, since Highway 1.0.3 does not offer the instruction.
 
 namespace heed {
+
+namespace cpu {
 namespace {
-thread_local bool rounds_products = false;
+
+// Slots of thread_scratch. Attention, whose tiles are multiplied here, uses lower ones.
+enum : int { row_slot = 6, panel_slot = 7 };
+
+/// To the nearest bf16, ties to even; magnitudes below 2^-126 become 0.
+float rounded(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t magnitude = bits & 0x7fffffff;
+  if (magnitude < 0x00800000) return 0;
+  if (magnitude > 0x7f800000) return x;  // NaN
+  return std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
 }
 
-Bf16Products::Bf16Products(bool on) : before_(rounds_products) {
-  check(!on || available(),
-        "products in bf16 need a processor with AVX-512 BF16 (AMD since Zen 4, Intel's Cooper Lake and since"
-        " Sapphire Rapids); this one has none: take precision f32");
-  rounds_products = on;
+/// The same of a matrix, into scratch memory without space between rows.
+const float* rounded(int slot, const float* x, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
+  auto* const out = thread_scratch<float>(slot, static_cast<std::size_t>(rows * columns));
+  for (std::int64_t r = 0; r < rows; ++r)
+    std::transform(x + r * stride, x + r * stride + columns, out + r * columns,
+                   [](float each) { return rounded(each); });
+  return out;
 }
 
-Bf16Products::~Bf16Products() {
-  rounds_products = before_;
+}  // namespace
+
+void bf16_gemm_by_rounding(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                           float alpha, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
+                           bool add, float* c, std::int64_t ldc) {
+  const std::int64_t a_columns = trans_a ? m : k, b_columns = trans_b ? k : n;
+  const float* const left = rounded(row_slot, a, lda, trans_a ? k : m, a_columns);
+  const float* const right = rounded(panel_slot, b, ldb, trans_b ? n : k, b_columns);
+  const Bf16Products exact(false);
+  gemm<float>(trans_a, trans_b, m, n, k, alpha, left, a_columns, right, b_columns, add ? 1 : 0, c, ldc);
 }
 
-bool Bf16Products::active() {
-  return rounds_products;
-}
+}  // namespace cpu
 
 #if defined(__x86_64__)
 
@@ -64,9 +86,6 @@ constexpr std::int64_t depth_at_once = 512, rows_at_once = 18 * tile_rows;
 constexpr std::int64_t row_pairs = depth_at_once / 2 + lanes;
 
 using Pairs = std::uint32_t;
-
-// Slots of thread_scratch. Attention, whose tiles are multiplied here, uses lower ones.
-enum : int { row_slot = 6, panel_slot = 7 };
 
 __mmask16 first(std::int64_t count) {
   return static_cast<__mmask16>((1u << std::clamp<std::int64_t>(count, 0, lanes)) - 1);
@@ -243,9 +262,10 @@ bool Bf16Products::available() {
   return false;
 }
 
-void cpu::bf16_gemm(bool, bool, std::int64_t, std::int64_t, std::int64_t, float, const float*, std::int64_t,
-                    const float*, std::int64_t, bool, float*, std::int64_t) {
-  throw Error("matmul: there are no products in bf16 for this architecture");
+void cpu::bf16_gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
+                    const float* a, std::int64_t lda, const float* b, std::int64_t ldb, bool add, float* c,
+                    std::int64_t ldc) {
+  bf16_gemm_by_rounding(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, add, c, ldc);
 }
 
 #endif

@@ -29,10 +29,14 @@ extern template void gemm<double>(bool, bool, std::int64_t, std::int64_t, std::i
                                   std::int64_t, const double*, std::int64_t, double, double*, std::int64_t);
 
 /// gemm<float> with the elements of a and b rounded to bf16, as Bf16Products describes: c = alpha op(a)
-/// op(b), or c += with `add`. k must be at least 1. The order of summation depends only on k.
+/// op(b), or c += with `add`. k must be at least 1. The order of summation depends only on the shape.
 void bf16_gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
                const float* a, std::int64_t lda, const float* b, std::int64_t ldb, bool add, float* c,
                std::int64_t ldc);
+/// What bf16_gemm does on processors without the instructions: rounds copies and multiplies them in f32.
+void bf16_gemm_by_rounding(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                           float alpha, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
+                           bool add, float* c, std::int64_t ldc);
 
 // Products with a single row, for decoding one token at a time, where a general matrix product would spend
 // its time on packing. T is float or double.
@@ -60,8 +64,8 @@ struct MatmulPlan {
   std::int64_t parts = 1;              ///< pieces of k
   std::int64_t part_depth;             ///< length of all pieces but the last
   std::int64_t tiles_at_once = 1;      ///< tiles per task of the pool, more than 1 if they are small
-  std::int64_t tiles() const { return batch * rows * columns * parts; }
-  std::int64_t tasks() const { return (tiles() + tiles_at_once - 1) / tiles_at_once; }
+  std::int64_t tiles() const;
+  std::int64_t tasks() const;
 
   /// All extents must be positive, but k may be 0.
   MatmulPlan(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k);

@@ -8,7 +8,7 @@
 #define HWY_TARGET_INCLUDE "heed/backends/cpu/elementwise.cpp"
 #include <hwy/foreach_target.h>
 //
-#include "heed/backends/cpu/lanes-inl.h"
+#include "heed/backends/cpu/math-inl.h"
 
 // The elementwise kernels. Strided operands are read in segments, which row functions process with SIMD. The
 // output may share memory with a contiguous input: each segment is read before it is written.

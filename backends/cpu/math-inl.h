@@ -1,5 +1,5 @@
-// SIMD helpers that the kernels share: partial vectors, lane sums and the
-// exponential; included once per target.
+// SIMD helpers that the kernels share: partial vectors, lane sums, exponential and logarithm, and one SIMD type with
+// the operators and functions that core/elementwise.def uses. Included once per target.
 #if defined(HEED_BACKENDS_CPU_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_BACKENDS_CPU_MATH_INL_H_
 #undef HEED_BACKENDS_CPU_MATH_INL_H_
@@ -132,6 +132,168 @@ HWY_INLINE hn::Vec<D> exp(D d, hn::Vec<D> x) {
     return hn::Load(d, lanes);
   }
 }
+
+/// f(lane of a, lane of b) for every lane: for functions too rare or too delicate for a polynomial.
+template <class D, class Function>
+HWY_INLINE hn::Vec<D> for_each_lane(D d, hn::Vec<D> a, hn::Vec<D> b, Function f) {
+  using T = hn::TFromD<D>;
+  HWY_ALIGN T lanes_a[hn::MaxLanes(D())];
+  HWY_ALIGN T lanes_b[hn::MaxLanes(D())];
+  hn::Store(a, d, lanes_a);
+  hn::Store(b, d, lanes_b);
+  for (std::size_t i = 0; i < hn::Lanes(d); ++i) lanes_a[i] = f(lanes_a[i], lanes_b[i]);
+  return hn::Load(d, lanes_a);
+}
+
+/// c[0] + c[1] x + ... + c[n - 1] x^(n - 1), by Horner's rule.
+template <class D, std::size_t n>
+HWY_INLINE hn::Vec<D> polynomial(D d, hn::Vec<D> x, const float (&c)[n]) {
+  auto sum = hn::Set(d, c[n - 1]);
+  for (std::size_t i = n - 1; i > 0; --i) sum = hn::MulAdd(sum, x, hn::Set(d, c[i - 1]));
+  return sum;
+}
+
+/// Natural logarithm, f32, within 2 units in the last place; -infinity at 0, NaN below.
+/// x = 2^e m with m in [sqrt(1/2), sqrt(2)); log m = 2 artanh s with s = (m - 1) / (m + 1).
+template <class D>
+HWY_INLINE hn::Vec<D> log_f32(D d, hn::Vec<D> x) {
+  const hn::RebindToSigned<D> di;
+  const auto subnormal = hn::Lt(x, hn::Set(d, 1.17549435e-38f));
+  const auto scaled = hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, 0x1p24f)), x);
+  // Subtracting the bits of sqrt(1/2) puts the exponent of the result above bit 23.
+  const auto shifted = hn::Sub(hn::BitCast(di, scaled), hn::Set(di, 0x3f3504f3));
+  auto e = hn::ConvertTo(d, hn::ShiftRight<23>(shifted));
+  const auto mantissa = hn::Add(hn::And(shifted, hn::Set(di, 0x007fffff)), hn::Set(di, 0x3f3504f3));
+  const auto m = hn::BitCast(d, mantissa);
+  e = hn::Sub(e, hn::IfThenElseZero(subnormal, hn::Set(d, 24.0f)));
+  const auto one = hn::Set(d, 1.0f);
+  const auto f = hn::Sub(m, one);
+  const auto s = hn::Div(f, hn::Add(m, one));
+  const auto z = hn::Mul(s, s);
+  constexpr float artanh[] = {2.0f / 3, 2.0f / 5, 2.0f / 7, 2.0f / 9};
+  // 2 artanh s = 2 s + s z (2/3 + ...), where 2 s = f - s f is written with the exact f.
+  const auto rest = hn::Mul(s, hn::MulSub(z, polynomial(d, z, artanh), f));
+  const auto low = hn::MulAdd(e, hn::Set(d, -2.12194440e-4f), rest);  // log(2) in two parts
+  auto y = hn::MulAdd(e, hn::Set(d, 0.693359375f), hn::Add(f, low));
+  const auto infinity = hn::Set(d, HUGE_VALF);
+  y = hn::IfThenElse(hn::Eq(x, infinity), infinity, y);
+  y = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Neg(infinity), y);
+  return hn::IfThenElse(hn::Ge(x, hn::Zero(d)), y, hn::Set(d, NAN));
+}
+
+/// Hyperbolic tangent, f32: x + x^3 P(x^2) near 0, 1 - 2 / (e^2|x| + 1) beyond; within 3 units
+/// in the last place.
+template <class D>
+HWY_INLINE hn::Vec<D> tanh_f32(D d, hn::Vec<D> x) {
+  constexpr float near[] = {-0.333332837f, 0.133315012f, -0.0537444279f, 0.0206537973f, -0.0057208105f};
+  const auto square = hn::Mul(x, x);
+  const auto small = hn::MulAdd(hn::Mul(x, square), polynomial(d, square, near), x);
+  const auto magnitude = hn::Abs(x);
+  const auto one = hn::Set(d, 1.0f);
+  const auto power = exp(d, hn::Add(magnitude, magnitude));
+  const auto large = hn::CopySign(hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(power, one))), x);
+  return hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 0.62f)), small, large);
+}
+
+/// Error function, f32, to 2.2e-7. x Q(u) with u = x^2 mapped from [0, 3.925^2] to [-1, 1], where the
+/// powers of u stay small, so that one polynomial serves all x; beyond, erf rounds to 1 in f32.
+template <class D>
+HWY_INLINE hn::Vec<D> erf_f32(D d, hn::Vec<D> x) {
+  constexpr float bound = 3.925f;
+  constexpr float q[] = {0.360277921f,   -0.179884255f,  0.133932889f,   -0.109089121f,
+                         0.0905819908f,  -0.0740833804f, 0.058477629f,   -0.0435257778f,
+                         0.0299628079f,  -0.0203252118f, 0.0141607178f,  -0.00746050291f,
+                         0.00209332956f, -0.0016386885f, 0.00209073233f, -0.000794036605f};
+  const auto u = hn::MulAdd(hn::Mul(x, x), hn::Set(d, 0.12982271f), hn::Set(d, -1.0f));
+  const auto y = hn::Mul(x, polynomial(d, u, q));
+  return hn::IfThenElse(hn::Ge(hn::Abs(x), hn::Set(d, bound)), hn::CopySign(hn::Set(d, 1.0f), x), y);
+}
+
+/// A vector of T that can be used like a number:
+/// `0.5 * x * (1.0 + erf(0.7071067811865476 * x))` compiles as written.
+template <class T>
+struct Lanes {
+  using D = hn::ScalableTag<T>;
+  using Vec = hn::Vec<D>;
+  static constexpr bool is_f32 = std::is_same_v<T, float>;
+  struct Condition {
+    hn::Mask<D> mask;
+  };
+
+  Vec v;
+
+  HWY_INLINE Lanes(Vec vector) : v(vector) {}
+  HWY_INLINE Lanes(double value) : v(hn::Set(D(), static_cast<T>(value))) {}
+
+  friend HWY_INLINE Lanes operator-(Lanes a) { return hn::Neg(a.v); }
+  friend HWY_INLINE Lanes operator+(Lanes a, Lanes b) { return hn::Add(a.v, b.v); }
+  friend HWY_INLINE Lanes operator-(Lanes a, Lanes b) { return hn::Sub(a.v, b.v); }
+  friend HWY_INLINE Lanes operator*(Lanes a, Lanes b) { return hn::Mul(a.v, b.v); }
+  friend HWY_INLINE Lanes operator/(Lanes a, Lanes b) { return hn::Div(a.v, b.v); }
+  friend HWY_INLINE Condition operator<(Lanes a, Lanes b) { return {hn::Lt(a.v, b.v)}; }
+  friend HWY_INLINE Condition operator>(Lanes a, Lanes b) { return {hn::Lt(b.v, a.v)}; }
+  friend HWY_INLINE Condition operator<=(Lanes a, Lanes b) { return {hn::Le(a.v, b.v)}; }
+  friend HWY_INLINE Condition operator>=(Lanes a, Lanes b) { return {hn::Le(b.v, a.v)}; }
+  friend HWY_INLINE Condition operator==(Lanes a, Lanes b) { return {hn::Eq(a.v, b.v)}; }
+
+  friend HWY_INLINE Lanes where(Condition c, Lanes a, Lanes b) { return hn::IfThenElse(c.mask, a.v, b.v); }
+  /// A NaN in either operand gives NaN.
+  friend HWY_INLINE Lanes max(Lanes a, Lanes b) {
+    const auto larger = hn::IfThenElse(hn::Lt(a.v, b.v), b.v, a.v);
+    if constexpr (std::is_integral_v<T>)
+      return larger;
+    else
+      return hn::IfThenElse(hn::IsNaN(b.v), b.v, larger);
+  }
+  friend HWY_INLINE Lanes min(Lanes a, Lanes b) {
+    const auto smaller = hn::IfThenElse(hn::Lt(b.v, a.v), b.v, a.v);
+    if constexpr (std::is_integral_v<T>)
+      return smaller;
+    else
+      return hn::IfThenElse(hn::IsNaN(b.v), b.v, smaller);
+  }
+  friend HWY_INLINE Lanes abs(Lanes a) { return hn::Abs(a.v); }
+  friend HWY_INLINE Lanes floor(Lanes a) { return hn::Floor(a.v); }
+  friend HWY_INLINE Lanes rint(Lanes a) { return hn::Round(a.v); }
+  friend HWY_INLINE Lanes sqrt(Lanes a) { return hn::Sqrt(a.v); }
+  friend HWY_INLINE Lanes exp(Lanes a) { return HWY_NAMESPACE::exp(D(), a.v); }
+  friend HWY_INLINE Lanes log(Lanes a) {
+    if constexpr (is_f32) {
+      return log_f32(D(), a.v);
+    } else {
+      return each(a, [](T x) { return std::log(x); });
+    }
+  }
+  friend HWY_INLINE Lanes tanh(Lanes a) {
+    if constexpr (is_f32) {
+      return tanh_f32(D(), a.v);
+    } else {
+      return each(a, [](T x) { return std::tanh(x); });
+    }
+  }
+  friend HWY_INLINE Lanes erf(Lanes a) {
+    if constexpr (is_f32) {
+      return erf_f32(D(), a.v);
+    } else {
+      return each(a, [](T x) { return std::erf(x); });
+    }
+  }
+  friend HWY_INLINE Lanes sin(Lanes a) {
+    return each(a, [](T x) { return std::sin(x); });
+  }
+  friend HWY_INLINE Lanes cos(Lanes a) {
+    return each(a, [](T x) { return std::cos(x); });
+  }
+  friend HWY_INLINE Lanes pow(Lanes a, Lanes b) {
+    return for_each_lane(D(), a.v, b.v, [](T x, T y) { return std::pow(x, y); });
+  }
+
+ private:
+  template <class Function>
+  static HWY_INLINE Lanes each(Lanes a, Function f) {
+    return for_each_lane(D(), a.v, a.v, [f](T x, T) { return f(x); });
+  }
+};
 
 }  // namespace heed::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -71,6 +71,14 @@ void MatmulPlan::set(std::int64_t height, std::int64_t width, std::int64_t depth
   rows = ceil_div(m, height), columns = ceil_div(n, width), parts = k > 0 ? ceil_div(k, depth) : 1;
 }
 
+std::int64_t MatmulPlan::tiles() const {
+  return batch * rows * columns * parts;
+}
+
+std::int64_t MatmulPlan::tasks() const {
+  return ceil_div(tiles(), tiles_at_once);
+}
+
 double MatmulPlan::cost() const {
   const double one = per_flop * 2 * product(m, n, k) + packing(m, k, columns) + packing(n, k, rows) +
                      per_sum * product(m, n, parts - 1);

@@ -156,7 +156,7 @@ HWY_INLINE void dropout_range(const PhiloxStream& stream, double p, std::int64_t
     const std::int64_t count = std::min(batch_size, end - i);
     stream.fill(static_cast<std::uint64_t>(i), count, words);
     for (std::int64_t k = 0; k < count; ++k) {
-      const double kept = rule.keeps(words[k]) ? x[i + k] * scale : 0;
+      const double kept = words[k] >= rule.first_kept ? x[i + k] * scale : 0;
       out[i + k] = residual ? residual[i + k] + kept : kept;
     }
   }

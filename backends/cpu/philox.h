@@ -10,20 +10,12 @@ namespace heed::cpu {
 /// calling thread; `start` need not be a multiple of the block length.
 void philox_fill(const RandomKey& key, std::uint64_t start, std::int64_t count, std::uint32_t* out);
 
-/// Dropout keeps element i iff unit_interval(word i) >= p. With integers: iff word >= first_kept().
-class DropoutRule {
- public:
+/// Dropout keeps element i iff unit_interval(word i) >= p. With integers: iff word >= first_kept.
+struct DropoutRule {
   explicit DropoutRule(double p);
-  /// True if no element is dropped.
-  bool keeps_all() const { return first_kept_ == 0; }
-  /// True if every element is dropped: p is within 2^-24 of 1.
-  bool drops_all() const { return first_kept_ >> 32 != 0; }
-  /// The smallest word that is kept; meaningless if drops_all().
-  std::uint32_t first_kept() const { return static_cast<std::uint32_t>(first_kept_); }
-  bool keeps(std::uint32_t word) const { return word >= first_kept_; }
 
- private:
-  std::uint64_t first_kept_;
+  /// The smallest word that is kept: 0 if all are, 2^32 if none is (p is within 2^-24 of 1).
+  std::uint64_t first_kept;
 };
 
 }  // namespace heed::cpu

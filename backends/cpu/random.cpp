@@ -35,7 +35,7 @@ void philox_fill(const RandomKey& key, std::uint64_t start, std::int64_t count, 
 
 DropoutRule::DropoutRule(double p)
     // unit_interval reads the upper 24 bits, so the comparison is (word >> 8) >= ceil(2^24 p).
-    : first_kept_(static_cast<std::uint64_t>(std::ceil(p * 0x1p24)) << 8) {}
+    : first_kept(static_cast<std::uint64_t>(std::ceil(p * 0x1p24)) << 8) {}
 
 }  // namespace heed::cpu
 #endif

@@ -9,7 +9,7 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/graph.h"
 #include "heed/c/handles.h"
-#include "heed/models/attention/shared/heads.h"
+#include "heed/models/attention/attention.h"
 
 namespace heed::c {
 namespace {

@@ -216,9 +216,11 @@ class TrainCommand {
     const bool is_first = !ranks || ranks->is_first();
     request.callbacks.progress = [&](const Progress& progress) { printer_.show(progress); };
     request.callbacks.message = [&](std::string_view text) { printer_.message(text); };
-    request.callbacks.stop_requested = [ranks] {
-      return InterruptGuard::interrupted() || (ranks && ranks->asked_to_stop());
-    };
+    request.callbacks.stop_requested = InterruptGuard::interrupted;
+    if (ranks)
+      request.callbacks.stop_requested = [ranks] {
+        return InterruptGuard::interrupted() || ranks->asked_to_stop();
+      };
     apply_threads(settings, ranks);
     if (profile_) start_profile();
     if (asks_for_all_folds(settings)) return train_in_folds(settings, request, is_first);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "heed/core/tensor.h"
+#include "heed/models/layers.h"
 #include "heed/models/module.h"
 #include "heed/models/options.h"
 
@@ -43,9 +44,9 @@ class RowOrder {
 std::vector<std::int32_t> rows_that_go_on(const std::vector<bool>& keep);
 
 struct AttentionOptions;  // core/attention.h
-struct Projections;       // shared/heads.h
 
 class Attention;
+struct Projections;
 
 /// Upper limit of settings that count positions: lengths, windows, blocks.
 inline constexpr std::int64_t most_positions = std::int64_t{1} << 24;
@@ -163,6 +164,27 @@ class Attention : public Module {
 
  private:
   AttentionConfig config_;
+};
+
+/// [B, N, H dh] -> [B, H, N, dh], a view: head h owns columns h dh ... (h + 1) dh - 1.
+Tensor split_heads(const Tensor& x, std::int64_t heads);
+/// [B, H, N, dh] -> [B, N, H dh], the inverse: a view if the memory of x is [B, N, H, dh], else a copy.
+Tensor merge_heads(const Tensor& x);
+
+/// Wq, Wk and Wv [d -> H dh] and Wo [H dh -> d], initialised in this order: the modules "query", "key",
+/// "value" and "output" of most variants. `key_heads` is the number of heads of Wk and Wv; 0: H.
+struct Projections {
+  Projections(const AttentionConfig& config, Initialiser& initialiser, std::int64_t key_heads = 0);
+
+  /// Query, key and value projections of the same x, computed in one op.
+  struct Projected {
+    Tensor query, key, value;
+  };
+  Projected of(const Tensor& x) const;
+  /// Key and value projections of a memory, computed in one op; the query stays undefined.
+  Projected of_memory(const Tensor& memory) const;
+
+  Linear query, key, value, output;
 };
 
 /// One entry of the list of variants.

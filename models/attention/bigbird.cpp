@@ -22,8 +22,8 @@
 #include <map>
 
 #include "heed/base/error.h"
+#include "heed/models/attention/attention.h"
 #include "heed/models/attention/shared/block_patterns.h"
-#include "heed/models/attention/shared/heads.h"
 #include "heed/models/positions.h"
 
 namespace heed {

@@ -47,7 +47,6 @@
 #include "heed/models/attention/attention.h"
 #include "heed/models/attention/cluster_count.h"
 #include "heed/models/attention/shared/block_patterns.h"
-#include "heed/models/attention/shared/heads.h"
 #include "heed/models/attention/shared/sorting.h"
 
 namespace heed {

@@ -19,7 +19,6 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/attention/shared/heads.h"
 #include "heed/models/positions.h"
 
 namespace heed {

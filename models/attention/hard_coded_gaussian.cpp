@@ -24,8 +24,8 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
+#include "heed/models/attention/attention.h"
 #include "heed/models/attention/shared/block_patterns.h"
-#include "heed/models/attention/shared/heads.h"
 
 namespace heed {
 namespace {

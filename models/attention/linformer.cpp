@@ -18,7 +18,7 @@
 #include <cmath>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/shared/heads.h"
+#include "heed/models/attention/attention.h"
 
 namespace heed {
 namespace {

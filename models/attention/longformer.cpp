@@ -20,8 +20,8 @@
 #include <utility>
 
 #include "heed/autograd/autograd.h"
+#include "heed/models/attention/attention.h"
 #include "heed/models/attention/shared/block_patterns.h"
-#include "heed/models/attention/shared/heads.h"
 #include "heed/models/positions.h"
 
 namespace heed {

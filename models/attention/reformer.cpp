@@ -27,7 +27,7 @@
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
 #include "heed/core/tensor.h"
-#include "heed/models/attention/shared/heads.h"
+#include "heed/models/attention/attention.h"
 #include "heed/models/attention/shared/sorting.h"
 
 namespace heed {

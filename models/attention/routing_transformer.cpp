@@ -30,7 +30,6 @@
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/attention/shared/heads.h"
 #include "heed/models/attention/shared/sorting.h"
 #include "heed/models/module.h"
 

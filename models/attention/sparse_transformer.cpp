@@ -28,8 +28,8 @@
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
 #include "heed/core/attention.h"
+#include "heed/models/attention/attention.h"
 #include "heed/models/attention/shared/block_patterns.h"
-#include "heed/models/attention/shared/heads.h"
 #include "heed/models/positions.h"
 
 namespace heed {

@@ -83,7 +83,7 @@
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
 #include "heed/base/names.h"
-#include "heed/models/attention/shared/heads.h"
+#include "heed/models/attention/attention.h"
 #include "heed/models/attention/shared/synthesizer_logits.h"
 
 namespace heed {

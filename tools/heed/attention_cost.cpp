@@ -9,7 +9,6 @@
 #include "heed/autograd/ops.h"
 #include "heed/core/profile.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/attention/shared/heads.h"
 #include "heed/models/layers.h"
 #include "heed/models/module.h"
 #include "heed/tasks/settings.h"

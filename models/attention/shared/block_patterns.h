@@ -10,7 +10,7 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/core/attention.h"
-#include "heed/models/attention/shared/heads.h"
+#include "heed/models/attention/attention.h"
 
 namespace heed {
 

@@ -5,7 +5,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/shared/heads.h"
+#include "heed/models/attention/attention.h"
 
 namespace heed {
 namespace {
