@@ -66,7 +66,7 @@ class RecordingScope {
 /// While it lives on this thread, ops are not recorded.
 class NoGrad : public RecordingScope {
  public:
-  NoGrad() : RecordingScope(false) {}
+  NoGrad();
 };
 
 /// Runs `segment(inputs, random)` without keeping its intermediate tensors, and runs it again in backward

@@ -112,6 +112,8 @@ RecordingScope::~RecordingScope() {
   recording_enabled = previous_;
 }
 
+NoGrad::NoGrad() : RecordingScope(false) {}
+
 GradientWatch::GradientWatch() : previous_(std::exchange(watching, this)) {}
 GradientWatch::~GradientWatch() {
   watching = previous_;

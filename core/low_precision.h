@@ -24,8 +24,8 @@ class Bf16Products {
   Bf16Products(const Bf16Products&) = delete;
   Bf16Products& operator=(const Bf16Products&) = delete;
 
-  /// True when this processor has the instructions: AVX-512 BF16 (AMD since Zen 4; Intel's Cooper Lake, and Sapphire Rapids
-  /// and later).
+  /// True when this processor has the instructions: AVX-512 BF16 (AMD since Zen 4; Intel's Cooper Lake, and
+  /// Sapphire Rapids and later).
   static bool available();
   /// True when products of the calling thread are rounded.
   static bool active();

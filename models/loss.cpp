@@ -111,6 +111,10 @@ VocabularyHead::VocabularyHead(const TransformerConfig& config, const Embedding&
   if (config.output_bias) add_parameter("bias", bias, Initialiser::constant({shape[0]}, 0));
 }
 
+const Tensor& VocabularyHead::weight() const {
+  return own_.defined() ? own_ : embedding_.weight;
+}
+
 Tensor VocabularyHead::operator()(const Tensor& hidden) const {
   return linear(hidden, weight(), bias);
 }

@@ -95,7 +95,7 @@ class VocabularyHead : public Module {
   Tensor bias;  ///< [V], or undefined
 
  private:
-  const Tensor& weight() const { return own_.defined() ? own_ : embedding_.weight; }
+  const Tensor& weight() const;
 
   const Embedding& embedding_;
   Tensor own_;  // undefined when tied
