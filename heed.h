@@ -42,6 +42,7 @@
 #include "heed/models/search.h"
 #include "heed/tasks/report.h"
 #include "heed/tasks/run.h"
+#include "heed/tasks/serve.h"
 #include "heed/tasks/train.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/optimizer.h"

@@ -1,5 +1,5 @@
-// A server: a run that was trained here, on commands for a house made by rule, answers requests in several threads. A Run
-// belongs to one thread at a time, so each thread opens its own; together they give what one gives alone.
+// A server: a run that was trained here, on commands for a house made by rule, answers the requests of several threads.
+// All share its weights, and a queue answers together what waits.
 //
 //   server [THREADS]
 
@@ -55,10 +55,11 @@ int main(int argc, char** argv) {
     const Commands requests = commands(2000, 2);
     std::vector<heed::Prediction> answers(requests.texts.size());
     std::atomic<std::size_t> next = 0;
+    heed::Run run = heed::Run::open(folder / "run");
+    heed::AnswerQueue queue(run);
     const auto serve = [&] {
-      auto run = heed::Run::open(folder / "run");
       for (std::size_t i = next++; i < answers.size(); i = next++)
-        answers[i] = run.predict({requests.texts[i]})[0];
+        answers[i] = queue.answer(requests.texts[i]);
     };
     const auto start = std::chrono::steady_clock::now();
     std::vector<std::future<void>> workers;
