@@ -12,10 +12,12 @@ classify: DATA is a folder with subj, mpqa, mr and cr as they are distributed; -
 label, a space and a text), the test in a file of its own or a tenth of the texts.
     heed      build/bin/classify train with its defaults, which holds out its validation texts from the training texts
     TF-IDF    words and pairs of words with logistic regression (C = 10), on all training texts
+    chars     the same of 2 to 5 characters in a row within words
 match: DATA is a folder with the sets of examples/configs.
     heed      build/bin/match train with examples/configs/NAME.json; with --defaults only with what that says of the data
     overlap   logistic regression (C = 1) on seven counts of the words that both texts have
     TF-IDF    the same on these counts and on words and pairs of words of both texts, u and v, as [u; v; |u - v|; u * v]
+    chars     the same of 2 to 5 characters in a row within words
 """
 import argparse
 import json
@@ -35,6 +37,7 @@ PAIRS = {"snli": ("dev.txt", None, "test.txt", "accuracy"), "scitail": ("dev.txt
          "mrpc": ("msr_paraphrase_train.txt", None, "msr_paraphrase_test.txt", "accuracy"),
          "quora": ("dev.tsv", None, "test.tsv", "accuracy"), "rte": ("train.tsv", None, "dev.tsv", "accuracy"),
          "wikiqa": ("WikiQA-train.txt", "WikiQA-dev.txt", "WikiQA-test.txt", "map")}
+CHARACTERS = {"ngram_range": (2, 5), "analyzer": "char_wb"}
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "examples/configs"
 
 
@@ -88,7 +91,7 @@ def compare_texts(options):
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
 
-    print("| set | train | test | heed | TF-IDF |\n|---|---|---|---|---|", flush=True)
+    print("| set | train | test | heed | TF-IDF | chars |\n|---|---|---|---|---|---|", flush=True)
     for name, *parts in text_sets(options):
         if options.only and name not in options.only:
             continue
@@ -100,10 +103,12 @@ def compare_texts(options):
                                                       "--encoding", options.encoding], ["--part", "test"])
         (train_labels, train), (test_labels, test) = (
             zip(*(line.decode(options.encoding, "replace").partition(" ")[::2] for line in lines)) for lines in parts)
-        vectors = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\S+")
-        model = LogisticRegression(C=10, max_iter=1000).fit(vectors.fit_transform(train), train_labels)
-        figure = 100 * model.score(vectors.transform(test), test_labels)
-        print(f"| {name} | {len(train)} | {len(test)} | {heed} | {figure:.1f} |", flush=True)
+        figures = []
+        for features in ({"ngram_range": (1, 2), "token_pattern": r"\S+"}, CHARACTERS):
+            vectors = TfidfVectorizer(**features)
+            model = LogisticRegression(C=10, max_iter=1000).fit(vectors.fit_transform(train), train_labels)
+            figures.append(f"{100 * model.score(vectors.transform(test), test_labels):.1f}")
+        print(f"| {name} | {len(train)} | {len(test)} | {heed} | {' | '.join(figures)} |", flush=True)
 
 
 # --- pairs of texts
@@ -157,7 +162,7 @@ def mean_average_precision(firsts, labels, scores):
 
 
 def rival_figures(train, test, metric):
-    """Of the counts and of TF-IDF."""
+    """Of the counts, of TF-IDF, and of TF-IDF of characters."""
     import numpy
     from scipy.sparse import hstack
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -174,18 +179,19 @@ def rival_figures(train, test, metric):
     counts = [overlap_features(part[0], part[1], idf) for part in (train, test)]
     scaler = StandardScaler().fit(counts[0])
     counts = [scaler.transform(part) for part in counts]
-    vectors = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+").fit(train[0] + train[1])
 
-    def features(part, counts):
+    def features(vectors, part, counts):
         u, v = vectors.transform(part[0]), vectors.transform(part[1])
         return hstack([u, v, abs(u - v), u.multiply(v), counts]).tocsr()
 
     yield figure(*counts)
-    yield figure(*map(features, (train, test), counts))
+    for kind in ({"ngram_range": (1, 2), "token_pattern": r"\w+"}, CHARACTERS):
+        vectors = TfidfVectorizer(**kind).fit(train[0] + train[1])
+        yield figure(*(features(vectors, *part) for part in zip((train, test), counts)))
 
 
 def compare_pairs(options):
-    print("| set | train | test | heed | overlap | TF-IDF |\n|---|---|---|---|---|---|", flush=True)
+    print("| set | train | test | heed | overlap | TF-IDF | chars |\n|---|---|---|---|---|---|---|", flush=True)
     for name, (*files, metric) in PAIRS.items():
         if options.only and name not in options.only:
             continue

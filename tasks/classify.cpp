@@ -69,7 +69,7 @@ void for_each_setting(auto&& visit, ClassifyData& data) {
 /// held-out texts like best on the way.
 constexpr const char* for_texts = R"({
   "data": {"valid_fraction": 0.05},
-  "tokenizer": {"kind": "words", "vocabulary": 30000},
+  "tokenizer": {"kind": "auto", "vocabulary": 30000},
   "model": {"width": 64, "feed_forward": 128, "encoder_layers": 1, "dropout": 0.5, "word_dropout": 0.4,
     "positions": "none", "local_width": 3, "word_pairs": 131072, "epsilon": 0.1, "embedding_deviation": 0.01},
   "training": {"steps": 1000, "batch_tokens": 1024, "evaluate_every": 1000, "save_every": 500, "ema_decay": 0.99,

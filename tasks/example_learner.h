@@ -85,7 +85,11 @@ class ExampleLearner : public DataLearner<Data> {
  public:
   using DataLearner<Data>::DataLearner;
 
-  void learn_vocabulary() override { set_tokenizer(learn_tokenizer(settings_, texts_of(parts_.train))); }
+  void learn_vocabulary() override {
+    const TextSource texts = texts_of(parts_.train);
+    this->choose_token_kind(texts);
+    set_tokenizer(learn_tokenizer(settings_, texts));
+  }
   std::map<std::string, std::string> files() const override {
     return {{"tokenizer.json", tokenizer_->tokenizer().to_json()}};
   }

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "heed/base/names.h"
+#include "heed/data/token_kind.h"
+#include "heed/tasks/recipe.h"
 
 namespace heed {
 
@@ -16,6 +18,22 @@ std::vector<std::string> Learner::take_remarks() {
 void Learner::remark(std::string text) {
   const std::lock_guard lock(remarks_mutex_);
   remarks_.push_back(std::move(text));
+}
+
+void Learner::choose_token_kind(const TextSource& texts) {
+  const auto tokenizer = settings_.read<VocabularySettings>("tokenizer");
+  const auto training = settings_.read<TrainingSettings>("training");
+  if (tokenizer.kind != "auto" || !tokenizer.file.empty() || !training.from.empty()) return;
+  const TokenKind chosen = training.embeddings.empty()
+                               ? token_kind_for(texts)
+                               : TokenKind{"words", "training.embeddings are vectors of words"};
+  settings_.set("tokenizer.kind", chosen.name, "the training texts");
+  const bool is_given =
+      settings_.json("tokenizer.vocabulary") != settings_.setting("tokenizer.vocabulary").initial;
+  if (chosen.vocabulary > 0 && !is_given)
+    settings_.set("tokenizer.vocabulary", std::to_string(chosen.vocabulary), "the training texts");
+  remark(concat_text("tokens are ", chosen.name == "bpe" ? "parts of words (bpe)" : chosen.name, ", since ",
+                     chosen.why, " (tokenizer.kind=auto)"));
 }
 
 void Learner::remark_on_reading(const ReadReport& report) {

@@ -13,6 +13,7 @@
 
 #include "heed/core/device.h"
 #include "heed/data/text_file.h"
+#include "heed/data/tokenizer.h"
 #include "heed/tasks/capture.h"
 #include "heed/tasks/data.h"
 #include "heed/tasks/settings.h"
@@ -193,6 +194,9 @@ class Learner : public Task {
   void remark(std::string text);
   /// Says how many bytes of files were no characters, and how many blank lines were left out, if any.
   void remark_on_reading(const ReadReport& report);
+  /// Where tokenizer.kind is "auto" and a tokenizer is to be learned, sets what suits the texts
+  /// (data/token_kind.h), and says so.
+  void choose_token_kind(const TextSource& texts);
   /// The kind's metrics with their values, in the kind's order.
   std::vector<Metric> metrics(std::span<const double> values) const;
   Evaluation evaluation(std::vector<Metric> metrics) const {

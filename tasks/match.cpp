@@ -28,7 +28,7 @@ constexpr MetricKind pair_metrics[] = {{"accuracy", true}, {"loss", false}, {"ma
 
 /// Little data is soon learned by heart: a small model, dropout, decay and averaged weights.
 constexpr const char* for_pairs = R"({
-  "tokenizer": {"vocabulary": 8000}, "model": {"dropout": 0.3, "word_pairs": 131072},
+  "tokenizer": {"kind": "auto", "vocabulary": 8000}, "model": {"dropout": 0.3, "word_pairs": 131072},
   "training": {"steps": 2000, "evaluate_every": 200, "save_every": 200, "ema_decay": 0.99, "patience": 5,
     "optimizer": {"name": "adamw", "weight_decay": 0.01},
     "schedule": {"name": "cosine", "warmup_steps": 200, "learning_rate": 0.001}}})";

@@ -90,6 +90,7 @@ Tokenizer learn_tokenizer(const Settings& settings, const TextSource& texts, std
     return *std::move(given);
   }
   const auto tokenizer = settings.read<VocabularySettings>("tokenizer");
+  check(tokenizer.kind != "auto", "tokenizer.kind=auto: the task has not looked at its texts");
   TokenizerTraining options;
   options.vocabulary_size = tokenizer.vocabulary;
   options.min_frequency = tokenizer.min_frequency;

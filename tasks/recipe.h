@@ -62,8 +62,10 @@ struct VocabularySettings {
 
 void for_each_setting(auto&& visit, VocabularySettings& tokenizer) {
   const SettingTraits taken = {.from = From::taken};
-  visit(tokenizer.kind, "kind", {"bpe", "words", "characters"},
-        "What a token is: a part of a word (byte-level BPE), a word or punctuation mark, a character", taken);
+  visit(tokenizer.kind, "kind", {"auto", "bpe", "words", "characters"},
+        "What a token is: a part of a word (byte-level BPE), a word or punctuation mark, a character; auto: "
+        "what suits the training texts, found by train",
+        taken);
   visit(tokenizer.vocabulary, "vocabulary", 0, 1e7,
         "The most tokens of bpe and words, marks included; bpe needs 256 for the bytes", taken);
   visit(tokenizer.min_frequency, "min_frequency", 1, most_steps,

@@ -326,7 +326,7 @@ void check_start(const Settings& settings) {
   if (!training.from.empty() && !tokenizer.file.empty())
     throw SettingsError("--from (training.from) brings its tokenizer along: leave out tokenizer.file");
   if (!training.embeddings.empty() && training.from.empty() && tokenizer.file.empty() &&
-      tokenizer.kind != "words")
+      tokenizer.kind != "words" && tokenizer.kind != "auto")
     throw SettingsError("--embeddings (training.embeddings) are of whole words: set tokenizer.kind=words");
 }
 

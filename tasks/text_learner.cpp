@@ -183,21 +183,22 @@ std::string TextLearner::digest(const LargeText& text) const {
 void TextLearner::learn_vocabulary() {
   std::vector<std::string> marks = {text_mark};
   if (is_masked(settings_)) marks.push_back(mask_token);
+  std::size_t pieces = 0;
+  for (std::int64_t left = settings_.read<TextTokenizer>("tokenizer").training_bytes;
+       pieces < parts_.train.size() && left > 0; ++pieces)
+    left -= parts_.train.bytes(pieces);
+  const TextSource texts = [&](const std::function<void(std::string_view)>& take) {
+    for (std::size_t i = 0; i < pieces; ++i) take(parts_.train[i].text);
+  };
+  choose_token_kind(texts);
   if (settings_.read<VocabularySettings>("tokenizer").kind == "characters") {
     const std::string characters = characters_of({&parts_.train, &parts_.valid});
     tokenizer_ = learn_tokenizer(settings_, {&characters, 1}, marks);
     return;
   }
-  std::size_t pieces = 0;
-  for (std::int64_t left = settings_.read<TextTokenizer>("tokenizer").training_bytes;
-       pieces < parts_.train.size() && left > 0; ++pieces)
-    left -= parts_.train.bytes(pieces);
   if (pieces < parts_.train.size())
     remark(concat_text("the tokenizer is learned from the first ", pieces, " of ", parts_.train.size(),
                        " pieces of the text (tokenizer.training_bytes)"));
-  const TextSource texts = [&](const std::function<void(std::string_view)>& take) {
-    for (std::size_t i = 0; i < pieces; ++i) take(parts_.train[i].text);
-  };
   tokenizer_ = learn_tokenizer(settings_, texts, marks, {.keep_line_breaks = true});
 }
 

@@ -190,6 +190,7 @@ void TextToTextLearner::check_settings() const {
 }
 
 void TextToTextLearner::learn_vocabulary() {
+  choose_token_kind(heed::source_of({&parts_.train.source, &parts_.train.target}));
   std::vector<const TextList*> texts = {&parts_.train.source};
   std::vector<std::string> all_marks = TokenizerTraining().special_tokens;
   for (const std::string& mark : marks()) all_marks.push_back(mark);
