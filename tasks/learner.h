@@ -104,6 +104,11 @@ struct Mistake {
   double probability = 0;  ///< that the model gave to its answer
 };
 
+/// A text that was written for another, beside the one that was expected.
+struct Written {
+  std::string source, expected, answer;
+};
+
 /// What each example, or group of examples, adds to a metric, so that two models can be compared on the same
 /// examples.
 struct ExampleStatistics {
@@ -115,10 +120,11 @@ struct ExampleStatistics {
 /// What measuring a trained model found.
 struct Measurement {
   std::vector<Metric> metrics;
-  std::string json;                 ///< one object: the metrics by name, and what else there is to say
-  std::vector<Mistake> mistakes;    ///< the most confident first; of tasks that choose between labels
-  std::int64_t count = 0;           ///< of examples
-  ExampleStatistics examples = {};  ///< of one of the metrics, where it is made of what single examples add
+  std::string json;                   ///< one object: the metrics by name, and what else there is to say
+  std::vector<Mistake> mistakes;      ///< the most confident first; of tasks that choose between labels
+  std::int64_t count = 0;             ///< of examples
+  ExampleStatistics examples = {};    ///< of one of the metrics, where it is made of what single examples add
+  std::vector<Written> written = {};  ///< the first few; of tasks that write a text for a text
 };
 
 /// A task at work: its settings, data, vocabulary and model. It trains (as a Task of the Trainer), measures

@@ -13,8 +13,6 @@
 
 namespace heed {
 
-/// The CSS of what follows, for page_head().
-std::string_view class_style();
 /// "accuracy 0.934, loss 0.17827"
 std::string metrics_text(const Measurement& measurement);
 /// The confusion matrix and what each class came to, from the JSON of a measurement (class_measurement() of
@@ -22,6 +20,8 @@ std::string metrics_text(const Measurement& measurement);
 std::string classes_html(const Measurement& measurement);
 /// The `most` most confident mistakes.
 std::string mistakes_html(const Measurement& measurement, std::size_t most);
+/// What the model wrote beside what was expected; "" where there is none.
+std::string written_html(const Measurement& measurement);
 /// A line of input as a reader sees it: an image (data/idx.h), else its text, the first 600 bytes of it.
 std::string line_html(std::string_view line);
 

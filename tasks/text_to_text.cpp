@@ -18,6 +18,8 @@ constexpr const char *cross_setting = "model.cross_attention", *target_file = "t
                      *no_begin =
                          "tokenizer.begin is empty: name the mark that begins what is written, such as <s>";
 
+constexpr std::size_t most_written = 12;  // that a measurement shows
+
 // --- hard-coded cross-attention needs to know how long sources are beside their targets
 
 /// True for hard-coded attention without a gamma: a name, or an object with one.
@@ -478,14 +480,17 @@ TextToTextLearner::Quality TextToTextLearner::quality_of(const ParallelText& pai
   std::vector<std::string> answers;
   for (Prediction& prediction : answers_to(asked.source.strings(), decoding, {}))
     answers.push_back(std::move(prediction.text));
-  return quality(answers, asked, loss);
+  Quality result = quality(answers, asked, loss);
+  for (std::size_t i = 0; i < std::min(answers.size(), most_written); ++i)
+    result.written.push_back({std::string(asked.source[i]), std::string(asked.target[i]), answers[i]});
+  return result;
 }
 
 Measurement TextToTextLearner::measurement_of(const ParallelText& pairs) {
   const Quality quality = quality_of(pairs, decoding(), 0);
   say_what_was_cut("decoding.max_source_tokens");
-  return {
-      metrics(quality.values), quality.json, {}, static_cast<std::int64_t>(pairs.size()), quality.examples};
+  return {metrics(quality.values), quality.json,   {}, static_cast<std::int64_t>(pairs.size()),
+          quality.examples,        quality.written};
 }
 
 /// One pass over a source and its answer in which the model shows its inside.

@@ -141,6 +141,7 @@ class TextToTextLearner : public DataLearner<ParallelText> {
     std::vector<double> values;  ///< of the kind's metrics, in their order
     std::string json;            ///< an object: these by name, and what else there is to say
     ExampleStatistics examples = {};
+    std::vector<Written> written = {};  ///< set by who asks
   };
 
   // --- what a task says for itself
