@@ -120,11 +120,10 @@ struct ExampleStatistics {
 /// What measuring a trained model found.
 struct Measurement {
   std::vector<Metric> metrics;
-  std::string json;                   ///< one object: the metrics by name, and what else there is to say
-  std::vector<Mistake> mistakes;      ///< the most confident first; of tasks that choose between labels
-  std::int64_t count = 0;             ///< of examples
-  ExampleStatistics examples = {};    ///< of one of the metrics, where it is made of what single examples add
-  std::vector<Written> written = {};  ///< the first few; of tasks that write a text for a text
+  std::string json;                 ///< one object: the metrics by name, and what else there is to say
+  std::vector<Mistake> mistakes;    ///< the most confident first; of tasks that choose between labels
+  std::int64_t count = 0;           ///< of examples
+  ExampleStatistics examples = {};  ///< of one of the metrics, where it is made of what single examples add
 };
 
 /// A task at work: its settings, data, vocabulary and model. It trains (as a Task of the Trainer), measures
@@ -188,6 +187,9 @@ class Learner : public Task {
   /// longer than they have to be: what a report shows the model at work on. At most `count`; none where a
   /// task has no lines.
   virtual std::vector<std::string> example_lines(std::size_t /*count*/) const { return {}; }
+
+  /// Answers to the first of such examples beside what was expected; none where a task writes no text for a text.
+  virtual std::vector<Written> written_examples(std::size_t /*count*/) { return {}; }
 
   /// What is worth telling the user since the last call.
   std::vector<std::string> take_remarks();

@@ -157,20 +157,11 @@ std::string mistakes_html(const Measurement& measurement, std::size_t most) {
   list += "<ol class=\"mistakes\">\n";
   for (std::size_t i = 0; i < shown; ++i) {
     const Mistake& one = measurement.mistakes[i];
-    list += concat_text("<li><div class=\"labels\"><b>", html_text(one.predicted), "</b> ",
-                        percent(one.probability), ", expected <b>", html_text(one.expected), "</b></div>",
+    list += concat_text("<li><div class=\"labels\">predicted <b>", html_text(one.predicted), "</b> (",
+                        percent(one.probability), "), expected <b>", html_text(one.expected), "</b></div>",
                         line_html(one.text), "</li>\n");
   }
   return list + "</ol>\n";
-}
-
-std::string written_html(const Measurement& measurement) {
-  if (measurement.written.empty()) return "";
-  Rows rows = {{"input", "expected", "written"}};
-  const auto cut = [](const std::string& text) { return unicode::shortened(text, most_bytes); };
-  for (const Written& one : measurement.written)
-    rows.push_back({cut(one.source), cut(one.expected), cut(one.answer)});
-  return "<h3>What it wrote <small>the first of them</small></h3>\n" + table_html(rows, true);
 }
 
 namespace {
@@ -178,7 +169,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // A report stays below 500 KB, of which Chart.js is 200: a cell of a map is 1.4 bytes.
-constexpr std::size_t examples_shown = 3, mistakes_shown = 20, layers_in_histograms = 12;
+constexpr std::size_t examples_shown = 3, mistakes_shown = 20, answers_shown = 12, layers_in_histograms = 12;
 constexpr std::int64_t tokens_shown = 40, maps_shown = 18, heads_shown = 8, cells_shown = 40'000;
 
 /// A run as its files tell of it, without its model.
@@ -248,15 +239,20 @@ class ModelSections {
     has_data_ = true;
     if (options_.measured) options_.measured(part, measurement);
     const std::string html = concat_text("<p>On the ", part, " part, ", measurement.count,
-                                         " examples: ", html_text(metrics_text(measurement)), ".</p>\n",
-                                         written_html(measurement));
+                                         " examples: ", html_text(metrics_text(measurement)), ".</p>\n");
     return has_classes ? html + classes_html(measurement) + mistakes_html(measurement, mistakes_shown) : html;
   }
 
+  std::string written() {
+    const auto cut = [](const std::string& text) { return unicode::shortened(text, most_bytes); };
+    Rows rows = {{"input", "expected", "written"}};
+    for (const Written& one : with_data().learner().written_examples(answers_shown))
+      rows.push_back({cut(one.source), cut(one.expected), cut(one.answer)});
+    return rows.size() > 1 ? table_html(rows, true) : "";
+  }
+
   std::string examples() {
-    Run& run = opened();
-    if (!has_data_) run.learner().read_data();
-    has_data_ = true;
+    Run& run = with_data();
     lines_ = run.learner().example_lines(examples_shown);
     if (lines_.empty()) return "";
     const std::vector<Prediction> answers = run.predict(lines_, {&capture_, 0});
@@ -285,6 +281,13 @@ class ModelSections {
   Run& opened() {
     if (!run_) run_.emplace(Run::open(folder_, run_options("")));
     return *run_;
+  }
+
+  Run& with_data() {
+    Run& run = opened();
+    if (!has_data_) run.learner().read_data();
+    has_data_ = true;
+    return run;
   }
 
   RunOptions run_options(const std::string& weights) const {
@@ -368,6 +371,7 @@ std::string run_report(const fs::path& folder, const ReportOptions& options) {
   page += section("Settings", [&] { return configuration_html(run); });
   ModelSections model(folder, run, options);
   page += section("Quality", [&] { return model.quality(); });
+  page += section("What it writes for held-out examples", [&] { return model.written(); });
   page += section("What the model looks at", [&] { return model.examples(); });
   page += section("Attention weights before and after training", [&] { return model.histograms(); });
   return page_html(concat_text(run.name, ": ", run.kind.name), page);

@@ -20,8 +20,6 @@ std::string metrics_text(const Measurement& measurement);
 std::string classes_html(const Measurement& measurement);
 /// The `most` most confident mistakes.
 std::string mistakes_html(const Measurement& measurement, std::size_t most);
-/// What the model wrote beside what was expected; "" where there is none.
-std::string written_html(const Measurement& measurement);
 /// A line of input as a reader sees it: an image (data/idx.h), else its text, the first 600 bytes of it.
 std::string line_html(std::string_view line);
 

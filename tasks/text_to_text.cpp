@@ -18,8 +18,6 @@ constexpr const char *cross_setting = "model.cross_attention", *target_file = "t
                      *no_begin =
                          "tokenizer.begin is empty: name the mark that begins what is written, such as <s>";
 
-constexpr std::size_t most_written = 12;  // that a measurement shows
-
 // --- hard-coded cross-attention needs to know how long sources are beside their targets
 
 /// True for hard-coded attention without a gamma: a name, or an object with one.
@@ -480,17 +478,25 @@ TextToTextLearner::Quality TextToTextLearner::quality_of(const ParallelText& pai
   std::vector<std::string> answers;
   for (Prediction& prediction : answers_to(asked.source.strings(), decoding, {}))
     answers.push_back(std::move(prediction.text));
-  Quality result = quality(answers, asked, loss);
-  for (std::size_t i = 0; i < std::min(answers.size(), most_written); ++i)
-    result.written.push_back({std::string(asked.source[i]), std::string(asked.target[i]), answers[i]});
-  return result;
+  return quality(answers, asked, loss);
+}
+
+std::vector<Written> TextToTextLearner::written_examples(std::size_t count) {
+  const ParallelText& pairs = shown_data();
+  const ParallelText asked = some_of(pairs, static_cast<std::int64_t>(std::min(count, pairs.size())));
+  const std::vector<std::string> sources = asked.source.strings();
+  const std::vector<Prediction> answers = answers_to(sources, decoding(), {});
+  std::vector<Written> written;
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    written.push_back({sources[i], std::string(asked.target[i]), answers[i].text});
+  return written;
 }
 
 Measurement TextToTextLearner::measurement_of(const ParallelText& pairs) {
   const Quality quality = quality_of(pairs, decoding(), 0);
   say_what_was_cut("decoding.max_source_tokens");
-  return {metrics(quality.values), quality.json,   {}, static_cast<std::int64_t>(pairs.size()),
-          quality.examples,        quality.written};
+  return {
+      metrics(quality.values), quality.json, {}, static_cast<std::int64_t>(pairs.size()), quality.examples};
 }
 
 /// One pass over a source and its answer in which the model shows its inside.

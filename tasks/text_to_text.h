@@ -126,6 +126,7 @@ class TextToTextLearner : public DataLearner<ParallelText> {
   std::vector<std::string> example_lines(std::size_t count) const override {
     return short_lines(shown_data().source, count);
   }
+  std::vector<Written> written_examples(std::size_t count) override;
 
   Tensor log_probabilities_of(std::span<const std::string> lines, std::span<const std::string> targets,
                               Context& context) override;
@@ -141,7 +142,6 @@ class TextToTextLearner : public DataLearner<ParallelText> {
     std::vector<double> values;  ///< of the kind's metrics, in their order
     std::string json;            ///< an object: these by name, and what else there is to say
     ExampleStatistics examples = {};
-    std::vector<Written> written = {};  ///< set by who asks
   };
 
   // --- what a task says for itself

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <optional>
 
@@ -101,7 +102,7 @@ std::string html_text(std::string_view text) {
 std::string short_number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
+  return std::abs(value) < 10'000 ? text : digits(std::strtod(text, nullptr));
 }
 
 std::string script_json(std::string json) {

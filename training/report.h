@@ -50,7 +50,7 @@ std::string table_html(std::span<const std::vector<std::string>> rows, bool is_w
 std::string details_html(std::string_view title, std::string_view content);
 /// Escapes text for HTML, also for use within double quotes.
 std::string html_text(std::string_view text);
-/// Four significant digits.
+/// Four significant digits; 23510, not 2.351e+04.
 std::string short_number(double value);
 
 // How training went. The parts of a report about the model (examples, mistakes) need the task: see

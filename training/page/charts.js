@@ -16,9 +16,9 @@ const clock = seconds => {
   const s = Math.round(seconds), pad = n => String(n).padStart(2, "0");
   return s < 3600 ? `${Math.floor(s / 60)}:${pad(s % 60)}` : `${Math.floor(s / 3600)}:${pad(Math.floor(s / 60) % 60)}:${pad(s % 60)}`;
 };
-// Exponential moving average, of half the weight every tenth of the points.
+// Exponential moving average: after a twentieth of the points a value has half its weight.
 const smoothed = points => {
-  const keep = Math.pow(0.5, 10 / Math.max(points.length, 11));
+  const keep = Math.pow(0.5, Math.min(1, 20 / points.length));
   let mean = 0, weight = 0;
   return points.map(p => {
     mean = keep * mean + (1 - keep) * p.y;
@@ -30,8 +30,8 @@ const smoothed = points => {
 const range = values => {
   const low = Math.min(...values), high = Math.max(...values), size = Math.max(Math.abs(low), Math.abs(high));
   if (high - low >= 0.01 * size && high > low) return {};
-  const margin = size ? 0.05 * size : 1;
-  return {min: (low + high) / 2 - margin, max: (low + high) / 2 + margin};
+  if (!size) return {min: 0, max: 1};
+  return {suggestedMin: (low + high) / 2 - 0.05 * size, suggestedMax: (low + high) / 2 + 0.05 * size};
 };
 
 // Of every curve the point nearest to the pointer's x.
@@ -84,9 +84,9 @@ class Drawing {
     const title = text => ({display: true, text, color});
     const xScale = kind === "bars"
       ? {type: "category", labels: this.data.series[0].points.map(p => number(p[0])), offset: true}
-      : {type: "linear", ticks: lines ? byTime ? {callback: v => clock(v)} : {precision: 0} : {}};
+      : {type: "linear", ticks: lines ? {precision: 0, ...byTime && {callback: clock}} : {}};
     const yScale = isLog
-      ? {type: "logarithmic", ticks: {callback: (v, i, all) => all.length < 9 || /^[125]/.test(v.toExponential()) ? number(v) : ""}}
+      ? {type: "logarithmic", ticks: {autoSkip: false, callback: v => (Math.max(...values) < 100 * Math.min(...values) ? /^[1235]/ : /^1/).test(v.toExponential()) ? number(v) : ""}}
       : kind === "bars" ? {type: "linear", beginAtZero: true} : {type: "linear", ...range(values)};
     return {
       type: kind === "bars" ? "bar" : kind === "marks" ? "scatter" : "line",
@@ -144,7 +144,7 @@ class Group {
       };
       button("over time", "Wall-clock time of training on the x axis, not steps", "byTime");
       button("log scale", "Logarithmic y axes, of what is positive and differs by more than a factor of 2", "log");
-      button("smooth", "Moving averages over a tenth of the points; what was measured stays behind them", "smooth");
+      button("smooth", "Moving averages; what was measured stays behind them", "smooth");
     }
     if (this.oneLegend && lines.length) {
       const legend = before("legend");

@@ -51,8 +51,8 @@ function large(box, read, example, map, name, cells, most) {
       "fill-opacity": strength(cells[i * map.columns + j], most).toFixed(3)});
     e.at = [i, j];
   }
-  for (const i of dividers(rows, map.rows)) shape(svg, "line", {class: "divider", x1: 0, x2: left + map.columns * cell, y1: top + i * cell - .5, y2: top + i * cell - .5});
-  for (const j of dividers(columns, map.columns)) shape(svg, "line", {class: "divider", x1: left + j * cell - .5, x2: left + j * cell - .5, y1: top - 20, y2: top + map.rows * cell});
+  for (const i of dividers(rows, map.rows)) shape(svg, "line", {class: "divider", x1: left, x2: left + map.columns * cell, y1: top + i * cell - .5, y2: top + i * cell - .5});
+  for (const j of dividers(columns, map.columns)) shape(svg, "line", {class: "divider", x1: left + j * cell - .5, x2: left + j * cell - .5, y1: top, y2: top + map.rows * cell});
   const point = event => {
     svg.querySelectorAll(".on").forEach(e => e.classList.remove("on"));
     if (!event.target.at) return;
@@ -83,7 +83,7 @@ document.querySelectorAll(".maps").forEach(box => {
   const thumb = (row, map, label, cells) => {
     const button = add(add(row, "td"), "button");
     button.type = "button"; button.title = label; button.setAttribute("aria-label", label); button.setAttribute("aria-pressed", false);
-    const canvas = add(button, "canvas"), size = 52 / Math.max(map.rows, map.columns);
+    const canvas = add(button, "canvas"), size = 44 / Math.max(map.rows, map.columns);
     canvas.width = map.columns; canvas.height = map.rows;
     canvas.style.width = Math.max(map.columns * size, 8) + "px"; canvas.style.height = Math.max(map.rows * size, 8) + "px";
     thumbs.push({canvas, cells, most});
