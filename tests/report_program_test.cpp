@@ -77,7 +77,7 @@ addEventListener("load", () => setTimeout(() => {
     const e = node.parentElement;
     if (["SCRIPT", "STYLE"].includes(e.tagName) || !e.checkVisibility() || !node.data.trim()) continue;
     if (parseFloat(getComputedStyle(e).fontSize) < 12) findings.push(`small: ${node.data.trim().slice(0, 40)}`);
-    for (const word of node.data.matchAll(/[a-z]{2,30}/gi)) {
+    for (const word of node.data.matchAll(/(?<!\p{L})\p{L}{2,24}(?!\p{L})/gu)) {
       const range = document.createRange();
       range.setStart(node, word.index); range.setEnd(node, word.index + word[0].length);
       if (new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1) findings.push(`broken: ${word[0]}`);
@@ -224,6 +224,41 @@ TEST_CASE("report: mistakes come with their text, the most confident first") {
   CHECK(count_of(page, "<div class=\"labels\">") ==
         static_cast<std::size_t>(std::min<std::int64_t>(wrong, 20)));
   CHECK(contains(page, concat_text(wrong, " in ", json["texts"].get<std::int64_t>())));
+}
+
+TEST_CASE("report: labels and texts that are markup stay text") {
+  const TemporaryFolder folder;
+  std::string texts;
+  for (int i = 0; i < 200; ++i)
+    texts += concat_text(
+        i % 2 == 0 ? "</script><script>throw(1)</script>" : "<!--<img\"src=x'onerror=throw(2)>", '\t',
+        i % 3 == 0 ? "<b>bold</b> </script> <script> " : "<!-- {\"a\": \"\\u003c\"} & &lt; ", i, '\n');
+  write_content(folder / "texts.tsv", texts);
+  const ProgramResult result = run_program(
+      "classify",
+      small_train("classify", folder / "<b>run", {"--data", (folder / "texts.tsv").string(), "--no-header"}));
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  const std::string page = report_of(folder / "<b>run");
+  check_page(page);
+  CHECK(contains(page, "&lt;/script&gt;&lt;script&gt;throw(1)"));
+  CHECK(count_of(page, "<script>") == count_of(report_of(small_run("classify")), "<script>"));
+  for (const char* markup : {"throw(1)</script", "<!--", "<img", "<b>bold", "<b>run"})
+    CHECK_FALSE(contains(page, markup));
+  if (const std::string program = browser(); !program.empty()) {
+    const nlohmann::json said = looked_at(program, folder.path(), page, 900, false);
+    CHECK_MESSAGE(said["findings"].empty(), said["findings"].dump());
+    CHECK(said["charts"].get<int>() >= 5);
+    CHECK(said["drawn"].get<int>() > 0);
+  }
+}
+
+TEST_CASE("report: answers stand beside what was expected, and unknown words by their name") {
+  const std::string page = report_of(small_run("translate"));
+  CHECK(contains(page, "<th>input</th><th>expected</th><th>written</th>"));
+  const std::string words = report_of(small_run("classify"));
+  CHECK(contains(words, ">expected</th>"));
+  CHECK(contains(words, ">predicted</th>"));
+  CHECK_FALSE(contains(words, "<th>written</th>"));
 }
 
 TEST_CASE("heed report: makes the same page again, also beside others and without its data") {
