@@ -313,8 +313,11 @@ std::vector<ChartSeries> series_of(std::span<const ComparisonRow> rows,
 
 std::string comparison_html(std::string_view title, std::span<const ComparisonRow> rows,
                             std::span<const std::vector<Progress>> progress) {
-  std::string page = "<h1>" + html_text(title) + "</h1>\n" + table_html(comparison_table(rows)) +
-                     "<p class=\"notes\">" + html_text(comparison_notes(rows)) + "</p>\n";
+  auto table = comparison_table(rows);
+  for (std::vector<std::string>& line : table)
+    for (std::string& cell : line) replace_all(cell, " +- ", " ± ");
+  std::string page = "<h1>" + html_text(title) + "</h1>\n<div class=\"compact\">" + table_html(table) +
+                     "</div>" + "<p class=\"notes\">" + html_text(comparison_notes(rows)) + "</p>\n";
   const auto measured = std::ranges::find_if(rows, [](const auto& row) { return !row.results.empty(); });
   if (measured == rows.end() || measured->results.front().metrics.empty()) return page_html(title, page);
 

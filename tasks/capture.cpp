@@ -86,7 +86,7 @@ void add_pass(CaptureFile& file, const std::string& example, const Capture& capt
 
 std::string CaptureFile::page() const {
   constexpr const char* title = "What the model looks at";
-  return page_html(title, concat_text("<h1>", title, "</h1>\n", capture_note, capture_html(*this)));
+  return page_html(title, concat_text("<h1>", title, "</h1>\n", capture_html(*this)));
 }
 
 void CaptureFile::save(const std::filesystem::path& path, bool overwrite) const {
@@ -332,14 +332,17 @@ std::vector<std::string> strips_of(const Example& example, const Shown& shown,
 
 std::string_view explanation_of(std::string_view kind) {
   if (kind == "weight")
-    return "No token looks at another here, so there is no map: a head adds up all tokens, each with a "
-           "weight, into "
-           "one vector, which every token then meets. The stronger the colour, the larger the weight.";
+    return "No token looks at another here, so there is no map. Each head adds up all tokens, each with a "
+           "weight: the "
+           "queries to one vector, with which it weighs the keys, and these to another, which every token "
+           "meets. The "
+           "stronger the colour, the larger the weight.";
   if (kind == "bucket")
-    return "Tokens are hashed into buckets, once in each round, and look only at tokens of their own bucket "
-           "and of "
-           "its neighbour. The number of a bucket means nothing: like tokens tend to share one.";
-  return "Tokens are sorted into clusters of like ones, and look within their own.";
+    return "Each round hashes the tokens into buckets, so that like ones tend to share one, and a token "
+           "looks within "
+           "its bucket: the maps have what all rounds allow. It looks at itself only where there is nothing "
+           "else.";
+  return "Like tokens are sorted into clusters, and look within their own.";
 }
 
 std::string strips_html(const Example& example, const DrawingOptions& options) {
@@ -442,6 +445,11 @@ DrawingOptions fitting_options(const Example& example, DrawingOptions options) {
   return options;
 }
 
+const std::string maps_note =
+    "<p>Every small square is a head: a row for each token that looks, a column for each token that is "
+    "looked at. "
+    "Choose one to see it large. All maps of an example share one scale.</p>\n";
+
 std::string maps_html(const Example& example, std::span<DrawnMap> maps, const DrawingOptions& options) {
   const std::string table = strongest_html(example, maps);
   Json data = {{"tokens", Json::array()}, {"maps", Json::array()}};
@@ -494,6 +502,7 @@ std::string capture_html(const CaptureFile& capture, const DrawingOptions& optio
   std::string html;
   std::vector<Example> examples = examples_of(capture.content());
   std::int64_t drawn = 0;
+  bool has_maps = false;
   for (Example& example : examples) {
     const Answered* answered = answered_of(capture, example.name);
     const bool names_words = answered && !example.tokens.empty() && name_unknown(example, answered->line);
@@ -517,9 +526,10 @@ std::string capture_html(const CaptureFile& capture, const DrawingOptions& optio
           "<p class=\"muted\"><small>⟨word⟩: the vocabulary lacks this word, and the model reads &lt;unk&gt; "
           "in its place.</small></p>\n";
     if (!maps.empty()) html += maps_html(example, maps, fitting);
+    has_maps = has_maps || !maps.empty();
     html += strips + left_out(example, all_maps, fitting) + "</section>\n";
   }
-  return html;
+  return has_maps ? maps_note + html : html;
 }
 
 namespace {

@@ -69,12 +69,6 @@ struct DrawingOptions {
       all;  ///< of all maps of an example together: where they are many, fewer tokens are drawn
 };
 
-/// What a reader should know of the maps, as HTML.
-inline constexpr std::string_view capture_note =
-    "<p>Every small square is a head: a row for each token that looks, a column for each token that is "
-    "looked at. "
-    "Choose one to see it large. All maps of an example share one scale.</p>\n";
-
 /// For each example its line and answer; a map of every head, of the mean over the heads of a layer and of the mean
 /// over the layers, one of them large with the tokens on its axes, whose cells say their weight when pointed at; the
 /// same as a table of what each token looks at most; and its text as often as there are clusters, buckets and weights

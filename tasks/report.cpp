@@ -244,11 +244,12 @@ class ModelSections {
   }
 
   std::string written() {
-    const auto cut = [](const std::string& text) { return unicode::shortened(text, most_bytes); };
-    Rows rows = {{"input", "expected", "written"}};
+    std::string list;
     for (const Written& one : with_data().learner().written_examples(answers_shown))
-      rows.push_back({cut(one.source), cut(one.expected), cut(one.answer)});
-    return rows.size() > 1 ? table_html(rows, true) : "";
+      list += concat_text("<li>", line_html(one.source), "<div class=\"labels\">expected <b>",
+                          line_html(one.expected), "</b></div><div class=\"labels\">written <b>",
+                          line_html(one.answer), "</b></div></li>\n");
+    return list.empty() ? "" : "<ol class=\"mistakes\">\n" + list + "</ol>\n";
   }
 
   std::string examples() {
@@ -258,9 +259,7 @@ class ModelSections {
     const std::vector<Prediction> answers = run.predict(lines_, {&capture_, 0});
     if (std::ranges::none_of(answers, [](const Prediction& one) { return one.error.empty(); }))
       fail(answers.front().error);
-    const std::string html =
-        capture_html(capture_, {2 * examples_shown, tokens_shown, maps_shown, heads_shown, cells_shown});
-    return html.empty() ? "" : std::string(capture_note) + html;
+    return capture_html(capture_, {2 * examples_shown, tokens_shown, maps_shown, heads_shown, cells_shown});
   }
 
   /// Of the attention weights, before training and now.
