@@ -235,8 +235,7 @@ TEST_CASE("report: labels and texts that are markup stay text") {
         i % 3 == 0 ? "<b>bold</b> </script> <script> " : "<!-- {\"a\": \"\\u003c\"} & &lt; ", i, '\n');
   write_content(folder / "texts.tsv", texts);
   const ProgramResult result = run_program(
-      "classify",
-      small_train("classify", folder / "<b>run", {"--data", (folder / "texts.tsv").string(), "--no-header"}));
+      "classify", small_train("classify", folder / "<b>run", {"--data", (folder / "texts.tsv").string()}));
   REQUIRE_MESSAGE(result.status == 0, result.errors);
   const std::string page = report_of(folder / "<b>run");
   check_page(page);
