@@ -313,35 +313,34 @@ std::vector<ChartSeries> series_of(std::span<const ComparisonRow> rows,
 
 std::string comparison_html(std::string_view title, std::span<const ComparisonRow> rows,
                             std::span<const std::vector<Progress>> progress) {
-  std::string page = page_head(title) + "<h1>" + html_text(title) + "</h1>\n" +
-                     table_html(comparison_table(rows)) + "<p class=\"notes\">" +
-                     html_text(comparison_notes(rows)) + "</p>\n";
+  auto table = comparison_table(rows);
+  for (std::vector<std::string>& line : table)
+    for (std::string& cell : line) replace_all(cell, " +- ", " ± ");
+  std::string page = "<h1>" + html_text(title) + "</h1>\n<div class=\"compact\">" + table_html(table) +
+                     "</div>" + "<p class=\"notes\">" + html_text(comparison_notes(rows)) + "</p>\n";
   const auto measured = std::ranges::find_if(rows, [](const auto& row) { return !row.results.empty(); });
-  if (measured == rows.end() || measured->results.front().metrics.empty()) return page.append(page_end);
+  if (measured == rows.end() || measured->results.front().metrics.empty()) return page_html(title, page);
 
   const std::string metric = measured->results.front().metrics.front().name;
-  std::string charts;
-  const auto add_scatter = [&](const std::string& cost, const Figure& value) {
-    const auto series = series_of(rows, [&](std::size_t i) {
+  std::vector<Chart> charts;
+  const auto add_marks = [&](const std::string& cost, const Figure& value) {
+    auto series = series_of(rows, [&](std::size_t i) {
       std::vector<ChartPoint> points;
       for (const CellResult& result : rows[i].results)
         points.push_back({value(result), result.metrics.front().value});
       return points;
     });
     if (std::ranges::any_of(series, [](const ChartSeries& one) { return !one.points.empty(); }))
-      charts += figure(metric + " against " + cost, "", scatter_chart(metric, series));
+      charts.push_back({ChartKind::marks, metric + " against " + cost, cost, metric, std::move(series)});
   };
-  add_scatter("training time in seconds", [](const CellResult& r) { return r.training_seconds; });
-  add_scatter("peak memory in MB",
-              [](const CellResult& r) { return static_cast<double>(r.peak_bytes) / 1e6; });
+  add_marks("training time in seconds", [](const CellResult& r) { return r.training_seconds; });
+  add_marks("peak memory in MB", [](const CellResult& r) { return static_cast<double>(r.peak_bytes) / 1e6; });
 
   std::vector<RunRecords> runs;
   for (std::size_t i = 0; i < rows.size(); ++i) runs.push_back({rows[i].choice, progress[i]});
-  const auto no_points = [](std::size_t) { return std::vector<ChartPoint>(); };
-  page += "<h2>Quality against cost</h2>\n" + chart_legend(series_of(rows, no_points)) +
-          "<div class=\"charts\">\n" + charts + "</div>\n<h2>Curves, one seed each</h2>\n" +
+  page += "<h2>Quality against cost</h2>\n" + charts_html(charts, true) + "<h2>Curves, one seed each</h2>\n" +
           curves_html(runs);
-  return page.append(page_end);
+  return page_html(title, page);
 }
 
 }  // namespace heed

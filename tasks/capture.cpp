@@ -1,6 +1,7 @@
 #include "heed/tasks/capture.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -10,10 +11,11 @@
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
+#include "heed/base/unicode.h"
 #include "heed/data/text_file.h"
 #include "heed/models/loss.h"
 #include "heed/tasks/data.h"
-#include "heed/tasks/maps_script.h"
+#include "heed/tasks/report.h"
 #include "heed/training/report.h"
 
 namespace heed {
@@ -84,8 +86,7 @@ void add_pass(CaptureFile& file, const std::string& example, const Capture& capt
 
 std::string CaptureFile::page() const {
   constexpr const char* title = "What the model looks at";
-  return page_head(title, capture_style()) + "<h1>" + title + "</h1>\n" + std::string(capture_note) +
-         capture_html(content_) + std::string(page_end);
+  return page_html(title, concat_text("<h1>", title, "</h1>\n", capture_html(*this)));
 }
 
 void CaptureFile::save(const std::filesystem::path& path, bool overwrite) const {
@@ -95,20 +96,6 @@ void CaptureFile::save(const std::filesystem::path& path, bool overwrite) const 
 }
 
 namespace {
-
-constexpr std::string_view capture_page_style = R"page(
-.example { margin-bottom: 2.2rem; } .example .text { max-width: none; }
-.layer { display: flex; flex-wrap: wrap; align-items: center; gap: 0.2rem 0.8rem; margin: 0.35rem 0; } .layer .name { flex: 0 0 12rem; font-size: 0.85rem; color: var(--muted); overflow-wrap: anywhere; }
-.heads { display: flex; flex-wrap: wrap; gap: 0.35rem; } .heads button { padding: 2px; border: 1px solid var(--line-soft); background: none; border-radius: 4px; cursor: pointer; line-height: 0; }
-.heads button[aria-pressed] { border-color: rgb(var(--accent)); box-shadow: 0 0 0 1px rgb(var(--accent)); } canvas { image-rendering: pixelated; }
-.chosen { font-size: 0.9rem; margin-top: 0.7rem; } .read { margin-left: 0.8rem; color: var(--muted); font-variant-numeric: tabular-nums; }
-.cell { fill: rgb(var(--accent)); stroke: var(--line-soft); stroke-width: 0.5; } .cell.on { stroke: var(--ink); stroke-width: 1.5; } text.on { fill: var(--ink); font-weight: 600; }
-.strip { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0.15rem 0.8rem; margin: 0.3rem 0; font-size: 0.9rem; } .strip > .name { flex: 0 0 15rem; font-size: 0.8rem; color: var(--muted); overflow-wrap: anywhere; }
-.strip > div { flex: 1 1 18rem; min-width: 0; line-height: 1.85; overflow-wrap: anywhere; } .t { padding: 0.12em 0.3em; margin-right: 0.15em; border-radius: 3px; white-space: pre-wrap; }
-.k { background: hsl(var(--h) 62% 86%); } .w { background: rgb(var(--accent) / calc(0.65 * var(--w))); }
-@media (prefers-color-scheme: dark) { .k { background: hsl(var(--h) 38% 27%); } }
-@media (max-width: 40rem) { .layer .name, .strip > .name { flex-basis: 100%; } .read { display: block; margin-left: 0; } }
-)page";
 
 /// "lines.0" of "lines.0.encoder.layers.1.attention.weights".
 std::string example_of(const std::string& name) {
@@ -202,17 +189,42 @@ int tokens_of(const Example& example, const Shown& shown, std::int64_t length, b
   return -1;
 }
 
+const std::vector<std::string>& list_of(const Example& example, int number) {
+  static const std::vector<std::string> none;
+  return number < 0 ? none : example.tokens[static_cast<std::size_t>(number)];
+}
+
+/// A token as readers see it; of no list its number.
+std::string token_text(const std::vector<std::string>& tokens, std::size_t i) {
+  if (tokens.empty()) return std::to_string(i + 1);
+  std::string text = tokens[i];
+  replace_all(text, "\n", "\\n");
+  return text.find_first_not_of(' ') == text.npos ? "\u2423" : text;
+}
+
 bool is_map(const Shown& shown) {
   return shown.value.rank() == 4 && shown.value.size(0) == 1 &&
          (shown.kind == "weights" || shown.kind.ends_with("_weights") || shown.kind == "key_choice");
 }
 
-/// Weights [1, H, N, M] for the script: the first heads, rows and columns.
-Json map_json(const Example& example, const Shown& shown, const DrawingOptions& options) {
+/// What is drawn of a layer's weights.
+struct DrawnMap {
+  Json json;                           ///< for the script
+  std::string name;                    ///< of the layer
+  int row_tokens;                      ///< what looks: the number of a list of tokens, -1: none
+  std::vector<std::string> strongest;  ///< of each row: what it looks at most in the mean over all heads
+};
+
+/// Weights [1, H, N, M]: the first heads, rows and columns.
+DrawnMap drawn_map(const Example& example, const Shown& shown, const DrawingOptions& options) {
   const std::int64_t rows = std::min(shown.value.size(2), options.tokens),
-                     columns = std::min(shown.value.size(3), options.tokens);
+                     columns = std::min(shown.value.size(3), options.tokens),
+                     count = std::min(shown.value.size(1), options.heads);
+  const int row_tokens = tokens_of(example, shown, shown.value.size(2), false),
+            column_tokens = tokens_of(example, shown, shown.value.size(3), true);
   Json heads = Json::array();
-  for (std::int64_t head = 0; head < std::min(shown.value.size(1), options.heads); ++head) {
+  std::vector<double> mean(static_cast<std::size_t>(rows * columns), 0);
+  for (std::int64_t head = 0; head < count; ++head) {
     const Tensor part = slice(slice(shown.value, 1, head, head + 1), 2, 0, rows);
     const std::vector<double> weights = slice(part, 3, 0, columns).to_doubles();
     const double most = std::max(0.0, *std::ranges::max_element(weights));
@@ -220,24 +232,44 @@ Json map_json(const Example& example, const Shown& shown, const DrawingOptions& 
     for (const double weight : weights)
       cells += static_cast<char>(most > 0 ? std::lround(std::clamp(weight / most, 0.0, 1.0) * 255) : 0);
     heads.push_back({{"most", most}, {"cells", base64(cells)}});
+    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += weights[i] / static_cast<double>(count);
   }
-  const std::string name = shown.kind == "weights" ? shown.layer : shown.layer + ", " + shown.kind;
-  return {{"name", name},
-          {"rows", rows},
-          {"columns", columns},
-          {"row_tokens", tokens_of(example, shown, shown.value.size(2), false)},
-          {"column_tokens", tokens_of(example, shown, shown.value.size(3), true)},
-          {"heads", std::move(heads)}};
+  DrawnMap map{{}, shown.kind == "weights" ? shown.layer : shown.layer + ", " + shown.kind, row_tokens, {}};
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto begin = mean.begin() + row * columns;
+    const auto best = std::max_element(begin, begin + columns);
+    map.strongest.push_back(
+        concat_text(token_text(list_of(example, column_tokens), static_cast<std::size_t>(best - begin)), ' ',
+                    short_number(std::round(1000 * *best) / 1000)));
+  }
+  map.json = {{"name", map.name},
+              {"rows", rows},
+              {"columns", columns},
+              {"row_tokens", row_tokens},
+              {"column_tokens", column_tokens},
+              {"heads", std::move(heads)}};
+  return map;
+}
+
+/// The maps as a table for each list of tokens: what each of them looks at most.
+std::string strongest_html(const Example& example, std::span<const DrawnMap> maps) {
+  std::map<std::pair<int, std::size_t>, std::vector<std::vector<std::string>>> tables;
+  for (const DrawnMap& map : maps) {
+    auto& table = tables[{map.row_tokens, map.strongest.size()}];
+    if (table.empty()) {
+      table = {{"token"}};
+      for (std::size_t row = 0; row < map.strongest.size(); ++row)
+        table.push_back({token_text(list_of(example, map.row_tokens), row)});
+    }
+    table[0].push_back(map.name);
+    for (std::size_t row = 0; row < map.strongest.size(); ++row) table[row + 1].push_back(map.strongest[row]);
+  }
+  std::string html;
+  for (const auto& [key, table] : tables) html += table_html(table);
+  return details_html("What each token looks at most, in the mean over the heads, and its weight", html);
 }
 
 // --- texts in colour
-
-std::string token_text(const std::vector<std::string>& tokens, std::size_t i) {
-  if (tokens.empty()) return std::to_string(i + 1);
-  std::string text = tokens[i];
-  replace_all(text, "\n", "\\n");
-  return text.find_first_not_of(' ') == text.npos ? "\u2423" : html_text(text);
-}
 
 /// A text coloured by numbers of clusters or buckets, or by weights.
 std::string strip(const std::string& name, const std::vector<std::string>& tokens,
@@ -250,7 +282,7 @@ std::string strip(const std::string& name, const std::vector<std::string>& token
         is_weight ? concat_text("w\" style=\"--w:", short_number(std::clamp(values[i] / most, 0.0, 1.0)))
                   : concat_text("k\" style=\"--h:", std::lround(std::fmod(values[i] * 137.508 + 210, 360)));
     line += concat_text("<span class=\"t ", shade, "\" title=\"", kind, ' ', short_number(values[i]), "\">",
-                        token_text(tokens, i), "</span>");
+                        html_text(token_text(tokens, i)), "</span>");
   }
   return line + "</div></div>\n";
 }
@@ -279,8 +311,7 @@ std::vector<std::string> strips_of(const Example& example, const Shown& shown,
   const std::vector<double> values = shown.value.to_doubles();
   const std::int64_t rank = shown.value.rank(), length = shown.value.size(rank - 1);
   const int list = tokens_of(example, shown, length, false);
-  const std::vector<std::string> tokens =
-      list < 0 ? std::vector<std::string>() : example.tokens[static_cast<std::size_t>(list)];
+  const std::vector<std::string>& tokens = list_of(example, list);
   const std::int64_t heads = rank > 2 ? shown.value.size(rank - 2) : 1;
   for (std::int64_t i = 0; (i + 1) * length <= std::ssize(values); ++i) {
     const std::int64_t head = i % heads, round = i / heads;
@@ -299,6 +330,21 @@ std::vector<std::string> strips_of(const Example& example, const Shown& shown,
   return strips;
 }
 
+std::string_view explanation_of(std::string_view kind) {
+  if (kind == "weight")
+    return "No token looks at another here, so there is no map. Each head adds up all tokens, each with a "
+           "weight: the "
+           "queries to one vector, with which it weighs the keys, and these to another, which every token "
+           "meets. The "
+           "stronger the colour, the larger the weight.";
+  if (kind == "bucket")
+    return "Each round hashes the tokens into buckets, so that like ones tend to share one, and a token "
+           "looks within "
+           "its bucket: the maps have what all rounds allow. It looks at itself only where there is nothing "
+           "else.";
+  return "Like tokens are sorted into clusters, and look within their own.";
+}
+
 std::string strips_html(const Example& example, const DrawingOptions& options) {
   std::map<std::string, std::vector<std::string>> strips;  // by kind
   for (const Shown& shown : example.shown)
@@ -308,14 +354,113 @@ std::string strips_html(const Example& example, const DrawingOptions& options) {
   for (const auto& [kind, list] : strips) {
     const std::int64_t most = std::min(std::ssize(list), 2 * options.heads);
     html += concat_text(
-        "<h4>",
-        kind == "weight" ? std::string("Weights of the tokens: the stronger the colour, the larger")
-                         : concat_text("Tokens of one colour share a ", kind),
+        "<h4>", kind == "weight" ? "Weights of the tokens" : "Tokens of one colour share a " + kind,
         most < std::ssize(list) ? concat_text(" (the first ", most, " of ", list.size(), ")") : "",
-        "</h4>\n");
+        "</h4>\n<p class=\"muted\">", explanation_of(kind), "</p>\n");
     for (const std::string& one : std::span(list).first(static_cast<std::size_t>(most))) html += one;
   }
   return html;
+}
+
+/// "Line 1", of "lines.0"; "Line 1, second text" of "lines.0-second".
+std::string title_of(const std::string& name) {
+  const std::size_t dot = name.find('.');
+  if (dot == name.npos) return name;
+  const std::size_t end = std::min(name.find_first_not_of("0123456789", dot + 1), name.size());
+  if (end == dot + 1 || end - dot > 10) return name;
+  std::string title = concat_text(name.starts_with("samples.") ? "Text " : "Line ",
+                                  std::stoll(name.substr(dot + 1, end - dot - 1)) + 1);
+  if (end < name.size()) title += concat_text(", ", name.substr(end + 1), " text");
+  return title;
+}
+
+/// Of "lines.0", too, for "lines.0-second": of two texts that are read one by one.
+const Answered* answered_of(const CaptureFile& capture, const std::string& example) {
+  const auto found = capture.answers().find(example.substr(0, example.find('-')));
+  return found == capture.answers().end() ? nullptr : &found->second;
+}
+
+std::string answered_html(const Answered& answered) {
+  std::string html =
+      concat_text("<p class=\"text\">", line_html(answered.line), " <b>→ ", html_text(answered.text), "</b>");
+  if (answered.probability > 0)
+    html += concat_text(" <small>probability ", short_number(answered.probability), "</small>");
+  return html + "</p>\n";
+}
+
+/// Puts the words that stand in the line in place of "<unk>" among the tokens that were read of it: what lies between
+/// the tokens before and behind. Says whether there were any.
+bool name_unknown(Example& example, const std::string& whole) {
+  constexpr std::string_view space = " \t\n";
+  const std::size_t tab = whole.find('\t');
+  const std::string line = example.name.ends_with("-second") && tab != whole.npos ? whole.substr(tab) : whole;
+  const std::string lower = unicode::lower_case(line, unicode::FinalSigma::medial);
+  if (lower.size() != line.size()) return false;  // places in one are none in the other
+  std::vector<std::string>& tokens = example.tokens.front();
+  std::vector<std::size_t> unknown;  // since the last token that was found
+  std::size_t at = 0;
+  bool any = false;
+  const auto name_until = [&](std::size_t end) {
+    std::vector<std::string> words;
+    for (std::size_t i = line.find_first_not_of(space, at); i < end; i = line.find_first_not_of(space, i)) {
+      const std::size_t stop = std::min(line.find_first_of(space, i), end);
+      words.push_back(line.substr(i, stop - i));
+      i = stop;
+    }
+    if (words.size() == unknown.size()) {
+      for (std::size_t i = 0; i < words.size(); ++i)
+        tokens[unknown[i]] = concat_text("⟨", unicode::beginning(words[i], 60), "⟩");
+      any = any || !words.empty();
+    }
+    unknown.clear();
+  };
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::size_t begin = tokens[i].find_first_not_of(space);
+    if (tokens[i] == "<unk>" || tokens[i] == "[UNK]") {
+      unknown.push_back(i);
+    } else if (begin != tokens[i].npos) {
+      const std::string word =
+          unicode::lower_case(std::string_view(tokens[i]).substr(begin), unicode::FinalSigma::medial);
+      const std::size_t found = lower.find(word.substr(0, word.find_last_not_of(space) + 1), at);
+      if (found == lower.npos) {
+        if (word.front() == '<' || word.front() == '[') continue;  // a mark
+        return any;                                                // a token that the line does not spell so
+      }
+      name_until(found);
+      at = found + word.size();
+    }
+  }
+  name_until(line.size());
+  return any;
+}
+
+/// Fewer tokens where all maps of an example would have too many cells.
+DrawingOptions fitting_options(const Example& example, DrawingOptions options) {
+  std::int64_t heads = 0, maps = 0;
+  for (const Shown& shown : example.shown)
+    if (is_map(shown) && ++maps <= options.layers) heads += std::min(shown.value.size(1), options.heads);
+  if (heads > 0 && options.cells < DrawingOptions::all)
+    options.tokens =
+        std::min(options.tokens, std::max<std::int64_t>(8, std::lround(std::sqrt(options.cells / heads))));
+  return options;
+}
+
+const std::string maps_note =
+    "<p>Every small square is a head: a row for each token that looks, a column for each token that is "
+    "looked at. "
+    "Choose one to see it large. All maps of an example share one scale.</p>\n";
+
+std::string maps_html(const Example& example, std::span<DrawnMap> maps, const DrawingOptions& options) {
+  const std::string table = strongest_html(example, maps);
+  Json data = {{"tokens", Json::array()}, {"maps", Json::array()}};
+  for (std::vector<std::string> list : example.tokens) {
+    list.resize(static_cast<std::size_t>(std::min(std::ssize(list), options.tokens)));
+    data["tokens"].push_back(std::move(list));
+  }
+  for (DrawnMap& map : maps) data["maps"].push_back(std::move(map.json));
+  return "<div class=\"maps\">" +
+         script_json(data.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace)) + "</div>\n" +
+         table;
 }
 
 /// What of an example is not drawn.
@@ -353,21 +498,20 @@ std::string base64(std::string_view bytes) {
   return text;
 }
 
-std::string_view capture_style() {
-  return capture_page_style;
-}
-
-std::string capture_html(const TensorFile& capture, const DrawingOptions& options) {
+std::string capture_html(const CaptureFile& capture, const DrawingOptions& options) {
   std::string html;
-  Json data = Json::array();
-  const std::vector<Example> examples = examples_of(capture);
+  std::vector<Example> examples = examples_of(capture.content());
   std::int64_t drawn = 0;
-  for (const Example& example : examples) {
-    Json maps = Json::array();
+  bool has_maps = false;
+  for (Example& example : examples) {
+    const Answered* answered = answered_of(capture, example.name);
+    const bool names_words = answered && !example.tokens.empty() && name_unknown(example, answered->line);
+    const DrawingOptions fitting = fitting_options(example, options);
+    std::vector<DrawnMap> maps;
     std::int64_t all_maps = 0;
     for (const Shown& shown : example.shown)
-      if (is_map(shown) && ++all_maps <= options.layers) maps.push_back(map_json(example, shown, options));
-    const std::string strips = strips_html(example, options);
+      if (is_map(shown) && ++all_maps <= fitting.layers) maps.push_back(drawn_map(example, shown, fitting));
+    const std::string strips = strips_html(example, fitting);
     if (maps.empty() && strips.empty()) continue;
     if (drawn == options.examples) {
       html += concat_text("<p class=\"muted\"><small>", examples.size(), " texts were looked at; the first ",
@@ -375,64 +519,73 @@ std::string capture_html(const TensorFile& capture, const DrawingOptions& option
       break;
     }
     ++drawn;
-    html += "<section class=\"example\"><h3>" + html_text(example.name) + "</h3>\n";
-    if (const auto caption = options.captions.find(example.name); caption != options.captions.end())
-      html += caption->second;
-    Json tokens = Json::array();
-    for (std::vector<std::string> list : example.tokens) {
-      list.resize(static_cast<std::size_t>(std::min(std::ssize(list), options.tokens)));
-      tokens.push_back(std::move(list));
-    }
-    if (!maps.empty()) {
-      html += "<div class=\"maps\"></div>\n";
-      data.push_back({{"tokens", std::move(tokens)}, {"maps", std::move(maps)}});
-    }
-    html += strips + left_out(example, all_maps, options) + "</section>\n";
+    html += "<section class=\"example\"><h3>" + html_text(title_of(example.name)) + "</h3>\n";
+    if (answered) html += answered_html(*answered);
+    if (names_words)
+      html +=
+          "<p class=\"muted\"><small>⟨word⟩: the vocabulary lacks this word, and the model reads &lt;unk&gt; "
+          "in its place.</small></p>\n";
+    if (!maps.empty()) html += maps_html(example, maps, fitting);
+    has_maps = has_maps || !maps.empty();
+    html += strips + left_out(example, all_maps, fitting) + "</section>\n";
   }
-  if (data.empty()) return html;
-  std::string json = data.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
-  replace_all(json, "</", "<\\/");  // nothing in a text may end the script
-  return html.append(maps_script_begin).append(json).append(maps_script_end);
+  return has_maps ? maps_note + html : html;
 }
+
+namespace {
+
+/// What the given share of the values lies below; they are put into another order.
+double quantile(std::vector<double>& values, double share) {
+  const auto at =
+      values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
+  std::ranges::nth_element(values, at);
+  return *at;
+}
+
+}  // namespace
 
 std::string weight_histograms_html(const TensorFile& first, const TensorFile& last, std::size_t most_layers) {
   constexpr std::size_t bins = 40;
-  std::map<std::string, std::vector<std::vector<double>>> weights;  // of a layer: [first, last]
-  std::vector<std::string> layers;                                  // in the order of the model
+  std::map<std::string, std::array<std::vector<double>, 2>> weights;  // of a layer: first, last
+  std::vector<std::string> layers;                                    // in the order of the model
   for (const TensorFile* capture : {&first, &last})
     for (const Example& example : examples_of(*capture))
       for (const Shown& shown : example.shown) {
         if (!is_map(shown) || shown.kind != "weights") continue;
-        const auto [place, is_new] = weights.emplace(shown.layer, std::vector<std::vector<double>>(2));
+        const auto [place, is_new] = weights.try_emplace(shown.layer);
         if (is_new) layers.push_back(shown.layer);
         for (const double value : shown.value.to_doubles())
           if (value > 0) place->second[capture == &first ? 0 : 1].push_back(value);
       }
-  std::string charts;
-  std::size_t drawn = 0;
+  std::vector<Chart> charts;
+  std::vector<std::vector<std::string>> numbers = {
+      {"layer", "median before", "median after", "99 % below, before", "99 % below, after"}};
   for (const std::string& layer : layers) {
-    std::vector<double> all = weights[layer][0];
-    all.insert(all.end(), weights[layer][1].begin(), weights[layer][1].end());
-    if (weights[layer][0].empty() || weights[layer][1].empty() || drawn == most_layers) continue;
-    ++drawn;
-    const auto high = all.begin() + static_cast<std::ptrdiff_t>(0.99 * static_cast<double>(all.size() - 1));
-    std::ranges::nth_element(all, high);
-    Histogram histogram{0, *high / static_cast<double>(bins), {"first step", "last step"}, {}};
-    for (const std::vector<double>& values : weights[layer]) {
-      std::vector<double> shares(bins, 0);
-      for (const double value : values)
-        shares[std::min(bins - 1, static_cast<std::size_t>(value / histogram.width))] +=
-            1 / static_cast<double>(values.size());
-      histogram.counts.push_back(std::move(shares));
+    auto& [before, after] = weights[layer];
+    if (before.empty() || after.empty() || charts.size() == most_layers) continue;
+    std::vector<double> all = before;
+    all.insert(all.end(), after.begin(), after.end());
+    const double bin = quantile(all, 0.99) / static_cast<double>(bins);
+    numbers.push_back({layer});
+    for (const double share : {0.5, 0.99})
+      for (std::vector<double>* values : {&before, &after})
+        numbers.back().push_back(short_number(quantile(*values, share)));
+    charts.push_back({ChartKind::bars, layer, "attention weight", "share of the weights", {}});
+    for (const std::vector<double>* values : {&before, &after}) {
+      std::vector<ChartPoint> points;
+      for (std::size_t i = 0; i < bins; ++i) points.push_back({static_cast<double>(i) * bin, 0});
+      for (const double value : *values)
+        points[std::min(bins - 1, static_cast<std::size_t>(value / bin))].y +=
+            1 / static_cast<double>(values->size());
+      charts.back().series.push_back(
+          {values == &before ? "before the first step" : "after the last step", points});
     }
-    charts += figure(layer, "", histogram_chart(layer, histogram));
   }
   if (charts.empty()) return "";
-  const std::vector<ChartSeries> legend = {{"before the first step", {}}, {"after the last step", {}}};
-  return chart_legend(legend) + "<div class=\"charts\">\n" + charts + "</div>\n" +
-         (drawn < layers.size() ? concat_text("<p class=\"muted\"><small>The first ", drawn, " of ",
-                                              layers.size(), " layers.</small></p>\n")
-                                : "");
+  return charts_html(charts, true) + details_html("The numbers", table_html(numbers)) +
+         (charts.size() < layers.size() ? concat_text("<p class=\"muted\"><small>The first ", charts.size(),
+                                                      " of ", layers.size(), " layers.</small></p>\n")
+                                        : "");
 }
 
 }  // namespace heed

@@ -119,8 +119,10 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
       if (options.capture) {
         Tokens whole = start;
         whole.insert(whole.end(), tokens.begin(), tokens.end());
-        show_inside(std::move(whole), generation.context,
-                    options.first_line + static_cast<std::int64_t>(texts.size()), *options.capture);
+        const std::string name =
+            concat_text("samples.", options.first_line + static_cast<std::int64_t>(texts.size()));
+        show_inside(std::move(whole), generation.context, name, *options.capture);
+        options.capture->add_answer(name, {prompt, continuation(start, tokens)});
       }
       const double score = scores[texts.size()];
       Prediction& text = texts.emplace_back();
@@ -201,13 +203,13 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
   }
 
   /// One pass over the end of a text, as much as the model sees at a time.
-  void show_inside(Tokens tokens, std::int64_t context_tokens, std::int64_t sample, CaptureFile& file) {
+  void show_inside(Tokens tokens, std::int64_t context_tokens, const std::string& name, CaptureFile& file) {
     const auto limit = static_cast<std::size_t>(context_tokens);
     if (tokens.size() > limit)
       tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(limit));
     const PaddedTokens input = pad_tokens({&tokens, 1}, model_->device());
-    add_pass(file, "samples." + std::to_string(sample),
-             captured([&](Context& context) { model_->hidden(input, context); }), {tokens}, *tokenizer_);
+    add_pass(file, name, captured([&](Context& context) { model_->hidden(input, context); }), {tokens},
+             *tokenizer_);
   }
 
   std::unique_ptr<LanguageModel> model_;

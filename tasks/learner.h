@@ -105,6 +105,11 @@ struct Mistake {
   double probability = 0;  ///< that the model gave to its answer
 };
 
+/// A text that was written for another, beside the one that was expected.
+struct Written {
+  std::string source, expected, answer;
+};
+
 /// What each example, or group of examples, adds to a metric, so that two models can be compared on the same
 /// examples.
 struct ExampleStatistics {
@@ -186,6 +191,9 @@ class Learner : public Task {
   /// longer than they have to be: what a report shows the model at work on. At most `count`; none where a
   /// task has no lines.
   virtual std::vector<std::string> example_lines(std::size_t /*count*/) const { return {}; }
+
+  /// Answers to the first of such examples beside what was expected; none where a task writes no text for a text.
+  virtual std::vector<Written> written_examples(std::size_t /*count*/) { return {}; }
 
   /// What is worth telling the user since the last call.
   std::vector<std::string> take_remarks();

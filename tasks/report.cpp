@@ -21,16 +21,10 @@ namespace heed {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using Rows = std::vector<std::vector<std::string>>;
 
 constexpr std::size_t most_in_matrix = 40;  // classes; of more the pairs that are confused most are listed
 constexpr std::size_t most_bytes = 600;     // of a text
-
-constexpr std::string_view class_page_style = R"page(
-.confusion td { text-align: center; padding: 0.3em 0.5em; min-width: 2.6em; background: rgb(var(--accent) / var(--w, 0)); } .confusion th { text-align: center; padding: 0.3em 0.5em; }
-.confusion td:first-child { background: none; text-align: left; } .confusion .right { font-weight: 600; }
-.mistakes { padding: 0; list-style: none; } .mistakes li { padding: 0.55rem 0; border-bottom: 1px solid var(--line-soft); overflow-wrap: anywhere; }
-.mistakes .labels { font-size: 0.85rem; color: var(--muted); } .mistakes b { color: var(--ink); } .image { width: 5rem; height: auto; image-rendering: pixelated; border: 1px solid var(--line-soft); display: block; margin: 0.2rem 0; }
-)page";
 
 std::string percent(double share) {
   char text[32];
@@ -71,13 +65,16 @@ std::optional<Images> image_in(std::string_view line) {
 }
 
 std::string matrix_html(const std::vector<std::string>& names, const Json& confusion) {
-  std::string table =
-      "<p class=\"muted\">A row for each class that was expected, a column for each that was predicted"
-      "; the shade is the share of its row.</p>\n<div class=\"wide\"><table "
-      "class=\"confusion\"><tr><th></th>";
   std::size_t letters = 0;
   for (const std::string& name : names) letters += name.size();
   const bool numbered = letters > 60;
+  std::string table = concat_text(
+      "<p class=\"muted\">A row for each class that was expected, a column for each that was predicted; the "
+      "shade is "
+      "the share of its row.</p>\n<div class=\"wide\"><table class=\"confusion\"><tr><th></th><th "
+      "class=\"side\" "
+      "colspan=\"",
+      names.size(), "\">predicted</th></tr>\n<tr><th class=\"side\">expected</th>");
   for (std::size_t i = 0; i < names.size(); ++i)
     table += concat_text("<th title=\"", html_text(names[i]), "\">",
                          numbered ? std::to_string(i + 1) : html_text(names[i]), "</th>");
@@ -85,14 +82,16 @@ std::string matrix_html(const std::vector<std::string>& names, const Json& confu
   for (std::size_t i = 0; i < names.size(); ++i) {
     double all = 0;
     for (const Json& count : confusion[i]) all += count.get<double>();
-    table += concat_text("<tr><td>", numbered ? concat_text(i + 1, ' ') : std::string(), html_text(names[i]),
-                         "</td>");
+    table += concat_text("<tr><th class=\"class\">", numbered ? concat_text(i + 1, ' ') : std::string(),
+                         html_text(names[i]), "</th>");
     for (std::size_t j = 0; j < names.size(); ++j) {
       const auto count = confusion[i][j].get<std::int64_t>();
       const double share = all > 0 ? static_cast<double>(count) / all : 0;
-      table += concat_text("<td", i == j ? " class=\"right\"" : "",
-                           " style=\"--w:", short_number(0.75 * share), "\" title=\"", html_text(names[i]),
-                           " taken for ", html_text(names[j]), ": ", percent(share), "\">", count, "</td>");
+      table += concat_text("<td", i == j ? " class=\"right\"" : "");
+      if (count > 0)
+        table +=
+            concat_text(" style=\"--w:", short_number(0.75 * share), "\" title=\"", percent(share), "\"");
+      table += concat_text(">", count, "</td>");
     }
     table += "</tr>\n";
   }
@@ -110,10 +109,6 @@ std::string pairs_html(const std::vector<std::string>& names, const Json& confus
 }
 
 }  // namespace
-
-std::string_view class_style() {
-  return class_page_style;
-}
 
 std::string line_html(std::string_view line) {
   if (const std::optional<Images> image = image_in(line))
@@ -162,8 +157,8 @@ std::string mistakes_html(const Measurement& measurement, std::size_t most) {
   list += "<ol class=\"mistakes\">\n";
   for (std::size_t i = 0; i < shown; ++i) {
     const Mistake& one = measurement.mistakes[i];
-    list += concat_text("<li><div class=\"labels\"><b>", html_text(one.predicted), "</b> ",
-                        percent(one.probability), ", expected <b>", html_text(one.expected), "</b></div>",
+    list += concat_text("<li><div class=\"labels\">predicted <b>", html_text(one.predicted), "</b> (",
+                        percent(one.probability), "), expected <b>", html_text(one.expected), "</b></div>",
                         line_html(one.text), "</li>\n");
   }
   return list + "</ol>\n";
@@ -172,11 +167,10 @@ std::string mistakes_html(const Measurement& measurement, std::size_t most) {
 namespace {
 
 namespace fs = std::filesystem;
-using Rows = std::vector<std::vector<std::string>>;
 
-// A report stays well below two megabytes: a map of 40 tokens is two kilobytes.
-constexpr std::size_t examples_shown = 3, mistakes_shown = 20, layers_in_histograms = 12;
-constexpr std::int64_t tokens_shown = 40, maps_shown = 18, heads_shown = 8;
+// A report stays below 500 KB, of which Chart.js is 200: a cell of a map is 1.4 bytes.
+constexpr std::size_t examples_shown = 3, mistakes_shown = 20, answers_shown = 12, layers_in_histograms = 12;
+constexpr std::int64_t tokens_shown = 40, maps_shown = 18, heads_shown = 8, cells_shown = 40'000;
 
 /// A run as its files tell of it, without its model.
 struct RecordedRun {
@@ -211,8 +205,7 @@ std::string configuration_html(const RecordedRun& run) {
     if (run.settings.json(one.name) != defaults.json(one.name))
       rows.push_back({one.name, value_text(run.settings, one.name), value_text(defaults, one.name)});
   return (rows.size() > 1 ? table_html(rows, true) : std::string("<p>All settings are the defaults.</p>\n")) +
-         "<details><summary>All settings</summary>\n<pre>" + html_text(run.files.config()) +
-         "</pre></details>\n";
+         details_html("All settings", "<pre>" + html_text(run.files.config()) + "</pre>");
 }
 
 /// A part of the page under its title; says why where it cannot be made, and nothing where there is nothing
@@ -250,26 +243,23 @@ class ModelSections {
     return has_classes ? html + classes_html(measurement) + mistakes_html(measurement, mistakes_shown) : html;
   }
 
+  std::string written() {
+    std::string list;
+    for (const Written& one : with_data().learner().written_examples(answers_shown))
+      list += concat_text("<li>", line_html(one.source), "<div class=\"labels\">expected <b>",
+                          line_html(one.expected), "</b></div><div class=\"labels\">written <b>",
+                          line_html(one.answer), "</b></div></li>\n");
+    return list.empty() ? "" : "<ol class=\"mistakes\">\n" + list + "</ol>\n";
+  }
+
   std::string examples() {
-    Run& run = opened();
-    if (!has_data_) run.learner().read_data();
-    has_data_ = true;
+    Run& run = with_data();
     lines_ = run.learner().example_lines(examples_shown);
     if (lines_.empty()) return "";
     const std::vector<Prediction> answers = run.predict(lines_, {&capture_, 0});
     if (std::ranges::none_of(answers, [](const Prediction& one) { return one.error.empty(); }))
       fail(answers.front().error);
-    DrawingOptions drawing{2 * examples_shown, tokens_shown, maps_shown, heads_shown, {}};
-    for (std::size_t i = 0; i < lines_.size(); ++i) {
-      std::string caption = concat_text("<p class=\"text\">", line_html(lines_[i]), " <b>→ ");
-      caption += html_text(answers[i].error.empty() ? answers[i].text : answers[i].error) + "</b>";
-      if (answers[i].probability > 0)
-        caption += concat_text(" <small>probability ", short_number(answers[i].probability), "</small>");
-      for (const char* kind : {"lines.", "samples."})
-        drawing.captions[kind + std::to_string(i)] = caption + "</p>\n";
-    }
-    const std::string html = capture_html(capture_.content(), drawing);
-    return html.empty() ? "" : std::string(capture_note) + html;
+    return capture_html(capture_, {2 * examples_shown, tokens_shown, maps_shown, heads_shown, cells_shown});
   }
 
   /// Of the attention weights, before training and now.
@@ -290,6 +280,13 @@ class ModelSections {
   Run& opened() {
     if (!run_) run_.emplace(Run::open(folder_, run_options("")));
     return *run_;
+  }
+
+  Run& with_data() {
+    Run& run = opened();
+    if (!has_data_) run.learner().read_data();
+    has_data_ = true;
+    return run;
   }
 
   RunOptions run_options(const std::string& weights) const {
@@ -364,10 +361,8 @@ std::string differences_html(std::span<const RecordedRun> runs) {
 
 std::string run_report(const fs::path& folder, const ReportOptions& options) {
   const RecordedRun run = recorded_run(folder, options);
-  const std::string title = concat_text(run.name, ": ", run.kind.name);
-  std::string page = page_head(title, concat_text(capture_style(), class_style()));
-  page += concat_text("<h1>", html_text(run.name), " <small>", run.kind.name, "</small></h1>\n",
-                      summary_html(run.records));
+  std::string page = concat_text("<h1>", html_text(run.name), " <small>", run.kind.name, "</small></h1>\n",
+                                 summary_html(run.records));
   page += section("Curves", [&] {
     const RunRecords records{run.name, run.records};
     return curves_html({&records, 1});
@@ -375,9 +370,10 @@ std::string run_report(const fs::path& folder, const ReportOptions& options) {
   page += section("Settings", [&] { return configuration_html(run); });
   ModelSections model(folder, run, options);
   page += section("Quality", [&] { return model.quality(); });
+  page += section("What it writes for held-out examples", [&] { return model.written(); });
   page += section("What the model looks at", [&] { return model.examples(); });
   page += section("Attention weights before and after training", [&] { return model.histograms(); });
-  return page.append(page_end);
+  return page_html(concat_text(run.name, ": ", run.kind.name), page);
 }
 
 fs::path write_run_report(const fs::path& folder, const ReportOptions& options) {
@@ -396,11 +392,11 @@ std::string runs_report(std::span<const fs::path> folders, const ReportOptions& 
   std::vector<RunRecords> records;
   for (const RecordedRun& run : runs) records.push_back({run.name, run.records});
   const std::string title = concat_text(runs.size(), " runs side by side");
-  std::string page = page_head(title) + concat_text("<h1>", title, "</h1>\n");
+  std::string page = concat_text("<h1>", title, "</h1>\n");
   page += section("What they came to", [&] { return outcomes_html(runs); });
   page += section("Settings in which they differ", [&] { return differences_html(runs); });
   page += section("Curves", [&] { return curves_html(records); });
-  return page.append(page_end);
+  return page_html(title, page);
 }
 
 }  // namespace heed

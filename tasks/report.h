@@ -13,8 +13,6 @@
 
 namespace heed {
 
-/// The CSS of what follows, for page_head().
-std::string_view class_style();
 /// "accuracy 0.934, loss 0.17827"
 std::string metrics_text(const Measurement& measurement);
 /// The confusion matrix and what each class came to, from the JSON of a measurement (class_measurement() of

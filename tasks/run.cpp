@@ -252,7 +252,12 @@ void check_utf8(std::span<const std::string> lines, std::string_view what) {
 std::vector<Prediction> Run::predict(std::span<const std::string> lines, const PredictOptions& options) {
   check_utf8(lines, "predict");
   const std::shared_lock use(*use_);
-  return learner_->predict(lines, options);
+  std::vector<Prediction> answers = learner_->predict(lines, options);
+  for (std::size_t i = 0; options.capture && i < answers.size(); ++i)
+    options.capture->add_answer(
+        concat_text("lines.", options.first_line + static_cast<std::int64_t>(i)),
+        {lines[i], answers[i].error.empty() ? answers[i].text : answers[i].error, answers[i].probability});
+  return answers;
 }
 
 Tensor Run::outputs(std::span<const std::string> lines, Context& context) {

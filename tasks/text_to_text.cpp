@@ -491,6 +491,17 @@ TextToTextLearner::Quality TextToTextLearner::quality_of(const ParallelText& pai
   return quality(answers, asked, loss);
 }
 
+std::vector<Written> TextToTextLearner::written_examples(std::size_t count) {
+  const ParallelText& pairs = shown_data();
+  const ParallelText asked = some_of(pairs, static_cast<std::int64_t>(std::min(count, pairs.size())));
+  const std::vector<std::string> sources = asked.source.strings();
+  const std::vector<Prediction> answers = answers_to(sources, decoding(), {});
+  std::vector<Written> written;
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    written.push_back({sources[i], std::string(asked.target[i]), answers[i].text});
+  return written;
+}
+
 Measurement TextToTextLearner::measurement_of(const ParallelText& pairs) {
   const Quality quality = quality_of(pairs, decoding(), 0);
   say_what_was_cut("decoding.max_source_tokens");

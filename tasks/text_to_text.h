@@ -126,6 +126,7 @@ class TextToTextLearner : public DataLearner<ParallelText> {
   std::vector<std::string> example_lines(std::size_t count) const override {
     return short_lines(shown_data().source, count);
   }
+  std::vector<Written> written_examples(std::size_t count) override;
 
   Tensor log_probabilities_of(std::span<const std::string> lines, std::span<const std::string> targets,
                               Context& context) override;

@@ -150,7 +150,7 @@ void write_report_of(const TaskKind& kind, const TrainRequest& request) {
 
 TrainResult train(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
   const TrainResult result = train_run(kind, settings, request);
-  if (result.finished && (!request.ranks || request.ranks->is_first())) write_report_of(kind, request);
+  if (!request.ranks || request.ranks->is_first()) write_report_of(kind, request);
   return result;
 }
 

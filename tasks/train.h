@@ -49,7 +49,7 @@ std::vector<GivenSetting> given_settings(const TaskKind& kind, std::string_view 
 Settings training_settings(const TaskKind& kind, const GivenSettings& given,
                            const std::function<void(const std::string&)>& say = {});
 
-/// train_run(), and then the run's report with examples (tasks/report.h).
+/// train_run(), and then the run's report with examples (tasks/report.h), also where training was stopped.
 TrainResult train(const TaskKind& kind, const Settings& settings, const TrainRequest& request);
 /// Writes that report in place of the trainer's, which has curves alone, and says what the run came to on its
 /// test part, where it has one. Says so where the report cannot be made: the training has succeeded.

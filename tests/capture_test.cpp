@@ -4,6 +4,7 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
+#include "heed/tasks/capture.h"
 #include "heed/tests/model_support.h"
 
 using namespace heed;
@@ -194,4 +195,35 @@ TEST_CASE("capture: dot product attention shows its weights while decoding too")
   for (std::int64_t t = 0; t < 3; ++t) layer->step({slice(x, 1, t, t + 1), {}, {}, {}}, cache, context);
   const Tensor last = slice(whole.find("weights"), 2, 2, 3);
   CHECK(test::worst_difference(stepped.find("weights"), last) < 1e-14);
+}
+
+TEST_CASE(
+    "capture: a page has the line and its answer, names unknown words, and says what is looked at most") {
+  CaptureFile file;
+  const std::vector<std::string> tokens = {"the", "<unk>", "<unk>", "sat", "</s>", "<unk>"};
+  file.add_tokens("lines.0", "tokens", integers({1, 2, 2, 3, 4, 2}, {1, 6}), tokens);
+  Capture capture;
+  Tensor weights = Tensor::full({1, 2, 6, 6}, 0.125);
+  weights = weights + Tensor::from(std::vector<float>{0, 0.25F, 0, 0, 0, 0}, {6});
+  capture.entries.push_back({"encoder.layers.0.attention", "weights", weights});
+  file.add("lines.0", capture);
+  file.add_answer("lines.0", {"The Zweig <b>lo sat\tNest", "yes & no", 0.75});
+  const auto has = [](const std::string& page, const char* text) { return page.find(text) != page.npos; };
+  const std::string page = capture_html(file);
+  CHECK(has(page, "The Zweig &lt;b&gt;lo sat <span class=\"muted\">|</span> Nest"));
+  CHECK(has(page, "→ yes &amp; no</b>"));
+  CHECK(has(page, "probability 0.75"));
+  CHECK(has(page, "<td>⟨Zweig⟩</td><td>⟨Zweig⟩ 0.375</td>"));
+  CHECK(has(page, "<td>⟨&lt;b&gt;lo⟩</td>"));
+  CHECK(has(page, "<td>⟨Nest⟩</td>"));
+  CHECK(has(page, "the vocabulary lacks this word"));
+  CHECK_FALSE(has(page, "<b>lo"));
+  CHECK_FALSE(has(page, "Shown: the first"));
+
+  // A token that the line does not spell so: nothing is guessed behind it.
+  CaptureFile other;
+  other.add_tokens("lines.0", "tokens", integers({1, 2}, {1, 2}), {"dog", "<unk>"});
+  other.add("lines.0", Capture{{{"encoder.layers.0.attention", "weights", Tensor::full({1, 1, 2, 2}, 0.5)}}});
+  other.add_answer("lines.0", {"cat Zweig", "yes"});
+  CHECK_FALSE(has(capture_html(other), "⟨"));
 }

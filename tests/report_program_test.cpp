@@ -18,7 +18,7 @@ using namespace heed;
 using namespace heed::test;
 namespace fs = std::filesystem;
 
-constexpr std::size_t most_page_bytes = 2'000'000;
+constexpr std::size_t most_page_bytes = 500'000;
 
 /// A classifier of the small texts with an attention, trained for a moment.
 fs::path classifier(const fs::path& out, const std::string& attention, const Arguments& more = {}) {
@@ -56,11 +56,13 @@ std::string browser() {
   return "";
 }
 
-/// Writes what goes wrong in a page to the page that frames it: scripts that fail, and elements that are
-/// wider than the page without lying in one that scrolls.
+/// Writes what goes wrong in a page to the page that frames it: scripts that fail, elements that are wider than
+/// the page without lying in one that scrolls, text below 12 px, words that are broken, charts that stay empty,
+/// before and after every button was pressed.
 constexpr const char* probe = R"(<script>
 const findings = [];
 addEventListener("error", e => findings.push("script: " + e.message));
+console.error = console.warn = (...said) => findings.push("console: " + said.join(" "));
 addEventListener("load", () => setTimeout(() => {
   const width = document.documentElement.clientWidth;
   const scrolls = e => { for (; e && e !== document.body; e = e.parentElement)
@@ -70,8 +72,31 @@ addEventListener("load", () => setTimeout(() => {
     if (box.width > 0 && box.right > width + 1 && !scrolls(e)) findings.push(`overflow: ${e.tagName}.${e.className} to ${box.right}`);
   }
   if (document.documentElement.scrollWidth > width) findings.push("the page scrolls sideways");
-  const drawn = document.querySelectorAll(".thumbs canvas").length;
-  parent.postMessage(JSON.stringify({width, drawn, cells: document.querySelectorAll(".cell").length, findings}), "*");
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node; (node = texts.nextNode());) {
+    const e = node.parentElement;
+    if (["SCRIPT", "STYLE"].includes(e.tagName) || !e.checkVisibility() || !node.data.trim()) continue;
+    if (parseFloat(getComputedStyle(e).fontSize) < 12) findings.push(`small: ${node.data.trim().slice(0, 40)}`);
+    for (const word of node.data.matchAll(/(?<!\p{L})\p{L}{2,24}(?!\p{L})/gu)) {
+      const range = document.createRange();
+      range.setStart(node, word.index); range.setEnd(node, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1) findings.push(`broken: ${word[0]}`);
+    }
+  }
+  const is_drawn = canvas => canvas.width > 0 && canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some(v => v);
+  const look = when => document.querySelectorAll("canvas").forEach(canvas => {
+    if (!is_drawn(canvas)) findings.push(`empty ${when}: ${canvas.getAttribute("aria-label")}`); });
+  const charts = document.querySelectorAll(".charts canvas").length;
+  look("at first");
+  document.querySelectorAll(".tools button").forEach(button => { button.click(); look(button.textContent); });
+  document.querySelectorAll(".legend button").forEach(button => { button.click(); button.click(); });
+  document.querySelectorAll(".charts canvas").forEach(canvas => {
+    const box = canvas.getBoundingClientRect();
+    canvas.dispatchEvent(new MouseEvent("mousemove", {clientX: box.left + box.width / 2, clientY: box.top + box.height / 2}));
+  });
+  look("after all");
+  parent.postMessage(JSON.stringify({width, charts, drawn: document.querySelectorAll(".overview canvas").length,
+    cells: document.querySelectorAll(".cell").length, findings}), "*");
 }, 0));
 </script>)";
 
@@ -89,7 +114,7 @@ nlohmann::json looked_at(const std::string& program, const fs::path& folder, std
                   width, "px\"></iframe></body>"));
   const std::string command = concat_text(
       "timeout 120 ", program,
-      " --headless --no-sandbox --disable-gpu --window-size=1400,1000 --virtual-time-budget=5000 ",
+      " --headless --no-sandbox --disable-gpu --window-size=1600,1000 --virtual-time-budget=5000 ",
       dark ? "--blink-settings=preferredColorScheme=0 " : "", "--user-data-dir=", folder / "profile",
       " --dump-dom file://", (folder / "frame.html").string(), " 2> /dev/null");
   FILE* output = ::popen(command.c_str(), "r");
@@ -201,6 +226,41 @@ TEST_CASE("report: mistakes come with their text, the most confident first") {
   CHECK(contains(page, concat_text(wrong, " in ", json["texts"].get<std::int64_t>())));
 }
 
+TEST_CASE("report: labels and texts that are markup stay text") {
+  const TemporaryFolder folder;
+  std::string texts;
+  for (int i = 0; i < 200; ++i)
+    texts += concat_text(
+        i % 2 == 0 ? "</script><script>throw(1)</script>" : "<!--<img\"src=x'onerror=throw(2)>", '\t',
+        i % 3 == 0 ? "<b>bold</b> </script> <script> " : "<!-- {\"a\": \"\\u003c\"} & &lt; ", i, '\n');
+  write_content(folder / "texts.tsv", texts);
+  const ProgramResult result = run_program(
+      "classify", small_train("classify", folder / "<b>run", {"--data", (folder / "texts.tsv").string()}));
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  const std::string page = report_of(folder / "<b>run");
+  check_page(page);
+  CHECK(contains(page, "&lt;/script&gt;&lt;script&gt;throw(1)"));
+  CHECK(count_of(page, "<script>") == count_of(report_of(small_run("classify")), "<script>"));
+  for (const char* markup : {"throw(1)</script", "<!--", "<img", "<b>bold", "<b>run"})
+    CHECK_FALSE(contains(page, markup));
+  if (const std::string program = browser(); !program.empty()) {
+    const nlohmann::json said = looked_at(program, folder.path(), page, 900, false);
+    CHECK_MESSAGE(said["findings"].empty(), said["findings"].dump());
+    CHECK(said["charts"].get<int>() >= 5);
+    CHECK(said["drawn"].get<int>() > 0);
+  }
+}
+
+TEST_CASE("report: answers stand beside what was expected, and the confusion matrix says which is which") {
+  const std::string page = report_of(small_run("translate"));
+  CHECK(count_of(page, "<div class=\"labels\">written <b>") == 12);
+  CHECK(count_of(page, "<div class=\"labels\">expected <b>") == 12);
+  const std::string words = report_of(small_run("classify"));
+  CHECK(contains(words, ">expected</th>"));
+  CHECK(contains(words, ">predicted</th>"));
+  CHECK_FALSE(contains(words, ">written <b>"));
+}
+
 TEST_CASE("heed report: makes the same page again, also beside others and without its data") {
   const TemporaryFolder folder;
   const fs::path texts = folder / "texts";
@@ -230,7 +290,10 @@ TEST_CASE("heed report: makes the same page again, also beside others and withou
   CHECK_FALSE(contains(page, "<td>model.width</td>"));
   CHECK(contains(page, "best accuracy"));
   CHECK(count_of(page, "<figcaption>training loss") == 1);
-  CHECK(count_of(page.substr(page.find("<figcaption>training loss"), 20000), "<polyline") >= 2);
+  const std::size_t figure = page.find("<figcaption>training loss");
+  const std::string data = page.substr(figure, page.find("</figure>", figure) - figure);
+  CHECK(contains(data, "{\"name\":\"a\",\"points\":[["));
+  CHECK(contains(data, "{\"name\":\"b\",\"points\":[["));
 
   fs::remove(texts);
   CHECK(run_program("heed", {"report", (folder / "a").string()}).status == 0);
@@ -284,14 +347,15 @@ TEST_CASE("report: in a browser nothing overflows and no script fails") {
       {"translate", report_of(small_run("translate"))},
       {"two runs", content_of(both)}};
   for (const auto& one : pages)
-    for (const int width : {390, 1200}) {
+    for (const int width : {420, 900, 1400}) {
       const auto& name = one.first;
       const auto& page = one.second;
       CAPTURE(name);
       CAPTURE(width);
-      const nlohmann::json said = looked_at(program, folder.path(), page, width, width == 390);
+      const nlohmann::json said = looked_at(program, folder.path(), page, width, width == 420);
       CHECK(said["width"].get<int>() <= width);
       CHECK_MESSAGE(said["findings"].empty(), said["findings"].dump());
+      CHECK(said["charts"].get<int>() >= 5);
       if (name == "two runs") continue;
       CHECK(said["drawn"].get<int>() > 0);  // a canvas for every head
       CHECK(said["cells"].get<int>() > 3);
@@ -299,8 +363,11 @@ TEST_CASE("report: in a browser nothing overflows and no script fails") {
   // The probe finds what it looks for.
   const std::string broken =
       "<!DOCTYPE html><html><head><style></style></head><body><p style=\"width:3000px\">wide</p>"
-      "<script>no_such_function();</script></body></html>";
-  const nlohmann::json said = looked_at(program, folder.path(), broken, 390, false);
-  CHECK(contains(said["findings"].dump(), "overflow: P"));
-  CHECK(contains(said["findings"].dump(), "script: "));
+      "<p "
+      "style=\"width:5em;font-size:11px;overflow-wrap:anywhere\">incomprehensibilities</p><canvas></canvas>"
+      "<script>console.error('no');no_such_function();</script></body></html>";
+  const std::string said = looked_at(program, folder.path(), broken, 390, false)["findings"].dump();
+  for (const char* finding :
+       {"overflow: P", "script: ", "console: no", "small: incomp", "broken: incomp", "empty at first"})
+    CHECK_MESSAGE(contains(said, finding), finding << " in " << said);
 }

@@ -228,7 +228,11 @@ class TrainCommand {
     if (!is_first) return exit_success;  // rank 0 says what came of it
     printer_.finish();
     print_profile();
-    if (!result.finished) return interrupted(concat_text("at step ", result.step));
+    if (!result.finished) {
+      const int status = interrupted(concat_text("at step ", result.step));
+      write_report_of(program_.kind, request);
+      return status;
+    }
     write_report_of(program_.kind, request);
     printer_.message(concat_text("done after ", result.step, " steps in ", duration_text(result.seconds),
                                  ": ", out_.value()));
