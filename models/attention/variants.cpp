@@ -27,6 +27,11 @@
   variant(routing_transformer)           \
   variant(longformer)                    \
   variant(bigbird)                       \
+  variant(linear_transformer)            \
+  variant(performer)                     \
+  variant(retnet)                        \
+  variant(fnet)                          \
+  variant(nystromformer)                 \
   variant(mixed_heads)
 // clang-format on
 

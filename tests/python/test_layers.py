@@ -132,6 +132,11 @@ SMOOTH = {
     "linformer",
     "longformer",
     "sparse_transformer",
+    "linear_transformer",
+    "performer",
+    "retnet",
+    "fnet",
+    "nystromformer",
 }
 
 
