@@ -11,13 +11,13 @@
 // Padding: n is the number of real tokens of the sample, and j and k are their places among themselves, so a
 // sample gives the same in any batch. (The authors transform the padding, too.)
 //
-// The transform multiplies lengths by sqrt(n d), and beside that the residual X vanishes. By default it is
-// divided by it (`unitary`), with which deep and pre-normalised stacks train; the paper's form is
-// unitary=false. Every output sees every input, so there is no causal form. Dropout has nothing to drop.
+// The transform multiplies lengths by sqrt(n d), beside which the residual X vanishes, as in the paper;
+// `unitary` divides by it. Every output sees every input, so there is no causal form. Dropout has nothing to
+// drop.
 //
 // Time N^2 d + N d^2, memory N^2 (per sample where there is padding), no parameters. At most 46,340 positions.
 //
-// Settings: "unitary" (true).
+// Settings: "unitary" (false).
 
 #include <cmath>
 #include <numbers>
@@ -45,7 +45,7 @@ Waves waves(const Tensor& places, const Tensor& periods) {
 class FNet : public Attention {
  public:
   explicit FNet(const AttentionConfig& config)
-      : Attention(config), unitary_(config.options.take_bool("unitary", true)) {}
+      : Attention(config), unitary_(config.options.take_bool("unitary", false)) {}
 
  protected:
   Tensor forward(const AttentionInput& input, Context&) override {

@@ -27,7 +27,7 @@ class LinearTransformer : public FeatureAttention {
   using FeatureAttention::FeatureAttention;
 
  protected:
-  FeatureMap feature_map(const Context&) const override {
+  FeatureMap feature_map(Context&) override {
     return [](const Tensor& x) { return Features{relu(x) + exp(minimum(x, 0))}; };
   }
 };

@@ -8,8 +8,8 @@
 //
 // W [m, dh]: rows in blocks of dh that are orthogonal, each as long as a Gaussian vector (section 2.4). All
 // heads share it. In training it is drawn anew every `redraw` batches, from the seed of the layer and the
-// number of the batch alone, so that threads, ranks and resumed runs draw the same. Inference takes the first
-// draw, a buffer.
+// number of the batch alone, so that threads, ranks and resumed runs draw the same. W is a buffer: inference
+// takes the last draw, the one that the weights have been trained with.
 //
 // The stabiliser: exponents are taken relative to the largest of a query, and to the largest of all keys; in
 // the causal form to the largest so far, by which the sums shrink when it grows. All of it cancels in O. The
@@ -18,7 +18,7 @@
 //
 // Time N m d + N d^2, memory N (H m + d), parameters 4 d^2.
 //
-// Settings: "features" m (dh ln dh, section 2.5); "redraw" (1: every batch; 0: never).
+// Settings: "features" m (dh ln dh, section 2.5); "redraw" (1000 batches; 0: never).
 
 #include <algorithm>
 #include <cmath>
@@ -36,14 +36,20 @@ class Performer : public FeatureAttention {
       : FeatureAttention(config),
         width_(config.inner_width() / config.heads),
         count_(config.options.take_integer("features", usual_count(width_), 1, most_features)),
-        redraw_(config.options.take_integer("redraw", 1, 0, most_positions)) {
-    add_buffer("features", first_draw_,
-               ShapesOnly::active() ? ShapesOnly::tensor({count_, width_}) : drawn(initialiser_.next_seed()));
+        redraw_(config.options.take_integer("redraw", 1000, 0, most_positions)) {
+    add_buffer("features", features_, ShapesOnly::active() ? ShapesOnly::tensor({count_, width_}) : drawn(0));
+  }
+
+  /// The draw that a pass began to train with.
+  void absorb(std::span<const Tensor> values) override {
+    check(values.size() == 1 && values[0].shape() == features_.shape(), described("attention"),
+          ": these are not the features of a Performer");
+    features_ = values[0].to(features_.dtype()).to(features_.device());
   }
 
  protected:
-  FeatureMap feature_map(const Context& context) const override {
-    const Tensor w = context.training && redraw_ > 0 ? drawn_for(context) : first_draw_;  // [m, dh]
+  FeatureMap feature_map(Context& context) override {
+    const Tensor w = features_for(context);
     const double scale = std::pow(static_cast<double>(width_), -0.25);
     return [w, scale](const Tensor& x) {
       const Tensor scaled = x * scale;
@@ -62,15 +68,19 @@ class Performer : public FeatureAttention {
     return std::clamp(static_cast<std::int64_t>(dh * std::log(dh)), std::int64_t{1}, most_features);
   }
 
-  Tensor drawn_for(const Context& context) const {
-    const std::uint32_t batch = Random(context.random).next().step;  // counts from 1
-    const RandomKey key{config().seed, static_cast<std::uint32_t>((std::max(batch, 1U) - 1) / redraw_),
-                        0xffffffff};  // a number that no op of a pass has
-    return drawn((std::uint64_t{random_word(key, 0)} << 32) | random_word(key, 1));
+  Tensor features_for(Context& context) {
+    if (!context.training || redraw_ == 0) return features_;
+    const std::uint32_t batch = Random(context.random).next().step;  // they count from 1
+    const std::uint32_t before = std::max(batch, 1U) - 1, every = static_cast<std::uint32_t>(redraw_);
+    const Tensor w = drawn(before / every);
+    if (before % every == 0) context.observe(*this, {w});
+    return w;
   }
 
-  Tensor drawn(std::uint64_t seed) const {
-    Initialiser initialiser(seed);
+  /// W [m, dh] of this number.
+  Tensor drawn(std::uint32_t number) const {
+    const RandomKey key{config().seed, number, 0xffffffff};  // a stream that no op of a pass has
+    Initialiser initialiser((std::uint64_t{random_word(key, 0)} << 32) | random_word(key, 1));
     std::vector<Tensor> blocks;
     for (std::int64_t left = count_; left > 0; left -= width_)
       blocks.push_back(initialiser.orthogonal(std::min(left, width_), width_));
@@ -80,7 +90,7 @@ class Performer : public FeatureAttention {
   std::int64_t width_;  // dh
   std::int64_t count_;  // m
   std::int64_t redraw_;
-  Tensor first_draw_;  // W [m, dh]
+  Tensor features_;  // W [m, dh]
 };
 
 }  // namespace

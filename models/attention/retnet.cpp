@@ -80,12 +80,8 @@ class RetNet : public Attention {
     const Tensor v = drop_tokens(heads_of(projected[2]), config().dropout, context);
     const Tensor log_decay = decay(x.size(1), q);
 
-    Tensor sums = linear_recurrence(q, k, v, log_decay, state);
-    if (!config().causal) {  // both directions count the position itself
-      const auto reversed = [](const Tensor& t) { return flip(t, 2); };
-      const Tensor after = reversed(linear_recurrence(reversed(q), reversed(k), reversed(v), log_decay));
-      sums = sums + after - sum(q * k, -1, true) * v;
-    }
+    const Tensor sums = config().causal ? linear_recurrence(q, k, v, log_decay, state)
+                                        : recurrence_both_ways(q, k, v, log_decay);
     show(context, "retention", [&] { return retention(q, k); });
     const Tensor normed = merge_heads(layer_norm(sums, {}, {}));
     return output_(swiglu(projected[3], cast(normed, x.dtype())));

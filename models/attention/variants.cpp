@@ -32,6 +32,9 @@
   variant(retnet)                        \
   variant(fnet)                          \
   variant(nystromformer)                 \
+  variant(gated_linear_attention)        \
+  variant(attention_free_transformer)    \
+  variant(local)                         \
   variant(mixed_heads)
 // clang-format on
 

@@ -126,7 +126,12 @@ const std::vector<OptionCase>& option_cases() {
       {"mixed_heads", {{"parts", std::vector<std::string>{"linear_transformer", "nystromformer"}}}},
       {"performer", {{"features", std::int64_t{3}}}},
       {"retnet", {{"value_width", std::int64_t{1}}}},
-      {"fnet", {{"unitary", false}}},
+      {"gated_linear_attention", {{"temperature", 2.0}, {"gate_rank", std::int64_t{3}}}},
+      {"attention_free_transformer", {{"form", "full"}, {"rank", std::int64_t{3}}}},
+      {"attention_free_transformer",
+       {{"form", "local"}, {"rank", std::int64_t{3}}, {"window", std::int64_t{2}}}},
+      {"local", {{"reach", std::int64_t{1}}}},
+      {"fnet", {{"unitary", true}}},
       {"nystromformer", {{"landmarks", std::int64_t{2}}, {"iterations", std::int64_t{2}}}},
   };
   return list;

@@ -137,6 +137,9 @@ SMOOTH = {
     "retnet",
     "fnet",
     "nystromformer",
+    "gated_linear_attention",
+    "attention_free_transformer",
+    "local",
 }
 
 

@@ -51,7 +51,7 @@ Tensor FeatureAttention::step(const AttentionInput& input, AttentionCache& cache
 
 /// The cache holds S and z in `key` [B, H, m, dh + 1], and in `value` [B, H, 1] the log scale that both are
 /// divided by, the largest so far.
-Tensor FeatureAttention::causal(const AttentionInput& input, AttentionCache& cache, Context& context) const {
+Tensor FeatureAttention::causal(const AttentionInput& input, AttentionCache& cache, Context& context) {
   const FeatureMap phi = feature_map(context);
   const Projections::Projected x = w_.of(input.x);
   const Tensor query = phi(heads_of(x.query)).values;

@@ -29,7 +29,7 @@ class FeatureAttention : public Attention {
   using FeatureMap = std::function<Features(const Tensor& x)>;
 
   /// phi, the same for the queries and keys of one pass.
-  virtual FeatureMap feature_map(const Context& context) const = 0;
+  virtual FeatureMap feature_map(Context& context) = 0;
   Tensor forward(const AttentionInput& input, Context& context) override;
 
   Initialiser initialiser_;  // what the constructor of a derived class draws comes after the projections
@@ -40,7 +40,7 @@ class FeatureAttention : public Attention {
   static Tensor keys_of(const Features& features, const Tensor& mask);
   Tensor sums_of(const FeatureMap& phi, const Projections::Projected& memory, const Tensor& mask,
                  Context& context) const;
-  Tensor causal(const AttentionInput& input, AttentionCache& cache, Context& context) const;
+  Tensor causal(const AttentionInput& input, AttentionCache& cache, Context& context);
   Tensor output(const Tensor& sums, const Tensor& like) const;
   void show_weights_of(Context& context, const Tensor& query, const Features& keys, const Tensor& mask) const;
 
