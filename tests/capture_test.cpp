@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <set>
+#include <string>
+
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tasks/capture.h"
@@ -82,18 +85,22 @@ Options small_options(std::string_view variant) {
     options.set("global_tokens", std::int64_t{0});  // global tokens have values of their own
     options.set("window", std::int64_t{2});
   }
+  if (variant == "local") options.set("reach", std::int64_t{2});
   if (variant == "bigbird") options.set("block", std::int64_t{2});
   if (variant == "reformer") options.set("chunk", std::int64_t{2});
   if (variant == "linformer") options.set("k", std::int64_t{3});
+  if (variant == "nystromformer") options.set("landmarks", std::int64_t{3});
   return options;
 }
 
 }  // namespace
 
 TEST_CASE("capture: the output follows from the weights that a layer shows") {
+  // These have no weights between words (see below), and mixed heads show those of each part.
+  const std::set<std::string> unweighted{
+      "fastformer", "retnet", "fnet", "mixed_heads", "gated_linear_attention", "attention_free_transformer"};
   for (const AttentionVariant& variant : attention_variants()) {
-    // Fastformer has no weights between words (see below), and mixed heads show those of each part.
-    if (variant.name == "fastformer" || variant.name == "mixed_heads") continue;
+    if (unweighted.contains(variant.name)) continue;
     for (const Use& use : uses_of(variant)) {
       CAPTURE(variant.name);
       CAPTURE(use.causal);
@@ -161,6 +168,29 @@ TEST_CASE("capture: Fastformer shows how it pools") {
       const Tensor total = sum(entry.value, -1);
       CHECK(test::worst_difference(total, Tensor::ones(total.shape(), DType::f64)) < 1e-12);
     }
+  }
+}
+
+TEST_CASE("capture: RetNet shows its retention, whose sums it normalises and gates") {
+  for (const bool causal : {false, true}) {
+    CAPTURE(causal);
+    const Use use{causal, false};
+    const auto layer = make(attention_variant("retnet"), use, {});
+    const AttentionInput input = input_for(use);
+    Capture capture;
+    Context context = Context::inference();
+    context.capture = &capture;
+    const Tensor out = (*layer)(input, context);
+    const Tensor retention = capture.find("retention");
+    REQUIRE(retention.shape() == Shape{2, 2, 7, 7});
+    const auto mapped = [&](const char* map, const Tensor& x) {
+      return linear(x, named(*layer, std::string(map) + ".weight"),
+                    named(*layer, std::string(map) + ".bias"));
+    };
+    const Tensor sums = matmul(retention, split_heads(mapped("value", input.x), 2));
+    const Tensor gated = silu(mapped("gate", input.x)) * merge_heads(layer_norm(sums, {}, {}));
+    const Tensor expected = where(unsqueeze(input.mask, 2), mapped("output", gated), 0);
+    CHECK(test::worst_difference(expected, out) < 1e-12);
   }
 }
 

@@ -146,7 +146,7 @@ TEST_CASE("model cost: any variant at the ends of its ranges is costed or refuse
     const std::string message = message_of([&] {
       const ShapesOnly scope;
       EncoderClassifier model(config);
-      CHECK(cost_of(model).parameters > 64 * config.width * config.width);
+      CHECK(cost_of(model).parameters > 64 * config.width * config.feed_forward);
     });
     // Only a matrix for each pair of positions can be more than numbers reach, and that is said.
     if (!message.empty()) CHECK(contains(message, " is not a size"));

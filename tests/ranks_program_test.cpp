@@ -142,6 +142,7 @@ TEST_CASE("ranks: every attention, those whose forward pass moves buffers among 
     same("classify", {"--attention", name});
   }
   same("classify", {"--attention", "routing_transformer", "--set", "model.encoder_attention.update=paper"});
+  same("classify", {"--attention", "performer", "--set", "model.encoder_attention.redraw=3"});
   // With more than 50 passes the number of clusters is chosen.
   const TemporaryFolder folder;
   const Arguments automatic = {"--attention", "clusterformer", "--set",

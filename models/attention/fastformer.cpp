@@ -30,6 +30,7 @@
 #include "heed/autograd/ops.h"
 #include "heed/core/tensor.h"
 #include "heed/models/attention/attention.h"
+#include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
 
@@ -189,11 +190,7 @@ class Fastformer : public Attention {
     const std::int64_t batch = x.size(0), heads = x.size(1), length = x.size(2), width = x.size(3);
     const Tensor a = transpose(scores, 1, 2) / std::sqrt(static_cast<double>(width));  // [B, H, N]
     show(context, name, [&] { return pooling_weights(a, mask); });
-    Tensor values = x;
-    if (context.training && config().dropout > 0) {  // one draw per token and head serves all prefixes
-      const Tensor ones = Tensor::ones({batch, heads, length, 1}, x.dtype(), x.device());
-      values = x * dropout(ones, config().dropout, context.random.next());
-    }
+    const Tensor values = drop_tokens(x, config().dropout, context);
     if (!config().causal) {
       const Tensor weights = mask.defined() ? masked_softmax(a, unsqueeze(mask, 1)) : softmax(a, -1);
       return matmul(unsqueeze(weights, 2), values);

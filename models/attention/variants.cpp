@@ -27,6 +27,14 @@
   variant(routing_transformer)           \
   variant(longformer)                    \
   variant(bigbird)                       \
+  variant(linear_transformer)            \
+  variant(performer)                     \
+  variant(retnet)                        \
+  variant(fnet)                          \
+  variant(nystromformer)                 \
+  variant(gated_linear_attention)        \
+  variant(attention_free_transformer)    \
+  variant(local)                         \
   variant(mixed_heads)
 // clang-format on
 

@@ -34,9 +34,11 @@ OpCase module_case(std::string name, std::shared_ptr<M> module, std::vector<Tens
   for (const NamedTensor& named : module->parameters()) inputs.push_back(named.tensor->detach());
   const auto function = [module, activations, forward](Inputs values) {
     const std::vector<NamedTensor> parameters = module->parameters();
-    const Tensor &before = *parameters.front().tensor, &now = values[activations];
-    if (before.dtype() != now.dtype() || before.device() != now.device())
-      module->to(now.dtype(), now.device());
+    if (!parameters.empty()) {
+      const Tensor &before = *parameters.front().tensor, &now = values[activations];
+      if (before.dtype() != now.dtype() || before.device() != now.device())
+        module->to(now.dtype(), now.device());
+    }
     for (std::size_t i = 0; i < parameters.size(); ++i) *parameters[i].tensor = values[activations + i];
     return forward(*module, values.first(activations));
   };
@@ -121,6 +123,16 @@ const std::vector<OptionCase>& option_cases() {
       {"routing_transformer", {{"shared_qk", true}, {"beta", 0.5}}},
       {"hard_coded_gaussian", {{"sigma", 0.5}, {"offsets", std::vector<double>{-2, 0, 1}}}},
       {"dot_product", {{"kv_heads", std::int64_t{1}}}},
+      {"mixed_heads", {{"parts", std::vector<std::string>{"linear_transformer", "nystromformer"}}}},
+      {"performer", {{"features", std::int64_t{3}}}},
+      {"retnet", {{"value_width", std::int64_t{1}}}},
+      {"gated_linear_attention", {{"temperature", 2.0}, {"gate_rank", std::int64_t{3}}}},
+      {"attention_free_transformer", {{"form", "full"}, {"rank", std::int64_t{3}}}},
+      {"attention_free_transformer",
+       {{"form", "local"}, {"rank", std::int64_t{3}}, {"window", std::int64_t{2}}}},
+      {"local", {{"reach", std::int64_t{1}}}},
+      {"fnet", {{"unitary", true}}},
+      {"nystromformer", {{"landmarks", std::int64_t{2}}, {"iterations", std::int64_t{2}}}},
   };
   return list;
 }

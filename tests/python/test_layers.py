@@ -132,6 +132,14 @@ SMOOTH = {
     "linformer",
     "longformer",
     "sparse_transformer",
+    "linear_transformer",
+    "performer",
+    "retnet",
+    "fnet",
+    "nystromformer",
+    "gated_linear_attention",
+    "attention_free_transformer",
+    "local",
 }
 
 

@@ -1,0 +1,104 @@
+// Gated linear attention: "Gated linear attention Transformers with hardware-efficient training", Yang et al.
+// 2023, arXiv 2312.06635, section 4. What a head has summed up fades at a rate that each token decides, for
+// every feature of the keys by itself:
+//
+//   S_t = diag(alpha_t) S_{t-1} + k_t^T v_t,   o_t = q_t S_t / sqrt(dk)                     (eq. 3)
+//   alpha_t = sigmoid( x_t Wa1 Wa2 + ba )^(1 / tau)          Wa1 [d, 16], tau = 16           (section 4.4)
+//   O = ( silu(X Wr + br) * merge(LayerNorm(o)) ) Wo         each head normalised by itself
+//
+// q, k = split(X Wq), split(X Wk) are half as wide as v = split(X Wv): dk = dh / 2. In chunks in training
+// (shared/token_sums.h); decoding keeps S alone, whatever the length. For this alpha is at least e^-5.
+//
+// The gains of the LayerNorm would be those of Wo, and it has no biases. Padded positions neither add nor fade
+// anything. Dropout drops tokens from S.
+//
+// The paper has the causal form only. Without `causal`, an extension: a recurrence in each direction.
+//
+// Time N dk d + 4 N d^2, memory N d, parameters 4 d^2 and some 25 d.
+//
+// Settings: "gate_rank" (16); "temperature" tau (16): the larger, the slower it fades.
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/attention/shared/token_sums.h"
+
+namespace heed {
+namespace {
+
+class GatedLinearAttention : public Attention {
+ public:
+  explicit GatedLinearAttention(const AttentionConfig& config)
+      : Attention(config),
+        initialiser_(config.seed),
+        rank_(config.options.take_integer("gate_rank", 16, 1, most_units)),
+        temperature_(config.options.take_number("temperature", 16, 1, 1e6)),
+        key_width_(std::max<std::int64_t>(config.width / config.heads / 2, 1) * config.heads),
+        query_(config.width, key_width_, config.bias, initialiser_),
+        key_(config.width, key_width_, config.bias, initialiser_),
+        value_(config.width, config.width, config.bias, initialiser_),
+        gate_(config.width, config.width, true, initialiser_),
+        fade_in_(config.width, rank_, false, initialiser_),
+        fade_out_(rank_, key_width_, true, initialiser_),
+        output_(config.width, config.width, config.bias, initialiser_) {
+    add_module("query", query_);
+    add_module("key", key_);
+    add_module("value", value_);
+    add_module("gate", gate_);
+    add_module("fade_in", fade_in_);
+    add_module("fade_out", fade_out_);
+    add_module("output", output_);
+  }
+
+  Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
+    return config().causal ? summed(input, &cache.key, context) : Attention::step(input, cache, context);
+  }
+
+ protected:
+  Tensor forward(const AttentionInput& input, Context& context) override {
+    return summed(input, nullptr, context);
+  }
+
+ private:
+  Tensor summed(const AttentionInput& input, Tensor* state, Context& context) const {
+    const Tensor& x = input.x;
+    const DType precise = statistics_type(x.dtype());
+    const auto heads_of = [&](const Tensor& t) { return cast(split_heads(t, config().heads), precise); };
+    const std::vector<Tensor> projected = Linear::each({&query_, &key_, &value_, &gate_, &fade_in_}, x);
+    const Tensor q = heads_of(projected[0]);
+    Tensor k = heads_of(projected[1]);
+    k = k / std::sqrt(static_cast<double>(k.size(3)));
+    const Tensor v = drop_tokens(heads_of(projected[2]), config().dropout, context);
+    // log sigmoid(z) = -log(1 + e^-z)
+    Tensor log_decay = maximum(softplus(-heads_of(fade_out_(projected[4]))) / -temperature_, least_log_decay);
+    if (input.mask.defined()) {
+      const Tensor real = unsqueeze(unsqueeze(input.mask, 1), 3);
+      k = where(real, k, 0);
+      log_decay = where(real, log_decay, 0);
+    }
+    show(context, "fading", [&] { return exp(log_decay); });
+    const Tensor sums = config().causal ? linear_recurrence(q, k, v, log_decay, state)
+                                        : recurrence_both_ways(q, k, v, log_decay);
+    const Tensor normed = merge_heads(layer_norm(sums, {}, {}));
+    return output_(swiglu(projected[3], cast(normed, x.dtype())));
+  }
+
+  Initialiser initialiser_;
+  std::int64_t rank_;
+  double temperature_;
+  std::int64_t key_width_;  // H dk
+  Linear query_, key_, value_, gate_, fade_in_, fade_out_, output_;
+};
+
+}  // namespace
+
+AttentionVariant gated_linear_attention_variant() {
+  return {"gated_linear_attention",
+          {.causal = true, .reason = "what it sums up fades from token to token of one sequence"},
+          make_layer<GatedLinearAttention>};
+}
+
+}  // namespace heed

@@ -1,0 +1,42 @@
+// Linear Transformer: "Transformers are RNNs: Fast autoregressive Transformers with linear attention",
+// Katharopoulos, Vyas, Pappas and Fleuret 2020, arXiv 2006.16236, section 3. The softmax gives way to a
+// product of positive features. With q, k, v = split(X Wq), split(Y Wk), split(Y Wv), memory Y = X in
+// self-attention:
+//
+//   phi(x) = elu(x) + 1                                                                  (eq. 7)
+//   O_i    = phi(q_i) S / (phi(q_i) z)      S = sum_j phi(k_j)^T v_j,  z = sum_j phi(k_j)^T    (eq. 5, 6)
+//   causal: S_i = S_{i-1} + phi(k_i)^T v_i,  z_i = z_{i-1} + phi(k_i)^T                  (eq. 9 - 12, 18, 19)
+//   O      = merge(...) Wo
+//
+// Padded keys have no part in the sums. Decoding keeps S and z alone, whatever the length. The sums of a
+// sequence are carried over chunks (shared/token_sums.h), forward and backward.
+//
+// The paper drops no weights, for there are none; here dropout drops tokens from S. phi is computed as
+// max(x, 0) + e^min(x, 0), which keeps its digits where x is very negative.
+//
+// Time N dh d + N d^2, memory N d, parameters 4 d^2. No settings.
+
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/shared/feature_attention.h"
+
+namespace heed {
+namespace {
+
+class LinearTransformer : public FeatureAttention {
+ public:
+  using FeatureAttention::FeatureAttention;
+
+ protected:
+  FeatureMap feature_map(Context&) override {
+    return [](const Tensor& x) { return Features{relu(x) + exp(minimum(x, 0))}; };
+  }
+};
+
+}  // namespace
+
+AttentionVariant linear_transformer_variant() {
+  return {
+      "linear_transformer", {.causal = true, .cross = true, .as_heads = true}, make_layer<LinearTransformer>};
+}
+
+}  // namespace heed

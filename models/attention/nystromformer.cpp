@@ -1,0 +1,123 @@
+// Nystromformer: "Nystromformer: a Nystrom-based algorithm for approximating self-attention", Xiong et al.
+// 2021, arXiv 2102.03902, section 3. Landmarks are the means of m segments of queries and keys, and stand for
+// all of them on one side of each softmax. With s = 1 / sqrt(dh):
+//
+//   q~, k~ = means of q, k = split(X Wq), split(X Wk) over each segment      [B, H, m, dh]      (section 3.4)
+//   A = softmax( s q~ k~^T )                                                 [B, H, m, m]
+//   O = merge( softmax( s q k~^T )  A+  softmax( s q~ k^T ) v ) Wo                              (eq. 13)
+//
+// A+ is near the pseudo-inverse of A, by six steps of (eq. 11)
+//
+//   Z <- 1/4 Z (13 I - A Z (15 I - A Z (7 I - A Z))),     Z_0 = A^T / (|A|_1 |A|_inf)
+//
+// Padding: a segment holds n / m of the n real tokens of the sample (to within one), so a sample gives the
+// same in any batch. With n <= m every token is a landmark; the rest of the m have no part in anything.
+//
+// The paper adds a depthwise convolution of v over the positions; heed has no convolution, and this form is
+// without. Dropout acts on the two softmaxes over tokens and landmarks. Every landmark mixes past and future,
+// so there is no causal form.
+//
+// Time N m d + m^3 H + N d^2, memory N (m + d), parameters 4 d^2.
+//
+// Settings: "landmarks" m (64); "iterations" (6).
+
+#include <algorithm>
+#include <cmath>
+
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/attention/shared/places.h"
+
+namespace heed {
+namespace {
+
+/// Which tokens each landmark is the mean of.
+struct Segments {
+  Tensor mean;    // [1 or B, m, N]: 1 / count at the real tokens of a segment, else 0
+  Tensor exists;  // i32 [1 or B, m], 0: a segment without tokens
+};
+
+Segments segments_of(const Tensor& mask, const Tensor& x, std::int64_t count) {
+  const RealPlaces real = real_places(mask, x);
+  // floor(place m / n); the half keeps what is whole from being rounded down.
+  const Tensor segment =
+      cast(floor((cast(real.place, real.count.dtype()) * static_cast<double>(count) + 0.5) / real.count),
+           DType::i32);
+  Tensor member = equal(unsqueeze(segment, 1), unsqueeze(Tensor::arange(count, DType::i32, x.device()), 1));
+  if (mask.defined()) member = member * unsqueeze(mask, 1);
+  const Tensor tokens = sum(member, 2);  // i32 [B, m]
+  const Tensor share = 1 / maximum(cast(tokens, real.count.dtype()), 1);
+  return {cast(member, share.dtype()) * unsqueeze(share, 2), greater(tokens, 0)};
+}
+
+/// A+ of a [B, H, m, m]; rows and columns of zeros stay.
+Tensor pseudo_inverse(const Tensor& a, std::int64_t iterations) {
+  const auto norm = [&](int axis) { return max(sum(a, axis, true), {2, 3}, true); };  // a is not negative
+  const Tensor identity = eye(a.size(3), a.dtype(), a.device());
+  Tensor z = transpose(a, 2, 3) / maximum(norm(2) * norm(3), 1e-30);  // 0 / 0 where a sample is all padding
+  for (std::int64_t i = 0; i < iterations; ++i) {
+    const Tensor az = matmul(a, z);
+    const Tensor inner = identity * 15 - matmul(az, identity * 7 - az);
+    z = matmul(z, identity * 13 - matmul(az, inner)) * 0.25;
+  }
+  return z;
+}
+
+class Nystromformer : public Attention {
+ public:
+  explicit Nystromformer(const AttentionConfig& config)
+      : Attention(config),
+        initialiser_(config.seed),
+        w_(config, initialiser_),
+        landmarks_(config.options.take_integer("landmarks", 64, 1, 4096)),
+        iterations_(config.options.take_integer("iterations", 6, 1, 64)) {
+    add_projections(w_);
+  }
+
+ protected:
+  Tensor forward(const AttentionInput& input, Context& context) override {
+    const std::int64_t heads = config().heads;
+    const DType type = input.x.dtype(), precise = statistics_type(type);
+    const Projections::Projected x = w_.of(input.x);
+    const Segments segments = segments_of(input.mask, input.x, std::min(landmarks_, input.x.size(1)));
+    const auto landmarks_of = [&](const Tensor& t) {  // [B, N, d] -> [B, H, m, dh]
+      const Tensor real = input.mask.defined() ? where(unsqueeze(input.mask, 2), t, 0) : t;
+      return split_heads(matmul(segments.mean, cast(real, precise)), heads);
+    };
+    const Tensor query_landmarks = landmarks_of(x.query), key_landmarks = landmarks_of(x.key);
+    const double scale = 1 / std::sqrt(static_cast<double>(query_landmarks.size(3)));
+    const Tensor between = masked_softmax(matmul(query_landmarks, transpose(key_landmarks, 2, 3)) * scale,
+                                          unsqueeze(unsqueeze(segments.exists, 1), 1)) *
+                           cast(unsqueeze(unsqueeze(segments.exists, 1), 3), precise);
+    const Tensor inverse = pseudo_inverse(between, iterations_);  // [B, H, m, m]
+
+    const Tensor query = split_heads(x.query, heads), key = split_heads(x.key, heads);
+    const Tensor asking = cast(query_landmarks, type), asked = cast(key_landmarks, type);
+    const AttentionOptions over_tokens = kernel_options(input.mask, context);
+    const AttentionOptions over_landmarks =
+        kernel_options(expand(segments.exists, {query.size(0), segments.exists.size(1)}), context);
+    const Tensor pooled = attention(asking, key, split_heads(x.value, heads), over_tokens);  // [B, H, m, dh]
+    const Tensor values = cast(matmul(inverse, cast(pooled, precise)), type);
+    show(context, "weights", [&] {
+      return matmul(attention_weights(query, asked, over_landmarks),
+                    matmul(inverse, attention_weights(asking, key, over_tokens)));
+    });
+    return w_.output(merge_heads(attention(query, asked, values, over_landmarks)));
+  }
+
+ private:
+  Initialiser initialiser_;
+  Projections w_;
+  std::int64_t landmarks_, iterations_;
+};
+
+}  // namespace
+
+AttentionVariant nystromformer_variant() {
+  return {
+      "nystromformer",
+      {.as_heads = true, .reason = "each of its landmarks is a mean over past and future of one sequence"},
+      make_layer<Nystromformer>};
+}
+
+}  // namespace heed

@@ -1,0 +1,123 @@
+// RetNet, retention: "Retentive network: a successor to Transformer for large language models", Sun et al.
+// 2023, arXiv 2307.08621, section 2. In head h, with q and k rotated by their positions (the e^{i n theta} of
+// eq. 5; models/positions.h) and no softmax:
+//
+//   S_n = gamma_h S_{n-1} + k_n^T v_n,   R_n = q_n S_n / sqrt(dh)       gamma_h = 1 - 2^(-5-h)    (eq. 6, 8)
+//   i.e. R = (q k^T * D) v / sqrt(dh),   D_nm = gamma_h^(n-m) for m <= n, else 0                  (eq. 5)
+//   O   = ( silu(X Wg) * merge(GroupNorm(R)) ) Wo                                                 (eq. 8)
+//
+// q, k = X Wq, X Wk have width dh a head, v = X Wv and the gate e dh. GroupNorm takes each head and position
+// by itself; its gains would be those of Wo, and it has no biases, as in the authors' code. Computed in chunks
+// (eq. 7, shared/token_sums.h); decoding keeps S alone, whatever the length.
+//
+// Padded keys are not added, but positions count them. Dropout drops tokens from S.
+//
+// The paper has the causal form only. Without `causal`, an extension: D_nm = gamma_h^|n-m|, from a recurrence
+// in each direction.
+//
+// Time N e dh d + (2 + 3 e) N d^2, memory N e d, parameters (2 + 3 e) d^2. The width of a head must be even.
+//
+// Settings: "value_width" e, the width of the values in that of the queries (2, as in the paper).
+
+#include <cmath>
+#include <vector>
+
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/attention/shared/token_sums.h"
+#include "heed/models/positions.h"
+
+namespace heed {
+namespace {
+
+class RetNet : public Attention {
+ public:
+  explicit RetNet(const AttentionConfig& config)
+      : Attention(config),
+        initialiser_(config.seed),
+        inner_(config.options.take_integer("value_width", 2, 1, 64) * config.width),
+        query_(config.width, config.width, config.bias, initialiser_),
+        key_(config.width, config.width, config.bias, initialiser_),
+        value_(config.width, inner_, config.bias, initialiser_),
+        gate_(config.width, inner_, config.bias, initialiser_),
+        output_(inner_, config.width, config.bias, initialiser_),
+        rotary_(rotated(config)) {
+    add_module("query", query_);
+    add_module("key", key_);
+    add_module("value", value_);
+    add_module("gate", gate_);
+    add_module("output", output_);
+  }
+
+  Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
+    if (!config().causal) return Attention::step(input, cache, context);
+    const Tensor out = retained(input, cache.position, &cache.key, context);
+    cache.position += input.x.size(1);
+    return out;
+  }
+
+ protected:
+  Tensor forward(const AttentionInput& input, Context& context) override {
+    return retained(input, 0, nullptr, context);
+  }
+
+ private:
+  static AttentionConfig rotated(AttentionConfig config) {
+    config.rotary = true;
+    return config;
+  }
+
+  /// O of the positions from `begin` on, given the state before them.
+  Tensor retained(const AttentionInput& input, std::int64_t begin, Tensor* state, Context& context) {
+    const Tensor& x = input.x;
+    const DType precise = statistics_type(x.dtype());
+    const auto heads_of = [&](const Tensor& t) { return cast(split_heads(t, config().heads), precise); };
+    const std::vector<Tensor> projected = Linear::each({&query_, &key_, &value_, &gate_}, x);
+    const Tensor q = heads_of(rotary_(projected[0], begin));
+    Tensor k = heads_of(rotary_(projected[1], begin));
+    k = k / std::sqrt(static_cast<double>(k.size(3)));
+    if (input.mask.defined()) k = where(unsqueeze(unsqueeze(input.mask, 1), 3), k, 0);
+    const Tensor v = drop_tokens(heads_of(projected[2]), config().dropout, context);
+    const Tensor log_decay = decay(x.size(1), q);
+
+    const Tensor sums = config().causal ? linear_recurrence(q, k, v, log_decay, state)
+                                        : recurrence_both_ways(q, k, v, log_decay);
+    show(context, "retention", [&] { return retention(q, k); });
+    const Tensor normed = merge_heads(layer_norm(sums, {}, {}));
+    return output_(swiglu(projected[3], cast(normed, x.dtype())));
+  }
+
+  /// log gamma_h at every position, [1, H, N].
+  Tensor decay(std::int64_t length, const Tensor& like) const {
+    std::vector<double> logs;
+    for (std::int64_t h = 0; h < config().heads; ++h)
+      logs.push_back(std::log1p(-std::exp2(-5 - static_cast<double>(h))));
+    const Tensor each = cast(Tensor::from(logs, {1, config().heads, 1}), like.dtype()).to(like.device());
+    return expand(each, {1, config().heads, length});
+  }
+
+  /// q k^T * D, [B, H, N, N].
+  Tensor retention(const Tensor& q, const Tensor& k) const {
+    const Tensor at = cast(Tensor::arange(q.size(2), DType::i32, q.device()), q.dtype());
+    const Tensor distance = abs(unsqueeze(at, 1) - unsqueeze(at, 0));
+    const Tensor d = exp(unsqueeze(decay(1, q), 3) * distance);
+    const Tensor all = matmul(q, transpose(k, 2, 3)) * d;
+    return config().causal ? tril(all) : all;
+  }
+
+  Initialiser initialiser_;
+  std::int64_t inner_;  // e d
+  Linear query_, key_, value_, gate_, output_;
+  Rotary rotary_;
+};
+
+}  // namespace
+
+AttentionVariant retnet_variant() {
+  return {"retnet",
+          {.causal = true,
+           .reason = "what it retains fades with the distance, and a memory's positions are not the query's"},
+          make_layer<RetNet>};
+}
+
+}  // namespace heed

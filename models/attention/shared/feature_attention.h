@@ -1,0 +1,50 @@
+#pragma once
+
+#include <functional>
+
+#include "heed/models/attention/attention.h"
+
+namespace heed {
+
+/// Attention with weights that are products of positive features phi, so that the sums over the keys are
+/// formed once for all queries, in linear time:
+///
+///   O_i = phi(q_i) S / (phi(q_i) z)        S = sum_j phi(k_j)^T v_j,  z = sum_j phi(k_j)^T
+///
+/// over the keys that are not padding and, in the causal form, j <= i. There S and z are carried over chunks,
+/// and they are all that decoding keeps. Dropout drops tokens from S. Sums are f32 where inputs are f16 or
+/// bf16. Where no key is seen the output is 0.
+class FeatureAttention : public Attention {
+ public:
+  explicit FeatureAttention(const AttentionConfig& config);
+  Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override;
+
+ protected:
+  /// phi(x) = values e^{log_scale}, so that features of any size stay within range.
+  struct Features {
+    Tensor values;          ///< [B, H, N, m]
+    Tensor log_scale = {};  ///< [B, H, N], without gradient; undefined: 0
+  };
+  /// Of x [B, H, N, dh], which is f32 or f64.
+  using FeatureMap = std::function<Features(const Tensor& x)>;
+
+  /// phi, the same for the queries and keys of one pass.
+  virtual FeatureMap feature_map(Context& context) = 0;
+  Tensor forward(const AttentionInput& input, Context& context) override;
+
+  Initialiser initialiser_;  // what the constructor of a derived class draws comes after the projections
+
+ private:
+  Tensor heads_of(const Tensor& x) const;
+  Tensor values_of(const Tensor& value, Context& context) const;
+  static Tensor keys_of(const Features& features, const Tensor& mask);
+  Tensor sums_of(const FeatureMap& phi, const Projections::Projected& memory, const Tensor& mask,
+                 Context& context) const;
+  Tensor causal(const AttentionInput& input, AttentionCache& cache, Context& context);
+  Tensor output(const Tensor& sums, const Tensor& like) const;
+  void show_weights_of(Context& context, const Tensor& query, const Features& keys, const Tensor& mask) const;
+
+  Projections w_;
+};
+
+}  // namespace heed

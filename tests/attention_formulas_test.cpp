@@ -1,0 +1,662 @@
+// Mechanisms that sum up tokens, transform them or stand landmarks for them, against the formulas of their
+// papers: plain loops over doubles, which share no code with the library.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <complex>
+#include <functional>
+#include <map>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/attention/check.h"
+#include "heed/tests/model_support.h"
+
+using namespace heed;
+using namespace heed::test;
+
+namespace {
+
+constexpr std::int64_t width = 8, heads = 2, head_width = width / heads;
+
+// --- plain arithmetic
+
+struct Matrix {
+  Matrix(std::size_t row_count, std::size_t column_count)
+      : rows(row_count), columns(column_count), values(row_count * column_count, 0.0) {}
+  double& operator()(std::size_t i, std::size_t j) { return values[i * columns + j]; }
+  double operator()(std::size_t i, std::size_t j) const { return values[i * columns + j]; }
+
+  std::size_t rows, columns;
+  std::vector<double> values;
+};
+
+Matrix product(const Matrix& a, const Matrix& b, bool transpose_b = false) {
+  Matrix c(a.rows, transpose_b ? b.rows : b.columns);
+  for (std::size_t i = 0; i < c.rows; ++i)
+    for (std::size_t j = 0; j < c.columns; ++j)
+      for (std::size_t k = 0; k < a.columns; ++k) c(i, j) += a(i, k) * (transpose_b ? b(j, k) : b(k, j));
+  return c;
+}
+
+/// Row by row, e^scores / sum.
+void normalise_rows(Matrix& scores, bool exponentiate) {
+  for (std::size_t i = 0; i < scores.rows; ++i) {
+    double total = 0;
+    for (std::size_t j = 0; j < scores.columns; ++j) {
+      if (exponentiate) scores(i, j) = std::exp(scores(i, j));
+      total += scores(i, j);
+    }
+    for (std::size_t j = 0; j < scores.columns; ++j) scores(i, j) /= total;
+  }
+}
+
+/// The columns of one head, for the tokens of this sample.
+Matrix head_of(const Matrix& x, std::size_t head) {
+  const std::size_t columns = x.columns / heads;
+  Matrix part(x.rows, columns);
+  for (std::size_t i = 0; i < x.rows; ++i)
+    for (std::size_t j = 0; j < columns; ++j) part(i, j) = x(i, head * columns + j);
+  return part;
+}
+
+void put_head(const Matrix& part, std::size_t head, Matrix& all) {
+  for (std::size_t i = 0; i < part.rows; ++i)
+    for (std::size_t j = 0; j < part.columns; ++j) all(i, head * part.columns + j) = part(i, j);
+}
+
+// --- one sample: its real tokens, and a layer's numbers
+
+struct Sample {
+  Matrix x;                         // of the real tokens
+  std::vector<std::size_t> places;  // theirs in the padded sequence
+};
+
+std::vector<Sample> samples_of(const Tensor& x, const Tensor& mask) {
+  const std::vector<double> values = x.to_doubles();
+  const auto batch = static_cast<std::size_t>(x.size(0)), length = static_cast<std::size_t>(x.size(1));
+  const auto real =
+      mask.defined() ? mask.to_vector<std::int32_t>() : std::vector<std::int32_t>(batch * length, 1);
+  std::vector<Sample> samples;
+  for (std::size_t b = 0; b < batch; ++b) {
+    std::vector<std::size_t> places;
+    for (std::size_t n = 0; n < length; ++n)
+      if (real[b * length + n]) places.push_back(n);
+    Matrix rows(places.size(), width);
+    for (std::size_t i = 0; i < places.size(); ++i)
+      for (std::size_t j = 0; j < width; ++j) rows(i, j) = values[(b * length + places[i]) * width + j];
+    samples.push_back({rows, places});
+  }
+  return samples;
+}
+
+class Numbers {
+ public:
+  explicit Numbers(Attention& layer) {
+    for (const NamedTensor& entry : layer.state())
+      values_.emplace(entry.name, std::make_pair(entry.tensor->shape(), entry.tensor->to_doubles()));
+  }
+  Matrix matrix(const std::string& name) const {
+    const auto& [shape, numbers] = values_.at(name);
+    Matrix m(static_cast<std::size_t>(shape[0]), static_cast<std::size_t>(shape[1]));
+    m.values = numbers;
+    return m;
+  }
+  /// x W^T + b
+  Matrix map(const std::string& name, const Matrix& x) const {
+    Matrix y = product(x, matrix(name + ".weight"), true);
+    const std::vector<double>& bias = values_.at(name + ".bias").second;
+    for (std::size_t i = 0; i < y.rows; ++i)
+      for (std::size_t j = 0; j < y.columns; ++j) y(i, j) += bias[j];
+    return y;
+  }
+
+ private:
+  std::map<std::string, std::pair<Shape, std::vector<double>>> values_;
+};
+
+/// O of the real tokens of a sample x, with a memory y (x itself in self-attention).
+using Formula = std::function<Matrix(const Numbers& layer, const Sample& x, const Sample& y, bool causal)>;
+
+/// Weights(i, j) over all pairs of a head become O, with rows that sum to 1.
+Formula of_weights(
+    std::function<double(const Numbers&, const std::vector<double>& q, const std::vector<double>& k)>
+        weight) {
+  return [weight](const Numbers& layer, const Sample& x, const Sample& y, bool causal) {
+    const Matrix q = layer.map("query", x.x), k = layer.map("key", y.x), v = layer.map("value", y.x);
+    Matrix merged(x.x.rows, width);
+    for (std::size_t h = 0; h < heads; ++h) {
+      const Matrix qh = head_of(q, h), kh = head_of(k, h);
+      Matrix weights(qh.rows, kh.rows);
+      for (std::size_t i = 0; i < qh.rows; ++i)
+        for (std::size_t j = 0; j < kh.rows; ++j) {
+          if (causal && j > i) continue;
+          std::vector<double> a, b;
+          for (std::size_t c = 0; c < head_width; ++c) a.push_back(qh(i, c)), b.push_back(kh(j, c));
+          weights(i, j) = weight(layer, a, b);
+        }
+      normalise_rows(weights, false);
+      put_head(product(weights, head_of(v, h)), h, merged);
+    }
+    return layer.map("output", merged);
+  };
+}
+
+Formula linear_transformer() {
+  return of_weights([](const Numbers&, const std::vector<double>& q, const std::vector<double>& k) {
+    const auto phi = [](double x) { return (x > 0 ? x : std::exp(x) - 1) + 1; };
+    double sum = 0;
+    for (std::size_t c = 0; c < q.size(); ++c) sum += phi(q[c]) * phi(k[c]);
+    return sum;
+  });
+}
+
+Formula performer() {
+  return of_weights([](const Numbers& layer, const std::vector<double>& q, const std::vector<double>& k) {
+    const Matrix w = layer.matrix("features");
+    const auto phi = [&](const std::vector<double>& x, std::size_t r) {
+      double along = 0, square = 0;
+      for (std::size_t c = 0; c < x.size(); ++c) {
+        const double scaled = x[c] / std::pow(head_width, 0.25);
+        along += w(r, c) * scaled;
+        square += scaled * scaled;
+      }
+      return std::exp(along - square / 2) / std::sqrt(static_cast<double>(w.rows));
+    };
+    double sum = 0;
+    for (std::size_t r = 0; r < w.rows; ++r) sum += phi(q, r) * phi(k, r);
+    return sum;
+  });
+}
+
+/// silu(gate) times the sums of each head, normalised by themselves, times Wo. weight(h, i, j) is between the
+/// tokens i and j of the sample.
+Matrix gated_sums(const Numbers& layer, const Sample& x, bool causal,
+                  const std::function<double(std::size_t h, std::size_t i, std::size_t j)>& weight) {
+  const Matrix v = layer.map("value", x.x), gate = layer.map("gate", x.x);
+  Matrix merged(x.x.rows, v.columns);
+  for (std::size_t h = 0; h < heads; ++h) {
+    Matrix weights(x.x.rows, x.x.rows);
+    for (std::size_t i = 0; i < weights.rows; ++i)
+      for (std::size_t j = 0; j < (causal ? i + 1 : weights.rows); ++j) weights(i, j) = weight(h, i, j);
+    Matrix sums = product(weights, head_of(v, h));
+    for (std::size_t i = 0; i < sums.rows; ++i) {
+      double mean = 0, square = 0;
+      const auto count = static_cast<double>(sums.columns);
+      for (std::size_t c = 0; c < sums.columns; ++c) mean += sums(i, c) / count;
+      for (std::size_t c = 0; c < sums.columns; ++c)
+        square += (sums(i, c) - mean) * (sums(i, c) - mean) / count;
+      for (std::size_t c = 0; c < sums.columns; ++c)
+        sums(i, c) = (sums(i, c) - mean) / std::sqrt(square + 1e-5);
+    }
+    put_head(sums, h, merged);
+  }
+  for (std::size_t i = 0; i < merged.values.size(); ++i)
+    merged.values[i] *= gate.values[i] / (1 + std::exp(-gate.values[i]));
+  return layer.map("output", merged);
+}
+
+Matrix retnet(const Numbers& layer, const Sample& x, const Sample&, bool causal) {
+  const auto rotated = [&](Matrix t) {
+    for (std::size_t i = 0; i < t.rows; ++i)
+      for (std::size_t h = 0; h < heads; ++h)
+        for (std::size_t c = 0; c < head_width / 2; ++c) {
+          const double angle =
+              static_cast<double>(x.places[i]) * std::pow(10000, -2.0 * static_cast<double>(c) / head_width);
+          double &a = t(i, h * head_width + c), &b = t(i, h * head_width + c + head_width / 2);
+          const double turned = a * std::cos(angle) - b * std::sin(angle);
+          b = a * std::sin(angle) + b * std::cos(angle);
+          a = turned;
+        }
+    return t;
+  };
+  const Matrix q = rotated(layer.map("query", x.x)), k = rotated(layer.map("key", x.x));
+  return gated_sums(layer, x, causal, [&](std::size_t h, std::size_t i, std::size_t j) {
+    const double distance = static_cast<double>(x.places[i]) - static_cast<double>(x.places[j]);
+    double weight = 0;
+    for (std::size_t c = h * head_width; c < (h + 1) * head_width; ++c) weight += q(i, c) * k(j, c);
+    return weight / std::sqrt(static_cast<double>(head_width)) *
+           std::pow(1 - std::pow(2, -5.0 - static_cast<double>(h)), std::abs(distance));
+  });
+}
+
+Matrix gated_linear(const Numbers& layer, const Sample& x, const Sample&, bool causal) {
+  const Matrix q = layer.map("query", x.x), k = layer.map("key", x.x);
+  const Matrix fading = layer.map("fade_out", product(x.x, layer.matrix("fade_in.weight"), true));
+  const auto alpha = [&](std::size_t t, std::size_t c) {
+    return std::pow(1 / (1 + std::exp(-fading(t, c))), 1.0 / 16);
+  };
+  const std::size_t key_width = head_width / 2;
+  return gated_sums(layer, x, causal, [&](std::size_t h, std::size_t i, std::size_t j) {
+    double weight = 0;
+    for (std::size_t c = h * key_width; c < (h + 1) * key_width; ++c) {
+      double kept = 1;  // from j to i, or back
+      for (std::size_t t = j + 1; t <= i; ++t) kept *= alpha(t, c);
+      for (std::size_t t = i; t < j; ++t) kept *= alpha(t, c);
+      weight += q(i, c) * k(j, c) * kept;
+    }
+    return weight / std::sqrt(static_cast<double>(key_width));
+  });
+}
+
+/// window 0: the simple form; a window as long as the sequence: the full one.
+Formula attention_free(std::size_t window) {
+  return [window](const Numbers& layer, const Sample& x, const Sample&, bool causal) {
+    const Matrix q = layer.map("query", x.x), k = layer.map("key", x.x), v = layer.map("value", x.x);
+    Matrix out(x.x.rows, width);
+    for (std::size_t i = 0; i < x.x.rows; ++i)
+      for (std::size_t c = 0; c < width; ++c) {
+        double upper = 0, lower = 0;
+        for (std::size_t j = 0; j < (causal ? i + 1 : x.x.rows); ++j) {
+          double bias = 0;
+          const std::size_t a = x.places[i], b = x.places[j];
+          if (std::max(a, b) - std::min(a, b) < window) {
+            const Matrix of_queries = layer.matrix("of_queries"), of_keys = layer.matrix("of_keys");
+            for (std::size_t r = 0; r < of_keys.columns; ++r) bias += of_queries(a, r) * of_keys(b, r);
+          }
+          upper += std::exp(k(j, c) + bias) * v(j, c);
+          lower += std::exp(k(j, c) + bias);
+        }
+        out(i, c) = upper / lower / (1 + std::exp(-q(i, c)));
+      }
+    return layer.map("output", out);
+  };
+}
+
+Matrix local(const Numbers& layer, const Sample& x, const Sample&, bool causal) {
+  constexpr std::size_t reach = 3;
+  const Matrix q = layer.map("query", x.x), k = layer.map("key", x.x), v = layer.map("value", x.x);
+  Matrix merged(x.x.rows, width);
+  for (std::size_t h = 0; h < heads; ++h) {
+    Matrix weights = product(head_of(q, h), head_of(k, h), true);
+    for (std::size_t i = 0; i < weights.rows; ++i)
+      for (std::size_t j = 0; j < weights.columns; ++j) {
+        const std::size_t a = x.places[i], b = x.places[j];
+        const bool seen = std::max(a, b) - std::min(a, b) <= reach && (!causal || j <= i);
+        weights(i, j) = seen ? std::exp(weights(i, j) / std::sqrt(static_cast<double>(head_width))) : 0;
+      }
+    normalise_rows(weights, false);
+    put_head(product(weights, head_of(v, h)), h, merged);
+  }
+  return layer.map("output", merged);
+}
+
+Formula fnet(bool unitary) {
+  return [unitary](const Numbers&, const Sample& x, const Sample&, bool) {
+    const std::size_t length = x.x.rows;
+    Matrix out(length, width);
+    for (std::size_t i = 0; i < length; ++i)
+      for (std::size_t j = 0; j < width; ++j) {
+        std::complex<double> sum = 0;
+        for (std::size_t n = 0; n < length; ++n)
+          for (std::size_t c = 0; c < width; ++c) {
+            const double turns = static_cast<double>(i * n % length) / static_cast<double>(length) +
+                                 static_cast<double>(j * c % width) / static_cast<double>(width);
+            sum += x.x(n, c) * std::polar(1.0, -2 * std::numbers::pi * turns);
+          }
+        out(i, j) = sum.real() / (unitary ? std::sqrt(static_cast<double>(length * width)) : 1);
+      }
+    return out;
+  };
+}
+
+Formula nystromformer(std::size_t most_landmarks, int iterations) {
+  return [=](const Numbers& layer, const Sample& x, const Sample&, bool) {
+    const std::size_t length = x.x.rows, count = std::min(most_landmarks, length);
+    const auto landmarks = [&](const Matrix& t) {
+      Matrix sums(count, t.columns);
+      std::vector<double> members(count, 0);
+      for (std::size_t p = 0; p < length; ++p) {
+        members[p * count / length] += 1;
+        for (std::size_t c = 0; c < t.columns; ++c) sums(p * count / length, c) += t(p, c);
+      }
+      for (std::size_t s = 0; s < count; ++s)
+        for (std::size_t c = 0; c < t.columns; ++c) sums(s, c) /= members[s];
+      return sums;
+    };
+    const auto softmax_of = [](const Matrix& a, const Matrix& b) {
+      Matrix scores = product(a, b, true);
+      for (double& score : scores.values) score /= std::sqrt(static_cast<double>(head_width));
+      normalise_rows(scores, true);
+      return scores;
+    };
+    const Matrix q = layer.map("query", x.x), k = layer.map("key", x.x), v = layer.map("value", x.x);
+    Matrix merged(length, width);
+    for (std::size_t h = 0; h < heads; ++h) {
+      const Matrix qh = head_of(q, h), kh = head_of(k, h), ql = landmarks(qh), kl = landmarks(kh);
+      const Matrix a = softmax_of(ql, kl);
+      Matrix z(count, count);
+      double largest = 0;
+      for (std::size_t j = 0; j < count; ++j) {
+        double column = 0;
+        for (std::size_t i = 0; i < count; ++i) column += a(i, j);
+        largest = std::max(largest, column);
+      }
+      for (std::size_t i = 0; i < count; ++i)
+        for (std::size_t j = 0; j < count; ++j) z(i, j) = a(j, i) / largest;
+      const auto less = [](double scale, Matrix m) {  // scale I - m
+        for (double& value : m.values) value = -value;
+        for (std::size_t i = 0; i < m.rows; ++i) m(i, i) += scale;
+        return m;
+      };
+      for (int step = 0; step < iterations; ++step) {
+        const Matrix az = product(a, z);
+        z = product(z, less(13, product(az, less(15, product(az, less(7, az))))));
+        for (double& value : z.values) value /= 4;
+      }
+      put_head(product(softmax_of(qh, kl), product(z, product(softmax_of(ql, kh), head_of(v, h)))), h,
+               merged);
+    }
+    return layer.map("output", merged);
+  };
+}
+
+// --- the comparison
+
+Tensor random(const Shape& shape, std::uint32_t stream) {
+  return normal(shape, 0, 1, {23, 0, stream}, DType::f64);
+}
+
+/// The second sample has padding at both ends and within.
+Tensor mask_for(std::int64_t length) {
+  std::vector<std::int32_t> real(static_cast<std::size_t>(2 * length), 1);
+  for (const std::int64_t n : {std::int64_t{0}, length / 2, length - 2, length - 1})
+    real[static_cast<std::size_t>(length + n)] = 0;
+  return Tensor::from(real, {2, length});
+}
+
+std::unique_ptr<Attention> layer_of(const std::string& name, bool causal = false, bool cross = false,
+                                    const Options& options = {}) {
+  AttentionConfig config;
+  config.width = width;
+  config.heads = heads;
+  config.bias = true;
+  config.causal = causal;
+  config.cross = cross;
+  config.max_length = 256;
+  config.seed = 7;
+  config.options = options;
+  auto layer = make_attention(name, config);
+  layer->to(DType::f64, {});
+  for (const NamedTensor& entry : layer->parameters())
+    *entry.tensor = parameter(*entry.tensor + random(entry.tensor->shape(), 9) * 0.1);
+  return layer;
+}
+
+void compare(const std::string& name, const Formula& formula, bool causal, bool cross, std::int64_t length,
+             const Options& options = {}) {
+  CAPTURE(name);
+  CAPTURE(causal);
+  CAPTURE(cross);
+  CAPTURE(length);
+  const auto layer = layer_of(name, causal, cross, options);
+  for (const bool padded : {false, true}) {
+    CAPTURE(padded);
+    AttentionInput input{random({2, length, width}, 1)};
+    if (padded) input.mask = mask_for(length);
+    if (cross) input.memory = random({2, length + 9, width}, 2);
+    if (cross && padded) input.memory_mask = mask_for(length + 9);
+    Context context = Context::inference();
+    const std::vector<double> found = (*layer)(input, context).to_doubles();
+    const std::vector<Sample> queries = samples_of(input.x, input.mask);
+    const std::vector<Sample> memory = cross ? samples_of(input.memory, input.memory_mask) : queries;
+    double worst = 0;
+    for (std::size_t b = 0; b < queries.size(); ++b) {
+      const Matrix expected = formula(Numbers(*layer), queries[b], memory[b], causal);
+      for (std::size_t i = 0; i < expected.rows; ++i)
+        for (std::size_t j = 0; j < width; ++j) {
+          const std::size_t at = (b * static_cast<std::size_t>(length) + queries[b].places[i]) * width + j;
+          worst = std::max(worst, std::abs(found[at] - expected(i, j)));
+        }
+    }
+    CHECK(worst < 1e-10);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("formulas: Linear Transformer, within one chunk of its sums and over several") {
+  for (const std::int64_t length : {7, 200}) {
+    compare("linear_transformer", linear_transformer(), false, false, length);
+    compare("linear_transformer", linear_transformer(), true, false, length);
+    compare("linear_transformer", linear_transformer(), false, true, length);
+  }
+}
+
+TEST_CASE("formulas: Performer, whose stabilisers cancel") {
+  for (const std::int64_t length : {7, 200}) {
+    compare("performer", performer(), false, false, length);
+    compare("performer", performer(), true, false, length);
+    compare("performer", performer(), false, true, length);
+  }
+  Options options;
+  options.set("features", std::int64_t{11});  // no multiple of the width of a head
+  compare("performer", performer(), true, false, 9, options);
+}
+
+TEST_CASE("formulas: RetNet, one way and both ways") {
+  for (const std::int64_t length : {7, 200})
+    for (const bool causal : {false, true}) compare("retnet", retnet, causal, false, length);
+  Options narrow;
+  narrow.set("value_width", std::int64_t{1});
+  compare("retnet", retnet, true, false, 70, narrow);
+}
+
+TEST_CASE("formulas: gated linear attention, one way and both ways") {
+  for (const std::int64_t length : {7, 90})
+    for (const bool causal : {false, true})
+      compare("gated_linear_attention", gated_linear, causal, false, length);
+}
+
+TEST_CASE("formulas: the Attention Free Transformer in all its forms") {
+  for (const bool causal : {false, true}) {
+    compare("attention_free_transformer", attention_free(0), causal, false, 7);
+    compare("attention_free_transformer", attention_free(0), causal, false, 90);
+    Options options;
+    options.set("rank", std::int64_t{3});
+    options.set("form", "full");
+    compare("attention_free_transformer", attention_free(256), causal, false, 20, options);
+    options.set("form", "local");
+    options.set("window", std::int64_t{4});
+    compare("attention_free_transformer", attention_free(4), causal, false, 20, options);
+  }
+}
+
+TEST_CASE("formulas: local attention") {
+  Options options;
+  options.set("reach", std::int64_t{3});
+  for (const std::int64_t length : {5, 200})
+    for (const bool causal : {false, true}) compare("local", local, causal, false, length, options);
+}
+
+TEST_CASE("formulas: FNet, whose transform is as long as the sample and not as the batch") {
+  for (const std::int64_t length : {7, 64}) {
+    compare("fnet", fnet(false), false, false, length);
+    Options options;
+    options.set("unitary", true);
+    compare("fnet", fnet(true), false, false, length, options);
+  }
+}
+
+TEST_CASE("formulas: Nystromformer, with fewer landmarks than tokens and with more") {
+  Options options;
+  options.set("landmarks", std::int64_t{5});
+  compare("nystromformer", nystromformer(5, 6), false, false, 33, options);
+  compare("nystromformer", nystromformer(5, 6), false, false, 5, options);
+  compare("nystromformer", nystromformer(64, 6), false, false, 9);
+}
+
+TEST_CASE("Nystromformer: with a landmark for every token and enough iterations it is the dot product") {
+  Options options;
+  options.set("iterations", std::int64_t{40});
+  const auto near = layer_of("nystromformer", false, false, options), exact = layer_of("dot_product");
+  const AttentionInput input{random({2, 12, width}, 1), mask_for(12)};
+  Context context;
+  CHECK(worst_difference((*near)(input, context), (*exact)(input, context)) < 1e-8);
+}
+
+TEST_CASE("Performer: more features estimate the dot product better") {
+  const auto exact = layer_of("dot_product");
+  const AttentionInput input{random({2, 12, width}, 1) * 0.5};  // the variance grows with e^|q|^2
+  Context context;
+  const Tensor expected = (*exact)(input, context);
+  const auto error = [&](std::int64_t features) {
+    Options options;
+    options.set("features", features);
+    return worst_difference((*layer_of("performer", false, false, options))(input, context), expected);
+  };
+  CHECK(error(4096) < 0.1);
+  CHECK(error(4096) < 0.5 * error(8));
+}
+
+TEST_CASE("Performer: features are drawn anew every `redraw` batches, and inference takes the last draw") {
+  const auto outputs = [](std::int64_t redraw) {
+    Options options;
+    options.set("redraw", redraw);
+    const auto layer = layer_of("performer", false, false, options);
+    std::vector<std::vector<double>> all;
+    const auto run = [&](Context context) {
+      all.push_back((*layer)({random({1, 5, width}, 1)}, context).to_doubles());
+    };
+    run(Context::inference());
+    for (std::uint32_t batch = 1; batch <= 7; ++batch) run(Context::train(1, batch));
+    run(Context::inference());
+    return all;
+  };
+  const auto never = outputs(0), always = outputs(1), third = outputs(3);
+  for (std::size_t pass = 1; pass <= 8; ++pass) {
+    CAPTURE(pass);
+    CHECK(never[pass] == never[0]);
+    CHECK((always[pass] == always[pass - 1]) == (pass == 1 || pass == 8));
+    CHECK((third[pass] == third[pass - 1]) == (pass != 4 && pass != 7));
+  }
+}
+
+TEST_CASE("Performer: keys of any length stay within range, in single precision, whole and step by step") {
+  for (const bool causal : {false, true}) {
+    CAPTURE(causal);
+    const auto layer = layer_of("performer", causal);
+    // One token in ten is a hundred times as long: without a stabiliser its features are 0 or infinite.
+    Tensor x = random({1, 150, width}, 3);
+    std::vector<double> lengths(150, 1);
+    for (std::size_t n = 5; n < 150; n += 10) lengths[n] = 100;
+    x = x * Tensor::from(lengths, {1, 150, 1});
+    Context context;
+    const Tensor exact = (*layer)({x}, context);
+    layer->to(DType::f32, {});
+    const Tensor single = (*layer)({cast(x, DType::f32)}, context);
+    for (const double value : single.to_doubles()) REQUIRE(std::isfinite(value));
+    CHECK(worst_difference(cast(single, DType::f64), exact) < 1e-2 * max(abs(exact)).item());
+    if (!causal) continue;
+    AttentionCache cache;
+    const NoGrad no_grad;
+    for (std::int64_t t = 0; t < 150; ++t) {
+      const Tensor out = layer->step({cast(slice(x, 1, t, t + 1), DType::f32)}, cache, context);
+      CHECK(worst_difference(cast(out, DType::f64), slice(exact, 1, t, t + 1)) <
+            1e-2 * max(abs(exact)).item());
+    }
+  }
+}
+
+TEST_CASE("the newer mechanisms keep their word with settings other than the defaults") {
+  const std::vector<std::pair<std::string, std::vector<std::pair<std::string, Options::Value>>>> rows = {
+      {"performer", {{"features", std::int64_t{3}}, {"redraw", std::int64_t{0}}}},
+      {"fnet", {{"unitary", true}}},
+      {"nystromformer", {{"landmarks", std::int64_t{3}}, {"iterations", std::int64_t{4}}}},
+      {"gated_linear_attention", {{"temperature", 1.0}}},
+      {"attention_free_transformer", {{"form", std::string("full")}, {"rank", std::int64_t{3}}}},
+      {"attention_free_transformer", {{"form", std::string("local")}, {"window", std::int64_t{2}}}},
+      {"local", {{"reach", std::int64_t{1}}}},
+  };
+  for (const auto& [name, settings] : rows) {
+    CAPTURE(name);
+    CAPTURE(settings.front().first);
+    Options options;
+    for (const auto& [setting, value] : settings) options.set(setting, value);
+    CHECK_NOTHROW(check_attention(name, options));
+  }
+}
+
+TEST_CASE("decoding with a state: it does not grow with the text, and beam search can reorder it") {
+  for (const std::string name : {"linear_transformer", "performer", "retnet", "gated_linear_attention",
+                                 "attention_free_transformer", "local"}) {
+    CAPTURE(name);
+    const auto layer = layer_of(name, true);
+    const Tensor x = random({2, 150, width}, 4);
+    Context context;
+    const NoGrad no_grad;
+    const Tensor whole = (*layer)({x}, context);
+    AttentionCache cache;
+    const Tensor prompt = layer->step({slice(x, 1, 0, 100)}, cache, context);
+    CHECK(worst_difference(prompt, slice(whole, 1, 0, 100)) < 1e-12);
+    const Shape size = cache.key.shape();
+    for (std::int64_t t = 100; t < 150; ++t)
+      CHECK(worst_difference(layer->step({slice(x, 1, t, t + 1)}, cache, context),
+                             slice(whole, 1, t, t + 1)) < 1e-12);
+    CHECK(cache.key.shape() == size);
+
+    const std::vector<std::int32_t> swapped{1, 0};
+    const Tensor swap = Tensor::from(swapped, {2});
+    AttentionCache other;
+    layer->step({slice(x, 1, 0, 100)}, other, context);
+    other.reorder(RowOrder(swapped), RowOrder(swapped));
+    const Tensor next = layer->step({index_select(slice(x, 1, 100, 101), 0, swap)}, other, context);
+    CHECK(worst_difference(index_select(next, 0, swap), slice(whole, 1, 100, 101)) < 1e-12);
+  }
+}
+
+TEST_CASE("Attention Free Transformer: with biases, decoding gives what the whole pass gives") {
+  for (const std::string form : {"local", "full"}) {
+    CAPTURE(form);
+    Options options;
+    options.set("form", form);
+    const auto layer = layer_of("attention_free_transformer", true, false, options);
+    const Tensor x = random({2, 40, width}, 4);
+    Context context;
+    const NoGrad no_grad;
+    const Tensor whole = (*layer)({x}, context);
+    AttentionCache cache;
+    for (std::int64_t t = 0; t < 40; t += 4)
+      CHECK(worst_difference(layer->step({slice(x, 1, t, t + 4)}, cache, context),
+                             slice(whole, 1, t, t + 4)) < 1e-12);
+    CHECK(contains(message_of([&] { (*layer)({random({1, 257, width}, 4)}, context); }), "at most 256"));
+    options.set("form", "simple");
+    options.set("rank", std::int64_t{3});  // which that form has not
+    CHECK(contains(message_of([&] { layer_of("attention_free_transformer", true, false, options); }),
+                   "'rank'"));
+  }
+}
+
+TEST_CASE("gated linear attention: gates that close at once stay within range, in single precision") {
+  const auto layer = layer_of("gated_linear_attention", true);
+  for (const NamedTensor& entry : layer->parameters())
+    if (entry.name == "fade_out.bias") *entry.tensor = parameter(*entry.tensor - 1e4);
+  layer->to(DType::f32, {});
+  const Tensor x = parameter(cast(random({1, 50, width}, 6), DType::f32));
+  Context context;
+  const Tensor out = (*layer)({x}, context);
+  backward(sum(square(out)));
+  for (const Tensor& values : {out, gradient(x)})
+    for (const double value : values.to_doubles()) REQUIRE(std::isfinite(value));
+}
+
+TEST_CASE("what is cut by the length of a sample does not depend on the padding beside it") {
+  for (const std::string name : {"fnet", "nystromformer"}) {
+    CAPTURE(name);
+    Options options;
+    if (name == "nystromformer") options.set("landmarks", std::int64_t{4});
+    const auto layer = layer_of(name, false, false, options);
+    const Tensor x = random({1, 11, width}, 5);
+    std::vector<std::int32_t> real(30, 0);
+    std::fill_n(real.begin() + 3, 11, 1);
+    Context context;
+    const Tensor alone = (*layer)({x}, context);
+    const Tensor padded = (*layer)({pad(x, 1, 3, 16), Tensor::from(real, {1, 30})}, context);
+    CHECK(worst_difference(slice(padded, 1, 3, 14), alone) < 1e-12);
+  }
+}
