@@ -72,32 +72,55 @@ LabelledText read_labelled_lines(const FileInput& input) {
   return text;
 }
 
+/// The texts of columns as one.
+std::string joined(std::span<std::string> cells) {
+  std::string text = std::move(cells.front());
+  for (const std::string& cell : cells.subspan(1)) text.append(" ").append(cell);
+  return text;
+}
+
+/// The names of the columns that were read, where each finds its column again; else none.
+std::vector<std::string> names_in_table(const TableCells& row) {
+  const bool all = row.has_header && std::ranges::all_of(row.names, [&](const std::string& name) {
+                     return !name.empty() && is_column_name(name) && std::ranges::count(row.first, name) == 1;
+                   });
+  return all ? row.names : std::vector<std::string>();
+}
+
+/// What is read of a table, but for the label.
+TableOptions table_of_texts(const LabelledOptions& options) {
+  TableOptions table{.format = options.format,
+                     .header = options.header,
+                     .delimiter = options.delimiter,
+                     .others = options.text_columns.empty(),
+                     .text = options.text};
+  if (!options.second_column.empty()) table.columns.push_back(options.second_column);
+  table.columns.insert(table.columns.end(), options.text_columns.begin(), options.text_columns.end());
+  return table;
+}
+
 LabelledText read_labelled_table(const FileInput& input) {
   const LabelledOptions& options = input.options;
   const std::string first = options.format == "jsonl" ? "label" : "1";
   const std::string& label = options.label_column.empty() ? first : options.label_column;
   const bool pairs = !options.second_column.empty();
-  TableOptions table{.format = options.format,
-                     .header = options.header,
-                     .delimiter = options.delimiter,
-                     .columns = {label},
-                     .distinct = true,
-                     .others = options.text_columns.empty(),
-                     .text = options.text};
-  if (pairs) table.columns.push_back(options.second_column);
-  const std::size_t before = table.columns.size();
-  table.columns.insert(table.columns.end(), options.text_columns.begin(), options.text_columns.end());
+  TableOptions table = table_of_texts(options);
+  table.columns.insert(table.columns.begin(), label);
+  table.usual_names = options.usual_names;
+  if (options.label_column.empty()) table.usual_names = {"label"};
+  table.labelled = table.distinct = true;
+  const std::size_t before = pairs ? 2 : 1;
   LabelledText text;
   const auto take = [&](const TableCells& row) {
     std::vector<std::string>& cells = row.cells;
     if (text.size() == 0) {
       check(cells.size() > before, row.origin, ": the rows have a label, but no text");
       text.first_line = row.first;
+      text.columns = names_in_table(row);
     }
     if (cells[0].empty()) fail(row.place(), ": the label in column ", label, " is empty");
     check_label_at(cells[0], row);
-    std::string& words = cells[before];
-    for (std::size_t c = before + 1; c < cells.size(); ++c) words.append(" ").append(cells[c]);
+    const std::string words = joined({cells.begin() + static_cast<std::ptrdiff_t>(before), cells.end()});
     if (pairs)
       text.add_pair(words, cells[1], cells[0], row.origin, row.line);
     else
@@ -105,6 +128,36 @@ LabelledText read_labelled_table(const FileInput& input) {
   };
   read_table_rows(input.text, table, take, input.report);
   return text;
+}
+
+/// The columns of the label that are left out of the texts where they are there.
+std::vector<std::string> columns_of_label(const LabelledOptions& options) {
+  if (!options.label_column.empty()) return {options.label_column};
+  return options.format == "jsonl" ? std::vector<std::string>{"label"}
+                                   : std::vector<std::string>{"label", "1"};
+}
+
+void read_unlabelled_table(const FileInput& input, const TakeText& take) {
+  const LabelledOptions& options = input.options;
+  TableOptions table = table_of_texts(options);
+  if (!options.usual_names.empty())
+    table.usual_names = {options.usual_names.begin() + 1, options.usual_names.end()};
+  table.left_out = columns_of_label(options);
+  if (options.format != "jsonl" && table.header == Header::detected && is_column_name(table.left_out.back()))
+    table.header = Header::present;
+  const bool pairs = !options.second_column.empty();
+  bool is_first = true;
+  const auto take_row = [&](const TableCells& row) {
+    if (std::exchange(is_first, false)) {
+      check(!row.cells.empty(), row.origin, ": there is no column of texts beside that of the label (",
+            quoted_names(table.left_out), "); name it");
+      if (input.report) input.report->remarks.push_back(remark_on_columns(row));
+    }
+    if (!pairs) return take(joined(row.cells), row);
+    for (std::string& cell : row.cells) std::ranges::replace(cell, '\t', ' ');
+    take(concat_text(joined(std::span(row.cells).subspan(1)), '\t', row.cells[0]), row);
+  };
+  read_table_rows(input.text, table, take_row, input.report);
 }
 
 // --- folders of documents ----------------------------------------------------------------------------------
@@ -151,12 +204,43 @@ LabelledText read_class_files(std::span<const fs::path> files, const LabelledOpt
   return text;
 }
 
+/// Whether a name is that of a part of the data, or of a file of examples, rather than of a class.
+bool is_name_of_data(const fs::path& path) {
+  constexpr std::string_view parts[] = {"train", "training", "test", "testing", "valid",  "validation",
+                                        "val",   "dev",      "data", "readme",  "license"};
+  constexpr std::string_view endings[] = {".all",   ".csv", ".tsv", ".json",
+                                          ".jsonl", ".md",  ".zip", ".parquet"};
+  const fs::path name = path.extension() == ".gz" ? path.stem() : path.filename();
+  const std::string small = unicode::lower_case(name.string(), unicode::FinalSigma::medial);
+  const std::string_view word = std::string_view(small).substr(0, small.find_first_of("._- 0123456789"));
+  return std::ranges::count(parts, word) > 0 ||
+         std::ranges::count(endings,
+                            std::string_view(small).substr(std::min(small.rfind('.'), small.size()))) > 0;
+}
+
+/// Throws for a folder that looks like one of data sets, not of classes.
+void check_names_of_classes(const fs::path& path, std::span<const fs::path> classes, bool folders) {
+  const auto found = std::ranges::find_if(classes, [&](const fs::path& one) {
+    return is_name_of_data(one) && (type_of(one) == fs::file_type::directory) == folders;
+  });
+  if (found == classes.end()) return;
+  std::vector<std::string> names;
+  for (const fs::path& one : classes) names.push_back(one.filename().string());
+  fail(path.string(), ": expected a folder or file for each class, but \"", found->filename().string(),
+       "\" does not look like the name of one; the folder holds ", quoted_names(names), ". ",
+       folders ? "Name one of them with --data, others with --valid or --test"
+               : "Name the file to learn from, such as --data " + found->string() +
+                     " --format lines (a label, a space and a text on each line; or csv, tsv, jsonl)",
+       "; if these are the classes, give --format folders");
+}
+
 LabelledText read_class_folder(const fs::path& path, const LabelledOptions& options, ReadReport* report) {
   const std::vector<fs::path> classes = sorted_entries(path);
   check(!classes.empty(), path.string(), ": the folder is empty; expected a folder or file for each class");
-  if (std::ranges::none_of(classes,
-                           [](const fs::path& entry) { return type_of(entry) == fs::file_type::directory; }))
-    return read_class_files(classes, options, report);
+  const bool folders = std::ranges::any_of(
+      classes, [](const fs::path& entry) { return type_of(entry) == fs::file_type::directory; });
+  if (options.format != "folders") check_names_of_classes(path, classes, folders);
+  if (!folders) return read_class_files(classes, options, report);
   LabelledText text;
   for (const fs::path& folder : classes) {
     check(type_of(folder) == fs::file_type::directory, folder.string(),
@@ -338,6 +422,15 @@ std::vector<std::string> labelled_formats() {
   std::vector<std::string> names;
   for (const Format& format : formats) names.emplace_back(format.name);
   return names;
+}
+
+void read_texts_of_table(const TextInput& input, const LabelledOptions& options, const TakeText& take,
+                         ReadReport* report) {
+  LabelledOptions named = options;
+  if (named.format.empty()) named.format = table_format(input.origin);
+  check(!named.format.empty() && format_named(named.format).has_columns, input.origin,
+        ": a table is expected: give --format csv, tsv or jsonl");
+  read_unlabelled_table({input, named, report}, take);
 }
 
 LabelledText read_labelled_text(const TextInput& input, const LabelledOptions& options, ReadReport* report) {

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "heed/data/table.h"
 #include "heed/data/text_file.h"
 
 namespace heed {
@@ -19,6 +21,8 @@ struct LabelledText {
   TextList seconds = {};  ///< for pairs: the second texts (`texts` are the first); otherwise empty
   /// For tables: the first line of the selected columns; their names if it is a header, or for jsonl.
   std::vector<std::string> first_line = {};
+  /// The columns that were read by names that the table gives: of the label, of a second text, of the texts.
+  std::vector<std::string> columns = {};
   std::size_t size() const { return texts.size(); }
   void add(std::string_view text, std::string_view label, std::string_view origin, std::size_t line = 0);
   void add_pair(std::string_view first, std::string_view second, std::string_view label,
@@ -45,17 +49,20 @@ std::vector<std::int32_t> classes_of(const LabelledText& text, std::span<const s
 /// - folders: a folder for each class, in which every file is one document; classes and documents are in
 ///   order of their names. Line ends become "\n", and leading empty lines are left out. In a folder that
 ///   contains only files, each file is a class with that name and has a text on each line, none of them empty
-///   ("lines" reads a folder in the same way).
+///   ("lines" reads a folder in the same way). Names such as "train.all" or "test" are taken for classes only
+///   where the format is given as "folders".
 struct LabelledOptions {
   std::string format = {};  ///< "": from the name: a folder, .csv, .tsv, .jsonl, each also with .gz
   TextOptions text = {};
   // For csv, tsv and jsonl; columns are numbers from 1 or names.
-  std::string label_column = {};               ///< "": the first; for jsonl "label"
+  std::string label_column = {};               ///< "": "label", or the first where nothing is called so
   std::vector<std::string> text_columns = {};  ///< joined with a space; empty: all but the label
   std::string second_column = {};              ///< for pairs: the other text; "": none
-  /// The first row holds names and is left out; so it is where a column is given by its name.
-  bool header = false;
-  std::string delimiter = {};  ///< of csv (TableOptions)
+  /// Names that stand in place of the label, the second text and the texts where a header has them
+  /// (TableOptions); without a label column its is "label".
+  std::vector<std::string> usual_names = {};
+  Header header = Header::detected;  ///< of csv and tsv
+  std::string delimiter = {};        ///< of csv (TableOptions)
 };
 
 /// Throws an Error that begins with `place` for a label that is longer than 1,000 bytes, contains line ends
@@ -74,6 +81,13 @@ std::string labelled_format(const std::filesystem::path& path);
 /// documents, an empty document, and a document that is not a regular file.
 LabelledText read_labelled_text(const TextInput& input, const LabelledOptions& options = {},
                                 ReadReport* report = nullptr);
+
+/// Receives what stands in a row: a text, or two with a tab between.
+using TakeText = std::function<void(std::string text, const TableCells& row)>;
+/// Reads the texts of a table row by row, with or without a column of labels. Of pairs, tabs become spaces.
+/// The report says which columns were read. Throws as read_labelled_text does, and for what is no table.
+void read_texts_of_table(const TextInput& input, const LabelledOptions& options, const TakeText& take,
+                         ReadReport* report = nullptr);
 
 // --- parts -------------------------------------------------------------------------------------------------
 

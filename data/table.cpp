@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "heed/base/error.h"
 #include "heed/base/json.h"
@@ -101,6 +102,7 @@ class CsvParser {
   void read(TableRow& row) {
     row.fields.clear();
     row.line = lines_.number();
+    row.delimiter = delimiter_;
     while (true) {
       std::string& field = add_field(row, lines_);
       if (at_ < text_.size() && text_[at_] == '"')
@@ -209,57 +211,198 @@ std::size_t column_index(const std::string& column, const TableRow& first, std::
   return static_cast<std::size_t>(found - fields.begin());
 }
 
-void check_distinct(const auto& found, const TableOptions& options, std::string_view origin) {
-  for (std::size_t i = 0; options.distinct && i < found.size(); ++i)
+void check_distinct(const auto& found, const std::vector<std::string>& columns, bool distinct,
+                    std::string_view origin) {
+  for (std::size_t i = 0; distinct && i < found.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
-      check(found[i] != found[j], origin, ": the columns \"", options.columns[j], "\" and \"",
-            options.columns[i], "\" are one; name each once");
+      check(found[i] != found[j], origin, ": the columns \"", columns[j], "\" and \"", columns[i],
+            "\" are one; name each once");
 }
+
+// --- whether the first row names the columns
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
+  return text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
+}
+
+bool is_number(std::string_view cell) {
+  const std::string_view text = trimmed(cell);
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+/// Short, and neither a number nor a sentence.
+bool may_be_name(std::string_view cell) {
+  constexpr std::size_t most_columns = 40, most_spaces = 3;
+  return !trimmed(cell).empty() && !is_number(cell) && cell.find('\n') == std::string_view::npos &&
+         std::ranges::count(cell, ' ') <= static_cast<std::ptrdiff_t>(most_spaces) &&
+         unicode::columns(cell) <= most_columns;
+}
+
+std::string small_name(std::string_view cell) {
+  return unicode::lower_case(trimmed(cell), unicode::FinalSigma::medial);
+}
+
+bool is_usual_name(std::string_view cell) {
+  static const std::set<std::string, std::less<>> names = {
+      "a",         "answer",    "article",   "body",        "category", "class",    "comment",    "content",
+      "document",  "english",   "first",     "french",      "german",   "headline", "hypothesis", "input",
+      "intent",    "label",     "labels",    "message",     "output",   "passage",  "premise",    "q",
+      "query",     "question",  "question1", "question2",   "rating",   "review",   "second",     "sentence",
+      "sentence1", "sentence2", "sentiment", "source",      "spanish",  "src",      "stars",      "summary",
+      "tag",       "target",    "text",      "text1",       "text2",    "text_a",   "text_b",     "texts",
+      "tgt",       "title",     "topic",     "translation", "tweet",    "utterance"};
+  return names.contains(small_name(cell));
+}
+
+/// Different names, but for the first, which the index of a data frame has not.
+bool may_be_names(const std::vector<std::string>& cells) {
+  std::set<std::string> names;
+  for (std::size_t i = 0; i < cells.size(); ++i)
+    if (!(i == 0 && cells[i].empty() && cells.size() > 1) &&
+        !(may_be_name(cells[i]) && names.insert(small_name(cells[i])).second))
+      return false;
+  return true;
+}
+
+/// The first row of a table beside those below it.
+class FirstRow {
+ public:
+  FirstRow(std::span<const TableRow> rows, std::vector<std::size_t> chosen)
+      : first_(rows.front().fields), below_(rows.subspan(1)), chosen_(std::move(chosen)) {}
+
+  bool names_columns(bool labelled) const {
+    if (below_.empty() || !may_be_names(first_)) return false;
+    return stands_on_numbers() || (labelled ? is_above_labels() : has_usual_names());
+  }
+
+ private:
+  /// A name above numbers, some three at least.
+  bool stands_on_numbers() const {
+    for (std::size_t i = 0; below_.size() >= 3 && i < first_.size(); ++i)
+      if (!first_[i].empty() &&
+          std::ranges::all_of(below_, [&](const TableRow& row) { return is_number(row.fields[i]); }))
+        return true;
+    return false;
+  }
+
+  /// What would be its label is none of the rows below, which share a few, or it has a usual name.
+  bool is_above_labels() const {
+    std::set<std::string_view> labels;
+    for (const TableRow& row : below_) labels.insert(row.fields[chosen_[0]]);
+    if (labels.contains(first_[chosen_[0]])) return false;
+    return (below_.size() >= 10 && labels.size() * 5 <= below_.size()) ||
+           std::ranges::any_of(first_, is_usual_name);
+  }
+
+  bool has_usual_names() const {
+    return std::ranges::all_of(chosen_, [&](std::size_t column) { return is_usual_name(first_[column]); });
+  }
+
+  const std::vector<std::string>& first_;
+  std::span<const TableRow> below_;
+  std::vector<std::size_t> chosen_;  // columns
+};
 
 /// Picks the selected columns from the rows of csv and tsv.
 class ColumnPicker {
  public:
-  ColumnPicker(const TableOptions& options, const TakeCells& take, std::string_view origin)
-      : options_(options),
-        take_(take),
-        origin_(origin),
-        has_header_(options.header || !std::ranges::all_of(options.columns, [](const std::string& column) {
-                      return column_number(column).has_value();
-                    })) {}
+  ColumnPicker(const TableOptions& options, const TakeCells& take, std::string_view origin,
+               ReadReport* report)
+      : options_(options), take_(take), origin_(origin), report_(report), header_(options.header) {
+    const auto name = std::ranges::find_if(options.columns, is_column_name);
+    if (name == options.columns.end()) return;
+    check(header_ != Header::absent, origin, ": the column \"", *name,
+          "\" is given by its name, which a file without a header has not; give its number");
+    header_ = Header::present;
+  }
 
   void row(TableRow& row) {
-    if (indices_.empty()) {
-      choose(row);
-      if (has_header_) return;
+    constexpr std::size_t most_rows = 1000, most_bytes = 1 << 20;
+    if (header_ != Header::detected) return pick(row);
+    for (const std::string& field : row.fields) waiting_bytes_ += field.size();
+    waiting_.push_back(std::move(row));
+    if (waiting_.size() > most_rows || waiting_bytes_ > most_bytes) detect();
+  }
+  void finish() {
+    if (header_ == Header::detected) detect();
+    check(has_rows_, origin_, ": there is nothing but a header");
+  }
+
+ private:
+  void detect() {
+    const TableRow& first = waiting_.front();
+    std::vector<std::size_t> chosen;
+    for (const std::string& column : options_.columns) chosen.push_back(column_index(column, first, origin_));
+    for (std::size_t i = 0; options_.columns.empty() && i < first.fields.size(); ++i) chosen.push_back(i);
+    const bool is_header = FirstRow(waiting_, chosen).names_columns(options_.labelled);
+    header_ = is_header ? Header::present : Header::absent;
+    if (report_)
+      report_->remarks.push_back(
+          is_header ? concat_text(origin_, ": its first row, ", quoted_names(first.fields),
+                                  ", names the columns; --no-header (data.header=false) reads it as data")
+                    : concat_text(origin_,
+                                  ": its first row is read as data; --header (data.header=true) "
+                                  "says that it names the columns"));
+    for (TableRow& row : waiting_) pick(row);
+    waiting_ = {};
+  }
+
+  void pick(TableRow& row) {
+    const bool has_header = header_ == Header::present;
+    if (first_.empty()) {
+      choose(row, has_header);
+      if (has_header) return;
     }
     has_rows_ = true;
     cells_.resize(indices_.size());
     for (std::size_t i = 0; i < indices_.size(); ++i) cells_[i] = row.fields[indices_[i]];
-    take_({names_, first_, cells_, origin_, row.line});
+    take_({names_, first_, has_header, cells_, row.fields, row.delimiter, origin_, row.line});
   }
-  void finish() const { check(has_rows_, origin_, ": there is nothing but a header"); }
 
- private:
-  void choose(const TableRow& first) {
+  void choose(const TableRow& first, bool has_header) {
     first_ = first.fields;
-    names_ = options_.columns;
-    for (const std::string& column : options_.columns)
-      indices_.push_back(column_index(column, first, origin_));
-    check_distinct(indices_, options_, origin_);
-    if (!options_.others && !indices_.empty()) return;
-    std::vector<bool> is_named(first.fields.size());
-    for (const std::size_t index : indices_) is_named[index] = true;
-    for (std::size_t i = 0; i < first.fields.size(); ++i) {
-      if (is_named[i]) continue;
-      indices_.push_back(i);
-      names_.push_back(has_header_ ? first.fields[i] : std::to_string(i + 1));
+    std::vector<std::string> columns = options_.columns;
+    for (std::size_t i = 0; has_header && i < options_.usual_names.size(); ++i)
+      if (std::ranges::count(first_, options_.usual_names[i]) == 1) columns[i] = options_.usual_names[i];
+    for (const std::string& column : columns) indices_.push_back(column_index(column, first, origin_));
+    check_distinct(indices_, columns, options_.distinct, origin_);
+    if (options_.others || indices_.empty()) add_others(has_header);
+    for (const std::size_t index : indices_)
+      names_.push_back(has_header ? first_[index] : std::to_string(index + 1));
+  }
+
+  void add_others(bool has_header) {
+    std::vector<bool> is_taken(first_.size());
+    for (const std::size_t index : indices_) is_taken[index] = true;
+    for (const std::string& column : options_.left_out) {
+      const std::optional<std::size_t> found = place_of(column, has_header);
+      if (found) is_taken[*found] = true;
+      if (found) break;
     }
+    for (std::size_t i = 0; i < first_.size(); ++i)
+      if (!is_taken[i]) indices_.push_back(i);
+  }
+
+  /// Of a column that need not be there.
+  std::optional<std::size_t> place_of(const std::string& column, bool has_header) const {
+    if (const auto number = column_number(column))
+      return *number >= 1 && *number <= first_.size() ? std::optional(*number - 1) : std::nullopt;
+    const auto found = std::ranges::find(first_, column);
+    return has_header && found != first_.end()
+               ? std::optional(static_cast<std::size_t>(found - first_.begin()))
+               : std::nullopt;
   }
 
   const TableOptions& options_;
   const TakeCells& take_;
   std::string_view origin_;
-  bool has_header_;
+  ReadReport* report_;
+  Header header_;
+  std::vector<TableRow> waiting_;  // until it is known whether the first names the columns
+  std::size_t waiting_bytes_ = 0;
   std::vector<std::size_t> indices_;
   std::vector<std::string> names_, first_, cells_;
   bool has_rows_ = false;
@@ -270,7 +413,7 @@ void rows_of_csv(const TextInput& input, const TableOptions& options, const Take
   const auto* const given = std::ranges::find(delimiters, options.delimiter, &Delimiter::name);
   check(options.delimiter.empty() || given != std::end(delimiters), "unknown delimiter \"", options.delimiter,
         "\": use one of ", quoted_names(table_delimiters()));
-  ColumnPicker picker(options, take, input.origin);
+  ColumnPicker picker(options, take, input.origin, report);
   read_csv(
       input, [&](TableRow& row) { picker.row(row); }, options.text, report,
       options.delimiter.empty() ? '\0' : given->byte);
@@ -279,7 +422,7 @@ void rows_of_csv(const TextInput& input, const TableOptions& options, const Take
 
 void rows_of_tsv(const TextInput& input, const TableOptions& options, const TakeCells& take,
                  ReadReport* report) {
-  ColumnPicker picker(options, take, input.origin);
+  ColumnPicker picker(options, take, input.origin, report);
   read_tsv(
       input, [&](TableRow& row) { picker.row(row); }, options.text, report);
   picker.finish();
@@ -312,8 +455,9 @@ void rows_of_json_lines(const TextInput& input, const TableOptions& options, con
                         ReadReport* report) {
   TextLines lines(input, options.text, report);
   const std::string& origin = input.origin;
-  check(!options.header, origin, ": a header is for csv and tsv; each line of jsonl names its columns");
-  check_distinct(options.columns, options, origin);
+  check(options.header != Header::present, origin,
+        ": a header is for csv and tsv; each line of jsonl names its columns");
+  check_distinct(options.columns, options.columns, options.distinct, origin);
   std::vector<std::string> names = options.columns, first, cells;
   while (const auto line = lines.next()) {
     const std::string place = lines.place();
@@ -321,13 +465,17 @@ void rows_of_json_lines(const TextInput& input, const TableOptions& options, con
     check(object.is_object(), place, ": expected a JSON object, not ", object.type_name());
     if (lines.number() == 1) {
       first = keys_of(object);
+      const auto left_out =
+          std::ranges::find_if(options.left_out, [&](const auto& name) { return has(first, name); });
       if (options.others || options.columns.empty())
         for (const std::string& key : first)
-          if (!has(options.columns, key)) names.push_back(key);
+          if (!has(options.columns, key) && !(left_out != options.left_out.end() && key == *left_out))
+            names.push_back(key);
     }
     cells.clear();
     for (const std::string& name : names) cells.push_back(member_text(object, name, place));
-    take({names, first, cells, origin, lines.number()});
+    const std::string whole(*line);
+    take({names, first, true, cells, {&whole, 1}, '\n', origin, lines.number()});
   }
 }
 
@@ -353,8 +501,43 @@ std::string quoted_names(std::span<const std::string> names) {
   return text;
 }
 
+std::string remark_on_columns(const TableCells& row) {
+  return concat_text(row.origin, ": the text is read from the column", row.names.size() == 1 ? " " : "s ",
+                     quoted_names(row.names));
+}
+
 std::string TableCells::place() const {
   return concat_text(origin, ":", line);
+}
+
+bool is_column_name(const std::string& column) {
+  return !column_number(column);
+}
+
+std::string csv_row(std::span<const std::string> cells, char delimiter) {
+  const std::string special = concat_text('"', '\n', '\r', delimiter);
+  std::string row;
+  for (const std::string& cell : cells) {
+    if (&cell != &cells.front()) row += delimiter;
+    if (cell.find_first_of(special) == std::string::npos) {
+      row += cell;
+      continue;
+    }
+    row += '"';
+    for (const char byte : cell) row.append(byte == '"' ? 2 : 1, byte);
+    row += '"';
+  }
+  return row;
+}
+
+std::string tsv_row(std::span<const std::string> cells) {
+  std::string row;
+  for (const std::string& cell : cells) {
+    check(cell.find_first_of("\t\n\r") == std::string::npos,
+          "a cell of tsv has a tab or a line end: ", unicode::shortened(unicode::printable(cell), 40));
+    row += (&cell == &cells.front() ? "" : "\t") + cell;
+  }
+  return row;
 }
 
 std::vector<std::string> table_formats() {

@@ -18,6 +18,7 @@ namespace heed {
 struct TableRow {
   std::vector<std::string> fields;
   std::size_t line = 0;
+  char delimiter = '\t';  ///< what separates them
 };
 
 /// Receives each row as it is read. It may move the fields away.
@@ -40,32 +41,53 @@ void read_tsv(const TextInput& input, const TakeRow& take, const TextOptions& op
 
 // --- tables
 
+/// Whether the first row of csv and tsv names the columns. Unless it is known it is found out from the first
+/// 1,000 rows, and the report says what it was taken for. It names them if its cells look like names (short,
+/// different, no numbers) and something else speaks for it, too: a column of numbers below; a label that no
+/// other row has, where the others have few; or well-known names such as "label" and "text".
+enum class Header { detected, present, absent };
+
 /// The layout of a table file, and what to read from it. Formats:
 /// - csv, tsv: see read_csv and read_tsv; columns have numbers, and names if the first row holds them;
 /// - jsonl: one JSON object per line, whose members are the columns: texts, numbers, true and false.
 struct TableOptions {
   std::string format = {};  ///< "": from the file name: .csv, .tsv, .jsonl, each also with .gz
-  /// csv and tsv: the first row holds names and is not data. So it is where a column is given by its name.
-  bool header = false;
+  /// Of csv and tsv. Where a column is given by its name the first row names them.
+  Header header = Header::detected;
   std::string delimiter = {};  ///< of csv: "comma", "semicolon", "tab"; "": by the first line (read_csv)
   /// The columns, in this order: a number from 1 or a name in the header; for jsonl a name. Empty: all.
   std::vector<std::string> columns = {};
+  /// For each of these "", or the name that stands in its place where a header has it.
+  std::vector<std::string> usual_names = {};
+  bool labelled = false;  ///< the first of these holds labels
   bool distinct = false;  ///< these must differ, so that the label column is not also a text
   bool others = false;    ///< adds all other columns after these; for jsonl those of the first line
+  /// The first of these columns that is there is none of the others.
+  std::vector<std::string> left_out = {};
   TextOptions text = {};
 };
 
 /// The selected columns of one row; all rows before it were valid. Numbers of jsonl are written as in JSON.
 struct TableCells {
-  const std::vector<std::string>& names;  ///< of the columns: as given in the options, or as in the file
+  const std::vector<std::string>& names;  ///< of the columns; without a header their numbers
   /// Everything on the first line: header names or cells; for jsonl the keys.
   const std::vector<std::string>& first;
-  std::vector<std::string>& cells;  ///< [columns], may be moved from
+  bool has_header;                   ///< csv and tsv: these are names
+  std::vector<std::string>& cells;   ///< [columns], may be moved from
+  std::span<const std::string> row;  ///< every cell of csv and tsv; for jsonl the line
+  char delimiter;                    ///< of csv and tsv: what separates them
   std::string_view origin;
   std::size_t line;           ///< where the row begins
   std::string place() const;  ///< "file:line"
 };
 using TakeCells = std::function<void(const TableCells& row)>;
+
+/// Whether a column is given by its name, not by its number.
+bool is_column_name(const std::string& column);
+/// A row of csv or tsv with a field for each cell, as read_csv and read_tsv read it; without a line end.
+/// Throws an Error for a cell that has a tab or a line end in tsv.
+std::string csv_row(std::span<const std::string> cells, char delimiter = ',');
+std::string tsv_row(std::span<const std::string> cells);
 
 /// "csv", "tsv", "jsonl".
 std::vector<std::string> table_formats();
@@ -80,6 +102,9 @@ std::string table_format(const std::filesystem::path& path);
 /// not a JSON object, lacks a column, or has a list, an object or null there.
 void read_table_rows(const TextInput& input, const TableOptions& options, const TakeCells& take,
                      ReadReport* report = nullptr);
+
+/// "file: the text is read from the column "text"": of the columns of a row.
+std::string remark_on_columns(const TableCells& row);
 
 /// Names in quotes, for messages; long lists and long names are shortened.
 std::string quoted_names(std::span<const std::string> names);

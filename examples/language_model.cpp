@@ -53,7 +53,7 @@ class GenerateCommand {
     Run run = run_.open(RunUse::texts);
     samples_ = run.settings().get<std::int64_t>("generation.samples");
     if (prompts_) {
-      LineReader reader("");
+      LineReader reader("", run.settings().read<TextOptions>("data"));
       for (std::vector<InputLine> lines; !(lines = reader.next(1)).empty();) {
         check(lines.front().error.empty(), "standard input, line ", reader.line_number(), ": ",
               lines.front().error);
@@ -117,27 +117,26 @@ std::function<int()> add_generate(CLI::App& app, const TaskProgram& program) {
 
 int main(int argc, char** argv) {
   using namespace heed::programs;
-  TaskProgram program{.kind = heed::task_kind("language_model"),
-                      .by_rule = "English sentences",
-                      .example = "--data book.txt --valid-fraction 0.05 --out runs/book",
-                      .answer = "text"};
+  TaskProgram program{
+      .kind = heed::task_kind("language_model"),
+      .by_rule = "English sentences",
+      .suits = "a text of about a megabyte (tinyshakespeare: examples/configs/tinyshakespeare.json)",
+      .example = "--data book.txt --valid-fraction 0.05 --out runs/book",
+      .answer = "text"};
   program.train_flags = {"data.file",
                          "data.valid",
                          "data.valid_fraction",
-                         "data.encoding",
-                         "data.on_bad_bytes",
                          {"objective", "--masked", "", "masked"},
                          {"tokenizer.kind", "--tokenizer"},
                          {"model.max_length", "--context"}};
-  program.evaluate_flags = {"evaluation.stride", "evaluation.sentences", "data.encoding",
-                            "data.on_bad_bytes"};
+  program.evaluate_flags = {"evaluation.stride", "evaluation.sentences"};
   program.predict_flags = {"generation.tokens", "generation.samples", "generation.temperature",
                            "generation.top_k",  "generation.top_p",   "generation.seed"};
   program.files = {
       {{"Text to measure with: a file or a folder; default: the run's validation text"}, "--data"}};
   CLI::App app(description_of(program), std::string(program.kind.name));
   TaskProgram filling = program;  // whose lines are filled in, or written on
-  filling.predict_flags = {"prediction.best", "data.encoding", "data.on_bad_bytes"};
+  filling.predict_flags = {"prediction.best"};
   return run_commands(app, argc, argv,
                       {add_train(app, program), add_evaluate(app, program), add_generate(app, program),
                        add_predict(app, filling)});

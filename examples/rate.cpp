@@ -41,7 +41,7 @@ Settings rate_settings(bool own_data) {
   declare_model(settings, {.width = 64, .feed_forward = 128, .encoder_layers = 1}, Stacks::encoder);
   declare_training(settings, errors);
   settings.declare("prediction", PredictionSettings());
-  settings.change_defaults(R"({"training": {"steps": 400, "evaluate_every": 100, "save_every": 100,
+  settings.change_defaults(R"({"training": {"steps": 400, "evaluate_every": 80, "save_every": 100,
     "label_smoothing": 0, "schedule": {"warmup_steps": 50, "learning_rate": 0.003}}})");
   return settings;
 }
@@ -126,6 +126,7 @@ int main(int argc, char** argv) {
                            Stacks::encoder, errors, rate_settings, names_file);
   programs::TaskProgram program{.kind = kind,
                                 .by_rule = "how large a number is from its English words",
+                                .suits = "a few thousand short texts",
                                 .example = "--data rated.txt --out runs/rated",
                                 .answer = "number"};
   program.train_flags = {"data.file"};

@@ -49,7 +49,8 @@ void for_each_setting(auto&& visit, ClassifyData& data) {
   visit(data.patch, "patch", 1, 4096, "Of idx: rows and columns of the patches that are an image's tokens",
         {.from = From::shape, .read = by_training});
   visit(data.label_column, "label_column",
-        "Of tables: the label's number, from 1, or name; empty: the first, of jsonl \"label\"",
+        "Of tables: the label's number, from 1, or name; empty: \"label\", or the first where nothing is "
+        "called so",
         {.read = by_layout, .kind = Setting::Kind::column});
   visit(data.text_columns, "text_columns",
         "Of tables: the columns of the text, joined by a space; empty: all others", {.read = by_layout});
@@ -152,23 +153,19 @@ class ClassifyLearner : public LabelledLearner<Tokens> {
   LabelledText read_file(const std::string& path, ReadReport& report) const override {
     const auto data = settings_.read<ClassifyData>("data");
     if (reads_images(settings_)) {
-      if (!data.label_column.empty() || !data.text_columns.empty() || data.files.header ||
+      if (!data.label_column.empty() || !data.text_columns.empty() || data.files.header != Header::detected ||
           !data.files.delimiter.empty())
         throw SettingsError(
             "data.label_column, data.text_columns, data.header and data.delimiter are for tables, not for "
             "images");
       return read_labelled_images(path, path == data.files.files.file ? data.labels : "", data.files.text);
     }
-    if (!data.labels.empty())
-      throw SettingsError(
-          concat_text("data.labels (\"", data.labels,
-                      "\") is for images, --format idx; the labels of texts stand beside them"));
-    LabelledOptions options = labelled_options(
-        settings_, path,
-        "--format lines (a label, a space and a text on each line), --format csv, tsv or jsonl");
-    options.label_column = data.label_column;
-    options.text_columns = data.text_columns;
-    return read_labelled_text(path, options, &report);
+    return read_labelled_text(path, text_options(path), &report);
+  }
+
+  void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
+    if (reads_images(settings_)) throw SettingsError(file + ": the run reads images, not tables");
+    read_texts_of_table(file, text_options(file), take, &report);
   }
 
   /// The texts do not follow the run's seed: runs with other seeds are compared on the same ones.
@@ -214,6 +211,20 @@ class ClassifyLearner : public LabelledLearner<Tokens> {
   }
 
  private:
+  LabelledOptions text_options(const std::string& path) const {
+    const auto data = settings_.read<ClassifyData>("data");
+    if (!data.labels.empty())
+      throw SettingsError(
+          concat_text("data.labels (\"", data.labels,
+                      "\") is for images, --format idx; the labels of texts stand beside them"));
+    LabelledOptions options = labelled_options(
+        settings_, path,
+        "--format lines (a label, a space and a text on each line), --format csv, tsv or jsonl");
+    options.label_column = data.label_column;
+    options.text_columns = data.text_columns;
+    return options;
+  }
+
   ImageClassifierConfig image_config(const Images& image, std::int64_t classes) const {
     return {config(0, classes), image.rows, image.columns, trained().read<ClassifyData>("data").patch};
   }

@@ -36,7 +36,7 @@ constexpr const char* for_dialogues = R"({
 constexpr const char* for_small_talk = R"({
   "tokenizer": {"vocabulary": 400},
   "model": {"width": 96, "feed_forward": 192, "encoder_layers": 2, "decoder_layers": 2},
-  "training": {"steps": 600, "evaluate_every": 200, "save_every": 200, "label_smoothing": 0.0,
+  "training": {"steps": 600, "evaluate_every": 120, "save_every": 200, "label_smoothing": 0.0,
     "schedule": {"name": "cosine", "warmup_steps": 100, "learning_rate": 0.003}}})";
 
 struct ConverseData {
@@ -166,7 +166,7 @@ class ConverseLearner : public TextToTextLearner {
     json["human"] = {{"distinct1", rounded(distinct_share(expected, 1))},
                      {"distinct2", rounded(distinct_share(expected, 2))}};
     json["signature"] = bleu.signature;
-    return {values, json.dump(), examples};
+    return {metrics(values), json.dump(), examples};
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "heed/base/digest.h"
 #include "heed/data/labelled_text.h"
@@ -222,22 +223,28 @@ std::string_view as_line(std::string& cell) {
   return cell;
 }
 
-ParallelText read_pair_table(const PairFiles& files, const std::string& path, ReadReport& report) {
+/// Of a table of pairs: both columns, in their order.
+TableOptions table_of_pairs(const PairFiles& files, const std::string& path) {
   TableOptions options;
   options.format = files.format.empty() ? table_format(path) : files.format;
   if (options.format.empty())
     throw SettingsError(path + ": its name does not say how it is laid out; give --format csv, tsv or jsonl");
   const bool named = options.format == "jsonl";
   const auto column = [&](const std::string& given, const char* number, const char* name) {
+    options.usual_names.emplace_back(given.empty() ? name : "");
     return given.empty() ? std::string(named ? name : number) : given;
   };
   options.columns = {column(files.source_column, "1", "source"), column(files.target_column, "2", "target")};
-  options.header = !named && files.header;
+  options.header = named ? Header::detected : files.header;
   options.delimiter = files.delimiter;
   options.text = files.text;
+  return options;
+}
+
+ParallelText read_pair_table(const PairFiles& files, const std::string& path, ReadReport& report) {
   ParallelText pairs;
   read_table_rows(
-      path, options,
+      path, table_of_pairs(files, path),
       [&](const TableCells& row) {
         pairs.source.push_back(as_line(row.cells[0]));
         pairs.target.push_back(as_line(row.cells[1]));
@@ -279,6 +286,19 @@ ParallelText read_pairs(const Settings& settings, std::span<const std::string> f
   if (files.size() == 1) return read_pair_table(options, files[0], report);
   if (files.size() != 2) throw SettingsError("--source and --target go together, but only one is given");
   return read_parallel_text(files[0], files[1], options.text, &report);
+}
+
+void read_sources(const Settings& settings, const std::string& file, const TakeText& take,
+                  ReadReport& report) {
+  TableOptions options = table_of_pairs(settings.read<PairFiles>("data"), file);
+  options.columns.pop_back();
+  options.usual_names.pop_back();
+  bool is_first = true;
+  const auto take_row = [&](const TableCells& row) {
+    if (std::exchange(is_first, false)) report.remarks.push_back(remark_on_columns(row));
+    take(std::string(as_line(row.cells[0])), row);
+  };
+  read_table_rows(file, options, take_row, &report);
 }
 
 PairParts NumberSettings::made_by_rule() const {

@@ -247,9 +247,10 @@ std::vector<std::string> short_lines(const TextList& texts, std::size_t count);
 
 using PairParts = DataParts<ParallelText>;
 
-void visit_header(auto&& visit, bool& header) {
-  visit(header, "header",
-        "csv and tsv: the first row names the columns, as it does where a column is given by its name",
+void visit_header(auto&& visit, Header& header) {
+  visit(header, "header", {"", "true", "false"},
+        "csv and tsv: whether the first row names the columns, as it does where a column is given by its "
+        "name; empty: found out, and said",
         {.read = by_layout});
 }
 void visit_delimiter(auto&& visit, std::string& delimiter) {
@@ -268,7 +269,7 @@ struct PairFiles {
   double valid_fraction = 0;
   std::uint64_t split_seed = 1;
   std::string format = {};
-  bool header = false;
+  Header header = Header::detected;
   std::string delimiter = {};
   std::string source_column = {}, target_column = {};
   TextOptions text = {};
@@ -293,12 +294,14 @@ void for_each_setting(auto&& visit, PairFiles& files) {
   visit(files.format, "format", formats, "How tables are laid out; empty: by the name of the file", layout);
   visit_header(visit, files.header);
   visit_delimiter(visit, files.delimiter);
-  visit(files.source_column, "source_column",
-        "Column of the sources: a number from 1, or a name; empty: 1, or \"source\" in lines of JSON",
-        layout);
-  visit(files.target_column, "target_column",
-        "Column of the targets: a number from 1, or a name; empty: 2, or \"target\" in lines of JSON",
-        layout);
+  visit(
+      files.source_column, "source_column",
+      "Column of the sources: a number from 1, or a name; empty: \"source\", or 1 where nothing is called so",
+      layout);
+  visit(
+      files.target_column, "target_column",
+      "Column of the targets: a number from 1, or a name; empty: \"target\", or 2 where nothing is called so",
+      layout);
   for_each_setting(visit, files.text);
 }
 
@@ -311,6 +314,10 @@ PairParts read_pair_parts(const Settings& settings, ReadReport& report);
 /// A table (one file), or sources and targets (two). Line ends in a cell become spaces. Throws an Error with
 /// file and line.
 ParallelText read_pairs(const Settings& settings, std::span<const std::string> files, ReadReport& report);
+
+/// The sources of a table, which may be without targets, row by row. Line ends in a cell become spaces.
+void read_sources(const Settings& settings, const std::string& file, const TakeText& take,
+                  ReadReport& report);
 
 /// Pairs of number words in two languages, made by rule.
 struct NumberSettings {

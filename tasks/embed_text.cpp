@@ -119,6 +119,9 @@ class EmbedTextLearner : public TextExampleLearner<SentenceEncoder, ParallelText
   ParallelText read(std::span<const std::string> files, ReadReport& report) override {
     return read_pairs(settings_, files, report);
   }
+  void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
+    read_sources(settings_, file, take, report);
+  }
   Examples examples_of(const ParallelText& pairs) override {
     return {tokens_of(pairs.source, "first text of pair "), tokens_of(pairs.target, "second text of pair ")};
   }

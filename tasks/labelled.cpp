@@ -77,6 +77,20 @@ LabelledOptions labelled_options(const Settings& settings, const std::string& pa
   return options;
 }
 
+void keep_columns(Settings& settings, const LabelledText& train) {
+  if (train.columns.empty()) return;
+  const auto keep = [&](const char* setting, const Json& columns) {
+    settings.set_json(setting, columns.dump(), "the header");
+  };
+  keep("data.label_column", train.columns[0]);
+  if (train.seconds.empty()) {
+    keep("data.text_columns", Json(std::vector(train.columns.begin() + 1, train.columns.end())));
+  } else {
+    keep("data.second_column", train.columns[1]);
+    keep("data.first_column", train.columns[2]);
+  }
+}
+
 std::string classes_to_json(const std::vector<std::string>& classes) {
   return Json(classes).dump(2) + "\n";
 }

@@ -21,7 +21,7 @@ struct LabelledFiles {
   DataFiles files = {.what = "Labelled texts", .form = ": a file (plain or gzip) or a folder"};
   std::string format = {};
   TextOptions text = {};
-  bool header = false;
+  Header header = Header::detected;
   std::string delimiter = {};
   std::vector<std::string> formats = {};  ///< the choices
   std::string formats_help = {};
@@ -67,6 +67,8 @@ LabelledOptions labelled_options(const Settings& settings, const std::string& pa
 /// The classes as a file of a run, and back. Throws an Error for a file that is damaged.
 std::string classes_to_json(const std::vector<std::string>& classes);
 std::vector<std::string> classes_from_json(const std::string& text);
+/// Other files are read by the columns of the training file: keeps their names where it has a header.
+void keep_columns(Settings& settings, const LabelledText& train);
 /// What there is to say about the classes of the training texts: their counts, and which are rare.
 std::vector<std::string> remarks_on_classes(const LabelledText& train,
                                             const std::vector<std::string>& classes);
@@ -192,7 +194,10 @@ class LabelledLearner : public ExampleLearner<LabelledText, Input, std::int32_t>
         files, split.valid_fraction, split.test_fraction,
         [&](const std::string& path) {
           LabelledText text = read_file(path, report);
-          if (path == files.file) check_labels(text, path);
+          if (path == files.file) {
+            check_labels(text, path);
+            keep_columns(settings_, text);
+          }
           return text;
         },
         [&](const LabelledText& all, double valid_fraction, double test_fraction) {

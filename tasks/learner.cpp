@@ -43,6 +43,16 @@ void Learner::remark_on_reading(const ReadReport& report) {
   for (const std::string& text : report.remarks) remark(text);
 }
 
+void Learner::read_table(const std::string& file, const TakeText& take) {
+  ReadReport report;
+  read_rows(file, take, report);
+  remark_on_reading(report);
+}
+
+void Learner::read_rows(const std::string& file, const TakeText& /*take*/, ReadReport& /*report*/) const {
+  throw SettingsError(concat_text(file, ": a ", kind_.name, " run answers lines, not rows of a table"));
+}
+
 std::vector<Metric> Learner::metrics(std::span<const double> values) const {
   check(values.size() == kind_.metrics.size(), kind_.name, " measures ", kind_.metrics.size(),
         " metrics, not ", values.size());

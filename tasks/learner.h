@@ -166,6 +166,9 @@ class Learner : public Task {
   /// One answer for each line, in their order. Without a gradient. Several threads may call it at once.
   virtual std::vector<Prediction> predict(std::span<const std::string> lines,
                                           const PredictOptions& options) = 0;
+  /// Reads a table of what predict() answers, laid out as the settings have it: `take` gets the line of each
+  /// row. Throws a SettingsError where the task reads no tables.
+  void read_table(const std::string& file, const TakeText& take);
   /// Measures on a part of the data that was read; throws an Error when it is empty.
   virtual Measurement measure(std::string_view part) = 0;
   /// Measures on other files, named as the task's data settings have it.
@@ -199,6 +202,7 @@ class Learner : public Task {
   std::vector<std::string> take_remarks();
 
  protected:
+  virtual void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const;
   void remark(std::string text);
   /// Says how many bytes of files were no characters, and how many blank lines were left out, if any.
   void remark_on_reading(const ReadReport& report);

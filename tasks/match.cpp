@@ -35,7 +35,7 @@ constexpr const char* for_pairs = R"({
 
 constexpr const char* for_answers = R"({
   "tokenizer": {"vocabulary": 400}, "model": {"dropout": 0.0},
-  "training": {"steps": 400, "batch_tokens": 2048, "evaluate_every": 100, "save_every": 100, "label_smoothing": 0.0,
+  "training": {"steps": 400, "batch_tokens": 2048, "evaluate_every": 80, "save_every": 100, "label_smoothing": 0.0,
     "schedule": {"name": "cosine", "warmup_steps": 50, "learning_rate": 0.003}}})";
 
 struct MatchData {
@@ -50,11 +50,12 @@ struct MatchData {
 void for_each_setting(auto&& visit, MatchData& data) {
   const SettingTraits column = {.read = by_layout, .kind = Setting::Kind::column};
   for_each_setting(visit, data.files);
-  visit(data.first_column, "first_column", "The first text: number or name; empty: 1, of jsonl \"first\"",
-        column);
-  visit(data.second_column, "second_column", "The second text: number or name; empty: 2, of jsonl \"second\"",
-        column);
-  visit(data.label_column, "label_column", "The class: number or name; empty: 3, of jsonl \"label\"", column);
+  visit(data.first_column, "first_column",
+        "The first text: number or name; empty: \"first\", or 1 where nothing is called so", column);
+  visit(data.second_column, "second_column",
+        "The second text: number or name; empty: \"second\", or 2 where nothing is called so", column);
+  visit(data.label_column, "label_column",
+        "The class: number or name; empty: \"label\", or 3 where nothing is called so", column);
   visit(data.positive_label, "positive_label",
         "Of two classes the one of f1, map and mrr; empty: the last by its bytes, as 1 of 0 and 1",
         {.read = by_files | by_part});
@@ -121,16 +122,10 @@ class MatchLearner : public LabelledLearner<TokenPair> {
 
  protected:
   LabelledText read_file(const std::string& path, ReadReport& report) const override {
-    LabelledOptions options = labelled_options(settings_, path, "--format tsv, csv or jsonl");
-    if (options.format.empty()) options.format = labelled_format(path);
-    const auto column = [&](const std::string& given, const char* name, const char* number) {
-      return !given.empty() ? given : options.format == "jsonl" ? name : number;
-    };
-    const auto data = settings_.read<MatchData>("data");
-    options.text_columns = {column(data.first_column, "first", "1")};
-    options.second_column = column(data.second_column, "second", "2");
-    options.label_column = column(data.label_column, "label", "3");
-    return read_labelled_text(path, options, &report);
+    return read_labelled_text(path, table_options(path), &report);
+  }
+  void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
+    read_texts_of_table(file, table_options(file), take, &report);
   }
 
   /// The pairs do not follow the run's seed: runs with other seeds are compared on the same ones.
@@ -213,6 +208,20 @@ class MatchLearner : public LabelledLearner<TokenPair> {
   }
 
  private:
+  LabelledOptions table_options(const std::string& path) const {
+    LabelledOptions options = labelled_options(settings_, path, "--format tsv, csv or jsonl");
+    if (options.format.empty()) options.format = labelled_format(path);
+    const auto column = [&](const std::string& given, const char* name, const char* number) {
+      options.usual_names.emplace_back(given.empty() ? name : "");
+      return !given.empty() ? given : options.format == "jsonl" ? name : number;
+    };
+    const auto data = settings_.read<MatchData>("data");
+    options.label_column = column(data.label_column, "label", "3");
+    options.second_column = column(data.second_column, "second", "2");
+    options.text_columns = {column(data.first_column, "first", "1")};
+    return options;
+  }
+
   bool is_joint() const { return settings_.read<MatchModel>("model").kind == MatchModel::Kind::joint; }
 
   TransformerConfig pair_config(std::int64_t vocabulary, std::int64_t classes) const {

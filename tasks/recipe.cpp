@@ -139,6 +139,7 @@ void declare_training(Settings& settings, std::span<const MetricKind> metrics) {
                          .schedule = {.kind = ScheduleKind::inverse_sqrt, .warmup_steps = 400}};
   options.log_seconds = 10;
   options.evaluate_every = options.save_every = 500;
+  options.shown_evaluations = 5;
   settings.declare("training", options);
   TrainingSettings training{.keep_best_by = std::string(metrics.front().name)};
   for (const MetricKind& metric : metrics) training.metrics.emplace_back(metric.name);

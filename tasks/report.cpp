@@ -126,7 +126,7 @@ std::string line_html(std::string_view line) {
 std::string metrics_text(const Measurement& measurement) {
   std::string text;
   for (const Metric& metric : measurement.metrics)
-    text += concat_text(text.empty() ? "" : ", ", metric.name, ' ', short_number(metric.value));
+    text += concat_text(text.empty() ? "" : ", ", metric_title(metric.name), ' ', short_number(metric.value));
   return text;
 }
 

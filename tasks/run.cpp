@@ -85,6 +85,7 @@ std::string why_unread(const Settings& settings, const TaskKind& kind, const Set
   if (!setting.unless.empty() && holds(settings, setting.unless)) return "";
   if (setting.read == by_training) return "it is for training";
   const unsigned reader = use == RunUse::lines        ? by_lines
+                          : use == RunUse::rows       ? by_lines | by_scores  // which read tables, too
                           : use == RunUse::texts      ? by_texts
                           : use == RunUse::scores     ? by_scores
                           : use == RunUse::files      ? by_files

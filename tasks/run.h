@@ -21,6 +21,7 @@ namespace heed {
 enum class RunUse {
   anything,  ///< nothing is known: no setting is taken for one that does nothing
   lines,     ///< to answer lines
+  rows,      ///< to answer rows of a table
   texts,     ///< to write texts from a prompt on
   scores,    ///< to say how likely given targets are, of files
   part,      ///< to measure on a part of the run's own data

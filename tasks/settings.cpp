@@ -99,6 +99,7 @@ Json column_text(const Setting& setting, const Json& value, const std::string& o
 
 /// Throws unless the value is of the setting's kind and within what it allows; a number is kept as one.
 Json checked_value(const Setting& setting, Json value, const std::string& origin) {
+  if (value.is_boolean() && std::ranges::count(setting.choices, "true") > 0) value = value.dump();
   if (!kind_of(setting.kind).takes(value)) {
     const std::string allowed = allowed_text(setting);
     refuse(origin, ": setting \"", setting.name, "\" must be ", kind_of(setting.kind).name,

@@ -36,7 +36,7 @@ constexpr const char* for_documents = R"({
 constexpr const char* for_reports = R"({
   "tokenizer": {"vocabulary": 400},
   "model": {"width": 96, "feed_forward": 192, "encoder_layers": 2, "decoder_layers": 2},
-  "training": {"steps": 600, "evaluate_every": 200, "save_every": 200, "label_smoothing": 0.05,
+  "training": {"steps": 600, "evaluate_every": 120, "save_every": 200, "label_smoothing": 0.05,
     "schedule": {"name": "cosine", "warmup_steps": 100, "learning_rate": 0.003}}})";
 
 struct ReportSettings {
@@ -134,7 +134,8 @@ class SummarizeLearner : public TextToTextLearner {
     json["first_words"]["words"] = words;
     ExampleStatistics examples{"rouge1", "mean", {}};
     for (const RougeScore& one : scores) examples.rows.push_back({one.rouge1, 1});
-    return {{found.rouge1, found.rouge2, found.rougeL, loss}, json.dump(), std::move(examples)};
+    return {metrics(std::vector<double>{found.rouge1, found.rouge2, found.rougeL, loss}), json.dump(),
+            std::move(examples)};
   }
 };
 

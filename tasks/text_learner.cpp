@@ -73,7 +73,7 @@ constexpr const char* for_text = R"({
 /// Many small batches: the rules come late, and a short text gives few large ones.
 constexpr const char* for_agreement = R"({
   "model": {"width": 96, "heads": 4, "feed_forward": 256, "decoder_layers": 2, "max_length": 128, "dropout": 0.0},
-  "training": {"steps": 4000, "batch_tokens": 1024, "evaluate_every": 1000, "save_every": 1000,
+  "training": {"steps": 4000, "batch_tokens": 1024, "evaluate_every": 800, "save_every": 1000,
     "schedule": {"warmup_steps": 100, "learning_rate": 0.003}}})";
 
 }  // namespace

@@ -241,6 +241,8 @@ void TextToTextLearner::prepare_training() {
                                        ? data.max_tokens
                                        : std::numeric_limits<std::int64_t>::max());
   say_what_was_cut("data.max_tokens");
+  if (parts_.valid.size() > 0)
+    check_metric(some_of(parts_.valid, settings_.read<TextToTextEvaluation>("evaluation").pairs));
   const BatchPlan plan = pairs_.plan(training_batches(settings_));
   if (const std::string left_out = plan.left_out_message(); !left_out.empty()) remark(left_out);
   batches_.plan(plan);
@@ -295,7 +297,7 @@ Evaluation TextToTextLearner::evaluate() {
   greedy.method = Decoding::Method::beam;
   greedy.search.beam = greedy.search.best = 1;
   const auto most = settings_.read<TextToTextEvaluation>("evaluation").pairs;
-  return evaluation(metrics(quality_of(parts_.valid, greedy, most).values));
+  return evaluation(quality_of(parts_.valid, greedy, most).metrics);
 }
 
 // --- use
@@ -505,8 +507,7 @@ std::vector<Written> TextToTextLearner::written_examples(std::size_t count) {
 Measurement TextToTextLearner::measurement_of(const ParallelText& pairs) {
   const Quality quality = quality_of(pairs, decoding(), 0);
   say_what_was_cut("decoding.max_source_tokens");
-  return {
-      metrics(quality.values), quality.json, {}, static_cast<std::int64_t>(pairs.size()), quality.examples};
+  return {quality.metrics, quality.json, {}, static_cast<std::int64_t>(pairs.size()), quality.examples};
 }
 
 /// One pass over a source and its answer in which the model shows its inside.
@@ -533,6 +534,11 @@ AnswersBleu bleu_of_answers(std::span<const std::string> answers, std::span<cons
     for (std::size_t k = 0; k < sums.size(); ++k) sums[k] += examples.rows.back()[k];
   }
   return {bleu_of_statistics(sums), std::move(examples)};
+}
+
+bool has_four_words(const TextList& texts) {
+  return std::ranges::any_of(
+      texts, [](std::string_view text) { return std::ranges::count(bleu_tokenize(text), ' ') >= 3; });
 }
 
 TextToTextLearner& text_to_text(Learner& learner) {

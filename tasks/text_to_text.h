@@ -139,8 +139,8 @@ class TextToTextLearner : public DataLearner<ParallelText> {
  protected:
   /// What answers are worth beside what was expected.
   struct Quality {
-    std::vector<double> values;  ///< of the kind's metrics, in their order
-    std::string json;            ///< an object: these by name, and what else there is to say
+    std::vector<Metric> metrics;  ///< those of the kind that say something of these pairs
+    std::string json;             ///< an object: these by name, and what else there is to say
     ExampleStatistics examples = {};
   };
 
@@ -153,6 +153,8 @@ class TextToTextLearner : public DataLearner<ParallelText> {
   /// `loss`: the mean over all target tokens, without label smoothing.
   virtual Quality quality(std::span<const std::string> answers, const ParallelText& pairs,
                           double loss) const = 0;
+  /// Throws a SettingsError when the best weights are to be kept by a metric that says nothing of such pairs.
+  virtual void check_metric(const ParallelText& /*valid*/) const {}
   /// What the model reads for a line of input; "" for one that says nothing.
   virtual std::string source_of(const std::string& line) const {
     return is_blank(line) ? std::string() : line;
@@ -163,6 +165,10 @@ class TextToTextLearner : public DataLearner<ParallelText> {
   virtual bool keeps_end() const { return false; }
 
  private:
+  void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
+    if (!settings_.has("data.source_column")) return Learner::read_rows(file, take, report);
+    read_sources(settings_, file, take, report);
+  }
   PairParts read_parts(ReadReport& report) override {
     return kind().names_data(settings_) ? named_parts(report) : made_by_rule();
   }
@@ -201,6 +207,8 @@ struct AnswersBleu {
   ExampleStatistics examples;
 };
 AnswersBleu bleu_of_answers(std::span<const std::string> answers, std::span<const std::string> expected);
+/// Whether any text has the four words in a row that BLEU counts.
+bool has_four_words(const TextList& texts);
 
 /// The learner of a run that writes a text for a text; throws an Error for another task's.
 TextToTextLearner& text_to_text(Learner& learner);

@@ -28,7 +28,7 @@ constexpr const char* for_sentences = R"({
 constexpr const char* for_number_words = R"({
   "tokenizer": {"vocabulary": 400},
   "model": {"width": 128, "feed_forward": 256, "encoder_layers": 2, "decoder_layers": 2},
-  "training": {"steps": 800, "evaluate_every": 200, "save_every": 200, "label_smoothing": 0.05,
+  "training": {"steps": 800, "evaluate_every": 160, "save_every": 200, "label_smoothing": 0.05,
     "schedule": {"name": "cosine", "warmup_steps": 100, "learning_rate": 0.003}, "keep_best_by": "exact"}})";
 
 Settings translate_settings(bool own_data) {
@@ -62,14 +62,28 @@ class TranslateLearner : public TextToTextLearner {
       right += of_exact.rows.back()[0];
     }
     const double exact = right / static_cast<double>(pairs.size());
-    // Number words are one word a line, of which BLEU has no pairs to count.
-    const bool by_exact = settings_.get<std::string>("training.keep_best_by") == "exact";
-    const Json json = {{"bleu", rounded(bleu.score)},
-                       {"loss", loss},
-                       {"exact", exact},
-                       {"sentences", pairs.size()},
-                       {"signature", bleu.signature}};
-    return {{bleu.score, loss, exact}, json.dump(), by_exact ? of_exact : of_bleu};
+    // Of number words, one a line, BLEU has nothing to count.
+    const bool counts = has_four_words(pairs.target);
+    const bool by_exact = !counts || settings_.get<std::string>("training.keep_best_by") == "exact";
+    Json json = {{"bleu", rounded(bleu.score)},
+                 {"loss", loss},
+                 {"exact", exact},
+                 {"sentences", pairs.size()},
+                 {"signature", bleu.signature}};
+    std::vector<Metric> found = metrics(std::vector<double>{bleu.score, loss, exact});
+    if (!counts) {
+      json.erase("bleu");
+      json.erase("signature");
+      found.erase(found.begin());
+    }
+    return {std::move(found), json.dump(), by_exact ? of_exact : of_bleu};
+  }
+
+  void check_metric(const ParallelText& valid) const override {
+    if (settings_.get<std::string>("training.keep_best_by") == "bleu" && !has_four_words(valid.target))
+      throw SettingsError(
+          "training.keep_best_by is bleu, but no target of the validation data has four words, which BLEU "
+          "counts: set training.keep_best_by=exact or loss");
   }
 };
 

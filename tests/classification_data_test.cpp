@@ -159,7 +159,7 @@ TEST_CASE("Labelled CSV: any column may be the label, and several may be the tex
   const TemporaryFolder folder;
   const fs::path path = write(folder / "news.csv", "class,title,story\n3,\"A, b\",c\n4,d,\"e\"\"\"\n");
   LabelledOptions columns;
-  columns.header = true;
+  columns.header = Header::present;
   const LabelledText all = read_labelled_text(path, columns);
   CHECK(all.labels == Names{"3", "4"});
   CHECK(all.texts == Names{"A, b c", "d e\""});
@@ -216,6 +216,77 @@ TEST_CASE("Labelled text: a folder of files has a class in each, a text on each 
   fs::remove(folder / "polarity" / "p.pos");
   fs::remove(folder / "polarity" / "p.neg");
   CHECK(contains(error_of([&] { read_labelled_text(folder / "polarity"); }), "the folder is empty"));
+}
+
+TEST_CASE("Labelled text: a folder of data sets is not taken for one of classes, unless the format says so") {
+  const TemporaryFolder folder;
+  const fs::path trec = folder / "trec", parts = folder / "parts";
+  write(trec / "train.all", "num when ?\n");
+  write(trec / "train.l", "0\n");
+  for (const char* format : {"", "lines"}) {
+    const std::string message = error_of([&] { read_labelled_text(trec, {.format = format}); });
+    CHECK(contains(message,
+                   "\"train.all\" does not look like the name of one; the folder holds \"train.all\", "
+                   "\"train.l\". Name the file to learn from, such as --data " +
+                       (trec / "train.all").string() + " --format lines"));
+  }
+  CHECK(read_labelled_text(trec, {.format = "folders"}).labels == Names{"train.all", "train.l"});
+  write(parts / "Test" / "1", "a");
+  write(parts / "train" / "1", "b");
+  CHECK(contains(error_of([&] { read_labelled_text(parts); }), "others with --valid or --test"));
+  CHECK(read_labelled_text(parts, {.format = "folders"}).labels == Names{"Test", "train"});
+  for (const char* name : {"reviews.csv", "b.jsonl.gz", "README", "dev.txt", "test_2"}) {
+    CAPTURE(name);
+    write(folder / name / "good.txt", "a\n");
+    CHECK(read_labelled_text(folder / name).labels == Names{"good.txt"});
+    write(folder / name / name, "a\n");
+    CHECK(contains(error_of([&] { read_labelled_text(folder / name); }), "does not look like"));
+  }
+  for (const char* name : {"devices", "tests", "trains.txt", "p.pos"}) {
+    CAPTURE(name);
+    CHECK(read_labelled_text(write(folder / "classes" / name, "a\n").parent_path()).size() > 0);
+  }
+}
+
+TEST_CASE("Labelled tables: columns have usual names, and texts are read without a label") {
+  const auto labelled = [](std::string_view bytes, LabelledOptions options = {}) {
+    options.format = "csv";
+    return read_labelled_text({bytes, "f"}, options);
+  };
+  const LabelledText named = labelled("text,label\n\"so, it goes\",good\nno,bad\n");
+  CHECK(named.labels == Names{"good", "bad"});
+  CHECK(named.columns == Names{"label", "text"});
+  CHECK(labelled("text,label\na,b\n", {.label_column = "1"}).columns == Names{"text", "label"});
+  CHECK(labelled("b,a\n").columns.empty());
+  CHECK(labelled("label,\nb,a\n", {.header = Header::present})
+            .columns.empty());  // nothing finds the second again
+
+  using Rows = std::vector<std::pair<std::string, Names>>;
+  const auto texts = [](std::string_view bytes, LabelledOptions options, std::string format = "csv") {
+    options.format = std::move(format);
+    Rows rows;
+    ReadReport report;
+    read_texts_of_table(
+        {bytes, "f"}, options,
+        [&](std::string text, const TableCells& row) {
+          rows.emplace_back(std::move(text), Names(row.row.begin(), row.row.end()));
+        },
+        &report);
+    CHECK(contains(report.remarks.back(), "f: the text is read from the column"));
+    return rows;
+  };
+  const LabelledOptions by_name{.label_column = "label", .text_columns = {"text"}};
+  CHECK(texts("id,text\n7,\"a\nb\"\n", by_name) == Rows{{"a\nb", {"7", "a\nb"}}});
+  CHECK(texts("text,label,id\na,b,7\n", {.label_column = "label"}) == Rows{{"a 7", {"a", "b", "7"}}});
+  CHECK(texts("text,id\na,7\n", {.label_column = "label"}) == Rows{{"a 7", {"a", "7"}}});
+  CHECK(texts("b,a\n", {}) == Rows{{"a", {"b", "a"}}});
+  CHECK(texts("a,b\n", {.label_column = "2"}) == Rows{{"a", {"a", "b"}}});
+  CHECK(texts("{\"text\": \"a\", \"label\": 3}\n", {}, "jsonl") ==
+        Rows{{"a", {"{\"text\": \"a\", \"label\": 3}"}}});
+  const LabelledOptions pairs{.label_column = "3", .text_columns = {"1"}, .second_column = "2"};
+  CHECK(texts("\"a\tb\",c\n", pairs) == Rows{{"a b\tc", {"a\tb", "c"}}});
+  CHECK(contains(error_of([&] { texts("a\n", {}); }), "no column of texts beside that of the label"));
+  CHECK(contains(error_of([&] { texts("a a\n", {}, "lines"); }), "a table is expected"));
 }
 
 TEST_CASE("Classes have a fixed order, and an unknown label is named with its place") {
@@ -315,7 +386,7 @@ TEST_CASE("Tab-separated values: all but tabs is text") {
 
   const TemporaryFolder folder;
   const fs::path path = write(folder / "pairs.tsv", "\xEF\xBB\xBFlabel\tone\ttwo\n1\tsay \"a\tb\n0\tc\td\n");
-  const LabelledText text = read_labelled_text(path, {.header = true});
+  const LabelledText text = read_labelled_text(path, {.header = Header::present});
   CHECK(text.labels == Names{"1", "0"});
   CHECK(text.texts == Names{"say \"a b", "c d"});
   CHECK(text.places[0] == path.string() + ":2");
@@ -356,7 +427,7 @@ TEST_CASE("The name tells how labelled texts are laid out, or the format is name
                  }),
                  "not of the format"));
   // Options of columns say nothing about lines.
-  CHECK(contains(error_of([&] { read_labelled_text(plain, {.format = "lines", .header = true}); }),
+  CHECK(contains(error_of([&] { read_labelled_text(plain, {.format = "lines", .header = Header::present}); }),
                  "csv and tsv"));
 }
 

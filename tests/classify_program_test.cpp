@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "heed/models/attention/attention.h"
+#include "heed/tasks/learner.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/temporary_folder.h"
@@ -243,6 +244,96 @@ TEST_CASE("classify reads CSV and folders, and says what it cannot know") {
               2, "not for images");
 }
 
+TEST_CASE("classify finds a header, keeps its columns, and answers tables by them") {
+  const TemporaryFolder folder;
+  std::string rows = "id,opinion,kind\n";
+  for (int i = 0; i < 40; ++i)
+    rows += std::to_string(i) + (i % 2 == 0 ? ",\"a fine, good day\",good\n" : ",a sad night,bad\n");
+  const std::string data = write(folder / "data.csv", rows), run = (folder / "run").string();
+  const auto train = [&](const Arguments& more) {
+    static int count = 0;
+    Arguments all = {"--data",         data,
+                     "--label-column", "3",
+                     "--text-columns", "2",
+                     "--steps",        "40",
+                     "--set",          "training.schedule.learning_rate=0.01",
+                     "--set",          "model.dropout=0.0",
+                     "--set",          "training.schedule.warmup_steps=5",
+                     "--set",          "training.ema_decay=0.0"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_program("classify",
+                       train_arguments(++count == 1 ? fs::path(run) : folder / std::to_string(count), all));
+  };
+  const ProgramResult trained = train({});
+  REQUIRE_MESSAGE(trained.status == 0, trained.errors);
+  CHECK(contains(trained.errors,
+                 "data.csv: its first row, \"id\", \"opinion\", \"kind\", names the columns; --no-header"));
+  const auto config = nlohmann::json::parse(content_of(folder / "run/config.json"));
+  CHECK(config["data"]["label_column"] == "kind");
+  CHECK(config["data"]["text_columns"] == nlohmann::json({"opinion"}));
+  const ProgramResult as_data = train({"--no-header"});
+  CHECK(as_data.status == 0);
+  CHECK(contains(as_data.errors, "\"kind\" 1"));
+  check_error(train({"--no-header", "--label-column", "kind"}), 2, "--label-column");
+  check_error(train({"--header", "--no-header"}), 2, "contradict");
+
+  // other files by name, in another order and with semicolons; the label may be missing
+  const std::string other = write(folder / "other.csv", "kind;opinion\ngood;a fine day\nbad;a sad night\n");
+  const ProgramResult measured = run_program("classify", {"evaluate", "--run", run, "--data", other});
+  REQUIRE_MESSAGE(measured.status == 0, measured.errors);
+  CHECK(nlohmann::json::parse(measured.output)["accuracy"] == 1.0);
+  const std::string file =
+      write(folder / "new.csv", "opinion;n\n\"a good; \"\"fine\"\" day\";1\na sad night;2\n");
+  const auto predict = [&](const Arguments& more) {
+    Arguments all = {"predict", "--run", run};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_program("classify", all);
+  };
+  const ProgramResult plain = predict({"--data", file});
+  CHECK(plain.output == "good\nbad\n");
+  CHECK(contains(plain.errors, "the text is read from the column \"opinion\""));
+  CHECK(predict({"--data", file, "--keep-columns"}).output ==
+        "opinion;n;predicted_label\n\"a good; \"\"fine\"\" day\";1;good\na sad night;2;bad\n");
+  const std::string probable = predict({"--data", file, "--keep-columns", "--probability"}).output;
+  CHECK(probable.starts_with("opinion;n;predicted_label;predicted_probability\n"));
+  CHECK(contains(probable, "\na sad night;2;bad;0."));
+  const std::string json = predict({"--data", file, "--keep-columns", "--json"}).output;
+  const auto line = nlohmann::json::parse(json.substr(0, json.find('\n')));
+  CHECK(line["opinion"] == "a good; \"fine\" day");
+  CHECK(line["predicted_label"] == "good");
+  CHECK(line["predicted_alternatives"].size() == 2);
+  const std::string lines =
+      write(folder / "new.jsonl", "{\"opinion\": \"a sad night\", \"tags\": [1, null]}\n");
+  const auto kept = nlohmann::json::parse(predict({"--data", lines, "--keep-columns"}).output);
+  CHECK(kept["tags"] == nlohmann::json({1, nullptr}));
+  CHECK(kept["predicted_label"] == "bad");
+  CHECK_FALSE(kept.contains("predicted_alternatives"));
+  check_error(predict({"--keep-columns"}), 2, "--data");
+  check_error(predict({"--data", file, "--source", file}), 2, "not both");
+  check_error(predict({"--data", write(folder / "x.csv", "text\na\n")}), 1,
+              "x.csv:1: there is no column \"opinion\"");
+  check_error(
+      predict({"--data", write(folder / "y.csv", "opinion,predicted_label\na,b\n"), "--keep-columns"}), 1,
+      "two columns \"predicted_label\"");
+  check_error(predict({"--format", "csv"}), 2, "does nothing here");
+}
+
+TEST_CASE("every program says which data its defaults are for, and takes an encoding") {
+  for (const heed::TaskKind* kind : heed::task_kinds()) {
+    const std::string name(kind->name);
+    CAPTURE(name);
+    const ProgramResult rule = run_program(name, {"train", "--help-settings"});
+    CHECK(rule.output.starts_with("Defaults for data made by rule ("));
+    const std::string with_data = rule.output.substr(0, rule.output.find('\n'));
+    Arguments own = {"train", "--help-settings", "--data", "x.csv"};
+    if (name == "recommend") own.insert(own.end(), {"--news", "news.tsv"});
+    const std::string shown = run_program(name, own).output;
+    CHECK(with_data.ends_with("; with --data: for " + shown.substr(13, shown.find('\n') - 13)));
+    for (const char* command : {"train", "evaluate", "predict"})
+      CHECK(contains(run_program(name, {command, "--help"}).output, "--encoding"));
+  }
+}
+
 TEST_CASE("texts that are too long are an error, or are cut and counted") {
   const TemporaryFolder folder;
   const std::string run = finished_run().string();
@@ -306,7 +397,7 @@ TEST_CASE("an option that does nothing is an error, in every program") {
     CHECK(result.output.empty());
     CHECK(contains(result.errors, why));
   };
-  refused("classify", {"predict", "--format", "csv"}, "--format");
+  refused("classify", {"predict", "--format", "csv"}, "data.format=csv does nothing here");
   refused("classify", {"predict", "--set", "data.format=csv"}, "data.format=csv does nothing here");
   refused("classify", {"predict", "--set", "data.valid_fraction=0.5"}, "does nothing here");
   refused("classify", {"evaluate", "--data", lines, "--set", "data.file=x"}, "does nothing here");

@@ -39,7 +39,7 @@ Table read_table(const TextInput& input, const TableOptions& options = {}, ReadR
   return table;
 }
 
-Table csv(const std::string& bytes, Names columns = {}, bool header = false) {
+Table csv(const std::string& bytes, Names columns = {}, Header header = Header::detected) {
   return read_table({bytes, "f"}, {.format = "csv", .header = header, .columns = std::move(columns)});
 }
 
@@ -59,19 +59,19 @@ void check_error(const Body& body, const std::string& part) {
 
 TEST_CASE("Columns of a table are chosen by number or by a name of the header") {
   const std::string bytes = "\xEF\xBB\xBFid,text,label\n7,\"a,\nb\",x\n8,c,y\n";
-  const Table chosen = csv(bytes, {"label", "2", "label"}, true);
-  CHECK(chosen.names == Names{"label", "2", "label"});
+  const Table chosen = csv(bytes, {"label", "2", "label"}, Header::present);
+  CHECK(chosen.names == Names{"label", "text", "label"});
   CHECK(chosen.columns == std::vector<Names>{{"x", "y"}, {"a,\nb", "c"}, {"x", "y"}});
   CHECK(chosen.places[0] == "f:2");
   CHECK(chosen.places[1] == "f:4");
 
-  const Table all = csv(bytes, {}, true);
+  const Table all = csv(bytes, {}, Header::present);
   CHECK(all.names == Names{"id", "text", "label"});
   CHECK(csv(bytes).places.size() == 3);
   CHECK(csv(bytes).names == Names{"1", "2", "3"});
-  const Table others =
-      read_table({bytes, "f"}, {.format = "csv", .header = true, .columns = {"3"}, .others = true});
-  CHECK(others.names == Names{"3", "id", "text"});
+  const Table others = read_table(
+      {bytes, "f"}, {.format = "csv", .header = Header::present, .columns = {"3"}, .others = true});
+  CHECK(others.names == Names{"label", "id", "text"});
 
   const Table tabs = read_table({"\"a\t'b\"\n", "f"}, {.format = "tsv", .columns = {"2"}});
   CHECK(tabs.columns == std::vector<Names>{{"'b\""}});
@@ -81,7 +81,9 @@ TEST_CASE("Fields of csv end in what the first line shows, or in the delimiter t
   const auto fields = [](std::string_view bytes, std::string delimiter = {}) {
     ReadReport report;
     const Table table = read_table(
-        {bytes, "f"}, {.format = "csv", .delimiter = std::move(delimiter), .columns = {"1", "2"}}, &report);
+        {bytes, "f"},
+        {.format = "csv", .header = Header::absent, .delimiter = std::move(delimiter), .columns = {"1", "2"}},
+        &report);
     return std::pair(table.columns, report.remarks);
   };
   using Columns = std::vector<Names>;
@@ -101,6 +103,71 @@ TEST_CASE("Fields of csv end in what the first line shows, or in the delimiter t
       "a delimiter is for csv");
 }
 
+TEST_CASE("Whether the first row names the columns is found out, and always said") {
+  const auto first = [](const std::string& bytes, TableOptions options = {}) {
+    options.format = "csv";
+    ReadReport report;
+    const Table table = read_table({bytes, "f"}, options, &report);
+    REQUIRE(report.remarks.size() == 1);
+    const bool is_header = report.remarks[0].find("names the columns; --no-header") != std::string::npos;
+    CHECK(is_header != (report.remarks[0].find("read as data; --header") != std::string::npos));
+    CHECK(table.places[0] == (is_header ? "f:2" : "f:1"));
+    return table.columns[0][0];
+  };
+  const auto rows = [](const std::string& first_row, const std::vector<std::string>& others, int times) {
+    std::string bytes = first_row + "\n";
+    for (int i = 0; i < times; ++i) bytes += others[static_cast<std::size_t>(i) % others.size()] + "\n";
+    return bytes;
+  };
+  const TableOptions labelled{.columns = {"1"}, .usual_names = {"label"}, .labelled = true, .others = true};
+  const Names reviews = {"good,\"a fine, quiet film that stays with you\"", "bad,not for me"};
+  // names: a label that no other row has, numbers below, or what such columns are called
+  CHECK(first(rows("kind,what it says", reviews, 10), labelled) == "good");
+  CHECK(first(rows("\xEB\x9D\xBC\xEB\xB2\xA8,\xEB\xAC\xB8\xEC\x9E\xA5", reviews, 10), labelled) == "good");
+  CHECK(first(rows("stars,opinion", {"5,fine", "1,poor"}, 3), labelled) == "5");
+  CHECK(first("text,label\nso it goes,good\n", labelled) == "good");
+  CHECK(first("Source,target\na,b\n", {.columns = {"1", "2"}}) == "a");
+  CHECK(first("from,to,n\na,b,1\nc,d,2\ne,f,3\n", {.columns = {"1", "2"}}) == "a");
+  CHECK(first(rows(",label,text", {"0,good,fine", "1,bad,poor"}, 2),
+              {.columns = {"1"}, .usual_names = {"label"}, .labelled = true}) == "good");
+  // data: a class that comes again, few rows, sentences, numbers, and pairs that might be anything
+  CHECK(first(rows("good,fine", reviews, 10), labelled) == "good");
+  CHECK(first(rows("kind,what it says", reviews, 9), labelled) == "kind");
+  CHECK(first(rows("odd,a real text that is longer than names are", reviews, 20), labelled) == "odd");
+  CHECK(first(rows("odd,7", reviews, 20), labelled) == "odd");
+  CHECK(first(rows("a,b", {"c,d", "e,f"}, 20), {.columns = {"1", "2"}}) == "a");
+  CHECK(first("text,text\na,b\n", {.columns = {"1", "2"}}) == "text");
+  CHECK(first("text,label\n", labelled) == "text");
+
+  // what is given is not looked for
+  ReadReport report;
+  CHECK(read_table({"text,label\na,b\n", "f"}, {.format = "csv", .header = Header::absent}, &report)
+            .places[0] == "f:1");
+  CHECK(read_table({"1,2\n3,4\n", "f"}, {.format = "csv", .header = Header::present}, &report).places[0] ==
+        "f:2");
+  CHECK(report.remarks.empty());
+  check_error([] { csv("a,b\n1,2\n", {"b"}, Header::absent); },
+              "f: the column \"b\" is given by its name, which a file without a header has not");
+  // the rows behind those that are looked at come, too, in their order
+  const Table long_one = csv(rows("n", {"1", "2", "3"}, 3000));
+  CHECK(long_one.columns[0].size() == 3000);
+  CHECK(long_one.places.back() == "f:3001");
+  CHECK(long_one.columns[0][2998] == "2");
+}
+
+TEST_CASE("Rows of csv and tsv are written as they are read") {
+  const Names cells = {"a", "b;c", "d,e", "say \"no\"", "two\nlines", ""};
+  for (const char delimiter : {',', ';', '\t'}) {
+    Names read;
+    read_csv(
+        {csv_row(cells, delimiter), "f"}, [&](TableRow& row) { read = row.fields; }, {}, nullptr, delimiter);
+    CHECK(read == cells);
+  }
+  CHECK(csv_row(cells) == "a,b;c,\"d,e\",\"say \"\"no\"\"\",\"two\nlines\",");
+  CHECK(tsv_row(Names{"a \"b\"", ",", ""}) == "a \"b\"\t,\t");
+  check_error([] { tsv_row(Names{"a\tb"}); }, "a cell of tsv has a tab");
+}
+
 TEST_CASE("A column that a table lacks is named with file and line") {
   check_error([] { csv("a,b\n1,2\n", {"3"}); }, "f:1: there is no column 3; the rows have 2");
   check_error([] { csv("a,b\n1,2\n", {"0"}); }, "f:1: there is no column 0");
@@ -109,25 +176,26 @@ TEST_CASE("A column that a table lacks is named with file and line") {
   CHECK(csv("a,b\n1,2\n", {"b"}).columns ==
         std::vector<Names>{{"2"}});  // a name means that there is a header
   check_error([] { csv("1,2\n3,4\n", {"b"}); }, "there is no column \"b\" among \"1\", \"2\"");
-  check_error([] { csv("a,b\n1,2\n", {"c"}, true); }, "f:1: there is no column \"c\" among \"a\", \"b\"");
-  check_error([] { csv("a,a\n1,2\n", {"a"}, true); }, "f:1: the column \"a\" occurs twice");
-  const auto distinct = [](const char* bytes, const char* format, bool header, Names columns) {
+  check_error([] { csv("a,b\n1,2\n", {"c"}, Header::present); },
+              "f:1: there is no column \"c\" among \"a\", \"b\"");
+  check_error([] { csv("a,a\n1,2\n", {"a"}, Header::present); }, "f:1: the column \"a\" occurs twice");
+  const auto distinct = [](const char* bytes, const char* format, Header header, Names columns) {
     read_table({bytes, "f"},
                {.format = format, .header = header, .columns = std::move(columns), .distinct = true});
   };
   check_error(
       [&] {
-        distinct("a,b\n1,2\n", "csv", true, {"2", "b"});
+        distinct("a,b\n1,2\n", "csv", Header::present, {"2", "b"});
       },
       "f: the columns \"2\" and \"b\" are one");
   check_error(
       [&] {
-        distinct("{\"a\": 1}\n", "jsonl", false, {"a", "a"});
+        distinct("{\"a\": 1}\n", "jsonl", Header::detected, {"a", "a"});
       },
       "f: the columns \"a\" and \"a\" are one");
-  CHECK_NOTHROW(distinct("a,b\n1,2\n", "csv", true, {"2", "a"}));
-  check_error([] { csv("a,b\n", {"a"}, true); }, "f: there is nothing but a header");
-  check_error([] { csv("a,b\n1\n", {"a"}, true); }, "f:2: the row has 1 fields");
+  CHECK_NOTHROW(distinct("a,b\n1,2\n", "csv", Header::present, {"2", "a"}));
+  check_error([] { csv("a,b\n", {"a"}, Header::present); }, "f: there is nothing but a header");
+  check_error([] { csv("a,b\n1\n", {"a"}, Header::present); }, "f:2: the row has 1 fields");
   check_error([] { csv(""); }, "f");
 }
 
@@ -157,7 +225,7 @@ TEST_CASE("JSON lines: members are columns; texts, numbers, true and false are t
   check_error([] { jsonl("{\"a\": 123456789012345678901}\n"); }, "f:1: the number \"a\" has more digits");
   CHECK(jsonl("{\"a\": 18446744073709551615}\n").columns[0][0] == "18446744073709551615");
   check_error([] { jsonl("{}\n" + std::string(100'000, '[')); }, "f:2 is nested too deeply");
-  check_error([] { read_table({"{}", "f"}, {.format = "jsonl", .header = true}); }, "header");
+  check_error([] { read_table({"{}", "f"}, {.format = "jsonl", .header = Header::present}); }, "header");
 }
 
 TEST_CASE("The name of a table's file tells its format, packed or not") {

@@ -21,7 +21,8 @@ TEST_CASE("labels that are none are refused with the columns that there are, bef
     std::string rows = "question,answer,label\n";
     for (std::size_t i = 0; i < classes * texts; ++i)
       rows += concat_text("q ", i, ",a", i % classes, ",", i % 2, "\n");
-    return read_labelled_text({rows, "f.csv"}, {.format = "csv", .label_column = "2", .header = true});
+    return read_labelled_text({rows, "f.csv"},
+                              {.format = "csv", .label_column = "2", .header = Header::present});
   };
   for (const auto& [classes, texts] : {std::pair{201, 2}, {11'000, 1}}) {
     CAPTURE(classes);

@@ -185,10 +185,37 @@ TEST_CASE("translate evaluate ends with a line of JSON") {
   const ProgramResult result = run_program("translate", {"evaluate", "--run", finished_run().string()});
   REQUIRE_MESSAGE(result.status == 0, result.errors);
   const auto report = nlohmann::json::parse(result.output);
-  CHECK(report["bleu"].is_number());
+  CHECK(report["exact"].is_number());
+  CHECK_FALSE(report.contains("bleu"));  // number words are one word each
   CHECK(report["loss"].get<double>() > 0);
-  CHECK(contains(report["signature"], "tok:13a"));
   CHECK(report["sentences"] == 20);
+  const TemporaryFolder folder;
+  const std::string words = write_content(folder / "words", "one\ntwo\n").string(),
+                    sentences = write_content(folder / "sentences", "eins zwei drei vier\nzwei\n").string();
+  const ProgramResult longer = run_program(
+      "translate", {"evaluate", "--run", finished_run().string(), "--source", words, "--target", sentences});
+  REQUIRE_MESSAGE(longer.status == 0, longer.errors);
+  const auto counted = nlohmann::json::parse(longer.output);
+  CHECK(counted["bleu"].is_number());
+  CHECK(contains(counted["signature"], "tok:13a"));
+  check_error(run_program("translate", train_arguments(folder / "run",
+                                                       {"--source", words, "--target", words,
+                                                        "--valid-source", words, "--valid-target", words})),
+              2, "set training.keep_best_by=exact or loss");
+}
+
+TEST_CASE("translate predict answers the sources of a table") {
+  const TemporaryFolder folder;
+  const std::string run = finished_run().string(),
+                    table = write_content(folder / "t.tsv", "id\tsource\n7\tone\n8\tforty-two\n").string();
+  const ProgramResult lines = run_program("translate", {"predict", "--run", run}, "one\nforty-two\n");
+  const ProgramResult rows = run_program("translate", {"predict", "--run", run, "--data", table, "--header"});
+  REQUIRE_MESSAGE(rows.status == 0, rows.errors);
+  CHECK(rows.output == lines.output);
+  const ProgramResult kept =
+      run_program("translate", {"predict", "--run", run, "--data", table, "--header", "--keep-columns"});
+  CHECK(kept.output.starts_with("id\tsource\tpredicted_translation\n7\tone\t"));
+  CHECK(contains(kept.output, "\n8\tforty-two\t"));
 }
 
 TEST_CASE("translate predict writes a line for each line") {

@@ -29,10 +29,10 @@ using Json = nlohmann::json;
 /// Those that say when something is written, measured or ended, or where it comes from; tests of their own
 /// hold them.
 const std::set<std::string> not_of_the_weights = {
-    "model.recompute_layers",  "training.steps",      "training.epochs",      "training.ema_decay",
-    "training.part_rates",     "training.freeze",     "training.from",        "training.embeddings",
-    "training.log_every",      "training.patience",   "training.log_seconds", "training.tensorboard",
-    "training.evaluate_every", "training.save_every", "training.keep_best_by"};
+    "model.recompute_layers",  "training.steps",      "training.epochs",       "training.ema_decay",
+    "training.part_rates",     "training.freeze",     "training.from",         "training.embeddings",
+    "training.log_every",      "training.patience",   "training.log_seconds",  "training.tensorboard",
+    "training.evaluate_every", "training.save_every", "training.keep_best_by", "training.shown_evaluations"};
 
 /// What must be set for a setting to matter.
 const std::map<std::string, std::vector<std::string>> reasons = {

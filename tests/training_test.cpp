@@ -398,6 +398,41 @@ TEST_CASE("trainer: stops early when evaluations get no better") {
   CHECK(result.best_step == 10);
 }
 
+TEST_CASE("trainer: evaluations that are only shown choose nothing and change no bit") {
+  struct Trained {
+    std::vector<std::int64_t> evaluations;
+    TrainResult result;
+    std::vector<double> weights;
+  };
+  const auto trained = [](std::int64_t shown, std::int64_t steps, double rate = 0.01) {
+    LineTask task;
+    TrainerOptions options = options_for(steps);
+    options.schedule.learning_rate = rate;
+    options.evaluate_every = 100;
+    options.patience = 1;
+    options.ema_decay = 0.9;
+    options.shown_evaluations = shown;
+    Trained found;
+    const auto note = [&](const Progress& progress) {
+      if (progress.is_evaluation()) found.evaluations.push_back(progress.step);
+    };
+    found.result = Trainer(task, options, {.progress = note}).run();
+    found.weights = values(task.model().weight);
+    return found;
+  };
+  using Steps = std::vector<std::int64_t>;
+  const Trained alone = trained(0, 200), among = trained(5, 200);
+  CHECK(alone.evaluations == Steps{100, 200});
+  CHECK(among.evaluations == Steps{40, 80, 100, 120, 160, 200});
+  CHECK(trained(5, 90).evaluations == Steps{20, 40, 60, 80, 90});
+  CHECK(trained(2, 200).evaluations == Steps{100, 200});
+  CHECK(among.weights == alone.weights);
+  CHECK(among.result.best_step == alone.result.best_step);
+  CHECK(among.result.best_metric == alone.result.best_metric);
+  // Patience counts the others alone.
+  CHECK(trained(9, 400, 1e-300).result.step == 200);
+}
+
 namespace {
 /// What training says beside its progress.
 std::string said_by(Task& task, const TrainerOptions& options) {
@@ -785,6 +820,8 @@ TEST_CASE("progress: text, durations and the line on a terminal") {
   progress.metrics = {{"loss", 1.5}, {"bleu", 34.25}};
   progress.is_best = true;
   CHECK(progress_text(progress) == "step 1200/10000  evaluation  loss 1.5  bleu 34.25  (best)");
+  progress.metrics[1] = {"exact", 0.5};
+  CHECK(progress_text(progress) == "step 1200/10000  evaluation  loss 1.5  exact match 0.5  (best)");
 }
 
 TEST_CASE("progress: on a narrow terminal the time left is the last to go") {

@@ -81,10 +81,15 @@ std::string duration_text(double seconds) {
   return formatted("%lld:%02lld", minutes, rest);
 }
 
+std::string metric_title(std::string_view name) {
+  return name == "exact" ? "exact match" : std::string(name);
+}
+
 std::string progress_text(const Progress& progress, int columns) {
   if (progress.is_evaluation()) {
-    return step_text(progress) + "  evaluation" + list_text(progress.metrics) +
-           (progress.is_best ? "  (best)" : "");
+    std::vector<std::pair<std::string, double>> metrics = progress.metrics;
+    for (auto& [name, value] : metrics) name = metric_title(name);
+    return step_text(progress) + "  evaluation" + list_text(metrics) + (progress.is_best ? "  (best)" : "");
   }
   std::vector<Piece> parts{
       {step_text(progress), 7},

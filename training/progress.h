@@ -39,6 +39,8 @@ struct Progress {
 /// lists its metrics. With `columns` > 0, the least important parts are dropped until the line
 /// fits; the time left goes last.
 std::string progress_text(const Progress& progress, int columns = 0);
+/// What people call a metric: "exact" is "exact match".
+std::string metric_title(std::string_view name);
 /// "4:05", "1:02:03" or "2d 03:04:05".
 std::string duration_text(double seconds);
 

@@ -100,6 +100,9 @@ TrainResult Trainer::run(RunFolder* folder) {
     if (due(options_.evaluate_every) || (last && options_.evaluate_every > 0)) {
       check_finite();
       better = watch_->evaluate([&] { return measure(); });
+    } else if (due(steps_between_shown())) {
+      check_finite();
+      watch_->show_evaluation([&] { return measure(); });
     }
     stop = any_rank(stop_requested_ && stop_requested_());
     if (due(options_.save_every) || better || last || stop || watch_->out_of_patience()) save(better);
@@ -229,6 +232,13 @@ double Trainer::learning_rate() const {
 
 LossScale* Trainer::loss_scale() {
   return autocast_ ? autocast_->loss_scale() : nullptr;
+}
+
+/// Between evaluations that are only shown; 0: there are enough others.
+std::int64_t Trainer::steps_between_shown() const {
+  constexpr std::int64_t least = 20;
+  const std::int64_t every = options_.evaluate_every, wanted = options_.shown_evaluations;
+  return every > 0 && ceil_div(steps_, every) < wanted ? std::max(steps_ / wanted, least) : 0;
 }
 
 /// Waits for the device.

@@ -81,7 +81,10 @@ struct TrainerOptions {
   /// changes nothing and is written to no file. It waits for the device.
   double log_seconds = 0;
   std::int64_t evaluate_every = 0;  ///< steps between evaluations, plus one at the end; 0: none
-  std::int64_t patience = 0;        ///< stop after this many evaluations without a better one; 0: never
+  /// Evaluations over the whole training at the least. Where evaluate_every makes fewer, others come between
+  /// them, at least 20 steps apart; these are shown and choose nothing.
+  std::int64_t shown_evaluations = 0;
+  std::int64_t patience = 0;    ///< stop after this many evaluations without a better one; 0: never
   std::int64_t save_every = 0;  ///< steps between checkpoints; a better evaluation and the end also save one
   std::uint64_t seed = 0;
   Precision precision = Precision::f32;  ///< type the model computes in; the weights stay f32
@@ -107,6 +110,9 @@ void for_each_setting(auto&& visit, TrainerOptions& options) {
   visit(options.tensorboard, "tensorboard",
         "Whether the curves are also written as files that TensorBoard reads", free);
   visit(options.evaluate_every, "evaluate_every", 0, most_steps, "Steps between evaluations; 0: none");
+  visit(options.shown_evaluations, "shown_evaluations", 0, 1000,
+        "Evaluations at the least; beyond those of evaluate_every they are shown and choose no weights",
+        free);
   visit(options.patience, "patience", 0, most_steps,
         "Evaluations without a better one after which training stops; 0: never stops", free);
   visit(options.save_every, "save_every", 0, most_steps,
@@ -171,6 +177,7 @@ class Trainer {
   Tensor objective_of(const Loss& batch, const Context& context, BatchOutcome& outcome);
   void advance();
   double learning_rate() const;
+  std::int64_t steps_between_shown() const;
   void check_finite();
   LossScale* loss_scale();
 

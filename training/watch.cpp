@@ -92,13 +92,25 @@ void TrainingWatch::show(const StepOutcome& outcome, const LossMeter& losses) {
   callbacks_.progress(measured(outcome, losses));
 }
 
-bool TrainingWatch::evaluate(const std::function<Evaluation()>& measure) {
+/// Training speed must not include the time for evaluations.
+Evaluation TrainingWatch::timed(const std::function<Evaluation()>& measure) {
   const Clock::time_point start = Clock::now();
-  const Evaluation evaluation = measure();
-  // Training speed must not include the time for evaluations.
+  Evaluation evaluation = measure();
   const Clock::duration duration = Clock::now() - start;
   session_.last_record += duration;
   session_.last_shown += duration;
+  return evaluation;
+}
+
+void TrainingWatch::show_evaluation(const std::function<Evaluation()>& measure) {
+  const Evaluation evaluation = timed(measure);
+  if (evaluation.metrics.empty()) return;
+  publish(progress_of(evaluation));
+  write_report();
+}
+
+bool TrainingWatch::evaluate(const std::function<Evaluation()>& measure) {
+  const Evaluation evaluation = timed(measure);
   if (evaluation.metrics.empty()) {
     if (options_.patience > 0)
       say_once("patience",
@@ -112,8 +124,7 @@ bool TrainingWatch::evaluate(const std::function<Evaluation()>& measure) {
         evaluation.keep_best_by, "\" to choose the best weights by");
 
   read_first_loss();
-  Progress progress = progress_now();
-  for (const Metric& metric : evaluation.metrics) progress.metrics.emplace_back(metric.name, metric.value);
+  Progress progress = progress_of(evaluation);
   progress.is_best = is_better(evaluation, *found);
   ++session_.evaluations;
   session_.larger_is_better = found->larger_is_better;
@@ -166,6 +177,12 @@ TrainResult TrainingWatch::finish() {
 }
 
 // --- what is recorded
+
+Progress TrainingWatch::progress_of(const Evaluation& evaluation) const {
+  Progress progress = progress_now();
+  for (const Metric& metric : evaluation.metrics) progress.metrics.emplace_back(metric.name, metric.value);
+  return progress;
+}
 
 Progress TrainingWatch::progress_now() const {
   Progress progress;

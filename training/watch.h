@@ -47,6 +47,8 @@ class TrainingWatch {
 
   /// Calls `measure`, records the result and writes the report. True if it is the best so far.
   bool evaluate(const std::function<Evaluation()>& measure);
+  /// The same of an evaluation that chooses no weights and has no bearing on patience.
+  void show_evaluation(const std::function<Evaluation()>& measure);
   /// False: there are no evaluations, so the moving averages themselves are the best weights.
   bool evaluates() const { return evaluates_; }
   bool out_of_patience() const;
@@ -61,6 +63,8 @@ class TrainingWatch {
  private:
   using Clock = std::chrono::steady_clock;
 
+  Evaluation timed(const std::function<Evaluation()>& measure);
+  Progress progress_of(const Evaluation& evaluation) const;
   Progress progress_now() const;
   Progress measured(const StepOutcome& outcome, const LossMeter& losses) const;
   void publish(const Progress& progress);

@@ -9,6 +9,7 @@
 #include "heed/base/error.h"
 #include "heed/base/unicode.h"
 #include "heed/tasks/labelled.h"
+#include "heed/training/progress.h"
 
 namespace heed::programs {
 namespace {
@@ -88,8 +89,8 @@ std::string evaluation_table(const Json& found, int columns) {
   std::vector<Row> figures;
   for (const auto& [name, value] : found.items())
     if (name != "classes" && name != "confusion")
-      figures.push_back(
-          {cell(name), value.is_string() ? unicode::printable(value.get<std::string>()) : cell(value)});
+      figures.push_back({cell(metric_title(name)),
+                         value.is_string() ? unicode::printable(value.get<std::string>()) : cell(value)});
   std::string text = aligned(figures);
   if (!found.contains("classes")) return text;
   text += '\n' + class_table(found["classes"]);

@@ -6,12 +6,14 @@
 #include <chrono>
 #include <iomanip>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "evaluation_table.h"
 #include "heed/base/file.h"
 #include "heed/base/unicode.h"
 #include "heed/core/profile.h"
+#include "heed/data/table.h"
 #include "heed/data/text_file.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/config.h"
@@ -25,6 +27,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 const std::vector<SettingFlag> runtime_flags = {"threads", {"device", "", "DEVICE"}, "precision"};
+
+/// How bytes are read, where the task reads any.
+void add_encoding_flags(const TaskKind& kind, std::vector<SettingFlag>& flags) {
+  if (kind.settings(true).has("data.encoding"))
+    flags.insert(flags.end(), {"data.encoding", "data.on_bad_bytes"});
+}
 
 /// What stands for the value of a setting in the help.
 std::string value_name(const SettingFlag& flag, const Setting& setting) {
@@ -43,6 +51,19 @@ std::string group_of(const std::string& setting) {
   return "Options";
 }
 
+/// Those on the command line. Throws a SettingsError for two that say what one setting is.
+std::vector<const SettingFlag*> given_flags(const std::vector<SettingFlag>& flags) {
+  std::vector<const SettingFlag*> given;
+  for (const SettingFlag& flag : flags) {
+    if (!flag.given.given()) continue;
+    for (const SettingFlag* other : given)
+      if (other->setting == flag.setting)
+        throw SettingsError(other->flag + " and " + flag.flag + " contradict each other: give one");
+    given.push_back(&flag);
+  }
+  return given;
+}
+
 /// The command keeps references to the flags.
 void add_setting_flags(CLI::App& command, const TaskKind& kind, std::vector<SettingFlag>& flags) {
   const Settings settings = kind.settings(true);
@@ -53,7 +74,8 @@ void add_setting_flags(CLI::App& command, const TaskKind& kind, std::vector<Sett
       one.given.add(command, one.flag, value_name(one, setting), setting.help);
     else
       command.add_flag_function(
-          one.flag, [&one](std::int64_t) { one.given.values = {one.value}; }, setting.help);
+          one.flag, [&one](std::int64_t) { one.given.values = {one.value}; },
+          one.value == "false" ? "The same with false" : setting.help);
   }
   command.option_defaults()->group("Options");
 }
@@ -102,6 +124,7 @@ class TrainCommand {
     config_.add(command, "--config", "FILE", "Settings from a JSON file, laid over the defaults");
     add_set_flag(command, assignments_);
     flags_ = program.train_flags;
+    add_encoding_flags(program.kind, flags_);
     flags_.insert(flags_.end(), {"seed",
                                  "training.steps",
                                  "training.save_every",
@@ -158,7 +181,13 @@ class TrainCommand {
 
   int run() {
     if (help_settings_) {
-      std::cout << settings_table(resolve());
+      const Settings settings = resolve();
+      std::cout << "Defaults for "
+                << (program_.kind.names_data(settings) ? program_.suits
+                                                       : concat_text("data made by rule (", program_.by_rule,
+                                                                     "); with --data: for ", program_.suits))
+                << "\n\n"
+                << settings_table(settings);
       return exit_success;
     }
     if (started_by_mpi() && !print_config_) {
@@ -270,8 +299,8 @@ class TrainCommand {
       const std::string name = assigned_name(assignment);
       given.settings.push_back({name, assignment.substr(name.size() + 1), "--set " + assignment});
     }
-    for (const SettingFlag& flag : flags_)
-      if (flag.given.given()) given.settings.push_back({flag.setting, flag.given.value(), flag.flag});
+    for (const SettingFlag* flag : given_flags(flags_))
+      given.settings.push_back({flag->setting, flag->given.value(), flag->flag});
     given.attention = {attention_.optional(), decoder_.optional(), cross_.optional(), preset_.optional()};
     return training_settings(program_.kind, given, [this](const std::string& note) {
       if (!muted_) printer_.message(note);
@@ -343,11 +372,25 @@ class EvaluateCommand {
 
 // --- predict
 
+/// The cells of a row of a table; of jsonl its line.
+struct KeptRow {
+  std::vector<std::string> cells;
+  char delimiter;
+};
+
 class PredictCommand {
  public:
   PredictCommand(CLI::App& command, const TaskProgram& program)
       : answer_(program.answer), run_(command, program, program.predict_flags), capture_(command) {
     source_.add(command, "--source", "FILE", "Lines to answer, one answer each; default: standard input");
+    if (program.reads_tables) {
+      data_.add(command, "--data", "FILE",
+                "In place of lines: a table (csv, tsv, jsonl) as train read it; one answer for each row");
+      command.add_flag("--keep-columns", keep_columns_,
+                       concat_text("With --data: writes the columns of each row, too, in the format of the "
+                                   "file, and the answer as predicted_",
+                                   answer_));
+    }
     command.add_flag("--probability", probability_, "Writes a tab and the answer's probability behind it");
     command.add_flag("--json", json_, "Writes a line of JSON for each line, with every alternative");
   }
@@ -356,60 +399,143 @@ class PredictCommand {
     capture_.check();
     if (json_ && probability_)
       throw SettingsError("--json has the probabilities in it: leave out --probability");
-    Run run = run_.open(RunUse::lines);
-    TextOptions text = run.settings().read<TextOptions>("data");
-    LineReader reader(source_.value(), text);
-    const std::string origin = source_.value("standard input");
-    int status = exit_success;
-    std::int64_t number = 0;
-    for (std::vector<InputLine> lines; !(lines = reader.next(1024)).empty();) {
-      std::vector<std::string> texts;
-      for (InputLine& line : lines)
-        texts.push_back(line.error.empty() ? std::move(line.text) : std::string());
-      std::vector<Prediction> answers = run.predict(texts, {capture_.file(), number});
-      for (std::size_t i = 0; i < answers.size(); ++i) {
-        ++number;
-        if (!lines[i].error.empty()) answers[i].error = lines[i].error;
-        print(answers[i]);
-        if (answers[i].error.empty()) continue;
-        print_message(run_.program(),
-                      concat_text("error: ", origin, ", line ", number, ": ", answers[i].error));
-        status = exit_failure;
-      }
-      flush_output();
-    }
+    if (data_.given() && source_.given()) throw SettingsError("give --data or --source, not both");
+    if (keep_columns_ && !data_.given())
+      throw SettingsError("--keep-columns is for a table: give --data, too");
+    Run run = run_.open(data_.given() ? RunUse::rows : RunUse::lines);
+    data_.given() ? answer_rows(run) : answer_lines(run);
     capture_.save();
-    if (reader.replaced() > 0)
-      print_message(run_.program(),
-                    concat_text(origin, ": ", reader.replaced(), " bad bytes were replaced by U+FFFD"));
     print_remarks(run_.program(), run.learner());
-    return status;
+    return status_;
   }
 
  private:
-  void print(const Prediction& answer) const {
-    if (json_) {
-      Json line = {{answer_, answer.text}, {"probability", answer.probability}};
-      if (!answer.vector.empty()) line = {{answer_, answer.vector}};
-      for (const Prediction::Alternative& one : answer.alternatives) {
-        line["alternatives"].push_back({{answer_, one.text}, {"probability", one.probability}});
-        if (one.score) line["alternatives"].back()["score"] = *one.score;
+  /// What is answered together, and of rows what they were.
+  struct Waiting {
+    std::vector<std::string> texts, errors, places;
+    std::vector<KeptRow> rows;
+  };
+
+  void answer_lines(Run& run) {
+    LineReader reader(source_.value(), run.settings().read<TextOptions>("data"));
+    const std::string origin = source_.value("standard input");
+    for (std::vector<InputLine> lines; !(lines = reader.next(most_waiting)).empty();) {
+      Waiting waiting;
+      for (InputLine& line : lines) {
+        waiting.places.push_back(concat_text(origin, ", line ", number_ + std::ssize(waiting.texts) + 1));
+        waiting.texts.push_back(line.error.empty() ? std::move(line.text) : std::string());
+        waiting.errors.push_back(std::move(line.error));
       }
-      if (!answer.error.empty()) line = {{"error", answer.error}};
-      std::cout << json_text(line) << '\n';
-      return;
+      answer(run, waiting);
     }
-    std::cout << answer.text;
-    if (probability_ && !answer.text.empty())
-      std::cout << '\t' << std::fixed << std::setprecision(4) << answer.probability;
-    std::cout << '\n';
+    if (reader.replaced() > 0)
+      print_message(run_.program(),
+                    concat_text(origin, ": ", reader.replaced(), " bad bytes were replaced by U+FFFD"));
   }
 
-  const std::string answer_;
+  void answer_rows(Run& run) {
+    const std::string file = data_.value(), given = run.settings().get<std::string>("data.format");
+    format_ = given.empty() ? table_format(file) : given;
+    Waiting waiting;
+    run.learner().read_table(file, [&](std::string text, const TableCells& row) {
+      if (keep_columns_ && number_ + std::ssize(waiting.texts) == 0) print_header(row);
+      waiting.texts.push_back(std::move(text));
+      waiting.errors.emplace_back();
+      waiting.places.push_back(row.place());
+      if (keep_columns_) waiting.rows.push_back({{row.row.begin(), row.row.end()}, row.delimiter});
+      if (waiting.texts.size() < most_waiting) return;
+      answer(run, waiting);
+      waiting = {};
+    });
+    answer(run, waiting);
+  }
+
+  void answer(Run& run, const Waiting& waiting) {
+    std::vector<Prediction> answers = run.predict(waiting.texts, {capture_.file(), number_});
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      if (!waiting.errors[i].empty()) answers[i].error = waiting.errors[i];
+      std::cout << (keep_columns_ ? row_with(waiting.rows[i], answers[i]) : line_of(answers[i])) << '\n';
+      if (answers[i].error.empty()) continue;
+      print_message(run_.program(), concat_text("error: ", waiting.places[i], ": ", answers[i].error));
+      status_ = exit_failure;
+    }
+    number_ += std::ssize(answers);
+    flush_output();
+  }
+
+  std::string line_of(const Prediction& answer) const {
+    if (json_) return json_text(json_of(answer, true));
+    if (!probability_ || answer.text.empty()) return answer.text;
+    return answer.text + '\t' + probability_text(answer);
+  }
+
+  Json json_of(const Prediction& answer, bool with_alternatives) const {
+    if (!answer.error.empty()) return {{"error", answer.error}};
+    if (!answer.vector.empty()) return {{answer_, answer.vector}};
+    Json line = {{answer_, answer.text}, {"probability", answer.probability}};
+    for (const Prediction::Alternative& one : answer.alternatives) {
+      if (!with_alternatives) break;
+      line["alternatives"].push_back({{answer_, one.text}, {"probability", one.probability}});
+      if (one.score) line["alternatives"].back()["score"] = *one.score;
+    }
+    return line;
+  }
+
+  static std::string probability_text(const Prediction& answer) {
+    std::ostringstream text;
+    text << std::fixed << std::setprecision(4) << answer.probability;
+    return text.str();
+  }
+
+  // --- rows with their columns
+
+  bool writes_json() const { return json_ || format_ == "jsonl"; }
+
+  void print_header(const TableCells& row) {
+    columns_ = row.first;
+    for (std::size_t i = 0; !row.has_header && i < columns_.size(); ++i) columns_[i] = std::to_string(i + 1);
+    std::vector<std::string> header = columns_;
+    for (const char* name : {answer_.c_str(), "probability", "alternatives", "error"})
+      header.push_back(concat_text(predicted, name));
+    for (const std::string& name : header)
+      check(std::ranges::count(header, name) == 1, row.origin, ": there would be two columns \"", name,
+            "\" in what --keep-columns writes; rename the file's");
+    if (writes_json() || !row.has_header) return;
+    header.resize(columns_.size() + (probability_ ? 2 : 1));
+    std::cout << row_text(header, row.delimiter) << '\n';
+  }
+
+  std::string row_text(const std::vector<std::string>& cells, char delimiter) const {
+    return format_ == "tsv" ? tsv_row(cells) : csv_row(cells, delimiter);
+  }
+
+  std::string row_with(const KeptRow& row, const Prediction& answer) const {
+    if (!writes_json()) {
+      std::vector<std::string> cells = row.cells;
+      cells.push_back(answer.text);
+      if (probability_) cells.push_back(answer.error.empty() ? probability_text(answer) : "");
+      return row_text(cells, row.delimiter);
+    }
+    Json line = Json::object();
+    if (format_ == "jsonl")
+      line = Json::parse(row.cells.front());
+    else
+      for (std::size_t i = 0; i < columns_.size(); ++i) line[columns_[i]] = row.cells[i];
+    const Json found = json_of(answer, json_);
+    for (const auto& [name, value] : found.items()) line[predicted + name] = value;
+    return json_text(line);
+  }
+
+  static constexpr std::size_t most_waiting = 1024;
+  const std::string answer_, predicted = "predicted_";
   RunFlags run_;
   CaptureFlags capture_;
-  TextFlag source_;
-  bool probability_ = false, json_ = false;
+  TextFlag source_, data_;
+  bool probability_ = false, json_ = false, keep_columns_ = false;
+  std::string format_;                // of the table
+  std::vector<std::string> columns_;  // its names or numbers
+  std::int64_t number_ = 0;           // of what was answered
+  int status_ = exit_success;
 };
 
 }  // namespace
@@ -427,15 +553,22 @@ SettingFlag::SettingFlag(std::string_view its_setting, std::string its_flag, std
 
 void add_labelled_flags(TaskProgram& program) {
   program.has_labels = true;
-  program.train_flags = {"data.file",          "data.valid",
-                         "data.test",          "data.valid_fraction",
-                         "data.test_fraction", "data.folds",
-                         "data.format",        "data.encoding",
-                         "data.on_bad_bytes",  {"data.header", "", "", "true"},
-                         "data.delimiter",     "data.label_column"};
-  program.evaluate_flags = {"data.format", "data.encoding", "data.on_bad_bytes", "prediction.batch_size"};
-  // Lines to answer come as they are, in no format.
-  program.predict_flags = {"data.encoding", "data.on_bad_bytes", "prediction.batch_size"};
+  program.train_flags = {"data.file",           "data.valid",         "data.test",
+                         "data.valid_fraction", "data.test_fraction", "data.folds"};
+  program.evaluate_flags = {"prediction.batch_size"};
+  program.predict_flags = {"prediction.batch_size"};
+  add_table_flags(program, {"data.label_column"});
+}
+
+void add_table_flags(TaskProgram& program, const std::vector<SettingFlag>& columns) {
+  program.reads_tables = true;
+  for (auto* flags : {&program.train_flags, &program.evaluate_flags, &program.predict_flags}) {
+    flags->insert(flags->end(), {"data.format",
+                                 {"data.header", "", "", "true"},
+                                 {"data.header", "--no-header", "", "false"},
+                                 "data.delimiter"});
+    flags->insert(flags->end(), columns.begin(), columns.end());
+  }
 }
 
 RunFlags::RunFlags(CLI::App& command, const TaskProgram& program, const std::vector<SettingFlag>& flags)
@@ -448,6 +581,7 @@ RunFlags::RunFlags(CLI::App& command, const TaskProgram& program, const std::vec
   add_set_flag(command, assignments_);
   command.add_flag("--unverified", unverified_,
                    "Uses files of the run even where they were changed after they were written");
+  add_encoding_flags(program.kind, flags_);
   flags_.insert(flags_.end(), runtime_flags.begin(), runtime_flags.begin() + 2);
   add_setting_flags(command, program.kind, flags_);
 }
@@ -461,8 +595,8 @@ Run RunFlags::open(RunUse use) const {
   options.verify = !unverified_;
   options.config = config_.value();
   options.settings = assignments_;
-  for (const SettingFlag& flag : flags_)
-    if (flag.given.given()) options.settings.push_back(flag.setting + "=" + flag.given.value());
+  for (const SettingFlag* flag : given_flags(flags_))
+    options.settings.push_back(flag->setting + "=" + flag->given.value());
   options.kind = &kind_;
   options.use = use;
   Run run = Run::open(run_.value(), options);

@@ -30,6 +30,7 @@ struct SettingFlag {
 struct TaskProgram {
   const TaskKind& kind;
   std::string by_rule;                        ///< what it learns without data flags
+  std::string suits;                          ///< which data of a user its defaults are for
   std::string example;                        ///< flags of a training, for the help
   std::string answer;                         ///< what it answers a line with, as `predict --json` names it
   std::vector<SettingFlag> train_flags = {};  ///< of train
@@ -39,10 +40,13 @@ struct TaskProgram {
   std::vector<TextFlag> parallel_files = {};  ///< two files that may stand in place of these
   bool has_preset = false;                    ///< of a model with two stacks
   bool has_labels = false;                    ///< its answers are right or wrong
+  bool reads_tables = false;                  ///< what it answers may stand in a table
 };
 
 /// The flags of a task that learns from labelled texts (tasks/labelled.h).
 void add_labelled_flags(TaskProgram& program);
+/// How tables are laid out, and which `columns` are read.
+void add_table_flags(TaskProgram& program, const std::vector<SettingFlag>& columns);
 
 /// The flags of commands that use a trained run.
 class RunFlags {

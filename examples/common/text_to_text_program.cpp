@@ -51,21 +51,15 @@ class ScoreCommand {
 }  // namespace
 
 void add_pair_flags(TaskProgram& program) {
-  program.train_flags = {"data.source",        "data.target",
-                         "data.valid_source",  "data.valid_target",
-                         "data.test_source",   "data.test_target",
-                         "data.file",          "data.valid",
-                         "data.test",          "data.valid_fraction",
-                         "data.format",        "data.source_column",
-                         "data.target_column", {"data.header", "", "", "true"},
-                         "data.delimiter"};
-  program.evaluate_flags = {"data.format", "data.source_column", "data.target_column"};
+  program.train_flags = {"data.source",      "data.target",        "data.valid_source", "data.valid_target",
+                         "data.test_source", "data.test_target",   "data.file",         "data.valid",
+                         "data.test",        "data.valid_fraction"};
+  add_table_flags(program, {"data.source_column", "data.target_column"});
   program.parallel_files = {{{"In place of --data: sources, one a line"}, "--source"},
                             {{"What was to be written for them, line by line"}, "--target"}};
 }
 
 void add_decoding_flags(TaskProgram& program) {
-  append(program.train_flags, {"data.encoding", "data.on_bad_bytes"});
   for (auto* flags : {&program.evaluate_flags, &program.predict_flags})
     append(*flags, {"decoding.beam",
                     "decoding.n_best",
@@ -75,9 +69,7 @@ void add_decoding_flags(TaskProgram& program) {
                     "decoding.top_p",
                     {"decoding.seed", "--decoding-seed"},
                     "decoding.length_penalty",
-                    "decoding.batch_size",
-                    "data.encoding",
-                    "data.on_bad_bytes"});
+                    "decoding.batch_size"});
 }
 
 std::function<int()> add_score(CLI::App& app, const TaskProgram& program) {

@@ -147,7 +147,7 @@ bool fuzz_table(std::string_view bytes) {
   const FuzzInput input(bytes);
   TableOptions options;
   options.text = input.text_options();
-  options.header = (input.choice & 8) != 0;
+  options.header = (input.choice & 8) != 0 ? Header::present : Header::detected;
   options.others = (input.choice & 16) != 0;
   if (input.choice & 32) options.columns = {"2", "a"};
   if (input.choice & 64) options.columns = {"1"};
@@ -193,7 +193,7 @@ bool fuzz_labelled_text(std::string_view bytes) {
   if (options.format != "lines") {
     options.label_column = std::to_string(1 + (choice >> 2 & 3));
     if (choice & 16) options.text_columns = {std::to_string(1 + (choice >> 5 & 3))};
-    options.header = (choice & 128) != 0;
+    options.header = (choice & 128) != 0 ? Header::present : Header::detected;
   }
   return accepted([&] {
     ReadReport report;
