@@ -286,6 +286,86 @@ Matrix local(const Numbers& layer, const Sample& x, const Sample&, bool causal) 
   return layer.map("output", merged);
 }
 
+/// Blocks of 4, without noise.
+Matrix sinkhorn(const Numbers& layer, const Sample& x, const Sample&, bool causal) {
+  constexpr std::size_t block = 4;
+  const std::size_t tokens = x.x.rows, count = x.places.back() / block + 1;
+  const auto block_of = [&](std::size_t token) { return x.places[token] / block; };
+  std::vector<double> exists(count, 0), members(count, 0);
+  Matrix means(count, width);
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t t = 0; t < tokens; ++t) {
+      if (block_of(t) == i) exists[i] = 1;
+      const bool counts = causal ? block_of(t) < i || x.places[t] == i * block : block_of(t) == i;
+      if (!counts) continue;
+      members[i] += 1;
+      for (std::size_t c = 0; c < width; ++c) means(i, c) += x.x(t, c);
+    }
+    for (std::size_t c = 0; c < width; ++c) means(i, c) /= std::max(members[i], 1.0);
+  }
+  Matrix hidden = layer.map("hidden", means);
+  for (double& value : hidden.values) value = std::max(value, 0.0);
+  const Matrix logits = layer.map("order", hidden);
+  const Matrix q = layer.map("query", x.x), k = layer.map("key", x.x), v = layer.map("value", x.x);
+  Matrix merged(tokens, width);
+  for (std::size_t h = 0; h < heads; ++h) {
+    Matrix p(count, count);
+    for (std::size_t i = 0; i < count; ++i)
+      for (std::size_t j = 0; j < (causal ? i : count); ++j)
+        p(i, j) = exists[i] * exists[j] * std::exp(logits(i, h * logits.columns / heads + j) / 0.75);
+    for (int iteration = 0; iteration < 7; ++iteration) {
+      for (std::size_t i = 0; i < count; ++i) {
+        double total = 0;
+        for (std::size_t j = 0; j < count; ++j) total += p(i, j);
+        for (std::size_t j = 0; j < count && total > 0; ++j) p(i, j) /= total;
+      }
+      const Matrix before = p;
+      for (std::size_t j = 0; j < count; ++j)
+        for (std::size_t i = 0; i < count; ++i) {
+          double total = 0;
+          for (std::size_t row = 0; row < (causal ? i + 1 : count); ++row) total += before(row, j);
+          if (total > 0) p(i, j) /= total;
+        }
+    }
+    const Matrix qh = head_of(q, h), kh = head_of(k, h), vh = head_of(v, h);
+    Matrix out(tokens, head_width);
+    for (std::size_t a = 0; a < tokens; ++a) {
+      const std::size_t i = block_of(a);
+      std::vector<std::vector<double>> keys, values;
+      for (std::size_t place = 0; place < block; ++place) {  // sorted
+        std::vector<double> key(head_width, 0), value(head_width, 0);
+        bool any = false;
+        for (std::size_t b = 0; b < tokens; ++b) {
+          if (x.places[b] % block != place || (causal && block_of(b) >= i)) continue;
+          any = true;
+          for (std::size_t c = 0; c < head_width; ++c) {
+            key[c] += p(i, block_of(b)) * kh(b, c);
+            value[c] += p(i, block_of(b)) * vh(b, c);
+          }
+        }
+        if (any) keys.push_back(key), values.push_back(value);
+      }
+      for (std::size_t b = 0; b < tokens; ++b) {  // its own
+        if (block_of(b) != i || (causal && b > a)) continue;
+        std::vector<double> key, value;
+        for (std::size_t c = 0; c < head_width; ++c) key.push_back(kh(b, c)), value.push_back(vh(b, c));
+        keys.push_back(key), values.push_back(value);
+      }
+      double total = 0;
+      for (std::size_t n = 0; n < keys.size(); ++n) {
+        double score = 0;
+        for (std::size_t c = 0; c < head_width; ++c) score += qh(a, c) * keys[n][c];
+        const double weight = std::exp(score / std::sqrt(static_cast<double>(head_width)));
+        total += weight;
+        for (std::size_t c = 0; c < head_width; ++c) out(a, c) += weight * values[n][c];
+      }
+      for (std::size_t c = 0; c < head_width; ++c) out(a, c) /= total;
+    }
+    put_head(out, h, merged);
+  }
+  return layer.map("output", merged);
+}
+
 Formula fnet(bool unitary) {
   return [unitary](const Numbers&, const Sample& x, const Sample&, bool) {
     const std::size_t length = x.x.rows;
@@ -474,6 +554,29 @@ TEST_CASE("formulas: local attention") {
     for (const bool causal : {false, true}) compare("local", local, causal, false, length, options);
 }
 
+TEST_CASE("formulas: sparse Sinkhorn attention") {
+  Options options;
+  options.set("block", std::int64_t{4});
+  for (const std::int64_t length : {4, 30})
+    for (const bool causal : {false, true}) compare("sinkhorn", sinkhorn, causal, false, length, options);
+}
+
+TEST_CASE("sparse Sinkhorn attention: noise disturbs the sorting in training alone") {
+  Options options;
+  options.set("block", std::int64_t{2});
+  const auto outputs = [&](bool noise) {
+    options.set("noise", noise);
+    const auto layer = layer_of("sinkhorn", false, false, options);
+    const AttentionInput input{random({1, 9, width}, 1)};
+    Context training = Context::train(1, 1), inference = Context::inference();
+    return std::pair((*layer)(input, training).to_doubles(), (*layer)(input, inference).to_doubles());
+  };
+  const auto with = outputs(true), without = outputs(false);
+  CHECK(with.first != with.second);
+  CHECK(without.first == without.second);
+  CHECK(with.second == without.second);
+}
+
 TEST_CASE("formulas: FNet, whose transform is as long as the sample and not as the batch") {
   for (const std::int64_t length : {7, 64}) {
     compare("fnet", fnet(false), false, false, length);
@@ -572,6 +675,7 @@ TEST_CASE("the newer mechanisms keep their word with settings other than the def
       {"attention_free_transformer", {{"form", std::string("full")}, {"rank", std::int64_t{3}}}},
       {"attention_free_transformer", {{"form", std::string("local")}, {"window", std::int64_t{2}}}},
       {"local", {{"reach", std::int64_t{1}}}},
+      {"sinkhorn", {{"block", std::int64_t{2}}}},
   };
   for (const auto& [name, settings] : rows) {
     CAPTURE(name);

@@ -85,6 +85,7 @@ Options small_options(std::string_view variant) {
     options.set("global_tokens", std::int64_t{0});  // global tokens have values of their own
     options.set("window", std::int64_t{2});
   }
+  if (variant == "sinkhorn") options.set("block", std::int64_t{2});
   if (variant == "local") options.set("reach", std::int64_t{2});
   if (variant == "bigbird") options.set("block", std::int64_t{2});
   if (variant == "reformer") options.set("chunk", std::int64_t{2});

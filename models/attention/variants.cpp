@@ -35,6 +35,7 @@
   variant(gated_linear_attention)        \
   variant(attention_free_transformer)    \
   variant(local)                         \
+  variant(sinkhorn)                      \
   variant(mixed_heads)
 // clang-format on
 

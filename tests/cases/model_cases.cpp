@@ -131,6 +131,7 @@ const std::vector<OptionCase>& option_cases() {
       {"attention_free_transformer",
        {{"form", "local"}, {"rank", std::int64_t{3}}, {"window", std::int64_t{2}}}},
       {"local", {{"reach", std::int64_t{1}}}},
+      {"sinkhorn", {{"block", std::int64_t{2}}, {"noise", false}}},
       {"fnet", {{"unitary", true}}},
       {"nystromformer", {{"landmarks", std::int64_t{2}}, {"iterations", std::int64_t{2}}}},
   };
