@@ -23,7 +23,6 @@
 #include <cmath>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/shared/heads.h"
 #include "heed/models/attention/shared/sorting.h"
 
 namespace heed {
