@@ -13,6 +13,7 @@
 #include "heed/base/file.h"
 #include "heed/base/unicode.h"
 #include "heed/data/text_file.h"
+#include "heed/data/tokenizer_parts.h"
 #include "heed/models/loss.h"
 #include "heed/tasks/data.h"
 #include "heed/tasks/report.h"
@@ -352,7 +353,7 @@ std::string strips_html(const Example& example, const DrawingOptions& options) {
       strips[kind_text(shown)].push_back(std::move(one));
   std::string html;
   for (const auto& [kind, list] : strips) {
-    const std::int64_t most = std::min(std::ssize(list), 2 * options.heads);
+    const std::int64_t most = std::min(std::ssize(list), options.heads);
     html += concat_text(
         "<h4>", kind == "weight" ? "Weights of the tokens" : "Tokens of one colour share a " + kind,
         most < std::ssize(list) ? concat_text(" (the first ", most, " of ", list.size(), ")") : "",
@@ -388,6 +389,15 @@ std::string answered_html(const Answered& answered) {
   return html + "</p>\n";
 }
 
+std::vector<std::string_view> split_at_space(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (std::size_t at = 0, end = 0; (at = text.find_first_not_of(" \t\n", end)) != text.npos;) {
+    end = std::min(text.find_first_of(" \t\n", at), text.size());
+    words.push_back(text.substr(at, end - at));
+  }
+  return words;
+}
+
 /// Puts the words that stand in the line in place of "<unk>" among the tokens that were read of it: what lies between
 /// the tokens before and behind. Says whether there were any.
 bool name_unknown(Example& example, const std::string& whole) {
@@ -401,16 +411,13 @@ bool name_unknown(Example& example, const std::string& whole) {
   std::size_t at = 0;
   bool any = false;
   const auto name_until = [&](std::size_t end) {
-    std::vector<std::string> words;
-    for (std::size_t i = line.find_first_not_of(space, at); i < end; i = line.find_first_not_of(space, i)) {
-      const std::size_t stop = std::min(line.find_first_of(space, i), end);
-      words.push_back(line.substr(i, stop - i));
-      i = stop;
-    }
-    if (words.size() == unknown.size()) {
+    const std::string_view between = std::string_view(line).substr(at, end - at);
+    for (const auto& words : {split_at_punctuation(between), split_at_space(between)}) {
+      if (words.size() != unknown.size()) continue;
       for (std::size_t i = 0; i < words.size(); ++i)
         tokens[unknown[i]] = concat_text("⟨", unicode::beginning(words[i], 60), "⟩");
       any = any || !words.empty();
+      break;
     }
     unknown.clear();
   };
@@ -446,7 +453,8 @@ DrawingOptions fitting_options(const Example& example, DrawingOptions options) {
 }
 
 const std::string maps_note =
-    "<p>Every small square is a head: a row for each token that looks, a column for each token that is "
+    "<p class=\"maps-note\">Every small square is a head: a row for each token that looks, a column for each "
+    "token that is "
     "looked at. "
     "Choose one to see it large. All maps of an example share one scale.</p>\n";
 

@@ -149,6 +149,9 @@ void declare_training(Settings& settings, std::span<const MetricKind> metrics) {
 TrainerOptions trainer_options(const Settings& settings) {
   auto options = settings.read<TrainerOptions>("training");
   if (options.epochs > 0) options.steps = 0;
+  // A short run has ten records of its curves, too, where nobody asked for another number.
+  if (options.steps > 0 && options.log_every == TrainerOptions().log_every)
+    options.log_every = std::min(options.log_every, std::max<std::int64_t>(options.steps / 10, 1));
   const auto training = settings.read<TrainingSettings>("training");
   options.part_rates = part_rates(training.freeze, training.part_rates);
   const auto runtime = settings.read<RuntimeSettings>("");

@@ -170,7 +170,7 @@ namespace fs = std::filesystem;
 
 // A report stays below 500 KB, of which Chart.js is 200: a cell of a map is 1.4 bytes.
 constexpr std::size_t examples_shown = 3, mistakes_shown = 20, answers_shown = 12, layers_in_histograms = 12;
-constexpr std::int64_t tokens_shown = 40, maps_shown = 18, heads_shown = 8, cells_shown = 40'000;
+constexpr std::int64_t tokens_shown = 40, maps_shown = 18, heads_shown = 8, cells_shown = 24'000;
 
 /// A run as its files tell of it, without its model.
 struct RecordedRun {

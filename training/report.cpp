@@ -14,7 +14,7 @@
 namespace heed {
 namespace {
 
-constexpr std::size_t points_in_chart = 700, fewest_points = 8, rows_of_numbers = 40;
+constexpr std::size_t points_in_chart = 400, fewest_points = 8, rows_of_numbers = 40;
 
 /// A finite number as JSON and tables have it; whole ones, such as steps, keep all their digits.
 std::string digits(double value) {
