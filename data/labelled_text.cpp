@@ -118,7 +118,7 @@ LabelledText read_labelled_table(const FileInput& input) {
       text.first_line = row.first;
       text.columns = names_in_table(row);
     }
-    if (cells[0].empty()) fail(row.place(), ": the label in column ", label, " is empty");
+    if (cells[0].empty()) fail(row.place(), ": the label in column ", row.names[0], " is empty");
     check_label_at(cells[0], row);
     const std::string words = joined({cells.begin() + static_cast<std::ptrdiff_t>(before), cells.end()});
     if (pairs)

@@ -247,13 +247,13 @@ std::string small_name(std::string_view cell) {
 
 bool is_usual_name(std::string_view cell) {
   static const std::set<std::string, std::less<>> names = {
-      "a",         "answer",    "article",   "body",        "category", "class",    "comment",    "content",
-      "document",  "english",   "first",     "french",      "german",   "headline", "hypothesis", "input",
-      "intent",    "label",     "labels",    "message",     "output",   "passage",  "premise",    "q",
-      "query",     "question",  "question1", "question2",   "rating",   "review",   "second",     "sentence",
-      "sentence1", "sentence2", "sentiment", "source",      "spanish",  "src",      "stars",      "summary",
-      "tag",       "target",    "text",      "text1",       "text2",    "text_a",   "text_b",     "texts",
-      "tgt",       "title",     "topic",     "translation", "tweet",    "utterance"};
+      "answer",    "article",     "body",    "category", "class",    "comment",    "content",   "document",
+      "english",   "first",       "french",  "german",   "headline", "hypothesis", "input",     "intent",
+      "label",     "labels",      "message", "output",   "passage",  "premise",    "query",     "question",
+      "question1", "question2",   "rating",  "review",   "second",   "sentence",   "sentence1", "sentence2",
+      "sentiment", "source",      "spanish", "src",      "stars",    "summary",    "tag",       "target",
+      "text",      "text1",       "text2",   "text_a",   "text_b",   "texts",      "tgt",       "title",
+      "topic",     "translation", "tweet",   "utterance"};
   return names.contains(small_name(cell));
 }
 
@@ -288,13 +288,13 @@ class FirstRow {
     return false;
   }
 
-  /// What would be its label is none of the rows below, which share a few, or it has a usual name.
+  /// What would be its label is that of no row below, and these share a few, or two cells are usual names.
   bool is_above_labels() const {
     std::set<std::string_view> labels;
     for (const TableRow& row : below_) labels.insert(row.fields[chosen_[0]]);
     if (labels.contains(first_[chosen_[0]])) return false;
     return (below_.size() >= 10 && labels.size() * 5 <= below_.size()) ||
-           std::ranges::any_of(first_, is_usual_name);
+           std::ranges::count_if(first_, is_usual_name) >= 2;
   }
 
   bool has_usual_names() const {

@@ -138,6 +138,7 @@ TEST_CASE("Whether the first row names the columns is found out, and always said
   CHECK(first(rows("a,b", {"c,d", "e,f"}, 20), {.columns = {"1", "2"}}) == "a");
   CHECK(first("text,text\na,b\n", {.columns = {"1", "2"}}) == "text");
   CHECK(first("text,label\n", labelled) == "text");
+  CHECK(first("question,hello\nanswer,fine\n", labelled) == "question");
 
   // what is given is not looked for
   ReadReport report;
