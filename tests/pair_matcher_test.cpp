@@ -24,7 +24,7 @@ namespace {
 
 PairTokenizer tokenizer_of(const Lines& texts, const Lines& assignments = {}) {
   Settings settings = task_kind("match").settings(true);
-  settings.assign("tokenizer.min_frequency=1");
+  for (const char* one : {"tokenizer.kind=words", "tokenizer.min_frequency=1"}) settings.assign(one);
   for (const std::string& one : assignments) settings.assign(one);
   Lines spaced;
   for (const std::string& text : texts) spaced.push_back(PairTokenizer::spaced(text));
@@ -206,10 +206,10 @@ TEST_CASE("match: from a table to ranked answers, with what is wrong named by fi
           "none.txt:1: there is no column \"class\"");
   refused(write(folder / "empty.txt", ""), {}, "empty.txt");
   refused(write(folder / "one.txt", "a\tb\tclass\nc\td\t1\ne\tf\t1\ng\th\t1\n"), {}, "two classes");
-  refused(table, {"--valid", write(folder / "new.txt", "a\tb\tclass\nc\td\tmaybe\n")},
+  refused(table, {"--valid", write(folder / "new.txt", "who\tgood\tclass\nc\td\tmaybe\n")},
           "new.txt:2: the label \"maybe\"");
   refused(table,
-          {"--valid", write(folder / "flat.txt", "a\tb\tclass\nc\td\tyes\ne\tf\tno\n"), "--set",
+          {"--valid", write(folder / "flat.txt", "who\tgood\tclass\nc\td\tyes\ne\tf\tno\n"), "--set",
            "training.keep_best_by=map"},
           "gives no map");
   refused(table, {"--folds", "1"}, "data.folds");

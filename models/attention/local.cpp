@@ -16,8 +16,8 @@
 #include <cstdlib>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/shared/block_patterns.h"
 #include "heed/models/attention/attention.h"
+#include "heed/models/attention/shared/block_patterns.h"
 #include "heed/models/positions.h"
 
 namespace heed {
