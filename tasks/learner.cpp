@@ -20,6 +20,16 @@ void Learner::remark(std::string text) {
   remarks_.push_back(std::move(text));
 }
 
+void Learner::keep_choices(const Settings& before) {
+  const std::span<const Setting> all = settings_.declared();
+  const auto kind = std::ranges::find(all, "tokenizer.kind", &Setting::name);
+  if (kind == all.end() || settings_.get<std::string>(kind->name) != "auto") return;
+  settings_.set_json(kind->name, before.json(kind->name), "config.json");
+  const std::string size = "tokenizer.vocabulary";
+  if (settings_.json(size) == settings_.setting(size).initial)
+    settings_.set_json(size, before.json(size), "config.json");
+}
+
 void Learner::choose_token_kind(const TextSource& texts) {
   const auto tokenizer = settings_.read<VocabularySettings>("tokenizer");
   const auto training = settings_.read<TrainingSettings>("training");

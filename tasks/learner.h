@@ -148,6 +148,9 @@ class Learner : public Task {
 
   /// Throws a SettingsError for settings that do not fit together. Reads, allocates and writes nothing.
   virtual void check_settings() const = 0;
+  /// Of a run that goes on: takes what its training found out where the settings leave it open
+  /// (tokenizer.kind=auto). `before`: what the run recorded.
+  void keep_choices(const Settings& before);
   /// Reads the data of the settings, or makes the embedded ones.
   virtual void read_data() = 0;
   /// The digest of each part of the data that was read, "train", "valid", "test"; a part may be left out that

@@ -364,6 +364,7 @@ TrainResult train_run(const TaskKind& kind, const Settings& given, const TrainRe
       examples ? examples->files() : std::map<std::string, std::string>();
   if (before) data_files = data_in_run(*before, recorded, data_files);
 
+  if (before) learner->keep_choices(settings_of_run(kind, *before));
   learner->read_data();
   if (ranks) check_same_data(*ranks, learner->data_digests());
   if (before)

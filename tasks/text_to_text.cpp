@@ -242,7 +242,7 @@ void TextToTextLearner::prepare_training() {
                                        : std::numeric_limits<std::int64_t>::max());
   say_what_was_cut("data.max_tokens");
   if (parts_.valid.size() > 0)
-    check_metric(some_of(parts_.valid, settings_.read<TextToTextEvaluation>("evaluation").pairs));
+    choose_metric(some_of(parts_.valid, settings_.read<TextToTextEvaluation>("evaluation").pairs));
   const BatchPlan plan = pairs_.plan(training_batches(settings_));
   if (const std::string left_out = plan.left_out_message(); !left_out.empty()) remark(left_out);
   batches_.plan(plan);

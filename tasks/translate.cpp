@@ -79,11 +79,14 @@ class TranslateLearner : public TextToTextLearner {
     return {std::move(found), json.dump(), by_exact ? of_exact : of_bleu};
   }
 
-  void check_metric(const ParallelText& valid) const override {
-    if (settings_.get<std::string>("training.keep_best_by") == "bleu" && !has_four_words(valid.target))
-      throw SettingsError(
-          "training.keep_best_by is bleu, but no target of the validation data has four words, which BLEU "
-          "counts: set training.keep_best_by=exact or loss");
+  void choose_metric(const ParallelText& valid) override {
+    const std::string name = "training.keep_best_by";
+    if (settings_.get<std::string>(name) != "bleu" || has_four_words(valid.target)) return;
+    settings_.set(name, "exact", "the validation data");
+    remark(
+        "the best weights are those with the most exact translations (training.keep_best_by=exact): no "
+        "target of "
+        "the validation data has four words, which BLEU counts");
   }
 };
 

@@ -93,9 +93,12 @@ TEST_CASE(
     CHECK_MESSAGE(same_answer(answers[0].text, answers[2].text), answers[0].text, " and ", answers[2].text);
     CHECK(answers[1].text == "");
     const Measurement measurement = run.measure();
-    REQUIRE(measurement.metrics.size() == kind->metrics.size());
+    std::vector<std::string_view> names;
+    for (const MetricKind& metric : kind->metrics)  // no number word has the four words that BLEU counts
+      if (kind->name != "translate" || metric.name != "bleu") names.push_back(metric.name);
+    REQUIRE(measurement.metrics.size() == names.size());
     for (std::size_t i = 0; i < measurement.metrics.size(); ++i) {
-      CHECK(measurement.metrics[i].name == kind->metrics[i].name);
+      CHECK(measurement.metrics[i].name == names[i]);
       CHECK(std::isfinite(measurement.metrics[i].value));
     }
     CHECK(measurement.count > 0);
