@@ -198,10 +198,13 @@ TEST_CASE("translate evaluate ends with a line of JSON") {
   const auto counted = nlohmann::json::parse(longer.output);
   CHECK(counted["bleu"].is_number());
   CHECK(contains(counted["signature"], "tok:13a"));
-  check_error(run_program("translate", train_arguments(folder / "run",
-                                                       {"--source", words, "--target", words,
-                                                        "--valid-source", words, "--valid-target", words})),
-              2, "set training.keep_best_by=exact or loss");
+  const std::string run = (folder / "run").string();
+  const ProgramResult trained =
+      run_program("translate", {"train", "--out", run, "--source", words, "--target", words, "--valid-source",
+                                words, "--valid-target", words, "--steps", "2", "--width", "16"});
+  REQUIRE_MESSAGE(trained.status == 0, trained.errors);
+  CHECK(contains(trained.errors, "(training.keep_best_by=exact)"));
+  CHECK(contains(content_of(folder / "run" / "config.json"), R"("keep_best_by": "exact")"));
 }
 
 TEST_CASE("translate predict answers the sources of a table") {
