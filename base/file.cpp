@@ -1,7 +1,6 @@
 #include "heed/base/file.h"
 
 #include <fcntl.h>
-#include <stdlib.h>  // mkdtemp
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -10,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <optional>
 #include <system_error>
 #include <utility>
