@@ -24,6 +24,7 @@ namespace {
 
 PairTokenizer tokenizer_of(const Lines& texts, const Lines& assignments = {}) {
   Settings settings = task_kind("match").settings(true);
+  settings.assign("tokenizer.kind=words");
   settings.assign("tokenizer.min_frequency=1");
   for (const std::string& one : assignments) settings.assign(one);
   Lines spaced;
