@@ -182,6 +182,7 @@ TEST_CASE("tokenizer.kind says what a token is") {
   CHECK(characters.encode("the").size() == 3);
   CHECK(characters.encode("thé") == Ids{characters.encode("th").at(0), characters.encode("h").at(0), 3});
   CHECK(learn_tokenizer(tokenizer_settings("bpe"), lines).encode("the cat").size() == 2);
+  CHECK_THROWS_AS(learn_tokenizer(tokenizer_settings("auto"), lines), Error);
 }
 
 // --- WordPiece, Unigram and the parts around them; tokenizer_test.cpp compares whole files with Hugging Face
