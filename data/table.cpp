@@ -221,13 +221,13 @@ void check_distinct(const auto& found, const std::vector<std::string>& columns, 
 
 // --- whether the first row names the columns
 
-std::string_view trimmed(std::string_view text) {
+std::string_view without_spaces(std::string_view text) {
   const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
   return text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
 }
 
 bool is_number(std::string_view cell) {
-  const std::string_view text = trimmed(cell);
+  const std::string_view text = without_spaces(cell);
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size();
@@ -236,13 +236,13 @@ bool is_number(std::string_view cell) {
 /// Short, and neither a number nor a sentence.
 bool may_be_name(std::string_view cell) {
   constexpr std::size_t most_columns = 40, most_spaces = 3;
-  return !trimmed(cell).empty() && !is_number(cell) && cell.find('\n') == std::string_view::npos &&
+  return !without_spaces(cell).empty() && !is_number(cell) && cell.find('\n') == std::string_view::npos &&
          std::ranges::count(cell, ' ') <= static_cast<std::ptrdiff_t>(most_spaces) &&
          unicode::columns(cell) <= most_columns;
 }
 
 std::string small_name(std::string_view cell) {
-  return unicode::lower_case(trimmed(cell), unicode::FinalSigma::medial);
+  return unicode::lower_case(without_spaces(cell), unicode::FinalSigma::medial);
 }
 
 bool is_usual_name(std::string_view cell) {
