@@ -18,6 +18,7 @@
 #include "heed/tasks/data.h"
 #include "heed/tasks/report.h"
 #include "heed/training/report.h"
+#include "heed/training/text_metrics.h"
 
 namespace heed {
 
@@ -334,15 +335,12 @@ std::vector<std::string> strips_of(const Example& example, const Shown& shown,
 std::string_view explanation_of(std::string_view kind) {
   if (kind == "weight")
     return "No token looks at another here, so there is no map. Each head adds up all tokens, each with a "
-           "weight: the "
-           "queries to one vector, with which it weighs the keys, and these to another, which every token "
-           "meets. The "
-           "stronger the colour, the larger the weight.";
+           "weight: the queries to one vector, with which it weighs the keys, and these to another, which "
+           "every token meets. The stronger the colour, the larger the weight.";
   if (kind == "bucket")
     return "Each round hashes the tokens into buckets, so that like ones tend to share one, and a token "
-           "looks within "
-           "its bucket: the maps have what all rounds allow. It looks at itself only where there is nothing "
-           "else.";
+           "looks within its bucket: the maps have what all rounds allow. It looks at itself only where "
+           "there is nothing else.";
   return "Like tokens are sorted into clusters, and look within their own.";
 }
 
@@ -389,17 +387,8 @@ std::string answered_html(const Answered& answered) {
   return html + "</p>\n";
 }
 
-std::vector<std::string_view> split_at_space(std::string_view text) {
-  std::vector<std::string_view> words;
-  for (std::size_t at = 0, end = 0; (at = text.find_first_not_of(" \t\n", end)) != text.npos;) {
-    end = std::min(text.find_first_of(" \t\n", at), text.size());
-    words.push_back(text.substr(at, end - at));
-  }
-  return words;
-}
-
-/// Puts the words that stand in the line in place of "<unk>" among the tokens that were read of it: what lies between
-/// the tokens before and behind. Says whether there were any.
+/// Puts the words that stand in the line in place of "<unk>" among the tokens that were read of it: what lies
+/// between the tokens before and behind. Says whether there were any.
 bool name_unknown(Example& example, const std::string& whole) {
   constexpr std::string_view space = " \t\n";
   const std::size_t tab = whole.find('\t');
@@ -412,7 +401,7 @@ bool name_unknown(Example& example, const std::string& whole) {
   bool any = false;
   const auto name_until = [&](std::size_t end) {
     const std::string_view between = std::string_view(line).substr(at, end - at);
-    for (const auto& words : {split_at_punctuation(between), split_at_space(between)}) {
+    for (const auto& words : {split_at_punctuation(between), split_at_spaces(between)}) {
       if (words.size() != unknown.size()) continue;
       for (std::size_t i = 0; i < words.size(); ++i)
         tokens[unknown[i]] = concat_text("⟨", unicode::beginning(words[i], 60), "⟩");
@@ -453,10 +442,9 @@ DrawingOptions fitting_options(const Example& example, DrawingOptions options) {
 }
 
 const std::string maps_note =
-    "<p class=\"maps-note\">Every small square is a head: a row for each token that looks, a column for each "
-    "token that is "
-    "looked at. "
-    "Choose one to see it large. All maps of an example share one scale.</p>\n";
+    "<p class=\"maps-note\">Every small square is a head: a row for each token that looks, a column for "
+    "each token that is looked at. Choose one to see it large. All maps of an example share one "
+    "scale.</p>\n";
 
 std::string maps_html(const Example& example, std::span<DrawnMap> maps, const DrawingOptions& options) {
   const std::string table = strongest_html(example, maps);

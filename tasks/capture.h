@@ -69,10 +69,11 @@ struct DrawingOptions {
       all;  ///< of all maps of an example together: where they are many, fewer tokens are drawn
 };
 
-/// For each example its line and answer; a map of every head, of the mean over the heads of a layer and of the mean
-/// over the layers, one of them large with the tokens on its axes, whose cells say their weight when pointed at; the
-/// same as a table of what each token looks at most; and its text as often as there are clusters, buckets and weights
-/// of tokens to colour it by. Words that the vocabulary lacks stand as ⟨word⟩. "" where there is nothing to draw.
+/// For each example its line and answer; a map of every head, of the mean over the heads of a layer and of
+/// the mean over the layers, one of them large with the tokens on its axes, whose cells say their weight when
+/// pointed at; the same as a table of what each token looks at most; and its text as often as there are
+/// clusters, buckets and weights of tokens to colour it by. Words that the vocabulary lacks stand as ⟨word⟩.
+/// "" where there is nothing to draw.
 std::string capture_html(const CaptureFile& capture, const DrawingOptions& options = {});
 
 /// Histograms of the attention weights of each layer before and after training, as in figure 1 of the

@@ -198,7 +198,8 @@ class Learner : public Task {
   /// task has no lines.
   virtual std::vector<std::string> example_lines(std::size_t /*count*/) const { return {}; }
 
-  /// Answers to the first of such examples beside what was expected; none where a task writes no text for a text.
+  /// Answers to the first of such examples beside what was expected; none where a task writes no text for a
+  /// text.
   virtual std::vector<Written> written_examples(std::size_t /*count*/) { return {}; }
 
   /// What is worth telling the user since the last call.

@@ -153,7 +153,8 @@ class TextToTextLearner : public DataLearner<ParallelText> {
   /// `loss`: the mean over all target tokens, without label smoothing.
   virtual Quality quality(std::span<const std::string> answers, const ParallelText& pairs,
                           double loss) const = 0;
-  /// Where the best weights are to be kept by a metric that says nothing of such pairs, takes another and says so.
+  /// Where the best weights are to be kept by a metric that says nothing of such pairs, takes another and
+  /// says so.
   virtual void choose_metric(const ParallelText& /*valid*/) {}
   /// What the model reads for a line of input; "" for one that says nothing.
   virtual std::string source_of(const std::string& line) const {

@@ -37,7 +37,8 @@ std::vector<float> product_of(std::uint32_t seed) {
 
 }  // namespace
 
-// A sanitizer's allocator has no handlers for fork: a child that begins while a thread allocates waits forever.
+// A sanitizer's allocator has no handlers for fork: a child that begins while a thread allocates waits
+// forever.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 namespace {

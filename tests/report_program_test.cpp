@@ -56,9 +56,9 @@ std::string browser() {
   return "";
 }
 
-/// Writes what goes wrong in a page to the page that frames it: scripts that fail, elements that are wider than
-/// the page without lying in one that scrolls, text below 12 px, words that are broken, charts that stay empty,
-/// before and after every button was pressed.
+/// Writes what goes wrong in a page to the page that frames it: scripts that fail, elements that are wider
+/// than the page without lying in one that scrolls, text below 12 px, words that are broken, charts that stay
+/// empty, before and after every button was pressed.
 constexpr const char* probe = R"(<script>
 const findings = [];
 addEventListener("error", e => findings.push("script: " + e.message));

@@ -2,8 +2,8 @@
 
 #include <string_view>
 
-// The files of training/page/ and Chart.js, which are built into the library and into every page that needs them
-// (cmake/page.cmake), so that pages work offline.
+// The files of training/page/ and Chart.js, which are built into the library and into every page that needs
+// them (cmake/page.cmake), so that pages work offline.
 
 namespace heed::page {
 

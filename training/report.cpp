@@ -37,7 +37,8 @@ std::string json_text(std::string_view text) {
   return out + "\"";
 }
 
-/// Keeps the lowest and highest point of each group, so that long runs give small files: at most about `most`.
+/// Keeps the lowest and highest point of each group, so that long runs give small files: at most about
+/// `most`.
 std::vector<ChartPoint> thinned(const std::vector<ChartPoint>& points, std::size_t most) {
   const std::size_t group = points.size() <= most ? 1 : 2 * points.size() / most + 1;
   if (group == 1) return points;
@@ -221,7 +222,8 @@ std::vector<Chart> charts_of_run(const std::vector<ChartSeries>& curves) {
   return charts;
 }
 
-/// The numbers of all curves, a row for each step; of many steps `most`, evenly spread, half of them evaluations.
+/// The numbers of all curves, a row for each step; of many steps `most`, evenly spread, half of them
+/// evaluations.
 std::string numbers_html(const std::vector<ChartSeries>& curves, std::size_t most) {
   std::map<double, std::vector<std::string>> rows;  // by step
   std::vector<double> evaluations, others;

@@ -8,8 +8,8 @@
 
 #include "heed/training/progress.h"
 
-// Charts and pages for reports: one self-contained HTML file, in light or dark colours, whose charts Chart.js draws
-// from data beside them (training/page/charts.js). Without scripts the tables of numbers remain.
+// Charts and pages for reports: one self-contained HTML file, in light or dark colours, whose charts Chart.js
+// draws from data beside them (training/page/charts.js). Without scripts the tables of numbers remain.
 
 namespace heed {
 
@@ -23,8 +23,8 @@ struct ChartSeries {
   std::vector<ChartPoint> points;
 };
 
-/// Lines over training steps, which must ascend within a series; a mark for each point; or bars, each from its
-/// x to that of the next point.
+/// Lines over training steps, which must ascend within a series; a mark for each point; or bars, each from
+/// its x to that of the next point.
 enum class ChartKind { lines, marks, bars };
 
 struct Chart {
@@ -34,12 +34,12 @@ struct Chart {
   std::string remark = {};  ///< behind the title, in smaller type
 };
 
-/// Charts side by side. With `one_legend`, all have the same series, and their common legend hides one in all of them.
-/// Of a long line the lowest and highest point of each stretch are kept.
+/// Charts side by side. With `one_legend`, all have the same series, and their common legend hides one in all
+/// of them. Of a long line the lowest and highest point of each stretch are kept.
 std::string charts_html(std::span<const Chart> charts, bool one_legend = false);
 
-/// A whole page, with what its charts and maps need. It defines the colours --ink, --paper, --muted, --line-soft,
-/// --grid and --accent, light or dark as the reader's system prefers.
+/// A whole page, with what its charts and maps need. It defines the colours --ink, --paper, --muted,
+/// --line-soft, --grid and --accent, light or dark as the reader's system prefers.
 std::string page_html(std::string_view title, std::string_view body);
 /// JSON within an element <script type="application/json">, which nothing in a text can end.
 std::string script_json(std::string json);
@@ -62,9 +62,8 @@ struct RunRecords {
   std::vector<Progress> records;
 };
 
-/// A chart for each recorded quantity: loss and its parts, metrics, learning rate, gradient norm,
-/// throughput, memory; and their numbers as a table. Curves of several runs share a chart, each run in its own
-/// colour.
+/// A chart for each recorded quantity: loss and its parts, metrics, learning rate, gradient norm, throughput,
+/// memory; and their numbers as a table. Curves of several runs share a chart, each run in its own colour.
 std::string curves_html(std::span<const RunRecords> runs);
 /// The progress of a run and its best evaluation.
 std::string summary_html(std::span<const Progress> records);

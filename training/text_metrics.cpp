@@ -81,6 +81,8 @@ std::string tokenize_13a(std::string text) {
   return split_pairs(spaced, "", " ", [](char a, char b) { return is_digit(a) && b == '-'; });
 }
 
+}  // namespace
+
 std::vector<std::string_view> split_at_spaces(std::string_view text) {
   std::vector<std::string_view> words;
   std::size_t start = 0;
@@ -95,6 +97,8 @@ std::vector<std::string_view> split_at_spaces(std::string_view text) {
   }
   return words;
 }
+
+namespace {
 
 std::string_view strip_right(std::string_view text) {
   std::size_t end = 0;

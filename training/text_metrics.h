@@ -11,6 +11,9 @@
 /// How close texts are to their references (BLEU and ROUGE), and how varied they are.
 namespace heed {
 
+/// The words between white space, as Python's str.split() gives them.
+std::vector<std::string_view> split_at_spaces(std::string_view text);
+
 enum class BleuTokens {
   mteval_13a,  ///< Tokenisation of mteval-v13a.pl, sacreBLEU's default ("13a").
   none,        ///< Words separated by white space, unchanged.

@@ -1,5 +1,5 @@
-// Pictures from arrays in memory: a network of two layers learns to read digits, which are drawn by rule, seven strokes
-// at most, leaning, shifted, of uneven ink and on grainy paper.
+// Pictures from arrays in memory: a network of two layers learns to read digits, which are drawn by rule,
+// seven strokes at most, leaning, shifted, of uneven ink and on grainy paper.
 
 #include <heed/heed.h>
 

@@ -1,6 +1,6 @@
-// An op of one's own, with its own loop forward and its own gradient: snake, which learns periods (Ziyin, Hartwig and
-// Ueda, NeurIPS 2020, arXiv 2006.08195, eq. 3). Its gradient is checked, and a network of it carries a wave on beyond
-// the points that it has learned from.
+// An op of one's own, with its own loop forward and its own gradient: snake, which learns periods (Ziyin,
+// Hartwig and Ueda, NeurIPS 2020, arXiv 2006.08195, eq. 3). Its gradient is checked, and a network of it
+// carries a wave on beyond the points that it has learned from.
 
 #include <heed/heed.h>
 

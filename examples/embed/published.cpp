@@ -1,5 +1,5 @@
-// A published layout, both ways: a language model that is trained here on documents by rule goes out as GPT-2, as Hugging
-// Face's `transformers` reads it, and comes in again as a run that answers the same.
+// A published layout, both ways: a language model that is trained here on documents by rule goes out as
+// GPT-2, as Hugging Face's `transformers` reads it, and comes in again as a run that answers the same.
 
 #include <heed/heed.h>
 

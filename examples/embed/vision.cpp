@@ -1,5 +1,5 @@
-// Images through an encoder: the patches of an image are a sequence (Dosovitskiy et al. 2021, arXiv 2010.11929, eq. 1).
-// It learns which of four figures an image shows, wherever it stands, in whatever noise.
+// Images through an encoder: the patches of an image are a sequence (Dosovitskiy et al. 2021, arXiv
+// 2010.11929, eq. 1). It learns which of four figures an image shows, wherever it stands, in whatever noise.
 
 #include <heed/heed.h>
 
