@@ -298,7 +298,9 @@ TrainerState parse_trainer_state(std::string_view text, std::string_view source,
 
 std::string platform_name(Device device) {
   if (device.type != DeviceType::cpu) return device_platform(device);
-  return concat_text("OpenBLAS ", blas_core_name(), ", ", cpu_info().simd_target);
+  const CpuInfo cpu = cpu_info();
+  return concat_text(cpu.own_products ? "own products" : "OpenBLAS " + blas_core_name(), ", ",
+                     cpu.simd_target);
 }
 
 namespace {

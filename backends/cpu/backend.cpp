@@ -1,16 +1,49 @@
 #include <hwy/targets.h>
 
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "heed/backends/cpu/blas.h"
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/backends/kernels.h"
+#include "heed/base/error.h"
 #include "heed/core/device.h"
 
 namespace heed {
+namespace {
+
+/// The instruction sets that are compiled in and that this processor has. Better ones have lower bits.
+std::int64_t usable_targets() {
+  return hwy::SupportedTargets() & HWY_TARGETS;
+}
+
+/// HEED_SIMD names the best instruction set that may be used.
+void limit_targets() {
+  const char* const limit = std::getenv("HEED_SIMD");
+  if (!limit || !*limit) return;
+  std::string names;
+  for (std::int64_t targets = usable_targets(); targets != 0; targets &= targets - 1) {
+    const std::int64_t best = targets & -targets;
+    const std::string_view name = hwy::TargetName(best);
+    if (name == limit) return hwy::DisableTargets(best - 1);
+    names.append(names.empty() ? "" : ", ").append(name);
+  }
+  fail("HEED_SIMD is ", limit, "; this processor and build have ", names);
+}
+
+}  // namespace
+
+void choose_cpu_instructions() {
+  static const bool chosen = (limit_targets(), true);
+  static_cast<void>(chosen);
+}
 
 CpuInfo cpu_info() {
-  // Better targets have lower bits: use the lowest one that is both compiled in and
-  // supported by this processor.
-  const std::int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
-  return {cpu_threads(), cpu::available_processors(), hwy::TargetName(targets & -targets)};
+  choose_cpu_instructions();
+  const std::int64_t targets = usable_targets();
+  return {cpu_threads(), cpu::available_processors(), hwy::TargetName(targets & -targets),
+          cpu::own_products()};
 }
 
 constinit const Backend cpu_backend{

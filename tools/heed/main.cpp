@@ -48,8 +48,9 @@ void print_cpu() {
   std::cout << "cpu  " << processor_model() << '\n';
   print_fact("processors", cpu.processors);
   print_fact("threads", cpu.threads);
-  print_fact("element kernels", cpu.simd_target);
-  print_fact("matrix products", blas_description());
+  print_fact("kernels", cpu.simd_target);
+  print_fact("products in f32", cpu.own_products ? "own kernels" : blas_description());
+  print_fact("products in f64", blas_description());
 }
 
 std::string matrix_hardware_state(Device device) {
