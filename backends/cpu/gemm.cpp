@@ -20,7 +20,7 @@
 //
 //     what is copied                      how much                     where it should stay
 //     a panel of B                        256 x 32: 32 KiB             first-level cache, for all rows of A
-//     a block of A, row by row            126 x 256: 134 KiB           second-level cache, for all panels
+//     a block of A, as it is stored       126 x 256: 134 KiB           second-level cache, for all panels
 //     B as panels, one after the other    256 x n at a time            third-level cache or memory
 //
 // (K. Goto and R. van de Geijn, "Anatomy of high-performance matrix multiplication", 2008.) A sum over k is
@@ -43,8 +43,8 @@ constexpr std::int64_t lanes = hn::MaxLanes(Floats()), panel_columns = 2 * lanes
 // As many sums as leave registers for the rest: of 32, 28; of 16, 12.
 constexpr int tile_rows = lanes == 16 ? 14 : HWY_ARCH_ARM ? 12 : 6;
 constexpr std::int64_t rows_at_once = 126;
-// Between packed rows of A. Not a power of 2, so that they do not share sets of the cache.
-constexpr std::int64_t row_stride = depth_at_once + 16;
+// Between packed rows or columns of A. No powers of 2, so that they do not share sets of the cache.
+constexpr std::int64_t row_stride = depth_at_once + 16, column_stride = rows_at_once + 18;
 
 /// A vector whose b-th block of 4 lanes is the 4 floats at `x + 4 b stride`.
 template <class D>
@@ -93,16 +93,24 @@ HWY_INLINE void transpose(const float* x, std::int64_t stride, std::int64_t rows
     for (std::int64_t j = 0; j < columns; ++j) out[j * out_stride + i] = x[i * stride + j];
 }
 
+/// Copies rows. Writes whole vectors, beyond the last column too: AVX2 is slow at writing a part of one.
 HWY_INLINE void copy_rows(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t columns,
                           float* out, std::int64_t out_stride) {
   const Floats d;
   for (std::int64_t r = 0; r < rows; ++r, x += stride, out += out_stride)
     for_each_vector(d, columns,
-                    [&](auto part, std::int64_t i) HWY_ATTR { part.store(part.load(d, x + i), d, out + i); });
+                    [&](auto part, std::int64_t i) HWY_ATTR { hn::StoreU(part.load(d, x + i), d, out + i); });
 }
 
+/// Where the elements of a packed block of A are. It stays as it was stored, by rows or by columns: either
+/// way elements are read one by one, and a copy is cheaper than a transposition.
+template <bool ByColumns>
+constexpr std::int64_t between_rows = ByColumns ? 1 : row_stride;
+template <bool ByColumns>
+constexpr std::int64_t between_columns = ByColumns ? column_stride : 1;
+
 /// c = alpha a b + base for Rows rows and Vectors vectors of columns, the last with `last` lanes.
-template <int Rows, int Vectors>
+template <bool ByColumns, int Rows, int Vectors>
 void multiply_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t depth, float alpha,
                    const Base& base, float* c, std::int64_t stride, std::int64_t last) {
   const Floats d;
@@ -113,7 +121,7 @@ void multiply_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std
     hn::Vec<Floats> columns[Vectors];
     for (int v = 0; v < Vectors; ++v) columns[v] = hn::Load(d, b + v * lanes);
     for (int r = 0; r < Rows; ++r) {
-      const auto element = hn::Set(d, a[r * row_stride + p]);
+      const auto element = hn::Set(d, a[r * between_rows<ByColumns> + p * between_columns<ByColumns>]);
       for (int v = 0; v < Vectors; ++v) sums[r][v] = hn::MulAdd(element, columns[v], sums[r][v]);
     }
   }
@@ -129,33 +137,41 @@ void multiply_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std
   }
 }
 
-using TileFunction = decltype(&multiply_tile<1, 1>);
+using TileFunction = decltype(&multiply_tile<false, 1, 1>);
 
-template <int Vectors, int... Rows>
+template <bool ByColumns, int Vectors, int... Rows>
 constexpr std::array<TileFunction, tile_rows> tile_functions(std::integer_sequence<int, Rows...>) {
-  return {multiply_tile<Rows + 1, Vectors>...};
+  return {multiply_tile<ByColumns, Rows + 1, Vectors>...};
 }
 
 /// Functions for up to tile_rows rows and one or two vectors.
+template <bool ByColumns>
 constexpr std::array<std::array<TileFunction, tile_rows>, 2> tiles{
-    tile_functions<1>(std::make_integer_sequence<int, tile_rows>()),
-    tile_functions<2>(std::make_integer_sequence<int, tile_rows>())};
+    tile_functions<ByColumns, 1>(std::make_integer_sequence<int, tile_rows>()),
+    tile_functions<ByColumns, 2>(std::make_integer_sequence<int, tile_rows>())};
+
+void pack_block(const MatrixView& a, std::int64_t height, std::int64_t depth, float* block) {
+  a.transposed ? copy_rows(a.data, a.leading, depth, height, block, column_stride)
+               : copy_rows(a.data, a.leading, height, depth, block, row_stride);
+}
 
 /// A packed block of A times packed panels of B.
+template <bool ByColumns>
 void multiply_block(const float* a, const float* panels, std::int64_t height, std::int64_t width,
                     std::int64_t depth, float alpha, const Base& base, float* c, std::int64_t stride) {
-  // Of equal height, so that none is a thin remainder.
+  // Strips of equal height, so that none is a thin remainder.
   const std::int64_t rows = ceil_div(height, ceil_div(height, tile_rows));
   for (std::int64_t j = 0; j < width; j += panel_columns, panels += depth * panel_columns) {
     const std::int64_t columns = std::min(panel_columns, width - j);
-    const auto& functions = tiles[columns > lanes];
+    const auto& functions = tiles<ByColumns>[columns > lanes];
     for (std::int64_t i = 0; i < height; i += rows) {
       const std::int64_t count = std::min(rows, height - i);
       float* const to = c + i * stride + j;
       for (std::int64_t r = 0; r < count; ++r)
         for (std::int64_t line = 0; line < columns; line += 16) hwy::Prefetch(to + r * stride + line);
-      functions[static_cast<std::size_t>(count - 1)](a + i * row_stride, panels, depth, alpha, base.at(i, j),
-                                                     to, stride, columns > lanes ? columns - lanes : columns);
+      functions[static_cast<std::size_t>(count - 1)](a + i * between_rows<ByColumns>, panels, depth, alpha,
+                                                     base.at(i, j), to, stride,
+                                                     columns > lanes ? columns - lanes : columns);
     }
   }
 }
@@ -176,13 +192,14 @@ void PackPanels(const MatrixView& b, std::int64_t depth, std::int64_t columns, f
 
 void MultiplyPanels(const MatrixView& a, const float* panels, std::int64_t m, std::int64_t n,
                     std::int64_t depth, float alpha, const Base& base, float* c, std::int64_t stride) {
-  auto* const block =
-      thread_scratch<float>(block_slot, static_cast<std::size_t>(std::min(m, rows_at_once) * row_stride));
+  auto* const block = thread_scratch<float>(
+      block_slot,
+      static_cast<std::size_t>(std::max(rows_at_once * row_stride, depth_at_once * column_stride)));
   for (std::int64_t i = 0; i < m; i += rows_at_once) {
     const std::int64_t height = std::min(rows_at_once, m - i);
-    a.transposed ? transpose(a.at(i, 0), a.leading, depth, height, block, row_stride)
-                 : copy_rows(a.at(i, 0), a.leading, height, depth, block, row_stride);
-    multiply_block(block, panels, height, n, depth, alpha, base.at(i, 0), c + i * stride, stride);
+    pack_block(a.from(i, 0), height, depth, block);
+    const auto multiply = a.transposed ? multiply_block<true> : multiply_block<false>;
+    multiply(block, panels, height, n, depth, alpha, base.at(i, 0), c + i * stride, stride);
   }
 }
 

@@ -98,7 +98,7 @@ void MatmulPlan::cut_matrix(std::int64_t slice) {
     set(height, width, depth);
     for (const std::int64_t packed : {std::int64_t{0}, slice}) {
       // Parts are not cut again: they are packed together, since C and so n are small where they pay.
-      if (parts > 1 && packed > 0 && n * k > 4 * most_packed) continue;
+      if (parts > 1 && packed > 0 && n * k > 2 * most_packed) continue;
       slice_depth = parts > 1 && packed > 0 ? ceil_div(k, depth_at_once) * depth_at_once : packed;
       if (const double now = cost(); now < least) least = now, best = *this;
     }
