@@ -106,8 +106,8 @@ std::string trainer_state_text(const TrainerState& state);
 /// `verify`, if it was changed since.
 TrainerState parse_trainer_state(std::string_view text, std::string_view source, bool verify = true);
 
-/// The kernels used on this machine for matrix products and for everything else, such as "OpenBLAS Haswell,
-/// AVX2". On another platform the last bits of results may differ.
+/// What multiplies f32 on this machine, and the instruction set of all kernels, such as "own products, AVX2".
+/// On another platform the last bits of results may differ.
 std::string platform_name(Device device);
 
 /// The parts that a checkpoint saves and restores; `average` may be null.
