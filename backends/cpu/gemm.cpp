@@ -43,8 +43,6 @@ constexpr std::int64_t lanes = hn::MaxLanes(Floats()), panel_columns = 2 * lanes
 // As many sums as leave registers for the rest: of 32, 28; of 16, 12.
 constexpr int tile_rows = lanes == 16 ? 14 : HWY_ARCH_ARM ? 12 : 6;
 constexpr std::int64_t rows_at_once = 126;
-// Between packed rows or columns of A. No powers of 2, so that they do not share sets of the cache.
-constexpr std::int64_t row_stride = depth_at_once + 16, column_stride = rows_at_once + 18;
 
 /// A vector whose b-th block of 4 lanes is the 4 floats at `x + 4 b stride`.
 template <class D>
@@ -93,7 +91,7 @@ HWY_INLINE void transpose(const float* x, std::int64_t stride, std::int64_t rows
     for (std::int64_t j = 0; j < columns; ++j) out[j * out_stride + i] = x[i * stride + j];
 }
 
-/// Copies rows. Writes whole vectors, beyond the last column too: AVX2 is slow at writing a part of one.
+/// Copies rows, and zeros behind them up to a whole vector: AVX2 is slow at writing a part of one.
 HWY_INLINE void copy_rows(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t columns,
                           float* out, std::int64_t out_stride) {
   const Floats d;
@@ -105,9 +103,9 @@ HWY_INLINE void copy_rows(const float* x, std::int64_t stride, std::int64_t rows
 /// Where the elements of a packed block of A are. It stays as it was stored, by rows or by columns: either
 /// way elements are read one by one, and a copy is cheaper than a transposition.
 template <bool ByColumns>
-constexpr std::int64_t between_rows = ByColumns ? 1 : row_stride;
+constexpr std::int64_t between_rows = ByColumns ? 1 : packed_stride;
 template <bool ByColumns>
-constexpr std::int64_t between_columns = ByColumns ? column_stride : 1;
+constexpr std::int64_t between_columns = ByColumns ? packed_stride : 1;
 
 /// c = alpha a b + base for Rows rows and Vectors vectors of columns, the last with `last` lanes.
 template <bool ByColumns, int Rows, int Vectors>
@@ -150,9 +148,14 @@ constexpr std::array<std::array<TileFunction, tile_rows>, 2> tiles{
     tile_functions<ByColumns, 1>(std::make_integer_sequence<int, tile_rows>()),
     tile_functions<ByColumns, 2>(std::make_integer_sequence<int, tile_rows>())};
 
-void pack_block(const MatrixView& a, std::int64_t height, std::int64_t depth, float* block) {
-  a.transposed ? copy_rows(a.data, a.leading, depth, height, block, column_stride)
-               : copy_rows(a.data, a.leading, height, depth, block, row_stride);
+/// A block of A with packed_stride: itself, or a copy.
+const float* pack_block(const MatrixView& a, std::int64_t height, std::int64_t depth) {
+  if (a.leading == packed_stride) return a.data;
+  auto* const block =
+      thread_scratch<float>(block_slot, static_cast<std::size_t>(depth_at_once * packed_stride));
+  a.transposed ? copy_rows(a.data, a.leading, depth, height, block, packed_stride)
+               : copy_rows(a.data, a.leading, height, depth, block, packed_stride);
+  return block;
 }
 
 /// A packed block of A times packed panels of B.
@@ -185,19 +188,21 @@ std::int64_t PanelColumns() {
 void PackPanels(const MatrixView& b, std::int64_t depth, std::int64_t columns, float* out) {
   for (std::int64_t j = 0; j < columns; j += panel_columns, out += depth * panel_columns) {
     const std::int64_t width = std::min(panel_columns, columns - j);
-    b.transposed ? transpose(b.at(0, j), b.leading, width, depth, out, panel_columns)
-                 : copy_rows(b.at(0, j), b.leading, depth, width, out, panel_columns);
+    if (b.transposed) {
+      // What is multiplied in vain must not be denormal, which is slow.
+      if (width < panel_columns) std::fill_n(out, depth * panel_columns, 0.0f);
+      transpose(b.at(0, j), b.leading, width, depth, out, panel_columns);
+    } else {
+      copy_rows(b.at(0, j), b.leading, depth, width, out, panel_columns);
+    }
   }
 }
 
 void MultiplyPanels(const MatrixView& a, const float* panels, std::int64_t m, std::int64_t n,
                     std::int64_t depth, float alpha, const Base& base, float* c, std::int64_t stride) {
-  auto* const block = thread_scratch<float>(
-      block_slot,
-      static_cast<std::size_t>(std::max(rows_at_once * row_stride, depth_at_once * column_stride)));
   for (std::int64_t i = 0; i < m; i += rows_at_once) {
     const std::int64_t height = std::min(rows_at_once, m - i);
-    pack_block(a.from(i, 0), height, depth, block);
+    const float* const block = pack_block(a.from(i, 0), height, depth);
     const auto multiply = a.transposed ? multiply_block<true> : multiply_block<false>;
     multiply(block, panels, height, n, depth, alpha, base.at(i, 0), c + i * stride, stride);
   }
