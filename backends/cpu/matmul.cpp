@@ -31,7 +31,7 @@ constexpr double per_flop = 0.006, per_sum = 0.7;  // a sum: adding one element 
 constexpr double per_cached = 0.1, per_element = 0.5;
 constexpr std::int64_t cached = 1 << 18, short_sum = 1024;
 // The cost of waiting, as if a product took this many tiles longer.
-constexpr double tiles_waited = 1;
+constexpr double tiles_waited = 2;
 // Packing in advance: another loop of the pool, and at most this many elements, unless a single step of
 // own_gemm has more. They are to stay in a third-level cache.
 constexpr double packing_loop = 5e3;
@@ -84,9 +84,10 @@ std::int64_t MatmulPlan::tasks() const {
 }
 
 double MatmulPlan::cost() const {
-  const double right = slice_depth > 0 ? packing(n, k, 1) + packing_loop : packing(n, k, rows);
-  const double one =
-      per_flop * 2 * product(m, n, k) + packing(m, k, columns) + right + per_sum * product(m, n, parts - 1);
+  // Tiles that share the right operand are multiplied in blocks of the left one, which are copied fast.
+  const double copies = slice_depth > 0 ? packing(n, k, 1) + packing_loop + per_cached * product(m, k, columns)
+                                        : packing(n, k, rows) + packing(m, k, columns);
+  const double one = per_flop * 2 * product(m, n, k) + copies + per_sum * product(m, n, parts - 1);
   return one * static_cast<double>(batch) + tiles_waited * one / product(rows, columns, parts);
 }
 
