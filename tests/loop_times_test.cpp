@@ -93,11 +93,11 @@ TEST_CASE("products are cut into tasks for many threads, by their shapes") {
   // The maps of a layer and their gradients, the logits of a large vocabulary, heads, a vector, and small
   // ones.
   for (const Case& c :
-       {Case{1, 4096, 256, 256, 16, 64}, Case{1, 4096, 1024, 256, 16, 64}, Case{1, 4096, 256, 1024, 16, 64},
-        Case{1, 1024, 256, 4096, 16, 64}, Case{1, 256, 256, 4096, 16, 64}, Case{1, 524, 8000, 256, 16, 128},
-        Case{1, 524, 256, 8000, 16, 64}, Case{64, 128, 128, 64, 64, 64}, Case{1, 1, 50257, 768, 16, 64},
-        Case{1, 8192, 8192, 8192, 64, 4096}, Case{1, 128, 128, 128, 1, 4}, Case{1, 16, 16, 16, 1, 1},
-        Case{1, 64, 64, 0, 1, 1}}) {
+       {Case{1, 4096, 256, 256, 16, 160}, Case{1, 4096, 1024, 256, 16, 160},
+        Case{1, 4096, 256, 1024, 16, 160}, Case{1, 1024, 256, 4096, 16, 160},
+        Case{1, 256, 256, 4096, 16, 160}, Case{1, 524, 8000, 256, 16, 160}, Case{1, 524, 256, 8000, 16, 160},
+        Case{64, 128, 128, 64, 64, 64}, Case{1, 1, 50257, 768, 16, 160}, Case{1, 8192, 8192, 8192, 64, 4096},
+        Case{1, 128, 128, 128, 1, 4}, Case{1, 16, 16, 16, 1, 1}, Case{1, 64, 64, 0, 1, 1}}) {
     CAPTURE(c.m);
     CAPTURE(c.n);
     CAPTURE(c.k);
