@@ -155,7 +155,7 @@ std::string first_foreign(const fs::path& path) {
 int lock_folder(const OpenFolder& folder) {
   const int descriptor = ::openat(folder.descriptor(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   check(descriptor >= 0, "cannot open the run folder ", folder.path(), ": ", reason_of(errno));
-  for (int attempt = 0; attempt < 5; ++attempt) {  // is_training() holds the lock for a moment
+  for (int attempt = 0; attempt < 50; ++attempt) {  // is_training() holds the lock for a moment
     if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
       return descriptor;  // locked, or locking is not supported
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
