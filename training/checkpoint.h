@@ -158,6 +158,8 @@ class RunFiles {
   bool has_checkpoint() const;
   /// Whether an evaluation chose best weights (or, without evaluations, weights were averaged).
   bool has_best() const;
+  /// What the run records about its "best" or "last" weights. Throws an Error if it has none.
+  SavedFile saved(std::string_view which) const;
   /// Loads the "best" or the "last" weights into a model. Throws an Error that says what to do if the run
   /// has no such weights, if their file is missing, or if it is not the one that the run wrote.
   void load_weights(Module& model, std::string_view which) const;

@@ -196,8 +196,9 @@ std::function<int()> add_variants_command(CLI::App& app) {
 int main(int argc, char** argv) {
   using namespace heed::programs;
   CLI::App app("Looks at the devices of this machine and checks the engine on them.", "heed");
-  return run_commands(app, argc, argv,
-                      {add_devices_command(app), add_gradcheck_command(app), add_verify_command(app),
-                       add_bench_command(app), add_variants_command(app), add_report_command(app),
-                       add_import_command(app), add_export_command(app), add_tune_command(app)});
+  return run_commands(
+      app, argc, argv,
+      {add_devices_command(app), add_gradcheck_command(app), add_verify_command(app), add_bench_command(app),
+       add_variants_command(app), add_report_command(app), add_serve_command(app), add_import_command(app),
+       add_export_command(app), add_tune_command(app)});
 }
