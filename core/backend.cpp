@@ -10,6 +10,8 @@ thread_local int compose_only_depth = 0;
 const Backend& backend_of(Device device) {
   if (device.type == DeviceType::vulkan) return vulkan_backend();
   check(device.index == 0, "device cpu:", device.index, " does not exist: there is one CPU device");
+  // Throws where this processor lacks what the kernels are compiled for.
+  [[maybe_unused]] static const CpuInfo suits = cpu_info();
   return cpu_backend;
 }
 
