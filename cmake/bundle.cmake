@@ -1,6 +1,6 @@
-# bundle_libraries(FOLDER FILE...): copies the libraries that programs and libraries need, and those in OPENED, which are opened
+# bundle_libraries(FOLDER FILE...): copies the libraries that programs or libraries need, and those in OPENED, which are opened
 # at run time and so not listed as dependencies. Those that every system has (glibc, libstdc++, libgcc_s) are left out,
-# because drivers may need newer ones.
+# because drivers may need newer ones. BUNDLED becomes the list of the originals.
 function(bundle_libraries folder)
   foreach(library ${OPENED})
     if(NOT EXISTS ${library})
@@ -9,12 +9,14 @@ function(bundle_libraries folder)
   endforeach()
   file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${ARGN} LIBRARIES ${OPENED}
        RESOLVED_DEPENDENCIES_VAR libraries
-       POST_EXCLUDE_REGEXES "/(libheed|libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\\+\\+|ld-linux[^/]*)\\.so\\.[0-9.]+$")
+       POST_EXCLUDE_REGEXES "/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\\+\\+|ld-linux[^/]*)\\.so\\.[0-9]+$")
   foreach(library ${OPENED} ${libraries})
     get_filename_component(name ${library} NAME)
     get_filename_component(library ${library} REALPATH)
     file(COPY_FILE ${library} ${folder}/${name})
+    list(APPEND bundled ${library})
   endforeach()
+  set(BUNDLED ${bundled} PARENT_SCOPE)
 endfunction()
 
 # The newest glibc version that any of the files needs.

@@ -38,7 +38,17 @@ if(CPACK_GENERATOR STREQUAL "DEB")
   return()
 endif()
 
-bundle_libraries(${lib} ${programs} ${shared})
+bundle_libraries(${lib} ${shared})  # which is all that the programs need
+foreach(library ${BUNDLED})  # with their licences, as their Debian packages have them
+  string(REGEX REPLACE "^/usr" "" link ${library})
+  foreach(path ${library} ${link})
+    execute_process(COMMAND dpkg -S ${path} OUTPUT_VARIABLE package ERROR_QUIET)
+    if(package MATCHES "^([^:]+):")
+      cmake_path(GET library FILENAME name)
+      file(COPY_FILE /usr/share/doc/${CMAKE_MATCH_1}/copyright ${doc}/copyright.${name})
+    endif()
+  endforeach()
+endforeach()
 file(GLOB libraries ${lib}/lib*.so.*)
 foreach(file ${libraries} ${programs})
   if(IS_SYMLINK ${file})

@@ -14,7 +14,7 @@ _heed() {
       sed -n 's/^  \(-h,\)\?\(--[a-z0-9-]*\).*/\2/p')" -- "$word")
   elif [[ $before != -* ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$("${command[@]}" --help 2>/dev/null |
-      sed -n '/^Subcommands:/,/^$/s/^  \([a-z_-]*\) .*/\1/p')" -- "$word")
+      sed -n '/^Subcommands:/,/^$/s/^  \([a-z][a-z_-]*\) .*/\1/p')" -- "$word")
   fi
 }
 complete -o default -F _heed heed heed-{classify,compare,converse,embed_text,language_model,match,recommend,summarize,translate}
