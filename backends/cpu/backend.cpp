@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "heed/backends/cpu/blas.h"
+#include "heed/backends/cpu/kernel_targets.h"
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/backends/kernels.h"
 #include "heed/base/error.h"
@@ -13,18 +14,25 @@
 namespace heed {
 namespace {
 
-/// The instruction sets that are compiled in and that this processor has. Better ones have lower bits.
-std::int64_t usable_targets() {
-  return hwy::SupportedTargets() & HWY_TARGETS;
+/// The best of some instruction sets: better ones have lower bits.
+std::int64_t best_of(std::int64_t targets) {
+  return targets & -targets;
 }
 
-/// HEED_SIMD names the best instruction set that may be used.
-void limit_targets() {
+/// The instruction sets that are compiled in and that this processor has.
+std::int64_t usable_targets() {
+  return hwy::SupportedTargets() & cpu::kernel_targets;
+}
+
+void choose_targets() {
+  check(usable_targets() != 0, "this build of heed needs a processor with ",
+        hwy::TargetName(best_of(cpu::kernel_targets)), ", and this one has ",
+        hwy::TargetName(best_of(hwy::SupportedTargets())), ": build it here, or with -D HEED_NATIVE=OFF");
   const char* const limit = std::getenv("HEED_SIMD");
   if (!limit || !*limit) return;
   std::string names;
   for (std::int64_t targets = usable_targets(); targets != 0; targets &= targets - 1) {
-    const std::int64_t best = targets & -targets;
+    const std::int64_t best = best_of(targets);
     const std::string_view name = hwy::TargetName(best);
     if (name == limit) return hwy::DisableTargets(best - 1);
     names.append(names.empty() ? "" : ", ").append(name);
@@ -35,14 +43,13 @@ void limit_targets() {
 }  // namespace
 
 void choose_cpu_instructions() {
-  static const bool chosen = (limit_targets(), true);
+  static const bool chosen = (choose_targets(), true);
   static_cast<void>(chosen);
 }
 
 CpuInfo cpu_info() {
   choose_cpu_instructions();
-  const std::int64_t targets = usable_targets();
-  return {cpu_threads(), cpu::available_processors(), hwy::TargetName(targets & -targets),
+  return {cpu_threads(), cpu::available_processors(), hwy::TargetName(best_of(usable_targets())),
           cpu::own_products()};
 }
 
