@@ -353,7 +353,7 @@ window.prepare = async () => {
                   concat_text("<script nonce=\"", policy.substr(at, 32), "\">", probe, use, "</script>"));
     }
     response.set_header("Content-Security-Policy", policy);
-    response.set_content(body, reply->get_header_value("Content-Type").c_str());
+    response.set_content(body, reply->get_header_value("Content-Type"));
   };
   httplib::Server proxy;
   std::string frame;
