@@ -36,7 +36,7 @@ def pair(same):
         if kind == 0:  # another wish
             second = draw.choice(WAYS[draw.choice([w for w in WAYS if w != wish and (w in TRAVEL) == (wish in TRAVEL)])])
         elif kind == 1 or wish not in TRAVEL:
-            other = {**of, "a": of["a"], "b": draw.choice([p for p in PLACES if p not in (of["a"], of["b"])]),
+            other = {**of, "b": draw.choice([p for p in PLACES if p not in (of["a"], of["b"])]),
                      "c": draw.choice([c for c in SKILLS if c != of["c"]])}
         else:
             other = {**of, "a": of["b"], "b": of["a"]}
