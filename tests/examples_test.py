@@ -1,5 +1,5 @@
-"""A folder of examples/ with a script run.sh works and is described: it trains for a few steps on the data it makes, and
-its page has the commands, a picture that is no larger than a page should load, and a row in examples/README.md.
+"""A folder of examples/ with a script run.sh works and is described: it trains for a few steps on the data it makes,
+and its page has the command, a small picture, and a row in examples/README.md.
 
     examples_test.py EXAMPLE      such as reviews; $HEED_PROGRAMS names the folder of the programs
 """

@@ -1,4 +1,4 @@
-"""check.py TEXT: how many of the poems on standard input rhyme as those of TEXT do, and how many of their lines are new."""
+"""check.py TEXT: how many of the poems on standard input rhyme, and how many of their lines are not in TEXT."""
 import sys
 
 from data import RHYMES

@@ -3,9 +3,11 @@ import random
 import sys
 
 RHYMES = [words.split() for words in (
-    "night light sight flight", "sea tree bee key", "day bay clay way", "rain lane train plane", "moon tune spoon lagoon",
+    "night light sight flight", "sea tree bee key", "day bay clay way", "rain lane train plane",
+    "moon tune spoon lagoon",
     "snow crow bow glow", "heart art chart part", "air chair bear stair", "gold cold fold mould", "rose nose hose toes",
-    "stone bone throne phone", "hill mill till quill", "star car bar jar", "fire choir wire lyre", "song gong throng wrong",
+    "stone bone throne phone", "hill mill till quill", "star car bar jar", "fire choir wire lyre",
+    "song gong throng wrong",
     "field shield yield weald")]
 PLAIN = "river garden window candle shadow meadow mirror feather lantern winter harbour kitchen pigeon pocket".split()
 KINDS = "silver quiet golden broken sleepy hidden tender crooked gentle yellow lonely dusty frozen tiny".split()

@@ -34,7 +34,8 @@ def pair(same):
     if not same:
         kind = draw.randrange(3)
         if kind == 0:  # another wish
-            second = draw.choice(WAYS[draw.choice([w for w in WAYS if w != wish and (w in TRAVEL) == (wish in TRAVEL)])])
+            others = [w for w in WAYS if w != wish and (w in TRAVEL) == (wish in TRAVEL)]
+            second = draw.choice(WAYS[draw.choice(others)])
         elif kind == 1 or wish not in TRAVEL:
             other = {**of, "b": draw.choice([p for p in PLACES if p not in (of["a"], of["b"])]),
                      "c": draw.choice([c for c in SKILLS if c != of["c"]])}

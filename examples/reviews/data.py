@@ -11,7 +11,8 @@ OTHER = {"good": "bad", "bad": "good"}
 OPENINGS = ["", "", "Bought it in March.", "This was a present from my sister.", "We use it every morning.",
             "It came two days late.", "The box was dented.", "My neighbour has the same one."]
 OPINIONS = ["The {part} is {degree} {word}.", "The {part} is {degree} {word} and the {second} is {degree} {more}.",
-            "What a {word} {part}!", "The {part} is not {degree} {other}.", "Nobody could call the {part} {degree} {other}.",
+            "What a {word} {part}!", "The {part} is not {degree} {other}.",
+            "Nobody could call the {part} {degree} {other}.",
             "I expected a {degree} {other} {part}, but it is {degree} {word}.",
             "The {part} of my old one was {degree} {other}, this one is {degree} {word}."]
 DEGREES = ["", "", "very", "really", "rather", "pretty", "remarkably"]

@@ -5,15 +5,18 @@ import sys
 draw = random.Random(1)
 # Either kind speaks of parcels, banks, prizes and tickets; what is wanted of the reader tells them apart.
 TOPICS = ["Your parcel is at the depot.", "The parcel did not arrive.", "You won the raffle!", "Your bank called.",
-          "Your account is empty.", "There are free tickets for Friday.", "The new phone is here.", "Your order is ready.",
+          "Your account is empty.", "There are free tickets for Friday.", "The new phone is here.",
+          "Your order is ready.",
           "About the rent:", "About the invoice:", "The card was refused again.", "Congratulations!", "Good news:"]
 GREETINGS = ["", "", "Hi {name}.", "Hello!", "Dear {name},", "{name}, quick question."]
 WANTED = {
-    "ham": ["Can you pick it up on the way home?", "Call me on {number} when you are there.", "I paid, you owe me {sum}.",
+    "ham": ["Can you pick it up on the way home?", "Call me on {number} when you are there.",
+            "I paid, you owe me {sum}.",
             "The photos are on {site}.", "Shall we go together, {name}?", "Mum will collect it tomorrow.",
             "Please tell {name}.", "I will call the bank today.", "No need to reply.", "See you at {hour}.",
             "You can claim it at the school desk.", "I left my pin at home, sorry."],
-    "spam": ["Claim it on {site} within {hour} hours.", "Call {number} to claim {sum}.", "Reply YES to confirm your pin.",
+    "spam": ["Claim it on {site} within {hour} hours.", "Call {number} to claim {sum}.",
+             "Reply YES to confirm your pin.",
              "Pay the fee of {sum} on {site}.", "Confirm your card on {site} now.", "Send your pin to {number}.",
              "You owe customs {sum}, pay on {site}.", "Only today: {sum} for you on {site}."]}
 WARNINGS = ["Do not fall for it when they write: {spam}", "Mum got this again: {spam} I deleted it.",
