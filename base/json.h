@@ -105,9 +105,9 @@ bool is_null(const Json& object, const char* name) {
 
 /// A required member.
 template <class Json>
-const Json& member(const Json& object, const char* name, const std::string& where) {
+const Json& member(const Json& object, const char* name, std::string_view where) {
   check(object.is_object(), where, " is ", object.type_name(), ", not an object");
-  check(object.contains(name), where.empty() ? "" : where + ".", name, " is missing");
+  check(object.contains(name), where, where.empty() ? "" : ".", name, " is missing");
   return object[name];
 }
 

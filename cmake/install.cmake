@@ -22,7 +22,7 @@ if(HEED_BUILD_SHARED)
   install(EXPORT heed-shared-targets NAMESPACE heed:: DESTINATION ${HEED_CMAKE_DIR})
 endif()
 if(HEED_INSTALLED_PROGRAMS)
-  install(TARGETS ${HEED_INSTALLED_PROGRAMS})
+  install(TARGETS ${HEED_INSTALLED_PROGRAMS} COMPONENT programs)
 endif()
 
 configure_package_config_file(cmake/heed-config.cmake.in ${PROJECT_BINARY_DIR}/heed-config.cmake

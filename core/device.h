@@ -85,7 +85,8 @@ Device find_device(std::string_view choice, int place = 0, int places = 1);
 struct CpuInfo {
   int threads = 0;          ///< threads of the pool
   int processors = 0;       ///< processors this process may run on
-  std::string simd_target;  ///< the instruction set of the elementwise kernels: "AVX2", "AVX3", ...
+  std::string simd_target;  ///< the instruction set of the kernels: "AVX2", "AVX3", ...
+  bool own_products;        ///< f32 is multiplied by heed itself; by OpenBLAS if HEED_PRODUCTS is openblas
 };
 
 /// Cheap: loads no library.

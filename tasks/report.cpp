@@ -259,7 +259,7 @@ class ModelSections {
     const std::vector<Prediction> answers = run.predict(lines_, {&capture_, 0});
     if (std::ranges::none_of(answers, [](const Prediction& one) { return one.error.empty(); }))
       fail(answers.front().error);
-    return capture_html(capture_, {2 * examples_shown, tokens_shown, maps_shown, heads_shown, cells_shown});
+    return report_maps(capture_);
   }
 
   /// Of the attention weights, before training and now.
@@ -359,21 +359,32 @@ std::string differences_html(std::span<const RecordedRun> runs) {
 
 }  // namespace
 
-std::string run_report(const fs::path& folder, const ReportOptions& options) {
+std::string report_maps(const CaptureFile& capture) {
+  return capture_html(capture, {2 * examples_shown, tokens_shown, maps_shown, heads_shown, cells_shown});
+}
+
+RecordedParts recorded_parts(const fs::path& folder, const ReportOptions& options) {
   const RecordedRun run = recorded_run(folder, options);
-  std::string page = concat_text("<h1>", html_text(run.name), " <small>", run.kind.name, "</small></h1>\n",
-                                 summary_html(run.records));
-  page += section("Curves", [&] {
-    const RunRecords records{run.name, run.records};
-    return curves_html({&records, 1});
-  });
-  page += section("Settings", [&] { return configuration_html(run); });
+  const RunRecords records{run.name, run.records};
+  return {run.name, run.kind, summary_html(run.records), curves_html({&records, 1}),
+          section("Settings", [&] { return configuration_html(run); })};
+}
+
+std::string model_parts(const fs::path& folder, const ReportOptions& options) {
+  const RecordedRun run = recorded_run(folder, options);
   ModelSections model(folder, run, options);
-  page += section("Quality", [&] { return model.quality(); });
-  page += section("What it writes for held-out examples", [&] { return model.written(); });
-  page += section("What the model looks at", [&] { return model.examples(); });
-  page += section("Attention weights before and after training", [&] { return model.histograms(); });
-  return page_html(concat_text(run.name, ": ", run.kind.name), page);
+  std::string parts = section("Quality", [&] { return model.quality(); });
+  parts += section("What it writes for held-out examples", [&] { return model.written(); });
+  parts += section("What the model looks at", [&] { return model.examples(); });
+  return parts + section("Attention weights before and after training", [&] { return model.histograms(); });
+}
+
+std::string run_report(const fs::path& folder, const ReportOptions& options) {
+  const RecordedParts run = recorded_parts(folder, options);
+  return page_html(
+      concat_text(run.name, ": ", run.kind.name),
+      concat_text("<h1>", html_text(run.name), " <small>", run.kind.name, "</small></h1>\n", run.summary,
+                  "<h2>Curves</h2>\n", run.curves, run.settings, model_parts(folder, options)));
 }
 
 fs::path write_run_report(const fs::path& folder, const ReportOptions& options) {

@@ -40,6 +40,18 @@ struct ReportOptions {
 /// part that cannot be made (data that is no longer there, say) says why in its place. Throws an Error when
 /// there is no run.
 std::string run_report(const std::filesystem::path& folder, const ReportOptions& options = {});
+/// The parts of that page that the run's files tell; they take no model. Throws as run_report() does.
+struct RecordedParts {
+  std::string name;  ///< of the folder
+  const TaskKind& kind;
+  std::string summary, curves;  ///< without titles
+  std::string settings;         ///< with its title
+};
+RecordedParts recorded_parts(const std::filesystem::path& folder, const ReportOptions& options = {});
+/// What its model does: the other parts, with their titles. Throws as run_report() does.
+std::string model_parts(const std::filesystem::path& folder, const ReportOptions& options = {});
+/// The maps of a capture, as large as a report has them.
+std::string report_maps(const CaptureFile& capture);
 /// Writes that page into the run as report.html, in place of the one with curves only that the trainer writes
 /// while it trains (training/watch.h), and returns its path. Throws as run_report() does.
 std::filesystem::path write_run_report(const std::filesystem::path& folder,

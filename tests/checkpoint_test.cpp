@@ -1,12 +1,15 @@
 #include "heed/training/checkpoint.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <limits>
@@ -478,9 +481,13 @@ TEST_CASE("run files: what a run was made of, while it trains and afterwards") {
     CHECK_FALSE(files.has_best());
     CHECK_THROWS_WITH_AS(files.load_weights(task.model(), "last"), doctest::Contains("first checkpoint"),
                          Error);
+    CHECK_THROWS_WITH_AS(files.saved("last"), doctest::Contains("first checkpoint"), Error);
   }
   train_in(run, stop_after(3));
   const RunFiles files = RunFiles::open(run);
+  CHECK(files.saved("last").step == 3);
+  CHECK(files.saved("last").digest == files.weights("last").digest);
+  CHECK_THROWS_WITH_AS(files.saved("best"), doctest::Contains("no best weights yet"), Error);
   CHECK_FALSE(files.has_best());
   CHECK_THROWS_WITH_AS(files.load_weights(task.model(), "best"), doctest::Contains("no best weights yet"),
                        Error);
@@ -797,11 +804,22 @@ TEST_CASE("run folder: only a run can be resumed, and only by one process") {
   write_file_atomically(folder / "pictures/cat.png", "meow");
   CHECK_THROWS_WITH_AS(resume(folder / "pictures"), doctest::Contains("not a run folder"), Error);
 
+  CHECK_FALSE(is_training(folder / "absent"));
+  CHECK_FALSE(is_training(folder / "killed_at_once"));
   const RunFolder held = RunFolder::create(folder / "run", start_with());
   CHECK_FALSE(held.has_checkpoint());
+  CHECK(is_training(folder / "run"));
   CHECK_THROWS_WITH_AS(resume(folder / "run"), doctest::Contains("another training runs"), Error);
   CHECK_THROWS_WITH_AS(run_file(folder / "run", "model.safetensors"), doctest::Contains("first checkpoint"),
                        Error);
+  // Who looks whether it trains holds the lock for a moment, and is in nobody's way.
+  const int looking = ::open((folder / "killed_at_once").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  REQUIRE(::flock(looking, LOCK_SH | LOCK_NB) == 0);
+  const std::jthread soon_gone([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    ::close(looking);
+  });
+  CHECK_NOTHROW(resume(folder / "killed_at_once"));
 }
 
 TEST_CASE("run folder: a configuration that differs is refused by the name of its key") {

@@ -30,9 +30,11 @@ using namespace heed;
 
 namespace {
 
+/// Of products in f32, by heed, and in f64, by OpenBLAS.
 std::vector<float> product_of(std::uint32_t seed) {
   const Tensor a = uniform({300, 200}, -1, 1, {seed, 0, 0}), b = uniform({200, 250}, -1, 1, {seed, 0, 1});
-  return softmax(matmul(a, b)).to_vector<float>();
+  const Tensor exact = matmul(a.to(DType::f64), b.to(DType::f64));
+  return softmax(matmul(a, b) + exact.to(DType::f32)).to_vector<float>();
 }
 
 }  // namespace
@@ -175,18 +177,25 @@ TEST_CASE("memory limit: a product under a limit of the address space works or s
   CHECK(told > 0);
 }
 
-TEST_CASE("child: multiplies in a thread too many" * doctest::skip()) {
+namespace {
+
+/// Multiplies in a second thread, which has 100 MiB of addresses.
+void multiply_in_a_thread_too_many(DType dtype) {
   set_cpu_threads(1);
-  product_of(1);
+  const auto multiply = [&] {
+    const Tensor a = Tensor::ones({300, 200}, dtype);
+    static_cast<void>(sum(matmul(a, transpose(a, 0, 1))).item());
+  };
+  multiply();
   std::ifstream statm("/proc/self/statm");
   rlim_t pages = 0;
   statm >> pages;
   const rlimit limit{pages * 4096 + (rlim_t{100} << 20), RLIM_INFINITY};
   REQUIRE(::setrlimit(RLIMIT_AS, &limit) == 0);
-  product_of(1);  // this thread has its buffer
-  std::thread([] {
+  multiply();  // this thread has its buffer
+  std::thread([&] {
     try {
-      product_of(1);
+      multiply();
       std::cout << "multiplied\n";
     } catch (const OutOfMemory& error) {
       std::cout << "out of memory: " << error.what() << '\n';
@@ -194,13 +203,27 @@ TEST_CASE("child: multiplies in a thread too many" * doctest::skip()) {
   }).join();
 }
 
-TEST_CASE("memory limit: each further thread that multiplies is looked after") {
+}  // namespace
+
+TEST_CASE("child: multiplies f32 in a thread too many" * doctest::skip()) {
+  multiply_in_a_thread_too_many(DType::f32);
+}
+
+TEST_CASE("child: multiplies f64 in a thread too many" * doctest::skip()) {
+  multiply_in_a_thread_too_many(DType::f64);
+}
+
+TEST_CASE("memory limit: each further thread that calls OpenBLAS is looked after, and f32 needs none") {
   if (test::sanitized) return;  // shadow memory leaves nothing to limit
-  const ChildResult result =
-      run_in_child("child: multiplies in a thread too many", {.timeout = std::chrono::seconds(20)});
-  INFO(result.text());
-  CHECK(result.status == 0);
-  CHECK(result.output.find("out of memory: matmul: OpenBLAS needs") != std::string::npos);
+  for (const bool f64 : {false, true}) {
+    const ChildResult result =
+        run_in_child(concat_text("child: multiplies f", f64 ? 64 : 32, " in a thread too many"),
+                     {.timeout = std::chrono::seconds(20)});
+    INFO(result.text());
+    CHECK(result.status == 0);
+    CHECK(result.output.find(f64 ? "out of memory: matmul: OpenBLAS needs" : "multiplied") !=
+          std::string::npos);
+  }
 }
 
 TEST_CASE("child: releases blocks where nothing can be allocated" * doctest::skip()) {

@@ -98,8 +98,8 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
 }
 
 BackgroundProgram::BackgroundProgram(const std::string& program, const std::vector<std::string>& arguments,
-                                     const std::filesystem::path& folder)
-    : process_(start(program, arguments, folder, "/dev/null", "/dev/null", "/dev/null")) {}
+                                     const std::filesystem::path& folder, const std::filesystem::path& output)
+    : process_(start(program, arguments, folder, "/dev/null", output, "/dev/null")) {}
 
 BackgroundProgram::~BackgroundProgram() {
   if (status_ >= 0) return;

@@ -30,7 +30,8 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
 class BackgroundProgram {
  public:
   BackgroundProgram(const std::string& program, const std::vector<std::string>& arguments,
-                    const std::filesystem::path& folder = ".");
+                    const std::filesystem::path& folder = ".",
+                    const std::filesystem::path& output = "/dev/null");
   ~BackgroundProgram();
   BackgroundProgram(const BackgroundProgram&) = delete;
   BackgroundProgram& operator=(const BackgroundProgram&) = delete;

@@ -219,6 +219,10 @@ TEST_CASE("translate predict answers the sources of a table") {
       run_program("translate", {"predict", "--run", run, "--data", table, "--header", "--keep-columns"});
   CHECK(kept.output.starts_with("id\tsource\tpredicted_translation\n7\tone\t"));
   CHECK(contains(kept.output, "\n8\tforty-two\t"));
+  const ProgramResult target =
+      run_program("translate", {"predict", "--run", run, "--data", table, "--target-column", "2"});
+  CHECK(target.status == 2);
+  CHECK(contains(target.errors, "unknown option --target-column"));
 }
 
 TEST_CASE("translate predict writes a line for each line") {

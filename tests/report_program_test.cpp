@@ -3,12 +3,11 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "heed/data/idx.h"
 #include "heed/tasks/learner.h"
+#include "heed/tests/browser.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
 
@@ -46,88 +45,6 @@ std::size_t count_of(const std::string& text, const std::string& part) {
   std::size_t count = 0;
   for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
   return count;
-}
-
-// --- the browser
-
-std::string browser() {
-  for (const char* name : {"chromium", "google-chrome", "chromium-browser"})
-    if (std::system(concat_text("command -v ", name, " > /dev/null 2>&1").c_str()) == 0) return name;
-  return "";
-}
-
-/// Writes what goes wrong in a page to the page that frames it: scripts that fail, elements that are wider
-/// than the page without lying in one that scrolls, text below 12 px, words that are broken, charts that stay
-/// empty, before and after every button was pressed.
-constexpr const char* probe = R"(<script>
-const findings = [];
-addEventListener("error", e => findings.push("script: " + e.message));
-console.error = console.warn = (...said) => findings.push("console: " + said.join(" "));
-addEventListener("load", () => setTimeout(() => {
-  const width = document.documentElement.clientWidth;
-  const scrolls = e => { for (; e && e !== document.body; e = e.parentElement)
-    if (["auto", "scroll"].includes(getComputedStyle(e).overflowX)) return true; return false; };
-  for (const e of document.body.querySelectorAll("*")) {
-    const box = e.getBoundingClientRect();
-    if (box.width > 0 && box.right > width + 1 && !scrolls(e)) findings.push(`overflow: ${e.tagName}.${e.className} to ${box.right}`);
-  }
-  if (document.documentElement.scrollWidth > width) findings.push("the page scrolls sideways");
-  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  for (let node; (node = texts.nextNode());) {
-    const e = node.parentElement;
-    if (["SCRIPT", "STYLE"].includes(e.tagName) || !e.checkVisibility() || !node.data.trim()) continue;
-    if (parseFloat(getComputedStyle(e).fontSize) < 12) findings.push(`small: ${node.data.trim().slice(0, 40)}`);
-    for (const word of node.data.matchAll(/(?<!\p{L})\p{L}{2,24}(?!\p{L})/gu)) {
-      const range = document.createRange();
-      range.setStart(node, word.index); range.setEnd(node, word.index + word[0].length);
-      if (new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1) findings.push(`broken: ${word[0]}`);
-    }
-  }
-  const is_drawn = canvas => canvas.width > 0 && canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some(v => v);
-  const look = when => document.querySelectorAll("canvas").forEach(canvas => {
-    if (!is_drawn(canvas)) findings.push(`empty ${when}: ${canvas.getAttribute("aria-label")}`); });
-  const charts = document.querySelectorAll(".charts canvas").length;
-  look("at first");
-  document.querySelectorAll(".tools button").forEach(button => { button.click(); look(button.textContent); });
-  document.querySelectorAll(".legend button").forEach(button => { button.click(); button.click(); });
-  document.querySelectorAll(".charts canvas").forEach(canvas => {
-    const box = canvas.getBoundingClientRect();
-    canvas.dispatchEvent(new MouseEvent("mousemove", {clientX: box.left + box.width / 2, clientY: box.top + box.height / 2}));
-  });
-  look("after all");
-  parent.postMessage(JSON.stringify({width, charts, drawn: document.querySelectorAll(".overview canvas").length,
-    cells: document.querySelectorAll(".cell").length, findings}), "*");
-}, 0));
-</script>)";
-
-/// What the probe says of a page in a frame of `width`, light or dark. (A browser's own window cannot be as
-/// narrow as a telephone.)
-nlohmann::json looked_at(const std::string& program, const fs::path& folder, std::string page, int width,
-                         bool dark) {
-  page.insert(page.find("<style>"), probe);
-  write_content(folder / "page.html", page);
-  write_content(
-      folder / "frame.html",
-      concat_text("<!DOCTYPE html><body><pre id=\"said\"></pre><script>addEventListener('message', e => "
-                  "document.getElementById('said').textContent = e.data);</script>"
-                  "<iframe src=\"page.html\" style=\"border:0;height:900px;width:",
-                  width, "px\"></iframe></body>"));
-  const std::string command = concat_text(
-      "timeout 120 ", program,
-      " --headless --no-sandbox --disable-gpu --window-size=1600,1000 --virtual-time-budget=5000 ",
-      dark ? "--blink-settings=preferredColorScheme=0 " : "", "--user-data-dir=", folder / "profile",
-      " --dump-dom file://", (folder / "frame.html").string(), " 2> /dev/null");
-  FILE* output = ::popen(command.c_str(), "r");
-  REQUIRE(output != nullptr);
-  std::string dom;
-  for (int c = 0; (c = std::fgetc(output)) != EOF;) dom += static_cast<char>(c);
-  ::pclose(output);
-  const std::string start = "<pre id=\"said\">";
-  const std::size_t at = dom.find(start);
-  REQUIRE_MESSAGE(at != std::string::npos, "the browser said: " << dom);
-  const std::string said = dom.substr(at + start.size(), dom.find("</pre>", at) - at - start.size());
-  REQUIRE_MESSAGE(said.starts_with("{"), "the page said nothing");
-  return nlohmann::json::parse(said);
 }
 
 }  // namespace
@@ -244,7 +161,7 @@ TEST_CASE("report: labels and texts that are markup stay text") {
   for (const char* markup : {"throw(1)</script", "<!--", "<img", "<b>bold", "<b>run"})
     CHECK_FALSE(contains(page, markup));
   if (const std::string program = browser(); !program.empty()) {
-    const nlohmann::json said = looked_at(program, folder.path(), page, 900, false);
+    const nlohmann::json said = page_in_browser(program, folder.path(), page, 900, false);
     CHECK_MESSAGE(said["findings"].empty(), said["findings"].dump());
     CHECK(said["charts"].get<int>() >= 5);
     CHECK(said["drawn"].get<int>() > 0);
@@ -352,7 +269,7 @@ TEST_CASE("report: in a browser nothing overflows and no script fails") {
       const auto& page = one.second;
       CAPTURE(name);
       CAPTURE(width);
-      const nlohmann::json said = looked_at(program, folder.path(), page, width, width == 420);
+      const nlohmann::json said = page_in_browser(program, folder.path(), page, width, width == 420);
       CHECK(said["width"].get<int>() <= width);
       CHECK_MESSAGE(said["findings"].empty(), said["findings"].dump());
       CHECK(said["charts"].get<int>() >= 5);
@@ -366,7 +283,7 @@ TEST_CASE("report: in a browser nothing overflows and no script fails") {
       "<p "
       "style=\"width:5em;font-size:11px;overflow-wrap:anywhere\">incomprehensibilities</p><canvas></canvas>"
       "<script>console.error('no');no_such_function();</script></body></html>";
-  const std::string said = looked_at(program, folder.path(), broken, 390, false)["findings"].dump();
+  const std::string said = page_in_browser(program, folder.path(), broken, 390, false)["findings"].dump();
   for (const char* finding :
        {"overflow: P", "script: ", "console: no", "small: incomp", "broken: incomp", "empty at first"})
     CHECK_MESSAGE(contains(said, finding), finding << " in " << said);

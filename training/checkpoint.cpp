@@ -298,7 +298,9 @@ TrainerState parse_trainer_state(std::string_view text, std::string_view source,
 
 std::string platform_name(Device device) {
   if (device.type != DeviceType::cpu) return device_platform(device);
-  return concat_text("OpenBLAS ", blas_core_name(), ", ", cpu_info().simd_target);
+  const CpuInfo cpu = cpu_info();
+  return concat_text(cpu.own_products ? "own products" : "OpenBLAS " + blas_core_name(), ", ",
+                     cpu.simd_target);
 }
 
 namespace {
@@ -513,9 +515,25 @@ bool RunFiles::has_best() const {
   return state.files.contains("best.safetensors");
 }
 
-RunFiles::Weights RunFiles::weights(std::string_view which) const {
+namespace {
+
+std::string weights_file(std::string_view which) {
   check(which == "best" || which == "last", "a run has no \"", which, "\" weights; choose best or last");
-  const std::string name = which == "best" ? "best.safetensors" : "model.safetensors";
+  return which == "best" ? "best.safetensors" : "model.safetensors";
+}
+
+}  // namespace
+
+SavedFile RunFiles::saved(std::string_view which) const {
+  const std::string name = weights_file(which);
+  const TrainerState state = state_in(place_of(path_, name).state);
+  const auto found = state.files.find(name);
+  check(found != state.files.end(), "the run in ", path_, " has no ", which, " weights yet");
+  return found->second;
+}
+
+RunFiles::Weights RunFiles::weights(std::string_view which) const {
+  const std::string name = weights_file(which);
   Place place;
   Weights weights;
   read_while_training(
@@ -535,8 +553,7 @@ RunFiles::Weights RunFiles::weights(std::string_view which) const {
 }
 
 void RunFiles::load_weights(Module& model, std::string_view which) const {
-  const fs::path file = path_ / (which == "best" ? "best.safetensors" : "model.safetensors");
-  load_model_state(model, weights(which).tensors, file.string());
+  load_model_state(model, weights(which).tensors, (path_ / weights_file(which)).string());
 }
 
 }  // namespace heed

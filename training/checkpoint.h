@@ -106,8 +106,8 @@ std::string trainer_state_text(const TrainerState& state);
 /// `verify`, if it was changed since.
 TrainerState parse_trainer_state(std::string_view text, std::string_view source, bool verify = true);
 
-/// The kernels used on this machine for matrix products and for everything else, such as "OpenBLAS Haswell,
-/// AVX2". On another platform the last bits of results may differ.
+/// What multiplies f32 on this machine, and the instruction set of all kernels, such as "own products, AVX2".
+/// On another platform the last bits of results may differ.
 std::string platform_name(Device device);
 
 /// The parts that a checkpoint saves and restores; `average` may be null.
@@ -158,6 +158,8 @@ class RunFiles {
   bool has_checkpoint() const;
   /// Whether an evaluation chose best weights (or, without evaluations, weights were averaged).
   bool has_best() const;
+  /// What the run records about its "best" or "last" weights. Throws an Error if it has none.
+  SavedFile saved(std::string_view which) const;
   /// Loads the "best" or the "last" weights into a model. Throws an Error that says what to do if the run
   /// has no such weights, if their file is missing, or if it is not the one that the run wrote.
   void load_weights(Module& model, std::string_view which) const;

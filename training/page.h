@@ -11,5 +11,6 @@ extern const std::string_view style;          ///< style.css
 extern const std::string_view chart_library;  ///< Chart.js, with its licence
 extern const std::string_view charts;         ///< charts.js
 extern const std::string_view maps;           ///< maps.js
+extern const std::string_view live;           ///< live.js
 
 }  // namespace heed::page

@@ -134,7 +134,11 @@ std::string details_html(std::string_view title, std::string_view content) {
   return concat_text("<details><summary>", html_text(title), "</summary>\n", content, "</details>\n");
 }
 
-std::string page_html(std::string_view title, std::string_view body) {
+namespace {
+
+/// `start`: the tag that begins a script.
+std::string page_with(std::string_view title, std::string_view body, std::string_view start,
+                      std::initializer_list<std::string_view> scripts) {
   std::string page = R"(<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>)";
   page.append(html_text(title))
@@ -142,15 +146,24 @@ std::string page_html(std::string_view title, std::string_view body) {
       .append(page::style)
       .append("</style></head><body>\n");
   page.append(body);
-  const auto add_script = [&](std::string_view script) {
-    page.append("<script>\n").append(script).append("</script>\n");
-  };
-  if (body.find("<figure class=\"chart\">") != body.npos) {
-    add_script(page::chart_library);
-    add_script(page::charts);
-  }
-  if (body.find("<div class=\"maps\">") != body.npos) add_script(page::maps);
+  for (const std::string_view script : scripts)
+    if (!script.empty()) page.append(start).append("\n").append(script).append("</script>\n");
   return page.append("</body></html>\n");
+}
+
+}  // namespace
+
+std::string page_html(std::string_view title, std::string_view body) {
+  const bool has_charts = body.find("<figure class=\"chart\">") != body.npos,
+             has_maps = body.find("<div class=\"maps\">") != body.npos;
+  return page_with(
+      title, body, "<script>",
+      {has_charts ? page::chart_library : "", has_charts ? page::charts : "", has_maps ? page::maps : ""});
+}
+
+std::string live_page_html(std::string_view title, std::string_view body, std::string_view nonce) {
+  return page_with(title, body, concat_text("<script nonce=\"", nonce, "\">"),
+                   {page::chart_library, page::charts, page::maps, page::live});
 }
 
 namespace {

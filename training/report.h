@@ -41,6 +41,9 @@ std::string charts_html(std::span<const Chart> charts, bool one_legend = false);
 /// A whole page, with what its charts and maps need. It defines the colours --ink, --paper, --muted,
 /// --line-soft, --grid and --accent, light or dark as the reader's system prefers.
 std::string page_html(std::string_view title, std::string_view body);
+/// The same for a page that a server keeps up to date (training/page/live.js). Its scripts have the `nonce`
+/// that the server's Content-Security-Policy names.
+std::string live_page_html(std::string_view title, std::string_view body, std::string_view nonce);
 /// JSON within an element <script type="application/json">, which nothing in a text can end.
 std::string script_json(std::string json);
 /// A table of rows of text, with the first row as head; it scrolls if too wide. With `is_words`, cells are

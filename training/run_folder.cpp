@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -153,8 +155,11 @@ std::string first_foreign(const fs::path& path) {
 int lock_folder(const OpenFolder& folder) {
   const int descriptor = ::openat(folder.descriptor(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   check(descriptor >= 0, "cannot open the run folder ", folder.path(), ": ", reason_of(errno));
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-    return descriptor;  // locked, or locking is not supported
+  for (int attempt = 0; attempt < 50; ++attempt) {  // is_training() holds the lock for a moment
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+      return descriptor;  // locked, or locking is not supported
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   ::close(descriptor);
   fail("another training runs in ", folder.path());
 }
@@ -227,6 +232,14 @@ std::filesystem::path run_file(const std::filesystem::path& run, std::string_vie
   std::error_code unreadable;
   check(fs::is_directory(run, unreadable), "there is no run folder ", run);
   fail("the run folder ", run, " has no ", name, "; was the run stopped before its first checkpoint?");
+}
+
+bool is_training(const std::filesystem::path& run) {
+  const int descriptor = ::open(run.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  const bool locked = ::flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(descriptor);
+  return locked;
 }
 
 RunFolder::RunFolder(const std::filesystem::path& path, bool verify)

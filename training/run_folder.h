@@ -125,6 +125,9 @@ class RunFolder {
 /// Where to read a file of a run that may have been killed or may be training right now. Changes nothing.
 /// Throws if the run has no such file.
 std::filesystem::path run_file(const std::filesystem::path& run, std::string_view name);
+/// Whether a process of this machine holds the folder to train in it. Changes nothing; false where the file
+/// system has no locks.
+bool is_training(const std::filesystem::path& run);
 
 /// A key, dotted, that two JSON objects have with different values; these as JSON, or "not set".
 struct KeyDifference {

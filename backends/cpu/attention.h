@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "heed/backends/cpu/blas.h"
+#include "heed/backends/cpu/gemm.h"
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/core/backend.h"
 #include "heed/core/low_precision.h"
@@ -95,8 +96,8 @@ class AttentionPlan {
   /// The mask of one tile: a tensor's own memory, or the thread's scratch memory if masks must be combined.
   TileMask mask(std::int64_t b, std::int64_t h, const QueryTile& queries, const KeyTile& tile) const;
 
-  /// Row stride of a score tile: whole vectors of any width.
-  static std::int64_t stride_of(std::int64_t columns) { return (columns + 63) / 64 * 64; }
+  /// Row stride of a score tile, which own_gemm then multiplies without a copy.
+  static constexpr std::int64_t tile_stride = packed_stride;
 
  private:
   void check_pattern() const;
@@ -327,7 +328,7 @@ class Scores {
     ScoreTile<T> tile;
     tile.rows = queries.rows();
     tile.columns = keys.columns;
-    tile.stride = AttentionPlan::stride_of(keys.columns);
+    tile.stride = AttentionPlan::tile_stride;
     tile.scores = thread_scratch<T>(score_slot, static_cast<std::size_t>(tile.rows * tile.stride));
     const T* query = query_.at(b, h, queries.begin);
     const T scale = static_cast<T>(args_.scale);

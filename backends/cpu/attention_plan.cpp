@@ -15,6 +15,7 @@ namespace {
 
 // Two score tiles, with keys, values and their gradients, fit into a second-level cache of 1 MiB.
 constexpr std::int64_t max_tile_columns = 256;
+static_assert(max_tile_columns <= AttentionPlan::tile_stride);
 // Keys per task if the backward pass is cut along keys.
 constexpr std::int64_t keys_per_piece = 1024;
 
@@ -180,7 +181,7 @@ TileMask AttentionPlan::mask(std::int64_t b, std::int64_t h, const QueryTile& qu
     result.stride = stride[2];
     return result;
   }
-  result.stride = stride_of(tile.columns);
+  result.stride = tile_stride;
   auto* room =
       thread_scratch<std::int32_t>(mask_slot, static_cast<std::size_t>(queries.rows() * result.stride));
   result.allowed = room;

@@ -1,16 +1,56 @@
 #include <hwy/targets.h>
 
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "heed/backends/cpu/blas.h"
+#include "heed/backends/cpu/kernel_targets.h"
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/backends/kernels.h"
+#include "heed/base/error.h"
 #include "heed/core/device.h"
 
 namespace heed {
+namespace {
+
+/// The best of some instruction sets: better ones have lower bits.
+std::int64_t best_of(std::int64_t targets) {
+  return targets & -targets;
+}
+
+/// The instruction sets that are compiled in and that this processor has.
+std::int64_t usable_targets() {
+  return hwy::SupportedTargets() & cpu::kernel_targets;
+}
+
+void choose_targets() {
+  check(usable_targets() != 0, "this build of heed needs a processor with ",
+        hwy::TargetName(best_of(cpu::kernel_targets)), ", and this one has ",
+        hwy::TargetName(best_of(hwy::SupportedTargets())), ": build it here, or with -D HEED_NATIVE=OFF");
+  const char* const limit = std::getenv("HEED_SIMD");
+  if (!limit || !*limit) return;
+  std::string names;
+  for (std::int64_t targets = usable_targets(); targets != 0; targets &= targets - 1) {
+    const std::int64_t best = best_of(targets);
+    const std::string_view name = hwy::TargetName(best);
+    if (name == limit) return hwy::DisableTargets(best - 1);
+    names.append(names.empty() ? "" : ", ").append(name);
+  }
+  fail("HEED_SIMD is ", limit, "; this processor and build have ", names);
+}
+
+}  // namespace
+
+void choose_cpu_instructions() {
+  static const bool chosen = (choose_targets(), true);
+  static_cast<void>(chosen);
+}
 
 CpuInfo cpu_info() {
-  // Better targets have lower bits: use the lowest one that is both compiled in and
-  // supported by this processor.
-  const std::int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
-  return {cpu_threads(), cpu::available_processors(), hwy::TargetName(targets & -targets)};
+  choose_cpu_instructions();
+  return {cpu_threads(), cpu::available_processors(), hwy::TargetName(best_of(usable_targets())),
+          cpu::own_products()};
 }
 
 constinit const Backend cpu_backend{

@@ -8,6 +8,7 @@
 
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/base/error.h"
+#include "heed/core/device.h"
 #include "heed/core/low_precision.h"
 
 #if defined(__x86_64__)
@@ -67,7 +68,8 @@ void bf16_gemm_by_rounding(bool trans_a, bool trans_b, std::int64_t m, std::int6
 #if defined(__x86_64__)
 
 bool Bf16Products::available() {
-  static const bool has = __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw");
+  static const bool has = __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
+                          cpu_info().simd_target.starts_with("AVX3");
   return has;
 }
 

@@ -7,12 +7,15 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <vector>
 
+#include "heed/backends/cpu/gemm.h"
 #include "heed/backends/cpu/memory_pool.h"
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/base/error.h"
@@ -64,16 +67,12 @@ std::string address_space() {
 struct OpenBlas {
   decltype(&cblas_sgemm) sgemm = nullptr;
   decltype(&cblas_dgemm) dgemm = nullptr;
-  decltype(&cblas_sgemv) sgemv = nullptr;
-  decltype(&cblas_dgemv) dgemv = nullptr;
   std::string core_name;
 
   OpenBlas() {
     void* library = open();
     sgemm = symbol<decltype(sgemm)>(library, "cblas_sgemm");
     dgemm = symbol<decltype(dgemm)>(library, "cblas_dgemm");
-    sgemv = symbol<decltype(sgemv)>(library, "cblas_sgemv");
-    dgemv = symbol<decltype(dgemv)>(library, "cblas_dgemv");
     take_buffer = reinterpret_cast<decltype(take_buffer)>(dlsym(library, "blas_memory_alloc"));
     return_buffer = reinterpret_cast<decltype(return_buffer)>(dlsym(library, "blas_memory_free"));
     symbol<void (*)(int)>(library, "openblas_set_num_threads")(1);
@@ -210,12 +209,26 @@ blasint blas_int(std::int64_t extent) {
 
 }  // namespace
 
+bool own_products() {
+  static const bool own = [] {
+    const char* const choice = std::getenv("HEED_PRODUCTS");
+    if (!choice || !*choice || std::string_view(choice) == "own") return true;
+    check(std::string_view(choice) == "openblas", "HEED_PRODUCTS is ", choice,
+          "; it must be own or openblas");
+    return false;
+  }();
+  return own;
+}
+
 template <class T>
 void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* a,
           std::int64_t lda, const T* b, std::int64_t ldb, T beta, T* c, std::int64_t ldc) {
   if constexpr (std::is_same_v<T, float>)
     if (Bf16Products::active())
       return bf16_gemm(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta != 0, c, ldc);
+  if constexpr (std::is_same_v<T, float>)
+    if (own_products())
+      return own_gemm({a, lda, trans_a}, {b, ldb, trans_b}, m, n, k, alpha, beta != 0, c, ldc);
   const OpenBlas& blas = openblas();
   const CBLAS_TRANSPOSE op_a = trans_a ? CblasTrans : CblasNoTrans,
                         op_b = trans_b ? CblasTrans : CblasNoTrans;
@@ -230,25 +243,6 @@ void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64
   }
 }
 
-template <class T>
-void gemv(bool trans_a, std::int64_t rows, std::int64_t columns, T alpha, const T* a, std::int64_t lda,
-          const T* x, std::int64_t x_stride, T beta, T* y, std::int64_t y_stride) {
-  const OpenBlas& blas = openblas();
-  const auto call = [&](auto* function) {
-    function(CblasRowMajor, trans_a ? CblasTrans : CblasNoTrans, blas_int(rows), blas_int(columns), alpha, a,
-             blas_int(lda), x, blas_int(x_stride), beta, y, blas_int(y_stride));
-  };
-  if constexpr (std::is_same_v<T, float>) {
-    call(blas.sgemv);
-  } else {
-    call(blas.dgemv);
-  }
-}
-
-template void gemv<float>(bool, std::int64_t, std::int64_t, float, const float*, std::int64_t, const float*,
-                          std::int64_t, float, float*, std::int64_t);
-template void gemv<double>(bool, std::int64_t, std::int64_t, double, const double*, std::int64_t,
-                           const double*, std::int64_t, double, double*, std::int64_t);
 template void gemm<float>(bool, bool, std::int64_t, std::int64_t, std::int64_t, float, const float*,
                           std::int64_t, const float*, std::int64_t, float, float*, std::int64_t);
 template void gemm<double>(bool, bool, std::int64_t, std::int64_t, std::int64_t, double, const double*,

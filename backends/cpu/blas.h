@@ -7,22 +7,17 @@ namespace heed::cpu {
 
 /// c = alpha op(a) op(b) + beta c, row-major, on the calling thread only; T is float or double.
 /// op(a) is m x k: a is stored [m, k], or [k, m] if trans_a; op(b) is k x n likewise; ld* are row strides.
-/// With beta 0 the old contents of c are ignored, NaN included. The first call loads OpenBLAS. Throws an
-/// Error if that fails or an extent exceeds 2^31 - 1, OutOfMemory if its working memory does not fit.
+/// beta is 0 or 1; with 0 the old contents of c are ignored, NaN included. f32 is multiplied by own_gemm
+/// (gemm.h), unless own_products() is false, f64 by OpenBLAS, which the first call loads. Throws an Error if
+/// that fails or an extent exceeds its 2^31 - 1, OutOfMemory if its working memory does not fit.
 template <class T>
 void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* a,
           std::int64_t lda, const T* b, std::int64_t ldb, T beta, T* c, std::int64_t ldc);
 
-/// y = alpha op(a) x + beta y; a is stored [rows, columns] with row stride lda, op(a) is its transpose if
-/// trans_a. x_stride and y_stride are the distances between elements of x and y. Otherwise as gemm.
-template <class T>
-void gemv(bool trans_a, std::int64_t rows, std::int64_t columns, T alpha, const T* a, std::int64_t lda,
-          const T* x, std::int64_t x_stride, T beta, T* y, std::int64_t y_stride);
+/// Whether f32 is multiplied by own_gemm: always, unless the environment variable HEED_PRODUCTS is openblas.
+/// Throws an Error if that is anything else but own or empty.
+bool own_products();
 
-extern template void gemv<float>(bool, std::int64_t, std::int64_t, float, const float*, std::int64_t,
-                                 const float*, std::int64_t, float, float*, std::int64_t);
-extern template void gemv<double>(bool, std::int64_t, std::int64_t, double, const double*, std::int64_t,
-                                  const double*, std::int64_t, double, double*, std::int64_t);
 extern template void gemm<float>(bool, bool, std::int64_t, std::int64_t, std::int64_t, float, const float*,
                                  std::int64_t, const float*, std::int64_t, float, float*, std::int64_t);
 extern template void gemm<double>(bool, bool, std::int64_t, std::int64_t, std::int64_t, double, const double*,
@@ -64,14 +59,17 @@ struct MatmulPlan {
   std::int64_t parts = 1;              ///< pieces of k
   std::int64_t part_depth;             ///< length of all pieces but the last
   std::int64_t tiles_at_once = 1;      ///< tiles per task of the pool, more than 1 if they are small
+  /// The right operand is packed for all tiles, so many rows at a time; 0 if each tile packs its part.
+  std::int64_t slice_depth = 0;
   std::int64_t tiles() const;
   std::int64_t tasks() const;
 
-  /// All extents must be positive, but k may be 0.
-  MatmulPlan(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k);
+  /// All extents must be positive, but k may be 0. The right operand of a single product can be packed once
+  /// if `may_pack`.
+  MatmulPlan(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, bool may_pack);
 
  private:
-  void cut_matrix();
+  void cut_matrix(std::int64_t slice);
   void cut_vector();
   void set(std::int64_t tile_rows, std::int64_t tile_columns, std::int64_t part_depth);
   /// Estimated nanoseconds on one thread, plus a penalty for waiting for the last tiles.

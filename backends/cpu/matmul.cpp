@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "heed/backends/cpu/blas.h"
+#include "heed/backends/cpu/gemm.h"
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/backends/kernels.h"
 #include "heed/base/error.h"
@@ -10,31 +12,30 @@
 #include "heed/core/profile.h"
 
 // Matrix products. C is cut into a grid of tiles that depends only on the shape, and each tile is
-// one single-threaded BLAS call, so the result has the same bits for any number of threads.
-// (OpenBLAS's own threads give different bits for every thread count and are slower on the small
-// products of attention heads.)
+// computed by one thread, so the result has the same bits for any number of threads.
 
 namespace heed::cpu {
 
 // --- how a product is cut ---
 //
-// OpenBLAS copies ("packs") both operands of every call, so small tiles cost more than large ones; but
-// the fewer the tiles, the longer idle threads wait for the last one. The chosen grid minimises the sum
-// of both, with figures measured on Zen 4 with the AVX-512 kernels: 93 GFLOP/s if a tile is whole rows
-// of C, 88 at 256 x 256, 82 at 64 x 256 or 128 x 128. Sums of 256 terms are as fast as long ones, apart
-// from the pass that adds them.
+// Each tile copies ("packs") its part of the operands, so small tiles cost more than large ones; but the
+// fewer the tiles, the longer idle threads wait for the last one. The chosen grid minimises the sum of both.
+// The right operand can be packed once for all tiles, before they begin.
 
 namespace {
 
 // Nanoseconds on one thread.
-constexpr double per_flop = 0.0105, per_sum = 0.7;  // a sum: adding one element of C to that of another part
+constexpr double per_flop = 0.006, per_sum = 0.7;  // a sum: adding one element of C to that of another part
 // To pack an element. An operand that fits into the second-level cache is cheap to read again,
 // unless its rows are far apart.
 constexpr double per_cached = 0.1, per_element = 0.5;
 constexpr std::int64_t cached = 1 << 18, short_sum = 1024;
-// The cost of waiting, as if a product took this many tiles longer. With 3 (and 5 us per tile), 64 threads
-// would be 41 instead of 26 times faster in bench_steps' encoder, but one thread 5 % slower.
-constexpr double tiles_waited = 1;
+// The cost of waiting, as if a product took this many tiles longer.
+constexpr double tiles_waited = 2;
+// Packing in advance: another loop of the pool, and at most this many elements, unless a single step of
+// own_gemm has more. They are to stay in a third-level cache.
+constexpr double packing_loop = 5e3;
+constexpr std::int64_t most_packed = 1 << 20, most_packed_columns = 8192;
 
 constexpr double smallest_tile = 2e6;  // flops, about 20 us
 constexpr double flops_at_once = 1e6;  // per task made of several small products
@@ -44,9 +45,9 @@ constexpr std::int64_t vector_tasks = 32, few_tasks = 4;
 constexpr std::int64_t shortest_side = 64, shortest_part = 256;
 constexpr std::int64_t most_pieces = 256;  // of an axis
 
-/// The extent of a piece, a multiple of 16 if there are several.
-std::int64_t piece_of(std::int64_t extent, std::int64_t count) {
-  return count == 1 ? extent : std::min(extent, ceil_div(ceil_div(extent, count), 16) * 16);
+/// The extent of a piece, a multiple of `unit` if there are several.
+std::int64_t piece_of(std::int64_t extent, std::int64_t count, std::int64_t unit = 32) {
+  return count == 1 ? extent : std::min(extent, ceil_div(ceil_div(extent, count), unit) * unit);
 }
 
 double product(std::int64_t a, std::int64_t b, std::int64_t c = 1) {
@@ -59,9 +60,12 @@ double packing(std::int64_t extent, std::int64_t k, std::int64_t times) {
 
 }  // namespace
 
-MatmulPlan::MatmulPlan(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k)
+MatmulPlan::MatmulPlan(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, bool may_pack)
     : tile_rows(m), tile_columns(n), part_depth(k), batch(batch), m(m), n(n), k(k) {
-  std::min(m, n) < 8 ? cut_vector() : cut_matrix();
+  const bool packs = may_pack && batch == 1 && k > 0 && n <= most_packed_columns;
+  std::min(m, n) < 8
+      ? cut_vector()
+      : cut_matrix(packs ? std::max<std::int64_t>(1, most_packed / n / depth_at_once) * depth_at_once : 0);
   const double tile = std::max(1.0, 2 * product(tile_rows, tile_columns, part_depth));
   tiles_at_once = std::max<std::int64_t>(1, static_cast<std::int64_t>(flops_at_once / tile));
 }
@@ -80,15 +84,26 @@ std::int64_t MatmulPlan::tasks() const {
 }
 
 double MatmulPlan::cost() const {
-  const double one = per_flop * 2 * product(m, n, k) + packing(m, k, columns) + packing(n, k, rows) +
-                     per_sum * product(m, n, parts - 1);
+  // Tiles that share the right operand are multiplied in blocks of the left one, which are copied fast.
+  const double copies = slice_depth > 0 ? packing(n, k, 1) + packing_loop + per_cached * product(m, k, columns)
+                                        : packing(n, k, rows) + packing(m, k, columns);
+  const double one = per_flop * 2 * product(m, n, k) + copies + per_sum * product(m, n, parts - 1);
   return one * static_cast<double>(batch) + tiles_waited * one / product(rows, columns, parts);
 }
 
-/// Tries axes whole, halved, quartered, and so on.
-void MatmulPlan::cut_matrix() {
+/// Tries axes whole, halved, quartered, and so on; without and with packing in slices of so many rows.
+void MatmulPlan::cut_matrix(std::int64_t slice) {
   MatmulPlan best = *this;
   double least = cost();
+  const auto try_grid = [&](std::int64_t height, std::int64_t width, std::int64_t depth) {
+    set(height, width, depth);
+    for (const std::int64_t packed : {std::int64_t{0}, slice}) {
+      // Parts are not cut again: they are packed together, since C and so n are small where they pay.
+      if (parts > 1 && packed > 0 && n * k > 2 * most_packed) continue;
+      slice_depth = parts > 1 && packed > 0 ? ceil_div(k, depth_at_once) * depth_at_once : packed;
+      if (const double now = cost(); now < least) least = now, best = *this;
+    }
+  };
   for (std::int64_t across = 1, width = n; across <= most_pieces; across *= 2) {
     width = piece_of(n, across);
     if (across > 1 && width < shortest_side) break;
@@ -96,11 +111,10 @@ void MatmulPlan::cut_matrix() {
       height = piece_of(m, down);
       if (down > 1 && height < shortest_side) break;
       for (std::int64_t deep = 1; deep <= most_pieces; deep *= 2) {
-        const std::int64_t depth = piece_of(k, deep);
+        const std::int64_t depth = piece_of(k, deep, depth_at_once);
         if (deep > 1 && (depth < shortest_part || 2 * product(height, width, depth) < smallest_tile)) break;
         if (2 * product(height, width, depth) < smallest_tile) break;
-        set(height, width, depth);
-        if (const double now = cost(); now < least) least = now, best = *this;
+        try_grid(height, width, depth);
       }
     }
   }
@@ -161,13 +175,12 @@ constexpr std::int64_t unpacked_rows = 6;
 template <class T>
 struct Product {
   MatrixLayout a_layout, b_layout;
-  std::int64_t c_leading;
   const Int8Rows* int8_rows = nullptr;  // int8 values of b, which is their transpose
   const T* b_begin = nullptr;           // where those values begin in f32
 
-  /// c = a b + beta c for a height x width tile and sums of `depth` terms.
+  /// c = a b + beta c for a height x width tile and sums of `depth` terms; rows of c are c_leading apart.
   void operator()(std::int64_t height, std::int64_t width, std::int64_t depth, const T* a, const T* b, T beta,
-                  T* c) const {
+                  T* c, std::int64_t c_leading) const {
     if (depth == 0) {
       if (beta == 0)
         for (std::int64_t row = 0; row < height; ++row) std::fill_n(c + row * c_leading, width, T(0));
@@ -189,12 +202,8 @@ struct Product {
           row_times_transposed(a + row * a_layout.row_stride(), b + j * b_layout.leading, b_layout.leading,
                                std::min(at_once, width - j), depth, T(1), beta != 0, c + row * c_leading + j);
         }
-    } else if (height == 1) {
-      gemv<T>(!b_layout.transposed, b_layout.transposed ? width : depth, b_layout.transposed ? depth : width,
-              T(1), b, b_layout.leading, a, a_layout.column_stride(), beta, c, 1);
-    } else if (width == 1) {
-      gemv<T>(a_layout.transposed, a_layout.transposed ? depth : height, a_layout.transposed ? height : depth,
-              T(1), a, a_layout.leading, b, b_layout.row_stride(), beta, c, c_leading);
+    } else if (height == 1 && !b_layout.transposed && a_layout.column_stride() == 1) {
+      row_times_matrix(a, b, b_layout.leading, depth, width, beta != 0, c);
     } else {
       gemm<T>(a_layout.transposed, b_layout.transposed, height, width, depth, T(1), a, a_layout.leading, b,
               b_layout.leading, beta, c, c_leading);
@@ -220,7 +229,9 @@ void start_with_bias(std::int64_t height, std::int64_t width, const T* bias, T b
 template <class T>
 class TiledProduct {
  public:
-  TiledProduct(const Tensor& a, const Tensor& b, const Tensor& bias, T beta, const Tensor& out)
+  /// `other` is a product with the same b, which may have packed it already.
+  TiledProduct(const Tensor& a, const Tensor& b, const Tensor& bias, T beta, const Tensor& out,
+               const TiledProduct* other = nullptr)
       : a_(a),
         b_(b),
         out_(out),
@@ -228,20 +239,39 @@ class TiledProduct {
         n_(out.size(-1)),
         k_(a.size(-1)),
         batch_(out.count() / (m_ * n_)),
+        c_leading_(m_ > 1 ? out.stride(-2) : n_),
         product_(operands(a, b, out)),
         bias_(bias.defined() ? bias.data<T>() : nullptr),
         beta_(beta),
-        plan_(batch_, m_, n_, k_) {
+        plan_(batch_, m_, n_, k_, may_pack()) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (plan_.slice_depth > 0) {
+        if (other && other->plan_.slice_depth == plan_.slice_depth) right_ = other->right_;
+        packs_ = !right_;
+        if (packs_)
+          right_ =
+              std::make_shared<PackedMatrix>(view(product_.b_layout, b.data<T>()), k_, n_, plan_.slice_depth);
+      }
+    }
     // Holds the sums of all parts of k but the first, [parts - 1, batch, m, n]; they are added in order.
     if (plan_.parts > 1) rest_ = Tensor::empty({plan_.parts - 1, batch_, m_, n_}, out.dtype());
   }
 
   const MatmulPlan& plan() const { return plan_; }
 
+  /// Slices of the right operand: its part of the tiles is computed once a slice is packed.
+  std::int64_t slices() const { return right_ ? right_->slices() : 1; }
+  std::int64_t packing_tasks(std::int64_t slice) const {
+    return packs_ && slice < slices() ? right_->tasks(slice) : 0;
+  }
+  void pack(std::int64_t slice, std::int64_t task) const { right_->pack(slice, task); }
+
+  std::int64_t tasks(std::int64_t slice) const { return slice < slices() ? plan_.tasks() : 0; }
   /// Computes tiles [task, task + 1) * tiles_at_once.
-  void run(std::int64_t task) const {
+  void run(std::int64_t slice, std::int64_t task) const {
     const std::int64_t begin = task * plan_.tiles_at_once;
-    for (std::int64_t i = begin; i < std::min(begin + plan_.tiles_at_once, plan_.tiles()); ++i) tile(i);
+    for (std::int64_t i = begin; i < std::min(begin + plan_.tiles_at_once, plan_.tiles()); ++i)
+      tile(slice, i);
   }
 
   /// The number of tasks that add the parts once all tiles are done.
@@ -251,7 +281,7 @@ class TiledProduct {
     const std::int64_t begin = task * rows_at_once(), end = std::min(begin + rows_at_once(), batch_ * m_);
     const T* rest = rest_.template data<T>();
     for (std::int64_t row = begin; row < end; ++row) {
-      T* c = out_.template data<T>() + batch_offset(out_, row / m_) + row % m_ * product_.c_leading;
+      T* c = out_.template data<T>() + batch_offset(out_, row / m_) + row % m_ * c_leading_;
       for (std::int64_t part = 1; part < plan_.parts; ++part) {
         const T* sums = rest + ((part - 1) * batch_ * m_ + row) * n_;
         for (std::int64_t j = 0; j < n_; ++j) c[j] += sums[j];
@@ -260,9 +290,13 @@ class TiledProduct {
   }
 
  private:
+  static bool may_pack() { return std::is_same_v<T, float> && own_products() && !Bf16Products::active(); }
+  static MatrixView view(const MatrixLayout& layout, const float* at) {
+    return {at, layout.leading, layout.transposed};
+  }
   static Product<T> operands(const Tensor& a, const Tensor& b, const Tensor& out) {
     const std::int64_t m = out.size(-2), n = out.size(-1), k = a.size(-1);
-    Product<T> product{MatrixLayout(a, m, k), MatrixLayout(b, k, n), m > 1 ? out.stride(-2) : n};
+    Product<T> product{MatrixLayout(a, m, k), MatrixLayout(b, k, n)};
     const Int8Rows* rows = b.storage()->int8_rows();
     if (rows && product.b_layout.transposed && product.b_layout.leading == rows->columns &&
         rows->hold_columns(b))
@@ -271,44 +305,55 @@ class TiledProduct {
   }
   std::int64_t rows_at_once() const { return std::max<std::int64_t>(1, (32 << 10) / (n_ * plan_.parts)); }
 
-  void tile(std::int64_t index) const {
+  void tile(std::int64_t slice, std::int64_t index) const {
     const std::int64_t part = index % plan_.parts, column = index / plan_.parts % plan_.columns,
                        row = index / (plan_.parts * plan_.columns) % plan_.rows,
                        item = index / (plan_.parts * plan_.columns * plan_.rows);
     const std::int64_t i = row * plan_.tile_rows, j = column * plan_.tile_columns,
-                       l = part * plan_.part_depth;
+                       l = plan_.parts > 1 ? part * plan_.part_depth : slice * plan_.slice_depth;
     const std::int64_t height = std::min(plan_.tile_rows, m_ - i),
                        width = std::min(plan_.tile_columns, n_ - j);
     const T* a_tile = a_.template data<T>() + batch_offset(a_, item) + i * product_.a_layout.row_stride() +
                       l * product_.a_layout.column_stride();
     const T* b_tile = b_.template data<T>() + batch_offset(b_, item) + l * product_.b_layout.row_stride() +
                       j * product_.b_layout.column_stride();
-    const std::int64_t depth = std::min(plan_.part_depth, k_ - l);
-    if (part > 0) {
-      Product<T> into_rest = product_;
-      into_rest.c_leading = n_;
-      into_rest(height, width, depth, a_tile, b_tile, T(0),
-                rest_.template data<T>() + (((part - 1) * batch_ + item) * m_ + i) * n_ + j);
-      return;
+    const std::int64_t depth =
+        std::min(plan_.parts == 1 && right_ ? plan_.slice_depth : plan_.part_depth, k_ - l);
+    T* const c = part > 0 ? rest_.template data<T>() + (((part - 1) * batch_ + item) * m_ + i) * n_ + j
+                          : out_.template data<T>() + batch_offset(out_, item) + i * c_leading_ + j;
+    const std::int64_t c_leading = part > 0 ? n_ : c_leading_;
+    const T* const bias = part > 0 || slice > 0 ? nullptr : bias_;
+    const T beta = slice > 0 ? T(1) : part > 0 ? T(0) : beta_;
+    if constexpr (std::is_same_v<T, float>) {
+      if (right_) {
+        if (bias && beta != 0) start_with_bias(height, width, bias + j, beta, c, c_leading);
+        const Base base = beta != 0 ? Base{c, c_leading} : bias ? Base{bias + j, 0} : Base{};
+        right_->multiply(view(product_.a_layout, a_tile), l, j, height, width, depth, base, c, c_leading);
+        return;
+      }
     }
-    T* c = out_.template data<T>() + batch_offset(out_, item) + i * product_.c_leading + j;
-    if (bias_) start_with_bias(height, width, bias_ + j, beta_, c, product_.c_leading);
-    product_(height, width, depth, a_tile, b_tile, bias_ ? T(1) : beta_, c);
+    if (bias) start_with_bias(height, width, bias + j, beta, c, c_leading);
+    product_(height, width, depth, a_tile, b_tile, bias ? T(1) : beta, c, c_leading);
   }
 
   const Tensor &a_, &b_, &out_;
-  const std::int64_t m_, n_, k_, batch_;
+  const std::int64_t m_, n_, k_, batch_, c_leading_;
   const Product<T> product_;
   const T* bias_;
   const T beta_;
   const MatmulPlan plan_;
   Tensor rest_;
+  std::shared_ptr<const PackedMatrix> right_;  // of f32, if the plan says so
+  bool packs_ = false;                         // here, not in another product
 };
 
 template <class T>
 void run(const Tensor& a, const Tensor& b, const Tensor& bias, T beta, const Tensor& out) {
   const TiledProduct<T> product(a, b, bias, beta, out);
-  parallel_for(product.plan().tasks(), [&](std::int64_t task) { product.run(task); });
+  for (std::int64_t slice = 0; slice < product.slices(); ++slice) {
+    parallel_for(product.packing_tasks(slice), [&](std::int64_t task) { product.pack(slice, task); });
+    parallel_for(product.tasks(slice), [&](std::int64_t task) { product.run(slice, task); });
+  }
   parallel_for(product.adding_tasks(), [&](std::int64_t task) { product.add_parts(task); });
 }
 
@@ -319,39 +364,48 @@ Tensor turned(const Tensor& matrix) {
 /// The tasks of several products, in one list.
 template <class T>
 class TaskList {
+  using Product = TiledProduct<T>;
+  using Chain = std::span<const Product>;
+
  public:
   /// Adds products that run one after the other in a task: they have the same plan, and each but the first
   /// adds to the result of the one before.
-  void add(std::span<const TiledProduct<T>> chain) {
-    tasks_ += chain[0].plan().tasks();
-    sums_ += chain[0].adding_tasks();
-    chains_.push_back({chain, tasks_, sums_});
+  void add(Chain chain) {
+    chains_.push_back(chain);
+    for (std::size_t i = 0; i < chain.size(); ++i) products_.push_back(chain.subspan(i, 1));
   }
 
   void run() const {
-    parallel_for(tasks_, [&](std::int64_t task) {
-      std::size_t i = 0;
-      for (; task >= chains_[i].tasks_end; ++i) {
-      }
-      const std::int64_t own = task - (i > 0 ? chains_[i - 1].tasks_end : 0);
-      for (const TiledProduct<T>& product : chains_[i].products) product.run(own);
-    });
-    parallel_for(sums_, [&](std::int64_t task) {
-      std::size_t i = 0;
-      for (; task >= chains_[i].sums_end; ++i) {
-      }
-      const std::int64_t own = task - (i > 0 ? chains_[i - 1].sums_end : 0);
-      for (const TiledProduct<T>& product : chains_[i].products) product.add_parts(own);
-    });
+    std::int64_t slices = 0;
+    for (const Chain& chain : chains_) slices = std::max(slices, chain[0].slices());
+    for (std::int64_t slice = 0; slice < slices; ++slice) {
+      loop(
+          products_, [&](const Product& product) { return product.packing_tasks(slice); },
+          [&](const Product& product, std::int64_t task) { product.pack(slice, task); });
+      loop(
+          chains_, [&](const Product& product) { return product.tasks(slice); },
+          [&](const Product& product, std::int64_t task) { product.run(slice, task); });
+    }
+    loop(
+        chains_, [](const Product& product) { return product.adding_tasks(); },
+        [](const Product& product, std::int64_t task) { product.add_parts(task); });
   }
 
  private:
-  struct Chain {
-    std::span<const TiledProduct<T>> products;
-    std::int64_t tasks_end, sums_end;  // positions in the list
-  };
-  std::vector<Chain> chains_;
-  std::int64_t tasks_ = 0, sums_ = 0;
+  /// One loop of the pool over the tasks of all chains: `count` says how many the products of a chain have.
+  static void loop(const std::vector<Chain>& chains, auto count, auto body) {
+    std::vector<std::int64_t> ends;
+    std::int64_t tasks = 0;
+    for (const Chain& chain : chains) ends.push_back(tasks += count(chain[0]));
+    parallel_for(tasks, [&](std::int64_t task) {
+      std::size_t i = 0;
+      while (task >= ends[i]) ++i;
+      const std::int64_t own = task - (i > 0 ? ends[i - 1] : 0);
+      for (const Product& product : chains[i]) body(product, own);
+    });
+  }
+
+  std::vector<Chain> chains_, products_;  // and each product alone
 };
 
 template <class T>
@@ -381,7 +435,7 @@ void run_backward(std::span<const Tensor> grads, const Tensor& x, std::span<cons
   TaskList<T> tasks;
   for (std::size_t i = 0; i < count; ++i) {
     across.push_back(turned(grads[i]));
-    of_weights.emplace_back(across[i], x, no_bias, beta, dweights[i]);
+    of_weights.emplace_back(across[i], x, no_bias, beta, dweights[i], i > 0 ? &of_weights[0] : nullptr);
     tasks.add(std::span(&of_weights.back(), 1));
     of_x.emplace_back(grads[i], weights[i], no_bias, T(i > 0), dx);
   }

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "heed/backends/cpu/kernel_targets.h"
 #include "heed/backends/cpu/philox.h"
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/backends/kernels.h"
@@ -26,6 +27,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace heed::cpu {
+
+constinit const std::int64_t kernel_targets = HWY_TARGETS;
 
 HWY_EXPORT(fill_words);
 

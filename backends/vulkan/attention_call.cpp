@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "heed/backends/vulkan/shader_flags.h"
 #include "heed/base/error.h"
@@ -114,7 +115,7 @@ Lists transposed(const Lists& lists, std::int64_t heads, std::int64_t rows, std:
 /// Appends a list and notes in word `slot` of the header where it begins.
 void append(std::vector<std::int32_t>& words, std::size_t slot, const std::vector<std::int32_t>& list) {
   words[slot] = static_cast<std::int32_t>(words.size());
-  words.insert(words.end(), list.begin(), list.end());
+  std::copy(list.begin(), list.end(), std::back_inserter(words));  // GCC 14 warns of an insert() here
 }
 
 /// The masks that the blocks use, one bit per entry.

@@ -467,7 +467,8 @@ heed_status heed_op(const char* op, const heed_tensor* const* inputs, size_t cou
   if (made) *made = 0;
   for (std::size_t i = 0; outputs && i < room; ++i) outputs[i] = nullptr;
   return guarded(__func__, [&] {
-    const NamedOp& named = named_op(text_of(op, "op"));
+    const std::string name = text_of(op, "op");
+    const NamedOp& named = named_op(name);
     check_argument(outputs != nullptr || room == 0, "outputs is NULL");
     const Options with = settings_of(settings);
     const Inputs in(named.name, named.takes, inputs, count);

@@ -76,7 +76,11 @@ class BuildWithLibraries(build_py):
             if not shutil.which(tool):
                 raise SystemExit(f"{tool} is not installed; a wheel with libraries needs it")
         library, openblas = built("HEED_LIBRARY", "lib/libheed.so", "heed_shared"), opened_library()
-        files = {**needed_by(library), **needed_by(openblas), OPENED: openblas}
+        folder = built("HEED_PROGRAMS", "wheel_programs", "wheel_programs")
+        programs = {f"bin/{name}": folder / name for name in scripts(self.distribution)}
+        files = {OPENED: openblas}
+        for needing in (library, openblas, *programs.values()):
+            files.update({name: path for name, path in needed_by(needing).items() if not name.startswith("libheed.")})
         shutil.rmtree(package / "licenses", ignore_errors=True)
         (package / "licenses").mkdir()
         (package / "bin").mkdir(exist_ok=True)
@@ -85,11 +89,10 @@ class BuildWithLibraries(build_py):
         for name, path in files.items():
             if licence_of(path):
                 shutil.copyfile(licence_of(path), package / "licenses" / name)
-        folder = built("HEED_PROGRAMS", "wheel_programs", "wheel_programs")
         files["libheed.so"] = library
         # Programs need the library by the name that says its version; the package opens the same file.
         soname = subprocess.run(["patchelf", "--print-soname", library], check=True, capture_output=True, text=True)
-        files.update({f"bin/{name}": folder / name for name in scripts(self.distribution)})
+        files.update(programs)
         for name, path in files.items():
             target = package / name.replace("libheed.so", soname.stdout.strip())
             shutil.copyfile(path, target)

@@ -54,7 +54,9 @@ void add_pair_flags(TaskProgram& program) {
   program.train_flags = {"data.source",      "data.target",        "data.valid_source", "data.valid_target",
                          "data.test_source", "data.test_target",   "data.file",         "data.valid",
                          "data.test",        "data.valid_fraction"};
-  add_table_flags(program, {"data.source_column", "data.target_column"});
+  add_table_flags(program, {"data.source_column"});
+  for (auto* flags : {&program.train_flags, &program.evaluate_flags})  // predict reads no targets
+    flags->emplace_back("data.target_column");
   program.parallel_files = {{{"In place of --data: sources, one a line"}, "--source"},
                             {{"What was to be written for them, line by line"}, "--target"}};
 }

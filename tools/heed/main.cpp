@@ -48,8 +48,9 @@ void print_cpu() {
   std::cout << "cpu  " << processor_model() << '\n';
   print_fact("processors", cpu.processors);
   print_fact("threads", cpu.threads);
-  print_fact("element kernels", cpu.simd_target);
-  print_fact("matrix products", blas_description());
+  print_fact("kernels", cpu.simd_target);
+  print_fact("products in f32", cpu.own_products ? "own kernels" : blas_description());
+  print_fact("products in f64", blas_description());
 }
 
 std::string matrix_hardware_state(Device device) {
@@ -195,8 +196,9 @@ std::function<int()> add_variants_command(CLI::App& app) {
 int main(int argc, char** argv) {
   using namespace heed::programs;
   CLI::App app("Looks at the devices of this machine and checks the engine on them.", "heed");
-  return run_commands(app, argc, argv,
-                      {add_devices_command(app), add_gradcheck_command(app), add_verify_command(app),
-                       add_bench_command(app), add_variants_command(app), add_report_command(app),
-                       add_import_command(app), add_export_command(app), add_tune_command(app)});
+  return run_commands(
+      app, argc, argv,
+      {add_devices_command(app), add_gradcheck_command(app), add_verify_command(app), add_bench_command(app),
+       add_variants_command(app), add_report_command(app), add_serve_command(app), add_import_command(app),
+       add_export_command(app), add_tune_command(app)});
 }

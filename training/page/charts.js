@@ -58,14 +58,31 @@ const crosshair = {id: "crosshair", afterDatasetsDraw(chart) {
   ctx.restore();
 }};
 
+const titleOf = figure => figure.querySelector("canvas").getAttribute("aria-label");
+
 class Drawing {
   constructor(figure, group) {
     this.group = group;
+    this.figure = figure;
+    this.title = titleOf(figure);
+    this.hidden = group.oneLegend ? group.hidden : new Set();
     this.data = JSON.parse(figure.querySelector("script").textContent);
     this.chart = new Chart(figure.querySelector("canvas"), this.config());
   }
+  // Takes over the data of a newer figure of the same title.
+  take(newer) {
+    this.data = JSON.parse(newer.querySelector("script").textContent);
+    this.figure.querySelector("figcaption").replaceWith(newer.querySelector("figcaption"));
+    this.chart.setActiveElements([]);
+    this.chart.tooltip.setActiveElements([], {x: 0, y: 0});
+    return this.figure;
+  }
+  toggle(series) {
+    if (!this.hidden.delete(series)) this.hidden.add(series);
+    this.group.draw();
+  }
   config() {
-    const {kind, x, y} = this.data, {byTime, log, smooth, hidden} = this.group, lines = kind === "lines";
+    const {kind, x, y} = this.data, {byTime, log, smooth} = this.group, {hidden} = this, lines = kind === "lines";
     const values = this.data.series.flatMap((one, i) => hidden.has(i) ? [] : one.points.map(p => p[1]));
     const isLog = lines && log && values.length > 0 && Math.min(...values) > 0 && Math.max(...values) > 2 * Math.min(...values);
     const most = Math.max(...this.data.series.map(one => one.points.length));
@@ -101,7 +118,7 @@ class Drawing {
         plugins: {
           legend: {display: this.data.series.length > 1 && !this.group.oneLegend,
             labels: {color: css("--ink"), boxWidth: 12, boxHeight: 12, filter: (item, data) => !data.datasets[item.datasetIndex].faint},
-            onClick: (event, item) => this.group.toggle(this.chart.data.datasets[item.datasetIndex].series, this)},
+            onClick: (event, item) => this.toggle(this.chart.data.datasets[item.datasetIndex].series)},
           tooltip: {callbacks: {title: items => this.place(items[0]), label: item => this.label(item)}}}}};
   }
   place(item) {
@@ -129,6 +146,7 @@ class Drawing {
 
 class Group {
   constructor(box) {
+    this.box = box;
     this.byTime = this.log = this.smooth = false;
     this.hidden = new Set();
     this.oneLegend = box.classList.contains("one-legend");
@@ -151,17 +169,32 @@ class Group {
       lines[0].data.series.forEach((one, i) => {
         const e = add(legend, "button", one.name);
         e.type = "button"; e.title = "Hide or show"; e.style.setProperty("--line", `var(--s${i % 8})`); e.setAttribute("aria-pressed", true);
-        e.onclick = () => { this.toggle(i); e.setAttribute("aria-pressed", !this.hidden.has(i)); };
+        e.onclick = () => { lines[0].toggle(i); e.setAttribute("aria-pressed", !this.hidden.has(i)); };
       });
     }
   }
-  toggle(series) {
-    if (!this.hidden.delete(series)) this.hidden.add(series);
+  // Shows the charts of a newer box; what the reader chose stays.
+  renew(newer) {
+    const {box} = this, known = new Map(this.drawings.map(one => [one.title, one]));
+    const figures = [...newer.querySelectorAll("figure.chart")].map(figure => known.get(titleOf(figure))?.take(figure) ?? figure);
+    for (const one of this.drawings) if (!figures.includes(one.figure)) { one.chart.destroy(); one.figure.remove(); }
+    figures.forEach((figure, i) => { if (box.children[i] !== figure) box.insertBefore(figure, box.children[i] ?? null); });
+    this.drawings = figures.map(figure => this.drawings.find(one => one.figure === figure) ?? new Drawing(figure, this));
     this.draw();
   }
   draw() { this.drawings.forEach(one => one.draw()); }
 }
 
-const groups = [...document.querySelectorAll(".charts")].map(box => new Group(box));
+let groups = [];
+// For pages that change while they are read (live.js).
+window.heedCharts = {
+  draw(part) {
+    for (const gone of groups.filter(group => !group.box.isConnected)) gone.drawings.forEach(one => one.chart.destroy());
+    groups = groups.filter(group => group.box.isConnected);
+    part.querySelectorAll(".charts").forEach(box => groups.push(new Group(box)));
+  },
+  renew(box, newer) { groups.find(group => group.box === box).renew(newer); },
+};
+heedCharts.draw(document);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => groups.forEach(group => group.draw()));
 })();

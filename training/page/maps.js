@@ -23,7 +23,7 @@ const short = text => [...text].length > 11 ? [...text].slice(0, 10).join("") + 
 const dividers = (tokens, count) => !tokens ? [] : tokens.slice(0, count).flatMap((token, i) =>
   ["</s>", "[SEP]", "<sep>"].includes(token.trim()) && i + 1 < count && tokens[i + 1].trim() !== "<pad>" ? [i + 1] : []);
 const number = value => String(Number(value.toPrecision(3)));
-const thumbs = [];
+let thumbs = [];
 // The colour of a weight: all maps of an example have one scale, on which small weights are not lost.
 const strength = (weight, most) => most > 0 ? Math.sqrt(Math.min(weight / most, 1)) : 0;
 const paint = () => {
@@ -64,7 +64,7 @@ function large(box, read, example, map, name, cells, most) {
   svg.addEventListener("pointerdown", point);
 }
 
-document.querySelectorAll(".maps").forEach(box => {
+const draw = part => part.querySelectorAll(".maps").forEach(box => {
   const example = JSON.parse(box.querySelector("script").textContent);
   const most = Math.max(...example.maps.flatMap(map => map.heads.map(head => head.most)));
   const overview = add(box, "div", "overview"), detail = add(box, "div");
@@ -120,6 +120,12 @@ document.querySelectorAll(".maps").forEach(box => {
   }
   first.click();
 });
-paint();
+// For pages that change while they are read (live.js).
+window.heedMaps = {draw(part) {
+  thumbs = thumbs.filter(one => one.canvas.isConnected);
+  draw(part);
+  paint();
+}};
+heedMaps.draw(document);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
 })();

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "heed/core/tensor.h"
+
+// Products in f32, by a kernel of our own.
+
+namespace heed::cpu {
+
+/// Terms of a sum that are added one after the other, before their sum is added to the others.
+constexpr std::int64_t depth_at_once = 256;
+/// Between the rows, or if transposed the columns, of a packed left operand. No power of 2, so that they do not
+/// share sets of the cache. An operand that is stored with this stride is multiplied as it is.
+constexpr std::int64_t packed_stride = depth_at_once + 16;
+
+// Slots of thread_scratch. Attention, whose tiles are multiplied here, uses lower ones.
+enum : int { block_slot = 8, panel_slot = 9 };
+
+/// A matrix as it is stored: element (i, j) is data[i * leading + j], or data[j * leading + i] if transposed.
+struct MatrixView {
+  const float* data;
+  std::int64_t leading;
+  bool transposed;
+
+  const float* at(std::int64_t row, std::int64_t column) const {
+    return data + (transposed ? column * leading + row : row * leading + column);
+  }
+  MatrixView from(std::int64_t row, std::int64_t column) const {
+    return {at(row, column), leading, transposed};
+  }
+};
+
+/// What is added to a product: nothing, the old contents of the result, or a bias, whose rows are 0 apart.
+struct Base {
+  const float* data = nullptr;
+  std::int64_t stride = 0;
+
+  Base at(std::int64_t row, std::int64_t column) const {
+    return {data ? data + row * stride + column : nullptr, stride};
+  }
+};
+
+/// c = alpha a b, or c += with `add`, on the calling thread; a is m x k, b is k x n, and rows of c are
+/// `stride` apart. The bits of an element depend on its row of a, its column of b and k alone.
+void own_gemm(const MatrixView& a, const MatrixView& b, std::int64_t m, std::int64_t n, std::int64_t k,
+              float alpha, bool add, float* c, std::int64_t stride);
+
+/// A right operand, copied once into the order in which all tasks of a product read it: as many rows at a
+/// time, a slice, as stay in a third-level cache.
+class PackedMatrix {
+ public:
+  /// Allocates room for a slice.
+  PackedMatrix(const MatrixView& matrix, std::int64_t rows, std::int64_t columns, std::int64_t slice_rows);
+  std::int64_t slices() const { return ceil_div(rows_, slice_rows_); }
+  /// A slice replaces the one before; it is there after pack(slice, 0) ... pack(slice, tasks(slice) - 1), in
+  /// any order, on any threads.
+  std::int64_t tasks(std::int64_t slice) const;
+  void pack(std::int64_t slice, std::int64_t task) const;
+
+  /// c = a b + base as own_gemm would, for b the rows [row, row + k) and columns [column, column + n) of the
+  /// matrix, all in the slice that was packed last. The row is a multiple of depth_at_once, the column of 32.
+  void multiply(const MatrixView& a, std::int64_t row, std::int64_t column, std::int64_t m, std::int64_t n,
+                std::int64_t k, const Base& base, float* c, std::int64_t stride) const;
+
+ private:
+  static constexpr std::int64_t columns_per_task = 256;
+  float* panels(std::int64_t row, std::int64_t column) const;
+  std::int64_t end_of(std::int64_t slice) const { return std::min(rows_, (slice + 1) * slice_rows_); }
+
+  MatrixView matrix_;
+  std::int64_t rows_, columns_, slice_rows_, padded_columns_;
+  Tensor panels_;  // for every depth_at_once rows of the slice their panels, one after the other
+};
+
+}  // namespace heed::cpu

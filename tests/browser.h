@@ -1,0 +1,110 @@
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "heed/base/error.h"
+#include "heed/tests/hostile/small_runs.h"
+
+// Pages in a browser, where one is installed.
+
+namespace heed::test {
+
+inline std::string browser() {
+  for (const char* name : {"chromium", "google-chrome", "chromium-browser"})
+    if (std::system(concat_text("command -v ", name, " > /dev/null 2>&1").c_str()) == 0) return name;
+  return "";
+}
+
+/// A script that writes what goes wrong in a page to the page that frames it: scripts that fail, what the
+/// page's policy forbids, elements that are wider than the page without lying in one that scrolls, text below
+/// 12 px, words that are broken, charts that stay empty, before and after every button was pressed.
+/// `window.prepare` of a page comes first, and `window.more` is what else there is to say.
+inline constexpr const char* probe = R"(
+const findings = [];
+addEventListener("error", e => findings.push("script: " + e.message));
+addEventListener("securitypolicyviolation", e => findings.push(`policy: ${e.violatedDirective} ${e.blockedURI}`));
+console.error = console.warn = (...said) => findings.push("console: " + said.join(" "));
+addEventListener("load", () => setTimeout(async () => {
+  await window.prepare?.();
+  const width = document.documentElement.clientWidth;
+  const scrolls = e => { for (; e && e !== document.body; e = e.parentElement)
+    if (["auto", "scroll"].includes(getComputedStyle(e).overflowX)) return true; return false; };
+  for (const e of document.body.querySelectorAll("*")) {
+    const box = e.getBoundingClientRect();
+    if (box.width > 0 && box.right > width + 1 && !scrolls(e)) findings.push(`overflow: ${e.tagName}.${e.className} to ${box.right}`);
+  }
+  if (document.documentElement.scrollWidth > width) findings.push("the page scrolls sideways");
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node; (node = texts.nextNode());) {
+    const e = node.parentElement;
+    if (["SCRIPT", "STYLE"].includes(e.tagName) || !e.checkVisibility() || !node.data.trim()) continue;
+    if (parseFloat(getComputedStyle(e).fontSize) < 12) findings.push(`small: ${node.data.trim().slice(0, 40)}`);
+    for (const word of node.data.matchAll(/(?<!\p{L})\p{L}{2,24}(?!\p{L})/gu)) {
+      const range = document.createRange();
+      range.setStart(node, word.index); range.setEnd(node, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1) findings.push(`broken: ${word[0]}`);
+    }
+  }
+  const is_drawn = canvas => canvas.width > 0 && canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some(v => v);
+  const look = when => document.querySelectorAll("canvas").forEach(canvas => {
+    if (!is_drawn(canvas)) findings.push(`empty ${when}: ${canvas.getAttribute("aria-label")}`); });
+  const charts = document.querySelectorAll(".charts canvas").length;
+  look("at first");
+  document.querySelectorAll(".tools button").forEach(button => { button.click(); look(button.textContent); });
+  document.querySelectorAll(".legend button").forEach(button => { button.click(); button.click(); });
+  document.querySelectorAll(".charts canvas").forEach(canvas => {
+    const box = canvas.getBoundingClientRect();
+    canvas.dispatchEvent(new MouseEvent("mousemove", {clientX: box.left + box.width / 2, clientY: box.top + box.height / 2}));
+  });
+  look("after all");
+  parent.postMessage(JSON.stringify({width, charts, drawn: document.querySelectorAll(".overview canvas").length,
+    cells: document.querySelectorAll(".cell").length, findings, ...window.more}), "*");
+}, 0));
+)";
+
+/// A page that frames another one, of the same origin, in a `width`, and shows what its probe says. (A
+/// browser's own window cannot be as narrow as a telephone.)
+inline std::string frame_html(const std::string& page, int width) {
+  return concat_text(
+      "<!DOCTYPE html><body><pre id=\"said\"></pre><script>addEventListener('message', e => "
+      "document.getElementById('said').textContent = e.data);</script>"
+      "<iframe src=\"",
+      page, "\" style=\"border:0;height:900px;width:", width, "px\"></iframe></body>");
+}
+
+/// What the page in such a frame says, light or dark. `folder`: for the browser's own files.
+inline nlohmann::json said_in_frame(const std::string& program, const std::filesystem::path& folder,
+                                    const std::string& frame, bool dark) {
+  const std::string command = concat_text(
+      "timeout 120 ", program,
+      " --headless --no-sandbox --disable-gpu --window-size=1600,1000 --virtual-time-budget=20000 ",
+      dark ? "--blink-settings=preferredColorScheme=0 " : "", "--user-data-dir=", folder / "profile",
+      " --dump-dom '", frame, "' 2> /dev/null");
+  FILE* output = ::popen(command.c_str(), "r");
+  REQUIRE(output != nullptr);
+  std::string dom;
+  for (int c = 0; (c = std::fgetc(output)) != EOF;) dom += static_cast<char>(c);
+  ::pclose(output);
+  const std::string start = "<pre id=\"said\">";
+  const std::size_t at = dom.find(start);
+  REQUIRE_MESSAGE(at != std::string::npos, "the browser said: " << dom);
+  const std::string said = dom.substr(at + start.size(), dom.find("</pre>", at) - at - start.size());
+  REQUIRE_MESSAGE(said.starts_with("{"), "the page said nothing");
+  return nlohmann::json::parse(said);
+}
+
+/// What the probe of a page says, given its text.
+inline nlohmann::json page_in_browser(const std::string& program, const std::filesystem::path& folder,
+                                      std::string page, int width, bool dark) {
+  page.insert(page.find("<style>"), concat_text("<script>", probe, "</script>"));
+  write_content(folder / "page.html", page);
+  write_content(folder / "frame.html", frame_html("page.html", width));
+  return said_in_frame(program, folder, concat_text("file://", (folder / "frame.html").string()), dark);
+}
+
+}  // namespace heed::test
