@@ -278,12 +278,12 @@ bool gradients_agree(const FragmentChoice& choose, const PassVariant& v, Device 
   call.args.scale = 0.125;
   if (v.pass == FragmentPass::dbias)
     call.args.bias = exact_halves({1, 1, call.args.query.size(2), call.args.key.size(2)}, v.dtype, device);
-  const auto [out, sums] = call.forward(ordinary_arithmetic);
+  const std::pair<Tensor, Tensor> answer = call.forward(ordinary_arithmetic);
   const auto gradients = [&](const FragmentChoice& by) {
     std::vector<Tensor> all{call.zeros_like(call.args.query), call.zeros_like(call.args.key),
                             call.zeros_like(call.args.value)};
     if (call.args.bias.defined()) all.push_back(call.zeros_like(call.args.bias));
-    attention_backward_by(by, call.args, out, sums, call.grad, {}, all[0], all[1], all[2],
+    attention_backward_by(by, call.args, answer.first, answer.second, call.grad, {}, all[0], all[1], all[2],
                           all.size() > 3 ? all[3] : Tensor());
     return all;
   };
