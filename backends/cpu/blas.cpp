@@ -51,14 +51,6 @@ class OneProcessor {
 /// What OpenBLAS maps for each calling thread (32 << 22 on x86-64, less elsewhere).
 constexpr std::size_t buffer_bytes = std::size_t{128} << 20;
 
-/// Describes how much address space the process may use and does use.
-std::string address_space() {
-  const std::size_t used = addresses_used() >> 20;
-  const std::optional<std::size_t> limit = address_limit();
-  if (!limit) return concat_text("the process uses ", used, " MiB of addresses");
-  return concat_text("the process may use ", *limit >> 20, " MiB of addresses (ulimit -v) and uses ", used);
-}
-
 /// OpenBLAS is opened at run time, so that a program that only lists devices need not load 40 MB of
 /// kernels, and in a linker namespace of its own, so that an application that also uses OpenBLAS keeps its
 /// own copy and number of threads. OpenBLAS starts a thread per processor it sees; our copy starts none,

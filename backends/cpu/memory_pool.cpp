@@ -28,6 +28,13 @@ std::size_t addresses_used() {
   return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
+std::string address_space() {
+  const std::size_t used = addresses_used() >> 20;
+  const std::optional<std::size_t> limit = address_limit();
+  if (!limit) return concat_text("the process uses ", used, " MiB of addresses");
+  return concat_text("the process may use ", *limit >> 20, " MiB of addresses (ulimit -v) and uses ", used);
+}
+
 }  // namespace heed::cpu
 
 #if defined(__SANITIZE_ADDRESS__) && __has_include(<sanitizer/asan_interface.h>)
@@ -186,8 +193,7 @@ MemoryPool::Block MemoryPool::extend(std::size_t bytes) {
 void MemoryPool::add_segment(std::size_t bytes) {
   std::size_t size = first_segment;
   for (const Segment& segment : segments_) size += segment.size;  // doubles the total
-  if (const std::optional<std::size_t> limit =
-          address_limit())  // others need part of the limit, OpenBLAS most
+  if (const std::optional<std::size_t> limit = address_limit())   // others need part of the limit
     size = std::min(size, (*limit - std::min(*limit, addresses_used())) / 16 / huge_page * huge_page);
   size = std::max(std::min(size, largest_segment), round_up(bytes, huge_page));
   void* address = map_pages(size + huge_page);
@@ -271,10 +277,10 @@ void MemoryPool::reset_peak() {
 }
 
 void MemoryPool::exhausted(std::size_t bytes) const {
-  throw OutOfMemory(concat_text("out of memory: ", bytes, " bytes asked for on cpu, where tensors hold ",
-                                current_, " bytes (peak ", highest_, ", reserved from the system ", reserved_,
-                                ", system memory ", system_memory(),
-                                "); use smaller batches or shorter sequences"));
+  throw OutOfMemory(concat_text(
+      "out of memory: ", bytes, " bytes asked for on cpu, where tensors hold ", current_, " bytes (peak ",
+      highest_, ", reserved from the system ", reserved_, ", system memory ", system_memory(),
+      address_limit() ? "); " + address_space() : ")", "; use smaller batches or shorter sequences"));
 }
 
 // --- the memory entries of the backend ---------------------------------------------------------------------

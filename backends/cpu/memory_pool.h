@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "heed/core/backend.h"
@@ -17,6 +18,9 @@ std::optional<std::size_t> address_limit();
 
 /// How many bytes of address space it uses; 0 if the system does not say.
 std::size_t addresses_used();
+
+/// Both in words, for errors.
+std::string address_space();
 
 /// The caching allocator for host tensors. Fresh pages cost ten times as much as reused ones, so
 /// memory is kept and reused.
