@@ -94,19 +94,15 @@ std::string decisions_markdown() {
   std::vector<std::string> titles{"", "by the mean"};
   for (const ArenaTask& task : arena_tasks()) titles.emplace_back(task.name);
   std::string table = row_of(titles) + rule_of(titles.size());
-  struct Form {
-    const char* name;
-    bool causal, cross;
-  };
-  for (const Form& form :
-       {Form{"", false, false}, Form{", causal", true, false}, Form{", cross", false, true}})
-    for (const std::int64_t length : {512, 4096, 16384}) {
-      std::vector<std::string> cells{concat_text(length, " tokens", form.name)};
+  for (const bool causal : {false, true})
+    for (const std::int64_t length : {1024, 4096}) {
+      std::vector<std::string> cells{
+          concat_text(length <= 1024 ? "up to 1,024 tokens" : "more tokens", causal ? ", causal" : "")};
       for (std::size_t task = 0; task < titles.size() - 1; ++task) {
         const std::string_view name = task == 0 ? "" : arena_tasks()[task - 1].name;
-        const auto best = advise({length, form.causal, form.cross, name});
+        const auto best = advise({.length = length, .causal = causal, .task = name});
         std::string cell;
-        for (std::size_t i = 0; i < std::min<std::size_t>(2, best.size()); ++i)
+        for (std::size_t i = 0; i < 3; ++i)
           cell += concat_text(i == 0 ? "" : ", ", quoted(best[i]->name), ' ',
                               number("%.1f", advised_accuracy(*best[i], name)));
         cells.push_back(cell);

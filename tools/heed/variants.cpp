@@ -152,10 +152,11 @@ std::function<int()> add_variants_command(CLI::App& app) {
       "Attentions of a library (--load) are held to what they declare; exit status 1 where one breaks it.\n\n"
       "--advise: how the time grows with the length N; GFLOP of a layer of width 512 at --length, forward "
       "and\n"
-      "backward; accuracy in percent after the same processor time on each task, seen from both sides. The "
-      "best\n"
-      "comes first; beyond 1,024 positions, the best of those that grow by less than N^2.\n"
-      "docs/explanation/which_attention.md says more.\n");
+      "backward; accuracy in percent after the same processor time on each task, in self-attention that "
+      "sees\n"
+      "both sides: of cross-attention it says little. The best comes first; beyond 1,024 positions, the best "
+      "of\n"
+      "those that grow by less than N^2. docs/explanation/which_attention.md says more.\n");
   return [options] { return options->advise ? advise_variants(*options) : list_variants(*options); };
 }
 
