@@ -385,7 +385,8 @@ Formula fnet(bool unitary) {
   };
 }
 
-Formula nystromformer(std::size_t most_landmarks, int iterations) {
+/// kernel_width 0: without convolution.
+Formula nystromformer(std::size_t most_landmarks, int iterations, std::size_t kernel_width = 0) {
   return [=](const Numbers& layer, const Sample& x, const Sample&, bool) {
     const std::size_t length = x.x.rows, count = std::min(most_landmarks, length);
     const auto landmarks = [&](const Matrix& t) {
@@ -429,8 +430,16 @@ Formula nystromformer(std::size_t most_landmarks, int iterations) {
         z = product(z, less(13, product(az, less(15, product(az, less(7, az))))));
         for (double& value : z.values) value /= 4;
       }
-      put_head(product(softmax_of(qh, kl), product(z, product(softmax_of(ql, kh), head_of(v, h)))), h,
-               merged);
+      const Matrix vh = head_of(v, h);
+      Matrix out = product(softmax_of(qh, kl), product(z, product(softmax_of(ql, kh), vh)));
+      for (std::size_t i = 0; kernel_width > 0 && i < length; ++i)
+        for (std::size_t j = 0; j < length; ++j) {
+          const std::size_t t =
+              x.places[j] + kernel_width / 2 - x.places[i];  // wraps where j is far before i
+          for (std::size_t c = 0; t < kernel_width && c < head_width; ++c)
+            out(i, c) += layer.matrix("convolution")(h, t) * vh(j, c);
+        }
+      put_head(out, h, merged);
     }
     return layer.map("output", merged);
   };
@@ -592,6 +601,11 @@ TEST_CASE("formulas: Nystromformer, with fewer landmarks than tokens and with mo
   compare("nystromformer", nystromformer(5, 6), false, false, 33, options);
   compare("nystromformer", nystromformer(5, 6), false, false, 5, options);
   compare("nystromformer", nystromformer(64, 6), false, false, 9);
+  options.set("convolution", std::int64_t{7});
+  compare("nystromformer", nystromformer(5, 6, 7), false, false, 33, options);
+  compare("nystromformer", nystromformer(5, 6, 7), false, false, 5, options);
+  options.set("convolution", std::int64_t{4});
+  CHECK_THROWS_AS(make_attention("nystromformer", {.width = width, .options = options}), Error);
 }
 
 TEST_CASE("Nystromformer: with a landmark for every token and enough iterations it is the dot product") {
@@ -671,6 +685,8 @@ TEST_CASE("the newer mechanisms keep their word with settings other than the def
       {"performer", {{"features", std::int64_t{3}}, {"redraw", std::int64_t{0}}}},
       {"fnet", {{"unitary", true}}},
       {"nystromformer", {{"landmarks", std::int64_t{3}}, {"iterations", std::int64_t{4}}}},
+      {"nystromformer", {{"convolution", std::int64_t{5}}}},
+      {"retnet", {{"value_width", std::int64_t{1}}}},
       {"gated_linear_attention", {{"temperature", 1.0}}},
       {"attention_free_transformer", {{"form", std::string("full")}, {"rank", std::int64_t{3}}}},
       {"attention_free_transformer", {{"form", std::string("local")}, {"window", std::int64_t{2}}}},

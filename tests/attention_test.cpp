@@ -1,14 +1,13 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <set>
 #include <sstream>
 
 #include "heed/autograd/ops.h"
-#include "heed/base/file.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tests/cases/attention_capabilities.h"
+#include "heed/tests/made_part.h"
 #include "heed/tests/model_support.h"
 
 using namespace heed;
@@ -248,17 +247,7 @@ TEST_CASE("capabilities: a variant that does not do what it declares is found") 
 }
 
 TEST_CASE("capabilities: the table in docs/reference/attention.md is the one that the variants make") {
-  const std::string path = std::string(HEED_SOURCE_DIR) + "/docs/reference/attention.md";
-  const std::string begin = "<!-- capabilities: made by ./dev docs -->\n",
-                    end = "<!-- end of capabilities -->\n";
-  const std::string text = read_file(path);
-  const std::size_t first = text.find(begin), last = text.find(end);
-  REQUIRE(first != std::string::npos);
-  REQUIRE(last != std::string::npos);
-  const std::string before = text.substr(0, first + begin.size()), after = text.substr(last);
-  const std::string expected = before + capability_table(tried(), true) + after;
-  if (std::getenv("HEED_WRITE_DOCS") && expected != text) write_file_atomically(path, expected);
-  CHECK_MESSAGE(read_file(path) == expected, "the table is out of date: ./dev docs makes it anew");
+  check_made_part("docs/reference/attention.md", "capabilities", capability_table(tried(), true));
 }
 
 TEST_CASE("capabilities: the table lines up for terminals") {

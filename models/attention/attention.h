@@ -108,8 +108,8 @@ struct AttentionInput {
 /// State of an attention layer between decoding steps. The batch axis comes first in every tensor, and
 /// anything that grows with the positions grows along axis 1, by appended().
 struct AttentionCache {
-  /// [B, T, H dh], or fewer heads where query heads share them. Variants that cache no keys may keep the
-  /// inputs [B, T, d] here.
+  /// [B, T, H dh], or fewer heads where query heads share them. Variants that cache no keys keep here the
+  /// inputs [B, T, d], or a state for all positions of constant size, such as sums [B, H, dk, dv].
   Tensor key;
   Tensor value;                       ///< of the same positions
   Tensor mask;                        ///< [B, T]

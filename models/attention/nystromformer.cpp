@@ -4,7 +4,9 @@
 //
 //   q~, k~ = means of q, k = split(X Wq), split(X Wk) over each segment      [B, H, m, dh]      (section 3.4)
 //   A = softmax( s q~ k~^T )                                                 [B, H, m, m]
-//   O = merge( softmax( s q k~^T )  A+  softmax( s q~ k^T ) v ) Wo                              (eq. 13)
+//   O = merge( softmax( s q k~^T )  A+  softmax( s q~ k^T ) v  +  C ) Wo                        (eq. 13)
+//   C_n = sum_t w_h[t] v[n + t - c / 2],  t = 0 ... c - 1: a convolution of the values, a kernel for each head
+//   (the skip connection of figure 2)
 //
 // A+ is near the pseudo-inverse of A, by six steps of (eq. 11)
 //
@@ -13,13 +15,12 @@
 // Padding: a segment holds n / m of the n real tokens of the sample (to within one), so a sample gives the
 // same in any batch. With n <= m every token is a landmark; the rest of the m have no part in anything.
 //
-// The paper adds a depthwise convolution of v over the positions; heed has no convolution, and this form is
-// without. Dropout acts on the two softmaxes over tokens and landmarks. Every landmark mixes past and future,
-// so there is no causal form.
+// The convolution is off by default. It counts positions, and padding is 0 there. Dropout acts on the two
+// softmaxes over tokens and landmarks. Every landmark mixes past and future, so there is no causal form.
 //
-// Time N m d + m^3 H + N d^2, memory N (m + d), parameters 4 d^2.
+// Time N m d + m^3 H + N d^2 + N c d, memory N (m + d), parameters 4 d^2 + H c.
 //
-// Settings: "landmarks" m (64); "iterations" (6).
+// Settings: "landmarks" m (64); "iterations" (6); "convolution" c, the width of its kernels (0: none; odd).
 
 #include <algorithm>
 #include <cmath>
@@ -70,8 +71,15 @@ class Nystromformer : public Attention {
         initialiser_(config.seed),
         w_(config, initialiser_),
         landmarks_(config.options.take_integer("landmarks", 64, 1, 4096)),
-        iterations_(config.options.take_integer("iterations", 6, 1, 64)) {
+        iterations_(config.options.take_integer("iterations", 6, 1, 64)),
+        kernel_width_(config.options.take_integer("convolution", 0, 0, 255)) {
+    check(kernel_width_ == 0 || kernel_width_ % 2 == 1, "attention 'nystromformer': convolution is ",
+          kernel_width_, "; the width of a kernel must be odd, or 0 for none");
     add_projections(w_);
+    if (kernel_width_ > 0) {
+      const double deviation = 1 / std::sqrt(static_cast<double>(kernel_width_));
+      add_parameter("convolution", kernels_, initialiser_.normal({config.heads, kernel_width_}, deviation));
+    }
   }
 
  protected:
@@ -102,13 +110,29 @@ class Nystromformer : public Attention {
       return matmul(attention_weights(query, asked, over_landmarks),
                     matmul(inverse, attention_weights(asking, key, over_tokens)));
     });
-    return w_.output(merge_heads(attention(query, asked, values, over_landmarks)));
+    Tensor out = attention(query, asked, values, over_landmarks);
+    if (kernel_width_ > 0) out = out + convolved(split_heads(x.value, heads), input.mask);
+    return w_.output(merge_heads(out));
   }
 
  private:
+  /// C of v [B, H, N, dh].
+  Tensor convolved(const Tensor& v, const Tensor& mask) const {
+    const Tensor real = mask.defined() ? where(unsqueeze(unsqueeze(mask, 1), 3), v, 0) : v;
+    const Tensor padded = pad(real, 2, kernel_width_ / 2, kernel_width_ / 2);
+    Tensor sum;
+    for (std::int64_t t = 0; t < kernel_width_; ++t) {
+      const Tensor weight = reshape(slice(kernels_, 1, t, t + 1), {1, v.size(1), 1, 1});
+      const Tensor term = slice(padded, 2, t, t + v.size(2)) * cast(weight, v.dtype());
+      sum = sum.defined() ? sum + term : term;
+    }
+    return sum;
+  }
+
   Initialiser initialiser_;
   Projections w_;
-  std::int64_t landmarks_, iterations_;
+  std::int64_t landmarks_, iterations_, kernel_width_;
+  Tensor kernels_;  // w [H, c]; undefined without convolution
 };
 
 }  // namespace

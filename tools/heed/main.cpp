@@ -1,12 +1,7 @@
 // heed: looks at the devices of this machine and checks the engine on them. The commands are in this folder;
-// devices, tune and variants are here.
-
-#include <dlfcn.h>
+// devices and tune are here.
 
 #include <CLI/CLI.hpp>
-#include <cstdlib>
-#include <exception>
-#include <filesystem>
 #include <fstream>
 #include <iomanip>
 #include <iostream>
@@ -16,7 +11,6 @@
 #include "heed/base/error.h"
 #include "heed/core/device.h"
 #include "heed/examples/common/program.h"
-#include "heed/tests/cases/attention_capabilities.h"
 
 namespace heed::programs {
 namespace {
@@ -101,94 +95,6 @@ std::function<int()> add_tune_command(CLI::App& app) {
 std::function<int()> add_devices_command(CLI::App& app) {
   app.add_subcommand("devices", "Lists the devices that computations can run on");
   return list_devices;
-}
-
-std::shared_ptr<std::vector<std::string>> add_load_flag(CLI::App& command) {
-  auto libraries = std::make_shared<std::vector<std::string>>();
-  command
-      .add_option(
-          "--load", *libraries,
-          "A shared library whose attentions register themselves (register_attention) when it is opened")
-      ->type_name("FILE");
-  return libraries;
-}
-
-namespace {
-
-std::string opened_library;
-
-/// dlopen() lets no exception of a library's global objects pass: the program ends, but says why.
-[[noreturn]] void end_with_thrown() {
-  std::string what = "an exception";
-  try {
-    std::rethrow_exception(std::current_exception());
-  } catch (const std::exception& error) {
-    what = error.what();
-  } catch (...) {  // anything else has no message
-  }
-  try {
-    throw SettingsError(concat_text("--load ", opened_library, ": it threw while it was opened: ", what));
-  } catch (const SettingsError&) {
-    std::_Exit(report_exception("heed"));
-  }
-}
-
-}  // namespace
-
-std::vector<std::string> load_attentions(const std::vector<std::string>& libraries) {
-  std::vector<std::string> names;
-  for (const std::string& library : libraries) {
-    const std::size_t before = attention_variants().size();
-    opened_library = library;
-    const std::terminate_handler handler = std::set_terminate(end_with_thrown);
-    // Absolute, since dlopen looks for a bare name in the system's folders only.
-    const void* const opened = dlopen(std::filesystem::absolute(library).c_str(), RTLD_NOW | RTLD_GLOBAL);
-    std::set_terminate(handler);
-    if (!opened) throw SettingsError(concat_text("--load: ", dlerror()));
-    const auto added = attention_variants().subspan(before);
-    if (added.empty())
-      throw SettingsError(concat_text("--load ", library,
-                                      ": it registers no attention; call "
-                                      "heed::register_attention() in the initial value of a global"));
-    for (const AttentionVariant& variant : added) names.emplace_back(variant.name);
-  }
-  return names;
-}
-
-namespace {
-
-/// Attentions that were loaded are held to their word, too.
-int list_variants(bool markdown, const std::vector<std::string>& libraries) {
-  const std::vector<std::string> loaded = load_attentions(libraries);
-  std::cout << capability_table(try_all_capabilities(), markdown);
-  int status = exit_success;
-  for (const std::string& name : loaded) try {
-      heed::check_attention(name);  // not the one that measures
-    } catch (const Error& error) {
-      std::cout << error.what() << '\n';
-      status = exit_failure;
-    }
-  flush_output();
-  return status;
-}
-
-}  // namespace
-
-std::function<int()> add_variants_command(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("variants", "Lists the attention variants and tries what each can do");
-  auto markdown = std::make_shared<bool>(false);
-  command->add_flag("--markdown", *markdown, "The table as in docs/reference/attention.md");
-  command->footer(
-      "causal         strictly: later tokens do not change earlier outputs; values: later values have no\n"
-      "               influence, but later tokens may decide which earlier ones are seen; -: no causal form\n"
-      "cross          keys and values from a memory; not by step: for whole sequences, not for decoding\n"
-      "padding        masked tokens change nothing, and their outputs are 0\n"
-      "any length     no parameter depends on the length: max_length is not needed\n"
-      "rotary, alibi, relative: the model.positions that it supports\n"
-      "deterministic  no random numbers in inference: the same input gives the same output\n\n"
-      "Attentions of a library (--load) are held to what they declare; exit status 1 where one breaks it.\n");
-  return [markdown, libraries = add_load_flag(*command)] { return list_variants(*markdown, *libraries); };
 }
 
 }  // namespace heed::programs

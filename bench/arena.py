@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""Compares all attention mechanisms on small versions of the tasks of the Long Range Arena (arXiv 2011.04006), at equal cost.
+
+    python3 bench/arena.py --data ../shared/data --out runs/arena
+
+Each task is a configuration, examples/configs/experiments/arena_<task>.json. Every mechanism trains on one thread for as
+many steps as --seconds of processor time hold; short trainings before find out how many these are. OUT/<task>/<mechanism>
+is what `compare` writes. OUT/figures.txt has accuracy, steps per second and MB of every cell, as they stand in
+models/attention/advice.cpp, from which the tables of the docs are made; OUT/chart.svg draws them. The same command goes on
+where it was stopped. docs/explanation/experiments.md says what came of it.
+"""
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import random
+import subprocess
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MECHANISMS = """dot_product synthesizer_dense synthesizer_random synthesizer_random_fixed synthesizer_factorized_dense
+    synthesizer_factorized_random synthesizer_mixture hard_coded_gaussian fastformer clusterformer linformer sparse_transformer
+    reformer routing_transformer longformer bigbird linear_transformer performer retnet fnet nystromformer
+    gated_linear_attention attention_free_transformer local sinkhorn mixed_heads""".split()
+# Task: its program, and where its data lie below --data; None: made by rule.
+DEFAULT_TASKS = ["listops", "text", "pixels"]
+TASKS = {
+    "listops": ("classify", None),
+    "text": ("classify", "ag_news/train_sample5000.csv"),
+    "retrieval": ("match", "quora/dev.tsv"),
+    "pixels": ("classify", "mnist_10k/t10k-images-idx3-ubyte.gz"),
+    "path": ("classify", "paths.txt"),
+}
+
+
+# --- a path by rule: a wall from left to right, with or without a gap, among single blocks
+
+
+def is_open(grid):
+    """Whether a path of free cells leads from the top row to the bottom row."""
+    size = len(grid)
+    reached = {(0, x) for x in range(size) if not grid[0][x]}
+    edge = list(reached)
+    while edge:
+        y, x = edge.pop()
+        for cell in ((y, x + 1), (y + 1, x), (y, x - 1), (y - 1, x)):
+            if min(cell) >= 0 and max(cell) < size and cell not in reached and not grid[cell[0]][cell[1]]:
+                reached.add(cell)
+                edge.append(cell)
+    return any(y == size - 1 for y, _ in reached)
+
+
+def draw_grid(draw, size, blocks):
+    grid = [[draw.random() < blocks for _ in range(size)] for _ in range(size)]
+    gap = draw.randrange(size) if draw.random() < 0.6 else None
+    row = draw.randrange(2, size - 2)
+    for column in range(size):
+        following = min(size - 2, max(1, row + draw.choice((-1, 0, 0, 0, 1))))
+        if column != gap:
+            grid[row][column] = grid[following][column] = True
+        row = following
+    return grid
+
+
+def write_paths(file, count=12000, size=12, blocks=0.06):
+    """Grids of size * size characters, as many with a path as without one."""
+    draw = random.Random(1)
+    left = {"open": count // 2, "shut": count // 2}
+    lines = []
+    while any(left.values()):
+        grid = draw_grid(draw, size, blocks)
+        label = "open" if is_open(grid) else "shut"
+        if left[label]:
+            left[label] -= 1
+            lines.append(label + " " + "".join(".#"[cell] for row in grid for cell in row) + "\n")
+    draw.shuffle(lines)
+    file.write_text("".join(lines))
+
+
+# --- one cell
+
+
+def processor_seconds(command):
+    """Runs a command; the processor time that it took, with all its processes."""
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=ROOT)
+        _, status, usage = os.wait4(process.pid, 0)
+        if status:
+            output.seek(0)
+            raise SystemExit(" ".join(map(str, command)) + "\n" + output.read().decode(errors="replace"))
+    return usage.ru_utime + usage.ru_stime
+
+
+class Arena:
+    def __init__(self, options):
+        self.options = options
+        self.out = pathlib.Path(options.out).resolve()
+        self.programs = pathlib.Path(options.programs).resolve()
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.paths = self.out / "paths.txt"
+        if not self.paths.exists():
+            write_paths(self.paths)
+
+    def flags(self, task):
+        where = TASKS[task][1]
+        data = self.paths if where == "paths.txt" else where and pathlib.Path(self.options.data).resolve() / where
+        config = ROOT / f"examples/configs/experiments/arena_{task}.json"
+        return ["--config", config, "--threads", "1", *(["--data", data] if data else [])]
+
+    def steps_per_second(self, task, mechanism):
+        """Of processor time: a training of a few steps against one of a single step."""
+        program = self.programs / TASKS[task][0]
+
+        def seconds(steps):
+            with tempfile.TemporaryDirectory() as folder:
+                return processor_seconds([program, "train", *self.flags(task), "--attention", mechanism, "--steps",
+                                          str(steps), "--out", pathlib.Path(folder) / "run"])
+
+        alone, steps = seconds(1), 7
+        while (taken := seconds(1 + steps) - alone) < 0.08 * self.options.seconds:
+            steps *= 3
+        return steps / taken
+
+    def cell(self, task, mechanism):
+        """Accuracy in percent, steps per second of processor time, and the peak of all tensors in MB."""
+        rate = self.out / "rates" / task / mechanism
+        if not rate.exists():
+            rate.parent.mkdir(parents=True, exist_ok=True)
+            rate.write_text(f"{self.steps_per_second(task, mechanism):.4g}")
+        steps_per_second = float(rate.read_text())
+        steps = max(1, round(steps_per_second * self.options.seconds))
+        folder = self.out / task / mechanism
+        processor_seconds([self.programs / "compare", "--task", TASKS[task][0], *self.flags(task), "--attention", mechanism,
+                           "--steps", str(steps), "--out", folder])
+        result = json.loads(next(folder.glob("*/result.json")).read_text())
+        return 100 * result["metrics"][0]["value"], steps_per_second, result["peak_bytes"] / 1e6
+
+
+# --- the chart: quality against speed, as the Long Range Arena draws it
+
+
+def chart(cells):
+    """cells: {mechanism: [(accuracy, steps per second, MB) of each task]}, the dot product among them."""
+    width, height, left, right, top, bottom = 960, 640, 60, 150, 20, 50
+    speeds = {name: math.prod(own[1] / base[1] for own, base in zip(cell, cells["dot_product"])) ** (1 / len(cell))
+              for name, cell in cells.items()}
+    scores = {name: sum(own[0] for own in cell) / len(cell) for name, cell in cells.items()}
+    sizes = {name: math.sqrt(sum(own[2] for own in cell) / len(cell)) for name, cell in cells.items()}
+    low, high = math.log(min(speeds.values()) * 0.9), math.log(max(speeds.values()) * 1.1)
+    least, most = math.floor(min(scores.values())) - 1, math.ceil(max(scores.values())) + 1
+
+    def across(speed):
+        return left + (math.log(speed) - low) / (high - low) * (width - left - right)
+
+    def down(score):
+        return height - bottom - (score - least) / (most - least) * (height - top - bottom)
+
+    parts = []
+    for score in range(least, most + 1, 2):
+        parts.append(f'<path d="M{left} {down(score):.1f}H{width - right}" stroke="#ddd"/>'
+                     f'<text x="{left - 8}" y="{down(score) + 4:.1f}" text-anchor="end">{score}</text>')
+    for speed in (0.1, 0.2, 0.5, 1, 2, 4, 8):
+        if low <= math.log(speed) <= high:
+            parts.append(f'<path d="M{across(speed):.1f} {top}V{height - bottom}" stroke="#ddd"/><text '
+                         f'x="{across(speed):.1f}" y="{height - bottom + 18}" text-anchor="middle">{speed}</text>')
+    parts.append(f'<text x="{(left + width - right) / 2}" y="{height - 12}" text-anchor="middle">steps per second of '
+                 f'processor time, dot_product = 1; the area of a circle is its memory</text>'
+                 f'<text transform="translate(16 {height / 2}) rotate(-90)" text-anchor="middle">mean accuracy, %</text>')
+    for name in cells:
+        parts.append(f'<circle cx="{across(speeds[name]):.1f}" cy="{down(scores[name]):.1f}" r="{sizes[name]:.1f}" '
+                     f'fill="#4878a8" fill-opacity="0.35" stroke="#4878a8"/>')
+    taken = []  # boxes of names: one that would lie on another moves down
+    for name in sorted(cells, key=lambda one: -scores[one]):
+        x, y = across(speeds[name]) + sizes[name] * 0.7 + 3, down(scores[name]) + 4
+        while any(abs(y - other_y) < 12 and x < other_end and other_x < x + 6.2 * len(name)
+                  for other_x, other_end, other_y in taken):
+            y += 3
+        taken.append((x, x + 6.2 * len(name), y))
+        parts.append(f'<text x="{x:.1f}" y="{y:.1f}">{name}</text>')
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
+            f'font-size="11"><rect width="{width}" height="{height}" fill="#fff"/>\n' + "\n".join(parts) + "\n</svg>\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, help="folder of the public data sets")
+    parser.add_argument("--out", required=True, help="folder of the results")
+    parser.add_argument("--programs", default=ROOT / "build/bin", help="folder of heed's programs (default: build/bin)")
+    parser.add_argument("--seconds", type=float, default=10, help="processor time of each training (default: 10)")
+    parser.add_argument("--tasks", nargs="*", default=DEFAULT_TASKS, choices=TASKS)
+    parser.add_argument("--mechanisms", nargs="*", default=MECHANISMS)
+    options = parser.parse_args()
+    arena = Arena(options)
+    cells = {mechanism: [] for mechanism in options.mechanisms}
+    for task in options.tasks:
+        for mechanism in options.mechanisms:
+            cells[mechanism].append(arena.cell(task, mechanism))
+            accuracy, steps_per_second, megabytes = cells[mechanism][-1]
+            print(f"{task:10}{mechanism:32}{accuracy:.1f} %{steps_per_second:8.3g} steps/s{megabytes:6.0f} MB", flush=True)
+    (arena.out / "figures.txt").write_text("".join(
+        name + " {" + ", ".join("{%.1f, %.3g, %.0f}" % own for own in cell) + "}\n" for name, cell in cells.items()))
+    if "dot_product" in cells:
+        (arena.out / "chart.svg").write_text(chart(cells))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+// What heed's own mechanisms are, when to take them, and what they came to in measurements. The figures stand
+// here once; the tables of docs/ and `heed variants --advise` are made of them.
+
+namespace heed {
+
+/// A task of bench/arena.py.
+struct ArenaTask {
+  std::string_view name;
+  std::int64_t length;    ///< the most positions of an example
+  double chance;          ///< percent right of the most frequent answer
+  std::int64_t examples;  ///< it was measured on
+};
+inline constexpr std::size_t arena_task_count = 3;
+std::span<const ArenaTask> arena_tasks();
+
+/// A mechanism on a task, after training it for as many steps as the budget of processor time held.
+struct ArenaResult {
+  double accuracy;          ///< percent
+  double steps_per_second;  ///< of processor time
+  double megabytes;         ///< peak of all tensors
+};
+
+struct AttentionNotes {
+  std::string_view name;
+  std::string_view what, when;  ///< a line each
+  std::string_view growth;      ///< of the time with the length N: "N", "N^1.5", "N^2"
+  /// Products and attention of a layer of width 512 with 8 heads, forward and backward, at 1,024 and 8,192
+  /// positions (docs/explanation/attention_costs.md).
+  double gflop_1024, gflop_8192;
+  std::array<ArenaResult, arena_task_count> arena;  ///< in the order of arena_tasks()
+
+  /// Mean over the tasks, in percent.
+  double mean_accuracy() const;
+  /// GFLOP at a length: a N + b N^2 through both figures.
+  double gflop(std::int64_t length) const;
+};
+
+/// Of heed's own mechanisms, in the order of attention_variants().
+std::span<const AttentionNotes> attention_notes();
+/// Null for a mechanism of an application.
+const AttentionNotes* attention_notes(std::string_view name);
+
+struct AdviceQuestion {
+  std::int64_t length = 1024;
+  bool causal = false;
+  bool cross = false;
+  std::string_view task = {};  ///< whose accuracy decides; empty: the mean over all
+};
+
+/// The mechanisms that can serve, best first, by accuracy. Beyond 1,024 positions those whose time grows by
+/// less than N^2 come before all others. Throws an Error for an unknown task and a length below 1.
+std::vector<const AttentionNotes*> advise(const AdviceQuestion& question);
+/// What decides in advise().
+double advised_accuracy(const AttentionNotes& notes, std::string_view task);
+
+}  // namespace heed
