@@ -51,7 +51,8 @@ TEST_CASE("own products in every layout, with remainders of every size") {
   };
   std::vector<Sizes> cases = {{300, 1100, 40}, {130, 70, 600}, {14, 32, 256}, {15, 33, 257}, {28, 64, 513}};
   for (std::int64_t size = 1; size < 36; ++size) cases.push_back({size, 36 - size, 3 * size % 37 + 1});
-  for (const auto& [m, n, k] : cases) {
+  for (const Sizes& sizes : cases) {
+    const std::int64_t m = sizes.m, n = sizes.n, k = sizes.k;
     for (int layout = 0; layout < 4; ++layout) {
       CAPTURE(m);
       CAPTURE(n);
