@@ -85,8 +85,9 @@ std::int64_t MatmulPlan::tasks() const {
 
 double MatmulPlan::cost() const {
   // Tiles that share the right operand are multiplied in blocks of the left one, which are copied fast.
-  const double copies = slice_depth > 0 ? packing(n, k, 1) + packing_loop + per_cached * product(m, k, columns)
-                                        : packing(n, k, rows) + packing(m, k, columns);
+  const double copies = slice_depth > 0
+                            ? packing(n, k, 1) + packing_loop + per_cached * product(m, k, columns)
+                            : packing(n, k, rows) + packing(m, k, columns);
   const double one = per_flop * 2 * product(m, n, k) + copies + per_sum * product(m, n, parts - 1);
   return one * static_cast<double>(batch) + tiles_waited * one / product(rows, columns, parts);
 }
