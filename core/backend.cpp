@@ -10,7 +10,7 @@ thread_local int compose_only_depth = 0;
 const Backend& backend_of(Device device) {
   if (device.type == DeviceType::vulkan) return vulkan_backend();
   check(device.index == 0, "device cpu:", device.index, " does not exist: there is one CPU device");
-  choose_cpu_instructions();
+  check_cpu_instructions();
   return cpu_backend;
 }
 

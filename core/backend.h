@@ -75,9 +75,9 @@ inline const Backend& backend_of(const Tensor& tensor) {
 
 /// Defined by backends/cpu.
 extern const Backend cpu_backend;
-/// Limits the CPU's kernels to the instruction set that the environment variable HEED_SIMD names, such as
-/// AVX2, once. Throws an Error if this processor or build does not have it, or lacks all that were compiled.
-void choose_cpu_instructions();
+/// Throws an Error if this processor lacks what the CPU's kernels were compiled for, or what the environment
+/// variable HEED_SIMD names, such as AVX2, to which it limits them.
+void check_cpu_instructions();
 /// Defined by backends/vulkan, or in a build without it by backends/no_vulkan.cpp, which throws.
 const Backend& vulkan_backend();
 

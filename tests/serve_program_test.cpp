@@ -97,6 +97,18 @@ std::size_t points_in(const std::string& curves) {
   return static_cast<std::size_t>(std::count(curves.begin(), curves.end(), '['));
 }
 
+/// While it lives, a connection that the server closes is an error of the client, not the end of this process.
+class NoPipeSignal {
+ public:
+  NoPipeSignal() : before_(std::signal(SIGPIPE, SIG_IGN)) {}
+  ~NoPipeSignal() { std::signal(SIGPIPE, before_); }
+  NoPipeSignal(const NoPipeSignal&) = delete;
+  NoPipeSignal& operator=(const NoPipeSignal&) = delete;
+
+ private:
+  void (*before_)(int);
+};
+
 /// As a training holds it.
 class Held {
  public:
@@ -183,6 +195,7 @@ TEST_CASE("heed serve: every task answers what is typed, with its maps") {
 TEST_CASE("heed serve: nonsense is answered with what is wrong, and changes nothing") {
   const auto before = snapshot(small_run("classify"));
   Served served(small_run("classify"));
+  const NoPipeSignal scope;
   const auto check_refused = [](const httplib::Result& reply, int status) {
     REQUIRE(reply);
     CHECK_MESSAGE(reply->status == status, reply->body);

@@ -24,31 +24,44 @@ std::int64_t usable_targets() {
   return hwy::SupportedTargets() & cpu::kernel_targets;
 }
 
-void choose_targets() {
-  check(usable_targets() != 0, "this build of heed needs a processor with ",
-        hwy::TargetName(best_of(cpu::kernel_targets)), ", and this one has ",
-        hwy::TargetName(best_of(hwy::SupportedTargets())), ": build it here, or with -D HEED_NATIVE=OFF");
+/// Obeys HEED_SIMD, which names the best instruction set that may be used; returns what is wrong, or nothing.
+std::string choose_targets() {
+  if (usable_targets() == 0)
+    return concat_text("this build of heed needs a processor with ",
+                       hwy::TargetName(best_of(cpu::kernel_targets)), ", and this one has ",
+                       hwy::TargetName(best_of(hwy::SupportedTargets())),
+                       ": build it here, or with -D HEED_NATIVE=OFF");
   const char* const limit = std::getenv("HEED_SIMD");
-  if (!limit || !*limit) return;
+  if (!limit || !*limit) return "";
   std::string names;
   for (std::int64_t targets = usable_targets(); targets != 0; targets &= targets - 1) {
     const std::int64_t best = best_of(targets);
     const std::string_view name = hwy::TargetName(best);
-    if (name == limit) return hwy::DisableTargets(best - 1);
+    if (name == limit) {
+      hwy::DisableTargets(best - 1);
+      return "";
+    }
     names.append(names.empty() ? "" : ", ").append(name);
   }
-  fail("HEED_SIMD is ", limit, "; this processor and build have ", names);
+  return concat_text("HEED_SIMD is ", limit, "; this processor and build have ", names);
 }
+
+const std::string& targets_problem() {
+  static const std::string problem = choose_targets();
+  return problem;
+}
+
+// Before any kernel runs, since some are called without asking for the backend.
+[[maybe_unused]] const bool chosen_at_start = targets_problem().empty();
 
 }  // namespace
 
-void choose_cpu_instructions() {
-  static const bool chosen = (choose_targets(), true);
-  static_cast<void>(chosen);
+void check_cpu_instructions() {
+  if (!targets_problem().empty()) fail(targets_problem());
 }
 
 CpuInfo cpu_info() {
-  choose_cpu_instructions();
+  check_cpu_instructions();
   return {cpu_threads(), cpu::available_processors(), hwy::TargetName(best_of(usable_targets())),
           cpu::own_products()};
 }

@@ -33,6 +33,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* address = "127.0.0.1";
 constexpr std::size_t most_bytes = 1 << 20;  // of a request's body
+// So much is read in vain, so that who sends too much hears why, and does not only find the connection closed.
+constexpr std::size_t most_read = 16 * most_bytes;
 constexpr std::size_t alternatives_shown = 10;
 
 /// Why a request is refused: its status of HTTP, and what the page says.
@@ -244,13 +246,14 @@ std::string body_of(const httplib::Request& request, const httplib::ContentReade
   if (request.get_header_value("Content-Type") != "application/json")
     throw Refusal{415, "expected Content-Type: application/json"};
   std::string body;
-  bool fits = true;
+  std::size_t bytes_read = 0;
   const bool is_whole = read([&](const char* bytes, std::size_t count) {
-    fits = body.size() + count <= most_bytes;
-    if (fits) body.append(bytes, count);
-    return fits;
+    bytes_read += count;
+    if (bytes_read <= most_bytes) body.append(bytes, count);
+    return bytes_read <= most_read;
   });
-  fits = fits && request.get_header_value<std::uint64_t>("Content-Length") <= most_bytes;
+  const bool fits =
+      bytes_read <= most_bytes && request.get_header_value<std::uint64_t>("Content-Length") <= most_bytes;
   if (!fits) throw Refusal{413, concat_text("more than ", most_bytes, " bytes")};
   if (!is_whole) throw Refusal{400, "the request broke off"};
   return body;
