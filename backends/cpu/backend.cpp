@@ -19,50 +19,52 @@ std::int64_t best_of(std::int64_t targets) {
   return targets & -targets;
 }
 
-/// The instruction sets that are compiled in and that this processor has.
-std::int64_t usable_targets() {
-  return hwy::SupportedTargets() & cpu::kernel_targets;
-}
+struct Instructions {
+  std::int64_t used = 0;  ///< the best set that the kernels may use
+  std::string problem;    ///< why there is none
+};
 
-/// Obeys HEED_SIMD, which names the best instruction set that may be used; returns what is wrong, or nothing.
-std::string choose_targets() {
-  if (usable_targets() == 0)
-    return concat_text("this build of heed needs a processor with ",
-                       hwy::TargetName(best_of(cpu::kernel_targets)), ", and this one has ",
-                       hwy::TargetName(best_of(hwy::SupportedTargets())),
-                       ": build it here, or with -D HEED_NATIVE=OFF");
+/// HEED_SIMD names the best instruction set that may be used.
+Instructions choose_instructions() {
+  const std::int64_t supported = hwy::SupportedTargets(), usable = supported & cpu::kernel_targets;
+  if (usable == 0)
+    return {0,
+            concat_text("this build of heed needs a processor with ",
+                        hwy::TargetName(best_of(cpu::kernel_targets)), ", and this one has ",
+                        hwy::TargetName(best_of(supported)), ": build it here, or with -D HEED_NATIVE=OFF")};
   const char* const limit = std::getenv("HEED_SIMD");
-  if (!limit || !*limit) return "";
+  if (!limit || !*limit) return {best_of(usable), ""};
   std::string names;
-  for (std::int64_t targets = usable_targets(); targets != 0; targets &= targets - 1) {
+  for (std::int64_t targets = usable; targets != 0; targets &= targets - 1) {
     const std::int64_t best = best_of(targets);
     const std::string_view name = hwy::TargetName(best);
     if (name == limit) {
       hwy::DisableTargets(best - 1);
-      return "";
+      return {best, ""};
     }
     names.append(names.empty() ? "" : ", ").append(name);
   }
-  return concat_text("HEED_SIMD is ", limit, "; this processor and build have ", names);
+  return {0, concat_text("HEED_SIMD is ", limit, "; this processor and build have ", names)};
 }
 
-const std::string& targets_problem() {
-  static const std::string problem = choose_targets();
-  return problem;
+/// Chosen once: SupportedTargets() would make the kernels forget the limit.
+const Instructions& instructions() {
+  static const Instructions chosen = choose_instructions();
+  return chosen;
 }
 
 // Before any kernel runs, since some are called without asking for the backend.
-[[maybe_unused]] const bool chosen_at_start = targets_problem().empty();
+[[maybe_unused]] const bool chosen_at_start = instructions().used != 0;
 
 }  // namespace
 
 void check_cpu_instructions() {
-  if (!targets_problem().empty()) fail(targets_problem());
+  if (instructions().used == 0) fail(instructions().problem);
 }
 
 CpuInfo cpu_info() {
   check_cpu_instructions();
-  return {cpu_threads(), cpu::available_processors(), hwy::TargetName(best_of(usable_targets())),
+  return {cpu_threads(), cpu::available_processors(), hwy::TargetName(instructions().used),
           cpu::own_products()};
 }
 
