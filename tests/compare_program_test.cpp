@@ -224,11 +224,16 @@ TEST_CASE("compare: interrupted, it goes on to the same bits") {
   const auto flags = [&](const char* out) {
     return comparison_of(folder / out, {"--attention", "dot_product", "--seeds", "1,2", "--steps", "60"});
   };
+  const auto start = std::chrono::steady_clock::now();
   REQUIRE(run_program("compare", flags("whole")).status == 0);
+  const auto whole = std::chrono::steady_clock::now() - start;
   bool interrupted = false;
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 8; ++i) {
     BackgroundProgram program("compare", flags("broken"));
-    std::this_thread::sleep_for(std::chrono::milliseconds(150 + 20 * i));
+    // The first signal comes as soon as there is a run, however fast the machine; the others all over the time.
+    while (program.running() && !fs::exists(folder / "broken/dot_product-seed1/run/config.json"))
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(whole * i / 8);
     program.send(i % 2 == 0 ? SIGTERM : SIGKILL);
     const int status = program.wait();
     interrupted |= status != 0;
