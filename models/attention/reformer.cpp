@@ -8,8 +8,9 @@
 //
 // A pair that is in several W_r must count once (the paper subtracts the log of how often it occurs). Here
 // it counts only in the first of them, which gives the same sum: one softmax of q k / sqrt(dh) over the
-// union. A word sees itself only if it sees nothing else (logit - 1e5). Time R N m d + R N log N + N d^2,
-// memory R N d + H R N m for the masks, parameters 3 d^2.
+// union. A word sees itself only if it sees nothing else (logit - 1e5). While N <= 3/2 m R, that softmax is
+// taken over the union at once, which is less work than the rounds one by one. Time min(N, R m) N d +
+// R N log N + N d^2, memory R N d + H N min(N, R m) for the masks, parameters 3 d^2.
 //
 // Later words never contribute values, but their ranks can push earlier words out of a chunk: the causal
 // form is strictly causal only while no bucket is longer than a chunk.
@@ -48,6 +49,9 @@ class HashRounds {
   /// their own chunk: 1 for pairs in W, except a word with itself and pairs that an earlier round already
   /// has.
   Tensor allowed() const;
+  /// i32 [G, N, N], words in their own order: 1 for pairs that are in W of any round, except a word with
+  /// itself.
+  Tensor allowed_by_any() const;
 
   const Tensor& order() const { return rounds_.back().order; }  ///< i32 [G, N] of the last round
   Tensor all_orders() const;                                    ///< [R, G, N]
@@ -115,6 +119,23 @@ Tensor HashRounds::allowed() const {
   return allowed;
 }
 
+Tensor HashRounds::allowed_by_any() const {
+  Tensor times;  // in how many rounds, or undefined before the first
+  const auto count = [&](const Tensor& place_q, const Tensor& place_k) {
+    const Tensor found = equal(place_q, place_k);
+    times = times.defined() ? times + found : found;
+  };
+  for (const Round& round : rounds_) {
+    const Tensor place_q = unsqueeze(round.place, 2);
+    const Tensor place_k = unsqueeze(where(less(round.bucket, buckets_), round.place, -2), 1);
+    count(place_q, place_k);
+    if (round.place.size(1) > chunk_) count(place_q - 1, place_k);
+  }
+  const Tensor at = Tensor::arange(times.size(1), DType::i32, times.device());
+  const Tensor position_q = unsqueeze(at, 1), position_k = unsqueeze(at, 0);
+  return logical_and(times, causal_ ? less(position_k, position_q) : not_equal(position_k, position_q));
+}
+
 Tensor HashRounds::all_orders() const {
   std::vector<Tensor> orders;
   for (const Round& round : rounds_) orders.push_back(round.order);
@@ -167,14 +188,25 @@ class Reformer : public Attention {
     // The first part is each word by itself, in case it sees nothing else. Half precision cannot hold -1e5.
     const Tensor self = cast(sum(query * key, -1), statistics_type(query.dtype()));
     std::vector<AttentionPart> parts{{value, self * scale() - 1e5}};
-    HashRounds rounds(buckets, std::min(chunk_, length), config().causal);
+    const std::int64_t chunk = std::min(chunk_, length);
+    HashRounds rounds(buckets, chunk, config().causal);
+    const bool at_once = 2 * length <= 3 * chunk * rounds_;  // measured: from there the rounds are faster
     const Tensor by_head = reshape(query.detach(), {batch, heads, length, query.size(2)});
-    std::vector<Tensor> shown;  // softmax over W_r between all words [G, N, N], under a capture
+    std::vector<Tensor> shown;  // softmax over W_r, or over all, between all words [G, N, N], under a capture
     for (std::int64_t r = 0; r < rounds_; ++r) {
       const Tensor sides = matmul(by_head, select(rotations, 0, r));  // [B, H, N, buckets / 2]
       rounds.add(reshape(sides, {batch * heads, length, buckets / 2}), real);
+      if (at_once) continue;
       parts.push_back(attend(query, key, value, rounds, context));
       if (context.capture) shown.push_back(weights(query, key, rounds));
+    }
+    if (at_once) {
+      AttentionOptions options = kernel_options({}, context);
+      options.mask = unsqueeze(rounds.allowed_by_any(), 0);
+      const Tensor q = unsqueeze(query, 0), k = unsqueeze(key, 0);  // all sequences as heads
+      const AttentionPart part = attention_part(q, k, unsqueeze(value, 0), options);
+      parts.push_back({squeeze(part.output, 0), squeeze(part.log_sum_exp, 0)});
+      if (context.capture) shown.push_back(squeeze(attention_weights(q, k, options), 0));
     }
     const Tensor joined = join_attention(parts);  // [G, N, dh]
 

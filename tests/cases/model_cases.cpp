@@ -130,6 +130,7 @@ const std::vector<OptionCase>& option_cases() {
       {"attention_free_transformer", {{"form", "full"}, {"rank", std::int64_t{3}}}},
       {"attention_free_transformer",
        {{"form", "local"}, {"rank", std::int64_t{3}}, {"window", std::int64_t{2}}}},
+      {"reformer", {{"rounds", std::int64_t{2}}, {"chunk", std::int64_t{1}}, {"buckets", std::int64_t{2}}}},
       {"local", {{"reach", std::int64_t{1}}}},
       {"sinkhorn", {{"block", std::int64_t{2}}, {"noise", false}}},
       {"fnet", {{"unitary", true}}},
