@@ -107,31 +107,48 @@ constexpr std::int64_t between_rows = ByColumns ? 1 : packed_stride;
 template <bool ByColumns>
 constexpr std::int64_t between_columns = ByColumns ? packed_stride : 1;
 
+/// body(0), ... body(N - 1), as constants: what is indexed by them stays in registers.
+template <int N, class Body>
+HWY_INLINE void unrolled(Body body) {
+  const auto all = [&]<int... I>(std::integer_sequence<int, I...>) HWY_ATTR {
+    (body(std::integral_constant<int, I>()), ...);
+  };
+  all(std::make_integer_sequence<int, N>());
+}
+
 /// c = alpha a b + base for Rows rows and Vectors vectors of columns, the last with `last` lanes.
 template <bool ByColumns, int Rows, int Vectors>
 void multiply_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t depth, float alpha,
-                   const Base& base, float* c, std::int64_t stride, std::int64_t last) {
+                   Base base, float* c, std::int64_t stride, std::int64_t last) {
   const Floats d;
-  hn::Vec<Floats> sums[Rows][Vectors];
-  for (int r = 0; r < Rows; ++r)
-    for (int v = 0; v < Vectors; ++v) sums[r][v] = hn::Zero(d);
+  hn::Vec<Floats> sums[Rows * Vectors];
+  const auto each = [&](auto body) HWY_ATTR {
+    unrolled<Rows>([&](auto r) HWY_ATTR { unrolled<Vectors>([&](auto v) HWY_ATTR { body(r, v); }); });
+  };
+  each([&](auto r, auto v) HWY_ATTR { sums[r * Vectors + v] = hn::Zero(d); });
   for (std::int64_t p = 0; p < depth; ++p, b += panel_columns) {
     hn::Vec<Floats> columns[Vectors];
-    for (int v = 0; v < Vectors; ++v) columns[v] = hn::Load(d, b + v * lanes);
-    for (int r = 0; r < Rows; ++r) {
+    unrolled<Vectors>([&](auto v) HWY_ATTR { columns[v] = hn::Load(d, b + v * lanes); });
+    unrolled<Rows>([&](auto r) HWY_ATTR {
       const auto element = hn::Set(d, a[r * between_rows<ByColumns> + p * between_columns<ByColumns>]);
-      for (int v = 0; v < Vectors; ++v) sums[r][v] = hn::MulAdd(element, columns[v], sums[r][v]);
-    }
+      unrolled<Vectors>([&](auto v) HWY_ATTR {
+        sums[r * Vectors + v] = hn::MulAdd(element, columns[v], sums[r * Vectors + v]);
+      });
+    });
   }
   const auto factor = hn::Set(d, alpha);
-  const auto finish = [&](auto part, int r, int v) HWY_ATTR {
-    auto sum = hn::Mul(sums[r][v], factor);
+  const auto finish = [&](auto part, auto r, auto v) HWY_ATTR {
+    auto sum = hn::Mul(sums[r * Vectors + v], factor);
     if (base.data) sum = hn::Add(sum, part.load(d, base.data + r * base.stride + v * lanes));
     part.store(sum, d, c + r * stride + v * lanes);
   };
-  for (int r = 0; r < Rows; ++r) {
-    for (int v = 0; v + 1 < Vectors; ++v) finish(Whole(), r, v);
-    last == lanes ? finish(Whole(), r, Vectors - 1) : finish(Rest{last}, r, Vectors - 1);
+  if (last == lanes) {
+    each([&](auto r, auto v) HWY_ATTR { finish(Whole(), r, v); });
+  } else {
+    unrolled<Rows>([&](auto r) HWY_ATTR {
+      unrolled<Vectors - 1>([&](auto v) HWY_ATTR { finish(Whole(), r, v); });
+      finish(Rest{last}, r, std::integral_constant<int, Vectors - 1>());
+    });
   }
 }
 
