@@ -4,10 +4,11 @@
     python3 bench/arena.py --data ../shared/data --out runs/arena
 
 Each task is a configuration, examples/configs/experiments/arena_<task>.json. Every mechanism trains on one thread for as
-many steps as --seconds of processor time hold; short trainings before find out how many these are. OUT/<task>/<mechanism>
-is what `compare` writes. OUT/figures.txt has accuracy, steps per second and MB of every cell, as they stand in
-models/attention/advice.cpp, from which the tables of the docs are made; OUT/chart.svg draws them. The same command goes on
-where it was stopped. docs/explanation/experiments.md says what came of it.
+many steps as --seconds of processor time hold, with --seeds seeds; short trainings before find out how many steps these are.
+OUT/<task>/<mechanism> is what `compare` writes. OUT/figures.txt has accuracy with its standard deviation over the seeds,
+steps per second and MB of every cell, as they stand in models/attention/advice.cpp, from which the tables of the docs are
+made; OUT/chart.svg draws them. The same command goes on where it was stopped. docs/explanation/experiments.md says what came
+of it.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import math
 import os
 import pathlib
 import random
+import statistics
 import subprocess
 import tempfile
 
@@ -25,7 +27,6 @@ MECHANISMS = """dot_product synthesizer_dense synthesizer_random synthesizer_ran
     reformer routing_transformer longformer bigbird linear_transformer performer retnet fnet nystromformer
     gated_linear_attention attention_free_transformer local sinkhorn mixed_heads""".split()
 # Task: its program, and where its data lie below --data; None: made by rule.
-DEFAULT_TASKS = ["listops", "text", "pixels"]
 TASKS = {
     "listops": ("classify", None),
     "text": ("classify", "ag_news/train_sample5000.csv"),
@@ -124,7 +125,8 @@ class Arena:
         return steps / taken
 
     def cell(self, task, mechanism):
-        """Accuracy in percent, steps per second of processor time, and the peak of all tensors in MB."""
+        """Accuracy in percent, its standard deviation over the seeds, steps per second of processor time, and the peak of all
+        tensors in MB."""
         rate = self.out / "rates" / task / mechanism
         if not rate.exists():
             rate.parent.mkdir(parents=True, exist_ok=True)
@@ -133,21 +135,24 @@ class Arena:
         steps = max(1, round(steps_per_second * self.options.seconds))
         folder = self.out / task / mechanism
         processor_seconds([self.programs / "compare", "--task", TASKS[task][0], *self.flags(task), "--attention", mechanism,
-                           "--steps", str(steps), "--out", folder])
-        result = json.loads(next(folder.glob("*/result.json")).read_text())
-        return 100 * result["metrics"][0]["value"], steps_per_second, result["peak_bytes"] / 1e6
+                           "--steps", str(steps), "--seeds", ",".join(map(str, range(1, self.options.seeds + 1))),
+                           "--out", folder])
+        results = [json.loads(file.read_text()) for file in folder.glob("*/result.json")]
+        accuracies = [100 * result["metrics"][0]["value"] for result in results]
+        return (statistics.mean(accuracies), statistics.stdev(accuracies) if len(accuracies) > 1 else 0, steps_per_second,
+                max(result["peak_bytes"] for result in results) / 1e6)
 
 
 # --- the chart: quality against speed, as the Long Range Arena draws it
 
 
 def chart(cells):
-    """cells: {mechanism: [(accuracy, steps per second, MB) of each task]}, the dot product among them."""
+    """cells: {mechanism: [(accuracy, deviation, steps per second, MB) of each task]}, the dot product among them."""
     width, height, left, right, top, bottom = 960, 640, 60, 150, 20, 50
-    speeds = {name: math.prod(own[1] / base[1] for own, base in zip(cell, cells["dot_product"])) ** (1 / len(cell))
+    speeds = {name: math.prod(own[2] / base[2] for own, base in zip(cell, cells["dot_product"])) ** (1 / len(cell))
               for name, cell in cells.items()}
     scores = {name: sum(own[0] for own in cell) / len(cell) for name, cell in cells.items()}
-    sizes = {name: math.sqrt(sum(own[2] for own in cell) / len(cell)) for name, cell in cells.items()}
+    sizes = {name: math.sqrt(sum(own[3] for own in cell) / len(cell)) for name, cell in cells.items()}
     low, high = math.log(min(speeds.values()) * 0.9), math.log(max(speeds.values()) * 1.1)
     least, most = math.floor(min(scores.values())) - 1, math.ceil(max(scores.values())) + 1
 
@@ -189,7 +194,8 @@ def main():
     parser.add_argument("--out", required=True, help="folder of the results")
     parser.add_argument("--programs", default=ROOT / "build/bin", help="folder of heed's programs (default: build/bin)")
     parser.add_argument("--seconds", type=float, default=10, help="processor time of each training (default: 10)")
-    parser.add_argument("--tasks", nargs="*", default=DEFAULT_TASKS, choices=TASKS)
+    parser.add_argument("--seeds", type=int, default=3, help="trainings of each cell (default: 3)")
+    parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=TASKS)
     parser.add_argument("--mechanisms", nargs="*", default=MECHANISMS)
     options = parser.parse_args()
     arena = Arena(options)
@@ -197,10 +203,10 @@ def main():
     for task in options.tasks:
         for mechanism in options.mechanisms:
             cells[mechanism].append(arena.cell(task, mechanism))
-            accuracy, steps_per_second, megabytes = cells[mechanism][-1]
-            print(f"{task:10}{mechanism:32}{accuracy:.1f} %{steps_per_second:8.3g} steps/s{megabytes:6.0f} MB", flush=True)
+            print("{:10}{:32}{:.1f} ± {:.1f} %{:8.3g} steps/s{:6.0f} MB".format(task, mechanism, *cells[mechanism][-1]),
+                  flush=True)
     (arena.out / "figures.txt").write_text("".join(
-        name + " {" + ", ".join("{%.1f, %.3g, %.0f}" % own for own in cell) + "}\n" for name, cell in cells.items()))
+        name + " {" + ", ".join("{%.1f, %.1f, %.3g, %.0f}" % own for own in cell) + "}\n" for name, cell in cells.items()))
     if "dot_product" in cells:
         (arena.out / "chart.svg").write_text(chart(cells))
 
