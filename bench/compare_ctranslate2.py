@@ -2,8 +2,8 @@
 """Translates a file with heed and with CTranslate2, the same weights in both, and compares speed and output.
 
 Writes CTranslate2's model folder from a run of `translate` (with --convert FOLDER it stops there), then lets both answer
-the file in turn, each in a process of its own: float32, the same threads, beam and batch size, and no length penalty,
-for which the two libraries have different formulas. Prints a line of JSON:
+the file in turn, each in a process of its own: the same threads, beam and batch size, and no length penalty, for which
+the two libraries have different formulas. Prints a line of JSON for float32, and one for int8 (`int8_weights` in heed):
 
   with_start_up   CTranslate2's time over heed's, of whole processes, from nothing to the last line
   decoding        the same without what one line takes: the process, the model, the vocabulary
@@ -136,7 +136,7 @@ def run_ctranslate2(options):
     tokenizer = tokenizers.Tokenizer.from_file(os.path.join(options.run, "tokenizer.json"))
     lines = sys.stdin.read().splitlines()
     translator = ctranslate2.Translator(
-        options.run_ctranslate2, compute_type="float32", inter_threads=options.inter_threads,
+        options.run_ctranslate2, compute_type=options.types[0], inter_threads=options.inter_threads,
         intra_threads=max(1, options.threads // options.inter_threads))
     sources = [encoding.tokens for encoding in tokenizer.encode_batch(lines)]
     longest = max(len(source) for source in sources)
@@ -158,6 +158,36 @@ def timed(command, lines, environment):
     return wall, cpu, done.stdout.splitlines()
 
 
+def report(options, kind, times, answers):
+    """Prints the line of JSON for one type of weights."""
+    pairs = list(zip(answers["heed", kind], answers["ctranslate2", kind], strict=True))
+    if options.differences:
+        for line, (a, b) in enumerate(pairs):
+            if a != b:
+                print(f"{line}\n  heed         {a}\n  CTranslate2  {b}", file=sys.stderr)
+
+    def median(side, of):
+        return statistics.median(of(row) for row in times[side, kind])
+
+    def ratio(of):
+        return round(median("ctranslate2", of) / median("heed", of), 3)
+
+    print(json.dumps({
+        "type": kind,
+        "lines": len(pairs),
+        "threads": options.threads,
+        "heed_seconds": round(median("heed", lambda row: row[0]), 3),
+        "ctranslate2_seconds": round(median("ctranslate2", lambda row: row[0]), 3),
+        "heed_start_up": round(median("heed", lambda row: row[2]), 3),
+        "ctranslate2_start_up": round(median("ctranslate2", lambda row: row[2]), 3),
+        "with_start_up": ratio(lambda row: row[0]),
+        "decoding": ratio(lambda row: row[0] - row[2]),
+        "cpu_with_start_up": ratio(lambda row: row[1]),
+        "cpu_decoding": ratio(lambda row: row[1] - row[3]),
+        "same_output": round(sum(a == b for a, b in pairs) / len(pairs), 4),
+    }))
+
+
 def main():
     parser = compare_torch.parser_of(__doc__, "translate")
     parser.add_argument("--run", required=True, help="folder of a run of `translate train`")
@@ -165,6 +195,7 @@ def main():
     parser.add_argument("--convert", metavar="FOLDER", help="only write CTranslate2's model to this new folder")
     parser.add_argument("--inter-threads", type=int, default=1,
                         help="of CTranslate2: batches at a time, among which the threads are divided (default 1)")
+    parser.add_argument("--types", nargs="+", choices=("float32", "int8"), default=("float32", "int8"))
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--differences", action="store_true", help="show the lines that differ on standard error")
@@ -186,11 +217,13 @@ def main():
         model = os.path.join(folder, "model")
         convert(options.run, model)
         shared = ["--threads", str(options.threads), "--beam", str(options.beam), "--batch-size", str(options.batch_size)]
-        sides = {
-            "heed": [options.heed, "predict", "--run", options.run, *shared, "--length-penalty", "0"],
-            "ctranslate2": [sys.executable, os.path.abspath(__file__), "--run", options.run, "--source", options.source,
-                            "--run-ctranslate2", model, "--inter-threads", str(options.inter_threads), *shared],
-        }
+        sides = {}
+        for kind in options.types:
+            sides["heed", kind] = [options.heed, "predict", "--run", options.run, *shared, "--length-penalty", "0",
+                                   *(("--set", "int8_weights=true") if kind == "int8" else ())]
+            sides["ctranslate2", kind] = [
+                sys.executable, os.path.abspath(__file__), "--run", options.run, "--source", options.source, "--types", kind,
+                "--run-ctranslate2", model, "--inter-threads", str(options.inter_threads), *shared]
         times = {side: [] for side in sides}  # (wall, cpu, wall of one line, cpu of one line)
         answers = {}
         for _ in range(options.pairs):
@@ -198,31 +231,8 @@ def main():
                 one = timed(command, lines[:1], environment)
                 wall, cpu, answers[side] = timed(command, lines, environment)
                 times[side].append((wall, cpu, one[0], one[1]))
-    same = [a == b for a, b in zip(answers["heed"], answers["ctranslate2"], strict=True)]
-    if options.differences:
-        for line, (a, b) in enumerate(zip(answers["heed"], answers["ctranslate2"])):
-            if a != b:
-                print(f"{line}\n  heed         {a}\n  CTranslate2  {b}", file=sys.stderr)
-
-    def median(side, of):
-        return statistics.median(of(row) for row in times[side])
-
-    def ratio(of):
-        return round(median("ctranslate2", of) / median("heed", of), 3)
-
-    print(json.dumps({
-        "lines": len(lines),
-        "threads": options.threads,
-        "heed_seconds": round(median("heed", lambda row: row[0]), 3),
-        "ctranslate2_seconds": round(median("ctranslate2", lambda row: row[0]), 3),
-        "heed_start_up": round(median("heed", lambda row: row[2]), 3),
-        "ctranslate2_start_up": round(median("ctranslate2", lambda row: row[2]), 3),
-        "with_start_up": ratio(lambda row: row[0]),
-        "decoding": ratio(lambda row: row[0] - row[2]),
-        "cpu_with_start_up": ratio(lambda row: row[1]),
-        "cpu_decoding": ratio(lambda row: row[1] - row[3]),
-        "same_output": round(sum(same) / len(same), 4),
-    }))
+    for kind in options.types:
+        report(options, kind, times, answers)
 
 
 if __name__ == "__main__":
