@@ -14,16 +14,16 @@ namespace heed {
 /// A task of bench/arena.py.
 struct ArenaTask {
   std::string_view name;
-  std::int64_t length;    ///< the most positions of an example
-  double chance;          ///< percent right of the most frequent answer
-  std::int64_t examples;  ///< it was measured on
+  std::int64_t length;  ///< the most positions of an example
+  double chance;        ///< percent right of the most frequent answer
 };
-inline constexpr std::size_t arena_task_count = 3;
+inline constexpr std::size_t arena_task_count = 5;
 std::span<const ArenaTask> arena_tasks();
 
 /// A mechanism on a task, after training it for as many steps as the budget of processor time held.
 struct ArenaResult {
-  double accuracy;          ///< percent
+  double accuracy;          ///< percent, the mean over three seeds
+  double deviation;         ///< its standard deviation over them
   double steps_per_second;  ///< of processor time
   double megabytes;         ///< peak of all tensors
 };

@@ -1,7 +1,6 @@
 #include "heed/tests/cases/attention_advice.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 
 #include "heed/base/error.h"
@@ -41,11 +40,6 @@ std::string rule_of(std::size_t cells) {
   return rule + '\n';
 }
 
-/// In percent points, for an accuracy in percent.
-double standard_error(double accuracy, const ArenaTask& task) {
-  return std::sqrt(accuracy * (100 - accuracy) / static_cast<double>(task.examples));
-}
-
 }  // namespace
 
 std::string advice_text(const AdviceQuestion& question) {
@@ -79,8 +73,7 @@ std::string arena_markdown() {
     std::vector<std::string> cells{quoted(one.name)}, paid{quoted(one.name)};
     for (std::size_t i = 0; i < arena_task_count; ++i) {
       const ArenaResult& result = one.arena[i];
-      cells.push_back(number("%.1f", result.accuracy) + " ± " +
-                      number("%.1f", standard_error(result.accuracy, arena_tasks()[i])));
+      cells.push_back(number("%.1f", result.accuracy) + " ± " + number("%.1f", result.deviation));
       paid.push_back(three_digits(result.steps_per_second) + ", " + number("%.0f", result.megabytes));
     }
     cells.push_back(number("%.1f", one.mean_accuracy()));
