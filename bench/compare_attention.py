@@ -39,6 +39,18 @@ CASES = {
     "clusterformer": ["--set", "clusterformer.clusters=16"],
     "routing_transformer": [],
     "reformer": ["--set", "reformer.rounds=2"],
+    "linear_transformer": [],
+    "linear_transformer:causal": ["--causal"],
+    "performer": [],
+    "performer:causal": ["--causal"],
+    "retnet": ["--causal"],
+    "gated_linear_attention": ["--causal"],
+    "attention_free_transformer": [],
+    "attention_free_transformer:causal": ["--causal"],
+    "fnet": [],
+    "nystromformer": [],
+    "local": [],
+    "sinkhorn": [],
 }
 
 
@@ -358,6 +370,194 @@ def layers(width, heads, length):
             weights = torch.softmax(torch.stack(sums), 0)
             return self.output(merge((torch.stack(outputs) * weights).sum(0)))
 
+    # Sums over all tokens so far, in chunks: within a chunk as a product of queries and keys, and from the chunks before by
+    # way of their states.
+
+    def chunks(t, size=64):  # [B, H, N, m] -> [B, H, C, L, m]
+        return t.unflatten(2, (-1, size))
+
+    def up_to(states, weights):  # [B, H, C, ...], weights [C, C] or [H, C, C]: cumsum along rows of a matrix is slower
+        return (weights @ states.flatten(3)).view_as(states)
+
+    def below(count):
+        return torch.ones(count, count).tril(-1)
+
+    class FeatureAttention(Projected):
+        """phi(q) (phi(k)^T v), divided by phi(q) times the sum of phi(k); phi is what kinds differ in."""
+
+        def __init__(self, causal=False):
+            super().__init__()
+            self.causal = causal
+            self.register_buffer("before", below(length // 64))
+
+        def forward(self, x):
+            q, k, v = self.parts(x)
+            q, k = self.of_queries(q), self.of_keys(k)
+            if not self.causal:
+                return self.output(merge((q @ (k.transpose(2, 3) @ v)) / (q @ k.sum(2)[..., None])))
+            q, k, v = chunks(q), chunks(k), chunks(v)
+            scores = (q @ k.transpose(3, 4)).tril()
+            states, totals = up_to(k.transpose(3, 4) @ v, self.before), up_to(k.sum(3), self.before)
+            total = scores.sum(-1, keepdim=True) + q @ totals[..., None]
+            return self.output(merge(((scores @ v + q @ states) / total).flatten(2, 3)))
+
+    class LinearTransformer(FeatureAttention):
+        def of_queries(self, x):
+            return F.elu(x) + 1
+
+        of_keys = of_queries
+
+    class Performer(FeatureAttention):
+        """What all features of a query, or of all keys, have in common cancels."""
+
+        def __init__(self, causal=False):
+            super().__init__(causal)
+            rows = [torch.linalg.qr(torch.randn(dh, dh)).Q for _ in range(math.ceil(math.log(dh)))]
+            w = torch.cat(rows)[: int(dh * math.log(dh))]
+            self.register_buffer("w", w * torch.randn(w.shape).norm(dim=1, keepdim=True) * dh**-0.25)
+
+        def of_queries(self, x):
+            exponents = x @ self.w.T
+            return torch.exp(exponents - exponents.detach().amax(-1, keepdim=True))
+
+        def of_keys(self, x):
+            exponents = x @ self.w.T - x.square().sum(-1, keepdim=True) / (2 * math.sqrt(dh))
+            return torch.exp(exponents - exponents.detach().amax((2, 3), keepdim=True))
+
+    class RetNet(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.input, self.output = linear(6 * width), nn.Linear(2 * width, width, bias=False)
+            angles = torch.arange(length)[:, None] * 10000 ** (-torch.arange(0, dh, 2) / dh)
+            self.register_buffer("cos", angles.cos()), self.register_buffer("sin", angles.sin())
+            log_gamma = torch.log1p(-(2.0 ** (-5 - torch.arange(heads))))[:, None, None]
+
+            def powers(count):  # gamma^(i - j) where i >= j
+                at = torch.arange(count)
+                return torch.exp(log_gamma * (at[:, None] - at)).tril()
+
+            at, count = torch.arange(64)[:, None], length // 64
+            positions_between = 64 * (torch.arange(count)[:, None] - torch.arange(count) - 1)
+            self.register_buffer("within", powers(64)[:, None] / math.sqrt(dh))
+            self.register_buffer("since", torch.exp(log_gamma * (at + 1))[:, None] / math.sqrt(dh))
+            self.register_buffer("until", torch.exp(log_gamma * (63 - at))[:, None])
+            self.register_buffer("before", torch.exp(log_gamma * positions_between).tril(-1))
+
+        def forward(self, x):
+            qk, v, gate = self.input(x).split(2 * width, -1)
+            left, right = split(qk).chunk(2, -1)  # each head of the queries, then of the keys
+            turned = torch.cat([left * self.cos - right * self.sin, left * self.sin + right * self.cos], -1)
+            q, k = (chunks(t) for t in turned.chunk(2, 1))
+            v = chunks(v.unflatten(2, (heads, -1)).transpose(1, 2))
+            states = up_to((k * self.until).transpose(3, 4) @ v, self.before)
+            y = ((q @ k.transpose(3, 4)) * self.within) @ v + (q * self.since) @ states
+            y = F.layer_norm(y, y.shape[-1:])
+            return self.output(F.silu(gate) * merge(y.flatten(2, 3)))
+
+    class GatedLinearAttention(nn.Module):
+        rank, temperature, chunk = 16, 16, 16  # of more tokens, e^-5 for each would leave the range of numbers
+
+        def __init__(self):
+            super().__init__()
+            self.input, self.output = linear(3 * width + self.rank), linear()
+            self.gate_bias = nn.Parameter(torch.zeros(width))
+            self.fade = nn.Linear(self.rank, width // 2)
+
+        def forward(self, x):
+            q, k, v, gate, fade = self.input(x).split([width // 2, width // 2, width, width, self.rank], -1)
+            log_decay = (F.logsigmoid(self.fade(fade)) / self.temperature).clamp(min=-5)
+            q, k, v, a = (chunks(t.unflatten(2, (heads, -1)).transpose(1, 2), self.chunk) for t in (q, k, v, log_decay))
+            a = a.cumsum(3)
+            whole = a[:, :, :, -1:]
+            q, scaled = q * a.exp() / math.sqrt(dh // 2), k * (-a).exp()
+            added = (k * (whole - a).exp()).transpose(3, 4) @ v
+            state, states = torch.zeros_like(added[:, :, 0]), []
+            for keep, new in zip(whole.exp().transpose(3, 4).unbind(2), added.unbind(2)):
+                states.append(state)
+                state = torch.addcmul(new, keep, state)
+            y = (q @ scaled.transpose(3, 4)).tril() @ v + q @ torch.stack(states, 2)
+            y = F.layer_norm(y, y.shape[-1:])
+            return self.output(F.silu(gate + self.gate_bias) * merge(y.flatten(2, 3)))
+
+    class AttentionFree(Projected):
+        def __init__(self, causal=False):
+            super().__init__()
+            self.causal = causal
+
+        def forward(self, x):
+            q, k, v = self.input(x).split(width, -1)
+            if not self.causal:
+                return self.output(torch.sigmoid(q) * (torch.softmax(k, 1) * v).sum(1, keepdim=True))
+            weights = torch.exp(k - k.detach().amax(1, keepdim=True))
+            return self.output(torch.sigmoid(q) * (weights * v).cumsum(1) / weights.cumsum(1))
+
+    class FNet(nn.Module):
+        def forward(self, x):
+            return torch.fft.fft2(x).real
+
+    class Nystromformer(Projected):
+        landmarks, steps = 64, 6
+
+        def forward(self, x):
+            q, k, v = self.parts(x)
+            of_q, of_k = (t.unflatten(2, (self.landmarks, -1)).mean(3) for t in (q, k))
+            a = torch.softmax(of_q @ of_k.transpose(2, 3) / math.sqrt(dh), -1)
+            z = a.transpose(2, 3) / a.sum(2).amax(-1)[..., None, None]  # rows add up to 1
+            one = torch.eye(self.landmarks)
+            for _ in range(self.steps):
+                az = a @ z
+                z = 0.25 * z @ (13 * one - az @ (15 * one - az @ (7 * one - az)))
+            return self.output(merge(attend(q, of_k, z @ attend(of_q, k, v))))
+
+    def attend_in_blocks(q, k, v, mask=None):  # [B, H, C, L, dh]; fused only where blocks are samples
+        y = attend(*(t.transpose(1, 2).flatten(0, 1) for t in (q, k, v)), attn_mask=mask)
+        return y.unflatten(0, (q.shape[0], -1)).transpose(1, 2).flatten(2, 3)
+
+    class Local(Projected):
+        """Blocks of the reach see their neighbours."""
+
+        reach = 64
+
+        def __init__(self):
+            super().__init__()
+            rows, near = torch.arange(self.reach)[:, None], torch.arange(-self.reach, 2 * self.reach)
+            at = torch.arange(0, length, self.reach)[:, None, None] + near
+            self.register_buffer("seen", ((rows - near).abs() <= self.reach) & (at >= 0) & (at < length))
+
+        def forward(self, x):
+            q, k, v = self.parts(x)
+
+            def around(t):
+                return F.pad(t, (0, 0, self.reach, self.reach)).unfold(2, 3 * self.reach, self.reach).transpose(3, 4)
+
+            seen = self.seen[:, None].repeat(x.shape[0], 1, 1, 1)
+            return self.output(merge(attend_in_blocks(chunks(q), around(k), around(v), seen)))
+
+    class Sinkhorn(Projected):
+        block, steps, temperature = 64, 7, 0.75
+
+        def __init__(self):
+            super().__init__()
+            self.count = length // self.block
+            self.hidden, self.order = nn.Linear(width, width), nn.Linear(width, heads * self.count)
+
+        def forward(self, x):
+            means = x.unflatten(1, (self.count, self.block)).mean(2)
+            r = self.order(torch.relu(self.hidden(means))).unflatten(2, (heads, -1)).transpose(1, 2)
+            if self.training:
+                r = r - torch.empty_like(r).exponential_().log()
+            r = r / self.temperature
+            for _ in range(self.steps):
+                r = torch.log_softmax(torch.log_softmax(r, 3), 2)
+            sorting = r.exp()
+
+            def with_sorted(t):
+                own = chunks(t, self.block)
+                return torch.cat([(sorting @ own.flatten(3)).view(own.shape), own], 3)
+
+            q, k, v = self.parts(x)
+            return self.output(merge(attend_in_blocks(chunks(q, self.block), with_sorted(k), with_sorted(v))))
+
     return {
         "dot_product": DotProduct,
         "dot_product:causal": lambda: DotProduct(causal=True),
@@ -375,6 +575,18 @@ def layers(width, heads, length):
         "clusterformer": ClusterFormer,
         "routing_transformer": Routing,
         "reformer": Reformer,
+        "linear_transformer": LinearTransformer,
+        "linear_transformer:causal": lambda: LinearTransformer(causal=True),
+        "performer": Performer,
+        "performer:causal": lambda: Performer(causal=True),
+        "retnet": RetNet,
+        "gated_linear_attention": GatedLinearAttention,
+        "attention_free_transformer": AttentionFree,
+        "attention_free_transformer:causal": lambda: AttentionFree(causal=True),
+        "fnet": FNet,
+        "nystromformer": Nystromformer,
+        "local": Local,
+        "sinkhorn": Sinkhorn,
     }
 
 
