@@ -7,10 +7,9 @@
 //   local:  w_tj = a_t . b_j where |t - j| < s, else 0 (eq. 3); all positions are still seen
 //   q, k, v = X Wq, X Wk, X Wv,   O = Y Wo,   causal: over j <= t
 //
-// The simple form takes time and memory N d, in its causal form time N log N d, and decodes with a state of
-// constant size: both sums, and the largest key so far, by which they are scaled. The others take time N^2 d
-// and memory N (N + d), and are built for a max_length L. There keys count relative to the largest of the
-// sequence, which cancels.
+// The simple form takes time and memory N d, and decodes with a state of constant size: both sums, and the
+// largest key so far, by which they are scaled. The others take time N^2 d and memory N (N + d), and are built
+// for a max_length L. There keys count relative to the largest of the sequence, which cancels.
 //
 // The paper has no heads, nor Wo, which is kept here, as in other layers. Padded positions enter no sum.
 // Dropout drops tokens from the upper sum. Parameters 4 d^2, and 2 r L of the biases, which start from
@@ -51,18 +50,33 @@ ScaledSums over_all(const ScaledSums& each) {
   return {sum(each.sums * exp(each.scale - largest), 1, true), largest};
 }
 
-/// Over all positions up to each: after n rounds, over the last 2^n.
-ScaledSums over_prefixes(ScaledSums each) {
-  const std::int64_t length = each.sums.size(1);
-  for (std::int64_t shift = 1; shift < length; shift *= 2) {
-    const auto shifted = [&](const Tensor& x, double first) {
-      return pad(slice(x, 1, 0, length - shift), 1, shift, 0, first);
-    };
-    const Tensor before = shifted(each.scale, excluded), largest = maximum(each.scale, before);
-    each.sums = each.sums * exp(each.scale - largest) + shifted(each.sums, 0) * exp(before - largest);
-    each.scale = largest;
-  }
-  return each;
+ScaledSums added(const ScaledSums& a, const ScaledSums& b) {
+  const Tensor largest = maximum(a.scale, b.scale);
+  return {a.sums * exp(a.scale - largest) + b.sums * exp(b.scale - largest), largest};
+}
+
+/// Over all positions up to each: up to every second one from the sums of pairs, and from these to the others.
+ScaledSums over_prefixes(const ScaledSums& each) {
+  const std::int64_t length = each.sums.size(1), pairs = length / 2;
+  if (length == 1) return each;
+  const auto part = [](const ScaledSums& x, std::int64_t begin, std::int64_t end, std::int64_t step = 1) {
+    return ScaledSums{slice(x.sums, 1, begin, end, step), slice(x.scale, 1, begin, end, step)};
+  };
+  const ScaledSums firsts = part(each, 0, length, 2), seconds = part(each, 1, length, 2);
+  const ScaledSums up_to_seconds = over_prefixes(added(part(firsts, 0, pairs), seconds));
+  const std::int64_t others = length - pairs;
+  if (others == 1)
+    return {concat({firsts.sums, up_to_seconds.sums}, 1), concat({firsts.scale, up_to_seconds.scale}, 1)};
+  const ScaledSums up_to_firsts = added(part(up_to_seconds, 0, others - 1), part(firsts, 1, others));
+  const auto in_turn = [&](const Tensor& first, const Tensor& firsts_after, const Tensor& seconds_sums) {
+    Shape shape = seconds_sums.shape();
+    shape[1] = 2 * (others - 1);
+    const Tensor after = reshape(stack({slice(seconds_sums, 1, 0, others - 1), firsts_after}, 2), shape);
+    if (pairs < others) return concat({first, after}, 1);
+    return concat({first, after, slice(seconds_sums, 1, pairs - 1, pairs)}, 1);
+  };
+  return {in_turn(slice(firsts.sums, 1, 0, 1), up_to_firsts.sums, up_to_seconds.sums),
+          in_turn(slice(firsts.scale, 1, 0, 1), up_to_firsts.scale, up_to_seconds.scale)};
 }
 
 /// The upper sum divided by the lower one, [B, N, d]; 0 where nothing is seen.
