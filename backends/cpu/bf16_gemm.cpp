@@ -231,6 +231,8 @@ constexpr std::array<std::array<TileFunction, tile_rows>, 2> tiles{
 void bf16_gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
                const float* a, std::int64_t lda, const float* b, std::int64_t ldb, bool add, float* c,
                std::int64_t ldc) {
+  if (!Bf16Products::available())
+    return bf16_gemm_by_rounding(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, add, c, ldc);
   Pairs* const rows =
       thread_scratch<Pairs>(row_slot, static_cast<std::size_t>(std::min(m, rows_at_once) * row_pairs));
   Pairs* const panel = thread_scratch<Pairs>(panel_slot, depth_at_once / 2 * panel_columns);
