@@ -11,7 +11,7 @@ llama.cpp); figures are tokens per second, medians of the alternating runs:
   heed, llama                  while writing, the mean of all tokens; `ratio` is heed's over llama.cpp's
   heed_prompt, llama_prompt    while reading the prompt, and `prompt_ratio`
 
-null: heed has no such weights. llama.cpp runs with and without flash attention, and the faster one counts. Keys and
+llama.cpp runs with and without flash attention, and the faster one counts. Keys and
 values are f32 in heed and f16 in llama.cpp, whose tool offers no f32. llama-bench draws the next token at random, heed
 takes the most probable one. Needs gguf and numpy, for the model files.
 """
@@ -82,7 +82,7 @@ def answer_of(command):
 def run_heed(options, form):
     """Tokens per second while writing and while reading."""
     answer = answer_of([options.heed, "--no-bound", "--prompt", str(options.prompt), "--tokens", str(options.tokens),
-                        "--threads", str(options.threads), *(["--int8"] if form == "int8" else [])])
+                        "--threads", str(options.threads), *(["--" + form] if form != "f32" else [])])
     # The last token of the prompt is read together with the first that is written.
     return answer["mean_tokens_per_second"], 1e3 * (options.prompt - 1) / answer["prompt_ms"]
 
@@ -114,15 +114,14 @@ def main():
         rates = {form: ([], []) for form in FORMS}
         for _ in range(options.pairs):
             for form, (heed, llama) in rates.items():
-                if form != "bf16":
-                    heed.append(run_heed(options, form))
+                heed.append(run_heed(options, form))
                 llama.append(run_llama(options, files[form]))
     for form, sides in rates.items():
         line = {"weights": form, "threads": options.threads, "prompt": options.prompt, "tokens": options.tokens}
         for at, suffix in enumerate(("", "_prompt")):
-            heed, llama = (statistics.median(run[at] for run in side) if side else None for side in sides)
-            line["heed" + suffix], line["llama" + suffix] = heed and round(heed, 1), round(llama, 1)
-            line["prompt_ratio" if at else "ratio"] = heed and round(heed / llama, 3)
+            heed, llama = (statistics.median(run[at] for run in side) for side in sides)
+            line["heed" + suffix], line["llama" + suffix] = round(heed, 1), round(llama, 1)
+            line["prompt_ratio" if at else "ratio"] = round(heed / llama, 3)
         print(json.dumps(line), flush=True)
 
 

@@ -62,7 +62,7 @@ constexpr std::int64_t warm_up = 3;
 
 struct Sizes {
   std::int64_t layers = 12, width = 768, vocabulary = 50'257, prompt = 64, tokens = 64;
-  bool int8 = false, bound = true;
+  bool int8 = false, bf16 = false, bound = true;
 };
 
 void run(const Sizes& sizes, int threads, bool profile) {
@@ -72,6 +72,7 @@ void run(const Sizes& sizes, int threads, bool profile) {
   const std::int64_t positions = 1024 * sizes.width;  // a token reads one row
   const double weight_bytes = 4.0 * static_cast<double>(model.parameter_count() - positions);
   if (sizes.int8) model.round_to_int8();
+  if (sizes.bf16) model.round_to_bf16();
   std::vector<std::int32_t> prompt;
   for (std::int64_t i = 0; i < sizes.prompt; ++i)
     prompt.push_back(static_cast<std::int32_t>(i % sizes.vocabulary));
@@ -127,6 +128,7 @@ int main(int argc, char** argv) {
   app.add_option("--tokens", sizes.tokens, "tokens to write")->check(CLI::Range(1, 511));
   app.add_option("--threads", threads, "threads of the CPU backend")->check(CLI::Range(1, 1000));
   app.add_flag("--int8", sizes.int8, "weights in 8 bits; the bound is that of f32");
+  app.add_flag("--bf16", sizes.bf16, "weights in bf16; the bound is that of f32")->excludes("--int8");
   app.add_flag("!--no-bound", sizes.bound, "only write, without reading the memory between two tokens");
   app.add_flag("--profile", profile, "print the time per kernel");
   try {

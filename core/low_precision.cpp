@@ -8,7 +8,7 @@
 
 namespace heed {
 
-bool Int8Rows::hold_columns(const Tensor& view) const {
+bool NarrowRows::hold_columns(const Tensor& view) const {
   const std::int64_t k = view.size(-2), n = view.size(-1);
   if ((k > 1 && view.stride(-2) != 1) || (n > 1 && view.stride(-1) != columns)) return false;
   if (columns == 0 || view.offset() % columns + k > columns) return false;
@@ -17,41 +17,67 @@ bool Int8Rows::hold_columns(const Tensor& view) const {
     if (view.stride(axis) % columns != 0) return false;
     last += (view.size(axis) - 1) * view.stride(axis) / columns;
   }
-  return last < std::ssize(scales);
+  return last < rows;
 }
 
-void round_to_int8(const Tensor& matrix) {
+namespace {
+
+/// Room for the rows of a matrix, once it is one that can be rounded.
+NarrowRows room_for(const char* op, const Tensor& matrix, NarrowRows::Format format, std::size_t bytes) {
   check(matrix.defined() && matrix.rank() == 2 && matrix.dtype() == DType::f32 && matrix.is_contiguous() &&
             matrix.device().type == DeviceType::cpu,
-        "round_to_int8: needs a contiguous matrix of f32 on the CPU");
-  const std::int64_t rows = matrix.size(0), columns = matrix.size(1);
-  check(matrix.offset() == 0 &&
-            matrix.storage()->bytes() == static_cast<std::size_t>(rows * columns) * sizeof(float),
-        "round_to_int8: needs the whole of a storage, not a view into one");
+        op, ": needs a contiguous matrix of f32 on the CPU");
+  NarrowRows out{format, matrix.size(0), matrix.size(1), {}, {}};
+  const std::int64_t count = out.rows * out.columns;
+  check(matrix.offset() == 0 && matrix.storage()->bytes() == static_cast<std::size_t>(count) * sizeof(float),
+        op, ": needs the whole of a storage, not a view into one");
   const float* all = matrix.data<float>();
-  for (std::int64_t i = 0; i < rows * columns; ++i)
-    check(std::isfinite(all[i]), "round_to_int8: element (", i / columns, ", ", i % columns, ") is ", all[i]);
-  auto result = std::make_shared<Int8Rows>();
-  result->columns = columns;
-  result->memory = Tensor::zeros({ceil_div(rows * columns + Int8Rows::slack, 4)}, DType::i32);
-  result->scales.resize(static_cast<std::size_t>(rows));
+  for (std::int64_t i = 0; i < count; ++i)
+    check(std::isfinite(all[i]), op, ": element (", i / out.columns, ", ", i % out.columns, ") is ", all[i]);
+  out.memory = Tensor::zeros({ceil_div((count + NarrowRows::slack) * static_cast<std::int64_t>(bytes),
+                                       std::int64_t{sizeof(std::int32_t)})},
+                             DType::i32);
+  return out;
+}
+
+void keep(const Tensor& matrix, NarrowRows rows) {
+  matrix.storage()->overwritten();
+  matrix.storage()->keep_narrow_rows(std::make_shared<NarrowRows>(std::move(rows)));
+}
+
+}  // namespace
+
+void round_to_int8(const Tensor& matrix) {
+  NarrowRows result = room_for("round_to_int8", matrix, NarrowRows::Format::int8, sizeof(std::int8_t));
+  result.scales.resize(static_cast<std::size_t>(result.rows));
   float* x = matrix.data<float>();
-  std::int8_t* q = result->values();
-  for (std::int64_t i = 0; i < rows; ++i, x += columns, q += columns) {
+  auto* q = result.values<std::int8_t>();
+  for (float& scale : result.scales) {
     float largest = 0;
-    for (std::int64_t j = 0; j < columns; ++j) largest = std::max(largest, std::abs(x[j]));
-    const float scale =
-        std::min(largest / 127, std::nextafter(std::numeric_limits<float>::max() / 127, 0.0F));
-    result->scales[static_cast<std::size_t>(i)] = scale;
-    if (scale == 0) std::fill_n(x, columns, 0.0F);  // the 8-bit values are 0 already
-    for (std::int64_t j = 0; j < columns && scale > 0; ++j) {
+    for (std::int64_t j = 0; j < result.columns; ++j) largest = std::max(largest, std::abs(x[j]));
+    scale = std::min(largest / 127, std::nextafter(std::numeric_limits<float>::max() / 127, 0.0F));
+    if (scale == 0) std::fill_n(x, result.columns, 0.0F);  // the 8-bit values are 0 already
+    for (std::int64_t j = 0; j < result.columns && scale > 0; ++j) {
       const float rounded = std::clamp(std::nearbyint(x[j] / scale), -127.0F, 127.0F);
       q[j] = static_cast<std::int8_t>(rounded);
       x[j] = rounded * scale;
     }
+    x += result.columns, q += result.columns;
   }
-  matrix.storage()->overwritten();
-  matrix.storage()->keep_int8_rows(std::move(result));
+  keep(matrix, std::move(result));
+}
+
+void round_to_bf16(const Tensor& matrix) {
+  NarrowRows result = room_for("round_to_bf16", matrix, NarrowRows::Format::bf16, sizeof(std::uint16_t));
+  constexpr std::uint16_t magnitude = 0x7FFF, largest = 0x7F7F;
+  float* x = matrix.data<float>();
+  auto* q = result.values<std::uint16_t>();
+  for (std::int64_t i = 0; i < result.rows * result.columns; ++i) {
+    q[i] = bf16_of_float(x[i]);
+    if ((q[i] & magnitude) > largest) --q[i];  // the finite number before infinity
+    x[i] = float_of_bf16(q[i]);
+  }
+  keep(matrix, std::move(result));
 }
 
 }  // namespace heed

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -34,18 +35,37 @@ class Bf16Products {
   bool before_;
 };
 
-/// The rows of a matrix in 8 bits: element (i, j) is scales[i] * values()[i * columns + j].
-struct Int8Rows {
-  static constexpr std::int64_t slack = 64;  ///< bytes beyond the last row that a vector load may read
+/// bfloat16, the upper half of an f32, exactly.
+inline float float_of_bf16(std::uint16_t half) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
+}
 
-  std::int64_t columns = 0;
+/// The nearest bfloat16, ties to even.
+inline std::uint16_t bf16_of_float(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
+  return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+/// The rows of a matrix in fewer bits than f32: element (i, j) is values()[i * columns + j] in bf16, and
+/// scales[i] times that in int8.
+struct NarrowRows {
+  enum class Format : std::uint8_t { bf16, int8 };
+  static constexpr std::int64_t slack = 64;  ///< elements beyond the last row that a vector load may read
+
+  Format format = Format::bf16;
+  std::int64_t rows = 0, columns = 0;
   Tensor memory;              ///< i32, from the backend's pool with its large pages
-  std::vector<float> scales;  ///< the largest magnitude of the row / 127
+  std::vector<float> scales;  ///< of int8: the largest magnitude of the row / 127
 
   /// True when every column of a view [..., k, n] into the matrix is a contiguous piece of one of its rows,
   /// and neighbouring columns come from neighbouring rows.
   bool hold_columns(const Tensor& view) const;
-  std::int8_t* values() const { return reinterpret_cast<std::int8_t*>(memory.data<std::int32_t>()); }
+  /// `Value` is std::uint16_t, the upper half of an f32, for bf16, and std::int8_t for int8.
+  template <class Value>
+  Value* values() const {
+    return reinterpret_cast<Value*>(memory.data<std::int32_t>());
+  }
 };
 
 /// Rounds each element of `matrix` (f32 [rows, columns], contiguous, filling its storage, on the CPU) to
@@ -55,5 +75,9 @@ struct Int8Rows {
 /// same numbers. Throws an Error for any other tensor or for elements that are not finite, and leaves
 /// `matrix` unchanged then.
 void round_to_int8(const Tensor& matrix);
+
+/// The same with the nearest bf16 numbers, ties to even, and a copy of half the bytes; what is beyond the
+/// largest of them becomes that.
+void round_to_bf16(const Tensor& matrix);
 
 }  // namespace heed

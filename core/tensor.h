@@ -126,7 +126,7 @@ Shape contiguous_strides(const Shape& shape);
 /// The shape that `a` and `b` broadcast to (NumPy rules); throws an Error that names `op` when they do not.
 Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);
 
-struct Int8Rows;
+struct NarrowRows;
 
 /// A block of device memory. Backends derive from it; the destructor gives the memory back to their pool.
 class Storage {
@@ -149,12 +149,14 @@ class Storage {
   std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void overwritten() { version_.fetch_add(1, std::memory_order_relaxed); }
 
-  /// The 8-bit rows that round_to_int8() kept for the matrix filling this storage; null when it was never
-  /// called or the matrix has been overwritten since.
-  const Int8Rows* int8_rows() const { return int8_version_ == version() ? int8_rows_.get() : nullptr; }
-  void keep_int8_rows(std::shared_ptr<const Int8Rows> rows) {
-    int8_rows_ = std::move(rows);
-    int8_version_ = version();
+  /// The copy that round_to_int8() or round_to_bf16() kept of the matrix filling this storage; null when
+  /// neither was called or the matrix has been overwritten since.
+  const NarrowRows* narrow_rows() const {
+    return narrow_version_ == version() ? narrow_rows_.get() : nullptr;
+  }
+  void keep_narrow_rows(std::shared_ptr<const NarrowRows> rows) {
+    narrow_rows_ = std::move(rows);
+    narrow_version_ = version();
   }
 
  protected:
@@ -167,8 +169,8 @@ class Storage {
   void* host_data_;
   bool is_lent_;
   std::atomic<std::uint64_t> version_{0};
-  std::shared_ptr<const Int8Rows> int8_rows_;
-  std::uint64_t int8_version_ = 0;
+  std::shared_ptr<const NarrowRows> narrow_rows_;
+  std::uint64_t narrow_version_ = 0;
 };
 
 struct Node;  // the autograd record of how a tensor was made (autograd/graph.h)

@@ -8,11 +8,12 @@
 #include <string>
 #include <string_view>
 
+#include "heed/core/low_precision.h"
 #include "heed/core/tensor.h"
 
 namespace heed {
 
-// 16-bit floating-point numbers, as stored in files.
+// Of 16-bit floating-point numbers, as stored in files, those that core/low_precision.h does not have.
 
 /// IEEE 754 binary16 as f32, exactly.
 inline float float_of_f16(std::uint16_t half) {
@@ -36,18 +37,6 @@ inline std::uint16_t f16_of_float(float value) {
         static_cast<std::uint32_t>(std::nearbyint(std::ldexp(std::bit_cast<float>(magnitude), 24))));
   const std::uint32_t odd = (magnitude >> 13) & 1u;
   return with_sign(((magnitude + 0xfffu + odd) >> 13) - (112u << 10));
-}
-
-/// bfloat16, the upper half of an f32, exactly.
-inline float float_of_bf16(std::uint16_t half) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
-}
-
-/// The nearest bfloat16, ties to even.
-inline std::uint16_t bf16_of_float(float value) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
-  return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
 class FileWriter;

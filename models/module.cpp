@@ -95,17 +95,25 @@ void Module::freeze() {
 }
 
 void Module::round_to_int8() {
+  round_matrices(heed::round_to_int8, "8 bits");
+}
+
+void Module::round_to_bf16() {
+  round_matrices(heed::round_to_bf16, "bf16");
+}
+
+void Module::round_matrices(void (*round)(const Tensor&), const char* format) {
   std::vector<NamedTensor> matrices;
   for (const NamedTensor& named : parameters()) {
     const Tensor& member = *named.tensor;
     if (member.rank() != 2) continue;
     check(member.device().type == DeviceType::cpu && member.dtype() == DType::f32, "\"", named.name, "\" is ",
-          member.dtype(), " on ", member.device(), "; weights in 8 bits are for f32 on the CPU");
+          member.dtype(), " on ", member.device(), "; weights in ", format, " are for f32 on the CPU");
     matrices.push_back(named);
   }
   for (const NamedTensor& named : matrices) {
     try {
-      heed::round_to_int8(*named.tensor);
+      round(*named.tensor);
     } catch (Error& error) {
       error.add_context(concat_text("\"", named.name, "\": "));
       state_changed();  // some matrices have been rounded already

@@ -52,6 +52,8 @@ class Module {
   /// Applies round_to_int8() to every matrix among the parameters, for running a model token by token,
   /// where reading the weights takes most of the time. Throws an Error unless they are f32 and on the CPU.
   void round_to_int8();
+  /// The same with round_to_bf16().
+  void round_to_bf16();
   /// Calls visit for this module and all its parts; a shared part is visited once per owner.
   void for_each_part(const std::function<void(Module&)>& visit);
   /// Updates buffers from the values that a pass observed (Context::observe). Throws an Error for a module
@@ -80,6 +82,7 @@ class Module {
   friend class Part;
   friend class Parameter;
 
+  void round_matrices(void (*round)(const Tensor&), const char* format);
   std::vector<NamedTensor> collected(std::vector<NamedTensor> Module::*list);
 
   std::vector<NamedTensor> parameters_;

@@ -64,8 +64,11 @@ Device device_of(const std::string& name, const Ranks* ranks) {
 
 Device device_of(const Settings& settings, const Ranks* ranks) {
   const Device device = device_of(settings.get<std::string>("device"), ranks);
-  if (settings.get<bool>("int8_weights") && device.type != DeviceType::cpu)
-    throw SettingsError(concat_text("int8_weights is for the CPU, and the device is ", device));
+  for (const char* const name : {"int8_weights", "bf16_weights"})
+    if (settings.get<bool>(name) && device.type != DeviceType::cpu)
+      throw SettingsError(concat_text(name, " is for the CPU, and the device is ", device));
+  if (settings.get<bool>("int8_weights") && settings.get<bool>("bf16_weights"))
+    throw SettingsError("int8_weights and bf16_weights are both true: weights are rounded to one of them");
   return device;
 }
 

@@ -22,7 +22,7 @@ namespace heed {
 struct RuntimeSettings {
   std::int64_t seed = 1, threads = 0;
   std::string device = {};
-  bool int8_weights = false;
+  bool int8_weights = false, bf16_weights = false;
   Precision precision = Precision::f32;
 };
 
@@ -37,6 +37,11 @@ void for_each_setting(auto&& visit, RuntimeSettings& runtime) {
         "Used runs round weight matrices to 8 bits, with a scale for each row, so that writing token by "
         "token reads a quarter of the bytes. CPU only; training ignores it",
         free);
+  visit(
+      runtime.bf16_weights, "bf16_weights",
+      "Used runs round weight matrices to bf16, half the bytes: slower than int8_weights, and closer to f32. "
+      "CPU only; training ignores it",
+      free);
   visit(runtime.precision, "precision", precision_names(),
         "Type that the model computes in while it trains. The weights stay f32. f16 needs a Vulkan device; "
         "on the CPU bf16 affects matrix products alone, and is slow where the processor lacks AVX-512 BF16");

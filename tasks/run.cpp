@@ -225,6 +225,7 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
                                          : files.has_best()       ? "best"
                                                                   : "last");
   if (learner->settings().get<bool>("int8_weights")) learner->model().round_to_int8();
+  if (learner->settings().get<bool>("bf16_weights")) learner->model().round_to_bf16();
   return Run(std::move(learner), std::move(files));
 }
 

@@ -1,4 +1,5 @@
-// Products in f32 by heed's own kernel: layouts, and bits that depend on nothing but the sums.
+// Products by heed's own kernels, in f32 and, where the processor can, in bf16: layouts, and bits that depend on nothing
+// but the sums.
 
 #include "heed/backends/cpu/gemm.h"
 
@@ -14,6 +15,7 @@
 #include "heed/backends/cpu/blas.h"
 #include "heed/core/backend.h"
 #include "heed/core/device.h"
+#include "heed/core/low_precision.h"
 #include "model_support.h"
 #include "support.h"
 
@@ -24,24 +26,35 @@ Tensor numbers(const Shape& shape, std::uint32_t stream) {
   return uniform(shape, -1, 1, {7, 0, stream});
 }
 
-/// A matrix [rows, columns], stored by columns if transposed, with `gap` elements between what is stored.
+/// A matrix [rows, columns], stored by columns if transposed, with `gap` elements between what is stored; of bf16
+/// numbers if asked.
 struct Operand {
   Tensor stored;
   cpu::MatrixView view;
 
-  Operand(std::int64_t rows, std::int64_t columns, bool transposed, std::int64_t gap, std::uint32_t stream)
+  Operand(std::int64_t rows, std::int64_t columns, bool transposed, std::int64_t gap, std::uint32_t stream,
+          bool rounded = false)
       : stored(numbers(transposed ? Shape{columns, rows + gap} : Shape{rows, columns + gap}, stream)),
-        view{stored.data<float>(), stored.size(1), transposed},
-        values(slice(transposed ? transpose(stored, 0, 1) : stored, transposed ? 0 : 1, 0,
-                     transposed ? rows : columns)
-                   .to(DType::f64)) {}
+        view{stored.data<float>(), stored.size(1), transposed} {
+    for (std::int64_t i = 0; i < stored.count() && rounded; ++i)
+      stored.data<float>()[i] = float_of_bf16(bf16_of_float(stored.data<float>()[i]));
+    values = slice(transposed ? transpose(stored, 0, 1) : stored, transposed ? 0 : 1, 0,
+                   transposed ? rows : columns)
+                 .to(DType::f64);
+  }
   Tensor values;
 };
 
-Tensor own_product(const Operand& a, const Operand& b) {
+std::vector<cpu::ProductKernel> kernels() {
+  std::vector<cpu::ProductKernel> out{cpu::f32_kernel()};
+  if (Bf16Products::available()) out.push_back(cpu::bf16_kernel());
+  return out;
+}
+
+Tensor own_product(const Operand& a, const Operand& b, const cpu::ProductKernel& kernel = cpu::f32_kernel()) {
   const std::int64_t m = a.values.size(0), n = b.values.size(1);
   Tensor c = Tensor::full({m, n}, std::nan(""));
-  cpu::own_gemm(a.view, b.view, m, n, a.values.size(1), 1, false, c.data<float>(), n);
+  cpu::own_gemm(kernel, a.view, b.view, m, n, a.values.size(1), 1, false, c.data<float>(), n);
   return c;
 }
 
@@ -51,56 +64,60 @@ TEST_CASE("own products in every layout, with remainders of every size") {
   };
   std::vector<Sizes> cases = {{300, 1100, 40}, {130, 70, 600}, {14, 32, 256}, {15, 33, 257}, {28, 64, 513}};
   for (std::int64_t size = 1; size < 36; ++size) cases.push_back({size, 36 - size, 3 * size % 37 + 1});
-  for (const Sizes& sizes : cases) {
-    const std::int64_t m = sizes.m, n = sizes.n, k = sizes.k;
-    for (int layout = 0; layout < 4; ++layout) {
-      CAPTURE(m);
-      CAPTURE(n);
-      CAPTURE(k);
-      CAPTURE(layout);
-      const Operand a(m, k, layout & 1, m % 3, 1), b(k, n, layout & 2, n % 3, 2);
-      const Tensor expected = matmul(a.values, b.values), c = own_product(a, b);
-      CHECK(test::worst_difference(c.to(DType::f64), expected) <
-            1e-6 * std::sqrt(static_cast<double>(k) + 10));
-      // Into a wider matrix, whose other columns stay as they are, scaled and added.
-      const Tensor wide = numbers({m, n + 3}, 3), before = wide * 1;
-      cpu::own_gemm(a.view, b.view, m, n, k, -0.5f, true, wide.data<float>(), n + 3);
-      CHECK(test::worst_difference(slice(wide, 1, 0, n).to(DType::f64),
-                                   slice(before, 1, 0, n).to(DType::f64) - expected * 0.5) <
-            1e-6 * std::sqrt(static_cast<double>(k) + 10));
-      CHECK(slice(wide, 1, n, n + 3).to_vector<float>() == slice(before, 1, n, n + 3).to_vector<float>());
+  for (const cpu::ProductKernel& kernel : kernels())
+    for (const Sizes& sizes : cases) {
+      const std::int64_t m = sizes.m, n = sizes.n, k = sizes.k;
+      const bool rounds = kernel.pack != cpu::f32_kernel().pack;
+      for (int layout = 0; layout < 4; ++layout) {
+        CAPTURE(rounds);
+        CAPTURE(m);
+        CAPTURE(n);
+        CAPTURE(k);
+        CAPTURE(layout);
+        const Operand a(m, k, layout & 1, m % 3, 1, rounds), b(k, n, layout & 2, n % 3, 2, rounds);
+        const Tensor expected = matmul(a.values, b.values), c = own_product(a, b, kernel);
+        CHECK(test::worst_difference(c.to(DType::f64), expected) <
+              1e-6 * std::sqrt(static_cast<double>(k) + 10));
+        // Into a wider matrix, whose other columns stay as they are, scaled and added.
+        const Tensor wide = numbers({m, n + 3}, 3), before = wide * 1;
+        cpu::own_gemm(kernel, a.view, b.view, m, n, k, -0.5f, true, wide.data<float>(), n + 3);
+        CHECK(test::worst_difference(slice(wide, 1, 0, n).to(DType::f64),
+                                     slice(before, 1, 0, n).to(DType::f64) - expected * 0.5) <
+              1e-6 * std::sqrt(static_cast<double>(k) + 10));
+        CHECK(slice(wide, 1, n, n + 3).to_vector<float>() == slice(before, 1, n, n + 3).to_vector<float>());
+      }
     }
-  }
 }
 
 TEST_CASE("an element of an own product has the same bits however the product is cut") {
   const std::int64_t m = 300, n = 140, k = 700;
-  for (int layout = 0; layout < 4; ++layout) {
-    const Operand a(m, k, layout & 1, 0, 1), b(k, n, layout & 2, 0, 2);
-    const std::vector<float> expected = own_product(a, b).to_vector<float>();
-    Tensor pieces = Tensor::full({m, n}, std::nan(""));
-    for (const auto& [row, rows] : {std::pair{0, 1}, {1, 125}, {126, 127}, {253, 47}})
-      for (const auto& [column, columns] : {std::pair{0, 37}, {37, 2}, {39, 101}})
-        cpu::own_gemm(a.view.from(row, 0), b.view.from(0, column), rows, columns, k, 1, false,
-                      pieces.data<float>() + row * n + column, n);
-    CHECK(pieces.to_vector<float>() == expected);
-    for (const std::int64_t slice_rows : {256, 512, 1024}) {
-      const Tensor bias = numbers({n}, 4), packed = Tensor::full({m, n}, std::nan(""));
-      cpu::PackedMatrix right(b.view, k, n, slice_rows);
-      for (std::int64_t s = 0; s < right.slices(); ++s) {
-        for (std::int64_t task = right.tasks(s) - 1; task >= 0; --task) right.pack(s, task);
-        const std::int64_t row = s * slice_rows, depth = std::min(slice_rows, k - row);
-        for (const auto& [column, columns] : {std::pair{0, 96}, {96, 44}}) {
-          float* const to = packed.data<float>() + column;
-          const cpu::Base base = s > 0 ? cpu::Base{to, n} : cpu::Base{bias.data<float>() + column, 0};
-          right.multiply(a.view.from(0, row), row, column, m, columns, depth, base, to, n);
+  for (const cpu::ProductKernel& kernel : kernels())
+    for (int layout = 0; layout < 4; ++layout) {
+      const Operand a(m, k, layout & 1, 0, 1), b(k, n, layout & 2, 0, 2);
+      const std::vector<float> expected = own_product(a, b, kernel).to_vector<float>();
+      Tensor pieces = Tensor::full({m, n}, std::nan(""));
+      for (const auto& [row, rows] : {std::pair{0, 1}, {1, 125}, {126, 127}, {253, 47}})
+        for (const auto& [column, columns] : {std::pair{0, 37}, {37, 2}, {39, 101}})
+          cpu::own_gemm(kernel, a.view.from(row, 0), b.view.from(0, column), rows, columns, k, 1, false,
+                        pieces.data<float>() + row * n + column, n);
+      CHECK(pieces.to_vector<float>() == expected);
+      for (const std::int64_t slice_rows : {256, 512, 1024}) {
+        const Tensor bias = numbers({n}, 4), packed = Tensor::full({m, n}, std::nan(""));
+        cpu::PackedMatrix right(kernel, b.view, k, n, slice_rows);
+        for (std::int64_t s = 0; s < right.slices(); ++s) {
+          for (std::int64_t task = right.tasks(s) - 1; task >= 0; --task) right.pack(s, task);
+          const std::int64_t row = s * slice_rows, depth = std::min(slice_rows, k - row);
+          for (const auto& [column, columns] : {std::pair{0, 96}, {96, 44}}) {
+            float* const to = packed.data<float>() + column;
+            const cpu::Base base = s > 0 ? cpu::Base{to, n} : cpu::Base{bias.data<float>() + column, 0};
+            right.multiply(a.view.from(0, row), row, column, m, columns, depth, base, to, n);
+          }
         }
+        Tensor biased = Tensor::full({m, n}, 0) + bias;
+        cpu::own_gemm(kernel, a.view, b.view, m, n, k, 1, true, biased.data<float>(), n);
+        CHECK(packed.to_vector<float>() == biased.to_vector<float>());
       }
-      Tensor biased = Tensor::full({m, n}, 0) + bias;
-      cpu::own_gemm(a.view, b.view, m, n, k, 1, true, biased.data<float>(), n);
-      CHECK(packed.to_vector<float>() == biased.to_vector<float>());
     }
-  }
 }
 
 TEST_CASE("own products of numbers that are none, and of infinities, stay where they belong") {

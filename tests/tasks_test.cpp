@@ -132,14 +132,17 @@ TEST_CASE("tasks: with every attention that can serve, and a reason where one ca
         continue;
       }
       CHECK(train_run(*kind, settings, {folder / "run"}).step == 3);
-      for (const char* const rounded : {"false", "true"}) {
-        Run run = Run::open(folder / "run", {.settings = {std::string("int8_weights=") + rounded}});
+      for (const char* const weights : {"int8_weights=false", "int8_weights=true", "bf16_weights=true"}) {
+        Run run = Run::open(folder / "run", {.settings = {weights}});
         const std::string line = small_line(std::string(kind->name));
         const std::vector<Prediction> answers =
             run.predict(std::vector<std::string>{line.substr(0, line.size() - 1)});
         REQUIRE(answers.size() == 1);
         CHECK(answers[0].error == "");
       }
+      CHECK_THROWS_WITH_AS(
+          Run::open(folder / "run", {.settings = {"int8_weights=true", "bf16_weights=true"}}),
+          doctest::Contains("are both true"), SettingsError);
     }
 }
 

@@ -336,9 +336,9 @@ class Scores {
       const T* key = key_.at(b, h, segment.key);
       T* to = tile.scores + segment.column;
       if (takes_rows(tile.rows)) {
-        for (std::int64_t r = 0; r < tile.rows; ++r)
-          row_times_transposed(query + r * query_.stride(), key, key_.stride(), segment.count, key_.width(),
-                               scale, false, to + r * tile.stride);
+        times_transposed(FewRows<T>{query, query_.stride(), tile.rows, segment.count, key_.width(), scale,
+                                    false, to, tile.stride},
+                         key, key_.stride());
       } else {
         gemm<T>(false, true, tile.rows, segment.count, key_.width(), scale, query, query_.stride(), key,
                 key_.stride(), T{0}, to, tile.stride);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "heed/backends/cpu/gemm.h"
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/base/error.h"
 #include "heed/core/device.h"
@@ -23,15 +24,15 @@
 // work of a fused multiply-add. So operands are stored as pairs, two neighbours along k in 32 bits:
 //   a: rows of pairs; each is broadcast to a vector;
 //   b: panels of 32 columns; for each pair along k two vectors, a pair per column.
-// 14 x 32 sums stay in registers. Uses intrinsics, since Highway 1.0.3 does not offer the instruction.
+// 14 x 32 sums stay in registers. How a product is cut is as in gemm.cpp. Uses intrinsics, since Highway 1.0.3 does not
+// offer the instruction.
 
 namespace heed {
 
 namespace cpu {
 namespace {
 
-// Slots of thread_scratch. Attention, whose tiles are multiplied here, uses lower ones.
-enum : int { row_slot = 6, panel_slot = 7 };
+enum : int { left_slot = 6, right_slot = 7 };  // of thread_scratch
 
 /// To the nearest bf16, ties to even; magnitudes below 2^-126 become 0.
 float rounded(float x) {
@@ -57,8 +58,8 @@ void bf16_gemm_by_rounding(bool trans_a, bool trans_b, std::int64_t m, std::int6
                            float alpha, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
                            bool add, float* c, std::int64_t ldc) {
   const std::int64_t a_columns = trans_a ? m : k, b_columns = trans_b ? k : n;
-  const float* const left = rounded(row_slot, a, lda, trans_a ? k : m, a_columns);
-  const float* const right = rounded(panel_slot, b, ldb, trans_b ? n : k, b_columns);
+  const float* const left = rounded(left_slot, a, lda, trans_a ? k : m, a_columns);
+  const float* const right = rounded(right_slot, b, ldb, trans_b ? n : k, b_columns);
   const Bf16Products exact(false);
   gemm<float>(trans_a, trans_b, m, n, k, alpha, left, a_columns, right, b_columns, add ? 1 : 0, c, ldc);
 }
@@ -81,9 +82,8 @@ namespace {
 
 constexpr int lanes = 16, tile_rows = 14, panel_columns = 2 * lanes;
 constexpr int chunk = 2 * lanes;  // of k: a vector of pairs
-// A panel fills a first-level cache of 32 KiB; the packed rows of a take a quarter of a
-// second-level cache of 1 MiB.
-constexpr std::int64_t depth_at_once = 512, rows_at_once = 18 * tile_rows;
+constexpr std::int64_t rows_at_once =
+    18 * tile_rows;  // packed they take an eighth of a second-level cache of 1 MiB
 // Distance between packed rows of a; not a power of 2, to avoid cache conflicts.
 constexpr std::int64_t row_pairs = depth_at_once / 2 + lanes;
 
@@ -188,9 +188,9 @@ HEED_BF16 void pack_turned_panel(const float* x, std::int64_t stride, std::int64
   }
 }
 
-/// c = alpha a b + (add ? c : 0) for Rows rows and Vectors vectors of columns; `last` masks the last vector.
+/// c = alpha a b + base for Rows rows and Vectors vectors of columns; `last` masks the last vector.
 template <int Rows, int Vectors>
-HEED_BF16 void multiply_tile(const Pairs* a, const Pairs* b, std::int64_t pairs, float alpha, bool add,
+HEED_BF16 void multiply_tile(const Pairs* a, const Pairs* b, std::int64_t pairs, float alpha, Base base,
                              float* c, std::int64_t stride, __mmask16 last) {
   __m512 sums[Rows][Vectors];
   for (int r = 0; r < Rows; ++r)
@@ -208,7 +208,8 @@ HEED_BF16 void multiply_tile(const Pairs* a, const Pairs* b, std::int64_t pairs,
     for (int v = 0; v < Vectors; ++v) {
       const __mmask16 mask = v + 1 == Vectors ? last : first(lanes);
       __m512 sum = _mm512_mul_ps(sums[r][v], _mm512_set1_ps(alpha));
-      if (add) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, c + v * lanes));
+      if (base.data)
+        sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, base.data + r * base.stride + v * lanes));
       _mm512_mask_storeu_ps(c + v * lanes, mask, sum);
     }
   }
@@ -226,36 +227,42 @@ constexpr std::array<std::array<TileFunction, tile_rows>, 2> tiles{
     tile_functions<1>(std::make_integer_sequence<int, tile_rows>()),
     tile_functions<2>(std::make_integer_sequence<int, tile_rows>())};
 
-}  // namespace
+void pack_panels(const MatrixView& b, std::int64_t depth, std::int64_t columns, float* panels) {
+  for (std::int64_t j = 0; j < columns; j += panel_columns, panels += depth * panel_columns) {
+    const std::int64_t width = std::min<std::int64_t>(panel_columns, columns - j);
+    auto* const pairs = reinterpret_cast<Pairs*>(panels);
+    b.transposed ? pack_turned_panel(b.at(0, j), b.leading, depth, width, pairs)
+                 : pack_panel(b.at(0, j), b.leading, depth, width, pairs);
+  }
+}
 
-void bf16_gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
-               const float* a, std::int64_t lda, const float* b, std::int64_t ldb, bool add, float* c,
-               std::int64_t ldc) {
-  if (!Bf16Products::available())
-    return bf16_gemm_by_rounding(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, add, c, ldc);
-  Pairs* const rows =
-      thread_scratch<Pairs>(row_slot, static_cast<std::size_t>(std::min(m, rows_at_once) * row_pairs));
-  Pairs* const panel = thread_scratch<Pairs>(panel_slot, depth_at_once / 2 * panel_columns);
-  for (std::int64_t l = 0; l < k; l += depth_at_once) {
-    const std::int64_t depth = std::min(depth_at_once, k - l);
-    for (std::int64_t i = 0; i < m; i += rows_at_once) {
-      const std::int64_t height = std::min(rows_at_once, m - i);
-      trans_a ? pack_turned_rows(a + l * lda + i, lda, height, depth, rows)
-              : pack_rows(a + i * lda + l, lda, height, depth, rows);
-      for (std::int64_t j = 0; j < n; j += panel_columns) {
-        const std::int64_t width = std::min<std::int64_t>(panel_columns, n - j);
-        trans_b ? pack_turned_panel(b + j * ldb + l, ldb, depth, width, panel)
-                : pack_panel(b + l * ldb + j, ldb, depth, width, panel);
-        const auto& of_width = tiles[width > lanes];
-        const __mmask16 last = first(width > lanes ? width - lanes : width);
-        for (std::int64_t r = 0; r < height; r += tile_rows) {
-          const auto count = static_cast<std::size_t>(std::min<std::int64_t>(tile_rows, height - r));
-          of_width[count - 1](rows + r * row_pairs, panel, ceil_div(depth, 2), alpha, add || l > 0,
-                              c + (i + r) * ldc + j, ldc, last);
-        }
+void multiply_panels(const MatrixView& a, const float* panels, std::int64_t m, std::int64_t n,
+                     std::int64_t depth, float alpha, const Base& base, float* c, std::int64_t stride) {
+  auto* const rows =
+      thread_scratch<Pairs>(left_slot, static_cast<std::size_t>(std::min(m, rows_at_once) * row_pairs));
+  for (std::int64_t i = 0; i < m; i += rows_at_once) {
+    const std::int64_t height = std::min(rows_at_once, m - i);
+    a.transposed ? pack_turned_rows(a.at(i, 0), a.leading, height, depth, rows)
+                 : pack_rows(a.at(i, 0), a.leading, height, depth, rows);
+    for (std::int64_t j = 0; j < n; j += panel_columns) {
+      const std::int64_t width = std::min<std::int64_t>(panel_columns, n - j);
+      const auto* const panel = reinterpret_cast<const Pairs*>(panels + j * depth);
+      const auto& of_width = tiles[width > lanes];
+      const __mmask16 last = first(width > lanes ? width - lanes : width);
+      for (std::int64_t r = 0; r < height; r += tile_rows) {
+        const auto count = static_cast<std::size_t>(std::min<std::int64_t>(tile_rows, height - r));
+        of_width[count - 1](rows + r * row_pairs, panel, ceil_div(depth, 2), alpha, base.at(i + r, j),
+                            c + (i + r) * stride + j, stride, last);
       }
     }
   }
+}
+
+}  // namespace
+
+ProductKernel bf16_kernel() {
+  check(Bf16Products::available(), "this processor has no instructions for bf16");
+  return {panel_columns, pack_panels, multiply_panels};
 }
 
 }  // namespace cpu
@@ -266,10 +273,8 @@ bool Bf16Products::available() {
   return false;
 }
 
-void cpu::bf16_gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
-                    const float* a, std::int64_t lda, const float* b, std::int64_t ldb, bool add, float* c,
-                    std::int64_t ldc) {
-  bf16_gemm_by_rounding(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, add, c, ldc);
+cpu::ProductKernel cpu::bf16_kernel() {
+  fail("this processor has no instructions for bf16");
 }
 
 #endif

@@ -3,6 +3,10 @@
 #include <cstdint>
 #include <string>
 
+namespace heed {
+struct NarrowRows;
+}
+
 namespace heed::cpu {
 
 /// c = alpha op(a) op(b) + beta c, row-major, on the calling thread only; T is float or double.
@@ -23,27 +27,32 @@ extern template void gemm<float>(bool, bool, std::int64_t, std::int64_t, std::in
 extern template void gemm<double>(bool, bool, std::int64_t, std::int64_t, std::int64_t, double, const double*,
                                   std::int64_t, const double*, std::int64_t, double, double*, std::int64_t);
 
-/// gemm<float> with the elements of a and b rounded to bf16, as Bf16Products describes: c = alpha op(a)
-/// op(b), or c += with `add`. k must be at least 1. The order of summation depends only on the shape.
-void bf16_gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
-               const float* a, std::int64_t lda, const float* b, std::int64_t ldb, bool add, float* c,
-               std::int64_t ldc);
-/// What bf16_gemm does on processors without the instructions: rounds copies and multiplies them in f32.
+/// gemm<float> with the elements of a and b rounded to bf16, as Bf16Products describes, on processors without
+/// instructions for it: rounds copies and multiplies them in f32. c = alpha op(a) op(b), or c += with `add`.
 void bf16_gemm_by_rounding(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k,
                            float alpha, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
                            bool add, float* c, std::int64_t ldc);
 
-// Products with a single row, for decoding one token at a time, where a general matrix product would spend
+// Products with a few rows, for decoding one token at a time, where a general matrix product would spend
 // its time on packing. T is float or double.
 
-/// out[j] = factor * sum over c of row[c] matrix[j, c] + (add ? out[j] : 0).
+/// out[r, j] = factor * sum over c of x[r, c] matrix[j, c] + (add ? out[r, j] : 0) for `count` rows of x and
+/// `rows` of a matrix, both of `columns` elements. The bits of a row of out do not depend on the others.
 template <class T>
-void row_times_transposed(const T* row, const T* matrix, std::int64_t stride, std::int64_t rows,
-                          std::int64_t columns, T factor, bool add, T* out);
+struct FewRows {
+  const T* x;
+  std::int64_t x_stride, count, rows, columns;
+  T factor;
+  bool add;
+  T* out;
+  std::int64_t out_stride;
+};
 
-/// The same with the rows of Int8Rows: matrix[j, c] is scales[j] * values[j * stride + c].
-void row_times_int8(const float* row, const std::int8_t* values, const float* scales, std::int64_t stride,
-                    std::int64_t rows, std::int64_t columns, bool add, float* out);
+template <class T>
+void times_transposed(const FewRows<T>& product, const T* matrix, std::int64_t stride);
+
+/// The same with narrow rows, from element `at` on.
+void times_transposed(const FewRows<float>& product, const NarrowRows& matrix, std::int64_t at);
 
 /// out[c] = (add ? out[c] : 0) + sum over j of weights[j] matrix[j, c].
 template <class T>

@@ -107,15 +107,6 @@ constexpr std::int64_t between_rows = ByColumns ? 1 : packed_stride;
 template <bool ByColumns>
 constexpr std::int64_t between_columns = ByColumns ? packed_stride : 1;
 
-/// body(0), ... body(N - 1), as constants: what is indexed by them stays in registers.
-template <int N, class Body>
-HWY_INLINE void unrolled(Body body) {
-  const auto all = [&]<int... I>(std::integer_sequence<int, I...>) HWY_ATTR {
-    (body(std::integral_constant<int, I>()), ...);
-  };
-  all(std::make_integer_sequence<int, N>());
-}
-
 /// c = alpha a b + base for Rows rows and Vectors vectors of columns, the last with `last` lanes.
 template <bool ByColumns, int Rows, int Vectors>
 void multiply_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t depth, float alpha,
@@ -196,13 +187,7 @@ void multiply_block(const float* a, const float* panels, std::int64_t height, st
   }
 }
 
-}  // namespace
-
-std::int64_t PanelColumns() {
-  return panel_columns;
-}
-
-void PackPanels(const MatrixView& b, std::int64_t depth, std::int64_t columns, float* out) {
+void pack_panels(const MatrixView& b, std::int64_t depth, std::int64_t columns, float* out) {
   for (std::int64_t j = 0; j < columns; j += panel_columns, out += depth * panel_columns) {
     const std::int64_t width = std::min(panel_columns, columns - j);
     if (b.transposed) {
@@ -215,8 +200,8 @@ void PackPanels(const MatrixView& b, std::int64_t depth, std::int64_t columns, f
   }
 }
 
-void MultiplyPanels(const MatrixView& a, const float* panels, std::int64_t m, std::int64_t n,
-                    std::int64_t depth, float alpha, const Base& base, float* c, std::int64_t stride) {
+void multiply_panels(const MatrixView& a, const float* panels, std::int64_t m, std::int64_t n,
+                     std::int64_t depth, float alpha, const Base& base, float* c, std::int64_t stride) {
   for (std::int64_t i = 0; i < m; i += rows_at_once) {
     const std::int64_t height = std::min(rows_at_once, m - i);
     const float* const block = pack_block(a.from(i, 0), height, depth);
@@ -225,20 +210,28 @@ void MultiplyPanels(const MatrixView& a, const float* panels, std::int64_t m, st
   }
 }
 
+}  // namespace
+
+ProductKernel Kernel() {
+  return {panel_columns, pack_panels, multiply_panels};
+}
+
 }  // namespace heed::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace heed::cpu {
 
-HWY_EXPORT(PanelColumns);
-HWY_EXPORT(PackPanels);
-HWY_EXPORT(MultiplyPanels);
+HWY_EXPORT(Kernel);
 
-void own_gemm(const MatrixView& a, const MatrixView& b, std::int64_t m, std::int64_t n, std::int64_t k,
-              float alpha, bool add, float* c, std::int64_t stride) {
+ProductKernel f32_kernel() {
+  return HWY_DYNAMIC_DISPATCH(Kernel)();
+}
+
+void own_gemm(const ProductKernel& kernel, const MatrixView& a, const MatrixView& b, std::int64_t m,
+              std::int64_t n, std::int64_t k, float alpha, bool add, float* c, std::int64_t stride) {
   constexpr std::int64_t columns_at_once = 1024;  // 1 MiB of panels
-  const std::int64_t panel = HWY_DYNAMIC_DISPATCH(PanelColumns)();
+  const std::int64_t panel = kernel.panel_columns;
   const std::int64_t most = ceil_div(std::min(n, columns_at_once), panel) * panel;
   auto* const panels =
       thread_scratch<float>(panel_slot, static_cast<std::size_t>(std::min(k, depth_at_once) * most));
@@ -246,18 +239,17 @@ void own_gemm(const MatrixView& a, const MatrixView& b, std::int64_t m, std::int
     const std::int64_t width = std::min(columns_at_once, n - j);
     for (std::int64_t l = 0; l < k; l += depth_at_once) {
       const std::int64_t depth = std::min(depth_at_once, k - l);
-      HWY_DYNAMIC_DISPATCH(PackPanels)(b.from(l, j), depth, width, panels);
+      kernel.pack(b.from(l, j), depth, width, panels);
       const Base base{add || l > 0 ? c + j : nullptr, stride};
-      HWY_DYNAMIC_DISPATCH(MultiplyPanels)
-      (a.from(0, l), panels, m, width, depth, alpha, base, c + j, stride);
+      kernel.multiply(a.from(0, l), panels, m, width, depth, alpha, base, c + j, stride);
     }
   }
 }
 
-PackedMatrix::PackedMatrix(const MatrixView& matrix, std::int64_t rows, std::int64_t columns,
-                           std::int64_t slice_rows)
-    : matrix_(matrix), rows_(rows), columns_(columns), slice_rows_(slice_rows) {
-  const std::int64_t panel = HWY_DYNAMIC_DISPATCH(PanelColumns)();
+PackedMatrix::PackedMatrix(const ProductKernel& kernel, const MatrixView& matrix, std::int64_t rows,
+                           std::int64_t columns, std::int64_t slice_rows)
+    : kernel_(kernel), matrix_(matrix), rows_(rows), columns_(columns), slice_rows_(slice_rows) {
+  const std::int64_t panel = kernel.panel_columns;
   padded_columns_ = ceil_div(columns, panel) * panel;
   panels_ = Tensor::empty({std::min(rows, slice_rows), padded_columns_});
 }
@@ -270,9 +262,8 @@ void PackedMatrix::pack(std::int64_t slice, std::int64_t task) const {
   const std::int64_t groups = ceil_div(columns_, columns_per_task);
   const std::int64_t row = slice * slice_rows_ + task / groups * depth_at_once,
                      column = task % groups * columns_per_task;
-  HWY_DYNAMIC_DISPATCH(PackPanels)
-  (matrix_.from(row, column), std::min(depth_at_once, rows_ - row),
-   std::min(columns_per_task, columns_ - column), panels(row, column));
+  kernel_.pack(matrix_.from(row, column), std::min(depth_at_once, rows_ - row),
+               std::min(columns_per_task, columns_ - column), panels(row, column));
 }
 
 float* PackedMatrix::panels(std::int64_t row, std::int64_t column) const {
@@ -283,9 +274,9 @@ float* PackedMatrix::panels(std::int64_t row, std::int64_t column) const {
 void PackedMatrix::multiply(const MatrixView& a, std::int64_t row, std::int64_t column, std::int64_t m,
                             std::int64_t n, std::int64_t k, const Base& base, float* c,
                             std::int64_t stride) const {
-  for (std::int64_t l = 0; l < k; l += depth_at_once) HWY_DYNAMIC_DISPATCH(MultiplyPanels)
-  (a.from(0, l), panels(row + l, column), m, n, std::min(depth_at_once, k - l), 1.0f,
-   l > 0 ? Base{c, stride} : base, c, stride);
+  for (std::int64_t l = 0; l < k; l += depth_at_once)
+    kernel_.multiply(a.from(0, l), panels(row + l, column), m, n, std::min(depth_at_once, k - l), 1.0f,
+                     l > 0 ? Base{c, stride} : base, c, stride);
 }
 
 }  // namespace heed::cpu

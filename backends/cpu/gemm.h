@@ -5,7 +5,7 @@
 
 #include "heed/core/tensor.h"
 
-// Products in f32, by a kernel of our own.
+// Products in f32, or of factors rounded to bf16, by kernels of our own: both are cut and packed alike.
 
 namespace heed::cpu {
 
@@ -42,17 +42,33 @@ struct Base {
   }
 };
 
+/// What the products of a type have of their own.
+struct ProductKernel {
+  std::int64_t panel_columns;
+  /// Copies `depth` rows of b, at most depth_at_once, as panels: depth * panel_columns floats each.
+  void (*pack)(const MatrixView& b, std::int64_t depth, std::int64_t columns, float* panels);
+  /// c = alpha a b + base, for a of m x depth and b as panels of n columns.
+  void (*multiply)(const MatrixView& a, const float* panels, std::int64_t m, std::int64_t n,
+                   std::int64_t depth, float alpha, const Base& base, float* c, std::int64_t stride);
+};
+
+/// Of this processor's instruction set.
+ProductKernel f32_kernel();
+/// Rounds the elements of both operands, as Bf16Products describes; only where that is available().
+ProductKernel bf16_kernel();
+
 /// c = alpha a b, or c += with `add`, on the calling thread; a is m x k, b is k x n, and rows of c are
 /// `stride` apart. The bits of an element depend on its row of a, its column of b and k alone.
-void own_gemm(const MatrixView& a, const MatrixView& b, std::int64_t m, std::int64_t n, std::int64_t k,
-              float alpha, bool add, float* c, std::int64_t stride);
+void own_gemm(const ProductKernel& kernel, const MatrixView& a, const MatrixView& b, std::int64_t m,
+              std::int64_t n, std::int64_t k, float alpha, bool add, float* c, std::int64_t stride);
 
 /// A right operand, copied once into the order in which all tasks of a product read it: as many rows at a
 /// time, a slice, as stay in a third-level cache.
 class PackedMatrix {
  public:
   /// Allocates room for a slice.
-  PackedMatrix(const MatrixView& matrix, std::int64_t rows, std::int64_t columns, std::int64_t slice_rows);
+  PackedMatrix(const ProductKernel& kernel, const MatrixView& matrix, std::int64_t rows, std::int64_t columns,
+               std::int64_t slice_rows);
   std::int64_t slices() const { return ceil_div(rows_, slice_rows_); }
   /// A slice replaces the one before; it is there after pack(slice, 0) ... pack(slice, tasks(slice) - 1), in
   /// any order, on any threads.
@@ -69,6 +85,7 @@ class PackedMatrix {
   float* panels(std::int64_t row, std::int64_t column) const;
   std::int64_t end_of(std::int64_t slice) const { return std::min(rows_, (slice + 1) * slice_rows_); }
 
+  ProductKernel kernel_;
   MatrixView matrix_;
   std::int64_t rows_, columns_, slice_rows_, padded_columns_;
   Tensor panels_;  // for every depth_at_once rows of the slice their panels, one after the other

@@ -13,11 +13,21 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+
+/// body(0), ... body(N - 1), as constants: what is indexed by them stays in registers.
+template <int N, class Body>
+HWY_INLINE void unrolled(Body body) {
+  const auto all = [&]<int... I>(std::integer_sequence<int, I...>) HWY_ATTR {
+    (body(std::integral_constant<int, I>()), ...);
+  };
+  all(std::make_integer_sequence<int, N>());
+}
 
 /// Loads the first `count` lanes, 0 < count < lanes; the others are 0. Reads no memory beyond them.
 template <class D, class T = hn::TFromD<D>>

@@ -176,8 +176,8 @@ constexpr std::int64_t unpacked_rows = 6;
 template <class T>
 struct Product {
   MatrixLayout a_layout, b_layout;
-  const Int8Rows* int8_rows = nullptr;  // int8 values of b, which is their transpose
-  const T* b_begin = nullptr;           // where those values begin in f32
+  const NarrowRows* narrow = nullptr;  // values of b, which is their transpose, in fewer bits
+  const T* b_begin = nullptr;          // where those values begin in f32
 
   /// c = a b + beta c for a height x width tile and sums of `depth` terms; rows of c are c_leading apart.
   void operator()(std::int64_t height, std::int64_t width, std::int64_t depth, const T* a, const T* b, T beta,
@@ -186,23 +186,11 @@ struct Product {
       if (beta == 0)
         for (std::int64_t row = 0; row < height; ++row) std::fill_n(c + row * c_leading, width, T(0));
     } else if (height <= unpacked_rows && b_layout.transposed && a_layout.column_stride() == 1) {
-      // Nothing is packed: a few rows of the weights at a time are read once and serve all rows of `a` from
-      // the cache.
-      constexpr std::int64_t at_once = 8;
-      for (std::int64_t j = 0; j < width; j += at_once)
-        for (std::int64_t row = 0; row < height; ++row) {
-          if constexpr (std::is_same_v<T, float>) {
-            if (int8_rows) {
-              const std::int64_t at = b - b_begin + j * b_layout.leading;
-              row_times_int8(a + row * a_layout.row_stride(), int8_rows->values() + at,
-                             int8_rows->scales.data() + at / b_layout.leading, b_layout.leading,
-                             std::min(at_once, width - j), depth, beta != 0, c + row * c_leading + j);
-              continue;
-            }
-          }
-          row_times_transposed(a + row * a_layout.row_stride(), b + j * b_layout.leading, b_layout.leading,
-                               std::min(at_once, width - j), depth, T(1), beta != 0, c + row * c_leading + j);
-        }
+      // Nothing is packed: the weights are read once for all rows of `a`.
+      const FewRows<T> few{a, a_layout.row_stride(), height, width, depth, T(1), beta != 0, c, c_leading};
+      if constexpr (std::is_same_v<T, float>)
+        if (narrow) return times_transposed(few, *narrow, b - b_begin);
+      times_transposed(few, b, b_layout.leading);
     } else if (height == 1 && !b_layout.transposed && a_layout.column_stride() == 1) {
       row_times_matrix(a, b, b_layout.leading, depth, width, beta != 0, c);
     } else {
@@ -251,7 +239,8 @@ class TiledProduct {
         packs_ = !right_;
         if (packs_)
           right_ =
-              std::make_shared<PackedMatrix>(view(product_.b_layout, b.data<T>()), k_, n_, plan_.slice_depth);
+              std::make_shared<PackedMatrix>(Bf16Products::active() ? bf16_kernel() : f32_kernel(),
+                                             view(product_.b_layout, b.data<T>()), k_, n_, plan_.slice_depth);
       }
     }
     // Holds the sums of all parts of k but the first, [parts - 1, batch, m, n]; they are added in order.
@@ -291,17 +280,19 @@ class TiledProduct {
   }
 
  private:
-  static bool may_pack() { return std::is_same_v<T, float> && own_products() && !Bf16Products::active(); }
+  static bool may_pack() {
+    return std::is_same_v<T, float> && (Bf16Products::active() ? Bf16Products::available() : own_products());
+  }
   static MatrixView view(const MatrixLayout& layout, const float* at) {
     return {at, layout.leading, layout.transposed};
   }
   static Product<T> operands(const Tensor& a, const Tensor& b, const Tensor& out) {
     const std::int64_t m = out.size(-2), n = out.size(-1), k = a.size(-1);
     Product<T> product{MatrixLayout(a, m, k), MatrixLayout(b, k, n)};
-    const Int8Rows* rows = b.storage()->int8_rows();
+    const NarrowRows* rows = b.storage()->narrow_rows();
     if (rows && product.b_layout.transposed && product.b_layout.leading == rows->columns &&
         rows->hold_columns(b))
-      product.int8_rows = rows, product.b_begin = b.data<T>() - b.offset();
+      product.narrow = rows, product.b_begin = b.data<T>() - b.offset();
     return product;
   }
   std::int64_t rows_at_once() const { return std::max<std::int64_t>(1, (32 << 10) / (n_ * plan_.parts)); }

@@ -1,6 +1,9 @@
 #include "heed/backends/cpu/blas.h"
+#include "heed/core/low_precision.h"
 
 #include <hwy/cache_control.h>
+
+#include <algorithm>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/backends/cpu/row_products.cpp"
@@ -11,37 +14,129 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// One long matrix row after the other: memory is read as a single stream, which the prefetchers follow.
+// The rows of a matrix, as they are stored. load() makes T of a vector of them; last() does at the end of a row.
+
 template <class T>
-void LongRowsTimesRow(const T* HWY_RESTRICT row, const T* HWY_RESTRICT matrix, std::int64_t stride,
-                      std::int64_t rows, std::int64_t columns, T factor, bool add, T* HWY_RESTRICT out) {
+struct PlainRows {
+  using Stored = T;
+  const T* values;
+  std::int64_t stride;
+
+  T scale(std::int64_t) const { return T{1}; }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const T* from) {
+    return hn::LoadU(d, from);
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> last(D d, const T* from, std::int64_t count) {
+    return load_n(d, from, count);
+  }
+};
+
+// Narrow values are read up to a vector beyond the last row (NarrowRows::slack); what lies there is multiplied by
+// zeros.
+
+struct Bf16Rows {
+  using Stored = std::uint16_t;
+  const std::uint16_t* values;
+  std::int64_t stride;
+
+  float scale(std::int64_t) const { return 1.0F; }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const std::uint16_t* from) {
+    const hn::Rebind<std::uint32_t, D> words;
+    const hn::Rebind<std::uint16_t, D> halves;
+    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(words, hn::LoadU(halves, from))));
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> last(D d, const std::uint16_t* from, std::int64_t) {
+    return load(d, from);
+  }
+};
+
+struct Int8Rows {
+  using Stored = std::int8_t;
+  const std::int8_t* values;
+  std::int64_t stride;
+  const float* scales;
+
+  float scale(std::int64_t row) const { return scales[row]; }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const std::int8_t* from) {
+    const hn::Rebind<std::int32_t, D> words;
+    const hn::Rebind<std::int8_t, D> bytes;
+    return hn::ConvertTo(d, hn::PromoteTo(words, hn::LoadU(bytes, from)));
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> last(D d, const std::int8_t* from, std::int64_t) {
+    return load(d, from);
+  }
+};
+
+/// One matrix row after the other: memory is read as a single stream, which the prefetchers follow. What is loaded of
+/// it serves Count rows of x. A sum has the same bits for any Count.
+template <int Count, class T, class Matrix>
+void long_rows(const FewRows<T>& product, std::int64_t row, const Matrix& matrix, std::int64_t begin,
+               std::int64_t end) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const std::int64_t whole = columns / lanes * lanes, rest = columns - whole;
-  constexpr std::int64_t ahead = 4096 / sizeof(T);
-  for (std::int64_t j = 0; j < rows; ++j) {
-    const T* a = matrix + j * stride;
-    auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+  const std::int64_t whole = product.columns / lanes * lanes, rest = product.columns - whole;
+  constexpr std::int64_t size = sizeof(typename Matrix::Stored), ahead = 4096 / size;
+  const T* const x = product.x + row * product.x_stride;
+  for (std::int64_t j = begin; j < end; ++j) {
+    const auto* const a = matrix.values + j * matrix.stride;
+    hn::Vec<decltype(d)> sums[Count][4];
+    unrolled<Count>([&](auto r)
+                        HWY_ATTR { unrolled<4>([&](auto v) HWY_ATTR { sums[r][v] = hn::Zero(d); }); });
+    const auto add = [&](auto v, auto values, std::int64_t i) HWY_ATTR {
+      unrolled<Count>([&](auto r) HWY_ATTR {
+        sums[r][v] = hn::MulAdd(hn::LoadU(d, x + r * product.x_stride + i), values, sums[r][v]);
+      });
+    };
     std::int64_t i = 0;
     for (; i + 4 * lanes <= whole; i += 4 * lanes) {
-      for (std::int64_t line = 0; line < 4 * lanes; line += 64 / sizeof(T))
-        hwy::Prefetch(a + i + ahead + line);
-      s0 = hn::MulAdd(hn::LoadU(d, row + i), hn::LoadU(d, a + i), s0);
-      s1 = hn::MulAdd(hn::LoadU(d, row + i + lanes), hn::LoadU(d, a + i + lanes), s1);
-      s2 = hn::MulAdd(hn::LoadU(d, row + i + 2 * lanes), hn::LoadU(d, a + i + 2 * lanes), s2);
-      s3 = hn::MulAdd(hn::LoadU(d, row + i + 3 * lanes), hn::LoadU(d, a + i + 3 * lanes), s3);
+      for (std::int64_t line = 0; line < 4 * lanes; line += 64 / size) hwy::Prefetch(a + i + ahead + line);
+      unrolled<4>([&](auto v) HWY_ATTR { add(v, Matrix::load(d, a + i + v * lanes), i + v * lanes); });
     }
-    for (; i < whole; i += lanes) s0 = hn::MulAdd(hn::LoadU(d, row + i), hn::LoadU(d, a + i), s0);
-    if (rest > 0) s1 = hn::MulAdd(load_n(d, row + whole, rest), load_n(d, a + whole, rest), s1);
-    out[j] = factor * lane_sum(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))) + (add ? out[j] : T{0});
+    for (; i < whole; i += lanes) add(std::integral_constant<int, 0>(), Matrix::load(d, a + i), i);
+    if (rest > 0) {
+      const auto values = Matrix::last(d, a + whole, rest);
+      unrolled<Count>([&](auto r) HWY_ATTR {
+        sums[r][1] = hn::MulAdd(load_n(d, x + r * product.x_stride + whole, rest), values, sums[r][1]);
+      });
+    }
+    unrolled<Count>([&](auto r) HWY_ATTR {
+      const T sum = lane_sum(d, hn::Add(hn::Add(sums[r][0], sums[r][1]), hn::Add(sums[r][2], sums[r][3])));
+      T* const out = product.out + (row + r) * product.out_stride + j;
+      *out = product.factor * matrix.scale(j) * sum + (product.add ? *out : T{0});
+    });
+  }
+}
+
+/// All rows of x, as many at a time as there are registers for their sums; a few matrix rows at a time, which stay in
+/// the cache for the others.
+template <class T, class Matrix>
+void few_long_rows(const FewRows<T>& product, const Matrix& matrix) {
+  constexpr std::int64_t matrix_rows = 8;
+  // Four sums each: of 32 registers 24, of 16 12.
+  constexpr int at_once = HWY_MAX_BYTES == 64 || HWY_ARCH_ARM ? 6 : 3;
+  for (std::int64_t j = 0; j < product.rows; j += matrix_rows) {
+    const std::int64_t end = std::min(j + matrix_rows, product.rows);
+    for (std::int64_t row = 0; row < product.count;) {
+      const std::int64_t left = product.count - row;
+      unrolled<at_once>([&](auto i) HWY_ATTR {
+        constexpr int count = i + 1;
+        if (count == std::min<std::int64_t>(left, at_once)) long_rows<count>(product, row, matrix, j, end);
+      });
+      row += std::min<std::int64_t>(left, at_once);
+    }
   }
 }
 
 /// Four matrix rows at a time, so that their additions overlap.
 template <class T>
-void RowTimesTransposed(const T* HWY_RESTRICT row, const T* HWY_RESTRICT matrix, std::int64_t stride,
-                        std::int64_t rows, std::int64_t columns, T factor, bool add, T* HWY_RESTRICT out) {
-  if (columns >= 256) return LongRowsTimesRow(row, matrix, stride, rows, columns, factor, add, out);
+void short_rows(const T* HWY_RESTRICT row, const T* HWY_RESTRICT matrix, std::int64_t stride,
+                std::int64_t rows, std::int64_t columns, T factor, bool add, T* HWY_RESTRICT out) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t whole = columns / lanes * lanes, rest = columns - whole;
@@ -79,35 +174,12 @@ void RowTimesTransposed(const T* HWY_RESTRICT row, const T* HWY_RESTRICT matrix,
   }
 }
 
-/// One row after the other, like LongRowsTimesRow. Reads up to a vector beyond the last row
-/// (Int8Rows::slack); those values are multiplied by zeros.
-void Int8RowsTimesRow(const float* HWY_RESTRICT row, const std::int8_t* HWY_RESTRICT values,
-                      const float* HWY_RESTRICT scales, std::int64_t stride, std::int64_t rows,
-                      std::int64_t columns, bool add, float* HWY_RESTRICT out) {
-  const hn::ScalableTag<float> d;
-  const hn::Rebind<std::int32_t, decltype(d)> words;
-  const hn::Rebind<std::int8_t, decltype(d)> bytes;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const std::int64_t whole = columns / lanes * lanes, rest = columns - whole;
-  const auto weights = [&](const std::int8_t* from) HWY_ATTR {
-    return hn::ConvertTo(d, hn::PromoteTo(words, hn::LoadU(bytes, from)));
-  };
-  constexpr std::int64_t ahead = 4096;
-  for (std::int64_t j = 0; j < rows; ++j) {
-    const std::int8_t* a = values + j * stride;
-    auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
-    std::int64_t i = 0;
-    for (; i + 4 * lanes <= whole; i += 4 * lanes) {
-      hwy::Prefetch(a + i + ahead);
-      s0 = hn::MulAdd(hn::LoadU(d, row + i), weights(a + i), s0);
-      s1 = hn::MulAdd(hn::LoadU(d, row + i + lanes), weights(a + i + lanes), s1);
-      s2 = hn::MulAdd(hn::LoadU(d, row + i + 2 * lanes), weights(a + i + 2 * lanes), s2);
-      s3 = hn::MulAdd(hn::LoadU(d, row + i + 3 * lanes), weights(a + i + 3 * lanes), s3);
-    }
-    for (; i < whole; i += lanes) s0 = hn::MulAdd(hn::LoadU(d, row + i), weights(a + i), s0);
-    if (rest > 0) s1 = hn::MulAdd(load_n(d, row + whole, rest), weights(a + whole), s1);
-    out[j] = scales[j] * lane_sum(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))) + (add ? out[j] : 0.0F);
-  }
+template <class T>
+void few_rows(const FewRows<T>& p, const T* matrix, std::int64_t stride) {
+  if (p.columns >= 256) return few_long_rows(p, PlainRows<T>{matrix, stride});
+  for (std::int64_t r = 0; r < p.count; ++r)
+    short_rows(p.x + r * p.x_stride, matrix, stride, p.rows, p.columns, p.factor, p.add,
+               p.out + r * p.out_stride);
 }
 
 /// Keeps four vectors of columns at a time in registers over all rows.
@@ -153,13 +225,18 @@ void RowTimesMatrix(const T* HWY_RESTRICT weights, const T* HWY_RESTRICT matrix,
 }
 
 // HWY_EXPORT makes one table per function name, so each instance gets a name.
-void transposed_f32(const float* row, const float* matrix, std::int64_t stride, std::int64_t rows,
-                    std::int64_t columns, float factor, bool add, float* out) {
-  RowTimesTransposed(row, matrix, stride, rows, columns, factor, add, out);
+void few_f32(const FewRows<float>& product, const float* matrix, std::int64_t stride) {
+  few_rows(product, matrix, stride);
 }
-void transposed_f64(const double* row, const double* matrix, std::int64_t stride, std::int64_t rows,
-                    std::int64_t columns, double factor, bool add, double* out) {
-  RowTimesTransposed(row, matrix, stride, rows, columns, factor, add, out);
+void few_f64(const FewRows<double>& product, const double* matrix, std::int64_t stride) {
+  few_rows(product, matrix, stride);
+}
+void few_bf16(const FewRows<float>& product, const std::uint16_t* matrix, std::int64_t stride) {
+  few_long_rows(product, Bf16Rows{matrix, stride});
+}
+void few_int8(const FewRows<float>& product, const std::int8_t* matrix, const float* scales,
+              std::int64_t stride) {
+  few_long_rows(product, Int8Rows{matrix, stride, scales});
 }
 void plain_f32(const float* weights, const float* matrix, std::int64_t stride, std::int64_t rows,
                std::int64_t columns, bool add, float* out) {
@@ -176,25 +253,27 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace heed::cpu {
 
-HWY_EXPORT(transposed_f32);
-HWY_EXPORT(transposed_f64);
+HWY_EXPORT(few_f32);
+HWY_EXPORT(few_f64);
+HWY_EXPORT(few_bf16);
+HWY_EXPORT(few_int8);
 HWY_EXPORT(plain_f32);
 HWY_EXPORT(plain_f64);
-HWY_EXPORT(Int8RowsTimesRow);
 
 template <>
-void row_times_transposed(const float* row, const float* matrix, std::int64_t stride, std::int64_t rows,
-                          std::int64_t columns, float factor, bool add, float* out) {
-  HWY_DYNAMIC_DISPATCH(transposed_f32)(row, matrix, stride, rows, columns, factor, add, out);
+void times_transposed(const FewRows<float>& product, const float* matrix, std::int64_t stride) {
+  HWY_DYNAMIC_DISPATCH(few_f32)(product, matrix, stride);
 }
 template <>
-void row_times_transposed(const double* row, const double* matrix, std::int64_t stride, std::int64_t rows,
-                          std::int64_t columns, double factor, bool add, double* out) {
-  HWY_DYNAMIC_DISPATCH(transposed_f64)(row, matrix, stride, rows, columns, factor, add, out);
+void times_transposed(const FewRows<double>& product, const double* matrix, std::int64_t stride) {
+  HWY_DYNAMIC_DISPATCH(few_f64)(product, matrix, stride);
 }
-void row_times_int8(const float* row, const std::int8_t* values, const float* scales, std::int64_t stride,
-                    std::int64_t rows, std::int64_t columns, bool add, float* out) {
-  HWY_DYNAMIC_DISPATCH(Int8RowsTimesRow)(row, values, scales, stride, rows, columns, add, out);
+void times_transposed(const FewRows<float>& product, const NarrowRows& matrix, std::int64_t at) {
+  if (matrix.format == NarrowRows::Format::bf16)
+    HWY_DYNAMIC_DISPATCH(few_bf16)(product, matrix.values<std::uint16_t>() + at, matrix.columns);
+  else
+    HWY_DYNAMIC_DISPATCH(few_int8)
+  (product, matrix.values<std::int8_t>() + at, matrix.scales.data() + at / matrix.columns, matrix.columns);
 }
 template <>
 void row_times_matrix(const float* weights, const float* matrix, std::int64_t stride, std::int64_t rows,

@@ -128,7 +128,7 @@ heed_status heed_tensor_device(const heed_tensor* tensor, char** out);
 /**
  * The address of the first element; the strides give the others. Valid while any tensor shares the memory. An
  * error on devices whose memory the host cannot access. Do not write values that a later backward pass still
- * needs, nor weights in 8 bits (the setting int8_weights).
+ * needs, nor weights in 8 bits or bf16 (the settings int8_weights and bf16_weights).
  */
 heed_status heed_tensor_data(const heed_tensor* tensor, void** out);
 /**
