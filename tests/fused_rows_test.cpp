@@ -1,11 +1,16 @@
+#include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
 #include "kernel_check.h"
+#include "model_support.h"
+#include "support.h"
 
-// Softmax, layer normalisation and cross entropy: the fused kernels against the formulas in double.
+// Softmax, layer normalisation, cross entropy and the Fourier transform: the fused kernels against the formulas in
+// double.
 
 using namespace heed;
 using namespace heed::test;
@@ -444,4 +449,90 @@ TEST_CASE("fused rows have the same bits for any number of threads") {
               dlogits};
     });
   }
+}
+
+// --- the Fourier transform
+
+namespace {
+
+/// Its definition. Rows from `length` on are 0.
+std::vector<double> fourier_by_loop(const std::vector<double>& x, std::int64_t n, std::int64_t d,
+                                    std::int64_t length) {
+  std::vector<double> out(x.size(), 0);
+  const auto turns = [](std::int64_t a, std::int64_t b, std::int64_t period) {
+    return static_cast<double>(a * b % period) / static_cast<double>(period);
+  };
+  for (std::int64_t k = 0; k < length; ++k)
+    for (std::int64_t l = 0; l < d; ++l)
+      for (std::int64_t j = 0; j < length; ++j)
+        for (std::int64_t m = 0; m < d; ++m)
+          out[static_cast<std::size_t>(k * d + l)] +=
+              x[static_cast<std::size_t>(j * d + m)] *
+              std::cos(2 * std::numbers::pi * (turns(j, k, length) + turns(m, l, d)));
+  REQUIRE(static_cast<std::int64_t>(x.size()) == n * d);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("fourier: the fast transform gives its definition, and what products with waves give") {
+  for (const std::int64_t n :
+       {1, 2, 3, 4, 5, 8, 9, 16, 22, 31, 32, 33, 49, 64, 65, 97, 120, 131, 256, 262, 360, 1024})
+    for (const std::int64_t d : {1, 2, 3, 4, 7, 16, 30, 31, 32, 33, 62, 64, 65, 96, 130}) {
+      if (n * d > 40'000) continue;
+      CAPTURE(n);
+      CAPTURE(d);
+      const std::vector<std::int32_t> lengths{static_cast<std::int32_t>(n),
+                                              static_cast<std::int32_t>((n + 1) / 2), 0,
+                                              static_cast<std::int32_t>(std::min<std::int64_t>(n, 7))};
+      const Tensor x = uniform({4, n, d}, -1, 1, {3, 0, 1}, DType::f64),
+                   of_samples = Tensor::from(lengths, {4});
+      for (const bool whole : {true, false}) {
+        CAPTURE(whole);
+        const Tensor fast = whole ? fourier(x) : fourier(x, of_samples);
+        Tensor waves;
+        {
+          const ComposeOnly scope;
+          waves = whole ? fourier(x) : fourier(x, of_samples);
+        }
+        const double size = std::sqrt(static_cast<double>(n * d));
+        CHECK(worst_difference(fast, waves) < 1e-12 * size);
+        const Tensor single = whole ? fourier(cast(x, DType::f32)) : fourier(cast(x, DType::f32), of_samples);
+        CHECK(worst_difference(cast(single, DType::f64), fast) < 2e-6 * size);
+        if (n * d <= 1100)
+          for (std::int64_t b = 0; b < 4; ++b) {
+            const Tensor sample = reshape(slice(x, 0, b, b + 1), {n * d});
+            const std::vector<double> expected =
+                fourier_by_loop(sample.to_doubles(), n, d, whole ? n : lengths[static_cast<std::size_t>(b)]);
+            CHECK(worst_difference(reshape(slice(fast, 0, b, b + 1), {n * d}),
+                                   Tensor::from(expected, {n * d})) < 1e-12 * size);
+          }
+      }
+    }
+}
+
+TEST_CASE(
+    "fourier: the same bits with more threads; what is beyond a length is not read; lengths are checked") {
+  const Tensor x = uniform({5, 70, 48}, -1, 1, {3, 0, 2});
+  const Tensor lengths = Tensor::from(std::vector<std::int32_t>{70, 1, 64, 13, 30}, {5});
+  const std::vector<float> expected = fourier(x, lengths).to_vector<float>();
+  for (const int threads : {1, 2, 3, 8}) {
+    const WithThreads scope(threads);
+    CHECK(fourier(x, lengths).to_vector<float>() == expected);
+  }
+  const Tensor real = less(unsqueeze(Tensor::arange(70, DType::i32), 0), unsqueeze(lengths, 1));
+  const Tensor with_holes = where(unsqueeze(real, 2), x, not_a_number);
+  CHECK(fourier(with_holes, lengths).to_vector<float>() == expected);
+  const auto with = [&](std::int32_t length) {
+    return fourier(slice(x, 0, 0, 1), Tensor::from(std::vector<std::int32_t>{length}, {1}));
+  };
+  CHECK_THROWS_WITH_AS(with(71), doctest::Contains("the length of sample 0 is 71, and x has 70 positions"),
+                       Error);
+  CHECK_THROWS_WITH_AS(with(-1), doctest::Contains("is -1"), Error);
+  CHECK_THROWS_WITH_AS(fourier(x, cast(lengths, DType::f32)), doctest::Contains("lengths must be i32 [5]"),
+                       Error);
+  CHECK_THROWS_WITH_AS(fourier(slice(x, 0, 0, 2), lengths), doctest::Contains("lengths must be i32 [2]"),
+                       Error);
+  CHECK_THROWS_WITH_AS(fourier(reshape(x, {350, 48})), doctest::Contains("got shape"), Error);
+  CHECK_THROWS_WITH_AS(fourier(Tensor::zeros({1, 46'341, 1})), doctest::Contains("46340"), Error);
 }

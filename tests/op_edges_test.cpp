@@ -250,6 +250,7 @@ TEST_CASE("edges: ops on tensors without elements") {
   check_shapes("mean", [](In in) { return mean(in[0], 1, true); }, {none}, {0, 1});
   check_shapes("cumulative_sum", [](In in) { return cumulative_sum(in[0], 0); }, {none}, {0, 3});
   check_shapes("softmax", [](In in) { return softmax(in[0]); }, {none}, {0, 3});
+  check_shapes("fourier", [](In in) { return fourier(in[0]); }, {reals({2, 0, 3})}, {2, 0, 3});
   check_shapes("softmax over nothing", [](In in) { return softmax(in[0], 0); }, {none}, {0, 3});
   check_shapes("log_softmax", [](In in) { return log_softmax(in[0]); }, {reals({3, 0})}, {3, 0});
   check_shapes("log_sum_exp", [](In in) { return log_sum_exp(in[0], 1); }, {none}, {0});

@@ -44,53 +44,6 @@ constexpr std::int64_t lanes = hn::MaxLanes(Floats()), panel_columns = 2 * lanes
 constexpr int tile_rows = lanes == 16 ? 14 : HWY_ARCH_ARM ? 12 : 6;
 constexpr std::int64_t rows_at_once = 126;
 
-/// A vector whose b-th block of 4 lanes is the 4 floats at `x + 4 b stride`.
-template <class D>
-HWY_INLINE hn::Vec<D> blocks_of_rows(D d, const float* x, std::int64_t stride) {
-  if constexpr (hn::MaxLanes(D()) == 4) {
-    return hn::LoadU(d, x);
-  } else {
-    const hn::Half<D> half;
-    constexpr std::int64_t rows = hn::MaxLanes(half);
-    return hn::Combine(d, blocks_of_rows(half, x + rows * stride, stride), blocks_of_rows(half, x, stride));
-  }
-}
-
-/// Transposes 4 columns of as many rows as d has lanes.
-template <class D>
-HWY_INLINE void transpose_block(D d, const float* x, std::int64_t stride, float* out,
-                                std::int64_t out_stride) {
-  const auto rows0 = blocks_of_rows(d, x, stride), rows1 = blocks_of_rows(d, x + stride, stride),
-             rows2 = blocks_of_rows(d, x + 2 * stride, stride),
-             rows3 = blocks_of_rows(d, x + 3 * stride, stride);
-  const auto left02 = hn::InterleaveLower(d, rows0, rows2), left13 = hn::InterleaveLower(d, rows1, rows3),
-             right02 = hn::InterleaveUpper(d, rows0, rows2), right13 = hn::InterleaveUpper(d, rows1, rows3);
-  hn::StoreU(hn::InterleaveLower(d, left02, left13), d, out);
-  hn::StoreU(hn::InterleaveUpper(d, left02, left13), d, out + out_stride);
-  hn::StoreU(hn::InterleaveLower(d, right02, right13), d, out + 2 * out_stride);
-  hn::StoreU(hn::InterleaveUpper(d, right02, right13), d, out + 3 * out_stride);
-}
-
-/// out[j, i] = x[i, j].
-HWY_INLINE void transpose(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t columns,
-                          float* out, std::int64_t out_stride) {
-  std::int64_t i = 0;
-  const auto by = [&](auto d) HWY_ATTR {
-    constexpr std::int64_t step = hn::MaxLanes(d);
-    for (; i + step <= rows; i += step) {
-      std::int64_t j = 0;
-      for (; j + 4 <= columns; j += 4)
-        transpose_block(d, x + i * stride + j, stride, out + j * out_stride + i, out_stride);
-      for (; j < columns; ++j)
-        for (std::int64_t row = i; row < i + step; ++row) out[j * out_stride + row] = x[row * stride + j];
-    }
-  };
-  by(Floats());
-  by(hn::FixedTag<float, 4>());
-  for (; i < rows; ++i)
-    for (std::int64_t j = 0; j < columns; ++j) out[j * out_stride + i] = x[i * stride + j];
-}
-
 /// Copies rows, and zeros behind them up to a whole vector: AVX2 is slow at writing a part of one.
 HWY_INLINE void copy_rows(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t columns,
                           float* out, std::int64_t out_stride) {

@@ -60,7 +60,7 @@ T* thread_scratch(int slot, std::size_t count) {
     std::unique_ptr<std::byte[], Release> bytes;
     std::size_t size = 0;
   };
-  constexpr int slots = 10;
+  constexpr int slots = 13;
   thread_local Buffer buffers[slots];
   Buffer& buffer = buffers[slot];
   if (const std::size_t needed = count * sizeof(T); buffer.size < needed) {

@@ -217,6 +217,7 @@ const NamedOp named_ops[] = {
      [](const Inputs& in, With with) -> Made {
        return {cumulative_sum(in[0], axis_setting(with), with.take_bool("reverse", false))};
      }},
+    {"fourier", "x lengths?", [](const Inputs& in, With) -> Made { return {fourier(in[0], in[1])}; }},
     {"masked_softmax", "x allowed",
      [](const Inputs& in, With) -> Made { return {masked_softmax(in[0], in[1])}; }},
     // products

@@ -76,6 +76,7 @@ class Values(unittest.TestCase):
             (x.norm(-1), np.linalg.norm(a, axis=-1)),
             (x.max((0, 1), keepdims=True), a.max(keepdims=True)),
             (x.cumsum(0), a.cumsum(0)),
+            (heed.fourier(heed.unsqueeze(x, 0)), np.fft.fft2(a)[None].real),
             (heed.cumsum(x, 1, reverse=True), a[:, ::-1].cumsum(1)[:, ::-1]),
             (x.unsqueeze(1), a[:, None]),
             (x.unsqueeze(1).squeeze(), a),

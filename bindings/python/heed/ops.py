@@ -18,7 +18,8 @@ __all__ = [
     "GradcheckResult", "abs", "add", "add_layer_norm", "add_rms_norm", "arange", "argmax", "argsort",
     "attention_part", "attention_weights", "binary_cross_entropy_with_logits", "clamp", "concat", "contiguous",
     "cos", "cross_entropy", "cumsum", "cumulative_sum", "div", "dot_product_attention", "dropout", "dropout_add",
-    "einsum", "elu", "embedding", "equal", "erf", "exp", "expand", "eye", "feed_forward", "flip", "full", "gather",
+    "einsum", "elu", "embedding", "equal", "erf", "exp", "expand", "eye", "feed_forward", "flip", "fourier", "full",
+    "gather",
     "gather_rows", "geglu", "gelu", "gelu_tanh", "gradcheck", "greater", "greater_equal", "index_select",
     "isfinite", "isnan", "join_attention", "kl_divergence", "layer_norm", "leaky_relu", "less", "less_equal",
     "linear", "linear_cross_entropy", "linear_maps", "log", "log_softmax", "log_sum_exp", "logical_and",
@@ -394,6 +395,12 @@ def add_rms_norm(
     """dropout_add(x, residual) and its rms_norm(), in one pass each way."""
     given = dict(p=p, seed=seed, step=step, stream=stream, epsilon=epsilon)
     return cast(Pair, tuple(_op("add_rms_norm", [_t(x), _t(residual), weight], room=2, **given)))
+
+
+def fourier(x: Like, lengths: Optional[Like] = None) -> Tensor:
+    """The real part of a discrete Fourier transform over the positions and features of x [B, N, d]; of sample b over its
+    first lengths[b] positions, and 0 beyond."""
+    return _op("fourier", [_t(x), None if lengths is None else _t(lengths)])[0]
 
 
 def rotary(x: Like, cosines: Like, sines: Like) -> Tensor:
