@@ -693,9 +693,10 @@ TEST_CASE("the newer mechanisms keep their word with settings other than the def
       {"local", {{"reach", std::int64_t{1}}}},
       {"sinkhorn", {{"block", std::int64_t{2}}}},
   };
-  for (const auto& [name, settings] : rows) {
-    CAPTURE(name);
-    CAPTURE(settings.front().first);
+  for (const auto& row : rows) {
+    const auto& [name, settings] = row;
+    CAPTURE(row.first);
+    CAPTURE(row.second.front().first);
     Options options;
     for (const auto& [setting, value] : settings) options.set(setting, value);
     CHECK_NOTHROW(check_attention(name, options));

@@ -267,8 +267,9 @@ TEST_CASE("einsum is what its equation says") {
                                                        {"ijk,jk", "does not fit shape [2, 3]"},
                                                        {"ij,ik", "axis 'i' has extent 2 and 3"},
                                                        {"ij,j1", "expected at '1'"}};
-  for (const auto& [equation, message] : wrong) {
-    CAPTURE(equation);
+  for (const auto& row : wrong) {
+    const auto& [equation, message] = row;
+    CAPTURE(row.first);
     CHECK_THROWS_WITH_AS(einsum(equation, {a, b}), doctest::Contains(message), Error);
   }
 }
@@ -341,8 +342,9 @@ TEST_CASE("every call on a tensor that was never given a value is an error that 
          Tensor x;
          x += 1;
        }}};
-  for (const auto& [name, call] : calls) {
-    CAPTURE(name);
+  for (const auto& row : calls) {
+    const auto& [name, call] = row;
+    CAPTURE(row.first);
     const std::string message = message_of(call);
     CAPTURE(message);
     CHECK(message.starts_with(name == std::string("+=") ? "add" : name));

@@ -63,9 +63,10 @@ Tensor softmax_backward(const Tensor& y, const Tensor& grad, bool log) {
 }  // namespace
 
 TEST_CASE_TEMPLATE("softmax and log-softmax agree with plain loops", T, float, double) {
-  for (const auto& [rows, n] : extents) {
+  for (const Extent& extent : extents) {
+    const auto [rows, n] = extent;
     for (bool log : {false, true}) {
-      CAPTURE(n);
+      CAPTURE(extent.n);
       CAPTURE(log);
       const Tensor x = tensor_of<T>(numbers(rows * n, -30, 30), {rows, n});
       const std::vector<double> expected = softmax_by_loop(values_of<T>(x), n, log);
@@ -75,7 +76,8 @@ TEST_CASE_TEMPLATE("softmax and log-softmax agree with plain loops", T, float, d
 }
 
 TEST_CASE_TEMPLATE("a masked softmax is that of the allowed entries", T, float, double) {
-  for (const auto& [rows, n] : extents) {
+  for (const Extent& extent : extents) {
+    const auto [rows, n] = extent;
     std::vector<double> values = numbers(rows * n, -3, 3);
     std::vector<double> allowed(values.size());
     for (std::size_t i = 0; i < allowed.size(); ++i) allowed[i] = random_word({7, 0, 0}, i) % 3 != 0;
@@ -88,7 +90,7 @@ TEST_CASE_TEMPLATE("a masked softmax is that of the allowed entries", T, float, 
     }
     const Tensor x = tensor_of<T>(values, {rows, n});
     for (bool log : {false, true}) {
-      CAPTURE(n);
+      CAPTURE(extent.n);
       const std::vector<double> expected = softmax_by_loop(masked, n, log);
       CHECK(worst_error(values_of<T>(softmax<T>(x, mask, log)), expected) <= tolerance<T>);
     }
@@ -136,10 +138,11 @@ TEST_CASE("softmax of rows with infinities and NaN") {
 }
 
 TEST_CASE_TEMPLATE("the gradients of softmax and log-softmax", T, float, double) {
-  for (const auto& [rows, n] : extents) {
+  for (const Extent& extent : extents) {
+    const auto [rows, n] = extent;
     const std::vector<double> g = values_of<T>(tensor_of<T>(numbers(rows * n, -1, 1, 1), {rows, n}));
     for (bool log : {false, true}) {
-      CAPTURE(n);
+      CAPTURE(extent.n);
       CAPTURE(log);
       const Tensor y = softmax<T>(tensor_of<T>(numbers(rows * n, -3, 3), {rows, n}), {}, log);
       const std::vector<double> weights = values_of<T>(y);
@@ -209,10 +212,11 @@ LayerNorm run_layer_norm(std::int64_t rows, std::int64_t n, bool affine, bool ce
 /// Centred, or as they are: RMS normalisation.
 template <class T>
 void check_norms_of_rows(bool centred) {
-  for (const auto& [rows, n] : extents) {
+  for (const Extent& extent : extents) {
+    const auto [rows, n] = extent;
     for (bool affine : {false, true}) {
-      CAPTURE(rows);
-      CAPTURE(n);
+      CAPTURE(extent.rows);
+      CAPTURE(extent.n);
       const LayerNorm t = run_layer_norm<T>(rows, n, affine, centred);
       const auto x = values_of<T>(t.x), g = values_of<T>(t.grad);
       const std::vector<double> ones(static_cast<std::size_t>(n), 1.0),
@@ -297,10 +301,11 @@ std::vector<double> some_targets(std::int64_t rows, std::int64_t classes) {
 }  // namespace
 
 TEST_CASE_TEMPLATE("cross entropy and its gradient agree with plain loops", T, float, double) {
-  for (const auto& [rows, n] : extents) {
+  for (const Extent& extent : extents) {
+    const auto [rows, n] = extent;
     for (double smoothing : {0.0, 0.1}) {
-      CAPTURE(rows);
-      CAPTURE(n);
+      CAPTURE(extent.rows);
+      CAPTURE(extent.n);
       const Tensor logits = tensor_of<T>(numbers(rows * n, -8, 8), {rows, n});
       const Tensor targets = tensor_of<std::int32_t>(some_targets(rows, n), {rows});
       const Tensor grad = tensor_of<T>(numbers(rows, -1, 1, 1), {rows});
@@ -407,11 +412,12 @@ std::vector<Tensor> added_and_normalised(std::int64_t rows, std::int64_t n, doub
 TEST_CASE_TEMPLATE(
     "a sum with dropout that is normalised on its way has the bits of one step after the other", T, float,
     double) {
-  for (const auto& [rows, n] : extents)
+  for (const Extent& extent : extents)
     for (const double p : {0.0, 0.3})
       for (const bool centred : {false, true}) {
-        CAPTURE(rows);
-        CAPTURE(n);
+        const auto [rows, n] = extent;
+        CAPTURE(extent.rows);
+        CAPTURE(extent.n);
         CAPTURE(p);
         CAPTURE(centred);
         const auto at_once = added_and_normalised<T>(rows, n, p, centred, true),
@@ -433,7 +439,7 @@ TEST_CASE("fused rows have the same bits for any number of threads") {
     const Tensor g = tensor_of<float>(numbers(rows * n, -1, 1, 1), {rows, n});
     const Tensor row_grad = tensor_of<float>(numbers(rows), {rows});
     const Tensor targets = tensor_of<std::int32_t>(some_targets(rows, n), {rows});
-    check_thread_identity([&]() -> std::vector<Tensor> {
+    check_thread_identity([&, rows = rows, n = n]() -> std::vector<Tensor> {
       const LayerNorm t = run_layer_norm<float>(rows, n, true);
       const Tensor y = softmax<float>(x, {}, false), logs = softmax<float>(x, {}, true);
       const Tensor loss = Tensor::empty({rows}), log_sum_exp = Tensor::empty({rows, 2}),

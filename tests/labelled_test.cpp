@@ -24,8 +24,9 @@ TEST_CASE("labels that are none are refused with the columns that there are, bef
     return read_labelled_text({rows, "f.csv"},
                               {.format = "csv", .label_column = "2", .header = Header::present});
   };
-  for (const auto& [classes, texts] : {std::pair{201, 2}, {11'000, 1}}) {
-    CAPTURE(classes);
+  for (const auto& size : {std::pair{201, 2}, {11'000, 1}}) {
+    const auto [classes, texts] = size;
+    CAPTURE(size.first);
     const LabelledText text = csv(static_cast<std::size_t>(classes), static_cast<std::size_t>(texts));
     CHECK_THROWS_WITH_AS(
         check_labels(text, "f.csv"),
@@ -117,8 +118,9 @@ TEST_CASE("Texts that are read by themselves show each its own inside, of every 
         .predict(std::vector<std::string>{"where is emma ?\temma waits here ?"},
                  {&file, 0});  // of equal length
     std::size_t first = 0, second = 0;
-    for (const auto& [entry, value] : file.content().tensors) {
-      CAPTURE(entry);
+    for (const auto& tensor : file.content().tensors) {
+      const auto& [entry, value] = tensor;
+      CAPTURE(tensor.first);
       first += entry.starts_with("lines.0-first.encoder.") ? 1 : 0;
       second += entry.starts_with("lines.0-second.encoder.") ? 1 : 0;
       const bool in_rounds = value.rank() == 4 && (entry.ends_with("buckets") || entry.ends_with("order"));

@@ -363,8 +363,9 @@ TEST_CASE("edges: an axis that is out of range is reported with the op and the s
       {"scatter_add", [&] {
          scatter_add(x, 2, ids({2, 3}), 3);
        }}};
-  for (const auto& [op, call] : calls) {
-    CAPTURE(op);
+  for (const auto& row : calls) {
+    const auto& [op, call] = row;
+    CAPTURE(row.first);
     CHECK_THROWS_WITH_AS(call(), doctest::Contains((std::string(op) + ": axis").c_str()), Error);
   }
 }

@@ -392,11 +392,12 @@ TEST_CASE("programs: on an old processor nothing runs before the message, not ev
     return;
   }
   const TemporaryFolder folder;
-  for (const auto& [processor, missing] : {std::pair{"kvm64", "SSSE3, SSE4.1, SSE4.2, POPCNT"},
-                                           {"Conroe", "SSE4.1, SSE4.2, POPCNT"},
-                                           {"Penryn", "SSE4.2, POPCNT"}})
+  for (const auto& old : {std::pair{"kvm64", "SSSE3, SSE4.1, SSE4.2, POPCNT"},
+                          {"Conroe", "SSE4.1, SSE4.2, POPCNT"},
+                          {"Penryn", "SSE4.2, POPCNT"}})
     for (const std::string program : {"heed", "classify", "compare"}) {
-      CAPTURE(processor);
+      const auto& [processor, missing] = old;
+      CAPTURE(old.first);
       CAPTURE(program);
       const fs::path output = folder / "output";
       const std::string command = heed::concat_text(emulator, " -cpu ", processor, " " HEED_PROGRAM_DIR "/",

@@ -224,9 +224,9 @@ TEST_CASE("ranks: SIGINT and SIGUSR1 save and stop; the run goes on with another
   const TemporaryFolder folder;
   for (const auto& [signal, group] :
        {std::pair{SIGINT, false}, {SIGINT, true}, {SIGUSR1, false}, {SIGUSR1, true}}) {
-    CAPTURE(signal);
-    CAPTURE(group);
-    const fs::path run = folder / concat_text(signal, group);
+    const std::string both = concat_text(signal, group);
+    CAPTURE(both);
+    const fs::path run = folder / both;
     BackgroundProgram program("/usr/bin/setsid", endless_of_three(run));
     while (program.running() && !fs::exists(run / "trainer_state.json") && !fs::exists(run / "metrics.jsonl"))
       std::this_thread::sleep_for(std::chrono::milliseconds(5));

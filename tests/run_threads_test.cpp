@@ -90,9 +90,9 @@ bool same_answer(const Prediction& a, const Prediction& b) {
 }  // namespace
 
 TEST_CASE("run threads: many predict with one run of every task, to the bits of each alone") {
-  for (const auto& [task, settings] : small_data) {
-    CAPTURE(task);
-    const SmallRun small(task);
+  for (const auto& data : small_data) {
+    CAPTURE(data.first);
+    const SmallRun small(data.first);
     const Lines lines = small.lines(4);
     std::vector<Prediction> alone;
     for (const std::string& line : lines) alone.push_back(small.open().predict(Lines{line}).front());
@@ -137,9 +137,9 @@ TEST_CASE("run threads: texts that were cut are counted, whoever asked") {
 }
 
 TEST_CASE("run threads: a queue answers eight threads as each is answered alone") {
-  for (const auto& [task, settings] : small_data) {
-    CAPTURE(task);
-    const SmallRun small(task);
+  for (const auto& data : small_data) {
+    CAPTURE(data.first);
+    const SmallRun small(data.first);
     const Lines lines = small.lines(8);
     std::vector<Prediction> alone;
     Run run = small.open();
@@ -207,9 +207,10 @@ TEST_CASE("run threads: texts are shown in pieces while they are written, in sev
       {"summarize", {"decoding.method=sample"}},
       {"converse", {"decoding.beam=3", "decoding.early_stop=true"}},
       {"language_model", {"generation.temperature=2"}}};
-  for (const auto& [task, settings] : cases) {
-    CAPTURE(task);
-    CAPTURE(settings[0]);
+  for (const auto& row : cases) {
+    const auto& [task, settings] = row;
+    CAPTURE(row.first);
+    CAPTURE(row.second[0]);
     const SmallRun small(task, task == "language_model" ? Lines{"tokenizer.kind=bpe"} : Lines{});
     const Lines lines = small.lines(4);
     Run run = small.open(settings);

@@ -246,8 +246,9 @@ TEST_CASE("Porter's stems are those of NLTK's default mode") {
       {"using", "use"},
       {"aged", "age"},
   };
-  for (const auto& [word, stem] : stems) {
-    CAPTURE(word);
+  for (const auto& row : stems) {
+    const auto& [word, stem] = row;
+    CAPTURE(row.first);
     CHECK(porter_stem(word) == stem);
   }
 }

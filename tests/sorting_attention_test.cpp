@@ -90,10 +90,14 @@ bool all_zero(const Tensor& x) {
 TEST_CASE("reformer: the rounds together are one softmax over the union of what they see") {
   constexpr std::int64_t batch = 3, n = 11, buckets = 4;
   // Short enough to be taken at once (2 n <= 3 chunk rounds), and round by round.
-  for (const auto& [rounds, chunk, causal] :
-       {std::tuple{3, 3, false}, {3, 3, true}, {2, 2, false}, {2, 2, true}}) {
-    CAPTURE(rounds);
-    CAPTURE(causal);
+  struct Sorting {
+    int rounds, chunk;
+    bool causal;
+  };
+  for (const Sorting& sorting : {Sorting{3, 3, false}, {3, 3, true}, {2, 2, false}, {2, 2, true}}) {
+    const auto [rounds, chunk, causal] = sorting;
+    CAPTURE(sorting.rounds);
+    CAPTURE(sorting.causal);
     const auto layer =
         layer_of("reformer", with({{"rounds", rounds}, {"chunk", chunk}, {"buckets", buckets}}), causal);
     const Tensor x = words(batch, n), mask = mask_of(batch, n);

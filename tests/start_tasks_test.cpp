@@ -310,14 +310,14 @@ TEST_CASE("--from: the mark before what is read is not that before what is writt
   for (const auto& [task, mark] : marks) trained(task, folder / task, {});
   for (const auto& [task, mark] : marks)
     for (const auto& [other, its_mark] : marks) {
-      CAPTURE(task);
-      CAPTURE(other);
+      const std::string both = task + "-" + other;
+      CAPTURE(both);
       Settings taken = task_kind(task).settings(false);
       take_model_of(taken, (folder / other).string());
       CHECK(taken.get<std::string>("tokenizer.begin") == mark);
-      const fs::path out = folder / (task + "-" + other);
-      CHECK_FALSE(contains(trained(task, out, {"training.from=\"" + (folder / other).string() + "\""}),
-                           "tokenizer.begin"));
+      CHECK_FALSE(
+          contains(trained(task, folder / both, {"training.from=\"" + (folder / other).string() + "\""}),
+                   "tokenizer.begin"));
     }
 }
 

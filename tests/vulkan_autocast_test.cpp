@@ -39,9 +39,9 @@ TEST_CASE("vulkan autocast: gradients of both halves are near those of f32, and 
   if (!device) return;
   Loop exact({});
   backward(exact.loss(DType::f32));
-  for (const auto& [precision, tolerance] :
-       {std::pair(Precision::f16, 2e-3), std::pair(Precision::bf16, 2e-2)}) {
-    CAPTURE(name_of(precision));
+  for (const auto& half : {std::pair(Precision::f16, 2e-3), std::pair(Precision::bf16, 2e-2)}) {
+    const auto [precision, tolerance] = half;
+    CAPTURE(name_of(half.first));
     Loop loop(*device);
     Autocast autocast(loop.layer, precision);
     const Tensor loss = autocast.backward([&] { return loop.loss(autocast.dtype()); });

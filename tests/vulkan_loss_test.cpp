@@ -136,8 +136,9 @@ TEST_CASE("vulkan loss: half types add up the weight's gradient in f32") {
   const auto device = vulkan_test_device();
   if (!device) return;
   const LossCase c{300, 8, 21};
-  for (const auto& [dtype, step] : {std::pair(DType::f16, 0x1p-11), std::pair(DType::bf16, 0x1p-8)}) {
-    CAPTURE(dtype);
+  for (const auto& half : {std::pair(DType::f16, 0x1p-11), std::pair(DType::bf16, 0x1p-8)}) {
+    const auto [dtype, step] = half;
+    CAPTURE(half.first);
     const std::vector<Tensor> inputs = inputs_on(c, *device, dtype);
     const Outcome expected = outcome_of(c, on_cpu(inputs), 0);
     // 300 roundings of a sum would come to much more than those of the single terms.

@@ -160,13 +160,15 @@ TEST_CASE("vulkan modules: constants are written into them, and what follows is 
   CHECK(found.at(11) == 100);
   CHECK(found.at(12) == 0);
   id = 20;
-  for (const auto& [words, result] : operations) {
-    CAPTURE(words[0]);
+  for (const auto& row : operations) {
+    const auto& [words, result] = row;
+    CAPTURE(row.first[0]);
     CHECK(found.at(id++) == result);
   }
   id = 40;
-  for (const auto& [words, result] : conditions) {
-    CAPTURE(words[0]);
+  for (const auto& row : conditions) {
+    const auto& [words, result] = row;
+    CAPTURE(row.first[0]);
     CHECK(found.at(id++) == result);
   }
   CHECK(instructions(made, composite) ==

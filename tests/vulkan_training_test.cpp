@@ -95,9 +95,9 @@ TEST_CASE("vulkan: training in half precision learns as f32 does, with f32 weigh
   const auto device = vulkan_test_device();
   if (!device) return;
   const Curve expected = train({});
-  for (const auto& [precision, tolerance] :
-       {std::pair(Precision::f16, 0.02), std::pair(Precision::bf16, 0.1)}) {
-    CAPTURE(name_of(precision));
+  for (const auto& half : {std::pair(Precision::f16, 0.02), std::pair(Precision::bf16, 0.1)}) {
+    const auto [precision, tolerance] = half;
+    CAPTURE(name_of(half.first));
     const Curve found = train(*device, precision);
     CHECK(found.losses != expected.losses);
     CHECK(largest_difference(found.losses, expected.losses) < tolerance);

@@ -72,7 +72,7 @@ Uses uses_with_sizes_without_sense() {
     // The same, found in a run that somebody sent: the file says so itself where it was changed.
     for (const auto& [name, option] :
          {std::pair{"bigbird", "block"}, {"reformer", "chunk"}, {"sparse_transformer", "stride"}}) {
-      const Before received = with_json("run/config.json", [=](Json& config) {
+      const Before received = with_json("run/config.json", [=, name = name, option = option](Json& config) {
         config["model"][last_part(attention)] = {{"name", name}, {option, INT64_MAX}};
       });
       uses.push_back({std::string("received: ") + option, task, use_command(task, {"--unverified"}), 1,
@@ -95,7 +95,9 @@ Uses uses_with_sizes_without_sense() {
                                             {"training", "steps", Json(1e300)}})
       uses.push_back({std::string("received: ") + key, task, use_command(task, {"--unverified"}), 1, key,
                       small_line(task),
-                      with_json("run/config.json", [=](Json& config) { config[group][key] = value; })});
+                      with_json("run/config.json", [group = group, key = key, value = value](Json& config) {
+                        config[group][key] = value;
+                      })});
 
     uses.push_back({"a model of a terabyte", task,
                     train_command({"--set", layers_setting(task) + "=1000", "--set", "model.width=16384",

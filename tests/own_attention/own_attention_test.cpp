@@ -141,8 +141,9 @@ TEST_CASE("own attention: names and makers that cannot be are refused") {
                                                        {"Mine", "lower-case"},
                                                        {"a.b", "lower-case"},
                                                        {"a b", "lower-case"}};
-  for (const auto& [name, message] : wrong) {
-    CAPTURE(name);
+  for (const auto& row : wrong) {
+    const auto& [name, message] = row;
+    CAPTURE(row.first);
     CHECK_THROWS_WITH_AS(register_attention(renamed(name)), doctest::Contains(message), Error);
   }
   AttentionVariant without_maker = renamed("without_maker");
@@ -215,9 +216,9 @@ TEST_CASE("own attention: one that breaks its word is told how, where, and by wh
       {"buffers", "a training pass changes the buffer 'passes' itself"},
       {"gradient", "the gradient of input 0, element "}};
   for (const auto& [lie, message] : lies) {
-    CAPTURE(lie);
     const std::string name = concat_text("liar_", lie);
     const std::string kind = lie;
+    CAPTURE(kind);
     const AttentionVariant& liar =
         register_attention({name, {.causal = true}, [kind](const AttentionConfig& config) {
                               return std::make_unique<Liar>(config, kind);
