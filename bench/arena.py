@@ -130,9 +130,9 @@ class Arena:
                 return processor_seconds([program, "train", *self.flags(task), "--attention", mechanism, "--steps",
                                           str(steps), "--out", pathlib.Path(folder) / "run"])
 
-        alone, steps = seconds(1), 7
-        while (taken := seconds(1 + steps) - alone) < 0.08 * self.options.seconds:
-            steps *= 3
+        alone, steps, enough = seconds(1), 7, 0.08 * self.options.seconds
+        while (taken := seconds(1 + steps) - alone) < enough:
+            steps = math.ceil(steps * min(10, 1.2 * enough / max(taken, 0.01)))
         return steps / taken
 
     def cell(self, task, mechanism):
