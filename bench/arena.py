@@ -9,6 +9,8 @@ OUT/<task>/<mechanism> is what `compare` writes. OUT/figures.txt has accuracy wi
 steps per second and MB of every cell, as they stand in models/attention/advice.cpp, from which the tables of the docs are
 made; OUT/chart.svg draws them. The same command goes on where it was stopped. docs/explanation/experiments.md says what came
 of it.
+
+With --lengths 1000 4000 the tasks are reviews of imdb instead, read byte by byte up to these lengths.
 """
 
 import argparse
@@ -94,6 +96,10 @@ def processor_seconds(command):
     return usage.ru_utime + usage.ru_stime
 
 
+def program_of(task):
+    return TASKS[task][0] if task in TASKS else "classify"
+
+
 class Arena:
     def __init__(self, options):
         self.options = options
@@ -105,6 +111,11 @@ class Arena:
             write_paths(self.paths)
 
     def flags(self, task):
+        if task.startswith("reviews_"):  # what is measured are the last weights, as in the other tasks
+            data = pathlib.Path(self.options.data).resolve() / "imdb/aclImdb"
+            return ["--config", ROOT / "examples/configs/experiments/bytes.json", "--threads", "1", "--data", data / "train",
+                    "--test", data / "test", "--set", f"data.max_tokens={task.partition('_')[2]}",
+                    "--set", "training.evaluate_every=1000000", "--set", "training.shown_evaluations=0"]
         where = TASKS[task][1]
         data = self.paths if where == "paths.txt" else where and pathlib.Path(self.options.data).resolve() / where
         config = ROOT / f"examples/configs/experiments/arena_{task}.json"
@@ -112,16 +123,16 @@ class Arena:
 
     def steps_per_second(self, task, mechanism):
         """Of processor time: a training of a few steps against one of a single step."""
-        program = self.programs / TASKS[task][0]
+        program = self.programs / program_of(task)
 
         def seconds(steps):
             with tempfile.TemporaryDirectory() as folder:
                 return processor_seconds([program, "train", *self.flags(task), "--attention", mechanism, "--steps",
                                           str(steps), "--out", pathlib.Path(folder) / "run"])
 
-        alone, steps = seconds(1), 7
-        while (taken := seconds(1 + steps) - alone) < 0.08 * self.options.seconds:
-            steps *= 3
+        alone, steps, enough = seconds(1), 7, 0.08 * self.options.seconds
+        while (taken := seconds(1 + steps) - alone) < enough:
+            steps = math.ceil(steps * min(10, 1.2 * enough / max(taken, 0.01)))
         return steps / taken
 
     def cell(self, task, mechanism):
@@ -134,7 +145,7 @@ class Arena:
         steps_per_second = float(rate.read_text())
         steps = max(1, round(steps_per_second * self.options.seconds))
         folder = self.out / task / mechanism
-        processor_seconds([self.programs / "compare", "--task", TASKS[task][0], *self.flags(task), "--attention", mechanism,
+        processor_seconds([self.programs / "compare", "--task", program_of(task), *self.flags(task), "--attention", mechanism,
                            "--steps", str(steps), "--seeds", ",".join(map(str, range(1, self.options.seeds + 1))),
                            "--out", folder])
         results = [json.loads(file.read_text()) for file in folder.glob("*/result.json")]
@@ -196,14 +207,15 @@ def main():
     parser.add_argument("--seconds", type=float, default=10, help="processor time of each training (default: 10)")
     parser.add_argument("--seeds", type=int, default=3, help="trainings of each cell (default: 3)")
     parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=TASKS)
+    parser.add_argument("--lengths", nargs="*", type=int, help="reviews by bytes up to these lengths, in place of the tasks")
     parser.add_argument("--mechanisms", nargs="*", default=MECHANISMS)
     options = parser.parse_args()
     arena = Arena(options)
     cells = {mechanism: [] for mechanism in options.mechanisms}
-    for task in options.tasks:
+    for task in [f"reviews_{length}" for length in options.lengths] if options.lengths else options.tasks:
         for mechanism in options.mechanisms:
             cells[mechanism].append(arena.cell(task, mechanism))
-            print("{:10}{:32}{:.1f} ± {:.1f} %{:8.3g} steps/s{:6.0f} MB".format(task, mechanism, *cells[mechanism][-1]),
+            print("{:13}{:32}{:.1f} ± {:.1f} %{:8.3g} steps/s{:6.0f} MB".format(task, mechanism, *cells[mechanism][-1]),
                   flush=True)
     (arena.out / "figures.txt").write_text("".join(
         name + " {" + ", ".join("{%.1f, %.1f, %.3g, %.0f}" % own for own in cell) + "}\n" for name, cell in cells.items()))
