@@ -111,11 +111,11 @@ class Arena:
             write_paths(self.paths)
 
     def flags(self, task):
-        if task.startswith("reviews_"):  # what is measured are the last weights, as in the other tasks
+        if task.startswith("reviews_"):  # as "text", with other data
             data = pathlib.Path(self.options.data).resolve() / "imdb/aclImdb"
-            return ["--config", ROOT / "examples/configs/experiments/bytes.json", "--threads", "1", "--data", data / "train",
-                    "--test", data / "test", "--set", f"data.max_tokens={task.partition('_')[2]}",
-                    "--set", "training.evaluate_every=1000000", "--set", "training.shown_evaluations=0"]
+            return ["--config", ROOT / "examples/configs/experiments/arena_text.json", "--threads", "1", "--data", data / "train",
+                    "--test", data / "test", "--set", "data.format=folders", "--set", "data.encoding=latin-1",
+                    "--set", "data.label_column=", "--set", f"data.max_tokens={task.partition('_')[2]}"]
         where = TASKS[task][1]
         data = self.paths if where == "paths.txt" else where and pathlib.Path(self.options.data).resolve() / where
         config = ROOT / f"examples/configs/experiments/arena_{task}.json"
