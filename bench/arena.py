@@ -113,9 +113,10 @@ class Arena:
     def flags(self, task):
         if task.startswith("reviews_"):  # as "text", with other data
             data = pathlib.Path(self.options.data).resolve() / "imdb/aclImdb"
-            return ["--config", ROOT / "examples/configs/experiments/arena_text.json", "--threads", "1", "--data", data / "train",
-                    "--test", data / "test", "--set", "data.format=folders", "--set", "data.encoding=latin-1",
-                    "--set", "data.label_column=", "--set", f"data.max_tokens={task.partition('_')[2]}"]
+            return ["--config", ROOT / "examples/configs/experiments/arena_text.json", "--threads", "1",
+                    "--data", data / "train", "--test", data / "test", "--set", "data.format=folders",
+                    "--set", "data.encoding=latin-1", "--set", "data.label_column=",
+                    "--set", f"data.max_tokens={task.partition('_')[2]}"]
         where = TASKS[task][1]
         data = self.paths if where == "paths.txt" else where and pathlib.Path(self.options.data).resolve() / where
         config = ROOT / f"examples/configs/experiments/arena_{task}.json"
