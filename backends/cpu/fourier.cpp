@@ -157,7 +157,7 @@ class Fourier {
     T* const y = thread_scratch<T>(first_slot, static_cast<std::size_t>(length * step));
     const T* const z = transform(of_positions_.at(length), half_at(b, block, 0), y);
     const std::int64_t count = std::min(lanes, columns() - left);
-    // Of them the last, and the first, are mirrored.
+    // The columns from `first` to `last` are written a second time, mirrored.
     const std::int64_t last = std::min(left + count - 1, (width_ - 1) / 2),
                        first = std::max<std::int64_t>(left, 1);
     for (std::int64_t k = 0; k < length; ++k) {
