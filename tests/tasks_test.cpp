@@ -117,8 +117,10 @@ TEST_CASE(
 
 TEST_CASE("tasks: with every attention that can serve, and a reason where one cannot") {
   const KeepThreads keep;
+  std::size_t cell = 0;
   for (const TaskKind* kind : task_kinds())
     for (const AttentionVariant& variant : attention_variants()) {
+      if (sanitized && ++cell % 5 != 0) continue;  // each task with some, each mechanism in some task
       CAPTURE(std::string(kind->name));
       CAPTURE(std::string(variant.name));
       const TemporaryFolder folder;

@@ -59,7 +59,7 @@ class AlibiAttention : public heed::Attention {
 };
 
 // While the program starts: before anything can ask for it.
-const heed::AttentionVariant& registered = heed::register_attention(
+const auto* const registered = &heed::register_attention(
     {"alibi",
      {.causal = true, .as_heads = true, .reason = "distances are those within one sequence"},
      [](const heed::AttentionConfig& config) { return std::make_unique<AlibiAttention>(config); }});

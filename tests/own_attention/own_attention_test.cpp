@@ -248,8 +248,8 @@ TEST_CASE("own attention: threads register while others look and build") {
       threads.emplace_back([&, t] {
         for (int i = 0; i < each; ++i) {
           const std::string name = "thread_" + std::to_string(t) + "_" + std::to_string(i);
-          const AttentionVariant& added = register_attention(renamed(name));
-          if (added.name != name || &attention_variant(name) != &added) ++wrong;
+          const auto* const added = &register_attention(renamed(name));
+          if (added->name != name || &attention_variant(name) != added) ++wrong;
           try {
             register_attention(renamed("contested_" + std::to_string(i)));
           } catch (const Error&) {

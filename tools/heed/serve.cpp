@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <mutex>
@@ -252,8 +253,8 @@ std::string body_of(const httplib::Request& request, const httplib::ContentReade
     if (bytes_read <= most_bytes) body.append(bytes, count);
     return bytes_read <= most_read;
   });
-  const bool fits =
-      bytes_read <= most_bytes && request.get_header_value<std::uint64_t>("Content-Length") <= most_bytes;
+  const std::string announced = request.get_header_value("Content-Length");
+  const bool fits = bytes_read <= most_bytes && std::strtoull(announced.c_str(), nullptr, 10) <= most_bytes;
   if (!fits) throw Refusal{413, concat_text("more than ", most_bytes, " bytes")};
   if (!is_whole) throw Refusal{400, "the request broke off"};
   return body;
