@@ -356,14 +356,18 @@ void add_layers(std::vector<OpCase>& cases, Draw& draw) {
       {"layer_norm/plain", [](Inputs in) { return exp(layer_norm(in[0], {}, {})); }, {draw({5, 19})}});
   cases.push_back(
       {"rms_norm", [](Inputs in) { return square(rms_norm(in[0], in[1])); }, {draw({2, 5, 19}), draw({19})}});
-  cases.push_back({"fourier", [](Inputs in) { return square(fourier(in[0])); }, {draw({2, 12, 10})}});
-  cases.push_back({"fourier/ragged", [](Inputs in) { return square(fourier(in[0])); }, {draw({3, 7, 33})}});
+  // Divided by about the square root of positions times features, by which the transform makes vectors longer.
+  const auto transformed = [](const Tensor& x, const Tensor& lengths) {
+    return square(fourier(x, lengths) * 0.08);
+  };
+  cases.push_back({"fourier", [=](Inputs in) { return transformed(in[0], {}); }, {draw({2, 12, 10})}});
+  cases.push_back({"fourier/ragged", [=](Inputs in) { return transformed(in[0], {}); }, {draw({3, 7, 33})}});
   cases.push_back(
       {"fourier/lengths",
-       [](Inputs in) {
+       [=](Inputs in) {
          const Tensor& x = in[0];
          if (!x.defined()) return fourier(x);
-         return square(fourier(x, Tensor::from(std::vector<std::int32_t>{5, 11, 0}, {3}, x.device())));
+         return transformed(x, Tensor::from(std::vector<std::int32_t>{5, 11, 0}, {3}, x.device()));
        },
        {draw({3, 11, 6})}});
   const auto turned = [](Inputs in) {
