@@ -219,11 +219,10 @@ TEST_CASE("own attention: one that breaks its word is told how, where, and by wh
     const std::string name = concat_text("liar_", lie);
     const std::string kind = lie;
     CAPTURE(kind);
-    const AttentionVariant& liar =
-        register_attention({name, {.causal = true}, [kind](const AttentionConfig& config) {
-                              return std::make_unique<Liar>(config, kind);
-                            }});
-    CHECK_THROWS_WITH_AS(check_attention(liar.name), doctest::Contains(message), Error);
+    register_attention({name, {.causal = true}, [kind](const AttentionConfig& config) {
+                          return std::make_unique<Liar>(config, kind);
+                        }});
+    CHECK_THROWS_WITH_AS(check_attention(name), doctest::Contains(message), Error);
   }
   register_attention({"liar_none", {.causal = true}, [](const AttentionConfig& config) {
                         return std::make_unique<Liar>(config, "none");
