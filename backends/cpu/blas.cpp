@@ -51,6 +51,18 @@ class OneProcessor {
 /// What OpenBLAS maps for each calling thread (32 << 22 on x86-64, less elsewhere).
 constexpr std::size_t buffer_bytes = std::size_t{128} << 20;
 
+/// Maps memory that a program may write to; null where the system refuses.
+void* mapped(std::size_t bytes) {
+  void* const address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return address == MAP_FAILED ? nullptr : address;
+}
+
+bool has_room(std::size_t bytes) {
+  void* const address = mapped(bytes);
+  if (address) munmap(address, bytes);
+  return address;
+}
+
 /// OpenBLAS is opened at run time, so that a program that only lists devices need not load 40 MB of
 /// kernels, and in a linker namespace of its own, so that an application that also uses OpenBLAS keeps its
 /// own copy and number of threads. OpenBLAS starts a thread per processor it sees; our copy starts none,
@@ -82,6 +94,11 @@ struct OpenBlas {
 
  private:
   static void* open() {
+    // Newer versions take a buffer while they are loaded, and ask for ever where there is no room for it.
+    constexpr std::size_t needed = (std::size_t{40} << 20) + buffer_bytes;
+    if (address_limit() && !has_room(needed))
+      throw OutOfMemory(concat_text("OpenBLAS could not be loaded: with a buffer it needs ", needed >> 20,
+                                    " MiB of addresses; ", address_space()));
     const OneProcessor one_thread;
     void* library = dlmopen(LM_ID_NEWLM, "libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
     if (library) return library;
@@ -159,18 +176,18 @@ class Buffers {
 
   /// Maps as much memory as OpenBLAS will need, and unmaps it again.
   static void probe(std::size_t count) {
-    std::vector<void*> mapped;
-    mapped.reserve(count);
-    while (mapped.size() < count) {
-      void* address = mmap(nullptr, buffer_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      if (address == MAP_FAILED) break;
-      mapped.push_back(address);
+    std::vector<void*> taken;
+    taken.reserve(count);
+    while (taken.size() < count) {
+      void* const address = mapped(buffer_bytes);
+      if (!address) break;
+      taken.push_back(address);
     }
-    for (void* address : mapped) munmap(address, buffer_bytes);
-    if (mapped.size() == count) return;
+    for (void* address : taken) munmap(address, buffer_bytes);
+    if (taken.size() == count) return;
     throw OutOfMemory(concat_text(
         "matmul: OpenBLAS needs ", count, " buffers of ", buffer_bytes >> 20,
-        " MiB of addresses, one for each thread that calls it, and the system has room for ", mapped.size(),
+        " MiB of addresses, one for each thread that calls it, and the system has room for ", taken.size(),
         "; ", address_space(), "; raise the limit, or use fewer threads (now ", cpu_threads(), ")"));
   }
 

@@ -268,7 +268,7 @@ class PageServer {
       const int yes = 1;
       ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     });
-    server_.set_payload_max_length(most_bytes);
+    server_.set_payload_max_length(most_read);  // body_of() refuses what is smaller
     server_.set_keep_alive_max_count(
         1);  // a connection that waits keeps a thread, also when the program ends
     server_.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
