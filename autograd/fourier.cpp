@@ -6,13 +6,13 @@
 #include "heed/base/error.h"
 #include "heed/core/backend.h"
 
-// The Fourier transform as products with its waves. Without lengths, positions are transformed in two steps (Cooley and
-// Tukey 1965): with n = a b, j = j1 b + j2 and k = k2 a + k1,
+// The Fourier transform as products with its waves. Without lengths, positions are transformed in two steps
+// (Cooley and Tukey 1965): with n = a b, j = j1 b + j2 and k = k2 a + k1,
 //
 //   (F_n X)_k = sum_j2 e^(-2 pi i j2 k2 / b) sum_j1 e^(-2 pi i j k1 / n) X_j
 //
-// for k up to n / 2; the rest mirrors these: O[n - k, d - l] = O[k, l]. With lengths, by a product with waves for each
-// sample.
+// for k up to n / 2; the rest mirrors these: O[n - k, d - l] = O[k, l]. With lengths, by a product with
+// waves for each sample.
 
 namespace heed {
 namespace {

@@ -227,9 +227,9 @@ Tensor argmax(const Tensor& x);
 /// Running sum along an axis, inclusive; runs from the end when `reverse`.
 Tensor cumulative_sum(const Tensor& x, int axis, bool reverse = false);
 /// The real part of a discrete Fourier transform over the positions and the features of x [B, N, d]:
-/// out[b, k, l] = Re sum over j, m of x[b, j, m] e^(-2 pi i (j k / n + m l / d)). n is N, or lengths[b] (i32 [B],
-/// at most N): then positions from n on are not read and give 0. N and d are at most 46,340. Time N d log(N d) on
-/// the CPU, for lengths without large prime factors; a product with waves elsewhere.
+/// out[b, k, l] = Re sum over j, m of x[b, j, m] e^(-2 pi i (j k / n + m l / d)). n is N, or lengths[b]
+/// (i32 [B], at most N): then positions from n on are not read and give 0. N and d are at most 46,340. Time
+/// N d log(N d) on the CPU, for lengths without large prime factors; a product with waves elsewhere.
 Tensor fourier(const Tensor& x, const Tensor& lengths = {});
 Tensor softmax(const Tensor& x, int axis = -1);
 Tensor log_softmax(const Tensor& x, int axis = -1);

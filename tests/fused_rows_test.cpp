@@ -9,8 +9,8 @@
 #include "model_support.h"
 #include "support.h"
 
-// Softmax, layer normalisation, cross entropy and the Fourier transform: the fused kernels against the formulas in
-// double.
+// Softmax, layer normalisation, cross entropy and the Fourier transform: the fused kernels against the
+// formulas in double.
 
 using namespace heed;
 using namespace heed::test;

@@ -1,5 +1,5 @@
-// Products by heed's own kernels, in f32 and, where the processor can, in bf16: layouts, and bits that depend on nothing
-// but the sums.
+// Products by heed's own kernels, in f32 and, where the processor can, in bf16: layouts, and bits that
+// depend on nothing but the sums.
 
 #include "heed/backends/cpu/gemm.h"
 
@@ -26,8 +26,8 @@ Tensor numbers(const Shape& shape, std::uint32_t stream) {
   return uniform(shape, -1, 1, {7, 0, stream});
 }
 
-/// A matrix [rows, columns], stored by columns if transposed, with `gap` elements between what is stored; of bf16
-/// numbers if asked.
+/// A matrix [rows, columns], stored by columns if transposed, with `gap` elements between what is stored;
+/// of bf16 numbers if asked.
 struct Operand {
   Tensor stored;
   cpu::MatrixView view;

@@ -264,8 +264,8 @@ TEST_CASE("f16 is refused on the CPU") {
                        Error);
 }
 
-// --- Narrow weights, in 8 bits or bf16: what rounding does to them, and that few rows and many compute with the same
-// numbers.
+// --- Narrow weights, in 8 bits or bf16: what rounding does to them, and that few rows and many compute
+// with the same numbers.
 
 TEST_CASE("int8 rows: each row is rounded to 127 steps of its largest element") {
   const Tensor x = Tensor::from<float>({{127, 1.4F, -126.6F, 2.5F}, {0, 0, 0, 0}, {-1e-3F, 5e-4F, 0, 1e-3F}});

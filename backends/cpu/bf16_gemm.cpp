@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "heed/backends/cpu/gemm.h"
@@ -24,8 +25,8 @@
 // work of a fused multiply-add. So operands are stored as pairs, two neighbours along k in 32 bits:
 //   a: rows of pairs; each is broadcast to a vector;
 //   b: panels of 32 columns; for each pair along k two vectors, a pair per column.
-// 14 x 32 sums stay in registers. How a product is cut is as in gemm.cpp. Uses intrinsics, since Highway 1.0.3 does not
-// offer the instruction.
+// 14 x 32 sums stay in registers. How a product is cut is as in gemm.cpp. Uses intrinsics, since Highway
+// 1.0.3 does not offer the instruction.
 
 namespace heed {
 
@@ -36,11 +37,7 @@ enum : int { left_slot = 6, right_slot = 7 };  // of thread_scratch
 
 /// To the nearest bf16, ties to even; magnitudes below 2^-126 become 0.
 float rounded(float x) {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  const std::uint32_t magnitude = bits & 0x7fffffff;
-  if (magnitude < 0x00800000) return 0;
-  if (magnitude > 0x7f800000) return x;  // NaN
-  return std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
+  return std::abs(x) < std::numeric_limits<float>::min() ? 0 : float_of_bf16(bf16_of_float(x));
 }
 
 /// The same of a matrix, into scratch memory without space between rows.
@@ -82,8 +79,8 @@ namespace {
 
 constexpr int lanes = 16, tile_rows = 14, panel_columns = 2 * lanes;
 constexpr int chunk = 2 * lanes;  // of k: a vector of pairs
-constexpr std::int64_t rows_at_once =
-    18 * tile_rows;  // packed they take an eighth of a second-level cache of 1 MiB
+// Packed they take an eighth of a second-level cache of 1 MiB.
+constexpr std::int64_t rows_at_once = 18 * tile_rows;
 // Distance between packed rows of a; not a power of 2, to avoid cache conflicts.
 constexpr std::int64_t row_pairs = depth_at_once / 2 + lanes;
 

@@ -10,13 +10,13 @@
 #include "heed/base/error.h"
 #include "heed/core/profile.h"
 
-// y = Re(F_n X F_d), a Fourier transform over positions and features, by mixed radices (J. W. Cooley and J. W. Tukey,
-// "An algorithm for the machine calculation of complex Fourier series", 1965), in the order of T. G. Stockham, which
-// needs no permutation. All lanes of a vector are transformed alike:
+// y = Re(F_n X F_d), a Fourier transform over positions and features, by mixed radices (J. W. Cooley and
+// J. W. Tukey, "An algorithm for the machine calculation of complex Fourier series", 1965), in the order of
+// T. G. Stockham, which needs no permutation. All lanes of a vector are transformed alike:
 //
-//   1. over features, the rows of as many positions as two vectors have lanes, the first vector as real parts and the
-//      second as imaginary parts. By symmetry half of a real row's result says all, and tells both apart:
-//      Z[m] = P[m] + i Q[m] and conj Z[d - m] = P[m] - i Q[m];
+//   1. over features, the rows of as many positions as two vectors have lanes, the first vector as real parts
+//      and the second as imaginary parts. By symmetry half of a real row's result says all, and tells both
+//      apart: Z[m] = P[m] + i Q[m] and conj Z[d - m] = P[m] - i Q[m];
 //   2. over positions, as many features as a vector has lanes;
 //   3. y[k, l] = Re Y[k, l], and by the same symmetry y[n - k, d - l].
 
@@ -63,12 +63,11 @@ class Fourier {
         to_(out.data<T>()),
         of_features_(width_) {
     for (std::int64_t b = 0; b < x.size(0); ++b) {
-      if (lengths.defined())
-        check(lengths.data<std::int32_t>()[b] >= 0 && lengths.data<std::int32_t>()[b] <= positions_,
-              "fourier: the length of sample ", b, " is ", lengths.data<std::int32_t>()[b], ", and x has ",
-              positions_, " positions");
-      lengths_.push_back(lengths.defined() ? lengths.data<std::int32_t>()[b] : positions_);
-      of_positions_.try_emplace(lengths_.back(), lengths_.back());
+      const std::int64_t length = lengths.defined() ? lengths.data<std::int32_t>()[b] : positions_;
+      check(length >= 0 && length <= positions_, "fourier: the length of sample ", b, " is ", length,
+            ", and x has ", positions_, " positions");
+      lengths_.push_back(length);
+      of_positions_.try_emplace(length, length);
     }
     half_ = Tensor::empty({x.size(0), blocks() * positions_ * step}, x.dtype());
   }
@@ -99,16 +98,6 @@ class Fourier {
     return half_.data<T>() + ((b * blocks() + block) * positions_ + position) * step;
   }
 
-  /// out[j, i] = x[i, j].
-  static void turn(const T* x, std::int64_t stride, std::int64_t rows, std::int64_t columns, T* out,
-                   std::int64_t out_stride) {
-    if constexpr (sizeof(T) == 4)
-      return transpose(x, stride, rows, columns, out, out_stride);
-    else
-      for (std::int64_t i = 0; i < rows; ++i)
-        for (std::int64_t j = 0; j < columns; ++j) out[j * out_stride + i] = x[i * stride + j];
-  }
-
   /// Step 1 for 2 * lanes positions from `begin` on; rows beyond the sample become 0.
   void transform_features(std::int64_t b, std::int64_t begin) const {
     const D d;
@@ -121,7 +110,7 @@ class Fourier {
     T* const x = thread_scratch<T>(first_slot, static_cast<std::size_t>(width_ * step));
     T* const y = thread_scratch<T>(second_slot, static_cast<std::size_t>(width_ * step));
     if (rows < step) std::fill_n(x, width_ * step, T{0});
-    turn(from_ + (b * positions_ + begin) * width_, width_, rows, width_, x, step);
+    transpose(from_ + (b * positions_ + begin) * width_, width_, rows, width_, x, step);
     const T* const z = transform(of_features_, x, y);
 
     // The real and imaginary parts of both halves of the rows, by columns, then by rows.
@@ -144,8 +133,8 @@ class Fourier {
       for (std::int64_t part = 0; part < 4; ++part) {
         const std::int64_t first = part / 2 * lanes, count = std::clamp<std::int64_t>(rows - first, 0, lanes);
         if (count == 0) continue;
-        turn(parts + (part * padded + block * lanes) * lanes, lanes, lanes, count,
-             half_at(b, block, begin + first) + part % 2 * lanes, step);
+        transpose(parts + (part * padded + block * lanes) * lanes, lanes, lanes, count,
+                  half_at(b, block, begin + first) + part % 2 * lanes, step);
       }
   }
 

@@ -125,8 +125,9 @@ HWY_INLINE void transpose_block(D d, const float* x, std::int64_t stride, float*
 }
 
 /// out[j, i] = x[i, j].
-HWY_INLINE void transpose(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t columns,
-                          float* out, std::int64_t out_stride) {
+template <class T>
+HWY_INLINE void transpose(const T* x, std::int64_t stride, std::int64_t rows, std::int64_t columns, T* out,
+                          std::int64_t out_stride) {
   std::int64_t i = 0;
   const auto by = [&](auto d) HWY_ATTR {
     constexpr std::int64_t step = hn::MaxLanes(d);
@@ -138,8 +139,10 @@ HWY_INLINE void transpose(const float* x, std::int64_t stride, std::int64_t rows
         for (std::int64_t row = i; row < i + step; ++row) out[j * out_stride + row] = x[row * stride + j];
     }
   };
-  by(hn::ScalableTag<float>());
-  by(hn::FixedTag<float, 4>());
+  if constexpr (std::is_same_v<T, float>) {
+    by(hn::ScalableTag<float>());
+    by(hn::FixedTag<float, 4>());
+  }
   for (; i < rows; ++i)
     for (std::int64_t j = 0; j < columns; ++j) out[j * out_stride + i] = x[i * stride + j];
 }

@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-// The rows of a matrix, as they are stored. load() makes T of a vector of them; last() does at the end of a row.
+// The rows of a matrix, as they are stored. load() makes T of a vector of them, last() at the end of a row.
 
 template <class T>
 struct PlainRows {
@@ -33,8 +33,8 @@ struct PlainRows {
   }
 };
 
-// Narrow values are read up to a vector beyond the last row (NarrowRows::slack); what lies there is multiplied by
-// zeros.
+// Narrow values are read up to a vector beyond the last row (NarrowRows::slack); what lies there is
+// multiplied by zeros.
 
 struct Bf16Rows {
   using Stored = std::uint16_t;
@@ -73,8 +73,8 @@ struct Int8Rows {
   }
 };
 
-/// One matrix row after the other: memory is read as a single stream, which the prefetchers follow. What is loaded of
-/// it serves Count rows of x. A sum has the same bits for any Count.
+/// One matrix row after the other: memory is read as a single stream, which the prefetchers follow. What is
+/// loaded of it serves Count rows of x. A sum has the same bits for any Count.
 template <int Count, class T, class Matrix>
 void long_rows(const FewRows<T>& product, std::int64_t row, const Matrix& matrix, std::int64_t begin,
                std::int64_t end) {
@@ -113,8 +113,8 @@ void long_rows(const FewRows<T>& product, std::int64_t row, const Matrix& matrix
   }
 }
 
-/// All rows of x, as many at a time as there are registers for their sums; a few matrix rows at a time, which stay in
-/// the cache for the others.
+/// All rows of x, as many at a time as there are registers for their sums; a few matrix rows at a time, which
+/// stay in the cache for the others.
 template <class T, class Matrix>
 void few_long_rows(const FewRows<T>& product, const Matrix& matrix) {
   constexpr std::int64_t matrix_rows = 8;

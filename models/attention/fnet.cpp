@@ -14,8 +14,9 @@
 // `unitary` divides by it. Every output sees every input, so there is no causal form. Dropout has nothing to
 // drop.
 //
-// Time N d log(N d) on the CPU, for numbers without large prime factors; elsewhere N (a + b) d + N d^2, with N = a b
-// near sqrt(N), and with padding N^2 d + N d^2. Memory N d. No parameters. At most 46,340 positions.
+// Time N d log(N d) on the CPU, for numbers without large prime factors; elsewhere N (a + b) d + N d^2, with
+// N = a b and a near sqrt(N), and with padding N^2 d + N d^2. Memory N d. No parameters. At most 46,340
+// positions.
 //
 // Settings: "unitary" (false).
 

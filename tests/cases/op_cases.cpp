@@ -356,7 +356,8 @@ void add_layers(std::vector<OpCase>& cases, Draw& draw) {
       {"layer_norm/plain", [](Inputs in) { return exp(layer_norm(in[0], {}, {})); }, {draw({5, 19})}});
   cases.push_back(
       {"rms_norm", [](Inputs in) { return square(rms_norm(in[0], in[1])); }, {draw({2, 5, 19}), draw({19})}});
-  // Divided by about the square root of positions times features, by which the transform makes vectors longer.
+  // Divided by about the square root of positions times features, by which the transform makes vectors
+  // longer.
   const auto transformed = [](const Tensor& x, const Tensor& lengths) {
     return square(fourier(x, lengths) * 0.08);
   };
