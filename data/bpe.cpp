@@ -54,7 +54,7 @@ struct Symbol {
 struct Candidate {
   std::int32_t rank, result;
   int position;
-  /// priority_queue keeps the largest on top: the lowest rank wins, then the leftmost.
+  /// A heap keeps the largest in front: the lowest rank wins, then the leftmost.
   bool operator<(const Candidate& other) const {
     return std::tie(rank, position) > std::tie(other.rank, other.position);
   }
@@ -159,18 +159,20 @@ void BpeModel::encode_word(std::string_view word, std::vector<std::int32_t>& ids
     symbols.push_back({start[static_cast<std::size_t>(i)], i - 1, i + 1 < count ? i + 1 : -1});
   const auto at = [&](int position) -> Symbol& { return symbols[static_cast<std::size_t>(position)]; };
 
-  std::vector<Candidate> room;
-  room.reserve(start.size());
-  std::priority_queue<Candidate> queue({}, std::move(room));
+  std::vector<Candidate> queue;  // a heap, the best in front
+  queue.reserve(start.size());
   const auto propose = [&](int position) {
     if (position < 0 || at(position).next < 0) return;
-    if (const Merge* merge = find_merge(at(position).id, at(at(position).next).id))
-      queue.push({merge->rank, merge->result, position});
+    if (const Merge* merge = find_merge(at(position).id, at(at(position).next).id)) {
+      queue.push_back({merge->rank, merge->result, position});
+      std::push_heap(queue.begin(), queue.end());
+    }
   };
   for (int i = 0; i < count; ++i) propose(i);
   while (!queue.empty()) {
-    const Candidate best = queue.top();
-    queue.pop();
+    std::pop_heap(queue.begin(), queue.end());
+    const Candidate best = queue.back();
+    queue.pop_back();
     Symbol& left = at(best.position);
     if (left.id < 0 || left.next < 0) continue;  // merged away since it was proposed
     Symbol& right = at(left.next);
