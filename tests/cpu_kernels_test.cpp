@@ -244,7 +244,7 @@ TEST_CASE("cpu f32 functions at special values") {
        {UnaryOp::exp, UnaryOp::log, UnaryOp::tanh, UnaryOp::erf, UnaryOp::relu, UnaryOp::clamp, UnaryOp::gelu,
         UnaryOp::sigmoid, UnaryOp::softplus, UnaryOp::elu, UnaryOp::silu, UnaryOp::expm1, UnaryOp::log1p,
         UnaryOp::floor, UnaryOp::ceil, UnaryOp::round, UnaryOp::sign})
-    CHECK_MESSAGE(std::isnan(apply(op, nan)), name_of(op));
+    CHECK_MESSAGE(std::isnan(apply(op, nan)), std::string(name_of(op)));
 }
 
 TEST_CASE("cpu maximum and minimum keep NaN from either side") {

@@ -159,6 +159,17 @@ HWY_INLINE hn::TFromD<D> lane_max(D d, hn::Vec<D> v) {
   return hn::GetLane(hn::MaxOfLanes(d, v));
 }
 
+/// The smaller of a bound and x, where a NaN in x stays one.
+template <class D>
+HWY_INLINE hn::Vec<D> at_most(D d, hn::TFromD<D> bound, hn::Vec<D> x) {
+  const auto bounds = hn::Set(d, bound);
+#if HWY_ARCH_X86
+  return hn::Min(bounds, x);  // one instruction, which gives its second operand where one is a NaN
+#else
+  return hn::IfThenElse(hn::Lt(bounds, x), bounds, x);  // NEON's minimum is the number
+#endif
+}
+
 /// e^x within one unit in the last place for f32; results below 2e-38 become 0, NaN stays
 /// NaN. f64 uses the C library.
 template <class D>
@@ -170,7 +181,7 @@ HWY_INLINE hn::Vec<D> exp(D d, hn::Vec<D> x) {
     // of 2^(n - 1).
     const hn::RebindToUnsigned<D> bits;
     const auto tiny = hn::Lt(x, hn::Set(d, -86.9f));
-    const auto bounded = hn::Min(hn::Set(d, 89.0f), x);  // with this operand order x86 keeps a NaN
+    const auto bounded = at_most(d, 89.0f, x);
     const auto rounder = hn::Set(d, 12582912.0f + 126.0f);
     const auto rounded = hn::MulAdd(bounded, hn::Set(d, 1.44269504f), rounder);
     const auto n = hn::Sub(rounded, rounder);
