@@ -11,7 +11,7 @@
 
 // Calls of attention's kernels that every backend has to get right.
 
-namespace heed::test::attention {
+namespace heed::test::attention_cases {
 
 struct Case {
   std::string name;
@@ -424,4 +424,4 @@ inline std::vector<Case> cases() {
   return all;
 }
 
-}  // namespace heed::test::attention
+}  // namespace heed::test::attention_cases

@@ -447,10 +447,6 @@ Formula nystromformer(std::size_t most_landmarks, int iterations, std::size_t ke
 
 // --- the comparison
 
-Tensor random(const Shape& shape, std::uint32_t stream) {
-  return normal(shape, 0, 1, {23, 0, stream}, DType::f64);
-}
-
 /// The second sample has padding at both ends and within.
 Tensor mask_for(std::int64_t length) {
   std::vector<std::int32_t> real(static_cast<std::size_t>(2 * length), 1);
@@ -473,7 +469,7 @@ std::unique_ptr<Attention> layer_of(const std::string& name, bool causal = false
   auto layer = make_attention(name, config);
   layer->to(DType::f64, {});
   for (const NamedTensor& entry : layer->parameters())
-    *entry.tensor = parameter(*entry.tensor + random(entry.tensor->shape(), 9) * 0.1);
+    *entry.tensor = parameter(*entry.tensor + normal_numbers(23, entry.tensor->shape(), 9) * 0.1);
   return layer;
 }
 
@@ -486,9 +482,9 @@ void compare(const std::string& name, const Formula& formula, bool causal, bool 
   const auto layer = layer_of(name, causal, cross, options);
   for (const bool padded : {false, true}) {
     CAPTURE(padded);
-    AttentionInput input{random({2, length, width}, 1)};
+    AttentionInput input{normal_numbers(23, {2, length, width}, 1)};
     if (padded) input.mask = mask_for(length);
-    if (cross) input.memory = random({2, length + 9, width}, 2);
+    if (cross) input.memory = normal_numbers(23, {2, length + 9, width}, 2);
     if (cross && padded) input.memory_mask = mask_for(length + 9);
     Context context = Context::inference();
     const std::vector<double> found = (*layer)(input, context).to_doubles();
@@ -576,7 +572,7 @@ TEST_CASE("sparse Sinkhorn attention: noise disturbs the sorting in training alo
   const auto outputs = [&](bool noise) {
     options.set("noise", noise);
     const auto layer = layer_of("sinkhorn", false, false, options);
-    const AttentionInput input{random({1, 9, width}, 1)};
+    const AttentionInput input{normal_numbers(23, {1, 9, width}, 1)};
     Context training = Context::train(1, 1), inference = Context::inference();
     return std::pair((*layer)(input, training).to_doubles(), (*layer)(input, inference).to_doubles());
   };
@@ -612,14 +608,14 @@ TEST_CASE("Nystromformer: with a landmark for every token and enough iterations 
   Options options;
   options.set("iterations", std::int64_t{40});
   const auto near = layer_of("nystromformer", false, false, options), exact = layer_of("dot_product");
-  const AttentionInput input{random({2, 12, width}, 1), mask_for(12)};
+  const AttentionInput input{normal_numbers(23, {2, 12, width}, 1), mask_for(12)};
   Context context;
   CHECK(worst_difference((*near)(input, context), (*exact)(input, context)) < 1e-8);
 }
 
 TEST_CASE("Performer: more features estimate the dot product better") {
   const auto exact = layer_of("dot_product");
-  const AttentionInput input{random({2, 12, width}, 1) * 0.5};  // the variance grows with e^|q|^2
+  const AttentionInput input{normal_numbers(23, {2, 12, width}, 1) * 0.5};  // the variance grows with e^|q|^2
   Context context;
   const Tensor expected = (*exact)(input, context);
   const auto error = [&](std::int64_t features) {
@@ -638,7 +634,7 @@ TEST_CASE("Performer: features are drawn anew every `redraw` batches, and infere
     const auto layer = layer_of("performer", false, false, options);
     std::vector<std::vector<double>> all;
     const auto run = [&](Context context) {
-      all.push_back((*layer)({random({1, 5, width}, 1)}, context).to_doubles());
+      all.push_back((*layer)({normal_numbers(23, {1, 5, width}, 1)}, context).to_doubles());
     };
     run(Context::inference());
     for (std::uint32_t batch = 1; batch <= 7; ++batch) run(Context::train(1, batch));
@@ -659,7 +655,7 @@ TEST_CASE("Performer: keys of any length stay within range, in single precision,
     CAPTURE(causal);
     const auto layer = layer_of("performer", causal);
     // One token in ten is a hundred times as long: without a stabiliser its features are 0 or infinite.
-    Tensor x = random({1, 150, width}, 3);
+    Tensor x = normal_numbers(23, {1, 150, width}, 3);
     std::vector<double> lengths(150, 1);
     for (std::size_t n = 5; n < 150; n += 10) lengths[n] = 100;
     x = x * Tensor::from(lengths, {1, 150, 1});
@@ -708,7 +704,7 @@ TEST_CASE("decoding with a state: it does not grow with the text, and beam searc
                                  "attention_free_transformer", "local"}) {
     CAPTURE(name);
     const auto layer = layer_of(name, true);
-    const Tensor x = random({2, 150, width}, 4);
+    const Tensor x = normal_numbers(23, {2, 150, width}, 4);
     Context context;
     const NoGrad no_grad;
     const Tensor whole = (*layer)({x}, context);
@@ -737,7 +733,7 @@ TEST_CASE("Attention Free Transformer: with biases, decoding gives what the whol
     Options options;
     options.set("form", form);
     const auto layer = layer_of("attention_free_transformer", true, false, options);
-    const Tensor x = random({2, 40, width}, 4);
+    const Tensor x = normal_numbers(23, {2, 40, width}, 4);
     Context context;
     const NoGrad no_grad;
     const Tensor whole = (*layer)({x}, context);
@@ -745,11 +741,14 @@ TEST_CASE("Attention Free Transformer: with biases, decoding gives what the whol
     for (std::int64_t t = 0; t < 40; t += 4)
       CHECK(worst_difference(layer->step({slice(x, 1, t, t + 4)}, cache, context),
                              slice(whole, 1, t, t + 4)) < 1e-12);
-    CHECK(contains(message_of([&] { (*layer)({random({1, 257, width}, 4)}, context); }), "at most 256"));
+    CHECK(contains(error_of([&] {
+                     (*layer)({normal_numbers(23, {1, 257, width}, 4)}, context);
+                   }),
+                   "at most 256"));
     options.set("form", "simple");
     options.set("rank", std::int64_t{3});  // which that form has not
-    CHECK(contains(message_of([&] { layer_of("attention_free_transformer", true, false, options); }),
-                   "'rank'"));
+    CHECK(
+        contains(error_of([&] { layer_of("attention_free_transformer", true, false, options); }), "'rank'"));
   }
 }
 
@@ -758,7 +757,7 @@ TEST_CASE("gated linear attention: gates that close at once stay within range, i
   for (const NamedTensor& entry : layer->parameters())
     if (entry.name == "fade_out.bias") *entry.tensor = parameter(*entry.tensor - 1e4);
   layer->to(DType::f32, {});
-  const Tensor x = parameter(cast(random({1, 50, width}, 6), DType::f32));
+  const Tensor x = parameter(cast(normal_numbers(23, {1, 50, width}, 6), DType::f32));
   Context context;
   const Tensor out = (*layer)({x}, context);
   backward(sum(square(out)));
@@ -772,7 +771,7 @@ TEST_CASE("what is cut by the length of a sample does not depend on the padding 
     Options options;
     if (name == "nystromformer") options.set("landmarks", std::int64_t{4});
     const auto layer = layer_of(name, false, false, options);
-    const Tensor x = random({1, 11, width}, 5);
+    const Tensor x = normal_numbers(23, {1, 11, width}, 5);
     std::vector<std::int32_t> real(30, 0);
     std::fill_n(real.begin() + 3, 11, 1);
     Context context;

@@ -16,7 +16,7 @@
 // Attention whose logits are so large that one bit of a score is another weight: what any backend has to get
 // right there.
 
-namespace heed::test::attention {
+namespace heed::test::attention_cases {
 
 /// x[b, h, i, j] = value(x[b, h, i, j], b, h, i, j)
 template <class T>
@@ -115,4 +115,4 @@ inline std::vector<std::vector<double>> composed_results(const Case& c, const In
   return all;
 }
 
-}  // namespace heed::test::attention
+}  // namespace heed::test::attention_cases

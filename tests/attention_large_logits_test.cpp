@@ -11,11 +11,12 @@
 #include "heed/tests/kernel_check.h"
 
 using namespace heed;
-using namespace heed::test::attention;
+using namespace heed::test;
+using namespace heed::test::attention_cases;
 
 namespace {
 
-constexpr double logits[] = {1, 3e3, 2e6, 3e10, 1e30};
+constexpr double largest_logits[] = {1, 3e3, 2e6, 3e10, 1e30};
 
 Tensor panels(const Case& c, std::int64_t rows, std::int64_t width, DType dtype) {
   return random_panels(c, 9, rows, width, dtype);
@@ -84,7 +85,7 @@ void check_weights(Case c, double largest) {
 TEST_CASE("attention at large logits: the weights of backward are those of forward, and sum up to 1") {
   for (const Case& c : cases()) {
     const bool large = c.queries * c.keys >= 40000;
-    for (const double largest : logits) {
+    for (const double largest : largest_logits) {
       if (large && largest != 2e6) continue;
       check_weights<float>(c, largest);
       check_weights<double>(c, largest);
@@ -95,7 +96,7 @@ TEST_CASE("attention at large logits: the weights of backward are those of forwa
 TEST_CASE("attention at large logits: all sizes from 1 to 130") {
   for (std::int64_t n = 1; n <= 130; ++n) {
     Case c{.name = "size", .batch = 1, .heads = 2, .queries = n, .keys = n, .key_width = 4};
-    for (const double largest : logits) {
+    for (const double largest : largest_logits) {
       check_weights<float>(c, largest);
       check_weights<double>(c, largest);
     }

@@ -36,10 +36,6 @@ std::unique_ptr<Attention> layer_of(std::string_view variant, const AttentionCon
   return layer;
 }
 
-Tensor random(const Shape& shape, std::uint32_t op) {
-  return normal(shape, 0, 1, {17, 0, op}, DType::f64);
-}
-
 Tensor mask_of(const std::vector<std::int32_t>& values, const Shape& shape) {
   return Tensor::from(values, shape);
 }
@@ -60,7 +56,7 @@ struct Variant {
   std::function<void(AttentionConfig&)> apply;
 };
 
-const std::vector<Variant>& settings() {
+const std::vector<Variant>& variant_settings() {
   using Texts = std::vector<std::string>;
   static const auto set = [](const char* name, Options::Value value) {
     return [=](AttentionConfig& config) { config.options.set(name, value); };
@@ -100,10 +96,10 @@ const std::vector<Variant>& settings() {
 
 AttentionInput input_for(const AttentionConfig& config) {
   AttentionInput input;
-  input.x = random({2, 5, 8}, 1);
+  input.x = normal_numbers(17, {2, 5, 8}, 1);
   input.mask = mask_of({1, 1, 1, 1, 1, 1, 1, 1, 0, 0}, {2, 5});
   if (config.cross) {
-    input.memory = random({2, 4, 8}, 2);
+    input.memory = normal_numbers(17, {2, 4, 8}, 2);
     input.memory_mask = mask_of({1, 1, 1, 1, 1, 1, 0, 0}, {2, 4});
   }
   return input;
@@ -136,7 +132,7 @@ Tensor dense_gaussian(Attention& layer, const AttentionInput& input, const std::
 }  // namespace
 
 TEST_CASE("attention settings: gradients, and single steps against the whole sequence") {
-  for (const Variant& setting : settings()) {
+  for (const Variant& setting : variant_settings()) {
     AttentionConfig config = config_for(setting.variant);
     setting.apply(config);
     config.causal = !config.cross && attention_variant(setting.variant).capabilities.causal;
@@ -166,7 +162,7 @@ TEST_CASE("attention: one position, all positions and too many positions, for ev
   for (const AttentionVariant& variant : attention_variants()) {
     CAPTURE(variant.name);
     const auto layer = layer_of(variant.name, config_for(variant.name));
-    const Tensor x = random({2, longest + 2, 8}, 4);
+    const Tensor x = normal_numbers(17, {2, longest + 2, 8}, 4);
     for (const std::int64_t length : {std::int64_t{1}, longest}) {
       const AttentionInput input{contiguous(slice(x, 1, 0, length)), {}, {}, {}};
       const Tensor out = run(*layer, input);
@@ -176,7 +172,7 @@ TEST_CASE("attention: one position, all positions and too many positions, for ev
       CHECK(worst_difference(run(*layer, all_real), out) < 1e-12);
     }
     if (variant.capabilities.any_length) continue;
-    const std::string message = message_of([&] { run(*layer, {x, {}, {}, {}}); });
+    const std::string message = error_of([&] { run(*layer, {x, {}, {}, {}}); });
     CHECK(contains(message, " 9"));
     CHECK(contains(message, " 11"));
   }
@@ -186,9 +182,10 @@ TEST_CASE("attention: a sample of padding alone gives zeros and disturbs nothing
   for (const AttentionVariant& variant : attention_variants()) {
     CAPTURE(variant.name);
     const auto layer = layer_of(variant.name, config_for(variant.name));
-    AttentionInput input{parameter(random({2, 4, 8}, 5)), mask_of({1, 1, 1, 0, 0, 0, 0, 0}, {2, 4}), {}, {}};
+    AttentionInput input{
+        parameter(normal_numbers(17, {2, 4, 8}, 5)), mask_of({1, 1, 1, 0, 0, 0, 0, 0}, {2, 4}), {}, {}};
     const Tensor out = run(*layer, input);
-    backward(sum(out * random(out.shape(), 6)));
+    backward(sum(out * normal_numbers(17, out.shape(), 6)));
     const auto values = out.detach().to_vector<double>(), slope = gradient(input.x).to_vector<double>();
     for (std::size_t i = 0; i < values.size(); ++i) {
       CHECK(std::isfinite(values[i]));
@@ -207,7 +204,7 @@ TEST_CASE("hard-coded attention: the band is the whole matrix, over many blocks"
     AttentionConfig config = config_for("hard_coded_gaussian");
     config.causal = causal;
     const auto layer = layer_of("hard_coded_gaussian", config);
-    const AttentionInput input{random({2, length, 8}, 7), {}, {}, {}};
+    const AttentionInput input{normal_numbers(17, {2, length, 8}, 7), {}, {}, {}};
     const std::vector<double> offsets{-1, causal ? 0.0 : 1.0};
     CHECK(worst_difference(run(*layer, input), dense_gaussian(*layer, input, offsets, 1, 1)) < 1e-13);
   }
@@ -217,7 +214,8 @@ TEST_CASE("hard-coded attention: the band is the whole matrix, over many blocks"
     config.options.set("gamma", gamma);
     config.options.set("sigma", 1.5);
     const auto layer = layer_of("hard_coded_gaussian", config);
-    const AttentionInput input{random({2, length, 8}, 8), {}, random({2, 131, 8}, 9), {}};
+    const AttentionInput input{
+        normal_numbers(17, {2, length, 8}, 8), {}, normal_numbers(17, {2, 131, 8}, 9), {}};
     CHECK(worst_difference(run(*layer, input), dense_gaussian(*layer, input, {-1, 1}, 1.5, gamma)) < 1e-13);
   }
 }
@@ -226,7 +224,7 @@ TEST_CASE("hard-coded attention: settings that make no sense are explained") {
   const auto message = [](const char* name, Options::Value value) {
     AttentionConfig config = config_for("hard_coded_gaussian");
     config.options.set(name, std::move(value));
-    return message_of([&] { make_attention("hard_coded_gaussian", config); });
+    return error_of([&] { make_attention("hard_coded_gaussian", config); });
   };
   CHECK(contains(message("sigma", 0.0), "'sigma' must be 1e-06 to 1e+06, is 0"));
   CHECK(contains(message("gamma", 1.2), "only cross-attention"));
@@ -238,7 +236,7 @@ TEST_CASE("mixture of synthesizers: the softmax of alpha weighs the logits of it
   config.bias = false;
   config.options.set("components", std::vector<std::string>{"random", "dot"});
   const auto layer = layer_of("synthesizer_mixture", config);
-  const Tensor x = random({2, 6, 8}, 10);
+  const Tensor x = normal_numbers(17, {2, 6, 8}, 10);
   const std::vector<double> alpha{0.3, -1.2, 0.9, 2.0};  // [random of both heads, dot of both heads]
   for (const NamedTensor& entry : layer->parameters())
     if (entry.name == "logits.alpha") *entry.tensor = parameter(Tensor::from(alpha, {2, 2}));
@@ -269,7 +267,7 @@ TEST_CASE("synthesizers: a matrix of logits that is made for some rows at a time
     config.causal = causal;
     config.dropout = 0.25;
     const auto layer = layer_of("synthesizer_factorized_dense", config);
-    const Tensor x = random({1, length, 4}, 30);
+    const Tensor x = normal_numbers(17, {1, length, 4}, 30);
     std::vector<std::int32_t> real(length, 1);
     std::fill(real.end() - 7, real.end(), 0);
     const AttentionInput input{x, mask_of(real, {1, length}), {}, {}};
@@ -288,7 +286,8 @@ TEST_CASE("synthesizers: a matrix of logits that is made for some rows at a time
       CHECK(worst_difference(slice(whole, 1, length - 30, length - 7), slice(last, 1, 0, 23)) < 1e-12);
     }
     // The slope along a direction, with the same dropout each time.
-    const Tensor direction = random({1, length, 4}, 31), weights = random({1, length, 4}, 32);
+    const Tensor direction = normal_numbers(17, {1, length, 4}, 31),
+                 weights = normal_numbers(17, {1, length, 4}, 32);
     const auto value = [&](const Tensor& at) {
       Context context = Context::train(5, 1);
       return sum((*layer)({at, input.mask, {}, {}}, context) * weights);
@@ -306,7 +305,7 @@ TEST_CASE("synthesizers: settings that make no sense are explained") {
   const auto message = [](const char* variant, const char* name, Options::Value value) {
     AttentionConfig config = config_for(variant);
     config.options.set(name, std::move(value));
-    return message_of([&] { make_attention(variant, config); });
+    return error_of([&] { make_attention(variant, config); });
   };
   using Texts = std::vector<std::string>;
   CHECK(contains(message("synthesizer_mixture", "components", Texts{"dens"}), "did you mean 'dense'"));

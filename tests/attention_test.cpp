@@ -24,24 +24,16 @@ AttentionConfig small(const AttentionVariant& variant) {
   return config;
 }
 
-Tensor random(const Shape& shape, std::uint32_t op, DType dtype = DType::f64) {
-  return normal(shape, 0, 1, {11, 0, op}, dtype);
-}
-
 /// Two samples of five positions, the second of which has three real ones; a memory of four, with two.
 AttentionInput sample_input(const AttentionConfig& config) {
   AttentionInput input;
-  input.x = random({2, 5, 8}, 1);
+  input.x = normal_numbers(11, {2, 5, 8}, 1);
   input.mask = Tensor::from(std::vector<std::int32_t>{1, 1, 1, 1, 1, 1, 1, 1, 0, 0}, {2, 5});
   if (config.cross) {
-    input.memory = random({2, 4, 8}, 2);
+    input.memory = normal_numbers(11, {2, 4, 8}, 2);
     input.memory_mask = Tensor::from(std::vector<std::int32_t>{1, 1, 1, 1, 1, 1, 0, 0}, {2, 4});
   }
   return input;
-}
-
-std::vector<double> values(const Tensor& x) {
-  return x.detach().to_vector<double>();
 }
 
 /// Its step() is the base version, which keeps the inputs and recomputes.
@@ -65,7 +57,7 @@ TEST_CASE("attention: the list of names has no name twice, and unknown names are
   std::set<std::string_view> names;
   for (const AttentionVariant& variant : attention_variants()) CHECK(names.insert(variant.name).second);
   CHECK(names.contains("dot_product"));
-  CHECK(contains(message_of([] { make_attention("dot_prodcut", {}); }), "did you mean 'dot_product'"));
+  CHECK(contains(error_of([] { make_attention("dot_prodcut", {}); }), "did you mean 'dot_product'"));
 }
 
 TEST_CASE("attention: every variant refuses what it cannot do, and what makes no sense") {
@@ -73,7 +65,7 @@ TEST_CASE("attention: every variant refuses what it cannot do, and what makes no
     const auto message = [&](auto&& change) {
       AttentionConfig config = small(variant);
       change(config);
-      return message_of([&] { make_attention(variant.name, config); });
+      return error_of([&] { make_attention(variant.name, config); });
     };
     CAPTURE(variant.name);
     CHECK(contains(message([](auto& c) { c.heads = 3; }), "width 8 and 3 heads"));
@@ -103,8 +95,11 @@ TEST_CASE("attention: cross-attention that cannot go by step says so") {
     const auto layer = make_attention(variant.name, config);
     AttentionCache cache;
     Context context;
-    CHECK(contains(message_of([&] {
-                     layer->step({random({2, 5, 8}, 1, DType::f32), {}, random({2, 4, 8}, 2, DType::f32), {}},
+    CHECK(contains(error_of([&] {
+                     layer->step({normal_numbers(11, {2, 5, 8}, 1, DType::f32),
+                                  {},
+                                  normal_numbers(11, {2, 4, 8}, 2, DType::f32),
+                                  {}},
                                  cache, context);
                    }),
                    "cannot decode"));
@@ -121,7 +116,7 @@ TEST_CASE("attention: an output of another shape than the input's is an error, a
   config.width = 8;
   Shortened layer(config);
   Context context;
-  CHECK(contains(message_of([&] {
+  CHECK(contains(error_of([&] {
                    layer({Tensor::ones({2, 5, 8}), {}, {}, {}}, context);
                  }),
                  "gave an output of shape [2, 1, 8] for inputs of shape [2, 5, 8]"));
@@ -159,11 +154,11 @@ TEST_CASE("attention: dot-product attention is softmax(q k / sqrt(dh)) v, head b
   const auto layer = make_attention("dot_product", config);
   layer->to(DType::f64, {});
   Context context;
-  const Tensor x = random({1, 3, 8}, 5);
+  const Tensor x = normal_numbers(11, {1, 3, 8}, 5);
   std::vector<std::vector<double>> weights;
-  for (const NamedTensor& entry : layer->parameters()) weights.push_back(values(*entry.tensor));
+  for (const NamedTensor& entry : layer->parameters()) weights.push_back(entry.tensor->to_doubles());
   REQUIRE(weights.size() == 4);
-  const std::vector<double> in = values(x);
+  const std::vector<double> in = x.to_doubles();
   const auto project = [](const std::vector<double>& rows, const std::vector<double>& w) {
     std::vector<double> out(24, 0.0);
     for (std::size_t i = 0; i < 3; ++i) {
@@ -193,13 +188,13 @@ TEST_CASE("attention: dot-product attention is softmax(q k / sqrt(dh)) v, head b
 }
 
 TEST_CASE("attention: splitting heads is a view, and merging undoes it") {
-  const Tensor x = random({2, 3, 8}, 1);
+  const Tensor x = normal_numbers(11, {2, 3, 8}, 1);
   const Tensor heads = split_heads(x, 2);
   CHECK(heads.shape() == Shape{2, 2, 3, 4});
   CHECK(heads.storage() == x.storage());
   const Tensor merged = merge_heads(heads);
   CHECK(merged.storage() == x.storage());
-  CHECK(values(merged) == values(x));
+  CHECK(merged.to_doubles() == x.to_doubles());
 }
 
 // --- Every variant is held to what it declares, by trying it, and so is the table in the documentation.

@@ -15,11 +15,9 @@
 #include "heed/tests/model_support.h"
 
 using namespace heed;
+using namespace heed::test;
 
 namespace {
-std::vector<double> values(const Tensor& x) {
-  return x.to_vector<double>();
-}
 Tensor leaf(std::vector<double> numbers) {
   const auto count = static_cast<std::int64_t>(numbers.size());
   return parameter(Tensor::from(numbers, {count}));
@@ -29,9 +27,9 @@ Tensor leaf(std::vector<double> numbers) {
 TEST_CASE("autograd: gradients accumulate over calls until zeroed") {
   const Tensor x = leaf({1, 2});
   backward(sum(square(x)));
-  CHECK(values(gradient(x)) == std::vector<double>{2, 4});
+  CHECK(gradient(x).to_doubles() == std::vector<double>{2, 4});
   backward(sum(square(x)));
-  CHECK(values(gradient(x)) == std::vector<double>{4, 8});
+  CHECK(gradient(x).to_doubles() == std::vector<double>{4, 8});
   zero_gradient(x);
   CHECK_FALSE(gradient(x).defined());
 }
@@ -40,15 +38,15 @@ TEST_CASE("autograd: a tensor used several times collects every path") {
   const Tensor x = leaf({3});
   const Tensor y = x * x + x + x;  // dy/dx = 2 x + 2
   backward(sum(y * y));
-  CHECK(values(gradient(x))[0] == doctest::Approx(2 * 15 * 8));
+  CHECK(gradient(x).to_doubles()[0] == doctest::Approx(2 * 15 * 8));
 }
 
 TEST_CASE("autograd: two leaves that receive the same gradient do not share its memory when it is changed") {
   const Tensor a = leaf({1}), b = leaf({1});
   backward(sum(a + b));
   backward(sum(a * 3));
-  CHECK(values(gradient(a))[0] == 4);
-  CHECK(values(gradient(b))[0] == 1);
+  CHECK(gradient(a).to_doubles()[0] == 4);
+  CHECK(gradient(b).to_doubles()[0] == 1);
 }
 
 TEST_CASE("autograd: nothing is recorded without a parameter or under NoGrad") {
@@ -103,7 +101,7 @@ TEST_CASE(
   Tensor y = x, dropped = x;
   for (int i = 0; i < 100000; ++i) y = y + 1.0, dropped = dropped + 1.0;
   backward(sum(y));
-  CHECK(values(gradient(x))[0] == 1);
+  CHECK(gradient(x).to_doubles()[0] == 1);
 }
 
 TEST_CASE("autograd: backward frees what the ops saved") {
@@ -129,7 +127,7 @@ TEST_CASE("autograd: a recomputed segment gives the same gradients and draws the
     const Tensor hidden =
         recompute ? recompute_in_backward(segment, {x}, random) : segment(std::vector<Tensor>{x}, random);
     backward(sum(dropout(hidden, 0.2, random.next()) * hidden));
-    return std::make_pair(values(gradient(x)), values(gradient(w)));
+    return std::make_pair(gradient(x).to_doubles(), gradient(w).to_doubles());
   };
   CHECK(run(true) == run(false));
 }
@@ -242,9 +240,9 @@ TEST_CASE("recompute: a layer that leaves something in the context is refused") 
 namespace {
 
 /// Numbers that follow from the graph's seed.
-class Dice {
+class GraphDice {
  public:
-  explicit Dice(std::uint32_t seed) : key_{seed, 0, 0} {}
+  explicit GraphDice(std::uint32_t seed) : key_{seed, 0, 0} {}
   std::int64_t operator()(std::size_t sides) {
     return static_cast<std::int64_t>(random_word(key_, next_++) % sides);
   }
@@ -254,13 +252,13 @@ class Dice {
   std::uint64_t next_ = 0;
 };
 
-using Inputs = std::span<const Tensor>;
+using InputTensors = std::span<const Tensor>;
 
 // All tensors of a graph have the shape [3, 4, 4], so that any op can follow any other. Values stay within
 // (-1, 1).
 const Shape common{3, 4, 4};
 
-Tensor next_tensor(const std::vector<Tensor>& made, Inputs leaves, Dice& dice) {
+Tensor next_tensor(const std::vector<Tensor>& made, InputTensors leaves, GraphDice& dice) {
   const Tensor& x = made[static_cast<std::size_t>(dice(made.size()))];
   const Tensor& y = made[static_cast<std::size_t>(dice(made.size()))];
   const Tensor &matrix = leaves[1], &row = leaves[2];
@@ -319,7 +317,7 @@ Tensor next_tensor(const std::vector<Tensor>& made, Inputs leaves, Dice& dice) {
     default: {
       Random random(5);
       return recompute_in_backward(
-          [](Inputs in, Random& keys) { return dropout(tanh(in[0] * in[1]), 0.2, keys.next()) * 0.5; },
+          [](InputTensors in, Random& keys) { return dropout(tanh(in[0] * in[1]), 0.2, keys.next()) * 0.5; },
           {x, row}, random);
     }
   }
@@ -327,8 +325,8 @@ Tensor next_tensor(const std::vector<Tensor>& made, Inputs leaves, Dice& dice) {
 
 /// The graph of a seed: leaves [3, 4, 4], [4, 4] and [4] -> a number. With `keep`, all tensors in between
 /// outlive the call.
-Tensor graph(std::uint32_t seed, Inputs leaves, std::vector<Tensor>* keep = nullptr) {
-  Dice dice(seed);
+Tensor graph(std::uint32_t seed, InputTensors leaves, std::vector<Tensor>* keep = nullptr) {
+  GraphDice dice(seed);
   std::vector<Tensor> made{leaves[0], expand(leaves[1], common), expand(leaves[2], common)};
   for (int i = 0; i < 14; ++i) made.push_back(next_tensor(made, leaves, dice));
   // The last few, so that most graphs have branches that end in different places.
@@ -377,7 +375,7 @@ TEST_CASE("random graphs: gradients agree with finite differences, composed bodi
         CHECK(std::abs(composed[t][i] - fused[t][i]) <= 1e-9 * std::max(1.0, std::abs(fused[t][i])));
     }
     const GradcheckResult result =
-        gradcheck([&](Inputs in) { return graph(seed, in); }, leaves_of(seed), 2e-6, 1e-5, 12);
+        gradcheck([&](InputTensors in) { return graph(seed, in); }, leaves_of(seed), 2e-6, 1e-5, 12);
     CHECK_MESSAGE(result.passed, "input ", result.worst_input, " element ", result.worst_element, ": ",
                   result.analytic, " against ", result.numeric);
   }

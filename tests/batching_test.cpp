@@ -13,12 +13,12 @@
 
 using namespace heed;
 
-using Lengths = std::vector<std::int32_t>;
+using LengthList = std::vector<std::int32_t>;
 
 namespace {
 
-Lengths random_lengths(std::size_t count, std::uint32_t stream) {
-  Lengths lengths;
+LengthList random_lengths(std::size_t count, std::uint32_t stream) {
+  LengthList lengths;
   for (std::size_t i = 0; i < count; ++i)
     lengths.push_back(static_cast<std::int32_t>(random_word({3, stream, 0}, i) % 40) + 1);
   return lengths;
@@ -33,7 +33,7 @@ std::vector<std::int32_t> flatten(const std::vector<Batch>& batches) {
 }  // namespace
 
 TEST_CASE("An epoch holds every example once, within the budget") {
-  const Lengths source = random_lengths(2000, 0), target = random_lengths(2000, 1);
+  const LengthList source = random_lengths(2000, 0), target = random_lengths(2000, 1);
   BatchOptions options;
   options.max_tokens = 500;
   const BatchPlan plan(source, target, options);
@@ -63,7 +63,7 @@ TEST_CASE("An epoch holds every example once, within the budget") {
 }
 
 TEST_CASE("An epoch depends on the seed and its number alone") {
-  const Lengths lengths = random_lengths(300, 2);
+  const LengthList lengths = random_lengths(300, 2);
   BatchOptions options;
   options.max_tokens = 200;
   const BatchPlan plan(lengths, {}, options), again(lengths, {}, options);
@@ -78,7 +78,7 @@ TEST_CASE("An epoch depends on the seed and its number alone") {
 }
 
 TEST_CASE("Examples of one length meet others in each epoch") {
-  const Lengths lengths(64, 10);
+  const LengthList lengths(64, 10);
   BatchOptions options;
   options.batch_size = 8;
   const BatchPlan plan(lengths, lengths, options);
@@ -103,7 +103,7 @@ TEST_CASE("A fixed number of rows needs no token budget") {
 }
 
 TEST_CASE("Examples that fit nowhere are named, not dropped in silence") {
-  const Lengths source = {5, 60, 5, 45, 50}, target = {5, 5, 51, 45, 50};
+  const LengthList source = {5, 60, 5, 45, 50}, target = {5, 5, 51, 45, 50};
   BatchOptions options;
   options.max_tokens = 90;
   options.max_length = 50;
@@ -122,18 +122,18 @@ TEST_CASE("Examples that fit nowhere are named, not dropped in silence") {
 TEST_CASE("Limits may be arbitrarily large") {
   BatchOptions options;
   options.max_tokens = options.batch_size = options.max_length = std::numeric_limits<std::int64_t>::max();
-  CHECK(BatchPlan(Lengths{4, 5}, {}, options).epoch(0).size() == 1);
+  CHECK(BatchPlan(LengthList{4, 5}, {}, options).epoch(0).size() == 1);
 }
 
 TEST_CASE("Impossible batches are refused") {
   BatchOptions options;
   options.max_tokens = 3;
-  CHECK_THROWS_AS(BatchPlan(Lengths{4, 5}, {}, options), Error);
-  CHECK_THROWS_AS(BatchPlan(Lengths{}, {}, options), Error);
-  CHECK_THROWS_AS(BatchPlan(Lengths{1, 1}, Lengths{1}, options), Error);
-  CHECK_THROWS_AS(BatchPlan(Lengths{-1}, {}, options), Error);
+  CHECK_THROWS_AS(BatchPlan(LengthList{4, 5}, {}, options), Error);
+  CHECK_THROWS_AS(BatchPlan(LengthList{}, {}, options), Error);
+  CHECK_THROWS_AS(BatchPlan(LengthList{1, 1}, LengthList{1}, options), Error);
+  CHECK_THROWS_AS(BatchPlan(LengthList{-1}, {}, options), Error);
   options.max_tokens = 0;
-  CHECK_THROWS_AS(BatchPlan(Lengths{1}, {}, options), Error);
+  CHECK_THROWS_AS(BatchPlan(LengthList{1}, {}, options), Error);
 }
 
 namespace {

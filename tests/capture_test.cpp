@@ -11,19 +11,16 @@
 #include "heed/tests/model_support.h"
 
 using namespace heed;
+using namespace heed::test;
 
 namespace {
 
-struct Use {
+struct LayerUse {
   bool causal, cross;
 };
 
 Tensor integers(std::vector<std::int32_t> values, const Shape& shape) {
   return Tensor::from(values, shape);
-}
-
-Tensor draw(const Shape& shape, std::uint32_t stream) {
-  return uniform(shape, -1, 1, {31, 0, stream}, DType::f64);
 }
 
 Tensor named(Module& module, const std::string& name) {
@@ -33,17 +30,18 @@ Tensor named(Module& module, const std::string& name) {
 }
 
 /// 2 samples of 7 words, the second with 2 of padding; a memory of 5 words, one of them padding.
-AttentionInput input_for(const Use& use) {
+AttentionInput layer_input(const LayerUse& use) {
   AttentionInput input;
-  input.x = draw({2, 7, 8}, 1);
+  input.x = uniform_numbers(31, {2, 7, 8}, 1);
   input.mask = integers({1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}, {2, 7});
   if (!use.cross) return input;
-  input.memory = draw({2, 5, 8}, 2);
+  input.memory = uniform_numbers(31, {2, 5, 8}, 2);
   input.memory_mask = integers({1, 1, 1, 1, 1, 1, 1, 1, 1, 0}, {2, 5});
   return input;
 }
 
-std::unique_ptr<Attention> make(const AttentionVariant& variant, const Use& use, const Options& options) {
+std::unique_ptr<Attention> make(const AttentionVariant& variant, const LayerUse& use,
+                                const Options& options) {
   AttentionConfig config;
   config.width = 8;
   config.heads = 2;
@@ -72,8 +70,8 @@ Tensor output_from(const Tensor& weights, Attention& layer, const AttentionInput
   return where(unsqueeze(input.mask, 2), out, Tensor::zeros({}, DType::f64));
 }
 
-std::vector<Use> uses_of(const AttentionVariant& variant) {
-  std::vector<Use> uses{{false, false}};
+std::vector<LayerUse> uses_of(const AttentionVariant& variant) {
+  std::vector<LayerUse> uses{{false, false}};
   if (variant.capabilities.causal) uses.push_back({true, false});
   if (variant.capabilities.cross) uses.push_back({false, true});
   return uses;
@@ -102,12 +100,12 @@ TEST_CASE("capture: the output follows from the weights that a layer shows") {
       "fastformer", "retnet", "fnet", "mixed_heads", "gated_linear_attention", "attention_free_transformer"};
   for (const AttentionVariant& variant : attention_variants()) {
     if (unweighted.contains(variant.name)) continue;
-    for (const Use& use : uses_of(variant)) {
+    for (const LayerUse& use : uses_of(variant)) {
       CAPTURE(variant.name);
       CAPTURE(use.causal);
       CAPTURE(use.cross);
       const auto layer = make(variant, use, small_options(variant.name));
-      const AttentionInput input = input_for(use);
+      const AttentionInput input = layer_input(use);
       Capture capture;
       Context context = Context::inference();
       context.capture = &capture;
@@ -127,11 +125,11 @@ TEST_CASE("capture: the output follows from the weights that a layer shows") {
 }
 
 TEST_CASE("capture: Longformer's global tokens look at everything, sample by sample") {
-  const Use use{false, false};
+  const LayerUse use{false, false};
   Options options;
   options.set("window", std::int64_t{0});
   const auto layer = make(attention_variant("longformer"), use, options);
-  AttentionInput input = input_for(use);
+  AttentionInput input = layer_input(use);
   input.global = integers({0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0}, {2, 7});
   Capture capture;
   Context context = Context::inference();
@@ -149,7 +147,7 @@ TEST_CASE("capture: Longformer's global tokens look at everything, sample by sam
 }
 
 TEST_CASE("capture: Fastformer shows how it pools") {
-  for (const Use& use : {Use{false, false}, Use{true, false}, Use{false, true}}) {
+  for (const LayerUse& use : {LayerUse{false, false}, LayerUse{true, false}, LayerUse{false, true}}) {
     CAPTURE(use.causal);
     CAPTURE(use.cross);
     Options options;
@@ -158,7 +156,7 @@ TEST_CASE("capture: Fastformer shows how it pools") {
     Capture capture;
     Context context = Context::inference();
     context.capture = &capture;
-    (*layer)(input_for(use), context);
+    (*layer)(layer_input(use), context);
     const std::int64_t keys = use.cross ? 5 : 7;
     const Shape of_query = use.causal ? Shape{2, 2, 7, 7} : Shape{2, 2, 7},
                 of_key = use.causal ? Shape{2, 2, 7, 7} : Shape{2, 2, keys};
@@ -175,9 +173,9 @@ TEST_CASE("capture: Fastformer shows how it pools") {
 TEST_CASE("capture: RetNet shows its retention, whose sums it normalises and gates") {
   for (const bool causal : {false, true}) {
     CAPTURE(causal);
-    const Use use{causal, false};
+    const LayerUse use{causal, false};
     const auto layer = make(attention_variant("retnet"), use, {});
-    const AttentionInput input = input_for(use);
+    const AttentionInput input = layer_input(use);
     Capture capture;
     Context context = Context::inference();
     context.capture = &capture;
@@ -201,7 +199,7 @@ TEST_CASE("capture: clusters and orders of the variants that sort") {
     Capture capture;
     Context context = Context::inference();
     context.capture = &capture;
-    (*layer)(input_for({causal, false}), context);
+    (*layer)(layer_input({causal, false}), context);
     return capture;
   };
   for (const bool causal : {false, true}) {
@@ -216,7 +214,7 @@ TEST_CASE("capture: clusters and orders of the variants that sort") {
 
 TEST_CASE("capture: dot product attention shows its weights while decoding too") {
   const auto layer = make(attention_variant("dot_product"), {true, false}, {});
-  const Tensor x = draw({1, 3, 8}, 4);
+  const Tensor x = uniform_numbers(31, {1, 3, 8}, 4);
   Capture whole, stepped;
   Context context = Context::inference();
   context.capture = &whole;

@@ -27,6 +27,7 @@
 #include "training_tasks.h"
 
 using namespace heed;
+using namespace heed::test;
 namespace fs = std::filesystem;
 
 namespace {

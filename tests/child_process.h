@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+namespace heed::test {
+
 /// What became of a test case that ran in a process of its own.
 struct ChildResult {
   int status = -1;  ///< what it returned; -1: a signal ended it, or it took too long
@@ -75,3 +77,5 @@ inline ChildResult run_in_child(const std::string& test_case, const ChildOptions
   }
   return result;
 }
+
+}  // namespace heed::test

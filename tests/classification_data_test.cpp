@@ -19,22 +19,13 @@
 #include "support.h"
 
 using namespace heed;
+using namespace heed::test;
 namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
 
 namespace {
 
-fs::path write(const fs::path& path, const std::string& content) {
-  fs::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary) << content;
-  return path;
-}
-
-const LabelledOptions lines{.format = "lines"};
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+const LabelledOptions lines_format{.format = "lines"};
 
 std::vector<TableRow> csv_rows(const std::string& bytes) {
   std::vector<TableRow> rows;
@@ -101,22 +92,25 @@ LabelledText numbered(std::size_t count) {
 
 TEST_CASE("Labelled lines: a label, a space and a text, which may be empty") {
   const TemporaryFolder folder;
-  const fs::path path = write(folder / "lines", "0 so  it goes \r\npos one\n1 \n1\n0 caf\xc3\xa9");
-  const LabelledText text = read_labelled_text(path, lines);
+  const fs::path path = write_content(folder / "lines", "0 so  it goes \r\npos one\n1 \n1\n0 caf\xc3\xa9");
+  const LabelledText text = read_labelled_text(path, lines_format);
   CHECK(text.labels == Names{"0", "pos", "1", "1", "0"});
   CHECK(text.texts == Names{"so  it goes ", "one", "", "", "caf\xc3\xa9"});
   CHECK(text.places[2] == path.string() + ":3");
 
-  const fs::path windows = write(folder / "windows", "0 caf\xe9\n1 it\x92s\n");
-  CHECK(contains(error_of([&] { read_labelled_text(windows, lines); }), windows.string() + ":1: "));
+  const fs::path windows = write_content(folder / "windows", "0 caf\xe9\n1 it\x92s\n");
+  CHECK(contains(error_of([&] { read_labelled_text(windows, lines_format); }), windows.string() + ":1: "));
   CHECK(read_labelled_text(windows, {.format = "lines", .text = {.encoding = Encoding::cp1252}}).texts ==
         Names{"caf\xc3\xa9", "it\xe2\x80\x99s"});
-  CHECK(contains(error_of([&] { read_labelled_text(write(folder / "gap", "0 a\n\n1 b\n"), lines); }),
-                 "gap:2: "));
-  CHECK(contains(error_of([&] { read_labelled_text(write(folder / "space", "0 a\n b\n"), lines); }),
-                 "space:2: "));
-  CHECK(contains(error_of([&] { read_labelled_text(write(folder / "empty", ""), lines); }), "empty"));
-  CHECK(contains(error_of([&] { read_labelled_text(folder / "none", lines); }), "none"));
+  CHECK(contains(
+      error_of([&] { read_labelled_text(write_content(folder / "gap", "0 a\n\n1 b\n"), lines_format); }),
+      "gap:2: "));
+  CHECK(contains(
+      error_of([&] { read_labelled_text(write_content(folder / "space", "0 a\n b\n"), lines_format); }),
+      "space:2: "));
+  CHECK(contains(error_of([&] { read_labelled_text(write_content(folder / "empty", ""), lines_format); }),
+                 "empty"));
+  CHECK(contains(error_of([&] { read_labelled_text(folder / "none", lines_format); }), "none"));
 }
 
 TEST_CASE("Labels that would break a line of answers, or JSON, are refused with their place") {
@@ -128,7 +122,7 @@ TEST_CASE("Labels that would break a line of answers, or JSON, are refused with 
   refused("{\"label\":\"a\\rb\",\"text\":\"one\"}\n", "jsonl", "x:1: the label");
   refused(std::string(1'000'000, 'b') + " one\n", "lines", "bbb…\" has 1000000 bytes");
   const TemporaryFolder folder;
-  write(folder / "all" / "caf\xe9" / "1", "one");
+  write_content(folder / "all" / "caf\xe9" / "1", "one");
   CHECK_THROWS_WITH_AS(read_labelled_text(folder / "all", {}), doctest::Contains("is not UTF-8"), Error);
 }
 
@@ -157,7 +151,8 @@ TEST_CASE("CSV that is not well formed is named with its line") {
 
 TEST_CASE("Labelled CSV: any column may be the label, and several may be the text") {
   const TemporaryFolder folder;
-  const fs::path path = write(folder / "news.csv", "class,title,story\n3,\"A, b\",c\n4,d,\"e\"\"\"\n");
+  const fs::path path =
+      write_content(folder / "news.csv", "class,title,story\n3,\"A, b\",c\n4,d,\"e\"\"\"\n");
   LabelledOptions columns;
   columns.header = Header::present;
   const LabelledText all = read_labelled_text(path, columns);
@@ -169,29 +164,30 @@ TEST_CASE("Labelled CSV: any column may be the label, and several may be the tex
   CHECK(read_labelled_text(path, columns).texts == Names{"c 3", "e\" 4"});
   columns.text_columns = {"4"};
   CHECK(contains(error_of([&] { read_labelled_text(path, columns); }), "no column 4"));
-  CHECK(contains(error_of([&] { read_labelled_text(write(folder / "one.csv", "a\nb\n")); }), "no text"));
-  CHECK(
-      contains(error_of([&] { read_labelled_text(write(folder / "gap.csv", "1,a\n,b\n")); }), "gap.csv:2: "));
+  CHECK(contains(error_of([&] { read_labelled_text(write_content(folder / "one.csv", "a\nb\n")); }),
+                 "no text"));
+  CHECK(contains(error_of([&] { read_labelled_text(write_content(folder / "gap.csv", "1,a\n,b\n")); }),
+                 "gap.csv:2: "));
 }
 
 TEST_CASE("Folders of documents: a folder for each class, a file for each document") {
   const TemporaryFolder folder;
   const fs::path root = folder / "set";
-  write(root / "pos" / "2_9.txt", "good\r\nfilm\n");
-  write(root / "pos" / "1_7.txt", "fine");
-  write(root / "neg" / "1_1.txt", "bad \xc3\xa9");
+  write_content(root / "pos" / "2_9.txt", "good\r\nfilm\n");
+  write_content(root / "pos" / "1_7.txt", "fine");
+  write_content(root / "neg" / "1_1.txt", "bad \xc3\xa9");
   const LabelledText text = read_labelled_text(root);
   CHECK(text.labels == Names{"neg", "pos", "pos"});
   CHECK(text.texts == Names{"bad \xc3\xa9", "fine", "good\nfilm"});
   CHECK(text.places[2] == (root / "pos" / "2_9.txt").string());
 
-  write(root / "neg" / "2_1.txt", "a\ncaf\xe9\n");
+  write_content(root / "neg" / "2_1.txt", "a\ncaf\xe9\n");
   CHECK(contains(error_of([&] { read_labelled_text(root); }), "2_1.txt:2: "));
   CHECK(read_labelled_text(root, {.text = {.encoding = Encoding::latin1}}).texts[1] == "a\ncaf\xc3\xa9");
-  write(root / "neg" / "2_1.txt", "");
+  write_content(root / "neg" / "2_1.txt", "");
   CHECK(contains(error_of([&] { read_labelled_text(root); }), "2_1.txt"));
   fs::remove(root / "neg" / "2_1.txt");
-  write(root / "urls.txt", "x");
+  write_content(root / "urls.txt", "x");
   CHECK(contains(error_of([&] { read_labelled_text(root); }), "urls.txt"));
   fs::remove(root / "urls.txt");
   fs::create_directories(root / "neg" / "deep");
@@ -201,17 +197,17 @@ TEST_CASE("Folders of documents: a folder for each class, a file for each docume
 
 TEST_CASE("Labelled text: a folder of files has a class in each, a text on each line") {
   const TemporaryFolder folder;
-  write(folder / "polarity" / "p.neg", "bad film\r\nno\n");
-  write(folder / "polarity" / "p.pos", "good film\n");
+  write_content(folder / "polarity" / "p.neg", "bad film\r\nno\n");
+  write_content(folder / "polarity" / "p.pos", "good film\n");
   for (const char* format : {"", "folders", "lines"}) {
     const LabelledText text = read_labelled_text(folder / "polarity", {.format = format});
     CHECK(text.texts == Names{"bad film", "no", "good film"});
     CHECK(text.labels == Names{"p.neg", "p.neg", "p.pos"});
     CHECK(text.places[1] == (folder / "polarity" / "p.neg").string() + ":2");
   }
-  write(folder / "polarity" / "p.pos", "good film\n\nfine\n");
+  write_content(folder / "polarity" / "p.pos", "good film\n\nfine\n");
   CHECK(contains(error_of([&] { read_labelled_text(folder / "polarity"); }), "p.pos:2: the line is empty"));
-  write(folder / "polarity" / "p.pos", "");
+  write_content(folder / "polarity" / "p.pos", "");
   CHECK(contains(error_of([&] { read_labelled_text(folder / "polarity"); }), "p.pos"));
   fs::remove(folder / "polarity" / "p.pos");
   fs::remove(folder / "polarity" / "p.neg");
@@ -221,8 +217,8 @@ TEST_CASE("Labelled text: a folder of files has a class in each, a text on each 
 TEST_CASE("Labelled text: a folder of data sets is not taken for one of classes, unless the format says so") {
   const TemporaryFolder folder;
   const fs::path trec = folder / "trec", parts = folder / "parts";
-  write(trec / "train.all", "num when ?\n");
-  write(trec / "train.l", "0\n");
+  write_content(trec / "train.all", "num when ?\n");
+  write_content(trec / "train.l", "0\n");
   for (const char* format : {"", "lines"}) {
     const std::string message = error_of([&] { read_labelled_text(trec, {.format = format}); });
     CHECK(contains(message,
@@ -231,20 +227,20 @@ TEST_CASE("Labelled text: a folder of data sets is not taken for one of classes,
                        (trec / "train.all").string() + " --format lines"));
   }
   CHECK(read_labelled_text(trec, {.format = "folders"}).labels == Names{"train.all", "train.l"});
-  write(parts / "Test" / "1", "a");
-  write(parts / "train" / "1", "b");
+  write_content(parts / "Test" / "1", "a");
+  write_content(parts / "train" / "1", "b");
   CHECK(contains(error_of([&] { read_labelled_text(parts); }), "others with --valid or --test"));
   CHECK(read_labelled_text(parts, {.format = "folders"}).labels == Names{"Test", "train"});
   for (const char* name : {"reviews.csv", "b.jsonl.gz", "README", "dev.txt", "test_2"}) {
     CAPTURE(name);
-    write(folder / name / "good.txt", "a\n");
+    write_content(folder / name / "good.txt", "a\n");
     CHECK(read_labelled_text(folder / name).labels == Names{"good.txt"});
-    write(folder / name / name, "a\n");
+    write_content(folder / name / name, "a\n");
     CHECK(contains(error_of([&] { read_labelled_text(folder / name); }), "does not look like"));
   }
   for (const char* name : {"devices", "tests", "trains.txt", "p.pos"}) {
     CAPTURE(name);
-    CHECK(read_labelled_text(write(folder / "classes" / name, "a\n").parent_path()).size() > 0);
+    CHECK(read_labelled_text(write_content(folder / "classes" / name, "a\n").parent_path()).size() > 0);
   }
 }
 
@@ -385,7 +381,8 @@ TEST_CASE("Tab-separated values: all but tabs is text") {
   CHECK(contains(error_of([] { tsv_rows("1\ta\n2\n"); }), "rows:2: the row has 1 fields"));
 
   const TemporaryFolder folder;
-  const fs::path path = write(folder / "pairs.tsv", "\xEF\xBB\xBFlabel\tone\ttwo\n1\tsay \"a\tb\n0\tc\td\n");
+  const fs::path path =
+      write_content(folder / "pairs.tsv", "\xEF\xBB\xBFlabel\tone\ttwo\n1\tsay \"a\tb\n0\tc\td\n");
   const LabelledText text = read_labelled_text(path, {.header = Header::present});
   CHECK(text.labels == Names{"1", "0"});
   CHECK(text.texts == Names{"say \"a b", "c d"});
@@ -394,9 +391,9 @@ TEST_CASE("Tab-separated values: all but tabs is text") {
 
 TEST_CASE("Labelled JSON lines: a label is a text or a number") {
   const TemporaryFolder folder;
-  const fs::path path = write(folder / "a.jsonl", R"({"label": 3, "title": "a", "text": "b c"})"
-                                                  "\n"
-                                                  R"({"text": "", "title": "d", "label": "bad"})");
+  const fs::path path = write_content(folder / "a.jsonl", R"({"label": 3, "title": "a", "text": "b c"})"
+                                                          "\n"
+                                                          R"({"text": "", "title": "d", "label": "bad"})");
   const LabelledText all = read_labelled_text(path);
   CHECK(all.labels == Names{"3", "bad"});
   CHECK(all.texts == Names{"a b c", "d "});
@@ -405,20 +402,20 @@ TEST_CASE("Labelled JSON lines: a label is a text or a number") {
         Names{"a", "d"});
   CHECK(contains(error_of([&] { read_labelled_text(path, {.label_column = "class"}); }),
                  "a.jsonl:1: there is no \"class\" among \"label\", \"title\", \"text\""));
-  CHECK(contains(error_of([&] { read_labelled_text(write(folder / "b.jsonl", "{\"label\": 1}\n")); }),
+  CHECK(contains(error_of([&] { read_labelled_text(write_content(folder / "b.jsonl", "{\"label\": 1}\n")); }),
                  "no text"));
 }
 
 TEST_CASE("The name tells how labelled texts are laid out, or the format is named") {
   CHECK(labelled_formats() == Names{"lines", "csv", "tsv", "jsonl", "folders"});
   const TemporaryFolder folder;
-  CHECK(read_labelled_text(write(folder / "a.csv", "1,\"a\tb\"\n")).texts == Names{"a\tb"});
-  CHECK(read_labelled_text(write(folder / "a.tsv", "1\t\"a\"\n")).texts == Names{"\"a\""});
-  const fs::path plain = write(folder / "subj.all", "1 a,b\n");
+  CHECK(read_labelled_text(write_content(folder / "a.csv", "1,\"a\tb\"\n")).texts == Names{"a\tb"});
+  CHECK(read_labelled_text(write_content(folder / "a.tsv", "1\t\"a\"\n")).texts == Names{"\"a\""});
+  const fs::path plain = write_content(folder / "subj.all", "1 a,b\n");
   CHECK(contains(error_of([&] { read_labelled_text(plain); }), "give --format lines or --format csv"));
-  CHECK(read_labelled_text(plain, lines).texts == Names{"a,b"});
+  CHECK(read_labelled_text(plain, lines_format).texts == Names{"a,b"});
   CHECK(read_labelled_text(plain, {.format = "csv"}).labels == Names{"1 a"});
-  CHECK(read_labelled_text(folder / "a.csv", lines).size() == 1);
+  CHECK(read_labelled_text(folder / "a.csv", lines_format).size() == 1);
   CHECK(contains(error_of([&] { read_labelled_text(plain, {.format = "xml"}); }), "unknown format"));
   CHECK(contains(error_of([&] { read_labelled_text(folder / "none.csv"); }),
                  "none.csv: there is no such file"));
@@ -447,7 +444,7 @@ TEST_CASE("Every format reads with the options of texts, and counts what it repl
                    "data.max_bytes"));
   }
   const TemporaryFolder folder;
-  write(folder / "set" / "a" / "1", "caf\xe9");
+  write_content(folder / "set" / "a" / "1", "caf\xe9");
   ReadReport report;
   CHECK(read_labelled_text(folder / "set", {.text = replace}, &report).texts[0] == "caf\uFFFD");
   CHECK(report.replaced == 1);
@@ -455,7 +452,7 @@ TEST_CASE("Every format reads with the options of texts, and counts what it repl
 
 TEST_CASE("Folders of documents hold regular files only") {
   const TemporaryFolder folder;
-  write(folder / "set" / "a" / "1", "text");
+  write_content(folder / "set" / "a" / "1", "text");
   const fs::path pipe = folder / "set" / "a" / "2";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   CHECK(contains(error_of([&] { read_labelled_text(folder / "set"); }),

@@ -11,21 +11,17 @@
 #include "heed/tasks/learner.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/program_runner.h"
+#include "heed/tests/run_records.h"
 #include "heed/tests/temporary_folder.h"
 
 namespace {
 
-using heed::ProgramResult;
-using heed::run_program;
-using heed::test::contains;
-using heed::test::content_of;
-using heed::test::small_run;
-using heed::test::write_content;
+using namespace heed;
+using namespace heed::test;
 namespace fs = std::filesystem;
-using Arguments = std::vector<std::string>;
 
 /// A model that a step of takes a few milliseconds.
-Arguments train_arguments(const fs::path& run, const Arguments& more) {
+Arguments classify_training(const fs::path& run, const Arguments& more) {
   Arguments arguments = {"train",
                          "--out",
                          run.string(),
@@ -53,23 +49,12 @@ Arguments train_arguments(const fs::path& run, const Arguments& more) {
   return arguments;
 }
 
-std::string write(const fs::path& path, const std::string& content) {
-  return heed::test::write_content(path, content).string();
-}
-
-void check_error(const ProgramResult& result, int status, const std::string& part) {
+void classify_refuses(const ProgramResult& result, int status, const std::string& part) {
   CAPTURE(result.errors);
   CHECK(result.status == status);
   CHECK(contains(result.errors, "classify: error: "));
   CHECK(contains(result.errors, part));
   CHECK(result.output.empty());
-}
-
-std::vector<nlohmann::json> records_of(const fs::path& run) {
-  std::vector<nlohmann::json> records;
-  std::ifstream file(run / "metrics.jsonl");
-  for (std::string line; std::getline(file, line);) records.push_back(nlohmann::json::parse(line));
-  return records;
 }
 
 /// Lines that are labelled by the word in them.
@@ -81,16 +66,17 @@ std::string labelled_lines(int count) {
 }
 
 /// One short run for all tests that only look at a run.
-const fs::path& finished_run() {
+const fs::path& finished_classify() {
   static const TemporaryFolder folder;
   static const fs::path run = [] {
-    const std::string data = write(folder / "data.txt", labelled_lines(200));
+    const std::string data = write_content(folder / "data.txt", labelled_lines(200));
     const ProgramResult result = run_program(
-        "classify", train_arguments(folder / "run",
-                                    {"--data", data, "--format", "lines", "--steps", "40", "--test-fraction",
-                                     "0.2", "--set", "training.schedule.learning_rate=0.01", "--set",
-                                     "training.schedule.warmup_steps=5", "--set", "training.ema_decay=0.0",
-                                     "--set", "model.dropout=0.0"}));
+        "classify",
+        classify_training(
+            folder / "run",
+            {"--data", data, "--format", "lines", "--steps", "40", "--test-fraction", "0.2", "--set",
+             "training.schedule.learning_rate=0.01", "--set", "training.schedule.warmup_steps=5", "--set",
+             "training.ema_decay=0.0", "--set", "model.dropout=0.0"}));
     REQUIRE_MESSAGE(result.status == 0, result.errors);
     return folder / "run";
   }();
@@ -100,8 +86,8 @@ const fs::path& finished_run() {
 }  // namespace
 
 TEST_CASE("classify trains, evaluates and predicts") {
-  const std::string run = finished_run().string();
-  CHECK(nlohmann::json::parse(content_of(finished_run() / "classes.json")) ==
+  const std::string run = finished_classify().string();
+  CHECK(nlohmann::json::parse(content_of(finished_classify() / "classes.json")) ==
         nlohmann::json({"bad", "good"}));
   const ProgramResult result = run_program("classify", {"evaluate", "--run", run, "--part", "test"});
   REQUIRE_MESSAGE(result.status == 0, result.errors);
@@ -125,7 +111,7 @@ TEST_CASE("classify trains, evaluates and predicts") {
 }
 
 TEST_CASE("classify evaluate prints a table for people") {
-  const std::string run = finished_run().string();
+  const std::string run = finished_classify().string();
   const ProgramResult table =
       run_program("classify", {"evaluate", "--run", run, "--part", "test", "--table"});
   REQUIRE_MESSAGE(table.status == 0, table.errors);
@@ -135,14 +121,15 @@ TEST_CASE("classify evaluate prints a table for people") {
   CHECK(
       contains(table.output, "class  precision  recall      f1  support\nbad       1.0000  1.0000  1.0000"));
   CHECK(contains(table.output, "expected \\ predicted  bad  good\nbad"));
-  check_error(run_program("classify", {"evaluate", "--run", run, "--table", "--json"}), 2, "give one");
+  classify_refuses(run_program("classify", {"evaluate", "--run", run, "--table", "--json"}), 2, "give one");
   const ProgramResult line =
       run_program("classify", {"predict", "--run", run, "--json"}, "a fine day number 3\n");
   const auto answer = nlohmann::json::parse(line.output);
   CHECK(answer["label"] == "good");
   CHECK(answer["alternatives"][1]["label"] == "bad");
   // The report has what came of the test part.
-  CHECK(contains(content_of(finished_run() / "report.html"), "On the test part, 40 examples: accuracy 1"));
+  CHECK(
+      contains(content_of(finished_classify() / "report.html"), "On the test part, 40 examples: accuracy 1"));
 }
 
 TEST_CASE("a table whose columns have names needs no other flag") {
@@ -150,10 +137,11 @@ TEST_CASE("a table whose columns have names needs no other flag") {
   std::string rows = "id;kind;sentence\n";
   for (int i = 0; i < 60; ++i)
     rows += std::to_string(i) + (i % 2 == 0 ? ";good;\"a fine day; \"\n" : ";bad;a sad night\n");
-  const std::string data = write(folder / "rows.csv", rows);
+  const std::string data = write_content(folder / "rows.csv", rows);
   const ProgramResult result = run_program(
-      "classify", train_arguments(folder / "run", {"--data", data, "--label-column", "kind", "--text-columns",
-                                                   "sentence", "--test", data, "--steps", "4"}));
+      "classify",
+      classify_training(folder / "run", {"--data", data, "--label-column", "kind", "--text-columns",
+                                         "sentence", "--test", data, "--steps", "4"}));
   REQUIRE_MESSAGE(result.status == 0, result.errors);
   CHECK(contains(result.errors, "rows.csv: its fields are separated by semicolons"));
   CHECK(contains(result.errors, "57 texts of 2 classes to learn from"));
@@ -163,8 +151,9 @@ TEST_CASE("a table whose columns have names needs no other flag") {
 TEST_CASE("classify predict shows the inside of a model on request") {
   const TemporaryFolder folder;
   const std::string file = (folder / "inside.safetensors").string();
-  const ProgramResult result = run_program(
-      "classify", {"predict", "--run", finished_run().string(), "--capture", file}, "a day\na sad night\n");
+  const ProgramResult result =
+      run_program("classify", {"predict", "--run", finished_classify().string(), "--capture", file},
+                  "a day\na sad night\n");
   REQUIRE_MESSAGE(result.status == 0, result.errors);
   const std::string content = content_of(file);
   for (const char* name : {"lines.0.tokens", "lines.1.encoder.layers.1.attention.weights"}) {
@@ -178,11 +167,11 @@ TEST_CASE("classify resumes to the same bits") {
   const fs::path run = folder / "run";
   // The schedule follows the number of steps, so it is kept constant.
   const Arguments constant = {"--set", "training.schedule.name=constant"};
-  Arguments first = train_arguments(run, {"--steps", "4"});
+  Arguments first = classify_training(run, {"--steps", "4"});
   first.insert(first.end(), constant.begin(), constant.end());
   REQUIRE(run_program("classify", first).status == 0);
   REQUIRE(run_program("classify", {"train", "--out", run.string(), "--resume", "--steps", "10"}).status == 0);
-  Arguments again = train_arguments(folder / "again", {"--steps", "10", "--threads", "3"});
+  Arguments again = classify_training(folder / "again", {"--steps", "10", "--threads", "3"});
   again.insert(again.end(), constant.begin(), constant.end());
   REQUIRE(run_program("classify", again).status == 0);
   CHECK(content_of(run / "model.safetensors") == content_of(folder / "again/model.safetensors"));
@@ -195,8 +184,8 @@ TEST_CASE("every attention variant and both poolings train in classify") {
     CAPTURE(name);
     const ProgramResult result = run_program(
         "classify",
-        train_arguments(folder / name, {"--steps", "3", "--attention", name, "--set", "data.max_tokens=64",
-                                        "--set", "model.pooling=attention"}));
+        classify_training(folder / name, {"--steps", "3", "--attention", name, "--set", "data.max_tokens=64",
+                                          "--set", "model.pooling=attention"}));
     CHECK_MESSAGE(result.status == 0, result.errors);
   }
 }
@@ -204,44 +193,47 @@ TEST_CASE("every attention variant and both poolings train in classify") {
 TEST_CASE("auxiliary losses stand by themselves in the metrics") {
   const TemporaryFolder folder;
   const ProgramResult result = run_program(
-      "classify", train_arguments(folder / "run", {"--steps", "4", "--attention", "clusterformer", "--set",
-                                                   "model.encoder_attention.clusters=3"}));
+      "classify", classify_training(folder / "run", {"--steps", "4", "--attention", "clusterformer", "--set",
+                                                     "model.encoder_attention.clusters=3"}));
   REQUIRE_MESSAGE(result.status == 0, result.errors);
   bool found = false;
-  for (const nlohmann::json& record : records_of(folder / "run"))
+  for (const nlohmann::json& record : json_lines(content_of(folder / "run" / "metrics.jsonl")))
     found = found || (record.contains("loss") && contains(record.dump(), "cluster"));
   CHECK(found);
 }
 
 TEST_CASE("classify reads CSV and folders, and says what it cannot know") {
   const TemporaryFolder folder;
-  const std::string csv = write(folder / "a.csv", "1,\"x, y\"\n2,z\n1,w\n2,v\n1,q\n2,p\n");
-  write(folder / "set/neg/1", "bad \xe9\n");
-  write(folder / "set/neg/2", "sad\n");
-  write(folder / "set/pos/1", "fine\nday\n");
-  write(folder / "set/pos/2", "good\n");
+  const std::string csv = write_content(folder / "a.csv", "1,\"x, y\"\n2,z\n1,w\n2,v\n1,q\n2,p\n");
+  write_content(folder / "set/neg/1", "bad \xe9\n");
+  write_content(folder / "set/neg/2", "sad\n");
+  write_content(folder / "set/pos/1", "fine\nday\n");
+  write_content(folder / "set/pos/2", "good\n");
   const auto train = [&](const Arguments& more) {
     static int count = 0;
     Arguments all = {"--steps", "2", "--valid-fraction", "0.25"};
     all.insert(all.end(), more.begin(), more.end());
-    return run_program("classify", train_arguments(folder / ("run" + std::to_string(++count)), all));
+    return run_program("classify", classify_training(folder / ("run" + std::to_string(++count)), all));
   };
   CHECK(train({"--data", csv}).status == 0);
   CHECK(train({"--data", (folder / "set").string(), "--encoding", "latin-1"}).status == 0);
-  check_error(train({"--data", (folder / "set").string()}), 1, "1:1: ");
-  check_error(train({"--data", write(folder / "a.txt", "1 x\n2 y\n")}), 2, "--format");
-  check_error(train({"--data", csv, "--format", "cvs"}), 2, "csv");
-  check_error(train({"--data", csv, "--encoding", "latin1"}), 2, "latin-1");
-  check_error(train({"--data", write(folder / "b.csv", "1,\"x\n")}), 1, "b.csv:1: ");
-  check_error(train({"--data", write(folder / "c.csv", "1,x\n1,y\n1,z\n1,w\n")}), 1, "two classes");
-  check_error(train({"--data", (folder / "none.csv").string()}), 1, "none.csv");
-  check_error(train({"--data", write(folder / "empty.csv", "")}), 1, "empty");
-  check_error(train({"--valid", csv}), 2, "--data");
-  check_error(train({"--data", csv, "--valid", write(folder / "d.csv", "1,x\n3,y\n")}), 1, "d.csv:2: ");
-  check_error(train({"--data", csv, "--test-fraction", "0.9"}), 1, "fractions");
-  check_error(train({"--data", csv, "--labels", csv}), 2, "data.labels");
-  check_error(train({"--data", write(folder / "a-images-idx3-ubyte", "x"), "--set", "data.label_column=2"}),
-              2, "not for images");
+  classify_refuses(train({"--data", (folder / "set").string()}), 1, "1:1: ");
+  classify_refuses(train({"--data", write_content(folder / "a.txt", "1 x\n2 y\n")}), 2, "--format");
+  classify_refuses(train({"--data", csv, "--format", "cvs"}), 2, "csv");
+  classify_refuses(train({"--data", csv, "--encoding", "latin1"}), 2, "latin-1");
+  classify_refuses(train({"--data", write_content(folder / "b.csv", "1,\"x\n")}), 1, "b.csv:1: ");
+  classify_refuses(train({"--data", write_content(folder / "c.csv", "1,x\n1,y\n1,z\n1,w\n")}), 1,
+                   "two classes");
+  classify_refuses(train({"--data", (folder / "none.csv").string()}), 1, "none.csv");
+  classify_refuses(train({"--data", write_content(folder / "empty.csv", "")}), 1, "empty");
+  classify_refuses(train({"--valid", csv}), 2, "--data");
+  classify_refuses(train({"--data", csv, "--valid", write_content(folder / "d.csv", "1,x\n3,y\n")}), 1,
+                   "d.csv:2: ");
+  classify_refuses(train({"--data", csv, "--test-fraction", "0.9"}), 1, "fractions");
+  classify_refuses(train({"--data", csv, "--labels", csv}), 2, "data.labels");
+  classify_refuses(
+      train({"--data", write_content(folder / "a-images-idx3-ubyte", "x"), "--set", "data.label_column=2"}),
+      2, "not for images");
 }
 
 TEST_CASE("classify finds a header, keeps its columns, and answers tables by them") {
@@ -249,7 +241,7 @@ TEST_CASE("classify finds a header, keeps its columns, and answers tables by the
   std::string rows = "id,opinion,kind\n";
   for (int i = 0; i < 40; ++i)
     rows += std::to_string(i) + (i % 2 == 0 ? ",\"a fine, good day\",good\n" : ",a sad night,bad\n");
-  const std::string data = write(folder / "data.csv", rows), run = (folder / "run").string();
+  const std::string data = write_content(folder / "data.csv", rows), run = (folder / "run").string();
   const auto train = [&](const Arguments& more) {
     static int count = 0;
     Arguments all = {"--data",         data,
@@ -262,7 +254,7 @@ TEST_CASE("classify finds a header, keeps its columns, and answers tables by the
                      "--set",          "training.ema_decay=0.0"};
     all.insert(all.end(), more.begin(), more.end());
     return run_program("classify",
-                       train_arguments(++count == 1 ? fs::path(run) : folder / std::to_string(count), all));
+                       classify_training(++count == 1 ? fs::path(run) : folder / std::to_string(count), all));
   };
   const ProgramResult trained = train({});
   REQUIRE_MESSAGE(trained.status == 0, trained.errors);
@@ -274,16 +266,17 @@ TEST_CASE("classify finds a header, keeps its columns, and answers tables by the
   const ProgramResult as_data = train({"--no-header"});
   CHECK(as_data.status == 0);
   CHECK(contains(as_data.errors, "\"kind\" 1"));
-  check_error(train({"--no-header", "--label-column", "kind"}), 2, "--label-column");
-  check_error(train({"--header", "--no-header"}), 2, "contradict");
+  classify_refuses(train({"--no-header", "--label-column", "kind"}), 2, "--label-column");
+  classify_refuses(train({"--header", "--no-header"}), 2, "contradict");
 
   // other files by name, in another order and with semicolons; the label may be missing
-  const std::string other = write(folder / "other.csv", "kind;opinion\ngood;a fine day\nbad;a sad night\n");
+  const std::string other =
+      write_content(folder / "other.csv", "kind;opinion\ngood;a fine day\nbad;a sad night\n");
   const ProgramResult measured = run_program("classify", {"evaluate", "--run", run, "--data", other});
   REQUIRE_MESSAGE(measured.status == 0, measured.errors);
   CHECK(nlohmann::json::parse(measured.output)["accuracy"] == 1.0);
   const std::string file =
-      write(folder / "new.csv", "opinion;n\n\"a good; \"\"fine\"\" day\";1\na sad night;2\n");
+      write_content(folder / "new.csv", "opinion;n\n\"a good; \"\"fine\"\" day\";1\na sad night;2\n");
   const auto predict = [&](const Arguments& more) {
     Arguments all = {"predict", "--run", run};
     all.insert(all.end(), more.begin(), more.end());
@@ -303,19 +296,19 @@ TEST_CASE("classify finds a header, keeps its columns, and answers tables by the
   CHECK(line["predicted_label"] == "good");
   CHECK(line["predicted_alternatives"].size() == 2);
   const std::string lines =
-      write(folder / "new.jsonl", "{\"opinion\": \"a sad night\", \"tags\": [1, null]}\n");
+      write_content(folder / "new.jsonl", "{\"opinion\": \"a sad night\", \"tags\": [1, null]}\n");
   const auto kept = nlohmann::json::parse(predict({"--data", lines, "--keep-columns"}).output);
   CHECK(kept["tags"] == nlohmann::json({1, nullptr}));
   CHECK(kept["predicted_label"] == "bad");
   CHECK_FALSE(kept.contains("predicted_alternatives"));
-  check_error(predict({"--keep-columns"}), 2, "--data");
-  check_error(predict({"--data", file, "--source", file}), 2, "not both");
-  check_error(predict({"--data", write(folder / "x.csv", "text\na\n")}), 1,
-              "x.csv:1: there is no column \"opinion\"");
-  check_error(
-      predict({"--data", write(folder / "y.csv", "opinion,predicted_label\na,b\n"), "--keep-columns"}), 1,
-      "two columns \"predicted_label\"");
-  check_error(predict({"--format", "csv"}), 2, "does nothing here");
+  classify_refuses(predict({"--keep-columns"}), 2, "--data");
+  classify_refuses(predict({"--data", file, "--source", file}), 2, "not both");
+  classify_refuses(predict({"--data", write_content(folder / "x.csv", "text\na\n")}), 1,
+                   "x.csv:1: there is no column \"opinion\"");
+  classify_refuses(predict({"--data", write_content(folder / "y.csv", "opinion,predicted_label\na,b\n"),
+                            "--keep-columns"}),
+                   1, "two columns \"predicted_label\"");
+  classify_refuses(predict({"--format", "csv"}), 2, "does nothing here");
 }
 
 TEST_CASE("every program says which data its defaults are for, and takes an encoding") {
@@ -336,7 +329,7 @@ TEST_CASE("every program says which data its defaults are for, and takes an enco
 
 TEST_CASE("texts that are too long are an error, or are cut and counted") {
   const TemporaryFolder folder;
-  const std::string run = finished_run().string();
+  const std::string run = finished_classify().string();
   std::string long_text;
   for (int i = 0; i < 150; ++i) long_text += "a day ";
   const std::string text = "a fine day\n" + long_text + "y\n";
@@ -357,27 +350,27 @@ TEST_CASE("texts that are too long are an error, or are cut and counted") {
 
 TEST_CASE("evaluate names labels that the run does not know, and damaged runs") {
   const TemporaryFolder folder;
-  fs::copy(finished_run(), folder / "run", fs::copy_options::recursive);
+  fs::copy(finished_classify(), folder / "run", fs::copy_options::recursive);
   const std::string run = (folder / "run").string();
-  const std::string data = write(folder / "other.txt", "good day\nugly day\n");
-  check_error(run_program("classify", {"evaluate", "--run", run, "--data", data}), 1, "other.txt:2: ");
-  check_error(run_program("classify", {"evaluate", "--run", run, "--part", "tset"}), 2, "test");
-  write(folder / "run/classes.json", "{\"good\": 1}");
-  check_error(run_program("classify", {"predict", "--run", run}, "x\n"), 1, "classes.json");
+  const std::string data = write_content(folder / "other.txt", "good day\nugly day\n");
+  classify_refuses(run_program("classify", {"evaluate", "--run", run, "--data", data}), 1, "other.txt:2: ");
+  classify_refuses(run_program("classify", {"evaluate", "--run", run, "--part", "tset"}), 2, "test");
+  write_content(folder / "run/classes.json", "{\"good\": 1}");
+  classify_refuses(run_program("classify", {"predict", "--run", run}, "x\n"), 1, "classes.json");
 }
 
 TEST_CASE("balanced class weights change what is learned, and nothing where the classes are alike") {
   const TemporaryFolder folder;
   std::string rare = labelled_lines(20);
   for (int i = 0; i < 60; ++i) rare += "good a day like any other " + std::to_string(i) + "\n";
-  const std::string files[] = {write(folder / "alike.txt", labelled_lines(40)),
-                               write(folder / "rare.txt", rare)};
+  const std::string files[] = {write_content(folder / "alike.txt", labelled_lines(40)),
+                               write_content(folder / "rare.txt", rare)};
   const auto weights_after = [&](const std::string& data, const std::string& choice) {
     const fs::path run = folder / (fs::path(data).stem().string() + choice);
     const ProgramResult result = run_program(
         "classify",
-        train_arguments(run, {"--data", data, "--format", "lines", "--steps", "4", "--valid-fraction", "0",
-                              "--set", "training.class_weights=" + choice}));
+        classify_training(run, {"--data", data, "--format", "lines", "--steps", "4", "--valid-fraction", "0",
+                                "--set", "training.class_weights=" + choice}));
     REQUIRE_MESSAGE(result.status == 0, result.errors);
     return content_of(run / "model.safetensors");
   };

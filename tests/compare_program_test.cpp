@@ -16,6 +16,7 @@
 #include "heed/experiments/summary.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/program_runner.h"
+#include "heed/tests/run_records.h"
 #include "heed/tests/temporary_folder.h"
 #include "heed/training/text_metrics.h"
 
@@ -28,9 +29,7 @@ using Json = nlohmann::json;
 
 ComparisonPlan small_plan() {
   const TaskKind& kind = task_kind("classify");
-  Settings settings = kind.settings(false);
-  for (const std::string& setting : small_settings("classify")) settings.assign(setting);
-  return {kind, settings, {}, {}, {1}};
+  return {kind, small_settings_of(kind), {}, {}, {1}};
 }
 
 ExampleStatistics accuracy_of(const std::vector<int>& right) {
@@ -45,13 +44,6 @@ Arguments comparison_of(const fs::path& out, const Arguments& more) {
   for (const std::string& setting : small_settings("classify"))
     arguments.insert(arguments.end(), {"--set", setting});
   return arguments;
-}
-
-std::vector<Json> lines_of(const std::string& text) {
-  std::vector<Json> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(Json::parse(line));
-  return lines;
 }
 
 }  // namespace
@@ -153,7 +145,7 @@ TEST_CASE("compare: trains what is missing, shows what failed, and refuses anoth
   const ProgramResult first = run_program("compare", flags);
   CAPTURE(first.errors);
   REQUIRE(first.status == 0);
-  const std::vector<Json> rows = lines_of(first.output);
+  const std::vector<Json> rows = json_lines(first.output);
   REQUIRE(rows.size() == 2);
   CHECK(rows[0]["choice"] == "dot_product");
   CHECK(rows[0]["seeds"] == 2);
@@ -190,7 +182,7 @@ TEST_CASE("compare: trains what is missing, shows what failed, and refuses anoth
       comparison_of(out, {"--attention", "dot_product,longformer", "--seeds", "1", "--table", "json"}));
   CAPTURE(more.errors);
   CHECK(more.status == 1);
-  const std::vector<Json> other = lines_of(more.output);
+  const std::vector<Json> other = json_lines(more.output);
   REQUIRE(other.size() == 2);
   CHECK(other[0]["seeds"] == 1);
   CHECK(other[1]["failures"].size() == 1);
@@ -406,10 +398,9 @@ namespace {
 
 using namespace heed;
 namespace fs = std::filesystem;
-using Arguments = std::vector<std::string>;
 
 /// The words of a line as a shell sees them, where quotes are single ones.
-Arguments words_of(const std::string& line) {
+Arguments shell_words(const std::string& line) {
   Arguments words;
   bool quoted = false, open = false;
   for (const char c : line) {
@@ -435,7 +426,7 @@ std::vector<Arguments> commands_in(const std::string& page, const std::string& p
     if (!line.starts_with(program + " ")) continue;
     for (std::string more; line.ends_with('\\') && std::getline(lines, more);)
       line.replace(line.size() - 1, 1, more);
-    commands.push_back(words_of(line));
+    commands.push_back(shell_words(line));
   }
   return commands;
 }

@@ -46,13 +46,12 @@ TEST_CASE("options: take what is set, keep what is not, and refuse what nobody r
   CHECK(options.take_number("scale", 1) == 0.5);
   CHECK(options.take_bool("shared", true));
   CHECK(options.take_text("mode", "tile") == "tile");
-  CHECK(contains(message_of([&] { options.check_all_taken("attention 'x'"); }), "no setting 'kinds'"));
+  CHECK(contains(error_of([&] { options.check_all_taken("attention 'x'"); }), "no setting 'kinds'"));
   CHECK(options.take_texts("kinds", {}).size() == 2);
   CHECK_NOTHROW(options.check_all_taken("attention 'x'"));
-  CHECK(
-      contains(message_of([&] { options.take_integer("scale", 1); }), "must be an integer, but is a number"));
+  CHECK(contains(error_of([&] { options.take_integer("scale", 1); }), "must be an integer, but is a number"));
   options.set("sahred", true);
-  CHECK(contains(message_of([&] { options.check_all_taken("attention 'x'"); }), "did you mean 'shared'"));
+  CHECK(contains(error_of([&] { options.check_all_taken("attention 'x'"); }), "did you mean 'shared'"));
 }
 
 TEST_CASE("config: JSON keeps every setting") {
@@ -79,9 +78,7 @@ TEST_CASE("config: JSON keeps every setting") {
 }
 
 TEST_CASE("config: what is wrong is named") {
-  const auto reading = [](const char* text) {
-    return message_of([&] { transformer_config_from_json(text); });
-  };
+  const auto reading = [](const char* text) { return error_of([&] { transformer_config_from_json(text); }); };
   CHECK(contains(reading("{\"widht\": 3}"), "'widht'; did you mean 'width'?"));
   CHECK(contains(reading("{\"width\": \"wide\"}"), "'width' must be an integer, but is \"wide\""));
   CHECK(contains(reading("{\"width\": 2.5}"), "'width' must be an integer"));
@@ -97,7 +94,7 @@ TEST_CASE("config: what is wrong is named") {
   const auto building = [](auto&& change) {
     TransformerConfig config = tiny_config();
     change(config);
-    return message_of([&] { EncoderDecoder model(config); });
+    return error_of([&] { EncoderDecoder model(config); });
   };
   CHECK(building([](TransformerConfig&) {}) == "");
   const auto reading_model = [&](const char* text) {
@@ -139,7 +136,7 @@ TEST_CASE("config: one cross-attention with one head, in the last layer only") {
 
   // Self-attention cannot be left out.
   config.decoder_attention[0].name = "none";
-  CHECK(contains(message_of([&] { EncoderDecoder failing(config); }), "unknown attention 'none'"));
+  CHECK(contains(error_of([&] { EncoderDecoder failing(config); }), "unknown attention 'none'"));
 }
 
 TEST_CASE("config: one table says what every setting may be, and reading, checking and help follow it") {
@@ -157,7 +154,7 @@ TEST_CASE("config: one table says what every setting may be, and reading, checki
     CHECK(setting.help.find('\n') == std::string::npos);
 
     const auto checking = [&](const std::string& value) {
-      return message_of(
+      return error_of(
           [&] { check_config(transformer_config_from_json(concat_text("{\"", name, "\": ", value, "}"))); });
     };
     for (const std::string& choice : setting.choices) CHECK(checking('"' + choice + '"') == "");
@@ -184,13 +181,13 @@ TEST_CASE("config: one table says what every setting may be, and reading, checki
     CHECK(contains(checking("-1"), name));
   }
   CHECK(settings.size() == 39);
-  CHECK(contains(message_of([] { choices_of("width"); }), "'width'"));
+  CHECK(contains(error_of([] { choices_of("width"); }), "'width'"));
 }
 
 TEST_CASE("config: heads of one attention are in range too") {
   TransformerConfig config = tiny_config();
   config.encoder_attention[0].heads = std::int64_t{1} << 40;
-  CHECK(contains(message_of([&] { check_config(config); }), "'encoder_attention.heads' must be 0 to 1024"));
+  CHECK(contains(error_of([&] { check_config(config); }), "'encoder_attention.heads' must be 0 to 1024"));
 }
 
 TEST_CASE("options: ranges and choices are checked where a setting is taken, and can be listed") {
@@ -198,11 +195,9 @@ TEST_CASE("options: ranges and choices are checked where a setting is taken, and
   options.set("rank", std::int64_t{70});
   options.set("scale", std::nan(""));
   options.set("mode", std::string("tall"));
-  CHECK(message_of([&] { options.take_integer("rank", 4, 1, 64); }) ==
-        "setting 'rank' must be 1 to 64, is 70");
-  CHECK(message_of([&] { options.take_number("scale", 1, 0, 2); }) ==
-        "setting 'scale' must be 0 to 2, is nan");
-  CHECK(message_of([&] {
+  CHECK(error_of([&] { options.take_integer("rank", 4, 1, 64); }) == "setting 'rank' must be 1 to 64, is 70");
+  CHECK(error_of([&] { options.take_number("scale", 1, 0, 2); }) == "setting 'scale' must be 0 to 2, is nan");
+  CHECK(error_of([&] {
           options.take_choice("mode", {"tile", "tail"});
         }) == "setting 'mode' must be 'tile' or 'tail', is 'tall'; did you mean 'tail'?");
   CHECK(options.take_integer("depth", 3, 1, 8) == 3);
@@ -214,6 +209,6 @@ TEST_CASE("options: ranges and choices are checked where a setting is taken, and
   CHECK(listed ==
         "rank|an integer|4|1 to 64\nscale|a number|1.0|0 to 2\nmode|text|\"tile\"|'tile' or 'tail'\n"
         "depth|an integer|3|1 to 8\nkind|text|\"a\"|'a' or 'b'\n");
-  CHECK(message_of([] { option_from_json("k", "18446744073709551615"); }) ==
+  CHECK(error_of([] { option_from_json("k", "18446744073709551615"); }) ==
         "setting 'k' is 18446744073709551615, which is too large");
 }

@@ -12,7 +12,8 @@
 #include "heed/tests/attention_cases.h"
 
 using namespace heed;
-using namespace heed::test::attention;
+using namespace heed::test;
+using namespace heed::test::attention_cases;
 
 namespace {
 
@@ -107,7 +108,7 @@ Results naive(const Case& c, const Inputs& in) {
 }
 
 template <class T>
-std::vector<double> values_of(const Tensor& x) {
+std::vector<double> panel_values(const Tensor& x) {
   std::vector<double> values;
   for (std::int64_t b = 0; b < x.size(0); ++b) {
     for (std::int64_t h = 0; h < x.size(1); ++h) {
@@ -148,14 +149,15 @@ Results kernels(const Case& c, const Inputs& in) {
     const Tensor value_alone = output(c.keys, c.value_width);
     const Tensor bias_alone = of_bias.defined() ? Tensor::empty(of_bias.shape(), dtype_of<T>) : Tensor();
     cpu_backend.attention.backward(in.args, out, sums, in.grad, {}, {}, {}, value_alone, bias_alone);
-    CHECK(same_bits(values_of<T>(value_alone), values_of<T>(dvalue)));
-    if (of_bias.defined()) CHECK(same_bits(values_of<T>(bias_alone), values_of<T>(dbias)));
+    CHECK(same_bits(panel_values<T>(value_alone), panel_values<T>(dvalue)));
+    if (of_bias.defined()) CHECK(same_bits(panel_values<T>(bias_alone), panel_values<T>(dbias)));
   }
   const std::vector<T> pairs = sums.to_vector<T>();
   std::vector<double> log_sum_exp;
   for (std::size_t n = 0; n < pairs.size(); n += 2) log_sum_exp.push_back(pairs[n] + std::log(pairs[n + 1]));
-  return {values_of<T>(out),  log_sum_exp,          values_of<T>(dquery),
-          values_of<T>(dkey), values_of<T>(dvalue), c.bias ? values_of<T>(dbias) : std::vector<double>()};
+  return {panel_values<T>(out),    log_sum_exp,
+          panel_values<T>(dquery), panel_values<T>(dkey),
+          panel_values<T>(dvalue), c.bias ? panel_values<T>(dbias) : std::vector<double>()};
 }
 
 void check_close(const char* what, const std::vector<double>& actual, const std::vector<double>& expected,
@@ -213,7 +215,7 @@ TEST_CASE("attention: gradients agree with finite differences") {
     const Tensor sums = Tensor::empty({c.batch, c.heads, c.queries, 2}, DType::f64);
     const auto loss = [&] {
       cpu_backend.attention.forward(in.args, out, sums);
-      const std::vector<double> y = values_of<double>(out), g = values_of<double>(in.grad);
+      const std::vector<double> y = panel_values<double>(out), g = panel_values<double>(in.grad);
       double sum = 0;
       for (std::size_t i = 0; i < y.size(); ++i) sum += y[i] * g[i];
       return sum;

@@ -14,6 +14,8 @@
 namespace heed {
 namespace {
 
+using test::WithThreads;
+
 template <class T>
 Tensor random_tensor(const Shape& shape, double low, double high, unsigned seed) {
   std::mt19937 generator(seed);

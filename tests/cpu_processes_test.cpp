@@ -27,6 +27,7 @@
 #include "support.h"
 
 using namespace heed;
+using namespace heed::test;
 
 namespace {
 

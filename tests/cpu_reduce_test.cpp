@@ -8,14 +8,11 @@ using namespace heed::test;
 
 namespace {
 
-const double infinity = std::numeric_limits<double>::infinity();
-const double not_a_number = std::numeric_limits<double>::quiet_NaN();
-
 // Ragged and round, rows and columns, one task and many.
-const std::vector<Shape> shapes = {{1, 1, 1},     {3, 5, 1},      {2, 16, 1},      {7, 1000, 1},
-                                   {1, 70001, 1}, {2, 131072, 1}, {1, 33, 7},      {2, 3, 17},
-                                   {5, 9, 16},    {1, 257, 33},   {1, 1030, 1024}, {3, 300, 1029},
-                                   {1, 9000, 3},  {1, 4, 2500},   {300, 7, 5},     {4000, 2, 1}};
+const std::vector<Shape> reduced_shapes = {{1, 1, 1},     {3, 5, 1},      {2, 16, 1},      {7, 1000, 1},
+                                           {1, 70001, 1}, {2, 131072, 1}, {1, 33, 7},      {2, 3, 17},
+                                           {5, 9, 16},    {1, 257, 33},   {1, 1030, 1024}, {3, 300, 1029},
+                                           {1, 9000, 3},  {1, 4, 2500},   {300, 7, 5},     {4000, 2, 1}};
 
 Shape reduced(const Shape& shape) {
   return {shape[0], shape[2]};
@@ -64,7 +61,7 @@ Tensor reduce(ReduceOp op, const Tensor& x) {
   return out;
 }
 
-Tensor argmax(const Tensor& x) {
+Tensor cpu_argmax(const Tensor& x) {
   const Tensor out = Tensor::empty(reduced(x.shape()), DType::i32);
   cpu_backend.argmax(x, out);
   return out;
@@ -73,7 +70,7 @@ Tensor argmax(const Tensor& x) {
 }  // namespace
 
 TEST_CASE_TEMPLATE("reductions agree with plain loops", T, float, double, std::int32_t) {
-  for (const Shape& shape : shapes) {
+  for (const Shape& shape : reduced_shapes) {
     CAPTURE(shape);
     const Tensor x = tensor_of<T>(numbers(shape.count(), -50, 50), shape);
     const std::vector<double> values = values_of<T>(x);
@@ -85,7 +82,7 @@ TEST_CASE_TEMPLATE("reductions agree with plain loops", T, float, double, std::i
       const auto result = values_of<T>(reduce<T>(op, x));
       for (std::size_t i = 0; i < expected.size(); ++i) REQUIRE(std::abs(result[i] - expected[i]) <= allowed);
     }
-    CHECK(values_of<std::int32_t>(argmax(x)) == argmax_by_loop(values, shape));
+    CHECK(values_of<std::int32_t>(cpu_argmax(x)) == argmax_by_loop(values, shape));
   }
 }
 
@@ -112,7 +109,7 @@ TEST_CASE_TEMPLATE("largest and smallest: NaN wins, infinities count", T, float,
       CHECK(std::isnan(values_of<T>(reduce<T>(ReduceOp::max, tensor_of<T>(x, shape)))[0]));
       CHECK(std::isnan(values_of<T>(reduce<T>(ReduceOp::min, tensor_of<T>(x, shape)))[0]));
       CHECK(std::isnan(values_of<T>(reduce<T>(ReduceOp::sum, tensor_of<T>(x, shape)))[0]));
-      CHECK(values_of<std::int32_t>(argmax(tensor_of<T>(x, shape)))[0] == static_cast<double>(at));
+      CHECK(values_of<std::int32_t>(cpu_argmax(tensor_of<T>(x, shape)))[0] == static_cast<double>(at));
       x[place] = infinity;
       CHECK(values_of<T>(reduce<T>(ReduceOp::max, tensor_of<T>(x, shape)))[0] == infinity);
       x[place] = -infinity;
@@ -120,20 +117,20 @@ TEST_CASE_TEMPLATE("largest and smallest: NaN wins, infinities count", T, float,
     }
     const std::vector<double> low(static_cast<std::size_t>(shape.count()), -infinity);
     CHECK(values_of<T>(reduce<T>(ReduceOp::max, tensor_of<T>(low, shape)))[0] == -infinity);
-    CHECK(values_of<std::int32_t>(argmax(tensor_of<T>(low, shape)))[0] == 0);
+    CHECK(values_of<std::int32_t>(cpu_argmax(tensor_of<T>(low, shape)))[0] == 0);
   }
 }
 
 TEST_CASE("argmax takes the lowest index of equal values") {
   std::vector<double> x(100, 1.0);
-  CHECK(values_of<std::int32_t>(argmax(tensor_of<float>(x, {1, 100, 1}))) == std::vector<double>{0});
+  CHECK(values_of<std::int32_t>(cpu_argmax(tensor_of<float>(x, {1, 100, 1}))) == std::vector<double>{0});
   x[37] = x[53] = x[98] = 2;
-  CHECK(values_of<std::int32_t>(argmax(tensor_of<float>(x, {1, 100, 1}))) == std::vector<double>{37});
-  CHECK(values_of<std::int32_t>(argmax(tensor_of<float>(x, {1, 50, 2}))) == std::vector<double>{49, 18});
+  CHECK(values_of<std::int32_t>(cpu_argmax(tensor_of<float>(x, {1, 100, 1}))) == std::vector<double>{37});
+  CHECK(values_of<std::int32_t>(cpu_argmax(tensor_of<float>(x, {1, 50, 2}))) == std::vector<double>{49, 18});
 }
 
 TEST_CASE_TEMPLATE("cumulative sums run forwards and backwards", T, float, double, std::int32_t) {
-  for (const Shape& shape : shapes) {
+  for (const Shape& shape : reduced_shapes) {
     CAPTURE(shape);
     const Tensor x = tensor_of<T>(numbers(shape.count(), -9, 9), shape);
     const std::vector<double> values = values_of<T>(x);
@@ -174,7 +171,7 @@ TEST_CASE("reductions have the same bits for any number of threads") {
     check_thread_identity([&]() -> std::vector<Tensor> {
       const Tensor running = Tensor::empty(shape);
       cpu_backend.cumulative_sum(x, false, running);
-      return {reduce<float>(ReduceOp::sum, x), reduce<float>(ReduceOp::max, x), argmax(x), running};
+      return {reduce<float>(ReduceOp::sum, x), reduce<float>(ReduceOp::max, x), cpu_argmax(x), running};
     });
   }
 }

@@ -16,6 +16,7 @@
 #include "heed/training/text_metrics.h"
 
 using namespace heed;
+using namespace heed::test;
 
 using Names = std::vector<std::string>;
 
@@ -49,7 +50,7 @@ Table jsonl(const std::string& bytes, Names columns = {}) {
 
 /// The message of the Error that `body` throws, which must hold `part`.
 template <class Body>
-void check_error(const Body& body, const std::string& part) {
+void check_message(const Body& body, const std::string& part) {
   const std::string message = error_of(body);
   CAPTURE(message);
   CHECK(message.find(part) != std::string::npos);
@@ -94,9 +95,9 @@ TEST_CASE("Fields of csv end in what the first line shows, or in the delimiter t
   CHECK(fields("x;y,\"a;\"\n") == std::pair(Columns{{"x;y"}, {"a;"}}, Names{}));
   CHECK(fields("\"x,y\";a\n").first == Columns{{"x,y"}, {"a"}});
   CHECK(fields("x,y;a\n", "semicolon").first == Columns{{"x,y"}, {"a"}});
-  check_error([&] { fields("x;\"a\" ;b\n"); }, "f:1: expected a semicolon behind the closing quote");
-  check_error([&] { fields("a,b\n", ";"); }, "unknown delimiter \";\"");
-  check_error(
+  check_message([&] { fields("x;\"a\" ;b\n"); }, "f:1: expected a semicolon behind the closing quote");
+  check_message([&] { fields("a,b\n", ";"); }, "unknown delimiter \";\"");
+  check_message(
       [] {
         read_table({"a\tb\n", "f"}, {.format = "tsv", .delimiter = "tab"});
       },
@@ -147,8 +148,8 @@ TEST_CASE("Whether the first row names the columns is found out, and always said
   CHECK(read_table({"1,2\n3,4\n", "f"}, {.format = "csv", .header = Header::present}, &report).places[0] ==
         "f:2");
   CHECK(report.remarks.empty());
-  check_error([] { csv("a,b\n1,2\n", {"b"}, Header::absent); },
-              "f: the column \"b\" is given by its name, which a file without a header has not");
+  check_message([] { csv("a,b\n1,2\n", {"b"}, Header::absent); },
+                "f: the column \"b\" is given by its name, which a file without a header has not");
   // the rows behind those that are looked at come, too, in their order
   const Table long_one = csv(rows("n", {"1", "2", "3"}, 3000));
   CHECK(long_one.columns[0].size() == 3000);
@@ -166,38 +167,38 @@ TEST_CASE("Rows of csv and tsv are written as they are read") {
   }
   CHECK(csv_row(cells) == "a,b;c,\"d,e\",\"say \"\"no\"\"\",\"two\nlines\",");
   CHECK(tsv_row(Names{"a \"b\"", ",", ""}) == "a \"b\"\t,\t");
-  check_error([] { tsv_row(Names{"a\tb"}); }, "a cell of tsv has a tab");
+  check_message([] { tsv_row(Names{"a\tb"}); }, "a cell of tsv has a tab");
 }
 
 TEST_CASE("A column that a table lacks is named with file and line") {
-  check_error([] { csv("a,b\n1,2\n", {"3"}); }, "f:1: there is no column 3; the rows have 2");
-  check_error([] { csv("a,b\n1,2\n", {"0"}); }, "f:1: there is no column 0");
-  check_error([] { csv("a,b\n1,2\n", {"99999999999999999999"}); }, "there is no column \"9999");
-  check_error([] { csv("a,b\n1,2\n", {"-1"}); }, "there is no column \"-1\"");
+  check_message([] { csv("a,b\n1,2\n", {"3"}); }, "f:1: there is no column 3; the rows have 2");
+  check_message([] { csv("a,b\n1,2\n", {"0"}); }, "f:1: there is no column 0");
+  check_message([] { csv("a,b\n1,2\n", {"99999999999999999999"}); }, "there is no column \"9999");
+  check_message([] { csv("a,b\n1,2\n", {"-1"}); }, "there is no column \"-1\"");
   CHECK(csv("a,b\n1,2\n", {"b"}).columns ==
         std::vector<Names>{{"2"}});  // a name means that there is a header
-  check_error([] { csv("1,2\n3,4\n", {"b"}); }, "there is no column \"b\" among \"1\", \"2\"");
-  check_error([] { csv("a,b\n1,2\n", {"c"}, Header::present); },
-              "f:1: there is no column \"c\" among \"a\", \"b\"");
-  check_error([] { csv("a,a\n1,2\n", {"a"}, Header::present); }, "f:1: the column \"a\" occurs twice");
+  check_message([] { csv("1,2\n3,4\n", {"b"}); }, "there is no column \"b\" among \"1\", \"2\"");
+  check_message([] { csv("a,b\n1,2\n", {"c"}, Header::present); },
+                "f:1: there is no column \"c\" among \"a\", \"b\"");
+  check_message([] { csv("a,a\n1,2\n", {"a"}, Header::present); }, "f:1: the column \"a\" occurs twice");
   const auto distinct = [](const char* bytes, const char* format, Header header, Names columns) {
     read_table({bytes, "f"},
                {.format = format, .header = header, .columns = std::move(columns), .distinct = true});
   };
-  check_error(
+  check_message(
       [&] {
         distinct("a,b\n1,2\n", "csv", Header::present, {"2", "b"});
       },
       "f: the columns \"2\" and \"b\" are one");
-  check_error(
+  check_message(
       [&] {
         distinct("{\"a\": 1}\n", "jsonl", Header::detected, {"a", "a"});
       },
       "f: the columns \"a\" and \"a\" are one");
   CHECK_NOTHROW(distinct("a,b\n1,2\n", "csv", Header::present, {"2", "a"}));
-  check_error([] { csv("a,b\n", {"a"}, Header::present); }, "f: there is nothing but a header");
-  check_error([] { csv("a,b\n1\n", {"a"}, Header::present); }, "f:2: the row has 1 fields");
-  check_error([] { csv(""); }, "f");
+  check_message([] { csv("a,b\n", {"a"}, Header::present); }, "f: there is nothing but a header");
+  check_message([] { csv("a,b\n1\n", {"a"}, Header::present); }, "f:2: the row has 1 fields");
+  check_message([] { csv(""); }, "f");
 }
 
 TEST_CASE("JSON lines: members are columns; texts, numbers, true and false are taken") {
@@ -212,21 +213,22 @@ TEST_CASE("JSON lines: members are columns; texts, numbers, true and false are t
   // A number is a name like any other here.
   CHECK(jsonl("{\"b\": 1, \"1\": 2}\n", {"1"}).columns[0] == Names{"2"});
 
-  check_error([&] { jsonl(bytes, {"x"}); }, "f:1: \"x\" must be a text, a number, true or false, not object");
-  check_error([&] { jsonl(bytes, {"more"}); }, "f:1: there is no \"more\" among \"t\", \"n\", \"x\"");
-  check_error([] { jsonl("{\"a\": 1}\n{\"b\": 1}\n"); }, "f:2: there is no \"a\"");
-  check_error([] { jsonl("{\"a\": null}\n"); }, "f:1: \"a\" must be");
-  check_error([] { jsonl("[1]\n"); }, "f:1: expected a JSON object, not array");
-  check_error([] { jsonl("{\"a\": 1}\n\n{\"a\": 1}\n"); }, "f:2 is not valid JSON");
-  check_error([] { jsonl("{\"a\": 1}\n{\"a\": \n"); }, "f:2 is not valid JSON");
-  check_error([] { jsonl("{\"a\": \"caf\xe9\"}\n"); }, "f:1: byte");
-  check_error([] { jsonl("{\"a\": 1}\n{\"a\": 1, \"b\": {\"a\": 2}, \"a\": 3}\n"); },
-              "f:2: the member \"a\" occurs twice");
+  check_message([&] { jsonl(bytes, {"x"}); },
+                "f:1: \"x\" must be a text, a number, true or false, not object");
+  check_message([&] { jsonl(bytes, {"more"}); }, "f:1: there is no \"more\" among \"t\", \"n\", \"x\"");
+  check_message([] { jsonl("{\"a\": 1}\n{\"b\": 1}\n"); }, "f:2: there is no \"a\"");
+  check_message([] { jsonl("{\"a\": null}\n"); }, "f:1: \"a\" must be");
+  check_message([] { jsonl("[1]\n"); }, "f:1: expected a JSON object, not array");
+  check_message([] { jsonl("{\"a\": 1}\n\n{\"a\": 1}\n"); }, "f:2 is not valid JSON");
+  check_message([] { jsonl("{\"a\": 1}\n{\"a\": \n"); }, "f:2 is not valid JSON");
+  check_message([] { jsonl("{\"a\": \"caf\xe9\"}\n"); }, "f:1: byte");
+  check_message([] { jsonl("{\"a\": 1}\n{\"a\": 1, \"b\": {\"a\": 2}, \"a\": 3}\n"); },
+                "f:2: the member \"a\" occurs twice");
   CHECK_NOTHROW(jsonl("{\"a\": 1, \"b\": 2}\n"));
-  check_error([] { jsonl("{\"a\": 123456789012345678901}\n"); }, "f:1: the number \"a\" has more digits");
+  check_message([] { jsonl("{\"a\": 123456789012345678901}\n"); }, "f:1: the number \"a\" has more digits");
   CHECK(jsonl("{\"a\": 18446744073709551615}\n").columns[0][0] == "18446744073709551615");
-  check_error([] { jsonl("{}\n" + std::string(100'000, '[')); }, "f:2 is nested too deeply");
-  check_error([] { read_table({"{}", "f"}, {.format = "jsonl", .header = Header::present}); }, "header");
+  check_message([] { jsonl("{}\n" + std::string(100'000, '[')); }, "f:2 is nested too deeply");
+  check_message([] { read_table({"{}", "f"}, {.format = "jsonl", .header = Header::present}); }, "header");
 }
 
 TEST_CASE("The name of a table's file tells its format, packed or not") {
@@ -240,12 +242,12 @@ TEST_CASE("The name of a table's file tells its format, packed or not") {
   const TableOptions replace{.columns = {"2"}, .text = {.bad_bytes = BadBytes::replace}};
   CHECK(read_table(folder / "a.tsv.gz", replace, &report).columns[0] == Names{"b", "caf\uFFFD"});
   CHECK(report.replaced == 1);
-  check_error([&] { read_table(folder / "a.tsv.gz"); }, "a.tsv.gz:2: byte");
+  check_message([&] { read_table(folder / "a.tsv.gz"); }, "a.tsv.gz:2: byte");
   std::ofstream(folder / "a.txt") << "1\tb\n";
-  check_error([&] { read_table(folder / "a.txt"); }, "give --format csv, tsv or jsonl");
+  check_message([&] { read_table(folder / "a.txt"); }, "give --format csv, tsv or jsonl");
   CHECK(read_table(folder / "a.txt", {.format = "tsv"}).columns.size() == 2);
-  check_error([&] { read_table(folder / "a.txt", {.format = "xml"}); }, "unknown format");
-  check_error([&] { read_table(folder / "none.csv"); }, "none.csv");
+  check_message([&] { read_table(folder / "a.txt", {.format = "xml"}); }, "unknown format");
+  check_message([&] { read_table(folder / "none.csv"); }, "none.csv");
 }
 
 // --- IDX files: images and labels, plain and gzip, and the traps of their sizes.
@@ -309,7 +311,7 @@ TEST_CASE("IDX: labels are found by the name of the images, and both have the sa
 
 namespace {
 
-std::string refusal_of(const std::string& bytes) {
+std::string dialogues_error(const std::string& bytes) {
   return error_of([&] { read_dialogues({bytes, "f"}); });
 }
 
@@ -319,14 +321,14 @@ TEST_CASE("dialogues: turns end in __eou__, and errors name file and line") {
   const std::vector<Dialogue> found =
       read_dialogues({"Hello . __eou__ Hi ! __eou__\r\n  one turn__eou__  \n", "f"});
   CHECK(found == std::vector<Dialogue>{{"Hello .", "Hi !"}, {"one turn"}});
-  CHECK(refusal_of("a __eou__ b __eou__\na __eou__ b\n") ==
+  CHECK(dialogues_error("a __eou__ b __eou__\na __eou__ b\n") ==
         "f:2: the last turn has no __eou__ behind it; every turn ends in one");
-  CHECK(refusal_of("no mark\n") == "f:1: the line has no __eou__ behind it; every turn ends in one");
-  CHECK(refusal_of("a __eou__\n\nb __eou__\n") ==
+  CHECK(dialogues_error("no mark\n") == "f:1: the line has no __eou__ behind it; every turn ends in one");
+  CHECK(dialogues_error("a __eou__\n\nb __eou__\n") ==
         "f:2: the line is blank; expected a dialogue whose turns end in __eou__");
-  CHECK(refusal_of("a __eou__ __eou__ b __eou__\n") == "f:1: turn 2 is empty");
-  CHECK(refusal_of("") != "");
-  CHECK(refusal_of("a \xff __eou__\n") != "");
+  CHECK(dialogues_error("a __eou__ __eou__ b __eou__\n") == "f:1: turn 2 is empty");
+  CHECK(dialogues_error("") != "");
+  CHECK(dialogues_error("a \xff __eou__\n") != "");
 }
 
 TEST_CASE("dialogues: a line to answer may lack the last mark, and holds no empty turn") {

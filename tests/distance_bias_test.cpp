@@ -22,10 +22,6 @@ using namespace heed::test;
 
 namespace {
 
-Tensor random(const Shape& shape, std::uint32_t stream) {
-  return normal(shape, 0, 1, {23, 0, stream}, DType::f64);
-}
-
 AttentionConfig config_with(bool AttentionConfig::*positions, bool causal, std::int64_t heads = 4) {
   AttentionConfig config;
   config.width = 8;
@@ -59,30 +55,31 @@ TransformerConfig model_config(const std::string& positions) {
 }  // namespace
 
 TEST_CASE("attention bias: what does not fit is refused, and says what would") {
-  const Tensor x = random({2, 3, 5, 4}, 1);
+  const Tensor x = normal_numbers(23, {2, 3, 5, 4}, 1);
   const auto with = [&](const Tensor& slopes, const Tensor& bias) {
     AttentionOptions options;
     options.slopes = slopes;
     options.bias = bias;
-    return message_of([&] { attention(x, x, x, options); });
+    return error_of([&] { attention(x, x, x, options); });
   };
-  CHECK(with(random({3}, 2), random({1, 3, 5, 5}, 2)) == "");
-  CHECK(with({}, random({2, 1, 5, 5}, 2)) == "");
-  CHECK(contains(with(random({2}, 2), {}), "slopes must be f64 of shape [H] = [3], got f64 of shape [2]"));
+  CHECK(with(normal_numbers(23, {3}, 2), normal_numbers(23, {1, 3, 5, 5}, 2)) == "");
+  CHECK(with({}, normal_numbers(23, {2, 1, 5, 5}, 2)) == "");
+  CHECK(contains(with(normal_numbers(23, {2}, 2), {}),
+                 "slopes must be f64 of shape [H] = [3], got f64 of shape [2]"));
   CHECK(contains(with(Tensor::ones({3}), {}), "got f32"));
-  CHECK(contains(with(parameter(random({3}, 2)), {}), "slopes have no gradient"));
-  CHECK(contains(with({}, random({3, 1, 5, 5}, 2)),
+  CHECK(contains(with(parameter(normal_numbers(23, {3}, 2)), {}), "slopes have no gradient"));
+  CHECK(contains(with({}, normal_numbers(23, {3, 1, 5, 5}, 2)),
                  "bias of shape [3, 1, 5, 5] must be [1 or B, 1 or H, N, M]"));
-  CHECK(contains(with({}, random({1, 2, 5, 5}, 2)), "for [B, H, N, M] = [2, 3, 5, 5]"));
-  CHECK(contains(with({}, random({1, 1, 1, 5}, 2)), "bias of shape"));
-  CHECK(contains(with({}, random({5, 5}, 2)), "bias of shape"));
+  CHECK(contains(with({}, normal_numbers(23, {1, 2, 5, 5}, 2)), "for [B, H, N, M] = [2, 3, 5, 5]"));
+  CHECK(contains(with({}, normal_numbers(23, {1, 1, 1, 5}, 2)), "bias of shape"));
+  CHECK(contains(with({}, normal_numbers(23, {5, 5}, 2)), "bias of shape"));
   CHECK(contains(with({}, Tensor::ones({1, 3, 5, 5})), "operands of different types"));
 }
 
 TEST_CASE("attention bias: at -infinity there is no pair, fused and composed, and no gradient") {
-  const Tensor q = parameter(random({1, 2, 3, 4}, 1)), k = random({1, 2, 4, 4}, 2),
-               v = random({1, 2, 4, 3}, 3);
-  std::vector<double> values = random({24}, 4).to_doubles();
+  const Tensor q = parameter(normal_numbers(23, {1, 2, 3, 4}, 1)), k = normal_numbers(23, {1, 2, 4, 4}, 2),
+               v = normal_numbers(23, {1, 2, 4, 3}, 3);
+  std::vector<double> values = normal_numbers(23, {24}, 4).to_doubles();
   for (const std::size_t at : {1U, 6U, 8U, 9U, 10U, 11U, 22U})  // query 2 of head 0 sees nothing
     values[at] = -std::numeric_limits<double>::infinity();
   const Tensor bias = parameter(Tensor::from(values, {1, 2, 3, 4}));
@@ -108,7 +105,8 @@ TEST_CASE("attention bias: at -infinity there is no pair, fused and composed, an
 }
 
 TEST_CASE("attention bias: one that an earlier op broadcasts gets the sum of what it stands for") {
-  const Tensor x = random({2, 3, 5, 4}, 1), of_keys = parameter(random({2, 1, 1, 5}, 2));
+  const Tensor x = normal_numbers(23, {2, 3, 5, 4}, 1),
+               of_keys = parameter(normal_numbers(23, {2, 1, 1, 5}, 2));
   const auto loss = [&](const Tensor& bias) {
     AttentionOptions options;
     options.bias = bias;
@@ -159,7 +157,7 @@ TEST_CASE("alibi: Longformer with a window over all is the dot product, with glo
       plain->to(DType::f64, {});
       windows->to(DType::f64, {});
       Context context = Context::inference();
-      const Tensor x = random({2, 11, 8}, 1);
+      const Tensor x = normal_numbers(23, {2, 11, 8}, 1);
       const Tensor mask = Tensor::from(
           std::vector<std::int32_t>{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0},
           {2, 11});
@@ -232,7 +230,7 @@ TEST_CASE("distances: several new tokens at a time give what one pass gives, beh
     layer->to(DType::f64, {});
     Context context = Context::inference();
     const NoGrad no_grad;
-    const Tensor x = random({2, 7, 8}, 1);
+    const Tensor x = normal_numbers(23, {2, 7, 8}, 1);
     const Tensor mask =
         Tensor::from(std::vector<std::int32_t>{1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1}, {2, 7});
     const Tensor whole = (*layer)({x, mask, {}, {}}, context);
@@ -307,7 +305,7 @@ TEST_CASE("distances: what cannot have them says so by name") {
   const auto building = [](const char* positions, const std::function<void(TransformerConfig&)>& change) {
     TransformerConfig config = model_config(positions);
     change(config);
-    return message_of([&] { EncoderDecoder model(config); });
+    return error_of([&] { EncoderDecoder model(config); });
   };
   const auto encoder = [](const char* name) {
     return [name](TransformerConfig& config) { config.encoder_attention = {{name, 0, {}}}; };
@@ -329,7 +327,7 @@ TEST_CASE("distances: what cannot have them says so by name") {
   for (bool AttentionConfig::*positions : {&AttentionConfig::alibi, &AttentionConfig::relative}) {
     AttentionConfig cross = config_with(positions, false);
     cross.cross = true;
-    CHECK(contains(message_of([&] { make_attention("dot_product", cross); }),
+    CHECK(contains(error_of([&] { make_attention("dot_product", cross); }),
                    "cross-attention has no distances"));
   }
 }
@@ -348,5 +346,5 @@ TEST_CASE("distances: settings survive being written and read") {
     CHECK(again.positions == positions);
   }
   TransformerConfig wrong = model_config("alibbi");
-  CHECK(contains(message_of([&] { LanguageModel model(wrong); }), "did you mean 'alibi'"));
+  CHECK(contains(error_of([&] { LanguageModel model(wrong); }), "did you mean 'alibi'"));
 }

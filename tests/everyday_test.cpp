@@ -18,8 +18,10 @@
 #include "heed/base/error.h"
 #include "heed/base/file.h"
 #include "heed/tests/cases/op_cases.h"
+#include "heed/tests/support.h"
 
 using namespace heed;
+using namespace heed::test;
 
 using Ints = std::vector<std::int32_t>;
 using Floats = std::vector<float>;
@@ -48,17 +50,8 @@ std::string text_of(const Tensor& x) {
   return text.str();
 }
 
-Tensor counting(const Shape& shape) {
+Tensor counted_tensor(const Shape& shape) {
   return reshape(Tensor::arange(shape.count()), shape);
-}
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 }  // namespace
@@ -81,7 +74,7 @@ TEST_CASE("tensors are made from lists") {
 }
 
 TEST_CASE("parts of a tensor by their index") {
-  const Tensor x = counting({2, 3});
+  const Tensor x = counted_tensor({2, 3});
   CHECK(x[1].to_vector<std::int32_t>() == Ints{3, 4, 5});
   CHECK(x[-1][0].item() == 3);
   CHECK_THROWS_WITH_AS(x[2], "[2]: the first axis of shape [2, 3] has 2 elements", Error);
@@ -155,7 +148,7 @@ TEST_CASE("the gradient of a norm at 0 is 0, and that of a product is right besi
 }
 
 TEST_CASE("triangles, flips and permutations") {
-  const Tensor x = counting({2, 3}) + 1;
+  const Tensor x = counted_tensor({2, 3}) + 1;
   CHECK(tril(x).to_vector<std::int32_t>() == Ints{1, 0, 0, 4, 5, 0});
   CHECK(triu(x, 1).to_vector<std::int32_t>() == Ints{0, 2, 3, 0, 0, 6});
   CHECK(tril(x, -100).to_vector<std::int32_t>() == Ints(6, 0));
@@ -191,7 +184,7 @@ TEST_CASE("matmul takes vectors as NumPy does") {
 }
 
 TEST_CASE("small ops of arrays give what NumPy's do, of integers too") {
-  const Tensor x = counting({2, 3});  // [[0, 1, 2], [3, 4, 5]]
+  const Tensor x = counted_tensor({2, 3});  // [[0, 1, 2], [3, 4, 5]]
   CHECK(roll(x, 1, 1).to_vector<std::int32_t>() == Ints{2, 0, 1, 5, 3, 4});
   CHECK(roll(x, -7, -1).to_vector<std::int32_t>() == Ints{1, 2, 0, 4, 5, 3});
   CHECK(roll(x, 1, 0).to_vector<std::int32_t>() == Ints{3, 4, 5, 0, 1, 2});
@@ -204,7 +197,7 @@ TEST_CASE("small ops of arrays give what NumPy's do, of integers too") {
   CHECK_THROWS_WITH_AS(repeat(x, -1, 1), doctest::Contains("repeat: a count of -1"), Error);
   CHECK_THROWS_WITH_AS(tile(x, {2}), doctest::Contains("fewer than the axes of shape [2, 3]"), Error);
 
-  const Tensor y = counting({5}) - 2.0;  // -2 ... 2
+  const Tensor y = counted_tensor({5}) - 2.0;  // -2 ... 2
   CHECK(sign(y).to_vector<std::int32_t>() == Ints{-1, -1, 0, 1, 1});
   CHECK(round(y).to_vector<std::int32_t>() == y.to_vector<std::int32_t>());
   CHECK(logical_not(y).to_vector<std::int32_t>() == Ints{0, 0, 1, 0, 0});
@@ -275,7 +268,7 @@ TEST_CASE("einsum is what its equation says") {
 }
 
 TEST_CASE("a tensor prints as NumPy prints an array") {
-  CHECK(text_of(counting({2, 3})) == "[[0, 1, 2],\n [3, 4, 5]] i32 [2, 3]");
+  CHECK(text_of(counted_tensor({2, 3})) == "[[0, 1, 2],\n [3, 4, 5]] i32 [2, 3]");
   CHECK(text_of(Tensor::from<float>({{1, -2.5}, {0.125, 10}})) ==
         "[[ 1.000, -2.500],\n [ 0.125, 10.000]] f32 [2, 2]");
   CHECK(text_of(Tensor::full({}, 0.5, DType::f64)) == "0.5 f64 []");
@@ -285,9 +278,9 @@ TEST_CASE("a tensor prints as NumPy prints an array") {
         "[ nan, -inf,  0.5] f64 [3]");
   CHECK(text_of(Tensor::zeros({0, 3})) == "[] f32 [0, 3]");
   CHECK(text_of(Tensor()) == "undefined");
-  CHECK(text_of(counting({2, 1, 2})) == "[[[0, 1]],\n\n [[2, 3]]] i32 [2, 1, 2]");
-  CHECK(text_of(transpose(counting({2, 2}), 0, 1)) == "[[0, 2],\n [1, 3]] i32 [2, 2]");
-  const Tensor large = counting({1000, 100});
+  CHECK(text_of(counted_tensor({2, 1, 2})) == "[[[0, 1]],\n\n [[2, 3]]] i32 [2, 1, 2]");
+  CHECK(text_of(transpose(counted_tensor({2, 2}), 0, 1)) == "[[0, 2],\n [1, 3]] i32 [2, 2]");
+  const Tensor large = counted_tensor({1000, 100});
   CHECK(text_of(large) ==
         "[[    0,     1,     2, ...,    97,    98,    99],\n"
         " [  100,   101,   102, ...,   197,   198,   199],\n"
@@ -345,7 +338,7 @@ TEST_CASE("every call on a tensor that was never given a value is an error that 
   for (const auto& row : calls) {
     const auto& [name, call] = row;
     CAPTURE(row.first);
-    const std::string message = message_of(call);
+    const std::string message = error_of(call);
     CAPTURE(message);
     CHECK(message.starts_with(name == std::string("+=") ? "add" : name));
   }
@@ -370,7 +363,7 @@ TEST_CASE("every op refuses an undefined operand by its own name") {
       if (optional.contains(op + " " + std::to_string(i))) continue;
       CAPTURE(op_case.name);
       CAPTURE(i);
-      const std::string message = message_of([&] { op_case.function(inputs); });
+      const std::string message = error_of([&] { op_case.function(inputs); });
       CAPTURE(message);
       CHECK(!message.empty());
       if (op_case.name.find('/') == std::string::npos) {

@@ -19,6 +19,7 @@
 #include "heed/tests/temporary_folder.h"
 
 using namespace heed;
+using namespace heed::test;
 
 namespace fs = std::filesystem;
 

@@ -17,9 +17,6 @@ using namespace heed::test;
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
-
 struct Extent {
   std::int64_t rows, n;
 };
@@ -182,18 +179,18 @@ TEST_CASE("masked entries get no gradient through log-softmax") {
 
 namespace {
 
-struct LayerNorm {
+struct NormGradients {
   std::int64_t rows, n;
   Tensor x, weight, bias, grad;
   Tensor out, mean, inverse, dx, dweight, dbias;
 };
 
 template <class T>
-LayerNorm run_layer_norm(std::int64_t rows, std::int64_t n, bool affine, bool centred = true) {
-  LayerNorm t{rows, n,  tensor_of<T>(numbers(rows * n, -2, 5), {rows, n}),
-              {},   {}, tensor_of<T>(numbers(rows * n, -1, 1, 1), {rows, n}),
-              {},   {}, {},
-              {},   {}, {}};
+NormGradients run_layer_norm(std::int64_t rows, std::int64_t n, bool affine, bool centred = true) {
+  NormGradients t{rows, n,  tensor_of<T>(numbers(rows * n, -2, 5), {rows, n}),
+                  {},   {}, tensor_of<T>(numbers(rows * n, -1, 1, 1), {rows, n}),
+                  {},   {}, {},
+                  {},   {}, {}};
   t.out = Tensor::empty({rows, n}, dtype_of<T>);
   t.dx = Tensor::empty({rows, n}, dtype_of<T>);
   if (centred) t.mean = Tensor::empty({rows}, dtype_of<T>);
@@ -217,7 +214,7 @@ void check_norms_of_rows(bool centred) {
     for (bool affine : {false, true}) {
       CAPTURE(extent.rows);
       CAPTURE(extent.n);
-      const LayerNorm t = run_layer_norm<T>(rows, n, affine, centred);
+      const NormGradients t = run_layer_norm<T>(rows, n, affine, centred);
       const auto x = values_of<T>(t.x), g = values_of<T>(t.grad);
       const std::vector<double> ones(static_cast<std::size_t>(n), 1.0),
           zeros(static_cast<std::size_t>(n), 0.0);
@@ -440,7 +437,7 @@ TEST_CASE("fused rows have the same bits for any number of threads") {
     const Tensor row_grad = tensor_of<float>(numbers(rows), {rows});
     const Tensor targets = tensor_of<std::int32_t>(some_targets(rows, n), {rows});
     check_thread_identity([&, rows = rows, n = n]() -> std::vector<Tensor> {
-      const LayerNorm t = run_layer_norm<float>(rows, n, true);
+      const NormGradients t = run_layer_norm<float>(rows, n, true);
       const Tensor y = softmax<float>(x, {}, false), logs = softmax<float>(x, {}, true);
       const Tensor loss = Tensor::empty({rows}), log_sum_exp = Tensor::empty({rows, 2}),
                    dlogits = Tensor::empty({rows, n});

@@ -16,15 +16,13 @@
 #include "heed/core/backend.h"
 #include "heed/core/device.h"
 #include "heed/core/low_precision.h"
+#include "kernel_check.h"
 #include "model_support.h"
 #include "support.h"
 
-namespace heed {
+using namespace heed;
+using namespace heed::test;
 namespace {
-
-Tensor numbers(const Shape& shape, std::uint32_t stream) {
-  return uniform(shape, -1, 1, {7, 0, stream});
-}
 
 /// A matrix [rows, columns], stored by columns if transposed, with `gap` elements between what is stored;
 /// of bf16 numbers if asked.
@@ -34,7 +32,7 @@ struct Operand {
 
   Operand(std::int64_t rows, std::int64_t columns, bool transposed, std::int64_t gap, std::uint32_t stream,
           bool rounded = false)
-      : stored(numbers(transposed ? Shape{columns, rows + gap} : Shape{rows, columns + gap}, stream)),
+      : stored(random_floats(transposed ? Shape{columns, rows + gap} : Shape{rows, columns + gap}, stream)),
         view{stored.data<float>(), stored.size(1), transposed} {
     for (std::int64_t i = 0; i < stored.count() && rounded; ++i)
       stored.data<float>()[i] = float_of_bf16(bf16_of_float(stored.data<float>()[i]));
@@ -79,7 +77,7 @@ TEST_CASE("own products in every layout, with remainders of every size") {
         CHECK(test::worst_difference(c.to(DType::f64), expected) <
               1e-6 * std::sqrt(static_cast<double>(k) + 10));
         // Into a wider matrix, whose other columns stay as they are, scaled and added.
-        const Tensor wide = numbers({m, n + 3}, 3), before = wide * 1;
+        const Tensor wide = random_floats({m, n + 3}, 3), before = wide * 1;
         cpu::own_gemm(kernel, a.view, b.view, m, n, k, -0.5f, true, wide.data<float>(), n + 3);
         CHECK(test::worst_difference(slice(wide, 1, 0, n).to(DType::f64),
                                      slice(before, 1, 0, n).to(DType::f64) - expected * 0.5) <
@@ -102,7 +100,7 @@ TEST_CASE("an element of an own product has the same bits however the product is
                         pieces.data<float>() + row * n + column, n);
       CHECK(pieces.to_vector<float>() == expected);
       for (const std::int64_t slice_rows : {256, 512, 1024}) {
-        const Tensor bias = numbers({n}, 4), packed = Tensor::full({m, n}, std::nan(""));
+        const Tensor bias = random_floats({n}, 4), packed = Tensor::full({m, n}, std::nan(""));
         cpu::PackedMatrix right(kernel, b.view, k, n, slice_rows);
         for (std::int64_t s = 0; s < right.slices(); ++s) {
           for (std::int64_t task = right.tasks(s) - 1; task >= 0; --task) right.pack(s, task);
@@ -136,7 +134,7 @@ TEST_CASE("own products of numbers that are none, and of infinities, stay where 
 }
 
 TEST_CASE("child: multiplies with the instructions of the environment" * doctest::skip()) {
-  const Tensor a = numbers({97, 600}, 1), b = numbers({600, 75}, 2);
+  const Tensor a = random_floats({97, 600}, 1), b = random_floats({600, 75}, 2);
   std::uint64_t hash = 1469598103934665603u;  // FNV-1a
   for (const float x : matmul(a, b).to_vector<float>())
     hash = (hash ^ std::bit_cast<std::uint32_t>(x)) * 1099511628211u;
@@ -175,7 +173,8 @@ TEST_CASE("own products have the same bits with AVX2 and AVX-512; HEED_SIMD and 
 
 TEST_CASE(
     "products whose right operand is packed in slices, against f64, to the same bits with more threads") {
-  const Tensor a = numbers({700, 3000}, 1), b = numbers({3000, 1600}, 2), bias = numbers({1600}, 3);
+  const Tensor a = random_floats({700, 3000}, 1), b = random_floats({3000, 1600}, 2),
+               bias = random_floats({1600}, 3);
   REQUIRE(cpu::MatmulPlan(1, 700, 1600, 3000, true).slice_depth == 512);
   const Tensor expected = matmul(a.to(DType::f64), b.to(DType::f64)) + bias.to(DType::f64);
   std::vector<float> first;
@@ -190,4 +189,3 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace heed

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <vector>
 
+#include "heed/autograd/ops.h"
 #include "heed/core/backend.h"
 #include "heed/core/device.h"
 #include "heed/core/random.h"
@@ -14,6 +16,9 @@
 // Helpers for tests that call kernels of the CPU backend directly.
 
 namespace heed::test {
+
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 /// The same numbers every time, uniform in [low, high).
 inline std::vector<double> numbers(std::int64_t count, double low = -1, double high = 1,
@@ -23,6 +28,11 @@ inline std::vector<double> numbers(std::int64_t count, double low = -1, double h
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = low + (high - low) * unit_interval(random_word(key, i));
   return values;
+}
+
+/// Uniform in [-1, 1), the same every time: each stream has others.
+inline Tensor random_floats(const Shape& shape, std::uint32_t stream) {
+  return uniform(shape, -1, 1, {7, 0, stream});
 }
 
 /// Host values as a tensor of T, rounded where need be.

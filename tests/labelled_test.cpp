@@ -14,6 +14,7 @@
 #include "heed/tests/temporary_folder.h"
 
 using namespace heed;
+using namespace heed::test;
 using Json = nlohmann::json;
 
 TEST_CASE("labels that are none are refused with the columns that there are, before anything is built") {
@@ -106,8 +107,7 @@ TEST_CASE("Texts that are read by themselves show each its own inside, of every 
   for (const std::string name : {"dot_product", "reformer", "clusterformer", "synthesizer_random"}) {
     CAPTURE(name);
     const TemporaryFolder folder;
-    Settings settings = kind.settings(false);
-    for (const std::string& setting : test::small_settings("match")) settings.assign(setting);
+    Settings settings = small_settings_of(kind);
     for (const std::string& setting : {std::string("model.kind=towers"), std::string("training.steps=1"),
                                        "model.encoder_attention=\"" + name + "\""})
       settings.assign(setting);

@@ -20,39 +20,34 @@
 
 namespace {
 
-using heed::ProgramResult;
-using heed::run_program;
-using heed::test::contains;
-using heed::test::content_of;
-using heed::test::joined;
-using heed::test::write_content;
+using namespace heed;
+using namespace heed::test;
 namespace fs = std::filesystem;
-using Arguments = std::vector<std::string>;
 using Json = nlohmann::json;
 
 /// A model that a step of takes a few milliseconds.
-const Arguments tiny = {"--set", "data.sentences=300",
-                        "--set", "data.held_out_sentences=20",
-                        "--set", "model.width=16",
-                        "--set", "model.feed_forward=16",
-                        "--set", "model.heads=2",
-                        "--set", "model.decoder_layers=1",
-                        "--set", "model.max_length=32",
-                        "--set", "training.batch_tokens=512",
-                        "--set", "training.evaluate_every=20",
-                        "--set", "training.schedule.warmup_steps=5",
-                        "--set", "training.log_every=5"};
+const Arguments tiny_text_model = {"--set", "data.sentences=300",
+                                   "--set", "data.held_out_sentences=20",
+                                   "--set", "model.width=16",
+                                   "--set", "model.feed_forward=16",
+                                   "--set", "model.heads=2",
+                                   "--set", "model.decoder_layers=1",
+                                   "--set", "model.max_length=32",
+                                   "--set", "training.batch_tokens=512",
+                                   "--set", "training.evaluate_every=20",
+                                   "--set", "training.schedule.warmup_steps=5",
+                                   "--set", "training.log_every=5"};
 
 ProgramResult run(const Arguments& arguments) {
   return run_program("language_model", arguments);
 }
 
-Arguments train_arguments(const fs::path& folder, const Arguments& more) {
-  return joined(joined({"train", "--out", folder.string(), "--set", "threads=1"}, tiny), more);
+Arguments language_model_training(const fs::path& folder, const Arguments& more) {
+  return joined(joined({"train", "--out", folder.string(), "--set", "threads=1"}, tiny_text_model), more);
 }
 
 /// One line, "program: error: ...", with the part that matters, and the status.
-void check_error(const ProgramResult& result, int status, const std::string& part) {
+void language_model_refuses(const ProgramResult& result, int status, const std::string& part) {
   CAPTURE(result.errors);
   CHECK(result.status == status);
   CHECK(contains(result.errors, "language_model: error: "));
@@ -61,10 +56,10 @@ void check_error(const ProgramResult& result, int status, const std::string& par
 }
 
 /// One short run for all tests that only look at a run.
-const fs::path& finished_run() {
+const fs::path& finished_language_model() {
   static const TemporaryFolder folder;
   static const fs::path path = [] {
-    const ProgramResult result = run(train_arguments(folder / "run", {"--steps", "30"}));
+    const ProgramResult result = run(language_model_training(folder / "run", {"--steps", "30"}));
     REQUIRE_MESSAGE(result.status == 0, result.errors);
     return folder / "run";
   }();
@@ -72,7 +67,7 @@ const fs::path& finished_run() {
 }
 
 Arguments generate_arguments(const Arguments& more) {
-  return joined({"generate", "--run", finished_run().string(), "--tokens", "50"}, more);
+  return joined({"generate", "--run", finished_language_model().string(), "--tokens", "50"}, more);
 }
 
 }  // namespace
@@ -81,20 +76,21 @@ TEST_CASE("language_model train leaves a whole run, the same for any number of t
   for (const char* file : {"config.json", "model.safetensors", "optimizer.safetensors", "trainer_state.json",
                            "tokenizer.json", "metrics.jsonl", "best.safetensors"}) {
     CAPTURE(file);
-    CHECK(fs::file_size(finished_run() / file) > 0);
+    CHECK(fs::file_size(finished_language_model() / file) > 0);
   }
-  const Json config = Json::parse(content_of(finished_run() / "config.json"));
+  const Json config = Json::parse(content_of(finished_language_model() / "config.json"));
   CHECK(!config["model"].contains("encoder_layers"));  // nothing that the model does not read
   const TemporaryFolder folder;
-  REQUIRE(run(train_arguments(folder / "run", {"--steps", "30", "--threads", "3"})).status == 0);
-  CHECK(content_of(folder / "run/model.safetensors") == content_of(finished_run() / "model.safetensors"));
+  REQUIRE(run(language_model_training(folder / "run", {"--steps", "30", "--threads", "3"})).status == 0);
+  CHECK(content_of(folder / "run/model.safetensors") ==
+        content_of(finished_language_model() / "model.safetensors"));
 }
 
 TEST_CASE("language_model: a run that was stopped goes on to the same bits") {
   const TemporaryFolder folder;
   const Arguments schedule = {"--set", "training.schedule.name=constant", "--save-every", "7"};
-  REQUIRE(run(train_arguments(folder / "whole", joined(schedule, {"--steps", "24"}))).status == 0);
-  REQUIRE(run(train_arguments(folder / "part", joined(schedule, {"--steps", "14"}))).status == 0);
+  REQUIRE(run(language_model_training(folder / "whole", joined(schedule, {"--steps", "24"}))).status == 0);
+  REQUIRE(run(language_model_training(folder / "part", joined(schedule, {"--steps", "14"}))).status == 0);
   const ProgramResult result =
       run({"train", "--out", (folder / "part").string(), "--resume", "--steps", "24"});
   REQUIRE_MESSAGE(result.status == 0, result.errors);
@@ -102,7 +98,8 @@ TEST_CASE("language_model: a run that was stopped goes on to the same bits") {
 }
 
 TEST_CASE("language_model evaluate ends with a line of JSON") {
-  const ProgramResult result = run({"evaluate", "--run", finished_run().string(), "--sentences", "10"});
+  const ProgramResult result =
+      run({"evaluate", "--run", finished_language_model().string(), "--sentences", "10"});
   REQUIRE_MESSAGE(result.status == 0, result.errors);
   const Json report = Json::parse(result.output);
   const double nats = report["nats_per_character"].get<double>();
@@ -122,16 +119,16 @@ TEST_CASE("language_model evaluate measures another text, and says what it canno
   write_content(folder / "text", "the cat sleeps.\n");
   write_content(folder / "unknown", "the cat sleeps!\n");
   const auto evaluate = [&](const std::string& file, const Arguments& more = {}) {
-    return run(
-        joined({"evaluate", "--run", finished_run().string(), "--data", (folder / file).string()}, more));
+    return run(joined(
+        {"evaluate", "--run", finished_language_model().string(), "--data", (folder / file).string()}, more));
   };
   const Json report = Json::parse(evaluate("text").output);
   CHECK(report["characters"] == 16);
   CHECK(!report.contains("by_rule"));
-  check_error(evaluate("unknown"), 1, "'!'");
-  check_error(evaluate("missing"), 1, "missing");
-  check_error(evaluate("text", {"--stride", "33"}), 2, "stride");
-  check_error(evaluate("text", {"--stride", "-1"}), 2, "stride");
+  language_model_refuses(evaluate("unknown"), 1, "'!'");
+  language_model_refuses(evaluate("missing"), 1, "missing");
+  language_model_refuses(evaluate("text", {"--stride", "33"}), 2, "stride");
+  language_model_refuses(evaluate("text", {"--stride", "-1"}), 2, "stride");
 }
 
 TEST_CASE("language_model generate --capture writes what the model shows of its inside") {
@@ -172,33 +169,35 @@ TEST_CASE("language_model generate continues the prompt, the same with every cal
 }
 
 TEST_CASE("language_model: usage errors are named, and end with 2") {
-  check_error(run(generate_arguments({"--temperature", "-1"})), 2, "temperature");
-  check_error(run(generate_arguments({"--top-k", "-1"})), 2, "top_k");
-  check_error(run(generate_arguments({"--top-p", "0"})), 2, "top_p");
-  check_error(run(generate_arguments({"--samples", "0"})), 2, "samples");
-  check_error(run(generate_arguments({"--tokens", "-5"})), 2, "tokens");
-  check_error(run(generate_arguments({"--prompt", "the cat?!"})), 2, "'?', '!'");
-  check_error(run(generate_arguments({"--prompt", "caf\xe9"})), 2, "UTF-8");
-  check_error(run(generate_arguments({"--prompt", std::string(33, 'a')})), 2, "33 tokens");
-  check_error(run(generate_arguments({"--promt", "a"})), 2, "--prompt");
+  language_model_refuses(run(generate_arguments({"--temperature", "-1"})), 2, "temperature");
+  language_model_refuses(run(generate_arguments({"--top-k", "-1"})), 2, "top_k");
+  language_model_refuses(run(generate_arguments({"--top-p", "0"})), 2, "top_p");
+  language_model_refuses(run(generate_arguments({"--samples", "0"})), 2, "samples");
+  language_model_refuses(run(generate_arguments({"--tokens", "-5"})), 2, "tokens");
+  language_model_refuses(run(generate_arguments({"--prompt", "the cat?!"})), 2, "'?', '!'");
+  language_model_refuses(run(generate_arguments({"--prompt", "caf\xe9"})), 2, "UTF-8");
+  language_model_refuses(run(generate_arguments({"--prompt", std::string(33, 'a')})), 2, "33 tokens");
+  language_model_refuses(run(generate_arguments({"--promt", "a"})), 2, "--prompt");
   const TemporaryFolder folder;
-  const auto train = [&](const Arguments& more) { return run(train_arguments(folder / "run", more)); };
-  check_error(train({"--tokenizer", "syllables"}), 2, "characters");
-  check_error(train({"--attention", "longfrmer"}), 2, "longformer");
-  check_error(train({"--valid", "x"}), 2, "--data");
-  check_error(train({"--context", "0"}), 2, "max_length");
-  check_error(train({"--context", "1000"}), 2, "batch_tokens");
-  check_error(train({"--set", "evaluation.stride=40"}), 2, "stride");
-  check_error(train({"--set", "model.encoder_layers=2"}), 2, "encoder_layers");
-  check_error(train({"--steps", "0"}), 2, "steps");
+  const auto train = [&](const Arguments& more) {
+    return run(language_model_training(folder / "run", more));
+  };
+  language_model_refuses(train({"--tokenizer", "syllables"}), 2, "characters");
+  language_model_refuses(train({"--attention", "longfrmer"}), 2, "longformer");
+  language_model_refuses(train({"--valid", "x"}), 2, "--data");
+  language_model_refuses(train({"--context", "0"}), 2, "max_length");
+  language_model_refuses(train({"--context", "1000"}), 2, "batch_tokens");
+  language_model_refuses(train({"--set", "evaluation.stride=40"}), 2, "stride");
+  language_model_refuses(train({"--set", "model.encoder_layers=2"}), 2, "encoder_layers");
+  language_model_refuses(train({"--steps", "0"}), 2, "steps");
   CHECK(!fs::exists(folder / "run"));
 }
 
 TEST_CASE("language_model: text that cannot be used is named, and ends with 1") {
   const TemporaryFolder folder;
   const auto train = [&](const std::string& file, const Arguments& more = {}) {
-    return run(
-        train_arguments(folder / "run", joined({"--data", (folder / file).string(), "--steps", "2"}, more)));
+    return run(language_model_training(folder / "run",
+                                       joined({"--data", (folder / file).string(), "--steps", "2"}, more)));
   };
   write_content(folder / "empty", "");
   write_content(folder / "short", "too short for a window");
@@ -206,13 +205,13 @@ TEST_CASE("language_model: text that cannot be used is named, and ends with 1") 
   write_content(folder / "text",
                 "more than enough text to fill a window of 32 tokens, and a little more than that\n");
   fs::create_directory(folder / "none");
-  check_error(train("missing"), 1, "missing");
-  check_error(train("empty"), 1, "empty");
-  check_error(train("short"), 1, "window");
-  check_error(train("latin"), 1, "UTF-8");
-  check_error(train("none"), 1, "no files");
-  check_error(train("text", {"--set", "data.valid_fraction=1"}), 2, "valid_fraction");
-  check_error(train("text", {"--valid", (folder / "latin").string()}), 1, "UTF-8");
+  language_model_refuses(train("missing"), 1, "missing");
+  language_model_refuses(train("empty"), 1, "empty");
+  language_model_refuses(train("short"), 1, "window");
+  language_model_refuses(train("latin"), 1, "UTF-8");
+  language_model_refuses(train("none"), 1, "no files");
+  language_model_refuses(train("text", {"--set", "data.valid_fraction=1"}), 2, "valid_fraction");
+  language_model_refuses(train("text", {"--valid", (folder / "latin").string()}), 1, "UTF-8");
   CHECK(!fs::exists(folder / "run"));
 }
 
@@ -224,9 +223,9 @@ TEST_CASE("language_model learns from a folder of files, with characters or BPE"
   for (const char* kind : {"characters", "bpe"}) {
     CAPTURE(kind);
     const fs::path out = folder / kind;
-    const ProgramResult result =
-        run(train_arguments(out, {"--data", (folder / "texts").string(), "--steps", "3", "--tokenizer", kind,
-                                  "--set", "tokenizer.vocabulary=270", "--set", "data.valid_fraction=0.3"}));
+    const ProgramResult result = run(language_model_training(
+        out, {"--data", (folder / "texts").string(), "--steps", "3", "--tokenizer", kind, "--set",
+              "tokenizer.vocabulary=270", "--set", "data.valid_fraction=0.3"}));
     REQUIRE_MESSAGE(result.status == 0, result.errors);
     const ProgramResult evaluation = run({"evaluate", "--run", out.string()});
     REQUIRE_MESSAGE(evaluation.status == 0, evaluation.errors);
@@ -244,10 +243,10 @@ TEST_CASE("language_model: a text that does not stay in memory is learned to the
     text += "line " + std::to_string(std::int64_t{i} * i) + " of a long text\n";
   write_content(folder / "text", text);
   const auto train = [&](const std::string& name, const Arguments& more) {
-    return run(train_arguments(folder / name,
-                               joined({"--data", (folder / "text").string(), "--steps", "4", "--set",
-                                       "data.valid_fraction=0.01", "--set", "evaluation.characters=5000"},
-                                      more)));
+    return run(language_model_training(
+        folder / name, joined({"--data", (folder / "text").string(), "--steps", "4", "--set",
+                               "data.valid_fraction=0.01", "--set", "evaluation.characters=5000"},
+                              more)));
   };
   const ProgramResult in_memory = train("memory", {}),
                       in_files = train("files", {"--set", "data.memory_bytes=0"});
@@ -262,11 +261,6 @@ TEST_CASE("language_model: a text that does not stay in memory is learned to the
 // --- language_model --masked from the outside; tests/tasks_test.cpp does the same for the causal one.
 
 namespace {
-
-using namespace heed;
-using namespace heed::test;
-namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 const std::string name = "language_model";
 
@@ -352,8 +346,7 @@ TEST_CASE("masked language model: the same bits for any number of threads; every
   const int threads_before = cpu_threads();
   const TaskKind& kind = task_kind(name);
   const auto train = [&](const fs::path& folder, const std::string& attention, const std::string& threads) {
-    Settings settings = kind.settings(false);
-    for (const std::string& setting : small_settings(name)) settings.assign(setting);
+    Settings settings = small_settings_of(kind);
     for (const std::string& setting :
          {std::string("objective=masked"), std::string("training.steps=3"), threads})
       settings.assign(setting);

@@ -24,6 +24,7 @@
 #include "heed/tests/temporary_folder.h"
 
 using namespace heed;
+using namespace heed::test;
 
 namespace {
 

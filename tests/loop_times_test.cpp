@@ -12,7 +12,8 @@
 // how many tasks the kernels cut their work. The number of tasks follows from the shapes alone; how long they
 // take is not tested.
 
-namespace heed {
+using namespace heed;
+using namespace heed::test;
 
 namespace {
 
@@ -28,10 +29,6 @@ std::vector<std::int64_t> tasks_of(Body&& body) {
 }
 
 using Counts = std::vector<std::int64_t>;
-
-Tensor random_floats(const Shape& shape, std::uint32_t stream) {
-  return test::tensor_of<float>(test::numbers(shape.count(), -1, 1, stream), shape);
-}
 
 }  // namespace
 
@@ -191,5 +188,3 @@ TEST_CASE("sums and scattered rows are cut into tasks by their shapes") {
                out = Tensor::zeros({1, 4, 256});
   CHECK(tasks_of([&] { cpu_backend.scatter_add_rows(rows, index, out); }) == Counts{16});
 }
-
-}  // namespace heed

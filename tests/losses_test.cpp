@@ -31,7 +31,7 @@ Tokens some_text(std::size_t length) {
   return tokens;
 }
 
-Tokens counting(std::int64_t count) {
+Tokens counted_tokens(std::int64_t count) {
   Tokens tokens(static_cast<std::size_t>(count));
   std::iota(tokens.begin(), tokens.end(), 0);
   return tokens;
@@ -104,7 +104,7 @@ TEST_CASE("perplexity: a text without a token to predict is refused") {
 }
 
 TEST_CASE("A batch of windows holds what is read and what is to be predicted") {
-  const Tokens tokens = counting(20);
+  const Tokens tokens = counted_tokens(20);
   const LanguageModelBatch whole = window_batch(tokens, std::vector<Window>{{0, 3, 0}, {10, 3, 0}});
   CHECK(whole.input.ids.to_vector<std::int32_t>() == Tokens{0, 1, 2, 10, 11, 12});
   CHECK(!whole.input.mask.defined());
@@ -117,7 +117,7 @@ TEST_CASE("A batch of windows holds what is read and what is to be predicted") {
 }
 
 TEST_CASE("Windows that do not fit their text make no batch") {
-  const Tokens tokens = counting(10);
+  const Tokens tokens = counted_tokens(10);
   CHECK_THROWS_AS(window_batch(tokens, std::vector<Window>{{7, 3, 0}}), Error);
   CHECK_THROWS_AS(window_batch(tokens, std::vector<Window>{{0, 3, 3}}), Error);
   CHECK_THROWS_AS(window_batch(tokens, std::vector<Window>{{0, 3, 0}, {0, 4, 0}}), Error);
@@ -129,11 +129,11 @@ TEST_CASE("Windows that do not fit their text make no batch") {
 
 namespace {
 
-constexpr std::int32_t mask_token = 1;
+constexpr std::int32_t masked_id = 1;
 
 MaskingOptions rule() {
   MaskingOptions options;
-  options.mask_token = mask_token;
+  options.mask_token = masked_id;
   options.vocabulary = 50;
   for (std::int32_t id = 2; id < 50; ++id) options.ordinary.push_back(id);
   return options;
@@ -150,18 +150,15 @@ std::vector<Tokens> sequences(std::size_t count, std::size_t length) {
   return all;
 }
 
-std::vector<std::int32_t> values(const Tensor& tensor) {
-  return tensor.to_vector<std::int32_t>();
-}
-
 }  // namespace
 
 TEST_CASE(
     "masking: 15 % of the ordinary tokens are to be guessed, 80/10/10 of them changed as the rule says") {
   const auto text = sequences(200, 101);
   const MaskedBatch batch = make_masked_batch(text, rule(), {1, 2, 3});
-  const auto ids = values(batch.input.ids), rows = values(batch.targets.rows),
-             targets = values(batch.targets.ids);
+  const auto ids = batch.input.ids.to_vector<std::int32_t>(),
+             rows = batch.targets.rows.to_vector<std::int32_t>(),
+             targets = batch.targets.ids.to_vector<std::int32_t>();
   const std::size_t length = 102;
   // 100 or 101 ordinary tokens give 15 places each.
   CHECK(batch.targets.count == 200 * 15);
@@ -172,9 +169,9 @@ TEST_CASE(
     chosen[row] = true;
     CHECK(targets[t] == text[row / length][row % length]);
     CHECK(targets[t] >= 2);
-    masked += ids[row] == mask_token ? 1 : 0;
+    masked += ids[row] == masked_id ? 1 : 0;
     kept += ids[row] == targets[t] ? 1 : 0;
-    other += ids[row] != mask_token && ids[row] != targets[t] ? 1 : 0;
+    other += ids[row] != masked_id && ids[row] != targets[t] ? 1 : 0;
     CHECK(ids[row] != 0);
   }
   CHECK(std::is_sorted(rows.begin(), rows.end()));
@@ -190,13 +187,14 @@ TEST_CASE(
 TEST_CASE("masking: it depends on the key, sequence by sequence") {
   const auto text = sequences(4, 30);
   const auto inputs = [&](const RandomKey& key) {
-    return values(make_masked_batch(text, rule(), key).input.ids);
+    return make_masked_batch(text, rule(), key).input.ids.to_vector<std::int32_t>();
   };
   CHECK(inputs({1, 2, 3}) == inputs({1, 2, 3}));
   CHECK(inputs({1, 2, 3}) != inputs({2, 2, 3}));
   CHECK(inputs({1, 2, 3}) != inputs({1, 3, 3}));
   // The second sequence alone, with the op number that it had.
-  const auto alone = values(make_masked_batch(std::span(text).subspan(1, 1), rule(), {1, 2, 4}).input.ids);
+  const auto alone =
+      make_masked_batch(std::span(text).subspan(1, 1), rule(), {1, 2, 4}).input.ids.to_vector<std::int32_t>();
   const auto all = inputs({1, 2, 3});
   CHECK(std::equal(alone.begin(), alone.end(), all.begin() + 31));
 }
@@ -204,13 +202,14 @@ TEST_CASE("masking: it depends on the key, sequence by sequence") {
 TEST_CASE("masking: short sequences have at least one token to guess, special ones none") {
   const std::vector<Tokens> text = {{0, 5}, {0, 0}, {7}};
   const MaskedBatch batch = make_masked_batch(text, rule(), {1, 1, 0});
-  CHECK(values(batch.targets.rows) == Tokens{1, 4});
-  CHECK(values(batch.targets.ids) == Tokens{5, 7});
+  CHECK(batch.targets.rows.to_vector<std::int32_t>() == Tokens{1, 4});
+  CHECK(batch.targets.ids.to_vector<std::int32_t>() == Tokens{5, 7});
   MaskingOptions everything = rule();
   everything.share = 1;
   everything.mask = 1;
   everything.random = 0;
-  CHECK(values(make_masked_batch(text, everything, {1, 1, 0}).input.ids) == Tokens{0, 1, 0, 0, 1, -1});
+  CHECK(make_masked_batch(text, everything, {1, 1, 0}).input.ids.to_vector<std::int32_t>() ==
+        Tokens{0, 1, 0, 0, 1, -1});
 }
 
 TEST_CASE("masking: special tokens may stand anywhere in the vocabulary") {
@@ -222,8 +221,8 @@ TEST_CASE("masking: special tokens may stand anywhere in the vocabulary") {
   options.random = 1;
   const std::vector<Tokens> text = {{2, 3, 7, 40, 8, 49, 3, 3, 3, 7}};
   const MaskedBatch batch = make_masked_batch(text, options, {1, 1, 0});
-  CHECK(values(batch.targets.ids) == Tokens{3, 7, 8, 3, 3, 3, 7});
-  const auto ids = values(batch.input.ids);
+  CHECK(batch.targets.ids.to_vector<std::int32_t>() == Tokens{3, 7, 8, 3, 3, 3, 7});
+  const auto ids = batch.input.ids.to_vector<std::int32_t>();
   for (std::size_t i = 0; i < ids.size(); ++i)
     CHECK((i == 0 || i == 3 || i == 5 ? ids[i] == text[0][i]
                                       : std::ranges::count(options.ordinary, ids[i]) == 1));
@@ -234,7 +233,7 @@ TEST_CASE("masking: nonsensical options are refused") {
   const auto message = [&](auto change) {
     MaskingOptions options = rule();
     change(options);
-    return message_of([&] { make_masked_batch(text, options, {1, 1, 0}); });
+    return error_of([&] { make_masked_batch(text, options, {1, 1, 0}); });
   };
   CHECK(contains(message([](auto& o) { o.share = 0; }), "share"));
   CHECK(contains(message([](auto& o) { o.mask = 0.95; }), "at most 1 together"));

@@ -23,10 +23,12 @@
 #include "heed/models/language_model.h"
 #include "heed/models/layers.h"
 #include "heed/models/module.h"
+#include "heed/tests/kernel_check.h"
 #include "heed/tests/model_support.h"
 #include "heed/training/precision.h"
 
 using namespace heed;
+using namespace heed::test;
 
 TEST_CASE("half: every number of 16 bits comes back as it was") {
   std::size_t wrong = 0, numbers = 0;
@@ -83,10 +85,6 @@ Tensor rounded(const Tensor& x) {
   return Tensor::from(values, x.shape());
 }
 
-Tensor random(const Shape& shape, std::uint32_t stream) {
-  return uniform(shape, -1, 1, {7, 0, stream});
-}
-
 Tensor in_bf16(const Tensor& a, const Tensor& b) {
   const Bf16Products products;
   return matmul(a, b);
@@ -110,7 +108,8 @@ TEST_CASE("bf16 products: every shape and layout against f64") {
         CAPTURE(m);
         CAPTURE(n);
         CAPTURE(k);
-        const Tensor a = rounded(random({m, k}, ++stream)), b = rounded(random({k, n}, ++stream));
+        const Tensor a = rounded(random_floats({m, k}, ++stream)),
+                     b = rounded(random_floats({k, n}, ++stream));
         const Tensor a_turned = transpose(contiguous(transpose(a, 0, 1)), 0, 1),
                      b_turned = transpose(contiguous(transpose(b, 0, 1)), 0, 1);
         CHECK(worst(a, b, in_bf16(a, b)) < 1);
@@ -118,12 +117,12 @@ TEST_CASE("bf16 products: every shape and layout against f64") {
         CHECK(worst(a, b, in_bf16(a_turned, b)) < 1);
         CHECK(worst(a, b, in_bf16(a_turned, b_turned)) < 1);
       }
-  const Tensor a = rounded(random({3, 1, 40, 24}, 1)), b = rounded(random({5, 24, 20}, 2));
+  const Tensor a = rounded(random_floats({3, 1, 40, 24}, 1)), b = rounded(random_floats({5, 24, 20}, 2));
   CHECK(worst(a, b, in_bf16(a, b)) < 1);
 }
 
 TEST_CASE("bf16 products: operands are rounded to the nearest even, and nothing else is") {
-  const Tensor a = random({64, 48}, 1), b = random({48, 40}, 2);
+  const Tensor a = random_floats({64, 48}, 1), b = random_floats({48, 40}, 2);
   const std::vector<float> found = in_bf16(a, b).to_vector<float>();
   CHECK(found == in_bf16(rounded(a), rounded(b)).to_vector<float>());
   CHECK(found != matmul(a, b).to_vector<float>());
@@ -149,7 +148,7 @@ TEST_CASE("bf16 products: operands are rounded to the nearest even, and nothing 
 
 TEST_CASE("bf16 products: the same bits for any number of threads, for this thread's f32 alone") {
   const int before = cpu_threads();
-  const Tensor a = random({300, 520}, 1), b = random({520, 200}, 2), exact = matmul(a, b);
+  const Tensor a = random_floats({300, 520}, 1), b = random_floats({520, 200}, 2), exact = matmul(a, b);
   std::vector<float> first;
   for (const int threads : {1, 2, 5}) {
     set_cpu_threads(threads);
@@ -176,10 +175,10 @@ TEST_CASE("bf16 products: attention and linear maps, forward and backward, besid
     const Bf16Products products(rounds);
     std::optional<ComposeOnly> composed;
     if (!fused) composed.emplace();
-    const Tensor x = parameter(random({2, 40, 32}, 1)), weight = parameter(random({32, 32}, 2));
+    const Tensor x = parameter(random_floats({2, 40, 32}, 1)), weight = parameter(random_floats({32, 32}, 2));
     const Tensor heads = transpose(reshape(linear(x, weight), {2, 40, 2, 16}), 1, 2);
     const Tensor found = attention(heads, heads, heads);
-    backward(sum(found * random({2, 2, 40, 16}, 3)));
+    backward(sum(found * random_floats({2, 2, 40, 16}, 3)));
     return std::vector<Tensor>{found.detach(), gradient(x), gradient(weight)};
   };
   const std::vector<Tensor> exact = compute(false, true), fused = compute(true, true),
@@ -198,9 +197,10 @@ TEST_CASE("bf16 products: the gradients of few queries are as near the exact one
   const auto error_of = [](std::int64_t queries) {
     const auto gradients = [&](bool rounds) {
       const Bf16Products products(rounds);
-      const Tensor query = parameter(random({1, 1, queries, 64}, 1) * 4),
-                   key = parameter(random({1, 1, 200, 64}, 2) * 4), value = random({1, 1, 200, 64}, 3);
-      backward(sum(attention(query, key, value) * random({1, 1, queries, 64}, 4)));
+      const Tensor query = parameter(random_floats({1, 1, queries, 64}, 1) * 4),
+                   key = parameter(random_floats({1, 1, 200, 64}, 2) * 4),
+                   value = random_floats({1, 1, 200, 64}, 3);
+      backward(sum(attention(query, key, value) * random_floats({1, 1, queries, 64}, 4)));
       return std::vector<Tensor>{gradient(query), gradient(key)};
     };
     const std::vector<Tensor> exact = gradients(false), rounded = gradients(true);
@@ -222,7 +222,7 @@ TEST_CASE(
     "bf16 products: Autocast on the CPU has tensors of f32, and gradients near the exact ones that add up") {
   Initialiser initialiser(3);
   Linear layer(24, 18, true, initialiser);
-  const auto loss = [&] { return mean(square(layer(random({20, 24}, 1)) - 1)); };
+  const auto loss = [&] { return mean(square(layer(random_floats({20, 24}, 1)) - 1)); };
   backward(loss());
   const Tensor exact = gradient(layer.weight) * 1.0;
   zero_gradient(layer.weight);
@@ -241,8 +241,8 @@ TEST_CASE("bf16 products: processors without the instructions round copies, and 
   const std::int64_t m = 33, n = 70, k = 129;
   for (const bool trans_a : {false, true}) {
     for (const bool trans_b : {false, true}) {
-      const Tensor a = random(trans_a ? Shape{k, m} : Shape{m, k}, 1);
-      const Tensor b = random(trans_b ? Shape{n, k} : Shape{k, n}, 2);
+      const Tensor a = random_floats(trans_a ? Shape{k, m} : Shape{m, k}, 1);
+      const Tensor b = random_floats(trans_b ? Shape{n, k} : Shape{k, n}, 2);
       const Tensor c = Tensor::zeros({m, n});
       for (const bool add : {false, true})
         cpu::bf16_gemm_by_rounding(trans_a, trans_b, m, n, k, 2, a.data<float>(), a.size(1), b.data<float>(),
@@ -307,7 +307,8 @@ TEST_CASE("narrow rows: linear maps of few rows give what the rounded weights gi
         CAPTURE(rows);
         CAPTURE(in);
         CAPTURE(out);
-        const Tensor x = random({rows, in}, 1), bias = random({out}, 2), weight = random({out, in}, 3);
+        const Tensor x = random_floats({rows, in}, 1), bias = random_floats({out}, 2),
+                     weight = random_floats({out, in}, 3);
         const std::vector<float> exact = linear(x, weight, bias).to_vector<float>();
         round(weight);
         REQUIRE(weight.storage()->narrow_rows());
@@ -362,7 +363,7 @@ TEST_CASE("narrow rows: a model that writes token by token agrees with itself re
 }
 
 TEST_CASE("int8 rows: a view of other rows than the matrix' own is computed in f32") {
-  const Tensor weight = random({6, 8}, 1), x = random({1, 8}, 2);
+  const Tensor weight = random_floats({6, 8}, 1), x = random_floats({1, 8}, 2);
   round_to_int8(weight);
   const Tensor copy = weight + 0;
   // Rows of the same length that begin within those of the matrix.
@@ -384,7 +385,7 @@ TEST_CASE("int8 rows: the largest numbers there are stay finite") {
 }
 
 TEST_CASE("int8 rows: what cannot be rounded is an error") {
-  const Tensor x = random({4, 6}, 1);
+  const Tensor x = random_floats({4, 6}, 1);
   CHECK_THROWS_WITH_AS(round_to_int8(transpose(x, 0, 1)), doctest::Contains("contiguous"), Error);
   CHECK_THROWS_WITH_AS(round_to_int8(x.to(DType::f64)), doctest::Contains("f32"), Error);
   CHECK_THROWS_WITH_AS(round_to_int8(x.view({2, 6}, {6, 1}, 12)), doctest::Contains("whole"), Error);
@@ -392,7 +393,7 @@ TEST_CASE("int8 rows: what cannot be rounded is an error") {
   CHECK_THROWS_WITH_AS(round_to_int8({}), doctest::Contains("contiguous"), Error);
   x.data<float>()[7] = std::numeric_limits<float>::infinity();
   CHECK_THROWS_WITH_AS(round_to_int8(x), doctest::Contains("(1, 1) is inf"), Error);
-  CHECK(max(abs(slice(x, 0, 0, 1) - slice(random({4, 6}, 1), 0, 0, 1))).item() == 0);  // as it was
+  CHECK(max(abs(slice(x, 0, 0, 1) - slice(random_floats({4, 6}, 1), 0, 0, 1))).item() == 0);  // as it was
   LanguageModel model(test::tiny_config());
   model.to(DType::f64, {});
   CHECK_THROWS_WITH_AS(model.round_to_int8(), doctest::Contains("f64"), Error);

@@ -10,6 +10,7 @@
 #include "heed/autograd/autograd.h"
 #include "heed/models/config.h"
 #include "heed/models/module.h"
+#include "heed/tests/support.h"
 
 // What the tests of models share.
 
@@ -45,6 +46,17 @@ inline bool has_name(Module& module, const std::string& name) {
   return false;
 }
 
+/// Normal numbers, the same every time: those of a test's own seed, of which each stream gives others.
+inline Tensor normal_numbers(std::uint32_t seed, const Shape& shape, std::uint32_t stream,
+                             DType dtype = DType::f64) {
+  return normal(shape, 0, 1, {seed, 0, stream}, dtype);
+}
+/// The same of uniform numbers in [-1, 1).
+inline Tensor uniform_numbers(std::uint32_t seed, const Shape& shape, std::uint32_t stream,
+                              DType dtype = DType::f64) {
+  return uniform(shape, -1, 1, {seed, 0, stream}, dtype);
+}
+
 /// Compares the gradients of all parameters of an f64 model with finite differences of `loss`.
 template <class Loss>
 ModuleGradcheckResult gradcheck_parameters(Module& model, Loss&& loss, std::int64_t max_elements = 5) {
@@ -59,21 +71,6 @@ inline double worst_difference(const Tensor& a, const Tensor& b) {
   double worst = 0;
   for (std::size_t i = 0; i < x.size(); ++i) worst = std::max(worst, std::abs(x[i] - y[i]));
   return worst;
-}
-
-/// The message of the Error that `call` throws, or "" when it throws none.
-template <class Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace heed::test

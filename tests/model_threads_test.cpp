@@ -11,17 +11,9 @@
 #include "model_support.h"
 
 using namespace heed;
-using heed::test::tiny_config;
+using namespace heed::test;
 
 namespace {
-
-/// Calls work(i) for i = 0 ... count - 1, each in a thread of its own, all at once.
-template <class Work>
-void at_once(std::size_t count, Work&& work) {
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < count; ++i) threads.emplace_back([&work, i] { work(i); });
-  for (std::thread& thread : threads) thread.join();
-}
 
 Tokens some_tokens(std::int64_t length) {
   Tokens tokens;

@@ -14,23 +14,11 @@ using namespace heed::test;
 
 namespace {
 
-const std::vector<Tokens> sources{{3, 4, 5, 6}, {7, 8}, {9}};
-const std::vector<Tokens> targets{{4, 5}, {6, 7, 8, 3}, {}};
+const std::vector<Tokens> three_sources{{3, 4, 5, 6}, {7, 8}, {9}};
+const std::vector<Tokens> three_targets{{4, 5}, {6, 7, 8, 3}, {}};
 
 TranslationBatch tiny_batch() {
-  return make_translation_batch(sources, targets, 1, 2);
-}
-
-std::vector<double> values(const Tensor& x) {
-  return cast(x.detach(), DType::f64).to_vector<double>();
-}
-
-void check_close(const Tensor& a, const Tensor& b, double tolerance) {
-  REQUIRE(a.shape() == b.shape());
-  const auto x = values(a), y = values(b);
-  double worst = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) worst = std::max(worst, std::abs(x[i] - y[i]));
-  CHECK(worst <= tolerance);
+  return make_translation_batch(three_sources, three_targets, 1, 2);
 }
 
 }  // namespace
@@ -61,11 +49,11 @@ TEST_CASE("models: one seed gives one set of parameters") {
   REQUIRE(x.size() == y.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
     CAPTURE(x[i].name);
-    CHECK(values(*x[i].tensor) == values(*y[i].tensor));
+    CHECK(x[i].tensor->to_doubles() == y[i].tensor->to_doubles());
     const bool is_constant = contains(x[i].name, "norm") || contains(x[i].name, "bias");
-    CHECK((values(*x[i].tensor) == values(*z[i].tensor)) == is_constant);
+    CHECK((x[i].tensor->to_doubles() == z[i].tensor->to_doubles()) == is_constant);
   }
-  CHECK(values(*x[0].tensor) != values(*x[1].tensor));
+  CHECK(x[0].tensor->to_doubles() != x[1].tensor->to_doubles());
 }
 
 TEST_CASE("models: Xavier uniform keeps its bound and fills its range") {
@@ -73,7 +61,7 @@ TEST_CASE("models: Xavier uniform keeps its bound and fills its range") {
   const Linear layer(40, 60, false, initialiser);
   const double bound = std::sqrt(6.0 / 100);
   double largest = 0, squares = 0;
-  for (const double value : values(layer.weight)) {
+  for (const double value : layer.weight.to_doubles()) {
     largest = std::max(largest, std::abs(value));
     squares += value * value / (40 * 60);
   }
@@ -137,7 +125,8 @@ TEST_CASE("models: gradient check of the language model and the classifier") {
 
   EncoderClassifier classifier(config);
   classifier.to(DType::f64, {});
-  const ClassificationBatch samples = make_classification_batch(sources, std::vector<std::int32_t>{0, 2, 1});
+  const ClassificationBatch samples =
+      make_classification_batch(three_sources, std::vector<std::int32_t>{0, 2, 1});
   CHECK(gradcheck_parameters(classifier, [&] {
           Context context = Context::train(1, 1);
           return objective(classifier.loss(samples, 0, context), context);
@@ -150,9 +139,9 @@ TEST_CASE("models: a batch with padding has the loss of its sentences taken one 
   const Loss together = model.loss(tiny_batch(), 0.1, context);
   CHECK(together.count == 2 + 4 + 0 + 3);
   double sum = 0;
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    const auto batch =
-        make_translation_batch(std::span(sources).subspan(i, 1), std::span(targets).subspan(i, 1), 1, 2);
+  for (std::size_t i = 0; i < three_sources.size(); ++i) {
+    const auto batch = make_translation_batch(std::span(three_sources).subspan(i, 1),
+                                              std::span(three_targets).subspan(i, 1), 1, 2);
     sum += model.loss(batch, 0.1, context).sum.item();
   }
   CHECK(together.sum.item() == doctest::Approx(sum).epsilon(1e-5));
@@ -168,8 +157,10 @@ TEST_CASE("models: a pointer mixes what the vocabulary says with tokens of the s
   const auto log_probabilities = [&] {
     Context context;
     const Tensor memory = model.encode(batch.source, context);
-    return values(model.log_probabilities(model.decode(batch.target, memory, batch.source.mask, context),
-                                          memory, batch.source, context));
+    return model
+        .log_probabilities(model.decode(batch.target, memory, batch.source.mask, context), memory,
+                           batch.source, context)
+        .to_doubles();
   };
   const auto set_gate = [&](double bias) {
     for (const auto& [name, parameter] : model.parameters()) {
@@ -183,14 +174,15 @@ TEST_CASE("models: a pointer mixes what the vocabulary says with tokens of the s
     const std::vector<double> p = log_probabilities();
     double expected = 0;
     for (std::size_t b = 0; b < 3; ++b) {
-      Tokens wanted = targets[b];
+      Tokens wanted = three_targets[b];
       wanted.push_back(2);
       for (std::size_t t = 0; t < wanted.size(); ++t) {
         const double* row = &p[(b * 5 + t) * 11];
         double sum = 0, of_source = 0;
         for (int v = 0; v < 11; ++v) {
           sum += std::exp(row[v]);
-          if (std::count(sources[b].begin(), sources[b].end(), v) > 0) of_source += std::exp(row[v]);
+          if (std::count(three_sources[b].begin(), three_sources[b].end(), v) > 0)
+            of_source += std::exp(row[v]);
         }
         CHECK(sum == doctest::Approx(1).epsilon(1e-9));
         if (bias < -1) CHECK(of_source == doctest::Approx(1).epsilon(1e-9));  // nothing else can be written
@@ -212,10 +204,10 @@ TEST_CASE("models: the loss is the label-smoothed cross entropy of the logits") 
   const Tensor logits = model.log_probabilities(
       model.decode(batch.target, memory, batch.source.mask, context), memory, batch.source, context);
   CHECK(logits.shape() == Shape{3, 5, 11});
-  const std::vector<double> z = values(logits);
+  const std::vector<double> z = logits.to_doubles();
   double expected = 0;
   for (std::size_t b = 0; b < 3; ++b) {
-    Tokens wanted = targets[b];
+    Tokens wanted = three_targets[b];
     wanted.push_back(2);
     for (std::size_t t = 0; t < wanted.size(); ++t) {
       const double* row = &z[(b * 5 + t) * 11];
@@ -234,14 +226,14 @@ TEST_CASE("models: padding and the future change nothing") {
     config.norm = norm;
     EncoderDecoder model(config);
     Context context;
-    PaddedTokens source = pad_tokens(sources);
+    PaddedTokens source = pad_tokens(three_sources);
     const Tensor before = model.encode(source, context);
     PaddedTokens other = source;
     other.ids = Tensor::from(std::vector<std::int32_t>{3, 4, 5, 6, 7, 8, 10, 9, 9, 1, 2, 3}, {3, 4});
     const Tensor after = model.encode(other, context);
     const Tensor real = cast(unsqueeze(source.mask, 2), DType::f32);
-    CHECK(values(before * real) == values(after * real));
-    CHECK(values(before) != values(after));
+    CHECK((before * real).to_doubles() == (after * real).to_doubles());
+    CHECK(before.to_doubles() != after.to_doubles());
 
     // The last token of the target changes: all hidden states before it stay.
     const PaddedTokens target{Tensor::from(std::vector<std::int32_t>{1, 4, 5}, {1, 3}), {}};
@@ -249,14 +241,14 @@ TEST_CASE("models: padding and the future change nothing") {
     const Tensor memory = slice(before, 0, 0, 1);
     const Tensor a = model.decode(target, memory, {}, context),
                  b = model.decode(changed, memory, {}, context);
-    CHECK(values(slice(a, 1, 0, 2)) == values(slice(b, 1, 0, 2)));
-    CHECK(values(slice(a, 1, 2, 3)) != values(slice(b, 1, 2, 3)));
+    CHECK(slice(a, 1, 0, 2).to_doubles() == slice(b, 1, 0, 2).to_doubles());
+    CHECK(slice(a, 1, 2, 3).to_doubles() != slice(b, 1, 2, 3).to_doubles());
 
     // What the memory holds at padding does not reach the decoder.
     const PaddedTokens one{Tensor::from(std::vector<std::int32_t>{1, 1, 1}, {3, 1}), {}};
     const Tensor with_noise = where(unsqueeze(source.mask, 2), before, Tensor::full({1}, 50));
-    CHECK(values(model.decode(one, before, source.mask, context)) ==
-          values(model.decode(one, with_noise, source.mask, context)));
+    CHECK(model.decode(one, before, source.mask, context).to_doubles() ==
+          model.decode(one, with_noise, source.mask, context).to_doubles());
   }
 }
 
@@ -266,7 +258,7 @@ TEST_CASE("models: a fully padded sample gives no loss, no gradient and no NaN")
   EncoderClassifier classifier(config);
   Context context = Context::train(1, 1);
   const Tensor logits = classifier.logits(pad_tokens(std::vector<Tokens>{{3, 4}, {}}), context);
-  for (const double value : values(logits)) CHECK(std::isfinite(value));
+  for (const double value : logits.to_doubles()) CHECK(std::isfinite(value));
 
   EncoderDecoder model(config);
   const auto batch =
@@ -276,7 +268,7 @@ TEST_CASE("models: a fully padded sample gives no loss, no gradient and no NaN")
     CAPTURE(entry.name);
     REQUIRE(gradient(*entry.tensor).defined());
     bool finite = true;
-    for (const double value : values(gradient(*entry.tensor))) finite = finite && std::isfinite(value);
+    for (const double value : gradient(*entry.tensor).to_doubles()) finite = finite && std::isfinite(value);
     CHECK(finite);
   }
 }
@@ -285,19 +277,19 @@ TEST_CASE("models: errors say which layer they come from") {
   EncoderDecoder model(tiny_config());
   Context context;
   const auto encode = [&](const Tensor& ids) { model.encode({ids, {}}, context); };
-  const std::string outside = message_of([&] {
+  const std::string outside = error_of([&] {
     encode(Tensor::from(std::vector<std::int32_t>{3, 11}, {1, 2}));
   });
   CHECK(contains(outside, "source_embedding"));
   CHECK(contains(outside, "11"));
-  CHECK(contains(message_of([&] { encode(Tensor::from(std::vector<std::int32_t>{3}, {1})); }),
+  CHECK(contains(error_of([&] { encode(Tensor::from(std::vector<std::int32_t>{3}, {1})); }),
                  "[batch, length]"));
 
   const PaddedTokens target{Tensor::from(std::vector<std::int32_t>{1}, {1, 1}), {}};
-  const std::string narrow = message_of([&] { model.decode(target, Tensor::zeros({1, 3, 5}), {}, context); });
+  const std::string narrow = error_of([&] { model.decode(target, Tensor::zeros({1, 3, 5}), {}, context); });
   CHECK(contains(narrow, "decoder.layers.0.cross_attention"));
   CHECK(contains(narrow, "[1, 3, 5]"));
-  const std::string mask = message_of([&] {
+  const std::string mask = error_of([&] {
     model.decode(target, Tensor::zeros({1, 3, 8}), Tensor::ones({1, 2}, DType::i32), context);
   });
   CHECK(contains(mask, "decoder.layers.0.cross_attention"));
@@ -305,10 +297,10 @@ TEST_CASE("models: errors say which layer they come from") {
 
   Initialiser initialiser(1);
   const FeedForward feed_forward(8, 12, Activation::relu, 0, initialiser);
-  const std::string width = message_of([&] { feed_forward(Tensor::zeros({2, 7}), context); });
+  const std::string width = error_of([&] { feed_forward(Tensor::zeros({2, 7}), context); });
   CHECK(contains(width, "input (Linear)"));
   CHECK(contains(width, "[2, 7]"));
-  CHECK(contains(message_of([&] { feed_forward(Tensor::zeros({2, 8}, DType::f64), context); }), "f64"));
+  CHECK(contains(error_of([&] { feed_forward(Tensor::zeros({2, 8}, DType::f64), context); }), "f64"));
 }
 
 namespace {
@@ -361,7 +353,7 @@ TEST_CASE("models: learned positions end at max_length, sinusoidal ones do not")
   config.positions = "learned";
   Context context;
   LanguageModel learned(config);
-  const std::string message = message_of([&] {
+  const std::string message = error_of([&] {
     learned.hidden({Tensor::zeros({1, 13}, DType::i32), {}}, context);
   });
   CHECK(contains(message, "input.positions"));
@@ -375,7 +367,7 @@ TEST_CASE("models: sinusoidal positions follow the formula for any offset") {
   Initialiser initialiser(1);
   Positions positions("sinusoidal", 1, 6, 0, initialiser);
   const Tensor like = Tensor::zeros({1}, DType::f64);
-  const std::vector<double> table = values(positions(100, 3, like));
+  const std::vector<double> table = positions(100, 3, like).to_doubles();
   for (int p = 0; p < 3; ++p) {
     for (int i = 0; i < 3; ++i) {
       const double angle = (100 + p) / std::pow(10000, 2 * i / 6.0);
@@ -384,23 +376,23 @@ TEST_CASE("models: sinusoidal positions follow the formula for any offset") {
     }
   }
   CHECK(positions(0, 1, Tensor::zeros({1})).dtype() == DType::f32);
-  CHECK(contains(message_of([&] { Positions("sinusodial", 1, 6, 0, initialiser); }),
+  CHECK(contains(error_of([&] { Positions("sinusodial", 1, 6, 0, initialiser); }),
                  "did you mean 'sinusoidal'"));
 }
 
 TEST_CASE("models: converting to f64 and back keeps the values and the training") {
   EncoderClassifier model(tiny_config());
   Context context;
-  const PaddedTokens input = pad_tokens(sources);
+  const PaddedTokens input = pad_tokens(three_sources);
   const Tensor before = model.logits(input, context);
   model.to(DType::f64, {});
   CHECK(model.dtype() == DType::f64);
   const Tensor wide = model.logits(input, context);
   CHECK(wide.dtype() == DType::f64);
-  check_close(before, wide, 1e-5);
+  CHECK(worst_difference(before, wide) <= 1e-5);
   model.to(DType::f32, {});
   const Tensor after = model.logits(input, context);
-  CHECK(values(after) == values(before));
+  CHECK(after.to_doubles() == before.to_doubles());
   backward(sum(after));
   for (const NamedTensor& entry : model.parameters()) CHECK(gradient(*entry.tensor).defined());
 }
@@ -408,8 +400,8 @@ TEST_CASE("models: converting to f64 and back keeps the values and the training"
 TEST_CASE("models: the mean over tokens leaves padding out") {
   const Tensor x = Tensor::from(std::vector<float>{1, 2, 3, 4, 50, 60, 5, 6, 7, 8, 9, 10}, {2, 3, 2});
   const Tensor mask = Tensor::from(std::vector<std::int32_t>{1, 1, 0, 0, 0, 0}, {2, 3});
-  CHECK(values(mean_over_tokens(x, mask)) == std::vector<double>{2, 3, 0, 0});
-  CHECK(values(mean_over_tokens(x, {})) == std::vector<double>{18, 22, 7, 8});
+  CHECK(mean_over_tokens(x, mask).to_doubles() == std::vector<double>{2, 3, 0, 0});
+  CHECK(mean_over_tokens(x, {}).to_doubles() == std::vector<double>{18, 22, 7, 8});
 }
 
 TEST_CASE("models: dropout acts in training only, and follows seed and step") {
@@ -432,15 +424,15 @@ TEST_CASE("models: auxiliary losses enter the objective with their weights") {
   CHECK(loss.mean().item() == doctest::Approx(2));
   CHECK(objective(loss, context).item() == doctest::Approx(2 + 0.5 * 4 + 2 * 3));
   context.losses.push_back({"c", 1, Tensor::zeros({2})});
-  CHECK(contains(message_of([&] { context.auxiliary_loss(); }), "'c'"));
+  CHECK(contains(error_of([&] { context.auxiliary_loss(); }), "'c'"));
 }
 
 TEST_CASE("models: batches refuse what cannot be trained on") {
-  CHECK(contains(message_of([] { pad_tokens({}); }), "at least one sequence"));
-  CHECK(contains(message_of([] { make_translation_batch(sources, std::vector<Tokens>{{1}}, 1, 2); }),
+  CHECK(contains(error_of([] { pad_tokens({}); }), "at least one sequence"));
+  CHECK(contains(error_of([] { make_translation_batch(three_sources, std::vector<Tokens>{{1}}, 1, 2); }),
                  "1 and 3"));
-  CHECK(contains(message_of([] { make_language_model_batch(std::vector<Tokens>{{1}}); }), "two tokens"));
-  CHECK(contains(message_of([] { make_classification_batch(sources, std::vector<std::int32_t>{1}); }),
+  CHECK(contains(error_of([] { make_language_model_batch(std::vector<Tokens>{{1}}); }), "two tokens"));
+  CHECK(contains(error_of([] { make_classification_batch(three_sources, std::vector<std::int32_t>{1}); }),
                  "1 and 3"));
   const PaddedTokens full = pad_tokens(std::vector<Tokens>{{1, 2}, {3, 4}});
   CHECK_FALSE(full.mask.defined());

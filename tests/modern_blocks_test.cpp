@@ -22,10 +22,6 @@ using namespace heed::test;
 
 namespace {
 
-Tensor random(const Shape& shape, std::uint32_t stream) {
-  return normal(shape, 0, 1, {17, 0, stream}, DType::f64);
-}
-
 AttentionConfig rotary_config(std::int64_t width, std::int64_t heads) {
   AttentionConfig config;
   config.width = width;
@@ -76,7 +72,7 @@ TEST_CASE("gated feed-forward: the gate multiplies a second map, and is a map mo
     const auto part = [&](const char* which) -> const Linear& {
       return dynamic_cast<const Linear&>(*layer.find(which));
     };
-    const Tensor x = random({2, 3, 6}, 1), gate = part("gate")(x);
+    const Tensor x = normal_numbers(17, {2, 3, 6}, 1), gate = part("gate")(x);
     // Shazeer 2020, eq. 6; the activations by their definitions: x sigmoid(x), x Phi(x).
     const Tensor activated = std::string(name) == "swiglu" ? gate / (exp(-gate) + 1.0)
                                                            : gate * (erf(gate / std::sqrt(2.0)) + 1.0) * 0.5;
@@ -106,8 +102,8 @@ TEST_CASE("RMS normalisation: each row by its root mean square, with a weight al
   Norm norm(NormKind::rms, 5, 1e-3);
   norm.to(DType::f64, {});
   CHECK(names_of(norm.parameters()) == std::vector<std::string>{"weight"});
-  norm.weight = random({5}, 2);
-  const Tensor x = random({3, 5}, 1) * 4 + 2;
+  norm.weight = normal_numbers(17, {5}, 2);
+  const Tensor x = normal_numbers(17, {3, 5}, 1) * 4 + 2;
   const std::vector<double> in = x.to_doubles(), weight = norm.weight.to_doubles(),
                             out = norm(x).to_doubles();
   for (std::size_t row = 0; row < 3; ++row) {
@@ -117,8 +113,9 @@ TEST_CASE("RMS normalisation: each row by its root mean square, with a weight al
       CHECK(out[5 * row + i] ==
             doctest::Approx(in[5 * row + i] / std::sqrt(squares / 5 + 1e-3) * weight[i]).epsilon(1e-12));
   }
-  CHECK(contains(message_of([&] { norm(random({3, 4}, 1)); }), "RMSNorm"));
-  CHECK(contains(message_of([&] { rms_norm(x, random({4}, 1)); }), "rms_norm: weight of shape [4]"));
+  CHECK(contains(error_of([&] { norm(normal_numbers(17, {3, 4}, 1)); }), "RMSNorm"));
+  CHECK(
+      contains(error_of([&] { rms_norm(x, normal_numbers(17, {4}, 1)); }), "rms_norm: weight of shape [4]"));
 }
 
 TEST_CASE("RMS normalisation: as a setting it is in every place of a model") {
@@ -139,7 +136,7 @@ TEST_CASE("RMS normalisation: as a setting it is in every place of a model") {
 TEST_CASE("rotary positions: pairs are turned as the paper's matrix does") {
   constexpr std::int64_t heads = 3, half = 2, length = 4;
   Rotary turn(rotary_config(heads * 2 * half, heads));
-  const Tensor x = random({2, length, heads * 2 * half}, 1);
+  const Tensor x = normal_numbers(17, {2, length, heads * 2 * half}, 1);
   const std::vector<double> in = x.to_doubles(), out = turn(x, 5).to_doubles();
   for (std::size_t row = 0; row < 2 * length * heads; ++row) {
     const double position = 5 + static_cast<double>(row / heads % length);
@@ -158,7 +155,7 @@ TEST_CASE("rotary positions: pairs are turned as the paper's matrix does") {
 
 TEST_CASE("rotary positions: products depend on distances alone, far beyond any length of training") {
   Rotary turn(rotary_config(8, 1));
-  const Tensor query = random({1, 6, 8}, 1), key = random({1, 6, 8}, 2);
+  const Tensor query = normal_numbers(17, {1, 6, 8}, 1), key = normal_numbers(17, {1, 6, 8}, 2);
   const auto products = [&](std::int64_t begin) {
     return matmul(turn(query, begin), transpose(turn(key, begin), 1, 2));
   };
@@ -192,7 +189,7 @@ TEST_CASE("rotary positions: what cannot have them says so by name") {
     TransformerConfig config = tiny_config();
     config.positions = "rotary";
     change(config);
-    return message_of([&] { EncoderDecoder model(config); });
+    return error_of([&] { EncoderDecoder model(config); });
   };
   CHECK(building([](TransformerConfig&) {}) == "");
   const std::string fastformer = building([](TransformerConfig& config) {
@@ -216,7 +213,7 @@ TEST_CASE("rotary positions: what cannot have them says so by name") {
                  "a head has a width of 3"));
   AttentionConfig cross = rotary_config(8, 2);
   cross.cross = true;
-  CHECK(contains(message_of([&] { make_attention("dot_product", cross); }), "cross-attention has no rotary"));
+  CHECK(contains(error_of([&] { make_attention("dot_product", cross); }), "cross-attention has no rotary"));
 }
 
 TEST_CASE("rotary positions: images have them where they are asked for, and learned ones otherwise") {
@@ -303,11 +300,11 @@ TEST_CASE("grouped queries: they are a dot product whose heads have equal keys a
         }
         return concat(rows, 0);
       };
-      to.bias = for_all(from.bias + random(from.bias.shape(), 9));
-      from.bias = from.bias + random(from.bias.shape(), 9);
+      to.bias = for_all(from.bias + normal_numbers(17, from.bias.shape(), 9));
+      from.bias = from.bias + normal_numbers(17, from.bias.shape(), 9);
       to.weight = for_all(from.weight);
     }
-    const Tensor x = random({2, 7, width}, 1);
+    const Tensor x = normal_numbers(17, {2, 7, width}, 1);
     const Tensor mask =
         Tensor::from(std::vector<std::int32_t>{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0}, {2, 7});
     Context context = Context::inference();
@@ -327,10 +324,10 @@ TEST_CASE("grouped queries: what decoding remembers shrinks, and other divisions
   LanguageModel whole(modern_config(0)), half(modern_config(2)), one(modern_config(1));
   CHECK(cached_elements(half) * 2 == cached_elements(whole));
   CHECK(cached_elements(one) * 4 == cached_elements(whole));
-  CHECK(contains(message_of([] { LanguageModel model(modern_config(3)); }),
+  CHECK(contains(error_of([] { LanguageModel model(modern_config(3)); }),
                  "setting 'kv_heads' must divide the 4 heads"));
-  CHECK(contains(message_of([] { LanguageModel model(modern_config(8)); }), "got 8"));
-  CHECK(contains(message_of([] { LanguageModel model(modern_config(-1)); }), "kv_heads"));
+  CHECK(contains(error_of([] { LanguageModel model(modern_config(8)); }), "got 8"));
+  CHECK(contains(error_of([] { LanguageModel model(modern_config(-1)); }), "kv_heads"));
 }
 
 TEST_CASE("modern blocks: their parameters are counted, and shapes alone are theirs") {
@@ -363,5 +360,5 @@ TEST_CASE("modern blocks: settings survive being written and read") {
   CHECK(to_json(again) == to_json(config));
   TransformerConfig wrong = config;
   wrong.norm_kind = "rsm";
-  CHECK(contains(message_of([&] { LanguageModel model(wrong); }), "did you mean 'rms'"));
+  CHECK(contains(error_of([&] { LanguageModel model(wrong); }), "did you mean 'rms'"));
 }

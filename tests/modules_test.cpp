@@ -55,7 +55,7 @@ Tensor parameter_of(std::initializer_list<float> values) {
   return parameter(Tensor::from(values, {static_cast<std::int64_t>(values.size())}));
 }
 
-Floats values_of(const Tensor& x) {
+Floats floats_of(const Tensor& x) {
   return x.to_vector<float>();
 }
 
@@ -120,12 +120,12 @@ TEST_CASE("modules: a sequence calls its layers in order, and numbers them by th
   const Tensor x = normal({5, 3}, 0, 1, {1, 0, 0});
   CHECK(net(x).shape() == Shape{5, 2});
   Context first = Context::train(1, 1), second = Context::train(1, 2);
-  CHECK(values_of(net(x, first)) != values_of(net(x, second)));  // the dropout of the layer in the middle
-  CHECK(values_of(net(x)) == values_of(net(x)));
+  CHECK(floats_of(net(x, first)) != floats_of(net(x, second)));  // the dropout of the layer in the middle
+  CHECK(floats_of(net(x)) == floats_of(net(x)));
   CHECK(in.path() == "0");
   CHECK(out.path() == "3");
   CHECK_THROWS_WITH_AS(net.add({}), doctest::Contains("step 4 is an empty function"), Error);
-  CHECK(values_of(Sequential()(x)) == values_of(x));
+  CHECK(floats_of(Sequential()(x)) == floats_of(x));
 
   net.to(DType::f64, {});
   const GradcheckResult result = gradcheck_parameters(net, [&] { return net(x.to(DType::f64)); });
@@ -184,9 +184,9 @@ TEST_CASE("modules: AdamW decays matrices, and vectors only when it is told to")
     for (const NamedTensor& each : parameters) give_gradient(*each.tensor, 0);
     adamw.step(0.1);
     const double matrix = all ? 0.999 * 0.999 : 0.999, vector = all ? 0.999 : 1;
-    CHECK(values_of(*parameters[0].tensor)[0] == doctest::Approx(matrix));
+    CHECK(floats_of(*parameters[0].tensor)[0] == doctest::Approx(matrix));
     for (std::size_t i = 1; i < parameters.size(); ++i)
-      CHECK(values_of(*parameters[i].tensor)[0] == doctest::Approx(vector));
+      CHECK(floats_of(*parameters[i].tensor)[0] == doctest::Approx(vector));
   }
 }
 
@@ -364,15 +364,11 @@ TEST_CASE("modules: steps count themselves, so that no two have the same masks")
 
 // --- Options of layers and stacks: shared layers, heads of several kinds, ablations, presets.
 
+using test::error_of;
 using test::has_name;
-using test::message_of;
 using test::tiny_config;
 
 namespace {
-
-Tensor draw(const Shape& shape, std::uint32_t stream) {
-  return uniform(shape, -1, 1, {41, 0, stream}, DType::f64);
-}
 
 Tensor* find(Module& module, const std::string& name) {
   for (const NamedTensor& entry : module.parameters())
@@ -406,7 +402,7 @@ Tensor run(Attention& layer, const Tensor& x) {
   return layer({x, {}, {}, {}}, context);
 }
 
-Tensor logits(EncoderClassifier& model) {
+Tensor logits_of(EncoderClassifier& model) {
   const std::vector<Tokens> sentences = {{4, 5, 6, 7, 8}, {8, 9}};
   Context context = Context::inference();
   return model.logits(pad_tokens(sentences), context);
@@ -418,7 +414,7 @@ void copy_parameters(Module& from, Module& to, const std::function<std::string(s
     set(to, entry.name, find(from, source_of(entry.name))->detach());
 }
 
-std::string replaced(std::string text, const std::string& what, const std::string& by) {
+std::string first_replaced(std::string text, const std::string& what, const std::string& by) {
   const std::size_t at = text.find(what);
   return at == std::string::npos ? text : text.replace(at, what.size(), by);
 }
@@ -451,11 +447,11 @@ TEST_CASE("share_layers: a stack with one set of parameters is one with equal la
       copy_parameters(shared, separate, [&](std::string parameter) {
         for (const std::string layer : {"layers.1.", "layers.2."}) {
           const bool is_shared = share == "all" || parameter.find(layer + "attention.") != std::string::npos;
-          if (is_shared) parameter = replaced(parameter, layer, "layers.0.");
+          if (is_shared) parameter = first_replaced(parameter, layer, "layers.0.");
         }
         return parameter;
       });
-      CHECK(test::worst_difference(logits(shared), logits(separate)) < 1e-12);
+      CHECK(test::worst_difference(logits_of(shared), logits_of(separate)) < 1e-12);
     }
   }
 }
@@ -465,7 +461,7 @@ TEST_CASE("share_layers: layers of different kinds cannot be shared") {
   config.encoder_layers = 2;
   config.encoder_attention = {choice("fastformer"), choice("dot_product")};
   config.share_layers = "attention";
-  CHECK(test::contains(message_of([&] { EncoderClassifier{config}; }), "share_layers"));
+  CHECK(test::contains(error_of([&] { EncoderClassifier{config}; }), "share_layers"));
 }
 
 TEST_CASE("linformer: layerwise sharing has one E for the whole stack") {
@@ -487,9 +483,9 @@ TEST_CASE("linformer: layerwise sharing has one E for the whole stack") {
   copy_parameters(layerwise, separate, [](const std::string& name) {
     return name == "encoder.layers.1.attention.E" ? "encoder.layers.0.attention.E" : name;
   });
-  CHECK(test::worst_difference(logits(layerwise), logits(separate)) < 1e-12);
+  CHECK(test::worst_difference(logits_of(layerwise), logits_of(separate)) < 1e-12);
   options.set("per_head", true);
-  CHECK(test::contains(message_of([&] { make("linformer", options); }), "per_head"));
+  CHECK(test::contains(error_of([&] { make("linformer", options); }), "per_head"));
 }
 
 TEST_CASE("mixed_heads: parts of one kind are that kind with all heads") {
@@ -502,7 +498,7 @@ TEST_CASE("mixed_heads: parts of one kind are that kind with all heads") {
     const Tensor second = find(*mixed, "parts.1." + name + ".weight")->detach();
     set(*whole, name + ".weight", concat({first, second}, name == "output" ? 1 : 0));
   }
-  const Tensor x = draw({2, 5, 8}, 1);
+  const Tensor x = uniform_numbers(41, {2, 5, 8}, 1);
   CHECK(test::worst_difference(run(*mixed, x), run(*whole, x)) < 1e-14);
   CHECK(mixed->parameter_count() == whole->parameter_count());
 }
@@ -513,7 +509,7 @@ TEST_CASE("mixed_heads: any variants, which keep their settings and say what the
   options.set("longformer.window", std::int64_t{2});
   options.set("hard_coded_gaussian.offsets", std::vector<double>{0});
   const auto layer = make("mixed_heads", options, 4, true);
-  const Tensor x = draw({1, 6, 8}, 2);
+  const Tensor x = uniform_numbers(41, {1, 6, 8}, 2);
   const Tensor whole = run(*layer, x);
   AttentionCache cache;
   Context context = Context::inference();
@@ -525,19 +521,19 @@ TEST_CASE("mixed_heads: any variants, which keep their settings and say what the
   CHECK(attention_capabilities("mixed_heads", {}).any_length);
 
   options.set("longformer.windw", std::int64_t{2});
-  CHECK(test::contains(message_of([&] { make("mixed_heads", options); }), "windw"));
+  CHECK(test::contains(error_of([&] { make("mixed_heads", options); }), "windw"));
   Options linformer;
   linformer.set("parts", std::vector<std::string>{"dot_product", "linformer"});
-  CHECK(test::contains(message_of([&] { make("mixed_heads", linformer, 4, true); }), "mixes all positions"));
+  CHECK(test::contains(error_of([&] { make("mixed_heads", linformer, 4, true); }), "mixes all positions"));
   linformer.set("part_heads", std::vector<double>{3, 3});
-  CHECK(test::contains(message_of([&] { make("mixed_heads", linformer); }), "6 heads"));
+  CHECK(test::contains(error_of([&] { make("mixed_heads", linformer); }), "6 heads"));
   Options fastformer;
   fastformer.set("parts", std::vector<std::string>{"dot_product", "fastformer"});
-  CHECK(test::contains(message_of([&] { make("mixed_heads", fastformer); }), "some of the heads"));
+  CHECK(test::contains(error_of([&] { make("mixed_heads", fastformer); }), "some of the heads"));
 }
 
 TEST_CASE("fastformer: equal global keys are one, and without a key the global query meets the values") {
-  const Tensor x = draw({2, 5, 8}, 3);
+  const Tensor x = uniform_numbers(41, {2, 5, 8}, 3);
   for (const bool causal : {false, true}) {
     CAPTURE(causal);
     const auto with_keys = [&](std::int64_t count) {
@@ -593,5 +589,5 @@ TEST_CASE("presets: the models of the hard-coded Gaussian paper") {
   CHECK(sh_x->config().cross_attention.back().heads == 1);
   CHECK_FALSE(has_name(*hc_all, "decoder.layers.2.cross_attention.query.weight"));
   TransformerConfig config;
-  CHECK(test::contains(message_of([&] { apply_preset(config, "hc-al"); }), "hc-all"));
+  CHECK(test::contains(error_of([&] { apply_preset(config, "hc-al"); }), "hc-all"));
 }

@@ -16,6 +16,7 @@
 #include "heed/tests/model_support.h"
 
 using namespace heed;
+using namespace heed::test;
 
 namespace {
 
@@ -470,7 +471,7 @@ TEST_CASE("a block pattern that kernels would misread is refused") {
     change(pattern);
     AttentionOptions options;
     options.pattern = std::make_shared<BlockPattern>(pattern);
-    return test::message_of([&] { attention(x, x, x, options); });
+    return test::error_of([&] { attention(x, x, x, options); });
   };
   CHECK(with([](BlockPattern&) {}) == "");
   const auto transposed = [](BlockPattern& p) { p.masks = transpose(p.masks, 1, 2); };

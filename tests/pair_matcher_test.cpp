@@ -14,9 +14,11 @@
 #include "heed/tasks/pair_tokens.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tests/program_runner.h"
+#include "heed/tests/support.h"
 #include "heed/tests/temporary_folder.h"
 
 using namespace heed;
+using namespace heed::test;
 using Json = nlohmann::json;
 using Lines = std::vector<std::string>;
 
@@ -40,15 +42,6 @@ TransformerConfig small_config() {
   config.source_vocabulary = 20;
   config.classes = 3;
   return config;
-}
-
-std::string write(const std::filesystem::path& path, const std::string& content) {
-  std::ofstream(path, std::ios::binary) << content;
-  return path.string();
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace
@@ -155,7 +148,7 @@ TEST_CASE("match: from a table to ranked answers, with what is wrong named by fi
     pairs += name + "\t" + (i % 3 == 0 ? name : "nobody") + " is \"here\"\t" + (i % 3 == 0 ? "yes" : "no") +
              "\t" + std::to_string(i) + "\n";
   }
-  const std::string table = write(folder / "pairs.txt", pairs), run = (folder / "run").string();
+  const std::string table = write_content(folder / "pairs.txt", pairs), run = (folder / "run").string();
   const auto train = [&](const std::string& data, const Lines& more) {
     Lines arguments = {"train",
                        "--data",
@@ -201,15 +194,16 @@ TEST_CASE("match: from a table to ranked answers, with what is wrong named by fi
     CHECK(contains(result.errors, says));
   };
   std::filesystem::remove_all(run);
-  refused(write(folder / "short.txt", "a\tb\tclass\nc\td\n"), {}, "short.txt:2: the row has 2 fields");
-  refused(write(folder / "none.txt", "a\tb\tlabel\nc\td\t1\n"), {},
+  refused(write_content(folder / "short.txt", "a\tb\tclass\nc\td\n"), {},
+          "short.txt:2: the row has 2 fields");
+  refused(write_content(folder / "none.txt", "a\tb\tlabel\nc\td\t1\n"), {},
           "none.txt:1: there is no column \"class\"");
-  refused(write(folder / "empty.txt", ""), {}, "empty.txt");
-  refused(write(folder / "one.txt", "a\tb\tclass\nc\td\t1\ne\tf\t1\ng\th\t1\n"), {}, "two classes");
-  refused(table, {"--valid", write(folder / "new.txt", "who\tgood\tclass\nc\td\tmaybe\n")},
+  refused(write_content(folder / "empty.txt", ""), {}, "empty.txt");
+  refused(write_content(folder / "one.txt", "a\tb\tclass\nc\td\t1\ne\tf\t1\ng\th\t1\n"), {}, "two classes");
+  refused(table, {"--valid", write_content(folder / "new.txt", "who\tgood\tclass\nc\td\tmaybe\n")},
           "new.txt:2: the label \"maybe\"");
   refused(table,
-          {"--valid", write(folder / "flat.txt", "who\tgood\tclass\nc\td\tyes\ne\tf\tno\n"), "--set",
+          {"--valid", write_content(folder / "flat.txt", "who\tgood\tclass\nc\td\tyes\ne\tf\tno\n"), "--set",
            "training.keep_best_by=map"},
           "gives no map");
   refused(table, {"--folds", "1"}, "data.folds");

@@ -21,7 +21,8 @@
 #include "heed/core/device.h"
 #include "heed/tests/support.h"
 
-namespace heed {
+using namespace heed;
+using namespace heed::test;
 
 TEST_CASE("parallel_for runs every task once, for any number of threads") {
   for (int threads : {1, 2, 3, 8}) {
@@ -148,9 +149,6 @@ TEST_CASE("set_cpu_threads refuses nonsense") {
   CHECK_THROWS_AS(cpu::parallel_for(1000, [](std::int64_t) { set_cpu_threads(1); }), Error);
 }
 
-}  // namespace heed
-
-namespace heed {
 namespace {
 
 using cpu::MemoryPool;
@@ -303,5 +301,3 @@ TEST_CASE("memory stats follow the tensors") {
   cpu_backend.trim({});
   CHECK(memory_stats().reserved_bytes >= memory_stats().current_bytes);
 }
-
-}  // namespace heed

@@ -12,17 +12,11 @@
 #include <thread>
 
 #include "heed/base/error.h"
+#include "heed/tests/support.h"
 #include "heed/tests/temporary_folder.h"
 
 namespace heed {
 namespace {
-
-std::string content_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 void redirect(int descriptor, const std::filesystem::path& path, int flags) {
   const int opened = open(path.c_str(), flags, 0600);
@@ -92,8 +86,8 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
   wait_for(
       start(program, arguments, folder, streams / "input", streams / "output", streams / "errors", limits),
       limits.seconds, result);
-  result.output = content_of(streams / "output");
-  result.errors = content_of(streams / "errors");
+  result.output = test::content_of(streams / "output");
+  result.errors = test::content_of(streams / "errors");
   return result;
 }
 

@@ -20,32 +20,27 @@
 
 namespace {
 
-using heed::BackgroundProgram;
-using heed::ProgramResult;
-using heed::run_program;
-using heed::test::contains;
-using heed::test::content_of;
-using heed::test::write_content;
+using namespace heed;
+using namespace heed::test;
 namespace fs = std::filesystem;
-using Arguments = std::vector<std::string>;
 
 /// A model that a step of takes a few milliseconds.
-const Arguments tiny = {"--set", "data.numbers=300",
-                        "--set", "data.held_out_numbers=20",
-                        "--set", "model.width=16",
-                        "--set", "model.feed_forward=16",
-                        "--set", "model.heads=2",
-                        "--set", "model.encoder_layers=1",
-                        "--set", "model.decoder_layers=1",
-                        "--set", "tokenizer.vocabulary=280",
-                        "--set", "training.batch_tokens=512",
-                        "--set", "training.evaluate_every=20",
-                        "--set", "training.log_every=5",
-                        "--set", "decoding.length_extra=2"};
+const Arguments tiny_translator = {"--set", "data.numbers=300",
+                                   "--set", "data.held_out_numbers=20",
+                                   "--set", "model.width=16",
+                                   "--set", "model.feed_forward=16",
+                                   "--set", "model.heads=2",
+                                   "--set", "model.encoder_layers=1",
+                                   "--set", "model.decoder_layers=1",
+                                   "--set", "tokenizer.vocabulary=280",
+                                   "--set", "training.batch_tokens=512",
+                                   "--set", "training.evaluate_every=20",
+                                   "--set", "training.log_every=5",
+                                   "--set", "decoding.length_extra=2"};
 
-Arguments train_arguments(const fs::path& run, const Arguments& more) {
+Arguments translate_training(const fs::path& run, const Arguments& more) {
   Arguments arguments = {"train", "--out", run.string(), "--set", "threads=1"};
-  arguments.insert(arguments.end(), tiny.begin(), tiny.end());
+  arguments.insert(arguments.end(), tiny_translator.begin(), tiny_translator.end());
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
@@ -55,7 +50,7 @@ std::size_t line_count(const std::string& text) {
 }
 
 /// One line, "program: error: ...", with the part that matters, and the status.
-void check_error(const ProgramResult& result, int status, const std::string& part) {
+void translate_refuses(const ProgramResult& result, int status, const std::string& part) {
   CAPTURE(result.errors);
   CHECK(result.status == status);
   CHECK(contains(result.errors, "translate: error: "));
@@ -65,10 +60,11 @@ void check_error(const ProgramResult& result, int status, const std::string& par
 }
 
 /// One short run for all tests that only look at a run.
-const fs::path& finished_run() {
+const fs::path& finished_translate() {
   static const TemporaryFolder folder;
   static const fs::path run = [] {
-    const ProgramResult result = run_program("translate", train_arguments(folder / "run", {"--steps", "30"}));
+    const ProgramResult result =
+        run_program("translate", translate_training(folder / "run", {"--steps", "30"}));
     REQUIRE_MESSAGE(result.status == 0, result.errors);
     return folder / "run";
   }();
@@ -78,7 +74,7 @@ const fs::path& finished_run() {
 }  // namespace
 
 TEST_CASE("translate train leaves a whole run") {
-  const fs::path& run = finished_run();
+  const fs::path& run = finished_translate();
   for (const char* file : {"config.json", "model.safetensors", "optimizer.safetensors", "trainer_state.json",
                            "tokenizer.json", "metrics.jsonl", "best.safetensors"}) {
     CAPTURE(file);
@@ -93,9 +89,10 @@ TEST_CASE("translate train leaves a whole run") {
 TEST_CASE("the same run gives the same weights with any number of threads") {
   const TemporaryFolder folder;
   const ProgramResult result =
-      run_program("translate", train_arguments(folder / "run", {"--steps", "30", "--threads", "3"}));
+      run_program("translate", translate_training(folder / "run", {"--steps", "30", "--threads", "3"}));
   REQUIRE_MESSAGE(result.status == 0, result.errors);
-  CHECK(content_of(folder / "run/model.safetensors") == content_of(finished_run() / "model.safetensors"));
+  CHECK(content_of(folder / "run/model.safetensors") ==
+        content_of(finished_translate() / "model.safetensors"));
   CHECK(result.output.empty());  // progress belongs to standard error
 }
 
@@ -104,21 +101,21 @@ TEST_CASE("a killed run resumes to the same bits") {
   const fs::path run = folder / "run";
   // Kill it once it has a checkpoint; a fast machine may be done by then, so the run is repeated with an
   // earlier kill.
-  BackgroundProgram program("translate", train_arguments(run, {"--steps", "30", "--save-every", "3"}));
+  BackgroundProgram program("translate", translate_training(run, {"--steps", "30", "--save-every", "3"}));
   while (program.running() && !fs::exists(run / "trainer_state.json"))
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   program.send(SIGKILL);
   program.wait();
   const ProgramResult result =
-      run_program("translate", train_arguments(run, {"--steps", "30", "--save-every", "3", "--resume"}));
+      run_program("translate", translate_training(run, {"--steps", "30", "--save-every", "3", "--resume"}));
   REQUIRE_MESSAGE(result.status == 0, result.errors);
-  CHECK(content_of(run / "model.safetensors") == content_of(finished_run() / "model.safetensors"));
+  CHECK(content_of(run / "model.safetensors") == content_of(finished_translate() / "model.safetensors"));
 }
 
 TEST_CASE("an interrupted run saves, says so and resumes with nothing but the folder") {
   const TemporaryFolder folder;
   const fs::path run = folder / "run";
-  BackgroundProgram program("translate", train_arguments(run, {"--steps", "100000"}));
+  BackgroundProgram program("translate", translate_training(run, {"--steps", "100000"}));
   while (program.running() && !fs::exists(run / "metrics.jsonl"))
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   program.send(SIGINT);
@@ -157,8 +154,8 @@ TEST_CASE("a second signal, of whichever kind, ends a program in the middle of a
   for (const std::string ranks : {"1", "2"}) {
     CAPTURE(ranks);
     const fs::path run = folder / ranks;
-    BackgroundProgram program("translate", train_arguments(run, {"--ranks", ranks, "--steps", "1", "--set",
-                                                                 "training.accumulation=1000000"}));
+    BackgroundProgram program("translate", translate_training(run, {"--ranks", ranks, "--steps", "1", "--set",
+                                                                    "training.accumulation=1000000"}));
     while (program.running() && !fs::exists(run / "config.json"))
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     program.send(SIGUSR1);
@@ -174,15 +171,17 @@ TEST_CASE("a second signal, of whichever kind, ends a program in the middle of a
 }
 
 TEST_CASE("a run is not overwritten, and is not continued with other settings") {
-  const std::string before = content_of(finished_run() / "model.safetensors");
-  check_error(run_program("translate", train_arguments(finished_run(), {"--steps", "30"})), 1, "--resume");
-  check_error(run_program("translate", train_arguments(finished_run(), {"--resume", "--seed", "9"})), 1,
-              "seed");
-  CHECK(content_of(finished_run() / "model.safetensors") == before);
+  const std::string before = content_of(finished_translate() / "model.safetensors");
+  translate_refuses(run_program("translate", translate_training(finished_translate(), {"--steps", "30"})), 1,
+                    "--resume");
+  translate_refuses(
+      run_program("translate", translate_training(finished_translate(), {"--resume", "--seed", "9"})), 1,
+      "seed");
+  CHECK(content_of(finished_translate() / "model.safetensors") == before);
 }
 
 TEST_CASE("translate evaluate ends with a line of JSON") {
-  const ProgramResult result = run_program("translate", {"evaluate", "--run", finished_run().string()});
+  const ProgramResult result = run_program("translate", {"evaluate", "--run", finished_translate().string()});
   REQUIRE_MESSAGE(result.status == 0, result.errors);
   const auto report = nlohmann::json::parse(result.output);
   CHECK(report["exact"].is_number());
@@ -192,8 +191,8 @@ TEST_CASE("translate evaluate ends with a line of JSON") {
   const TemporaryFolder folder;
   const std::string words = write_content(folder / "words", "one\ntwo\n").string(),
                     sentences = write_content(folder / "sentences", "eins zwei drei vier\nzwei\n").string();
-  const ProgramResult longer = run_program(
-      "translate", {"evaluate", "--run", finished_run().string(), "--source", words, "--target", sentences});
+  const ProgramResult longer = run_program("translate", {"evaluate", "--run", finished_translate().string(),
+                                                         "--source", words, "--target", sentences});
   REQUIRE_MESSAGE(longer.status == 0, longer.errors);
   const auto counted = nlohmann::json::parse(longer.output);
   CHECK(counted["bleu"].is_number());
@@ -209,7 +208,7 @@ TEST_CASE("translate evaluate ends with a line of JSON") {
 
 TEST_CASE("translate predict answers the sources of a table") {
   const TemporaryFolder folder;
-  const std::string run = finished_run().string(),
+  const std::string run = finished_translate().string(),
                     table = write_content(folder / "t.tsv", "id\tsource\n7\tone\n8\tforty-two\n").string();
   const ProgramResult lines = run_program("translate", {"predict", "--run", run}, "one\nforty-two\n");
   const ProgramResult rows = run_program("translate", {"predict", "--run", run, "--data", table, "--header"});
@@ -226,7 +225,7 @@ TEST_CASE("translate predict answers the sources of a table") {
 }
 
 TEST_CASE("translate predict writes a line for each line") {
-  const std::string run = finished_run().string();
+  const std::string run = finished_translate().string();
   const ProgramResult result =
       run_program("translate", {"predict", "--run", run}, "one\n\nforty-two\r\nseven");
   REQUIRE_MESSAGE(result.status == 0, result.errors);
@@ -242,32 +241,35 @@ TEST_CASE("translate predict writes a line for each line") {
 TEST_CASE("usage errors are named with the nearest name, and end with 2") {
   const TemporaryFolder folder;
   const std::string run = (folder / "run").string();
-  check_error(run_program("translate", {"train", "--out", run, "--sorce", "x"}), 2, "--source");
-  check_error(run_program("translate", {"trian"}), 2, "train");
-  check_error(run_program("translate", {"train"}), 2, "--out");
-  check_error(run_program("translate", {"train", "--out", run, "--set", "model.widht=8"}), 2, "model.width");
-  check_error(run_program("translate", {"train", "--out", run, "--set", "model.width=wide"}), 2,
-              "model.width");
-  check_error(run_program("translate", {"train", "--out", run, "--set", "model.width=7"}), 2, "width");
-  check_error(run_program("translate", {"train", "--out", run, "--attention", "dot_prodct"}), 2,
-              "dot_product");
-  check_error(run_program("translate", {"train", "--out", run, "--device", "cpo"}), 2, "cpu");
-  check_error(run_program("translate", {"train", "--out", run, "--source", "x"}), 2, "--target");
-  check_error(run_program("translate", train_arguments(run, {"--steps", "0"})), 2, "steps");
-  check_error(run_program("translate", train_arguments(run, {"--set", "training.schedule.learning_rate=-1"})),
-              2, "rate");
-  check_error(run_program("translate", train_arguments(run, {"--seed", "-1"})), 2, "seed");
-  check_error(run_program("translate", {"train", "--out", run, "--config", run + "/none.json"}), 2,
-              "none.json");
+  translate_refuses(run_program("translate", {"train", "--out", run, "--sorce", "x"}), 2, "--source");
+  translate_refuses(run_program("translate", {"trian"}), 2, "train");
+  translate_refuses(run_program("translate", {"train"}), 2, "--out");
+  translate_refuses(run_program("translate", {"train", "--out", run, "--set", "model.widht=8"}), 2,
+                    "model.width");
+  translate_refuses(run_program("translate", {"train", "--out", run, "--set", "model.width=wide"}), 2,
+                    "model.width");
+  translate_refuses(run_program("translate", {"train", "--out", run, "--set", "model.width=7"}), 2, "width");
+  translate_refuses(run_program("translate", {"train", "--out", run, "--attention", "dot_prodct"}), 2,
+                    "dot_product");
+  translate_refuses(run_program("translate", {"train", "--out", run, "--device", "cpo"}), 2, "cpu");
+  translate_refuses(run_program("translate", {"train", "--out", run, "--source", "x"}), 2, "--target");
+  translate_refuses(run_program("translate", translate_training(run, {"--steps", "0"})), 2, "steps");
+  translate_refuses(
+      run_program("translate", translate_training(run, {"--set", "training.schedule.learning_rate=-1"})), 2,
+      "rate");
+  translate_refuses(run_program("translate", translate_training(run, {"--seed", "-1"})), 2, "seed");
+  translate_refuses(run_program("translate", {"train", "--out", run, "--config", run + "/none.json"}), 2,
+                    "none.json");
   write_content(folder / "bad.json", "{\"trainig\": {}}");
-  check_error(run_program("translate", {"train", "--out", run, "--config", (folder / "bad.json").string()}),
-              2, "training");
+  translate_refuses(
+      run_program("translate", {"train", "--out", run, "--config", (folder / "bad.json").string()}), 2,
+      "training");
   CHECK(!fs::exists(run));  // nothing was left behind
 }
 
 TEST_CASE("translate predict --capture writes what the model shows of its inside") {
   const TemporaryFolder folder;
-  const std::string run = finished_run().string(), file = (folder / "inside.safetensors").string();
+  const std::string run = finished_translate().string(), file = (folder / "inside.safetensors").string();
   const Arguments plain = {"predict", "--run", run}, watched = {"predict", "--run", run, "--capture", file};
   const std::string lines = "one\n\nforty-two\n";
   const ProgramResult result = run_program("translate", watched, lines);
@@ -289,7 +291,7 @@ TEST_CASE("translate predict --capture writes what the model shows of its inside
 TEST_CASE("translate train --preset chooses the attentions, and measures gamma") {
   const TemporaryFolder folder;
   const auto model_after = [&](const std::string& preset, const Arguments& more) {
-    Arguments arguments = train_arguments(folder / preset, {"--steps", "2", "--preset", preset});
+    Arguments arguments = translate_training(folder / preset, {"--steps", "2", "--preset", preset});
     arguments.insert(arguments.end(), more.begin(), more.end());
     const ProgramResult result = run_program("translate", arguments);
     CHECK_MESSAGE(result.status == 0, result.errors);
@@ -307,36 +309,37 @@ TEST_CASE("translate train --preset chooses the attentions, and measures gamma")
   CHECK(sh_x.at("cross_attention").at(1).at("heads") == 1);
   const auto hc_sa = model_after("hc-sa", {"--decoder-attention", "fastformer"});
   CHECK(hc_sa.at("decoder_attention") == "fastformer");
-  check_error(run_program("translate", train_arguments(folder / "x", {"--preset", "hc-as"})), 2, "hc-sa");
+  translate_refuses(run_program("translate", translate_training(folder / "x", {"--preset", "hc-as"})), 2,
+                    "hc-sa");
   // A run goes on with the gamma that it was started with.
   const Arguments resumed = {"--steps", "3", "--resume"};
-  CHECK(run_program("translate", train_arguments(folder / "hc-all", resumed)).status == 0);
+  CHECK(run_program("translate", translate_training(folder / "hc-all", resumed)).status == 0);
 }
 
 TEST_CASE("data that cannot be used is named, and ends with 1") {
   const TemporaryFolder folder;
   const auto train = [&](const std::string& source, const std::string& target) {
     return run_program("translate",
-                       train_arguments(folder / "run", {"--source", (folder / source).string(), "--target",
-                                                        (folder / target).string(), "--steps", "1"}));
+                       translate_training(folder / "run", {"--source", (folder / source).string(), "--target",
+                                                           (folder / target).string(), "--steps", "1"}));
   };
   write_content(folder / "two", "a b\nc d\n");
   write_content(folder / "three", "a\nb\nc\n");
   write_content(folder / "empty", "");
   write_content(folder / "latin", "caf\xe9\nx\n");
-  check_error(train("missing", "two"), 1, "missing");
-  check_error(train("two", "three"), 1, "3");
-  check_error(train("empty", "empty"), 1, "empty");
-  check_error(train("latin", "two"), 1, "UTF-8");
+  translate_refuses(train("missing", "two"), 1, "missing");
+  translate_refuses(train("two", "three"), 1, "3");
+  translate_refuses(train("empty", "empty"), 1, "empty");
+  translate_refuses(train("latin", "two"), 1, "UTF-8");
   CHECK(!fs::exists(folder / "run"));
 }
 
 TEST_CASE("a damaged run is named, and ends with 1") {
   const TemporaryFolder folder;
-  fs::copy(finished_run(), folder / "run", fs::copy_options::recursive);
+  fs::copy(finished_translate(), folder / "run", fs::copy_options::recursive);
   const std::string run = (folder / "run").string();
-  check_error(run_program("translate", {"predict", "--run", (folder / "nothing").string()}, "one\n"), 1,
-              "nothing");
+  translate_refuses(run_program("translate", {"predict", "--run", (folder / "nothing").string()}, "one\n"), 1,
+                    "nothing");
   const ProgramResult unreadable = run_program("translate", {"predict", "--run", run}, "caf\xe9\none\n");
   CHECK(unreadable.status == 1);
   CHECK(contains(unreadable.errors, "translate: error: standard input, line 1"));
@@ -345,11 +348,11 @@ TEST_CASE("a damaged run is named, and ends with 1") {
 
   const std::string weights = content_of(folder / "run/best.safetensors");
   write_content(folder / "run/best.safetensors", weights.substr(0, weights.size() / 2));
-  check_error(run_program("translate", {"predict", "--run", run}, "one\n"), 1, "best.safetensors");
+  translate_refuses(run_program("translate", {"predict", "--run", run}, "one\n"), 1, "best.safetensors");
   write_content(folder / "run/tokenizer.json", "{");
-  check_error(run_program("translate", {"evaluate", "--run", run}), 1, "tokenizer.json");
+  translate_refuses(run_program("translate", {"evaluate", "--run", run}), 1, "tokenizer.json");
   write_content(folder / "run/config.json", "{\"model\": 3}");
-  check_error(run_program("translate", {"evaluate", "--run", run}), 1, "config.json");
+  translate_refuses(run_program("translate", {"evaluate", "--run", run}), 1, "config.json");
 }
 
 TEST_CASE("heed devices, gradcheck and verify") {

@@ -21,25 +21,17 @@ namespace {
 using namespace heed;
 using namespace heed::test;
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 fs::path trained(const std::string& task, const fs::path& out, const std::vector<std::string>& more) {
   const TaskKind& kind = task_kind(task);
-  Settings settings = kind.settings(false);
-  for (const std::string& setting : small_settings(task)) settings.assign(setting);
-  for (const std::string& setting : more) settings.assign(setting);
-  train_run(kind, settings, {out});
+  train_run(kind, small_settings_of(kind, more), {out});
   return out;
 }
 
 const std::vector<std::string> like_bert = {"model.norm=post", "model.positions=learned",
                                             "model.embedding_norm=true", "model.token_types=2",
                                             "model.scale_embeddings=false"};
-
-std::vector<std::string> with(std::vector<std::string> settings, const std::vector<std::string>& more) {
-  settings.insert(settings.end(), more.begin(), more.end());
-  return settings;
-}
 
 /// A published GPT-2, made once.
 const fs::path& published_gpt2() {
@@ -52,13 +44,8 @@ const fs::path& published_gpt2() {
   return path;
 }
 
-std::string refusal(const fs::path& folder, const fs::path& out) {
-  try {
-    import_run(folder, out);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+std::string import_error(const fs::path& folder, const fs::path& out) {
+  return error_of([&] { import_run(folder, out); });
 }
 
 /// Changes a copy of the published GPT-2; what importing it is answered with. Nothing may be left of the run.
@@ -66,13 +53,13 @@ std::string refused_after(const std::function<void(const fs::path& folder)>& cha
   const TemporaryFolder folder;
   copy_run(published_gpt2(), folder / "model");
   change(folder / "model");
-  const std::string said = refusal(folder / "model", folder / "run");
+  const std::string said = import_error(folder / "model", folder / "run");
   CHECK_FALSE(fs::exists(folder / "run"));
   return said;
 }
 
-void change_config(const fs::path& folder, const std::function<void(Json&)>& change) {
-  Json json = Json::parse(content_of(folder / "config.json"));
+void change_config(const fs::path& folder, const std::function<void(OrderedJson&)>& change) {
+  OrderedJson json = OrderedJson::parse(content_of(folder / "config.json"));
   change(json);
   write_content(folder / "config.json", json.dump());
 }
@@ -106,7 +93,7 @@ TEST_CASE("published: a run comes back from its layout with the same weights and
        {"the cat"},
        {"generation.tokens=20"}},
       {"language_model",
-       with(like_bert, {"objective=masked", "training.keep_best_by=loss", "model.output_transform=true"}),
+       joined(like_bert, {"objective=masked", "training.keep_best_by=loss", "model.output_transform=true"}),
        {"the [MASK]"}},
       {"embed_text", like_bert, {"forty-two", "", "one"}},
       {"translate",
@@ -145,17 +132,17 @@ TEST_CASE("published: the marks of a masked model may stand behind its words") {
   const TemporaryFolder folder;
   const fs::path model = folder / "model";
   export_run(trained("language_model", folder / "run",
-                     with(like_bert,
-                          {"objective=masked", "training.keep_best_by=loss", "model.output_transform=true"})),
+                     joined(like_bert, {"objective=masked", "training.keep_best_by=loss",
+                                        "model.output_transform=true"})),
              model);
   import_run(model, folder / "first");
-  Json json = Json::parse(content_of(model / "tokenizer.json"));
+  OrderedJson json = OrderedJson::parse(content_of(model / "tokenizer.json"));
   std::int32_t mask = -1, last = -1;
   for (const auto& [token, id] : json["model"]["vocab"].items()) {
     last = std::max(last, id.get<std::int32_t>());
     if (token == "<mask>") mask = id;
   }
-  const auto moved = [&](const Json& id) {
+  const auto moved = [&](const OrderedJson& id) {
     const auto old = id.get<std::int32_t>();
     return old == mask ? last : old > mask ? old - 1 : old;
   };
@@ -181,22 +168,24 @@ TEST_CASE("published: the tokenizer of what is exported puts the marks around a 
   const TemporaryFolder folder;
   const auto single_of = [&](const std::string& task, const std::vector<std::string>& settings) {
     export_run(trained(task, folder / "run", settings), folder / "model");
-    const Json part = Json::parse(content_of(folder / "model/tokenizer.json")).at("post_processor");
+    const OrderedJson part =
+        OrderedJson::parse(content_of(folder / "model/tokenizer.json")).at("post_processor");
     for (const char* name : {"run", "model"}) fs::remove_all(folder / name);
     std::string marks;
-    for (const Json& one : part.is_null() ? Json::array() : part.at("single"))
+    for (const OrderedJson& one : part.is_null() ? OrderedJson::array() : part.at("single"))
       marks += one.items().begin().value().at("id").get<std::string>() + " ";
     return marks;
   };
   CHECK(single_of("translate", {"model.norm=post", "model.tie_embeddings=all"}) == "A </s> ");
   CHECK(single_of("embed_text", like_bert) == "A </s> ");
-  CHECK(single_of("embed_text", with(like_bert, {"tokenizer.begin=<s>"})) == "<s> A </s> ");
+  CHECK(single_of("embed_text", joined(like_bert, {"tokenizer.begin=<s>"})) == "<s> A </s> ");
   export_run(trained("embed_text", folder / "run", like_bert), folder / "model");
-  Json tokenizer = Json::parse(content_of(folder / "model/tokenizer.json"));
+  OrderedJson tokenizer = OrderedJson::parse(content_of(folder / "model/tokenizer.json"));
   for (const char* name : {"run", "model"}) fs::remove_all(folder / name);
   tokenizer["post_processor"] = {{"type", "ByteLevel"}, {"trim_offsets", true}};
   const fs::path file = write_content(folder / "gpt2.json", tokenizer.dump());
-  CHECK(single_of("embed_text", with(like_bert, {"tokenizer.file=\"" + file.string() + "\""})) == "A </s> ");
+  CHECK(single_of("embed_text", joined(like_bert, {"tokenizer.file=\"" + file.string() + "\""})) ==
+        "A </s> ");
   CHECK(single_of("language_model", {}).empty());
 }
 
@@ -239,18 +228,19 @@ TEST_CASE("published: Marian's models of SentencePiece become a tokenizer for ea
   const TemporaryFolder folder;
   trained("translate", folder / "run", {"model.output_bias=true"});
   export_run(folder / "run", folder / "marian");
-  const Json config = Json::parse(content_of(folder / "marian/config.json"));
-  Json vocabulary = Json::object();
+  const OrderedJson config = OrderedJson::parse(content_of(folder / "marian/config.json"));
+  OrderedJson vocabulary = OrderedJson::object();
   for (const char* const token : {"</s>", "<unk>", "\u2581the", "tree", "t", "\u2581"})
     vocabulary[token] = vocabulary.size();
   while (vocabulary.size() < config.at("vocab_size").get<std::size_t>())
     vocabulary[concat_text("word", vocabulary.size())] = vocabulary.size();
-  change_config(folder / "marian", [](Json& json) { json["eos_token_id"] = 0; });  // as the list has it
+  change_config(folder / "marian",
+                [](OrderedJson& json) { json["eos_token_id"] = 0; });  // as the list has it
   fs::remove(folder / "marian/tokenizer.json");
   write_content(folder / "marian/vocab.json", vocabulary.dump());
   const std::string model = fuzz::corpus("sentencepiece/two_words").at(0).second;
   write_content(folder / "marian/source.spm", model);
-  CHECK(contains(refusal(folder / "marian", folder / "imported"), "nor source.spm, target.spm"));
+  CHECK(contains(import_error(folder / "marian", folder / "imported"), "nor source.spm, target.spm"));
   write_content(folder / "marian/target.spm", model);
   const ExchangeReport report = import_run(folder / "marian", folder / "imported");
   REQUIRE(report.remarks.size() == 2);
@@ -262,10 +252,11 @@ TEST_CASE("published: Marian's models of SentencePiece become a tokenizer for ea
   CHECK(answers_of(folder / "twice", {"the tree"}) == answers);
 
   write_content(folder / "marian/vocab.json", "{\"</s>\": 0, \"<unk>\": 2}");
-  CHECK(contains(refusal(folder / "marian", folder / "refused"), "must use the ids 0 to 1"));
+  CHECK(contains(import_error(folder / "marian", folder / "refused"), "must use the ids 0 to 1"));
   write_content(folder / "marian/vocab.json", vocabulary.dump());
   write_content(folder / "marian/source.spm", "no model");
-  CHECK(contains(refusal(folder / "marian", folder / "refused"), "source.spm is not a SentencePiece model"));
+  CHECK(contains(import_error(folder / "marian", folder / "refused"),
+                 "source.spm is not a SentencePiece model"));
 }
 
 TEST_CASE("published: what is damaged, missing or unknown is refused by name, and leaves no run") {
@@ -274,32 +265,33 @@ TEST_CASE("published: what is damaged, missing or unknown is refused by name, an
   CHECK(contains(refused_after([](const fs::path& folder) { write_content(folder / "config.json", "{"); }),
                  "not valid JSON"));
   const std::string unknown = refused_after([](const fs::path& folder) {
-    change_config(folder, [](Json& json) { json["model_type"] = "mamba"; });
+    change_config(folder, [](OrderedJson& json) { json["model_type"] = "mamba"; });
   });
   CHECK(contains(unknown, "\"mamba\", which heed does not know; it knows gpt2, bert, marian"));
   CHECK(contains(unknown, "transformer.h.0.attn.c_attn.bias"));
   CHECK(contains(refused_after([](const fs::path& folder) {
-                   change_config(folder, [](Json& json) { json["n_head"] = 5; });
+                   change_config(folder, [](OrderedJson& json) { json["n_head"] = 5; });
                  }),
                  "5 heads do not divide the width 16"));
   CHECK(contains(refused_after([](const fs::path& folder) {
-                   change_config(folder, [](Json& json) { json["n_positions"] = 1 << 24; });
+                   change_config(folder, [](OrderedJson& json) { json["n_positions"] = 1 << 24; });
                  }),
                  "\"n_positions\" is 16777216, but the weight transformer.wpe.weight has "));
   CHECK(contains(refused_after([](const fs::path& folder) {
-                   change_config(folder, [](Json& json) { json["vocab_size"] = 50257; });
+                   change_config(folder, [](OrderedJson& json) { json["vocab_size"] = 50257; });
                  }),
                  "\"vocab_size\" is 50257, but the weight transformer.wte.weight has "));
   CHECK(contains(refused_after([](const fs::path& folder) {
-                   change_config(folder, [](Json& json) { json["n_layer"] = "two"; });
+                   change_config(folder, [](OrderedJson& json) { json["n_layer"] = "two"; });
                  }),
                  "\"n_layer\" of a GPT-2 model must be an integer, is \"two\""));
   CHECK(contains(refused_after([](const fs::path& folder) {
-                   change_config(folder, [](Json& json) { json["activation_function"] = "mish"; });
+                   change_config(folder, [](OrderedJson& json) { json["activation_function"] = "mish"; });
                  }),
                  "\"mish\", an activation that heed does not have"));
   CHECK(contains(refused_after([](const fs::path& folder) {
-                   change_config(folder, [](Json& json) { json["scale_attn_by_inverse_layer_idx"] = true; });
+                   change_config(folder,
+                                 [](OrderedJson& json) { json["scale_attn_by_inverse_layer_idx"] = true; });
                  }),
                  "scale_attn_by_inverse_layer_idx"));
   CHECK(contains(refused_after([](const fs::path& folder) { fs::remove(folder / "tokenizer.json"); }),
@@ -312,11 +304,11 @@ TEST_CASE("published: what is damaged, missing or unknown is refused by name, an
 
 TEST_CASE("published: a tokenizer without the marks that every answer needs is refused when it is imported") {
   const auto renamed = [](const fs::path& model, const std::string& mark) {
-    Json json = Json::parse(content_of(model / "tokenizer.json"));
-    Json& vocabulary = json["model"]["vocab"];
+    OrderedJson json = OrderedJson::parse(content_of(model / "tokenizer.json"));
+    OrderedJson& vocabulary = json["model"]["vocab"];
     vocabulary["other"] = vocabulary[mark];
     vocabulary.erase(mark);
-    for (Json& token : json["added_tokens"])
+    for (OrderedJson& token : json["added_tokens"])
       if (token["content"] == mark) token["content"] = "other";
     write_content(model / "tokenizer.json", json.dump());
   };
@@ -324,11 +316,11 @@ TEST_CASE("published: a tokenizer without the marks that every answer needs is r
                  "tokenizer.json: the tokenizer has no token \"</s>\""));
   const TemporaryFolder folder;
   export_run(trained("language_model", folder / "run",
-                     with(like_bert,
-                          {"objective=masked", "training.keep_best_by=loss", "model.output_transform=true"})),
+                     joined(like_bert, {"objective=masked", "training.keep_best_by=loss",
+                                        "model.output_transform=true"})),
              folder / "model");
   renamed(folder / "model", "<mask>");
-  CHECK(contains(refusal(folder / "model", folder / "again"),
+  CHECK(contains(import_error(folder / "model", folder / "again"),
                  "tokenizer.json: the tokenizer has no token \"<mask>\""));
   CHECK_FALSE(fs::exists(folder / "again"));
 }
@@ -378,7 +370,7 @@ TEST_CASE("published: weights that are cut, missing, unknown or of another shape
 TEST_CASE("published: an activation that config.json leaves out is the one that transformers takes") {
   const TemporaryFolder folder;
   copy_run(published_gpt2(), folder / "model");
-  change_config(folder / "model", [](Json& json) { json.erase("activation_function"); });
+  change_config(folder / "model", [](OrderedJson& json) { json.erase("activation_function"); });
   import_run(folder / "model", folder / "run");
   CHECK(Run::open(folder / "run").settings().get<std::string>("model.activation") == "gelu_tanh");
 }
@@ -387,19 +379,21 @@ TEST_CASE("published: a translator that begins or ends its texts otherwise is re
   const TemporaryFolder folder;
   const fs::path model = folder / "model";
   export_run(trained("translate", folder / "run", {"model.norm=post", "model.tie_embeddings=all"}), model);
-  change_config(model, [](Json& json) { json["forced_bos_token_id"] = 5; });
-  CHECK(contains(refusal(model, folder / "again"), "\"forced_bos_token_id\" is 5"));
-  change_config(model, [](Json& json) { json["forced_bos_token_id"] = nullptr, json["eos_token_id"] = 3; });
-  CHECK(contains(refusal(model, folder / "again"), "token 3 ends what is written"));
-  change_config(model, [](Json& json) { json.erase("eos_token_id"); });
-  CHECK(refusal(model, folder / "again").empty());
+  change_config(model, [](OrderedJson& json) { json["forced_bos_token_id"] = 5; });
+  CHECK(contains(import_error(model, folder / "again"), "\"forced_bos_token_id\" is 5"));
+  change_config(model,
+                [](OrderedJson& json) { json["forced_bos_token_id"] = nullptr, json["eos_token_id"] = 3; });
+  CHECK(contains(import_error(model, folder / "again"), "token 3 ends what is written"));
+  change_config(model, [](OrderedJson& json) { json.erase("eos_token_id"); });
+  CHECK(import_error(model, folder / "again").empty());
 }
 
 TEST_CASE("published: weights in several files are read as one") {
-  const auto split = [](const fs::path& folder, const std::function<void(Json & map)>& change = nullptr) {
+  const auto split = [](const fs::path& folder,
+                        const std::function<void(OrderedJson & map)>& change = nullptr) {
     const auto tensors = load_safetensors(folder / "model.safetensors").tensors;
     TensorFile parts[2];
-    Json map = Json::object();
+    OrderedJson map = OrderedJson::object();
     std::size_t i = 0;
     for (const auto& [name, tensor] : tensors) {
       const std::size_t part = i++ % 2;
@@ -409,7 +403,7 @@ TEST_CASE("published: weights in several files are read as one") {
     for (const std::size_t part : {0, 1})
       save_safetensors(folder / concat_text("model-", part, ".safetensors"), parts[part]);
     if (change) change(map);
-    write_content(folder / "model.safetensors.index.json", Json{{"weight_map", map}}.dump());
+    write_content(folder / "model.safetensors.index.json", OrderedJson{{"weight_map", map}}.dump());
     fs::remove(folder / "model.safetensors");
   };
   const TemporaryFolder folder;
@@ -425,18 +419,19 @@ TEST_CASE("published: weights in several files are read as one") {
                  }),
                  "model-1.safetensors"));
   CHECK(contains(refused_after([&](const fs::path& model) {
-                   split(model,
-                         [](Json& map) { map["transformer.wte.weight"] = "../elsewhere.safetensors"; });
+                   split(model, [](OrderedJson& map) {
+                     map["transformer.wte.weight"] = "../elsewhere.safetensors";
+                   });
                  }),
                  "is not the name of a file in the folder"));
   CHECK(contains(refused_after([&](const fs::path& model) {
-                   split(model, [](Json& map) {
+                   split(model, [](OrderedJson& map) {
                      map["transformer.wte.weight"] = std::string("model-0.safetensors\0.", 21);
                    });
                  }),
                  "is not the name of a file in the folder"));
   CHECK(contains(refused_after([&](const fs::path& model) {
-                   split(model, [](Json& map) { map["nothing.weight"] = "model-0.safetensors"; });
+                   split(model, [](OrderedJson& map) { map["nothing.weight"] = "model-0.safetensors"; });
                  }),
                  "has no \"nothing.weight\""));
   CHECK(contains(refused_after([&](const fs::path& model) {
@@ -507,12 +502,12 @@ TEST_CASE("published: only vectors that are the mean of their tokens are importe
   };
   for (const auto& [pooling, words] : refused) {
     write_content(model / "1_Pooling/config.json", pooling);
-    CHECK(contains(refusal(model, folder / "again"), words));
+    CHECK(contains(import_error(model, folder / "again"), words));
     CHECK_FALSE(fs::exists(folder / "again"));
   }
   write_content(model / "1_Pooling/config.json",
                 "{\"pooling_mode_mean_tokens\":true,\"pooling_mode_max_tokens\":false}");
-  CHECK(refusal(model, folder / "again").empty());
+  CHECK(import_error(model, folder / "again").empty());
 
   const auto modules = [](const std::string& path, const std::string& last) {
     const std::string of = "{\"type\":\"sentence_transformers.models.";
@@ -521,24 +516,24 @@ TEST_CASE("published: only vectors that are the mean of their tokens are importe
   };
   fs::remove_all(folder / "again");
   write_content(model / "modules.json", modules("1_Pooling", "Dense"));
-  CHECK(contains(refusal(model, folder / "again"), "through sentence_transformers.models.Dense"));
+  CHECK(contains(import_error(model, folder / "again"), "through sentence_transformers.models.Dense"));
   write_content(model / "other/config.json", "{\"pooling_mode_cls_token\":true}");
   write_content(model / "modules.json", modules("other", "Normalize"));
-  CHECK(contains(refusal(model, folder / "again"), "does not pool its tokens by their mean"));
+  CHECK(contains(import_error(model, folder / "again"), "does not pool its tokens by their mean"));
   write_content(model / "modules.json", "{}");
-  CHECK(contains(refusal(model, folder / "again"), "not a list of modules"));
+  CHECK(contains(import_error(model, folder / "again"), "not a list of modules"));
   CHECK_FALSE(fs::exists(folder / "again"));
   write_content(model / "modules.json", modules("1_Pooling", "Normalize"));
-  CHECK(refusal(model, folder / "again").empty());
+  CHECK(import_error(model, folder / "again").empty());
 
-  trained("embed_text", folder / "largest", with(like_bert, {"model.pooling=max"}));
+  trained("embed_text", folder / "largest", joined(like_bert, {"model.pooling=max"}));
   CHECK_THROWS_WITH_AS(export_run(folder / "largest", folder / "out"),
                        doctest::Contains("model.pooling is \"max\""), Error);
 }
 
 TEST_CASE("published: an imported run starts others, with another attention in a layer, and with low rank") {
   const TemporaryFolder folder;
-  trained("embed_text", folder / "run", with(like_bert, {"model.encoder_layers=2"}));
+  trained("embed_text", folder / "run", joined(like_bert, {"model.encoder_layers=2"}));
   export_run(folder / "run", folder / "model");
   import_run(folder / "model", folder / "imported");
   const Arguments from = {"--from",   (folder / "imported").string(),
@@ -597,8 +592,8 @@ TEST_CASE("published: an imported run starts others, with another attention in a
 TEST_CASE("published: low-rank parts are merged when a run is exported, and answer the same") {
   const TemporaryFolder folder;
   trained("embed_text", folder / "run",
-          with(like_bert, {"model.lora_rank=3", "model.lora_maps=query,value,output",
-                           "training.schedule.learning_rate=0.05"}));
+          joined(like_bert, {"model.lora_rank=3", "model.lora_maps=query,value,output",
+                             "training.schedule.learning_rate=0.05"}));
   export_run(folder / "run", folder / "model");
   import_run(folder / "model", folder / "merged");
   const auto published = load_safetensors(folder / "model/model.safetensors").tensors;

@@ -25,7 +25,7 @@ Moments moments(const std::vector<double>& values) {
 }
 
 template <class T>
-Tensor uniform(const RandomKey& key, double low, double high, std::int64_t count) {
+Tensor drawn_uniform(const RandomKey& key, double low, double high, std::int64_t count) {
   const Tensor out = Tensor::empty({count}, dtype_of<T>);
   cpu_backend.uniform(key, low, high, out);
   return out;
@@ -90,7 +90,7 @@ TEST_CASE("the rule of dropout is the comparison with unit_interval") {
 
 TEST_CASE_TEMPLATE("uniform numbers are the words of the stream", T, float, double) {
   for (std::int64_t count : {0, 1, 7, 16, 33, 70001}) {
-    const std::vector<double> values = values_of<T>(uniform<T>(key, -2, 3, count));
+    const std::vector<double> values = values_of<T>(drawn_uniform<T>(key, -2, 3, count));
     double worst = 0;
     for (std::size_t i = 0; i < values.size(); ++i) {
       worst = std::max(worst, std::abs(values[i] - (-2 + 5 * unit_interval(random_word(key, i)))));
@@ -101,7 +101,7 @@ TEST_CASE_TEMPLATE("uniform numbers are the words of the stream", T, float, doub
 
 TEST_CASE("uniform numbers stay below the upper bound when they are rounded") {
   const auto largest = [](double low, double high) {
-    const std::vector<double> values = values_of<float>(uniform<float>(key, low, high, 1 << 22));
+    const std::vector<double> values = values_of<float>(drawn_uniform<float>(key, low, high, 1 << 22));
     return *std::max_element(values.begin(), values.end());
   };
   CHECK(largest(16, 17) == std::nextafter(17.0F, 0.0F));
@@ -153,7 +153,7 @@ TEST_CASE_TEMPLATE("normal numbers follow Box and Muller on pairs", T, float, do
 TEST_CASE("uniform and normal numbers have the moments they should") {
   const std::int64_t count = 400'000;
   const double error = 1 / std::sqrt(static_cast<double>(count));
-  const Moments flat = moments(values_of<float>(uniform<float>(key, 0, 1, count)));
+  const Moments flat = moments(values_of<float>(drawn_uniform<float>(key, 0, 1, count)));
   CHECK(std::abs(flat.mean - 0.5) < 4 * error * std::sqrt(1 / 12.0));
   CHECK(std::abs(flat.variance - 1 / 12.0) < 4 * error * std::sqrt(1 / 180.0));
 
@@ -225,6 +225,7 @@ TEST_CASE("random kernels have the same bits for any number of threads") {
   const std::int64_t count = 300'007;
   const Tensor x = tensor_of<float>(numbers(count), {count});
   check_thread_identity([&]() -> std::vector<Tensor> {
-    return {uniform<float>(key, 0, 1, count), normal<float>(key, 0, 1, count), dropout<float>(x, x, 0.1)};
+    return {drawn_uniform<float>(key, 0, 1, count), normal<float>(key, 0, 1, count),
+            dropout<float>(x, x, 0.1)};
   });
 }

@@ -44,7 +44,7 @@ std::string results_in(const fs::path& run) {
 }
 
 /// Trains and returns what came of it.
-std::string trained(const std::string& task, const fs::path& run, const Arguments& more) {
+std::string results_of_training(const std::string& task, const fs::path& run, const Arguments& more) {
   const ProgramResult result = run_program(task, small_train(task, run, joined(four_batches, more)));
   CHECK_MESSAGE(result.status == 0, result.errors);
   return result.status == 0 ? results_in(run) : result.errors;
@@ -109,11 +109,11 @@ TEST_CASE("ranks: translator, classifier and language model are the same bytes f
   for (const std::string task : {"translate", "classify", "language_model"}) {
     CAPTURE(task);
     const TemporaryFolder folder;
-    const std::string alone = trained(task, folder / "alone", {});
+    const std::string alone = results_of_training(task, folder / "alone", {});
     for (const int count : sanitized ? std::vector{3} : std::vector{2, 3, 4}) {
       CAPTURE(count);
       const fs::path run = folder / std::to_string(count);
-      CHECK(trained(task, run, with_ranks(count)) == alone);
+      CHECK(results_of_training(task, run, with_ranks(count)) == alone);
       CHECK(content_of(run / "config.json") == content_of(folder / "alone/config.json"));
     }
   }
@@ -123,7 +123,8 @@ TEST_CASE("ranks: every other task, with two ranks") {
   for (const std::string task : {"summarize", "converse", "match", "recommend", "rate"}) {
     CAPTURE(task);
     const TemporaryFolder folder;
-    CHECK(trained(task, folder / "two", with_ranks(2)) == trained(task, folder / "alone", {}));
+    CHECK(results_of_training(task, folder / "two", with_ranks(2)) ==
+          results_of_training(task, folder / "alone", {}));
   }
 }
 
@@ -131,8 +132,8 @@ TEST_CASE("ranks: every attention, those whose forward pass moves buffers among 
   const auto same = [](const std::string& task, const Arguments& more) {
     const TemporaryFolder folder;
     const Arguments flags = joined(more, {"--steps", "8"});
-    CHECK(trained(task, folder / "three", joined(flags, with_ranks(3))) ==
-          trained(task, folder / "alone", flags));
+    CHECK(results_of_training(task, folder / "three", joined(flags, with_ranks(3))) ==
+          results_of_training(task, folder / "alone", flags));
   };
   for (const AttentionVariant& variant : attention_variants()) {
     const std::string name(variant.name);
@@ -147,8 +148,8 @@ TEST_CASE("ranks: every attention, those whose forward pass moves buffers among 
   const TemporaryFolder folder;
   const Arguments automatic = {"--attention", "clusterformer", "--set",
                                "model.encoder_attention.clusters=auto"};
-  const std::string chosen = trained("classify", folder / "alone", automatic);
-  CHECK(trained("classify", folder / "three", joined(automatic, with_ranks(3))) == chosen);
+  const std::string chosen = results_of_training("classify", folder / "alone", automatic);
+  CHECK(results_of_training("classify", folder / "three", joined(automatic, with_ranks(3))) == chosen);
   same("language_model", {"--attention", "clusterformer", "--set", "model.decoder_attention.clusters=auto"});
   same("language_model", {"--attention", "routing_transformer"});
   same("translate", {"--preset", "hc-all"});  // gamma is measured on the data
@@ -159,8 +160,8 @@ TEST_CASE("ranks: averages, frozen parts, folds, another run to start from and m
   const TemporaryFolder folder;
   const auto same = [&](const std::string& task, const std::string& name, const Arguments& more) {
     CAPTURE(name);
-    CHECK(trained(task, folder / (name + "-2"), joined(more, with_ranks(2))) ==
-          trained(task, folder / name, more));
+    CHECK(results_of_training(task, folder / (name + "-2"), joined(more, with_ranks(2))) ==
+          results_of_training(task, folder / name, more));
   };
   same("classify", "averages", {"--set", "training.ema_decay=0.9", "--set", "training.clip_norm=0.1"});
   same("classify", "parts", {"--freeze", "embedding", "--set", "training.part_rates=encoder=0.5"});
@@ -376,7 +377,7 @@ TEST_CASE("ranks: MPI gives the bytes of one process, whichever library") {
     for (const std::string task : {"translate", "classify", "language_model"}) {
       CAPTURE(task);
       const TemporaryFolder folder;
-      const std::string alone = trained(task, folder / "alone", {});
+      const std::string alone = results_of_training(task, folder / "alone", {});
       for (const int count : task == "classify" ? std::vector<int>{1, 2, 4} : std::vector<int>{2}) {
         CAPTURE(count);
         const fs::path run = folder / std::to_string(count);

@@ -20,6 +20,7 @@
 
 #include "child_process.h"
 #include "heed/core/device.h"
+#include "heed/tests/support.h"
 #include "heed/training/gradient_exchange.h"
 #include "heed/training/trainer.h"
 #include "run_records.h"
@@ -27,26 +28,13 @@
 #include "training_tasks.h"
 
 using namespace heed;
+using namespace heed::test;
 
 namespace {
 
 /// Runs the body in `count` ranks; an exception becomes status 1, "false" 3.
 int status_of_ranks(int count, const std::function<bool(Ranks&)>& body) {
   return run_local_ranks(count, [&](Ranks& ranks) { return body(ranks) ? 0 : 3; });
-}
-
-template <class Body>
-std::string message_of(Body&& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 /// What rank a sends rank b in round i: texts of very different lengths, of all bytes.
@@ -93,15 +81,8 @@ TrainerOptions options_of_all(std::int64_t steps) {
   return options;
 }
 
-std::string content_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 /// The tensors of a safetensors file, without the header, which has no identity of a run either.
-std::string files_of(const std::filesystem::path& run) {
+std::string weights_in(const std::filesystem::path& run) {
   return content_of(run / "model.safetensors") + content_of(run / "optimizer.safetensors") +
          content_of(run / "best.safetensors");
 }
@@ -247,7 +228,7 @@ TEST_CASE("ranks: the status of the first that fails is that of all, and a signa
           ranks.all_gather("waits for rank 2, who never comes");
           return 0;
         }) > 0);
-  const std::string message = message_of([] {
+  const std::string message = error_of([] {
     run_local_ranks(3, [](Ranks& ranks) {
       if (ranks.rank() == 1) std::raise(SIGKILL);
       try {
@@ -329,7 +310,7 @@ TEST_CASE("ranks: one that is stopped is named, and waited for or not, as its pa
               {}, patience) == 7);
     in_said(concat_text("ranks: rank ", stopped, " has not answered for "));
   }
-  const std::string message = message_of([&] {
+  const std::string message = error_of([&] {
     run_local_ranks(
         2,
         [](Ranks& ranks) {
@@ -388,7 +369,7 @@ TEST_CASE("child: ranks without room for their threads" * doctest::skip()) {
   std::ifstream("/proc/self/statm") >> pages;
   const rlimit limit{pages * 4096 + (rlim_t{4} << 20), RLIM_INFINITY};
   REQUIRE(::setrlimit(RLIMIT_AS, &limit) == 0);
-  std::cout << "message: " << message_of([] { run_local_ranks(3, [](Ranks&) { return 0; }); }) << '\n';
+  std::cout << "message: " << error_of([] { run_local_ranks(3, [](Ranks&) { return 0; }); }) << '\n';
 }
 
 TEST_CASE("ranks: those that cannot begin say why") {
@@ -406,7 +387,7 @@ TEST_CASE("ranks: where there are fewer GPUs than ranks that want one each, they
 
 TEST_CASE("ranks: MPI is refused where no launcher started the process") {
   if (started_by_mpi()) return;
-  CHECK(contains(message_of([] { open_mpi(); }), "no launcher"));
+  CHECK(contains(error_of([] { open_mpi(); }), "no launcher"));
 }
 
 TEST_CASE("ranks: the files of a run have the same bytes for any number of ranks, f32 and f64") {
@@ -429,9 +410,9 @@ TEST_CASE("ranks: the files of a run have the same bytes for any number of ranks
             return train_in(folder / name, options, &ranks, TinyTask()) &&
                    train_in(folder / ("line" + name), of_line, &ranks, *line_task());
           }) == 0);
-    CHECK(files_of(folder / name) == files_of(folder / "alone"));
+    CHECK(weights_in(folder / name) == weights_in(folder / "alone"));
     CHECK(records_of(folder / name) == records_of(folder / "alone"));
-    CHECK(files_of(folder / ("line" + name)) == files_of(folder / "line"));
+    CHECK(weights_in(folder / ("line" + name)) == weights_in(folder / "line"));
     CHECK(records_of(folder / ("line" + name)) == records_of(folder / "line"));
   }
   CHECK(contains(records_of(folder / "line"), "size"));  // the auxiliary loss
@@ -490,7 +471,7 @@ TEST_CASE(
         }) == 0);
   CHECK(status_of_ranks(
             3, [&](Ranks& ranks) { return train_in(folder / "two", options, &ranks, DealingTask()); }) == 0);
-  CHECK(files_of(folder / "two") == files_of(folder / "alone"));
+  CHECK(weights_in(folder / "two") == weights_in(folder / "alone"));
   CHECK(records_of(folder / "two") == records_of(folder / "alone"));
 }
 
@@ -517,9 +498,9 @@ TEST_CASE("ranks: a run goes on with another number of ranks") {
   CHECK(status_of_ranks(3, [&](Ranks& ranks) { return train_until(5, &ranks); }) == 0);
   train_until(3, nullptr);
   CHECK(status_of_ranks(4, [&](Ranks& ranks) { return train_until(2, &ranks); }) == 0);
-  CHECK(files_of(folder / "run") != files_of(folder / "alone"));
+  CHECK(weights_in(folder / "run") != weights_in(folder / "alone"));
   CHECK(status_of_ranks(2, [&](Ranks& ranks) { return train_until(100, &ranks); }) == 0);
-  CHECK(files_of(folder / "run") == files_of(folder / "alone"));
+  CHECK(weights_in(folder / "run") == weights_in(folder / "alone"));
   CHECK(records_of(folder / "run") == records_of(folder / "alone"));
 }
 
@@ -550,7 +531,7 @@ TEST_CASE(
   for (const std::string phase : {"forward", "between batches", "evaluation", "after a step"}) {
     CAPTURE(phase);
     const auto start = std::chrono::steady_clock::now();
-    const std::string message = message_of([&] {
+    const std::string message = error_of([&] {
       run_local_ranks(3, [&](Ranks& ranks) {
         KilledTask task;
         task.phase = phase;
@@ -575,7 +556,7 @@ TEST_CASE(
     CHECK(contains(message, "was ended by signal 9"));
     CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
     REQUIRE(train_in(folder / phase, options, nullptr, TinyTask()));
-    CHECK(files_of(folder / phase) == files_of(folder / "alone"));
+    CHECK(weights_in(folder / phase) == weights_in(folder / "alone"));
   }
 }
 

@@ -22,7 +22,7 @@ namespace {
 
 using namespace heed;
 using namespace heed::test;
-using Numbers = std::vector<std::int32_t>;
+using Ints = std::vector<std::int32_t>;
 using Json = nlohmann::json;
 
 const std::string impression =
@@ -34,12 +34,12 @@ const std::string news =
 
 std::string refusal_of_impressions(const std::string& text) {
   NewsNames names;
-  return test::message_of([&] { read_impressions({text, "file"}, names); });
+  return test::error_of([&] { read_impressions({text, "file"}, names); });
 }
 
 std::string refusal_of_news(const std::string& text) {
   NewsNames names;
-  return test::message_of([&] { read_news({text, "file"}, names); });
+  return test::error_of([&] { read_news({text, "file"}, names); });
 }
 
 std::string without(std::string text, const std::string& part, const std::string& instead = "") {
@@ -52,9 +52,9 @@ TEST_CASE("mind: impressions are read as they are") {
   NewsNames names;
   const std::vector<Impression> all = read_impressions({impression, "file"}, names);
   REQUIRE(all.size() == 2);
-  CHECK(all[0].history == Numbers{0, 1});
-  CHECK(all[0].clicked == Numbers{2});
-  CHECK(all[0].passed == Numbers{3, 4});
+  CHECK(all[0].history == Ints{0, 1});
+  CHECK(all[0].clicked == Ints{2});
+  CHECK(all[0].passed == Ints{3, 4});
   CHECK(all[1].history.empty());
   CHECK(names.name(all[1].clicked.front()) == "N6");
   CHECK(all[1].time - all[0].time == 6 * 3600 + 6 * 60 + 48);
@@ -166,17 +166,17 @@ TEST_CASE("rankings: lists without two sides are counted and left out; no number
 }
 
 TEST_CASE("negatives: without repeats while there are enough, then all of them again") {
-  const Numbers passed = {10, 11, 12, 13, 14, 15};
-  std::set<Numbers> seen;
+  const Ints passed = {10, 11, 12, 13, 14, 15};
+  std::set<Ints> seen;
   for (std::uint64_t example = 0; example < 50; ++example) {
-    const Numbers drawn = draw_negatives(passed, 4, {1, 2, 3}, example);
+    const Ints drawn = draw_negatives(passed, 4, {1, 2, 3}, example);
     CHECK(drawn == draw_negatives(passed, 4, {1, 2, 3}, example));
     CHECK(std::set(drawn.begin(), drawn.end()).size() == 4);
     for (const std::int32_t one : drawn) CHECK((one >= 10 && one <= 15));
     seen.insert(drawn);
   }
   CHECK(seen.size() > 30);
-  const Numbers few = draw_negatives(Numbers{7, 8}, 5, {1, 2, 3}, 0);
+  const Ints few = draw_negatives(Ints{7, 8}, 5, {1, 2, 3}, 0);
   CHECK(few.size() == 5);
   CHECK(std::ranges::count(few, 7) >= 2);
   CHECK(std::ranges::count(few, 8) >= 2);
@@ -192,10 +192,10 @@ TEST_CASE("recommender: gradients of all parameters; padding changes nothing") {
   model.to(DType::f64, {});
   NewsInput input;
   input.titles = pad_tokens(std::vector<Tokens>{{4, 5, 6}, {7, 8}});
-  input.title_rows = Tensor::from(Numbers{0, -1, 1, -1}, {4});
-  input.identities = Tensor::from(Numbers{1, 3, 0, 0}, {4});
-  input.categories = Tensor::from(Numbers{1, -1, 0, 0}, {4});
-  const Tensor candidates = Tensor::from(Numbers{1, 2, 3, 4, 3, 1}, {2, 3});
+  input.title_rows = Tensor::from(Ints{0, -1, 1, -1}, {4});
+  input.identities = Tensor::from(Ints{1, 3, 0, 0}, {4});
+  input.categories = Tensor::from(Ints{1, -1, 0, 0}, {4});
+  const Tensor candidates = Tensor::from(Ints{1, 2, 3, 4, 3, 1}, {2, 3});
   const ClickInput clicks{
       pad_tokens(std::vector<Tokens>{{NewsRecommender::anyone, 2, 4}, {NewsRecommender::anyone}}),
       candidates};
@@ -211,7 +211,7 @@ TEST_CASE("recommender: gradients of all parameters; padding changes nothing") {
     return model.scores(model.users(table, pad_tokens(histories), context), table, shown).to_doubles();
   };
   const auto together = scores({{0, 2, 4}, {0}}, candidates);
-  const auto alone = scores({{0}}, Tensor::from(Numbers{4, 3, 1, -1}, {1, 4}));
+  const auto alone = scores({{0}}, Tensor::from(Ints{4, 3, 1, -1}, {1, 4}));
   for (std::size_t i = 0; i < 3; ++i) CHECK(alone[i] == doctest::Approx(together[3 + i]));
   CHECK(alone[3] == 0);
 }
@@ -227,11 +227,11 @@ TEST_CASE("recommender: users are pooled as the configuration says") {
     NewsRecommender model(config, sizes);
     Context context = Context::inference();
     NewsInput input;
-    input.identities = Tensor::from(Numbers{1, 2, 3}, {3});
+    input.identities = Tensor::from(Ints{1, 2, 3}, {3});
     const Tensor table = model.table(model.news(input, context)),
                  users = model.users(table, pad_tokens(std::vector<Tokens>{{NewsRecommender::anyone, 1, 3}}),
                                      context);
-    scores.insert(model.scores(users, table, Tensor::from(Numbers{1, 2, 3}, {1, 3})).to_doubles());
+    scores.insert(model.scores(users, table, Tensor::from(Ints{1, 2, 3}, {1, 3})).to_doubles());
   }
   CHECK(scores.size() == 3);
 }

@@ -3,7 +3,18 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
+#include <vector>
+
+namespace heed::test {
+
+inline std::vector<nlohmann::json> json_lines(const std::string& text) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
 
 /// metrics.jsonl without what the clock and the memory of a process say.
 inline std::string records_of(const std::filesystem::path& run) {
@@ -18,3 +29,5 @@ inline std::string records_of(const std::filesystem::path& run) {
   }
   return text;
 }
+
+}  // namespace heed::test

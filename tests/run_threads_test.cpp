@@ -18,6 +18,7 @@
 #include "temporary_folder.h"
 
 using namespace heed;
+using namespace heed::test;
 
 namespace {
 
@@ -63,15 +64,7 @@ class SmallRun {
   TemporaryFolder folder_;
 };
 
-/// Calls work(i) for i = 0 ... count - 1, each in a thread of its own, all at once.
-template <class Work>
-void at_once(std::size_t count, const Work& work) {
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < count; ++i) threads.emplace_back([&work, i] { work(i); });
-  for (std::thread& thread : threads) thread.join();
-}
-
-bool same_bits(const Prediction& a, const Prediction& b) {
+bool same_predictions(const Prediction& a, const Prediction& b) {
   return a.text == b.text && a.probability == b.probability && a.vector == b.vector && a.error == b.error &&
          std::ranges::equal(a.alternatives, b.alternatives, [](const auto& one, const auto& other) {
            return one.text == other.text && one.probability == other.probability && one.score == other.score;
@@ -79,7 +72,7 @@ bool same_bits(const Prediction& a, const Prediction& b) {
 }
 
 /// The same answer, whose numbers may differ as the padding of a pass makes them.
-bool same_answer(const Prediction& a, const Prediction& b) {
+bool nearly_same(const Prediction& a, const Prediction& b) {
   const auto near = [](double x, double y) { return std::abs(x - y) <= 1e-5 * std::max(1.0, std::abs(x)); };
   if (!a.vector.empty())  // its text is these numbers
     return std::ranges::equal(a.vector, b.vector, [&](float x, float y) { return near(x, y); });
@@ -102,7 +95,7 @@ TEST_CASE("run threads: many predict with one run of every task, to the bits of 
     at_once(4, [&](std::size_t i) {
       for (std::size_t k = 0; k < lines.size(); ++k) {
         const std::size_t line = (i + k) % lines.size();
-        if (!same_bits(run.predict(Lines{lines[line]}).front(), alone[line])) ++wrong;
+        if (!same_predictions(run.predict(Lines{lines[line]}).front(), alone[line])) ++wrong;
       }
     });
     CHECK(wrong == 0);
@@ -118,7 +111,8 @@ TEST_CASE("run threads: measuring waits for answers, and they for it") {
   std::atomic<int> wrong = 0;
   at_once(3, [&](std::size_t i) {
     for (int round = 0; round < 3; ++round)
-      if (i == 0 ? run.measure().json != measured : !same_bits(run.predict(lines).front(), alone)) ++wrong;
+      if (i == 0 ? run.measure().json != measured : !same_predictions(run.predict(lines).front(), alone))
+        ++wrong;
   });
   CHECK(wrong == 0);
 }
@@ -148,7 +142,7 @@ TEST_CASE("run threads: a queue answers eight threads as each is answered alone"
     std::atomic<int> wrong = 0;
     at_once(8, [&](std::size_t i) {
       for (std::size_t k = 0; k < 4; ++k)
-        if (const std::size_t line = (3 * i + k) % 8; !same_answer(queue.answer(lines[line]), alone[line]))
+        if (const std::size_t line = (3 * i + k) % 8; !nearly_same(queue.answer(lines[line]), alone[line]))
           ++wrong;
     });
     CHECK(wrong == 0);
@@ -164,14 +158,14 @@ TEST_CASE("run threads: what a queue draws for a text does not follow from those
   PredictOptions as_queue;
   as_queue.each_first = true;
   const std::vector<Prediction> together = run.predict(lines, as_queue);
-  for (std::size_t i = 0; i < lines.size(); ++i) CHECK(same_answer(together[i], alone[i]));
+  for (std::size_t i = 0; i < lines.size(); ++i) CHECK(nearly_same(together[i], alone[i]));
   const std::vector<Prediction> by_number = run.predict(lines);
-  CHECK(std::ranges::equal(by_number, alone, same_answer) == false);
+  CHECK(std::ranges::equal(by_number, alone, nearly_same) == false);
   AnswerQueue queue(run);
   std::atomic<int> wrong = 0;
   at_once(8, [&](std::size_t i) {
     for (int round = 0; round < 3; ++round)
-      if (!same_answer(queue.answer(lines[i]), alone[i])) ++wrong;
+      if (!nearly_same(queue.answer(lines[i]), alone[i])) ++wrong;
   });
   CHECK(wrong == 0);
 }
@@ -187,7 +181,7 @@ TEST_CASE("run threads: a text at fault fails alone") {
     for (int round = 0; round < 8; ++round) {
       if (i % 4 == 1) {
         if (error_of([&] { queue.answer("\xff"); }).find("is not UTF-8") != std::string::npos) ++refused;
-      } else if (!same_answer(queue.answer(line), alone)) {
+      } else if (!nearly_same(queue.answer(line), alone)) {
         ++wrong;
       }
     }
@@ -233,7 +227,7 @@ TEST_CASE("run threads: texts are shown in pieces while they are written, in sev
         whole += piece;
       }
       CHECK(whole == found[i].text);
-      CHECK(same_bits(found[i], alone[i]));
+      CHECK(same_predictions(found[i], alone[i]));
       most = std::max(most, pieces[i].size());
     }
     CHECK(most > 1);

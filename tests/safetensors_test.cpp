@@ -11,6 +11,7 @@
 #include "temporary_folder.h"
 
 using namespace heed;
+using namespace heed::test;
 
 namespace {
 

@@ -16,7 +16,7 @@ using namespace heed::test;
 
 namespace {
 
-const std::vector<double> logits = {1.0, 3.0, -1.0, 2.0, 3.0};  // 1 and 4 are equally probable
+const std::vector<double> five_logits = {1.0, 3.0, -1.0, 2.0, 3.0};  // 1 and 4 are equally probable
 
 std::vector<double> softmax_of(const std::vector<double>& values, double temperature = 1) {
   std::vector<double> out;
@@ -26,7 +26,7 @@ std::vector<double> softmax_of(const std::vector<double>& values, double tempera
   return out;
 }
 
-void check_close(const std::vector<double>& found, const std::vector<double>& expected) {
+void check_probabilities(const std::vector<double>& found, const std::vector<double>& expected) {
   REQUIRE(found.size() == expected.size());
   for (std::size_t i = 0; i < found.size(); ++i)
     CHECK(found[i] == doctest::Approx(expected[i]).epsilon(1e-12));
@@ -34,11 +34,11 @@ void check_close(const std::vector<double>& found, const std::vector<double>& ex
 
 /// How often each token is drawn, against its probability: Pearson's chi-square.
 double chi_square(const SamplingOptions& options, int draws) {
-  const std::vector<double> expected = sampling_probabilities(logits, options);
-  std::vector<int> counts(logits.size());
+  const std::vector<double> expected = sampling_probabilities(five_logits, options);
+  std::vector<int> counts(five_logits.size());
   for (int i = 0; i < draws; ++i) {
     const double uniform = unit_interval(random_word({5, 0, 0}, static_cast<std::uint64_t>(i)));
-    ++counts[static_cast<std::size_t>(sample_token(logits, options, uniform))];
+    ++counts[static_cast<std::size_t>(sample_token(five_logits, options, uniform))];
   }
   double sum = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -85,9 +85,9 @@ std::int32_t most_probable_next(LanguageModel& model, const Tokens& text) {
 }  // namespace
 
 TEST_CASE("sampling: without limits it is the softmax, and temperature divides the logits") {
-  check_close(sampling_probabilities(logits, {}), softmax_of(logits));
-  check_close(sampling_probabilities(logits, {0.5, 0, 1}), softmax_of(logits, 0.5));
-  check_close(sampling_probabilities(logits, {1e6, 0, 1}), softmax_of(logits, 1e6));
+  check_probabilities(sampling_probabilities(five_logits, {}), softmax_of(five_logits));
+  check_probabilities(sampling_probabilities(five_logits, {0.5, 0, 1}), softmax_of(five_logits, 0.5));
+  check_probabilities(sampling_probabilities(five_logits, {1e6, 0, 1}), softmax_of(five_logits, 1e6));
 }
 
 TEST_CASE("sampling: draws follow the probabilities") {
@@ -99,33 +99,34 @@ TEST_CASE("sampling: draws follow the probabilities") {
 }
 
 TEST_CASE("sampling: top-k keeps the k most probable, ties by the lower id") {
-  check_close(sampling_probabilities(logits, {1, 1, 1}), {0, 1, 0, 0, 0});
-  check_close(sampling_probabilities(logits, {1, 2, 1}), {0, 0.5, 0, 0, 0.5});
+  check_probabilities(sampling_probabilities(five_logits, {1, 1, 1}), {0, 1, 0, 0, 0});
+  check_probabilities(sampling_probabilities(five_logits, {1, 2, 1}), {0, 0.5, 0, 0, 0.5});
   const double e = std::exp(-1.0);
-  check_close(sampling_probabilities(logits, {1, 3, 1}), {0, 1 / (2 + e), 0, e / (2 + e), 1 / (2 + e)});
-  check_close(sampling_probabilities(logits, {1, 5, 1}), softmax_of(logits));
-  check_close(sampling_probabilities(logits, {1, 500, 1}), softmax_of(logits));
+  check_probabilities(sampling_probabilities(five_logits, {1, 3, 1}),
+                      {0, 1 / (2 + e), 0, e / (2 + e), 1 / (2 + e)});
+  check_probabilities(sampling_probabilities(five_logits, {1, 5, 1}), softmax_of(five_logits));
+  check_probabilities(sampling_probabilities(five_logits, {1, 500, 1}), softmax_of(five_logits));
 }
 
 TEST_CASE("sampling: top-p keeps the fewest tokens that reach p, at least one") {
   const std::vector<double> halves = {std::log(0.5), std::log(0.25), std::log(0.125), std::log(0.125)};
-  check_close(sampling_probabilities(halves, {1, 0, 1e-9}), {1, 0, 0, 0});
-  check_close(sampling_probabilities(halves, {1, 0, 0.4}), {1, 0, 0, 0});
-  check_close(sampling_probabilities(halves, {1, 0, 0.6}), {2 / 3.0, 1 / 3.0, 0, 0});
-  check_close(sampling_probabilities(halves, {1, 0, 0.8}), {4 / 7.0, 2 / 7.0, 1 / 7.0, 0});
-  check_close(sampling_probabilities(halves, {1, 0, 0.99}), {0.5, 0.25, 0.125, 0.125});
+  check_probabilities(sampling_probabilities(halves, {1, 0, 1e-9}), {1, 0, 0, 0});
+  check_probabilities(sampling_probabilities(halves, {1, 0, 0.4}), {1, 0, 0, 0});
+  check_probabilities(sampling_probabilities(halves, {1, 0, 0.6}), {2 / 3.0, 1 / 3.0, 0, 0});
+  check_probabilities(sampling_probabilities(halves, {1, 0, 0.8}), {4 / 7.0, 2 / 7.0, 1 / 7.0, 0});
+  check_probabilities(sampling_probabilities(halves, {1, 0, 0.99}), {0.5, 0.25, 0.125, 0.125});
   // After top-k, p is a share of what that left.
-  check_close(sampling_probabilities(halves, {1, 2, 0.6}), {1, 0, 0, 0});
+  check_probabilities(sampling_probabilities(halves, {1, 2, 0.6}), {1, 0, 0, 0});
 }
 
 TEST_CASE("sampling: temperature 0 is greedy, whatever is drawn") {
-  for (const double uniform : {0.0, 0.5, 0.999999}) CHECK(sample_token(logits, {0, 0, 1}, uniform) == 1);
-  CHECK(sample_token(logits, {0, 3, 0.5}, 0.9) == 1);
+  for (const double uniform : {0.0, 0.5, 0.999999}) CHECK(sample_token(five_logits, {0, 0, 1}, uniform) == 1);
+  CHECK(sample_token(five_logits, {0, 3, 0.5}, 0.9) == 1);
 }
 
 TEST_CASE("sampling: large logits do not overflow, impossible tokens are never drawn") {
   const double never = -std::numeric_limits<double>::infinity();
-  check_close(sampling_probabilities(std::vector<double>{1e5, 1e5, never}, {}), {0.5, 0.5, 0});
+  check_probabilities(sampling_probabilities(std::vector<double>{1e5, 1e5, never}, {}), {0.5, 0.5, 0});
   for (const double uniform : {0.0, 0.4999, 0.5, 0.99999994})
     CHECK(sample_token(std::vector<double>{never, 1, never, 1, never}, {}, uniform) ==
           (uniform < 0.5 ? 1 : 3));
@@ -133,11 +134,11 @@ TEST_CASE("sampling: large logits do not overflow, impossible tokens are never d
 
 TEST_CASE("sampling: options and logits that make no sense are refused") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  CHECK_THROWS_AS(sampling_probabilities(logits, {-1, 0, 1}), Error);
-  CHECK_THROWS_AS(sampling_probabilities(logits, {nan, 0, 1}), Error);
-  CHECK_THROWS_AS(sampling_probabilities(logits, {1, -1, 1}), Error);
-  CHECK_THROWS_AS(sampling_probabilities(logits, {1, 0, 0}), Error);
-  CHECK_THROWS_AS(sampling_probabilities(logits, {1, 0, 1.1}), Error);
+  CHECK_THROWS_AS(sampling_probabilities(five_logits, {-1, 0, 1}), Error);
+  CHECK_THROWS_AS(sampling_probabilities(five_logits, {nan, 0, 1}), Error);
+  CHECK_THROWS_AS(sampling_probabilities(five_logits, {1, -1, 1}), Error);
+  CHECK_THROWS_AS(sampling_probabilities(five_logits, {1, 0, 0}), Error);
+  CHECK_THROWS_AS(sampling_probabilities(five_logits, {1, 0, 1.1}), Error);
   CHECK_THROWS_AS(sampling_probabilities(std::vector<double>{1, nan}, {}), Error);
   CHECK_THROWS_AS(sampling_probabilities(std::vector<double>{}, {}), Error);
 }
@@ -250,15 +251,14 @@ TEST_CASE("generate: what cannot be continued is refused") {
   LanguageModel model(generating_config());
   CHECK_THROWS_WITH_AS(generate(model, Tokens{}, 1, generation(1, 3)),
                        "generate: the prompt is empty; a text needs a token to begin with", Error);
-  CHECK(contains(message_of([&] { generate(model, Tokens(13, 1), 1, generation(1, 3)); }), "13 tokens"));
-  CHECK(contains(message_of([&] { generate(model, prompt, 1, generation(-1, 3)); }), "temperature"));
+  CHECK(contains(error_of([&] { generate(model, Tokens(13, 1), 1, generation(1, 3)); }), "13 tokens"));
+  CHECK(contains(error_of([&] { generate(model, prompt, 1, generation(-1, 3)); }), "temperature"));
   CHECK_THROWS_AS(generate(model, prompt, 0, generation(1, 3)), Error);
   CHECK_THROWS_AS(generate(model, prompt, 1, generation(1, -3)), Error);
   const std::int64_t huge = std::int64_t{1} << 62;
-  CHECK(
-      contains(message_of([&] { generate(model, prompt, huge, generation(1, 3)); }), "the number of texts"));
-  CHECK(contains(message_of([&] { generate(model, prompt, 1, generation(1, huge)); }), "new tokens"));
-  CHECK(contains(message_of([&] { generate(model, prompt, 1, generation(1, 3, huge)); }), "the context"));
+  CHECK(contains(error_of([&] { generate(model, prompt, huge, generation(1, 3)); }), "the number of texts"));
+  CHECK(contains(error_of([&] { generate(model, prompt, 1, generation(1, huge)); }), "new tokens"));
+  CHECK(contains(error_of([&] { generate(model, prompt, 1, generation(1, 3, huge)); }), "the context"));
   CHECK_THROWS_AS(generate(model, Tokens{3, 11}, 1, generation(1, 3)), Error);  // outside the vocabulary
   CHECK(generate(model, prompt, 2, generation(1, 0)) == std::vector<Tokens>(2));
 }

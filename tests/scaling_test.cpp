@@ -11,9 +11,12 @@
 #include "heed/base/error.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tests/program_runner.h"
+#include "heed/tests/run_records.h"
+#include "heed/tests/support.h"
 #include "heed/tools/heed/attention_cost.h"
 
 using namespace heed;
+using namespace heed::test;
 using namespace heed::programs;
 
 namespace {
@@ -30,17 +33,6 @@ ProgramResult bench(Arguments more) {
       arguments.insert(arguments.end(), {flag, value});
   arguments.insert(arguments.end(), more.begin(), more.end());
   return run_program("heed", arguments);
-}
-
-std::vector<nlohmann::json> json_lines(const std::string& text) {
-  std::vector<nlohmann::json> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(nlohmann::json::parse(line));
-  return lines;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

@@ -68,13 +68,13 @@ TEST_CASE("BLEU refuses unequal and empty lists") {
 
 namespace {
 
-struct Case {
+struct RougeCase {
   std::string text, reference;
   RougeScore plain, stemmed;
 };
 
 /// The figures are those of rouge-score 0.1.2.
-const std::vector<Case> cases = {
+const std::vector<RougeCase> rouge_cases = {
     {"The cats were running in the garden",
      "A cat runs in a garden",
      {0.307692, 0.000000, 0.307692},
@@ -124,7 +124,7 @@ void check_equal(const RougeScore& found, const RougeScore& expected) {
 }  // namespace
 
 TEST_CASE("ROUGE equals rouge-score 0.1.2, with and without stemming") {
-  for (const Case& one : cases) {
+  for (const RougeCase& one : rouge_cases) {
     CAPTURE(one.text);
     check_equal(rouge(one.text, one.reference, false), one.plain);
     check_equal(rouge(one.text, one.reference, true), one.stemmed);
@@ -134,14 +134,14 @@ TEST_CASE("ROUGE equals rouge-score 0.1.2, with and without stemming") {
 TEST_CASE("ROUGE of many pairs is their mean") {
   std::vector<std::string> texts, references;
   RougeScore sum;
-  for (const Case& one : cases) {
+  for (const RougeCase& one : rouge_cases) {
     texts.push_back(one.text);
     references.push_back(one.reference);
     sum.rouge1 += one.stemmed.rouge1;
     sum.rouge2 += one.stemmed.rouge2;
     sum.rougeL += one.stemmed.rougeL;
   }
-  const auto count = static_cast<double>(cases.size());
+  const auto count = static_cast<double>(rouge_cases.size());
   check_equal(mean_rouge(texts, references, true),
               {sum.rouge1 / count, sum.rouge2 / count, sum.rougeL / count});
   texts.pop_back();

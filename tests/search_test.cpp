@@ -91,7 +91,7 @@ TransformerConfig search_config() {
   return config;
 }
 
-const std::vector<Tokens> sources{{3, 4, 5, 6, 7}, {8}, {9, 10, 3}, {}};
+const std::vector<Tokens> some_sources{{3, 4, 5, 6, 7}, {8}, {9, 10, 3}, {}};
 
 }  // namespace
 
@@ -208,7 +208,7 @@ TEST_CASE("search: decoding with caches gives the logits of full recomputation")
     EncoderDecoder model(config);
     const NoGrad no_grad;
     Context context;
-    const PaddedTokens source = pad_tokens(sources);
+    const PaddedTokens source = pad_tokens(some_sources);
     const Tensor memory = model.encode(source, context);
     const PaddedTokens target{
         Tensor::from(std::vector<std::int32_t>{1, 4, 5, 6, 1, 7, 8, 3, 1, 9, 9, 4, 1, 5, 6, 7}, {4, 4}), {}};
@@ -260,16 +260,16 @@ TEST_CASE("search: translating a batch gives what each sentence gets alone, and 
     EncoderDecoder model(config);
     SearchOptions options;
     options.beam = options.best = 3;
-    const auto found = translate(model, sources, options);
-    REQUIRE(found.size() == sources.size());
-    for (std::size_t s = 0; s < sources.size(); ++s) {
-      const auto alone = translate(model, std::span(sources).subspan(s, 1), options);
+    const auto found = translate(model, some_sources, options);
+    REQUIRE(found.size() == some_sources.size());
+    for (std::size_t s = 0; s < some_sources.size(); ++s) {
+      const auto alone = translate(model, std::span(some_sources).subspan(s, 1), options);
       CHECK(found[s][0].tokens == alone[0][0].tokens);
       const NoGrad no_grad;
       Context context;
       const auto batch =
-          make_translation_batch(std::span(sources).subspan(s, 1), std::vector<Tokens>{found[s][0].tokens},
-                                 options.begin, options.end);
+          make_translation_batch(std::span(some_sources).subspan(s, 1),
+                                 std::vector<Tokens>{found[s][0].tokens}, options.begin, options.end);
       CHECK(model.loss(batch, 0, context).sum.item() ==
             doctest::Approx(-found[s][0].log_probability).epsilon(1e-4));
       // Not a theorem, but true of these models: a wider beam finds nothing worse than the greedy output.
@@ -277,8 +277,8 @@ TEST_CASE("search: translating a batch gives what each sentence gets alone, and 
       greedy.beam = greedy.best = 1;
       SearchOptions thorough = options;
       thorough.early_stop = false;
-      const double score = translate(model, std::span(sources).subspan(s, 1), thorough)[0][0].score;
-      CHECK(score >= translate(model, std::span(sources).subspan(s, 1), greedy)[0][0].score - 1e-6);
+      const double score = translate(model, std::span(some_sources).subspan(s, 1), thorough)[0][0].score;
+      CHECK(score >= translate(model, std::span(some_sources).subspan(s, 1), greedy)[0][0].score - 1e-6);
     }
   }
 }
@@ -293,7 +293,7 @@ TEST_CASE("search: outputs end where learned positions do") {
   options.beam = 2;
   options.best = 2;
   options.early_stop = false;
-  const auto found = translate(model, std::span(sources).subspan(0, 1), options);
+  const auto found = translate(model, std::span(some_sources).subspan(0, 1), options);
   for (const Hypothesis& hypothesis : found[0]) {
     CHECK(hypothesis.tokens.size() <= 11);
   }
@@ -305,7 +305,7 @@ TEST_CASE("search: options that make no sense are refused") {
   const auto message = [&](auto&& change) {
     SearchOptions options;
     change(options);
-    return message_of([&] { translate(model, sources, options); });
+    return error_of([&] { translate(model, some_sources, options); });
   };
   CHECK(contains(message([](auto& o) { o.beam = 0; }), "beam"));
   CHECK(contains(message([](auto& o) { o.best = 5; }), "between 1 and 4"));

@@ -75,9 +75,8 @@ std::vector<std::string> others(const Setting& setting, const Json& value) {
   return values;
 }
 
-Settings small(const TaskKind& kind, const std::vector<std::string>& more) {
-  Settings settings = kind.settings(false);
-  for (const std::string& one : small_settings(std::string(kind.name))) settings.assign(one);
+Settings short_settings(const TaskKind& kind, const std::vector<std::string>& more) {
+  Settings settings = small_settings_of(kind);
   for (const char* one :
        {"training.steps=3", "training.evaluate_every=0", "training.schedule.warmup_steps=2"})
     settings.assign(one);
@@ -107,7 +106,7 @@ std::string weights(const TaskKind& kind, const Settings& settings) {
   return safetensors_text({model_state(learner->model()), {}});
 }
 
-std::map<std::string, Shape> shapes(const TaskKind& kind, const Settings& settings) {
+std::map<std::string, Shape> shapes_of(const TaskKind& kind, const Settings& settings) {
   std::map<std::string, Shape> all;
   for (const auto& [name, tensor] : model_state(built(kind, settings)->model())) all[name] = tensor.shape();
   return all;
@@ -134,13 +133,13 @@ bool loses_weights(const std::string& said) {
 /// such value.
 bool train_other_shape(const TaskKind& kind, const Setting& setting, const std::vector<std::string>& base,
                        const std::string& run) {
-  const Settings before = small(kind, base);
-  const auto expected = shapes(kind, before);
+  const Settings before = short_settings(kind, base);
+  const auto expected = shapes_of(kind, before);
   for (const std::string& value : others(setting, Json::parse(before.json(setting.name)))) {
-    Settings settings = small(kind, base);
+    Settings settings = short_settings(kind, base);
     try {
       settings.set_json(setting.name, value, "the test");
-      if (shapes(kind, settings) == expected) continue;
+      if (shapes_of(kind, settings) == expected) continue;
       settings.assign("training.steps=1");
       train_run(kind, settings, {run});
     } catch (const Error&) {
@@ -158,7 +157,7 @@ TEST_CASE("--from: a setting that shapes weights comes along, and where another 
   int shaping = 0;
   for (const TaskKind* kind : task_kinds()) {
     CAPTURE(kind->name);
-    const Settings all = small(*kind, {});
+    const Settings all = short_settings(*kind, {});
     for (const Setting& setting : all.declared()) {
       const std::string group = setting.name.substr(0, setting.name.find('.'));
       if (group != "model" && group != "user" && group != "news") continue;
@@ -170,9 +169,10 @@ TEST_CASE("--from: a setting that shapes weights comes along, and where another 
       const std::string run = (folder / (std::string(kind->name) + "-" + setting.name)).string();
       if (!train_other_shape(*kind, setting, base, run)) continue;
       ++shaping;
-      Settings taken = small(*kind, base);
+      Settings taken = short_settings(*kind, base);
       take_model_of(taken, run);
-      const std::string with = started(*kind, taken, run), without = started(*kind, small(*kind, base), run);
+      const std::string with = started(*kind, taken, run),
+                        without = started(*kind, short_settings(*kind, base), run);
       CHECK_MESSAGE(!loses_weights(with), with);
       CHECK_MESSAGE((!loses_weights(without) || contains(without, setting.name + " is ")), without);
     }
@@ -184,7 +184,7 @@ TEST_CASE("every setting of a model and of training changes the weights") {
   for (const TaskKind* kind : task_kinds()) {
     CAPTURE(kind->name);
     std::map<std::vector<std::string>, std::string> trained;  // what is trained with each list of settings
-    const Settings all = small(*kind, {});
+    const Settings all = short_settings(*kind, {});
     for (const Setting& setting : all.declared()) {
       if (!setting.name.starts_with("model.") && !setting.name.starts_with("training.")) continue;
       if (not_of_the_weights.contains(setting.name)) continue;
@@ -192,13 +192,13 @@ TEST_CASE("every setting of a model and of training changes the weights") {
       const auto reason = reasons.find(setting.name);
       const std::vector<std::string> base =
           reason == reasons.end() ? std::vector<std::string>() : reason->second;
-      const Settings before = small(*kind, base);
+      const Settings before = short_settings(*kind, base);
       std::string& expected = trained[base];
       if (expected.empty()) expected = weights(*kind, before);
       std::string refusals;
       bool changed = false;
       for (const std::string& value : others(setting, Json::parse(before.json(setting.name)))) {
-        Settings settings = small(*kind, base);
+        Settings settings = short_settings(*kind, base);
         try {
           settings.set_json(setting.name, value, "the test");
           changed = weights(*kind, settings) != expected;
@@ -296,7 +296,7 @@ TEST_CASE(
       CAPTURE(kind->name);
       CAPTURE(objective);
       const std::string run = (folder / (std::string(kind->name) + objective)).string();
-      Settings settings = small(*kind, {"training.steps=10"});
+      Settings settings = short_settings(*kind, {"training.steps=10"});
       if (is_text) settings.assign("objective=" + objective);
       if (is_text) settings.assign("training.keep_best_by=loss");
       train_run(*kind, settings, {run});

@@ -61,7 +61,7 @@ void for_each_setting(auto&& visit, Columns& all) {
 
 /// The message of the SettingsError that `change` must throw.
 template <class Change>
-std::string refusal(Change&& change) {
+std::string refused_change(Change&& change) {
   Settings settings = some_settings();
   try {
     change(settings);
@@ -121,7 +121,7 @@ TEST_CASE("settings: one that follows another stands behind it, in the list and 
 
 TEST_CASE("settings: what is wrong is named with what is allowed") {
   const auto assigned = [](const std::string& text) {
-    return refusal([&](Settings& settings) { settings.assign(text); });
+    return refused_change([&](Settings& settings) { settings.assign(text); });
   };
   CHECK(contains(assigned("training.stesp=5"), "did you mean 'training.steps'?"));
   CHECK(contains(assigned("training.steps=1e3"), "an integer written in digits (0 to 1000000), not 1e3"));
@@ -137,14 +137,15 @@ TEST_CASE("settings: what is wrong is named with what is allowed") {
   CHECK(contains(assigned("training=5"), "group of settings"));
   CHECK(contains(assigned("training.steps"), "expected key=value"));
   const auto merged = [](const std::string& json) {
-    return refusal([&](Settings& settings) { settings.merge(json, "file.json"); });
+    return refused_change([&](Settings& settings) { settings.merge(json, "file.json"); });
   };
   CHECK(contains(merged(R"({"training": {"steps": 1, "steps": 2}})"), "the member \"steps\" occurs twice"));
   CHECK(contains(merged("{\n\"training\": {\n\"steps\": ,\n}}"), "file.json, line 3: not valid JSON"));
   CHECK(contains(merged(std::string("{}\0", 3)), "NUL"));
   CHECK(contains(merged("[]"), "expected an object"));
   CHECK(contains(merged(std::string(100, '[') + std::string(100, ']')), "file.json"));
-  CHECK(contains(refusal([](Settings& settings) { settings.merge_file("/no/such/file"); }), "/no/such/file"));
+  CHECK(contains(refused_change([](Settings& settings) { settings.merge_file("/no/such/file"); }),
+                 "/no/such/file"));
 }
 
 TEST_CASE("settings: a range without its end says so") {

@@ -18,12 +18,12 @@ using namespace heed::test;
 
 namespace {
 
-constexpr std::int64_t width = 8, heads = 2;
+constexpr std::int64_t layer_width = 8, layer_heads = 2;
 
 std::unique_ptr<Attention> layer_of(const char* name, Options options, bool causal = false) {
   AttentionConfig config;
-  config.width = width;
-  config.heads = heads;
+  config.width = layer_width;
+  config.heads = layer_heads;
   config.causal = causal;
   config.options = std::move(options);
   config.seed = 5;
@@ -38,8 +38,8 @@ Options with(std::initializer_list<std::pair<const char*, std::int64_t>> setting
   return options;
 }
 
-Tensor words(std::int64_t batch, std::int64_t n) {
-  return normal({batch, n, width}, 0, 1, {21, 0, static_cast<std::uint32_t>(n)}, DType::f64);
+Tensor random_words(std::int64_t batch, std::int64_t n) {
+  return normal({batch, n, layer_width}, 0, 1, {21, 0, static_cast<std::uint32_t>(n)}, DType::f64);
 }
 
 /// Sample b of `batch` has n - 2 b real words, at least none.
@@ -53,7 +53,7 @@ Tensor mask_of(std::int64_t batch, std::int64_t n) {
 
 Tensor projected(Attention& layer, const std::string& name, const Tensor& x) {
   for (const NamedTensor& entry : layer.parameters()) {
-    if (entry.name == name + ".weight") return split_heads(linear(x, entry.tensor->detach()), heads);
+    if (entry.name == name + ".weight") return split_heads(linear(x, entry.tensor->detach()), layer_heads);
   }
   FAIL("no parameter " << name);
   return {};
@@ -68,14 +68,6 @@ Tensor finished(Attention& layer, const Tensor& heads_out, const Tensor& mask) {
   }
   FAIL("no output map");
   return {};
-}
-
-double difference(const Tensor& a, const Tensor& b) {
-  REQUIRE(a.shape() == b.shape());
-  const auto x = a.detach().to_vector<double>(), y = b.detach().to_vector<double>();
-  double worst = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) worst = std::max(worst, std::abs(x[i] - y[i]));
-  return worst;
 }
 
 bool all_zero(const Tensor& x) {
@@ -100,7 +92,7 @@ TEST_CASE("reformer: the rounds together are one softmax over the union of what 
     CAPTURE(sorting.causal);
     const auto layer =
         layer_of("reformer", with({{"rounds", rounds}, {"chunk", chunk}, {"buckets", buckets}}), causal);
-    const Tensor x = words(batch, n), mask = mask_of(batch, n);
+    const Tensor x = random_words(batch, n), mask = mask_of(batch, n);
     Capture capture;
     Context context;
     context.capture = &capture;
@@ -109,18 +101,18 @@ TEST_CASE("reformer: the rounds together are one softmax over the union of what 
     const auto bucket = capture.find("buckets").to_vector<std::int32_t>();
     const auto order = capture.find("order").to_vector<std::int32_t>();
     std::vector<std::int32_t> chunk_of(order.size());
-    for (std::int64_t row = 0; row < rounds * batch * heads; ++row) {
+    for (std::int64_t row = 0; row < rounds * batch * layer_heads; ++row) {
       for (std::int64_t rank = 0; rank < n; ++rank)
         chunk_of[row * n + order[row * n + rank]] = static_cast<std::int32_t>(rank / chunk);
     }
     std::vector<std::int32_t> allowed;
-    for (std::int64_t g = 0; g < batch * heads; ++g) {
+    for (std::int64_t g = 0; g < batch * layer_heads; ++g) {
       for (std::int64_t i = 0; i < n; ++i) {
         bool alone = true;
         for (std::int64_t j = 0; j < n; ++j) {
           bool seen = false;
           for (std::int64_t r = 0; r < rounds; ++r) {
-            const std::int64_t row = (r * batch * heads + g) * n;
+            const std::int64_t row = (r * batch * layer_heads + g) * n;
             const int back = chunk_of[row + i] - chunk_of[row + j];
             seen = seen || (bucket[row + i] == bucket[row + j] && bucket[row + j] < buckets &&
                             (back == 0 || back == 1) && i != j && (!causal || j < i));
@@ -133,9 +125,9 @@ TEST_CASE("reformer: the rounds together are one softmax over the union of what 
     }
     const Tensor query = projected(*layer, "query_key", x), value = projected(*layer, "value", x);
     AttentionOptions options;
-    options.mask = Tensor::from(allowed, {batch, heads, n, n});
+    options.mask = Tensor::from(allowed, {batch, layer_heads, n, n});
     const Tensor expected = finished(*layer, attention(query, unit_vectors(query), value, options), mask);
-    CHECK(difference(out, expected) < 1e-12);
+    CHECK(worst_difference(out, expected) < 1e-12);
   }
 }
 
@@ -149,7 +141,7 @@ TEST_CASE("clusterformer: a block of sorted words sees itself and its neighbour"
       settings.set("window", std::string(next ? "next" : "prev"));
       settings.set("assoc", std::string(assoc));
       const auto layer = layer_of("clusterformer", settings);
-      const Tensor x = words(batch, n), mask = mask_of(batch, n);
+      const Tensor x = random_words(batch, n), mask = mask_of(batch, n);
       Capture capture;
       Context context;
       context.capture = &capture;
@@ -172,8 +164,8 @@ TEST_CASE("clusterformer: a block of sorted words sees itself and its neighbour"
       options.mask = Tensor::from(allowed, {batch, 1, n, n});
       const Tensor query = projected(*layer, "query", x), key = projected(*layer, "key", x);
       const Tensor value = projected(*layer, "value", x);
-      CHECK(difference(out, finished(*layer, attention(query, key, value, options), mask)) < 1e-12);
-      CHECK(difference(capture.find("weights"), attention_weights(query, key, options)) < 1e-12);
+      CHECK(worst_difference(out, finished(*layer, attention(query, key, value, options), mask)) < 1e-12);
+      CHECK(worst_difference(capture.find("weights"), attention_weights(query, key, options)) < 1e-12);
     }
   }
 }
@@ -183,7 +175,7 @@ TEST_CASE("clusterformer, causal: a word sees the last words of its own cluster"
   for (const std::int64_t block : {1, 2, 4, 50}) {
     CAPTURE(block);
     const auto layer = layer_of("clusterformer", with({{"clusters", clusters}, {"block", block}}), true);
-    const Tensor x = words(batch, n), mask = mask_of(batch, n);
+    const Tensor x = random_words(batch, n), mask = mask_of(batch, n);
     Capture capture;
     Context context;
     context.capture = &capture;
@@ -204,14 +196,14 @@ TEST_CASE("clusterformer, causal: a word sees the last words of its own cluster"
     options.mask = Tensor::from(allowed, {batch, 1, n, n});
     const Tensor heads_out = attention(projected(*layer, "query", x), projected(*layer, "key", x),
                                        projected(*layer, "value", x), options);
-    CHECK(difference(out, finished(*layer, heads_out, mask)) < 1e-12);
+    CHECK(worst_difference(out, finished(*layer, heads_out, mask)) < 1e-12);
   }
 }
 
 TEST_CASE("clusterformer: a second layer goes on with the centroids of the first, or says what is missing") {
   AttentionConfig config;
-  config.width = width;
-  config.heads = heads;
+  config.width = layer_width;
+  config.heads = layer_heads;
   config.options = with({{"clusters", 3}});
   const auto first = make_attention("clusterformer", config);
   config.layer = 1;
@@ -219,11 +211,11 @@ TEST_CASE("clusterformer: a second layer goes on with the centroids of the first
   const auto second = make_attention("clusterformer", config);
   CHECK(!has_name(*second, "centroids"));
   Context context;
-  const Tensor x = cast(words(1, 6), DType::f32);
-  CHECK(contains(message_of([&] { (*second)({x, {}, {}, {}}, context); }), "centroids"));
-  context.handed_on["clusterformer.centroids"] = Tensor::ones({1, 2, width});
-  CHECK(contains(message_of([&] { (*second)({x, {}, {}, {}}, context); }), "2 clusters, this one 3"));
-  context.handed_on["clusterformer.centroids"] = Tensor::ones({1, 3, width});
+  const Tensor x = cast(random_words(1, 6), DType::f32);
+  CHECK(contains(error_of([&] { (*second)({x, {}, {}, {}}, context); }), "centroids"));
+  context.handed_on["clusterformer.centroids"] = Tensor::ones({1, 2, layer_width});
+  CHECK(contains(error_of([&] { (*second)({x, {}, {}, {}}, context); }), "2 clusters, this one 3"));
+  context.handed_on["clusterformer.centroids"] = Tensor::ones({1, 3, layer_width});
   (*second)({x, {}, {}, {}}, context);
   CHECK(context.losses.size() == 2);
 }
@@ -246,7 +238,7 @@ TEST_CASE("sorting attention: few words, many clusters, and a sample of padding 
       CAPTURE(each.name);
       CAPTURE(n);
       const auto layer = layer_of(each.name, each.options, each.causal);
-      const Tensor x = parameter(words(2, n));
+      const Tensor x = parameter(random_words(2, n));
       std::vector<std::int32_t> mask(static_cast<std::size_t>(2 * n), 0);
       std::fill(mask.begin(), mask.begin() + n, 1);
       Context context = Context::train(1, 1);
@@ -265,7 +257,7 @@ TEST_CASE("sorting attention: few words, many clusters, and a sample of padding 
       // Padding alone: nothing comes out, and no loss.
       Context none = Context::train(1, 1);
       const Tensor padding = Tensor::zeros({2, n}, DType::i32);
-      CHECK(all_zero((*layer)({words(2, n), padding, {}, {}}, none)));
+      CHECK(all_zero((*layer)({random_words(2, n), padding, {}, {}}, none)));
       for (const AuxiliaryLoss& term : none.losses) {
         CAPTURE(term.name);
         CHECK(std::abs(term.value.item()) == 0);
@@ -276,7 +268,7 @@ TEST_CASE("sorting attention: few words, many clusters, and a sample of padding 
 
 TEST_CASE("sorting attention: settings that make no sense are refused with their value") {
   const auto message = [](const char* name, Options options, bool causal = false) {
-    return message_of([&] { layer_of(name, std::move(options), causal); });
+    return error_of([&] { layer_of(name, std::move(options), causal); });
   };
   CHECK(contains(message("clusterformer", with({{"clusters", 0}})), "'clusters' must be 1 to 65536, is 0"));
   CHECK(contains(message("clusterformer", with({{"block", 4}})), "'block'"));
@@ -307,12 +299,12 @@ TEST_CASE("routing transformer: centroids move in training alone, by either rule
       return std::vector<double>{};
     };
     const auto before = centroids();
-    REQUIRE(before.size() == heads * 3 * width / heads);
+    REQUIRE(before.size() == layer_heads * 3 * layer_width / layer_heads);
     Context inference;
-    (*layer)({words(2, 6), {}, {}, {}}, inference);
+    (*layer)({random_words(2, 6), {}, {}, {}}, inference);
     CHECK(centroids() == before);
     Context training = Context::train(1, 1);
-    (*layer)({words(2, 6), {}, {}, {}}, training);
+    (*layer)({random_words(2, 6), {}, {}, {}}, training);
     CHECK(centroids() != before);
     REQUIRE(training.losses.size() == 1);
     CHECK(training.losses[0].value.item() > 0);
@@ -481,5 +473,5 @@ TEST_CASE("clusters auto: every causal layer chooses for itself") {
 TEST_CASE("clusters auto: anything else is refused") {
   AttentionConfig config = automatic(8, 12);
   config.options.set("clusters", std::string("many"));
-  CHECK(test::contains(test::message_of([&] { make_attention("clusterformer", config); }), "\"auto\""));
+  CHECK(test::contains(test::error_of([&] { make_attention("clusterformer", config); }), "\"auto\""));
 }

@@ -20,17 +20,13 @@ using namespace heed::test;
 
 namespace {
 
-Tensor random(const Shape& shape, std::uint32_t op) {
-  return normal(shape, 0, 1, {21, 0, op}, DType::f64);
-}
-
 struct Pattern {
   const char* variant;
   std::vector<std::pair<std::string, Options::Value>> options;
 };
 
 /// Small windows and blocks, so that short sequences show every part of a pattern.
-std::vector<Pattern> settings() {
+std::vector<Pattern> pattern_settings() {
   const auto n = [](std::int64_t value) { return Options::Value(value); };
   const auto text = [](const char* value) { return Options::Value(std::string(value)); };
   std::vector<Pattern> list;
@@ -130,7 +126,7 @@ TEST_CASE("block patterns keep one mask for equal blocks, and none for full ones
 }
 
 TEST_CASE("sparse attention equals dense attention under its definition, at any length") {
-  for (const Pattern& setting : settings()) {
+  for (const Pattern& setting : pattern_settings()) {
     for (const bool causal : {false, true}) {
       for (const std::int64_t layer : {0, 1}) {
         for (const std::int64_t length : {1, 2, 11, 70, 131}) {
@@ -139,7 +135,7 @@ TEST_CASE("sparse attention equals dense attention under its definition, at any 
           CAPTURE(causal);
           CAPTURE(length);
           const auto attention = make(setting, causal, layer);
-          const Tensor x = random({2, length, 8}, 1), mask = ragged_mask(length);
+          const Tensor x = normal_numbers(21, {2, length, 8}, 1), mask = ragged_mask(length);
           const bool has_global = std::string(setting.variant) == "longformer";
           const auto global = has_global ? attention->config().options.take_integer("global_tokens", 1) : 0;
           Context context;
@@ -152,10 +148,10 @@ TEST_CASE("sparse attention equals dense attention under its definition, at any 
 }
 
 TEST_CASE("sparse attention decodes step by step what the whole sequence gives") {
-  for (const Pattern& setting : settings()) {
+  for (const Pattern& setting : pattern_settings()) {
     CAPTURE(setting.variant);
     const auto attention = make(setting, true, 1, 17);
-    const Tensor x = random({1, 17, 8}, 2);
+    const Tensor x = normal_numbers(21, {1, 17, 8}, 2);
     Context context;
     const Tensor whole = (*attention)({x, {}, {}, {}}, context);
     AttentionCache cache;
@@ -167,7 +163,7 @@ TEST_CASE("sparse attention decodes step by step what the whole sequence gives")
 }
 
 TEST_CASE("sparse attention: gradients with small blocks") {
-  for (const Pattern& setting : settings()) {
+  for (const Pattern& setting : pattern_settings()) {
     CAPTURE(setting.variant);
     const auto attention = make(setting, false, 1);
     const Tensor mask = ragged_mask(13);
@@ -176,7 +172,7 @@ TEST_CASE("sparse attention: gradients with small blocks") {
           Context context;
           return (*attention)({given[0], mask, {}, {}}, context);
         },
-        {random({2, 13, 8}, 3)});
+        {normal_numbers(21, {2, 13, 8}, 3)});
     CHECK(result.passed);
   }
 }
@@ -185,7 +181,7 @@ TEST_CASE("longformer: global tokens by sample") {
   const Pattern setting{"longformer", {{"window", std::int64_t{2}}, {"global_tokens", std::int64_t{2}}}};
   for (const bool causal : {false, true}) {
     const auto attention = make(setting, causal);
-    const Tensor x = random({2, 9, 8}, 4);
+    const Tensor x = normal_numbers(21, {2, 9, 8}, 4);
     Context context;
     AttentionInput input{x, {}, {}, {}};
     const Tensor by_option = (*attention)(input, context);
@@ -204,11 +200,11 @@ TEST_CASE("longformer: global tokens by sample") {
     CHECK(worst_difference(contiguous(slice(both, 0, 1, 2)), contiguous(slice(out, 0, 1, 2))) < 1e-14);
     CHECK(worst_difference(contiguous(slice(both, 0, 0, 1)), contiguous(slice(both, 0, 1, 2))) > 1e-3);
   }
-  AttentionInput input{random({1, 3, 8}, 5), {}, {}, {}};
+  AttentionInput input{normal_numbers(21, {1, 3, 8}, 5), {}, {}, {}};
   input.global = Tensor::ones({1, 3}, DType::i32);
   Context context;
   const auto dot_product = make({"dot_product", {}}, false);
-  CHECK(contains(message_of([&] { (*dot_product)(input, context); }), "no global tokens"));
+  CHECK(contains(error_of([&] { (*dot_product)(input, context); }), "no global tokens"));
 }
 
 TEST_CASE("bigbird: random blocks are distinct, outside the window, not global, and follow the seed") {
@@ -247,7 +243,7 @@ TEST_CASE("bigbird: random blocks are distinct, outside the window, not global, 
 }
 
 TEST_CASE("sparse attention: what makes no sense is an error that says so") {
-  const auto message = [](const Pattern& setting) { return message_of([&] { make(setting, false); }); };
+  const auto message = [](const Pattern& setting) { return error_of([&] { make(setting, false); }); };
   CHECK(contains(message({"longformer", {{"window", std::int64_t{5}}}}), "even, got 5"));
   CHECK(contains(message({"sparse_transformer", {{"mode", std::string("merge")}}}), "did you mean 'merged'"));
   CHECK(contains(message({"sparse_transformer", {{"stride", std::int64_t{0}}}}),
@@ -255,14 +251,15 @@ TEST_CASE("sparse attention: what makes no sense is an error that says so") {
   CHECK(contains(message({"bigbird", {{"block", std::int64_t{0}}}}), "'block' must be 1 to 4096, is 0"));
   const auto bigbird = make({"bigbird", {}}, false, 0, 5);
   Context context;
-  const AttentionInput long_input{random({1, 6, 8}, 6), {}, {}, {}};
-  CHECK(contains(message_of([&] { (*bigbird)(long_input, context); }),
-                 "6 tokens is longer than max_length = 5"));
+  const AttentionInput long_input{normal_numbers(21, {1, 6, 8}, 6), {}, {}, {}};
+  CHECK(
+      contains(error_of([&] { (*bigbird)(long_input, context); }), "6 tokens is longer than max_length = 5"));
 }
 
 TEST_CASE("prefix pooling is the softmax pooling of every prefix, for any logits and across chunks") {
   for (const std::int64_t length : {1, 64, 65, 150}) {
-    const Tensor logits = random({2, length}, 7) * 300, values = random({2, length, 3}, 8);
+    const Tensor logits = normal_numbers(21, {2, length}, 7) * 300,
+                 values = normal_numbers(21, {2, length, 3}, 8);
     for (const bool masked : {false, true}) {
       std::vector<std::int32_t> allowed(static_cast<std::size_t>(2 * length), 1);
       if (masked)
@@ -281,6 +278,6 @@ TEST_CASE("prefix pooling: gradients") {
   const Tensor mask = Tensor::from(std::vector<std::int32_t>(70, 1), {1, 70});
   const GradcheckResult result =
       gradcheck([&](std::span<const Tensor> given) { return prefix_pooling(given[0], given[1], mask); },
-                {random({1, 70}, 9), random({1, 70, 2}, 10)});
+                {normal_numbers(21, {1, 70}, 9), normal_numbers(21, {1, 70, 2}, 10)});
   CHECK(result.passed);
 }

@@ -19,29 +19,22 @@ using namespace heed::test;
 namespace fs = std::filesystem;
 
 /// Trains a small run in this process; what it said.
-std::string trained(const std::string& task, const fs::path& out, const std::vector<std::string>& more,
-                    bool resume = false) {
+std::string said_in_training(const std::string& task, const fs::path& out,
+                             const std::vector<std::string>& more, bool resume = false) {
   const TaskKind& kind = task_kind(task);
-  Settings settings = kind.settings(false);
-  for (const std::string& setting : small_settings(task)) settings.assign(setting);
-  for (const std::string& setting : more) settings.assign(setting);
   std::string said;
   TrainRequest request{out, resume, true, {}};
   request.callbacks.message = [&](std::string_view text) { said.append(text).append("\n"); };
-  train_run(kind, settings, request);
+  train_run(kind, small_settings_of(kind, more), request);
   return said;
 }
 
-std::string refusal(const std::string& task, const fs::path& out, const std::vector<std::string>& more) {
-  try {
-    trained(task, out, more);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+std::string training_error(const std::string& task, const fs::path& out,
+                           const std::vector<std::string>& more) {
+  return error_of([&] { said_in_training(task, out, more); });
 }
 
-std::vector<float> tensor_of(const fs::path& run, const std::string& name) {
+std::vector<float> tensor_in(const fs::path& run, const std::string& name) {
   return load_safetensors(run / "model.safetensors").tensors.at(name).to_vector<float>();
 }
 
@@ -60,26 +53,26 @@ TEST_CASE("--from: a language model serves a classifier, causal or masked") {
   for (const std::string objective : {"causal", "masked"}) {
     CAPTURE(objective);
     const fs::path pretrained = folder / objective, run = folder / (objective + "_classes");
-    trained("language_model", pretrained,
-            like_the_classifier({"objective=" + objective, "training.keep_best_by=loss"}));
+    said_in_training("language_model", pretrained,
+                     like_the_classifier({"objective=" + objective, "training.keep_best_by=loss"}));
     // The texts of the classifier are made of other characters: those that are not known are refused by name.
     const std::string data =
         write_content(folder / "texts",
                       "a the cat runs\nb the dogs run\n" + std::string() + "a the dog runs\nb the cats run\n")
             .string();
-    const std::string said =
-        trained("classify", run,
-                like_the_classifier(
-                    {"data.file=\"" + data + "\"", "data.format=lines", "data.valid_fraction=0",
-                     "data.max_tokens=32", "training.from=\"" + pretrained.string() + "\"",
-                     "training.freeze=embedding", "training.batch_tokens=64", "training.ema_decay=0"}));
+    const std::string said = said_in_training(
+        "classify", run,
+        like_the_classifier({"data.file=\"" + data + "\"", "data.format=lines", "data.valid_fraction=0",
+                             "data.max_tokens=32", "training.from=\"" + pretrained.string() + "\"",
+                             "training.freeze=embedding", "training.batch_tokens=64",
+                             "training.ema_decay=0"}));
     CAPTURE(said);
     CHECK(contains(said, "from the language_model run"));
     CHECK(contains(said, "new in this model: output."));
     CHECK(content_of(run / "tokenizer.json") == content_of(pretrained / "tokenizer.json"));
     // Frozen weights are those of the best of the run that it started from, bit for bit.
     const auto best = load_safetensors(pretrained / "best.safetensors").tensors;
-    CHECK(tensor_of(run, "embedding.weight") == best.at("embedding.weight").to_vector<float>());
+    CHECK(tensor_in(run, "embedding.weight") == best.at("embedding.weight").to_vector<float>());
     const auto origin = nlohmann::json::parse(content_of(run / "run.json")).at("origin");
     CHECK(origin.at("task") == "language_model");
     CHECK(Run::open(run).predict(std::vector<std::string>{"the cat runs"}).front().error == "");
@@ -91,21 +84,22 @@ TEST_CASE("--from: a language model reads the titles of a recommender, all of it
   const fs::path pretrained = folder / "text";
   const std::vector<std::string> shape = {"model.norm=pre", "model.positions=learned",
                                           "model.activation=gelu", "tokenizer.kind=bpe"};
-  trained("language_model", pretrained, joined(shape, {"objective=masked", "training.keep_best_by=loss"}));
+  said_in_training("language_model", pretrained,
+                   joined(shape, {"objective=masked", "training.keep_best_by=loss"}));
   const std::vector<std::string> from =
       joined(shape, {"training.from=\"" + pretrained.string() + "\"", "training.ema_decay=0"});
   const auto there = load_safetensors(pretrained / "best.safetensors").tensors;
   const auto same = [&](const fs::path& run, const std::string& name) {
-    return tensor_of(run, "title." + name) == there.at(name).to_vector<float>();
+    return tensor_in(run, "title." + name) == there.at(name).to_vector<float>();
   };
   const std::string query = "encoder.layers.0.attention.query.weight";
-  trained("recommend", folder / "frozen", joined(from, {"training.freeze=title"}));
+  said_in_training("recommend", folder / "frozen", joined(from, {"training.freeze=title"}));
   for (const std::string name : {"embedding.weight", query.c_str()}) CHECK(same(folder / "frozen", name));
-  trained("recommend", folder / "all", from);
+  said_in_training("recommend", folder / "all", from);
   CHECK_FALSE(same(folder / "all", query));
-  trained("recommend", folder / "low", joined(from, {"model.lora_rank=2"}));
+  said_in_training("recommend", folder / "low", joined(from, {"model.lora_rank=2"}));
   for (const std::string name : {"embedding.weight", query.c_str()}) CHECK(same(folder / "low", name));
-  for (const float value : tensor_of(folder / "low", "title.encoder.layers.0.attention.query.lora_b"))
+  for (const float value : tensor_in(folder / "low", "title.encoder.layers.0.attention.query.lora_b"))
     CHECK(value != 0);
 }
 
@@ -118,29 +112,30 @@ TEST_CASE("--from: what tells classes is taken from a run of the same classes al
     return "data.file=\"" + write_content(folder / name, lines).string() + "\"";
   };
   const auto train = [&](const fs::path& run, const std::string& data, const std::vector<std::string>& more) {
-    return trained("classify", run,
-                   joined({data, "data.format=lines", "data.valid_fraction=0", "tokenizer.kind=words",
-                           "model.word_pairs=97", "training.ema_decay=0"},
-                          more));
+    return said_in_training("classify", run,
+                            joined({data, "data.format=lines", "data.valid_fraction=0",
+                                    "tokenizer.kind=words", "model.word_pairs=97", "training.ema_decay=0"},
+                                   more));
   };
   const std::string mine = texts("mine.txt", "a", "b"), others = texts("others.txt", "c", "d"),
                     from = "training.from=\"" + first.string() + "\"";
   train(first, mine, {});
   CHECK(contains(train(folder / "others", others, {from}), "pairs.weight"));  // among what is new
   train(folder / "mine", mine, {from, "training.freeze=pairs,output"});
-  CHECK(tensor_of(folder / "mine", "pairs.weight") == tensor_of(first, "pairs.weight"));
+  CHECK(tensor_in(folder / "mine", "pairs.weight") == tensor_in(first, "pairs.weight"));
 }
 
 TEST_CASE("--from with low-rank parts: nothing else below the task's own parts is trained") {
   const TemporaryFolder folder;
   const fs::path first = folder / "first", low = folder / "low";
-  trained("classify", first, {"model.local_width=3", "training.ema_decay=0", "training.evaluate_every=0"});
-  trained("classify", low,
-          {"training.from=\"" + first.string() + "\"", "model.local_width=3", "model.lora_rank=2",
-           "training.ema_decay=0"});
+  said_in_training("classify", first,
+                   {"model.local_width=3", "training.ema_decay=0", "training.evaluate_every=0"});
+  said_in_training("classify", low,
+                   {"training.from=\"" + first.string() + "\"", "model.local_width=3", "model.lora_rank=2",
+                    "training.ema_decay=0"});
   for (const char* name : {"embedding.weight", "local.map.weight", "encoder.layers.0.attention.query.weight"})
-    CHECK(tensor_of(low, name) == tensor_of(first, name));
-  CHECK_FALSE(tensor_of(low, "output.weight") == tensor_of(first, "output.weight"));
+    CHECK(tensor_in(low, name) == tensor_in(first, name));
+  CHECK_FALSE(tensor_in(low, "output.weight") == tensor_in(first, "output.weight"));
 }
 
 TEST_CASE("--from: vectors of categories are taken from a run that numbers them alike alone") {
@@ -152,38 +147,40 @@ TEST_CASE("--from: vectors of categories are taken from a run that numbers them 
   const auto train = [&](const char* run, const std::string& news, std::vector<std::string> more) {
     const fs::path data = write_content(folder / "clicks.tsv", clicks),
                    titles = write_content(folder / (run + std::string(".tsv")), news);
-    return trained("recommend", folder / run,
-                   joined({"data.file=\"" + data.string() + "\"", "data.news=\"" + titles.string() + "\"",
-                           "data.valid_fraction=0", "data.test_fraction=0", "training.ema_decay=0"},
-                          std::move(more)));
+    return said_in_training(
+        "recommend", folder / run,
+        joined({"data.file=\"" + data.string() + "\"", "data.news=\"" + titles.string() + "\"",
+                "data.valid_fraction=0", "data.test_fraction=0", "training.ema_decay=0"},
+               std::move(more)));
   };
   const std::string from = "training.from=\"" + (folder / "first").string() + "\"";
   train("first", sport + money, {});
   CHECK(contains(train("other", money + sport, {from}), "category.weight"));  // among what is new
   train("same", sport + money, {from, "training.freeze=category"});
-  CHECK(tensor_of(folder / "same", "category.weight") == tensor_of(folder / "first", "category.weight"));
+  CHECK(tensor_in(folder / "same", "category.weight") == tensor_in(folder / "first", "category.weight"));
 }
 
 TEST_CASE("--from: what does not fit is said, and what cannot be is refused") {
   const TemporaryFolder folder;
   const fs::path first = folder / "first";
-  trained("classify", first, {});
+  said_in_training("classify", first, {});
   const std::string from = "training.from=\"" + first.string() + "\"";
   CHECK(contains(
-      refusal("classify", folder / "wider", {from, "model.feed_forward=24"}),
+      training_error("classify", folder / "wider", {from, "model.feed_forward=24"}),
       "weights of the run have another shape in this model: model.feed_forward is 24 here and 16 there"));
   // Another attention begins anew; nothing else does.
-  CHECK(contains(trained("classify", folder / "attention", {from, "model.encoder_attention=linformer"}),
-                 "model.encoder_attention is \"linformer\" here and \"dot_product\" there"));
-  trained("language_model", folder / "text", {});
-  CHECK(contains(refusal("classify", folder / "other",
-                         {"training.from=\"" + (folder / "text").string() + "\"", "model.width=32",
-                          "model.feed_forward=24", "model.positions=none"}),
-                 "model.width is 32 here and 16 there"));
   CHECK(contains(
-      refusal("classify", folder / "none", {"training.from=\"" + (folder / "nothing").string() + "\""}),
-      "no run"));
-  CHECK(contains(refusal("classify", folder / "frozen", {"training.freeze=encodr"}), "encodr"));
+      said_in_training("classify", folder / "attention", {from, "model.encoder_attention=linformer"}),
+      "model.encoder_attention is \"linformer\" here and \"dot_product\" there"));
+  said_in_training("language_model", folder / "text", {});
+  CHECK(contains(training_error("classify", folder / "other",
+                                {"training.from=\"" + (folder / "text").string() + "\"", "model.width=32",
+                                 "model.feed_forward=24", "model.positions=none"}),
+                 "model.width is 32 here and 16 there"));
+  CHECK(contains(training_error("classify", folder / "none",
+                                {"training.from=\"" + (folder / "nothing").string() + "\""}),
+                 "no run"));
+  CHECK(contains(training_error("classify", folder / "frozen", {"training.freeze=encodr"}), "encodr"));
   for (const char* const run : {"wider", "other", "frozen"}) CHECK_FALSE(fs::exists(folder / run));
 }
 
@@ -199,15 +196,15 @@ TEST_CASE("--from: learned positions come along, or the setting that asks for mo
     const fs::path run = folder / objective;
     const std::vector<std::string> same = {"objective=" + objective, "training.keep_best_by=loss",
                                            "model.positions=learned", "training.batch_tokens=256"};
-    trained("language_model", run, joined(same, {"model.max_length=16"}));
+    said_in_training("language_model", run, joined(same, {"model.max_length=16"}));
     const std::vector<std::string> from = joined(same, {"training.from=\"" + run.string() + "\""});
     CHECK(taken("language_model", run, "model.max_length") == 16);
-    CHECK(contains(refusal("language_model", folder / "longer", joined(from, {"model.max_length=32"})),
+    CHECK(contains(training_error("language_model", folder / "longer", joined(from, {"model.max_length=32"})),
                    "model.max_length is 32 here and 16 there"));
     CHECK_FALSE(fs::exists(folder / "longer"));
     // A shorter one takes the first positions, and says nothing of what is new or left.
-    const std::string said =
-        trained("language_model", folder / (objective + "-shorter"), joined(from, {"model.max_length=8"}));
+    const std::string said = said_in_training("language_model", folder / (objective + "-shorter"),
+                                              joined(from, {"model.max_length=8"}));
     CHECK_FALSE(contains(said, "new in this model"));
     CHECK_FALSE(contains(said, "without a place"));
     // Texts of other tasks have limits of their own; one that reads two texts at once needs twice the
@@ -215,36 +212,36 @@ TEST_CASE("--from: learned positions come along, or the setting that asks for mo
     CHECK(taken("classify", run, "data.max_tokens") == 16);
     CHECK(taken("embed_text", run, "data.max_tokens") == 16);
     CHECK(taken("match", run, "data.max_tokens") == 8);
-    CHECK(refusal("classify", folder / "longer",
-                  joined({from.back()}, {"model.positions=learned", "data.max_tokens=40"})) != "");
+    CHECK(training_error("classify", folder / "longer",
+                         joined({from.back()}, {"model.positions=learned", "data.max_tokens=40"})) != "");
   }
-  trained("classify", folder / "short", {"model.positions=learned", "data.max_tokens=60"});
+  said_in_training("classify", folder / "short", {"model.positions=learned", "data.max_tokens=60"});
   CHECK(taken("match", folder / "short", "data.max_tokens") == 30);
   CHECK(taken("language_model", folder / "short", "model.max_length") == 60);
-  trained("classify", folder / "any", {"data.max_tokens=60"});  // sinusoidal: any number will do
+  said_in_training("classify", folder / "any", {"data.max_tokens=60"});  // sinusoidal: any number will do
   CHECK(taken("match", folder / "any", "data.max_tokens") == 256);
 }
 
 TEST_CASE("--from: a run that was ended before its first checkpoint begins again from there") {
   const TemporaryFolder folder;
   const fs::path source = folder / "source", ended = folder / "ended";
-  trained("classify", source, {});
+  said_in_training("classify", source, {});
   const std::vector<std::string> from = {"training.from=\"" + source.string() + "\"",
                                          "training.freeze=embedding"};
-  trained("classify", folder / "whole", from);
-  trained("classify", ended, from);
+  said_in_training("classify", folder / "whole", from);
+  said_in_training("classify", ended, from);
   for (const char* file : {"trainer_state.json", "model.safetensors", "optimizer.safetensors",
                            "best.safetensors", "metrics.jsonl"})
     fs::remove(ended / file);
-  CHECK(contains(trained("classify", ended, from, /*resume=*/true), "from the classify run"));
+  CHECK(contains(said_in_training("classify", ended, from, /*resume=*/true), "from the classify run"));
   CHECK(tensors_of(ended / "model.safetensors") == tensors_of(folder / "whole" / "model.safetensors"));
 
   for (const char* file :
        {"trainer_state.json", "model.safetensors", "optimizer.safetensors", "best.safetensors"})
     fs::remove(ended / file);
   fs::remove_all(source);
-  trained("classify", source, {"seed=5"});
-  CHECK_THROWS_WITH_AS(trained("classify", ended, from, /*resume=*/true),
+  said_in_training("classify", source, {"seed=5"});
+  CHECK_THROWS_WITH_AS(said_in_training("classify", ended, from, /*resume=*/true),
                        doctest::Contains("no longer what it was"), Error);
 }
 
@@ -253,18 +250,18 @@ TEST_CASE("--from: the model is the other run's, and what has no place in it is 
   const std::vector<std::string> settings = {"objective=masked", "training.keep_best_by=loss",
                                              "model.output_transform=true", "model.tie_embeddings=none"};
   const fs::path run = folder / "run";
-  trained("language_model", run, settings);
+  said_in_training("language_model", run, settings);
   Settings taken = task_kind("language_model").settings(false);
   take_model_of(taken, run.string());
   CHECK(taken.get<bool>("model.output_transform"));
   CHECK(taken.get<std::string>("model.tie_embeddings") == "none");
-  const std::string said =
-      trained("language_model", folder / "tied",
-              {"objective=masked", "training.keep_best_by=loss", "training.from=\"" + run.string() + "\""});
+  const std::string said = said_in_training(
+      "language_model", folder / "tied",
+      {"objective=masked", "training.keep_best_by=loss", "training.from=\"" + run.string() + "\""});
   CHECK(contains(said, "model.output_transform is false here and true there"));
   CHECK(contains(said, "without a place in this model: "));
 
-  trained("classify", folder / "pooled", {"model.pooling=max"});
+  said_in_training("classify", folder / "pooled", {"model.pooling=max"});
   Settings pooled = task_kind("match").settings(false);
   take_model_of(pooled, (folder / "pooled").string());
   CHECK(pooled.get<std::string>("model.pooling") == "max");
@@ -283,31 +280,32 @@ TEST_CASE("--from: a classifier of other classes gets none of those that the run
     more.insert(more.end(), format.begin(), format.end());
     return more;
   };
-  trained("classify", folder / "run", with({texts("one", "a", "b")}));
+  said_in_training("classify", folder / "run", with({texts("one", "a", "b")}));
   const std::string from = "training.from=\"" + (folder / "run").string() + "\"";
-  CHECK(contains(trained("classify", folder / "other", with({texts("two", "c", "d"), from})),
+  CHECK(contains(said_in_training("classify", folder / "other", with({texts("two", "c", "d"), from})),
                  "new in this model: output."));
-  CHECK_FALSE(contains(trained("classify", folder / "same", with({texts("three", "b", "a"), from})),
+  CHECK_FALSE(contains(said_in_training("classify", folder / "same", with({texts("three", "b", "a"), from})),
                        "new in this model"));
 }
 
 TEST_CASE("--from: settings of the tokenizer are those of the run, and others are said to be overruled") {
   const TemporaryFolder folder;
-  trained("classify", folder / "first", {"tokenizer.kind=words", "tokenizer.min_frequency=1"});
+  said_in_training("classify", folder / "first", {"tokenizer.kind=words", "tokenizer.min_frequency=1"});
   Settings taken = task_kind("match").settings(false);
   take_model_of(taken, (folder / "first").string());
   CHECK(taken.get<std::string>("tokenizer.kind") == "words");
   CHECK(taken.get<std::int64_t>("tokenizer.min_frequency") == 1);
-  CHECK(contains(trained("classify", folder / "other",
-                         {"training.from=\"" + (folder / "first").string() + "\"", "tokenizer.kind=bpe"}),
-                 "the tokenizer is that of the run: tokenizer.kind is \"bpe\" here and \"words\" there"));
+  CHECK(contains(
+      said_in_training("classify", folder / "other",
+                       {"training.from=\"" + (folder / "first").string() + "\"", "tokenizer.kind=bpe"}),
+      "the tokenizer is that of the run: tokenizer.kind is \"bpe\" here and \"words\" there"));
 }
 
 TEST_CASE("--from: the mark before what is read is not that before what is written") {
   const TemporaryFolder folder;
   const std::map<std::string, std::string> marks = {
       {"translate", "<s>"}, {"classify", ""}, {"language_model", ""}};
-  for (const auto& [task, mark] : marks) trained(task, folder / task, {});
+  for (const auto& [task, mark] : marks) said_in_training(task, folder / task, {});
   for (const auto& [task, mark] : marks)
     for (const auto& [other, its_mark] : marks) {
       const std::string both = task + "-" + other;
@@ -315,9 +313,9 @@ TEST_CASE("--from: the mark before what is read is not that before what is writt
       Settings taken = task_kind(task).settings(false);
       take_model_of(taken, (folder / other).string());
       CHECK(taken.get<std::string>("tokenizer.begin") == mark);
-      CHECK_FALSE(
-          contains(trained(task, folder / both, {"training.from=\"" + (folder / other).string() + "\""}),
-                   "tokenizer.begin"));
+      CHECK_FALSE(contains(
+          said_in_training(task, folder / both, {"training.from=\"" + (folder / other).string() + "\""}),
+          "tokenizer.begin"));
     }
 }
 
@@ -330,14 +328,14 @@ TEST_CASE("part rates and frozen parts: broken off and resumed, the same bits") 
     settings.emplace_back(steps);
     return settings;
   };
-  trained("classify", folder / "whole", with_steps("training.steps=20"));
-  trained("classify", folder / "broken", with_steps("training.steps=10"));
+  said_in_training("classify", folder / "whole", with_steps("training.steps=20"));
+  said_in_training("classify", folder / "broken", with_steps("training.steps=10"));
   const std::string before = content_of(folder / "broken" / "config.json");
   CHECK_THROWS_WITH_AS(
-      trained("classify", folder / "broken", with_steps("training.steps=5"), /*resume=*/true),
+      said_in_training("classify", folder / "broken", with_steps("training.steps=5"), /*resume=*/true),
       doctest::Contains("has made 10 steps, but this training ends after 5"), Error);
   CHECK(content_of(folder / "broken" / "config.json") == before);
-  trained("classify", folder / "broken", with_steps("training.steps=20"), /*resume=*/true);
+  said_in_training("classify", folder / "broken", with_steps("training.steps=20"), /*resume=*/true);
   CHECK(tensors_of(folder / "broken" / "model.safetensors") ==
         tensors_of(folder / "whole" / "model.safetensors"));
 }
@@ -350,7 +348,7 @@ TEST_CASE("another limit of lengths changes no model: answers stay as they are")
   for (const std::string attention : {"sparse_transformer", "clusterformer", "linformer"}) {
     CAPTURE(attention);
     const fs::path run = folder / attention;
-    trained("classify", run, {"model.encoder_attention=" + attention, "model.positions=learned"});
+    said_in_training("classify", run, {"model.encoder_attention=" + attention, "model.positions=learned"});
     const double before = Run::open(run).predict(lines)[0].probability;
     for (const char* const limit : {"data.max_tokens=100", "data.max_tokens=1000"})
       CHECK(Run::open(run, {.settings = {limit}}).predict(lines)[0].probability == before);
@@ -375,18 +373,18 @@ TEST_CASE("--embeddings: rows of known words are those of the file, as the layer
   };
   const std::string file =
       write_content(folder / "vectors", good + "\nunheard" + good.substr(4) + "\n" + bad + "\n");
-  const std::string said = trained("classify", folder / "run", settings(file));
+  const std::string said = said_in_training("classify", folder / "run", settings(file));
   CAPTURE(said);
   CHECK(contains(said, "vectors for 2 of the"));
   const Tokenizer tokenizer = Tokenizer::load(folder / "run" / "tokenizer.json");
-  const std::vector<float> rows = tensor_of(folder / "run", "embedding.weight");
+  const std::vector<float> rows = tensor_in(folder / "run", "embedding.weight");
   const auto at = static_cast<std::size_t>(tokenizer.id_of("bad")) * 16;
   for (std::size_t i = 0; i < 16; ++i)
     CHECK(rows[at + i] == doctest::Approx(-1.5 / 4));  // sqrt(16): scale_embeddings
 
   const auto refused = [&](const std::string& content, const std::string& why) {
-    CHECK(contains(refusal("classify", folder / "no", settings(write_content(folder / "wrong", content))),
-                   why));
+    CHECK(contains(
+        training_error("classify", folder / "no", settings(write_content(folder / "wrong", content))), why));
   };
   refused("good 1 2 3\n", "3 numbers, but model.width is 16");
   refused(good + "\nbad 1 2 3\n", "wrong:2: ");

@@ -6,12 +6,19 @@
 #include <time.h>
 #include <zlib.h>
 
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
 
 #include "heed/base/error.h"
 #include "heed/core/device.h"
 
-// What tests of several topics change in their process, or ask of it.
+// What tests of several topics change in their process, or ask of it; texts, files and errors.
 
 namespace heed::test {
 
@@ -23,9 +30,30 @@ inline constexpr bool sanitized = true;
 inline constexpr bool sanitized = false;
 #endif
 
-}  // namespace heed::test
+using Arguments = std::vector<std::string>;
 
-namespace heed {
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != text.npos;
+}
+
+inline Arguments joined(Arguments first, const Arguments& more) {
+  first.insert(first.end(), more.begin(), more.end());
+  return first;
+}
+
+inline std::string content_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// Writes a file, with the folders that it lies in.
+inline std::filesystem::path write_content(const std::filesystem::path& path, std::string_view content) {
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << content;
+  return path;
+}
 
 /// The message of the Error that `body` throws; "" if it throws none.
 template <class Body>
@@ -36,6 +64,14 @@ std::string error_of(const Body& body) {
     return error.what();
   }
   return "";
+}
+
+/// Calls work(i) for i = 0 ... count - 1, each in a thread of its own, all at once.
+template <class Work>
+void at_once(std::size_t count, const Work& work) {
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < count; ++i) threads.emplace_back([&work, i] { work(i); });
+  for (std::thread& thread : threads) thread.join();
 }
 
 /// While it lives, the CPU computes with so many threads.
@@ -49,8 +85,6 @@ class WithThreads {
  private:
   int before_;
 };
-
-}  // namespace heed
 
 /// While it lives, no file of this process can grow beyond `bytes`: writes fail as they do on a full disk.
 class FullDisk {
@@ -79,6 +113,13 @@ inline double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
+/// The most memory that this process has held, in bytes.
+inline std::int64_t peak_memory() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return std::int64_t{usage.ru_maxrss} * 1024;
+}
+
 /// A gzip file of one member.
 inline std::string gzip(const std::string& text) {
   z_stream stream{};
@@ -93,3 +134,5 @@ inline std::string gzip(const std::string& text) {
   deflateEnd(&stream);
   return packed;
 }
+
+}  // namespace heed::test

@@ -28,13 +28,6 @@ using namespace heed;
 using namespace heed::test;
 namespace fs = std::filesystem;
 
-Settings small_settings_of(const TaskKind& kind, const std::vector<std::string>& more = {}) {
-  Settings settings = kind.settings(false);
-  for (const std::string& setting : small_settings(std::string(kind.name))) settings.assign(setting);
-  for (const std::string& setting : more) settings.assign(setting);
-  return settings;
-}
-
 /// Whether two answers say the same. The last digits of a vector may depend on the row of the batch in which
 /// a line stands: kernels of products take rows in blocks, and round a row at a block's end otherwise.
 bool same_answer(const std::string& one, const std::string& other) {

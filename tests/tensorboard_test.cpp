@@ -34,7 +34,7 @@ std::uint32_t masked_crc(std::string_view bytes) {
   return ((crc >> 15) | (crc << 17)) + 0xA282EAD8U;
 }
 
-std::vector<std::string> records_of(std::string_view file) {
+std::vector<std::string> event_records(std::string_view file) {
   std::vector<std::string> records;
   for (std::size_t at = 0; at < file.size();) {
     const auto length = number_at<std::uint64_t>(file, at);
@@ -100,7 +100,7 @@ using Scalars = std::map<std::string, std::map<std::int64_t, float>>;  // tag ->
 Scalars scalars_of(const fs::path& folder) {
   Scalars scalars;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::vector<std::string> records = records_of(read_file(entry.path()));
+    const std::vector<std::string> records = event_records(read_file(entry.path()));
     REQUIRE_FALSE(records.empty());
     CHECK(message_of(records[0]).texts[3].at(0) == "brain.Event:2");
     for (const std::string& record : records) {

@@ -24,6 +24,7 @@
 #include "heed/tests/temporary_folder.h"
 
 using namespace heed;
+using namespace heed::test;
 
 using Lines = std::vector<std::string>;
 
@@ -38,13 +39,6 @@ std::string text_of(std::string_view bytes, const TextOptions& options = {}, Rea
   read_text_by_lines(
       path, options, [&](std::string_view line) { text += line; }, report);
   return text;
-}
-
-/// The most memory that this process has held, in bytes.
-std::int64_t peak_memory() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return std::int64_t{usage.ru_maxrss} * 1024;
 }
 
 }  // namespace
@@ -286,11 +280,6 @@ using Texts = std::vector<std::string>;
 
 namespace {
 
-fs::path write(const fs::path& path, const std::string& content) {
-  std::ofstream(path, std::ios::binary) << content;
-  return path;
-}
-
 /// All lines that are left; errors stand as "!message".
 Texts rest_of(LineReader& reader, std::size_t limit = 100) {
   Texts texts;
@@ -301,9 +290,9 @@ Texts rest_of(LineReader& reader, std::size_t limit = 100) {
   return texts;
 }
 
-Texts lines_of(const std::string& content, const TextOptions& options = {}) {
+Texts input_lines(const std::string& content, const TextOptions& options = {}) {
   const TemporaryFolder folder;
-  LineReader reader(write(folder / "input", content), options);
+  LineReader reader(write_content(folder / "input", content), options);
   return rest_of(reader);
 }
 
@@ -338,19 +327,19 @@ class Pipe {
 }  // namespace
 
 TEST_CASE("Lines of input end as those of read_lines do") {
-  CHECK(lines_of("a\r\nb\n\nc") == Texts{"a", "b", "", "c"});
-  CHECK(lines_of("\xEF\xBB\xBFü\n") == Texts{"ü"});
-  CHECK(lines_of("\xEF\xBB\xBF").empty());
-  CHECK(lines_of("").empty());
-  CHECK(lines_of(std::string("a\0b\n", 4)) == Texts{std::string("a\0b", 3)});
-  CHECK(lines_of("na\xefve\n\x80", {.encoding = Encoding::cp1252}) == Texts{"naïve", "€"});
-  CHECK(lines_of(gzip("one\ntwo\n") + gzip("three")) == Texts{"one", "two", "three"});
-  CHECK(lines_of("\x1f") == Texts{"\x1f"});
+  CHECK(input_lines("a\r\nb\n\nc") == Texts{"a", "b", "", "c"});
+  CHECK(input_lines("\xEF\xBB\xBFü\n") == Texts{"ü"});
+  CHECK(input_lines("\xEF\xBB\xBF").empty());
+  CHECK(input_lines("").empty());
+  CHECK(input_lines(std::string("a\0b\n", 4)) == Texts{std::string("a\0b", 3)});
+  CHECK(input_lines("na\xefve\n\x80", {.encoding = Encoding::cp1252}) == Texts{"naïve", "€"});
+  CHECK(input_lines(gzip("one\ntwo\n") + gzip("three")) == Texts{"one", "two", "three"});
+  CHECK(input_lines("\x1f") == Texts{"\x1f"});
 }
 
 TEST_CASE("At most the requested number of lines is returned, and lines are counted") {
   const TemporaryFolder folder;
-  LineReader reader(write(folder / "input", "1\n2\n3\n4\n5\n"));
+  LineReader reader(write_content(folder / "input", "1\n2\n3\n4\n5\n"));
   CHECK(reader.line_number() == 0);
   CHECK(reader.next(2).size() == 2);
   CHECK(reader.line_number() == 2);
@@ -359,7 +348,7 @@ TEST_CASE("At most the requested number of lines is returned, and lines are coun
 }
 
 TEST_CASE("A line that is not text fails alone") {
-  const Texts lines = lines_of("one\ncaf\xe9\nthree\n");
+  const Texts lines = input_lines("one\ncaf\xe9\nthree\n");
   REQUIRE(lines.size() == 3);
   CHECK(lines[0] == "one");
   CHECK(lines[1] ==
@@ -368,7 +357,7 @@ TEST_CASE("A line that is not text fails alone") {
   CHECK(lines[2] == "three");
 
   const TemporaryFolder folder;
-  LineReader reader(write(folder / "input", "a\xff\xff\nb\n"), {.bad_bytes = BadBytes::replace});
+  LineReader reader(write_content(folder / "input", "a\xff\xff\nb\n"), {.bad_bytes = BadBytes::replace});
   CHECK(rest_of(reader) == Texts{"a\uFFFD\uFFFD", "b"});
   CHECK(reader.replaced() == 2);
 }
@@ -441,11 +430,11 @@ TEST_CASE("A line beyond the limit is skipped over") {
   LineReader reader(folder / "input");
   CHECK(rest_of(reader, 1).size() == 4);
 
-  CHECK(lines_of("12345\n1234\n12345", {.max_line_bytes = 5}) ==
+  CHECK(input_lines("12345\n1234\n12345", {.max_line_bytes = 5}) ==
         Texts{"!the line is longer than the 5 bytes that data.max_line_bytes allows; is this a text with "
               "line ends?",
               "1234", "12345"});
-  CHECK(lines_of("\n123456", {.max_line_bytes = 5})[1].starts_with("!the line is longer"));
+  CHECK(input_lines("\n123456", {.max_line_bytes = 5})[1].starts_with("!the line is longer"));
   LineReader again(folder / "input");
   const auto lines = again.next(2);
   CHECK(lines[1].error.find("67108864 bytes") != std::string::npos);
@@ -458,7 +447,7 @@ TEST_CASE("What cannot be read is refused, after the lines before it") {
                        Error);
   CHECK_THROWS_WITH_AS(LineReader(folder.path()), doctest::Contains("this is a folder"), Error);
   const std::string whole = gzip("one\ntwo\n");
-  LineReader reader(write(folder / "damaged", whole + "tail"));
+  LineReader reader(write_content(folder / "damaged", whole + "tail"));
   CHECK(reader.next(100).size() == 2);
   CHECK_THROWS_WITH_AS(reader.next(100), doctest::Contains("followed by 4 other bytes"), Error);
   CHECK_THROWS_AS(reader.next(100), Error);

@@ -23,13 +23,6 @@ namespace fs = std::filesystem;
 using Lines = std::vector<std::string>;
 using Json = nlohmann::json;
 
-Settings small(const TaskKind& kind, const Lines& more, bool own_data = true) {
-  Settings settings = kind.settings(own_data);
-  for (const std::string& setting : small_settings(std::string(kind.name))) settings.assign(setting);
-  for (const std::string& setting : more) settings.assign(setting);
-  return settings;
-}
-
 /// What a task says while it reads its data.
 struct Read {
   std::map<std::string, std::string> digests;
@@ -39,7 +32,7 @@ struct Read {
 Read read(const TaskKind& kind, const Lines& settings) {
   Read read;
   try {
-    const auto learner = kind.make(small(kind, settings));
+    const auto learner = kind.make(small_settings_of(kind, settings, true));
     learner->read_data();
     read.digests = learner->data_digests();
     read.remarks = learner->take_remarks();
@@ -153,7 +146,7 @@ TEST_CASE("tokenizer.separate: targets have a vocabulary of their own") {
   const TaskKind& kind = task_kind("translate");
   const Lines two = {"tokenizer.separate=true", "model.tie_embeddings=decoder"};
   const TemporaryFolder folder;
-  train_run(kind, small(kind, two, false), {folder / "run"});
+  train_run(kind, small_settings_of(kind, two), {folder / "run"});
   const Tokenizer source = Tokenizer::load(folder / "run" / "tokenizer.json"),
                   target = Tokenizer::load(folder / "run" / "target_tokenizer.json");
   CHECK(source.to_json() != target.to_json());
@@ -165,7 +158,7 @@ TEST_CASE("tokenizer.separate: targets have a vocabulary of their own") {
   const std::vector<Prediction> answers = run.predict(pairs.source.strings());
   CHECK(answers[0].error.empty());
   // What starts from it has both.
-  Settings started = small(kind, {"training.from=" + (folder / "run").string()}, false);
+  Settings started = small_settings_of(kind, {"training.from=" + (folder / "run").string()});
   take_model_of(started, (folder / "run").string());
   train_run(kind, started, {folder / "started"});
   CHECK(content_of(folder / "started" / "target_tokenizer.json") ==
@@ -173,7 +166,7 @@ TEST_CASE("tokenizer.separate: targets have a vocabulary of their own") {
 
   const auto refusal = [&](const Lines& more) {
     try {
-      train_run(kind, small(kind, more, false), {folder / "refused"});
+      train_run(kind, small_settings_of(kind, more), {folder / "refused"});
     } catch (const Error& error) {
       return std::string(error.what());
     }

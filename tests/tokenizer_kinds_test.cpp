@@ -18,9 +18,10 @@
 #include "heed/data/tokenizer_parts.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tasks/start.h"
-#include "heed/tests/support.h"
+#include "heed/tests/tokenizer_support.h"
 
 using namespace heed;
+using namespace heed::test;
 
 using Ids = std::vector<std::int32_t>;
 
@@ -116,7 +117,7 @@ std::vector<std::string> parts(std::string_view text) {
   return {words.begin(), words.end()};
 }
 
-Tokenizer words(std::int64_t vocabulary, std::int64_t min_frequency, bool lower_case = false) {
+Tokenizer words_tokenizer(std::int64_t vocabulary, std::int64_t min_frequency, bool lower_case = false) {
   TokenizerTraining options;
   options.vocabulary_size = vocabulary;
   options.min_frequency = min_frequency;
@@ -145,23 +146,24 @@ TEST_CASE("Words end at white space, and each punctuation mark is one") {
 }
 
 TEST_CASE("A tokenizer of words has the most frequent ones, and <unk> for the rest") {
-  const Tokenizer tokenizer = words(8, 2);
+  const Tokenizer tokenizer = words_tokenizer(8, 2);
   CHECK(tokenizer.vocabulary_size() == 8);  // four marks, "\n", the, cat, sat
   CHECK(tokenizer.encode("the cat sat") == Ids{5, 6, 7});
   CHECK(tokenizer.encode("The cat\nsat, <pad>") == Ids{3, 6, 4, 7, 3, 0});
   CHECK(tokenizer.decode(Ids{5, 4, 3, 6}) == "the \n cat");
   CHECK(tokenizer.decode(Ids{5, 3}, true) == "the <unk>");
-  CHECK(words(100, 1).vocabulary_size() == 12);
-  CHECK(words(100, 1, true).encode("CAT A") == words(100, 1, true).encode("cat a"));
-  CHECK(words(100, 1).find("A").has_value());
-  CHECK_FALSE(words(100, 1, true).find("A").has_value());
+  CHECK(words_tokenizer(100, 1).vocabulary_size() == 12);
+  CHECK(words_tokenizer(100, 1, true).encode("CAT A") == words_tokenizer(100, 1, true).encode("cat a"));
+  CHECK(words_tokenizer(100, 1).find("A").has_value());
+  CHECK_FALSE(words_tokenizer(100, 1, true).find("A").has_value());
   const Tokenizer again = Tokenizer::from_json(tokenizer.to_json(), "written");
   CHECK(again.to_json() == tokenizer.to_json());
   CHECK(again.encode("the\ncat") == tokenizer.encode("the\ncat"));
 }
 
 TEST_CASE("Impossible vocabularies of words are refused") {
-  CHECK_THROWS_WITH_AS(words(5, 1), "a vocabulary of 5 is too small: the special tokens alone are 5", Error);
+  CHECK_THROWS_WITH_AS(words_tokenizer(5, 1),
+                       "a vocabulary of 5 is too small: the special tokens alone are 5", Error);
   CHECK_THROWS_AS(Tokenizer::train_words(std::vector<std::string>{" ", "<pad>"}), Error);
   TokenizerTraining without_unknown;
   without_unknown.special_tokens = {"<pad>"};
@@ -208,14 +210,10 @@ Json word_piece_file() {
       "max_input_chars_per_word": 100, "vocab": {"[UNK]": 0, "un": 1, "##able": 2, "u": 3, "##a": 4, ".": 5}}})");
 }
 
-std::string refusal_of(const Json& file) {
-  return error_of([&] { Tokenizer::from_json(file.dump(), "t.json"); });
-}
-
 std::string with(const char* pointer, const Json& value) {
   Json file = word_piece_file();
   file[Json::json_pointer(pointer)] = value;
-  return refusal_of(file);
+  return tokenizer_error(file);
 }
 
 }  // namespace
@@ -318,6 +316,7 @@ TEST_CASE("Long words and texts are cut in linear time") {
 namespace {
 
 using namespace heed;
+using namespace heed::test;
 
 std::string varint(std::uint64_t value) {
   std::string bytes;
@@ -344,12 +343,13 @@ const std::string english = piece("<unk>", 0, 2) + piece("</s>", 0, 3) + piece("
                             piece("\u2581the", -3) + piece("tree", -4) + piece("t", -6) + piece("h", -6) +
                             piece("e", -6) + piece("rare", -9);
 
-std::string refusal(const std::string& bytes) {
+std::string sentencepiece_error(const std::string& bytes) {
   return error_of([&] { read_sentencepiece(bytes, "a.spm"); });
 }
 
-const std::vector<std::string> tokens = {"</s>", "<unk>",      "\u2581", "\u2581the", "tree",    "t",    "h",
-                                         "e",    "\u2581Baum", "\u00fc", "die",       ">>deu<<", "<pad>"};
+const std::vector<std::string> english_german = {"</s>", "<unk>",   "\u2581", "\u2581the",  "tree",
+                                                 "t",    "h",       "e",      "\u2581Baum", "\u00fc",
+                                                 "die",  ">>deu<<", "<pad>"};
 
 }  // namespace
 
@@ -358,7 +358,7 @@ TEST_CASE("sentencepiece: a model is cut as it says, with the ids of a list that
   CHECK(model.pieces.size() == 9);
   CHECK(model.pieces[3].text == "\u2581the");
   CHECK(model.pieces[3].score == -3);
-  const SentencePieceTokenizer made = sentencepiece_tokenizer(model, tokens);
+  const SentencePieceTokenizer made = sentencepiece_tokenizer(model, english_german);
   CHECK(made.without_id == std::vector<std::string>{"rare"});
   const Tokenizer tokenizer = Tokenizer::from_json(made.json, "made");
   const auto ids = [&](const char* text) { return tokenizer.encode(text); };
@@ -397,34 +397,35 @@ TEST_CASE("sentencepiece: what a tokenizer.json cannot express is refused by nam
   const auto contains = [](const std::string& text, const char* part) {
     return text.find(part) != std::string::npos;
   };
-  CHECK(refusal(english + field(3, field(3, 1) + field(4, 1) + field(5, 1))).empty());
-  CHECK(contains(refusal(english + field(2, field(3, 2))), "model of kind 2"));
-  CHECK(contains(refusal(english + field(2, field(24, 1))), "spaces behind words"));
-  CHECK(contains(refusal(english + field(3, field(3, 0))), "add_dummy_prefix is false"));
-  CHECK(contains(refusal(english + field(3, field(4, 0))), "remove_extra_whitespaces is false"));
-  CHECK(contains(refusal(english + field(3, field(5, 0))), "escape_whitespaces is false"));
-  CHECK(contains(refusal(english + field(5, field(2, "x"))), "when they are decoded"));
-  CHECK(contains(refusal(english + piece("mine", 0, 4)), "piece 9, \"mine\""));
-  CHECK(contains(refusal(english + piece("<0x41>", 0, 6)), "piece 9, \"<0x41>\""));
-  CHECK(contains(refusal(english + piece("a", 0, 7)), "kind 7"));
-  CHECK(contains(refusal(english + piece("\xFF", 0)), "piece 9 is no text"));
-  CHECK(contains(refusal(english + piece("a", std::bit_cast<float>(0x7FC00000u))), "the score of piece 9"));
-  CHECK(contains(refusal(""), "no pieces"));
-  CHECK(contains(refusal("{\"model\": 1}"), "a.spm is not a SentencePiece model"));
+  CHECK(sentencepiece_error(english + field(3, field(3, 1) + field(4, 1) + field(5, 1))).empty());
+  CHECK(contains(sentencepiece_error(english + field(2, field(3, 2))), "model of kind 2"));
+  CHECK(contains(sentencepiece_error(english + field(2, field(24, 1))), "spaces behind words"));
+  CHECK(contains(sentencepiece_error(english + field(3, field(3, 0))), "add_dummy_prefix is false"));
+  CHECK(contains(sentencepiece_error(english + field(3, field(4, 0))), "remove_extra_whitespaces is false"));
+  CHECK(contains(sentencepiece_error(english + field(3, field(5, 0))), "escape_whitespaces is false"));
+  CHECK(contains(sentencepiece_error(english + field(5, field(2, "x"))), "when they are decoded"));
+  CHECK(contains(sentencepiece_error(english + piece("mine", 0, 4)), "piece 9, \"mine\""));
+  CHECK(contains(sentencepiece_error(english + piece("<0x41>", 0, 6)), "piece 9, \"<0x41>\""));
+  CHECK(contains(sentencepiece_error(english + piece("a", 0, 7)), "kind 7"));
+  CHECK(contains(sentencepiece_error(english + piece("\xFF", 0)), "piece 9 is no text"));
+  CHECK(contains(sentencepiece_error(english + piece("a", std::bit_cast<float>(0x7FC00000u))),
+                 "the score of piece 9"));
+  CHECK(contains(sentencepiece_error(""), "no pieces"));
+  CHECK(contains(sentencepiece_error("{\"model\": 1}"), "a.spm is not a SentencePiece model"));
 }
 
 TEST_CASE("sentencepiece: every cut and every changed byte gives an Error or a model") {
   for (std::size_t at = 0; at < english.size(); ++at) {
-    refusal(english.substr(0, at));
+    sentencepiece_error(english.substr(0, at));
     for (const int flip : {1, 0x80, 0xFF}) {
       std::string changed = english;
       changed[at] = static_cast<char>(changed[at] ^ flip);
       try {
         const SentencePieceModel model = read_sentencepiece(changed, "a.spm");
-        Tokenizer::from_json(sentencepiece_tokenizer(model, tokens).json, "made").encode("the tree");
+        Tokenizer::from_json(sentencepiece_tokenizer(model, english_german).json, "made").encode("the tree");
       } catch (const Error&) {
       }
     }
   }
-  CHECK(refusal(english.substr(0, english.size() - 1)) != "");
+  CHECK(sentencepiece_error(english.substr(0, english.size() - 1)) != "");
 }

@@ -14,9 +14,10 @@
 #include "heed/base/unicode.h"
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer_parts.h"
-#include "support.h"
+#include "tokenizer_support.h"
 
 using namespace heed;
+using namespace heed::test;
 using Json = nlohmann::json;
 using Ids = std::vector<std::int32_t>;
 
@@ -29,7 +30,7 @@ std::vector<std::string> text() {
   return read_lines(folder / "text.txt").strings();
 }
 
-Json file_of(const std::string& name) {
+Json case_file(const std::string& name) {
   return Json::parse(read_file(folder / name));
 }
 
@@ -40,10 +41,6 @@ Json small_file() {
     "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
     "post_processor": null, "decoder": {"type": "ByteLevel"},
     "model": {"type": "BPE", "vocab": {"<s>": 0, "a": 1, "b": 2, "ab": 3}, "merges": [["a", "b"]]}})");
-}
-
-std::string refusal_of(const Json& file) {
-  return error_of([&] { Tokenizer::from_json(file.dump(), "t.json"); });
 }
 
 /// What TokenMatcher promises, tried out at each place.
@@ -86,7 +83,7 @@ std::vector<std::pair<std::string, int>> segments_of(const std::vector<std::stri
   return segments;
 }
 
-std::vector<std::string> words_of(std::string_view text) {
+std::vector<std::string> split_words_of(std::string_view text) {
   const auto words = split_words(text);
   return {words.begin(), words.end()};
 }
@@ -95,7 +92,7 @@ std::vector<std::string> words_of(std::string_view text) {
 
 TEST_CASE("Files made by Hugging Face tokenizers give the same ids and texts") {
   std::map<std::string, Tokenizer> tokenizers;
-  const Json cases = file_of("cases.json");
+  const Json cases = case_file("cases.json");
   REQUIRE(cases.size() > 100);
   for (const Json& one : cases) {
     CAPTURE(one.dump());
@@ -112,27 +109,27 @@ TEST_CASE("Files made by Hugging Face tokenizers give the same ids and texts") {
 TEST_CASE("Training gives the very file that Hugging Face tokenizers gives") {
   TokenizerTraining options;
   options.vocabulary_size = 420;
-  CHECK(Json::parse(Tokenizer::train(text(), options).to_json()) == file_of("plain.json"));
+  CHECK(Json::parse(Tokenizer::train(text(), options).to_json()) == case_file("plain.json"));
   options.vocabulary_size = 320;
   options.add_prefix_space = true;
-  CHECK(Json::parse(Tokenizer::train(text(), options).to_json()) == file_of("prefix_space.json"));
+  CHECK(Json::parse(Tokenizer::train(text(), options).to_json()) == case_file("prefix_space.json"));
   options.add_prefix_space = false;
   options.normalizer = {TextStep::nfkc, TextStep::lower_case};
-  CHECK(Json::parse(Tokenizer::train(text(), options).to_json()) == file_of("lower_case.json"));
+  CHECK(Json::parse(Tokenizer::train(text(), options).to_json()) == case_file("lower_case.json"));
   options.vocabulary_size = 340;
   options.normalizer.clear();
   options.split_words = false;
-  CHECK(Json::parse(Tokenizer::train(text(), options).to_json()) == file_of("whole_lines.json"));
+  CHECK(Json::parse(Tokenizer::train(text(), options).to_json()) == case_file("whole_lines.json"));
   options.vocabulary_size = 60;
   options.normalizer = {TextStep::lower_case};
-  CHECK(Json::parse(Tokenizer::train_words(text(), options).to_json()) == file_of("words.json"));
+  CHECK(Json::parse(Tokenizer::train_words(text(), options).to_json()) == case_file("words.json"));
 }
 
 TEST_CASE("A file that is read and written again says the same") {
   for (const char* name : {"plain", "prefix_space", "whole_lines", "lower_case", "composed", "few_bytes",
                            "dropped_bytes", "words", "word_piece", "unigram", "unigram_bytes"})
     CHECK(Json::parse(Tokenizer::load(folder / (std::string(name) + ".json")).to_json()) ==
-          file_of(std::string(name) + ".json"));
+          case_file(std::string(name) + ".json"));
 }
 
 TEST_CASE("Training depends on the lines, not on their order") {
@@ -173,7 +170,7 @@ TEST_CASE("Decoding gives back any bytes") {
   }));
   CHECK(rc::check("the words of a text join to the text", [&](const std::string& bytes) {
     std::string joined;
-    for (const auto& word : words_of(bytes)) joined += word;
+    for (const auto& word : split_words_of(bytes)) joined += word;
     RC_ASSERT(joined == bytes);
   }));
 }
@@ -189,13 +186,13 @@ TEST_CASE("Ids that are not whole characters decode to valid UTF-8") {
 
 TEST_CASE("Words are split as GPT-2 does") {
   using Words = std::vector<std::string>;
-  CHECK(words_of("It's 12 o'clock, isn't it?") ==
+  CHECK(split_words_of("It's 12 o'clock, isn't it?") ==
         Words{"It", "'s", " 12", " o", "'", "clock", ",", " isn", "'t", " it", "?"});
-  CHECK(words_of("a  b   ") == Words{"a", " ", " b", "   "});
-  CHECK(words_of("a\t\tb\n") == Words{"a", "\t", "\t", "b", "\n"});
-  CHECK(words_of("a \u00a0b") == Words{"a", " ", "\u00a0", "b"});
-  CHECK(words_of("'ll'lL") == Words{"'ll", "'", "lL"});
-  CHECK(words_of("").empty());
+  CHECK(split_words_of("a  b   ") == Words{"a", " ", " b", "   "});
+  CHECK(split_words_of("a\t\tb\n") == Words{"a", "\t", "\t", "b", "\n"});
+  CHECK(split_words_of("a \u00a0b") == Words{"a", " ", "\u00a0", "b"});
+  CHECK(split_words_of("'ll'lL") == Words{"'ll", "'", "lL"});
+  CHECK(split_words_of("").empty());
 }
 
 TEST_CASE("Bytes without a token are reported") {
@@ -212,7 +209,7 @@ TEST_CASE("A character of ASCII joins the words that its Unicode category says")
   for (char c = 0; c < 0x7F; ++c) {
     CAPTURE(static_cast<int>(c));
     const auto value = static_cast<char32_t>(c);
-    const auto joins = [&](char before) { return words_of(std::string{before, c}).size() == 1; };
+    const auto joins = [&](char before) { return split_words_of(std::string{before, c}).size() == 1; };
     CHECK(joins('a') == unicode::is_letter(value));
     CHECK(joins('0') == unicode::is_number(value));
     CHECK(joins('\t') == unicode::is_space(value));
@@ -257,35 +254,35 @@ TEST_CASE("Training options that cannot work are refused") {
 }
 
 TEST_CASE("Damaged files are refused with the path and what is wrong") {
-  REQUIRE(refusal_of(small_file()) == "");
+  REQUIRE(tokenizer_error(small_file()) == "");
   Json file = small_file();
   file.erase("model");
-  CHECK(refusal_of(file) == "t.json: model is missing");
+  CHECK(tokenizer_error(file) == "t.json: model is missing");
   file = small_file();
   file["model"]["vocab"]["a"] = 7;
   CHECK(
-      refusal_of(file) ==
+      tokenizer_error(file) ==
       "t.json: model.vocab: token \"a\" has id 7, but a vocabulary of 4 must use the ids 0 to 3, each once");
   file["model"]["vocab"]["a"] = 2;
-  CHECK(refusal_of(file) == "t.json: model.vocab: tokens \"a\" and \"b\" share the id 2");
+  CHECK(tokenizer_error(file) == "t.json: model.vocab: tokens \"a\" and \"b\" share the id 2");
   for (const Json& bad : {Json(-1), Json(1.5), Json("1"), Json(nullptr), Json(std::uint64_t{1} << 63)}) {
     file["model"]["vocab"]["a"] = bad;
-    CHECK(refusal_of(file).find("not a token id") != std::string::npos);
+    CHECK(tokenizer_error(file).find("not a token id") != std::string::npos);
   }
   file = small_file();
   file["model"]["merges"][0] = {"a", "c"};
-  CHECK(refusal_of(file) == "t.json: model.merges[0] names \"c\", which is not in the vocabulary");
+  CHECK(tokenizer_error(file) == "t.json: model.merges[0] names \"c\", which is not in the vocabulary");
   file["model"]["merges"][0] = {"b", "a"};
-  CHECK(refusal_of(file) == "t.json: merge 0 gives \"ba\", which is not in the vocabulary");
+  CHECK(tokenizer_error(file) == "t.json: merge 0 gives \"ba\", which is not in the vocabulary");
   file["model"]["merges"][0] = "a b c";
-  CHECK(refusal_of(file) == "t.json: model.merges[0] is neither two strings nor \"left right\"");
+  CHECK(tokenizer_error(file) == "t.json: model.merges[0] is neither two strings nor \"left right\"");
   file["model"]["merges"][0] = "a b";
-  CHECK(refusal_of(file) == "");
+  CHECK(tokenizer_error(file) == "");
   file = small_file();
   file["added_tokens"][0]["id"] = 1;
-  CHECK(refusal_of(file) == "t.json: added token \"<s>\" has id 1, but the vocabulary gives it 0");
+  CHECK(tokenizer_error(file) == "t.json: added token \"<s>\" has id 1, but the vocabulary gives it 0");
   file["added_tokens"][0]["content"] = "<new>";
-  CHECK(refusal_of(file) == "t.json: added token \"<new>\" has id 1; the next free id is 4");
+  CHECK(tokenizer_error(file) == "t.json: added token \"<new>\" has id 1; the next free id is 4");
   CHECK_THROWS_AS(Tokenizer::from_json("{\"model\": ", "t.json"), Error);
   CHECK_THROWS_AS(Tokenizer::from_json("", "t.json"), Error);
   CHECK_THROWS_AS(Tokenizer::from_json("[1]", "t.json"), Error);
@@ -313,7 +310,7 @@ TEST_CASE("Parts that encode() cannot follow are refused by name") {
   const auto refusal = [](const char* pointer, const Json& value) {
     Json file = small_file();
     file[Json::json_pointer(pointer)] = value;
-    return refusal_of(file);
+    return tokenizer_error(file);
   };
   CHECK(refusal("/model/type", "Char") ==
         "t.json: model \"Char\" is not supported (BPE, WordLevel, WordPiece and Unigram are)");
@@ -405,10 +402,10 @@ TEST_CASE("Bytes behind a NUL are not left unread") {
   text += "[";
   CHECK_THROWS_WITH_AS(Tokenizer::from_json(text, "t.json"),
                        doctest::Contains("t.json: the JSON is not valid JSON: byte "), Error);
-  CHECK(refusal_of(small_file()) == "");
+  CHECK(tokenizer_error(small_file()) == "");
   Json deep = small_file();
   deep["post_processor"] = Json::parse(std::string(70, '[') + std::string(70, ']'));
-  CHECK(refusal_of(deep) == "t.json: the JSON is nested too deeply: 64 levels or more");
+  CHECK(tokenizer_error(deep) == "t.json: the JSON is nested too deeply: 64 levels or more");
   deep["post_processor"] = std::string(100, '[') + "\"\\";  // brackets in a text are none
-  CHECK(refusal_of(deep) == "");
+  CHECK(tokenizer_error(deep) == "");
 }

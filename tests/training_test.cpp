@@ -23,11 +23,7 @@ namespace {
 
 using Values = std::vector<double>;
 
-Values values(const Tensor& x) {
-  return x.to_vector<double>();
-}
-
-void check_close(const Values& a, const Values& b, double tolerance = 1e-12) {
+void check_values(const Values& a, const Values& b, double tolerance = 1e-12) {
   REQUIRE(a.size() == b.size());
   for (std::size_t i = 0; i < a.size(); ++i) CHECK(std::abs(a[i] - b[i]) <= tolerance);
 }
@@ -46,7 +42,7 @@ Values after_steps(const OptimizerOptions& options, int steps, double rate, cons
   Optimizer optimizer({{"w", &weight}}, options);
   for (int i = 0; i < steps; ++i) optimizer.step(rate, scale);
   CHECK(optimizer.steps() == steps);
-  return values(weight);
+  return weight.to_doubles();
 }
 
 /// Adam as its paper writes it, algorithm 1, with decay added to the gradient or applied to the weight.
@@ -91,7 +87,7 @@ TEST_CASE("optimizer: Adam and AdamW follow their papers") {
     options.weight_decay = 0.1;
     options.decay_vectors = true;
     const Values expected{adam_by_hand(1, 0.3, options, 7, 0.05), adam_by_hand(2, -2, options, 7, 0.05)};
-    check_close(after_steps(options, 7, 0.05), expected);
+    check_values(after_steps(options, 7, 0.05), expected);
   }
 }
 
@@ -99,9 +95,9 @@ TEST_CASE("optimizer: SGD with momentum, decay and a gradient scale") {
   OptimizerOptions options;
   options.kind = OptimizerKind::sgd;
   options.beta1 = 0;
-  check_close(after_steps(options, 2, 0.1), {1 - 0.06, 2 + 0.4});
+  check_values(after_steps(options, 2, 0.1), {1 - 0.06, 2 + 0.4});
   const Tensor half = Tensor::full({1}, 0.5, DType::f64);
-  check_close(after_steps(options, 2, 0.1, half), {1 - 0.03, 2 + 0.2});
+  check_values(after_steps(options, 2, 0.1, half), {1 - 0.03, 2 + 0.2});
 
   options.beta1 = 0.9;
   options.weight_decay = 0.01;
@@ -113,7 +109,7 @@ TEST_CASE("optimizer: SGD with momentum, decay and a gradient scale") {
       expected[i] -= 0.1 * velocity[i];
     }
   }
-  check_close(after_steps(options, 3, 0.1), expected);
+  check_values(after_steps(options, 3, 0.1), expected);
 }
 
 TEST_CASE("optimizer: a parameter that was exchanged, and rates that are none, are refused") {
@@ -139,8 +135,8 @@ TEST_CASE("optimizer: a parameter without a gradient is left alone") {
   Tensor with = leaf_with_gradient({1}, {1}), without = parameter(Tensor::ones({1}, DType::f64));
   Optimizer optimizer({{"with", &with}, {"without", &without}}, {.weight_decay = 0.5});
   optimizer.step(0.1);
-  CHECK(values(with)[0] < 0.95);
-  CHECK(values(without)[0] == 1);
+  CHECK(with.to_doubles()[0] < 0.95);
+  CHECK(without.to_doubles()[0] == 1);
   optimizer.zero_gradients();
   CHECK_THROWS_WITH_AS(optimizer.step(0.1), doctest::Contains("backward()"), Error);
 }
@@ -153,12 +149,12 @@ TEST_CASE("optimizer: with its state restored it goes on to the same bits") {
     Optimizer first({{"w", &a}}, options);
     for (int i = 0; i < 3; ++i) first.step(0.1);
 
-    Tensor b = leaf_with_gradient(values(a), {0.3, -2});
+    Tensor b = leaf_with_gradient(a.to_doubles(), {0.3, -2});
     Optimizer second({{"w", &b}}, options);
     second.load_state(first.state());
     first.step(0.1);
     second.step(0.1);
-    CHECK(values(a) == values(b));
+    CHECK(a.to_doubles() == b.to_doubles());
     CHECK(second.steps() == 4);
   }
 }
@@ -214,7 +210,7 @@ TEST_CASE("finite guard: from the first bad step on nothing changes, and that st
     };
     step(1, 2, 3);
     guard.check(losses);
-    const Values before = values(w), moment = values(optimizer.state().at("first_moment.w"));
+    const Values before = w.to_doubles(), moment = optimizer.state().at("first_moment.w").to_doubles();
     CHECK(before[0] < 1);
     if (spoils_gradient) {
       step(nan, 1, 3);
@@ -226,8 +222,8 @@ TEST_CASE("finite guard: from the first bad step on nothing changes, and that st
     CHECK_THROWS_WITH_AS(guard.check(losses), doctest::Contains("step 2"), Error);
     const char* culprit = spoils_gradient ? "the gradient of \"w\"" : "\"loss\" is inf";
     CHECK_THROWS_WITH_AS(guard.check(losses), doctest::Contains(culprit), Error);
-    CHECK(values(w) == before);
-    CHECK(values(optimizer.state().at("first_moment.w")) == moment);
+    CHECK(w.to_doubles() == before);
+    CHECK(optimizer.state().at("first_moment.w").to_doubles() == moment);
   }
 }
 
@@ -275,12 +271,12 @@ TEST_CASE("moving average: its values, and the weights come back bit for bit") {
   backend_of(w).fill(2, w.detach());
   average.update(1);  // d = min(0.9, 2 / 11)
   const double expected = 1 + (1 - 2.0 / 11);
-  check_close(values(average.state().at("w")), {expected, expected});
+  check_values(average.state().at("w").to_doubles(), {expected, expected});
   {
     const AveragedWeights averaged(&average);
-    check_close(values(w), {expected, expected});
+    check_values(w.to_doubles(), {expected, expected});
   }
-  CHECK(values(w) == Values{2, 2});
+  CHECK(w.to_doubles() == Values{2, 2});
 }
 
 TEST_CASE("trainer: accumulated batches give the gradient of all their tokens together") {
@@ -290,9 +286,9 @@ TEST_CASE("trainer: accumulated batches give the gradient of all their tokens to
   Trainer(whole, options).run();
   options.accumulation = 3;
   Trainer(parts, options).run();
-  check_close(values(whole.model().weight), values(parts.model().weight));
-  check_close(values(whole.model().bias), values(parts.model().bias));
-  CHECK(values(whole.model().weight)[0] > 0.5);
+  check_values(whole.model().weight.to_doubles(), parts.model().weight.to_doubles());
+  check_values(whole.model().bias.to_doubles(), parts.model().bias.to_doubles());
+  CHECK(whole.model().weight.to_doubles()[0] > 0.5);
 }
 
 TEST_CASE("trainer: it learns, and its records are what happened") {
@@ -359,9 +355,9 @@ TEST_CASE("trainer: clipping bounds the step, and the norm is reported before it
   options.clip_norm = 0.01;
   options.log_every = 1;
   double norm = 0;
-  const Values before = values(task.model().weight), bias = values(task.model().bias);
+  const Values before = task.model().weight.to_doubles(), bias = task.model().bias.to_doubles();
   Trainer(task, options, {.progress = [&](const Progress& p) { norm = p.gradient_norm; }}).run();
-  const Values after = values(task.model().weight), bias_after = values(task.model().bias);
+  const Values after = task.model().weight.to_doubles(), bias_after = task.model().bias.to_doubles();
   const double moved = std::hypot(after[0] - before[0], after[1] - before[1], bias_after[0] - bias[0]);
   CHECK(moved == doctest::Approx(0.01));
   CHECK(norm > 0.01);
@@ -374,12 +370,12 @@ TEST_CASE("trainer: NaN stops it with the step and the parameter, weights untouc
   Values at_step_2;
   const auto poison = [&](const Progress& progress) {
     if (progress.step != 2) return;
-    at_step_2 = values(task.model().weight);
+    at_step_2 = task.model().weight.to_doubles();
     task.poison = std::numeric_limits<double>::quiet_NaN();
   };
   Trainer trainer(task, options, {.progress = poison});
   CHECK_THROWS_WITH_AS(trainer.run(), doctest::Contains("step 3"), Error);
-  CHECK(values(task.model().weight) == at_step_2);
+  CHECK(task.model().weight.to_doubles() == at_step_2);
   CHECK_FALSE(gradient(task.model().weight).defined());
   Trainer again(task, options);
   CHECK_THROWS_WITH_AS(again.run(), doctest::Contains("the gradient of \"weight\" is not finite"), Error);
@@ -417,7 +413,7 @@ TEST_CASE("trainer: evaluations that are only shown choose nothing and change no
       if (progress.is_evaluation()) found.evaluations.push_back(progress.step);
     };
     found.result = Trainer(task, options, {.progress = note}).run();
-    found.weights = values(task.model().weight);
+    found.weights = task.model().weight.to_doubles();
     return found;
   };
   using Steps = std::vector<std::int64_t>;

@@ -17,7 +17,8 @@
 #include "vulkan_compare.h"
 
 using namespace heed;
-using namespace heed::test::attention;
+using namespace heed::test;
+using namespace heed::test::attention_cases;
 using enum vulkan::TileKernel;
 
 namespace {
@@ -67,18 +68,11 @@ struct HalfInputs {
   }
 };
 
-/// NaN stays where a kernel forgets to write.
-Tensor unwritten(const Shape& shape, DType dtype, Device device) {
-  const Tensor x = Tensor::empty(shape, dtype, device);
-  backend_of(x).fill(NAN, x);
-  return x;
-}
-
-using Numbers = std::vector<std::vector<double>>;
+using Lists = std::vector<std::vector<double>>;
 
 /// out, sums, and with a gradient of out dquery, dkey, dvalue, and dbias where there is a bias.
-Numbers results_of(const Case& c, const AttentionArgs& args, const Tensor& grad, const auto& forward,
-                   const auto& backward) {
+Lists results_of(const Case& c, const AttentionArgs& args, const Tensor& grad, const auto& forward,
+                 const auto& backward) {
   const DType dtype = args.query.dtype();
   const Device device = args.query.device();
   const Tensor out = unwritten({c.batch, c.heads, c.queries, c.value_width}, dtype, device),
@@ -92,13 +86,13 @@ Numbers results_of(const Case& c, const AttentionArgs& args, const Tensor& grad,
     backward(args, out, sums, grad, Tensor(), all[2], all[3], all[4], dbias);
     if (dbias.defined()) all.push_back(dbias);
   }
-  Numbers numbers;
+  Lists numbers;
   for (const Tensor& x : all) numbers.push_back(x.to_doubles());
   return numbers;
 }
 
-Numbers results_by(const vulkan::FragmentChoice& choose, const Case& c, const AttentionArgs& args,
-                   const Tensor& grad) {
+Lists results_by(const vulkan::FragmentChoice& choose, const Case& c, const AttentionArgs& args,
+                 const Tensor& grad) {
   return results_of(
       c, args, grad, [&](const auto&... x) { vulkan::attention_forward_by(choose, x...); },
       [&](const auto&... x) { vulkan::attention_backward_by(choose, x...); });
@@ -117,10 +111,10 @@ void check_fragments(const Case& c, DType dtype, Device device, vulkan::Fragment
   CAPTURE(dtype);
   const HalfInputs inputs(c, dtype, device);
   const Backend& cpu = cpu_backend;
-  const Numbers expected =
+  const Lists expected =
       results_of(c, inputs.full, inputs.full_grad, cpu.attention.forward, cpu.attention.backward);
-  const Numbers ordinary = results_by(no_fragments, c, inputs.half, inputs.grad);
-  const Numbers found = results_by(vulkan::always(emulated, fragment), c, inputs.half, inputs.grad);
+  const Lists ordinary = results_by(no_fragments, c, inputs.half, inputs.grad);
+  const Lists found = results_by(vulkan::always(emulated, fragment), c, inputs.half, inputs.grad);
   const double rounding = dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
   REQUIRE(found.size() == expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -218,7 +212,7 @@ TEST_CASE("vulkan attention at large logits in half types: the weights of backwa
       CAPTURE(largest);
       inputs.half.scale = largest;
       for (const vulkan::FragmentChoice& choose : kernels) {
-        const Numbers found = results_by(choose, c, inputs.half, inputs.grad);
+        const Lists found = results_by(choose, c, inputs.half, inputs.grad);
         CHECK(row_sum_error(c, in, found[4]) <= 4 * (dtype == DType::f16 ? 0x1p-10 : 0x1p-7));
         for (const auto& numbers : found)
           CHECK(std::none_of(numbers.begin(), numbers.end(), [](double x) { return std::isnan(x); }));

@@ -13,7 +13,8 @@
 #include "vulkan_compare.h"
 
 using namespace heed;
-using namespace heed::test::attention;
+using namespace heed::test;
+using namespace heed::test::attention_cases;
 
 namespace {
 
@@ -27,13 +28,6 @@ Tensor moved(const Tensor& x, Device device) {
   const Tensor there = x.dtype() == DType::i32 ? Tensor::from(memory.to_vector<std::int32_t>(), whole, device)
                                                : Tensor::from(memory.to_vector<float>(), whole, device);
   return there.view(x.shape(), x.strides(), 0);
-}
-
-/// NaN stays where a kernel forgets to write.
-Tensor unwritten(const Shape& shape, DType dtype, Device device) {
-  const Tensor x = Tensor::empty(shape, dtype, device);
-  backend_of(x).fill(NAN, x);
-  return x;
 }
 
 /// Everything attention computes: out, sums, dquery, dkey, dvalue, and dbias where there is a bias.

@@ -14,6 +14,7 @@
 #include "vulkan_support.h"
 
 using namespace heed;
+using namespace heed::test;
 
 namespace {
 

@@ -38,6 +38,13 @@ inline Tensor empty_on(Device device, const Shape& shape, DType dtype = DType::f
   return {storage.storage(), before, shape, contiguous_strides(shape), dtype};
 }
 
+/// NaN stays where a kernel forgets to write.
+inline Tensor unwritten(const Shape& shape, DType dtype, Device device) {
+  const Tensor x = Tensor::empty(shape, dtype, device);
+  backend_of(x).fill(NAN, x);
+  return x;
+}
+
 /// The elements of a contiguous tensor of the CPU; undefined tensors stay so.
 inline Tensor copy_on(Device device, const Tensor& x) {
   if (!x.defined()) return x;

@@ -11,27 +11,16 @@
 #include "heed/backends/vulkan/launch.h"
 #include "heed/core/backend.h"
 #include "heed/core/device.h"
+#include "heed/tests/support.h"
 #include "temporary_folder.h"
 #include "vulkan_support.h"
 
 using namespace heed;
+using namespace heed::test;
 
 namespace {
 
-std::string message_of(const auto& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-std::vector<float> counting(std::size_t count) {
+std::vector<float> counted_floats(std::size_t count) {
   std::vector<float> values(count);
   for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i);
   return values;
@@ -47,11 +36,11 @@ vulkan::Gpu& opened_again(Device device) {
 
 TEST_CASE("devices: names that do not exist are refused with what there is") {
   CHECK(find_device("cpu") == Device{});
-  CHECK(contains(message_of([] { find_device("gpu"); }), "auto, cpu, vulkan"));
-  CHECK(contains(message_of([] { find_device("vulkan:no such device"); }), "does not exist"));
-  CHECK(contains(message_of([] { find_device("vulkan:"); }), "does not exist"));
-  CHECK(contains(message_of([] { find_device("vulkan:99"); }), "does not exist"));
-  CHECK(contains(message_of([] { Tensor::empty({1}, DType::f32, {DeviceType::vulkan, 99}); }), "vulkan:99"));
+  CHECK(contains(error_of([] { find_device("gpu"); }), "auto, cpu, vulkan"));
+  CHECK(contains(error_of([] { find_device("vulkan:no such device"); }), "does not exist"));
+  CHECK(contains(error_of([] { find_device("vulkan:"); }), "does not exist"));
+  CHECK(contains(error_of([] { find_device("vulkan:99"); }), "does not exist"));
+  CHECK(contains(error_of([] { Tensor::empty({1}, DType::f32, {DeviceType::vulkan, 99}); }), "vulkan:99"));
 }
 
 TEST_CASE("devices: a software device is used only when it is named") {
@@ -62,7 +51,7 @@ TEST_CASE("devices: a software device is used only when it is named") {
       std::ranges::all_of(all.devices, [](const DeviceInfo& info) { return info.kind == "software"; });
   if (!only_software) return;
   CHECK(find_device("auto") == Device{});
-  CHECK(contains(message_of([] { find_device("vulkan"); }), "must be named"));
+  CHECK(contains(error_of([] { find_device("vulkan"); }), "must be named"));
   CHECK(find_device("vulkan:LLVMPIPE") == *device);
   CHECK(find_device("vulkan:" + std::to_string(device->index)) == *device);
 }
@@ -80,11 +69,11 @@ TEST_CASE("vulkan: data goes there and comes back") {
   const auto device = vulkan_test_device();
   if (!device) return;
   for (const std::size_t count : {1u, 3u, 1000u, (7u << 20) + 5}) {
-    const std::vector<float> values = counting(count);
+    const std::vector<float> values = counted_floats(count);
     const Tensor there = Tensor::from(values, {static_cast<std::int64_t>(count)}, *device);
     CHECK(there.to_vector<float>() == values);
     const Tensor sum = there + there;  // the device works on it when it is overwritten
-    there.assign(std::span<const float>(counting(count)));
+    there.assign(std::span<const float>(counted_floats(count)));
     CHECK(there.to_vector<float>() == values);
     std::vector<float> doubled = values;
     for (float& value : doubled) value *= 2;
@@ -124,7 +113,7 @@ TEST_CASE("vulkan: too large a tensor is refused with the allocator's report") {
   gpu.replaceable_api().AllocateMemory = [](VkDevice, const VkMemoryAllocateInfo*,
                                             const VkAllocationCallbacks*,
                                             VkDeviceMemory*) { return VK_ERROR_OUT_OF_DEVICE_MEMORY; };
-  const std::string message = message_of([&] { Tensor::empty({400 << 20}, DType::f32, *device); });
+  const std::string message = error_of([&] { Tensor::empty({400 << 20}, DType::f32, *device); });
   gpu.replaceable_api().AllocateMemory = real;
   CHECK(contains(message, "no room for"));
   CHECK(contains(message, "slabs"));
@@ -191,11 +180,11 @@ TEST_CASE("vulkan: the validation layers see a missing barrier") {
 TEST_CASE("vulkan: an index out of range is an error when a value is read") {
   const auto device = vulkan_test_device();
   if (!device) return;
-  const Tensor table = Tensor::from(counting(12), {4, 3}, *device);
+  const Tensor table = Tensor::from(counted_floats(12), {4, 3}, *device);
   const Tensor good = index_select(table, 0, Tensor::from(std::vector<std::int32_t>{3, 0}, {2}, *device));
   CHECK(good.to_vector<float>() == std::vector<float>{9, 10, 11, 0, 1, 2});
   const Tensor bad = index_select(table, 0, Tensor::from(std::vector<std::int32_t>{1, 4}, {2}, *device));
-  CHECK(contains(message_of([&] { bad.to_vector<float>(); }), "position 1"));
+  CHECK(contains(error_of([&] { bad.to_vector<float>(); }), "position 1"));
   CHECK(good.to_vector<float>()[0] == 9);  // reported once
 }
 
@@ -209,7 +198,7 @@ TEST_CASE("vulkan: a lost device is an error that names its last kernels") {
   };
   const auto block = gpu.memory().allocate(*device, 256);
   gpu.stream().fill(block->buffer(), block->offset(), 256, 0);
-  CHECK(contains(message_of([&] { gpu.stream().wait_idle(); }), "unfinished kernels: fill"));
+  CHECK(contains(error_of([&] { gpu.stream().wait_idle(); }), "unfinished kernels: fill"));
   CHECK_THROWS_AS(gpu.stream().fill(block->buffer(), block->offset(), 256, 0), DeviceLost);
 }
 

@@ -15,11 +15,9 @@
 #include "vulkan_support.h"
 
 using namespace heed;
+using namespace heed::test;
 
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
 
 /// The same elements in the same layout on both devices.
 struct Both {
@@ -40,7 +38,7 @@ struct Both {
   }
 };
 
-Both numbers(const Shape& shape, Device device, std::uint32_t stream = 0, DType dtype = DType::f32) {
+Both random_both(const Shape& shape, Device device, std::uint32_t stream = 0, DType dtype = DType::f32) {
   const double bound = dtype == DType::i32 ? 1000 : 2;
   return {test::numbers(shape.count(), -bound, bound, stream), shape, device, dtype};
 }
@@ -104,24 +102,25 @@ void with_limits(const std::function<void(Device)>& body) {
 /// repeat, transposed, with gaps.
 std::vector<Both> layouts(Device device, std::uint32_t stream, DType dtype = DType::f32) {
   const Shape shape{6, 5, 7};
-  const Both x = numbers({6, 5, 7, 3}, device, stream, dtype);
+  const Both x = random_both({6, 5, 7, 3}, device, stream, dtype);
   return {x.view(shape, {35, 7, 1}, 11), x.view(shape, {0, 0, 1}, 3),  x.view(shape, {5, 1, 0}),
           x.view(shape, {0, 0, 0}, 17),  x.view(shape, {1, 6, 30}),    x.view(shape, {105, 21, 3}, 1),
           x.view(shape, {35, 1, 5}),     x.view(shape, {0, 7, 1}, 200)};
 }
 
-const std::vector<double> special = {
-    0.0,   -0.0,  1.0,  -1.0,  0.5,     -0.5,   2.0,    -2.0,      3.0,       -3.0,     infinity, -infinity,
-    1e-20, -1e-9, 1e-3, 88.0,  -86.0,   90.0,   -120.0, 1e5,       -8191.5,   8192.25,  3.1e9,    1e30,
-    -1e30, 0.61,  0.63, 3.924, 3.92501, 1.5708, 1e-5,   0.9999999, 1.0000001, 12345.67, -7.25,    nan_value};
+const std::vector<double> special_values = {
+    0.0,    -0.0,     1.0,       -1.0,    0.5,       -0.5,      2.0,      -2.0,  3.0,
+    -3.0,   infinity, -infinity, 1e-20,   -1e-9,     1e-3,      88.0,     -86.0, 90.0,
+    -120.0, 1e5,      -8191.5,   8192.25, 3.1e9,     1e30,      -1e30,    0.61,  0.63,
+    3.924,  3.92501,  1.5708,    1e-5,    0.9999999, 1.0000001, 12345.67, -7.25, not_a_number};
 
 }  // namespace
 
 TEST_CASE("vulkan: unary ops take special values as the CPU does") {
   const auto device = vulkan_test_device();
   if (!device) return;
-  const Both x(special, {static_cast<std::int64_t>(special.size())}, *device);
-  const Both grad(std::vector<double>(special.size(), 0.75), x.cpu.shape(), *device);
+  const Both x(special_values, {static_cast<std::int64_t>(special_values.size())}, *device);
+  const Both grad(std::vector<double>(special_values.size(), 0.75), x.cpu.shape(), *device);
   const auto check_op = [&](UnaryOp op, UnaryParams params) {
     CAPTURE(name_of(op));
     CAPTURE(params.p);
@@ -142,8 +141,8 @@ TEST_CASE("vulkan: unary ops take special values as the CPU does") {
 TEST_CASE("vulkan: binary ops and comparisons take special values as the CPU does") {
   const auto device = vulkan_test_device();
   if (!device) return;
-  const auto count = static_cast<std::int64_t>(special.size());
-  const Both values(special, {count}, *device);
+  const auto count = static_cast<std::int64_t>(special_values.size());
+  const Both values(special_values, {count}, *device);
   const Both a = values.view({count, count}, {1, 0}), b = values.view({count, count}, {0, 1});
 #define HEED_BINARY(name, ...)                                                  \
   {                                                                             \
@@ -213,7 +212,7 @@ TEST_CASE("vulkan: elementwise kernels walk any layout") {
 TEST_CASE("vulkan: elementwise kernels write over their inputs, and take large transposed operands") {
   const auto device = vulkan_test_device();
   if (!device) return;
-  const Both x = numbers({131, 257}, *device), y = numbers({257, 131}, *device, 1);
+  const Both x = random_both({131, 257}, *device), y = random_both({257, 131}, *device, 1);
   const Both transposed = y.view({131, 257}, {1, 131});
   for (bool gpu : {false, true}) {
     const Backend& backend = backend_of(on(gpu, x));
@@ -225,7 +224,7 @@ TEST_CASE("vulkan: elementwise kernels write over their inputs, and take large t
 
 TEST_CASE("vulkan: copies and fills of any layout") {
   with_limits([](Device device) {
-    const Both x = numbers({4, 3, 33, 2, 40}, device), order = numbers({9000}, device, 7, DType::i32);
+    const Both x = random_both({4, 3, 33, 2, 40}, device), order = random_both({9000}, device, 7, DType::i32);
     struct Layout {
       Shape shape, from, to;
     };
@@ -244,7 +243,7 @@ TEST_CASE("vulkan: copies and fills of any layout") {
     for (const Layout& layout : all) {
       CAPTURE(layout.shape);
       CAPTURE(layout.from);
-      const Both out = numbers({9000}, device, 2), integers = numbers({9000}, device, 2, DType::i32);
+      const Both out = random_both({9000}, device, 2), integers = random_both({9000}, device, 2, DType::i32);
       const Both to = out.view(layout.shape, layout.to, 5);
       for (bool gpu : {false, true}) {
         const Backend& backend = backend_of(on(gpu, x));
@@ -270,13 +269,13 @@ TEST_CASE("vulkan: copies and fills of any layout") {
 TEST_CASE("vulkan: floats truncate to integers, and stay within their bounds") {
   const auto device = vulkan_test_device();
   if (!device) return;
-  const std::vector<double> values = {0.9,           -0.9,      2.5,      -2.5,         1e9,
-                                      -1e9,          3e9,       -3e9,     2147483520.0, 2147483648.0,
-                                      -2147483648.0, nan_value, infinity, -infinity};
+  const std::vector<double> values = {0.9,           -0.9,         2.5,      -2.5,         1e9,
+                                      -1e9,          3e9,          -3e9,     2147483520.0, 2147483648.0,
+                                      -2147483648.0, not_a_number, infinity, -infinity};
   const Both x(values, {static_cast<std::int64_t>(values.size())}, *device);
   check_kernel(x.cpu.shape(), DType::i32, *device, 0,
                [&](const Backend& backend, bool gpu, const Tensor& out) { backend.copy(on(gpu, x), out); });
-  for (double value : {3.9, -3.9, 1e12, -1e12, nan_value})
+  for (double value : {3.9, -3.9, 1e12, -1e12, not_a_number})
     check_kernel({3}, DType::i32, *device, 0,
                  [&](const Backend& backend, bool, const Tensor& out) { backend.fill(value, out); });
 }
@@ -289,7 +288,7 @@ TEST_CASE("vulkan: reductions and running sums of any shape") {
     for (const Shape& shape : shapes) {
       CAPTURE(shape);
       for (DType dtype : {DType::f32, DType::i32}) {
-        const Both x = numbers(shape, device, 3, dtype);
+        const Both x = random_both(shape, device, 3, dtype);
         const Tolerance sums(dtype == DType::i32 ? 0 : 3e-5, 1);  // of both signs: they cancel
         for (ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
           CAPTURE(static_cast<int>(op));
@@ -317,7 +316,7 @@ TEST_CASE("vulkan: extremes of ties, infinities and NaN; sums of nothing") {
     std::vector<double> values(4000, -infinity);
     for (std::size_t at : {1500u, 1600u, 3900u}) values[at] = 7;
     const Both ties(values, {2, 2000, 1}, device), columns(values, {1, 400, 10}, device);
-    values[1999] = values[1998] = nan_value;
+    values[1999] = values[1998] = not_a_number;
     const Both with_nan(values, {2, 2000, 1}, device), nan_columns(values, {1, 400, 10}, device);
     for (const Both* x : {&ties, &columns, &with_nan, &nan_columns}) {
       const Shape shape{x->cpu.size(0), x->cpu.size(2)};
@@ -350,8 +349,8 @@ TEST_CASE("vulkan: random numbers have the bits of the CPU") {
       // those errors are absolute.
       check({3e-6, 1},
             [&](const Backend& backend, bool, const Tensor& out) { backend.normal(key, 0, 1, out); });
-      const Both x = numbers({count + 3}, device).view({count}, {1}, 3);
-      const Both residual = numbers({count}, device, 1);
+      const Both x = random_both({count + 3}, device).view({count}, {1}, 3);
+      const Both residual = random_both({count}, device, 1);
       for (double p : {0.1, 0.5, 1 - 0x1p-24}) {
         check(0, [&](const Backend& backend, bool gpu, const Tensor& out) {
           backend.dropout(on(gpu, x), {}, p, key, out);
@@ -367,7 +366,7 @@ TEST_CASE("vulkan: random numbers have the bits of the CPU") {
 
 TEST_CASE("vulkan: half types are read, written, filled and reduced") {
   with_limits([](Device device) {
-    const Both x = numbers({3, 41, 5}, device);
+    const Both x = random_both({3, 41, 5}, device);
     for (DType half : {DType::f16, DType::bf16}) {
       CAPTURE(half);
       const Tolerance rounding(half == DType::f16 ? 0x1p-11 : 0x1p-8, 1);

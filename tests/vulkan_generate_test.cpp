@@ -8,6 +8,7 @@
 #include "vulkan_support.h"
 
 using namespace heed;
+using namespace heed::test;
 
 TEST_CASE("vulkan: a language model generates as on the CPU") {
   const auto device = vulkan_test_device();

@@ -16,7 +16,7 @@ using namespace heed;
 
 namespace {
 
-constexpr std::int64_t length = 12, width = 16;
+constexpr std::int64_t length = 12;
 
 /// Tells sequences of small tokens from those of large ones.
 class SizeTask : public Task {
@@ -43,7 +43,7 @@ class SizeTask : public Task {
  private:
   static TransformerConfig config_with(const std::string& attention) {
     TransformerConfig config;
-    config.width = width;
+    config.width = 16;
     config.heads = 2;
     config.feed_forward = 24;
     config.encoder_layers = 2;
@@ -58,7 +58,7 @@ class SizeTask : public Task {
 };
 
 /// The losses by name, of all progress records.
-std::vector<double> losses_of(const std::string& attention, Device device, Precision precision) {
+std::vector<double> half_losses(const std::string& attention, Device device, Precision precision) {
   SizeTask task(attention, device);
   TrainerOptions options;
   options.steps = 3;
@@ -78,11 +78,11 @@ TEST_CASE("vulkan: every attention trains in half precision as it does in f32") 
   if (!device) return;
   for (const AttentionVariant& variant : attention_variants()) {
     CAPTURE(variant.name);
-    const std::vector<double> expected = losses_of(variant.name, {}, Precision::f32);
+    const std::vector<double> expected = half_losses(variant.name, {}, Precision::f32);
     for (const Precision precision : {Precision::f16, Precision::bf16}) {
       CAPTURE(name_of(precision));
       std::vector<double> found;
-      REQUIRE_NOTHROW(found = losses_of(variant.name, *device, precision));
+      REQUIRE_NOTHROW(found = half_losses(variant.name, *device, precision));
       REQUIRE(found.size() == expected.size());
       for (std::size_t i = 0; i < found.size(); ++i)
         CHECK(found[i] == doctest::Approx(expected[i]).epsilon(0.1));
@@ -97,7 +97,7 @@ TEST_CASE("vulkan: the causal forms of every attention run in half precision, fo
     if (!variant.capabilities.causal) continue;
     CAPTURE(variant.name);
     AttentionConfig config;
-    config.width = width;
+    config.width = 16;
     config.heads = 2;
     config.causal = true;
     config.max_length = length;
@@ -109,7 +109,7 @@ TEST_CASE("vulkan: the causal forms of every attention run in half precision, fo
       *entry.tensor = cast(weights.back(), DType::f16);
     }
     Context context = Context::train(1, 1);
-    const Tensor x = parameter(normal({2, length, width}, 0, 1, {1, 0, 0}, DType::f32, *device));
+    const Tensor x = parameter(normal({2, length, 16}, 0, 1, {1, 0, 0}, DType::f32, *device));
     const Tensor mask = Tensor::ones({2, length}, DType::i32, *device);
     Tensor loss = sum(cast((*layer)({cast(x, DType::f16), mask, {}, {}}, context), DType::f32));
     for (const AuxiliaryLoss& each : context.losses)

@@ -24,7 +24,7 @@ std::vector<Tensor> list_on(Device device, DType dtype, std::uint32_t stream) {
   return list;
 }
 
-std::vector<std::vector<double>> values_of(const std::vector<Tensor>& list) {
+std::vector<std::vector<double>> lists_of(const std::vector<Tensor>& list) {
   std::vector<std::vector<double>> values;
   for (const Tensor& x : list) values.push_back(x.to_doubles());
   return values;
@@ -36,7 +36,7 @@ struct Scaling {
 };
 
 /// What one tensor after the other comes to: products and sums in f32, rounded once.
-std::vector<std::vector<double>> one_by_one(Device device, const Scaling& s, double factor) {
+std::vector<std::vector<double>> scaled_one_by_one(Device device, const Scaling& s, double factor) {
   const std::vector<Tensor> x = list_on(device, s.from, 1), out = list_on(device, s.to, 100);
   const Backend& backend = backend_of(device);
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -50,14 +50,14 @@ std::vector<std::vector<double>> one_by_one(Device device, const Scaling& s, dou
     if (s.add) backend.binary(BinaryOp::add, full(out[i]), value, value);
     backend.copy(value, out[i]);
   }
-  return values_of(out);
+  return lists_of(out);
 }
 
-std::vector<std::vector<double>> at_once(Device device, const Scaling& s, double factor) {
+std::vector<std::vector<double>> scaled_at_once(Device device, const Scaling& s, double factor) {
   const std::vector<Tensor> x = list_on(device, s.from, 1), out = list_on(device, s.to, 100);
   const Tensor by = s.with_factor ? Tensor::full({1}, factor, DType::f32, device) : Tensor();
   backend_of(device).scale_all(x, by, s.add, out);
-  return values_of(out);
+  return lists_of(out);
 }
 
 void check_scaling(Device device, const Scaling& s) {
@@ -67,15 +67,15 @@ void check_scaling(Device device, const Scaling& s) {
   CAPTURE(s.add);
   const double factor =
       0.75;  // two bits: products of half types are exact, so that a fused multiply-add is, too
-  const auto found = at_once(device, s, factor);
-  const auto expected = one_by_one(device, s, factor);
+  const auto found = scaled_at_once(device, s, factor);
+  const auto expected = scaled_one_by_one(device, s, factor);
   if (s.from == DType::f32 && s.with_factor && s.add) {
     for (std::size_t i = 0; i < found.size(); ++i)
       CHECK(worst_error(found[i], expected[i]) < (s.to == DType::bf16 ? 1e-2 : 1e-3));
   } else {
     CHECK(found == expected);
   }
-  CHECK(at_once(device, s, factor) == found);
+  CHECK(scaled_at_once(device, s, factor) == found);
 }
 
 std::int64_t dispatches_of(Device device, const std::function<void()>& work) {
@@ -108,9 +108,9 @@ TEST_CASE("vulkan lists: within lowered limits, and in place") {
     check_scaling(*device, {DType::f16, DType::f32, false, true});
   }
   const std::vector<Tensor> x = list_on(*device, DType::f16, 1);
-  const auto before = values_of(x);
+  const auto before = lists_of(x);
   backend_of(*device).scale_all(x, Tensor::full({1}, 0.5, DType::f32, *device), false, x);
-  const auto after = values_of(x);
+  const auto after = lists_of(x);
   CHECK(after[6][77] == before[6][77] / 2);
 }
 

@@ -26,11 +26,11 @@ struct LossCase {
 };
 
 /// The loss and the gradients of x, weight and bias, as doubles.
-using Outcome = std::vector<std::vector<double>>;
+using LossResults = std::vector<std::vector<double>>;
 
 /// `from`: where x, weight and bias come from, rounded to what a half type holds; empty: made anew.
-Outcome outcome_of(const LossCase& c, std::vector<Tensor> inputs, std::int64_t rows_at_once,
-                   double upstream = 3) {
+LossResults outcome_of(const LossCase& c, std::vector<Tensor> inputs, std::int64_t rows_at_once,
+                       double upstream = 3) {
   const Device device = inputs[0].device();
   for (Tensor& input : inputs) input = parameter(input);
   std::vector<std::int32_t> ids;
@@ -40,7 +40,7 @@ Outcome outcome_of(const LossCase& c, std::vector<Tensor> inputs, std::int64_t r
   const Tensor loss = linear_cross_entropy(inputs[0], inputs[1], c.with_bias ? inputs[2] : Tensor(), targets,
                                            c.smoothing, -1, rows_at_once);
   backward(loss * upstream);
-  Outcome outcome{{loss.item()}};
+  LossResults outcome{{loss.item()}};
   for (std::size_t i = 0; i < (c.with_bias ? 3u : 2u); ++i)
     outcome.push_back(gradient(inputs[i]).to_doubles());
   return outcome;
@@ -64,7 +64,7 @@ std::vector<Tensor> on_cpu(const std::vector<Tensor>& inputs) {
 }
 
 /// Of all results, relative to the largest number of each.
-double worst_relative(const Outcome& found, const Outcome& expected) {
+double worst_relative(const LossResults& found, const LossResults& expected) {
   REQUIRE(found.size() == expected.size());
   double worst = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -109,7 +109,7 @@ TEST_CASE("vulkan loss: an odd vocabulary, in any chunks, gives what the CPU giv
     const std::vector<Tensor> inputs = inputs_on(c, *device);
     for (const std::int64_t at_once : {0, 1, 8, 16}) {
       CAPTURE(at_once);
-      const Outcome found = outcome_of(c, inputs, at_once);
+      const LossResults found = outcome_of(c, inputs, at_once);
       CHECK(worst_relative(found, outcome_of(c, on_cpu(inputs), at_once)) < 1e-5);
       CHECK(outcome_of(c, inputs, at_once) == found);
     }
@@ -140,7 +140,7 @@ TEST_CASE("vulkan loss: half types add up the weight's gradient in f32") {
     const auto [dtype, step] = half;
     CAPTURE(half.first);
     const std::vector<Tensor> inputs = inputs_on(c, *device, dtype);
-    const Outcome expected = outcome_of(c, on_cpu(inputs), 0);
+    const LossResults expected = outcome_of(c, on_cpu(inputs), 0);
     // 300 roundings of a sum would come to much more than those of the single terms.
     for (const std::int64_t at_once : {1, 64, 300}) {
       CAPTURE(at_once);
@@ -180,7 +180,7 @@ TEST_CASE("vulkan loss: a loss scale keeps small gradients of logits") {
 TEST_CASE("loss: gradients taken for an expected gradient are right for any other") {
   const LossCase c{9, 4, 7};
   const std::vector<Tensor> inputs = on_cpu(inputs_on(c, {}));
-  const Outcome expected = outcome_of(c, inputs, 2);
+  const LossResults expected = outcome_of(c, inputs, 2);
   CHECK_THROWS_WITH_AS(ExpectedGradient(Tensor::ones({2})), doctest::Contains("one untracked element"),
                        Error);
   CHECK_FALSE(ExpectedGradient::active().defined());

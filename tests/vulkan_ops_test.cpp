@@ -30,7 +30,7 @@ std::vector<std::vector<double>> run(const OpCase& op_case, Device device) {
   return results;
 }
 
-void check_close(const std::vector<double>& actual, const std::vector<double>& expected) {
+void check_element_errors(const std::vector<double>& actual, const std::vector<double>& expected) {
   REQUIRE(actual.size() == expected.size());
   for (std::size_t i = 0; i < actual.size(); ++i) {
     const double scale = std::max(1.0, std::abs(expected[i]));
@@ -48,7 +48,7 @@ void compare_all(Device device) {
     REQUIRE(actual.size() == expected.size());
     for (std::size_t t = 0; t < actual.size(); ++t) {
       CAPTURE(t);
-      check_close(actual[t], expected[t]);
+      check_element_errors(actual[t], expected[t]);
     }
     CHECK(run(op_case, device) == actual);  // the same bits again
   }

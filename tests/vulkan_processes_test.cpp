@@ -18,10 +18,12 @@
 #include "heed/base/file.h"
 #include "heed/core/device.h"
 #include "heed/core/profile.h"
+#include "heed/tests/support.h"
 #include "temporary_folder.h"
 #include "vulkan_support.h"
 
 using namespace heed;
+using namespace heed::test;
 
 namespace {
 
@@ -42,10 +44,6 @@ ChildOptions plain(std::vector<std::pair<std::string, std::string>> environment 
 }
 
 Tensor of_the_program;  // destroyed after nearly everything else
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 }  // namespace
 

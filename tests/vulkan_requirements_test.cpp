@@ -8,16 +8,13 @@
 #include "heed/autograd/ops.h"
 #include "heed/backends/vulkan/shader_code.h"
 #include "heed/core/device.h"
+#include "heed/tests/support.h"
 #include "vulkan_compare.h"
 
 using namespace heed;
 using namespace heed::test;
 
 namespace {
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != text.npos;
-}
 
 /// The instructions of a number in a module: their words after the first.
 std::vector<std::vector<std::uint32_t>> instructions(std::span<const std::uint32_t> module,
@@ -72,7 +69,7 @@ TEST_CASE("vulkan modules: only those of half precision use 16-bit storage") {
   std::size_t halves = 0;
   for (const vulkan::ShaderCode& code : vulkan::shader_codes()) {
     CAPTURE(code.name);
-    const bool half = contains(code.name, "f16") || contains(code.name, "u16");
+    const bool half = contains(std::string(code.name), "f16") || contains(std::string(code.name), "u16");
     halves += half;
     CHECK(vulkan::uses_16_bit_storage(code.words) == half);
   }

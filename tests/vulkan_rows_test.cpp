@@ -12,9 +12,6 @@ using namespace heed::test;
 
 namespace {
 
-constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 Tensor floats(const Shape& shape, double low = -2, double high = 2, std::uint32_t stream = 0) {
   return tensor_of<float>(numbers(shape.count(), low, high, stream), shape);
 }

@@ -60,7 +60,7 @@ class BigramTask : public Task {
   Bigrams model_;
 };
 
-TrainerOptions options_for(std::int64_t steps) {
+TrainerOptions bigram_options(std::int64_t steps) {
   TrainerOptions options;
   options.steps = steps;
   options.schedule = {ScheduleKind::constant, 0.05, 0, 0};
@@ -70,10 +70,10 @@ TrainerOptions options_for(std::int64_t steps) {
   return options;
 }
 
-std::vector<double> losses_of(Device device) {
+std::vector<double> bigram_losses(Device device) {
   BigramTask task(device);
   std::vector<double> losses;
-  TrainerOptions options = options_for(12);
+  TrainerOptions options = bigram_options(12);
   options.log_every = 3;
   Trainer(task, options,
           {.progress =
@@ -85,7 +85,7 @@ std::vector<double> losses_of(Device device) {
 }
 
 std::vector<float> table_after(BigramTask& task, std::int64_t steps) {
-  Trainer(task, options_for(steps)).run();
+  Trainer(task, bigram_options(steps)).run();
   return task.model().table.to_vector<float>();
 }
 
@@ -94,11 +94,11 @@ std::vector<float> table_after(BigramTask& task, std::int64_t steps) {
 TEST_CASE("vulkan: training gives the losses of the CPU, twice the same") {
   const auto device = vulkan_test_device();
   if (!device) return;
-  const std::vector<double> expected = losses_of({}), found = losses_of(*device);
+  const std::vector<double> expected = bigram_losses({}), found = bigram_losses(*device);
   CHECK(expected.size() == 8);
   CHECK(expected[6] < 0.8 * expected[0]);
   CHECK(worst_error(found, expected) < 1e-5);
-  CHECK(losses_of(*device) == found);
+  CHECK(bigram_losses(*device) == found);
 }
 
 TEST_CASE("vulkan: no step of training waits for the device") {
@@ -113,7 +113,7 @@ TEST_CASE("vulkan: no step of training waits for the device") {
       waits.push_back(vulkan::gpu(device->index).stream().counters().waits);
       return false;
     };
-    Trainer(task, options_for(20), {.stop_requested = count_waits}).run();
+    Trainer(task, bigram_options(20), {.stop_requested = count_waits}).run();
     REQUIRE(waits.size() == 20);
     CHECK(waits[18] == waits[0]);
     end_waited = waits[19] > waits[18];
@@ -126,7 +126,7 @@ TEST_CASE("vulkan: what is not finite changes nothing, and is named when somebod
   if (!device) return;
   BigramTask task(*device), good(*device);
   const std::vector<float> expected = table_after(good, 3);
-  Trainer trainer(task, options_for(9), {.stop_requested = [&, step = 0]() mutable {
+  Trainer trainer(task, bigram_options(9), {.stop_requested = [&, step = 0]() mutable {
                     if (++step == 3) task.poisoned_batch = 2;  // of step 4; later steps have good batches too
                     return false;
                   }});
@@ -151,7 +151,7 @@ TEST_CASE("child: trains on a device that is lost" * doctest::skip()) {
   };
   submissions_left = 20;
   try {
-    Trainer(task, options_for(1000)).run();
+    Trainer(task, bigram_options(1000)).run();
     std::cout << "trained\n";
   } catch (const DeviceLost& error) {
     std::cout << "device lost: " << error.what() << '\n';

@@ -16,24 +16,20 @@
 #include <thread>
 
 #include "heed/base/error.h"
+#include "heed/data/text_file.h"
 #include "heed/tests/hostile/hostile_uses.h"
 #include "heed/tests/support.h"
 #include "heed/tests/temporary_folder.h"
 
 namespace {
 
+using namespace heed;
 using namespace heed::test;
-using heed::ProgramResult;
 namespace fs = std::filesystem;
 
 bool is_chosen(const std::string& name) {
   const char* part = std::getenv("HEED_HOSTILE");
   return !part || contains(name, part);
-}
-
-void replace_all(std::string& text, const std::string& from, const std::string& to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
 }
 
 Arguments filled_in(const HostileUse& use, const fs::path& folder) {

@@ -24,7 +24,7 @@ using namespace heed;
 using namespace heed::test;
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 /// Random choices that are the same with every standard library.
 class Dice {
@@ -157,7 +157,8 @@ std::string exchange_tensors(const fs::path& run, const fs::path& other, Dice& d
                     if (content.size() < sizeof length) return;
                     std::memcpy(&length, content.data(), sizeof length);
                     if (length > content.size() - sizeof length) return;
-                    const Json header = Json::parse(content.substr(sizeof length, length), nullptr, false);
+                    const OrderedJson header =
+                        OrderedJson::parse(content.substr(sizeof length, length), nullptr, false);
                     if (!header.is_object()) return;
                     std::vector<std::pair<std::size_t, std::size_t>> places;  // first byte and count
                     for (const auto& [key, value] : header.items()) {
@@ -186,10 +187,10 @@ std::string exchange_tensors(const fs::path& run, const fs::path& other, Dice& d
                   });
 }
 
-void collect_numbers(Json& value, std::vector<Json*>& numbers) {
+void collect_numbers(OrderedJson& value, std::vector<OrderedJson*>& numbers) {
   if (value.is_number()) numbers.push_back(&value);
   if (value.is_structured())
-    for (Json& part : value) collect_numbers(part, numbers);
+    for (OrderedJson& part : value) collect_numbers(part, numbers);
 }
 
 std::string extreme_number(const fs::path& run, const fs::path&, Dice& dice) {
@@ -210,12 +211,12 @@ std::string extreme_number(const fs::path& run, const fs::path&, Dice& dice) {
   const std::vector<std::string> names = with_ending(files_of(run), ".json");
   if (names.empty()) return "";
   return on_bytes(run / dice.pick(names), "an extreme number", [&](std::string& content) {
-    Json json = Json::parse(content, nullptr, false);
+    OrderedJson json = OrderedJson::parse(content, nullptr, false);
     if (json.is_discarded()) return;
-    std::vector<Json*> numbers;
+    std::vector<OrderedJson*> numbers;
     collect_numbers(json, numbers);
     if (numbers.empty()) return;
-    *numbers[dice.below(numbers.size())] = Json::parse(dice.pick(extremes));
+    *numbers[dice.below(numbers.size())] = OrderedJson::parse(dice.pick(extremes));
     content = json.dump(2) + "\n";
   });
 }
@@ -225,9 +226,9 @@ std::string permute_list(const fs::path& run, const fs::path&, Dice& dice) {
   if (!fs::exists(run / name)) name = "tokenizer.json";
   if (!fs::exists(run / name)) return "";
   return on_bytes(run / name, "the order", [&](std::string& content) {
-    Json json = Json::parse(content, nullptr, false);
+    OrderedJson json = OrderedJson::parse(content, nullptr, false);
     if (json.is_discarded()) return;
-    Json* list = json.is_array() ? &json : nullptr;
+    OrderedJson* list = json.is_array() ? &json : nullptr;
     if (json.is_object() && json.contains("model") && json["model"].contains("merges"))
       list = &json["model"]["merges"];
     if (!list || list->size() < 2) return;

@@ -83,6 +83,13 @@ std::vector<std::string> small_settings(const std::string& task) {
   return settings;
 }
 
+Settings small_settings_of(const TaskKind& kind, const std::vector<std::string>& more, bool own_data) {
+  Settings settings = kind.settings(own_data);
+  for (const std::string& setting : small_settings(std::string(kind.name))) settings.assign(setting);
+  for (const std::string& setting : more) settings.assign(setting);
+  return settings;
+}
+
 Arguments small_flags(const std::string& task) {
   Arguments flags;
   for (const std::string& setting : small_settings(task)) flags.insert(flags.end(), {"--set", setting});
@@ -137,28 +144,6 @@ std::string small_line(const std::string& task) {
 Arguments predict_command(const std::string& task) {
   if (task != "language_model") return {"predict"};
   return {"generate", "--prompts", "--tokens", "10"};
-}
-
-std::string content_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-fs::path write_content(const fs::path& path, const std::string& content) {
-  fs::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary) << content;
-  return path;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-Arguments joined(Arguments first, const Arguments& more) {
-  first.insert(first.end(), more.begin(), more.end());
-  return first;
 }
 
 std::string tensors_of(const fs::path& path) {

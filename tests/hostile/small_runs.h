@@ -6,14 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "heed/tasks/learner.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/support.h"
 
 // Small trainings of every task, and what tests of whole programs look at: folders, weights, texts.
 
 namespace heed::test {
-
-using Arguments = std::vector<std::string>;
 
 /// What no program may go beyond, whatever is done to it. Sanitizers cost time and memory of their own.
 inline constexpr int most_seconds = sanitized ? 200 : 20;
@@ -22,6 +21,9 @@ inline constexpr std::int64_t most_bytes = std::int64_t{sanitized ? 8 : 2} << 30
 /// Settings, "key=value", with which a step of this task's program takes about a millisecond. `rate` is the
 /// worked example. Throws for a task that has no line here yet.
 std::vector<std::string> small_settings(const std::string& task);
+/// The settings of a task with these and `more`.
+Settings small_settings_of(const TaskKind& kind, const std::vector<std::string>& more = {},
+                           bool own_data = false);
 /// The same as flags: {"--set", "key=value", "--set", ...}.
 Arguments small_flags(const std::string& task);
 /// `train --out out` with the small settings, and `more` behind them.
@@ -39,12 +41,6 @@ std::filesystem::path small_texts();
 std::string small_line(const std::string& task);
 /// What answers lines: {"predict"}, or {"generate", "--prompts"} with few tokens.
 Arguments predict_command(const std::string& task);
-
-std::string content_of(const std::filesystem::path& path);
-/// Writes a file, with the folders that it lies in.
-std::filesystem::path write_content(const std::filesystem::path& path, const std::string& content);
-bool contains(const std::string& text, const std::string& part);
-Arguments joined(Arguments first, const Arguments& more);
 
 /// Names, types, shapes and bytes of the tensors of a safetensors file: all but its metadata, which say which
 /// run wrote it.

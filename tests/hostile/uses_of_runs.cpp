@@ -13,7 +13,7 @@ namespace heed::test {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using Uses = std::vector<HostileUse>;
 
 void replace_in(const fs::path& path, const std::string& from, const std::string& to) {
@@ -97,13 +97,14 @@ Uses uses_of_damaged_runs() {
     use("no best weights", "best.safetensors", without("run/best.safetensors"));
     use("no best weights, and none asked for", "", without("run/best.safetensors"), {"--weights", "last"}, 0);
     use("a configuration that was changed", "changed",
-        with_json("run/config.json", [](Json& config) { config["seed"] = 3; }));
+        with_json("run/config.json", [](OrderedJson& config) { config["seed"] = 3; }));
     use("the checkpoint of another run", "another run", take_from_other("trainer_state.json"));
     use("a run without its run.json", "lost its run.json", without("run/run.json"));
-    use("an unknown task", "run.json", with_json("run/run.json", [](Json& run) { run["task"] = "poetry"; }));
+    use("an unknown task", "run.json",
+        with_json("run/run.json", [](OrderedJson& run) { run["task"] = "poetry"; }));
     use("a vocabulary that was changed", "tokenizer.json", flip("tokenizer.json"));
     use("a checkpoint's state that was changed", "changed",
-        with_json("run/trainer_state.json", [](Json& state) { state["step"] = 11; }));
+        with_json("run/trainer_state.json", [](OrderedJson& state) { state["step"] = 11; }));
     use("NUL behind the configuration", "NUL",
         [](const fs::path& folder) {
           write_content(folder / "run/config.json",
@@ -114,7 +115,7 @@ Uses uses_of_damaged_runs() {
         with_file("run/best.safetensors", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10)),
         {"--unverified"});
     uses.push_back({"80,000 added tokens", task, use_command(task, {"--unverified"}), 1, "tokenizer.json",
-                    small_line(task), with_json("run/tokenizer.json", [](Json& tokenizer) {
+                    small_line(task), with_json("run/tokenizer.json", [](OrderedJson& tokenizer) {
                       for (int i = 0; i < 80'000; ++i)
                         tokenizer["added_tokens"].push_back({{"id", 1000 + i},
                                                              {"content", "<" + std::to_string(i) + ">"},

@@ -7,7 +7,7 @@
 namespace heed::test {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using Uses = std::vector<HostileUse>;
 
 Uses uses_with_sizes_without_sense() {
@@ -72,9 +72,10 @@ Uses uses_with_sizes_without_sense() {
     // The same, found in a run that somebody sent: the file says so itself where it was changed.
     for (const auto& [name, option] :
          {std::pair{"bigbird", "block"}, {"reformer", "chunk"}, {"sparse_transformer", "stride"}}) {
-      const Before received = with_json("run/config.json", [=, name = name, option = option](Json& config) {
-        config["model"][last_part(attention)] = {{"name", name}, {option, INT64_MAX}};
-      });
+      const Before received =
+          with_json("run/config.json", [=, name = name, option = option](OrderedJson& config) {
+            config["model"][last_part(attention)] = {{"name", name}, {option, INT64_MAX}};
+          });
       uses.push_back({std::string("received: ") + option, task, use_command(task, {"--unverified"}), 1,
                       option, small_line(task), received});
       uses.push_back({std::string("received and checked: ") + option, task, use_command(task), 1, "changed",
@@ -87,17 +88,18 @@ Uses uses_with_sizes_without_sense() {
                       "",
                       received});
     }
-    for (const auto& [group, key, value] : {std::tuple{"model", "width", Json(INT64_MAX)},
-                                            {"model", "heads", Json(0)},
-                                            {"training", "steps", Json(-1)},
-                                            {"training", "batch_tokens", Json(INT64_MAX)},
-                                            {"model", "dropout", Json("nan")},
-                                            {"training", "steps", Json(1e300)}})
-      uses.push_back({std::string("received: ") + key, task, use_command(task, {"--unverified"}), 1, key,
-                      small_line(task),
-                      with_json("run/config.json", [group = group, key = key, value = value](Json& config) {
-                        config[group][key] = value;
-                      })});
+    for (const auto& [group, key, value] : {std::tuple{"model", "width", OrderedJson(INT64_MAX)},
+                                            {"model", "heads", OrderedJson(0)},
+                                            {"training", "steps", OrderedJson(-1)},
+                                            {"training", "batch_tokens", OrderedJson(INT64_MAX)},
+                                            {"model", "dropout", OrderedJson("nan")},
+                                            {"training", "steps", OrderedJson(1e300)}})
+      uses.push_back(
+          {std::string("received: ") + key, task, use_command(task, {"--unverified"}), 1, key,
+           small_line(task),
+           with_json("run/config.json", [group = group, key = key, value = value](OrderedJson& config) {
+             config[group][key] = value;
+           })});
 
     uses.push_back({"a model of a terabyte", task,
                     train_command({"--set", layers_setting(task) + "=1000", "--set", "model.width=16384",
@@ -253,8 +255,8 @@ Uses uses_with_wrong_flags() {
          "",
          {},
          [=](const fs::path& folder, const ProgramResult&) {
-           const Json config = Json::parse(content_of(folder / "out/config.json"));
-           CHECK(config["model"][last_part(attention)] == Json({{"name", "bigbird"}, {"block", 2}}));
+           const OrderedJson config = OrderedJson::parse(content_of(folder / "out/config.json"));
+           CHECK(config["model"][last_part(attention)] == OrderedJson({{"name", "bigbird"}, {"block", 2}}));
          }});
     for (const char* setting : {"model.width=32", "model.dropout=0.5", "tokenizer.vocabulary=300",
                                 "training.steps=3", "seed=7", "model.norm=pre", "precision=f16"})

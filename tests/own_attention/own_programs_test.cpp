@@ -5,17 +5,11 @@
 #include <string>
 
 #include "program_runner.h"
+#include "support.h"
 #include "temporary_folder.h"
 
 using namespace heed;
-
-namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-}  // namespace
+using namespace heed::test;
 
 TEST_CASE("own attention: a translator is trained with it in both stacks, resumed and asked") {
   const TemporaryFolder folder;
