@@ -26,7 +26,7 @@ Arguments on_device() {
   return {"--device", named ? named : "vulkan:llvmpipe"};
 }
 
-constexpr ProgramLimits limits = {.seconds = 60};
+constexpr ProgramLimits limits = {.seconds = 300};  // a cold cache of shaders, beside other work
 
 ProgramResult run_there(const std::string& task, const Arguments& arguments, const std::string& input = {}) {
   const ProgramResult result = run_program(task, joined(arguments, on_device()), input, ".", limits);
