@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <thread>
 
 #include "heed/base/digest.h"
 #include "heed/base/error.h"

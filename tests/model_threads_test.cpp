@@ -2,8 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include <thread>
-
 #include "heed/models/attention/attention.h"
 #include "heed/models/classifier.h"
 #include "heed/models/language_model.h"

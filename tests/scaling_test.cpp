@@ -6,7 +6,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include "heed/base/error.h"
 #include "heed/models/attention/attention.h"

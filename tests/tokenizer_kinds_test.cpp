@@ -18,7 +18,7 @@
 #include "heed/data/tokenizer_parts.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tasks/start.h"
-#include "heed/tests/tokenizer_support.h"
+#include "heed/tests/support.h"
 
 using namespace heed;
 using namespace heed::test;
@@ -213,7 +213,7 @@ Json word_piece_file() {
 std::string with(const char* pointer, const Json& value) {
   Json file = word_piece_file();
   file[Json::json_pointer(pointer)] = value;
-  return tokenizer_error(file);
+  return error_of([&] { Tokenizer::from_json(file.dump(), "t.json"); });
 }
 
 }  // namespace

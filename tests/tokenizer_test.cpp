@@ -14,7 +14,7 @@
 #include "heed/base/unicode.h"
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer_parts.h"
-#include "tokenizer_support.h"
+#include "heed/tests/support.h"
 
 using namespace heed;
 using namespace heed::test;
@@ -41,6 +41,11 @@ Json small_file() {
     "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
     "post_processor": null, "decoder": {"type": "ByteLevel"},
     "model": {"type": "BPE", "vocab": {"<s>": 0, "a": 1, "b": 2, "ab": 3}, "merges": [["a", "b"]]}})");
+}
+
+/// Why a tokenizer file is refused, or "".
+std::string tokenizer_error(const Json& file) {
+  return error_of([&] { Tokenizer::from_json(file.dump(), "t.json"); });
 }
 
 /// What TokenMatcher promises, tried out at each place.
