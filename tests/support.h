@@ -29,6 +29,12 @@ inline constexpr bool sanitized = true;
 #else
 inline constexpr bool sanitized = false;
 #endif
+/// Whether an emulator runs the tests, which opens files of its own and whose libraries are not this machine's.
+#ifdef HEED_EMULATOR
+inline constexpr bool under_emulator = true;
+#else
+inline constexpr bool under_emulator = false;
+#endif
 
 using Arguments = std::vector<std::string>;
 
