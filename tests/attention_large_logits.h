@@ -12,6 +12,7 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/tests/attention_cases.h"
+#include "heed/tests/kernel_check.h"
 
 // Attention whose logits are so large that one bit of a score is another weight: what any backend has to get
 // right there.
@@ -113,6 +114,19 @@ inline std::vector<std::vector<double>> composed_results(const Case& c, const In
   for (const std::size_t i : {1U, 2U})
     for (double& x : all[i]) x /= in.args.scale;
   return all;
+}
+
+/// Checks a kernel's out, dquery, dkey, dvalue and dbias against composed_results().
+inline void check_composed(const Case& c, const Inputs& in, std::vector<std::vector<double>> found,
+                           double tolerance) {
+  const char* const names[] = {"out", "dquery", "dkey", "dvalue", "dbias"};
+  const auto expected = composed_results(c, in);
+  for (const std::size_t i : {1U, 2U})
+    for (double& x : found[i]) x /= in.args.scale;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    CAPTURE(names[i]);
+    CHECK(worst_error(found[i], expected[i]) <= tolerance);
+  }
 }
 
 }  // namespace heed::test::attention_cases
