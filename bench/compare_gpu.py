@@ -53,17 +53,20 @@ def same_gpu(torch, line, unmatched):
 class Timer:
     """Milliseconds of one call, as bench_gpu takes them: the median of five rounds of many calls."""
 
-    def __init__(self, torch, seconds):
-        self.torch, self.seconds = torch, seconds
+    def __init__(self, torch, seconds, warm_up):
+        self.torch, self.seconds, self.warm_up = torch, seconds, warm_up
 
     def __call__(self, work):
         synchronize = self.torch.cuda.synchronize
         work()
         synchronize()
-        start = time.perf_counter()
-        work()
-        synchronize()
-        once = max(time.perf_counter() - start, 1e-7)
+        warm_until = time.perf_counter() + self.warm_up  # an idle GPU raises its clocks while it works
+        once = None
+        while once is None or time.perf_counter() < warm_until:
+            start = time.perf_counter()
+            work()
+            synchronize()
+            once = max(time.perf_counter() - start, 1e-7)
         calls = max(1, min(2000, int(self.seconds / 5 / once)))
         rounds = []
         for _ in range(5):
@@ -276,13 +279,14 @@ def torch_time(torch, timer, line):
 
 def compare(kind, options, torch):
     with tempfile.TemporaryDirectory() as weights:
-        command = [options.heed, "--device", options.device, "--only", kind, "--seconds", str(options.seconds)]
+        command = [options.heed, "--device", options.device, "--only", kind, "--seconds", str(options.seconds),
+                   "--warm-up", str(options.warm_up)]
         if options.quick:
             command.append("--quick")
         if torch and kind == "step":
             command += ["--weights", weights]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-        timer = torch and Timer(torch, options.seconds)
+        timer = torch and Timer(torch, options.seconds, options.warm_up)
         for text in done.stdout.splitlines():
             line = json.loads(text)
             if line["bench"] == "device":
@@ -311,6 +315,7 @@ def main():
     parser.add_argument("--unmatched", action="store_true", help="PyTorch may run on another GPU than heed")
     parser.add_argument("--only", action="append", choices=KINDS, help="this kind of work only; may be repeated")
     parser.add_argument("--seconds", type=float, default=0.5, help="for one measurement (default 0.5)")
+    parser.add_argument("--warm-up", type=float, default=0.5, help="seconds of work before it (default 0.5)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, one call each: tests the comparison itself")
     options = parser.parse_args()
     options.only = options.only or list(KINDS)

@@ -103,14 +103,16 @@ void main() {
     }
   }
   write_row_sums(place);
-  [[unroll]] for (uint i = 0; i < TM; ++i) {
+  // The sums leave one four at a time: unrolled, this is too long for some compilers, which then index the sums
+  // at run time and keep them in memory throughout. A chain of choices among constant indices stays in registers.
+  [[dont_unroll]] for (uint four = 0; four < TM * TN / 4; ++four) {
+    vec4 value = sums[0];
+    [[unroll]] for (uint e = 1; e < TM * TN / 4; ++e)
+      if (e == four) value = sums[e];
+    const uint i = four / (TN / 4), j = four % (TN / 4);
     const uint at_row = place.row + (row + i / 4 * block_rows) * 4 + i % 4;
-    if (at_row >= m) continue;
-    [[unroll]] for (uint j = 0; j < TN / 4; ++j) {
-      const uint at_column = place.column + (column + j * block_columns) * 4;
-      if (at_column < n)
-        finish(sums[i * (TN / 4) + j], place.result + at_row * out_leading + at_column, at_column,
-               place.bias + at_column);
-    }
+    const uint at_column = place.column + (column + j * block_columns) * 4;
+    if (at_row < m && at_column < n)
+      finish(value, place.result + at_row * out_leading + at_column, at_column, place.bias + at_column);
   }
 }

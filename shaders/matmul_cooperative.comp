@@ -189,21 +189,24 @@ void main() {
   }
 
   write_row_sums(place);
-  // Fragment by fragment through shared memory, since the driver alone knows which element a lane holds.
-  UNROLL for (uint i = 0; i < WM / FM; ++i) {
-    UNROLL for (uint j = 0; j < WN / FN; ++j) {
-      stage_sums(sums[i * (WN / FN) + j], subgroup * FRAGMENT);
-      staging_barrier();
-      for (uint four = lane_number(); four < FRAGMENT / 4; four += lane_count()) {
-        const uint at_row = place.row + row + i * FM + four / (FN / 4);
-        const uint at_column = place.column + column + j * FN + four % (FN / 4) * 4;
-        if (at_row < m && at_column < n) {
-          const uint from = subgroup * FRAGMENT + four * 4;
-          finish(vec4(staging[from], staging[from + 1], staging[from + 2], staging[from + 3]),
-                 place.result + at_row * out_leading + at_column, at_column, place.bias + at_column);
-        }
+  // Fragment by fragment through shared memory, since the driver alone knows which element a lane holds; in a
+  // loop that chooses among constant indices, see matmul.comp.
+  [[dont_unroll]] for (uint fragment = 0; fragment < (WM / FM) * (WN / FN); ++fragment) {
+    UNROLL for (uint one = 0; one < (WM / FM) * (WN / FN); ++one)
+      if (one == fragment) {
+        stage_sums(sums[one], subgroup * FRAGMENT);
       }
-      staging_barrier();
+    staging_barrier();
+    const uint i = fragment / (WN / FN), j = fragment % (WN / FN);
+    for (uint four = lane_number(); four < FRAGMENT / 4; four += lane_count()) {
+      const uint at_row = place.row + row + i * FM + four / (FN / 4);
+      const uint at_column = place.column + column + j * FN + four % (FN / 4) * 4;
+      if (at_row < m && at_column < n) {
+        const uint from = subgroup * FRAGMENT + four * 4;
+        finish(vec4(staging[from], staging[from + 1], staging[from + 2], staging[from + 3]),
+               place.result + at_row * out_leading + at_column, at_column, place.bias + at_column);
+      }
     }
+    staging_barrier();
   }
 }
