@@ -263,15 +263,15 @@ TEST_CASE("vulkan matmul plan: what the shapes of training get") {
   CHECK((gradient.parts - 1) * gradient.part_depth < 8192);
   // Small ones: the smallest tile.
   CHECK(plan(1, 30, 30, 30).tile.rows == 32);
-  // On matrix hardware the tile of a device that nobody has tuned; others once they were measured, where they
-  // fit.
+  // On matrix hardware the fastest tile of the GPU whose figures are assumed; others once they were measured,
+  // where they fit.
   vulkan::TileSet fragments = vulkan::fragment_tiles(32);
   const auto fragment_plan = [&](std::uint32_t shared_bytes) {
     vulkan::Limits limits = gpu;
     limits.shared_bytes = shared_bytes;
     return vulkan::plan_matmul(fragments, limits, 1, 8192, 8192, 8192, 256 << 20);
   };
-  CHECK(name_of(fragment_plan(65536).tile) == "128 x 128 x 32, 64 x 32 each");
+  CHECK(name_of(fragment_plan(65536).tile) == "128 x 256 x 32, 64 x 64 each");
   for (vulkan::TileShape& tile : fragments.tiles)
     if (tile.columns == 256) tile.efficiency = tile.depth == 64 ? 3 : 2;
   CHECK(name_of(fragment_plan(65536).tile) == "128 x 256 x 64, 64 x 64 each");
