@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "heed/base/error.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/data/text_file.h"
 #include "heed/training/page.h"
 
@@ -20,6 +21,7 @@ constexpr std::size_t points_in_chart = 400, fewest_points = 8, rows_of_numbers 
 std::string digits(double value) {
   if (value == std::floor(value) && std::abs(value) < 1e15) return concat_text(static_cast<long long>(value));
   char text[32];
+  const PlainNumbers plain;
   std::snprintf(text, sizeof text, "%.6g", value);
   return text;
 }
@@ -102,6 +104,7 @@ std::string html_text(std::string_view text) {
 
 std::string short_number(double value) {
   char text[32];
+  const PlainNumbers plain;
   std::snprintf(text, sizeof text, "%.4g", value);
   return std::abs(value) < 10'000 ? text : digits(std::strtod(text, nullptr));
 }
