@@ -53,7 +53,11 @@ void write_all(int descriptor, std::string_view bytes, const fs::path& path) {
 }
 
 void sync_or_throw(int descriptor, const fs::path& path) {
-  if (::fsync(descriptor) != 0 && errno != EINVAL && errno != EROFS) fail_with_errno("sync", path, errno);
+  int status;
+  do {
+    status = ::fsync(descriptor);
+  } while (status != 0 && errno == EINTR);
+  if (status != 0 && errno != EINVAL && errno != EROFS) fail_with_errno("sync", path, errno);
 }
 
 std::size_t read_some(int descriptor, char* to, std::size_t room, const fs::path& path) {
@@ -87,6 +91,13 @@ std::string read_all(int descriptor, std::int64_t size, std::int64_t limit, cons
     fail("cannot read ", path, ": there is no memory for its ", size, " bytes");
   }
   return content;
+}
+
+mode_t mode_at(int folder, const fs::path& path, int flags, const fs::path& shown) {
+  struct stat status {};
+  if (::fstatat(folder, path.c_str(), &status, flags) == 0) return status.st_mode;
+  if (errno != ENOENT && errno != ENOTDIR) fail_with_errno("look at", shown, errno);
+  return 0;
 }
 
 const char* kind_of(mode_t mode) {

@@ -1,14 +1,14 @@
 #include "heed/base/error.h"
+#include "heed/base/plain_numbers.h"
 
 #include <chrono>
 #include <limits>
-#include <sstream>
 #include <utility>
 
 namespace heed {
 
 std::string concat_parts(std::initializer_list<TextPart> parts) {
-  std::ostringstream text;
+  PlainStream text;
   for (const TextPart& part : parts) part.write(text, part.value);
   return text.str();
 }

@@ -36,8 +36,7 @@ namespace fs = std::filesystem;
 
 /// The mode of what is at a path, following links; 0 when nothing is there.
 mode_t mode_of(const fs::path& path) {
-  struct stat status {};
-  return ::stat(path.c_str(), &status) == 0 ? status.st_mode : 0;
+  return mode_at(AT_FDCWD, path, 0, path);
 }
 
 /// Opens a regular file for reading and returns its size, which is a hint: files in /proc report 0, and a

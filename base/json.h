@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -54,27 +55,101 @@ auto written_json(int limit, std::string source) {
   };
 }
 
+/// Builds a value from the events of Json::sax_parse in linear time, where Json::parse of an ordered_json looks
+/// at all members of an object for each of them. Refuses repeated members, or keeps the last as parsers do.
+template <class Json>
+class JsonBuilder {
+ public:
+  JsonBuilder(std::string_view source, bool refuses_repeated)
+      : source_(source), refuses_repeated_(refuses_repeated) {}
+  Json take() { return std::move(root_); }
+
+  bool null() { return add(Json(nullptr)); }
+  bool boolean(bool value) { return add(Json(value)); }
+  bool number_integer(typename Json::number_integer_t value) { return add(Json(value)); }
+  bool number_unsigned(typename Json::number_unsigned_t value) { return add(Json(value)); }
+  bool number_float(typename Json::number_float_t value, const std::string&) { return add(Json(value)); }
+  bool string(std::string& value) { return add(Json(std::move(value))); }
+  bool binary(typename Json::binary_t& value) { return add(Json(std::move(value))); }
+  bool start_object(std::size_t) { return open(Json::object()); }
+  bool key(std::string& name) {
+    Open& at = open_.back();
+    const auto [known, is_new] = at.members.try_emplace(name, at.members.size());
+    check(is_new || !refuses_repeated_, source_, ": the member ", Json(name).dump(-1, ' ', true),
+          " occurs twice in an object");
+    auto& members = at.value->template get_ref<typename Json::object_t&>();
+    if constexpr (requires { members.reserve(1); }) {  // ordered: a vector, whose own emplace() would search
+      using Member = typename Json::object_t::value_type;
+      std::vector<Member, typename Json::object_t::allocator_type>& list = members;
+      if (is_new) list.emplace_back(name, nullptr);
+      next_ = &list[known->second].second;
+    } else {
+      next_ = &members[name];
+    }
+    return true;
+  }
+  bool end_object() { return close(); }
+  bool start_array(std::size_t) { return open(Json::array()); }
+  bool end_array() { return close(); }
+  template <class Failure>
+  [[noreturn]] bool parse_error(std::size_t, const std::string&, const Failure& failure) {
+    throw failure;
+  }
+
+ private:
+  struct Open {
+    Json* value;
+    std::unordered_map<std::string, std::size_t> members;  // their places
+  };
+
+  Json* put(Json value) {
+    if (open_.empty()) return &(root_ = std::move(value));
+    if (open_.back().value->is_object()) return &(*next_ = std::move(value));
+    open_.back().value->push_back(std::move(value));
+    return &open_.back().value->back();
+  }
+  bool add(Json value) { return put(std::move(value)) != nullptr; }
+  bool open(Json empty) {
+    open_.push_back({put(std::move(empty)), {}});
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  std::string_view source_;
+  bool refuses_repeated_;
+  Json root_;
+  std::vector<Open> open_;  // from the root inwards
+  Json* next_ = nullptr;    // the member whose name was read
+};
+
+/// What both functions below do.
+template <class Json>
+Json parse_json_in_linear_time(std::string_view text, std::string_view source, int depth,
+                               bool refuses_repeated) {
+  check_json_text(text, depth, source);
+  JsonBuilder<Json> builder(source, refuses_repeated);
+  try {
+    Json::sax_parse(text, &builder);
+  } catch (const typename Json::exception& error) {
+    fail(source, " is not valid JSON: ", error.what());
+  }
+  return builder.take();
+}
+
 /// Parses JSON with `Json` = nlohmann::json or ordered_json. Throws an Error that begins with `source` for
 /// text that is not JSON, is nested `depth` levels deep or deeper, or holds a NUL (see check_json_text).
 template <class Json>
 Json parse_json(std::string_view text, std::string_view source, int depth = 64) {
-  check_json_text(text, depth, source);
-  try {
-    return Json::parse(text);
-  } catch (const typename Json::exception& error) {
-    fail(source, " is not valid JSON: ", error.what());
-  }
+  return parse_json_in_linear_time<Json>(text, source, depth, false);
 }
 
 /// The same for text written by people: an object must not name a member twice (see written_json).
 template <class Json>
 Json parse_written_json(std::string_view text, std::string_view source, int depth = 64) {
-  check_json_text(text, depth, source);
-  try {
-    return Json::parse(text, written_json<Json>(depth, std::string(source)));
-  } catch (const typename Json::exception& error) {
-    fail(source, " is not valid JSON: ", error.what());
-  }
+  return parse_json_in_linear_time<Json>(text, source, depth, true);
 }
 
 /// Appends a member "digest" to a JSON object: the digest of all other members.

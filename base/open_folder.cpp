@@ -20,9 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The mode of the entry itself, not following links; 0 when it does not exist.
-mode_t own_mode(int folder, const std::string& name) {
-  struct stat status {};
-  return ::fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 ? status.st_mode : 0;
+mode_t own_mode(const OpenFolder& folder, const std::string& name) {
+  return mode_at(folder.descriptor(), name, AT_SYMLINK_NOFOLLOW, folder.path() / name);
 }
 
 bool is_same(const fs::path& path, int folder) {
@@ -77,15 +76,15 @@ std::vector<std::string> OpenFolder::names() const {
 }
 
 bool OpenFolder::has(const std::string& name) const {
-  return own_mode(descriptor(), name) != 0;
+  return own_mode(*this, name) != 0;
 }
 
 bool OpenFolder::has_file(const std::string& name) const {
-  return S_ISREG(own_mode(descriptor(), name));
+  return S_ISREG(own_mode(*this, name));
 }
 
 std::optional<OpenFolder> OpenFolder::find_folder(const std::string& name) const {
-  const mode_t mode = own_mode(descriptor(), name);
+  const mode_t mode = own_mode(*this, name);
   if (mode == 0) return std::nullopt;
   check(S_ISDIR(mode), path_ / name, " is ", kind_of(mode),
         ", and a folder of its own is needed there; move it away");
@@ -104,7 +103,7 @@ OpenFolder OpenFolder::make_folder(const std::string& name) const {
 }
 
 void OpenFolder::check_own_file(const std::string& name) const {
-  const mode_t mode = own_mode(descriptor(), name);
+  const mode_t mode = own_mode(*this, name);
   check(mode == 0 || S_ISREG(mode), path_ / name, " is ", kind_of(mode),
         ", and a file of its own is needed there; move it away");
 }
@@ -169,7 +168,7 @@ void OpenFolder::move(const std::string& name, const OpenFolder& to, const std::
 }
 
 void OpenFolder::remove(const std::string& name) const {
-  const int flags = S_ISDIR(own_mode(descriptor(), name)) ? AT_REMOVEDIR : 0;
+  const int flags = S_ISDIR(own_mode(*this, name)) ? AT_REMOVEDIR : 0;
   if (::unlinkat(descriptor(), name.c_str(), flags) != 0 && errno != ENOENT)
     fail_with_errno("remove", path_ / name, errno);
 }

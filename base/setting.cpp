@@ -1,4 +1,5 @@
 #include "heed/base/setting.h"
+#include "heed/base/plain_numbers.h"
 
 #include <cstdint>
 #include <iomanip>
@@ -10,7 +11,7 @@ namespace {
 std::string bound_text(bool is_integer, double bound) {
   // Beyond 2^53 a double is no longer the integer that was meant, but only 2^63 - 1 is used there.
   if (is_integer) return std::to_string(bound >= 0x1p63 ? INT64_MAX : static_cast<std::int64_t>(bound));
-  std::ostringstream text;
+  PlainStream text;
   text << std::setprecision(10) << bound;
   return text.str();
 }

@@ -7,6 +7,7 @@ include(CMakePackageConfigHelpers)
 
 set(HEED_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/heed)
 
+install(FILES LICENSE training/page/chart_licence.js DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES heed.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed)
 install(FILES bindings/c/heed.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed/c)
 # Not backends/: programs reach a backend through heed::Backend alone.

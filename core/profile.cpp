@@ -1,4 +1,5 @@
 #include "heed/core/profile.h"
+#include "heed/base/plain_numbers.h"
 
 #include <algorithm>
 #include <atomic>
@@ -92,6 +93,7 @@ std::string profile_table() {
   std::string table = "kernel                          calls         ms   share    GFLOP/s     GB/s\n";
   for (const ProfileRow& row : rows) {
     char line[160];
+    const PlainNumbers plain;
     std::snprintf(line, sizeof line, "%-28s %8lld %10.2f %6.1f%% %10.1f %8.1f\n", row.name.c_str(),
                   static_cast<long long>(row.calls), row.seconds * 1e3,
                   total > 0 ? 100 * row.seconds / total : 0,

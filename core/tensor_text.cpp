@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "heed/base/plain_numbers.h"
 #include "heed/core/backend.h"
 #include "heed/core/tensor.h"
 
@@ -98,7 +99,7 @@ class Format {
   std::string text_of(double value) const {
     if (std::isnan(value)) return "nan";
     if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-    std::ostringstream text;
+    PlainStream text;
     text << (scientific_ ? std::scientific : std::fixed) << std::setprecision(decimals_) << value;
     if (!integers_ && decimals_ == 0) text << '.';
     return text.str();
@@ -146,7 +147,7 @@ std::ostream& operator<<(std::ostream& out, const Tensor& x) {
   const std::vector<double> values = shown.to_doubles();
   const Format format(values, x.dtype());
   std::size_t at = 0;
-  std::ostringstream text;  // unaffected by the width, base and flags of `out`
+  PlainStream text;  // unaffected by the width, base and flags of `out`
   if (x.count() == 0)
     text << "[]";
   else

@@ -40,6 +40,17 @@ struct GzipReader::Stream {
     return !rest.empty();
   }
 
+  /// Leaves out zeros behind a member, with which archives on tape fill their last block; false at the end.
+  bool skip_padding() {
+    while (fill() && rest.front() == '\0') {
+      padded = true;
+      rest.remove_prefix(std::min(rest.find_first_not_of('\0'), rest.size()));
+    }
+    check(rest.empty() || !padded, origin, ": the gzip data is followed by zeros and ", rest.size(),
+          " other bytes");
+    return !rest.empty();
+  }
+
   /// Begins the next member. Its first two bytes may arrive in two pieces.
   void begin_member() {
     check(static_cast<unsigned char>(rest.front()) == 0x1f && (rest.size() == 1 || is_gzip(rest)), origin,
@@ -54,6 +65,7 @@ struct GzipReader::Stream {
   std::string_view rest;  // packed bytes not yet consumed
   bool at_end = false;    // the source has no more
   bool in_member = true;
+  bool padded = false;       // zeros followed a member
   bool output_full = false;  // zlib may have more output
   std::uint64_t unpacked = 0;
   std::array<char, 1 << 16> buffer;
@@ -72,7 +84,7 @@ std::string_view GzipReader::next() {
   Stream& s = *stream_;
   for (;;) {
     if (!s.in_member) {
-      if (!s.fill()) return {};
+      if (!s.skip_padding()) return {};
       s.begin_member();
     }
     check(s.output_full || s.fill(), s.origin, ": the gzip file is cut off after ", s.unpacked,

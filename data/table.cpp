@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "heed/base/error.h"
 #include "heed/base/json.h"
@@ -127,7 +129,7 @@ class CsvParser {
     for (++at_;;) {
       const std::size_t quote = text_.find('"', at_);
       if (quote == std::string::npos) {
-        field.append(text_.substr(at_)).push_back('\n');
+        field.append(text_.substr(at_)).append(lines_.line_end());
         if (!next_line()) fail(lines_.origin(), ":", first_line, ": a quoted field is never closed");
         continue;
       }
@@ -459,11 +461,16 @@ void rows_of_json_lines(const TextInput& input, const TableOptions& options, con
         ": a header is for csv and tsv; each line of jsonl names its columns");
   check_distinct(options.columns, options.columns, options.distinct, origin);
   std::vector<std::string> names = options.columns, first, cells;
+  bool is_first = true;
   while (const auto line = lines.next()) {
+    if (line->empty()) {
+      lines.leave_out();
+      continue;
+    }
     const std::string place = lines.place();
     const Json object = parse_written_json<Json>(std::string(*line), place);
     check(object.is_object(), place, ": expected a JSON object, not ", object.type_name());
-    if (lines.number() == 1) {
+    if (std::exchange(is_first, false)) {
       first = keys_of(object);
       const auto left_out =
           std::ranges::find_if(options.left_out, [&](const auto& name) { return has(first, name); });
@@ -477,6 +484,7 @@ void rows_of_json_lines(const TextInput& input, const TableOptions& options, con
     const std::string whole(*line);
     take({names, first, true, cells, {&whole, 1}, '\n', origin, lines.number()});
   }
+  check(!is_first, origin, ": there are ", lines.number(), " lines, but all are blank");
 }
 
 // --- the formats
@@ -589,8 +597,20 @@ std::vector<std::string_view> fields_of(std::string_view line) {
 
 template <class Number>
 bool read_number(std::string_view text, Number& number) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);  // which from_chars refuses
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size();
+}
+
+/// A number of a vector; those that are too small for a float, such as 1e-46, are 0.
+bool read_value(std::string_view text, float& value) {
+  double wide = 0;
+  const bool read = read_number(text, value);
+  if (!read && read_number(text, wide) && std::abs(wide) < std::numeric_limits<float>::min()) {
+    value = static_cast<float>(wide);
+    return true;
+  }
+  return read && std::isfinite(value);
 }
 
 void check_width(const std::string& place, std::int64_t found, std::int64_t width) {
@@ -605,8 +625,8 @@ std::string_view read_vector(const std::string& place, std::string_view line,
         " numbers were expected, but there are ", fields.size(), " fields");
   const std::size_t first = fields.size() - values.size();
   for (std::size_t i = 0; i < values.size(); ++i)
-    check(read_number(fields[first + i], values[i]) && std::isfinite(values[i]), place, "number ", i + 1,
-          " is \"", unicode::shortened(fields[first + i], 40), "\"; finite numbers are expected");
+    check(read_value(fields[first + i], values[i]), place, "number ", i + 1, " is \"",
+          unicode::shortened(fields[first + i], 40), "\"; finite numbers are expected");
   const std::string_view last = fields[first - 1];
   return line.substr(0, static_cast<std::size_t>(last.data() + last.size() - line.data()));
 }

@@ -170,7 +170,7 @@ struct TextInput {
 };
 
 /// The lines of a text as UTF-8 without line ends. Lines end in "\n" or "\r\n"; the last line end may be
-/// missing. A UTF-8 byte-order mark at the start is left out; a NUL is an ordinary character. Throws Error
+/// missing. Throws Error for a text whose lines end in "\r" alone. A UTF-8 byte-order mark at the start is left out; a NUL is an ordinary character. Throws Error
 /// with origin and line number for invalid bytes, for a path that is not a regular file, for an empty file,
 /// for a damaged or truncated gzip file, and beyond the limits of the options, before allocating memory.
 TextList read_lines(const TextInput& input, const TextOptions& options = {}, ReadReport* report = nullptr);
@@ -291,6 +291,8 @@ class TextLines {
   const std::string& origin() const { return input_.origin; }
   std::size_t number() const { return number_; }  ///< of the line, from 1
   std::string place() const;                      ///< "file:line"
+  /// That of the line, where ends are left out: "\n" or "\r\n", and "\n" where it has none.
+  std::string_view line_end() const { return has_return_ ? "\r\n" : "\n"; }
   /// Counts the line as left out because it is empty.
   void leave_out() {
     if (report_ != nullptr) ++report_->blank;
@@ -307,6 +309,7 @@ class TextLines {
   std::function<std::string_view()> pieces_;
   std::string text_;  // of the line
   std::size_t number_ = 0;
+  bool has_return_ = false;  // the line ends in "\r\n"
 };
 
 /// Replaces each `from` by `to`, from left to right.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "heed/base/plain_numbers.h"
 #include "heed/base/unicode.h"
 #include "heed/core/random.h"
 #include "heed/data/text_file.h"
@@ -22,6 +23,7 @@ constexpr std::size_t fewest_seeds = 3;  // that can tell how much a seed matter
 
 std::string number(const char* format, double value) {
   char text[64];
+  const PlainNumbers plain;
   std::snprintf(text, sizeof text, format, value);
   return text;
 }

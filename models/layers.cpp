@@ -9,6 +9,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/models/config.h"
 
 namespace heed {
@@ -209,7 +210,7 @@ std::string summary(Module& model) {
       shape_width = std::max(shape_width, concat_text(entry.tensor->shape()).size());
     }
   }
-  std::ostringstream text;
+  PlainStream text;
   const auto row = [&](const std::string& name, const std::string& shape, const auto& elements,
                        const char* note) {
     text << std::left << std::setw(static_cast<int>(name_width)) << name << "  "

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "heed/base/error.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/core/device.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/config.h"
@@ -48,6 +49,7 @@ std::vector<PartRate> part_rates(const std::string& frozen, const std::string& r
 
 std::string gigabytes(double bytes) {
   char text[32];
+  const PlainNumbers plain;
   std::snprintf(text, sizeof text, "%.3g GB", bytes / 1e9);
   return text;
 }

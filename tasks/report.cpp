@@ -10,6 +10,7 @@
 
 #include "heed/base/error.h"
 #include "heed/base/open_folder.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/base/unicode.h"
 #include "heed/data/idx.h"
 #include "heed/tasks/capture.h"
@@ -28,6 +29,7 @@ constexpr std::size_t most_bytes = 600;     // of a text
 
 std::string percent(double share) {
   char text[32];
+  const PlainNumbers plain;
   std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
   return text;
 }

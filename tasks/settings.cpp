@@ -8,6 +8,7 @@
 #include "heed/base/file.h"
 #include "heed/base/json.h"
 #include "heed/base/names.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/base/unicode.h"
 
 namespace heed {
@@ -376,7 +377,7 @@ std::vector<std::string> free_settings(const Settings& settings) {
 }
 
 std::string settings_table(const Settings& settings) {
-  std::ostringstream table;
+  PlainStream table;
   for (const Setting& setting : settings.declared()) {
     const std::string allowed = allowed_text(setting);
     const char* kind = setting.kind == Kind::attention ? "an attention" : kind_of(setting.kind).name;

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <zlib.h>
 
+#include <chrono>
 #include <fstream>
 #include <set>
 
@@ -219,7 +220,6 @@ TEST_CASE("JSON lines: members are columns; texts, numbers, true and false are t
   check_message([] { jsonl("{\"a\": 1}\n{\"b\": 1}\n"); }, "f:2: there is no \"a\"");
   check_message([] { jsonl("{\"a\": null}\n"); }, "f:1: \"a\" must be");
   check_message([] { jsonl("[1]\n"); }, "f:1: expected a JSON object, not array");
-  check_message([] { jsonl("{\"a\": 1}\n\n{\"a\": 1}\n"); }, "f:2 is not valid JSON");
   check_message([] { jsonl("{\"a\": 1}\n{\"a\": \n"); }, "f:2 is not valid JSON");
   check_message([] { jsonl("{\"a\": \"caf\xe9\"}\n"); }, "f:1: byte");
   check_message([] { jsonl("{\"a\": 1}\n{\"a\": 1, \"b\": {\"a\": 2}, \"a\": 3}\n"); },
@@ -387,4 +387,46 @@ TEST_CASE("distinct runs of words over all of them") {
   CHECK(distinct_share(texts, 2) == doctest::Approx(3.0 / 4.0));  // a b, b a, b .
   CHECK(distinct_share(texts, 4) == 0);
   CHECK(distinct_share({}, 1) == 0);
+}
+
+TEST_CASE("JSON lines: blank lines are left out and counted, the first one, too") {
+  ReadReport report;
+  const Table table =
+      read_table({"\n{\"text\": \"a\"}\n\n{\"text\": \"b\"}\n\n", "f"}, {.format = "jsonl"}, &report);
+  CHECK(table.names == Names{"text"});
+  CHECK(table.columns == std::vector<Names>{{"a", "b"}});
+  CHECK(table.places == Names{"f:2", "f:4"});
+  CHECK(report.blank == 3);
+  check_message([] { jsonl("\n\n"); }, "f: there are 2 lines, but all are blank");
+}
+
+TEST_CASE("JSON lines: an object of many members takes time by their number, not by the square of it") {
+  std::string line = "{\"text\": \"a\"";
+  for (int i = 0; i < 60'000; ++i) line += ", \"name" + std::to_string(i) + "\": 0";
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK(jsonl(line + "}\n", {"text"}).columns == std::vector<Names>{{"a"}});
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(sanitized ? 20 : 2));
+  check_message([&] { jsonl(line + ", \"text\": \"b\"}\n", {"text"}); }, "\"text\" occurs twice");
+}
+
+TEST_CASE("CSV: a line end within a cell stays what it was") {
+  const Table table = csv("text\r\n\"a\r\nb\"\r\n\"c\nd\"\r\n", {}, Header::present);
+  CHECK(table.columns == std::vector<Names>{{"a\r\nb", "c\nd"}});
+}
+
+TEST_CASE("word vectors: a plus sign, and numbers nearer to 0 than any but 0") {
+  const TemporaryFolder folder;
+  const auto path = folder / "vectors";
+  std::ofstream(path) << "a +0.5 1e-46\nb -1e-60 2\n";
+  std::vector<std::vector<float>> found;
+  const auto take = [&](std::string_view, std::span<const float> values) {
+    found.emplace_back(values.begin(), values.end());
+  };
+  read_word_vectors(path.string(), 2, take);
+  CHECK(found == std::vector<std::vector<float>>{{0.5f, 0}, {0, 2}});
+  for (const char* bad : {"+-1", "++1", "1e99", "+", "inf"}) {
+    CAPTURE(bad);
+    std::ofstream(path) << "a 1 " << bad << "\n";
+    check_message([&] { read_word_vectors(path.string(), 2, take); }, "finite numbers are expected");
+  }
 }

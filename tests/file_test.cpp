@@ -58,6 +58,20 @@ TEST_CASE("file: what was written is read, zeros and line ends included") {
   CHECK(entries_in(folder.path()) == 1);
 }
 
+TEST_CASE("file: what cannot be looked at is an error, not a file that is not there") {
+  const TemporaryFolder folder;
+  const fs::path loop = folder / "loop";
+  fs::create_symlink("loop", loop);  // ELOOP
+  CHECK_FALSE(path_exists(folder / "none"));
+  write_file_atomically(folder / "file", "a");
+  CHECK_FALSE(path_exists(folder / "file/below"));  // ENOTDIR
+  CHECK_THROWS_WITH_AS(path_exists(loop), doctest::Contains("loop"), Error);
+  CHECK_THROWS_AS(path_exists(folder / std::string(300, 'a')), Error);  // ENAMETOOLONG
+  const OpenFolder open(folder.path());
+  CHECK_FALSE(open.has("none"));
+  CHECK_THROWS_AS(open.has(std::string(300, 'a')), Error);
+}
+
 TEST_CASE("file: large content arrives whole") {
   const TemporaryFolder folder;
   std::string content(3'000'000, 'x');

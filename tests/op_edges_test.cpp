@@ -533,3 +533,26 @@ TEST_CASE("numbers as operands have the type of the tensor beside them") {
   backward(sum(where(less(x, 0), 0.0, maximum(p, 1.0))));
   CHECK(gradient(p).to_vector<float>() == Floats{0, 0, 1});
 }
+
+TEST_CASE("edges: a sum of whole numbers that does not fit is an error, and one that fits is right") {
+  constexpr std::int32_t large = 2'000'000'000;
+  for (const std::int64_t n : {2LL, 9LL, 5000LL, 200'000LL}) {
+    CAPTURE(n);
+    for (const bool along_columns : {false, true}) {
+      CAPTURE(along_columns);
+      const Shape shape = along_columns ? Shape{n, 3} : Shape{3, n};
+      const Tensor all = Tensor::full(shape, large, DType::i32);
+      CHECK_THROWS_WITH_AS(sum(all, Axes{along_columns ? 0 : 1}), doctest::Contains("does not fit in i32"),
+                           Error);
+      // Pairs that cancel each other: parts of the sum do not fit, but the sum does.
+      std::vector<std::int32_t> values(static_cast<std::size_t>(3 * n));
+      for (std::int64_t i = 0; i < 3; ++i)
+        for (std::int64_t j = 0; j < n; ++j)
+          values[static_cast<std::size_t>(along_columns ? j * 3 + i : i * n + j)] = j < n / 2       ? large
+                                                                                    : j < n / 2 * 2 ? -large
+                                                                                                    : 7;
+      const Tensor pairs = sum(Tensor::from(values, shape), Axes{along_columns ? 0 : 1});
+      for (const double value : pairs.to_doubles()) CHECK(value == (n % 2 == 1 ? 7 : 0));
+    }
+  }
+}

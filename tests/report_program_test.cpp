@@ -3,13 +3,21 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
+#include <clocale>
+#include <cstdlib>
+#include <locale>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
 
 #include "heed/data/idx.h"
 #include "heed/tasks/learner.h"
+#include "heed/tasks/run.h"
 #include "heed/tests/browser.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
+#include "heed/training/report.h"
 
 namespace {
 
@@ -287,4 +295,82 @@ TEST_CASE("report: in a browser nothing overflows and no script fails") {
   for (const char* finding :
        {"overflow: P", "script: ", "console: no", "small: incomp", "broken: incomp", "empty at first"})
     CHECK_MESSAGE(contains(said, finding), finding << " in " << said);
+}
+
+namespace {
+
+/// While it lives, C++ and, where German is installed or can be made, C write 1,5 and 1.000.
+class GermanNumbers {
+ public:
+  GermanNumbers() {
+    struct Commas : std::numpunct<char> {
+      char do_decimal_point() const override { return ','; }
+      char do_thousands_sep() const override { return '.'; }
+      std::string do_grouping() const override { return "\3"; }
+    };
+    const std::string make =
+        "localedef -i de_DE -f UTF-8 '" + (folder_ / "de_DE.UTF-8").string() + "' 2>/dev/null";
+    if (std::system(make.c_str()) == 0) ::setenv("LOCPATH", folder_.path().c_str(), 1);
+    if (std::setlocale(LC_ALL, "de_DE.UTF-8") == nullptr)
+      MESSAGE("there is no de_DE.UTF-8: C's locale is left out");
+    ::unsetenv("LOCPATH");
+    before_ = std::locale::global(std::locale(std::locale(), new Commas));
+  }
+  ~GermanNumbers() {
+    std::locale::global(before_);
+    std::setlocale(LC_ALL, "C");
+  }
+  GermanNumbers(const GermanNumbers&) = delete;
+  GermanNumbers& operator=(const GermanNumbers&) = delete;
+
+ private:
+  const TemporaryFolder folder_{"heed-locale"};
+  std::locale before_;
+};
+
+}  // namespace
+
+TEST_CASE("report: a program's locale changes neither what is trained nor how numbers are written") {
+  const TemporaryFolder folder("heed-locale-run");
+  const auto trained = [&](const fs::path& run) {
+    const TaskKind& kind = task_kind("classify");
+    train_run(kind, small_settings_of(kind, {"training.steps=4"}), {run});
+    return tensors_of(run / "model.safetensors");
+  };
+  const auto written = [] {
+    const Tensor values = Tensor::from<float>({1234.5f, -0.25f}, {2});
+    std::string text = concat_text(1234567, ' ', 0.5, ' ', 1e-9, ' ', 1234567.25, ' ', values, '\n');
+    std::ostringstream shown;
+    ProgressPrinter printer(shown, {});
+    for (const double value : {0.000123456, 1.5, 2351.25, 12345.678, -1e-7, 1e300, 0.0}) {
+      text += concat_text(short_number(value), ' ', value, '\n');
+      Progress progress;
+      progress.step = 12'345, progress.steps = 1'234'567, progress.loss = value;
+      progress.learning_rate = value, progress.tokens_per_second = 12'345.6;
+      printer.show(progress);
+      text += report_html(std::vector<Progress>{progress}, "{}");
+    }
+    return text + shown.str();
+  };
+  const std::string weights = trained(folder / "plain"), text = written();
+  const GermanNumbers german;
+  CHECK(written() == text);
+  CHECK(trained(folder / "german") == weights);
+  check_page(report_of(folder / "german"));
+  CHECK(content_of(folder / "german/config.json") == content_of(folder / "plain/config.json"));
+}
+
+TEST_CASE("report: many names in a line of metrics take time by their number, not by the square of it") {
+  Progress progress;
+  progress.step = progress.steps = 1;
+  for (int i = 0; i < 60'000; ++i) progress.auxiliary.emplace_back("name" + std::to_string(i), 0.5);
+  const std::string line = metrics_line(progress);
+  const auto begin = std::chrono::steady_clock::now();
+  const Progress read = parse_metrics_line(line);
+  CHECK(read.auxiliary == progress.auxiliary);
+  for (const std::size_t runs : {1, 2}) {
+    const std::string html = curves_html(std::vector<RunRecords>(runs, {"run", {read}}));
+    CHECK(contains(html, "name59999"));
+  }
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(sanitized ? 40 : 4));
 }

@@ -452,3 +452,17 @@ TEST_CASE("What cannot be read is refused, after the lines before it") {
   CHECK_THROWS_WITH_AS(reader.next(100), doctest::Contains("followed by 4 other bytes"), Error);
   CHECK_THROWS_AS(reader.next(100), Error);
 }
+
+TEST_CASE("Zeros behind gzip members are padding, and nothing may follow them") {
+  const std::string padding(1000, '\0');
+  CHECK(read_lines({gzip("a\n") + gzip("b\n") + padding, "f"}) == Lines{"a", "b"});
+  CHECK_THROWS_WITH_AS(read_lines({gzip("a\n") + padding + gzip("b\n"), "f"}),
+                       doctest::Contains("the gzip data is followed by"), Error);
+}
+
+TEST_CASE("A text whose lines end in CR alone is refused, in place of one long line") {
+  CHECK_THROWS_WITH_AS(read_lines({"a\rb\rc\r", "f"}), doctest::Contains("f:1: its lines end in CR alone"),
+                       Error);
+  CHECK(read_lines({"a\r", "f"}) == Lines{"a"});
+  CHECK(read_lines({"a\rb\n", "f"}) == Lines{"a\rb"});
+}

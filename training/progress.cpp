@@ -15,6 +15,7 @@
 #include "heed/base/error.h"
 #include "heed/base/file.h"
 #include "heed/base/json.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/base/unicode.h"
 
 namespace heed {
@@ -23,6 +24,7 @@ namespace {
 template <class... Values>
 std::string formatted(const char* format, Values... values) {
   char text[128];
+  const PlainNumbers plain;
   const int length = std::snprintf(text, sizeof text, format, values...);
   return {text, static_cast<std::size_t>(std::clamp(length, 0, static_cast<int>(sizeof text) - 1))};
 }

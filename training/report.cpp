@@ -6,8 +6,10 @@
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <unordered_map>
 
 #include "heed/base/error.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/data/text_file.h"
 #include "heed/training/page.h"
 
@@ -20,6 +22,7 @@ constexpr std::size_t points_in_chart = 400, fewest_points = 8, rows_of_numbers 
 std::string digits(double value) {
   if (value == std::floor(value) && std::abs(value) < 1e15) return concat_text(static_cast<long long>(value));
   char text[32];
+  const PlainNumbers plain;
   std::snprintf(text, sizeof text, "%.6g", value);
   return text;
 }
@@ -102,6 +105,7 @@ std::string html_text(std::string_view text) {
 
 std::string short_number(double value) {
   char text[32];
+  const PlainNumbers plain;
   std::snprintf(text, sizeof text, "%.4g", value);
   return std::abs(value) < 10'000 ? text : digits(std::strtod(text, nullptr));
 }
@@ -194,12 +198,13 @@ Chart chart_of(const std::string& curve, std::vector<ChartSeries> series) {
 /// The records of a run as curves, in display order.
 std::vector<ChartSeries> curves_of(std::span<const Progress> records) {
   std::vector<ChartSeries> curves;
+  std::unordered_map<std::string, std::size_t> places;
   const auto add = [&](const std::string& name, const Progress& record, double value) {
     if (!std::isfinite(value)) return;
-    auto found = std::ranges::find(curves, name, &ChartSeries::name);
-    if (found == curves.end()) found = curves.insert(curves.end(), {name, {}});
+    const auto [place, is_new] = places.try_emplace(name, curves.size());
+    if (is_new) curves.push_back({name, {}});
     const double seconds = std::isfinite(record.elapsed_seconds) ? record.elapsed_seconds : 0;
-    found->points.push_back({static_cast<double>(record.step), value, seconds});
+    curves[place->second].points.push_back({static_cast<double>(record.step), value, seconds});
   };
   for (const Progress& record : records) {
     for (const auto& [name, value] : record.metrics) add(concat_text(validation_start, name), record, value);
@@ -283,17 +288,21 @@ std::string curves_html(std::span<const RunRecords> runs) {
     return curves[0].empty() ? "<p>Nothing has been recorded yet.</p>\n"
                              : charts_html(charts_of_run(curves[0])) +
                                    details_html("The numbers", numbers_html(curves[0], rows_of_numbers));
-  std::vector<std::string> names;  // of the curves
-  for (const auto& of_run : curves)
-    for (const ChartSeries& curve : of_run)
-      if (std::ranges::count(names, curve.name) == 0) names.push_back(curve.name);
+  std::vector<std::string> names;                                          // of the curves
+  std::unordered_map<std::string, std::vector<const ChartSeries*>> named;  // of each run, or null
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    for (const ChartSeries& curve : curves[i]) {
+      const auto [found, is_new] = named.try_emplace(curve.name, runs.size(), nullptr);
+      if (is_new) names.push_back(curve.name);
+      found->second[i] = &curve;
+    }
   std::ranges::stable_sort(names, {}, rank_of);
   std::vector<Chart> charts;
   for (const std::string& name : names) {
     std::vector<ChartSeries> series;  // of every run, so that each keeps its colour in all charts
     for (std::size_t i = 0; i < runs.size(); ++i) {
-      const auto found = std::ranges::find(curves[i], name, &ChartSeries::name);
-      series.push_back({runs[i].name, found == curves[i].end() ? std::vector<ChartPoint>() : found->points});
+      const ChartSeries* const curve = named.at(name)[i];
+      series.push_back({runs[i].name, curve ? curve->points : std::vector<ChartPoint>()});
     }
     charts.push_back(chart_of(name, std::move(series)));
   }

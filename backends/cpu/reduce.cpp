@@ -1,4 +1,5 @@
 #include <limits>
+#include <numeric>
 #include <type_traits>
 #include <vector>
 
@@ -21,6 +22,15 @@ namespace heed::cpu::HWY_NAMESPACE {
 
 template <class T>
 using Wide = std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>;
+
+/// A sum in the tensor's type. Throws an Error for one of i32 that does not fit.
+template <class T>
+T narrowed(Wide<T> sum) {
+  if constexpr (!std::is_floating_point_v<T>)
+    check(sum >= std::numeric_limits<T>::min() && sum <= std::numeric_limits<T>::max(), "sum: ", sum,
+          " does not fit in i32; convert the tensor to f64 first");
+  return static_cast<T>(sum);
+}
 
 constexpr std::int64_t task_size = 32768;   // elements worth a task of their own
 constexpr std::int64_t block_size = 1024;   // elements of a row summed in the tensor's type
@@ -46,6 +56,7 @@ T block_sum(const T* x, std::int64_t count) {
 
 template <class T>
 Wide<T> row_sum(const T* x, std::int64_t count) {
+  if constexpr (!std::is_floating_point_v<T>) return std::accumulate(x, x + count, Wide<T>{0});
   Wide<T> sum = 0;
   for (std::int64_t i = 0; i < count; i += block_size)
     sum += block_sum(x + i, std::min(block_size, count - i));
@@ -58,7 +69,7 @@ void sum_rows(const T* x, std::int64_t rows, std::int64_t n, T* out) {
   if (n <= chunk_size) {
     const std::int64_t grain = std::max<std::int64_t>(1, task_size / std::max<std::int64_t>(n, 1));
     parallel_ranges(rows, grain, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-      for (std::int64_t row = begin; row < end; ++row) out[row] = static_cast<T>(row_sum(x + row * n, n));
+      for (std::int64_t row = begin; row < end; ++row) out[row] = narrowed<T>(row_sum(x + row * n, n));
     });
     return;
   }
@@ -71,13 +82,18 @@ void sum_rows(const T* x, std::int64_t rows, std::int64_t n, T* out) {
   for (std::int64_t row = 0; row < rows; ++row) {
     Wide<T> sum = 0;
     for (std::int64_t i = 0; i < chunks; ++i) sum += partial[static_cast<std::size_t>(row * chunks + i)];
-    out[row] = static_cast<T>(sum);
+    out[row] = narrowed<T>(sum);
   }
 }
 
 /// Adds eight rows at a time in T, so that additions in double are rare. x [n, stride], sum [width].
 template <class T>
 void add_columns(const T* x, std::int64_t n, std::int64_t stride, std::int64_t width, Wide<T>* sum) {
+  if constexpr (!std::is_floating_point_v<T>) {  // eight of them may not fit in T
+    for (std::int64_t row = 0; row < n; ++row)
+      for (std::int64_t j = 0; j < width; ++j) sum[j] += x[row * stride + j];
+    return;
+  }
   const hn::ScalableTag<Wide<T>> dw;
   const hn::Rebind<T, decltype(dw)> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -143,7 +159,7 @@ void sum_columns(const T* x, std::int64_t outer, std::int64_t n, std::int64_t in
       std::fill_n(sum, width, Wide<T>{0});
       add_columns(x + (o * n + top) * inner + left, rows, inner, width, sum);
       if (cut.chunks == 1) {
-        for (std::int64_t j = 0; j < width; ++j) out[o * inner + left + j] = static_cast<T>(sum[j]);
+        for (std::int64_t j = 0; j < width; ++j) out[o * inner + left + j] = narrowed<T>(sum[j]);
       } else {
         std::copy_n(sum, width, partial.data() + (o * cut.chunks + chunk) * inner + left);
       }
@@ -155,7 +171,7 @@ void sum_columns(const T* x, std::int64_t outer, std::int64_t n, std::int64_t in
     for (std::int64_t chunk = 1; chunk < cut.chunks; ++chunk) {
       for (std::int64_t j = 0; j < inner; ++j) sums[j] += sums[chunk * inner + j];
     }
-    for (std::int64_t j = 0; j < inner; ++j) out[o * inner + j] = static_cast<T>(sums[j]);
+    for (std::int64_t j = 0; j < inner; ++j) out[o * inner + j] = narrowed<T>(sums[j]);
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "heed/backends/vulkan/cooperative_matrix.h"
 #include "heed/base/error.h"
+#include "heed/base/plain_numbers.h"
 
 namespace heed::vulkan {
 
@@ -262,7 +263,7 @@ Limits limits_of(const Properties& properties) {
 }
 
 std::string identity_of(const VkPhysicalDeviceProperties& core) {
-  std::ostringstream text;
+  PlainStream text;
   text << std::hex << core.vendorID << '-' << core.deviceID << '-' << core.driverVersion << '-';
   for (const std::uint8_t byte : core.pipelineCacheUUID) text << (byte >> 4) << (byte & 15);
   return text.str();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "heed/base/error.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/base/unicode.h"
 #include "heed/tasks/labelled.h"
 #include "heed/training/progress.h"
@@ -44,6 +45,7 @@ std::string cell(const std::string& name) {
 std::string cell(const Json& value) {
   if (!value.is_number_float()) return value.dump();
   std::array<char, 64> digits;
+  const PlainNumbers plain;
   std::snprintf(digits.data(), digits.size(), "%.4f", value.get<double>());
   return digits.data();
 }

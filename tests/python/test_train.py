@@ -434,8 +434,19 @@ class ScikitLearn(Folder):
                               (np.zeros((40, 3)), LABELS, "shape"), (TEXTS, np.linspace(0, 1, 40), "")]:
             with self.subTest(message), self.assertRaisesRegex(ValueError, message):
                 model.fit(X, y)
-        with self.assertRaises(sklearn.exceptions.NotFittedError):
-            model.predict(["a"])
+        for method in (model.predict, model.predict_proba):
+            with self.assertRaises(sklearn.exceptions.NotFittedError):
+                method(["a"])
+
+    def test_a_failed_fit_keeps_the_first_state(self):
+        model = Classifier(steps=2, settings=QUICK).fit(TEXTS, LABELS)
+        before, run = model.predict_proba(TEXTS), model.run_
+        for X, y in [(TEXTS, ["a"] * 40), (TEXTS, list(range(39)) + [None]), ([*TEXTS[:-1], 1], ["c", "d"] * 20)]:
+            with self.assertRaises((ValueError, TypeError)):
+                model.fit(X, y)
+            self.assertIs(model.run_, run)
+            self.assertEqual(list(model.classes_), sorted(set(LABELS)))
+            np.testing.assert_array_equal(model.predict_proba(TEXTS), before)
 
 
 if __name__ == "__main__":

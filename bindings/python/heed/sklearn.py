@@ -65,23 +65,25 @@ class Classifier(ClassifierMixin, BaseEstimator):
         check_classification_targets(labels)
         if type_of_target(labels) not in ("binary", "multiclass"):
             raise ValueError(f"y must have one class for each text, not {type_of_target(labels)}")
-        self.classes_, rows = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"Classifier needs texts of at least two classes; the number of classes is {len(self.classes_)}")
-        names = self._names()
+        classes, rows = np.unique(labels, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"Classifier needs texts of at least two classes; the number of classes is {len(classes)}")
+        names = _names(classes)
         given = {"training.steps": self.steps, "seed": self.seed, "data.valid_fraction": float(self.validation_fraction)}
         given.update(self.settings or {})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
-            self.run_ = train(
+            run = train(
                 "classify", _texts(X), [names[row] for row in rows], attention=self.attention,
                 settings={name: value for name, value in given.items() if value is not None},
                 out=self.out, on_progress=self.on_progress,
             )
+        self.classes_, self.run_ = classes, run  # together: a fit that fails changes nothing
         return self
 
     def predict(self, X: Any) -> np.ndarray:
         """The likeliest class of each text."""
+        check_is_fitted(self, "run_")
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -94,16 +96,10 @@ class Classifier(ClassifierMixin, BaseEstimator):
         for row, answer in enumerate(answers):
             if answer.error:
                 raise ValueError(f"X[{row}]: {answer.error}")
-        order = [answers.classes.index(name) for name in self._names()]
+        order = [answers.classes.index(name) for name in _names(self.classes_)]
         found = answers.probabilities[:, order]
         found[np.isnan(found).any(axis=1)] = 1 / len(self.classes_)
         return found
-
-    def _names(self) -> list:
-        """The classes as names in the run: as they are printed, or where these are no names by their numbers."""
-        names = [str(one) for one in self.classes_]
-        usable = len(set(names)) == len(names) and all(name and not set(name) & set("\n\r\t\0") for name in names)
-        return names if usable else [str(number) for number in range(len(names))]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -134,6 +130,13 @@ class Classifier(ClassifierMixin, BaseEstimator):
             pathlib.Path(temporary.name, os.path.basename(name)).write_bytes(content)
         self.run_ = Run.open(temporary.name)
         self.run_._temporary = temporary
+
+
+def _names(classes: np.ndarray) -> list:
+    """The classes as names in the run: as they are printed, or where these are no names by their numbers."""
+    names = [str(one) for one in classes]
+    usable = len(set(names)) == len(names) and all(name and not set(name) & set("\n\r\t\0") for name in names)
+    return names if usable else [str(number) for number in range(len(names))]
 
 
 def _texts(X: Any) -> list:
