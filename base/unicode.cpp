@@ -309,7 +309,9 @@ bool is_word(char32_t value) {
   const auto kind = category(value);
   return is_letter(value) || (kind >= UTF8PROC_CATEGORY_MN && kind <= UTF8PROC_CATEGORY_NL) ||
          kind == UTF8PROC_CATEGORY_PC || value == 0x200C || value == 0x200D ||
-         (value >= 0x24B6 && value <= 0x24E9);
+         // Other_Alphabetic: letters in circles and squares, which are symbols by their category.
+         (value >= 0x24B6 && value <= 0x24E9) || (value >= 0x1F130 && value <= 0x1F149) ||
+         (value >= 0x1F150 && value <= 0x1F169) || (value >= 0x1F170 && value <= 0x1F189);
 }
 
 std::string lower_case(std::string_view text, FinalSigma rule) {

@@ -48,7 +48,7 @@ bool is_control(char32_t value);          ///< General category Cc, Cf or Co.
 bool is_mark(char32_t value);             ///< General category M*.
 bool is_nonspacing_mark(char32_t value);  ///< General category Mn.
 bool is_space(char32_t value);            ///< Property White_Space.
-/// `\w` of UTS 18: letters, marks, decimal and letter numbers, connectors, joiners.
+/// `\w` of UTS 18: letters (enclosed ones, too), marks, decimal and letter numbers, connectors, joiners.
 bool is_word(char32_t value);
 
 /// How a capital sigma at the end of a word is lowered.

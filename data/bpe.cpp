@@ -94,8 +94,8 @@ std::optional<std::string> unspell_bytes(std::string_view spelling) {
 
 // --- the model ---------------------------------------------------------------------------------------------
 
-BpeModel::BpeModel(std::vector<std::string> tokens, std::vector<Pair> merges, BpeOptions options)
-    : TokenVocabulary(std::move(tokens)), merges_(std::move(merges)), options_(std::move(options)) {
+BpeModel::BpeModel(TokenVocabulary vocabulary, std::vector<Pair> merges, BpeOptions options)
+    : TokenVocabulary(std::move(vocabulary)), merges_(std::move(merges)), options_(std::move(options)) {
   const auto count = static_cast<std::int32_t>(this->tokens().size());
   merge_places_.resize(std::bit_ceil(2 * merges_.size() + 1));
   for (int byte = 0; byte < 256; ++byte) {

@@ -56,10 +56,9 @@ class BpeModel : public TokenVocabulary {
  public:
   using Pair = SymbolPair;
 
-  /// `tokens` are the spellings by id, all different; `merges` are pairs of ids, the highest priority
-  /// first. Throws Error when a merge names an id that does not exist or produces a token that is not in
-  /// the vocabulary.
-  BpeModel(std::vector<std::string> tokens, std::vector<Pair> merges, BpeOptions options);
+  /// `merges` are pairs of ids, the highest priority first. Throws Error when a merge names an id that does
+  /// not exist or produces a token that is not in the vocabulary.
+  BpeModel(TokenVocabulary vocabulary, std::vector<Pair> merges, BpeOptions options);
 
   /// Appends the ids of one word, given as raw bytes.
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;

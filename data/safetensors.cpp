@@ -36,10 +36,11 @@ std::size_t size_of(FileType type) {
 /// Where one tensor lies in the data that follows the header.
 struct Entry {
   std::string name;
-  FileType type;
-  Shape shape;
-  std::uint64_t begin;
-  std::uint64_t end;
+  FileType type = FileType::f32;
+  Shape shape = {};
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::string unread = {};  // why heed cannot hold it; then type or shape are unknown
 };
 
 json parse_header(std::string_view text, std::string_view source) {
@@ -59,32 +60,35 @@ json parse_header(std::string_view text, std::string_view source) {
   return header;
 }
 
-FileType file_type_of(const json& entry, const std::string& where) {
+/// Sets the type, or says why there is none.
+void read_type(const json& entry, const std::string& where, Entry& into) {
   const json dtype = entry.value("dtype", json());
   check(dtype.is_string(), where, " has no dtype");
   const auto& name = dtype.get_ref<const std::string&>();
-  if (name == "F32") return FileType::f32;
-  if (name == "F64") return FileType::f64;
-  if (name == "I32") return FileType::i32;
-  if (name == "I64") return FileType::i64;
-  if (name == "F16") return FileType::f16;
-  if (name == "BF16") return FileType::bf16;
-  fail(where, " has dtype ", name, "; heed reads F32, F64, F16, BF16, I32 and I64: convert the file first");
+  static constexpr std::pair<const char*, FileType> types[] = {
+      {"F32", FileType::f32}, {"F64", FileType::f64}, {"I32", FileType::i32},
+      {"I64", FileType::i64}, {"F16", FileType::f16}, {"BF16", FileType::bf16}};
+  const auto* const found = std::ranges::find(types, name, &std::pair<const char*, FileType>::first);
+  if (found != std::end(types))
+    into.type = found->second;
+  else
+    into.unread = concat_text(where, " has dtype ", name,
+                              "; heed reads F32, F64, F16, BF16, I32 and I64: convert the file first");
 }
 
-Shape shape_of(const json& entry, const std::string& where) {
+/// Sets the shape, or says why there is none.
+void read_shape(const json& entry, const std::string& where, Entry& into) {
   const json extents = entry.value("shape", json());
   check(extents.is_array(), where, " has no shape");
-  check(extents.size() <= Shape::max_rank, where, " has ", extents.size(), " axes; at most ", Shape::max_rank,
-        " are supported");
-  Shape shape;
+  if (extents.size() > Shape::max_rank)
+    into.unread =
+        concat_text(where, " has ", extents.size(), " axes; at most ", Shape::max_rank, " are supported");
   for (const json& extent : extents) {
     check(extent.is_number_unsigned() &&
               extent.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max(),
           where, " has a shape with the extent ", extent.dump());
-    shape.push_back(extent.get<std::int64_t>());
+    if (extents.size() <= Shape::max_rank) into.shape.push_back(extent.get<std::int64_t>());
   }
-  return shape;
 }
 
 /// The size of a tensor in bytes; throws if it overflows 63 bits. The extents beside a zero must not
@@ -106,7 +110,9 @@ Entry parse_entry(const std::string& name, const json& value, std::uint64_t data
     check(key == "dtype" || key == "shape" || key == "data_offsets", where, " has the unknown property \"",
           key, "\"");
   }
-  Entry entry{name, file_type_of(value, where), shape_of(value, where), 0, 0};
+  Entry entry{name};
+  read_type(value, where, entry);
+  read_shape(value, where, entry);
   const json offsets = value.value("data_offsets", json());
   check(offsets.is_array() && offsets.size() == 2 && offsets[0].is_number_unsigned() &&
             offsets[1].is_number_unsigned(),
@@ -115,6 +121,7 @@ Entry parse_entry(const std::string& name, const json& value, std::uint64_t data
   entry.end = offsets[1].get<std::uint64_t>();
   check(entry.begin <= entry.end && entry.end <= data_bytes, where, " has data_offsets [", entry.begin, ", ",
         entry.end, "], but the file holds ", data_bytes, " bytes of data");
+  if (!entry.unread.empty()) return entry;
   const std::uint64_t expected = bytes_of(entry.shape, entry.type, where);
   check(entry.end - entry.begin == expected, where, " has ", entry.end - entry.begin,
         " bytes of data, but its shape ", entry.shape, " needs ", expected);
@@ -161,12 +168,16 @@ std::vector<T> elements_of(std::string_view bytes) {
   return values;
 }
 
-Tensor from_i64(std::string_view bytes, const Entry& entry, std::string_view source, Device device) {
+/// An undefined tensor if a value does not fit, with the reason in `unread`.
+Tensor from_i64(std::string_view bytes, Entry& entry, std::string_view source, Device device) {
   const auto wide = elements_of<std::int64_t>(bytes);
   std::vector<std::int32_t> narrow(wide.size());
   for (std::size_t i = 0; i < wide.size(); ++i) {
-    check(std::in_range<std::int32_t>(wide[i]), source, ": tensor \"", entry.name, "\" holds ", wide[i],
-          " at element ", i, ", which does not fit 32 bits");
+    if (!std::in_range<std::int32_t>(wide[i])) {
+      entry.unread = concat_text(source, ": tensor \"", entry.name, "\" holds ", wide[i], " at element ", i,
+                                 ", which does not fit 32 bits");
+      return {};
+    }
     narrow[i] = static_cast<std::int32_t>(wide[i]);
   }
   return Tensor::from(narrow, entry.shape, device);
@@ -179,7 +190,7 @@ Tensor from_half(std::string_view bytes, const Entry& entry, Device device) {
   return Tensor::from(values, entry.shape, device);
 }
 
-Tensor read_tensor(std::string_view data, const Entry& entry, std::string_view source, Device device) {
+Tensor read_tensor(std::string_view data, Entry& entry, std::string_view source, Device device) {
   const std::string_view bytes = data.substr(entry.begin, entry.end - entry.begin);
   switch (entry.type) {
     case FileType::f32:
@@ -296,11 +307,12 @@ void write_content(const std::string& header, const std::vector<std::pair<std::s
 
 }  // namespace
 
-TensorFile load_safetensors(const std::filesystem::path& path, Device device) {
-  return parse_safetensors(read_file(path), path.string(), device);
+TensorFile load_safetensors(const std::filesystem::path& path, Device device, UnreadTensors* unread) {
+  return parse_safetensors(read_file(path), path.string(), device, unread);
 }
 
-TensorFile parse_safetensors(std::string_view bytes, std::string_view source, Device device) {
+TensorFile parse_safetensors(std::string_view bytes, std::string_view source, Device device,
+                             UnreadTensors* unread) {
   std::uint64_t header_bytes = 0;
   check(bytes.size() >= sizeof header_bytes, source, ": ", bytes.size(),
         " bytes are too few for a safetensors file");
@@ -312,10 +324,18 @@ TensorFile parse_safetensors(std::string_view bytes, std::string_view source, De
 
   const std::string_view data = bytes.substr(header_bytes);
   TensorFile content;
-  const std::vector<Entry> entries = parse_entries(parse_header(bytes.substr(0, header_bytes), source),
-                                                   data.size(), source, content.metadata);
+  std::vector<Entry> entries = parse_entries(parse_header(bytes.substr(0, header_bytes), source), data.size(),
+                                             source, content.metadata);
   check_layout(entries, data.size(), source);
-  for (const Entry& entry : entries) content.tensors[entry.name] = read_tensor(data, entry, source, device);
+  for (Entry& entry : entries) {
+    Tensor tensor = entry.unread.empty() ? read_tensor(data, entry, source, device) : Tensor();
+    if (entry.unread.empty()) {
+      content.tensors[entry.name] = std::move(tensor);
+      continue;
+    }
+    check(unread != nullptr, entry.unread);
+    unread->emplace(entry.name, std::move(entry.unread));
+  }
   return content;
 }
 

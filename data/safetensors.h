@@ -47,13 +47,19 @@ struct TensorFile {
   std::map<std::string, std::string> metadata;
 };
 
+/// The tensors of a file that heed cannot hold, by name, and why.
+using UnreadTensors = std::map<std::string, std::string>;
+
 /// Reads a safetensors file (8 bytes header length, JSON header, raw little-endian data). F32, F64 and I32
 /// keep their type; F16 and BF16 become f32, exactly; I64 becomes i32 if every value fits. Anything else
 /// throws an Error that names the file, the tensor and the fault: other types, more than 8 axes, a damaged
-/// header, holes, overlaps, duplicate names.
-TensorFile load_safetensors(const std::filesystem::path& path, Device device = {});
+/// header, holes, overlaps, duplicate names. With `unread`, tensors of other types or too many axes go there
+/// instead: who uses some of the tensors need not refuse the others.
+TensorFile load_safetensors(const std::filesystem::path& path, Device device = {},
+                            UnreadTensors* unread = nullptr);
 /// The same from memory; `source` names the bytes in errors.
-TensorFile parse_safetensors(std::string_view bytes, std::string_view source, Device device = {});
+TensorFile parse_safetensors(std::string_view bytes, std::string_view source, Device device = {},
+                             UnreadTensors* unread = nullptr);
 
 /// How f32 is written: unchanged, or rounded to the nearest 16-bit number.
 enum class StoredFloat { f32, f16, bf16 };

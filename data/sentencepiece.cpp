@@ -113,19 +113,27 @@ SentencePieceModel::Piece read_piece(std::string_view message, std::size_t index
   return piece;
 }
 
+/// The other fields up to 55, the last that is known, say how the pieces were found, or what the pieces say
+/// again: whether they cross spaces (split_by_whitespace), and the names and ids of marks.
 void check_trainer(std::string_view message, const std::string& origin) {
   each_field(message, origin, [&](const Field& field) {
     const std::uint64_t value = field.integer.value_or(0);
     check(field.number != 3 || value == 1, origin, " is a model of kind ", value,
           " (1: Unigram, 2: BPE, 3: words, 4: characters); heed reads Unigram alone");
-    check(field.number != 24 || value == 0, origin, " puts spaces behind words, which heed does not follow");
+    check(field.number != 24 || value == 0, origin,
+          ": treat_whitespace_as_suffix puts spaces behind words, which heed does not follow");
+    check(field.number != 35 || value == 0, origin,
+          ": byte_fallback spells unknown characters in bytes, which heed does not follow");
+    check(field.number <= 55, origin, " has the field ", field.number,
+          " of a trainer_spec, which heed does not know");
   });
 }
 
 void read_normaliser(std::string_view message, const std::string& origin, SentencePieceModel& model) {
   each_field(message, origin, [&](const Field& field) {
-    if (field.number == 1)  // "nmt_nfkc", "nfkc", and their case-folded forms (_cf)
-      model.composes = field.bytes.find("nfkc") != std::string_view::npos;
+    check(field.number >= 1 && field.number <= 6, origin, " has the field ", field.number,
+          " of a normalizer_spec, which heed does not know");
+    if (field.number == 1) model.normaliser = field.bytes;
     if (field.number == 2) model.character_map = field.bytes;
     const auto must_be_true = [&](std::uint64_t number, const char* name) {
       check(field.number != number || field.integer.value_or(0) == 1, origin, ": ", name,
@@ -164,7 +172,7 @@ Json normaliser_of(const SentencePieceModel& model) {
   // Precompiled looks at one cluster of characters at a time and takes the first match in it, where
   // SentencePiece takes the longest. So letters with several marks, and the parts of Korean syllables, are
   // composed first.
-  if (model.composes) steps.push_back({{"type", "NFC"}});
+  steps.push_back({{"type", "NFC"}});
   if (!model.character_map.empty())
     steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", to_base64(model.character_map)}});
   steps.push_back({{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}});
@@ -192,6 +200,11 @@ SentencePieceModel read_sentencepiece(std::string_view bytes, const std::string&
       });
   });
   check(!model.pieces.empty(), origin, " is not a SentencePiece model: it has no pieces");
+  // Other normalisers leave tabs, line ends and U+2581 in the text, where the steps of normaliser_of() do not
+  // treat them as SentencePiece does.
+  check(model.normaliser == "nmt_nfkc" || model.normaliser == "nmt_nfkc_cf", origin,
+        ": the name of its normalizer_spec is \"", model.normaliser,
+        "\", which heed does not follow; it follows nmt_nfkc and nmt_nfkc_cf");
   return model;
 }
 
@@ -234,9 +247,21 @@ SentencePieceTokenizer sentencepiece_tokenizer(const SentencePieceModel& model,
   SentencePieceTokenizer tokenizer;
   for (const SentencePieceModel::Piece& piece : model.pieces)  // in model order
     if (scores.contains(piece.text)) tokenizer.without_id.push_back(piece.text);
+  // Pieces with a space inside are those of a model that was trained with split_by_whitespace=false.
+  const bool splits = std::ranges::none_of(model.pieces, [](const SentencePieceModel::Piece& piece) {
+    return piece.kind == SentencePieceModel::Kind::normal &&
+           piece.text.find("\u2581", 1) != std::string::npos;
+  });
   const Json metaspace = {
-      {"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "always"}, {"split", true}};
-  const Json decoders = Json::array({replace_step(other_language, ""), metaspace});
+      {"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "always"}, {"split", splits}};
+  // The Metaspace decoder would take every space of the first piece for the one that was put before it.
+  Json decoders = Json::array({replace_step(other_language, "")});
+  if (splits)
+    decoders.push_back(metaspace);
+  else
+    for (const Json& step : {replace_step("\u2581", " "), Json{{"type", "Fuse"}},
+                             Json{{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}})
+      decoders.push_back(step);
   tokenizer.json = Json{
       {"version", "1.0"},
       {"truncation", nullptr},

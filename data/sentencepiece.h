@@ -16,12 +16,12 @@ struct SentencePieceModel {
     Kind kind = Kind::normal;
   };
   std::vector<Piece> pieces;
+  std::string normaliser;     ///< the name of what made the map: nmt_nfkc or nmt_nfkc_cf
   std::string character_map;  ///< "precompiled_charsmap", bytes; empty: characters are unchanged
-  bool composes = false;      ///< the map is that of NFKC, which composes letters and marks
 };
 
 /// Reads such a file. Throws Error with `origin` and the reason: it is damaged, not a Unigram model, or has
-/// a setting that tokenizer.json cannot express.
+/// a setting that tokenizer.json cannot express, or one that heed does not know.
 SentencePieceModel read_sentencepiece(std::string_view bytes, const std::string& origin);
 
 struct SentencePieceTokenizer {

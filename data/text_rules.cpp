@@ -266,9 +266,11 @@ TextRule normalizer_rule(const SortedJson& part, const std::string& type) {
 template <class Cut>
 WordRule cutting(const Cut& cut) {
   return [=](const Piece& piece, std::vector<Piece>& pieces) {
-    for (const std::string_view part : cut(piece.text))
-      if (!part.empty())
-        pieces.push_back({std::string(part), piece.at_start && part.data() == piece.text.data()});
+    for (const std::string_view part : cut(piece.text)) {
+      if (part.empty()) continue;
+      const auto at = static_cast<std::size_t>(part.data() - piece.text.data());
+      pieces.push_back({std::string(part), piece.first - std::min(piece.first, at)});
+    }
   };
 }
 
@@ -313,11 +315,14 @@ WordRule metaspace_rule(const SortedJson& part) {
   return [=](const Piece& piece, std::vector<Piece>& pieces) {
     if (piece.text.empty()) return;
     std::string text = replaced(piece.text, " ", space);
-    if (!text.starts_with(space) && (scheme == "always" || (scheme == "first" && piece.at_start)))
+    std::size_t first = replaced(std::string_view(piece.text).substr(0, piece.first), " ", space).size();
+    if (!text.starts_with(space) && (scheme == "always" || (scheme == "first" && first > 0))) {
       text = space + text;
+      if (first > 0) first += space.size();
+    }
     for (std::size_t at = 0; at < text.size();) {
       const std::size_t next = splits ? std::min(text.find(space, at + 1), text.size()) : text.size();
-      pieces.push_back({text.substr(at, next - at), piece.at_start && at == 0});
+      pieces.push_back({text.substr(at, next - at), first - std::min(first, at)});
       at = next;
     }
   };

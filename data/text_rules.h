@@ -37,7 +37,7 @@ std::vector<TextRule> read_normalizer(std::string_view part);
 /// A stretch of text on its way to the model.
 struct Piece {
   std::string text;
-  bool at_start = false;  ///< begins where the whole text does
+  std::size_t first = 0;  ///< how many bytes stem from the first character of the whole text
 };
 /// Splits each piece into pieces ("pre_tokenizer").
 using WordRule = std::function<void(const Piece&, std::vector<Piece>&)>;

@@ -12,9 +12,11 @@
 
 namespace heed {
 
-TokenVocabulary::TokenVocabulary(std::vector<std::string> tokens) : tokens_(std::move(tokens)) {
+TokenVocabulary::TokenVocabulary(std::vector<std::string> tokens, const std::vector<bool>& holes)
+    : tokens_(std::move(tokens)) {
   ids_.reserve(tokens_.size());
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
+    if (!holes.empty() && holes[i]) continue;
     const auto id = static_cast<std::int32_t>(i);
     const auto [place, added] = ids_.emplace(tokens_[i], id);
     check(added, "token \"", tokens_[i], "\" has two ids: ", place->second, " and ", id);
@@ -120,8 +122,8 @@ void WordCounts::add(std::string_view word) {
   if (2 * words_.size() > places_.size()) grow();
 }
 
-WordModel::WordModel(std::vector<std::string> tokens, const std::string& unknown)
-    : TokenVocabulary(std::move(tokens)), unknown_(id_of(unknown, "unk_token")) {}
+WordModel::WordModel(TokenVocabulary vocabulary, const std::string& unknown)
+    : TokenVocabulary(std::move(vocabulary)), unknown_(id_of(unknown, "unk_token")) {}
 
 void WordModel::encode_word(std::string_view word, std::vector<std::int32_t>& ids) const {
   ids.push_back(find(word).value_or(unknown_));
@@ -143,8 +145,8 @@ WordModel frequent_words(const WordCounts& words, const WordTraining& options) {
   return {std::move(tokens), options.unknown};
 }
 
-WordPieceModel::WordPieceModel(std::vector<std::string> tokens, WordPieceOptions options)
-    : TokenVocabulary(std::move(tokens)),
+WordPieceModel::WordPieceModel(TokenVocabulary vocabulary, WordPieceOptions options)
+    : TokenVocabulary(std::move(vocabulary)),
       options_(std::move(options)),
       unknown_(id_of(options_.unk_token, "unk_token")),
       first_({this->tokens().begin(), this->tokens().end()}) {

@@ -19,10 +19,18 @@ struct TextHash {
 /// The tokens of a model by id, and their ids.
 class TokenVocabulary {
  public:
-  /// `tokens` are the spellings by id, all different; throws Error otherwise.
-  explicit TokenVocabulary(std::vector<std::string> tokens);
+  /// `tokens` are the spellings by id, all different but for `holes`, the ids that are no token (empty:
+  /// there are none); throws Error otherwise.
+  TokenVocabulary(std::vector<std::string> tokens, const std::vector<bool>& holes = {});
 
+  /// By id; a hole is empty.
   const std::vector<std::string>& tokens() const { return tokens_; }
+  /// How many tokens there are, without the holes.
+  std::size_t count() const { return ids_.size(); }
+  bool is_hole(std::int32_t id) const {
+    const std::string& token = tokens_[static_cast<std::size_t>(id)];
+    return token.empty() && find(token) != id;
+  }
   /// The id of a spelling, if it is in the vocabulary.
   std::optional<std::int32_t> find(std::string_view spelling) const;
   /// The same for a required token, such as the unknown token; `what` describes it in the Error.
@@ -101,7 +109,7 @@ class WordCounts {
 class WordModel : public TokenVocabulary {
  public:
   /// Throws Error when the unknown token is not in the vocabulary.
-  WordModel(std::vector<std::string> tokens, const std::string& unknown);
+  WordModel(TokenVocabulary vocabulary, const std::string& unknown);
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
   const std::string& unknown() const { return tokens()[static_cast<std::size_t>(unknown_)]; }
 
@@ -133,7 +141,7 @@ struct WordPieceOptions {
 class WordPieceModel : public TokenVocabulary {
  public:
   /// Throws Error when the unknown token is not in the vocabulary.
-  WordPieceModel(std::vector<std::string> tokens, WordPieceOptions options);
+  WordPieceModel(TokenVocabulary vocabulary, WordPieceOptions options);
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
   const WordPieceOptions& options() const { return options_; }
 

@@ -56,7 +56,7 @@ Tokenizer Tokenizer::train(const TextSource& lines, const TokenizerTraining& opt
   std::int64_t count = 0;
   lines([&](std::string_view line) {
     ++count;
-    for_each_word(NormalizedText(line, settings.normalizer), settings, true,
+    for_each_word(NormalizedText(line, settings.normalizer), settings, 0,
                   [&](std::string_view word) { counts.add(word); });
   });
   check(!counts.empty(), "there is no text to train a tokenizer on: ", count, " lines, all empty");
@@ -99,7 +99,7 @@ Tokenizer Tokenizer::train_words(const TextSource& lines, const TokenizerTrainin
     ++count;
     for (const Segment& segment : parts.raw_matcher.split(line))
       if (!segment.id)
-        for_each_word(NormalizedText(segment.text, settings.normalizer), settings, true,
+        for_each_word(NormalizedText(segment.text, settings.normalizer), settings, 0,
                       [&](std::string_view word) { counts.add(word); });
   });
   check(!counts.empty(), "there is no text to take words from: ", count, " lines, all without a word");
@@ -122,18 +122,19 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
       ids.push_back(*raw.id);
       continue;
     }
-    // The text counts as beginning here unless its first character was normalised away.
-    const std::size_t first = static_cast<std::size_t>(unicode::decode(raw.text, 0).length);
-    const bool at_start =
-        raw.text.data() == text.data() &&
-        (normalizer.empty() || !normalize_text(raw.text.substr(0, first), normalizer).empty());
+    // What the first character became, which may be nothing or several characters, is where a text begins.
+    const std::string_view character =
+        raw.text.substr(0, static_cast<std::size_t>(unicode::decode(raw.text, 0).length));
+    const std::size_t first = raw.text.data() != text.data() ? 0
+                              : normalizer.empty()           ? character.size()
+                                                             : normalize_text(character, normalizer).size();
     const NormalizedText normalized(raw.text, normalizer);
     for (const Segment& segment : parts_->normalized_matcher.split(normalized)) {
+      const auto at = static_cast<std::size_t>(segment.text.data() - normalized.text().data());
       if (segment.id)
         ids.push_back(*segment.id);
       else
-        for_each_word(segment.text, parts_->settings,
-                      at_start && segment.text.data() == normalized.text().data(),
+        for_each_word(segment.text, parts_->settings, first - std::min(first, at),
                       [&](std::string_view word) { parts_->encode_word(word, ids); });
     }
   }

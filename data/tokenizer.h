@@ -94,14 +94,16 @@ class Tokenizer {
 
   /// The number of ids, which run from 0 to vocabulary_size() - 1.
   std::int32_t vocabulary_size() const;
-  /// How a token is spelled in the file ("Ġ" stands for a space). Throws Error on an id outside the
-  /// vocabulary.
+  /// How a token is spelled in the file ("Ġ" stands for a space); empty for an id that the file leaves out.
+  /// Throws Error on an id outside the vocabulary.
   const std::string& token(std::int32_t id) const;
   /// The id of a token as spelled in the file.
   std::optional<std::int32_t> find(std::string_view token) const;
   /// The same for a required token such as "<pad>"; throws Error if it is missing. A mark may go by another
   /// name: [PAD], [UNK], [CLS] or `<bos>` for `<s>`, [SEP], `<eos>` or `<|endoftext|>` for `</s>`.
   std::int32_t id_of(std::string_view token) const;
+  /// Their ids are those that Hugging Face's tokenizers give, whatever the file says: the vocabulary's, else
+  /// one after the other from the number of its tokens on.
   const std::vector<AddedToken>& added_tokens() const;
   /// Bytes without a token. Empty for what train() makes; a file from elsewhere may lack some, and a
   /// program should report that.

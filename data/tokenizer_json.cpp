@@ -96,12 +96,42 @@ class TokenizerFile {
     return tokens;
   }
 
+  /// Old files identify the model by its parts alone: the type is the first that Hugging Face's tokenizers
+  /// could read it as.
+  static std::string type_of(const SortedJson& model) {
+    const SortedJson& vocabulary = member(model, "vocab", "model");
+    if (model.contains("type")) return text_of(model["type"], "model.type");
+    if (model.contains("merges")) return "BPE";
+    if (vocabulary.is_array()) return "Unigram";
+    return model.contains("continuing_subword_prefix") && model.contains("max_input_chars_per_word")
+               ? "WordPiece"
+               : "WordLevel";
+  }
+
+  /// Of an object token -> id. Ids may be left out, but not so many that a short file takes all memory.
+  static TokenVocabulary read_vocabulary(const SortedJson& model) {
+    const SortedJson& vocabulary = member(model, "vocab", "model");
+    check(vocabulary.is_object(), "model.vocab is ", vocabulary.type_name(), ", not an object");
+    const std::size_t most = 2 * vocabulary.size() + 65536;
+    std::vector<std::string> tokens;
+    std::vector<bool> holes;
+    for (const auto& [token, value] : vocabulary.items()) {
+      const std::int32_t id = id_of(value, "model.vocab[\"" + token + "\"]");
+      const auto index = static_cast<std::size_t>(id);
+      check(index < most, "model.vocab: token \"", token, "\" has id ", id, ", but a vocabulary of ",
+            vocabulary.size(), " must use ids below ", most);
+      if (index >= tokens.size()) tokens.resize(index + 1), holes.resize(index + 1, true);
+      check(holes[index], "model.vocab: tokens \"", tokens[index], "\" and \"", token, "\" share the id ",
+            id);
+      holes[index] = false;
+      tokens[index] = token;
+    }
+    return {std::move(tokens), holes};
+  }
+
   static TokenModel read_model(const SortedJson& model) {
-    // Old files identify the model by its parts alone, without a type.
-    const std::string type = is_null(model, "type") ? "BPE" : text_of(model["type"], "model.type");
-    if (type == "WordLevel")
-      return WordModel(tokens_by_id(member(model, "vocab", "model"), "model.vocab"),
-                       text_in(model, "unk_token", "model"));
+    const std::string type = type_of(model);
+    if (type == "WordLevel") return WordModel(read_vocabulary(model), text_in(model, "unk_token", "model"));
     if (type == "WordPiece") return read_word_piece(model);
     if (type == "Unigram") return read_unigram(model);
     check(type == "BPE", "model \"", type, "\" is not supported (BPE, WordLevel, WordPiece and Unigram are)");
@@ -117,7 +147,7 @@ class TokenizerFile {
           ", not a number of characters");
     options.max_input_chars_per_word =
         static_cast<std::int64_t>(std::min<std::uint64_t>(most.get<std::uint64_t>(), INT64_MAX));
-    return {tokens_by_id(member(model, "vocab", "model"), "model.vocab"), options};
+    return {read_vocabulary(model), options};
   }
 
   static UnigramModel read_unigram(const SortedJson& model) {
@@ -144,9 +174,7 @@ class TokenizerFile {
     if (!is_null(model, "unk_token")) options.unk_token = text_of(model["unk_token"], "model.unk_token");
     options.fuse_unk = flag(model, "fuse_unk", false, "model");
     options.ignore_merges = flag(model, "ignore_merges", false, "model");
-    const SortedJson& vocabulary = member(model, "vocab", "model");
-    return {tokens_by_id(vocabulary, "model.vocab"),
-            read_merges(member(model, "merges", "model"), vocabulary), options};
+    return {read_vocabulary(model), read_merges(member(model, "merges", "model"), model["vocab"]), options};
   }
 
   static void refuse_unknown_settings(const SortedJson& model) {
@@ -203,17 +231,18 @@ OrderedJson added_tokens_part(const std::vector<AddedToken>& tokens) {
   return list;
 }
 
-OrderedJson vocabulary_part(const std::vector<std::string>& tokens) {
-  OrderedJson vocabulary = OrderedJson::object();
+OrderedJson vocabulary_part(const TokenVocabulary& vocabulary) {
+  OrderedJson part = OrderedJson::object();
   // Appended without a look-up by name, which would be quadratic in the vocabulary.
-  auto& entries = vocabulary.get_ref<OrderedJson::object_t&>();
-  for (std::size_t id = 0; id < tokens.size(); ++id)
-    static_cast<std::vector<OrderedJson::object_t::value_type>&>(entries).emplace_back(tokens[id], id);
-  return vocabulary;
+  auto& entries =
+      static_cast<std::vector<OrderedJson::object_t::value_type>&>(part.get_ref<OrderedJson::object_t&>());
+  for (std::size_t id = 0; id < vocabulary.tokens().size(); ++id)
+    if (!vocabulary.is_hole(static_cast<std::int32_t>(id))) entries.emplace_back(vocabulary.tokens()[id], id);
+  return part;
 }
 
 OrderedJson model_part(const WordModel& model) {
-  return {{"type", "WordLevel"}, {"vocab", vocabulary_part(model.tokens())}, {"unk_token", model.unknown()}};
+  return {{"type", "WordLevel"}, {"vocab", vocabulary_part(model)}, {"unk_token", model.unknown()}};
 }
 
 OrderedJson model_part(const WordPieceModel& model) {
@@ -222,7 +251,7 @@ OrderedJson model_part(const WordPieceModel& model) {
           {"unk_token", options.unk_token},
           {"continuing_subword_prefix", options.continuing_subword_prefix},
           {"max_input_chars_per_word", options.max_input_chars_per_word},
-          {"vocab", vocabulary_part(model.tokens())}};
+          {"vocab", vocabulary_part(model)}};
 }
 
 OrderedJson model_part(const UnigramModel& model) {
@@ -250,7 +279,7 @@ OrderedJson model_part(const BpeModel& model) {
           {"fuse_unk", options.fuse_unk},
           {"byte_fallback", false},
           {"ignore_merges", options.ignore_merges},
-          {"vocab", vocabulary_part(tokens)},
+          {"vocab", vocabulary_part(model)},
           {"merges", std::move(merges)}};
 }
 

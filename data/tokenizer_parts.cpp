@@ -282,7 +282,7 @@ std::string Tokenizer::Parts::decode(std::span<const std::int32_t> ids, bool kee
     check(id >= 0 && id < vocabulary_size, "token id ", id, " is outside the vocabulary of ",
           vocabulary_size);
     const auto index = static_cast<std::size_t>(id);
-    if (!keep_special && special_id[index]) continue;
+    if (hole_id[index] || (!keep_special && special_id[index])) continue;
     if (settings.byte_level)
       text += bytes_of_id[index];
     else
@@ -328,25 +328,28 @@ Tokenizer::Parts::Parts(TokenModel the_model, TokenizerSettings the_settings)
     : model(std::move(the_model)), settings(std::move(the_settings)) {
   const TokenVocabulary& vocabulary = vocabulary_of(model);
   spelling_of_id = bytes_of_id = vocabulary.tokens();
+  for (std::size_t id = 0; id < spelling_of_id.size(); ++id)
+    hole_id.push_back(vocabulary.is_hole(static_cast<std::int32_t>(id)));
   if (settings.byte_level)
     for (std::string& bytes : bytes_of_id) bytes = unspell_bytes(bytes).value_or(bytes);
   std::vector<TokenMatcher::Pattern> raw, normalized;
-  for (const AddedToken& token : settings.added_tokens) {
+  auto next = static_cast<std::int32_t>(vocabulary.count());
+  for (AddedToken& token : settings.added_tokens) {
     check(!token.content.empty(), "added token ", token.id, " is empty");
+    const auto known = vocabulary.find(token.content);
+    token.id = known ? *known : next;
+    // A token with an id from the number of tokens on moves the next one behind it.
+    next = std::max(next, token.id + 1);
     check(added_ids.emplace(token.content, token.id).second, "added token \"", token.content,
           "\" is given twice");
-    const auto count = static_cast<std::int32_t>(spelling_of_id.size());
-    const auto known = vocabulary.find(token.content);
-    if (known) {
-      check(*known == token.id, "added token \"", token.content, "\" has id ", token.id,
-            ", but the vocabulary gives it ", *known);
-    } else {
-      check(token.id == count, "added token \"", token.content, "\" has id ", token.id,
-            "; the next free id is ", count);
-      spelling_of_id.push_back(token.content);
-      bytes_of_id.emplace_back();
+    const auto index = static_cast<std::size_t>(token.id);
+    if (index >= spelling_of_id.size()) {
+      spelling_of_id.resize(index + 1);
+      bytes_of_id.resize(index + 1);
+      hole_id.resize(index + 1, true);
     }
-    bytes_of_id[static_cast<std::size_t>(token.id)] = token.content;
+    hole_id[index] = false;
+    spelling_of_id[index] = bytes_of_id[index] = token.content;
     if (token.normalized)
       normalized.push_back({normalize_text(token.content, settings.normalizer), token});
     else

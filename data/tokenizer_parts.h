@@ -102,7 +102,7 @@ TokenizerSettings settings_to_learn(std::span<const TextStep> steps, bool byte_l
 
 /// The state of a tokenizer; immutable except for the cache.
 struct Tokenizer::Parts {
-  /// Throws Error when the added tokens contradict the vocabulary.
+  /// The added tokens get their ids here (see Tokenizer::added_tokens).
   Parts(TokenModel model, TokenizerSettings settings);
 
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
@@ -113,7 +113,8 @@ struct Tokenizer::Parts {
   std::int32_t vocabulary_size = 0;
   std::vector<std::string> bytes_of_id;     // what an id decodes to
   std::vector<std::string> spelling_of_id;  // how the file spells an id
-  std::vector<bool> special_id;             // left out by decode()
+  std::vector<bool> hole_id;                // spells nothing, and is left out by decode()
+  std::vector<bool> special_id;             // left out by decode() unless they are to be kept
   std::unordered_map<std::string, std::int32_t> added_ids;
   TokenMatcher raw_matcher, normalized_matcher;
   mutable WordCache cache;
@@ -147,9 +148,10 @@ class NormalizedText {
   std::string_view text_;
 };
 
-/// Calls visit(word) for each word of a text, as the model sees it. `at_start`: the whole text begins here.
+/// Calls visit(word) for each word of a text, as the model sees it. `first`: how many bytes stem from the
+/// first character of the whole text, before it was normalised.
 template <class Visit>
-void for_each_word(std::string_view text, const TokenizerSettings& settings, bool at_start,
+void for_each_word(std::string_view text, const TokenizerSettings& settings, std::size_t first,
                    const Visit& visit) {
   if (text.empty()) return;
   if (settings.byte_level) {
@@ -164,7 +166,7 @@ void for_each_word(std::string_view text, const TokenizerSettings& settings, boo
     }
     return;
   }
-  std::vector<Piece> pieces{{std::string(text), at_start}};
+  std::vector<Piece> pieces{{std::string(text), first}};
   for (const WordRule& rule : settings.pre_tokenizer) {
     std::vector<Piece> cut;
     for (const Piece& piece : pieces) rule(piece, cut);

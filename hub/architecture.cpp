@@ -58,6 +58,36 @@ Tensor weight_of_published(Tensor x, const WeightName& name, std::string_view wh
   return contiguous(x);
 }
 
+/// The name that BERT's first files give a weight; the same if there is none.
+std::string first_name_of(const std::string& name) {
+  for (const auto& [now, first] :
+       {std::pair{"LayerNorm.weight", "LayerNorm.gamma"}, std::pair{"LayerNorm.bias", "LayerNorm.beta"}})
+    if (name.ends_with(now)) return name.substr(0, name.size() - std::string_view(now).size()) + first;
+  return name;
+}
+
+bool have_same_values(const Tensor& a, const Tensor& b) {
+  if (a.shape() != b.shape()) return false;
+  const auto values = [](const Tensor& x) {
+    return (x.dtype() == DType::f32 ? x : cast(x, DType::f32)).to_vector<float>();
+  };
+  return values(a) == values(b);
+}
+
+/// Nothing that is left out because it is there already may hold something else.
+void check_copies(const std::map<std::string, Tensor>& published, const std::map<std::string, Tensor>& ours,
+                  const ImportPlan& plan, std::string_view what) {
+  for (const auto& [suffix, our_name] : plan.copies) {
+    const auto& all = plan.names.all();
+    const auto same = std::ranges::find(all, our_name, &WeightName::ours);
+    for (const auto& [name, tensor] : published)
+      if (name.ends_with(suffix))
+        check(same != all.end() && have_same_values(tensor, ours.at(our_name)), what, ": weight ", name,
+              " differs from ", same == all.end() ? our_name : same->published,
+              ", to which it is tied: heed has one weight for both");
+  }
+}
+
 }  // namespace
 
 // --- names of weights
@@ -81,26 +111,49 @@ void WeightNames::add_prefix(std::string_view prefix) {
   for (WeightName& name : names_) name.published.insert(0, prefix);
 }
 
+std::string prefix_of(const std::map<std::string, Tensor>& tensors, std::string_view name) {
+  for (const auto& [whole, tensor] : tensors) {
+    const std::size_t before = whole.size() - std::min(name.size(), whole.size());
+    if (whole.ends_with(name) && (before == 0 || whole[before - 1] == '.')) return whole.substr(0, before);
+  }
+  return "";
+}
+
+bool differs_from(const std::map<std::string, Tensor>& tensors, const std::string& name,
+                  const std::string& other) {
+  const auto one = tensors.find(name), two = tensors.find(other);
+  return one != tensors.end() && two != tensors.end() && !have_same_values(one->second, two->second);
+}
+
+std::string not_tied(const std::string& name) {
+  return concat_text(name, " is kept: it differs from the embedding, to which config.json ties it");
+}
+
 std::map<std::string, Tensor> our_weights(const std::map<std::string, Tensor>& published,
-                                          const WeightNames& names, std::span<const std::string> unused,
+                                          const UnreadTensors& unread, const ImportPlan& plan,
                                           std::string_view what) {
   const NoGrad no_grad;
+  const auto is_unused = [&](const std::string& name) {
+    return std::ranges::any_of(
+        plan.unused, [&](const std::string& one) { return name.starts_with(one) || name.ends_with(one); });
+  };
+  for (const auto& [name, reason] : unread) check(is_unused(name), reason);
   std::set<std::string> known;
   std::vector<std::string> missing, unknown;
   std::map<std::string, Tensor> ours;
-  for (const WeightName& name : names.all()) {
-    const auto found = published.find(name.published);
+  for (const WeightName& name : plan.names.all()) {
+    auto found = published.find(name.published);
+    if (found == published.end()) found = published.find(first_name_of(name.published));
     if (found != published.end())
       ours[name.ours] = weight_of_published(found->second, name, what);
     else if (known.insert(name.published).second)
       missing.push_back(name.published);
-    known.insert(name.published);
+    known.insert(found != published.end() ? found->first : name.published);
   }
   for (const auto& [name, tensor] : published) {
-    const bool is_unused = std::ranges::any_of(unused, [&name = name](const std::string& one) {
-      return name.starts_with(one) || name.ends_with(one);
-    });
-    if (!known.contains(name) && !is_unused) unknown.push_back(name);
+    const bool is_copy = std::ranges::any_of(
+        plan.copies, [&name = name](const auto& copy) { return name.ends_with(copy.first); });
+    if (!known.contains(name) && !is_copy && !is_unused(name)) unknown.push_back(name);
   }
   check(missing.empty() && unknown.empty(), what, ": ",
         missing.empty() ? "" : concat_text("weights are missing: ", listed_weights(missing)),
@@ -108,6 +161,7 @@ std::map<std::string, Tensor> our_weights(const std::map<std::string, Tensor>& p
         unknown.empty()
             ? ""
             : concat_text("weights have names that heed does not know: ", listed_weights(unknown)));
+  check_copies(published, ours, plan, what);
   return ours;
 }
 

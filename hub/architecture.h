@@ -7,10 +7,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "heed/base/error.h"
 #include "heed/core/tensor.h"
+#include "heed/data/safetensors.h"
 
 // What a published architecture is made of: the names of its weights, the reading of its config.json, and the
 // plans of import and export. Each architecture has a file in this folder and a line in architectures().
@@ -46,10 +48,21 @@ class WeightNames {
   std::vector<WeightName> names_;
 };
 
-/// Converts published weights to heed's, in f32. Published names that begin or end with one of `unused` are
-/// ignored. Throws an Error that lists the missing names and the unknown ones.
+/// What stands before a name in the file ("bert.", "0.auto_model."); empty if no weight is called so.
+std::string prefix_of(const std::map<std::string, Tensor>& tensors, std::string_view name);
+/// Whether the file has a weight of this name that differs from another: it is said to be tied to that one,
+/// but it is not.
+bool differs_from(const std::map<std::string, Tensor>& tensors, const std::string& name,
+                  const std::string& other);
+
+/// The remark on such a weight where heed keeps both.
+std::string not_tied(const std::string& name);
+
+struct ImportPlan;
+/// Converts published weights to heed's, in f32. Throws an Error that lists the missing names and the unknown
+/// ones, and for a copy that differs. Only what is used must be readable.
 std::map<std::string, Tensor> our_weights(const std::map<std::string, Tensor>& published,
-                                          const WeightNames& names, std::span<const std::string> unused,
+                                          const UnreadTensors& unread, const ImportPlan& plan,
                                           std::string_view what);
 /// Converts heed's weights (or their gradients) to published ones. Throws an Error for a weight that has no
 /// published name, and for one that is missing.
@@ -112,7 +125,9 @@ struct ImportPlan {
   std::string task;      ///< the task of the run
   std::string settings;  ///< JSON, merged into the task's settings
   WeightNames names;
-  std::vector<std::string> unused = {};   ///< prefixes and suffixes of published names to ignore
+  std::vector<std::string> unused = {};  ///< prefixes and suffixes of published names to ignore
+  /// Suffixes of published names that must hold the same as a weight of heed's, if they are there.
+  std::vector<std::pair<std::string, std::string>> copies = {};
   std::vector<std::string> remarks = {};  ///< what the user should know
   std::int64_t begin = -1;                ///< the token that begins an output; -1: none
   std::int64_t end = -1;                  ///< the token that ends it; -1: the tokenizer's

@@ -13,9 +13,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* bert_head_bias = "cls.predictions.bias";
+constexpr const char* bert_head = "cls.predictions.";
 
-WeightNames bert_names(std::int64_t layers, bool has_head, std::string_view prefix) {
+WeightNames bert_names(std::int64_t layers, std::string_view prefix) {
   WeightNames layer;
   for (const char* const map : {"query", "key", "value"})
     layer.add_map(concat_text("encoder.layer.{}.attention.self.", map),
@@ -32,11 +32,15 @@ WeightNames bert_names(std::int64_t layers, bool has_head, std::string_view pref
   names.add_map("embeddings.LayerNorm", "input.norm");
   names.add_layers(layers, layer);
   names.add_prefix(prefix);
-  if (!has_head) return names;
-  names.add(bert_head_bias, "output_bias");
-  names.add_map("cls.predictions.transform.dense", "transform");
-  names.add_map("cls.predictions.transform.LayerNorm", "transform_norm");
   return names;
+}
+
+/// The map of the head is the embedding, if the two are tied.
+void add_bert_head(WeightNames& names, const std::string& head, bool tied) {
+  names.add(head + "bias", "output_bias");
+  names.add_map(head + "transform.dense", "transform");
+  names.add_map(head + "transform.LayerNorm", "transform_norm");
+  if (!tied) names.add(head + "decoder.weight", "output.weight");
 }
 
 ImportPlan import_bert(const std::string& text, const std::map<std::string, Tensor>& tensors) {
@@ -44,16 +48,19 @@ ImportPlan import_bert(const std::string& text, const std::map<std::string, Tens
   config.expect("position_embedding_type", "\"absolute\"");
   config.expect("is_decoder", "false");
   config.expect("add_cross_attention", "false");
-  const bool has_head = tensors.contains(bert_head_bias);
+  const std::string prefix = prefix_of(tensors, "embeddings.word_embeddings.weight"),
+                    head = prefix_of(tensors, "cls.predictions.bias") + bert_head;
+  const bool has_head = tensors.contains(head + "bias");
   if (has_head) config.expect("tie_word_embeddings", "true");
   const std::int64_t width = config.integer("hidden_size", 1, 65536),
                      heads = config.integer("num_attention_heads", 1, 1024),
                      layers = config.integer("num_hidden_layers", 1, 1024),
                      length = config.integer("max_position_embeddings", 1, 1 << 24);
   config.check_heads(width, heads);
-  const std::string prefix = tensors.contains("bert.embeddings.word_embeddings.weight") ? "bert." : "";
   config.check_rows("max_position_embeddings", tensors, prefix + "embeddings.position_embeddings.weight");
   config.check_rows("vocab_size", tensors, prefix + "embeddings.word_embeddings.weight");
+  const std::string map = head + "decoder.weight";
+  const bool tied = !differs_from(tensors, map, prefix + "embeddings.word_embeddings.weight");
   Json model = {{"width", width},
                 {"heads", heads},
                 {"feed_forward", config.integer("intermediate_size", 1, 1 << 20)},
@@ -71,7 +78,7 @@ ImportPlan import_bert(const std::string& text, const std::map<std::string, Tens
   if (has_head) {
     model.update({{"decoder_layers", layers},
                   {"max_length", length},
-                  {"tie_embeddings", "decoder"},
+                  {"tie_embeddings", tied ? "decoder" : "none"},
                   {"output_transform", true}});
     settings["objective"] = "masked";
     settings["training"] = {{"batch_tokens", std::max<std::int64_t>(4096, length)}};
@@ -80,19 +87,24 @@ ImportPlan import_bert(const std::string& text, const std::map<std::string, Tens
     settings["data"] = {{"max_tokens", length}, {"long_texts", "cut"}};
   }
   settings["model"] = std::move(model);
+  const std::string next_sentence =
+      prefix_of(tensors, "cls.seq_relationship.weight") + "cls.seq_relationship.";
   ImportPlan plan{has_head ? "language_model" : "embed_text",
                   settings.dump(),
-                  bert_names(layers, has_head, prefix),
-                  {"embeddings.position_ids", "pooler.", "bert.pooler.", "cls.seq_relationship."},
-                  {}};
-  if (has_head) {  // tied, or the same again
-    plan.unused.insert(plan.unused.end(), {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias"});
+                  bert_names(layers, prefix),
+                  {"embeddings.position_ids", prefix + "pooler.", next_sentence}};
+  if (has_head) {
+    add_bert_head(plan.names, head, tied);
+    if (tied) plan.copies.emplace_back(map, "embedding.weight");
+    if (!tied) plan.remarks.push_back(not_tied(map));
+    plan.copies.emplace_back(head + "decoder.bias", "output_bias");
     plan.remarks.emplace_back(
         "a masked language model: give --masked to a language_model that trains --from it");
   }
-  for (const auto& [name, tensor] : tensors)
-    if (name.ends_with("pooler.dense.weight"))
-      plan.remarks.emplace_back("left out: the pooler, which nothing here reads");
+  if (tensors.contains(prefix + "pooler.dense.weight"))
+    plan.remarks.emplace_back("left out: the pooler, which nothing here reads");
+  if (tensors.contains(next_sentence + "weight"))
+    plan.remarks.emplace_back("left out: the map that tells next sentences, which nothing here reads");
   return plan;
 }
 
@@ -141,8 +153,9 @@ ExportPlan export_bert(RunContent run) {
                        {"tie_word_embeddings", true},
                        {"type_vocab_size", run.weights.at("input.types.weight").size(0)},
                        {"vocab_size", run.vocabulary}};
-  return {config.dump(2) + "\n", bert_names(layers, has_head, has_head ? "bert." : ""),
-          std::move(run.weights)};
+  WeightNames names = bert_names(layers, has_head ? "bert." : "");
+  if (has_head) add_bert_head(names, bert_head, true);
+  return {config.dump(2) + "\n", std::move(names), std::move(run.weights)};
 }
 
 }  // namespace

@@ -28,14 +28,15 @@ struct PublishedModel {
   std::string config;                 ///< the text of config.json
   std::string tokenizer;              ///< the text of tokenizer.json, that of the sources if there are two
   std::string target_tokenizer = {};  ///< empty: the same
-  std::map<std::string, Tensor> tensors;  ///< by published name; 16-bit floats were converted to f32
+  std::map<std::string, Tensor> tensors = {};  ///< by published name; 16-bit floats were converted to f32
+  UnreadTensors unread = {};
   std::vector<std::string> remarks = {};
 };
 
 constexpr std::int64_t most_text_of_published =
     std::int64_t{1} << 28;  // bytes of a text file: a tokenizer takes tens of millions
 
-std::map<std::string, Tensor> read_shards(const fs::path& folder, const fs::path& index) {
+void read_shards(const fs::path& folder, const fs::path& index, PublishedModel& model) {
   const Json json = parse_json<Json>(read_file(index, most_text_of_published), index.string());
   const Json map = json.is_object() ? json.value("weight_map", Json()) : Json();
   check(map.is_object() && !map.empty(), index,
@@ -49,23 +50,30 @@ std::map<std::string, Tensor> read_shards(const fs::path& folder, const fs::path
           index, ": ", file.dump(), " is not the name of a file in the folder");
     files[text].insert(name);
   }
-  std::map<std::string, Tensor> all;
   for (const auto& [file, names] : files) {
-    TensorFile shard = load_safetensors(folder / file);
+    UnreadTensors unread;
+    TensorFile shard = load_safetensors(folder / file, {}, &unread);
     for (const std::string& name : names)
-      check(shard.tensors.contains(name), folder / file, " has no \"", name, "\", which ", index.filename(),
-            " says it holds");
-    for (auto& [name, tensor] : shard.tensors)
-      check(all.emplace(name, std::move(tensor)).second, folder / file, ": \"", name,
+      check(shard.tensors.contains(name) || unread.contains(name), folder / file, " has no \"", name,
+            "\", which ", index.filename(), " says it holds");
+    const auto check_new = [&](const std::string& name) {
+      check(!model.tensors.contains(name) && !model.unread.contains(name), folder / file, ": \"", name,
             "\" is in another file, too");
+    };
+    for (const auto& [name, tensor] : shard.tensors) check_new(name);
+    for (const auto& [name, reason] : unread) check_new(name);
+    model.tensors.merge(shard.tensors);
+    model.unread.merge(unread);
   }
-  return all;
 }
 
-std::map<std::string, Tensor> read_published_weights(const fs::path& folder) {
+void read_published_weights(const fs::path& folder, PublishedModel& model) {
   const fs::path whole = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
-  if (path_exists(whole)) return load_safetensors(whole).tensors;
-  if (path_exists(index)) return read_shards(folder, index);
+  if (path_exists(whole)) {
+    model.tensors = load_safetensors(whole, {}, &model.unread).tensors;
+    return;
+  }
+  if (path_exists(index)) return read_shards(folder, index, model);
   check(!path_exists(folder / "pytorch_model.bin"), folder,
         " has its weights only in pytorch_model.bin, which is a pickled program. Convert it to safetensors: "
         "python3 -c \"import torch, safetensors.torch as s; w = torch.load('pytorch_model.bin', "
@@ -119,7 +127,7 @@ PublishedModel read_published(const fs::path& folder) {
   check(path_exists(folder / "config.json"), "there is no model in ", folder, ": it has no config.json");
   PublishedModel model;
   model.config = read_file(folder / "config.json", most_text_of_published);
-  model.tensors = read_published_weights(folder);
+  read_published_weights(folder, model);
   read_tokenizers(folder, model);
   return model;
 }
@@ -338,7 +346,7 @@ ExchangeReport import_run(const fs::path& folder, const fs::path& out) {
     check(name == "tokenizer.json" || name == "target_tokenizer.json", "a published model has no ", name);
     return name == "tokenizer.json" ? model.tokenizer : model.target_tokenizer;
   });
-  std::map<std::string, Tensor> weights = our_weights(model.tensors, plan.names, plan.unused, what);
+  std::map<std::string, Tensor> weights = our_weights(model.tensors, model.unread, plan, what);
   learner->build({});
   fit_vocabulary(weights, tokenizer.vocabulary_size(), report);
   load_model_state(learner->model(), weights, what);

@@ -16,6 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t most_positions_of_gpt2 = 1 << 24;
+constexpr const char* gpt2_head = "lm_head.weight";
 
 WeightNames gpt2_names(std::int64_t layers) {
   WeightNames layer;
@@ -37,10 +38,11 @@ WeightNames gpt2_names(std::int64_t layers) {
 }
 
 /// Published with the head the stack's names begin with "transformer.", but for the head itself.
-WeightNames gpt2_names_with_prefix(std::int64_t layers, bool tied, std::string_view prefix) {
+WeightNames gpt2_names_with_prefix(std::int64_t layers, bool tied, std::string_view prefix,
+                                   const std::string& head) {
   WeightNames names = gpt2_names(layers);
   names.add_prefix(prefix);
-  if (!tied) names.add("lm_head.weight", "output.weight");
+  if (!tied) names.add(head, "output.weight");
   return names;
 }
 
@@ -52,10 +54,12 @@ ImportPlan import_gpt2(const std::string& text, const std::map<std::string, Tens
   const std::int64_t width = config.integer("n_embd", 1, 65536), heads = config.integer("n_head", 1, 1024),
                      layers = config.integer("n_layer", 1, 1024);
   config.check_heads(width, heads);
-  const std::string prefix = tensors.contains("transformer.wte.weight") ? "transformer." : "";
+  const std::string prefix = prefix_of(tensors, "wte.weight"),
+                    head = prefix_of(tensors, gpt2_head) + gpt2_head;
   config.check_rows("n_positions", tensors, prefix + "wpe.weight");
   config.check_rows("vocab_size", tensors, prefix + "wte.weight");
-  const bool tied = config.flag("tie_word_embeddings", true);
+  const bool said_to_be_tied = config.flag("tie_word_embeddings", true),
+             tied = said_to_be_tied && !differs_from(tensors, head, prefix + "wte.weight");
   const std::int64_t length = config.integer("n_positions", 1, most_positions_of_gpt2);
   const Json settings = {
       {"model",
@@ -76,10 +80,10 @@ ImportPlan import_gpt2(const std::string& text, const std::map<std::string, Tens
       {"training", {{"batch_tokens", std::max<std::int64_t>(4096, length)}}}};
   ImportPlan plan{"language_model",
                   settings.dump(),
-                  gpt2_names_with_prefix(layers, tied, prefix),
-                  {".attn.bias", ".attn.masked_bias"},
-                  {}};
-  if (tied) plan.unused.emplace_back("lm_head.weight");
+                  gpt2_names_with_prefix(layers, tied, prefix, head),
+                  {".attn.bias", ".attn.masked_bias"}};
+  if (tied) plan.copies.emplace_back(head, "embedding.weight");
+  if (said_to_be_tied && !tied) plan.remarks.push_back(not_tied(head));
   if (config.number("embd_pdrop", 0.1) != config.number("resid_pdrop", 0.1))
     plan.remarks.emplace_back("embd_pdrop differs from resid_pdrop, which model.dropout takes for both");
   return plan;
@@ -130,7 +134,7 @@ ExportPlan export_gpt2(RunContent run) {
       {"n_positions", model.at("max_length")},
       {"tie_word_embeddings", tied},
       {"vocab_size", run.vocabulary}};
-  return {config.dump(2) + "\n", gpt2_names_with_prefix(layers, tied, "transformer."),
+  return {config.dump(2) + "\n", gpt2_names_with_prefix(layers, tied, "transformer.", gpt2_head),
           std::move(run.weights)};
 }
 

@@ -4,17 +4,21 @@
 // padding.
 
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/json.h"
 #include "heed/hub/architecture.h"
+#include "heed/models/positions.h"
 
 namespace heed {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr const char* marian_positions = "embed_positions.weight";
 
 void add_marian_attention(WeightNames& names, const std::string& published, const std::string& ours) {
   constexpr std::array<std::pair<const char*, const char*>, 4> maps = {
@@ -45,9 +49,28 @@ WeightNames marian_names(std::int64_t encoder_layers, std::int64_t decoder_layer
   return names;
 }
 
+/// heed computes the sinusoids. They are those of the file up to the rounding of 16-bit numbers.
+void check_positions(const std::map<std::string, Tensor>& tensors, std::int64_t width) {
+  constexpr double rounding = 0.005;
+  for (const auto& [name, found] : tensors) {
+    if (!name.ends_with(marian_positions)) continue;
+    check(found.rank() == 2 && found.size(1) == width, "weight ", name, " has the shape ", found.shape(),
+          ", not [positions, ", width, "]");
+    Initialiser unused(0);
+    Positions positions("sinusoidal_halves", 0, width, 0, unused);
+    const Tensor table = cast(found, DType::f32);
+    const std::vector<float> given = table.to_vector<float>(),
+                             computed = contiguous(positions(0, table.size(0), table)).to_vector<float>();
+    for (std::size_t i = 0; i < given.size(); ++i)
+      check(std::abs(given[i] - computed[i]) <= rounding, "weight ", name, " holds ", given[i],
+            " at element ", i, ", where the sinusoids that heed computes have ", computed[i]);
+  }
+}
+
 ImportPlan import_marian(const std::string& text, const std::map<std::string, Tensor>& tensors) {
   const ConfigReader config(text, "Marian");
-  config.check_rows("vocab_size", tensors, "model.shared.weight");
+  const std::string prefix = prefix_of(tensors, "model.shared.weight");
+  config.check_rows("vocab_size", tensors, prefix + "model.shared.weight");
   config.expect("share_encoder_decoder_embeddings", "true");
   config.expect("tie_word_embeddings", "true");
   config.expect("normalize_before", "false");
@@ -82,11 +105,12 @@ ImportPlan import_marian(const std::string& text, const std::map<std::string, Te
                            {"scale_embeddings", config.flag("scale_embedding", false)},
                            {"attention_bias", true},
                            {"epsilon", 1e-5}}}};
-  ImportPlan plan{"translate",
-                  settings.dump(),
-                  marian_names(encoder_layers, decoder_layers),
-                  {"coder.embed_tokens.weight", "embed_positions.weight", "lm_head.weight"},
-                  {}};
+  ImportPlan plan{
+      "translate", settings.dump(), marian_names(encoder_layers, decoder_layers), {marian_positions}};
+  plan.names.add_prefix(prefix);
+  for (const char* const tied : {"coder.embed_tokens.weight", "lm_head.weight"})
+    plan.copies.emplace_back(tied, "embedding.weight");
+  check_positions(tensors, width);
   plan.begin = config.integer("decoder_start_token_id", 0, 1 << 30);
   if (config.has("eos_token_id")) plan.end = config.integer("eos_token_id", 0, 1 << 30);
   return plan;

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -323,6 +324,168 @@ TEST_CASE("published: a tokenizer without the marks that every answer needs is r
   CHECK(contains(import_error(folder / "model", folder / "again"),
                  "tokenizer.json: the tokenizer has no token \"<mask>\""));
   CHECK_FALSE(fs::exists(folder / "again"));
+}
+
+TEST_CASE("published: a weight that is said to be tied is compared before it is left out") {
+  const TemporaryFolder folder;
+  const fs::path model = folder / "model", out = folder / "out";
+  const auto import_with = [&](const std::string& name, const Tensor& weight) {
+    fs::remove_all(out);
+    const TensorFile before = load_safetensors(model / "model.safetensors");
+    change_weights(model, [&](auto& weights) { weights[name] = weight; });
+    const std::string said = import_error(model, out);
+    save_safetensors(model / "model.safetensors", before);
+    return said;
+  };
+  const auto weight_of = [&](const fs::path& file, const std::string& name) {
+    return load_safetensors(file).tensors.at(name);
+  };
+  const auto tie_of = [&] { return Run::open(out).settings().get<std::string>("model.tie_embeddings"); };
+  const auto imported_map = [&] {
+    return weight_of(out / "model.safetensors", "output.weight").to_vector<float>();
+  };
+
+  copy_run(published_gpt2(), model);
+  change_config(model, [](OrderedJson& json) { json["tie_word_embeddings"] = true; });
+  change_weights(model, [](auto& weights) { weights.erase("lm_head.weight"); });
+  Tensor embedding = weight_of(model / "model.safetensors", "transformer.wte.weight");
+  CHECK(import_with("lm_head.weight", embedding).empty());
+  CHECK(tie_of() == "decoder");
+  CHECK(import_with("lm_head.weight", embedding * 2).empty());
+  CHECK(tie_of() == "none");
+  CHECK(imported_map() == (embedding * 2).to_vector<float>());
+  change_weights(model, [&](auto& weights) { weights["lm_head.weight"] = embedding * 2; });
+  const ExchangeReport report = import_run(model, folder / "again");
+  REQUIRE_FALSE(report.remarks.empty());
+  CHECK(contains(report.remarks.back(), "lm_head.weight is kept: it differs from the embedding"));
+  fs::remove_all(model);
+
+  export_run(trained("language_model", folder / "masked",
+                     joined(like_bert, {"objective=masked", "training.keep_best_by=loss",
+                                        "model.output_transform=true"})),
+             model);
+  embedding = weight_of(model / "model.safetensors", "bert.embeddings.word_embeddings.weight");
+  const Tensor bias = weight_of(model / "model.safetensors", "cls.predictions.bias");
+  CHECK(import_with("cls.predictions.decoder.weight", embedding).empty());
+  CHECK(tie_of() == "decoder");
+  CHECK(import_with("cls.predictions.decoder.weight", embedding + 1).empty());
+  CHECK(tie_of() == "none");
+  CHECK(imported_map() == (embedding + 1).to_vector<float>());
+  CHECK(import_with("cls.predictions.decoder.bias", bias).empty());
+  CHECK(
+      contains(import_with("cls.predictions.decoder.bias", bias + 1),
+               "weight cls.predictions.decoder.bias differs from cls.predictions.bias, to which it is tied"));
+  fs::remove_all(model);
+
+  export_run(trained("translate", folder / "translator",
+                     {"model.positions=sinusoidal_halves", "model.output_bias=true"}),
+             model);
+  embedding = weight_of(model / "model.safetensors", "model.shared.weight");
+  for (const std::string name :
+       {"lm_head.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"}) {
+    CHECK(import_with(name, embedding).empty());
+    CHECK(contains(import_with(name, embedding + 1),
+                   "weight " + name + " differs from model.shared.weight, to which it is tied"));
+  }
+  Tensor sinusoids = Tensor::zeros({2, 16});
+  std::vector<float> values(32, 0);
+  for (std::size_t i = 0; i < 8; ++i) {
+    const double angle = std::pow(10000.0, -static_cast<double>(i) / 8);
+    values[8 + i] = 1;
+    values[16 + i] = static_cast<float>(std::sin(angle));
+    values[24 + i] = static_cast<float>(std::cos(angle));
+  }
+  CHECK(import_with("model.encoder.embed_positions.weight", Tensor::from(values, {2, 16})).empty());
+  values[20] += 0.1f;
+  CHECK(contains(import_with("model.encoder.embed_positions.weight", Tensor::from(values, {2, 16})),
+                 "weight model.encoder.embed_positions.weight holds"));
+}
+
+TEST_CASE("published: BERT's first names are read, and whatever stands before the names") {
+  const TemporaryFolder folder;
+  const auto rename = [&](const fs::path& model, const std::function<std::string(std::string)>& change) {
+    change_weights(model, [&](auto& weights) {
+      std::map<std::string, Tensor> renamed;
+      for (const auto& [name, weight] : weights) renamed[change(name)] = weight;
+      weights = std::move(renamed);
+    });
+  };
+  const auto before = [](std::string prefix) {
+    return [prefix = std::move(prefix)](const std::string& name) { return prefix + name; };
+  };
+  const auto first_names = [](std::string name) {
+    replace_all(name, "LayerNorm.weight", "LayerNorm.gamma");
+    replace_all(name, "LayerNorm.bias", "LayerNorm.beta");
+    return name;
+  };
+  const std::vector<std::function<std::string(std::string)>> changes = {first_names, before("model."),
+                                                                        before("0.auto_model.")};
+  const auto check_all = [&](const fs::path& run, const std::string& weight) {
+    export_run(run, folder / "model");
+    import_run(folder / "model", folder / "plain");
+    for (const auto& change : changes) {
+      CAPTURE(change(weight));
+      copy_run(folder / "model", folder / "changed");
+      rename(folder / "changed", change);
+      REQUIRE(load_safetensors(folder / "changed/model.safetensors").tensors.contains(change(weight)));
+      CHECK(import_error(folder / "changed", folder / "out") == "");
+      CHECK(tensors_of(folder / "out/model.safetensors") == tensors_of(folder / "plain/model.safetensors"));
+      for (const char* made : {"changed", "out"}) fs::remove_all(folder / made);
+    }
+    for (const char* made : {"model", "plain"}) fs::remove_all(folder / made);
+  };
+  check_all(trained("embed_text", folder / "encoder", like_bert), "embeddings.LayerNorm.weight");
+  check_all(trained("language_model", folder / "masked",
+                    joined(like_bert, {"objective=masked", "training.keep_best_by=loss",
+                                       "model.output_transform=true"})),
+            "cls.predictions.transform.LayerNorm.bias");
+  check_all(trained("language_model", folder / "gpt2", {}), "transformer.ln_f.weight");
+  check_all(trained("translate", folder / "translator",
+                    {"model.positions=sinusoidal_halves", "model.output_bias=true"}),
+            "model.shared.weight");
+}
+
+TEST_CASE("published: the type of a tensor matters where it is used") {
+  /// Adds a tensor of bytes to the file.
+  const auto add = [](const fs::path& folder, const std::string& name, const std::string& type,
+                      const std::vector<std::int64_t>& shape, std::size_t bytes) {
+    const std::string file = content_of(folder / "model.safetensors");
+    std::uint64_t length = 0;
+    std::memcpy(&length, file.data(), sizeof length);
+    OrderedJson header = OrderedJson::parse(file.substr(8, length));
+    const std::size_t end = file.size() - 8 - length;
+    header[name] = {{"dtype", type}, {"shape", shape}, {"data_offsets", {end, end + bytes}}};
+    const std::string text = header.dump();
+    length = text.size();
+    write_content(folder / "model.safetensors", std::string(reinterpret_cast<const char*>(&length), 8) +
+                                                    text + file.substr(file.size() - end) +
+                                                    std::string(bytes, '\xff'));
+  };
+  const TemporaryFolder folder;
+  import_run(published_gpt2(), folder / "plain");
+  struct Unused {
+    const char *name, *type;
+    std::vector<std::int64_t> shape;
+    std::size_t bytes;
+  };
+  const std::vector<Unused> cases = {{"transformer.h.0.attn.bias", "U8", {1, 1, 4, 4}, 16},
+                                     {"transformer.h.0.attn.bias", "BOOL", {1, 1, 4, 4}, 16},
+                                     {"transformer.h.0.attn.masked_bias", "F8_E4M3", {1}, 1},
+                                     {"transformer.h.0.attn.masked_bias", "U64", {1}, 8},
+                                     {"transformer.h.0.attn.bias", "F32", {1, 1, 1, 1, 1, 1, 1, 1, 1}, 4}};
+  for (const Unused& one : cases) {
+    CAPTURE(one.type);
+    copy_run(published_gpt2(), folder / "model");
+    add(folder / "model", one.name, one.type, one.shape, one.bytes);
+    CHECK(import_error(folder / "model", folder / "out") == "");
+    CHECK(tensors_of(folder / "out/model.safetensors") == tensors_of(folder / "plain/model.safetensors"));
+    for (const char* made : {"model", "out"}) fs::remove_all(folder / made);
+  }
+  CHECK(contains(refused_after([&](const fs::path& model) {
+                   change_weights(model, [](auto& weights) { weights.erase("transformer.ln_f.bias"); });
+                   add(model, "transformer.ln_f.bias", "U8", {16}, 16);
+                 }),
+                 "tensor \"transformer.ln_f.bias\" has dtype U8; heed reads F32"));
 }
 
 TEST_CASE("published: weights that are cut, missing, unknown or of another shape are refused by name") {

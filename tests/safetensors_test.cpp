@@ -128,6 +128,27 @@ TEST_CASE("safetensors: hostile files are refused with a reason") {
   check_refused(file_of(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"extra":1}})", 4), "extra");
 }
 
+TEST_CASE("safetensors: who does not use a tensor need not be able to hold it") {
+  const auto reason = [](const std::string& bytes) {
+    UnreadTensors unread;
+    CHECK(parse_safetensors(bytes, "x", {}, &unread).tensors.empty());
+    return unread.at("x");
+  };
+  for (const char* type : {"BOOL", "U8", "F8_E4M3", "U64", "F4", "new"}) {
+    const std::string bytes = file_of(one_tensor(type, "[4]", "[0,4]"), 4);
+    CHECK(contains(reason(bytes), std::string("tensor \"x\" has dtype ") + type));
+    check_refused(bytes, "has dtype");
+  }
+  CHECK(contains(reason(file_of(one_tensor("F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]"), 4)), "9 axes"));
+  std::string wide = file_of(one_tensor("I64", "[1]", "[0,8]"));
+  const std::int64_t value = std::int64_t{1} << 40;
+  wide.append(reinterpret_cast<const char*>(&value), 8);
+  CHECK(contains(reason(wide), "does not fit 32 bits"));
+  UnreadTensors unread;  // a damaged file is one in any case
+  CHECK_THROWS_WITH_AS(parse_safetensors(file_of(one_tensor("U8", "[4]", "[4,8]"), 8), "x", {}, &unread),
+                       doctest::Contains("leave a hole"), Error);
+}
+
 TEST_CASE("safetensors: a name twice, and tensors that overlap, are refused") {
   const std::string entry = R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
   check_refused(file_of(R"({"x":)" + entry + R"(,"x":)" + entry + "}", 4), "twice");

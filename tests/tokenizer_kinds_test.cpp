@@ -24,6 +24,7 @@ using namespace heed;
 using namespace heed::test;
 
 using Ids = std::vector<std::int32_t>;
+using Words = std::vector<std::string>;
 
 namespace {
 
@@ -107,6 +108,7 @@ TEST_CASE("Texts that give no characters are refused") {
 }
 
 using Ids = std::vector<std::int32_t>;
+using Words = std::vector<std::string>;
 
 namespace {
 
@@ -192,6 +194,7 @@ TEST_CASE("tokenizer.kind says what a token is") {
 
 using Json = nlohmann::json;
 using Ids = std::vector<std::int32_t>;
+using Words = std::vector<std::string>;
 
 namespace {
 
@@ -240,15 +243,15 @@ TEST_CASE("A tree of strings lists all that start at a position, the longest fir
 }
 
 TEST_CASE("WordPiece takes the longest token at each place, or the word is unknown") {
-  const WordPieceModel model({"[UNK]", "un", "##able", "##aff", "una", "##b"},
+  const WordPieceModel model(Words{"[UNK]", "un", "##able", "##aff", "una", "##b"},
                              {.max_input_chars_per_word = 9});
   CHECK(cut(model, "unable") == Ids{0});  // "una", then nothing begins with "ble" but "b"
   CHECK(cut(model, "unaffable") == Ids{0});
   CHECK(cut(model, "unb") == Ids{1, 5});
   CHECK(cut(model, "unaffables") == Ids{0});
-  CHECK(cut(WordPieceModel({"[UNK]", "un", "##aff", "##able"}, {}), "unaffable") == Ids{1, 2, 3});
+  CHECK(cut(WordPieceModel(Words{"[UNK]", "un", "##aff", "##able"}, {}), "unaffable") == Ids{1, 2, 3});
   CHECK(cut(model, "").empty());
-  CHECK_THROWS_WITH_AS(WordPieceModel({"a"}, {}), "unk_token \"[UNK]\" is not in the vocabulary", Error);
+  CHECK_THROWS_WITH_AS(WordPieceModel(Words{"a"}, {}), "unk_token \"[UNK]\" is not in the vocabulary", Error);
 }
 
 TEST_CASE("Unigram finds the most probable tokens") {
@@ -276,10 +279,104 @@ TEST_CASE("A WordPiece file is read, written and read again") {
   CHECK(Tokenizer::from_json(tokenizer.to_json(), "written").to_json() == tokenizer.to_json());
 }
 
+TEST_CASE("A file may leave its model's type to be seen, as old ones do") {
+  const auto ids = [](Json model, const char* text) {
+    Json file = word_piece_file();
+    file["model"] = std::move(model);
+    return Tokenizer::from_json(file.dump(), "t.json").encode(text);
+  };
+  Json model = word_piece_file()["model"];
+  model.erase("type");
+  CHECK(ids(model, "unable") == Ids{1, 2});
+  model.erase("max_input_chars_per_word");  // Hugging Face's tokenizers then take it for whole words
+  CHECK(ids(model, "unable") == Ids{0});
+  CHECK(ids({{"vocab",
+              Json::array({Json::array({"?", 0}), Json::array({"un", -1}), Json::array({"able", -1})})},
+             {"unk_id", 0}},
+            "unable") == Ids{1, 2});
+  model["type"] = nullptr;
+  CHECK(with("/model/type", nullptr) == "t.json: model.type is null, not a string");
+}
+
+TEST_CASE(
+    "Ids that a vocabulary leaves out are no tokens, and added tokens get theirs as tokenizers gives them") {
+  // The expected ids and texts are those of Hugging Face's tokenizers 0.23.
+  Json file = {
+      {"model", {{"type", "WordLevel"}, {"unk_token", "?"}, {"vocab", {{"?", 0}, {"a", 1}, {"b", 5}}}}},
+      {"pre_tokenizer", {{"type", "Whitespace"}}},
+      {"added_tokens", Json::array()}};
+  const auto read = [&] { return Tokenizer::from_json(file.dump(), "t.json"); };
+  CHECK(read().encode("b a c") == Ids{5, 1, 0});
+  CHECK(read().vocabulary_size() == 6);
+  CHECK(read().decode(Ids{0, 1, 2, 3, 4, 5}) == "? a b");
+  CHECK(read().token(3).empty());
+  CHECK_FALSE(read().find("").has_value());
+  const auto add = [&](std::initializer_list<std::pair<int, const char*>> tokens) {
+    file["added_tokens"] = Json::array();
+    for (const auto& [id, content] : tokens)
+      file["added_tokens"].push_back({{"id", id}, {"content", content}});
+  };
+  add({{6, "<x>"}, {7, "<y>"}});
+  CHECK(read().encode("a b<x> <y>") == Ids{1, 5, 3, 4});
+  CHECK(read().decode(Ids{0, 1, 2, 3, 4, 5}) == "? a <x> <y> b");
+  CHECK(Tokenizer::from_json(read().to_json(), "again").to_json() == read().to_json());
+  CHECK(Tokenizer::from_json(read().to_json(), "again").encode("a b<x> <y>") == Ids{1, 5, 3, 4});
+  file["model"]["vocab"] = {{"?", 0}, {"a", 1}, {"b", 2}};
+  add({{4, "<y>"}, {3, "<x>"}});  // out of order
+  CHECK(read().encode("a<x><y>") == Ids{1, 4, 3});
+  add({{9, "<x>"}, {12, "<y>"}});  // beyond the end
+  CHECK(read().encode("a<x><y>") == Ids{1, 3, 4});
+  CHECK(read().vocabulary_size() == 5);
+  add({{7, "b"}, {5, "<y>"}});  // with another id in the vocabulary
+  CHECK(read().encode("a b<y>") == Ids{1, 2, 3});
+  file["model"]["vocab"] = {{"", 1}, {"?", 0}, {"a", 3}};  // an empty token is none of the holes
+  file["model"]["unk_token"] = "";
+  add({});
+  CHECK(read().encode("b a") == Ids{1, 3});
+  CHECK(Tokenizer::from_json(read().to_json(), "again").encode("b a") == Ids{1, 3});
+}
+
+TEST_CASE("Letters in circles and squares are letters of words") {
+  const Json file = {{"model",
+                      {{"type", "WordLevel"},
+                       {"unk_token", "?"},
+                       {"vocab", {{"?", 0}, {"vitamin\U0001F171", 1}, {"type", 2}, {"\U0001F17Eneg", 3}}}}},
+                     {"pre_tokenizer", {{"type", "Whitespace"}}},
+                     {"added_tokens", {{{"id", 4}, {"content", "neg"}, {"single_word", true}}}}};
+  const Tokenizer tokenizer = Tokenizer::from_json(file.dump(), "t.json");
+  CHECK(tokenizer.encode("vitamin\U0001F171") == Ids{1});
+  CHECK(tokenizer.encode("type \U0001F17Eneg neg") == Ids{2, 3, 4});
+  int found = 0;
+  for (char32_t value = 0x1F100; value < 0x1F200; ++value) found += unicode::is_word(value) ? 1 : 0;
+  CHECK(found == 78);
+}
+
+TEST_CASE("A text begins with what its first character was normalised to") {
+  // The expected pieces are those of Hugging Face's tokenizers 0.23.
+  const auto pieces = [](const char* normalizer, const char* text) {
+    const Json file = {
+        {"model",
+         {{"type", "WordLevel"},
+          {"unk_token", "?"},
+          {"vocab",
+           {{"?", 0}, {"_a", 1}, {"a", 2}, {"_\u0308", 3}, {"\u0308", 4}, {"_\u4e2d", 5}, {"\u4e2d", 6}}}}},
+        {"normalizer", {{"type", normalizer}}},
+        {"pre_tokenizer",
+         {{"type", "Sequence"},
+          {"pretokenizers",
+           {{{"type", "WhitespaceSplit"}},
+            {{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "first"}, {"split", true}}}}}}};
+    return Tokenizer::from_json(file.dump(), "t.json").encode(text);
+  };
+  CHECK(pieces("NFKC", "\u00a8 a") == Ids{3, 2});  // a space and a diaeresis
+  CHECK(pieces("NFKC", "a \u00a8") == Ids{1, 4});
+  CHECK(pieces("NFKC", " a") == Ids{2});
+  CHECK(pieces("BertNormalizer", "\u4e2d\u4e2d") == Ids{5, 6});
+}
+
 TEST_CASE("An unsupported file is refused, and the error names what is wrong") {
-  CHECK(
-      with("/model/vocab/u", 9) ==
-      "t.json: model.vocab: token \"u\" has id 9, but a vocabulary of 6 must use the ids 0 to 5, each once");
+  CHECK(with("/model/vocab/u", 70000) ==
+        "t.json: model.vocab: token \"u\" has id 70000, but a vocabulary of 6 must use ids below 65548");
   CHECK(with("/model/vocab/u", 1).find("share the id 1") != std::string::npos);
   CHECK(with("/model/unk_token", "x") == "t.json: unk_token \"x\" is not in the vocabulary");
   CHECK(with("/model/max_input_chars_per_word", -1).find("max_input_chars_per_word is -1") !=
@@ -342,6 +439,7 @@ std::string piece(const std::string& text, float score, std::uint64_t kind = 1) 
 const std::string english = piece("<unk>", 0, 2) + piece("</s>", 0, 3) + piece("\u2581", -2) +
                             piece("\u2581the", -3) + piece("tree", -4) + piece("t", -6) + piece("h", -6) +
                             piece("e", -6) + piece("rare", -9);
+const std::string usual = field(3, field(1, "nmt_nfkc"));  // the normaliser of most models
 
 std::string sentencepiece_error(const std::string& bytes) {
   return error_of([&] { read_sentencepiece(bytes, "a.spm"); });
@@ -354,7 +452,7 @@ const std::vector<std::string> english_german = {"</s>", "<unk>",   "\u2581", "\
 }  // namespace
 
 TEST_CASE("sentencepiece: a model is cut as it says, with the ids of a list that two languages share") {
-  const SentencePieceModel model = read_sentencepiece(english + field(2, field(3, 1)), "a.spm");
+  const SentencePieceModel model = read_sentencepiece(english + field(2, field(3, 1)) + usual, "a.spm");
   CHECK(model.pieces.size() == 9);
   CHECK(model.pieces[3].text == "\u2581the");
   CHECK(model.pieces[3].score == -3);
@@ -386,18 +484,43 @@ TEST_CASE("sentencepiece: what NFKC joins is one character before the model cuts
         read_sentencepiece(korean + field(3, field(1, rule) + field(3, 1)), "a.spm");
     return Tokenizer::from_json(sentencepiece_tokenizer(model, list).json, "made").encode(text);
   };
-  for (const char* rule : {"nmt_nfkc", "nfkc_cf"}) {
+  for (const char* rule : {"nmt_nfkc", "nmt_nfkc_cf"}) {
     CHECK(ids(rule, "\u1112\u1161\u11ab") == std::vector<std::int32_t>{2, 3});
     CHECK(ids(rule, "e\u0323\u0302") == std::vector<std::int32_t>{2, 4});
   }
-  CHECK(ids("identity", "e\u0323\u0302") == std::vector<std::int32_t>{2, 1});
+}
+
+TEST_CASE("sentencepiece: a piece may hold spaces, which are then no borders") {
+  const std::string crossing = piece("<unk>", 0, 2) + piece("</s>", 0, 3) + piece("\u2581", -2) +
+                               piece("\u2581of\u2581the", -3) + piece("\u2581of", -2.5f) +
+                               piece("\u2581the", -2.5f) + piece("a\u2581", -4) + usual;
+  const std::vector<std::string> list = {"</s>",     "<unk>",     "\u2581", "\u2581of\u2581the",
+                                         "\u2581of", "\u2581the", "a\u2581"};
+  const auto made =
+      sentencepiece_tokenizer(read_sentencepiece(crossing + field(2, field(22, 0)), "a.spm"), list);
+  const Tokenizer tokenizer = Tokenizer::from_json(made.json, "made");
+  CHECK(tokenizer.encode("of  the of") == Ids{3, 4});
+  CHECK(tokenizer.encode("the of the") == Ids{5, 3});
+  CHECK(tokenizer.encode("a a") == Ids{2, 6, 1});
+  CHECK(tokenizer.decode(Ids{3, 4}) == "of the of");
 }
 
 TEST_CASE("sentencepiece: what a tokenizer.json cannot express is refused by name") {
   const auto contains = [](const std::string& text, const char* part) {
     return text.find(part) != std::string::npos;
   };
-  CHECK(sentencepiece_error(english + field(3, field(3, 1) + field(4, 1) + field(5, 1))).empty());
+  const std::string named = field(1, "nmt_nfkc_cf");
+  CHECK(sentencepiece_error(english + field(3, named + field(3, 1) + field(4, 1) + field(5, 1))).empty());
+  for (const char* rule : {"", "nfkc", "nfkc_cf", "identity", "user_defined"})
+    CHECK(contains(sentencepiece_error(english + field(3, field(1, rule))),
+                   ("the name of its normalizer_spec is \"" + std::string(rule) + "\"").c_str()));
+  CHECK(contains(sentencepiece_error(english), "the name of its normalizer_spec is \"\""));
+  // How the pieces were found changes nothing; what is not known may.
+  const std::string found = field(2, field(1, "text.txt") + field(4, 8000) + field(22, 0) + field(55, 1));
+  CHECK(sentencepiece_error(english + found + usual).empty());
+  CHECK(contains(sentencepiece_error(english + field(2, field(35, 1)) + usual), "byte_fallback"));
+  CHECK(contains(sentencepiece_error(english + field(2, field(56, 1)) + usual), "the field 56 of a trainer"));
+  CHECK(contains(sentencepiece_error(english + field(3, field(7, 1))), "the field 7 of a normalizer"));
   CHECK(contains(sentencepiece_error(english + field(2, field(3, 2))), "model of kind 2"));
   CHECK(contains(sentencepiece_error(english + field(2, field(24, 1))), "spaces behind words"));
   CHECK(contains(sentencepiece_error(english + field(3, field(3, 0))), "add_dummy_prefix is false"));
@@ -421,7 +544,7 @@ TEST_CASE("sentencepiece: every cut and every changed byte gives an Error or a m
       std::string changed = english;
       changed[at] = static_cast<char>(changed[at] ^ flip);
       try {
-        const SentencePieceModel model = read_sentencepiece(changed, "a.spm");
+        const SentencePieceModel model = read_sentencepiece(changed + usual, "a.spm");
         Tokenizer::from_json(sentencepiece_tokenizer(model, english_german).json, "made").encode("the tree");
       } catch (const Error&) {
       }

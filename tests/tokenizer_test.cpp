@@ -264,10 +264,9 @@ TEST_CASE("Damaged files are refused with the path and what is wrong") {
   file.erase("model");
   CHECK(tokenizer_error(file) == "t.json: model is missing");
   file = small_file();
-  file["model"]["vocab"]["a"] = 7;
-  CHECK(
-      tokenizer_error(file) ==
-      "t.json: model.vocab: token \"a\" has id 7, but a vocabulary of 4 must use the ids 0 to 3, each once");
+  file["model"]["vocab"]["a"] = 65544;
+  CHECK(tokenizer_error(file) ==
+        "t.json: model.vocab: token \"a\" has id 65544, but a vocabulary of 4 must use ids below 65544");
   file["model"]["vocab"]["a"] = 2;
   CHECK(tokenizer_error(file) == "t.json: model.vocab: tokens \"a\" and \"b\" share the id 2");
   for (const Json& bad : {Json(-1), Json(1.5), Json("1"), Json(nullptr), Json(std::uint64_t{1} << 63)}) {
@@ -283,11 +282,6 @@ TEST_CASE("Damaged files are refused with the path and what is wrong") {
   CHECK(tokenizer_error(file) == "t.json: model.merges[0] is neither two strings nor \"left right\"");
   file["model"]["merges"][0] = "a b";
   CHECK(tokenizer_error(file) == "");
-  file = small_file();
-  file["added_tokens"][0]["id"] = 1;
-  CHECK(tokenizer_error(file) == "t.json: added token \"<s>\" has id 1, but the vocabulary gives it 0");
-  file["added_tokens"][0]["content"] = "<new>";
-  CHECK(tokenizer_error(file) == "t.json: added token \"<new>\" has id 1; the next free id is 4");
   CHECK_THROWS_AS(Tokenizer::from_json("{\"model\": ", "t.json"), Error);
   CHECK_THROWS_AS(Tokenizer::from_json("", "t.json"), Error);
   CHECK_THROWS_AS(Tokenizer::from_json("[1]", "t.json"), Error);
