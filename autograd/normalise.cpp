@@ -11,7 +11,10 @@ namespace {
 Tensor norm_composed(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
                      bool centred) {
   const Tensor from_mean = centred ? x - mean(x, -1, true) : x;
-  Tensor y = from_mean * rsqrt(mean(square(from_mean), -1, true) + epsilon);
+  const Tensor variance = mean(square(from_mean), -1, true);
+  const Tensor in_range =
+      variance.detach() - variance.detach();  // 0, or NaN of an infinite one, as in the kernels
+  Tensor y = from_mean * rsqrt(variance + in_range + epsilon);
   if (weight.defined()) y = y * weight;
   return bias.defined() ? y + bias : y;
 }

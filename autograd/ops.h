@@ -280,17 +280,17 @@ Tensor scatter_add_rows(const Tensor& x, const Tensor& ids, std::int64_t rows);
 Tensor gather(const Tensor& x, int axis, const Tensor& ids);
 /// Adds x at ids to zeros with x's shape, but `extent` along `axis`; the adjoint of gather.
 Tensor scatter_add(const Tensor& x, int axis, const Tensor& ids, std::int64_t extent);
-/// The indices (i32) of a stable sort along the last axis; not differentiable.
+/// The indices (i32) of a stable sort along the last axis, NaN as the largest; not differentiable.
 Tensor argsort(const Tensor& x, bool descending = false);
 /// The sorted values (differentiable) and their indices, along the last axis.
 std::pair<Tensor, Tensor> sort(const Tensor& x, bool descending = false);
 /// The k largest elements along the last axis, in descending order, with their indices; ties go to the
-/// lower index.
+/// lower index, and NaN counts as the largest, as in max and argmax.
 std::pair<Tensor, Tensor> top_k(const Tensor& x, std::int64_t k);
 
 // --- normalisation, dropout, losses ------------------------------------------------------------------------
 /// (x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis (arXiv 1607.06450); weight and
-/// bias are [n] or undefined.
+/// bias are [n] or undefined. A row whose variance is beyond the range of its type gives NaN; so does rms_norm.
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
 /// x / sqrt(mean(x^2) + epsilon) * weight over the last axis (Zhang and Sennrich 2019, arXiv 1910.07467,
 /// eq. 4); weight is [n] or undefined.

@@ -148,7 +148,8 @@ void main() {
     values[k] -= m;
     if (lane() + k * lanes < n) own += values[k] * values[k];
   }
-  const float inverse = 1.0 / sqrt(row_sum(own) / float(n) + epsilon);
+  const float variance = row_sum(own) / float(n);
+  const float inverse = variance == INFINITY ? uintBitsToFloat(0x7fc00000u) : 1.0 / sqrt(variance + epsilon);
   if (!mine) return;
   [[unroll]] for (uint k = 0; k < held; ++k) {
     const uint i = lane() + k * lanes;

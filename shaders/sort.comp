@@ -8,7 +8,7 @@
 
 // Sorts tiles of rows by (key, position) in shared memory (Batcher's bitonic sort, 1968) and writes the first
 // `keep` entries of each. A key is an unsigned number with the order of the value (reversed if descending),
-// NaN last; positions make all entries different, so the sort is stable.
+// NaN the largest; positions make all entries different, so the sort is stable.
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint tile = 1024;        // entries, a power of two
 layout(constant_id = 2) const uint tiles_at_once = 1;  // of a workgroup, a power of two
@@ -43,9 +43,9 @@ uint key_of(int value) {
 #else
 uint key_of(float value) {
   uint bits = floatBitsToUint(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0xffffffffu;
   if (bits == 0x80000000u) bits = 0u;  // -0 equals 0
-  const uint key = (bits & 0x80000000u) != 0u ? ~bits : bits | 0x80000000u;
+  uint key = (bits & 0x80000000u) != 0u ? ~bits : bits | 0x80000000u;
+  if ((bits & 0x7fffffffu) > 0x7f800000u) key = 0xffffffffu;
   return descending ? ~key : key;
 }
 #define read_value(i) to_float(x[i])

@@ -676,6 +676,52 @@ TEST_CASE("Performer: keys of any length stay within range, in single precision,
   }
 }
 
+TEST_CASE("Performer: queries and keys so long that every weight before the division is tiny") {
+  constexpr std::int64_t wide = 64, length = 24;
+  AttentionConfig config;
+  config.width = wide;
+  config.causal = true;
+  config.seed = 5;
+  const auto layer = make_attention("performer", config);
+  layer->to(DType::f64, {});
+  const auto mapped = [&](const Tensor& x, const char* map) {
+    for (const NamedTensor& entry : layer->parameters())
+      if (entry.name == map) return matmul(x, transpose(entry.tensor->detach(), 0, 1));
+    return Tensor();
+  };
+  const Tensor w = *layer->buffers()[0].tensor, seen = tril(Tensor::ones({length, length}, DType::i32));
+  for (const double deviation : {6.0, 9.6}) {
+    CAPTURE(deviation);
+    const Tensor x = parameter(normal_numbers(29, {1, length, wide}, 3) * deviation);
+    // Out of logarithms: log sum_m phi_m(q_i) phi_m(k_j).
+    const auto log_features = [&](const char* map) {
+      const Tensor scaled = mapped(x, map) * std::pow(static_cast<double>(wide), -0.25);
+      return matmul(scaled, transpose(w, 0, 1)) - sum(square(scaled), -1, true) * 0.5;
+    };
+    const Tensor scores = log_sum_exp(
+        unsqueeze(log_features("query.weight"), 2) + unsqueeze(log_features("key.weight"), 1), -1);
+    const Tensor expected =
+        mapped(matmul(masked_softmax(scores, seen), mapped(x, "value.weight")), "output.weight");
+    backward(sum(square(expected)));
+    const auto error = [&](DType dtype) {
+      layer->to(dtype, {});
+      const Tensor given = parameter(cast(x.detach(), dtype));
+      Context context;
+      const Tensor out = (*layer)({given}, context);
+      backward(sum(square(out)));
+      const auto relative = [](const Tensor& found, const Tensor& exact) {
+        return worst_difference(cast(found.detach(), DType::f64), exact.detach()) /
+               max(abs(exact.detach())).item();
+      };
+      const double of_output = relative(out, expected), of_slope = relative(gradient(given), gradient(x));
+      layer->to(DType::f64, {});
+      return std::max(of_output, of_slope);
+    };
+    CHECK(error(DType::f64) < 1e-9);
+    CHECK(error(DType::f32) < 1e-2);
+  }
+}
+
 TEST_CASE("the newer mechanisms keep their word with settings other than the defaults") {
   const std::vector<std::pair<std::string, std::vector<std::pair<std::string, Options::Value>>>> rows = {
       {"performer", {{"features", std::int64_t{3}}, {"redraw", std::int64_t{0}}}},

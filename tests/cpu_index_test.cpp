@@ -80,8 +80,8 @@ void check_scatter(std::int64_t batch, std::int64_t n, std::int64_t m, std::int6
 template <class T>
 bool before(T a, T b, bool descending) {
   if constexpr (std::is_floating_point_v<T>) {
-    if (std::isnan(a)) return false;
-    if (std::isnan(b)) return true;
+    if (std::isnan(a)) return descending && !std::isnan(b);
+    if (std::isnan(b)) return !descending;
   }
   return descending ? a > b : a < b;
 }
@@ -172,7 +172,7 @@ TEST_CASE("an index out of range is named with its position and the extent") {
   CHECK(out.to_vector<float>() == old);
 }
 
-TEST_CASE("argsort and top_k are stable, with NaN last") {
+TEST_CASE("argsort and top_k are stable, with NaN as the largest") {
   for (std::int64_t n : {1, 2, 7, 100, 128, 1000, 5000}) {
     check_sorts<float>(3, n);
     check_sorts<double>(2, n);

@@ -282,6 +282,20 @@ TEST_CASE("layer normalisation of a constant, a NaN and a far-off row") {
   CHECK(std::abs(row_of(y, 2, n)[1] - 1) < 1e-3);  // a variance from squares would have lost it
 }
 
+TEST_CASE("a row whose variance overflows is normalised to NaN, not to zeros; fused and composed") {
+  for (const bool composed : {false, true}) {
+    const std::unique_ptr<ComposeOnly> scope = composed ? std::make_unique<ComposeOnly>() : nullptr;
+    const Tensor x = Tensor::from<float>({1e38f, 1e38f, -1e38f, 0, 1, 2, 3, 4}, {2, 4});
+    const Tensor both[] = {layer_norm(x, {}, {}), rms_norm(x, {}), add_rms_norm(x, x, 0, {}, {}).normalised,
+                           add_layer_norm(x, x, 0, {}, {}, {}).normalised};
+    for (const Tensor& y : both) {
+      const std::vector<double> found = y.to_doubles();
+      for (std::size_t i = 0; i < 4; ++i) CHECK(std::isnan(found[i]));
+      for (std::size_t i = 4; i < 8; ++i) CHECK(std::abs(found[i]) < 2);
+    }
+  }
+}
+
 namespace {
 
 constexpr std::int32_t ignored = -100;

@@ -237,6 +237,20 @@ TEST_CASE("vulkan: softmax and log-softmax, with every kind of mask") {
   for (const Shape& shape : {Shape{70, 17}, Shape{900, 40}, Shape{2, 1031}}) check_softmax(*device, shape);
 }
 
+TEST_CASE("vulkan: a row whose variance overflows is normalised to NaN, as on the CPU") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const Tensor x = with(floats({3, 40}), {{41, 1e38}, {42, -1e38}});
+  check_agreement(*device, {x}, [](const Backend& backend, const std::vector<Tensor>& in) {
+    const Device on = in[0].device();
+    const Tensor y = empty_on(on, {3, 40}), mean = empty_on(on, {3}), inverse = empty_on(on, {3}),
+                 root = empty_on(on, {3, 40}), of_root = empty_on(on, {3});
+    backend.layer_norm.forward(in[0], {}, {}, 1e-5, y, mean, inverse);
+    backend.layer_norm.forward(in[0], {}, {}, 1e-5, root, {}, of_root);
+    return std::vector<Tensor>{y, inverse, root, of_root};
+  });
+}
+
 TEST_CASE("vulkan: a NaN spoils its row of a softmax and no other") {
   const auto device = vulkan_test_device();
   if (!device) return;
@@ -395,7 +409,7 @@ TEST_CASE("vulkan: an index is looked at where there is no row to add to, too") 
   CHECK_THROWS_WITH_AS(synchronize(*device), doctest::Contains("position 1"), Error);
 }
 
-TEST_CASE("vulkan: argsort and top-k, stable, NaN last") {
+TEST_CASE("vulkan: argsort and top-k, stable, NaN as the largest") {
   const auto device = vulkan_test_device();
   if (!device) return;
   for (const Shape& shape :

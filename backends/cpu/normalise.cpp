@@ -1,3 +1,5 @@
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "heed/backends/cpu/thread_pool.h"
@@ -39,7 +41,10 @@ struct LayerNormForward {
       squares = hn::MulAdd(c, c, squares);
     });
     const T variance = lane_sum(d, squares) / static_cast<T>(n);
-    const T inverse = T(1) / std::sqrt(variance + static_cast<T>(epsilon));
+    const T
+        inverse =  // of a variance beyond the range of T nothing is known, and a row of zeros would hide it
+        std::isinf(variance) ? std::numeric_limits<T>::quiet_NaN()
+                             : T(1) / std::sqrt(variance + static_cast<T>(epsilon));
     const auto s = hn::Set(d, inverse);
     for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
       auto y = hn::Mul(hn::Sub(part.load(d, from + i), m), s);

@@ -107,17 +107,16 @@ namespace {
 template <class T>
 using KeyOf = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
-/// An unsigned key that sorts like the value (reversed if descending). NaN gets the largest key either way.
+/// An unsigned key that sorts like the value (reversed if descending). NaN is the largest value, as for max.
 template <class T>
 KeyOf<T> sort_key(T value, bool descending) {
   using Key = KeyOf<T>;
   constexpr Key sign = Key{1} << (8 * sizeof(Key) - 1);
   Key key;
   if constexpr (std::is_floating_point_v<T>) {
-    if (std::isnan(value)) return std::numeric_limits<Key>::max();
     // Adding 0 makes -0 equal to 0. The bits of negative numbers sort backwards.
     const Key bits = std::bit_cast<Key>(value + T{0});
-    key = bits & sign ? ~bits : bits | sign;
+    key = std::isnan(value) ? std::numeric_limits<Key>::max() : bits & sign ? ~bits : bits | sign;
   } else {
     key = static_cast<Key>(value) ^ sign;
   }

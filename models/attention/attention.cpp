@@ -29,6 +29,11 @@ void check_input(const AttentionConfig& config, const AttentionInput& input) {
   check_mask("memory_mask", input.memory_mask, input.memory);
 }
 
+/// x [B, N, d] with zeros at padding, whatever it holds: 0 times a NaN would be one.
+Tensor without_padding(const Tensor& x, const Tensor& mask) {
+  return x.defined() && mask.defined() ? where(unsqueeze(mask, 2), x, 0) : x;
+}
+
 /// Repeats each row of x [S, ...] `times` times in succession: [S times, ...].
 Tensor repeated(const Tensor& x, std::int64_t times) {
   if (!x.defined() || times == 1) return x;
@@ -63,14 +68,15 @@ Tensor Attention::operator()(const AttentionInput& input, Context& context) try 
   check_input(config_, input);
   check(!input.global.defined() || takes_global_tokens(), "this variant has no global tokens");
   if (input.x.count() == 0) return input.x;  // no tokens
-  const Tensor out = forward(input, context);
+  const Tensor out =
+      forward({without_padding(input.x, input.mask), input.mask,
+               without_padding(input.memory, input.memory_mask), input.memory_mask, input.global},
+              context);
   check(out.defined(), "gave no output");
   check(out.shape() == input.x.shape(), "gave an output of shape ", out.shape(), " for inputs of shape ",
         input.x.shape());
   if (!input.mask.defined()) return out;
-  // where() rather than a product, so that backward needs no copy of `out`.
-  const Tensor zero = Tensor::zeros({1}, out.dtype(), out.device());
-  return where(unsqueeze(input.mask, 2), out, zero);
+  return without_padding(out, input.mask);
 } catch (Error& error) {
   // A part of this layer, such as a Linear, may already have added its own path.
   const std::string where = path();

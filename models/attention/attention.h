@@ -127,7 +127,8 @@ struct AttentionCache {
 /// One attention mechanism: the part of a layer between two residual connections.
 class Attention : public Module {
  public:
-  /// O [B, N, d]; rows at padded query positions are exactly 0. Errors name this layer's path in the model.
+  /// O [B, N, d]; rows at padded query positions are exactly 0, and what they hold, NaN included, has no effect.
+  /// Errors name this layer's path in the model.
   Tensor operator()(const AttentionInput& input, Context& context);
   /// Decoding: the outputs [B, n, d] for new positions x [B, n, d], given all earlier positions, which the
   /// cache holds. n > 1 is allowed where later tokens never change what a position sees
@@ -142,7 +143,7 @@ class Attention : public Module {
   explicit Attention(AttentionConfig config) : config_(std::move(config)) {}
   /// Whether the variant uses AttentionInput::global; giving it to any other variant is an error.
   virtual bool takes_global_tokens() const { return false; }
-  /// O, before the rows of padded queries are zeroed.
+  /// O, before the rows of padded queries are zeroed. What stands at padding, in x and in the memory, is 0 here.
   virtual Tensor forward(const AttentionInput& input, Context& context) = 0;
   /// Registers the four projections under their usual names.
   void add_projections(Projections& w);
@@ -163,6 +164,7 @@ class Attention : public Module {
                     const AttentionOptions& options) const;
 
  private:
+  friend struct ForwardOf;  // of check_attention(), which puts numbers at padding
   AttentionConfig config_;
 };
 

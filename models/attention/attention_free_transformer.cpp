@@ -8,8 +8,8 @@
 //   q, k, v = X Wq, X Wk, X Wv,   O = Y Wo,   causal: over j <= t
 //
 // The simple form takes time and memory N d, and decodes with a state of constant size: both sums, and the
-// largest key so far, by which they are scaled. The others take time N^2 d and memory N (N + d), and are built
-// for a max_length L. There keys count relative to the largest of the sequence, which cancels.
+// largest key so far, by which they are scaled. The others take time N^2 d and memory N (N + d), causal
+// N (N + d log N), and are built for a max_length L. In every form keys count relative to the largest that a position sees, which cancels.
 //
 // The paper has no heads, nor Wo, which is kept here, as in other layers. Padded positions enter no sum.
 // Dropout drops tokens from the upper sum. Parameters 4 d^2, and 2 r L of the biases, which start from
@@ -21,6 +21,7 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
+#include "heed/models/attention/shared/sorting.h"
 #include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
@@ -55,19 +56,21 @@ ScaledSums added(const ScaledSums& a, const ScaledSums& b) {
   return {a.sums * exp(a.scale - largest) + b.sums * exp(b.scale - largest), largest};
 }
 
+/// Every `step`-th position along an axis.
+ScaledSums part(const ScaledSums& x, int axis, std::int64_t begin, std::int64_t end, std::int64_t step = 1) {
+  return {slice(x.sums, axis, begin, end, step), slice(x.scale, axis, begin, end, step)};
+}
+
 /// Over all positions up to each: up to every second one from the sums of pairs, and from these to the others.
 ScaledSums over_prefixes(const ScaledSums& each) {
   const std::int64_t length = each.sums.size(1), pairs = length / 2;
   if (length == 1) return each;
-  const auto part = [](const ScaledSums& x, std::int64_t begin, std::int64_t end, std::int64_t step = 1) {
-    return ScaledSums{slice(x.sums, 1, begin, end, step), slice(x.scale, 1, begin, end, step)};
-  };
-  const ScaledSums firsts = part(each, 0, length, 2), seconds = part(each, 1, length, 2);
-  const ScaledSums up_to_seconds = over_prefixes(added(part(firsts, 0, pairs), seconds));
+  const ScaledSums firsts = part(each, 1, 0, length, 2), seconds = part(each, 1, 1, length, 2);
+  const ScaledSums up_to_seconds = over_prefixes(added(part(firsts, 1, 0, pairs), seconds));
   const std::int64_t others = length - pairs;
   if (others == 1)
     return {concat({firsts.sums, up_to_seconds.sums}, 1), concat({firsts.scale, up_to_seconds.scale}, 1)};
-  const ScaledSums up_to_firsts = added(part(up_to_seconds, 0, others - 1), part(firsts, 1, others));
+  const ScaledSums up_to_firsts = added(part(up_to_seconds, 1, 0, others - 1), part(firsts, 1, 1, others));
   const auto in_turn = [&](const Tensor& first, const Tensor& firsts_after, const Tensor& seconds_sums) {
     Shape shape = seconds_sums.shape();
     shape[1] = 2 * (others - 1);
@@ -79,9 +82,20 @@ ScaledSums over_prefixes(const ScaledSums& each) {
           in_turn(slice(firsts.scale, 1, 0, 1), up_to_firsts.scale, up_to_seconds.scale)};
 }
 
+/// Over all positions of a block, with weights e^w for each of its queries: sums [B, P, m, 2, d] and w [P, n, m]
+/// -> [B, P, n, 2, d], for P blocks.
+ScaledSums over_block(const Tensor& w, const ScaledSums& each) {
+  const std::int64_t batch = each.sums.size(0), blocks = each.sums.size(1), d = each.sums.size(4);
+  const Tensor largest = max(each.scale, 2, true), largest_w = max(w, -1, true).detach();
+  const Tensor columns =
+      reshape(each.sums * exp(each.scale - largest), {batch, blocks, each.sums.size(2), 2 * d});
+  const Tensor sums = matmul(exp(w - largest_w), columns);
+  return {reshape(sums, {batch, blocks, w.size(1), 2, d}), unsqueeze(largest_w, 3) + largest};
+}
+
 /// The upper sum divided by the lower one, [B, N, d]; 0 where nothing is seen.
 Tensor quotient(const Tensor& sums) {
-  return select(sums, 2, 0) / maximum(select(sums, 2, 1), 1e-30);
+  return select(sums, 2, 0) / divisor(select(sums, 2, 1));
 }
 
 class AttentionFree : public Attention {
@@ -149,23 +163,55 @@ class AttentionFree : public Attention {
     const std::int64_t length = keys.size(1), begin = length - queries;
     check(length <= config().max_length, "attention 'attention_free_transformer' was built for at most ",
           config().max_length, " positions (max_length), got ", length);
+    const auto parameters = [&](const Tensor& x, std::int64_t first) {
+      return unsqueeze(cast(slice(x, 0, first, length), key.dtype()), 0);
+    };
+    const Tensor a = parameters(of_queries_, begin), b = parameters(of_keys_, 0);
+    show(context, "position_biases", [&] { return squeeze(biases(a, b, -begin), 0); });
     const ScaledSums each = of_positions(keys, values, mask);
-    const Tensor columns = reshape(each.sums * exp(each.scale - max(each.scale, 1, true)),
-                                   {keys.size(0), length, 2 * keys.size(2)});
-    const Tensor sums = matmul(weights(begin, length, key, context), columns);  // [B, queries, 2 d]
-    return quotient(reshape(sums, {keys.size(0), queries, 2, keys.size(2)}));
+    return quotient((config().causal ? over_past(a, b, each) : over_keys(a, b, each)).sums);
   }
 
-  /// e^w of queries from `begin` on, each row divided by its largest: [queries, length].
-  Tensor weights(std::int64_t begin, std::int64_t length, const Tensor& like, Context& context) const {
-    Tensor w = matmul(cast(slice(of_queries_, 0, begin, length), like.dtype()),
-                      cast(transpose(slice(of_keys_, 0, 0, length), 0, 1), like.dtype()));
-    const Tensor at = Tensor::arange(length, DType::i32, like.device());
-    const Tensor ahead = unsqueeze(at, 0) - unsqueeze(slice(at, 0, begin, length), 1);  // j - t
-    if (form_ == "local") w = where(less(abs(ahead), static_cast<double>(window_)), w, 0);
-    show(context, "position_biases", w);
-    if (config().causal) w = where(less_equal(ahead, 0), w, excluded);
-    return exp(w - max(w, 1, true).detach());
+  /// w = a b^T for queries a [P, n, r] and keys b [P, m, r]; the first key is so far ahead of the first query.
+  Tensor biases(const Tensor& a, const Tensor& b, std::int64_t ahead) const {
+    const Tensor w = matmul(a, transpose(b, 1, 2));
+    if (form_ != "local") return w;
+    const auto places = [&](const Tensor& x) { return Tensor::arange(x.size(1), DType::i32, x.device()); };
+    const Tensor distance = unsqueeze(places(b) + static_cast<double>(ahead), 0) - unsqueeze(places(a), 1);
+    return where(less(abs(distance), static_cast<double>(window_)), w, 0);
+  }
+
+  /// Of queries a [1, n, r] over all keys b [1, m, r].
+  ScaledSums over_keys(const Tensor& a, const Tensor& b, const ScaledSums& each,
+                       std::int64_t ahead = 0) const {
+    const ScaledSums all =
+        over_block(biases(a, b, ahead), {unsqueeze(each.sums, 1), unsqueeze(each.scale, 1)});
+    return {squeeze(all.sums, 1), squeeze(all.scale, 1)};
+  }
+
+  /// Of queries a [1, n, r], the last n of m positions, over all keys up to each. First over those before the
+  /// queries and over its own; then, in blocks of 2, 4, 8, ... positions, the second half adds the first: so no
+  /// key is scaled by one that comes later.
+  ScaledSums over_past(const Tensor& a, const Tensor& b, const ScaledSums& each) const {
+    const std::int64_t n = a.size(1), m = b.size(1), before = m - n;
+    const ScaledSums recent = part(each, 1, before, m);
+    const Tensor keys = slice(b, 1, before, m), own = reshape(sum(a * keys, -1), {1, n, 1, 1});
+    ScaledSums all{recent.sums * exp(own - own.detach()), recent.scale + own.detach()};
+    if (before > 0) all = added(over_keys(a, slice(b, 1, 0, before), part(each, 1, 0, before), -before), all);
+    for (std::int64_t half = 1; half < n; half *= 2) {
+      const auto halves = [&](const ScaledSums& x, std::int64_t which) {
+        return part({into_blocks(x.sums, 2 * half), into_blocks(x.scale, 2 * half, excluded)}, 2,
+                    which * half, (which + 1) * half);
+      };
+      const auto rows = [&](const Tensor& x, std::int64_t which) {
+        return slice(squeeze(into_blocks(x, 2 * half), 0), 1, which * half, (which + 1) * half);
+      };
+      const ScaledSums of_first = over_block(biases(rows(a, 1), rows(keys, 0), -half), halves(recent, 0));
+      const ScaledSums first = halves(all, 0), second = added(halves(all, 1), of_first);
+      all = {from_blocks(concat({first.sums, second.sums}, 2), n),
+             from_blocks(concat({first.scale, second.scale}, 2), n)};
+    }
+    return all;
   }
 
   Initialiser initialiser_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "heed/autograd/autograd.h"
@@ -10,6 +11,14 @@
 #include "heed/base/error.h"
 
 namespace heed {
+
+/// Attention::forward() itself, to which padding comes as it is.
+struct ForwardOf {
+  static Tensor of(Attention& layer, const AttentionInput& input, Context& context) {
+    return layer.forward(input, context);
+  }
+};
+
 namespace {
 
 constexpr std::int64_t trial_width = 8, trial_batch = 3;
@@ -39,6 +48,13 @@ void expect_same(const Tensor& found, const Tensor& expected, double tolerance, 
   }
 }
 
+void expect_finite(const Tensor& found, const std::string& what) {
+  if (!found.defined()) return;
+  for (const double value : found.to_doubles())
+    check(std::isfinite(value), "with padding at the beginning, holes and a sample of padding alone, ", what,
+          " in ", found.dtype(), " has ", value);
+}
+
 AttentionConfig config_of(const Options& options, bool causal, bool cross, std::int64_t max_length) {
   AttentionConfig config;
   config.width = trial_width;
@@ -54,14 +70,15 @@ AttentionConfig config_of(const Options& options, bool causal, bool cross, std::
 /// One variant in one use, with an input. Each check throws an Error that says what was broken.
 class Trial {
  public:
-  Trial(const AttentionVariant& variant, const AttentionConfig& config, std::int64_t length)
+  Trial(const AttentionVariant& variant, const AttentionConfig& config, std::int64_t length,
+        DType dtype = DType::f64)
       : layer_(make_attention(variant.name, config)), length_(length) {
-    layer_->to(DType::f64, {});
+    layer_->to(dtype, {});
     for (const NamedTensor& entry : layer_->parameters())  // biases that enter where they should not, show
       if (entry.name.find("bias") != std::string::npos) *entry.tensor = parameter(*entry.tensor + 0.5);
     layer_->state_changed();
-    input_.x = drawn({trial_batch, length, trial_width}, 1);
-    if (config.cross) input_.memory = drawn({trial_batch, length / 4 + 3, trial_width}, 2);
+    input_.x = cast(drawn({trial_batch, length, trial_width}, 1), dtype);
+    if (config.cross) input_.memory = cast(drawn({trial_batch, length / 4 + 3, trial_width}, 2), dtype);
   }
 
   const AttentionInput& input() const { return input_; }
@@ -93,17 +110,22 @@ class Trial {
     }
   }
 
-  /// Other values in the last words change nothing before them: neither by entering, nor by deciding what
-  /// is seen. The words before are much alike, so that they crowd together where words are sorted.
+  /// Other values in the last words change nothing before them, however large they are: neither by entering, nor
+  /// by deciding what is seen, nor by what they are measured against. The words before are much alike, so that
+  /// they crowd together where words are sorted.
   void future_decides_nothing() const {
+    AttentionInput with = input_, without = input_;
+    with.x = drawn({1, 1, trial_width}, 3) + drawn({trial_batch, length_, trial_width}, 4) * 0.3;
+    const Tensor out = run(with);
     for (const std::int64_t known : {length_ - 1, length_ / 2}) {
-      AttentionInput with = input_, without = input_;
-      with.x = drawn({1, 1, trial_width}, 3) + drawn({trial_batch, length_, trial_width}, 4) * 0.3;
-      const Tensor other = drawn({trial_batch, length_ - known, trial_width}, 5) * 3;
-      without.x = concat({slice(with.x, 1, 0, known), other}, 1);
-      expect_same(part(run(with), 0, known), part(run(without), 0, known), 1e-12,
-                  "it is declared strictly causal, but later words change earlier outputs",
-                  "with one sequence", concat_text("with other words from position ", known, " on").c_str());
+      for (const double times : {1.0, 10.0, 100.0}) {
+        const Tensor other = drawn({trial_batch, length_ - known, trial_width}, 5) * times;
+        without.x = concat({slice(with.x, 1, 0, known), other}, 1);
+        expect_same(
+            part(out, 0, known), part(run(without), 0, known), 1e-12,
+            "it is declared strictly causal, but later words change earlier outputs", "with one sequence",
+            concat_text("with other words from position ", known, " on, ", times, " times as large").c_str());
+      }
     }
   }
 
@@ -170,8 +192,49 @@ class Trial {
     const Tensor out = run(padded);
     expect_same(where(unsqueeze(padded.mask, 2), 0, out), Tensor::zeros(out.shape(), DType::f64), 0,
                 "the output at padding is not 0", "", "where it should be");
-    expect_same(run(changed), out, 0, "words that are padding change outputs", "with other padding",
-                "with the first");
+    const auto unguarded = [&](const AttentionInput& input) {
+      Context context = Context::inference();
+      return where(unsqueeze(input.mask, 2), ForwardOf::of(*layer_, input, context).detach(), 0);
+    };
+    expect_same(unguarded(changed), out, 0, "words that are padding change outputs", "with other padding",
+                "with zeros");
+    constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+    changed.x = where(unsqueeze(padded.mask, 2), padded.x, nan);
+    if (input_.memory.defined()) changed.memory = where(unsqueeze(padded.memory_mask, 2), padded.memory, nan);
+    expect_same(run(changed), out, 0, "words that are padding change outputs", "with NaN as padding",
+                "with numbers");
+  }
+
+  /// Padding at the beginning, holes, a sample of padding alone and, as a memory, for queries that are real:
+  /// outputs and gradients are finite.
+  void padding_is_finite() const {
+    const auto mask_of = [](std::int64_t length, bool with_last) {
+      std::vector<std::int32_t> real(static_cast<std::size_t>(trial_batch * length), 0);
+      for (std::int64_t i = 0; i < length; ++i) {
+        real[static_cast<std::size_t>(i)] = i >= 2;
+        real[static_cast<std::size_t>(length + i)] = i % 3 != 1;
+        real[static_cast<std::size_t>(2 * length + i)] = with_last;
+      }
+      return Tensor::from(real, {trial_batch, length});
+    };
+    const Buffers buffers(*layer_);
+    AttentionInput input = input_;
+    input.x = parameter(input_.x);
+    const bool cross = input_.memory.defined();
+    input.mask = mask_of(length_, cross);
+    if (cross) {
+      input.memory = parameter(input_.memory);
+      input.memory_mask = mask_of(input_.memory.size(1), false);
+    }
+    Context context = Context::train(1, 1);
+    const Tensor out = (*layer_)(input, context);
+    expect_finite(out.detach(), "an output");
+    backward(sum(square(out)));
+    buffers.restore();
+    expect_finite(gradient(input.x), "the gradient of the words");
+    if (cross) expect_finite(gradient(input.memory), "the gradient of the memory");
+    for (const NamedTensor& entry : layer_->parameters())
+      expect_finite(gradient(*entry.tensor), concat_text("the gradient of ", entry.name));
   }
 
   void repeats() const {
@@ -286,7 +349,10 @@ void check_use(const AttentionVariant& variant, const Options& options, const Ca
     for (const std::int64_t other : {std::int64_t{1}, length - 1, length}) trial.takes_length(other);
     if (is_short) trial.takes_nothing();
     if (is_short && can.deterministic) trial.keeps_samples_apart();
-    if (can.padding) trial.ignores_padding();
+    if (can.padding) {
+      trial.ignores_padding();
+      Trial(variant, config, length, DType::f32).padding_is_finite();
+    }
     if (can.deterministic) trial.repeats();
     if (causal) trial.future_is_unseen();
     if (causal && can.strictly_causal) trial.future_decides_nothing();

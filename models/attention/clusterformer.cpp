@@ -48,6 +48,7 @@
 #include "heed/models/attention/cluster_count.h"
 #include "heed/models/attention/shared/block_patterns.h"
 #include "heed/models/attention/shared/sorting.h"
+#include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
 
@@ -227,8 +228,7 @@ class ClusterFormer : public Attention {
     const Tensor real = unsqueeze(mask_as_numbers(input.mask, input.x), 1);  // [B, 1, N]
     const Tensor shares = softmax(logits, 1) * real;                         // [B, K, N]
     const Tensor total = sum(shares, -1, true);
-    const Tensor nothing = equal(total.detach(), 0);
-    return matmul(shares, input.x) / masked_fill(total, nothing, 1);
+    return matmul(shares, input.x) / divisor(total);
   }
 
   /// argmax_k S_kj, compared as logarithms; K at padding.

@@ -6,9 +6,8 @@
 namespace heed {
 namespace {
 
-constexpr double never = -1e30;         // the log scale of padding
-constexpr double most_decay = 100;      // e^-100 is nothing beside 1
-constexpr double least_weight = 1e-30;  // where no key is seen, 0 / 0 becomes 0
+constexpr double never = -1e30;     // the log scale of padding
+constexpr double most_decay = 100;  // e^-100 is nothing beside 1
 
 /// x [B, H, N, n] with zeros at padding.
 Tensor real_rows(const Tensor& x, const Tensor& mask) {
@@ -101,7 +100,7 @@ Tensor FeatureAttention::sums_of(const FeatureMap& phi, const Projections::Proje
 /// O from phi(q) S and, as the last column, phi(q) z.
 Tensor FeatureAttention::output(const Tensor& sums, const Tensor& like) const {
   const std::int64_t width = sums.size(3) - 1;
-  const Tensor total = maximum(slice(sums, 3, width, width + 1), least_weight);
+  const Tensor total = divisor(slice(sums, 3, width, width + 1));
   return w_.output(merge_heads(cast(slice(sums, 3, 0, width) / total, like.dtype())));
 }
 
@@ -110,7 +109,7 @@ void FeatureAttention::show_weights_of(Context& context, const Tensor& query, co
                                        const Tensor& mask) const {
   Tensor weights = matmul(query, transpose(keys_of(keys, mask), 2, 3));
   if (config().causal) weights = tril(weights);
-  show(context, "weights", weights / maximum(sum(weights, -1, true), least_weight));
+  show(context, "weights", weights / divisor(sum(weights, -1, true)));
 }
 
 }  // namespace heed

@@ -142,6 +142,10 @@ Tensor recurrence_both_ways(const Tensor& query, const Tensor& key, const Tensor
          sum(query * key, -1, true) * value;
 }
 
+Tensor divisor(const Tensor& total) {
+  return masked_fill(total, equal(total.detach(), 0), 1);
+}
+
 Tensor running_max(const Tensor& x) {
   const std::int64_t length = x.size(-1);
   Tensor largest = x.detach();

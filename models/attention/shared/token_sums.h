@@ -35,6 +35,9 @@ inline constexpr double least_log_decay = -5;
 Tensor recurrence_both_ways(const Tensor& query, const Tensor& key, const Tensor& value,
                             const Tensor& log_decay);
 
+/// `total`, which is not negative, with 1 where it is 0: x / divisor(total) is 0 where nothing was added up.
+Tensor divisor(const Tensor& total);
+
 /// y_t = max(x_0, ..., x_t) along the last axis; no gradient.
 Tensor running_max(const Tensor& x);
 
