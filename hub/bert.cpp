@@ -51,7 +51,6 @@ ImportPlan import_bert(const std::string& text, const std::map<std::string, Tens
   const std::string prefix = prefix_of(tensors, "embeddings.word_embeddings.weight"),
                     head = prefix_of(tensors, "cls.predictions.bias") + bert_head;
   const bool has_head = tensors.contains(head + "bias");
-  if (has_head) config.expect("tie_word_embeddings", "true");
   const std::int64_t width = config.integer("hidden_size", 1, 65536),
                      heads = config.integer("num_attention_heads", 1, 1024),
                      layers = config.integer("num_hidden_layers", 1, 1024),
@@ -60,7 +59,9 @@ ImportPlan import_bert(const std::string& text, const std::map<std::string, Tens
   config.check_rows("max_position_embeddings", tensors, prefix + "embeddings.position_embeddings.weight");
   config.check_rows("vocab_size", tensors, prefix + "embeddings.word_embeddings.weight");
   const std::string map = head + "decoder.weight";
-  const bool tied = !differs_from(tensors, map, prefix + "embeddings.word_embeddings.weight");
+  const bool said_to_be_tied = config.flag("tie_word_embeddings", true),
+             tied =
+                 said_to_be_tied && !differs_from(tensors, map, prefix + "embeddings.word_embeddings.weight");
   Json model = {{"width", width},
                 {"heads", heads},
                 {"feed_forward", config.integer("intermediate_size", 1, 1 << 20)},
@@ -96,7 +97,7 @@ ImportPlan import_bert(const std::string& text, const std::map<std::string, Tens
   if (has_head) {
     add_bert_head(plan.names, head, tied);
     if (tied) plan.copies.emplace_back(map, "embedding.weight");
-    if (!tied) plan.remarks.push_back(not_tied(map));
+    if (said_to_be_tied && !tied) plan.remarks.push_back(not_tied(map));
     plan.copies.emplace_back(head + "decoder.bias", "output_bias");
     plan.remarks.emplace_back(
         "a masked language model: give --masked to a language_model that trains --from it");
@@ -125,7 +126,6 @@ ExportPlan export_bert(RunContent run) {
   misfits.expect("model.scale_embeddings", {"false"});
   if (has_head) {
     misfits.expect("model.output_transform", {"true"});
-    misfits.expect("model.tie_embeddings", {"\"decoder\"", "\"all\""});
   } else {
     misfits.expect("model.local_width", {"0"});
     misfits.expect("model.pooling", {"\"mean\""});
@@ -135,6 +135,7 @@ ExportPlan export_bert(RunContent run) {
   const Json model = Json::parse(run.settings).at("model");
   const auto width = model.at("width").get<std::int64_t>();
   const auto layers = model.at(has_head ? "decoder_layers" : "encoder_layers").get<std::int64_t>();
+  const bool tied = !has_head || model.at("tie_embeddings") != "none";
   if (!run.weights.contains("input.types.weight"))
     run.weights["input.types.weight"] = Tensor::zeros({1, width});
   add_missing_biases(run.weights, ".attention.");
@@ -150,11 +151,13 @@ ExportPlan export_bert(RunContent run) {
                        {"num_attention_heads", model.at("heads")},
                        {"num_hidden_layers", layers},
                        {"pad_token_id", std::max<std::int64_t>(run.pad, 0)},
-                       {"tie_word_embeddings", true},
+                       {"tie_word_embeddings", tied},
                        {"type_vocab_size", run.weights.at("input.types.weight").size(0)},
                        {"vocab_size", run.vocabulary}};
   WeightNames names = bert_names(layers, has_head ? "bert." : "");
-  if (has_head) add_bert_head(names, bert_head, true);
+  if (has_head) add_bert_head(names, bert_head, tied);
+  // A head that is not tied has a bias of its own, beside that of the layout.
+  if (has_head && !tied) names.add(concat_text(bert_head, "decoder.bias"), "output_bias");
   return {config.dump(2) + "\n", std::move(names), std::move(run.weights)};
 }
 

@@ -371,6 +371,11 @@ TEST_CASE("published: a weight that is said to be tied is compared before it is 
   CHECK(import_with("cls.predictions.decoder.weight", embedding + 1).empty());
   CHECK(tie_of() == "none");
   CHECK(imported_map() == (embedding + 1).to_vector<float>());
+  export_run(out, folder / "untied");  // and comes back
+  CHECK(
+      load_safetensors(folder / "untied/model.safetensors").tensors.contains("cls.predictions.decoder.bias"));
+  CHECK(import_error(folder / "untied", folder / "back").empty());
+  CHECK(tensors_of(folder / "back/model.safetensors") == tensors_of(out / "model.safetensors"));
   CHECK(import_with("cls.predictions.decoder.bias", bias).empty());
   CHECK(
       contains(import_with("cls.predictions.decoder.bias", bias + 1),

@@ -17,7 +17,7 @@ try:
     import torch
     import transformers
     from safetensors.numpy import load_file, save_file
-    from tokenizers import Tokenizer, models, pre_tokenizers, decoders
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 except ImportError as error:
     print(f"skipped: {sys.executable}: {error}")
     sys.exit(77)
@@ -73,6 +73,128 @@ def tensor(array):
     return torch.tensor(array, dtype=torch.long)
 
 
+# --- the layouts of folders that are downloaded most, as tiny models: the type and names of tensors, and the files beside them
+
+def change_json(file, change):
+    content = json.loads(file.read_text())
+    change(content)
+    file.write_text(json.dumps(content))
+
+
+def bert_tokenizer(folder, typed=True, padded=False):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "see", ",", "."]
+    words += [f"w{i}" for i in range(VOCABULARY - len(words))]
+    tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.add_special_tokens(words[:5])
+    if padded:
+        tokenizer.enable_truncation(10)
+        tokenizer.enable_padding(length=10)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    if not typed:
+        change_json(folder / "tokenizer.json", lambda content: content["model"].pop("type"))
+
+
+def unigram_tokenizer(folder):
+    marks = ["<s>", "<pad>", "</s>", "<unk>"]
+    pieces = [(mark, 0.0) for mark in marks] + [("▁the", -2.0), ("▁cat", -3.0), ("s", -4.0), ("▁", -4.5), ("▁see", -3.5)]
+    pieces += [(f"▁w{i}", -5.0 - i) for i in range(VOCABULARY - len(pieces) - 1)] + [("<mask>", 0.0)]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=3, byte_fallback=False))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    tokenizer.add_special_tokens(marks + ["<mask>"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def gpt2_tokenizer(folder):
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)} | {"<|endoftext|>": 256}, []))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<|endoftext|>"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    change_json(folder / "tokenizer.json", lambda content: content["model"].pop("type"))
+
+
+def first_names(name):
+    return name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+
+
+def pooled_by(*modes, last="Normalize"):
+    """The files that sentence-transformers keeps beside a model."""
+    def write(folder):
+        kinds = {"Transformer": "", "Pooling": "1_Pooling", last: f"2_{last}"}
+        (folder / "modules.json").write_text(json.dumps(
+            [{"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+             for i, (kind, path) in enumerate(kinds.items())]))
+        (folder / "1_Pooling").mkdir()
+        (folder / "1_Pooling/config.json").write_text(json.dumps(
+            {"word_embedding_dimension": 16, **{f"pooling_mode_{mode}": mode in modes for mode in
+                                                ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")}}))
+    return write
+
+
+SMALL = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24, vocab_size=VOCABULARY,
+             max_position_embeddings=12)
+GPT2 = dict(n_embd=16, n_layer=2, n_head=4, vocab_size=257, n_positions=12, bos_token_id=256, eos_token_id=256)
+POSITION_IDS = {"embeddings.position_ids": np.arange(12, dtype=np.int64)[None]}
+NEXT_SENTENCE = {"cls.seq_relationship.weight": np.ones((2, 16), np.float32), "cls.seq_relationship.bias": np.ones(2, np.float32)}
+
+
+def masks(prefix, dtype, more=()):
+    tensors = {f"{prefix}h.{i}.attn.bias": np.tril(np.ones((1, 1, 12, 12))).astype(dtype) for i in range(2)}
+    return tensors | {f"{prefix}h.{i}.attn.{name}": np.array(-1e4, np.float32) for i in range(2) for name in more}
+
+
+def layout(kind, config, tokenizer=bert_tokenizer, beside=None, rename=lambda name: name, extra={}, dtype=np.float32,
+           refused=None, readable=True):
+    """`readable`: transformers finds the weights by these names."""
+    return locals()
+
+
+ENCODER = dict(kind="BertModel", config=SMALL)
+LAYOUTS = {
+    "sentence-transformers/all-MiniLM-L6-v2": layout(**ENCODER, beside=pooled_by("mean_tokens"), extra=POSITION_IDS,
+                                                     tokenizer=lambda folder: bert_tokenizer(folder, padded=True)),
+    "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2": layout(
+        **ENCODER, beside=pooled_by("mean_tokens", last="Normalize"), extra=POSITION_IDS, tokenizer=unigram_tokenizer),
+    "intfloat/e5-small-v2": layout(**ENCODER, extra=POSITION_IDS),
+    "thenlper/gte-small": layout(**ENCODER, beside=pooled_by("mean_tokens"), dtype=np.float16),
+    "an encoder saved within sentence-transformers": layout(
+        **ENCODER, rename=lambda name: "0.auto_model." + name, readable=False),
+    "google-bert/bert-base-uncased": layout(
+        "BertForMaskedLM", SMALL, rename=first_names, extra=NEXT_SENTENCE | {
+            "bert.pooler.dense.weight": np.ones((16, 16), np.float32), "bert.pooler.dense.bias": np.ones(16, np.float32)},
+        tokenizer=lambda folder: bert_tokenizer(folder, typed=False)),
+    "google-bert/bert-base-multilingual-cased": layout("BertForMaskedLM", SMALL, extra=NEXT_SENTENCE),
+    "openai-community/gpt2": layout("GPT2LMHeadModel", GPT2, gpt2_tokenizer, rename=lambda name: name.removeprefix("transformer."),
+                                    extra=masks("", np.float32)),
+    "distilbert/distilgpt2": layout("GPT2LMHeadModel", GPT2, gpt2_tokenizer,
+                                    extra=masks("transformer.", np.uint8, ["masked_bias"])),
+    "microsoft/DialoGPT-medium": layout("GPT2LMHeadModel", GPT2, gpt2_tokenizer, extra=masks("transformer.", np.bool_)),
+    "a GPT-2 whose head was trained apart": layout("GPT2LMHeadModel", GPT2, gpt2_tokenizer, extra={
+        "lm_head.weight": np.linspace(-1, 1, 257 * 16, dtype=np.float32).reshape(257, 16)}),
+    "a BERT whose head was trained apart": layout("BertForMaskedLM", SMALL, extra={
+        "cls.predictions.decoder.weight": np.linspace(-1, 1, VOCABULARY * 16, dtype=np.float32).reshape(VOCABULARY, 16)}),
+    "BAAI/bge-small-en-v1.5": layout(**ENCODER, beside=pooled_by("cls_token"), refused="does not pool its tokens by their mean"),
+    "sentence-transformers/LaBSE": layout(**ENCODER, beside=pooled_by("mean_tokens", last="Dense"),
+                                          refused="sentence_transformers.models.Dense"),
+    "cross-encoder/ms-marco-MiniLM-L6-v2": layout("BertForSequenceClassification", SMALL,
+                                                  refused="names that heed does not know: classifier.bias"),
+    "dslim/bert-base-NER": layout("BertForTokenClassification", SMALL, refused="names that heed does not know: classifier.bias"),
+    "distilbert/distilbert-base-uncased": layout("DistilBertForMaskedLM", dict(
+        dim=16, n_layers=2, n_heads=4, hidden_dim=24, vocab_size=VOCABULARY, max_position_embeddings=12), refused='"distilbert"'),
+    "FacebookAI/roberta-base": layout("RobertaForMaskedLM", SMALL, unigram_tokenizer, refused='"roberta"'),
+    "FacebookAI/xlm-roberta-base": layout("XLMRobertaForMaskedLM", SMALL, unigram_tokenizer, refused='"xlm-roberta"'),
+    "sentence-transformers/all-mpnet-base-v2": layout("MPNetModel", SMALL, beside=pooled_by("mean_tokens"), refused='"mpnet"'),
+    "google/electra-base-discriminator": layout("ElectraForPreTraining", SMALL | {"embedding_size": 16}, refused='"electra"'),
+    "google-t5/t5-small": layout("T5ForConditionalGeneration", dict(
+        d_model=16, d_kv=4, d_ff=24, num_layers=2, num_heads=4, vocab_size=VOCABULARY), unigram_tokenizer, refused='"t5"'),
+}  # Marian's: test_marian_with_sentencepiece
+
+
 class Published(unittest.TestCase):
     def setUp(self):
         self.temporary = tempfile.TemporaryDirectory()
@@ -121,6 +243,45 @@ class Published(unittest.TestCase):
         ids = np.ascontiguousarray(IDS[:1])
         self.compare(self.folder / "run", model, model(tensor(ids)).logits, {"ids": ids})
         self.exported(model, transformers.GPT2LMHeadModel, lambda m: m(tensor(ids)).logits)
+
+    def test_layouts_of_folders_that_are_downloaded_most(self):
+        for number, (name, one) in enumerate(LAYOUTS.items()):
+            with self.subTest(name):
+                folder, own = self.folder / f"published_{number}", self.folder / f"run_{number}"
+                folder.mkdir()
+                self.check_layout(folder, own, **one)
+
+    def check_layout(self, folder, own, kind, config, tokenizer, beside, rename, extra, dtype, refused, readable):
+        kind = getattr(transformers, kind)
+        model = scatter(kind(kind.config_class(**config)))
+        model.save_pretrained(folder)
+        weights = {rename(name): value.astype(dtype) for name, value in load_file(folder / "model.safetensors").items()}
+        save_file(weights | extra, folder / "model.safetensors", metadata={"format": "pt"})
+        tokenizer(folder)
+        if beside:
+            beside(folder)
+        done = subprocess.run([PROGRAMS / "heed", "import", folder, "--out", own], capture_output=True, text=True)
+        if refused:
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(refused, done.stderr)
+            return
+        self.assertEqual(done.returncode, 0, done.stderr)
+        if readable:
+            model = kind.from_pretrained(folder, dtype=torch.float32).eval()
+        if kind is not transformers.BertModel:
+            ids = np.ascontiguousarray(IDS[:1])
+            save_file({"ids": ids}, self.folder / "input.safetensors")
+            run("published_gradients", own, self.folder / "input.safetensors", self.folder / "output.safetensors")
+            self.near(load_file(self.folder / "output.safetensors")["outputs"], model(tensor(ids)).logits.detach().numpy(), "logits")
+            return
+        lines = ["the cats see w1", "w2, the cat.", "see w9"]
+        found = run("embed_text", "predict", "--run", own, text="\n".join(lines) + "\n").strip().split("\n")
+        theirs = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        theirs.no_padding()
+        for line, vector in zip(lines, found, strict=True):
+            ids = np.array([theirs.encode(line).ids])
+            expected = self.sentence_vectors(model, ids, np.ones_like(ids), np.zeros_like(ids))[0].detach().numpy()
+            self.near(np.array([float(x) for x in vector.split()]), expected, line)
 
     def exported(self, model, kind, outputs):
         """What the exported run says in `transformers`, in three types of numbers."""
