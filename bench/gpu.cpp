@@ -435,7 +435,8 @@ int main(int argc, char** argv) {
                  "cpu, vulkan, vulkan:N or vulkan:NAME (a software device must be named)");
   app.add_option("--only", only, "only these measurements")->delimiter(',')->check(CLI::IsMember(names));
   app.add_option("--seconds", settings.seconds, "per measurement")->check(CLI::Range(0.01, 100.0));
-  app.add_option("--warm-up", settings.warm_up, "seconds of work before each measurement, until clocks are up")
+  app.add_option("--warm-up", settings.warm_up,
+                 "seconds of work before each measurement, until clocks are up")
       ->check(CLI::Range(0.0, 100.0));
   app.add_option("--weights", settings.weights,
                  "folder for the initial weights of the training steps, as safetensors")
