@@ -319,6 +319,24 @@ TEST_CASE("Among equal scores the wrong answer ranks first, whatever the order o
   CHECK(rank_answers(groups, scores, {true, false, true}).map == doctest::Approx((1.0 / 2 + 2.0 / 3) / 2));
 }
 
+TEST_CASE("A rank is the mean over all orders of equal scores, and NaN is last") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto check_rank = [](const std::vector<float>& scores, std::size_t own, double reciprocal,
+                             double first) {
+    const ExpectedRank rank = expected_rank(scores, own);
+    CHECK(rank.reciprocal == doctest::Approx(reciprocal));
+    CHECK(rank.first == doctest::Approx(first));
+  };
+  check_rank({3, 1, 2}, 0, 1, 1);
+  check_rank({3, 1, 2}, 1, 1.0 / 3, 0);
+  check_rank({1, 1, 1, 1}, 2, (1 + 1.0 / 2 + 1.0 / 3 + 1.0 / 4) / 4, 0.25);
+  check_rank({2, 1, 1}, 1, (1.0 / 2 + 1.0 / 3) / 2, 0);
+  check_rank({nan, 1, -1}, 0, 1.0 / 3, 0);
+  check_rank({nan, nan}, 1, 0.75, 0.5);
+  check_rank({nan, 1, nan}, 1, 1, 1);
+  CHECK_THROWS_AS(expected_rank({}, 0), Error);
+}
+
 TEST_CASE("Empty lists, lists of different lengths and scores that are not numbers cannot be ranked") {
   const AnswerRanking none = rank_answers({}, {}, {});
   CHECK(none.groups == 0);

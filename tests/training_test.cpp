@@ -391,7 +391,7 @@ TEST_CASE("trainer: stops early when evaluations get no better") {
   CHECK(result.stopped_early);
   CHECK(result.finished);
   CHECK(result.step == 40);
-  CHECK(result.best_step == 10);
+  CHECK(result.best_step == 40);  // equal to the others, and the latest
 }
 
 TEST_CASE("trainer: evaluations that are only shown choose nothing and change no bit") {
@@ -451,10 +451,8 @@ TEST_CASE("trainer: early stopping says why") {
   options.evaluate_every = 10;
   options.patience = 3;
   const std::string said = said_by(task, options);
-  CHECK(said.find(
-            "stopped early in step 40: 3 evaluations (the patience is 3) brought nothing better than the") !=
-        said.npos);
-  CHECK(said.find("of step 10") != said.npos);
+  CHECK(said.find("stopped early in step 40: 3 evaluations (the patience is 3) brought nothing better than a "
+                  "loss of") != said.npos);
 }
 
 TEST_CASE("trainer: a training that diverges says so, and has no best weights") {
@@ -510,6 +508,49 @@ TEST_CASE("trainer: an accuracy makes no best of weights that diverged") {
   CHECK(times(said, "no evaluation is worth keeping") == 1);
 }
 
+TEST_CASE("trainer: of equal metrics the smaller loss is kept, then the later step") {
+  struct Measured : LineTask {
+    Evaluation evaluate() override {
+      const auto [accuracy, loss] = told[next++];
+      return {{{"accuracy", accuracy, true}, {"loss", loss, false}}, "accuracy"};
+    }
+    std::vector<std::pair<double, double>> told;
+    std::size_t next = 0;
+  };
+  std::string said;
+  const auto trained = [&](std::vector<std::pair<double, double>> told, std::int64_t patience = 0) {
+    Measured task;
+    task.told = std::move(told);
+    TrainerOptions options = options_for(10 * std::ssize(task.told));
+    options.evaluate_every = 10;
+    options.patience = patience;
+    said.clear();
+    return Trainer(task, options, {.message = [&](std::string_view text) { said += text; }}).run();
+  };
+  CHECK(trained({{0, 3}, {0, 1}, {0, 2}}).best_step == 20);
+  CHECK(times(said, "accuracy is 0 in all 3 evaluations") == 1);
+  CHECK(trained({{0.5, 1}, {0.5, 1}, {0.25, 1}}).best_step == 20);
+  CHECK(times(said, "in all") == 0);
+  CHECK(trained({{0.5, 2}, {0.75, 3}, {0.5, 1}}).best_step == 20);
+  // What is only later is kept, but is no progress that patience would wait for.
+  const TrainResult stopped = trained({{0, 1}, {0, 1}, {0, 1}, {0, 1}}, 2);
+  CHECK(stopped.stopped_early);
+  CHECK(stopped.step == 30);
+  CHECK(trained({{0, 3}, {0, 2}, {0, 1}, {0, 0}}, 1).step == 40);
+}
+
+TEST_CASE("trainer: what is not finite is no best, whichever metric it is") {
+  for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
+                           -std::numeric_limits<double>::infinity()})
+    for (const char* name : {"loss", "perplexity"}) {
+      ToldTask task;
+      task.metrics = {{"accuracy", 0.25, true}, {name, bad, false}};
+      TrainerOptions options = options_for(20);
+      options.evaluate_every = 10;
+      CHECK(times(said_by(task, options), "no evaluation is worth keeping") == 1);
+    }
+}
+
 TEST_CASE("trainer: a best that is worse than the untrained model is remarked on") {
   TrainerOptions options = options_for(20);
   options.evaluate_every = 10;
@@ -540,7 +581,7 @@ TEST_CASE("trainer: a best that is worse than the untrained model is remarked on
   task.metrics = {{"loss", 3 * start, false}};
   std::string text;
   Trainer(task, options, {.message = [&](std::string_view part) { text += part; }}).run(&run);
-  CHECK(times(text, "the best weights, of step 10,") == 1);
+  CHECK(times(text, "the best weights, of step 20,") == 1);
 }
 
 TEST_CASE("trainer: weights that nothing can be computed with are not saved") {

@@ -26,6 +26,12 @@ std::int64_t batches_in(Task& task, std::int64_t epoch) {
 
 }  // namespace
 
+const Metric* not_finite(std::span<const Metric> metrics) {
+  const auto found = std::ranges::find_if_not(
+      metrics, [](double value) { return std::isfinite(value); }, &Metric::value);
+  return found == metrics.end() ? nullptr : &*found;
+}
+
 void check_options(const TrainerOptions& options) {
   check_ranges("trainer", options);
   check((options.steps > 0) != (options.epochs > 0),

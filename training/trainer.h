@@ -29,6 +29,9 @@ struct Metric {
   bool larger_is_better = false;
 };
 
+/// The first metric that is not a finite number, which means that training has diverged; null: all are.
+const Metric* not_finite(std::span<const Metric> metrics);
+
 /// The result of an evaluation. Without metrics there is no early stopping and no best checkpoint. A metric
 /// "loss" is compared with the training loss and must be the same kind of mean.
 struct Evaluation {
