@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -339,7 +340,7 @@ TEST_CASE("trainer: the recorded loss is the mean over the tokens since the last
   std::vector<double> losses;
   TrainerOptions options = options_for(2);
   options.log_every = 2;
-  options.schedule.learning_rate = 1e-300;  // the weights stay
+  options.schedule.learning_rate = 1e-37;  // the weights stay
   Trainer(task, options, {.progress = [&](const Progress& p) { losses.push_back(p.loss); }}).run();
   Context context = Context::inference();
   const double first = task.loss(0, 0, context).sum.item(), second = task.loss(0, 1, context).sum.item();
@@ -384,7 +385,7 @@ TEST_CASE("trainer: NaN stops it with the step and the parameter, weights untouc
 TEST_CASE("trainer: stops early when evaluations get no better") {
   LineTask task;
   TrainerOptions options = options_for(100);
-  options.schedule.learning_rate = 1e-300;
+  options.schedule.learning_rate = 1e-37;
   options.evaluate_every = 10;
   options.patience = 3;
   const TrainResult result = Trainer(task, options).run();
@@ -426,7 +427,7 @@ TEST_CASE("trainer: evaluations that are only shown choose nothing and change no
   CHECK(among.result.best_step == alone.result.best_step);
   CHECK(among.result.best_metric == alone.result.best_metric);
   // Patience counts the others alone.
-  CHECK(trained(9, 400, 1e-300).result.step == 200);
+  CHECK(trained(9, 400, 1e-37).result.step == 200);
 }
 
 namespace {
@@ -447,7 +448,7 @@ std::size_t times(const std::string& text, const std::string& part) {
 TEST_CASE("trainer: early stopping says why") {
   LineTask task;
   TrainerOptions options = options_for(100);
-  options.schedule.learning_rate = 1e-300;
+  options.schedule.learning_rate = 1e-37;
   options.evaluate_every = 10;
   options.patience = 3;
   const std::string said = said_by(task, options);
@@ -786,6 +787,33 @@ TEST_CASE("trainer: options out of range are refused") {
   options = options_for(10);
   options.schedule.final_rate = 1;
   refused(options, "final_rate");
+}
+
+TEST_CASE("optimizer: what f32 would take for 0, 1 or infinity is refused by name") {
+  const auto refusal = [](const std::function<void(TrainerOptions&)>& change) {
+    TrainerOptions options = options_for(1);
+    change(options);
+    try {
+      check_options(options);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const auto contains = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  CHECK(refusal([](TrainerOptions&) {}).empty());
+  for (const double bad : {1e-60, 1e-42, 1e39}) {
+    CHECK(contains(refusal([&](TrainerOptions& o) { o.optimizer.epsilon = bad; }), "epsilon"));
+    CHECK(contains(refusal([&](TrainerOptions& o) { o.schedule.learning_rate = bad; }), "learning_rate"));
+    CHECK(contains(refusal([&](TrainerOptions& o) { o.optimizer.weight_decay = bad; }), "weight_decay"));
+    CHECK(contains(refusal([&](TrainerOptions& o) { o.clip_norm = bad; }), "clip_norm"));
+  }
+  const double almost_one = 1 - 1e-9;
+  CHECK(contains(refusal([&](TrainerOptions& o) { o.optimizer.beta1 = almost_one; }), "beta1"));
+  CHECK(contains(refusal([&](TrainerOptions& o) { o.optimizer.beta2 = almost_one; }), "beta2"));
+  CHECK(contains(refusal([&](TrainerOptions& o) { o.schedule.final_rate = 1e39; }), "final_rate"));
 }
 
 TEST_CASE("trainer: the weights are the same bits for 1, 2, 3 and 8 threads") {

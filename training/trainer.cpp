@@ -42,6 +42,8 @@ void check_options(const TrainerOptions& options) {
         " batches are ", batches, " batches; at most ", most_batches, " are possible");
   check(options.patience == 0 || options.evaluate_every > 0,
         "trainer: patience needs evaluations; set evaluate_every, or patience=0");
+  check_in_f32("trainer: clip_norm", options.clip_norm);
+  check_in_f32("optimizer: weight_decay", options.optimizer.weight_decay);
   schedule_of(options.schedule);  // throws where it is out of range
 }
 
