@@ -108,6 +108,15 @@ void OpenFolder::check_own_file(const std::string& name) const {
         ", and a file of its own is needed there; move it away");
 }
 
+/// A file that is changed in place must not be another folder's, too, as in a copy made of hard links: then it
+/// is replaced by a copy of its own.
+void OpenFolder::part_from_others(const std::string& name) const {
+  struct stat status {};
+  if (::fstatat(descriptor(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode) &&
+      status.st_nlink > 1)
+    write(name, read(name));
+}
+
 int OpenFolder::open_own(const char* what, const std::string& name, int flags) const {
   const int file = open_at_or_throw(what, descriptor(), name, flags | O_NOFOLLOW | O_NONBLOCK, path_ / name);
   try {
@@ -147,6 +156,7 @@ void OpenFolder::write(const std::string& name, const std::function<void(FileWri
 
 int OpenFolder::open_to_append(const std::string& name) const {
   check_own_file(name);
+  part_from_others(name);
   return open_own("open", name, O_WRONLY | O_CREAT | O_APPEND);
 }
 
@@ -158,6 +168,7 @@ void OpenFolder::append(const std::string& name, std::string_view bytes) const {
 
 void OpenFolder::cut(const std::string& name, std::int64_t bytes) const {
   check_own_file(name);
+  part_from_others(name);
   const Descriptor file(open_own("open", name, O_WRONLY));
   if (::ftruncate(file.value, bytes) != 0) fail_with_errno("cut", path_ / name, errno);
 }

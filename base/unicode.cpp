@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "heed/base/error.h"
@@ -268,6 +270,39 @@ bool is_punctuation(char32_t value) {
   const auto kind = category(value);
   return (kind >= UTF8PROC_CATEGORY_PC && kind <= UTF8PROC_CATEGORY_PO) ||
          (value > 0x20 && value < 0x7F && kind >= UTF8PROC_CATEGORY_SM && kind <= UTF8PROC_CATEGORY_SO);
+}
+
+bool is_strict_punctuation(char32_t value) {
+  const auto kind = category(value);
+  return kind >= UTF8PROC_CATEGORY_PC && kind <= UTF8PROC_CATEGORY_PO;
+}
+
+bool is_symbol(char32_t value) {
+  const auto kind = category(value);
+  return kind >= UTF8PROC_CATEGORY_SM && kind <= UTF8PROC_CATEGORY_SO;
+}
+
+Script script_of(char32_t letter) {
+  const auto is_in = [&](std::span<const std::pair<char32_t, char32_t>> ranges) {
+    return std::ranges::any_of(
+        ranges, [&](const auto& range) { return letter >= range.first && letter <= range.second; });
+  };
+  using Range = std::pair<char32_t, char32_t>;
+  static constexpr Range latin[] = {{'A', 'Z'},       {'a', 'z'},       {0xAA, 0xAA},     {0xBA, 0xBA},
+                                    {0xC0, 0x2AF},    {0x1E00, 0x1EFF}, {0x2C60, 0x2C7F}, {0xA720, 0xA7FF},
+                                    {0xAB30, 0xAB6F}, {0xFB00, 0xFB06}, {0xFF21, 0xFF5A}};
+  static constexpr Range han[] = {{0x2E80, 0x2FDF}, {0x3005, 0x3007},  {0x3021, 0x3029}, {0x3038, 0x303B},
+                                  {0x3100, 0x312F}, {0x31A0, 0x31BF},  {0x3400, 0x4DBF}, {0x4E00, 0x9FFF},
+                                  {0xF900, 0xFAFF}, {0x20000, 0x3FFFF}};
+  // Kana, Thai, Lao, Tibetan, Burmese, Khmer, Tai.
+  static constexpr Range unspaced[] = {{0x3031, 0x3035}, {0x3041, 0x30FF},   {0x31F0, 0x31FF},
+                                       {0xFF66, 0xFF9F}, {0x1AFF0, 0x1B16F}, {0x0E00, 0x0FFF},
+                                       {0x1000, 0x109F}, {0xA9E0, 0xA9FF},   {0xAA60, 0xAADF},
+                                       {0x1780, 0x17FF}, {0x1950, 0x19FF},   {0x1A20, 0x1AAF}};
+  return is_in(latin)      ? Script::latin
+         : is_in(han)      ? Script::han
+         : is_in(unspaced) ? Script::unspaced
+                           : Script::other;
 }
 
 bool is_control(char32_t value) {

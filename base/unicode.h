@@ -44,12 +44,23 @@ bool is_letter(char32_t value);  ///< General category L*.
 bool is_number(char32_t value);  ///< General category N*.
 bool is_punctuation(
     char32_t value);  ///< General category P*, and the other printable ASCII that is no letter or digit.
-bool is_control(char32_t value);          ///< General category Cc, Cf or Co.
-bool is_mark(char32_t value);             ///< General category M*.
-bool is_nonspacing_mark(char32_t value);  ///< General category Mn.
-bool is_space(char32_t value);            ///< Property White_Space.
+bool is_strict_punctuation(char32_t value);  ///< General category P*.
+bool is_symbol(char32_t value);              ///< General category S*.
+bool is_control(char32_t value);             ///< General category Cc, Cf or Co.
+bool is_mark(char32_t value);                ///< General category M*.
+bool is_nonspacing_mark(char32_t value);     ///< General category Mn.
+bool is_space(char32_t value);               ///< Property White_Space.
 /// `\w` of UTS 18: letters (enclosed ones, too), marks, decimal and letter numbers, connectors, joiners.
 bool is_word(char32_t value);
+
+/// What matters of a letter's script where words are counted.
+enum class Script {
+  latin,
+  han,       ///< Chinese characters, and the signs that spell them
+  unspaced,  ///< Others that stand without spaces between words: kana, Thai, Khmer, ...
+  other,
+};
+Script script_of(char32_t letter);
 
 /// How a capital sigma at the end of a word is lowered.
 enum class FinalSigma {

@@ -157,14 +157,15 @@ class ConverseLearner : public TextToTextLearner {
                   double loss) const override {
     const std::vector<std::string> expected = pairs.target.strings();
     const auto [bleu, examples] = bleu_of_answers(answers, expected);
-    const std::vector<double> values = {std::exp(loss), bleu.score, distinct_share(answers, 1),
-                                        distinct_share(answers, 2), loss};
+    const BleuTokens tokens = bleu_tokens_for(expected);
+    const std::vector<double> values = {std::exp(loss), bleu.score, distinct_share(answers, 1, tokens),
+                                        distinct_share(answers, 2, tokens), loss};
     Json json;
     for (std::size_t i = 0; i < values.size(); ++i)
       json[std::string(dialogue_metrics[i].name)] = i + 1 < values.size() ? rounded(values[i]) : values[i];
     json["answers"] = pairs.size();
-    json["human"] = {{"distinct1", rounded(distinct_share(expected, 1))},
-                     {"distinct2", rounded(distinct_share(expected, 2))}};
+    json["human"] = {{"distinct1", rounded(distinct_share(expected, 1, tokens))},
+                     {"distinct2", rounded(distinct_share(expected, 2, tokens))}};
     json["signature"] = bleu.signature;
     return {metrics(values), json.dump(), examples};
   }

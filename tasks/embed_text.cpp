@@ -5,14 +5,15 @@
 //
 // Files of a run beside the weights: tokenizer.json. Parts of the data: train, valid, test.
 
-#include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/data/pairs_by_rule.h"
 #include "heed/models/pairs.h"
 #include "heed/tasks/example_learner.h"
+#include "heed/training/ranking.h"
 
 namespace heed {
 namespace {
@@ -62,22 +63,19 @@ Tensor matrix_of(const Vectors& rows) {
   return Tensor::from(values, {std::ssize(rows), std::ssize(rows.front())});
 }
 
-/// 1 / rank of the partner of each first text among all second ones: those that are strictly nearer stand
-/// before it.
-std::vector<double> reciprocal_ranks(const Vectors& first, const Vectors& second) {
+/// How the partner of each first text ranks among all second ones by nearness.
+std::vector<ExpectedRank> ranks_of_partners(const Vectors& first, const Vectors& second) {
   const NoGrad no_grad;
   const std::int64_t count = std::ssize(first), most_rows = 256;
   const Tensor u = matrix_of(first), v = transpose(matrix_of(second), 0, 1);
-  std::vector<double> ranks;
+  std::vector<ExpectedRank> ranks;
   for (std::int64_t begin = 0; begin < count; begin += most_rows) {
     const std::int64_t end = std::min(count, begin + most_rows);
     const std::vector<float> all = matmul(slice(u, 0, begin, end), v).to_vector<float>();
-    for (std::int64_t i = begin; i < end; ++i) {
-      const auto row = all.begin() + (i - begin) * count;
-      const float own = row[i];
-      ranks.push_back(
-          1.0 / static_cast<double>(1 + std::count_if(row, row + count, [&](float x) { return x > own; })));
-    }
+    for (const float one : all) check(std::isfinite(one), "texts cannot be ranked: a nearness is ", one);
+    for (std::int64_t i = begin; i < end; ++i)
+      ranks.push_back(expected_rank({all.data() + (i - begin) * count, static_cast<std::size_t>(count)},
+                                    static_cast<std::size_t>(i)));
   }
   return ranks;
 }
@@ -149,14 +147,14 @@ class EmbedTextLearner : public TextExampleLearner<SentenceEncoder, ParallelText
 
   Measurement measured(const Examples& pairs, const ParallelText&) override {
     const Vectors first = outputs_of(pairs.inputs), second = outputs_of(pairs.targets);
-    const std::vector<double> ranks = reciprocal_ranks(first, second);
+    const std::vector<ExpectedRank> ranks = ranks_of_partners(first, second);
     double sum = 0, right = 0;
-    for (const double one : ranks) sum += one, right += one == 1 ? 1 : 0;
+    for (const ExpectedRank& one : ranks) sum += one.reciprocal, right += one.first;
     const auto count = static_cast<double>(ranks.size());
     Measurement measurement =
         this->measurement(std::vector<double>{sum / count, right / count}, ranks.size(), /*round=*/true);
     measurement.examples = {"mrr", "mean", {}};
-    for (const double one : ranks) measurement.examples.rows.push_back({one, 1});
+    for (const ExpectedRank& one : ranks) measurement.examples.rows.push_back({one.reciprocal, 1});
     return measurement;
   }
 

@@ -229,15 +229,38 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   return Run(std::move(learner), std::move(files));
 }
 
+namespace {
+
+constexpr const char* diverged =
+    ": its training has diverged; try a lower learning_rate or more warmup_steps";
+
+Measurement finite(Measurement measurement) {
+  if (const Metric* bad = not_finite(measurement.metrics))
+    fail("the model gives a ", bad->name, " of ", bad->value, ", which is not finite", diverged);
+  return measurement;
+}
+
+/// What is wrong with an answer whose numbers are none; "": nothing.
+std::string fault_of(const Prediction& answer) {
+  std::vector<double> numbers(answer.vector.begin(), answer.vector.end());
+  numbers.push_back(answer.probability);
+  for (const Prediction::Alternative& one : answer.alternatives) numbers.push_back(one.probability);
+  const auto bad = std::ranges::find_if_not(numbers, [](double value) { return std::isfinite(value); });
+  return bad == numbers.end() ? ""
+                              : concat_text("the model answers ", *bad, ", which is not finite", diverged);
+}
+
+}  // namespace
+
 Measurement Run::measure_files(std::span<const std::string> files) {
   const std::lock_guard alone(*use_);
-  return learner_->measure_files(files);
+  return finite(learner_->measure_files(files));
 }
 
 Measurement Run::measure_examples(const Examples& examples) {
   const std::lock_guard alone(*use_);
   const ExampleFiles files(learner_->kind(), {&examples, 1});
-  return learner_->measure_examples(files.path_of(examples));
+  return finite(learner_->measure_examples(files.path_of(examples)));
 }
 
 namespace {
@@ -255,6 +278,11 @@ std::vector<Prediction> Run::predict(std::span<const std::string> lines, const P
   check_utf8(lines, "predict");
   const std::shared_lock use(*use_);
   std::vector<Prediction> answers = learner_->predict(lines, options);
+  for (Prediction& answer : answers)
+    if (std::string fault = fault_of(answer); answer.error.empty() && !fault.empty()) {
+      answer = {};
+      answer.error = std::move(fault);
+    }
   for (std::size_t i = 0; options.capture && i < answers.size(); ++i)
     options.capture->add_answer(
         concat_text("lines.", options.first_line + static_cast<std::int64_t>(i)),
@@ -305,7 +333,7 @@ Measurement Run::measure(std::string_view part) {
   check(found->second == files_.data_digest(part), "the ", part,
         " part of the data is not what the run was made with: the files or their order changed, so that "
         "what was trained on may be among it; name a file to measure on");
-  return learner_->measure(part);
+  return finite(learner_->measure(part));
 }
 
 namespace {

@@ -130,6 +130,7 @@ class SummarizeLearner : public TextToTextLearner {
     json["loss"] = loss;
     json["texts"] = pairs.size();
     json["stemming"] = stemming;
+    json["signature"] = rouge_signature(rouge_words_for(expected), stemming);
     json["first_words"] = json_of(simple);
     json["first_words"]["words"] = words;
     ExampleStatistics examples{"rouge1", "mean", {}};

@@ -527,18 +527,21 @@ void TextToTextLearner::show_inside(std::int64_t line, const Tokens& source, con
 }
 
 AnswersBleu bleu_of_answers(std::span<const std::string> answers, std::span<const std::string> expected) {
+  const BleuOptions options{.tokens = bleu_tokens_for(expected)};
   ExampleStatistics examples{"bleu", "bleu", {}};
   std::vector<double> sums(BleuScore().statistics().size(), 0);
   for (std::size_t i = 0; i < answers.size(); ++i) {
-    examples.rows.push_back(corpus_bleu(answers.subspan(i, 1), expected.subspan(i, 1)).statistics());
+    examples.rows.push_back(corpus_bleu(answers.subspan(i, 1), expected.subspan(i, 1), options).statistics());
     for (std::size_t k = 0; k < sums.size(); ++k) sums[k] += examples.rows.back()[k];
   }
-  return {bleu_of_statistics(sums), std::move(examples)};
+  return {bleu_of_statistics(sums, options), std::move(examples)};
 }
 
 bool has_four_words(const TextList& texts) {
-  return std::ranges::any_of(
-      texts, [](std::string_view text) { return std::ranges::count(bleu_tokenize(text), ' ') >= 3; });
+  const BleuTokens tokens = bleu_tokens_for(texts.strings());
+  return std::ranges::any_of(texts, [&](std::string_view text) {
+    return std::ranges::count(bleu_tokenize(text, tokens), ' ') >= 3;
+  });
 }
 
 TextToTextLearner& text_to_text(Learner& learner) {

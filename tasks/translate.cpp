@@ -81,6 +81,9 @@ class TranslateLearner : public TextToTextLearner {
 
   void choose_metric(const ParallelText& valid) override {
     const std::string name = "training.keep_best_by";
+    if (const BleuTokens tokens = bleu_tokens_for(valid.target.strings()); tokens != BleuTokens::mteval_13a)
+      remark(concat_text("BLEU counts the tokens of sacreBLEU's \"", name_of(tokens),
+                         "\", after the script of the validation data"));
     if (settings_.get<std::string>(name) != "bleu" || has_four_words(valid.target)) return;
     settings_.set(name, "exact", "the validation data");
     remark(

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <random>
 #include <set>
 #include <thread>
@@ -457,6 +458,53 @@ TEST_CASE("checkpoint: weights that are not finite are named") {
   spoil("optimizer.safetensors", "second_moment.output");
   CHECK_THROWS_WITH_AS(train_in(run, {}, run_options(), false), doctest::Contains("optimizer.safetensors"),
                        Error);
+}
+
+TEST_CASE("checkpoint: one that could not be resumed does not replace the last good one") {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run";
+  TrainerOptions options = run_options();
+  options.optimizer.kind = OptimizerKind::adam;
+  options.clip_norm = 0;
+  train_in(run, stop_after(8), options);
+  const std::string state = read_file(run / "trainer_state.json");
+  // The square of 1e21 w is infinite in f32, so Adam stands still: weights stay finite, moments do not.
+  options.optimizer.weight_decay = 1e21;
+  const std::string error = error_of([&] { train_in(run, {}, options); });
+  CHECK(error.find("\"second_moment.") != error.npos);
+  CHECK(error.find("the last checkpoint stays") != error.npos);
+  CHECK(read_file(run / "trainer_state.json") == state);
+  options.optimizer.weight_decay = 0;
+  CHECK(train_in(run, {}, options).step == 20);
+
+  TinyTask task;
+  std::vector<float> values = task.model().parameters()[0].tensor->to_vector<float>();
+  values[1] = std::numeric_limits<float>::infinity();
+  task.model().parameters()[0].tensor->assign(std::span<const float>(values));
+  CHECK_THROWS_WITH_AS(save_model(task.model(), folder / "model"),
+                       doctest::Contains("holds inf at element 1"), Error);
+  CHECK_FALSE(fs::exists(folder / "model"));
+}
+
+TEST_CASE("run folder: a run that was copied by hard links shares nothing that is written") {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run", copy = folder / "copy";
+  TrainerOptions options = run_options();
+  options.tensorboard = true;
+  train_in(run, stop_after(8), options);
+  fs::create_directories(copy / "tensorboard");
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(run))
+    if (entry.is_regular_file()) fs::create_hard_link(entry.path(), copy / fs::relative(entry.path(), run));
+  std::map<fs::path, std::string> before;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(run))
+    if (entry.is_regular_file()) before[entry.path()] = read_file(entry.path());
+  train_in(copy, {}, options);
+  for (const auto& [path, content] : before) {
+    CAPTURE(path);
+    CHECK((read_file(path) == content));
+  }
+  train_in(run, {}, options);
+  check_same_run(copy, run);
 }
 
 TEST_CASE("run files: what a run was made of, while it trains and afterwards") {

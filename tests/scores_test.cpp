@@ -19,7 +19,9 @@ namespace {
 BleuOptions options_of(const nlohmann::json& one) {
   BleuOptions options;
   options.lower_case = one["lower_case"].get<bool>();
-  if (one["tokens"] == "none") options.tokens = BleuTokens::none;
+  for (const BleuTokens tokens :
+       {BleuTokens::none, BleuTokens::zh, BleuTokens::character, BleuTokens::international})
+    if (one["tokens"] == name_of(tokens)) options.tokens = tokens;
   if (one["smoothing"] == "none") options.smoothing = BleuSmoothing::none;
   return options;
 }
@@ -52,6 +54,21 @@ TEST_CASE("BLEU's tokens are those of mteval-v13a") {
   CHECK(bleu_tokenize("wait...what") == "wait . . . what");
   CHECK(bleu_tokenize(" a \u00a0 b. ", BleuTokens::none) == "a b.");
   CHECK(bleu_tokenize("") == "");
+}
+
+TEST_CASE("BLEU's tokens suit the script of the references") {
+  const auto name = [](const char* text) {
+    const std::string reference = text;
+    return name_of(bleu_tokens_for({&reference, 1}));
+  };
+  CHECK(name("") == "13a");
+  CHECK(name("Der Hafen läge fünf Meilen östlich, 10 €") == "13a");
+  CHECK(name("猫在 garden 花园里睡觉，很好") == "zh");
+  CHECK(name("古い港は二つの丘の間にあります。") == "char");
+  CHECK(name("แมวนอนในสวน") == "char");
+  CHECK(name("Кошка спала в саду") == "intl");
+  CHECK(name("القطة تنام في الحديقة") == "intl");
+  CHECK(name("고양이가 정원에서") == "intl");
 }
 
 TEST_CASE("BLEU takes bytes that are not UTF-8 as parts of words") {
@@ -129,6 +146,31 @@ TEST_CASE("ROUGE equals rouge-score 0.1.2, with and without stemming") {
     check_equal(rouge(one.text, one.reference, false), one.plain);
     check_equal(rouge(one.text, one.reference, true), one.stemmed);
   }
+}
+
+TEST_CASE("ROUGE reads the letters of every script") {
+  const std::vector<std::pair<std::string, std::string>> same = {
+      {"Кошка спала в саду", "кошка спала в саду."},
+      {"η γάτα κοιμάται", "Η ΓΆΤΑ ΚΟΙΜΆΤΑΙ"},
+      {"القطة تنام في الحديقة", "القطة تنام، في الحديقة"},
+      {"बिल्ली बगीचे में", "बिल्ली बगीचे में।"},
+      {"고양이가 정원에서", "고양이가, 정원에서"},
+      {"猫在花园里睡觉", "猫在花园里睡觉。"},
+      {"แมวนอนในสวน", "แมวนอนในสวน"},
+      {"Été à la plage", "été, à la plage!"}};
+  for (const auto& [text, reference] : same) {
+    CAPTURE(text);
+    check_equal(rouge(text, reference, true), {1, 1, 1});
+  }
+  // Words apart by one; where no spaces stand between words, characters apart by one.
+  check_equal(rouge("кошка спала в доме", "кошка спала в саду", true), {0.75, 2.0 / 3, 0.75});
+  check_equal(rouge("猫在家", "猫在园", false), {2.0 / 3, 0.5, 2.0 / 3});
+  CHECK(rouge("мир", "война", true).rouge1 == 0);
+  // A word keeps its marks, and those of other scripts beside it.
+  CHECK(rouge("naïve", "nave", true).rouge1 == 0);
+  CHECK(mean_rouge(std::vector<std::string>{"cafe au lait", "мир"},
+                   std::vector<std::string>{"café au lait", "мир"}, true)
+            .rouge1 == doctest::Approx((2.0 / 3 + 1) / 2));
 }
 
 TEST_CASE("ROUGE of many pairs is their mean") {
@@ -275,6 +317,24 @@ TEST_CASE("Among equal scores the wrong answer ranks first, whatever the order o
   CHECK(rank_answers(groups, scores, {true, false, false}).mrr == doctest::Approx(1.0 / 3));
   CHECK(rank_answers(groups, scores, {false, false, true}).map == doctest::Approx(1.0 / 3));
   CHECK(rank_answers(groups, scores, {true, false, true}).map == doctest::Approx((1.0 / 2 + 2.0 / 3) / 2));
+}
+
+TEST_CASE("A rank is the mean over all orders of equal scores, and NaN is last") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto check_rank = [](const std::vector<float>& scores, std::size_t own, double reciprocal,
+                             double first) {
+    const ExpectedRank rank = expected_rank(scores, own);
+    CHECK(rank.reciprocal == doctest::Approx(reciprocal));
+    CHECK(rank.first == doctest::Approx(first));
+  };
+  check_rank({3, 1, 2}, 0, 1, 1);
+  check_rank({3, 1, 2}, 1, 1.0 / 3, 0);
+  check_rank({1, 1, 1, 1}, 2, (1 + 1.0 / 2 + 1.0 / 3 + 1.0 / 4) / 4, 0.25);
+  check_rank({2, 1, 1}, 1, (1.0 / 2 + 1.0 / 3) / 2, 0);
+  check_rank({nan, 1, -1}, 0, 1.0 / 3, 0);
+  check_rank({nan, nan}, 1, 0.75, 0.5);
+  check_rank({nan, 1, nan}, 1, 1, 1);
+  CHECK_THROWS_AS(expected_rank({}, 0), Error);
 }
 
 TEST_CASE("Empty lists, lists of different lengths and scores that are not numbers cannot be ranked") {

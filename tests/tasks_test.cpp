@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <iterator>
+#include <limits>
 #include <set>
 #include <sstream>
 
@@ -310,4 +311,37 @@ TEST_CASE("tasks: a run with a mechanism that is not registered here says so") {
     CHECK_THROWS_WITH_AS(opened(), doctest::Contains("'elsewhere' (model.encoder_attention)"), Error);
     CHECK_THROWS_WITH_AS(opened(), doctest::Contains("register_attention"), Error);
   }
+}
+
+TEST_CASE("tasks: answers that are not finite are errors") {
+  for (const TaskKind* kind : task_kinds()) {
+    const std::string task(kind->name);
+    CAPTURE(task);
+    Run run = Run::open(small_run(task));
+    for (const NamedTensor& one : run.learner().model().parameters()) {
+      const std::vector<float> spoiled(static_cast<std::size_t>(one.tensor->count()),
+                                       std::numeric_limits<float>::quiet_NaN());
+      one.tensor->assign(std::span<const float>(spoiled));
+    }
+    run.learner().model().state_changed();
+    const std::string line = small_line(task);
+    const std::string error = error_of([&] {
+      const Prediction answer =
+          run.predict(std::vector<std::string>{line.substr(0, line.size() - 1)}).front();
+      check(answer.error.empty(), answer.error);
+    });
+    CHECK(error != "");
+    CHECK(error_of([&] { run.measure("valid"); }) != "");
+  }
+}
+
+TEST_CASE("embed_text: texts that cannot be told apart are ranked as chance would") {
+  const TemporaryFolder folder;
+  Run run = Run::open(small_run("embed_text"));
+  const std::vector<std::string> files = {
+      write_content(folder / "same.tsv", "one\teins\ntwo\teins\nthree\teins\n").string()};
+  const Measurement found = run.measure_files(files);
+  REQUIRE(found.metrics.size() == 2);
+  CHECK(found.metrics[0].value == doctest::Approx((1 + 1.0 / 2 + 1.0 / 3) / 3));
+  CHECK(found.metrics[1].value == doctest::Approx(1.0 / 3));
 }

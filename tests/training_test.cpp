@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -339,7 +340,7 @@ TEST_CASE("trainer: the recorded loss is the mean over the tokens since the last
   std::vector<double> losses;
   TrainerOptions options = options_for(2);
   options.log_every = 2;
-  options.schedule.learning_rate = 1e-300;  // the weights stay
+  options.schedule.learning_rate = 1e-37;  // the weights stay
   Trainer(task, options, {.progress = [&](const Progress& p) { losses.push_back(p.loss); }}).run();
   Context context = Context::inference();
   const double first = task.loss(0, 0, context).sum.item(), second = task.loss(0, 1, context).sum.item();
@@ -384,14 +385,14 @@ TEST_CASE("trainer: NaN stops it with the step and the parameter, weights untouc
 TEST_CASE("trainer: stops early when evaluations get no better") {
   LineTask task;
   TrainerOptions options = options_for(100);
-  options.schedule.learning_rate = 1e-300;
+  options.schedule.learning_rate = 1e-37;
   options.evaluate_every = 10;
   options.patience = 3;
   const TrainResult result = Trainer(task, options).run();
   CHECK(result.stopped_early);
   CHECK(result.finished);
   CHECK(result.step == 40);
-  CHECK(result.best_step == 10);
+  CHECK(result.best_step == 40);  // equal to the others, and the latest
 }
 
 TEST_CASE("trainer: evaluations that are only shown choose nothing and change no bit") {
@@ -426,7 +427,7 @@ TEST_CASE("trainer: evaluations that are only shown choose nothing and change no
   CHECK(among.result.best_step == alone.result.best_step);
   CHECK(among.result.best_metric == alone.result.best_metric);
   // Patience counts the others alone.
-  CHECK(trained(9, 400, 1e-300).result.step == 200);
+  CHECK(trained(9, 400, 1e-37).result.step == 200);
 }
 
 namespace {
@@ -447,14 +448,12 @@ std::size_t times(const std::string& text, const std::string& part) {
 TEST_CASE("trainer: early stopping says why") {
   LineTask task;
   TrainerOptions options = options_for(100);
-  options.schedule.learning_rate = 1e-300;
+  options.schedule.learning_rate = 1e-37;
   options.evaluate_every = 10;
   options.patience = 3;
   const std::string said = said_by(task, options);
-  CHECK(said.find(
-            "stopped early in step 40: 3 evaluations (the patience is 3) brought nothing better than the") !=
-        said.npos);
-  CHECK(said.find("of step 10") != said.npos);
+  CHECK(said.find("stopped early in step 40: 3 evaluations (the patience is 3) brought nothing better than a "
+                  "loss of") != said.npos);
 }
 
 TEST_CASE("trainer: a training that diverges says so, and has no best weights") {
@@ -510,6 +509,49 @@ TEST_CASE("trainer: an accuracy makes no best of weights that diverged") {
   CHECK(times(said, "no evaluation is worth keeping") == 1);
 }
 
+TEST_CASE("trainer: of equal metrics the smaller loss is kept, then the later step") {
+  struct Measured : LineTask {
+    Evaluation evaluate() override {
+      const auto [accuracy, loss] = told[next++];
+      return {{{"accuracy", accuracy, true}, {"loss", loss, false}}, "accuracy"};
+    }
+    std::vector<std::pair<double, double>> told;
+    std::size_t next = 0;
+  };
+  std::string said;
+  const auto trained = [&](std::vector<std::pair<double, double>> told, std::int64_t patience = 0) {
+    Measured task;
+    task.told = std::move(told);
+    TrainerOptions options = options_for(10 * std::ssize(task.told));
+    options.evaluate_every = 10;
+    options.patience = patience;
+    said.clear();
+    return Trainer(task, options, {.message = [&](std::string_view text) { said += text; }}).run();
+  };
+  CHECK(trained({{0, 3}, {0, 1}, {0, 2}}).best_step == 20);
+  CHECK(times(said, "accuracy is 0 in all 3 evaluations") == 1);
+  CHECK(trained({{0.5, 1}, {0.5, 1}, {0.25, 1}}).best_step == 20);
+  CHECK(times(said, "in all") == 0);
+  CHECK(trained({{0.5, 2}, {0.75, 3}, {0.5, 1}}).best_step == 20);
+  // What is only later is kept, but is no progress that patience would wait for.
+  const TrainResult stopped = trained({{0, 1}, {0, 1}, {0, 1}, {0, 1}}, 2);
+  CHECK(stopped.stopped_early);
+  CHECK(stopped.step == 30);
+  CHECK(trained({{0, 3}, {0, 2}, {0, 1}, {0, 0}}, 1).step == 40);
+}
+
+TEST_CASE("trainer: what is not finite is no best, whichever metric it is") {
+  for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
+                           -std::numeric_limits<double>::infinity()})
+    for (const char* name : {"loss", "perplexity"}) {
+      ToldTask task;
+      task.metrics = {{"accuracy", 0.25, true}, {name, bad, false}};
+      TrainerOptions options = options_for(20);
+      options.evaluate_every = 10;
+      CHECK(times(said_by(task, options), "no evaluation is worth keeping") == 1);
+    }
+}
+
 TEST_CASE("trainer: a best that is worse than the untrained model is remarked on") {
   TrainerOptions options = options_for(20);
   options.evaluate_every = 10;
@@ -540,7 +582,7 @@ TEST_CASE("trainer: a best that is worse than the untrained model is remarked on
   task.metrics = {{"loss", 3 * start, false}};
   std::string text;
   Trainer(task, options, {.message = [&](std::string_view part) { text += part; }}).run(&run);
-  CHECK(times(text, "the best weights, of step 10,") == 1);
+  CHECK(times(text, "the best weights, of step 20,") == 1);
 }
 
 TEST_CASE("trainer: weights that nothing can be computed with are not saved") {
@@ -745,6 +787,33 @@ TEST_CASE("trainer: options out of range are refused") {
   options = options_for(10);
   options.schedule.final_rate = 1;
   refused(options, "final_rate");
+}
+
+TEST_CASE("optimizer: what f32 would take for 0, 1 or infinity is refused by name") {
+  const auto refusal = [](const std::function<void(TrainerOptions&)>& change) {
+    TrainerOptions options = options_for(1);
+    change(options);
+    try {
+      check_options(options);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const auto contains = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  CHECK(refusal([](TrainerOptions&) {}).empty());
+  for (const double bad : {1e-60, 1e-42, 1e39}) {
+    CHECK(contains(refusal([&](TrainerOptions& o) { o.optimizer.epsilon = bad; }), "epsilon"));
+    CHECK(contains(refusal([&](TrainerOptions& o) { o.schedule.learning_rate = bad; }), "learning_rate"));
+    CHECK(contains(refusal([&](TrainerOptions& o) { o.optimizer.weight_decay = bad; }), "weight_decay"));
+    CHECK(contains(refusal([&](TrainerOptions& o) { o.clip_norm = bad; }), "clip_norm"));
+  }
+  const double almost_one = 1 - 1e-9;
+  CHECK(contains(refusal([&](TrainerOptions& o) { o.optimizer.beta1 = almost_one; }), "beta1"));
+  CHECK(contains(refusal([&](TrainerOptions& o) { o.optimizer.beta2 = almost_one; }), "beta2"));
+  CHECK(contains(refusal([&](TrainerOptions& o) { o.schedule.final_rate = 1e39; }), "final_rate"));
 }
 
 TEST_CASE("trainer: the weights are the same bits for 1, 2, 3 and 8 threads") {

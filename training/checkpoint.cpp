@@ -19,16 +19,27 @@ namespace {
 namespace fs = std::filesystem;
 
 template <class T>
-void check_finite(const Tensor& tensor, const std::string& name, std::string_view what) {
+void check_finite(const Tensor& tensor, const std::string& name, std::string_view what,
+                  std::string_view reason) {
   const std::vector<T> values = tensor.to_vector<T>();
   for (std::size_t i = 0; i < values.size(); ++i)
     check(std::isfinite(values[i]), what, ": the tensor \"", name, "\" holds ", values[i], " at element ", i,
-          ", but all numbers must be finite: a training that diverged saved it so, or the file was changed");
+          ", but all numbers must be finite", reason);
 }
 
-void check_finite(const Tensor& tensor, const std::string& name, std::string_view what) {
-  if (tensor.dtype() == DType::f32) check_finite<float>(tensor, name, what);
-  if (tensor.dtype() == DType::f64) check_finite<double>(tensor, name, what);
+/// Of what is loaded, and of what is saved, which is to be loaded again.
+void check_finite(const Tensor& tensor, const std::string& name, std::string_view what,
+                  std::string_view reason) {
+  if (!tensor.defined()) return;  // another process's
+  if (tensor.dtype() == DType::f32) check_finite<float>(tensor, name, what, reason);
+  if (tensor.dtype() == DType::f64) check_finite<double>(tensor, name, what, reason);
+}
+
+/// Throws where tensors could not be loaded again.
+void check_savable(const std::map<std::string, Tensor>& tensors, std::string_view what) {
+  for (const auto& [name, tensor] : tensors)
+    check_finite(tensor, name, what,
+                 ": training has diverged; try a lower learning_rate or weight_decay, or a clip_norm");
 }
 
 }  // namespace
@@ -44,7 +55,7 @@ void check_named_tensors(const std::map<std::string, Tensor>& saved,
     check(source.shape() == target.shape() && source.dtype() == target.dtype(), what, ": the tensor \"", name,
           "\" is ", source.dtype(), " ", source.shape(), ", but ", target.dtype(), " ", target.shape(),
           " was expected");
-    check_finite(source, name, what);
+    check_finite(source, name, what, ": a training that diverged saved it so, or the file was changed");
   }
   for (const auto& [name, source] : saved)
     check(expected.contains(name), what, ": unknown tensor \"", name, "\"");
@@ -93,7 +104,9 @@ void save_model(Module& model, const fs::path& path, std::map<std::string, std::
 
 void write_model(FileWriter& file, Module& model, std::map<std::string, std::string> metadata) {
   metadata.emplace("format", "pt");  // Hugging Face's loaders insist on this entry
-  write_safetensors(file, {model_state(model), std::move(metadata)});
+  std::map<std::string, Tensor> state = model_state(model);
+  check_savable(state, "the model was not saved");
+  write_safetensors(file, {std::move(state), std::move(metadata)});
 }
 
 namespace {
@@ -123,6 +136,7 @@ void save_model(Module& model, const Optimizer& optimizer, const fs::path& path,
   metadata.emplace("format", "pt");
   std::map<std::string, Tensor> tensors = model_state(model);
   for (const auto& [name, tensor] : optimizer.state()) tensors[std::string(optimizer_prefix) + name] = tensor;
+  check_savable(tensors, "the model and its optimizer were not saved");
   write_file_atomically(path, [&](FileWriter& file) {
     write_safetensors(file, {std::move(tensors), std::move(metadata)});
   });
@@ -319,15 +333,15 @@ void save_checkpoint(RunFolder& folder, const TrainingParts& parts, TrainerState
   TrainerState saved = state;  // a checkpoint that fails changes nothing
   std::optional<std::int64_t> lost_best;
   saved.identity = folder.identity();
+  const std::map<std::string, Tensor> training = training_tensors(parts);
+  check_savable(training, concat_text("step ", state.step, " was not saved, and the last checkpoint stays"));
   folder.commit([&](const OpenFolder& staging) {
     const auto add = [&](const char* name, const std::function<void(FileWriter&)>& write) {
       staging.write(name, write);
       saved.files[name] = {digest_of_file(staging, name), state.step};
     };
     add(model_name, [&](FileWriter& file) { write_model(file, parts.model, metadata); });
-    add(optimizer_name, [&](FileWriter& file) {
-      write_safetensors(file, {training_tensors(parts), metadata});
-    });
+    add(optimizer_name, [&](FileWriter& file) { write_safetensors(file, {training, metadata}); });
     if (as_best) {
       const AveragedWeights averaged(parts.average);
       add(best_name, [&](FileWriter& file) { write_model(file, parts.model, metadata); });
@@ -337,7 +351,9 @@ void save_checkpoint(RunFolder& folder, const TrainingParts& parts, TrainerState
       lost_best = best->second.step;
       forget_best(saved);
     }
-    staging.write("trainer_state.json", trainer_state_text(saved));
+    const std::string text = trainer_state_text(saved);
+    parse_trainer_state(text, "trainer_state.json, which was not saved,");
+    staging.write("trainer_state.json", text);
   });
   state = std::move(saved);
   check(!lost_best, folder.file(best_name), " disappeared during training, and with it the weights of step ",

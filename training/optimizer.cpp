@@ -97,6 +97,12 @@ std::vector<NamedTensor> parameters_of(std::span<const ParameterGroup> groups) {
 
 }  // namespace
 
+void check_in_f32(std::string_view name, double value) {
+  check(value == 0 || (std::abs(value) >= least_in_f32 && std::abs(value) <= most_in_f32), name, " is ",
+        value, ", which f32 cannot tell from 0 or infinity; it must be 0, or ", least_in_f32, " to ",
+        most_in_f32);
+}
+
 std::vector<std::string> optimizer_names() {
   return optimizer_kinds.names();
 }
@@ -152,6 +158,7 @@ Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions
       owned_(std::move(owned)),
       options_(options) {
   check_ranges("optimizer", options_);
+  check_in_f32("optimizer: weight_decay", options_.weight_decay);
   check_distinct(parameters_);
   const bool spares_vectors = options_.kind == OptimizerKind::adamw && !options_.decay_vectors;
   if (rates_.empty()) rates_.assign(parameters_.size(), 1);

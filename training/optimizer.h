@@ -26,15 +26,20 @@ struct ScheduleOptions {
   double final_rate = 0;  ///< rate at the last step, for linear and cosine
 };
 
+/// Numbers that weights in f32 are computed with: smaller ones would be 0, larger ones infinite.
+inline constexpr double least_in_f32 = 1e-37, most_in_f32 = 1e38;
+/// Throws an Error with the name where a number is neither 0 nor of that range.
+void check_in_f32(std::string_view name, double value);
+
 /// The most steps of anything that is done now and then.
 inline constexpr double most_steps = 1e12;
 
 void for_each_setting(auto&& visit, ScheduleOptions& options) {
   visit(options.kind, "name", {"constant", "linear", "cosine", "inverse_sqrt"},
         "How the learning rate goes on after the warm-up");
-  visit(options.learning_rate, "learning_rate", 1e-300, 1e300, "The peak of the learning rate");
+  visit(options.learning_rate, "learning_rate", least_in_f32, most_in_f32, "The peak of the learning rate");
   visit(options.warmup_steps, "warmup_steps", 0, most_steps, "Steps in which the rate rises to its peak");
-  visit(options.final_rate, "final_rate", 0, 1e300, "The rate at the end of linear and cosine");
+  visit(options.final_rate, "final_rate", 0, most_in_f32, "The rate at the end of linear and cosine");
 }
 
 /// The learning rate of step 1, 2, ..., `steps`.
@@ -69,10 +74,10 @@ struct OptimizerOptions {
 
 void for_each_setting(auto&& visit, OptimizerOptions& options) {
   visit(options.kind, "name", optimizer_names(), "What turns gradients into steps");
-  visit(options.beta1, "beta1", 0, below_one, "Of Adam's first moment; the momentum of sgd");
-  visit(options.beta2, "beta2", 0, below_one, "Of Adam's second moment");
-  visit(options.epsilon, "epsilon", 1e-300, 1e300, "Added to the root of Adam's second moment");
-  visit(options.weight_decay, "weight_decay", 0, 1e300,
+  visit(options.beta1, "beta1", 0, below_one_in_f32, "Of Adam's first moment; the momentum of sgd");
+  visit(options.beta2, "beta2", 0, below_one_in_f32, "Of Adam's second moment");
+  visit(options.epsilon, "epsilon", least_in_f32, most_in_f32, "Added to the root of Adam's second moment");
+  visit(options.weight_decay, "weight_decay", 0, most_in_f32,
         "Of adamw: on the weights; of adam: added to the gradient");
   visit(options.decay_vectors, "decay_vectors",
         "Whether adamw also decays biases and the scales and shifts of norms");

@@ -57,6 +57,21 @@ AnswerRanking rank_answers(std::span<const std::size_t> groups, std::span<const 
   return ranking;
 }
 
+ExpectedRank expected_rank(std::span<const float> scores, std::size_t own) {
+  check(own < scores.size(), "expected_rank: there is no score ", own, " of ", scores.size());
+  const auto is_before = [](float a, float b) { return std::isnan(b) ? !std::isnan(a) : a > b; };
+  std::int64_t before = 0, tied = 0;
+  for (const float other : scores) {
+    before += is_before(other, scores[own]) ? 1 : 0;
+    tied += !is_before(other, scores[own]) && !is_before(scores[own], other) ? 1 : 0;
+  }
+  ExpectedRank expected;
+  for (std::int64_t rank = before + 1; rank <= before + tied; ++rank)
+    expected.reciprocal += 1 / static_cast<double>(rank * tied);
+  expected.first = before == 0 ? 1 / static_cast<double>(tied) : 0;
+  return expected;
+}
+
 namespace {
 
 double discount(std::int64_t rank, std::int64_t limit) {

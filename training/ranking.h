@@ -27,6 +27,14 @@ struct AnswerRanking {
 AnswerRanking rank_answers(std::span<const std::size_t> groups, std::span<const float> scores,
                            const std::vector<bool>& right);
 
+/// Where one score stands among all, as a mean over all orders of equal ones; NaN stands last.
+struct ExpectedRank {
+  double reciprocal = 0;  ///< of 1 / rank
+  double first = 0;       ///< how likely it is the first
+};
+/// Throws Error unless `own` is an index.
+ExpectedRank expected_rank(std::span<const float> scores, std::size_t own);
+
 /// How well scores rank what was clicked before what was passed over, in one list or as a mean over lists, as
 /// in MIND's own evaluation (Wu et al., ACL 2020, section 5.1). Ranks count from 1; candidates with equal
 /// scores get the mean over all their orders.

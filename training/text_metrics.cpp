@@ -18,12 +18,12 @@ namespace {
 constexpr int max_order = 4;
 using WordIds = std::vector<std::int32_t>;  // word numbers
 
-bool is_digit(char c) {
+bool is_digit(char32_t c) {
   return c >= '0' && c <= '9';
 }
 
 /// ASCII punctuation that is always a separate token: all but the apostrophe, comma, hyphen and full stop.
-bool stands_alone(char c) {
+bool stands_alone(char32_t c) {
   return (c >= '!' && c <= '&') || (c >= '(' && c <= '+') || c == '/' || (c >= ':' && c <= '@') ||
          (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
 }
@@ -33,7 +33,7 @@ bool is_separator(char32_t value) {
   return unicode::is_space(value) || (value >= 0x1C && value <= 0x1F);
 }
 
-bool is_stop(char c) {
+bool is_stop(char32_t c) {
   return c == '.' || c == ',';
 }
 
@@ -44,18 +44,51 @@ template <class Matches>
 std::string split_pairs(std::string_view text, std::string_view before, std::string_view after,
                         const Matches& matches) {
   std::string result;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (i + 1 == text.size() || !matches(text[i], text[i + 1])) {
-      result += text[i];
+  const auto at = [&](std::size_t i) {
+    return i < text.size() ? unicode::decode(text, i) : unicode::CodePoint();
+  };
+  const auto length = [](const unicode::CodePoint& c) { return static_cast<std::size_t>(c.length); };
+  for (std::size_t i = 0; i < text.size();) {
+    const unicode::CodePoint a = at(i), b = at(i + length(a));
+    const std::size_t second = i + length(a), end = second + length(b);
+    if (end > text.size() || !matches(a.value, b.value)) {
+      result.append(text.substr(i, length(a)));
+      i = second;
       continue;
     }
-    result.append(before).append(1, text[i]).append(1, ' ').append(1, text[i + 1]).append(after);
-    ++i;
+    result.append(before).append(text.substr(i, length(a))).append(1, ' ');
+    result.append(text.substr(second, length(b))).append(after);
+    i = end;
   }
   return result;
 }
 
-/// The rules of mteval-v13a.pl, in order. They only look at ASCII, so working on bytes is enough.
+/// Writes each character that `matches` accepts with a space on both sides.
+template <class Matches>
+std::string set_apart(std::string_view text, const Matches& matches) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const unicode::CodePoint c = unicode::decode(text, at);
+    const std::string_view bytes = text.substr(at, static_cast<std::size_t>(c.length));
+    if (c.valid && matches(c.value))
+      result.append(" ").append(bytes).append(" ");
+    else
+      result.append(bytes);
+    at += bytes.size();
+  }
+  return result;
+}
+
+/// What sacreBLEU's 13a and zh share: "tokenizer_re".
+std::string separate(std::string_view text) {
+  std::string spaced = set_apart(text, stands_alone);
+  // ([^0-9])([.,]) -> \1 \2 with a space after; ([.,])([^0-9]) -> the same with a space before; ([0-9])(-)
+  spaced = split_pairs(spaced, "", " ", [](char32_t a, char32_t b) { return !is_digit(a) && is_stop(b); });
+  spaced = split_pairs(spaced, " ", "", [](char32_t a, char32_t b) { return is_stop(a) && !is_digit(b); });
+  return split_pairs(spaced, "", " ", [](char32_t a, char32_t b) { return is_digit(a) && b == '-'; });
+}
+
+/// The rules of mteval-v13a.pl, in order.
 std::string tokenize_13a(std::string text) {
   replace_all(text, "<skipped>", "");
   replace_all(text, "-\n", "");
@@ -64,21 +97,29 @@ std::string tokenize_13a(std::string text) {
   replace_all(text, "&amp;", "&");
   replace_all(text, "&lt;", "<");
   replace_all(text, "&gt;", ">");
-  std::string spaced = " ";
-  for (const char c : text) {
-    if (stands_alone(c)) {
-      spaced += ' ';
-      spaced += c;
-      spaced += ' ';
-    } else {
-      spaced += c;
-    }
-  }
-  spaced += ' ';
-  // ([^0-9])([.,]) -> \1 \2 with a space after; ([.,])([^0-9]) -> the same with a space before; ([0-9])(-)
-  spaced = split_pairs(spaced, "", " ", [](char a, char b) { return !is_digit(a) && is_stop(b); });
-  spaced = split_pairs(spaced, " ", "", [](char a, char b) { return is_stop(a) && !is_digit(b); });
-  return split_pairs(spaced, "", " ", [](char a, char b) { return is_digit(a) && b == '-'; });
+  return separate(" " + text + " ");
+}
+
+/// What sacreBLEU's zh sets apart. Its ranges beyond U+FFFF are written with four digits and one more, so that
+/// it compares with U+2000 and "0": to give its figures, so do we.
+bool stands_alone_in_zh(char32_t c) {
+  constexpr std::pair<char32_t, char32_t> ranges[] = {
+      {0x2001, 0x2A6D}, {0x2E80, 0x2EFF}, {0x2F00, 0x2FDF}, {0x2FF0, 0x2FFF}, {0x3000, 0x303F},
+      {0x3100, 0x312F}, {0x31A0, 0x31BF}, {0x31C0, 0x31EF}, {0x3200, 0x33FF}, {0x3400, 0x4DB5},
+      {0x4E00, 0x9FBB}, {0xF900, 0xFA2D}, {0xFA30, 0xFA6A}, {0xFA70, 0xFAD9}, {0xFE10, 0xFE1F},
+      {0xFE30, 0xFE4F}, {0xFF00, 0xFFEF}};
+  return std::ranges::any_of(ranges,
+                             [&](const auto& range) { return c >= range.first && c <= range.second; });
+}
+
+/// The rules of mteval-v14.pl --international-tokenization, in order.
+std::string tokenize_international(std::string_view text) {
+  using unicode::is_number, unicode::is_strict_punctuation;
+  const std::string first = split_pairs(
+      text, "", " ", [](char32_t a, char32_t b) { return !is_number(a) && is_strict_punctuation(b); });
+  const std::string second = split_pairs(
+      first, " ", "", [](char32_t a, char32_t b) { return is_strict_punctuation(a) && !is_number(b); });
+  return set_apart(second, unicode::is_symbol);
 }
 
 }  // namespace
@@ -108,6 +149,16 @@ std::string_view strip_right(std::string_view text) {
     if (!c.valid || !is_separator(c.value)) end = at;
   }
   return text.substr(0, end);
+}
+
+std::string_view strip_left(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const auto c = unicode::decode(text, at);
+    if (!c.valid || !is_separator(c.value)) break;
+    at += static_cast<std::size_t>(c.length);
+  }
+  return text.substr(at);
 }
 
 /// Maps equal words to equal numbers, so that n-grams compare as numbers.
@@ -176,7 +227,22 @@ void compute_score(BleuScore& bleu, BleuSmoothing smoothing) {
 
 std::string bleu_tokenize(std::string_view line, BleuTokens tokens) {
   std::string text(strip_right(line));
-  if (tokens == BleuTokens::mteval_13a) text = tokenize_13a(std::move(text));
+  switch (tokens) {
+    case BleuTokens::mteval_13a:
+      text = tokenize_13a(std::move(text));
+      break;
+    case BleuTokens::zh:
+      text = separate(set_apart(strip_left(text), stands_alone_in_zh));
+      break;
+    case BleuTokens::character:
+      text = set_apart(text, [](char32_t) { return true; });
+      break;
+    case BleuTokens::international:
+      text = tokenize_international(text);
+      break;
+    case BleuTokens::none:
+      break;
+  }
   std::string joined;
   for (const std::string_view word : split_at_spaces(text)) {
     if (!joined.empty()) joined += ' ';
@@ -185,11 +251,44 @@ std::string bleu_tokenize(std::string_view line, BleuTokens tokens) {
   return joined;
 }
 
+std::string_view name_of(BleuTokens tokens) {
+  switch (tokens) {
+    case BleuTokens::mteval_13a:
+      return "13a";
+    case BleuTokens::zh:
+      return "zh";
+    case BleuTokens::character:
+      return "char";
+    case BleuTokens::international:
+      return "intl";
+    case BleuTokens::none:
+      return "none";
+  }
+  fail("BLEU: there is no tokenizer ", static_cast<int>(tokens));
+}
+
+BleuTokens bleu_tokens_for(std::span<const std::string> references) {
+  using unicode::Script;
+  std::array<std::size_t, 4> letters{};  // of each script
+  for (const std::string& text : references)
+    for (std::size_t at = 0; at < text.size();) {
+      const unicode::CodePoint c = unicode::decode(text, at);
+      if (c.valid && unicode::is_letter(c.value))
+        ++letters[static_cast<std::size_t>(unicode::script_of(c.value))];
+      at += static_cast<std::size_t>(c.length);
+    }
+  const auto in = [&](Script script) { return letters[static_cast<std::size_t>(script)]; };
+  const std::size_t han = in(Script::han), unspaced = in(Script::unspaced), other = in(Script::other);
+  if (in(Script::latin) >= han + unspaced + other) return BleuTokens::mteval_13a;
+  if (other > han + unspaced) return BleuTokens::international;
+  constexpr std::size_t some = 20;  // Japanese has more kana among its characters than a Chinese text quotes
+  return unspaced * some > han ? BleuTokens::character : BleuTokens::zh;
+}
+
 std::string bleu_signature(const BleuOptions& options) {
-  return concat_text("nrefs:1|case:", options.lower_case ? "lc" : "mixed",
-                     "|eff:no|tok:", options.tokens == BleuTokens::none ? "none" : "13a",
-                     "|smooth:", options.smoothing == BleuSmoothing::none ? "none" : "exp", "|version:heed-",
-                     version);
+  return concat_text(
+      "nrefs:1|case:", options.lower_case ? "lc" : "mixed", "|eff:no|tok:", name_of(options.tokens),
+      "|smooth:", options.smoothing == BleuSmoothing::none ? "none" : "exp", "|version:heed-", version);
 }
 
 std::vector<double> BleuScore::statistics() const {
@@ -242,11 +341,11 @@ BleuScore corpus_bleu(std::span<const std::string> hypotheses, std::span<const s
   return bleu;
 }
 
-double distinct_share(std::span<const std::string> texts, std::size_t n) {
+double distinct_share(std::span<const std::string> texts, std::size_t n, BleuTokens tokenizer) {
   std::set<std::vector<std::string>> distinct;
   std::size_t all = 0;
   for (const std::string& text : texts) {
-    std::istringstream tokens(bleu_tokenize(text));
+    std::istringstream tokens(bleu_tokenize(text, tokenizer));
     std::vector<std::string> words;
     for (std::string word; tokens >> word;) words.push_back(word);
     for (std::size_t i = 0; i + n <= words.size(); ++i, ++all)
@@ -432,7 +531,63 @@ std::size_t common_subsequence(const WordIds& a, const WordIds& b) {
 
 }  // namespace
 
-std::vector<std::string> rouge_words(std::string_view text, bool stemming) {
+namespace {
+
+bool is_ascii(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+}
+
+/// Runs of letters with their marks, and of numbers, in lower case. Where a script has no spaces between
+/// words, each letter is one.
+std::vector<std::string> words_of_every_script(std::string_view text, bool stemming) {
+  const std::string lower =
+      unicode::lower_case(unicode::normalize(text, unicode::Form::nfc), unicode::FinalSigma::final);
+  std::vector<std::string> words;
+  std::string word;
+  const auto end_word = [&] {
+    if (!word.empty())
+      words.push_back(stemming && word.size() > 3 && is_ascii(word) ? porter_stem(word) : word);
+    word.clear();
+  };
+  bool is_whole = false;  // the word: nothing but marks can join it
+  for (std::size_t at = 0; at < lower.size();) {
+    const unicode::CodePoint c = unicode::decode(lower, at);
+    const std::string_view bytes = std::string_view(lower).substr(at, static_cast<std::size_t>(c.length));
+    at += bytes.size();
+    const bool joins = c.valid && (unicode::is_mark(c.value) || c.value == 0x200C || c.value == 0x200D);
+    if (!joins) {
+      const bool is_part = c.valid && (unicode::is_letter(c.value) || unicode::is_number(c.value));
+      const auto script = is_part ? unicode::script_of(c.value) : unicode::Script::other;
+      const bool is_word = script == unicode::Script::han || script == unicode::Script::unspaced;
+      if (!is_part || is_word || is_whole) end_word();
+      is_whole = is_word;
+      if (!is_part) continue;
+    }
+    word += bytes;
+  }
+  end_word();
+  return words;
+}
+
+}  // namespace
+
+RougeWords rouge_words_for(std::span<const std::string> references) {
+  for (const std::string& text : references)
+    for (std::size_t at = 0; at < text.size();) {
+      const unicode::CodePoint c = unicode::decode(text, at);
+      if (c.valid && c.value >= 0x80 && unicode::is_letter(c.value)) return RougeWords::unicode;
+      at += static_cast<std::size_t>(c.length);
+    }
+  return RougeWords::ascii;
+}
+
+std::string rouge_signature(RougeWords kind, bool stemming) {
+  return concat_text("words:", kind == RougeWords::ascii ? "ascii" : "unicode",
+                     "|stemming:", stemming ? "porter" : "no", "|version:heed-", version);
+}
+
+std::vector<std::string> rouge_words(std::string_view text, bool stemming, RougeWords kind) {
+  if (kind == RougeWords::unicode) return words_of_every_script(text, stemming);
   std::vector<std::string> words;
   std::string word;
   const auto end_word = [&] {
@@ -458,20 +613,31 @@ std::vector<std::string> rouge_words(std::string_view text, bool stemming) {
   return words;
 }
 
-RougeScore rouge(std::string_view text, std::string_view reference, bool stemming) {
+namespace {
+
+RougeScore rouge_of(std::string_view text, std::string_view reference, bool stemming, RougeWords kind) {
   WordNumbers numbers;
-  const WordIds found = numbers.number(rouge_words(text, stemming)),
-                expected = numbers.number(rouge_words(reference, stemming));
+  const WordIds found = numbers.number(rouge_words(text, stemming, kind)),
+                expected = numbers.number(rouge_words(reference, stemming, kind));
   return {rouge_n(found, expected, 1), rouge_n(found, expected, 2),
           f_measure(common_subsequence(found, expected), found.size(), expected.size())};
+}
+
+}  // namespace
+
+RougeScore rouge(std::string_view text, std::string_view reference, bool stemming) {
+  const std::string whole(reference);
+  return rouge_of(text, reference, stemming, rouge_words_for({&whole, 1}));
 }
 
 std::vector<RougeScore> rouge_scores(std::span<const std::string> texts,
                                      std::span<const std::string> references, bool stemming) {
   check(texts.size() == references.size() && !texts.empty(), "ROUGE: needs as many texts as references, got ",
         texts.size(), " and ", references.size());
+  const RougeWords kind = rouge_words_for(references);
   std::vector<RougeScore> scores;
-  for (std::size_t i = 0; i < texts.size(); ++i) scores.push_back(rouge(texts[i], references[i], stemming));
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    scores.push_back(rouge_of(texts[i], references[i], stemming, kind));
   return scores;
 }
 

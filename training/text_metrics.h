@@ -15,9 +15,17 @@ namespace heed {
 std::vector<std::string_view> split_at_spaces(std::string_view text);
 
 enum class BleuTokens {
-  mteval_13a,  ///< Tokenisation of mteval-v13a.pl, sacreBLEU's default ("13a").
-  none,        ///< Words separated by white space, unchanged.
+  mteval_13a,     ///< Tokenisation of mteval-v13a.pl, sacreBLEU's default ("13a").
+  none,           ///< Words separated by white space, unchanged.
+  zh,             ///< Chinese characters stand alone, the rest is split as 13a does ("zh").
+  character,      ///< Every character is a word ("char").
+  international,  ///< Punctuation and symbols of every script stand alone, as in mteval-v14.pl ("intl").
 };
+/// As sacreBLEU has it: "13a", "none", "zh", "char", "intl".
+std::string_view name_of(BleuTokens tokens);
+/// What suits the script of most letters in the references: 13a for Latin ones, zh for Chinese, char where
+/// there are no spaces between words (Japanese, Thai, ...), and intl for all others.
+BleuTokens bleu_tokens_for(std::span<const std::string> references);
 enum class BleuSmoothing {
   exponential,  ///< The k-th order without a match counts 1 / (2^k * n-grams) ("exp", NIST's method).
   none,         ///< Any order without a match makes the score 0.
@@ -62,7 +70,8 @@ std::string bleu_tokenize(std::string_view line, BleuTokens tokens = BleuTokens:
 /// How varied texts are: the number of distinct n-grams over the number of all n-grams, 0 to 1 (distinct-n
 /// of Li et al., NAACL 2016, arXiv 1510.03055, section 5.2, but divided by n-grams instead of words). Words
 /// are those of bleu_tokenize(), case-sensitive; 0 if there are no n-grams.
-double distinct_share(std::span<const std::string> texts, std::size_t n);
+double distinct_share(std::span<const std::string> texts, std::size_t n,
+                      BleuTokens tokens = BleuTokens::mteval_13a);
 
 /// The stem of a lower-case ASCII word by Porter's rules ("An algorithm for suffix stripping", Program 14(3),
 /// 1980), with the departures that NLTK's PorterStemmer makes in its default mode: a list of irregular words,
@@ -77,11 +86,22 @@ struct RougeScore {
   double rougeL = 0;  ///< longest common subsequence of words, section 3
 };
 
-/// ROUGE of a text against its reference, as the Python package rouge-score 0.1.2 computes it. With
-/// stemming, words of more than 3 characters are compared by their stems (porter_stem()).
+/// What ROUGE takes for words.
+enum class RougeWords {
+  ascii,    ///< Runs of a-z and 0-9 in the lower-cased text, as the Python package rouge-score has it.
+  unicode,  ///< Runs of letters and numbers of every script; a letter each where words have no spaces between.
+};
+/// ascii where the references have no letter beyond it.
+RougeWords rouge_words_for(std::span<const std::string> references);
+/// How the score was computed: "words:ascii|stemming:porter|version:heed-0.1.0".
+std::string rouge_signature(RougeWords kind, bool stemming);
+
+/// ROUGE of a text against its reference, as the Python package rouge-score 0.1.2 computes it where the
+/// reference is in ASCII, and by the words of every script elsewhere. With stemming, words in ASCII of more than
+/// 3 characters are compared by their stems (porter_stem()).
 RougeScore rouge(std::string_view text, std::string_view reference, bool stemming);
 
-/// ROUGE of each pair. Throws Error if the numbers of texts and references differ or are 0.
+/// ROUGE of each pair, with one kind of words for all. Throws Error if the numbers of texts and references differ or are 0.
 std::vector<RougeScore> rouge_scores(std::span<const std::string> texts,
                                      std::span<const std::string> references, bool stemming);
 RougeScore mean_of(std::span<const RougeScore> scores);
@@ -89,7 +109,7 @@ RougeScore mean_of(std::span<const RougeScore> scores);
 RougeScore mean_rouge(std::span<const std::string> texts, std::span<const std::string> references,
                       bool stemming);
 
-/// The words that ROUGE compares: runs of a-z and 0-9 in the lower-cased text.
-std::vector<std::string> rouge_words(std::string_view text, bool stemming);
+/// The words that ROUGE compares.
+std::vector<std::string> rouge_words(std::string_view text, bool stemming, RougeWords kind);
 
 }  // namespace heed

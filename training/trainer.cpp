@@ -26,6 +26,12 @@ std::int64_t batches_in(Task& task, std::int64_t epoch) {
 
 }  // namespace
 
+const Metric* not_finite(std::span<const Metric> metrics) {
+  const auto found = std::ranges::find_if_not(
+      metrics, [](double value) { return std::isfinite(value); }, &Metric::value);
+  return found == metrics.end() ? nullptr : &*found;
+}
+
 void check_options(const TrainerOptions& options) {
   check_ranges("trainer", options);
   check((options.steps > 0) != (options.epochs > 0),
@@ -36,6 +42,8 @@ void check_options(const TrainerOptions& options) {
         " batches are ", batches, " batches; at most ", most_batches, " are possible");
   check(options.patience == 0 || options.evaluate_every > 0,
         "trainer: patience needs evaluations; set evaluate_every, or patience=0");
+  check_in_f32("trainer: clip_norm", options.clip_norm);
+  check_in_f32("optimizer: weight_decay", options.optimizer.weight_decay);
   schedule_of(options.schedule);  // throws where it is out of range
 }
 

@@ -29,6 +29,9 @@ struct Metric {
   bool larger_is_better = false;
 };
 
+/// The first metric that is not a finite number, which means that training has diverged; null: all are.
+const Metric* not_finite(std::span<const Metric> metrics);
+
 /// The result of an evaluation. Without metrics there is no early stopping and no best checkpoint. A metric
 /// "loss" is compared with the training loss and must be the same kind of mean.
 struct Evaluation {
@@ -99,7 +102,7 @@ void for_each_setting(auto&& visit, TrainerOptions& options) {
         "Passes over the data, instead of steps; 0: as many as the steps take", free);
   visit(options.accumulation, "accumulation", 1, most,
         "Batches for each step; their gradient is the mean over all their tokens");
-  visit(options.clip_norm, "clip_norm", 0, 1e300, "Limit of the gradient's norm; 0: none");
+  visit(options.clip_norm, "clip_norm", 0, most_in_f32, "Limit of the gradient's norm; 0: none");
   visit(options.ema_decay, "ema_decay", 0, below_one,
         "Of the moving average of the weights, which is what is measured and kept as best; 0: none");
   for_each_setting_below("optimizer", visit, options.optimizer);

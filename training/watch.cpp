@@ -35,11 +35,9 @@ bool is_far_above(double loss, double first_loss) {
 }
 
 /// Whether the weights are useless even if the deciding metric, such as an accuracy, is still finite: some
-/// metric is infinite, or the loss is over a thousand times that of the first step and its exponential
-/// overflows.
+/// metric is not, or the loss is over a thousand times that of the first step and its exponential overflows.
 bool has_diverged(const Evaluation& evaluation, std::optional<double> first_loss) {
-  if (std::ranges::any_of(evaluation.metrics, [](const Metric& metric) { return std::isinf(metric.value); }))
-    return true;
+  if (not_finite(evaluation.metrics) != nullptr) return true;
   const std::optional<double> loss = loss_in(evaluation);
   return loss && first_loss && *first_loss > 0 && *loss > beyond_all * *first_loss &&
          std::isinf(std::exp(*loss));
@@ -125,17 +123,16 @@ bool TrainingWatch::evaluate(const std::function<Evaluation()>& measure) {
 
   read_first_loss();
   Progress progress = progress_of(evaluation);
-  progress.is_best = is_better(evaluation, *found);
-  ++session_.evaluations;
-  session_.larger_is_better = found->larger_is_better;
+  const std::partial_ordering order = beside_best(evaluation, *found);
+  progress.is_best = order >= 0;  // the later of equal ones
+  if (session_.evaluations++ == 0) session_.first_metric = *found;
+  if (found->value != session_.first_metric.value) session_.metric_moves = true;
   if (progress.is_best) {
     state_.best_metric = found->value;
     state_.best_loss = loss_in(evaluation);
     state_.best_step = state_.step;
-    state_.evaluations_without_improvement = 0;
-  } else {
-    ++state_.evaluations_without_improvement;
   }
+  state_.evaluations_without_improvement = order > 0 ? 0 : state_.evaluations_without_improvement + 1;
   publish(progress);
   write_report();
   return progress.is_best;
@@ -156,9 +153,15 @@ TrainResult TrainingWatch::finish() {
   if (session_.evaluations > 0 && !state_.best_metric)
     say("training diverged: no evaluation is worth keeping, and there are no best weights; try a lower"
         " learning_rate, more warmup_steps or a clip_norm");
+  const Metric& metric = session_.first_metric;
+  if (session_.evaluations > 1 && !session_.metric_moves && state_.best_metric)
+    say(concat_text(
+        metric.name, " is ", metric.value, " in all ", session_.evaluations,
+        " evaluations, so that it chose no weights: the best are those with the smallest loss, the "
+        "latest of equal ones; training.keep_best_by names another metric"));
   // Weights chosen by accuracy, say, may well have a larger loss: for them only a loss far above the first
   // counts.
-  const double limit = session_.larger_is_better ? far_above : well_above,
+  const double limit = metric.larger_is_better ? far_above : well_above,
                first = state_.first_loss.value_or(0);
   if (session_.evaluations > 0 && first > 0 && state_.best_loss.value_or(0) > limit * first)
     say(concat_text("the best weights, of step ", state_.best_step, ", have a loss of ", *state_.best_loss,
@@ -168,9 +171,8 @@ TrainResult TrainingWatch::finish() {
   if (stopped_early)
     say(concat_text("stopped early in step ", state_.step, ": ", state_.evaluations_without_improvement,
                     " evaluations (the patience is ", options_.patience, ") brought nothing better",
-                    state_.best_metric
-                        ? concat_text(" than the ", *state_.best_metric, " of step ", state_.best_step)
-                        : std::string()));
+                    state_.best_metric ? concat_text(" than a ", metric.name, " of ", *state_.best_metric)
+                                       : std::string()));
   return {state_.step,      state_.step >= steps_ || stopped_early,
           stopped_early,    state_.best_metric,
           state_.best_step, elapsed_seconds()};
@@ -242,11 +244,16 @@ double TrainingWatch::elapsed_seconds() const {
 
 // --- what is remarked on
 
-/// A diverged evaluation is never the best, even if the deciding metric is still finite.
-bool TrainingWatch::is_better(const Evaluation& evaluation, const Metric& metric) const {
-  if (!std::isfinite(metric.value) || has_diverged(evaluation, state_.first_loss)) return false;
-  if (!state_.best_metric) return true;
-  return metric.larger_is_better ? metric.value > *state_.best_metric : metric.value < *state_.best_metric;
+/// How good an evaluation is beside the best one: by the metric, and where that is the same, by the loss. One
+/// that diverged is worse than any.
+std::partial_ordering TrainingWatch::beside_best(const Evaluation& evaluation, const Metric& metric) const {
+  if (has_diverged(evaluation, state_.first_loss)) return std::partial_ordering::less;
+  if (!state_.best_metric) return std::partial_ordering::greater;
+  if (metric.value != *state_.best_metric)
+    return metric.larger_is_better ? metric.value <=> *state_.best_metric
+                                   : *state_.best_metric <=> metric.value;
+  const std::optional<double> loss = loss_in(evaluation);
+  return loss && state_.best_loss ? *state_.best_loss <=> *loss : std::partial_ordering::equivalent;
 }
 
 /// Warns about problems that are not errors.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <functional>
 #include <map>
 #include <memory>
@@ -45,7 +46,8 @@ class TrainingWatch {
   /// Shows the same numbers as a record without storing any of them. Waits for the device.
   void show(const StepOutcome& outcome, const LossMeter& losses);
 
-  /// Calls `measure`, records the result and writes the report. True if it is the best so far.
+  /// Calls `measure`, records the result and writes the report. True if it is the best so far: by the deciding
+  /// metric, of equal ones by the loss, and of equal ones again the latest.
   bool evaluate(const std::function<Evaluation()>& measure);
   /// The same of an evaluation that chooses no weights and has no bearing on patience.
   void show_evaluation(const std::function<Evaluation()>& measure);
@@ -69,7 +71,7 @@ class TrainingWatch {
   Progress measured(const StepOutcome& outcome, const LossMeter& losses) const;
   void publish(const Progress& progress);
   void read_first_loss();
-  bool is_better(const Evaluation& evaluation, const Metric& metric) const;
+  std::partial_ordering beside_best(const Evaluation& evaluation, const Metric& metric) const;
   void judge(const Progress& progress, const std::map<std::string, double>& weights);
   void say_skipped_steps(const LossScaleState& scale);
   void say_once(const std::string& topic, std::string_view text);
@@ -86,7 +88,8 @@ class TrainingWatch {
     int steep_records = 0;          // consecutive records whose gradient norm dwarfed the loss
     std::set<std::string> said;     // topics already reported
     std::int64_t evaluations = 0;
-    bool larger_is_better = false;  // of the metric that chooses the best
+    Metric first_metric = {};   // that chooses the best, of the first of them
+    bool metric_moves = false;  // another evaluation had another value
   };
 
   const TrainerOptions& options_;

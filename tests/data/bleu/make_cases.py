@@ -17,6 +17,15 @@ SENTENCES = [
     "It's a well-known fact: 5-6 ships sail at 10-",
     "古い港は二つの丘の間にあります。",
 ]
+SCRIPTS = SENTENCES + [
+    "古老的港口位于两座山之间，“风”从西边来……2024年3.5万人 — well-known 5-6。",
+    "Кошка спала в саду; «да», — сказал капитан… 3,5 % за 10 № 5.",
+    "القطة تنام في الحديقة، أليس كذلك؟ ٣٫٥ كيلو.",
+    "बिल्ली बगीचे में सो रही थी।",
+    "고양이가 정원에서 잠을 잤다. (3.5%)",
+    "แมวนอนในสวน 10 ตัว",
+    "🄰𠀀⺀㍿ｘ！＄1₂½+−±~^.",
+]
 ODD = ["&quot;", "&amp;lt;", "&lt;b&gt;", "<skipped>", "...", "U.S.A.", ".5", "5.", "--", "\u00a0", "\u2003x", "\x1c", "ΟΔΟΣ", "İ", "#$%(a)*+[b]{c}~`^_|\\", "don't", "😀", "ẞ", "", "ΑΣ.Β"]
 
 
@@ -57,10 +66,17 @@ def main():
     for _ in range(40):
         references = [perturbed(rng.choice(SENTENCES), rng) for _ in range(rng.randint(1, 6))]
         corpora.append(([perturbed(line, rng) for line in references], references))
+    first_scripts = len(corpora)
+    for _ in range(45):
+        references = [perturbed(rng.choice(SCRIPTS), rng) for _ in range(rng.randint(1, 4))]
+        corpora.append(([perturbed(line, rng) for line in references], references))
     cases = []
     for number, (hypotheses, references) in enumerate(corpora):
         lower = number % 3 == 1
         tokens = "none" if number % 5 == 4 else "13a"
+        if number >= first_scripts:
+            tokens = ["zh", "char", "intl"][number % 3]
+            lower = number % 2 == 1
         smooth = "none" if number % 7 == 6 else "exp"
         metric = BLEU(lowercase=lower, tokenize=tokens, smooth_method=smooth, force=True)
         result = metric.corpus_score(hypotheses, [references])
