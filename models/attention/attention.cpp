@@ -29,9 +29,12 @@ void check_input(const AttentionConfig& config, const AttentionInput& input) {
   check_mask("memory_mask", input.memory_mask, input.memory);
 }
 
-/// x [B, N, d] with zeros at padding, whatever it holds: 0 times a NaN would be one.
-Tensor without_padding(const Tensor& x, const Tensor& mask) {
-  return x.defined() && mask.defined() ? where(unsqueeze(mask, 2), x, 0) : x;
+/// x [B, N, d] with zeros in the rows of padding that are not finite: 0 times a NaN would be one. Others stay, since
+/// a mechanism may divide by their length.
+Tensor with_finite_padding(const Tensor& x, const Tensor& mask) {
+  if (!x.defined() || !mask.defined()) return x;
+  const Tensor finite = isfinite(sum(x.detach(), 2, true));  // [B, N, 1]
+  return where(logical_or(unsqueeze(mask, 2), finite), x, 0);
 }
 
 /// Repeats each row of x [S, ...] `times` times in succession: [S times, ...].
@@ -69,14 +72,14 @@ Tensor Attention::operator()(const AttentionInput& input, Context& context) try 
   check(!input.global.defined() || takes_global_tokens(), "this variant has no global tokens");
   if (input.x.count() == 0) return input.x;  // no tokens
   const Tensor out =
-      forward({without_padding(input.x, input.mask), input.mask,
-               without_padding(input.memory, input.memory_mask), input.memory_mask, input.global},
+      forward({with_finite_padding(input.x, input.mask), input.mask,
+               with_finite_padding(input.memory, input.memory_mask), input.memory_mask, input.global},
               context);
   check(out.defined(), "gave no output");
   check(out.shape() == input.x.shape(), "gave an output of shape ", out.shape(), " for inputs of shape ",
         input.x.shape());
   if (!input.mask.defined()) return out;
-  return without_padding(out, input.mask);
+  return where(unsqueeze(input.mask, 2), out, 0);
 } catch (Error& error) {
   // A part of this layer, such as a Linear, may already have added its own path.
   const std::string where = path();

@@ -143,7 +143,7 @@ class Attention : public Module {
   explicit Attention(AttentionConfig config) : config_(std::move(config)) {}
   /// Whether the variant uses AttentionInput::global; giving it to any other variant is an error.
   virtual bool takes_global_tokens() const { return false; }
-  /// O, before the rows of padded queries are zeroed. What stands at padding, in x and in the memory, is 0 here.
+  /// O, before the rows of padded queries are zeroed. What stands at padding, in x and in the memory, is finite here.
   virtual Tensor forward(const AttentionInput& input, Context& context) = 0;
   /// Registers the four projections under their usual names.
   void add_projections(Projections& w);
@@ -164,7 +164,6 @@ class Attention : public Module {
                     const AttentionOptions& options) const;
 
  private:
-  friend struct ForwardOf;  // of check_attention(), which puts numbers at padding
   AttentionConfig config_;
 };
 
