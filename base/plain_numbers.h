@@ -1,6 +1,6 @@
 #pragma once
 
-#include <locale.h>  // newlocale and uselocale are POSIX's
+#include <clocale>  // also declares newlocale and uselocale, which are POSIX
 
 #include <locale>
 #include <sstream>

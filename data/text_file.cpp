@@ -268,9 +268,9 @@ std::optional<std::string_view> TextLines::next() {
   has_return_ = line->bytes.ends_with("\r\n");
   const std::string_view bytes = ends_ == Ends::kept ? line->bytes : without_line_end(line->bytes);
   // Old Macs' files would be one line, of which the rest of the program makes a single example.
-  check(ends_ == Ends::kept || number_ > 1 || line->bytes.ends_with('\n') ||
-            bytes.find('\r') == std::string_view::npos,
-        place(), ": its lines end in CR alone; convert the file so that they end in LF (tr '\\r' '\\n')");
+  if (ends_ == Ends::left_out && number_ == 1 && !line->bytes.ends_with('\n') &&
+      bytes.find('\r') != std::string_view::npos)
+    fail(place(), ": its lines end in CR alone; convert the file so that they end in LF (tr '\\r' '\\n')");
   const std::string error = decode_line(bytes, options_, text_, replaced);
   if (!error.empty()) fail(place(), ": ", error);
   if (report_ != nullptr) report_->replaced += replaced;

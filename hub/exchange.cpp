@@ -56,8 +56,8 @@ void read_shards(const fs::path& folder, const fs::path& index, PublishedModel& 
     for (const std::string& name : names)
       check(shard.tensors.contains(name) || unread.contains(name), folder / file, " has no \"", name,
             "\", which ", index.filename(), " says it holds");
-    const auto check_new = [&](const std::string& name) {
-      check(!model.tensors.contains(name) && !model.unread.contains(name), folder / file, ": \"", name,
+    const auto check_new = [&, path = folder / file](const std::string& name) {
+      check(!model.tensors.contains(name) && !model.unread.contains(name), path, ": \"", name,
             "\" is in another file, too");
     };
     for (const auto& [name, tensor] : shard.tensors) check_new(name);

@@ -124,7 +124,7 @@ bool TrainingWatch::evaluate(const std::function<Evaluation()>& measure) {
   read_first_loss();
   Progress progress = progress_of(evaluation);
   const std::partial_ordering order = beside_best(evaluation, *found);
-  progress.is_best = order >= 0;  // the later of equal ones
+  progress.is_best = std::is_gteq(order);  // the later of equal ones
   if (session_.evaluations++ == 0) session_.first_metric = *found;
   if (found->value != session_.first_metric.value) session_.metric_moves = true;
   if (progress.is_best) {
@@ -132,7 +132,7 @@ bool TrainingWatch::evaluate(const std::function<Evaluation()>& measure) {
     state_.best_loss = loss_in(evaluation);
     state_.best_step = state_.step;
   }
-  state_.evaluations_without_improvement = order > 0 ? 0 : state_.evaluations_without_improvement + 1;
+  state_.evaluations_without_improvement = std::is_gt(order) ? 0 : state_.evaluations_without_improvement + 1;
   publish(progress);
   write_report();
   return progress.is_best;
