@@ -1,13 +1,14 @@
 #pragma once
 
 /// What programs need of heed: tensors and ops, gradients and ops of your own, attention mechanisms, models,
-/// training, data, tasks and their runs, published models. One can also include the parts one needs.
+/// training and data; and of the applications (apps/apps.h), unless heed was built without them, tasks, their
+/// runs and published models. You can also include only the headers that you need.
 ///
 /// Left out is what few programs extend or take apart: the frames of a task of your own
-/// (tasks/example_learner.h, tasks/labelled.h, tasks/text_to_text.h) and of a published architecture
-/// (hub/architecture.h), comparisons (experiments/comparison.h), pages and event files (training/report.h,
-/// training/tensorboard.h), the readers of single formats (data/idx.h, data/mind.h, data/dialogues.h, ...),
-/// and what other headers of the same folder are made of.
+/// (apps/tasks/example_learner.h, apps/tasks/labelled.h, apps/tasks/text_to_text.h) and of a published
+/// architecture (apps/hub/architecture.h), comparisons (apps/compare/comparison.h), pages and event files
+/// (training/report.h, training/tensorboard.h), the readers of single formats (data/idx.h, data/mind.h,
+/// data/dialogues.h, ...), and headers that only other headers of their folder use.
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/graph.h"
@@ -27,7 +28,6 @@
 #include "heed/data/table.h"
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer.h"
-#include "heed/hub/exchange.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/attention/check.h"
 #include "heed/models/classifier.h"
@@ -40,10 +40,6 @@
 #include "heed/models/news_recommender.h"
 #include "heed/models/pairs.h"
 #include "heed/models/search.h"
-#include "heed/tasks/report.h"
-#include "heed/tasks/run.h"
-#include "heed/tasks/serve.h"
-#include "heed/tasks/train.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/optimizer.h"
 #include "heed/training/perplexity.h"
@@ -52,3 +48,7 @@
 #include "heed/training/run_folder.h"
 #include "heed/training/text_metrics.h"
 #include "heed/training/trainer.h"
+
+#if __has_include("heed/apps/apps.h")
+#include "heed/apps/apps.h"
+#endif

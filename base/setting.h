@@ -33,7 +33,7 @@ enum class From {
 
 /// When a setting of a run may still be changed.
 enum class Changes {
-  by_group,    ///< as all settings of its group (tasks/settings.h)
+  by_group,    ///< as all settings of its group (apps/tasks/settings.h)
   never,       ///< the model was made with it
   on_resume,   ///< when training goes on
   in_use,      ///< when the trained run is used
@@ -52,7 +52,7 @@ enum ReadBy : unsigned {
   by_part = by_own_data | by_rule,
   by_layout = by_scores | by_files | by_own_data,  ///< what reads files
   by_all = 63,
-  by_group_default = 64  ///< as all settings of its group (tasks/settings.h)
+  by_group_default = 64  ///< as all settings of its group (apps/tasks/settings.h)
 };
 
 /// Models that read a setting of TransformerConfig; a set of flags.

@@ -14,8 +14,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "heed/apps/tasks/serve.h"
 #include "heed/heed.h"
-#include "heed/tasks/serve.h"
 
 namespace {
 

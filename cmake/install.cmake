@@ -9,10 +9,16 @@ set(HEED_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/heed)
 
 install(FILES LICENSE training/page/chart_licence.js DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES heed.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed)
-install(FILES bindings/c/heed.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed/c)
+set(folders base core autograd models data training)
+if(HEED_APPS)
+  list(APPEND folders apps/tasks apps/hub apps/compare)
+  install(FILES apps/apps.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed/apps)
+  install(FILES bindings/c/heed.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed/c)
+endif()
 # Not backends/: programs reach a backend through heed::Backend alone.
-foreach(folder base core autograd models data training tasks hub experiments)
-  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
+foreach(folder ${folders})
+  install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed/${folder} FILES_MATCHING PATTERN "*.h"
+          PATTERN "*.def")
 endforeach()
 
 set_target_properties(heed PROPERTIES EXPORT_NAME heed_static)
@@ -35,7 +41,11 @@ install(FILES ${PROJECT_BINARY_DIR}/heed-config.cmake ${PROJECT_BINARY_DIR}/heed
 # Paths relative to the .pc file itself, so that the installed tree can be moved.
 file(RELATIVE_PATH HEED_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" HEED_PC_PREFIX "${HEED_PC_PREFIX}")
-foreach(HEED_PC_NAME heed heed-c)  # heed-c: for C programs, whose compiler does not know -std=c++20
+set(pkg_config_files heed)
+if(HEED_APPS)
+  list(APPEND pkg_config_files heed-c)  # for C programs, whose compiler does not know -std=c++20
+endif()
+foreach(HEED_PC_NAME ${pkg_config_files})
   set(HEED_PC_FLAGS)
   if(HEED_PC_NAME STREQUAL "heed")
     set(HEED_PC_FLAGS "-std=c++20 ")

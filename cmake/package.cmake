@@ -8,9 +8,9 @@ endif()
 foreach(program ${HEED_PACKAGED_PROGRAMS})
   install(TARGETS ${program} DESTINATION ${CMAKE_INSTALL_LIBDIR}/heed COMPONENT packaged EXCLUDE_FROM_ALL)
 endforeach()
-install(FILES packaging/heed.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME heed
+install(FILES cmake/packaging/heed.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME heed
         COMPONENT packaged EXCLUDE_FROM_ALL)
-install(FILES packaging/_heed DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions
+install(FILES cmake/packaging/_heed DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions
         COMPONENT packaged EXCLUDE_FROM_ALL)
 
 set(CPACK_GENERATOR DEB TGZ)

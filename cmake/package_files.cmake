@@ -18,7 +18,7 @@ foreach(program ${programs})
   set(page ${root}/share/man/man1/${name}.1)
   # They find libheed.so where it lies now.
   execute_process(COMMAND ${CMAKE_COMMAND} -E env LD_LIBRARY_PATH=${lib}
-                  python3 ${CPACK_HEED_SOURCE_DIR}/packaging/manual.py "${CPACK_HEED_EMULATOR} ${program}" ${name}
+                  python3 ${CPACK_HEED_SOURCE_DIR}/cmake/packaging/manual.py "${CPACK_HEED_EMULATOR} ${program}" ${name}
                   OUTPUT_FILE ${page} COMMAND_ERROR_IS_FATAL ANY)
   execute_process(COMMAND gzip -9n ${page} COMMAND_ERROR_IS_FATAL ANY)
   if(NOT name STREQUAL "heed")

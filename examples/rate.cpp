@@ -6,11 +6,11 @@
 
 #include <cmath>
 
-#include "common/task_program.h"
+#include "heed/apps/cli/task_program.h"
+#include "heed/apps/tasks/example_learner.h"
 #include "heed/autograd/ops.h"
 #include "heed/data/pairs_by_rule.h"
 #include "heed/models/classifier.h"
-#include "heed/tasks/example_learner.h"
 
 namespace {
 

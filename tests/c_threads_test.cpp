@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "heed/apps/tasks/run.h"
 #include "heed/core/device.h"
 #include "heed/models/attention/attention.h"
-#include "heed/tasks/run.h"
 #include "temporary_folder.h"
 
 namespace {

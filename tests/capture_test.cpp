@@ -5,9 +5,9 @@
 #include <set>
 #include <string>
 
+#include "heed/apps/tasks/capture.h"
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
-#include "heed/tasks/capture.h"
 #include "heed/tests/model_support.h"
 
 using namespace heed;

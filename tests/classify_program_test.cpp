@@ -7,8 +7,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "heed/apps/tasks/learner.h"
 #include "heed/models/attention/attention.h"
-#include "heed/tasks/learner.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/run_records.h"

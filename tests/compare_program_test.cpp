@@ -12,8 +12,8 @@
 #include <sstream>
 #include <thread>
 
+#include "heed/apps/compare/summary.h"
 #include "heed/base/file.h"
-#include "heed/experiments/summary.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/run_records.h"

@@ -1,15 +1,15 @@
 // How tasks that tell classes apart are measured.
 
-#include "heed/tasks/labelled.h"
+#include "heed/apps/tasks/labelled.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "heed/apps/tasks/run.h"
 #include "heed/base/file.h"
 #include "heed/data/safetensors.h"
-#include "heed/tasks/run.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
 

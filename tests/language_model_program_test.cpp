@@ -8,11 +8,11 @@
 #include <set>
 #include <sstream>
 
+#include "heed/apps/tasks/recipe.h"
+#include "heed/apps/tasks/run.h"
 #include "heed/core/device.h"
 #include "heed/data/safetensors.h"
 #include "heed/models/attention/attention.h"
-#include "heed/tasks/recipe.h"
-#include "heed/tasks/run.h"
 #include "heed/tests/hostile/killed_training.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/program_runner.h"

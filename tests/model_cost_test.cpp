@@ -8,12 +8,12 @@
 #include <thread>
 
 #include "child_process.h"
+#include "heed/apps/tasks/recipe.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/classifier.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"
 #include "heed/models/module.h"
-#include "heed/tasks/recipe.h"
 #include "model_support.h"
 
 using namespace heed;

@@ -8,11 +8,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "heed/apps/tasks/pair_tokens.h"
+#include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/data/pairs_by_rule.h"
-#include "heed/tasks/pair_tokens.h"
-#include "heed/tasks/recipe.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/support.h"
 #include "heed/tests/temporary_folder.h"

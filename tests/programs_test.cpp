@@ -11,9 +11,9 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "heed/apps/cli/processor.h"
 #include "heed/base/error.h"
 #include "heed/data/safetensors.h"
-#include "heed/examples/common/processor.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/temporary_folder.h"

@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "heed/apps/hub/exchange.h"
+#include "heed/apps/tasks/run.h"
 #include "heed/autograd/ops.h"
 #include "heed/data/safetensors.h"
-#include "heed/hub/exchange.h"
-#include "heed/tasks/run.h"
 #include "heed/tests/fuzz/fuzz_support.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/support.h"

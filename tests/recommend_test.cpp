@@ -1,6 +1,6 @@
 // News recommendation: MIND's files, the metrics of rankings, the model, and the program.
 
-#include "heed/tasks/learner.h"
+#include "heed/apps/tasks/learner.h"
 
 #include <doctest/doctest.h>
 

@@ -11,9 +11,9 @@
 #include <optional>
 #include <sstream>
 
+#include "heed/apps/tasks/learner.h"
+#include "heed/apps/tasks/run.h"
 #include "heed/data/idx.h"
-#include "heed/tasks/learner.h"
-#include "heed/tasks/run.h"
 #include "heed/tests/browser.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"

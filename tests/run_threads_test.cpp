@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
+#include "heed/apps/tasks/run.h"
+#include "heed/apps/tasks/serve.h"
 #include "heed/base/unicode.h"
-#include "heed/tasks/run.h"
-#include "heed/tasks/serve.h"
 #include "support.h"
 #include "temporary_folder.h"
 

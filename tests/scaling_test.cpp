@@ -7,12 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "heed/apps/cli/attention_cost.h"
 #include "heed/base/error.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/run_records.h"
 #include "heed/tests/support.h"
-#include "heed/tools/heed/attention_cost.h"
 
 using namespace heed;
 using namespace heed::test;

@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "heed/tasks/learner.h"
+#include "heed/apps/tasks/learner.h"
 #include "heed/tests/browser.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"

@@ -9,12 +9,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "heed/apps/tasks/language_model.h"
+#include "heed/apps/tasks/learner.h"
+#include "heed/apps/tasks/recipe.h"
+#include "heed/apps/tasks/run.h"
+#include "heed/apps/tasks/start.h"
 #include "heed/data/safetensors.h"
-#include "heed/tasks/language_model.h"
-#include "heed/tasks/learner.h"
-#include "heed/tasks/recipe.h"
-#include "heed/tasks/run.h"
-#include "heed/tasks/start.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
 #include "heed/training/checkpoint.h"

@@ -1,7 +1,7 @@
 // Settings: declared once, laid over each other, refused by name, kind and range; and the list of all in
 // docs/reference/settings.md.
 
-#include "heed/tasks/settings.h"
+#include "heed/apps/tasks/settings.h"
 
 #include <doctest/doctest.h>
 
@@ -11,10 +11,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "heed/apps/tasks/learner.h"
+#include "heed/apps/tasks/recipe.h"
 #include "heed/base/file.h"
 #include "heed/base/names.h"
-#include "heed/tasks/learner.h"
-#include "heed/tasks/recipe.h"
 #include "heed/tests/temporary_folder.h"
 #include "model_support.h"
 

@@ -4,11 +4,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "heed/apps/tasks/run.h"
+#include "heed/apps/tasks/start.h"
 #include "heed/base/file.h"
 #include "heed/data/safetensors.h"
 #include "heed/data/tokenizer.h"
-#include "heed/tasks/run.h"
-#include "heed/tasks/start.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
 

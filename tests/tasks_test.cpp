@@ -13,15 +13,15 @@
 #include <set>
 #include <sstream>
 
+#include "heed/apps/compare/summary.h"
+#include "heed/apps/tasks/recipe.h"
+#include "heed/apps/tasks/run.h"
+#include "heed/apps/tasks/train.h"
 #include "heed/autograd/autograd.h"
 #include "heed/base/file.h"
 #include "heed/core/device.h"
-#include "heed/experiments/summary.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/module.h"
-#include "heed/tasks/recipe.h"
-#include "heed/tasks/run.h"
-#include "heed/tasks/train.h"
 
 namespace {
 

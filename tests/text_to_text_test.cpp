@@ -1,7 +1,7 @@
 // Tasks that write a text for a text: where their pairs come from, how answers are drawn, and how likely
 // given ones are.
 
-#include "heed/tasks/text_to_text.h"
+#include "heed/apps/tasks/text_to_text.h"
 
 #include <doctest/doctest.h>
 
@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "heed/tasks/learner.h"
-#include "heed/tasks/run.h"
-#include "heed/tasks/start.h"
+#include "heed/apps/tasks/learner.h"
+#include "heed/apps/tasks/run.h"
+#include "heed/apps/tasks/start.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
 

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "heed/apps/tasks/recipe.h"
+#include "heed/apps/tasks/start.h"
 #include "heed/base/error.h"
 #include "heed/base/unicode.h"
 #include "heed/data/sentencepiece.h"
@@ -16,8 +18,6 @@
 #include "heed/data/token_models.h"
 #include "heed/data/tokenizer.h"
 #include "heed/data/tokenizer_parts.h"
-#include "heed/tasks/recipe.h"
-#include "heed/tasks/start.h"
 #include "heed/tests/support.h"
 
 using namespace heed;

@@ -9,9 +9,9 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
+#include "heed/apps/tasks/learner.h"
 #include "heed/base/error.h"
 #include "heed/core/device.h"
-#include "heed/tasks/learner.h"
 #include "heed/tests/vulkan_support.h"
 
 namespace {

@@ -57,7 +57,7 @@ std::string html_text(std::string_view text);
 std::string short_number(double value);
 
 // How training went. The parts of a report about the model (examples, mistakes) need the task: see
-// tasks/report.h.
+// apps/tasks/report.h.
 
 /// The records of a run, with a name to tell it from other runs.
 struct RunRecords {

@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "heed/apps/tasks/run.h"
+#include "heed/apps/tasks/serve.h"
 #include "heed/base/error.h"
 #include "heed/c/heed.h"
 #include "heed/core/tensor.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/options.h"
-#include "heed/tasks/run.h"
-#include "heed/tasks/serve.h"
 #include "heed/training/optimizer.h"
 
 // The layer between the C API and the library: handles, and exceptions that become statuses.

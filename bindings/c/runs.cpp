@@ -2,15 +2,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include "heed/apps/tasks/capture.h"
+#include "heed/apps/tasks/report.h"
+#include "heed/apps/tasks/train.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
 #include "heed/base/json.h"
 #include "heed/base/names.h"
 #include "heed/c/handles.h"
 #include "heed/core/device.h"
-#include "heed/tasks/capture.h"
-#include "heed/tasks/report.h"
-#include "heed/tasks/train.h"
 #include "heed/training/progress.h"
 
 namespace heed::c {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh [TEXT] [FLAG OF TRAIN...]: learns to write poems, measures it, writes 25, and counts the rhymes.
 made=poems.txt
-. "$(dirname "$0")/../common/start.sh"
+. "$(dirname "$0")/../start.sh"
 
 language_model train --data "$data" --config "$here/settings.json" --out "$out" "$@"
 language_model evaluate --run "$out"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh [CSV] [FLAG OF TRAIN...]: learns which questions ask the same, measures it, and judges two new pairs.
 made=questions.csv
-. "$(dirname "$0")/../common/start.sh"
+. "$(dirname "$0")/../start.sh"
 
 match train --data "$data" --set data.first_column=question1 --set data.second_column=question2 \
     --label-column is_duplicate --test-fraction 0.1 --set training.steps=600 --out "$out" "$@"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh [CSV] [FLAG OF TRAIN...]: learns the sentiment of reviews, measures it on others, and judges two new ones.
 made=reviews.csv
-. "$(dirname "$0")/../common/start.sh"
+. "$(dirname "$0")/../start.sh"
 
 classify train --data "$data" --label-column sentiment --text-columns review --test-fraction 0.1 --out "$out" "$@"
 classify evaluate --run "$out" --part test

@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh [TSV] [FLAG OF TRAIN...]: learns to tell spam from other messages, measures it, and looks at two new ones.
 made=messages.tsv
-. "$(dirname "$0")/../common/start.sh"
+. "$(dirname "$0")/../start.sh"
 
 classify train --data "$data" --format tsv --no-header --label-column 1 --text-columns 2 --test-fraction 0.2 \
     --set training.class_weights=balanced --out "$out" "$@"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh [TSV] [FLAG OF TRAIN...]: learns to translate English to German, measures it, and translates three sentences.
 made=sentences.tsv
-. "$(dirname "$0")/../common/start.sh"
+. "$(dirname "$0")/../start.sh"
 
 translate train --data "$data" --format tsv --source-column 1 --target-column 2 --valid-fraction 0.05 \
     --config "$here/settings.json" --out "$out" "$@"

@@ -6,9 +6,9 @@
 #ifdef HEED_HAS_VULKAN
 #include "heed/backends/vulkan/pipelines.h"
 #endif
+#include "heed/apps/hub/architecture.h"
+#include "heed/apps/tasks/learner.h"
 #include "heed/data/tokenizer.h"
-#include "heed/hub/architecture.h"
-#include "heed/tasks/learner.h"
 #include "heed/tests/cases/reference/reference_case.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/progress.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "heed/tasks/learner.h"
+#include "heed/apps/tasks/learner.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/support.h"
 

@@ -11,12 +11,12 @@
 #include <thread>
 #include <vector>
 
+#include "heed/apps/tasks/learner.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/file.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/classifier.h"
-#include "heed/tasks/learner.h"
 #include "heed/tests/cases/attention_capabilities.h"
 #include "heed/tests/cases/model_cases.h"
 

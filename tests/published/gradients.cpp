@@ -6,9 +6,9 @@
 #include <cmath>
 #include <iostream>
 
+#include "heed/apps/hub/exchange.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/hub/exchange.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"
 #include "heed/models/pairs.h"

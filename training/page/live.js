@@ -1,4 +1,4 @@
-// Keeps the page of a run up to date, and shows answers: the other side of tools/heed/serve.cpp.
+// Keeps the page of a run up to date, and shows answers: the other side of apps/cli/serve.cpp.
 (() => {
 "use strict";
 const token = location.search, at = id => document.getElementById(id);

@@ -1,4 +1,4 @@
-// Draws the attention maps of a page (tasks/capture.h): of each example an overview of all heads, and one head large.
+// Draws the attention maps of a page (apps/tasks/capture.h): of each example an overview of all heads, and one head large.
 (() => {
 "use strict";
 const root = document.documentElement;

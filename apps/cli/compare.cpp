@@ -1,0 +1,380 @@
+// compare: trains one task with several attentions, settings and seeds, and says which is best at what cost.
+//
+//   compare --task classify --data subj.all --format lines --encoding cp1252 --test-fraction 0.1
+//           --attention dot_product,fastformer,clusterformer --seeds 1,2,3 --out runs/which
+//
+// Every cell is a process of its own, so that a failing one does not stop the others. The same command
+// resumes an interrupted comparison.
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <new>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "heed/apps/cli/task_program.h"
+#include "heed/apps/compare/comparison.h"
+#include "heed/apps/compare/summary.h"
+#include "heed/apps/tasks/recipe.h"
+#include "heed/apps/tasks/start.h"
+#include "heed/base/descriptor.h"
+#include "heed/base/file.h"
+#include "heed/base/open_folder.h"
+#include "heed/base/unicode.h"
+#include "heed/training/progress.h"
+
+namespace heed::programs {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The process of a cell; returns its exit status.
+int train_cell(const TaskKind& kind, const ComparisonCell& cell, const OpenFolder& folder) {
+  const InterruptGuard interrupt;
+  CellResult result;
+  result.settings = cell.settings.json();
+  try {
+    apply_threads(cell.settings);
+    ProgressPrinter printer(std::cerr, ProgressPrinter::Style());
+    TrainerCallbacks callbacks;
+    callbacks.progress = [&](const Progress& progress) { printer.show(progress); };
+    callbacks.message = [&](std::string_view text) { printer.message(text); };
+    callbacks.stop_requested = [] { return InterruptGuard::interrupted(); };
+    std::optional<CellResult> found = run_cell(kind, cell, folder.path(), callbacks);
+    printer.finish();
+    if (!found) return InterruptGuard::exit_status();
+    result = std::move(*found);
+  } catch (const std::bad_alloc&) {
+    result.failure = "out of memory";
+  } catch (const std::exception& error) {
+    result.failure = error.what();
+  }
+  if (!result.failure.empty()) print_message("error", result.failure);
+  write_result(result, folder);
+  return result.failure.empty() ? exit_success : exit_failure;
+}
+
+pid_t start_cell(const TaskKind& kind, const ComparisonCell& cell, const OpenFolder& folder) {
+  const Descriptor log(folder.open_to_append("log.txt"));
+  const pid_t parent = ::getpid(), child = ::fork();
+  check(child >= 0, "a process for ", cell.name, " could not be started: ", std::strerror(errno));
+  if (child > 0) return child;
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // no cell outlives the comparison
+  if (::getppid() != parent) ::_exit(exit_failure);
+  ::dup2(log.value, STDOUT_FILENO);
+  ::dup2(log.value, STDERR_FILENO);
+  int status = exit_failure;
+  try {
+    status = train_cell(kind, cell, folder);
+  } catch (const std::exception& error) {
+    print_message("error", error.what());
+  }
+  std::cout.flush();
+  std::exit(status);
+}
+
+/// Trains the cells that have no result yet, `jobs` at a time, each in a process of its own that writes its
+/// progress to log.txt in the cell's folder. Construct it before any device is opened.
+class CellProcesses {
+ public:
+  CellProcesses(const TaskKind& kind, std::span<const ComparisonCell> cells, const fs::path& folder)
+      : kind_(kind), cells_(cells), folder_(folder), results_(cells.size()) {
+    ComparedData data(kind);
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      results_[i] = read_result(cells[i], folder_of(i));
+      if (results_[i])
+        data.check_same(cells[i], folder_of(i));
+      else
+        waiting_.push_back(i);
+    }
+    if (!waiting_.empty()) data.check_measurable(cells[waiting_.front()]);
+    create_folders(folder);
+    opened_.emplace(folder);
+    if (waiting_.size() < cells.size())
+      std::cerr << "compare: " << cells.size() - waiting_.size() << " of " << cells.size()
+                << " cells are done\n";
+  }
+
+  /// All results: empty for interrupted cells, the reason for cells that failed or whose process was killed.
+  std::vector<std::optional<CellResult>> run(int jobs, const std::function<bool()>& stop_requested) {
+    std::size_t next = 0;
+    while (next < waiting_.size() || !running_.empty()) {
+      const bool stop = stop_requested();
+      if (stop) end_running();
+      if (stop && running_.empty()) break;
+      for (; !stop && next < waiting_.size() && running_.size() < static_cast<std::size_t>(jobs); ++next)
+        running_[start_cell(kind_, cells_[waiting_[next]], opened(waiting_[next]))] = waiting_[next];
+      collect();
+    }
+    const std::string fate = opened_->fate();
+    check(fate.empty(), "the folder of the comparison, ", folder_, ", ", fate,
+          " while its cells were trained: no tables were made");
+    return std::move(results_);
+  }
+
+ private:
+  fs::path folder_of(std::size_t cell) const { return folder_ / cells_[cell].name; }
+  OpenFolder opened(std::size_t cell) const { return opened_->make_folder(cells_[cell].name); }
+
+  void end_running() {
+    if (ending_) return;
+    ending_ = true;
+    for (const auto& [process, cell] : running_) ::kill(process, SIGTERM);
+  }
+
+  /// Takes the result of a process that ended; sleeps a little if none has.
+  void collect() {
+    int status = 0;
+    const pid_t process = ::waitpid(-1, &status, WNOHANG);
+    if (process <= 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      return;
+    }
+    const auto found = running_.find(process);
+    if (found == running_.end()) return;
+    const std::size_t cell = found->second;
+    running_.erase(found);
+    if (WIFSIGNALED(status)) {
+      CellResult killed;
+      killed.settings = cells_[cell].settings.json();
+      killed.failure = concat_text("its process was ended by signal ", WTERMSIG(status), " (",
+                                   ::strsignal(WTERMSIG(status)), ")");
+      write_result(killed, opened(cell));
+      results_[cell] = std::move(killed);
+    } else if (WEXITSTATUS(status) == exit_success) {
+      results_[cell] = read_result(cells_[cell], folder_of(cell));
+    } else if (WEXITSTATUS(status) == exit_failure) {
+      results_[cell] = read_failure(folder_of(cell));
+    }
+    show(cell);
+  }
+
+  void show(std::size_t cell) {
+    const std::optional<CellResult>& result = results_[cell];
+    const std::string outcome =
+        !result                    ? "interrupted; the same command goes on"
+        : !result->failure.empty() ? concat_text("failed: ", result->failure)
+        : result->metrics.empty()
+            ? "done"
+            : concat_text(result->metrics.front().name, ' ', result->metrics.front().value, ", ",
+                          duration_text(result->training_seconds));
+    print_message("compare", concat_text(++shown_, " of ", waiting_.size(), ", ", cells_[cell].choice,
+                                         ", seed ", cells_[cell].seed, ": ", outcome));
+  }
+
+  const TaskKind& kind_;
+  std::span<const ComparisonCell> cells_;
+  fs::path folder_;
+  std::optional<OpenFolder> opened_;  // the folder, once it is made
+  std::vector<std::optional<CellResult>> results_;
+  std::vector<std::size_t> waiting_;
+  std::map<pid_t, std::size_t> running_;
+  std::size_t shown_ = 0;
+  bool ending_ = false;
+};
+
+/// Splits "a,b,c" at the commas outside brackets and quotes.
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts(1);
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"' && (i == 0 || text[i - 1] != '\\')) quoted = !quoted;
+    if (!quoted) depth += c == '[' || c == '{' ? 1 : c == ']' || c == '}' ? -1 : 0;
+    if (c == ',' && depth == 0 && !quoted)
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  }
+  return parts;
+}
+
+std::vector<std::string> parts_of_flag(const TextFlag& flag) {
+  return flag.given() ? parts_of(flag.value()) : std::vector<std::string>();
+}
+
+/// The setting of a data flag of the task's own program: data.file for --data, data.valid_source for
+/// --valid-source.
+std::string setting_of_flag(const std::string& flag, const Settings& settings) {
+  std::vector<std::string> flags;
+  for (const Setting& setting : settings.declared()) {
+    if (!setting.name.starts_with("data.") || setting.name.find('.', 5) != std::string::npos) continue;
+    flags.push_back(SettingFlag(setting.name).flag);
+    if (flags.back() == flag) return setting.name;
+  }
+  check_name("flag", flag, flags);
+  return "";
+}
+
+class CompareCommand {
+ public:
+  explicit CompareCommand(CLI::App& app) {
+    task_.add(app, "--task", "NAME", "Which task: classify, translate, ...");
+    out_.add(app, "--out", "DIR", "Folder of the comparison: a run for each cell, and the tables");
+    attention_.add(app, "--attention", "NAMES", "Attentions to compare, separated by commas");
+    seeds_.add(app, "--seeds", "NUMBERS", "Seeds for each choice (default: that of the settings)");
+    steps_.add(app, "--steps", "N", "Steps of each training (default: those of the task's settings)");
+    config_.add(app, "--config", "FILE", "Settings from a JSON file, over the defaults");
+    jobs_.add(app, "--jobs", "N", "Trainings at a time (default: 1)");
+    threads_.add(app, "--threads", "N",
+                 "Threads of each training (default: the processors divided by the jobs)");
+    device_.add(app, "--device", "DEVICE", "Device to compute on");
+    format_.add(app, "--table", "FORMAT",
+                "Format of the printed table: text (the default), markdown or json");
+    app.add_option("--set", assignments_, "A setting; several values separated by commas make a grid")
+        ->type_name("KEY=VALUES")
+        ->allow_extra_args(false);
+    app.allow_extras();
+    app.footer(
+        "The flags of the task's data (--data, --format, --source ...) are those of its own program.\n");
+    app_ = &app;
+  }
+
+  int run() {
+    if (!task_.given() || !out_.given()) throw SettingsError("give --task and --out");
+    const std::string table = format_.value("text");
+    check_name("--table", table, {"text", "markdown", "json"});
+    const int jobs = jobs_.count(1, 1024);
+    const ComparisonPlan plan = make_plan(jobs);
+    const std::vector<ComparisonCell> cells = cells_of(plan);
+    const fs::path folder = out_.value();
+    for (const ComparisonCell& cell : cells)  // report what cannot be trained before training anything
+      check_cell(plan.kind, cell);
+    check_comparison_folder(folder);
+    const InterruptGuard interrupt;
+    const std::vector<std::optional<CellResult>> results =
+        CellProcesses(plan.kind, cells, folder).run(jobs, [] { return InterruptGuard::interrupted(); });
+    const OpenFolder opened(folder);
+    const std::vector<ComparisonRow> rows = comparison_rows(cells, results);
+    const std::string text = comparison_text(rows), markdown = comparison_markdown(rows),
+                      json = comparison_json_lines(rows);
+    opened.write("table.txt", text);
+    opened.write("table.md", markdown);
+    opened.write("table.jsonl", json);
+    opened.write("report.html", page(plan, rows, cells, folder));
+    std::cout << (table == "text" ? text : table == "json" ? json : markdown);
+    flush_output();
+    if (InterruptGuard::interrupted()) return InterruptGuard::exit_status();
+    return std::ranges::all_of(results, [](const auto& one) { return one && one->failure.empty(); })
+               ? exit_success
+               : exit_failure;
+  }
+
+ private:
+  static void check_cell(const TaskKind& kind, const ComparisonCell& cell) {
+    kind.make(cell.settings)->check_settings();
+    if (asks_for_all_folds(cell.settings))
+      throw SettingsError("a cell is one training: choose folds (data.folds) with --set data.fold=1,2,...");
+    if (cell.settings.get<std::int64_t>("training.steps") == 0 &&
+        cell.settings.get<std::int64_t>("training.epochs") == 0)
+      throw SettingsError("training.steps is 0: there is nothing to compare");
+  }
+
+  static std::string page(const ComparisonPlan& plan, const std::vector<ComparisonRow>& rows,
+                          const std::vector<ComparisonCell>& cells, const fs::path& folder) {
+    std::vector<std::vector<Progress>> progress;
+    for (const ComparisonRow& row : rows)
+      progress.push_back(
+          read_metrics(folder / std::ranges::find(cells, row.choice, &ComparisonCell::choice)->name /
+                       "run/metrics.jsonl"));
+    return comparison_html(concat_text("Comparison: ", plan.kind.name), rows, progress);
+  }
+
+  ComparisonPlan make_plan(int jobs) const {
+    const TaskKind* kind = nullptr;
+    try {
+      kind = &task_kind(task_.value());
+    } catch (const Error& error) {
+      throw SettingsError(concat_text("--task: ", error.what()));
+    }
+    Settings settings = settings_to_train(*kind, [&](Settings& laid) { lay_over(*kind, laid); });
+    if (settings.get<std::int64_t>("threads") == 0) {
+      const int processors = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+      settings.set("threads", std::to_string(std::max(1, processors / jobs)), "--jobs");
+    }
+    ComparisonPlan plan{*kind, settings, parts_of_flag(attention_), {}, {}};
+    for (const std::string& assignment : assignments_)
+      if (!is_plain(*kind, assignment)) {
+        const std::string name = assigned_name(assignment);
+        plan.settings.push_back({name, parts_of(assignment.substr(name.size() + 1))});
+      }
+    for (const ComparedSetting& setting : plan.settings)
+      if (steps_.given() && setting.name == "training.steps")
+        throw SettingsError("--steps and --set training.steps name the same: give one");
+    const auto sets_seed = [](const std::string& assignment) { return assigned_name(assignment) == "seed"; };
+    if (seeds_.given() && std::ranges::any_of(assignments_, sets_seed))
+      throw SettingsError("--seeds and --set seed name the same: give one");
+    plan.seeds.clear();
+    const std::vector<std::string> seeds =
+        seeds_.given() ? parts_of_flag(seeds_) : std::vector<std::string>{settings.json("seed")};
+    for (const std::string& seed : seeds) {
+      Settings checked = settings;
+      checked.set("seed", seed, "--seeds");
+      plan.seeds.push_back(checked.get<std::int64_t>("seed"));
+    }
+    return plan;
+  }
+
+  /// A single value that does not belong to an attention, applied below the flags. Settings of an attention
+  /// are applied after it is chosen.
+  static bool is_plain(const TaskKind& kind, const std::string& assignment) {
+    const std::string name = assigned_name(assignment);
+    return !belongs_to_attention(kind.stacks, name) &&
+           parts_of(assignment.substr(name.size() + 1)).size() == 1;
+  }
+
+  /// --config < --set < flags.
+  void lay_over(const TaskKind& kind, Settings& settings) const {
+    if (config_.given()) settings.merge_file(config_.value());
+    for (const std::string& assignment : assignments_)
+      if (is_plain(kind, assignment)) settings.assign(assignment);
+    const std::vector<std::string> rest = app_->remaining();
+    for (std::size_t i = 0; i < rest.size(); ++i) {
+      std::string flag = rest[i], value;
+      if (!flag.starts_with("--"))
+        throw SettingsError("unexpected \"" + flag + "\": lists are separated by commas, not spaces");
+      if (const std::size_t sign = flag.find('='); sign != std::string::npos) {
+        value = flag.substr(sign + 1);
+        flag.resize(sign);
+      } else if (++i < rest.size()) {
+        value = rest[i];
+      } else {
+        throw SettingsError(flag + " needs a value");
+      }
+      settings.set(setting_of_flag(flag, settings), value, flag);
+    }
+    if (steps_.given()) settings.set("training.steps", steps_.value(), "--steps");
+    if (threads_.given()) settings.set("threads", threads_.value(), "--threads");
+    if (device_.given()) settings.set("device", device_.value(), "--device");
+  }
+
+  CLI::App* app_;
+  TextFlag task_, out_, attention_, seeds_, steps_, config_, jobs_, threads_, device_, format_;
+  std::vector<std::string> assignments_;
+};
+
+}  // namespace
+}  // namespace heed::programs
+
+int main(int argc, char** argv) {
+  using namespace heed::programs;
+  CLI::App app(
+      "Trains one task with several attentions, settings and seeds, and says which is best at what cost",
+      "compare");
+  CompareCommand command(app);
+  return run_commands(app, argc, argv, {[&] { return command.run(); }});
+}

@@ -1,0 +1,143 @@
+// language_model: learns to predict text, measures it, writes text with it, or fills in blanks.
+//
+//   language_model train --data input.txt --out runs/text
+//   language_model evaluate --run runs/text --data other.txt
+//   language_model generate --run runs/text --prompt "ROMEO:" --temperature 0.8
+//
+//   language_model train --masked --tokenizer bpe --data input.txt --out runs/blanks
+//   echo "the quality of [MASK] is not strained" | language_model predict --run runs/blanks --json
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "heed/apps/cli/task_program.h"
+#include "heed/apps/tasks/language_model.h"
+#include "heed/base/unicode.h"
+#include "heed/data/text_file.h"
+
+namespace heed::programs {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// "\n", "\t" and "\\" of a prompt that comes as a line.
+std::string without_escapes(const std::string& line) {
+  std::string text;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char next = line[i] == '\\' && i + 1 < line.size() ? line[i + 1] : '\0';
+    if (next == 'n' || next == 't' || next == '\\') {
+      text += next == 'n' ? '\n' : next == 't' ? '\t' : '\\';
+      ++i;
+    } else {
+      text += line[i];
+    }
+  }
+  return text;
+}
+
+class GenerateCommand {
+ public:
+  GenerateCommand(CLI::App& command, const TaskProgram& program)
+      : run_(command, program, program.predict_flags), capture_(command) {
+    prompt_.add(command, "--prompt", "TEXT",
+                "How the text begins; default: a line break, which is not printed");
+    command.add_flag("--prompts", prompts_,
+                     "Reads prompts from standard input, one a line, in which \\n, \\t and \\\\ are escapes");
+    command.add_flag("--json", json_,
+                     "Prints each sample as a line of JSON: sample, prompt, text, log_probability");
+  }
+
+  int run() {
+    if (prompts_ && prompt_.given()) throw SettingsError("give --prompt or --prompts, not both");
+    capture_.check();
+    Run run = run_.open(RunUse::texts);
+    samples_ = run.settings().get<std::int64_t>("generation.samples");
+    if (prompts_) {
+      LineReader reader("", run.settings().read<TextOptions>("data"));
+      for (std::vector<InputLine> lines; !(lines = reader.next(1)).empty();) {
+        check(lines.front().error.empty(), "standard input, line ", reader.line_number(), ": ",
+              lines.front().error);
+        write(run, without_escapes(lines.front().text));
+      }
+    } else {
+      write(run, prompt_.value());
+    }
+    capture_.save();
+    return exit_success;
+  }
+
+ private:
+  void write(Run& run, const std::string& prompt) {
+    for (const Prediction& text : write_texts(run, prompt)) {
+      ++written_;
+      if (json_) {
+        const Json line = {{"sample", written_},
+                           {"prompt", prompt},
+                           {"text", text.text},
+                           {"log_probability", text.alternatives.front().score.value()}};
+        std::cout << unicode::printable(line.dump(-1, ' ', false, Json::error_handler_t::replace)) << '\n';
+      } else {
+        if (samples_ > 1) std::cout << (written_ > 1 ? "\n" : "") << "=== " << written_ << " ===\n";
+        std::cout << prompt << text.text << '\n';
+      }
+    }
+    flush_output();
+  }
+
+  /// What is wrong with a prompt is wrong with the command line.
+  std::vector<Prediction> write_texts(Run& run, const std::string& prompt) {
+    TextWriter& writer = text_writer(run.learner());
+    try {
+      writer.check_prompt(prompt);
+    } catch (const Error& error) {
+      throw SettingsError(error.what());
+    }
+    return writer.write(prompt, samples_, {capture_.file(), written_});
+  }
+
+  RunFlags run_;
+  CaptureFlags capture_;
+  TextFlag prompt_;
+  bool prompts_ = false, json_ = false;
+  std::int64_t samples_ = 1, written_ = 0;
+};
+
+std::function<int()> add_generate(CLI::App& app, const TaskProgram& program) {
+  CLI::App* command = app.add_subcommand("generate", "Writes text, from a prompt on");
+  command->footer(
+      "A text may become longer than what the model sees at a time: it then reads the last half of that "
+      "again and goes "
+      "on.\n");
+  auto generate = std::make_shared<GenerateCommand>(*command, program);
+  return [generate] { return generate->run(); };
+}
+
+}  // namespace
+}  // namespace heed::programs
+
+int main(int argc, char** argv) {
+  using namespace heed::programs;
+  TaskProgram program{
+      .kind = heed::task_kind("language_model"),
+      .by_rule = "English sentences",
+      .suits = "a text of about a megabyte (tinyshakespeare: examples/configs/tinyshakespeare.json)",
+      .example = "--data book.txt --valid-fraction 0.05 --out runs/book",
+      .answer = "text"};
+  program.train_flags = {"data.file",
+                         "data.valid",
+                         "data.valid_fraction",
+                         {"objective", "--masked", "", "masked"},
+                         {"tokenizer.kind", "--tokenizer"},
+                         {"model.max_length", "--context"}};
+  program.evaluate_flags = {"evaluation.stride", "evaluation.sentences"};
+  program.predict_flags = {"generation.tokens", "generation.samples", "generation.temperature",
+                           "generation.top_k",  "generation.top_p",   "generation.seed"};
+  program.files = {
+      {{"Text to measure with: a file or a folder; default: the run's validation text"}, "--data"}};
+  CLI::App app(description_of(program), std::string(program.kind.name));
+  TaskProgram filling = program;  // whose lines are filled in, or written on
+  filling.predict_flags = {"prediction.best"};
+  return run_commands(app, argc, argv,
+                      {add_train(app, program), add_evaluate(app, program), add_generate(app, program),
+                       add_predict(app, filling)});
+}

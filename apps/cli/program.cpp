@@ -1,0 +1,320 @@
+#include <fcntl.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <iostream>
+#include <new>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "heed/apps/cli/processor.h"
+#include "heed/apps/cli/program.h"
+#include "heed/base/file.h"
+#include "heed/base/names.h"
+#include "heed/base/unicode.h"
+#include "heed/core/version.h"
+#include "heed/data/text_file.h"
+
+namespace heed::programs {
+namespace {
+
+constexpr std::array<int, 4> ending_signals{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+volatile std::sig_atomic_t signal_received = 0;
+std::atomic<bool> asked = false;      // by a signal that was not passed on
+std::atomic<bool> looked_at = false;  // somebody asks whether a signal came
+volatile pid_t guarded = 0;           // whose InterruptGuard lives: this process, or the one that forked it
+
+extern "C" void on_signal(int signal, siginfo_t* info, void*) {
+  if (signal_received == 0) signal_received = signal;
+  // What the process that forked this one passes on came to the whole group, as often as not.
+  const bool passed_on = info->si_pid == guarded && getpid() != guarded;
+  if (looked_at && (passed_on || !asked.exchange(true))) return;
+  std::signal(signal, SIG_DFL);  // the second one ends the program; the first, while nobody asks
+  raise(signal);
+}
+
+int report(std::string_view program, std::string_view message, int status) {
+  print_message(program, concat_text("error: ", message));
+  return status;
+}
+
+/// A file that is opened must never become standard output or standard error by chance. What is written to a
+/// standard output that was closed fails.
+void open_standard_streams() {
+  for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor)
+    if (fcntl(descriptor, F_GETFD) < 0)
+      (void)!open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+/// The first constructor to run: what the library sets up before main needs the instructions already.
+[[gnu::constructor(101)]] void stop_on_old_processor() {
+  const std::string error = processor_error(needed_features());
+  if (error.empty()) return;
+  const std::string line = std::string(program_invocation_short_name) + ": error: " + error + "\n";
+  (void)!write(STDERR_FILENO, line.data(), line.size());
+  _exit(exit_failure);
+}
+
+/// Help in lines of at most 100 columns.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(28); }
+
+  std::string make_option_opts(const CLI::Option* option) const override {
+    return option->get_type_size() == 0 ? "" : " " + option->get_type_name();
+  }
+  std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    return entry("  " + make_option_name(option, is_positional) + make_option_opts(option),
+                 make_option_desc(option));
+  }
+  std::string make_subcommand(const CLI::App* sub) const override {
+    return entry("  " + sub->get_name(), sub->get_description());
+  }
+
+ private:
+  /// The description beside the name, or below a long one.
+  std::string entry(std::string text, const std::string& description) const {
+    const std::size_t left = get_column_width(), right = 100;
+    std::size_t column = text.size();
+    const auto indent = [&] {
+      if (column >= left) text += '\n', column = 0;
+      text.append(left - column, ' ');
+      column = left;
+    };
+    indent();
+    std::istringstream words(description);
+    for (std::string word; words >> word;) {
+      if (column > left && column + 1 + unicode::columns(word) > right) indent();
+      if (column > left) text += ' ', ++column;
+      text += word;
+      column += unicode::columns(word);
+    }
+    return text + '\n';
+  }
+};
+
+std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+void set_formatter(CLI::App& app, const std::shared_ptr<CLI::FormatterBase>& formatter) {
+  app.formatter(formatter);
+  for (CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+    set_formatter(*sub, formatter);
+}
+
+/// The command whose arguments were being parsed: the deepest one given.
+const CLI::App& deepest_command(const CLI::App& app) {
+  const auto given = app.get_subcommands();
+  return given.empty() ? app : deepest_command(*given.front());
+}
+
+/// "heed bench attention" of a command within commands.
+std::string path_of(const CLI::App& command) {
+  const CLI::App* const parent = command.get_parent();
+  return (parent ? path_of(*parent) + " " : "") + command.get_name();
+}
+
+std::string unknown_argument(const CLI::App& command, const std::string& argument) {
+  const std::string name = argument.substr(0, argument.find('='));
+  std::vector<std::string> known;
+  if (name.starts_with("-")) {
+    for (const CLI::Option* option : command.get_options())
+      for (const std::string& long_name : option->get_lnames()) known.push_back("--" + long_name);
+    return concat_text("unknown option ", name, suggest_name(name, known));
+  }
+  for (const CLI::App* sub : commands_of(command)) known.push_back(sub->get_name());
+  if (known.empty()) return concat_text("unexpected argument \"", argument, "\"");
+  return concat_text("unknown command \"", argument, '"', suggest_name(argument, known));
+}
+
+/// False when only help was asked for, which was printed.
+bool parse(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+    return true;
+  } catch (const CLI::CallForHelp&) {
+    const CLI::App& command = deepest_command(app);
+    std::string help = command.help(command.get_parent() ? path_of(*command.get_parent()) : "");
+    replace_all(help, "\n\n\n", "\n\n");  // between groups
+    std::cout << help;
+  } catch (const CLI::CallForVersion& version) {
+    std::cout << version.what() << '\n';
+  } catch (const CLI::ParseError& error) {
+    // An unknown argument also causes complaints about what is missing: name the cause, not the consequence.
+    const CLI::App& command = deepest_command(app);
+    for (const CLI::App* one : {&command, static_cast<const CLI::App*>(&app)})
+      if (const auto extras = one->remaining(); !extras.empty())
+        throw SettingsError(unknown_argument(command, extras.front()));
+    throw SettingsError(concat_text(error.what(), " (", path_of(command), " --help shows the options)"));
+  }
+  return false;
+}
+
+}  // namespace
+
+void print_message(std::string_view program, std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  std::cerr << program << ": " << unicode::message_line(text) << std::endl;
+}
+
+int report_exception(std::string_view program) {
+  try {
+    throw;
+  } catch (const SettingsError& error) {
+    return report(program, error.what(), exit_usage);
+  } catch (const std::bad_alloc&) {
+    return report(program, "out of memory: a smaller batch or model needs less", exit_failure);
+  } catch (const std::exception& error) {
+    return report(program, error.what(), exit_failure);
+  }
+}
+
+CLI::App& subcommand(CLI::App& app, const std::string& name, const std::string& help) {
+  return *app.add_subcommand(name, help);
+}
+
+int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::function<int()>>& bodies) {
+  open_standard_streams();
+  std::optional<TerminalOutput> harmless;
+  if (isatty(STDOUT_FILENO)) harmless.emplace(std::cout);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error message
+  const std::string& name = app.get_name();
+  try {
+    app.set_version_flag("--version", concat_text("heed ", version));
+    set_formatter(app, std::make_shared<HelpFormatter>());
+    if (!commands_of(app).empty()) app.require_subcommand(1);
+    int status = exit_success;
+    if (parse(app, argc, argv)) {
+      const auto commands = commands_of(app);  // a program without any has one body
+      const auto chosen = std::ranges::find_if(commands, [](const CLI::App* one) { return one->parsed(); });
+      status = bodies.at(commands.empty() ? 0 : static_cast<std::size_t>(chosen - commands.begin()))();
+    }
+    flush_output();
+    return status;
+  } catch (const std::exception&) {
+    return report_exception(name);
+  }
+}
+
+InterruptGuard::InterruptGuard() : is_first_(guarded == 0) {
+  if (!is_first_) return;  // what came since the first one lives is not forgotten
+  guarded = getpid();
+  signal_received = 0;
+  asked = looked_at = false;
+  struct sigaction action = {}, before = {};
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  for (const int signal : ending_signals) {
+    sigaction(signal, &action, &before);
+    if (before.sa_handler == SIG_IGN) sigaction(signal, &before, nullptr);
+  }
+  std::signal(SIGPIPE, SIG_IGN);  // standard error that nobody reads: see interrupted()
+}
+
+InterruptGuard::~InterruptGuard() {
+  if (!is_first_) return;
+  guarded = 0;
+  std::signal(SIGPIPE, SIG_DFL);
+  for (const int signal : ending_signals)
+    if (std::signal(signal, SIG_DFL) == SIG_IGN) std::signal(signal, SIG_IGN);
+}
+
+bool InterruptGuard::interrupted() {
+  looked_at = true;
+  return signal_received != 0 || !std::cerr.good();
+}
+
+int InterruptGuard::exit_status() {
+  return 128 + (signal_received == SIGINT ? SIGINT : SIGTERM);
+}
+
+void flush_output() {
+  std::cout.flush();
+  check(std::cout.good(), "standard output could not be written: is it closed, or the disk full?");
+}
+
+void TextFlag::add(CLI::App& command, const std::string& flag, const std::string& value_name,
+                   const std::string& help) {
+  name = flag;
+  command.add_option(flag, values, help)->type_name(value_name)->allow_extra_args(false);
+}
+
+std::string TextFlag::value(const std::string& fallback) const {
+  if (values.empty()) return fallback;
+  if (values.size() > 1)
+    throw SettingsError(concat_text(name, " is given ", values.size(), " times (", values[0], ", ", values[1],
+                                    "); give it once"));
+  return values.front();
+}
+
+int TextFlag::count(int fallback, int largest) const {
+  if (!given()) return fallback;
+  const std::string text = value();
+  int number = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || stop != text.data() + text.size() || number < 1 || number > largest)
+    throw SettingsError(concat_text(name, ": \"", text, "\" is not a number from 1 to ", largest));
+  return number;
+}
+
+void OutputFlag::add(CLI::App& command, const std::string& flag, const std::string& help) {
+  TextFlag::add(command, flag, "FILE", help);
+  command.add_flag("--overwrite", overwrite, "Replaces the file of " + flag + " when it exists");
+}
+
+void OutputFlag::check() const {
+  if (overwrite && !given()) throw SettingsError("--overwrite is of the file of " + name + ": name one");
+  if (given()) check_output(value(), overwrite);
+}
+
+namespace {
+
+/// Where the last character begins that may have bytes yet to come; else the end of the text.
+std::size_t end_of_whole_characters(const std::string& text) {
+  for (std::size_t back = 1; back <= 3 && back <= text.size(); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if ((byte & 0xC0) == 0x80) continue;
+    const std::size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
+    return length > back ? text.size() - back : text.size();
+  }
+  return text.size();
+}
+
+}  // namespace
+
+TerminalOutput::~TerminalOutput() {
+  pass(waiting_.size());
+  stream_.rdbuf(terminal_);
+}
+
+TerminalOutput::int_type TerminalOutput::overflow(int_type byte) {
+  if (traits_type::eq_int_type(byte, traits_type::eof())) return traits_type::not_eof(byte);
+  const char one = traits_type::to_char_type(byte);
+  return xsputn(&one, 1) == 1 ? byte : traits_type::eof();
+}
+
+std::streamsize TerminalOutput::xsputn(const char* bytes, std::streamsize count) {
+  waiting_.append(bytes, static_cast<std::size_t>(count));
+  return pass(end_of_whole_characters(waiting_)) ? count : 0;
+}
+
+int TerminalOutput::sync() {
+  return terminal_->pubsync();
+}
+
+bool TerminalOutput::pass(std::size_t bytes) {
+  const std::string text = unicode::printable_lines(std::string_view(waiting_).substr(0, bytes));
+  waiting_.erase(0, bytes);
+  const auto size = static_cast<std::streamsize>(text.size());
+  return terminal_->sputn(text.data(), size) == size;
+}
+
+}  // namespace heed::programs

@@ -1,0 +1,387 @@
+// heed serve: the page of a run, which follows its training, and answers to texts that are typed into it
+// (training/page/live.js is the other side).
+
+#include <httplib.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <mutex>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "heed/apps/cli/commands.h"
+#include "heed/apps/cli/program.h"
+#include "heed/apps/tasks/report.h"
+#include "heed/apps/tasks/run.h"
+#include "heed/base/error.h"
+#include "heed/base/file.h"
+#include "heed/data/text_file.h"
+#include "heed/training/report.h"
+#include "heed/training/run_folder.h"
+
+namespace heed::programs {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* address = "127.0.0.1";
+constexpr std::size_t most_bytes = 1 << 20;  // of a request's body
+// So much is read in vain, so that who sends too much hears why, and does not only find the connection closed.
+constexpr std::size_t most_read = 16 * most_bytes;
+constexpr std::size_t alternatives_shown = 10;
+
+/// Why a request is refused: its status of HTTP, and what the page says.
+struct Refusal {
+  int status;
+  std::string message;
+};
+
+/// The fields of the page, whose texts a tab joins to the line that is answered.
+std::vector<std::string> fields_of(std::string_view task) {
+  if (task == "match") return {"First text", "Second text"};
+  if (task == "recommend") return {"Clicked news, oldest first", "Candidates"};
+  return {"Text"};
+}
+
+/// Takes the same time wherever two texts of one length differ.
+bool are_equal(std::string_view a, std::string_view b) {
+  unsigned difference = a.size() == b.size() ? 0 : 1;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    difference |= static_cast<unsigned char>(a[i] ^ b[i]);
+  return difference == 0;
+}
+
+/// A run whose weights are those of its newest checkpoint.
+class NewestRun {
+ public:
+  NewestRun(fs::path folder, std::string weights, std::string device, bool verify)
+      : folder_(std::move(folder)), which_(std::move(weights)), device_(std::move(device)), verify_(verify) {}
+
+  /// Opened anew where there are newer weights. Throws a Refusal while there are none.
+  Run& run() {
+    const RunFiles files = RunFiles::open(folder_, verify_);
+    if (!files.has_checkpoint() || (which_ == "best" && !files.has_best()))
+      throw Refusal{
+          409,
+          concat_text(
+              "the run has no ", which_,
+              " weights yet: training writes them after an evaluation, or every training.save_every steps")};
+    for (SavedFile newest = files.saved(which_); !run_ || newest.digest != saved_.digest;
+         newest = files.saved(which_)) {  // another checkpoint may be written meanwhile
+      run_.reset();
+      run_.emplace(Run::open(folder_, {.device = device_, .weights = which_, .verify = verify_}));
+      saved_ = newest;
+    }
+    return *run_;
+  }
+  /// Of the weights of run().
+  std::int64_t step() const { return saved_.step; }
+
+ private:
+  const fs::path folder_;
+  const std::string which_, device_;
+  const bool verify_;
+  std::optional<Run> run_;
+  SavedFile saved_;
+};
+
+class RunPage {
+ public:
+  RunPage(const fs::path& folder, const std::string& weights, const ReportOptions& options)
+      : folder_(folder), options_(options), newest_(folder, weights, options.device, options.verify) {
+    RunFiles::open(folder_, options_.verify);  // which says what is wrong if there is no run
+  }
+
+  std::string html(const std::string& nonce) const {
+    const Now now = look();  // before the files are read, so that what comes in between is asked for
+    const RecordedParts run = recorded_parts(folder_, options_);
+    std::string fields;
+    for (const std::string& name : fields_of(run.kind.name))
+      fields += concat_text("<label>", name, "<textarea rows=\"2\"></textarea></label>");
+    return live_page_html(
+        concat_text(run.name, ": ", run.kind.name),
+        concat_text("<h1>", html_text(run.name), " <small>", run.kind.name,
+                    "</small></h1>\n<p id=\"state\" data-version=\"", now.version, "\">", now.state,
+                    "</p>\n<div id=\"summary\">", run.summary, "</div>\n<h2>Ask it</h2>\n<form id=\"ask\">",
+                    fields,
+                    "<button>Answer</button></form>\n<div id=\"answer\"></div>\n<h2>Curves</h2>\n"
+                    "<div id=\"curves\">",
+                    run.curves, "</div>\n", run.settings,
+                    "<h2>What the model does</h2>\n<details id=\"model\"><summary>Quality, answers, maps and "
+                    "weights, measured when this is opened</summary>\n<div></div></details>\n"),
+        nonce);
+  }
+
+  /// What has changed since the version that a page has.
+  Json state(const std::string& have) const {
+    const Now now = look();
+    Json json = {{"version", now.version}, {"training", now.training}, {"state", now.state}};
+    if (have == now.version) return json;
+    const RecordedParts run = recorded_parts(folder_, options_);
+    json["summary"] = run.summary;
+    json["curves"] = run.curves;
+    return json;
+  }
+
+  Json model() {
+    const std::unique_lock alone(measuring_, std::try_to_lock);
+    if (!alone) throw Refusal{503, "the model is being measured for another page; try again"};
+    return {{"html", model_parts(folder_, options_)}};
+  }
+
+  Json answer(const std::string& body) {
+    const std::unique_lock alone(answering_, std::try_to_lock);
+    if (!alone) throw Refusal{503, "another text is being answered; try again"};
+    Run& run = newest_.run();
+    CaptureFile capture;
+    const Prediction answer =
+        run.predict(std::vector<std::string>{line_of(body, run.task())}, {&capture, 0}).front();
+    if (!answer.error.empty()) throw Refusal{422, answer.error};
+    std::string html = concat_text("<p class=\"said\"><b>", html_text(answer.text), "</b>",
+                                   answer.probability > 0 ? " " + percent(answer.probability) : "",
+                                   "</p>\n<p class=\"muted\"><small>Answered with the weights of step ",
+                                   newest_.step(), ".</small></p>\n");
+    std::vector<std::vector<std::string>> rows = {{"answer", "probability"}};
+    for (std::size_t i = 0; i < std::min(answer.alternatives.size(), alternatives_shown); ++i)
+      rows.push_back({answer.alternatives[i].text, percent(answer.alternatives[i].probability)});
+    if (rows.size() > 2) html += table_html(rows, true);
+    return {{"step", newest_.step()},
+            {"answer", answer.text},
+            {"probability", answer.probability},
+            {"html", html + report_maps(capture)}};
+  }
+
+ private:
+  static std::string percent(double share) { return short_number(100 * share) + " %"; }
+
+  struct Now {
+    bool training;
+    std::string version;  ///< of the curves: another one whenever they may have changed
+    std::string state;
+  };
+  Now look() const {
+    std::error_code none;
+    const std::uintmax_t bytes = fs::file_size(folder_ / "metrics.jsonl", none);
+    const bool training = is_training(folder_);
+    return {training, concat_text(none ? 0 : bytes), training ? "Training runs." : "Training has ended."};
+  }
+
+  /// The line of a request: {"parts": ["...", "..."]}, a text for each field.
+  static std::string line_of(const std::string& body, std::string_view task) {
+    const Json json = Json::parse(body, nullptr, false);
+    const std::size_t fields = fields_of(task).size();
+    const auto is_text = [](const Json& part) { return part.is_string(); };
+    if (!json.is_object() || !json.contains("parts") || !json["parts"].is_array() ||
+        json["parts"].size() != fields || !std::ranges::all_of(json["parts"], is_text))
+      throw Refusal{400, concat_text("expected {\"parts\": [...]} with ", fields,
+                                     fields == 1 ? " text, in UTF-8" : " texts, in UTF-8")};
+    std::string line;
+    bool has_text = false;
+    for (std::size_t i = 0; i < fields; ++i) {
+      std::string part = json["parts"][i].get<std::string>();
+      if (task != "language_model")  // which alone reads on behind the end of a line
+        std::ranges::replace_if(
+            part, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+      if (fields > 1) std::ranges::replace(part, '\t', ' ');
+      has_text = has_text || !is_blank(part);
+      line += (i > 0 ? "\t" : "") + part;
+    }
+    if (!has_text) throw Refusal{400, "the text is blank"};
+    return line;
+  }
+
+  const fs::path folder_;
+  const ReportOptions options_;
+  std::mutex measuring_, answering_;
+  NewestRun newest_;  // guarded by answering_
+};
+
+// --- HTTP
+
+void send(httplib::Response& response, int status, const std::string& body, const char* type,
+          const std::string& policy = "default-src 'none'") {
+  response.status = status;
+  response.set_header("Content-Security-Policy",
+                      policy + "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+  response.set_header("X-Content-Type-Options", "nosniff");
+  response.set_header("Referrer-Policy", "no-referrer");
+  response.set_header("Cross-Origin-Resource-Policy", "same-origin");
+  response.set_header("Cache-Control", "no-store");
+  response.set_content(body, type);
+}
+
+void send(httplib::Response& response, int status, const Json& json) {
+  send(response, status, json.dump(-1, ' ', false, Json::error_handler_t::replace), "application/json");
+}
+
+void refuse(httplib::Response& response, int status, std::string_view message) {
+  send(response, status, Json{{"error", message}});
+}
+
+/// Whatever goes wrong becomes a message of the page.
+void reply(httplib::Response& response, const std::function<void()>& make) {
+  const StopCheck stop(InterruptGuard::interrupted);
+  try {
+    make();
+  } catch (const Refusal& refusal) {
+    refuse(response, refusal.status, refusal.message);
+  } catch (const Interrupted&) {
+    refuse(response, 503, "heed serve ends");
+  } catch (const std::bad_alloc&) {
+    refuse(response, 500, "out of memory");
+  } catch (const std::exception& error) {
+    refuse(response, 500, error.what());
+  }
+}
+
+/// The body of a request, however it is sent.
+std::string body_of(const httplib::Request& request, const httplib::ContentReader& read) {
+  if (request.get_header_value("Content-Type") != "application/json")
+    throw Refusal{415, "expected Content-Type: application/json"};
+  std::string body;
+  std::size_t bytes_read = 0;
+  const bool is_whole = read([&](const char* bytes, std::size_t count) {
+    bytes_read += count;
+    if (bytes_read <= most_bytes) body.append(bytes, count);
+    return bytes_read <= most_read;
+  });
+  const std::string announced = request.get_header_value("Content-Length");
+  const bool fits = bytes_read <= most_bytes && std::strtoull(announced.c_str(), nullptr, 10) <= most_bytes;
+  if (!fits) throw Refusal{413, concat_text("more than ", most_bytes, " bytes")};
+  if (!is_whole) throw Refusal{400, "the request broke off"};
+  return body;
+}
+
+class PageServer {
+ public:
+  explicit PageServer(RunPage& page) : token_(random_hex(32)) {
+    // The port is for this program alone: cpp-httplib's own options would let others listen on it, too.
+    server_.set_socket_options([](socket_t socket) {
+      const int yes = 1;
+      ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    });
+    server_.set_payload_max_length(most_read);  // body_of() refuses what is smaller
+    server_.set_keep_alive_max_count(
+        1);  // a connection that waits keeps a thread, also when the program ends
+    server_.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
+      const std::string refusal = refusal_of(request);
+      if (refusal.empty()) return httplib::Server::HandlerResponse::Unhandled;
+      refuse(response, 403, refusal);
+      return httplib::Server::HandlerResponse::Handled;
+    });
+    server_.set_error_handler([](const httplib::Request&, httplib::Response& response) {
+      if (response.body.empty())
+        refuse(response, response.status, response.status == 404 ? "there is no such page" : "bad request");
+    });
+    server_.Get("/", [&page](const httplib::Request&, httplib::Response& response) {
+      reply(response, [&] {
+        const std::string nonce = random_hex(32);
+        send(response, 200, page.html(nonce), "text/html; charset=utf-8",
+             concat_text("default-src 'none'; script-src 'nonce-", nonce,
+                         "'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'"));
+      });
+    });
+    server_.Get("/state", [&page](const httplib::Request& request, httplib::Response& response) {
+      reply(response, [&] { send(response, 200, page.state(request.get_param_value("have"))); });
+    });
+    server_.Get("/model", [&page](const httplib::Request&, httplib::Response& response) {
+      reply(response, [&] { send(response, 200, page.model()); });
+    });
+    server_.Post("/answer", [&page](const httplib::Request& request, httplib::Response& response,
+                                    const httplib::ContentReader& read) {
+      reply(response, [&] { send(response, 200, page.answer(body_of(request, read))); });
+    });
+  }
+
+  /// Throws an Error where the port is taken. 0: a free one.
+  void listen(int port) {
+    port_ = port == 0 ? server_.bind_to_any_port(address) : server_.bind_to_port(address, port) ? port : -1;
+    check(port_ > 0, "cannot listen on ", address, port == 0 ? "" : concat_text(", port ", port),
+          ": is another program using it?");
+  }
+  std::string url() const { return concat_text("http://", address, ':', port_, "/?token=", token_); }
+
+  /// Serves until `is_over` says so. Throws an Error where the system ends it.
+  void run(const std::function<bool()>& is_over) {
+    std::atomic<bool> closed = false;
+    std::thread listening([&] {
+      server_.listen_after_bind();
+      closed = true;
+    });
+    const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+    while (!is_over() && !closed) pause();
+    const bool failed = closed;
+    while (!server_.is_running() && !closed) pause();  // stop() is for a server that runs
+    server_.stop();
+    listening.join();
+    check(!failed, "the system takes no more connections to ", url());
+  }
+
+ private:
+  /// Pages of other origins know neither the token nor, under a name of their own for this address, the host.
+  std::string refusal_of(const httplib::Request& request) const {
+    const std::string host = request.get_header_value("Host"), port = concat_text(':', port_);
+    if (request.get_header_value_count("Host") != 1 || (host != address + port && host != "localhost" + port))
+      return concat_text("this is ", address, port, ", not the host that was asked for");
+    if (!are_equal(request.get_param_value("token"), token_))
+      return "give the address that heed serve printed, with its token";
+    return "";
+  }
+
+  httplib::Server server_;
+  const std::string token_;
+  int port_ = -1;
+};
+
+struct ServeFlags {
+  std::string run;
+  TextFlag port, weights, device;
+  bool unverified = false;
+};
+
+int serve(const ServeFlags& flags) {
+  const std::string weights = flags.weights.value("last");
+  if (weights != "best" && weights != "last")
+    throw SettingsError("--weights must be best or last, not " + weights);
+  const int port = flags.port.count(0, 65'535);
+  RunPage page(flags.run, weights, {.device = flags.device.value(), .verify = !flags.unverified});
+  PageServer server(page);
+  server.listen(port);
+  const InterruptGuard guard;
+  std::cout << server.url() << '\n';
+  flush_output();
+  server.run(InterruptGuard::interrupted);
+  return exit_success;
+}
+
+}  // namespace
+
+std::function<int()> add_serve_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "serve",
+      "Serves the page of a run to a browser of this machine; it follows the training, and answers texts");
+  auto flags = std::make_shared<ServeFlags>();
+  command->add_option("run", flags->run, "Folder of the run, which may be training")
+      ->required()
+      ->type_name("RUN");
+  flags->port.add(*command, "--port", "PORT", "Where to listen on 127.0.0.1 (default: a free port)");
+  flags->weights.add(*command, "--weights", "WHICH",
+                     "Weights that answer: last (the default), of the newest checkpoint, or best");
+  flags->device.add(*command, "--device", "DEVICE", "Device to compute on (default: that of the run)");
+  command->add_flag("--unverified", flags->unverified,
+                    "Uses files of the run even if they were changed after they were written");
+  command->footer(
+      "Prints the address, whose token is another one each time: open it as it is printed. Ctrl-C ends "
+      "it.\n");
+  return [flags] { return serve(*flags); };
+}
+
+}  // namespace heed::programs

@@ -1,0 +1,222 @@
+#include "heed/apps/cli/task_program.h"
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "heed/apps/tasks/recipe.h"
+#include "heed/base/unicode.h"
+
+namespace heed::programs {
+namespace {
+
+/// What stands for the value of a setting in the help.
+std::string value_name(const SettingFlag& flag, const Setting& setting) {
+  if (!flag.value_name.empty()) return flag.value_name;
+  if (setting.kind == Setting::Kind::integer) return "N";
+  if (setting.kind == Setting::Kind::number) return "X";
+  if (!setting.choices.empty()) return "NAME";
+  return setting.name.ends_with("_column") ? "COLUMN" : "PATH";
+}
+
+/// The heading in the help under which the flag of a setting stands.
+std::string group_of(const std::string& setting) {
+  for (const auto& [beginning, group] :
+       {std::pair("data.", "Data"), {"model.", "Model"}, {"training.", "Training"}})
+    if (setting.starts_with(beginning)) return group;
+  return "Options";
+}
+
+}  // namespace
+
+SettingFlag::SettingFlag(std::string_view its_setting, std::string its_flag, std::string its_value_name,
+                         std::string its_value)
+    : setting(its_setting),
+      flag(std::move(its_flag)),
+      value_name(std::move(its_value_name)),
+      value(std::move(its_value)) {
+  if (!flag.empty()) return;
+  flag = "--" + (setting == "data.file" ? "data" : setting.substr(setting.rfind('.') + 1));
+  std::ranges::replace(flag, '_', '-');
+}
+
+void add_encoding_flags(const TaskKind& kind, std::vector<SettingFlag>& flags) {
+  if (kind.settings(true).has("data.encoding"))
+    flags.insert(flags.end(), {"data.encoding", "data.on_bad_bytes"});
+}
+
+std::vector<const SettingFlag*> given_flags(const std::vector<SettingFlag>& flags) {
+  std::vector<const SettingFlag*> given;
+  for (const SettingFlag& flag : flags) {
+    if (!flag.given.given()) continue;
+    for (const SettingFlag* other : given)
+      if (other->setting == flag.setting)
+        throw SettingsError(other->flag + " and " + flag.flag + " contradict each other: give one");
+    given.push_back(&flag);
+  }
+  return given;
+}
+
+void add_setting_flags(CLI::App& command, const TaskKind& kind, std::vector<SettingFlag>& flags) {
+  const Settings settings = kind.settings(true);
+  for (SettingFlag& one : flags) {
+    const Setting& setting = settings.setting(one.setting);
+    command.option_defaults()->group(group_of(one.setting));
+    if (one.value.empty())
+      one.given.add(command, one.flag, value_name(one, setting), setting.help);
+    else
+      command.add_flag_function(
+          one.flag, [&one](std::int64_t) { one.given.values = {one.value}; },
+          one.value == "false" ? "The same with false" : setting.help);
+  }
+  command.option_defaults()->group("Options");
+}
+
+void add_set_flag(CLI::App& command, std::vector<std::string>& assignments) {
+  command
+      .add_option("--set", assignments,
+                  "One setting by its dotted name, for example training.steps=500; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+}
+
+std::string json_text(const nlohmann::ordered_json& value) {
+  return unicode::printable(value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+void add_labelled_flags(TaskProgram& program) {
+  program.has_labels = true;
+  program.train_flags = {"data.file",           "data.valid",         "data.test",
+                         "data.valid_fraction", "data.test_fraction", "data.folds"};
+  program.evaluate_flags = {"prediction.batch_size"};
+  program.predict_flags = {"prediction.batch_size"};
+  add_table_flags(program, {"data.label_column"});
+}
+
+void add_table_flags(TaskProgram& program, const std::vector<SettingFlag>& columns) {
+  program.reads_tables = true;
+  for (auto* flags : {&program.train_flags, &program.evaluate_flags, &program.predict_flags}) {
+    flags->insert(flags->end(), {"data.format",
+                                 {"data.header", "", "", "true"},
+                                 {"data.header", "--no-header", "", "false"},
+                                 "data.delimiter"});
+    flags->insert(flags->end(), columns.begin(), columns.end());
+  }
+}
+
+void add_pair_flags(TaskProgram& program) {
+  program.train_flags = {"data.source",      "data.target",        "data.valid_source", "data.valid_target",
+                         "data.test_source", "data.test_target",   "data.file",         "data.valid",
+                         "data.test",        "data.valid_fraction"};
+  add_table_flags(program, {"data.source_column"});
+  for (auto* flags : {&program.train_flags, &program.evaluate_flags})  // predict reads no targets
+    flags->emplace_back("data.target_column");
+  program.parallel_files = {{{"In place of --data: sources, one a line"}, "--source"},
+                            {{"What was to be written for them, line by line"}, "--target"}};
+}
+
+void add_decoding_flags(TaskProgram& program) {
+  for (auto* flags : {&program.evaluate_flags, &program.predict_flags})
+    flags->insert(flags->end(), {"decoding.beam",
+                                 "decoding.n_best",
+                                 "decoding.method",
+                                 "decoding.temperature",
+                                 "decoding.top_k",
+                                 "decoding.top_p",
+                                 {"decoding.seed", "--decoding-seed"},
+                                 "decoding.length_penalty",
+                                 "decoding.batch_size"});
+}
+
+RunFlags::RunFlags(CLI::App& command, const TaskProgram& program, const std::vector<SettingFlag>& flags)
+    : program_(program.kind.name), kind_(program.kind), flags_(flags) {
+  run_.add(command, "--run", "RUN", "Folder of a run that train made");
+  weights_.add(command, "--weights", "WHICH",
+               "best: those of the best evaluation; last: those of the last checkpoint; default: best where "
+               "there is one");
+  config_.add(command, "--config", "FILE", "Settings from a JSON file, laid over the run's");
+  add_set_flag(command, assignments_);
+  command.add_flag("--unverified", unverified_,
+                   "Uses files of the run even where they were changed after they were written");
+  add_encoding_flags(program.kind, flags_);
+  flags_.insert(flags_.end(), runtime_flags.begin(), runtime_flags.begin() + 2);
+  add_setting_flags(command, program.kind, flags_);
+}
+
+Run RunFlags::open(RunUse use) const {
+  if (!run_.given()) throw SettingsError("give --run, the folder of a run that train made");
+  RunOptions options;
+  options.weights = weights_.value();
+  if (weights_.given() && options.weights != "best" && options.weights != "last")
+    throw SettingsError("--weights must be best or last, not " + options.weights);
+  options.verify = !unverified_;
+  options.config = config_.value();
+  options.settings = assignments_;
+  for (const SettingFlag* flag : given_flags(flags_))
+    options.settings.push_back(flag->setting + "=" + flag->given.value());
+  options.kind = &kind_;
+  options.use = use;
+  Run run = Run::open(run_.value(), options);
+  apply_threads(run.settings());
+  return run;
+}
+
+DataFlags::DataFlags(CLI::App& command, const TaskProgram& program)
+    : files_(program.files), parallel_(program.parallel_files) {
+  for (auto* flags : {&files_, &parallel_})
+    for (TextFlag& file : *flags)
+      file.add(command, file.name, "PATH", file.values.front()), file.values.clear();
+}
+
+std::vector<std::string> DataFlags::given() const {
+  std::vector<std::string> files;
+  for (const auto* flags : {&files_, &parallel_}) {
+    const auto count = std::ranges::count_if(*flags, [](const TextFlag& file) { return file.given(); });
+    if (count == 0) continue;
+    if (!files.empty()) throw SettingsError("give " + names() + ", not both");
+    if (static_cast<std::size_t>(count) != flags->size())
+      throw SettingsError((*flags)[0].name + " and " + (*flags)[1].name +
+                          " go together, but only one is given");
+    for (const TextFlag& file : *flags) files.push_back(file.value());
+  }
+  return files;
+}
+
+std::string DataFlags::names() const {
+  std::string text;
+  for (const auto* flags : {&files_, &parallel_})
+    for (const TextFlag& file : *flags) {
+      const bool first = &file == &flags->front();
+      text += (text.empty() ? "" : first ? ", or " : " and ") + file.name;
+    }
+  return text;
+}
+
+std::string description_of(const TaskProgram& program) {
+  return std::string(program.kind.summary) + ".\nWithout data flags it learns " + program.by_rule +
+         ", made by rule.";
+}
+
+CaptureFlags::CaptureFlags(CLI::App& command) {
+  capture_.add(
+      command, "--capture",
+      "Writes the attention weights, cluster assignments and orders of every example: a page with maps for "
+      "FILE.html, else safetensors; slow");
+}
+
+void CaptureFlags::save() const {
+  if (capture_.given()) content_.save(capture_.value(), capture_.overwrite);
+}
+
+void print_remarks(const std::string& program, Learner& learner) {
+  for (const std::string& text : learner.take_remarks()) print_message(program, text);
+}
+
+int run_task_program(const TaskProgram& program, int argc, char** argv) {
+  CLI::App app(description_of(program), std::string(program.kind.name));
+  std::vector<std::function<int()>> commands = {add_train(app, program), add_evaluate(app, program),
+                                                add_predict(app, program)};
+  if (program.kind.stacks == Stacks::encoder_decoder) commands.push_back(add_score(app, program));
+  return run_commands(app, argc, argv, commands);
+}
+
+}  // namespace heed::programs

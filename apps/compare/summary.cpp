@@ -1,0 +1,348 @@
+#include "heed/apps/compare/summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "heed/base/plain_numbers.h"
+#include "heed/base/unicode.h"
+#include "heed/core/random.h"
+#include "heed/data/text_file.h"
+#include "heed/training/progress.h"
+#include "heed/training/report.h"
+#include "heed/training/text_metrics.h"
+
+namespace heed {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr std::uint32_t resamples = 2000;
+constexpr std::size_t fewest_seeds = 3;  // that can tell how much a seed matters
+
+std::string number(const char* format, double value) {
+  char text[64];
+  const PlainNumbers plain;
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+using Figure = std::function<double(const CellResult&)>;
+
+/// A figure of the results of a row, one for each seed.
+Spread spread_over(const ComparisonRow& row, const Figure& figure) {
+  std::vector<double> values;
+  for (const CellResult& result : row.results) values.push_back(figure(result));
+  return spread_of(values);
+}
+
+/// What a choice costs, and how the table and the lines of JSON write it.
+struct Cost {
+  const char *column, *key, *format;
+  double scale;  ///< of the table
+  Figure figure;
+};
+const Cost costs[] = {
+    {"GFLOP/step", "step_gflops", "%.3g", 1, [](const CellResult& one) { return one.step_gflops; }},
+    {"training s", "training_seconds", "%.1f", 1, [](const CellResult& one) { return one.training_seconds; }},
+    {"peak MB", "peak_bytes", "%.1f", 1e-6,
+     [](const CellResult& one) { return static_cast<double>(one.peak_bytes); }},
+    {"ms/example", "seconds_per_example", "%.3g", 1e3,
+     [](const CellResult& one) { return one.seconds_per_example; }}};
+
+Spread metric_spread(const ComparisonRow& row, const std::string& name) {
+  return spread_over(row, [&](const CellResult& result) {
+    const auto found = std::ranges::find(result.metrics, name, &Metric::name);
+    return found == result.metrics.end() ? std::nan("") : found->value;
+  });
+}
+
+std::vector<std::string> metric_names(std::span<const ComparisonRow> rows) {
+  for (const ComparisonRow& row : rows)
+    if (!row.results.empty()) {
+      std::vector<std::string> names;
+      for (const Metric& metric : row.results.front().metrics) names.push_back(metric.name);
+      return names;
+    }
+  return {};
+}
+
+std::string difference_text(const Difference& difference) {
+  return number("%+.4g", difference.value) + (difference.is_significant() ? "*" : "") +
+         (difference.p > 0 ? number(" (p %.2g)", difference.p) : " (p < 0.001)");
+}
+
+Json spread_json(const Spread& spread) {
+  return {{"mean", spread.mean}, {"deviation", spread.deviation}};
+}
+
+}  // namespace
+
+double combined_metric(const std::string& combine, std::span<const double> sums) {
+  if (combine == "mean") {
+    check(sums.size() == 2, "a mean needs a sum and a count, but there are ", sums.size(), " figures");
+    return sums[0] / sums[1];
+  }
+  check(combine == "bleu", "unknown way to combine the statistics of examples, \"", combine,
+        "\": mean or bleu");
+  return bleu_of_statistics(sums).score;
+}
+
+Difference paired_bootstrap(std::span<const ExampleStatistics> first,
+                            std::span<const ExampleStatistics> second) {
+  check(!first.empty() && !second.empty(), "nothing to compare");
+  const std::size_t examples = first.front().rows.size();
+  check(examples > 0, "there are no examples to compare on");
+  for (const auto& side : {first, second})
+    for (const ExampleStatistics& seed : side)
+      check(seed.rows.size() == examples && seed.metric == first.front().metric,
+            "two choices were not measured on the same examples: ", examples, " of ", first.front().metric,
+            " and ", seed.rows.size(), " of ", seed.metric);
+  using Times = std::vector<std::uint32_t>;  // how often each example, or seed, was drawn
+  const auto draw = [](std::uint32_t resample, std::uint32_t stream, std::size_t count) {
+    Times times(count, 0);
+    for (std::size_t i = 0; i < count; ++i)
+      ++times[heed::below(random_word({1, resample, stream}, i), count)];
+    return times;
+  };
+  const auto metric = [&](std::span<const ExampleStatistics> side, const Times& seeds, const Times& times) {
+    double sum = 0;
+    for (std::size_t s = 0; s < side.size(); ++s) {
+      if (seeds[s] == 0) continue;
+      std::vector<double> sums(side[s].rows.front().size(), 0);
+      for (std::size_t i = 0; i < examples; ++i)
+        for (std::size_t k = 0; k < sums.size(); ++k) sums[k] += times[i] * side[s].rows[i][k];
+      sum += seeds[s] * combined_metric(side[s].combine, sums);
+    }
+    return sum / static_cast<double>(side.size());
+  };
+  Difference result;
+  const Times once(examples, 1);
+  result.value = metric(second, Times(second.size(), 1), once) - metric(first, Times(first.size(), 1), once);
+  result.over_seeds = std::min(first.size(), second.size()) >= fewest_seeds;
+  std::vector<double> drawn;
+  std::int64_t below = 0, above = 0;
+  for (std::uint32_t r = 0; r < resamples; ++r) {
+    const Times times = draw(r, 0, examples);
+    drawn.push_back(metric(second, draw(r, 2, second.size()), times) -
+                    metric(first, draw(r, 1, first.size()), times));
+    below += drawn.back() <= 0 ? 1 : 0;
+    above += drawn.back() >= 0 ? 1 : 0;
+  }
+  std::sort(drawn.begin(), drawn.end());
+  result.low = drawn[resamples * 25 / 1000];
+  result.high = drawn[resamples * 975 / 1000 - 1];
+  result.p = std::min(1.0, 2.0 * static_cast<double>(std::min(below, above)) / resamples);
+  return result;
+}
+
+std::vector<ComparisonRow> comparison_rows(std::span<const ComparisonCell> cells,
+                                           std::span<const std::optional<CellResult>> results) {
+  std::vector<ComparisonRow> rows;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (rows.empty() || rows.back().choice != cells[i].choice)
+      rows.push_back({cells[i].choice, {}, {}, 0, {}});
+    ComparisonRow& row = rows.back();
+    if (!results[i])
+      ++row.missing;
+    else if (results[i]->failure.empty())
+      row.results.push_back(*results[i]);
+    else
+      row.failures.push_back(concat_text("seed ", cells[i].seed, ": ", results[i]->failure));
+  }
+  // Nothing if a training diverged: resampling says nothing then.
+  const auto statistics = [](const ComparisonRow& row) {
+    std::vector<ExampleStatistics> all;
+    for (const CellResult& result : row.results) {
+      for (const std::vector<double>& example : result.examples.rows)
+        if (!std::ranges::all_of(example, [](double x) { return std::isfinite(x); }))
+          return std::vector<ExampleStatistics>();
+      if (!result.examples.rows.empty()) all.push_back(result.examples);
+    }
+    return all;
+  };
+  if (rows.empty()) return rows;
+  const std::vector<ExampleStatistics> first = statistics(rows.front());
+  for (std::size_t i = 1; i < rows.size() && !first.empty(); ++i) {
+    const auto others = statistics(rows[i]);
+    if (others.empty()) continue;
+    rows[i].measured_elsewhere = rows[i].results.front().data != rows.front().results.front().data ||
+                                 others.front().rows.size() != first.front().rows.size();
+    if (!rows[i].measured_elsewhere) rows[i].difference = paired_bootstrap(first, others);
+  }
+  return rows;
+}
+
+std::vector<std::vector<std::string>> comparison_table(std::span<const ComparisonRow> rows) {
+  const std::vector<std::string> metrics = metric_names(rows);
+  std::vector<std::string> head = {"choice"};
+  head.insert(head.end(), metrics.begin(), metrics.end());
+  head.insert(head.end(), {"from the first", "seeds", "parameters"});
+  for (const Cost& cost : costs) head.emplace_back(cost.column);
+  std::vector<std::vector<std::string>> lines = {head};
+  for (const ComparisonRow& row : rows) {
+    std::vector<std::string> line = {unicode::message_line(row.choice)};
+    if (row.results.empty()) {
+      line.push_back(row.failures.empty()
+                         ? "not trained yet"
+                         : concat_text("failed: ", unicode::message_line(row.failures.front())));
+      lines.push_back(std::move(line));
+      continue;
+    }
+    for (const std::string& metric : metrics) {
+      const Spread spread = metric_spread(row, metric);
+      line.push_back(number("%.4g", spread.mean) +
+                     (row.results.size() > 1 ? number(" +- %.2g", spread.deviation) : ""));
+    }
+    line.push_back(row.difference ? difference_text(*row.difference) : "");
+    line.push_back(std::to_string(row.results.size()) +
+                   (row.failures.empty() ? "" : concat_text(", ", row.failures.size(), " failed")) +
+                   (row.missing == 0 ? "" : concat_text(", ", row.missing, " missing")));
+    line.push_back(std::to_string(row.results.front().parameters));
+    for (const Cost& cost : costs)
+      line.push_back(number(cost.format, cost.scale * spread_over(row, cost.figure).mean));
+    lines.push_back(std::move(line));
+  }
+  for (auto& line : lines) line.resize(head.size());
+  return lines;
+}
+
+std::string comparison_notes(std::span<const ComparisonRow> rows) {
+  std::string text;
+  for (const ComparisonRow& row : rows)
+    for (const std::string& failure : row.failures)
+      text.append(unicode::message_line(concat_text(row.choice, ", ", failure))).append("\n");
+  for (const ComparisonRow& row : rows)
+    if (row.measured_elsewhere)
+      text.append(unicode::message_line(row.choice))
+          .append(" was measured on other examples than the first, so there is no difference to report\n");
+  for (const ComparisonRow& row : rows)
+    if (row.difference) {
+      text +=
+          concat_text("from the first: the difference in ", row.results.front().examples.metric,
+                      " on the same examples; *: more than chance at 5 %, over examples and seeds (paired "
+                      "bootstrap)\n",
+                      row.difference->over_seeds ? "" : "no star with fewer than three seeds\n");
+      break;
+    }
+  for (const ComparisonRow& row : rows)
+    if (!row.results.empty())
+      return concat_text("measured on the ", row.results.front().part, " part\n", text);
+  return text;
+}
+
+std::string comparison_text(std::span<const ComparisonRow> rows) {
+  const auto lines = comparison_table(rows);
+  std::vector<std::size_t> widths(lines.front().size(), 0);
+  const auto is_whole = [](const std::vector<std::string>& line) {
+    return line.size() < 3 || !line[2].empty();
+  };
+  for (const auto& line : lines)
+    for (std::size_t c = 0; c < line.size() && (c == 0 || is_whole(line)); ++c)
+      widths[c] = std::max(widths[c], line[c].size());
+  std::string text;
+  for (const auto& line : lines) {
+    std::string row;
+    for (std::size_t c = 0; c < line.size(); ++c)
+      row.append(c == 0 ? "" : "  ")
+          .append(line[c])
+          .append(widths[c] - std::min(widths[c], line[c].size()), ' ');
+    text += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text + "\n" + comparison_notes(rows);
+}
+
+std::string comparison_markdown(std::span<const ComparisonRow> rows) {
+  const auto lines = comparison_table(rows);
+  std::string text;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    text += "|";
+    for (std::string cell : lines[i]) {
+      replace_all(cell, "|", "\\|");
+      text.append(" ").append(cell).append(" |");
+    }
+    text += "\n";
+    if (i > 0) continue;
+    text += "|---|";
+    for (std::size_t c = 1; c < lines[i].size(); ++c) text += "---:|";
+    text += "\n";
+  }
+  return text + "\n" + comparison_notes(rows);
+}
+
+std::string comparison_json_lines(std::span<const ComparisonRow> rows) {
+  std::string text;
+  for (const ComparisonRow& row : rows) {
+    Json line = {{"choice", row.choice},
+                 {"seeds", row.results.size()},
+                 {"failures", row.failures},
+                 {"missing", row.missing}};
+    if (!row.results.empty()) {
+      line["part"] = row.results.front().part;
+      for (const std::string& name : metric_names({&row, 1}))
+        line["metrics"][name] = spread_json(metric_spread(row, name));
+      if (row.difference)
+        line["difference"] = {{"metric", row.results.front().examples.metric},
+                              {"value", row.difference->value},
+                              {"low", row.difference->low},
+                              {"high", row.difference->high},
+                              {"p", row.difference->p}};
+      line["parameters"] = row.results.front().parameters;
+      line["steps"] = row.results.front().steps;
+      for (const Cost& cost : costs) line[cost.key] = spread_json(spread_over(row, cost.figure));
+    }
+    text += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  }
+  return text;
+}
+
+namespace {
+
+/// A series for each row, in order, so that colours are the same in all charts.
+std::vector<ChartSeries> series_of(std::span<const ComparisonRow> rows,
+                                   const std::function<std::vector<ChartPoint>(std::size_t)>& points) {
+  std::vector<ChartSeries> series;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    series.push_back({rows[i].choice, {}});
+    for (const ChartPoint& point : points(i))
+      if (std::isfinite(point.x) && std::isfinite(point.y)) series.back().points.push_back(point);
+  }
+  return series;
+}
+
+}  // namespace
+
+std::string comparison_html(std::string_view title, std::span<const ComparisonRow> rows,
+                            std::span<const std::vector<Progress>> progress) {
+  auto table = comparison_table(rows);
+  for (std::vector<std::string>& line : table)
+    for (std::string& cell : line) replace_all(cell, " +- ", " ± ");
+  std::string page = "<h1>" + html_text(title) + "</h1>\n<div class=\"compact\">" + table_html(table) +
+                     "</div>" + "<p class=\"notes\">" + html_text(comparison_notes(rows)) + "</p>\n";
+  const auto measured = std::ranges::find_if(rows, [](const auto& row) { return !row.results.empty(); });
+  if (measured == rows.end() || measured->results.front().metrics.empty()) return page_html(title, page);
+
+  const std::string metric = measured->results.front().metrics.front().name;
+  std::vector<Chart> charts;
+  const auto add_marks = [&](const std::string& cost, const Figure& value) {
+    auto series = series_of(rows, [&](std::size_t i) {
+      std::vector<ChartPoint> points;
+      for (const CellResult& result : rows[i].results)
+        points.push_back({value(result), result.metrics.front().value});
+      return points;
+    });
+    if (std::ranges::any_of(series, [](const ChartSeries& one) { return !one.points.empty(); }))
+      charts.push_back({ChartKind::marks, metric + " against " + cost, cost, metric, std::move(series)});
+  };
+  add_marks("training time in seconds", [](const CellResult& r) { return r.training_seconds; });
+  add_marks("peak memory in MB", [](const CellResult& r) { return static_cast<double>(r.peak_bytes) / 1e6; });
+
+  std::vector<RunRecords> runs;
+  for (std::size_t i = 0; i < rows.size(); ++i) runs.push_back({rows[i].choice, progress[i]});
+  page += "<h2>Quality against cost</h2>\n" + charts_html(charts, true) + "<h2>Curves, one seed each</h2>\n" +
+          curves_html(runs);
+  return page_html(title, page);
+}
+
+}  // namespace heed

@@ -1,0 +1,205 @@
+// Dialogue: an encoder-decoder Transformer (apps/tasks/text_to_text.h) that reads the last turns of a dialogue and
+// writes the next one, by beam search or by sampling. Dialogues come from files, one a line, whose turns end
+// in "__eou__" (data/dialogues.h); without them it learns small talk made by rule. A line to answer is the
+// dialogue so far, with "__eou__" between its turns.
+//
+// Files of a run beside the weights: tokenizer.json, in which "__eou__" is a token. Parts of the data: train,
+// valid, test.
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "heed/apps/tasks/recipe.h"
+#include "heed/apps/tasks/text_to_text.h"
+#include "heed/data/dialogues.h"
+#include "heed/data/labelled_text.h"
+#include "heed/training/text_metrics.h"
+
+namespace heed {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Dialogues = std::vector<Dialogue>;
+
+constexpr MetricKind dialogue_metrics[] = {
+    {"perplexity", false}, {"bleu", true}, {"distinct1", true}, {"distinct2", true}, {"loss", false}};
+
+constexpr const char* for_dialogues = R"({
+  "tokenizer": {"vocabulary": 4000}, "data": {"long_sources": "cut"},
+  "model": {"width": 128, "feed_forward": 256, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.3, "norm": "pre"},
+  "training": {"steps": 2000, "batch_tokens": 8192, "evaluate_every": 250, "save_every": 250,
+    "schedule": {"warmup_steps": 300, "learning_rate": 0.002}},
+  "evaluation": {"pairs": 300}})";
+
+constexpr const char* for_small_talk = R"({
+  "tokenizer": {"vocabulary": 400},
+  "model": {"width": 96, "feed_forward": 192, "encoder_layers": 2, "decoder_layers": 2},
+  "training": {"steps": 600, "evaluate_every": 120, "save_every": 200, "label_smoothing": 0.0,
+    "schedule": {"name": "cosine", "warmup_steps": 100, "learning_rate": 0.003}}})";
+
+struct ConverseData {
+  DataFiles files = {
+      .what = "Dialogues", .form = ", one a line, each turn ended by __eou__", .without_test = "none"};
+  double valid_fraction = 0.1;
+  std::uint64_t split_seed = 1;
+  std::int64_t turns = 3;
+  enum class Overlap { leave_out, keep } overlap = Overlap::leave_out;
+  TextOptions text = {};
+  std::int64_t dialogues = 2000, held_out_dialogues = 50;
+};
+
+void for_each_setting(auto&& visit, ConverseData& data) {
+  for_each_setting(visit, data.files);
+  visit_valid_fraction(visit, data.valid_fraction);
+  visit_split_seed(visit, data.split_seed);
+  visit(data.turns, "turns", 1, 1000, "The most turns that are read before the one that is written",
+        {.read = by_all});
+  visit(data.overlap, "overlap", {"leave_out", "keep"},
+        "What becomes of dialogues to learn from that are among those to measure with: left out, or kept; "
+        "said");
+  for_each_setting(visit, data.text);
+  visit(data.dialogues, "dialogues", 1, 1e6, "Without data: how many dialogues to learn from");
+  visit(data.held_out_dialogues, "held_out_dialogues", 1, 1000, "Without data: how many to measure with");
+}
+
+Settings converse_settings(bool own_data) {
+  Settings settings;
+  settings.declare("", RuntimeSettings());
+  settings.declare("data", ConverseData());
+  settings.declare("tokenizer", VocabularySettings());
+  declare_model(settings, {.tie_embeddings = "all"}, Stacks::encoder_decoder);
+  declare_training(settings, dialogue_metrics);
+  SearchOptions search;  // how long an answer is does not follow from what it answers
+  search.length_ratio = 0;
+  search.length_extra = 60;
+  declare_text_to_text(settings, search);
+  settings.change_defaults(own_data ? for_dialogues : for_small_talk);
+  return settings;
+}
+
+/// The share that is held out, drawn as split_text() does.
+void split_dialogues(Dialogues& train, Dialogues& valid, double fraction, std::uint64_t seed) {
+  LabelledText numbers;
+  for (std::size_t i = 0; i < train.size(); ++i) numbers.add(std::to_string(i), "", "");
+  const TextParts parts = split_text(numbers, {.valid_fraction = fraction, .seed = seed});
+  const auto of = [&](const LabelledText& part) {
+    Dialogues picked;
+    for (const std::string_view number : part.texts) picked.push_back(train[std::stoul(std::string(number))]);
+    return picked;
+  };
+  valid = of(parts.valid);
+  train = of(parts.train);
+}
+
+constexpr std::string_view turn_separator = " __eou__ ";  // turn_end between spaces
+
+/// Turns in memory as a line of a file: a line break within one is a space, and the last is ended, too.
+std::string dialogue_line(std::span<const std::string> row, std::size_t /*number*/) {
+  std::string line = row[0];
+  for (char& c : line)
+    if (c == '\n' || c == '\r') c = ' ';
+  return line.append(" ").append(turn_end);
+}
+
+class ConverseLearner : public TextToTextLearner {
+ public:
+  using TextToTextLearner::TextToTextLearner;
+
+ protected:
+  /// The small talk does not follow the seed: runs with other seeds are compared on the same dialogues.
+  PairParts made_by_rule() const override {
+    const auto data = settings_.read<ConverseData>("data");
+    const SmallTalk made = small_talk(1, data.dialogues, data.held_out_dialogues);
+    return {answers_in(made.train, data.turns), answers_in(made.held_out, data.turns), {}};
+  }
+
+  PairParts named_parts(ReadReport& report) override {
+    const auto data = settings_.read<ConverseData>("data");
+    const auto read = [&](const std::string& file) {
+      return file.empty() ? Dialogues() : read_dialogues(file, data.text, &report);
+    };
+    Dialogues train = read(data.files.file), valid = read(data.files.valid);
+    const Dialogues test = read(data.files.test);
+    handle_overlap(train, valid, test, data);
+    if (valid.empty()) split_dialogues(train, valid, data.valid_fraction, data.split_seed);
+    const auto alone = std::ranges::count_if(train, [](const Dialogue& turns) { return turns.size() < 2; });
+    if (alone > 0) remark(concat_text(alone, " dialogues to learn from have one turn, and so no answer"));
+    PairParts parts{answers_in(train, context()), answers_in(valid, context()), answers_in(test, context())};
+    const auto has_answers = [](const ParallelText& pairs, const std::string& file, const char* use) {
+      check(file.empty() || pairs.size() > 0, file, ": no dialogue has a second turn: there is no answer to ",
+            use);
+    };
+    has_answers(parts.train, data.files.file, "learn from");
+    has_answers(parts.valid, data.files.valid, "measure with");
+    has_answers(parts.test, data.files.test, "test with");
+    return parts;
+  }
+
+  ParallelText read(std::span<const std::string> files, ReadReport& report) override {
+    ParallelText pairs =
+        answers_in(read_dialogues(files.front(), settings_.read<TextOptions>("data"), &report), context());
+    check(pairs.size() > 0, files.front(), ": no dialogue has a second turn: there is no answer to measure");
+    return pairs;
+  }
+
+  std::string source_of(const std::string& line) const override {
+    Dialogue turns = turns_of(line);
+    turns.emplace_back();  // what is to be answered: the turn that follows
+    return turns.size() == 1 ? "" : std::string(answers_in({turns}, context()).source.back());
+  }
+
+  std::vector<std::string> marks() const override { return {std::string(turn_end)}; }
+  bool keeps_end() const override { return true; }
+
+  Quality quality(std::span<const std::string> answers, const ParallelText& pairs,
+                  double loss) const override {
+    const std::vector<std::string> expected = pairs.target.strings();
+    const auto [bleu, examples] = bleu_of_answers(answers, expected);
+    const BleuTokens tokens = bleu_tokens_for(expected);
+    const std::vector<double> values = {std::exp(loss), bleu.score, distinct_share(answers, 1, tokens),
+                                        distinct_share(answers, 2, tokens), loss};
+    Json json;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      json[std::string(dialogue_metrics[i].name)] = i + 1 < values.size() ? rounded(values[i]) : values[i];
+    json["answers"] = pairs.size();
+    json["human"] = {{"distinct1", rounded(distinct_share(expected, 1, tokens))},
+                     {"distinct2", rounded(distinct_share(expected, 2, tokens))}};
+    json["signature"] = bleu.signature;
+    return {metrics(values), json.dump(), examples};
+  }
+
+ private:
+  std::int64_t context() const { return settings_.read<ConverseData>("data").turns; }
+
+  /// Dialogues that are measured with, too, would be known by heart.
+  void handle_overlap(Dialogues& train, const Dialogues& valid, const Dialogues& test,
+                      const ConverseData& data) {
+    std::set<Dialogue> measured(valid.begin(), valid.end());
+    measured.insert(test.begin(), test.end());
+    const auto shared = [&](const Dialogue& turns) { return measured.contains(turns); };
+    const auto count = std::ranges::count_if(train, shared);
+    if (count == 0) return;
+    const bool keep = data.overlap == ConverseData::Overlap::keep;
+    remark(concat_text(count, " dialogues to learn from are among those to measure with, too, and are ",
+                       keep ? "kept (data.overlap)" : "left out of learning (data.overlap=keep keeps them)"));
+    if (!keep) std::erase_if(train, shared);
+    check(!train.empty(), data.files.file, ": all dialogues to learn from are among those to measure with");
+  }
+};
+
+}  // namespace
+
+const TaskKind& converse_task() {
+  static const TaskKind kind = task_of<ConverseLearner>(
+      "converse", "Learns to answer in dialogues, measures it, and answers", Stacks::encoder_decoder,
+      dialogue_metrics, converse_settings, names_file,
+      {{"",
+        {{"turns", "The turns of a dialogue, in which two speakers alternate", false, turn_separator}},
+        "txt",
+        dialogue_line}});
+  return kind;
+}
+
+}  // namespace heed

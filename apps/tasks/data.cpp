@@ -1,0 +1,318 @@
+#include "heed/apps/tasks/data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "heed/apps/tasks/recipe.h"
+#include "heed/base/digest.h"
+#include "heed/data/labelled_text.h"
+#include "heed/data/pairs_by_rule.h"
+#include "heed/data/table.h"
+
+namespace heed {
+
+bool names_file(const Settings& settings) {
+  const auto files = settings.read<DataFiles>("data");
+  if (files.file.empty() && !(files.valid.empty() && files.test.empty()))
+    throw SettingsError(concat_text(files.valid.empty() ? "--test (data.test)" : "--valid (data.valid)",
+                                    " needs --data (data.file), what to learn from"));
+  return !files.file.empty();
+}
+
+std::vector<ExampleTable> pair_examples() {
+  return {{"", {{"source", "A text"}, {"target", "What belongs to it"}}}};
+}
+
+bool is_layout(const Setting& setting) {
+  return setting.name.starts_with("data.") &&
+         (setting.read == by_layout || setting.name == "data.encoding" || setting.name == "data.labels");
+}
+
+void use_layout_of(const ExampleTable& table, Settings& settings) {
+  const Settings before = settings;
+  for (const Setting& one : before.declared())
+    if (is_layout(one)) settings.set_json(one.name, one.initial, "defaults");
+  if (settings.has("data.format")) settings.set("data.format", std::string(table.ending), "examples");
+}
+
+BoundedTokenizer::BoundedTokenizer(Tokenizer tokenizer, const Settings& settings)
+    : tokenizer_(std::move(tokenizer)) {
+  const auto limits = settings.read<TextLimits>("data");
+  max_tokens_ = static_cast<std::size_t>(limits.max_tokens);
+  cut_ = limits.long_texts == TextLimits::LongTexts::cut;
+  if (const auto mark = settings.get<std::string>("tokenizer.begin"); !mark.empty())
+    begin_ = {tokenizer_.id_of(mark)};
+}
+
+Tokens BoundedTokenizer::operator()(std::string_view text) {
+  Tokens tokens = tokens_with_end(tokenizer_, text);
+  tokens.insert(tokens.begin(), begin_.begin(), begin_.end());
+  return bounded(std::move(tokens));
+}
+
+Tokens BoundedTokenizer::bounded(Tokens tokens) {
+  if (tokens.size() <= max_tokens_) return tokens;
+  check(cut_, "the text has ", tokens.size(), " tokens, more than data.max_tokens = ", max_tokens_,
+        "; raise that, or set data.long_texts=cut to read the beginning of such texts");
+  ++cut_texts_;
+  const std::int32_t end = tokens.back();
+  tokens.resize(max_tokens_);
+  tokens.back() = end;
+  return tokens;
+}
+
+std::vector<Tokens> BoundedTokenizer::operator()(const TextList& texts, const TextPlaces& places) {
+  std::vector<Tokens> all;
+  all.reserve(texts.size());
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    try {
+      all.push_back((*this)(texts[i]));
+    } catch (Error& error) {
+      error.add_context(places[i] + ": ");
+      throw;
+    }
+  }
+  return all;
+}
+
+std::string BoundedTokenizer::take_cut_message() {
+  const std::int64_t cut = cut_texts_.exchange(0);
+  if (cut == 0) return "";
+  return concat_text(cut, cut == 1 ? " text is" : " texts are",
+                     " longer than data.max_tokens = ", max_tokens_, " and ", cut == 1 ? "was" : "were",
+                     " cut");
+}
+
+Tokens tokens_with_end(const Tokenizer& tokenizer, std::string_view text) {
+  Tokens tokens = tokenizer.encode(text);
+  tokens.push_back(tokenizer.id_of("</s>"));
+  return tokens;
+}
+
+bool TextPieces::show(std::string_view piece) {
+  shown_ += piece;
+  return on_text_(piece);
+}
+
+void TextPieces::grow(std::string_view text) {
+  constexpr std::string_view replacement = "\xEF\xBF\xBD";
+  while (text.ends_with(replacement)) text.remove_suffix(replacement.size());
+  if (text.size() > shown_.size() && text.starts_with(shown_) && !show(text.substr(shown_.size())))
+    throw Ended();
+}
+
+void TextPieces::finish(std::string_view text) {
+  check(text.starts_with(shown_), "the tokenizer changes words when others follow them: the answer is \"",
+        text, "\", but it was shown as \"", shown_, "\"");
+  if (text.size() > shown_.size()) show(text.substr(shown_.size()));
+}
+
+bool is_blank(std::string_view line) {
+  return line.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos;
+}
+
+std::vector<std::string> token_texts(const Tokenizer& tokenizer, std::span<const std::int32_t> tokens) {
+  std::vector<std::string> texts;
+  for (const std::int32_t token : tokens)
+    texts.push_back(tokenizer.decode({&token, 1}, /*keep_special=*/true));
+  return texts;
+}
+
+void add_text(Digest& digest, std::string_view text) {
+  digest.add(std::to_string(text.size()) + ":");
+  digest.add(text);
+}
+
+std::string digest_of_texts(std::initializer_list<const TextList*> lists) {
+  Digest digest;
+  for (const TextList* list : lists) {
+    for (const std::string_view text : *list) add_text(digest, text);
+    digest.add(";");
+  }
+  return digest.hex();
+}
+
+TextSource source_of(std::vector<const TextList*> lists) {
+  return [lists = std::move(lists)](const std::function<void(std::string_view)>& take) {
+    for (const TextList* list : lists)
+      for (const std::string_view text : *list) take(text);
+  };
+}
+
+std::string digest_of(const LabelledText& text) {
+  return text.seconds.empty() ? digest_of_texts({&text.texts, &text.labels})
+                              : digest_of_texts({&text.texts, &text.seconds, &text.labels});
+}
+
+std::string digest_of(const ParallelText& pairs) {
+  return digest_of_texts({&pairs.source, &pairs.target});
+}
+
+TextSource all_texts(const LabelledText& text) {
+  return source_of({&text.texts, &text.seconds});
+}
+
+TextSource all_texts(const ParallelText& pairs) {
+  return source_of({&pairs.source, &pairs.target});
+}
+
+BatchOptions training_batches(const Settings& settings) {
+  BatchOptions options;
+  options.max_tokens = settings.get<std::int64_t>("training.batch_tokens");
+  options.max_length = settings.get<std::int64_t>("data.max_tokens");
+  options.seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("seed"));
+  return options;
+}
+
+BatchOptions evaluation_batches(std::int64_t batch_size) {
+  BatchOptions options;
+  options.shuffle = false;
+  options.max_tokens = 0;
+  options.batch_size = batch_size;
+  return options;
+}
+
+std::vector<std::int32_t> lengths_of(const std::vector<Tokens>& sequences, std::int32_t more) {
+  std::vector<std::int32_t> lengths;
+  lengths.reserve(sequences.size());
+  for (const Tokens& tokens : sequences) lengths.push_back(static_cast<std::int32_t>(tokens.size()) + more);
+  return lengths;
+}
+
+double rounded(double value) {
+  return std::round(value * 1e4) / 1e4;
+}
+
+std::vector<std::string> short_lines(const TextList& texts, std::size_t count) {
+  constexpr std::size_t looked_at = 500, best_bytes = 60;
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < std::min(texts.size(), looked_at); ++i)
+    if (!is_blank(texts[i])) order.push_back(i);
+  const auto distance = [&](std::size_t i) {
+    return texts[i].size() > best_bytes ? texts[i].size() - best_bytes : best_bytes - texts[i].size();
+  };
+  std::ranges::stable_sort(order, {}, distance);
+  order.resize(std::min(order.size(), count));
+  std::ranges::sort(order);
+  std::vector<std::string> lines;
+  for (const std::size_t i : order) lines.emplace_back(texts[i]);
+  return lines;
+}
+
+namespace {
+
+/// The files of a part: a table, a source and a target, or none. `prefix` of its flags: "--valid".
+std::vector<std::string> files_of(const PairFiles::Part& part, const std::string& prefix) {
+  const std::string source = prefix.empty() ? "--source" : prefix + "-source",
+                    target = prefix.empty() ? "--target" : prefix + "-target";
+  if (part.source.empty() != part.target.empty())
+    throw SettingsError(source + " and " + target + " go together, but only one is given");
+  if (!part.table.empty() && !part.source.empty())
+    throw SettingsError("give " + (prefix.empty() ? "--data" : prefix) + ", a table of pairs, or " + source +
+                        " and " + target + ", not both");
+  if (!part.table.empty()) return {part.table};
+  if (!part.source.empty()) return {part.source, part.target};
+  return {};
+}
+
+/// The text of a cell as one line.
+std::string_view as_line(std::string& cell) {
+  std::ranges::replace(cell, '\n', ' ');
+  return cell;
+}
+
+/// Of a table of pairs: both columns, in their order.
+TableOptions table_of_pairs(const PairFiles& files, const std::string& path) {
+  TableOptions options;
+  options.format = files.format.empty() ? table_format(path) : files.format;
+  if (options.format.empty())
+    throw SettingsError(path + ": its name does not say how it is laid out; give --format csv, tsv or jsonl");
+  const bool named = options.format == "jsonl";
+  const auto column = [&](const std::string& given, const char* number, const char* name) {
+    options.usual_names.emplace_back(given.empty() ? name : "");
+    return given.empty() ? std::string(named ? name : number) : given;
+  };
+  options.columns = {column(files.source_column, "1", "source"), column(files.target_column, "2", "target")};
+  options.header = named ? Header::detected : files.header;
+  options.delimiter = files.delimiter;
+  options.text = files.text;
+  return options;
+}
+
+ParallelText read_pair_table(const PairFiles& files, const std::string& path, ReadReport& report) {
+  ParallelText pairs;
+  read_table_rows(
+      path, table_of_pairs(files, path),
+      [&](const TableCells& row) {
+        pairs.source.push_back(as_line(row.cells[0]));
+        pairs.target.push_back(as_line(row.cells[1]));
+      },
+      &report);
+  return pairs;
+}
+
+}  // namespace
+
+bool names_pairs(const Settings& settings) {
+  const auto files = settings.read<PairFiles>("data");
+  const bool train = !files_of(files.train, "").empty();
+  const auto check_part = [&](const PairFiles::Part& part, const char* flag, const char* what) {
+    if (!files_of(part, flag).empty() && !train)
+      throw SettingsError(
+          concat_text(what, " files need pairs to learn from: --source and --target too, or --data"));
+  };
+  check_part(files.valid, "--valid", "validation");
+  check_part(files.test, "--test", "test");
+  return train;
+}
+
+PairParts read_pair_parts(const Settings& settings, ReadReport& report) {
+  const auto files = settings.read<PairFiles>("data");
+  const auto read = [&](const PairFiles::Part& part, const char* flag) {
+    const std::vector<std::string> paths = files_of(part, flag);
+    return paths.empty() ? ParallelText() : read_pairs(settings, paths, report);
+  };
+  PairParts parts{read(files.train, ""), read(files.valid, "--valid"), read(files.test, "--test")};
+  if (parts.valid.size() > 0 || files.valid_fraction == 0) return parts;
+  PairParts drawn = split_pairs(parts.train, files.valid_fraction, files.split_seed);
+  drawn.test = std::move(parts.test);
+  return drawn;
+}
+
+ParallelText read_pairs(const Settings& settings, std::span<const std::string> files, ReadReport& report) {
+  const auto options = settings.read<PairFiles>("data");
+  if (files.size() == 1) return read_pair_table(options, files[0], report);
+  if (files.size() != 2) throw SettingsError("--source and --target go together, but only one is given");
+  return read_parallel_text(files[0], files[1], options.text, &report);
+}
+
+void read_sources(const Settings& settings, const std::string& file, const TakeText& take,
+                  ReadReport& report) {
+  TableOptions options = table_of_pairs(settings.read<PairFiles>("data"), file);
+  options.columns.pop_back();
+  options.usual_names.pop_back();
+  bool is_first = true;
+  const auto take_row = [&](const TableCells& row) {
+    if (std::exchange(is_first, false)) report.remarks.push_back(remark_on_columns(row));
+    take(std::string(as_line(row.cells[0])), row);
+  };
+  read_table_rows(file, options, take_row, &report);
+}
+
+PairParts NumberSettings::made_by_rule() const {
+  const NumberSets sets = draw_numbers(1, count, held_out);
+  return {number_words(sets.train), number_words(sets.held_out), {}};
+}
+
+PairParts split_pairs(const ParallelText& pairs, double valid_fraction, std::uint64_t seed) {
+  TextParts parts =
+      split_text({pairs.source, pairs.target, {}}, {.valid_fraction = valid_fraction, .seed = seed});
+  const auto as_pairs = [](LabelledText& text) {
+    return ParallelText{std::move(text.texts), std::move(text.labels)};
+  };
+  return {as_pairs(parts.train), as_pairs(parts.valid), {}};
+}
+
+}  // namespace heed

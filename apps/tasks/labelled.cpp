@@ -1,0 +1,258 @@
+#include "heed/apps/tasks/labelled.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "heed/apps/tasks/data.h"
+#include "heed/apps/tasks/recipe.h"
+#include "heed/base/json.h"
+#include "heed/base/names.h"
+#include "heed/base/unicode.h"
+
+namespace heed {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr std::size_t most_confused = 200;  // classes: the square of more says nothing to anybody
+
+double share(std::int64_t part, std::int64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+/// How many texts each class has.
+std::vector<std::size_t> counts_of(const LabelledText& text, const std::vector<std::string>& classes) {
+  std::unordered_map<std::string_view, std::size_t> count_of;
+  for (const std::string_view label : text.labels) ++count_of[label];
+  std::vector<std::size_t> counts;
+  for (const std::string& name : classes) counts.push_back(count_of[name]);
+  return counts;
+}
+
+/// "4512 bad (45 %), 5488 good"; of many classes the largest.
+std::string class_counts(const std::vector<std::size_t>& texts, const std::vector<std::string>& classes) {
+  std::vector<std::pair<std::size_t, std::string>> counts;
+  for (std::size_t i = 0; i < classes.size(); ++i) counts.emplace_back(texts[i], classes[i]);
+  std::stable_sort(counts.begin(), counts.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string result;
+  const std::size_t shown = std::min<std::size_t>(counts.size(), 10);
+  for (std::size_t i = 0; i < shown; ++i)
+    result += concat_text(i == 0 ? "" : ", ", '"', unicode::shortened(counts[i].second, 40), "\" ",
+                          counts[i].first);
+  if (shown < counts.size()) result += concat_text(" and ", counts.size() - shown, " more");
+  return result;
+}
+
+}  // namespace
+
+void declare_classes(Settings& settings) {
+  settings.declare("training", ClassSettings());
+  settings.declare("prediction", PredictionSettings{.what = "Examples"});
+}
+
+bool names_labelled_data(const Settings& settings) {
+  const auto split = settings.read<SplitOptions>("data");
+  if (split.folds == 1 || split.fold > split.folds)
+    throw SettingsError(concat_text("data.folds must be 0 or at least 2, and data.fold at most as many, not ",
+                                    split.folds, " and ", split.fold));
+  if (split.folds > 0 && (!settings.read<DataFiles>("data").test.empty() || split.test_fraction > 0))
+    throw SettingsError(
+        "data.folds makes test parts of data.file: leave out --test and --test-fraction (data.test, "
+        "data.test_fraction)");
+  return names_file(settings);
+}
+
+LabelledOptions labelled_options(const Settings& settings, const std::string& path, std::string_view help) {
+  LabelledOptions options;
+  const auto data = settings.read<LabelledFiles>("data");
+  options.format = data.format;
+  if (options.format.empty() && std::filesystem::is_regular_file(path) && labelled_format(path).empty())
+    throw SettingsError(concat_text(path, ": its name does not say how it is laid out; give ", help));
+  options.text = data.text;
+  options.header = data.header;
+  options.delimiter = data.delimiter;
+  return options;
+}
+
+void keep_columns(Settings& settings, const LabelledText& train) {
+  if (train.columns.empty()) return;
+  const auto keep = [&](const char* setting, const Json& columns) {
+    settings.set_json(setting, columns.dump(), "the header");
+  };
+  keep("data.label_column", train.columns[0]);
+  if (train.seconds.empty()) {
+    keep("data.text_columns", Json(std::vector(train.columns.begin() + 1, train.columns.end())));
+  } else {
+    keep("data.second_column", train.columns[1]);
+    keep("data.first_column", train.columns[2]);
+  }
+}
+
+std::string classes_to_json(const std::vector<std::string>& classes) {
+  return Json(classes).dump(2) + "\n";
+}
+
+std::vector<std::string> classes_from_json(const std::string& text) {
+  const Json names = parse_json<Json>(text, "classes.json", 2);
+  check(names.is_array() && names.size() >= 2 &&
+            std::all_of(names.begin(), names.end(), [](const Json& name) { return name.is_string(); }),
+        "classes.json: expected a list of the names of at least two classes");
+  auto classes = names.get<std::vector<std::string>>();
+  for (const std::string& name : classes) check_label(name, "classes.json");
+  check(std::is_sorted(classes.begin(), classes.end()),
+        "classes.json: the classes are not in the order of their bytes");
+  return classes;
+}
+
+std::vector<std::string> remarks_on_classes(const LabelledText& train,
+                                            const std::vector<std::string>& classes) {
+  const std::vector<std::size_t> counts = counts_of(train, classes);
+  std::vector<std::string> remarks = {"classes: " + class_counts(counts, classes)};
+  std::vector<std::string> rare;
+  for (std::size_t i = 0; i < classes.size(); ++i)
+    if (counts[i] < 5) rare.push_back(classes[i]);
+  if (rare.empty()) return remarks;
+  std::string names;
+  for (std::size_t i = 0; i < std::min<std::size_t>(rare.size(), 5); ++i)
+    names += (i == 0 ? "\"" : ", \"") + unicode::shortened(rare[i], 40) + "\"";
+  remarks.push_back(concat_text(rare.size(), rare.size() == 1 ? " class has" : " classes have",
+                                " fewer than 5 texts (", names, rare.size() > 5 ? ", ..." : "",
+                                "): is the label where data.format, data.label_column and data.header say?"));
+  return remarks;
+}
+
+std::string text_at(const LabelledText& text, std::size_t index) {
+  std::string whole(text.texts[index]);
+  if (!text.seconds.empty()) whole.append("\t").append(text.seconds[index]);
+  return whole;
+}
+
+void check_labels(const LabelledText& text, std::string_view origin) {
+  constexpr std::size_t many = 200, few_texts = 3;
+  std::unordered_set<std::string_view> labels;
+  const auto is_bad = [&] { return labels.size() > many && labels.size() * few_texts > text.size(); };
+  for (std::size_t i = 0; i < text.size() && !is_bad(); ++i) labels.insert(text.labels[i]);
+  if (!is_bad()) return;
+  std::string columns;
+  for (std::size_t i = 0; i < std::min<std::size_t>(text.first_line.size(), 20); ++i)
+    columns += concat_text(columns.empty() ? "" : ", ", i + 1, " (\"",
+                           unicode::shortened(text.first_line[i], 40), "\")");
+  throw SettingsError(
+      concat_text(origin, ": its ", text.size(), " texts have more than ", labels.size() - 1,
+                  " different labels, and so fewer than ", few_texts, " texts each; such as \"",
+                  unicode::shortened(text.labels[0], 40), "\" and \"",
+                  unicode::shortened(text.labels[text.size() - 1], 40), "\". ",
+                  columns.empty() ? "A label is what many texts have in common: is data.format right?"
+                                  : "Is the label in another column? --set data.label_column=N names it; the "
+                                    "first line has the columns " +
+                                        columns));
+}
+
+std::vector<float> balanced_weights(const std::vector<std::int32_t>& labels, std::size_t classes) {
+  std::vector<double> counts(classes, 0);
+  for (const std::int32_t label : labels) ++counts[static_cast<std::size_t>(label)];
+  std::vector<float> weights;
+  for (const double count : counts)
+    weights.push_back(
+        static_cast<float>(static_cast<double>(labels.size()) / (static_cast<double>(classes) * count)));
+  return weights;
+}
+
+std::size_t best_class(const ClassScores& scores) {
+  return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
+}
+
+Prediction prediction_of(const ClassScores& scores, const std::vector<std::string>& classes) {
+  Prediction prediction;
+  for (std::size_t i = 0; i < scores.size(); ++i)
+    prediction.alternatives.push_back({classes[i], std::exp(static_cast<double>(scores[i]))});
+  const std::size_t best = best_class(scores);
+  prediction.text = classes[best];
+  prediction.probability = prediction.alternatives[best].probability;
+  std::stable_sort(prediction.alternatives.begin(), prediction.alternatives.end(),
+                   [](const auto& a, const auto& b) { return a.probability > b.probability; });
+  return prediction;
+}
+
+double ClassQuality::One::precision() const {
+  return share(right, predicted);
+}
+double ClassQuality::One::recall() const {
+  return share(right, texts);
+}
+double ClassQuality::One::f1() const {
+  return share(2 * right, texts + predicted);
+}
+
+ClassQuality quality_of(const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
+                        std::size_t classes) {
+  ClassQuality quality;
+  quality.classes.resize(classes);
+  if (classes <= most_confused) quality.confusion.assign(classes, std::vector<std::int64_t>(classes, 0));
+  const auto count = static_cast<double>(scores.size());
+  std::int64_t all_right = 0;
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    const auto label = static_cast<std::size_t>(labels[i]);
+    const std::size_t best = best_class(scores[i]);
+    const std::int64_t right = best == label ? 1 : 0;
+    ++quality.classes[label].texts;
+    ++quality.classes[best].predicted;
+    quality.classes[best].right += right;
+    if (!quality.confusion.empty()) ++quality.confusion[label][best];
+    all_right += right;
+    quality.loss -= static_cast<double>(scores[i][label]) / count;
+  }
+  quality.accuracy = static_cast<double>(all_right) / count;
+  const auto occurring = std::ranges::count_if(quality.classes, &ClassQuality::One::occurs);
+  for (const ClassQuality::One& one : quality.classes)
+    if (one.occurs()) quality.macro_f1 += one.f1() / static_cast<double>(occurring);
+  return quality;
+}
+
+std::vector<Confusion> confusions_in(const std::vector<std::vector<std::int64_t>>& matrix) {
+  std::vector<Confusion> found;
+  for (std::size_t i = 0; i < matrix.size(); ++i)
+    for (std::size_t j = 0; j < matrix[i].size(); ++j)
+      if (i != j && matrix[i][j] > 0) found.push_back({matrix[i][j], i, j});
+  std::ranges::stable_sort(found, std::ranges::greater(), &Confusion::count);
+  return found;
+}
+
+Measurement class_measurement(ClassFigures figures, const ClassQuality& quality,
+                              const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
+                              const LabelledText& text, const std::vector<std::string>& classes) {
+  Measurement measurement;
+  Json json;
+  for (const Metric& metric : figures.metrics)
+    json[metric.name] = metric.name == "loss" ? metric.value : rounded(metric.value);
+  json["texts"] = text.size();
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    const ClassQuality::One& one = quality.classes[i];
+    json["classes"][classes[i]] = {{"texts", one.texts},
+                                   {"precision", rounded(one.precision())},
+                                   {"recall", rounded(one.recall())},
+                                   {"f1", rounded(one.f1())}};
+  }
+  if (!quality.confusion.empty()) json["confusion"] = quality.confusion;
+  measurement.json = json.dump();
+  if (!figures.members.empty()) measurement.json.insert(measurement.json.size() - 1, "," + figures.members);
+  measurement.metrics = std::move(figures.metrics);
+  measurement.count = static_cast<std::int64_t>(scores.size());
+  measurement.examples = {"accuracy", "mean", {}};
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    const std::size_t best = best_class(scores[i]);
+    const bool right = static_cast<std::int32_t>(best) == labels[i];
+    measurement.examples.rows.push_back({right ? 1.0 : 0.0, 1});
+    if (!right)
+      measurement.mistakes.push_back({text.places[i], text_at(text, i), std::string(text.labels[i]),
+                                      classes[best], std::exp(static_cast<double>(scores[i][best]))});
+  }
+  std::stable_sort(measurement.mistakes.begin(), measurement.mistakes.end(),
+                   [](const Mistake& a, const Mistake& b) { return a.probability > b.probability; });
+  return measurement;
+}
+
+}  // namespace heed

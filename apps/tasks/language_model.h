@@ -1,0 +1,196 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "heed/apps/tasks/example_learner.h"
+#include "heed/data/large_text.h"
+#include "heed/data/tokenizer.h"
+#include "heed/models/decoding.h"
+
+// Language models of both objectives: what they have in common (text_learner.cpp), writing, and filling in.
+
+namespace heed {
+
+/// Stands before every document of the stream that a model learns, so it begins a text and ends it.
+inline const std::string text_mark = "<|endoftext|>";
+/// Stands for a token that a masked model is to guess.
+inline const std::string mask_token = "<mask>";
+
+// --- settings
+
+struct TextObjective {
+  enum class Objective { causal, masked } objective = Objective::causal;
+};
+void for_each_setting(auto&& visit, TextObjective& text) {
+  visit(text.objective, "objective", {"causal", "masked"},
+        "causal: each token is predicted from those before it, to write text; masked: hidden tokens are "
+        "guessed from both sides, to fill in blanks and to understand text",
+        {.from = From::compared});
+}
+
+struct TextData {
+  std::string file = {}, valid = {};
+  enum class Format { text, jsonl } format = Format::text;
+  double valid_fraction = 0.1;
+  TextOptions text = {};
+  std::int64_t memory_bytes = default_memory_bytes, sentences = 20000, held_out_sentences = 500;
+};
+void for_each_setting(auto&& visit, TextData& data) {
+  visit(data.file, "file", "Text to learn from: a file, plain or gzip, or a folder of files");
+  visit(data.valid, "valid", "Text to measure progress on; empty: the end of data.file");
+  visit(data.format, "format", {"text", "jsonl"},
+        "text: a file is a document; jsonl: each line is one, an object with its \"text\"",
+        {.read = by_layout});
+  visit(data.valid_fraction, "valid_fraction", 0, below_one,
+        "Without data.valid: its share of the characters");
+  for_each_setting(visit, data.text);
+  visit(data.memory_bytes, "memory_bytes", 0, 0x1p63,
+        "Bytes of a text, and of its tokens, that stay in memory; more is kept in temporary files",
+        {.read = by_files | by_part});
+  visit(data.sentences, "sentences", 1, 1e8, "Without data: how many sentences to learn from");
+  visit(data.held_out_sentences, "held_out_sentences", 1, 1e8, "Without data: how many to measure with");
+}
+
+struct TextTokenizer {
+  std::int64_t training_bytes = std::int64_t{1} << 28;
+  BeginMark mark = {.help =
+                        "Masked: a mark before every line that is to be filled in, such as [CLS], which "
+                        "the end mark then closes; empty: neither"};
+};
+void for_each_setting(auto&& visit, TextTokenizer& tokenizer) {
+  visit(tokenizer.training_bytes, "training_bytes", 1, 0x1p63,
+        "bpe and words are learned from so many bytes at the beginning, rounded up to pieces");
+  for_each_setting(visit, tokenizer.mark);
+}
+
+struct MaskedTraining {
+  double mask_share = 0.15;
+};
+void for_each_setting(auto&& visit, MaskedTraining& training) {
+  visit(training.mask_share, "mask_share", 0.001, 1, "Masked: share of the tokens that are to be guessed");
+}
+
+struct MaskedPrediction {
+  std::int64_t best = 5;
+};
+void for_each_setting(auto&& visit, MaskedPrediction& prediction) {
+  visit(prediction.best, "best", 1, 1000, "Masked: how many fillings of a line --json shows",
+        {.read = by_lines, .needs = {"objective=masked"}});
+}
+
+struct TextEvaluation {
+  std::int64_t characters = 1'000'000, stride = 0, sentences = 200;
+};
+void for_each_setting(auto&& visit, TextEvaluation& evaluation) {
+  const std::vector<std::string> causal = {"objective=causal"};
+  visit(evaluation.characters, "characters", 0, 0x1p63,
+        "While training: the most characters to measure progress on, from the first; 0: all",
+        {.read = by_training});
+  visit(
+      evaluation.stride, "stride", 0, 1 << 24,
+      "Tokens from one window to the next: each is predicted from at least context - stride others; 0: half "
+      "of the context",
+      {.needs = causal});
+  visit(evaluation.sentences, "sentences", 0, 100'000,
+        "After training on the embedded text: sentences to write and to check against its rule",
+        {.read = by_rule, .needs = causal});
+}
+
+/// How text is written.
+struct Generation {
+  GenerationOptions options = {.sampling = {}, .tokens = 500};
+  std::int64_t samples = 1;
+};
+void for_each_setting(auto&& visit, Generation& generation) {
+  const std::vector<std::string> causal = {"objective=causal"};
+  visit_sampling(visit, generation.options.sampling, generation.options.seed, "generation", causal);
+  visit(generation.options.tokens, "tokens", 1, 1e6, "The most tokens to add to the prompt",
+        {.needs = causal, .after = "top_p"});
+  visit(generation.samples, "samples", 1, 1e6, "How many texts to write",
+        {.read = by_texts, .needs = causal, .after = "tokens"});
+}
+
+/// All settings of both objectives; the metrics are those that the best weights may be kept by.
+Settings text_settings(bool own_data, std::span<const MetricKind> metrics);
+/// Whether "objective" is masked.
+bool is_masked(const Settings& settings);
+
+/// Windows of model.max_length, as many as training.batch_tokens takes. Throws a SettingsError when it takes
+/// none.
+WindowOptions training_windows(const Settings& settings);
+
+/// Throws an Error that names the characters of the text which the tokenizer does not know, if any.
+void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_view what);
+
+/// A learner of text: reads it, learns its tokens and cuts it into windows.
+class TextLearner : public DataLearner<LargeText> {
+ public:
+  using DataLearner::DataLearner;
+
+  /// The characters of all the text there is; words and BPE are learned from what is trained on.
+  void learn_vocabulary() override;
+  std::map<std::string, std::string> files() const override;
+  void open_files(const std::function<std::string(std::string_view)>& read) override;
+  void prepare_training() override;
+  std::int64_t batches(std::int64_t epoch) override { return batches_.count(epoch); }
+  /// Each line by itself; blank ones get no answer.
+  std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
+  /// Lines of the text; a masked model gets a word of each to guess.
+  std::vector<std::string> example_lines(std::size_t count) const override;
+
+ protected:
+  /// Throws an Error for a line that the model cannot read.
+  virtual Prediction answer(const std::string& line, const PredictOptions& options) = 0;
+
+  /// The stream of the documents: the mark and the text of each. `what` names them in errors, and in a remark
+  /// on `<unk>`.
+  TokenStream stream_of(const LargeText& documents, std::string_view what);
+  std::vector<Window> windows_of(std::int64_t epoch, std::int64_t batch) { return batches_.at(epoch, batch); }
+  /// True for a part of the embedded text, which follows a rule.
+  bool has_rule(const LargeText& documents) const {
+    return !names_file(settings_) && (&documents == &parts_.train || &documents == &parts_.valid);
+  }
+
+  std::optional<Tokenizer> tokenizer_;
+  TokenStream train_{0}, valid_{0};    // nothing to measure with: empty
+  std::int64_t valid_characters_ = 0;  // of the validation text, as far as progress is measured on it
+
+ private:
+  std::int64_t memory_bytes() const { return settings_.read<TextData>("data").memory_bytes; }
+  DataParts<LargeText> read_parts(ReadReport& report) override;
+  LargeText read(std::span<const std::string> files, ReadReport& report) override;
+  std::string digest(const LargeText& text) const override;
+
+  EpochBatches<WindowPlan> batches_;
+};
+
+// --- the causal objective (language_model.cpp)
+
+/// How text is written, beside the settings under "generation".
+class TextWriter {
+ public:
+  virtual ~TextWriter() = default;
+  /// Throws an Error for a prompt that the model cannot read.
+  virtual void check_prompt(const std::string& prompt) const = 0;
+  /// `samples` continuations of a prompt; text i depends on the prompt, the settings and i alone. An empty
+  /// prompt stands for a line break. Throws an Error for a prompt that the model cannot read.
+  virtual std::vector<Prediction> write(const std::string& prompt, std::int64_t samples,
+                                        const PredictOptions& options) = 0;
+};
+/// The learner of a language_model run as a writer; throws an Error for another task's.
+TextWriter& text_writer(Learner& learner);
+
+// --- the masked objective (masked_language_model.cpp)
+
+/// The learner of a language_model run with objective=masked: an encoder (models/language_model.h) guesses
+/// hidden tokens from both sides. It has model.decoder_layers layers of model.decoder_attention, any
+/// mechanism that can serve in an encoder, and fills in the lines it is given.
+///
+/// Beside the loss of the hidden tokens it measures their accuracy, and pseudo_perplexity, exp(loss): no
+/// perplexity, because what it guesses from is most of the text.
+std::unique_ptr<Learner> make_masked_learner(const TaskKind& kind, Settings settings);
+
+}  // namespace heed

@@ -1,0 +1,285 @@
+#include "heed/apps/tasks/language_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "heed/apps/tasks/recipe.h"
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+#include "heed/base/unicode.h"
+#include "heed/models/language_model.h"
+
+namespace heed {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// The random stream of what is hidden; those of training steps have op numbers from 0.
+constexpr std::uint32_t masking_stream = 1u << 31;
+/// How hidden tokens were guessed.
+struct Guesses {
+  double nats = 0;
+  std::int64_t tokens = 0, right = 0;
+  std::vector<std::vector<double>> parts = {};  // nats and tokens of each batch
+  double loss() const { return nats / static_cast<double>(tokens); }
+  double accuracy() const { return static_cast<double>(right) / static_cast<double>(tokens); }
+};
+
+/// Tokens in the places that were to be filled, and the probability of them all.
+struct Filling {
+  Tokens tokens;
+  double probability = 1;
+};
+
+class MaskedLearner : public TextLearner {
+ public:
+  using TextLearner::TextLearner;
+
+  void check_settings() const override {
+    names_file(settings_);
+    training_windows(settings_);
+    const auto best_by = settings_.get<std::string>("training.keep_best_by");
+    if (best_by != "loss" && best_by != "accuracy" && best_by != "pseudo_perplexity")
+      throw SettingsError("training.keep_best_by=" + best_by + " is measured with objective=causal alone");
+    check_model<MaskedLanguageModel>(config(300), batch_tokens());
+  }
+
+  /// A mark that the tokenizer lacks would leave a run that answers nothing.
+  void prepare_training() override {
+    if (const auto begin = settings_.get<std::string>("tokenizer.begin"); !begin.empty())
+      tokenizer_->id_of(begin);
+    TextLearner::prepare_training();
+  }
+
+  void build(Device device) override {
+    ordinary_ = ordinary_tokens(*tokenizer_);
+    model_ = make_model<MaskedLanguageModel>(config(tokenizer_->vocabulary_size()), batch_tokens(), device);
+  }
+
+  Module& model() override { return *model_; }
+
+  Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
+    std::vector<Tokens> sequences;
+    for (const Window& window : windows_of(epoch, batch))
+      sequences.push_back(train_.read(window.begin, window.length));
+    const std::int64_t rows = training_windows(settings_).rows;
+    const RandomKey key{static_cast<std::uint64_t>(settings_.get<std::int64_t>("seed")),
+                        static_cast<std::uint32_t>(epoch),
+                        masking_stream + static_cast<std::uint32_t>(batch * rows)};
+    return model_->loss(make_masked_batch(sequences, masking(), key, model_->device()), label_smoothing_,
+                        context);
+  }
+
+  Evaluation evaluate() override {
+    if (valid_.empty()) return {};
+    return evaluation(metrics_of(guesses_of(valid_)));
+  }
+
+  /// Logits [B, N, V] of each token of each line.
+  Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
+    std::vector<Tokens> all;
+    for (const std::string& line : lines) all.push_back(line_tokens(line));
+    return model_->logits(model_->hidden(pad_tokens(all, model_->device()), context));
+  }
+
+ protected:
+  /// A line in which "<mask>" or "[MASK]" stands for a token: the same line, filled in.
+  Prediction answer(const std::string& line, const PredictOptions& options) override {
+    return filled(line_tokens(line), options.capture, "lines." + std::to_string(options.first_line));
+  }
+
+  Measurement measurement_of(const LargeText& documents) override {
+    const Guesses guesses = guesses_of(stream_of(documents, "the text"));
+    Measurement measurement;
+    measurement.metrics = metrics_of(guesses);
+    measurement.count = guesses.tokens;
+    measurement.examples = {"loss", "mean", guesses.parts};
+    Json json = {{"objective", "masked"}};
+    for (const Metric& metric : measurement.metrics) json[metric.name] = metric.value;
+    json["masked_tokens"] = guesses.tokens;
+    json["characters"] = documents.characters();
+    json["context"] = settings_.get<std::int64_t>("model.max_length");
+    measurement.json = json.dump();
+    return measurement;
+  }
+
+ private:
+  TransformerConfig config(std::int64_t vocabulary) const {
+    TransformerConfig config = model_config(settings_);
+    config.source_vocabulary = vocabulary;
+    config.encoder_layers = config.decoder_layers;
+    config.encoder_attention = config.decoder_attention;
+    return config;
+  }
+
+  MaskingOptions masking() const {
+    MaskingOptions options;
+    options.share = settings_.read<MaskedTraining>("training").mask_share;
+    options.mask_token = tokenizer_->id_of(mask_token);
+    options.vocabulary = tokenizer_->vocabulary_size();
+    options.ordinary = ordinary_;
+    return options;
+  }
+
+  bool is_ordinary(std::int32_t token) const {
+    return std::binary_search(ordinary_.begin(), ordinary_.end(), token);
+  }
+
+  /// The tokens that a place may be filled with: all but the special ones, wherever a published tokenizer has
+  /// these. What stands for words that are not known is guessed as a word is.
+  static Tokens ordinary_tokens(const Tokenizer& tokenizer) {
+    std::set<std::int32_t> special = {tokenizer.id_of(text_mark), tokenizer.id_of(mask_token)};
+    for (const AddedToken& token : tokenizer.added_tokens())
+      if (token.special && token.content != "<unk>") special.insert(token.id);
+    Tokens ordinary;
+    for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id)
+      if (!special.contains(id)) ordinary.push_back(id);
+    check(!ordinary.empty(), "the tokenizer has special tokens alone: there is nothing to fill in");
+    return ordinary;
+  }
+
+  static std::vector<Metric> metrics_of(const Guesses& guesses) {
+    return {{"loss", guesses.loss(), false},
+            {"accuracy", guesses.accuracy(), true},
+            {"pseudo_perplexity", std::exp(guesses.loss()), false}};
+  }
+
+  /// Guesses what is hidden of windows that lie side by side; always the same tokens.
+  Guesses guesses_of(const TokenStream& stream) {
+    const NoGrad no_grad;
+    const auto length = settings_.get<std::int64_t>("model.max_length"), count = stream.size();
+    const auto rows = static_cast<std::size_t>(std::max<std::int64_t>(4096 / length, 1));
+    const auto read = [&](std::int64_t begin) { return stream.read(begin, std::min(length, count - begin)); };
+    std::vector<std::int64_t> begins;  // of windows with anything to guess
+    for (std::int64_t begin = 0; begin < count; begin += length)
+      if (std::ranges::any_of(read(begin), [&](std::int32_t token) { return is_ordinary(token); }))
+        begins.push_back(begin);
+    const auto found =
+        deal_out_numbers<double>(ranks(), (begins.size() + rows - 1) / rows, [&](std::size_t batch) {
+          const std::size_t first = batch * rows;
+          std::vector<Tokens> sequences;
+          for (std::size_t i = first; i < std::min(begins.size(), first + rows); ++i)
+            sequences.push_back(read(begins[i]));
+          const RandomKey key{0, 0, static_cast<std::uint32_t>(first)};
+          return guess(make_masked_batch(sequences, masking(), key, model_->device()));
+        });
+    Guesses all;
+    for (const std::vector<double>& part : found) {
+      all.nats += part[0];
+      all.tokens += static_cast<std::int64_t>(part[1]);
+      all.right += static_cast<std::int64_t>(part[2]);
+      all.parts.push_back({part[0], part[1]});
+    }
+    check(all.tokens > 0, "the text has no token to guess");
+    return all;
+  }
+
+  /// Nats, tokens, and how many of these were right.
+  std::vector<double> guess(const MaskedBatch& batch) {
+    const Tensor logits = logits_at(batch.input, batch.targets.rows, nullptr);
+    double nats = 0, right = 0;
+    for (const float loss : cross_entropy(logits, batch.targets.ids).to_vector<float>())
+      nats += static_cast<double>(loss);
+    for (const std::int32_t one : equal(argmax(logits, -1), batch.targets.ids).to_vector<std::int32_t>())
+      right += one;
+    return {nats, static_cast<double>(batch.targets.count), right};
+  }
+
+  /// Logits [count, V] of places of the flattened batch.
+  Tensor logits_at(const PaddedTokens& input, const Tensor& rows, Capture* capture) {
+    Context context = Context::inference();
+    context.capture = capture;
+    const Tensor hidden = model_->hidden(input, context);
+    return model_->logits(index_select(reshape(hidden, {-1, hidden.size(2)}), 0, rows));
+  }
+
+  Tokens line_tokens(std::string line) const {
+    check(unicode::find_invalid(line) == std::string::npos, "the line is not UTF-8");
+    constexpr std::string_view other = "[MASK]";
+    std::string words = line;  // without the marks
+    for (const std::string_view mark : {other, std::string_view(mask_token)})
+      for (std::size_t at = 0; (at = words.find(mark, at)) != std::string::npos;)
+        words.erase(at, mark.size());
+    check_known(*tokenizer_, words, "the line");
+    const std::string& mask = tokenizer_->token(tokenizer_->id_of(mask_token));
+    for (const std::string_view mark : {other, std::string_view(mask_token)})
+      for (std::size_t at = 0; mark != mask && (at = line.find(mark, at)) != std::string::npos;
+           at += mask.size())
+        line.replace(at, mark.size(), mask);
+    Tokens tokens = tokenizer_->encode(line);
+    if (const auto begin = settings_.get<std::string>("tokenizer.begin"); !begin.empty()) {
+      tokens.insert(tokens.begin(), tokenizer_->id_of(begin));
+      tokens.push_back(tokenizer_->id_of(text_mark));
+    }
+    const auto context = settings_.get<std::int64_t>("model.max_length");
+    check(static_cast<std::int64_t>(tokens.size()) <= context, "the line has ", tokens.size(),
+          " tokens, but the model sees at most ", context, " at a time (model.max_length)");
+    check(std::ranges::count(tokens, tokenizer_->id_of(mask_token)) > 0, "the line has no ", mask_token,
+          " or [MASK] to be filled in");
+    return tokens;
+  }
+
+  /// The line with its places filled in, each by itself.
+  Prediction filled(const Tokens& tokens, CaptureFile* file, const std::string& example) {
+    const NoGrad no_grad;
+    Tokens places;
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      if (tokens[i] == tokenizer_->id_of(mask_token)) places.push_back(static_cast<std::int32_t>(i));
+    const auto count = static_cast<std::int64_t>(places.size());
+    const PaddedTokens input = pad_tokens({&tokens, 1}, model_->device());
+    Capture capture;
+    const Tensor logits =
+        logits_at(input, Tensor::from(places, {count}, model_->device()), file ? &capture : nullptr);
+    if (file) add_pass(*file, example, capture, {tokens}, *tokenizer_);
+    Prediction prediction;
+    for (const Filling& filling : best_fillings(logits)) {
+      Tokens whole = tokens;
+      for (std::size_t i = 0; i < places.size(); ++i)
+        whole[static_cast<std::size_t>(places[i])] = filling.tokens[i];
+      prediction.alternatives.push_back(
+          {tokenizer_->decode(whole, /*keep_special=*/true), filling.probability});
+    }
+    prediction.text = prediction.alternatives.front().text;
+    prediction.probability = prediction.alternatives.front().probability;
+    return prediction;
+  }
+
+  /// The likeliest tokens for each row of logits [count, V], all rows together; special tokens are no
+  /// filling.
+  std::vector<Filling> best_fillings(const Tensor& logits) const {
+    const auto ordinary = static_cast<std::int64_t>(ordinary_.size());
+    const Tensor columns = Tensor::from(ordinary_, {ordinary}, model_->device());
+    const auto wanted = static_cast<std::size_t>(settings_.read<MaskedPrediction>("prediction").best);
+    const auto [values, ids] = top_k(index_select(softmax(logits, -1), 1, columns),
+                                     std::min(ordinary, static_cast<std::int64_t>(wanted)));
+    const std::vector<float> probabilities = values.to_vector<float>();
+    const std::vector<std::int32_t> tokens = contiguous(ids).to_vector<std::int32_t>();
+    const auto each = static_cast<std::size_t>(values.size(1));
+    std::vector<Filling> best(1);
+    for (std::size_t row = 0; row < static_cast<std::size_t>(logits.size(0)); ++row) {
+      std::vector<Filling> longer;
+      for (const Filling& one : best)
+        for (std::size_t k = row * each; k < (row + 1) * each; ++k) {
+          longer.push_back({one.tokens, one.probability * static_cast<double>(probabilities[k])});
+          longer.back().tokens.push_back(ordinary_[static_cast<std::size_t>(tokens[k])]);
+        }
+      std::ranges::stable_sort(longer, std::ranges::greater(), &Filling::probability);
+      longer.resize(std::min(longer.size(), wanted));
+      best = std::move(longer);
+    }
+    return best;
+  }
+
+  std::unique_ptr<MaskedLanguageModel> model_;
+  Tokens ordinary_;  // in ascending order
+};
+
+}  // namespace
+
+std::unique_ptr<Learner> make_masked_learner(const TaskKind& kind, Settings settings) {
+  return std::make_unique<MaskedLearner>(kind, std::move(settings));
+}
+
+}  // namespace heed

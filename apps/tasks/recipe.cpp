@@ -1,0 +1,267 @@
+#include "heed/apps/tasks/recipe.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "heed/apps/tasks/start.h"
+#include "heed/base/error.h"
+#include "heed/base/plain_numbers.h"
+#include "heed/core/device.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/config.h"
+
+namespace heed {
+namespace {
+
+using Json = nlohmann::ordered_json;
+std::vector<std::string> split_at_commas(const std::string& list) {
+  std::vector<std::string> parts;
+  std::istringstream stream(list);
+  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  return parts;
+}
+
+/// Of "embedding,input" and "encoder=0.5,output=2": 0 for what is frozen.
+std::vector<PartRate> part_rates(const std::string& frozen, const std::string& rates) {
+  std::vector<PartRate> result;
+  for (std::string& part : split_at_commas(frozen)) result.push_back({std::move(part), 0});
+  for (const std::string& text : split_at_commas(rates)) {
+    const std::size_t equals = std::min(text.find('='), text.size());
+    PartRate& one = result.emplace_back(PartRate{text.substr(0, equals), 0});
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(std::min(text.data() + equals + 1, end), end, one.rate);
+    if (error != std::errc() || stop != end || !(one.rate >= 0 && one.rate <= 1e6))
+      throw SettingsError("training.part_rates: \"" + text +
+                          "\" is not PART=RATE with a rate of 0 to 1000000");
+  }
+  for (const PartRate& one : result)
+    if (one.part.empty() || std::ranges::count(result, one.part, &PartRate::part) > 1)
+      throw SettingsError("training.freeze and training.part_rates: part \"" + one.part +
+                          "\" is empty or stands there twice");
+  return result;
+}
+
+std::string gigabytes(double bytes) {
+  char text[32];
+  const PlainNumbers plain;
+  std::snprintf(text, sizeof text, "%.3g GB", bytes / 1e9);
+  return text;
+}
+
+}  // namespace
+
+Device device_of(const std::string& name, const Ranks* ranks) {
+  try {
+    return ranks ? find_device(name, ranks->local_rank(), ranks->local_count()) : find_device(name);
+  } catch (const Error& error) {
+    throw SettingsError(error.what());
+  }
+}
+
+Device device_of(const Settings& settings, const Ranks* ranks) {
+  const Device device = device_of(settings.get<std::string>("device"), ranks);
+  for (const char* const name : {"int8_weights", "bf16_weights"})
+    if (settings.get<bool>(name) && device.type != DeviceType::cpu)
+      throw SettingsError(concat_text(name, " is for the CPU, and the device is ", device));
+  if (settings.get<bool>("int8_weights") && settings.get<bool>("bf16_weights"))
+    throw SettingsError("int8_weights and bf16_weights are both true: weights are rounded to one of them");
+  return device;
+}
+
+void apply_threads(const Settings& settings, const Ranks* ranks) {
+  if (const auto threads = settings.get<std::int64_t>("threads"); threads > 0)
+    set_cpu_threads(static_cast<int>(threads));
+  else if (ranks)
+    set_cpu_threads(ranks->thread_share());
+}
+
+Tokenizer learn_tokenizer(const Settings& settings, std::span<const std::string> texts,
+                          std::vector<std::string> marks, const LearnTokenizerOptions& how) {
+  return learn_tokenizer(settings, source_of(texts), std::move(marks), how);
+}
+
+Tokenizer learn_tokenizer(const Settings& settings, const TextSource& texts, std::vector<std::string> marks,
+                          const LearnTokenizerOptions& how) {
+  if (std::optional<Tokenizer> given = given_tokenizer(settings, how.file)) {
+    for (const std::string& mark : marks)
+      if (mark != "<pad>" && mark != "<unk>" && mark != "<s>")
+        given->id_of(mark);  // throws where there is none
+    return *std::move(given);
+  }
+  const auto tokenizer = settings.read<VocabularySettings>("tokenizer");
+  check(tokenizer.kind != "auto", "tokenizer.kind=auto: the task has not looked at its texts");
+  TokenizerTraining options;
+  options.vocabulary_size = tokenizer.vocabulary;
+  options.min_frequency = tokenizer.min_frequency;
+  if (tokenizer.lower_case) options.normalizer = {TextStep::lower_case};
+  if (tokenizer.kind == "characters") {
+    std::vector<std::string> all;
+    texts([&](std::string_view text) { all.emplace_back(text); });
+    return Tokenizer::train_characters(all, marks, options.normalizer);
+  }
+  if (tokenizer.kind == "words" && std::find(marks.begin(), marks.end(), "<unk>") == marks.end())
+    marks.emplace_back("<unk>");
+  options.special_tokens = std::move(marks);
+  if (tokenizer.kind == "bpe") return Tokenizer::train(texts, options);
+  return Tokenizer::train_words(
+      texts, options, how.keep_line_breaks ? std::vector<std::string>{"\n"} : std::vector<std::string>{});
+}
+
+void declare_model(Settings& settings, const TransformerConfig& defaults, Stacks stacks,
+                   const std::vector<std::string>& without) {
+  const Json initial = Json::parse(to_json(defaults));
+  for (const Setting& setting : transformer_settings())
+    if ((setting.models & (1U << static_cast<unsigned>(stacks))) != 0 &&
+        std::ranges::count(without, setting.name) == 0)
+      settings.declare_json("model", setting, initial.at(setting.name).dump());
+}
+
+TransformerConfig model_config(const Settings& settings) {
+  try {
+    const Json all = Json::parse(settings.json("model"));
+    Json model = Json::object();
+    for (const Setting& setting : transformer_settings())
+      if (const auto found = all.find(setting.name); found != all.end()) model[setting.name] = *found;
+    TransformerConfig config = transformer_config_from_json(model.dump());
+    if (!model.contains("max_length")) config.max_length = settings.get<std::int64_t>("data.max_tokens");
+    config.seed = settings.get<std::int64_t>("seed");
+    return config;
+  } catch (const Error& error) {
+    throw SettingsError(concat_text("model: ", error.what()));
+  }
+}
+
+void declare_training(Settings& settings, std::span<const MetricKind> metrics) {
+  TrainerOptions options{.steps = 1000,
+                         .clip_norm = 1,
+                         .optimizer = {.beta2 = 0.98, .epsilon = 1e-9},
+                         .schedule = {.kind = ScheduleKind::inverse_sqrt, .warmup_steps = 400}};
+  options.log_seconds = 10;
+  options.evaluate_every = options.save_every = 500;
+  options.shown_evaluations = 5;
+  settings.declare("training", options);
+  TrainingSettings training{.keep_best_by = std::string(metrics.front().name)};
+  for (const MetricKind& metric : metrics) training.metrics.emplace_back(metric.name);
+  settings.declare("training", training);
+}
+
+TrainerOptions trainer_options(const Settings& settings) {
+  auto options = settings.read<TrainerOptions>("training");
+  if (options.epochs > 0) options.steps = 0;
+  // A short run has ten records of its curves, too, where nobody asked for another number.
+  if (options.steps > 0 && options.log_every == TrainerOptions().log_every)
+    options.log_every = std::min(options.log_every, std::max<std::int64_t>(options.steps / 10, 1));
+  const auto training = settings.read<TrainingSettings>("training");
+  options.part_rates = part_rates(training.freeze, training.part_rates);
+  const auto runtime = settings.read<RuntimeSettings>("");
+  options.seed = static_cast<std::uint64_t>(runtime.seed);
+  options.precision = runtime.precision;
+  try {
+    check_options(options);
+    learning_rate_at(options.schedule, 1, std::max<std::int64_t>(options.steps, 1));
+  } catch (const Error& error) {
+    throw SettingsError(concat_text("training: ", error.what()));
+  }
+  return options;
+}
+
+std::vector<std::string> attention_names() {
+  std::vector<std::string> names;
+  for (const AttentionVariant& variant : attention_variants()) names.emplace_back(variant.name);
+  return names;
+}
+
+std::string listed(const std::vector<std::string>& names, std::size_t most) {
+  std::string text;
+  const std::size_t shown = std::min(names.size(), most);
+  for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : ", ") + names[i];
+  return shown < names.size() ? concat_text(text, " and ", names.size() - shown, " more") : text;
+}
+
+std::vector<std::string> attention_settings(Stacks stacks) {
+  if (stacks == Stacks::encoder) return {"model.encoder_attention"};
+  if (stacks == Stacks::decoder) return {"model.decoder_attention"};
+  return {"model.encoder_attention", "model.decoder_attention", "model.cross_attention"};
+}
+
+bool belongs_to_attention(Stacks stacks, std::string_view setting) {
+  return std::ranges::any_of(attention_settings(stacks), [&](const std::string& attention) {
+    return setting == attention || setting.starts_with(attention + ".");
+  });
+}
+
+std::vector<std::string> choose_attentions(Settings& settings, Stacks stacks, const AttentionNames& names) {
+  std::vector<std::string> notes;
+  const auto choose = [&](const std::string& path, const char* flag, const std::string& name) {
+    check_name(concat_text(flag, ": attention"), name, attention_names());
+    const Json before = Json::parse(settings.json(path));
+    if (before.is_object() && before.value("name", "dot_product") == name) return;  // keeps its options
+    if (before.is_object() && before.size() > 1)
+      notes.push_back(concat_text(flag, ' ', name, " takes the place of ", before.dump(), " in ", path));
+    settings.set_json(path, Json(name).dump(), flag);
+  };
+  if (names.preset) {
+    try {
+      TransformerConfig config = model_config(settings);
+      apply_preset(config, *names.preset);
+      const Json chosen = Json::parse(to_json(config));
+      for (const std::string& path : attention_settings(stacks))
+        settings.set_json(path, chosen.at(path.substr(path.find('.') + 1)).dump(), "--preset");
+    } catch (const SettingsError&) {
+      throw;
+    } catch (const Error& error) {
+      throw SettingsError(concat_text("--preset: ", error.what()));
+    }
+  }
+  if (names.attention) {
+    const std::string& name = *names.attention;
+    if (stacks != Stacks::decoder) choose("model.encoder_attention", "--attention", name);
+    const bool known = std::ranges::count(attention_names(), name) > 0;
+    // Without an encoder there is nothing else to choose it for: building the model says why it cannot serve.
+    if (stacks == Stacks::decoder ||
+        (stacks == Stacks::encoder_decoder && known && attention_variant(name).capabilities.causal))
+      choose("model.decoder_attention", "--attention", name);
+    else if (stacks == Stacks::encoder_decoder && !names.decoder)
+      notes.push_back(concat_text("attention '", name, "' cannot serve in the decoder, which keeps ",
+                                  settings.json("model.decoder_attention")));
+  }
+  if (names.decoder) choose("model.decoder_attention", "--decoder-attention", *names.decoder);
+  if (names.cross) choose("model.cross_attention", "--cross-attention", *names.cross);
+  return notes;
+}
+
+void check_cost(Module& model, const TransformerConfig& config, std::int64_t batch_tokens) {
+  const double machine =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  rlimit limit{};
+  const bool is_limited = ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+                          static_cast<double>(limit.rlim_cur) < machine;
+  const double most = is_limited ? static_cast<double>(limit.rlim_cur) : machine;
+  // Weights, gradients and two moments; each layer keeps at the least its input and what is between its two
+  // parts.
+  const auto cost = [](std::int64_t parameters) { return 16 * static_cast<double>(parameters); };
+  const double weights = cost(model.parameter_count());
+  const double kept = static_cast<double>(2 * config.width + config.feed_forward) * 4;
+  const double layers =
+      config.recompute_layers ? 1 : static_cast<double>(config.encoder_layers + config.decoder_layers);
+  const double step = static_cast<double>(batch_tokens) * kept * std::max(layers / 2, 1.0);
+  if (weights + step <= most) return;
+  const std::vector<NamedTensor> all = model.parameters();
+  const NamedTensor& largest =
+      *std::ranges::max_element(all, {}, [](const NamedTensor& one) { return one.tensor->count(); });
+  throw SettingsError(concat_text(
+      "model: ", model.parameter_count(), " parameters take ", gigabytes(weights),
+      " with gradients and moments (the largest, ", largest.name, ' ', largest.tensor->shape(),
+      config.word_pairs > 0 && largest.tensor->size(0) == config.word_pairs ? " of model.word_pairs, " : ", ",
+      gigabytes(cost(largest.tensor->count())), "), and a batch of ", batch_tokens, " tokens at least ",
+      gigabytes(step), ", but this ", is_limited ? "process may use " : "machine has ", gigabytes(most),
+      ": choose a smaller model or training.batch_tokens"));
+}
+
+}  // namespace heed

@@ -1,0 +1,490 @@
+// News recommendation: from the news that a user has clicked, which of those shown will be clicked next
+// (models/news_recommender.h). Learned from each click beside a few news of the same list that were passed.
+// The data are MIND's own files (data/mind.h); without them it learns from clicks made by rule
+// (data/texts_by_rule.h).
+//
+// Files of a run beside the weights: tokenizer.json, and news.json, what is known of news
+// (apps/tasks/news_catalogue.h). Parts of the data: train, valid, test.
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <variant>
+
+#include "heed/apps/tasks/example_learner.h"
+#include "heed/apps/tasks/news_catalogue.h"
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+#include "heed/base/names.h"
+#include "heed/data/texts_by_rule.h"
+#include "heed/training/ranking.h"
+
+namespace heed {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr MetricKind click_metrics[] = {
+    {"auc", true}, {"mrr", true}, {"ndcg5", true}, {"ndcg10", true}, {"loss", false}};
+
+/// The random stream of the negatives; those of training steps have op numbers from 0.
+constexpr std::uint32_t negatives_stream = 1u << 31;
+
+struct RecommendData {
+  DataFiles files = {.what = "Impressions", .form = ": MIND's behaviors.tsv, plain or gzip"};
+  std::string news = {};
+  ImpressionSplit split = {.valid_fraction = 0.1, .test_fraction = 0.1};
+  enum class Split { time, random } by = Split::time;
+  TextOptions text = {};
+  TextLimits limits = {};
+  std::int64_t impressions = 4000;
+};
+
+void for_each_setting(auto&& visit, RecommendData& data) {
+  for_each_setting(visit, data.files);
+  visit(data.news, "news", "What is known of the news: MIND's news.tsv; empty: nothing",
+        {.read = by_training, .after = "file"});
+  visit(data.by, "split", {"time", "random"},
+        "What is held out: the last impressions by their time, as in use, or any, drawn by data.split_seed");
+  visit_valid_fraction(visit, data.split.valid_fraction);
+  visit_test_fraction(visit, data.split.test_fraction);
+  visit_split_seed(visit, data.split.seed);
+  for_each_setting(visit, data.text);
+  for_each_setting(visit, data.limits);
+  visit(data.impressions, "impressions", 1, 1e6, "Without data: how many impressions to make");
+}
+
+struct RecommendTraining {
+  std::int64_t negatives = 4;
+};
+void for_each_setting(auto&& visit, RecommendTraining& training) {
+  visit(training.negatives, "negatives", 1, 10'000,
+        "Passed news of the same list that each click is learned beside");
+}
+
+struct RecommendPrediction {
+  PredictionSettings batches = {.what = "Users"};
+  std::string news = {};
+};
+void for_each_setting(auto&& visit, RecommendPrediction& prediction) {
+  for_each_setting(visit, prediction.batches);
+  visit(prediction.news, "news", "Another news.tsv: what is known of news beside those of the run");
+}
+
+Settings recommend_settings(bool own_data) {
+  Settings settings;
+  settings.declare("", RuntimeSettings());
+  settings.declare("data", RecommendData());
+  settings.declare("tokenizer", BeginMark());
+  settings.declare("news", NewsSettings());
+  settings.declare("user", UserSettings());
+  settings.declare("tokenizer", VocabularySettings());
+  declare_model(settings, {.width = 64, .feed_forward = 128, .encoder_layers = 1, .pooling = "attention"},
+                Stacks::encoder, {"word_pairs"});  // which tell classes
+  declare_training(settings, click_metrics);
+  settings.declare("training", RecommendTraining());
+  settings.declare("prediction", RecommendPrediction());
+  settings.change_defaults(R"({
+    "data": {"max_tokens": 32, "long_texts": "cut"}, "model": {"dropout": 0.2},
+    "training": {"steps": 1000, "evaluate_every": 100, "save_every": 500, "label_smoothing": 0, "ema_decay": 0.99,
+      "optimizer": {"name": "adamw", "weight_decay": 0.01},
+      "schedule": {"name": "cosine", "warmup_steps": 100, "learning_rate": 0.001}}})");
+  if (!own_data)
+    settings.change_defaults(R"({"tokenizer": {"vocabulary": 400}, "model": {"width": 32, "feed_forward": 64},
+      "training": {"steps": 600, "batch_tokens": 1024, "schedule": {"learning_rate": 0.003}}})");
+  return settings;
+}
+
+bool names_data(const Settings& settings) {
+  const auto data = settings.read<RecommendData>("data");
+  if (data.files.file.empty() && !data.news.empty())
+    throw SettingsError("--news (data.news) needs --data (data.file), the impressions to learn from");
+  if (!data.files.file.empty() && data.news.empty() &&
+      settings.read<NewsSettings>("news").represented_by == NewsSettings::RepresentedBy::title)
+    throw SettingsError("news.represented_by=title needs --news (data.news), where the titles stand");
+  return names_file(settings);
+}
+
+Json json_of(const ClickRanking& ranking) {
+  return {{"auc", rounded(ranking.auc)},
+          {"mrr", rounded(ranking.mrr)},
+          {"ndcg5", rounded(ranking.ndcg5)},
+          {"ndcg10", rounded(ranking.ndcg10)}};
+}
+
+// --- what it takes from memory, as lines of MIND's files
+
+std::string cell(std::span<const std::string> row, std::size_t column) {
+  std::string text = column < row.size() ? row[column] : "";
+  for (char& c : text)
+    if (c == '\t' || c == '\n' || c == '\r') c = ' ';
+  return text;
+}
+
+std::string impression_line(std::span<const std::string> row, std::size_t number) {
+  std::string shown;
+  for (const std::size_t column : {1, 2}) {
+    std::istringstream ids(cell(row, column));
+    for (std::string id; ids >> id;)
+      shown += concat_text(shown.empty() ? "" : " ", id, column == 1 ? "-1" : "-0");
+  }
+  const std::string time = cell(row, 3);
+  return concat_text(number, "\t\t", time.empty() ? "1/1/2000 12:00:00 AM" : time, '\t', cell(row, 0), '\t',
+                     shown);
+}
+
+std::string news_line(std::span<const std::string> row, std::size_t /*number*/) {
+  return concat_text(cell(row, 0), '\t', cell(row, 2), "\t\t", cell(row, 1), '\t', cell(row, 3), "\t\t\t");
+}
+
+/// The input is an impression, in which the right answer stands. What is learned from is a click of one.
+class RecommendLearner : public ExampleLearner<std::vector<Impression>, Impression, std::monostate> {
+ public:
+  using ExampleLearner::ExampleLearner;
+
+  void check_settings() const override {
+    names_data(settings_);
+    check_model<NewsRecommender>(config(300), batch_tokens(), catalogue_.sizes(1000, 10));
+  }
+
+  void learn_vocabulary() override {
+    if (const auto data = settings_.read<RecommendData>("data"); !data.news.empty())
+      news_ = read_titles(data.news);
+    catalogue_.add(news_, true);
+    catalogue_.learn_from(parts_.train);
+    ExampleLearner::learn_vocabulary();
+  }
+
+  std::map<std::string, std::string> files() const override {
+    std::map<std::string, std::string> files = ExampleLearner::files();
+    files["news.json"] = catalogue_.to_json();
+    return files;
+  }
+
+  void open_files(const std::function<std::string(std::string_view)>& read) override {
+    catalogue_.add_json(read("news.json"));
+    ExampleLearner::open_files(read);
+  }
+
+  void build(Device device) override {
+    model_ = make_model<NewsRecommender>(config(vocabulary_size()), batch_tokens(), device,
+                                         catalogue_.sizes(catalogue_.identities(), catalogue_.categories()));
+  }
+
+  void prepare_training() override {
+    Lengths lengths;
+    const auto candidates =
+        static_cast<std::int32_t>(1 + settings_.read<RecommendTraining>("training").negatives);
+    for (std::size_t i = 0; i < parts_.train.size(); ++i) {
+      const Impression& one = parts_.train[i];
+      for (std::size_t click = 0; click < one.clicked.size() && !one.passed.empty(); ++click) {
+        clicks_.push_back({i, click});
+        lengths[0].push_back(static_cast<std::int32_t>(catalogue_.newest(one.history).size()) + 1);
+        lengths[1].push_back(candidates);
+      }
+    }
+    remark(concat_text(parts_.train.size(), " impressions with ", clicks_.size(), " clicks to learn from, ",
+                       parts_.valid.size(), " to measure with, ", parts_.test.size(), " kept for a test; ",
+                       catalogue_.names.size(), " news, ", catalogue_.identities(),
+                       " with a vector of their own; vocabulary ", vocabulary_size()));
+    for (std::string& text : catalogue_.remarks_on(parts_.train)) remark(std::move(text));
+    check(!clicks_.empty(),
+          "there is nothing to learn from: no impression of the training part has both a "
+          "click and a news that was passed");
+    BatchOptions options = training_batches(settings_);
+    options.max_length = 0;
+    plan_batches(lengths, options);
+    valid_.inputs = parts_.valid;
+  }
+
+  Module& model() override { return *model_; }
+  std::string unit() const override { return "clicks"; }
+
+  /// Each click, the first of its candidates, beside passed news of the same list.
+  Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
+    const std::int64_t negatives = settings_.read<RecommendTraining>("training").negatives;
+    const RandomKey key{static_cast<std::uint64_t>(settings_.get<std::int64_t>("seed")),
+                        static_cast<std::uint32_t>(epoch), negatives_stream};
+    BatchNews news;
+    std::vector<Tokens> histories;
+    std::vector<Tokens> candidates;
+    for (const std::int32_t row : batches_.at(epoch, batch)) {
+      const Click& example = clicks_[static_cast<std::size_t>(row)];
+      const Impression& shown = parts_.train[example.impression];
+      histories.push_back(news.history_rows(catalogue_.newest(shown.history)));
+      candidates.push_back({news.row_of(shown.clicked[example.click])});
+      const Tokens passed =
+          news.rows_of(draw_negatives(shown.passed, negatives, key, static_cast<std::uint64_t>(row)));
+      candidates.back().insert(candidates.back().end(), passed.begin(), passed.end());
+    }
+    const Device device = model_->device();
+    return model_->loss(catalogue_.input(news.numbers(), model_->device()),
+                        {pad_tokens(histories, device), pad_tokens(candidates, device).ids}, label_smoothing_,
+                        context);
+  }
+
+  /// Lines "history TAB candidates", ids with spaces between: the candidates, the likeliest first.
+  std::vector<Prediction> predict(std::span<const std::string> lines,
+                                  const PredictOptions& options) override {
+    const std::lock_guard lock(answering_);
+    read_more_news();
+    return ExampleLearner::predict(lines, options);
+  }
+
+  Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
+    const std::lock_guard lock(answering_);
+    return ExampleLearner::outputs_of_lines(lines, context);
+  }
+
+  /// Of users with some clicks: what they clicked last, and some of what they were shown.
+  std::vector<std::string> example_lines(std::size_t count) const override {
+    std::vector<std::string> lines;
+    for (const Impression& one : shown_data()) {
+      if (lines.size() == count) break;
+      if (one.history.size() >= 2 && one.clicked.size() + one.passed.size() > 0)
+        lines.push_back(catalogue_.line_of(one));
+    }
+    return lines;
+  }
+
+ protected:
+  // --- what it reads
+
+  ImpressionParts read_parts(ReadReport& report) override {
+    const auto data = settings_.read<RecommendData>("data");
+    ImpressionSplit split = data.split;
+    split.by_time = data.by == RecommendData::Split::time;
+    if (!names_data(settings_)) {
+      TopicClicks made = topic_clicks(split.seed, data.impressions, catalogue_.names);
+      news_ = std::move(made.news);
+      return split_impressions(std::move(made.impressions), split);
+    }
+    return parts_of_files(
+        data.files, split.valid_fraction, split.test_fraction,
+        [&](const std::string& file) {
+          return read({&file, 1}, report);
+        },
+        [&](std::vector<Impression> all, double valid, double test) {
+          split.valid_fraction = valid, split.test_fraction = test;
+          return split_impressions(std::move(all), split);
+        });
+  }
+
+  std::vector<Impression> read(std::span<const std::string> files, ReadReport& report) override {
+    return read_impressions(files.front(), catalogue_.names, settings_.read<TextOptions>("data"), &report);
+  }
+
+  std::string digest(const std::vector<Impression>& impressions) const override {
+    return digest_of_impressions(impressions, catalogue_.names);
+  }
+
+  TextSource texts_of(const std::vector<Impression>&) const override {
+    std::vector<std::string> titles = catalogue_.texts();
+    check(!titles.empty() || catalogue_.has_identities(),
+          "news.represented_by=title, but there is no title in data.news");
+    if (titles.empty()) titles = {"-"};  // all bytes have a token
+    return [titles](const auto& take) { std::ranges::for_each(titles, take); };
+  }
+
+  void set_tokenizer(Tokenizer tokenizer) override {
+    ExampleLearner::set_tokenizer(std::move(tokenizer));
+    tokenize();
+  }
+
+  Examples examples_of(const std::vector<Impression>& impressions) override { return {impressions, {}}; }
+
+  Impression input_of_line(const std::string& line) override { return catalogue_.impression_of(line); }
+
+  Lengths lengths(const std::vector<Impression>& impressions) const override {
+    Lengths lengths;
+    for (const Impression& one : impressions)
+      lengths[0].push_back(static_cast<std::int32_t>(catalogue_.newest(one.history).size()) + 1);
+    return lengths;
+  }
+
+  // --- what it answers
+
+  /// Makes the table of all news that are asked about, some read at a time.
+  void prepare_outputs(const std::vector<Impression>& impressions) override {
+    constexpr std::size_t at_once = 512;
+    asked_ = BatchNews();
+    for (const Impression& one : impressions) {
+      asked_.history_rows(catalogue_.newest(one.history));
+      asked_.candidate_rows(one);
+    }
+    const std::span numbers = asked_.numbers();
+    std::vector<Tensor> parts;
+    for (std::size_t begin = 0; begin < numbers.size(); begin += at_once) {
+      Context context = Context::inference();
+      const std::span some = numbers.subspan(begin, std::min(at_once, numbers.size() - begin));
+      parts.push_back(model_->news(catalogue_.input(some, model_->device()), context));
+    }
+    table_ = model_->table(concat(parts, 0));
+  }
+
+  /// Scores [B, C] of the candidates, the clicked ones first.
+  Tensor outputs(const std::vector<Impression>& impressions, Context& context) override {
+    std::vector<Tokens> histories, candidates;
+    for (const Impression& one : impressions) {
+      histories.push_back(asked_.history_rows(catalogue_.newest(one.history)));
+      candidates.push_back(asked_.candidate_rows(one));
+    }
+    const Device device = model_->device();
+    const Tensor users = model_->users(table_, pad_tokens(histories, device), context);
+    return model_->scores(users, table_, pad_tokens(candidates, device).ids);
+  }
+
+  std::vector<Prediction> answers_to(const std::vector<Impression>& asked) override {
+    if (std::string text = catalogue_.remark_on_unknown(asked); !text.empty()) remark(std::move(text));
+    return ExampleLearner::answers_to(asked);
+  }
+
+  Prediction prediction_of(const Impression& asked, const Output& output) const override {
+    const std::span scores = std::span(output).first(asked.passed.size());
+    Prediction prediction;
+    double sum = 0;
+    const float largest = *std::max_element(scores.begin(), scores.end());
+    for (const float score : scores) sum += std::exp(static_cast<double>(score - largest));
+    for (std::size_t i = 0; i < scores.size(); ++i)
+      prediction.alternatives.push_back({catalogue_.names.name(asked.passed[i]),
+                                         std::exp(static_cast<double>(scores[i] - largest)) / sum,
+                                         static_cast<double>(scores[i])});
+    std::stable_sort(prediction.alternatives.begin(), prediction.alternatives.end(),
+                     [](const auto& a, const auto& b) { return a.probability > b.probability; });
+    prediction.probability = prediction.alternatives.front().probability;
+    for (const Prediction::Alternative& one : prediction.alternatives)
+      prediction.text += (prediction.text.empty() ? "" : " ") + one.text;
+    return prediction;
+  }
+
+  Measurement measurement_of(const std::vector<Impression>& impressions) override {
+    read_more_news();
+    return ExampleLearner::measurement_of(impressions);
+  }
+
+  Measurement measured(const Examples& examples, const std::vector<Impression>& impressions) override {
+    const std::vector<Output> outputs = outputs_of(examples.inputs);
+    ClickRankingMeter model, by_clicks;
+    double loss = 0;
+    Measurement measurement;
+    measurement.examples = {"auc", "mean", {}};
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const Impression& one = impressions[i];
+      const std::span all = outputs[i];
+      const std::span clicked = all.first(one.clicked.size()),
+                      passed = all.subspan(one.clicked.size(), one.passed.size());
+      model.add(clicked, passed);
+      by_clicks.add(catalogue_.clicks_of(one.clicked), catalogue_.clicks_of(one.passed));
+      if (clicked.empty() || passed.empty()) continue;
+      loss += click_loss(clicked, passed);
+      measurement.examples.rows.push_back({click_ranking(clicked, passed).auc, 1});
+    }
+    const ClickRanking mean = model.mean();  // throws when there is nothing to measure
+    loss /= static_cast<double>(model.lists());
+    const std::set<std::int32_t> candidates = candidates_of(impressions);
+    measurement.metrics = metrics(std::vector<double>{mean.auc, mean.mrr, mean.ndcg5, mean.ndcg10, loss});
+    measurement.count = model.lists();
+    Json json = json_of(mean);
+    json["loss"] = loss;
+    json["impressions"] = model.lists();
+    json["left_out"] = model.left_out();  // without a click, or without anything else
+    json["news"] = {
+        {"shown", candidates.size()},
+        {"known", std::ranges::count_if(candidates, [&](auto one) { return catalogue_.is_known(one); })}};
+    json["popularity"] = json_of(by_clicks.mean());
+    measurement.json = json.dump();
+    return measurement;
+  }
+
+  // --- what it shows
+
+  std::vector<Tokens> rows_of(const Impression&) const override { return {}; }
+
+  /// One pass over each title, and one over the history, in which the model shows its inside.
+  void show_inside(const Impression& asked, const std::string& name, CaptureFile& file) override {
+    const NoGrad no_grad;
+    prepare_outputs({asked});
+    for (const std::int32_t number : asked_.numbers()) {
+      const Tokens& tokens = catalogue_.of(number).tokens;
+      if (tokens.empty() || !shown_.insert(number).second) continue;
+      std::string example = catalogue_.names.name(number);
+      std::replace(example.begin(), example.end(), '.', '_');
+      const NewsInput input = catalogue_.input({&number, 1}, model_->device());
+      add_pass(file, "news." + example, captured([&](Context& context) { model_->news(input, context); }),
+               {tokens}, tokenizer_->tokenizer());
+    }
+    std::vector<std::string> texts = {"anyone"};
+    for (const std::int32_t number : catalogue_.newest(asked.history))
+      texts.push_back(catalogue_.names.name(number));
+    const Tokens history = asked_.history_rows(catalogue_.newest(asked.history));
+    const PaddedTokens input = pad_tokens({&history, 1}, model_->device());
+    file.add_tokens(name, "tokens", input.ids, texts);
+    file.add(name, captured([&](Context& context) { model_->users(table_, input, context); }));
+  }
+
+ private:
+  /// A click to be learned.
+  struct Click {
+    std::size_t impression, click;
+  };
+
+  std::vector<News> read_titles(const std::string& file) {
+    ReadReport report;
+    std::vector<News> news = read_news(file, catalogue_.names, settings_.read<TextOptions>("data"), &report);
+    remark_on_reading(report);
+    return news;
+  }
+
+  void tokenize() {
+    catalogue_.tokenize([&](const std::string& text) { return (*tokenizer_)(text); });
+    say_what_was_cut();
+  }
+
+  void read_more_news() {
+    const std::string file = settings_.read<RecommendPrediction>("prediction").news;
+    if (file.empty() || std::exchange(has_more_news_, true)) return;
+    if (!catalogue_.reads_titles())
+      remark("prediction.news: this run reads no titles, and takes categories alone from it");
+    catalogue_.add(read_titles(file), false);
+    tokenize();
+  }
+
+  NewsCatalogue catalogue_{settings_};
+  std::vector<News> news_;
+  std::unique_ptr<NewsRecommender> model_;
+  bool has_more_news_ = false;
+  std::vector<Click> clicks_;
+  std::mutex answering_;  // what is asked changes the members below, and the catalogue
+  BatchNews asked_;       // all news of the impressions that are answered, and their table
+  Tensor table_;
+  std::set<std::int32_t> shown_;  // titles that a capture holds
+};
+
+}  // namespace
+
+const TaskKind& recommend_task() {
+  static const TaskKind kind = task_of<RecommendLearner>(
+      "recommend", "Learns which news a user will click, measures it, and ranks news with it",
+      Stacks::encoder, click_metrics, recommend_settings, names_data,
+      {{"",
+        {{"history", "Ids of the news that a user had clicked before, oldest first", true, " "},
+         {"clicked", "Ids of the news that were clicked of those shown", true, " "},
+         {"passed", "Ids of those that were not", true, " "},
+         {"time", "When they were shown, as 11/13/2019 5:53:12 AM; left out: in the order of the rows", false,
+          "", true}},
+        "tsv",
+        impression_line},
+       {"news",
+        {{"id", "The id of a news item", true},
+         {"title", "Its title"},
+         {"category", "Its category", false, "", true},
+         {"abstract", "Its abstract", false, "", true}},
+        "tsv",
+        news_line}});
+  return kind;
+}
+
+}  // namespace heed

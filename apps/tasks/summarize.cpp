@@ -1,0 +1,152 @@
+// Summaries and headlines: an encoder-decoder Transformer (apps/tasks/text_to_text.h) that learns from texts with
+// their summaries, a table or two files of lines (apps/tasks/data.h), and writes summaries by beam search; without
+// data it learns headlines of reports made by rule. Measured by ROUGE (training/rouge.h), beside the first
+// words of each text.
+//
+// Files of a run beside the weights: tokenizer.json. Parts of the data: train, valid, test.
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "heed/apps/tasks/recipe.h"
+#include "heed/apps/tasks/text_to_text.h"
+#include "heed/data/pairs_by_rule.h"
+#include "heed/training/text_metrics.h"
+
+namespace heed {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr MetricKind summary_metrics[] = {
+    {"rouge1", true}, {"rouge2", true}, {"rougeL", true}, {"loss", false}};
+
+/// Of a few thousand pairs a model learns to copy sooner than to spell: a pointer, and words that are one
+/// token each.
+constexpr const char* for_documents = R"({
+  "tokenizer": {"kind": "words", "vocabulary": 20000}, "data": {"long_sources": "cut"},
+  "model": {"width": 128, "feed_forward": 256, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.3, "norm": "pre",
+    "pointer": true},
+  "training": {"steps": 3000, "batch_tokens": 8192, "evaluate_every": 500, "save_every": 500,
+    "schedule": {"warmup_steps": 300, "learning_rate": 0.002}},
+  "evaluation": {"pairs": 500}})";
+
+constexpr const char* for_reports = R"({
+  "tokenizer": {"vocabulary": 400},
+  "model": {"width": 96, "feed_forward": 192, "encoder_layers": 2, "decoder_layers": 2},
+  "training": {"steps": 600, "evaluate_every": 120, "save_every": 200, "label_smoothing": 0.05,
+    "schedule": {"name": "cosine", "warmup_steps": 100, "learning_rate": 0.003}}})";
+
+struct ReportSettings {
+  std::int64_t count = 5000, held_out = 200;
+};
+void for_each_setting(auto&& visit, ReportSettings& reports) {
+  visit(reports.count, "reports", 1, 1e6, "Without data: how many reports to learn from");
+  visit(reports.held_out, "held_out_reports", 1, 1e6, "Without data: how many to measure with");
+}
+
+struct SummaryEvaluation {
+  bool stemming = true;
+  std::int64_t first_words = 0;
+};
+void for_each_setting(auto&& visit, SummaryEvaluation& evaluation) {
+  visit(evaluation.stemming, "stemming", "Whether ROUGE compares the stems of words");
+  visit(
+      evaluation.first_words, "first_words", 0, 1e6,
+      "Words of a text that stand for its summary, to compare with; 0: as many as the mean summary that was "
+      "learned from has, found by train");
+}
+
+Settings summarize_settings(bool own_data) {
+  Settings settings;
+  settings.declare("", RuntimeSettings());
+  settings.declare("data", PairFiles{.valid_fraction = 0.1});
+  settings.declare("data", ReportSettings());
+  settings.declare("tokenizer", VocabularySettings());
+  declare_model(settings, {.tie_embeddings = "all"}, Stacks::encoder_decoder);
+  declare_training(settings, summary_metrics);
+  declare_text_to_text(settings);
+  settings.declare("evaluation", SummaryEvaluation());
+  settings.change_defaults(own_data ? for_documents : for_reports);
+  return settings;
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+std::string first_words(const std::string& text, std::int64_t count) {
+  std::string first;
+  for (const std::string& word : words_of(text)) {
+    if (count-- == 0) break;
+    first += (first.empty() ? "" : " ") + word;
+  }
+  return first;
+}
+
+class SummarizeLearner : public TextToTextLearner {
+ public:
+  using TextToTextLearner::TextToTextLearner;
+
+  void learn_vocabulary() override {
+    TextToTextLearner::learn_vocabulary();
+    if (settings_.read<SummaryEvaluation>("evaluation").first_words > 0) return;
+    double words = 0;
+    for (const std::string_view target : parts_.train.target)
+      words += static_cast<double>(words_of(std::string(target)).size());
+    const auto mean = std::llround(words / static_cast<double>(parts_.train.size()));
+    settings_.set("evaluation.first_words", std::to_string(std::max(mean, 1LL)), "the mean summary");
+  }
+
+ protected:
+  /// The reports do not follow the seed: runs with other seeds are compared on the same ones.
+  PairParts made_by_rule() const override {
+    const auto wanted = settings_.read<ReportSettings>("data");
+    Reports reports = headline_reports(1, wanted.count, wanted.held_out);
+    return {std::move(reports.train), std::move(reports.held_out), {}};
+  }
+
+  Quality quality(std::span<const std::string> answers, const ParallelText& pairs,
+                  double loss) const override {
+    const auto [stemming, first_words_wanted] = settings_.read<SummaryEvaluation>("evaluation");
+    const std::int64_t words = std::max<std::int64_t>(first_words_wanted, 1);
+    std::vector<std::string> beginnings;
+    for (const std::string_view text : pairs.source)
+      beginnings.push_back(first_words(std::string(text), words));
+    const std::vector<std::string> expected = pairs.target.strings();
+    const std::vector<RougeScore> scores = rouge_scores(answers, expected, stemming);
+    const RougeScore found = mean_of(scores), simple = mean_rouge(beginnings, expected, stemming);
+    const auto json_of = [](const RougeScore& score) {
+      return Json{{"rouge1", rounded(score.rouge1)},
+                  {"rouge2", rounded(score.rouge2)},
+                  {"rougeL", rounded(score.rougeL)}};
+    };
+    Json json = json_of(found);
+    json["loss"] = loss;
+    json["texts"] = pairs.size();
+    json["stemming"] = stemming;
+    json["signature"] = rouge_signature(rouge_words_for(expected), stemming);
+    json["first_words"] = json_of(simple);
+    json["first_words"]["words"] = words;
+    ExampleStatistics examples{"rouge1", "mean", {}};
+    for (const RougeScore& one : scores) examples.rows.push_back({one.rouge1, 1});
+    return {metrics(std::vector<double>{found.rouge1, found.rouge2, found.rougeL, loss}), json.dump(),
+            std::move(examples)};
+  }
+};
+
+}  // namespace
+
+const TaskKind& summarize_task() {
+  static const TaskKind kind = task_of<SummarizeLearner>(
+      "summarize", "Learns to summarise texts, measures it, and writes summaries and headlines",
+      Stacks::encoder_decoder, summary_metrics, summarize_settings, names_pairs, pair_examples());
+  return kind;
+}
+
+}  // namespace heed

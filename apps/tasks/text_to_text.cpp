@@ -1,0 +1,553 @@
+#include "heed/apps/tasks/text_to_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "heed/apps/tasks/recipe.h"
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+
+namespace heed {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char *cross_setting = "model.cross_attention", *target_file = "target_tokenizer.json",
+                     *no_begin =
+                         "tokenizer.begin is empty: name the mark that begins what is written, such as <s>";
+
+// --- hard-coded cross-attention needs to know how long sources are beside their targets
+
+/// True for hard-coded attention without a gamma: a name, or an object with one.
+bool lacks_gamma(const Json& choice) {
+  const Json name = choice.is_object() ? choice.value("name", Json()) : choice;
+  return name == "hard_coded_gaussian" && !(choice.is_object() && choice.contains("gamma"));
+}
+
+/// Mean source over mean target length, each with its mark.
+double length_ratio(const Tokenizer& source, const Tokenizer& target, const ParallelText& text) {
+  const auto tokens_in = [](const Tokenizer& tokenizer, const TextList& lines) {
+    std::size_t count = lines.size();
+    for (const std::string_view line : lines) count += tokenizer.encode(line).size();
+    return static_cast<double>(count);
+  };
+  return tokens_in(source, text.source) / tokens_in(target, text.target);
+}
+
+bool has_two_vocabularies(const Settings& settings) {
+  return settings.get<bool>("tokenizer.separate");
+}
+
+/// `most` of the pairs, evenly spread; 0: all.
+ParallelText some_of(const ParallelText& pairs, std::int64_t most) {
+  const auto count = static_cast<std::int64_t>(pairs.size());
+  if (most == 0 || count <= most) return pairs;
+  ParallelText some;
+  for (std::int64_t i = 0; i < most; ++i) {
+    const auto row = static_cast<std::size_t>(i * count / most);
+    some.source.push_back(pairs.source[row]);
+    some.target.push_back(pairs.target[row]);
+  }
+  return some;
+}
+
+// --- writing
+
+/// The log-probability of each token of the targets and of the end mark behind it, given the source and the
+/// tokens before: [B, N], with whatever stands behind the end.
+Tensor token_log_probabilities(EncoderDecoder& model, std::span<const Tokens> sources,
+                               std::span<const Tokens> targets, std::int32_t begin, std::int32_t end,
+                               Context& context) {
+  const TranslationBatch batch = make_translation_batch(sources, targets, begin, end, model.device());
+  const Tensor memory = model.encode(batch.source, context),
+               hidden = model.decode(batch.target, memory, batch.source.mask, context);
+  const auto longest = static_cast<std::size_t>(hidden.size(1));
+  std::vector<std::int32_t> expected(targets.size() * longest);  // what follows each token; padding: 0
+  for (std::size_t row = 0; row < targets.size(); ++row) {
+    std::copy(targets[row].begin(), targets[row].end(),
+              expected.begin() + static_cast<std::ptrdiff_t>(row * longest));
+    expected[row * longest + targets[row].size()] = end;
+  }
+  const Tensor ids =
+      Tensor::from(expected, {static_cast<std::int64_t>(targets.size()), hidden.size(1), 1}, model.device());
+  return select(gather(model.log_probabilities(hidden, memory, batch.source, context), 2, ids), 2, 0);
+}
+
+/// log p(target, end | source) of each pair; records no gradient.
+std::vector<double> log_probabilities(EncoderDecoder& model, std::span<const Tokens> sources,
+                                      std::span<const Tokens> targets, std::int32_t begin, std::int32_t end) {
+  const NoGrad no_grad;
+  Context context = Context::inference();
+  const Tensor each = token_log_probabilities(model, sources, targets, begin, end, context);
+  const std::vector<double> found = contiguous(each).to_doubles();
+  const auto longest = static_cast<std::size_t>(each.size(1));
+  std::vector<double> sums;
+  for (std::size_t row = 0; row < targets.size(); ++row) {
+    double sum = 0;
+    for (std::size_t i = 0; i <= targets[row].size(); ++i) sum += found[row * longest + i];
+    sums.push_back(sum);
+  }
+  return sums;
+}
+
+/// A model that never writes one of its tokens.
+class WithoutToken : public StepModel {
+ public:
+  WithoutToken(StepModel& model, std::int32_t token) : model_(model), token_(token) {}
+  Tensor step(const Tensor& tokens) override { return without_token(model_.step(tokens), token_); }
+  void reorder(std::span<const std::int32_t> rows) override { model_.reorder(rows); }
+  Device device() const override { return model_.device(); }
+
+ private:
+  StepModel& model_;
+  std::int32_t token_;
+};
+
+/// `best` texts of each source, drawn side by side.
+std::vector<std::vector<Hypothesis>> sampled(EncoderDecoder& model, std::span<const Tokens> sources,
+                                             std::span<const std::int64_t> numbers, const Decoding& decoding,
+                                             const TokenWatch& watch) {
+  const SearchOptions& search = decoding.search;
+  if (watch && search.best > 1)
+    throw SettingsError(
+        concat_text("decoding.n_best is ", search.best,
+                    ": which of several drawn texts is best is known at their end, so that none "
+                    "can be shown before; set decoding.n_best=1"));
+  const std::vector<std::int64_t> longest = output_limits(model, sources, search);
+  std::vector<Tokens> repeated;
+  std::vector<std::int64_t> limits;
+  std::vector<std::uint32_t> streams;
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    for (std::int64_t k = 0; k < search.best; ++k) {
+      repeated.push_back(sources[i]);
+      limits.push_back(longest[i]);
+      streams.push_back(static_cast<std::uint32_t>(numbers[i] * search.best + k));
+    }
+  EncoderDecoderSteps all(model, pad_tokens(repeated, model.device()));
+  WithoutToken steps(all, search.never);
+  const std::vector<std::int32_t> first(repeated.size(), search.begin);
+  const std::vector<Tokens> texts =
+      sample(steps, first, limits, decoding.sampling, search.end, decoding.seed, streams, nullptr, watch);
+  const std::vector<double> probabilities =
+      log_probabilities(model, repeated, texts, search.begin, search.end);
+  std::vector<std::vector<Hypothesis>> outputs(sources.size());
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    outputs[i / static_cast<std::size_t>(search.best)].push_back(
+        {texts[i], probabilities[i], probabilities[i]});
+  for (std::vector<Hypothesis>& of_source : outputs)
+    std::stable_sort(of_source.begin(), of_source.end(),
+                     [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
+  return outputs;
+}
+
+/// `search.best` outputs for each source, the best of them first. What is drawn follows from the seed and the
+/// number of the source, not from the sources beside it.
+std::vector<std::vector<Hypothesis>> write_outputs(EncoderDecoder& model, std::span<const Tokens> sources,
+                                                   std::span<const std::int64_t> numbers,
+                                                   const Decoding& decoding, const TokenWatch& watch) {
+  const NoGrad no_grad;
+  return decoding.method == Decoding::Method::sample ? sampled(model, sources, numbers, decoding, watch)
+                                                     : translate(model, sources, decoding.search, watch);
+}
+
+/// What the settings say, but for the marks.
+Decoding decoding_of(const Settings& settings) {
+  const auto decoding = settings.read<Decoding>("decoding");
+  if (decoding.method == Decoding::Method::beam && decoding.search.best > decoding.search.beam)
+    throw SettingsError(concat_text("decoding.n_best is ", decoding.search.best,
+                                    ", more than decoding.beam, ", decoding.search.beam));
+  return decoding;
+}
+
+}  // namespace
+
+void declare_text_to_text(Settings& settings, const SearchOptions& search) {
+  settings.declare("data", TextToTextData());
+  settings.declare("evaluation", TextToTextEvaluation());
+  settings.declare("tokenizer", TextToTextTokenizer());
+  settings.declare("decoding", Decoding{.search = search});
+}
+
+double TargetScore::perplexity() const {
+  return std::exp(-log_probability / static_cast<double>(tokens));
+}
+
+// --- data and model
+
+void TextToTextLearner::check_settings() const {
+  kind().names_data(settings_);
+  decoding_of(settings_);
+  if (settings_.get<std::string>("tokenizer.begin").empty()) throw SettingsError(no_begin);
+  if (has_two_vocabularies(settings_)) {
+    check(settings_.get<std::string>("tokenizer.file").empty(),
+          "tokenizer.file is one vocabulary, but tokenizer.separate asks for two");
+    check(!settings_.get<bool>("model.pointer"),
+          "tokenizer.separate: model.pointer copies tokens of the source, which needs one vocabulary");
+  }
+  check_model<EncoderDecoder>(config(300, 300), batch_tokens());
+}
+
+void TextToTextLearner::learn_vocabulary() {
+  choose_token_kind(heed::source_of({&parts_.train.source, &parts_.train.target}));
+  std::vector<const TextList*> texts = {&parts_.train.source};
+  std::vector<std::string> all_marks = TokenizerTraining().special_tokens;
+  for (const std::string& mark : marks()) all_marks.push_back(mark);
+  if (has_two_vocabularies(settings_)) {
+    check(settings_.get<std::string>("model.tie_embeddings") != "all" ||
+              !settings_.get<std::string>("training.from").empty(),
+          "tokenizer.separate with model.tie_embeddings=all would give the words of two vocabularies that "
+          "have one number one vector: set model.tie_embeddings=decoder");
+    target_tokenizer_ =
+        learn_tokenizer(settings_, heed::source_of({&parts_.train.target}), all_marks, {.file = target_file});
+  } else {
+    texts.push_back(&parts_.train.target);
+  }
+  tokenizer_ = learn_tokenizer(settings_, heed::source_of(texts), all_marks);
+}
+
+std::map<std::string, std::string> TextToTextLearner::files() const {
+  std::map<std::string, std::string> files{{"tokenizer.json", tokenizer_->to_json()}};
+  if (target_tokenizer_) files[target_file] = target_tokenizer_->to_json();
+  return files;
+}
+
+void TextToTextLearner::open_files(const std::function<std::string(std::string_view)>& read) {
+  tokenizer_ = Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json");
+  if (has_two_vocabularies(settings_))
+    target_tokenizer_ = Tokenizer::from_json(read(target_file), target_file);
+}
+
+void TextToTextLearner::build(Device device) {
+  set_gamma();
+  if (const auto mark = settings_.get<std::string>("tokenizer.begin"); !mark.empty())
+    begin_ = target_tokenizer().id_of(mark);
+  end_ = target_tokenizer().id_of("</s>");
+  model_ = make_model<EncoderDecoder>(
+      config(tokenizer_->vocabulary_size(), target_tokenizer().vocabulary_size()), batch_tokens(), device);
+}
+
+void TextToTextLearner::prepare_training() {
+  remark(concat_text(parts_.train.size(), " pairs to learn from, ", parts_.valid.size(),
+                     " to measure with; vocabulary ", tokenizer_->vocabulary_size(),
+                     target_tokenizer_ ? concat_text(" and ", target_tokenizer_->vocabulary_size()) : ""));
+  std::int64_t blank = 0;
+  for (std::size_t i = 0; i < parts_.train.size(); ++i)
+    blank += is_blank(parts_.train.source[i]) || is_blank(parts_.train.target[i]) ? 1 : 0;
+  if (blank > 0) remark(concat_text(blank, " of the pairs to learn from have a blank side"));
+  const auto data = settings_.read<TextToTextData>("data");
+  pairs_ = tokens_of(parts_.train, data.long_sources == TextToTextData::LongSources::cut
+                                       ? data.max_tokens
+                                       : std::numeric_limits<std::int64_t>::max());
+  say_what_was_cut("data.max_tokens");
+  if (parts_.valid.size() > 0)
+    choose_metric(some_of(parts_.valid, settings_.read<TextToTextEvaluation>("evaluation").pairs));
+  const BatchPlan plan = pairs_.plan(training_batches(settings_));
+  if (const std::string left_out = plan.left_out_message(); !left_out.empty()) remark(left_out);
+  batches_.plan(plan);
+}
+
+TransformerConfig TextToTextLearner::config(std::int64_t source_vocabulary,
+                                            std::int64_t target_vocabulary) const {
+  TransformerConfig config = model_config(settings_);
+  config.source_vocabulary = source_vocabulary;
+  config.target_vocabulary = target_vocabulary;
+  return config;
+}
+
+/// Where hard-coded Gaussian attention looks from the decoder to the encoder and no gamma is set: sets it to
+/// the mean length of a source over that of its target, as the paper has it (arXiv 2005.00742, section 3.2).
+/// Every rank measures it, since settings do not travel; a run that is used has the one that it was trained
+/// with.
+void TextToTextLearner::set_gamma() {
+  if (parts_.train.size() == 0) return;
+  Json choices = Json::parse(settings_.json(cross_setting));
+  if (!choices.is_array()) choices = Json::array({choices});
+  bool changed = false;
+  for (Json& choice : choices) {
+    if (!lacks_gamma(choice)) continue;
+    if (choice.is_string()) choice = Json{{"name", choice}};
+    choice["gamma"] = length_ratio(*tokenizer_, target_tokenizer(), parts_.train);
+    changed = true;
+  }
+  if (!changed) return;
+  const std::string chosen = (choices.size() == 1 ? choices.front() : choices).dump();
+  settings_.set_json(cross_setting, chosen, "gamma");
+  remark("gamma of the cross-attention: " + chosen);
+}
+
+// --- training
+
+Module& TextToTextLearner::model() {
+  return *model_;
+}
+
+std::int64_t TextToTextLearner::batches(std::int64_t epoch) {
+  return batches_.count(epoch);
+}
+
+Loss TextToTextLearner::loss(std::int64_t epoch, std::int64_t batch, Context& context) {
+  return model_->loss(batch_of(pairs_, batches_.at(epoch, batch)), label_smoothing_, context);
+}
+
+Evaluation TextToTextLearner::evaluate() {
+  if (parts_.valid.size() == 0) return {};
+  Decoding greedy = decoding();
+  greedy.method = Decoding::Method::beam;
+  greedy.search.beam = greedy.search.best = 1;
+  const auto most = settings_.read<TextToTextEvaluation>("evaluation").pairs;
+  return evaluation(quality_of(parts_.valid, greedy, most).metrics);
+}
+
+// --- use
+
+std::vector<Prediction> TextToTextLearner::predict(std::span<const std::string> lines,
+                                                   const PredictOptions& options) {
+  std::vector<std::string> sources;
+  for (const std::string& line : lines) sources.push_back(source_of(line));
+  std::vector<Prediction> predictions = answers_to(sources, decoding(), options);
+  say_what_was_cut("decoding.max_source_tokens");
+  return predictions;
+}
+
+ParallelText TextToTextLearner::read_files(std::span<const std::string> files) {
+  ReadReport report;
+  ParallelText pairs = read(files, report);
+  check(report.blank == 0, files.front(), ": ", report.blank,
+        " lines are blank, and have no score that could stand in their place; leave them out");
+  remark_on_reading(report);
+  return pairs;
+}
+
+std::vector<TargetScore> TextToTextLearner::score(const ParallelText& pairs) {
+  const TokenizedPairs tokens = tokens_of(pairs, answered_limit());
+  say_what_was_cut("decoding.max_source_tokens");
+  std::vector<TargetScore> scores(pairs.size());
+  for (const Batch& rows : tokens.plan(evaluation_batches(32)).epoch(0)) {
+    const std::vector<Tokens> targets = pick(tokens.targets, rows);
+    const std::vector<double> found =
+        log_probabilities(*model_, pick(tokens.sources, rows), targets, begin(), end_);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      scores[static_cast<std::size_t>(rows[i])] = {found[i], std::ssize(targets[i]) + 1};  // and the end mark
+  }
+  return scores;
+}
+
+Tensor TextToTextLearner::log_probabilities_of(std::span<const std::string> lines,
+                                               std::span<const std::string> targets, Context& context) {
+  check(!lines.empty() && lines.size() == targets.size(), "log probabilities: there are ", lines.size(),
+        " lines and ", targets.size(), " targets; each line needs one");
+  ParallelText pairs;
+  for (const std::string& line : lines) pairs.source.push_back(source_of(line));
+  for (const std::string& target : targets) pairs.target.push_back(target);
+  const TokenizedPairs tokens = tokens_of(pairs, answered_limit());
+  say_what_was_cut("decoding.max_source_tokens");
+  const Tensor each =
+      token_log_probabilities(*model_, tokens.sources, tokens.targets, begin(), end_, context);
+  std::vector<float> counts;  // 1 for the tokens of a target and its end
+  for (const Tokens& target : tokens.targets)
+    for (std::int64_t i = 0; i < each.size(1); ++i) counts.push_back(i <= std::ssize(target) ? 1 : 0);
+  return sum(each * Tensor::from(counts, each.shape(), each.device()), 1);
+}
+
+Decoding TextToTextLearner::decoding() const {
+  Decoding decoding = decoding_of(settings_);
+  decoding.search.begin = begin();
+  // A model that begins with padding gives it a probability, too.
+  if (const auto pad = target_tokenizer().find("<pad>"); pad == begin()) decoding.search.never = begin();
+  decoding.search.end = end_;
+  return decoding;
+}
+
+std::int32_t TextToTextLearner::begin() const {
+  check(begin_.has_value(), no_begin);
+  return *begin_;
+}
+
+/// At most `limit` tokens, the end mark included.
+Tokens TextToTextLearner::source_tokens(std::string_view source, std::int64_t limit) {
+  Tokens tokens = tokens_with_end(*tokenizer_, source);
+  const auto extra = static_cast<std::int64_t>(tokens.size()) - limit;
+  if (extra <= 0) return tokens;
+  ++cut_lines_;
+  const auto first = keeps_end() ? tokens.begin() : tokens.end() - 1 - extra;
+  tokens.erase(first, first + extra);
+  return tokens;
+}
+
+TokenizedPairs TextToTextLearner::tokens_of(const ParallelText& pairs, std::int64_t source_limit) {
+  TokenizedPairs tokens;
+  for (const std::string_view source : pairs.source)
+    tokens.sources.push_back(source_tokens(source, source_limit));
+  for (const std::string_view target : pairs.target)
+    tokens.targets.push_back(target_tokenizer().encode(target));
+  return tokens;
+}
+
+TranslationBatch TextToTextLearner::batch_of(const TokenizedPairs& pairs, const Batch& rows) const {
+  return make_translation_batch(pick(pairs.sources, rows), pick(pairs.targets, rows), begin(), end_,
+                                model_->device());
+}
+
+/// The most tokens of a source that is answered: by the setting, and by what the model can read.
+std::int64_t TextToTextLearner::answered_limit() const {
+  const auto limit = settings_.read<Decoding>("decoding").max_source_tokens;
+  const TransformerConfig& config = model_->config();
+  return is_length_limited(config, config.encoder_attention) ? std::min(limit, config.max_length) : limit;
+}
+
+void TextToTextLearner::say_what_was_cut(const std::string& limit) {
+  if (const std::int64_t cut = cut_lines_.exchange(0); cut > 0)
+    remark(concat_text(cut, " sources are longer than ", limit, " or than the model reads, and were cut"));
+}
+
+std::string TextToTextLearner::text_of(std::span<const std::int32_t> tokens) const {
+  std::string text = target_tokenizer().decode(tokens);
+  // A model may produce any byte, but a line stays a line.
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return text;
+}
+
+/// One answer for each source; none for a blank one. Where ranks share the work, each knows only the texts of
+/// the others'.
+std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::string> sources,
+                                                      const Decoding& decoding,
+                                                      const PredictOptions& options) {
+  const NoGrad no_grad;
+  const std::int64_t limit = answered_limit();
+  std::vector<Tokens> tokens;
+  std::vector<std::size_t> order;  // of the sources that say something, by length, so that little is padded
+  for (const std::string& source : sources) {
+    tokens.push_back(is_blank(source) ? Tokens() : source_tokens(source, limit));
+    if (!tokens.back().empty()) order.push_back(tokens.size() - 1);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return tokens[a].size() < tokens[b].size(); });
+
+  TokenWatch watch;
+  if (options.pieces)
+    watch = [&](std::size_t, std::span<const std::int32_t> written) {
+      options.pieces->grow(text_of(written));
+    };
+  std::vector<Prediction> predictions(sources.size());
+  const auto batch_size = static_cast<std::size_t>(decoding.batch_size);
+  const std::size_t batches = (order.size() + batch_size - 1) / batch_size;
+  const std::vector<std::string> texts = deal_out(ranks(), batches, [&](std::size_t number) {
+    const std::size_t begin = number * batch_size, end = std::min(order.size(), begin + batch_size);
+    std::vector<Tokens> batch;
+    std::vector<std::int64_t> numbers;
+    for (std::size_t i = begin; i < end; ++i) {
+      batch.push_back(tokens[order[i]]);
+      numbers.push_back(options.first_line + (options.each_first ? 0 : static_cast<std::int64_t>(order[i])));
+    }
+    const auto outputs = write_outputs(*model_, batch, numbers, decoding, watch);
+    std::string lines;
+    for (std::size_t i = begin; i < end; ++i) {
+      Prediction& prediction = predictions[order[i]];
+      for (const Hypothesis& output : outputs[i - begin])
+        prediction.alternatives.push_back(
+            {text_of(output.tokens), std::exp(output.log_probability), output.log_probability});
+      prediction.probability = prediction.alternatives.front().probability;
+      lines.append(prediction.alternatives.front().text).append("\n");
+      if (options.capture)
+        show_inside(numbers[i - begin], tokens[order[i]], outputs[i - begin].front().tokens,
+                    *options.capture);
+    }
+    return lines;
+  });
+  for (std::size_t i = 0, at = 0; i < order.size(); ++i) {
+    const std::string& lines = texts[i / batch_size];
+    if (i % batch_size == 0) at = 0;
+    const std::size_t end = lines.find('\n', at);
+    predictions[order[i]].text = lines.substr(at, end - at);
+    at = end + 1;
+  }
+  return predictions;
+}
+
+/// The mean over all target tokens, without label smoothing.
+double TextToTextLearner::mean_loss(const ParallelText& pairs) {
+  const NoGrad no_grad;
+  const TokenizedPairs tokens = tokens_of(pairs, answered_limit());
+  const std::vector<Batch> batches = tokens.plan(evaluation_batches(32)).epoch(0);
+  const auto losses = deal_out_numbers<double>(ranks(), batches.size(), [&](std::size_t batch) {
+    Context context = Context::inference();
+    const Loss loss = model_->loss(batch_of(tokens, batches[batch]), 0, context);
+    return std::vector<double>{loss.sum.item(), static_cast<double>(loss.count)};
+  });
+  double sum = 0, count = 0;
+  for (const std::vector<double>& loss : losses) sum += loss[0], count += loss[1];
+  return sum / count;
+}
+
+TextToTextLearner::Quality TextToTextLearner::quality_of(const ParallelText& pairs, const Decoding& decoding,
+                                                         std::int64_t most) {
+  const double loss = mean_loss(pairs);
+  cut_lines_ = 0;  // the same sources are cut again to be answered
+  const ParallelText asked = some_of(pairs, most);
+  std::vector<std::string> answers;
+  for (Prediction& prediction : answers_to(asked.source.strings(), decoding, {}))
+    answers.push_back(std::move(prediction.text));
+  return quality(answers, asked, loss);
+}
+
+std::vector<Written> TextToTextLearner::written_examples(std::size_t count) {
+  const ParallelText& pairs = shown_data();
+  const ParallelText asked = some_of(pairs, static_cast<std::int64_t>(std::min(count, pairs.size())));
+  const std::vector<std::string> sources = asked.source.strings();
+  const std::vector<Prediction> answers = answers_to(sources, decoding(), {});
+  std::vector<Written> written;
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    written.push_back({sources[i], std::string(asked.target[i]), answers[i].text});
+  return written;
+}
+
+Measurement TextToTextLearner::measurement_of(const ParallelText& pairs) {
+  const Quality quality = quality_of(pairs, decoding(), 0);
+  say_what_was_cut("decoding.max_source_tokens");
+  return {quality.metrics, quality.json, {}, static_cast<std::int64_t>(pairs.size()), quality.examples};
+}
+
+/// One pass over a source and its answer in which the model shows its inside.
+void TextToTextLearner::show_inside(std::int64_t line, const Tokens& source, const Tokens& target,
+                                    CaptureFile& file) {
+  const TranslationBatch batch = batch_of({{source}, {target}}, {0});
+  const Capture capture = captured([&](Context& context) {
+    const Tensor memory = model_->encode(batch.source, context);
+    model_->decode(batch.target, memory, batch.source.mask, context);
+  });
+  const std::string example = "lines." + std::to_string(line);
+  Tokens read = target;
+  read.insert(read.begin(), begin());
+  file.add_tokens(example, "source", batch.source.ids, token_texts(*tokenizer_, source));
+  file.add_tokens(example, "target", batch.target.ids, token_texts(target_tokenizer(), read));
+  file.add(example, capture);
+}
+
+AnswersBleu bleu_of_answers(std::span<const std::string> answers, std::span<const std::string> expected) {
+  const BleuOptions options{.tokens = bleu_tokens_for(expected)};
+  ExampleStatistics examples{"bleu", "bleu", {}};
+  std::vector<double> sums(BleuScore().statistics().size(), 0);
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    examples.rows.push_back(corpus_bleu(answers.subspan(i, 1), expected.subspan(i, 1), options).statistics());
+    for (std::size_t k = 0; k < sums.size(); ++k) sums[k] += examples.rows.back()[k];
+  }
+  return {bleu_of_statistics(sums, options), std::move(examples)};
+}
+
+bool has_four_words(const TextList& texts) {
+  const BleuTokens tokens = bleu_tokens_for(texts.strings());
+  return std::ranges::any_of(texts, [&](std::string_view text) {
+    return std::ranges::count(bleu_tokenize(text, tokens), ' ') >= 3;
+  });
+}
+
+TextToTextLearner& text_to_text(Learner& learner) {
+  auto* found = dynamic_cast<TextToTextLearner*>(&learner);
+  check(found != nullptr, "a ", learner.kind().name, " run writes no text for a text");
+  return *found;
+}
+
+}  // namespace heed

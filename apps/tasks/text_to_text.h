@@ -1,0 +1,217 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "heed/apps/tasks/data.h"
+#include "heed/apps/tasks/example_learner.h"
+#include "heed/data/batching.h"
+#include "heed/data/tokenizer.h"
+#include "heed/models/decoding.h"
+#include "heed/models/encoder_decoder.h"
+#include "heed/models/search.h"
+#include "heed/training/text_metrics.h"
+
+// What tasks have in common that read a text and write one: an encoder-decoder Transformer
+// (models/encoder_decoder.h) over one vocabulary, learned from pairs. A task says where its pairs come from
+// and how answers are measured.
+
+namespace heed {
+
+/// How an encoder-decoder writes: by beam search, or by sampling.
+struct Decoding {
+  enum class Method { beam, sample } method = Method::beam;
+  SearchOptions search = {};  ///< its limits of lengths, marks and `best` hold for sampling, too
+  SamplingOptions sampling = {};
+  std::uint64_t seed = 1;
+  std::int64_t batch_size = 64, max_source_tokens = 1024;
+};
+
+void for_each_setting(auto&& visit, Decoding& decoding) {
+  const SettingTraits of_search = {.needs = {"decoding.method=beam"}};
+  visit(decoding.method, "method", {"beam", "sample"},
+        "How outputs are found: the most probable by beam search, or drawn at random");
+  SearchOptions& search = decoding.search;
+  visit(search.beam, "beam", 1, 1024, "Hypotheses that the search keeps for each sentence; 1: greedy",
+        of_search);
+  visit(search.best, "n_best", 1, 1024,
+        "How many outputs `predict --json` shows: of the search, at most the beam, or drawn",
+        {.read = by_lines, .unless = "decoding.method=sample"});
+  visit(search.length_penalty, "length_penalty", 0, 100, "Exponent of the length penalty; 0: none",
+        of_search);
+  visit(search.length_ratio, "length_ratio", 0, 1000,
+        "An output has at most this many tokens for each of its source's, plus decoding.length_extra");
+  visit(search.length_extra, "length_extra", 0, 1e6, "See decoding.length_ratio");
+  visit(search.early_stop, "early_stop", "Whether a sentence ends once `beam` hypotheses have", of_search);
+  visit_sampling(visit, decoding.sampling, decoding.seed, "decoding", {"decoding.method=sample"});
+  visit(decoding.batch_size, "batch_size", 1, 1e6, "Sources that are answered at a time");
+  visit(decoding.max_source_tokens, "max_source_tokens", 1, 1 << 24,
+        "Longer sources are cut when they are answered, and said", {.read = by_all});
+}
+
+/// Settings of these tasks beside those of all.
+struct TextToTextData {
+  std::int64_t max_tokens = 256;
+  enum class LongSources { leave_out, cut } long_sources = LongSources::leave_out;
+};
+void for_each_setting(auto&& visit, TextToTextData& data) {
+  visit(data.max_tokens, "max_tokens", 1, 1 << 24, "Longer pairs are left out of training, and said",
+        {.read = by_training});
+  visit(data.long_sources, "long_sources", {"leave_out", "cut"},
+        "What becomes of pairs whose source is longer: left out, or as much of the source is read as may be",
+        {.read = by_training});
+}
+
+struct TextToTextEvaluation {
+  std::int64_t pairs = 0;
+};
+void for_each_setting(auto&& visit, TextToTextEvaluation& evaluation) {
+  visit(evaluation.pairs, "pairs", 0, 1e9,
+        "Pairs that are answered to measure progress while training; 0: all. The loss is that of all pairs",
+        {.read = by_training});
+}
+
+struct TextToTextTokenizer {
+  std::string begin = "<s>";
+  bool separate = false;
+};
+void for_each_setting(auto&& visit, TextToTextTokenizer& tokenizer) {
+  visit(tokenizer.begin, "begin", "The mark that begins what is written", {.from = From::like});
+  visit(tokenizer.separate, "separate",
+        "Whether targets have a vocabulary of their own, in target_tokenizer.json", {.from = From::taken});
+}
+
+/// All of these.
+void declare_text_to_text(Settings& settings, const SearchOptions& search = {});
+
+/// Pairs as tokens, without end marks of the targets.
+struct TokenizedPairs {
+  std::vector<Tokens> sources, targets;
+  BatchPlan plan(const BatchOptions& options) const {
+    return {lengths_of(sources), lengths_of(targets, 1), options};
+  }
+};
+
+/// How likely the model takes a given target for its source.
+struct TargetScore {
+  double log_probability = 0;  ///< of all its tokens and the end mark, natural logarithm
+  std::int64_t tokens = 0;     ///< how many these are
+  double perplexity() const;   ///< exp(-log_probability / tokens)
+};
+
+class TextToTextLearner : public DataLearner<ParallelText> {
+ public:
+  using DataLearner::DataLearner;
+
+  void check_settings() const override;
+  void learn_vocabulary() override;
+  std::map<std::string, std::string> files() const override;
+  void open_files(const std::function<std::string(std::string_view)>& read) override;
+  void build(Device device) override;
+  void prepare_training() override;
+
+  Module& model() override;
+  std::int64_t batches(std::int64_t epoch) override;
+  Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override;
+  /// Greedy, and of at most evaluation.pairs: validation is often, and the order of models hardly depends on
+  /// that. The loss is that of all pairs.
+  Evaluation evaluate() override;
+
+  std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
+  bool writes_text() const override { return true; }
+  std::vector<std::string> example_lines(std::size_t count) const override {
+    return short_lines(shown_data().source, count);
+  }
+  std::vector<Written> written_examples(std::size_t count) override;
+
+  Tensor log_probabilities_of(std::span<const std::string> lines, std::span<const std::string> targets,
+                              Context& context) override;
+
+  /// The pairs of files, named as measure_files() has it; an Error where blank lines were left out.
+  ParallelText read_files(std::span<const std::string> files);
+  /// How likely each target is. Records no gradient.
+  std::vector<TargetScore> score(const ParallelText& pairs);
+
+ protected:
+  /// What answers are worth beside what was expected.
+  struct Quality {
+    std::vector<Metric> metrics;  ///< those of the kind that say something of these pairs
+    std::string json;             ///< an object: these by name, and what else there is to say
+    ExampleStatistics examples = {};
+  };
+
+  // --- what a task says for itself
+  virtual PairParts made_by_rule() const = 0;
+  virtual PairParts named_parts(ReadReport& report) { return read_pair_parts(settings_, report); }
+  ParallelText read(std::span<const std::string> files, ReadReport& report) override {
+    return read_pairs(settings_, files, report);
+  }
+  /// `loss`: the mean over all target tokens, without label smoothing.
+  virtual Quality quality(std::span<const std::string> answers, const ParallelText& pairs,
+                          double loss) const = 0;
+  /// Where the best weights are to be kept by a metric that says nothing of such pairs, takes another and
+  /// says so.
+  virtual void choose_metric(const ParallelText& /*valid*/) {}
+  /// What the model reads for a line of input; "" for one that says nothing.
+  virtual std::string source_of(const std::string& line) const {
+    return is_blank(line) ? std::string() : line;
+  }
+  /// Special tokens of sources beside those of every tokenizer.
+  virtual std::vector<std::string> marks() const { return {}; }
+  /// True where the end of a source that is too long matters more than its beginning.
+  virtual bool keeps_end() const { return false; }
+
+ private:
+  void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
+    if (!settings_.has("data.source_column")) return Learner::read_rows(file, take, report);
+    read_sources(settings_, file, take, report);
+  }
+  PairParts read_parts(ReadReport& report) override {
+    return kind().names_data(settings_) ? named_parts(report) : made_by_rule();
+  }
+  std::string digest(const ParallelText& pairs) const override { return digest_of(pairs); }
+  Measurement measurement_of(const ParallelText& pairs) override;
+
+  TransformerConfig config(std::int64_t source_vocabulary, std::int64_t target_vocabulary) const;
+  const Tokenizer& target_tokenizer() const { return target_tokenizer_ ? *target_tokenizer_ : *tokenizer_; }
+  Decoding decoding() const;
+  std::int32_t begin() const;
+  void set_gamma();
+  Tokens source_tokens(std::string_view source, std::int64_t limit);
+  TokenizedPairs tokens_of(const ParallelText& pairs, std::int64_t source_limit);
+  TranslationBatch batch_of(const TokenizedPairs& pairs, const Batch& rows) const;
+  std::int64_t answered_limit() const;
+  void say_what_was_cut(const std::string& limit);
+  std::string text_of(std::span<const std::int32_t> tokens) const;
+  std::vector<Prediction> answers_to(std::span<const std::string> sources, const Decoding& decoding,
+                                     const PredictOptions& options);
+  double mean_loss(const ParallelText& pairs);
+  Quality quality_of(const ParallelText& pairs, const Decoding& decoding, std::int64_t most);
+  void show_inside(std::int64_t line, const Tokens& source, const Tokens& target, CaptureFile& file);
+
+  std::optional<Tokenizer> tokenizer_, target_tokenizer_;  // the second where targets have one of their own
+  std::unique_ptr<EncoderDecoder> model_;
+  std::optional<std::int32_t> begin_;  // none: the settings name no mark
+  std::int32_t end_ = 0;
+  TokenizedPairs pairs_;
+  EpochBatches<BatchPlan> batches_;
+  std::atomic<std::int64_t> cut_lines_ = 0;
+};
+
+/// BLEU of all answers, and what each adds to it.
+struct AnswersBleu {
+  BleuScore score;
+  ExampleStatistics examples;
+};
+AnswersBleu bleu_of_answers(std::span<const std::string> answers, std::span<const std::string> expected);
+/// Whether any text has the four words in a row that BLEU counts.
+bool has_four_words(const TextList& texts);
+
+/// The learner of a run that writes a text for a text; throws an Error for another task's.
+TextToTextLearner& text_to_text(Learner& learner);
+
+}  // namespace heed
