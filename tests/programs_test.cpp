@@ -13,7 +13,9 @@
 
 #include "heed/apps/cli/processor.h"
 #include "heed/base/error.h"
+#include "heed/base/file.h"
 #include "heed/data/safetensors.h"
+#include "heed/data/text_file.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/temporary_folder.h"
@@ -372,6 +374,14 @@ TEST_CASE("heed devices, gradcheck and verify") {
   const ProgramResult broken = run_program("heed", {"verify", folder.path().string()});
   CHECK(broken.status == 1);
   CHECK(contains(broken.output, "mha__broken"));
+
+  std::filesystem::remove(folder / "mha__broken.safetensors");
+  std::string of_nobody = read_file(HEED_SOURCE_DIR "/tests/vectors/mha__self_pad.safetensors");
+  replace_all(of_nobody, R"(\"mha\")", R"(\"mhz\")");
+  write_content(folder / "nobody__case.safetensors", of_nobody);
+  const ProgramResult unknown = run_program("heed", {"verify", folder.path().string()});
+  CHECK(unknown.status == 1);
+  CHECK(contains(unknown.output, "0 passed, 0 failed, 1 of unknown variants"));
 }
 
 TEST_CASE("programs: a processor without the instructions is told which") {
