@@ -91,6 +91,7 @@ ATTENTION = ctypes.CFUNCTYPE(
 RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 PROGRESS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, _text)
 ON_TEXT = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, _text)
+ON_BYTES = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 class ExamplesStruct(ctypes.Structure):
@@ -184,6 +185,7 @@ _CALLS = {
     "heed_run_describe": [_handle, _out],
     "heed_run_predict": [_handle, _texts, _size, _out],
     "heed_run_stream": [_handle, _text, ON_TEXT, ctypes.c_void_p, _out],
+    "heed_run_stream_bytes": [_handle, _text, ON_BYTES, ctypes.c_void_p, _out],
     "heed_queue_create": [_handle, _text, _out],
     "heed_queue_answer": [_handle, _text, _out],
     "heed_run_capture": [_handle, _texts, _size, _text, _int, _out],
