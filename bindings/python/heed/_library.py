@@ -250,7 +250,8 @@ if library.heed_abi_version() != ABI_VERSION:
 # Python ends a thread that comes back to it once the interpreter is going (pthread_exit), and C++ aborts when that
 # happens to a thread with frames of the library below. So before that all calls of other threads are ended.
 _ending = False
-_changed = threading.Condition()
+_lock = threading.RLock()
+_changed = threading.Condition(_lock)
 _under_way: Dict[int, int] = {}  # calls within one another, of each thread but the main one
 _in_functions: Set[int] = set()  # those of these threads that run a function of the user's
 closed_at_end: "weakref.WeakSet[Any]" = weakref.WeakSet()  # what has threads of its own, in which it calls functions
@@ -260,26 +261,30 @@ def _is_main(ident: Any = threading.get_ident, main: Any = threading.main_thread
     return ident() == main().ident  # type: ignore[no-any-return]
 
 
-@contextlib.contextmanager
-def _counted() -> Iterator[None]:
+class _Counted:
     """While a call of another thread is under way."""
-    thread = threading.get_ident()
-    with _changed:
-        if _ending:
-            raise SystemExit  # ends a thread without a word
-        _under_way[thread] = _under_way.get(thread, 0) + 1
-    try:
-        yield
-    except Interrupted:
-        if _ending:
-            raise SystemExit from None
-        raise
-    finally:
-        with _changed:
+
+    def __enter__(self) -> None:
+        thread = threading.get_ident()
+        with _lock:
+            if _ending:
+                raise SystemExit  # ends a thread without a word
+            _under_way[thread] = _under_way.get(thread, 0) + 1
+
+    def __exit__(self, kind: Any, _error: Any, _trace: Any) -> None:
+        thread = threading.get_ident()
+        with _lock:
             _under_way[thread] -= 1
             if not _under_way[thread]:
                 del _under_way[thread]
+            if not _ending:
+                return
             _changed.notify_all()
+        if kind is Interrupted:
+            raise SystemExit from None
+
+
+_counted = _Counted()
 
 
 def _end() -> None:
@@ -301,8 +306,9 @@ def ending() -> bool:
 
 def _in_child() -> None:
     """After a fork: the other threads are not there."""
-    global _changed
-    _changed = threading.Condition()
+    global _lock, _changed
+    _lock = threading.RLock()
+    _changed = threading.Condition(_lock)
     _under_way.clear()
     _in_functions.clear()
 
@@ -346,7 +352,7 @@ def call(name: str, *arguments: Any) -> None:
     """
     if _is_main():
         return _call(name, *arguments)
-    with _counted():
+    with _counted:
         return _call(name, *arguments)
 
 
@@ -375,7 +381,7 @@ def freeing(name: str) -> Any:
     def free(handle: int) -> Any:
         if _is_main():
             return function(handle)
-        with contextlib.suppress(SystemExit), _counted():
+        with contextlib.suppress(SystemExit), _counted:
             function(handle)
 
     return free
