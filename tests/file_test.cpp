@@ -4,10 +4,13 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <cstring>
 
 #include "heed/base/digest.h"
@@ -43,7 +46,17 @@ void make_socket(const fs::path& path) {
   REQUIRE(::bind(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
   ::close(descriptor);
 }
+
+std::atomic<int> interrupted_syncs = 0;  // how many of the next ones a signal interrupts
 }  // namespace
+
+/// In place of the system's, for the whole program.
+extern "C" int fsync(int descriptor) {
+  if (interrupted_syncs == 0) return static_cast<int>(::syscall(SYS_fsync, descriptor));
+  --interrupted_syncs;
+  errno = EINTR;
+  return -1;
+}
 
 TEST_CASE("file: what was written is read, zeros and line ends included") {
   const TemporaryFolder folder;
@@ -56,6 +69,14 @@ TEST_CASE("file: what was written is read, zeros and line ends included") {
   OpenFolder(folder.path()).append("x", "two");
   CHECK(read_file(folder / "x") == "one two");
   CHECK(entries_in(folder.path()) == 1);
+}
+
+TEST_CASE("file: a signal while a file is synced does not end the writing") {
+  const TemporaryFolder folder;
+  interrupted_syncs = 2;  // of the file, or of its folder
+  write_file_atomically(folder / "file", "a");
+  CHECK(interrupted_syncs == 0);
+  CHECK(read_file(folder / "file") == "a");
 }
 
 TEST_CASE("file: what cannot be looked at is an error, not a file that is not there") {

@@ -424,3 +424,26 @@ TEST_CASE("programs: on an old processor nothing runs before the message, not ev
     }
 }
 #endif
+
+TEST_CASE("programs: without the memory to begin they say so") {
+  if (sanitized) return;  // shadow memory leaves nothing to limit
+  for (const std::string program : {"classify", "heed"}) {
+    CAPTURE(program);
+    const auto with = [&](std::uint64_t kibibytes) {
+      return run_program(program, {"--help"}, {}, ".", {.address_space = kibibytes << 10});
+    };
+    std::uint64_t enough = 8 << 10;
+    while (with(enough).status != 0) {
+      enough += 1 << 10;
+      REQUIRE(enough < 1 << 20);
+    }
+    bool said = false;
+    for (std::uint64_t less = enough - (3 << 10); less < enough; less += 32) {
+      CAPTURE(less);
+      const ProgramResult result = with(less);
+      CHECK(result.status != 128 + SIGABRT);
+      if (result.status == 1) said = said || contains(result.errors, program + ": error: out of memory");
+    }
+    CHECK(said);
+  }
+}

@@ -311,6 +311,30 @@ TEST_CASE("vulkan: reductions and running sums of any shape") {
   });
 }
 
+TEST_CASE("vulkan: a sum of whole numbers that does not fit is an error, and one that fits is right") {
+  with_limits([](Device device) {
+    constexpr double large = 2e9;
+    for (const Shape& shape : {Shape{1, 9, 1}, {2, 5001, 1}, {1, 3001, 3}, {1, 3, 1500}}) {
+      CAPTURE(shape);
+      const std::int64_t n = shape[1], inner = shape[2], count = shape.count();
+      // First numbers of one sign, then as many of the other: parts of the sum do not fit, but the sum does.
+      std::vector<double> values(static_cast<std::size_t>(count));
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t row = i / inner % n;
+        values[static_cast<std::size_t>(i)] = row < n / 2 ? large : row < n / 2 * 2 ? -large : 7;
+      }
+      const Both pairs(values, shape, device, DType::i32),
+          all(std::vector<double>(values.size(), large), shape, device, DType::i32);
+      const Tensor sums = Tensor::empty({shape[0], inner}, DType::i32, device);
+      const Backend& gpu = backend_of(device);
+      gpu.reduce(ReduceOp::sum, pairs.gpu, sums);
+      for (const double sum : sums.to_doubles()) CHECK(sum == 7);
+      gpu.reduce(ReduceOp::sum, all.gpu, sums);
+      CHECK_THROWS_WITH_AS(synchronize(device), doctest::Contains("does not fit in i32"), Error);
+    }
+  });
+}
+
 TEST_CASE("vulkan: extremes of ties, infinities and NaN; sums of nothing") {
   with_limits([](Device device) {
     std::vector<double> values(4000, -infinity);

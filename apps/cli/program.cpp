@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <cstring>
 #include <iostream>
 #include <new>
 #include <optional>
@@ -52,6 +53,19 @@ void open_standard_streams() {
     if (fcntl(descriptor, F_GETFD) < 0)
       (void)!open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY);
 }
+
+/// Before run_commands() nobody catches an exception, and there may be no memory even for one.
+[[noreturn]] void stop_without_memory() {
+  constexpr std::string_view line =
+      ": error: out of memory before it has begun; raise the limit (ulimit -v)\n";
+  (void)!write(STDERR_FILENO, program_invocation_short_name, std::strlen(program_invocation_short_name));
+  (void)!write(STDERR_FILENO, line.data(), line.size());
+  _exit(exit_failure);
+}
+/// Runs before the constructors of all libraries, which allocate, too.
+[[gnu::section(".preinit_array"), gnu::used]] void (*const before_all)() = [] {
+  std::set_new_handler(stop_without_memory);
+};
 
 /// The first constructor to run: what the library sets up before main needs the instructions already.
 [[gnu::constructor(101)]] void stop_on_old_processor() {
@@ -187,6 +201,8 @@ int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::fu
   if (isatty(STDOUT_FILENO)) harmless.emplace(std::cout);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error message
   const std::string& name = app.get_name();
+  ::operator delete(::operator new (std::size_t{1} << 20));  // room for exceptions and their messages
+  std::set_new_handler(nullptr);
   try {
     app.set_version_flag("--version", concat_text("heed ", version));
     set_formatter(app, std::make_shared<HelpFormatter>());

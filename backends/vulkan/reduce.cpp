@@ -162,10 +162,37 @@ struct Reduction {
   }
 };
 
+/// Its tensors are pairs: the low and the high words of sums. The high words of the first input and of the
+/// final result are undefined.
+struct IntegerSum {
+  const Tensor& result;  // all of it
+
+  FoldTensors partials(const Shape& shape) const {
+    return {Tensor::empty(shape, DType::i32, result.device()),
+            Tensor::empty(shape, DType::i32, result.device())};
+  }
+  void launch(Gpu& gpu, const Fold& fold, const FoldTensors& in, const FoldTensors& out, std::int64_t) const {
+    const bool last = !out[1].defined();
+    Launch launch(gpu, shader_name("sum_integers", DType::i32),
+                  {fold.workgroup, fold.width, fold.height, in[1].defined() ? 1u : 0u, last ? 0u : 1u});
+    launch.write(out[0])
+        .write(either(out[1], out[0]))
+        .read(in[0])
+        .read(in[1])
+        .reports_errors("sum: a sum does not fit in i32; convert the tensor to f32 first");
+    fold.push(launch);
+    launch.push(last ? out[0].offset() - result.offset() : 0);
+    launch.work(0, static_cast<double>(in[0].count()) * sizeof(std::int32_t));
+    launch.folded_groups(fold.groups());
+  }
+};
+
 }  // namespace
 
 void reduce(ReduceOp op, const Tensor& x, const Tensor& out) {
   if (out.count() == 0) return;
+  if (op == ReduceOp::sum && x.dtype() == DType::i32)
+    return fold_rows(gpu_of(x), IntegerSum{out}, {x, Tensor()}, {out, Tensor()});
   fold_rows(gpu_of(x), Reduction{op, wide(x.dtype()), x.device()}, {x, Tensor()}, {out, Tensor()});
 }
 

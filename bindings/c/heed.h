@@ -494,6 +494,11 @@ typedef int32_t (*heed_on_text)(void* context, const char* piece);
  * `on_text` ended the writing, the text so far with probability 0.
  */
 heed_status heed_run_stream(heed_run* run, const char* line, heed_on_text on_text, void* context, char** out);
+/** Gets a new piece of a text, `size` bytes that are valid during the call. Non-zero: the writing ends. */
+typedef int32_t (*heed_on_bytes)(void* context, const char* piece, size_t size);
+/** The same for texts that may hold U+0000, which heed_run_stream() refuses. */
+heed_status heed_run_stream_bytes(heed_run* run, const char* line, heed_on_bytes on_bytes, void* context,
+                                  char** out);
 /**
  * For servers: any number of threads ask, and what waits is answered together. `settings`: "max_batch" (32),
  * the most texts of one pass, and "workers" (1), the threads that answer. The queue keeps the run.

@@ -113,6 +113,11 @@ std::string json_of(const std::vector<Prediction>& answers) {
   return dumped(list);
 }
 
+std::string streamed(heed_run* run, const char* line, const OnText& take) {
+  const std::string text = text_of(line, "line");
+  return from_run(run, [&](Run& open) { return dumped(json_of(open.stream(text, take))); });
+}
+
 QueueOptions queue_options(const Options& given) {
   QueueOptions options;
   try {
@@ -398,12 +403,24 @@ heed_status heed_run_predict(heed_run* run, const char* const* lines, size_t cou
 heed_status heed_run_stream(heed_run* run, const char* line, heed_on_text on_text, void* context,
                             char** out) {
   return guarded(__func__, out, [&] {
-    const std::string text = text_of(line, "line");
     check_argument(on_text != nullptr, "on_text is NULL");
-    const OnText take = [&](std::string_view piece) {
-      return on_text(context, std::string(piece).c_str()) == 0;
-    };
-    return text_from_run(run, [&](Run& open) { return dumped(json_of(open.stream(text, take))); });
+    bool whole = true;
+    const std::string answer = streamed(run, line, [&](std::string_view piece) {
+      whole = piece.find('\0') == std::string_view::npos;
+      return whole && on_text(context, std::string(piece).c_str()) == 0;
+    });
+    check(whole, "the text has U+0000, which ends a text in C; take heed_run_stream_bytes()");
+    return new_text(answer);
+  });
+}
+
+heed_status heed_run_stream_bytes(heed_run* run, const char* line, heed_on_bytes on_bytes, void* context,
+                                  char** out) {
+  return guarded(__func__, out, [&] {
+    check_argument(on_bytes != nullptr, "on_bytes is NULL");
+    return new_text(streamed(run, line, [&](std::string_view piece) {
+      return on_bytes(context, piece.data(), piece.size()) == 0;
+    }));
   });
 }
 

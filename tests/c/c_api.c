@@ -577,9 +577,58 @@ static void test_training(const char* folder) {
   heed_text_free(text);
 }
 
+/* What the pieces of a text make, as JSON has it. */
+struct written {
+  char json[1000];
+  size_t used, zeros;
+};
+
+static int32_t take(void* context, const char* piece, size_t size) {
+  struct written* all = context;
+  for (size_t i = 0; i < size && all->used + 8 < sizeof(all->json); ++i) {
+    const int zero = piece[i] == '\0';
+    all->used += (size_t)sprintf(all->json + all->used, zero ? "\\u%04x" : "%c", piece[i]);
+    all->zeros += (size_t)zero;
+  }
+  return 0;
+}
+
+static int32_t take_text(void* context, const char* piece) {
+  return take(context, piece, strlen(piece));
+}
+
+/* Texts of a, U+0000 and b, with a token for each byte. */
+static void test_zeros_in_text(const char* folder) {
+  char path[1000], settings[3000];
+  snprintf(path, sizeof path, "%s.jsonl", folder);
+  snprintf(
+      settings, sizeof settings,
+      "{\"data.file\": \"%s\", \"data.valid\": \"%s\", \"data.format\": \"jsonl\", \"device\": \"cpu\", "
+      "\"model.max_length\": 32, \"model.width\": 16, \"model.heads\": 2, \"tokenizer.vocabulary\": 262, "
+      "\"training\": {\"steps\": 40, \"batch_tokens\": 256, \"schedule.learning_rate\": 0.01}}",
+      path, path);
+  FILE* file = fopen(path, "w");
+  CHECK(file != NULL);
+  if (!file) return;
+  for (int i = 0; i < 30; ++i) fputs("{\"text\": \"a\\u0000ba\\u0000ba\\u0000ba\\u0000ba\\u0000b\"}\n", file);
+  fclose(file);
+
+  heed_run* run = NULL;
+  struct written all = {"", 0, 0};
+  char* answer = NULL;
+  OK(heed_train("language_model", settings, NULL, 0, folder, NULL, NULL, &run));
+  OK(heed_run_stream_bytes(run, "a", take, &all, &answer));
+  CHECK(all.zeros > 0);
+  CHECK(answer && strstr(answer, all.json) != NULL);
+  heed_text_free(answer);
+  FAILS(heed_run_stream(run, "a", take_text, &all, &answer), HEED_ERROR, "heed_run_stream_bytes");
+  FAILS(heed_run_stream_bytes(run, "a", NULL, &all, &answer), HEED_BAD_ARGUMENT, "on_bytes is NULL");
+  heed_run_free(run);
+}
+
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    fprintf(stderr, "usage: c_api_test FILE FOLDER\n");
+  if (argc != 4) {
+    fprintf(stderr, "usage: c_api_test FILE FOLDER FOLDER\n");
     return 2;
   }
   CHECK(heed_abi_version() == HEED_ABI_VERSION);
@@ -594,6 +643,7 @@ int main(int argc, char** argv) {
   test_handles();
   test_arguments();
   test_training(argv[2]);
+  test_zeros_in_text(argv[3]);
   heed_tensor_free(NULL);
   heed_text_free(NULL);
   CHECK(heed_live_handles() == 0);

@@ -341,6 +341,17 @@ class Training(Folder):
         self.assertEqual(subprocess.run([sys.executable, "-c", program]).returncode, -9)
         self.assertEqual(weights(heed.resume(self.path("run")).folder), weights(whole.folder))
 
+    def test_a_stream_holds_zeros(self):
+        train = jsonl(self.path("zeros.jsonl"), text=["a\0b" * 8] * 30)
+        settings = {
+            "data.format": "jsonl", "model.max_length": 32, "tokenizer.vocabulary": 262, "training.steps": 40,
+            "training.schedule.learning_rate": 0.01, "training.evaluate_every": 40,
+        }
+        run = self.train("language_model", train, valid=train, settings=settings)
+        text = run.predict(["a"])[0].text
+        self.assertIn("\0", text)
+        self.assertEqual("".join(run.stream("a")), text)
+
     def test_two_threads(self):
         runs = {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import json
@@ -10,7 +11,8 @@ import os
 import pathlib
 import signal
 import threading
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+import weakref
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 ABI_VERSION = 1
 MAX_RANK = 8
@@ -91,6 +93,7 @@ ATTENTION = ctypes.CFUNCTYPE(
 RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 PROGRESS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, _text)
 ON_TEXT = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, _text)
+ON_BYTES = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 class ExamplesStruct(ctypes.Structure):
@@ -184,6 +187,7 @@ _CALLS = {
     "heed_run_describe": [_handle, _out],
     "heed_run_predict": [_handle, _texts, _size, _out],
     "heed_run_stream": [_handle, _text, ON_TEXT, ctypes.c_void_p, _out],
+    "heed_run_stream_bytes": [_handle, _text, ON_BYTES, ctypes.c_void_p, _out],
     "heed_queue_create": [_handle, _text, _out],
     "heed_queue_answer": [_handle, _text, _out],
     "heed_run_capture": [_handle, _texts, _size, _text, _int, _out],
@@ -241,6 +245,80 @@ if library.heed_abi_version() != ABI_VERSION:
     )
 
 
+# --- the end of the program
+
+# Python ends a thread that comes back to it once the interpreter is going (pthread_exit), and C++ aborts when that
+# happens to a thread with frames of the library below. So before that all calls of other threads are ended.
+_ending = False
+_lock = threading.RLock()
+_changed = threading.Condition(_lock)
+_under_way: Dict[int, int] = {}  # calls within one another, of each thread but the main one
+_in_functions: Set[int] = set()  # those of these threads that run a function of the user's
+closed_at_end: "weakref.WeakSet[Any]" = weakref.WeakSet()  # what has threads of its own, in which it calls functions
+
+
+def _is_main(ident: Any = threading.get_ident, main: Any = threading.main_thread) -> bool:
+    return ident() == main().ident  # type: ignore[no-any-return]
+
+
+class _Counted:
+    """While a call of another thread is under way."""
+
+    def __enter__(self) -> None:
+        thread = threading.get_ident()
+        with _lock:
+            if _ending:
+                raise SystemExit  # ends a thread without a word
+            _under_way[thread] = _under_way.get(thread, 0) + 1
+
+    def __exit__(self, kind: Any, _error: Any, _trace: Any) -> None:
+        thread = threading.get_ident()
+        with _lock:
+            _under_way[thread] -= 1
+            if not _under_way[thread]:
+                del _under_way[thread]
+            if not _ending:
+                return
+            _changed.notify_all()
+        if kind is Interrupted:
+            raise SystemExit from None
+
+
+_counted = _Counted()
+
+
+def _end() -> None:
+    """Asks all calls to stop and waits for them, but not for ever for a function of the user's that does not return."""
+    global _ending
+    with _changed:
+        _ending = True
+        while _under_way:
+            if not _changed.wait(5) and _in_functions:
+                return
+    for one in list(closed_at_end):
+        one.close()
+
+
+def ending() -> bool:
+    """Whether the program ends, and its threads with it."""
+    return _ending
+
+
+def _in_child() -> None:
+    """After a fork: the other threads are not there."""
+    global _lock, _changed
+    _lock = threading.RLock()
+    _changed = threading.Condition(_lock)
+    _under_way.clear()
+    _in_functions.clear()
+
+
+weakref.finalize(_end, _end).detach()  # registers the removal of temporary folders, which then comes after _end()
+atexit.register(_end)  # runs when all threads but daemons have ended
+os.register_at_fork(after_in_child=_in_child)
+
+# --- calls
+
 _callbacks = threading.local()  # `failure`: the last exception of a callback of this thread, and what it said
 
 
@@ -248,7 +326,11 @@ def callback(kind: Any, function: Any) -> Any:
     """A C function of this type. call() raises an exception of `function` in place of the error that it causes."""
 
     def bridge(*arguments: Any) -> int:
+        thread = threading.get_ident()
+        outermost = thread in _under_way and thread not in _in_functions
         try:
+            if outermost:
+                _in_functions.add(thread)
             function(*arguments)
             return 0
         except BaseException as error:  # noqa: B902 - raised again by call()
@@ -256,6 +338,9 @@ def callback(kind: Any, function: Any) -> Any:
             library.heed_set_last_error(said)
             _callbacks.failure = error, library.heed_last_error()
             return CALLBACK_FAILED
+        finally:
+            if outermost:
+                _in_functions.discard(thread)
 
     return kind(bridge)
 
@@ -265,6 +350,13 @@ def call(name: str, *arguments: Any) -> None:
 
     Arguments are objects rather than handles, so that they live until the call returns.
     """
+    if _is_main():
+        return _call(name, *arguments)
+    with _counted:
+        return _call(name, *arguments)
+
+
+def _call(name: str, *arguments: Any) -> None:
     try:
         status = getattr(library, name)(*arguments)
     except ctypes.ArgumentError as error:
@@ -282,17 +374,36 @@ def call(name: str, *arguments: Any) -> None:
             failure = None  # the exception refers to this frame
 
 
+def freeing(name: str) -> Any:
+    """A function that frees a handle, whereby functions of Python may be called."""
+    function = getattr(library, name)
+
+    def free(handle: int) -> Any:
+        if _is_main():
+            return function(handle)
+        with contextlib.suppress(SystemExit), _counted:
+            function(handle)
+
+    return free
+
+
 _stops: List[Any] = []  # of the calls that are under way in the main thread, one within another
+_stop_at_end = STOP(lambda _context: _ending)
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
     """Lets Ctrl-C end a long call of the library, and then raises KeyboardInterrupt as usual.
 
-    Python runs signal handlers only in its main thread, between two bytecode instructions: here those of `stop`.
+    Python runs signal handlers only in its main thread, between two bytecode instructions: here those of `stop`. A call
+    of another thread stops where the program ends.
     """
+    if not _is_main():
+        call("heed_set_stop", _stop_at_end, None)
+        yield
+        return
     handler = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+    if not callable(handler):
         yield
         return
     seen: List[Any] = []

@@ -22,7 +22,7 @@ class _Handle:
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
-        self._free = getattr(lib.library, self._free_name)
+        self._free = lib.freeing(self._free_name)
 
     @property
     def _as_parameter_(self) -> Optional[int]:  # what ctypes passes

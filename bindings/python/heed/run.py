@@ -286,13 +286,14 @@ class Run(Shown, _Handle):
         found: "queue.SimpleQueue[Any]" = queue.SimpleQueue()  # pieces, then None or an exception
         left = threading.Event()
 
-        def take(_context: Any, piece: bytes) -> int:
-            found.put(piece.decode("utf-8"))
+        def take(_context: Any, piece: int, size: int) -> int:
+            found.put(ctypes.string_at(piece, size).decode("utf-8"))
             return int(left.is_set())
 
         def write() -> None:
             try:
-                answer = _prediction(lib.result_json("heed_run_stream", self, line, lib.ON_TEXT(take), None))
+                with lib.interruptible():
+                    answer = _prediction(lib.result_json("heed_run_stream_bytes", self, line, lib.ON_BYTES(take), None))
                 found.put(lib.Error(answer.error) if answer.error else None)
             except BaseException as error:  # noqa: B902 - raised again below
                 found.put(error)
@@ -313,7 +314,9 @@ class Run(Shown, _Handle):
     def serve(self, max_batch: int = 32, workers: int = 1) -> "AnswerQueue":
         """For servers: a queue that many threads ask, and that answers what waits together."""
         given = lib.settings_json(dict(max_batch=max_batch, workers=workers))
-        return AnswerQueue(lib.result("heed_queue_create", self, given))
+        made = AnswerQueue(lib.result("heed_queue_create", self, given))
+        lib.closed_at_end.add(made)
+        return made
 
     def capture(
         self, texts: Sequence[str], path: Union[str, "os.PathLike[str]"], overwrite: bool = False

@@ -146,7 +146,7 @@ class Tensor:
     def _as_parameter_(self) -> Optional[int]:  # what ctypes passes
         return self._handle
 
-    def __del__(self, _free: Any = lib.library.heed_tensor_free) -> None:
+    def __del__(self, _free: Any = lib.freeing("heed_tensor_free")) -> None:
         if getattr(self, "_owned", False) and self._handle is not None:
             _free(self._handle)
             self._handle = None

@@ -213,6 +213,9 @@ def _part(kind: Optional[Dict[str, Any]], task: str, part: str, value: Any) -> "
     return table_of(kind, part, value)
 
 
+_until_the_end: List[Any] = []
+
+
 def _train(
     task: Optional[str], given: Dict[str, Any], parts: List["Table"], out: Any,
     on_progress: Optional[Callable[[Record], Any]],
@@ -222,7 +225,9 @@ def _train(
     try:
         handle = _called(lib.result, "heed_train", task, given, parts, folder, on_progress)
     except BaseException:
-        if temporary and os.path.exists(os.path.join(folder, "config.json")):
+        if lib.ending():
+            _until_the_end.append(temporary)  # the program removes it, not a thread that may not get to its end
+        elif temporary and os.path.exists(os.path.join(folder, "config.json")):
             _keep(temporary)
             warnings.warn(f"the run stays in {folder}; heed.resume() goes on with it", stacklevel=3)
         raise
@@ -237,27 +242,14 @@ def _called(
     on_progress: Optional[Callable[[Record], Any]],
 ) -> Any:
     """What a function of the library that trains gives; an exception of ``on_progress`` is raised again."""
-    raised: List[BaseException] = []
-
-    @lib.PROGRESS
-    def progress(_context: Any, record: bytes) -> int:
-        try:
-            on_progress(json.loads(record))  # type: ignore[misc]
-            return 0
-        except BaseException as error:  # noqa: B902 - raised again below
-            raised.append(error)
-            return lib.CALLBACK_FAILED
-
+    progress = lib.PROGRESS()
+    if on_progress:
+        told = on_progress
+        progress = lib.callback(lib.PROGRESS, lambda _context, record: told(json.loads(record)))
     structs = (lib.ExamplesStruct * len(parts))(*[part.struct for part in parts])
     name = None if task is None else lib.encoded(task)
-    calls = progress if on_progress else lib.PROGRESS()
-    try:
-        with lib.interruptible():
-            return call(function, name, lib.settings_json(given), structs, len(parts), lib.encoded(folder), calls, None)
-    except BaseException:
-        if raised:
-            raise raised[0] from None
-        raise
+    with lib.interruptible():
+        return call(function, name, lib.settings_json(given), structs, len(parts), lib.encoded(folder), progress, None)
 
 
 def _keep(folder: "tempfile.TemporaryDirectory[str]") -> None:
