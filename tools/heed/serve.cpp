@@ -479,10 +479,16 @@ class PageServer {
   /// Serves until `is_over` says so. Throws an Error where the system ends it.
   void run(const std::function<bool()>& is_over) {
     std::atomic<bool> closed = false;
-    std::thread listening([&] {
-      server_.listen_after_bind();
-      closed = true;
-    });
+    std::thread listening;
+    try {
+      listening = std::thread([&] {
+        server_.listen_after_bind();
+        closed = true;
+      });
+    } catch (const std::system_error& error) {
+      throw Error(
+          concat_text("no thread to listen with: ", error.what(), "; raise its limits (ulimit -u, -v)"));
+    }
     const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
     while (!is_over() && !closed) pause();
     const bool failed = closed;
