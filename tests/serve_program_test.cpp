@@ -3,13 +3,16 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <httplib.h>
+#include <poll.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
 #include <fstream>
 #include <functional>
+#include <list>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -36,8 +39,12 @@ void wait_until(const std::function<bool()>& holds) {
 /// A run that is served by a program of its own.
 class Served {
  public:
-  explicit Served(const fs::path& run, const Arguments& more = {})
-      : program_("heed", joined({"serve", run.string()}, more), ".", folder_ / "output") {
+  /// `prepare`: a command of the shell that starts it.
+  explicit Served(const fs::path& run, const std::string& prepare = "true")
+      : program_("/bin/sh",
+                 {"-c", prepare + "; exec \"$0\" \"$@\"", std::string(HEED_PROGRAM_DIR) + "/heed", "serve",
+                  run.string()},
+                 ".", folder_ / "output") {
     std::string address;
     wait_until([&] {
       address = content_of(folder_ / "output");
@@ -76,6 +83,13 @@ class Served {
     return program_.wait();
   }
 
+  std::int64_t bytes_held() const {
+    std::ifstream numbers(concat_text("/proc/", program_.id(), "/statm"));
+    std::int64_t addresses = 0, resident = 0;
+    numbers >> addresses >> resident;
+    return resident * ::sysconf(_SC_PAGESIZE);
+  }
+
   int port = 0;
   std::string query, url;  ///< query: "?token=..."
   std::optional<httplib::Client> client;
@@ -107,6 +121,37 @@ class NoPipeSignal {
 
  private:
   void (*before_)(int);
+};
+
+/// A client that sends what it likes, at its own pace.
+class RawClient {
+ public:
+  explicit RawClient(int port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const timeval patience{5, 0};
+    ::setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    REQUIRE(::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  }
+  ~RawClient() { ::close(socket_); }
+  RawClient(const RawClient&) = delete;
+  RawClient& operator=(const RawClient&) = delete;
+
+  bool send(std::string_view bytes) {
+    for (ssize_t sent; !bytes.empty(); bytes.remove_prefix(static_cast<std::size_t>(sent)))
+      if ((sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL)) <= 0) return false;
+    return true;
+  }
+  /// By the server.
+  bool is_closed() const {
+    pollfd now{socket_, POLLRDHUP, 0};
+    return ::poll(&now, 1, 0) == 1;
+  }
+
+ private:
+  int socket_;
 };
 
 /// As a training holds it.
@@ -239,6 +284,60 @@ TEST_CASE("heed serve: nonsense is answered with what is wrong, and changes noth
   CHECK(contains(marked["html"], "&lt;img"));
   CHECK(difference(before, snapshot(small_run("classify"))) == "");
   CHECK(served.end_by(SIGTERM) == 0);
+}
+
+TEST_CASE("heed serve: a head without end is cut off, and takes no memory") {
+  Served served(small_run("classify"));
+  REQUIRE(served.get("state"));
+  const std::int64_t before = served.bytes_held();
+  std::string chunk = "a: b\r\n";
+  while (chunk.size() < (64 << 10)) chunk += chunk;
+  for (const std::string& bytes : {chunk, std::string(64 << 10, 'a')}) {
+    for (const std::string line : {"", "GET / HTTP/1.1\r\n"}) {
+      CAPTURE(line);
+      CAPTURE(bytes.substr(0, 6));
+      RawClient client(served.port);
+      client.send(line);
+      std::size_t sent = 0;
+      while (sent < (64 << 20) && client.send(bytes)) sent += bytes.size();
+      CHECK(sent < (32 << 20));  // what the system's buffers take
+    }
+  }
+  CHECK(served.bytes_held() - before < (sanitized ? 256 : 16) * (1 << 20));
+  CHECK(served.get("state"));
+}
+
+TEST_CASE(
+    "heed serve: slow clients keep neither the page nor Ctrl-C waiting, and are not waited for without end") {
+  Served served(small_run("classify"));
+  served.client->set_read_timeout(3);
+  std::list<RawClient> slow;
+  for (int i = 0; i < 20; ++i) slow.emplace_back(served.port).send("GET /");
+  const httplib::Result reply = served.get("state");
+  REQUIRE(reply);
+  CHECK(reply->status == 200);
+  wait_until([&] {  // a byte at a time does not prolong it
+    for (RawClient& client : slow) client.send("a");
+    return std::ranges::all_of(slow, &RawClient::is_closed);
+  });
+  for (int i = 0; i < 300; ++i) slow.emplace_back(served.port).send("GET /");  // more than it takes
+  CHECK(served.get("state"));
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(served.end_by(SIGINT) == 0);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(sanitized ? 20 : 2));
+}
+
+TEST_CASE("heed serve: without threads for all connections it answers some") {
+  if (sanitized) return;  // which need addresses without end
+  // Every thread takes 1 GiB of 6 GiB of addresses.
+  Served served(small_run("classify"), "ulimit -s 1048576; ulimit -v 6291456; export OPENBLAS_NUM_THREADS=1");
+  std::list<RawClient> waiting;
+  for (int i = 0; i < 12; ++i) waiting.emplace_back(served.port);
+  wait_until([&] { return std::ranges::any_of(waiting, &RawClient::is_closed); });
+  CHECK_FALSE(std::ranges::all_of(waiting, &RawClient::is_closed));
+  waiting.clear();
+  wait_until([&] { return bool(served.get("state")); });
+  CHECK(served.end_by(SIGINT) == 0);
 }
 
 TEST_CASE("heed serve: what cannot be served ends with a message") {

@@ -2,14 +2,19 @@
 // (training/page/live.js is the other side).
 
 #include <httplib.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <iostream>
+#include <list>
 #include <mutex>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -36,6 +41,9 @@ constexpr const char* address = "127.0.0.1";
 constexpr std::size_t most_bytes = 1 << 20;  // of a request's body
 // So much is read in vain, so that who sends too much hears why, and does not only find the connection closed.
 constexpr std::size_t most_read = 16 * most_bytes;
+constexpr std::size_t most_of_head = 32 << 10;  // of a request; browsers send some 1000 bytes, and cookies
+constexpr std::chrono::seconds head_time{5}, body_time{60}, answer_time{60};
+constexpr std::size_t most_connections = 64;
 constexpr std::size_t alternatives_shown = 10;
 
 /// Why a request is refused: its status of HTTP, and what the page says.
@@ -260,6 +268,167 @@ std::string body_of(const httplib::Request& request, const httplib::ContentReade
   return body;
 }
 
+/// A connection with a thread of its own. What its client sends and takes has limits of bytes and time:
+/// cpp-httplib's own waits anew for every byte, and keeps a head of any length.
+class Connection final : public httplib::Stream {
+ public:
+  explicit Connection(socket_t socket) : socket_(socket) { allow(most_of_head, head_time); }
+  ~Connection() override {
+    if (thread_.joinable())
+      thread_.join();
+    else
+      ::close(socket_);
+  }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  /// Throws a std::system_error where the system gives no thread.
+  void start(std::function<void(Connection&)> answer) {
+    thread_ = std::thread([this, answer = std::move(answer)] {
+      try {
+        answer(*this);
+      } catch (const std::exception&) {  // out of memory for the request: the connection ends
+      }
+      const std::lock_guard alone(ending_);
+      ::close(socket_);
+      has_ended_ = true;
+    });
+  }
+  void head_is_read() {
+    allow(most_read, body_time);
+    has_head_ = true;
+  }
+  /// Ends what its thread waits for.
+  void shut() {
+    const std::lock_guard alone(ending_);
+    if (!has_ended_) ::shutdown(socket_, SHUT_RDWR);
+    is_shut_ = true;
+  }
+  bool is_silent() const { return !has_head_ && !is_shut_; }
+  bool has_ended() const { return has_ended_; }
+
+  ssize_t read(char* bytes, std::size_t count) override {
+    const ssize_t got = transfer(POLLIN, until_, [&] {
+      return ::recv(socket_, bytes, std::min(count, bytes_left_), MSG_DONTWAIT);  // 0 bytes: as at the end
+    });
+    if (got > 0) bytes_left_ -= static_cast<std::size_t>(got);
+    return got;
+  }
+  ssize_t write(const char* bytes, std::size_t count) override {
+    const Clock::time_point until = Clock::now() + answer_time;
+    for (std::size_t sent = 0; sent < count;) {
+      const ssize_t more = transfer(POLLOUT, until, [&] {
+        return ::send(socket_, bytes + sent, count - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+      });
+      if (more < 0) return -1;
+      sent += static_cast<std::size_t>(more);
+    }
+    return static_cast<ssize_t>(count);
+  }
+  bool is_readable() const override { return true; }
+  bool is_writable() const override { return true; }
+  socket_t socket() const override { return socket_; }
+  void get_remote_ip_and_port(std::string&, int&) const override {}  // which nobody asks
+  void get_local_ip_and_port(std::string&, int&) const override {}
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void allow(std::size_t bytes, std::chrono::seconds time) {
+    bytes_left_ = bytes;
+    until_ = Clock::now() + time;
+  }
+  template <typename Call>
+  ssize_t transfer(short event, Clock::time_point until, const Call& call) const {
+    for (;;) {
+      const ssize_t count = call();
+      if (count >= 0 || (errno != EAGAIN && errno != EINTR)) return count;
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+      if (left <= 0) return -1;
+      pollfd waiting{socket_, event, 0};
+      ::poll(&waiting, 1, static_cast<int>(left));
+    }
+  }
+
+  const socket_t socket_;
+  std::size_t bytes_left_ = 0;
+  Clock::time_point until_;
+  bool is_shut_ = false;
+  std::atomic<bool> has_head_ = false, has_ended_ = false;
+  std::mutex ending_;  // the number of a closed socket may be another's
+  std::thread thread_;
+};
+
+/// cpp-httplib's server with a limit of connections, in place of its threads, of which eight slow clients take
+/// all, and which abort where the system gives none.
+class LimitedServer final : public httplib::Server {
+ public:
+  LimitedServer() {
+    new_task_queue = [this] {
+      ::listen(svr_sock_, most_connections);  // cpp-httplib's five make who comes sixth wait a second
+      return new Accepting(connections_);
+    };
+  }
+
+ private:
+  /// Accepted connections come to process_and_close_socket() at once, on the thread that accepts.
+  class Accepting final : public httplib::TaskQueue {
+   public:
+    explicit Accepting(std::list<Connection>& connections) : connections_(connections) {}
+    using Taken = decltype(std::declval<httplib::TaskQueue&>().enqueue({}));  // void or bool, by its version
+    Taken enqueue(std::function<void()> process) override {
+      process();
+      return Taken(true);
+    }
+    void shutdown() override {
+      for (Connection& connection : connections_) connection.shut();
+      connections_.clear();
+    }
+
+   private:
+    std::list<Connection>& connections_;
+  };
+
+  bool process_and_close_socket(socket_t socket) override {
+    if (!has_room()) return ::close(socket), false;
+    Connection& added = connections_.emplace_back(socket);
+    try {
+      added.start([this](auto& connection) { answer(connection); });
+    } catch (const std::system_error&) {
+      connections_.pop_back();
+      return false;
+    }
+    if (connections_.size() > most_connections / 2) {  // who has not yet asked gives way, the oldest first
+      const auto silent = std::ranges::find_if(connections_, &Connection::is_silent);
+      if (silent != connections_.end()) silent->shut();
+    }
+    return true;
+  }
+
+  /// Waits a moment for the threads of connections that were shut.
+  bool has_room() {
+    for (int tries = 0; tries < 100; ++tries) {
+      connections_.remove_if([](const Connection& connection) { return connection.has_ended(); });
+      if (connections_.size() < most_connections) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return false;
+  }
+
+  /// A template for `requires` alone: later versions of cpp-httplib take the addresses here.
+  template <typename Stream>
+  void answer(Stream& stream) {
+    bool closed = false;
+    const auto has_head = [&](const httplib::Request&) { stream.head_is_read(); };
+    if constexpr (requires { this->process_request(stream, true, closed, has_head); })
+      this->process_request(stream, true, closed, has_head);
+    else
+      this->process_request(stream, "", 0, "", 0, true, closed, has_head);
+  }
+
+  std::list<Connection> connections_;  // of the thread that accepts
+};
+
 class PageServer {
  public:
   explicit PageServer(RunPage& page) : token_(random_hex(32)) {
@@ -269,8 +438,6 @@ class PageServer {
       ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     });
     server_.set_payload_max_length(most_read);  // body_of() refuses what is smaller
-    server_.set_keep_alive_max_count(
-        1);  // a connection that waits keeps a thread, also when the program ends
     server_.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
       const std::string refusal = refusal_of(request);
       if (refusal.empty()) return httplib::Server::HandlerResponse::Unhandled;
@@ -312,10 +479,16 @@ class PageServer {
   /// Serves until `is_over` says so. Throws an Error where the system ends it.
   void run(const std::function<bool()>& is_over) {
     std::atomic<bool> closed = false;
-    std::thread listening([&] {
-      server_.listen_after_bind();
-      closed = true;
-    });
+    std::thread listening;
+    try {
+      listening = std::thread([&] {
+        server_.listen_after_bind();
+        closed = true;
+      });
+    } catch (const std::system_error& error) {
+      throw Error(
+          concat_text("no thread to listen with: ", error.what(), "; raise its limits (ulimit -u, -v)"));
+    }
     const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
     while (!is_over() && !closed) pause();
     const bool failed = closed;
@@ -336,7 +509,7 @@ class PageServer {
     return "";
   }
 
-  httplib::Server server_;
+  LimitedServer server_;
   const std::string token_;
   int port_ = -1;
 };
