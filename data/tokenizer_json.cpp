@@ -41,12 +41,7 @@ class TokenizerFile {
 
  private:
   static SortedJson parse(std::string_view text) {
-    check_json_text(text, 64, "the JSON");
-    try {
-      return SortedJson::parse(text);
-    } catch (const SortedJson::exception& error) {
-      fail("not a JSON file: ", error.what());
-    }
+    return parse_json<SortedJson>(text, "the JSON");
   }
 
   static void read_words(const SortedJson& file, TokenizerSettings& settings) {

@@ -11,6 +11,7 @@
 
 #include "evaluation_table.h"
 #include "heed/base/file.h"
+#include "heed/base/json.h"
 #include "heed/base/unicode.h"
 #include "heed/core/profile.h"
 #include "heed/data/table.h"
@@ -518,7 +519,7 @@ class PredictCommand {
     }
     Json line = Json::object();
     if (format_ == "jsonl")
-      line = Json::parse(row.cells.front());
+      line = parse_json<Json>(row.cells.front(), "a row");
     else
       for (std::size_t i = 0; i < columns_.size(); ++i) line[columns_[i]] = row.cells[i];
     const Json found = json_of(answer, json_);
