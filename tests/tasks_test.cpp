@@ -21,6 +21,7 @@
 #include "heed/models/module.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tasks/run.h"
+#include "heed/tasks/text_to_text.h"
 #include "heed/tasks/train.h"
 
 namespace {
@@ -332,6 +333,12 @@ TEST_CASE("tasks: answers that are not finite are errors") {
     });
     CHECK(error != "");
     CHECK(error_of([&] { run.measure("valid"); }) != "");
+    if (auto* writer = dynamic_cast<TextToTextLearner*>(&run.learner())) {
+      ParallelText pair;
+      pair.source.push_back("a");
+      pair.target.push_back("b");
+      CHECK(contains(error_of([&] { writer->score(pair); }), "pair 1 a log probability of"));
+    }
   }
 }
 
