@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -14,54 +13,15 @@
 
 namespace heed {
 
-/// Checks a JSON text for what parsers do not catch. Throws an Error that begins with `source` for a NUL
-/// byte, which may hide the rest of the text from a parser, and for nesting `limit` levels deep or deeper,
-/// since later walks over the value, for example to print it in an error, are recursive. Takes linear time,
-/// unlike a parser with the callback written_json() below, which looks at all siblings after each object.
-inline void check_json_text(std::string_view text, int limit, std::string_view source) {
-  const std::size_t nul = text.find('\0');
-  check(nul == std::string_view::npos, source, " is not valid JSON: byte ", nul, " of ", text.size(),
-        " is a NUL");
-  bool in_string = false;
-  int depth = 0;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const char c = text[at];
-    if (in_string && c == '\\') {
-      ++at;  // whatever is escaped ends no string
-    } else if (c == '"') {
-      in_string = !in_string;
-    } else if (!in_string && (c == '[' || c == '{')) {
-      check(++depth <= limit, source, " is nested too deeply: ", limit, " levels or more");
-    } else if (!in_string && (c == ']' || c == '}')) {
-      --depth;
-    }
-  }
-}
-
-/// A parser callback for short texts written by people: refuses nesting of `limit` levels or more, and
-/// repeated members of an object, of which a parser would silently keep the last.
-template <class Json>
-auto written_json(int limit, std::string source) {
-  return [limit, source = std::move(source), open = std::vector<std::set<std::string>>()](
-             int depth, typename Json::parse_event_t event, Json& parsed) mutable {
-    using Event = typename Json::parse_event_t;
-    check(depth < limit, source, " is nested too deeply: ", limit, " levels or more");
-    if (event == Event::object_start) open.emplace_back();
-    if (event == Event::object_end) open.pop_back();
-    if (event == Event::key)
-      check(open.back().insert(parsed.template get<std::string>()).second, source, ": the member ",
-            parsed.dump(), " occurs twice in an object");
-    return true;
-  };
-}
-
 /// Builds a value from the events of Json::sax_parse in linear time, where Json::parse of an ordered_json looks
-/// at all members of an object for each of them. Refuses repeated members, or keeps the last as parsers do.
+/// at all members of an object for each of them, and a parser with a callback at all siblings after each object.
+/// Refuses nesting of `limit` levels or more, since later walks over the value, for example to print it in an error,
+/// are recursive; and repeated members, of which it else keeps the last as parsers do.
 template <class Json>
 class JsonBuilder {
  public:
-  JsonBuilder(std::string_view source, bool refuses_repeated)
-      : source_(source), refuses_repeated_(refuses_repeated) {}
+  JsonBuilder(std::string_view source, int limit, bool refuses_repeated)
+      : source_(source), limit_(static_cast<std::size_t>(limit)), refuses_repeated_(refuses_repeated) {}
   Json take() { return std::move(root_); }
 
   bool null() { return add(Json(nullptr)); }
@@ -72,7 +32,7 @@ class JsonBuilder {
   bool string(std::string& value) { return add(Json(std::move(value))); }
   bool binary(typename Json::binary_t& value) { return add(Json(std::move(value))); }
   bool start_object(std::size_t) { return open(Json::object()); }
-  bool key(std::string& name) {
+  bool key(const std::string& name) {
     Open& at = open_.back();
     const auto [known, is_new] = at.members.try_emplace(name, at.members.size());
     check(is_new || !refuses_repeated_, source_, ": the member ", Json(name).dump(-1, ' ', true),
@@ -110,6 +70,7 @@ class JsonBuilder {
   }
   bool add(Json value) { return put(std::move(value)) != nullptr; }
   bool open(Json empty) {
+    check(open_.size() < limit_, source_, " is nested too deeply: ", limit_, " levels or more");
     open_.push_back({put(std::move(empty)), {}});
     return true;
   }
@@ -119,6 +80,7 @@ class JsonBuilder {
   }
 
   std::string_view source_;
+  std::size_t limit_;
   bool refuses_repeated_;
   Json root_;
   std::vector<Open> open_;  // from the root inwards
@@ -129,8 +91,10 @@ class JsonBuilder {
 template <class Json>
 Json parse_json_in_linear_time(std::string_view text, std::string_view source, int depth,
                                bool refuses_repeated) {
-  check_json_text(text, depth, source);
-  JsonBuilder<Json> builder(source, refuses_repeated);
+  const std::size_t nul = text.find('\0');  // which may hide the rest of the text from a parser
+  check(nul == std::string_view::npos, source, " is not valid JSON: byte ", nul, " of ", text.size(),
+        " is a NUL");
+  JsonBuilder<Json> builder(source, depth, refuses_repeated);
   try {
     Json::sax_parse(text, &builder);
   } catch (const typename Json::exception& error) {
@@ -140,13 +104,13 @@ Json parse_json_in_linear_time(std::string_view text, std::string_view source, i
 }
 
 /// Parses JSON with `Json` = nlohmann::json or ordered_json. Throws an Error that begins with `source` for
-/// text that is not JSON, is nested `depth` levels deep or deeper, or holds a NUL (see check_json_text).
+/// text that is not JSON, is nested `depth` levels deep or deeper, or holds a NUL.
 template <class Json>
 Json parse_json(std::string_view text, std::string_view source, int depth = 64) {
   return parse_json_in_linear_time<Json>(text, source, depth, false);
 }
 
-/// The same for text written by people: an object must not name a member twice (see written_json).
+/// The same for text written by people: an object must not name a member twice.
 template <class Json>
 Json parse_written_json(std::string_view text, std::string_view source, int depth = 64) {
   return parse_json_in_linear_time<Json>(text, source, depth, true);

@@ -229,6 +229,15 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
   text = std::move(replaced);
 }
 
+constexpr const char* returns_alone =
+    "its lines end in CR alone; convert it so that they end in LF (tr '\\r' '\\n')";
+
+/// Whether the first line of a text is all of it and has CRs: old Macs' files would be one line, of which the rest of
+/// the program makes a single example.
+bool has_returns_alone(std::string_view line) {
+  return !line.ends_with('\n') && without_line_end(line).find('\r') != std::string_view::npos;
+}
+
 std::string long_line_message(std::uint64_t max_line_bytes) {
   return concat_text("the line is longer than the ", max_line_bytes,
                      " bytes that data.max_line_bytes allows; is this a text with line ends?");
@@ -267,10 +276,8 @@ std::optional<std::string_view> TextLines::next() {
   std::int64_t replaced = 0;
   has_return_ = line->bytes.ends_with("\r\n");
   const std::string_view bytes = ends_ == Ends::kept ? line->bytes : without_line_end(line->bytes);
-  // Old Macs' files would be one line, of which the rest of the program makes a single example.
-  if (ends_ == Ends::left_out && number_ == 1 && !line->bytes.ends_with('\n') &&
-      bytes.find('\r') != std::string_view::npos)
-    fail(place(), ": its lines end in CR alone; convert the file so that they end in LF (tr '\\r' '\\n')");
+  if (ends_ == Ends::left_out && number_ == 1 && has_returns_alone(line->bytes))
+    fail(place(), ": ", returns_alone);
   const std::string error = decode_line(bytes, options_, text_, replaced);
   if (!error.empty()) fail(place(), ": ", error);
   if (report_ != nullptr) report_->replaced += replaced;
@@ -419,9 +426,11 @@ class LineReader::Source {
   }
 
   void add(std::string_view line, bool too_long) {
+    const bool is_first = number_ == 0 && ready_.empty();
     Ready& ready = ready_.emplace_back();
-    ready.line.error = too_long
-                           ? long_line_message(options_.max_line_bytes)
+    ready.line.error = too_long ? long_line_message(options_.max_line_bytes)
+                       : is_first && has_returns_alone(line)
+                           ? returns_alone
                            : decode_line(without_line_end(line), options_, ready.line.text, ready.replaced);
     if (!ready.line.error.empty()) ready.line.text.clear();
   }

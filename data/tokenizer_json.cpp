@@ -40,14 +40,7 @@ class TokenizerFile {
   static std::string write(const Tokenizer& tokenizer);
 
  private:
-  static SortedJson parse(std::string_view text) {
-    check_json_text(text, 64, "the JSON");
-    try {
-      return SortedJson::parse(text);
-    } catch (const SortedJson::exception& error) {
-      fail("not a JSON file: ", error.what());
-    }
-  }
+  static SortedJson parse(std::string_view text) { return parse_json<SortedJson>(text, "the JSON"); }
 
   static void read_words(const SortedJson& file, TokenizerSettings& settings) {
     settings.byte_level = false;

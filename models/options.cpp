@@ -159,7 +159,7 @@ void Options::check_all_taken(std::string_view owner) const {
 
 Options::Value option_from_json(std::string_view key, std::string_view text) {
   using Json = nlohmann::json;
-  const Json value = Json::parse(text, written_json<Json>(64, std::string(key)), /*allow_exceptions=*/false);
+  const Json value = parse_written_json<Json>(text, key);
   if (value.is_boolean()) return value.get<bool>();
   if (value.is_number_integer()) {
     // A value that only fits an unsigned integer would turn negative.

@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <chrono>
 #include <clocale>
 #include <cstdlib>
 #include <locale>
@@ -363,14 +362,14 @@ TEST_CASE("report: a program's locale changes neither what is trained nor how nu
 TEST_CASE("report: many names in a line of metrics take time by their number, not by the square of it") {
   Progress progress;
   progress.step = progress.steps = 1;
-  for (int i = 0; i < 60'000; ++i) progress.auxiliary.emplace_back("name" + std::to_string(i), 0.5);
+  for (int i = 0; i < 100'000; ++i) progress.auxiliary.emplace_back("name" + std::to_string(i), 0.5);
+  const double begin = cpu_seconds();
   const std::string line = metrics_line(progress);
-  const auto begin = std::chrono::steady_clock::now();
   const Progress read = parse_metrics_line(line);
   CHECK(read.auxiliary == progress.auxiliary);
   for (const std::size_t runs : {1, 2}) {
     const std::string html = curves_html(std::vector<RunRecords>(runs, {"run", {read}}));
-    CHECK(contains(html, "name59999"));
+    CHECK(contains(html, "name99999"));
   }
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(sanitized ? 40 : 4));
+  CHECK(cpu_seconds() - begin < (sanitized ? 40 : 4));
 }

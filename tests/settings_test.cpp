@@ -15,6 +15,7 @@
 #include "heed/apps/tasks/recipe.h"
 #include "heed/base/file.h"
 #include "heed/base/names.h"
+#include "heed/models/options.h"
 #include "heed/tests/temporary_folder.h"
 #include "model_support.h"
 
@@ -146,6 +147,20 @@ TEST_CASE("settings: what is wrong is named with what is allowed") {
   CHECK(contains(merged(std::string(100, '[') + std::string(100, ']')), "file.json"));
   CHECK(contains(refused_change([](Settings& settings) { settings.merge_file("/no/such/file"); }),
                  "/no/such/file"));
+}
+
+TEST_CASE("settings: a file with many members is read in a time that follows their number, not its square") {
+  std::string members, list;
+  for (int i = 0; i < 100'000; ++i) {
+    members += (i > 0 ? ",\"m" : "\"m") + std::to_string(i) + "\":{}";
+    list += i > 0 ? ",{}" : "{}";
+  }
+  const double begin = cpu_seconds();
+  CHECK(
+      contains(refused_change([&](Settings& settings) { settings.merge("{" + members + "}", "file.json"); }),
+               "unknown setting 'm0'"));
+  CHECK_THROWS_AS(option_from_json("sizes", "[" + list + "]"), Error);
+  CHECK(cpu_seconds() - begin < (sanitized ? 40 : 4));
 }
 
 TEST_CASE("settings: a range without its end says so") {

@@ -16,6 +16,7 @@
 #include "heed/apps/compare/summary.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/run.h"
+#include "heed/apps/tasks/text_to_text.h"
 #include "heed/apps/tasks/train.h"
 #include "heed/autograd/autograd.h"
 #include "heed/base/file.h"
@@ -332,6 +333,12 @@ TEST_CASE("tasks: answers that are not finite are errors") {
     });
     CHECK(error != "");
     CHECK(error_of([&] { run.measure("valid"); }) != "");
+    if (auto* writer = dynamic_cast<TextToTextLearner*>(&run.learner())) {
+      ParallelText pair;
+      pair.source.push_back("a");
+      pair.target.push_back("b");
+      CHECK(contains(error_of([&] { writer->score(pair); }), "pair 1 a log probability of"));
+    }
   }
 }
 

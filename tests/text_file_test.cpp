@@ -337,6 +337,14 @@ TEST_CASE("Lines of input end as those of read_lines do") {
   CHECK(input_lines("\x1f") == Texts{"\x1f"});
 }
 
+TEST_CASE("An input whose lines end in CR alone is an error, not one line") {
+  const Texts refused = {"!its lines end in CR alone; convert it so that they end in LF (tr '\\r' '\\n')"};
+  CHECK(input_lines("one\rtwo\rthree\r") == refused);
+  CHECK(input_lines("one\rtwo") == refused);
+  CHECK(input_lines("one\rtwo\nthree\r") == Texts{"one\rtwo", "three"});
+  CHECK(input_lines("one\r") == Texts{"one"});
+}
+
 TEST_CASE("At most the requested number of lines is returned, and lines are counted") {
   const TemporaryFolder folder;
   LineReader reader(write_content(folder / "input", "1\n2\n3\n4\n5\n"));

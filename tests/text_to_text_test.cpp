@@ -258,6 +258,15 @@ TEST_CASE("summarize: stands beside the first words of each text") {
   for (const char* name : {"rouge1", "rouge2", "rougeL", "loss"}) CHECK(json.at(name).is_number());
 }
 
+TEST_CASE("summarize: the first words of a text without spaces are its first words") {
+  Run run = open_small("summarize");  // of three words
+  const TemporaryFolder folder;
+  const Lines files = {write_content(folder / "t.tsv", "北京今天下雨\t北京今\n").string()};
+  const Json json = Json::parse(run.measure_files(files).json);
+  CHECK(json.at("signature").get<std::string>().starts_with("words:unicode"));
+  CHECK(json.at("first_words").at("rouge1") == 1);
+}
+
 TEST_CASE("programs: score writes a line for each pair") {
   const TemporaryFolder folder;
   const std::string run = small_run("translate").string();

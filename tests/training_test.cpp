@@ -509,6 +509,33 @@ TEST_CASE("trainer: an accuracy makes no best of weights that diverged") {
   CHECK(times(said, "no evaluation is worth keeping") == 1);
 }
 
+TEST_CASE("trainer: whether a metric moved is a question of the whole run, resumed or not") {
+  const TemporaryFolder folder;
+  const auto remarks = [&](double before, double after) {
+    const std::filesystem::path path = folder / concat_text(before, '-', after);
+    ToldTask task;
+    TrainerOptions options = options_for(60);
+    options.evaluate_every = 10;
+    std::string said;
+    std::int64_t stop = 30;
+    const TrainerCallbacks callbacks{.message = [&](std::string_view text) { said += text; },
+                                     .stop_requested = [&] { return --stop == 0; }};
+    task.metrics = {{"accuracy", before, true}, {"loss", 1, false}};
+    {
+      RunFolder run = RunFolder::create(path, {.task = "count", .config = "{}"});
+      CHECK_FALSE(Trainer(task, options, callbacks).run(&run).finished);
+    }
+    said.clear();
+    stop = 1000;
+    task.metrics[0].value = after;
+    RunFolder run = RunFolder::resume(path, {.task = "count", .config = "{}"}, {});
+    CHECK(Trainer(task, options, callbacks).run(&run).finished);
+    return said;
+  };
+  CHECK(times(remarks(0, 0), "accuracy is 0 in all 6 evaluations") == 1);
+  CHECK(times(remarks(0.5, 0.25), "in all") == 0);
+}
+
 TEST_CASE("trainer: of equal metrics the smaller loss is kept, then the later step") {
   struct Measured : LineTask {
     Evaluation evaluate() override {
@@ -809,6 +836,20 @@ TEST_CASE("optimizer: what f32 would take for 0, 1 or infinity is refused by nam
     CHECK(contains(refusal([&](TrainerOptions& o) { o.schedule.learning_rate = bad; }), "learning_rate"));
     CHECK(contains(refusal([&](TrainerOptions& o) { o.optimizer.weight_decay = bad; }), "weight_decay"));
     CHECK(contains(refusal([&](TrainerOptions& o) { o.clip_norm = bad; }), "clip_norm"));
+  }
+  CHECK(contains(refusal([](TrainerOptions& o) {
+                   o.schedule.learning_rate = 1e-20;
+                   o.part_rates = {{"line", 1e-20}};
+                 }),
+                 "learning_rate of part \"line\""));
+  Tensor weight = parameter(Tensor::ones({2}));
+  for (const double bad : {1e-60, 1e39}) {
+    const std::vector<ParameterGroup> rates = {{{{"w", &weight}}, bad, 0}},
+                                      decays = {{{{"w", &weight}}, 1, bad}};
+    CHECK_THROWS_WITH_AS(Optimizer(rates, {}), doctest::Contains("the rate of a group"), Error);
+    CHECK_THROWS_WITH_AS(Optimizer(decays, {}), doctest::Contains("the weight_decay of a group"), Error);
+    CHECK_THROWS_WITH_AS(Optimizer({{"w", &weight}}, {}, {bad}), doctest::Contains("the rate of a parameter"),
+                         Error);
   }
   const double almost_one = 1 - 1e-9;
   CHECK(contains(refusal([&](TrainerOptions& o) { o.optimizer.beta1 = almost_one; }), "beta1"));

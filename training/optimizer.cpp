@@ -167,9 +167,11 @@ Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions
   check(owned_.empty() || owned_.size() == parameters_.size(), "optimizer: ", owned_.size(), " owners for ",
         parameters_.size(), " parameters");
   check(!parameters_.empty(), "optimizer: there are no parameters to train");
-  for (const double rate : rates_)
+  for (const double rate : rates_) {
     check(std::isfinite(rate) && rate >= 0, "optimizer: the rate of a parameter is ", rate,
           "; it must not be negative");
+    check_in_f32("optimizer: the rate of a parameter", rate);
+  }
   for (const NamedTensor& parameter : parameters_) {
     check(parameter.tensor != nullptr, "optimizer: \"", parameter.name,
           "\" has a null address instead of a tensor");
@@ -194,6 +196,8 @@ Optimizer::Optimizer(std::span<const ParameterGroup> groups, const OptimizerOpti
           "; it must not be negative");
     check(std::isfinite(group.weight_decay) && group.weight_decay >= 0,
           "optimizer: the weight_decay of a group is ", group.weight_decay, "; it must not be negative");
+    check_in_f32("optimizer: the rate of a group", group.rate);
+    check_in_f32("optimizer: the weight_decay of a group", group.weight_decay);
     for (std::size_t k = 0; k < group.parameters.size(); ++k, ++i) {
       rates_[i] = group.rate;
       decays_[i] = group.weight_decay;

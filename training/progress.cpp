@@ -169,9 +169,14 @@ using Json = nlohmann::ordered_json;  // keeps keys in the order they are writte
 constexpr const char* log_file = "metrics.jsonl";
 
 Json object_of(const std::vector<std::pair<std::string, double>>& values) {
-  Json object = Json::object();
-  for (const auto& [name, value] : values) object[name] = value;
-  return object;
+  JsonBuilder<Json> object("", 1, false);  // by itself an ordered object looks at all members for each
+  object.start_object(values.size());
+  for (const auto& [name, value] : values) {
+    object.key(name);
+    object.number_float(value, "");
+  }
+  object.end_object();
+  return object.take();
 }
 
 /// JSON has no NaN: it is written as null and read back as NaN.

@@ -45,6 +45,9 @@ void check_options(const TrainerOptions& options) {
   check_in_f32("trainer: clip_norm", options.clip_norm);
   check_in_f32("optimizer: weight_decay", options.optimizer.weight_decay);
   schedule_of(options.schedule);  // throws where it is out of range
+  for (const PartRate& one : options.part_rates)
+    check_in_f32(concat_text("trainer: the learning_rate of part \"", one.part, '"'),
+                 options.schedule.learning_rate * one.rate);
 }
 
 void check_recording(std::string_view what) {

@@ -154,9 +154,9 @@ TrainResult TrainingWatch::finish() {
     say("training diverged: no evaluation is worth keeping, and there are no best weights; try a lower"
         " learning_rate, more warmup_steps or a clip_norm");
   const Metric& metric = session_.first_metric;
-  if (session_.evaluations > 1 && !session_.metric_moves && state_.best_metric)
+  if (const std::int64_t alike = evaluations_alike(); alike > 1 && state_.best_metric)
     say(concat_text(
-        metric.name, " is ", metric.value, " in all ", session_.evaluations,
+        metric.name, " is ", metric.value, " in all ", alike,
         " evaluations, so that it chose no weights: the best are those with the smallest loss, the "
         "latest of equal ones; training.keep_best_by names another metric"));
   // Weights chosen by accuracy, say, may well have a larger loss: for them only a loss far above the first
@@ -176,6 +176,20 @@ TrainResult TrainingWatch::finish() {
   return {state_.step,      state_.step >= steps_ || stopped_early,
           stopped_early,    state_.best_metric,
           state_.best_step, elapsed_seconds()};
+}
+
+/// The number of the run's evaluations, those of earlier sessions included, where the metric that chooses is the
+/// same in all; else 0.
+std::int64_t TrainingWatch::evaluations_alike() const {
+  if (session_.evaluations == 0 || session_.metric_moves) return 0;
+  std::int64_t recorded = 0;
+  for (const Progress& record : metrics_ ? metrics_->records() : std::vector<Progress>())
+    for (const auto& [name, value] : record.metrics) {
+      if (name != session_.first_metric.name) continue;
+      if (value != session_.first_metric.value) return 0;
+      ++recorded;
+    }
+  return std::max(recorded, session_.evaluations);
 }
 
 // --- what is recorded

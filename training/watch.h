@@ -72,6 +72,7 @@ class TrainingWatch {
   void publish(const Progress& progress);
   void read_first_loss();
   std::partial_ordering beside_best(const Evaluation& evaluation, const Metric& metric) const;
+  std::int64_t evaluations_alike() const;
   void judge(const Progress& progress, const std::map<std::string, double>& weights);
   void say_skipped_steps(const LossScaleState& scale);
   void say_once(const std::string& topic, std::string_view text);

@@ -5,6 +5,7 @@
 
 #include "heed/apps/cli/task_program.h"
 #include "heed/apps/tasks/run.h"
+#include "heed/base/json.h"
 #include "heed/data/table.h"
 #include "heed/data/text_file.h"
 
@@ -159,7 +160,7 @@ class PredictCommand {
     }
     Json line = Json::object();
     if (format_ == "jsonl")
-      line = Json::parse(row.cells.front());
+      line = parse_json<Json>(row.cells.front(), "a row");
     else
       for (std::size_t i = 0; i < columns_.size(); ++i) line[columns_[i]] = row.cells[i];
     const Json found = json_of(answer, json_);

@@ -27,6 +27,7 @@
 #include "heed/apps/tasks/run.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
+#include "heed/base/json.h"
 #include "heed/data/text_file.h"
 #include "heed/training/report.h"
 #include "heed/training/run_folder.h"
@@ -184,7 +185,11 @@ class RunPage {
 
   /// The line of a request: {"parts": ["...", "..."]}, a text for each field.
   static std::string line_of(const std::string& body, std::string_view task) {
-    const Json json = Json::parse(body, nullptr, false);
+    Json json;
+    try {
+      json = parse_json<Json>(body, "the request");
+    } catch (const Error&) {  // refused below
+    }
     const std::size_t fields = fields_of(task).size();
     const auto is_text = [](const Json& part) { return part.is_string(); };
     if (!json.is_object() || !json.contains("parts") || !json["parts"].is_array() ||

@@ -150,7 +150,12 @@ void check_same_settings(const ComparisonCell& cell, const std::string& there, c
 void check_schedule(const ComparisonCell& cell, const fs::path& folder) {
   const fs::path config = folder / run_name / "config.json";
   if (!path_exists(config)) return;
-  const Json run = Json::parse(read_file(config), nullptr, /*allow_exceptions=*/false);
+  Json run;
+  try {
+    run = parse_json<Json>(read_file(config), config.string());
+  } catch (const Error&) {  // whoever opens the run says so
+    return;
+  }
   if (!run.is_object() || !run.contains("training") || !run["training"].is_object()) return;
   const Json here = Json::parse(cell.settings.json("training"));
   for (const char* const name : {"steps", "epochs", "patience"})

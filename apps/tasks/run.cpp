@@ -9,6 +9,7 @@
 #include "heed/apps/tasks/start.h"
 #include "heed/apps/tasks/train.h"
 #include "heed/base/file.h"
+#include "heed/base/json.h"
 #include "heed/base/open_folder.h"
 #include "heed/base/unicode.h"
 #include "heed/models/attention/attention.h"
@@ -343,7 +344,7 @@ namespace {
 std::map<std::string, std::string> data_in_run(const RunFiles& run, Settings& recorded,
                                                const std::map<std::string, std::string>& given) {
   std::map<std::string, std::string> files;
-  const Json saved = Json::parse(run.config()).value("data", Json::object());
+  const Json saved = parse_json<Json>(run.config(), "config.json").value("data", Json::object());
   for (const auto& [name, value] : saved.items()) {
     if (!value.is_string() || !value.get<std::string>().starts_with(std::string(data_of_run) + "/")) continue;
     const std::string file = value.get<std::string>().substr(data_of_run.size() + 1),

@@ -133,8 +133,9 @@ Json parsed(std::string_view text, const std::string& origin) {
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
     refuse(origin, ": byte ", nul + 1, " is NUL; a configuration is text");
   try {
-    return Json::parse(text, written_json<Json>(64, origin), /*allow_exceptions=*/true,
-                       /*ignore_comments=*/true);
+    JsonBuilder<Json> builder(origin, 64, /*refuses_repeated=*/true);
+    Json::sax_parse(text, &builder, Json::input_format_t::json, /*strict=*/true, /*ignore_comments=*/true);
+    return builder.take();
   } catch (const nlohmann::json::parse_error& error) {
     const auto before = text.substr(0, std::min<std::size_t>(error.byte, text.size()));
     refuse(origin, ", line ", 1 + std::count(before.begin(), before.end(), '\n'),

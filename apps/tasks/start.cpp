@@ -10,6 +10,7 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/digest.h"
+#include "heed/base/json.h"
 #include "heed/data/table.h"
 #include "heed/models/layers.h"
 #include "heed/training/checkpoint.h"
@@ -27,6 +28,11 @@ constexpr std::array<std::array<std::string_view, 3>, 3> kinds_of_parts = {
     {{"embedding", "source_embedding", "target_embedding"},
      {"input", "source", "target"},
      {"encoder", "decoder", ""}}};
+
+/// A run's config.json.
+Json config_of(const RunFiles& files) {
+  return parse_json<Json>(files.config(), "config.json");
+}
 
 std::string_view part_of(std::string_view name) {
   return name.substr(0, name.find('.'));
@@ -119,7 +125,7 @@ void add_difference(std::vector<std::string>& found, const std::string& name, co
 /// Settings that the other run's tokenizer overrules. "begin" stands before what is written by models with
 /// both stacks, and before what is read by others.
 std::vector<std::string> overruled(const Settings& settings, const RunFiles& files) {
-  const Json here = Json::parse(settings.json()), there = Json::parse(files.config());
+  const Json here = Json::parse(settings.json()), there = config_of(files);
   std::vector<std::string> found;
   for (const Setting& one : settings.declared())
     if (is_of("tokenizer", one) && is_taken(one, has_like_stacks(here, there)))
@@ -157,7 +163,7 @@ bool attention_counts_positions(const Json& model) {
 
 /// "model.norm is post here and pre there": settings by which the models differ.
 std::vector<std::string> differences(const Settings& settings, const RunFiles& files) {
-  const Json here = Json::parse(settings.json()), there = Json::parse(files.config()),
+  const Json here = Json::parse(settings.json()), there = config_of(files),
              defaults = {{"model", Json::parse(to_json(TransformerConfig()))}};
   std::vector<std::string> found;
   for (const Setting& one : settings.declared()) {
@@ -181,7 +187,7 @@ std::vector<std::string> differences(const Settings& settings, const RunFiles& f
 /// The weights of a run, its low-rank parts merged.
 RunFiles::Weights weights_of(const RunFiles& files) {
   RunFiles::Weights saved = files.weights(files.has_best() ? "best" : "last");
-  const Json model = Json::parse(files.config()).value("model", Json::object());
+  const Json model = config_of(files).value("model", Json::object());
   TransformerConfig config;
   config.lora_rank = model.value("lora_rank", std::int64_t{0});
   config.lora_alpha = model.value("lora_alpha", 1.0);
@@ -213,10 +219,11 @@ std::set<std::string_view> foreign_parts(const Learner& learner, const RunFiles&
   const std::map<std::string, std::string> own = learner.files();
   const auto news = own.find("news.json");
   if (news == own.end()) return {};
-  const Json here = Json::parse(news->second), there = Json::parse(files.text("news.json"));
+  const auto here = parse_json<nlohmann::json>(news->second, "news.json"),
+             there = parse_json<nlohmann::json>(files.text("news.json"), "news.json");
   std::set<std::string_view> foreign;
   const auto differs = [&](const char* list) {
-    return here.value(list, Json()) != there.value(list, Json());
+    return here.value(list, nlohmann::json()) != there.value(list, nlohmann::json());
   };
   if (differs("categories")) foreign.insert("category");
   if (differs("identities")) foreign.insert("identity");
@@ -349,7 +356,7 @@ void take_length(Settings& settings, const Json& config, const std::string& run)
 }  // namespace
 
 void take_model_of(Settings& settings, const std::string& run) {
-  const Json there = Json::parse(RunFiles::open(run).config()), here = Json::parse(settings.json());
+  const Json there = config_of(RunFiles::open(run)), here = Json::parse(settings.json());
   const Json model = there.value("model", Json::object());
   const std::string origin = concat_text("the run ", run);
   for (const Setting& one : settings.declared()) {

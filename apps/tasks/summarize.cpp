@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/text_to_text.h"
@@ -73,16 +72,10 @@ Settings summarize_settings(bool own_data) {
   return settings;
 }
 
-std::vector<std::string> words_of(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
-
-std::string first_words(const std::string& text, std::int64_t count) {
+/// As ROUGE sees them: of other scripts than Latin, too.
+std::string first_words(std::string_view text, std::int64_t count, RougeWords kind) {
   std::string first;
-  for (const std::string& word : words_of(text)) {
+  for (const std::string& word : rouge_words(text, /*stemming=*/false, kind)) {
     if (count-- == 0) break;
     first += (first.empty() ? "" : " ") + word;
   }
@@ -96,9 +89,12 @@ class SummarizeLearner : public TextToTextLearner {
   void learn_vocabulary() override {
     TextToTextLearner::learn_vocabulary();
     if (settings_.read<SummaryEvaluation>("evaluation").first_words > 0) return;
+    RougeWords kind = RougeWords::ascii;
+    for (const std::string_view target : parts_.train.target)
+      if (kind == RougeWords::ascii) kind = rouge_words_for(std::vector{std::string(target)});
     double words = 0;
     for (const std::string_view target : parts_.train.target)
-      words += static_cast<double>(words_of(std::string(target)).size());
+      words += static_cast<double>(rouge_words(target, /*stemming=*/false, kind).size());
     const auto mean = std::llround(words / static_cast<double>(parts_.train.size()));
     settings_.set("evaluation.first_words", std::to_string(std::max(mean, 1LL)), "the mean summary");
   }
@@ -115,10 +111,10 @@ class SummarizeLearner : public TextToTextLearner {
                   double loss) const override {
     const auto [stemming, first_words_wanted] = settings_.read<SummaryEvaluation>("evaluation");
     const std::int64_t words = std::max<std::int64_t>(first_words_wanted, 1);
-    std::vector<std::string> beginnings;
-    for (const std::string_view text : pairs.source)
-      beginnings.push_back(first_words(std::string(text), words));
     const std::vector<std::string> expected = pairs.target.strings();
+    const RougeWords kind = rouge_words_for(expected);
+    std::vector<std::string> beginnings;
+    for (const std::string_view text : pairs.source) beginnings.push_back(first_words(text, words, kind));
     const std::vector<RougeScore> scores = rouge_scores(answers, expected, stemming);
     const RougeScore found = mean_of(scores), simple = mean_rouge(beginnings, expected, stemming);
     const auto json_of = [](const RougeScore& score) {
@@ -130,7 +126,7 @@ class SummarizeLearner : public TextToTextLearner {
     json["loss"] = loss;
     json["texts"] = pairs.size();
     json["stemming"] = stemming;
-    json["signature"] = rouge_signature(rouge_words_for(expected), stemming);
+    json["signature"] = rouge_signature(kind, stemming);
     json["first_words"] = json_of(simple);
     json["first_words"]["words"] = words;
     ExampleStatistics examples{"rouge1", "mean", {}};

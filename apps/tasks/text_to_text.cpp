@@ -328,8 +328,11 @@ std::vector<TargetScore> TextToTextLearner::score(const ParallelText& pairs) {
     const std::vector<Tokens> targets = pick(tokens.targets, rows);
     const std::vector<double> found =
         log_probabilities(*model_, pick(tokens.sources, rows), targets, begin(), end_);
-    for (std::size_t i = 0; i < rows.size(); ++i)
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      check(std::isfinite(found[i]), "the model gives pair ", rows[i] + 1, " a log probability of ", found[i],
+            ", which is not finite: its training has diverged");
       scores[static_cast<std::size_t>(rows[i])] = {found[i], std::ssize(targets[i]) + 1};  // and the end mark
+    }
   }
   return scores;
 }
