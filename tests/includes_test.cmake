@@ -1,4 +1,5 @@
-# Who may include whom (docs/design.md). Run as: cmake -D ROOT=<source root> -P includes_test.cmake
+# Who may include whom (docs/explanation/design.md), and that no files include each other in a circle, where a header and
+# its source are one. Run as: cmake -D ROOT=<source root> -P includes_test.cmake
 
 cmake_minimum_required(VERSION 3.25)
 set(allowed_base base)
@@ -14,15 +15,37 @@ set(allowed_experiments base core autograd models data training tasks experiment
 
 set(allowed_bindings base core autograd models data training tasks experiments c)  # c: the C API's own headers
 
+# Circles that are meant. A tensor asks the backend of its device for memory and kernels, and these take tensors.
+set(circles core tasks)
+set(circle_core core/backend core/tensor)
+# Being untied.
+set(circle_tasks tasks/capture tasks/data tasks/example_learner tasks/labelled tasks/learner tasks/recipe tasks/report
+    tasks/run tasks/start tasks/train)
+
 set(violations "")
 set(seen 0)
+set(units "")
 foreach(folder base core autograd backends models data training tasks hub experiments bindings)
   file(GLOB_RECURSE files ${ROOT}/${folder}/*.h ${ROOT}/${folder}/*.cpp ${ROOT}/${folder}/*.def)
   foreach(file ${files})
     file(STRINGS ${file} includes REGEX "^[ \t]*#[ \t]*include")
+    file(RELATIVE_PATH where ${ROOT} ${file})
+    string(REGEX REPLACE "\\.[a-z]+$" "" unit ${where})
+    list(APPEND units ${unit})
     foreach(include ${includes})
       math(EXPR seen "${seen} + 1")
-      file(RELATIVE_PATH where ${ROOT} ${file})
+      if(include MATCHES "\"heed/([^\"]+)\\.[a-z]+\"" AND NOT CMAKE_MATCH_1 STREQUAL unit)
+        set(used ${CMAKE_MATCH_1})
+        set(meant FALSE)
+        foreach(circle ${circles})
+          if(unit IN_LIST circle_${circle} AND used IN_LIST circle_${circle})
+            set(meant TRUE)
+          endif()
+        endforeach()
+        if(NOT meant)
+          list(APPEND used_by_${unit} ${used})
+        endif()
+      endif()
       if(include MATCHES "\"heed/([a-z_]+)[/.]")
         if(NOT CMAKE_MATCH_1 IN_LIST allowed_${folder})
           list(APPEND violations "${where}: ${folder}/ may not use ${CMAKE_MATCH_1}/: ${include}")
@@ -38,6 +61,47 @@ foreach(folder base core autograd backends models data training tasks hub experi
     endforeach()
   endforeach()
 endforeach()
+
+# Takes away, again and again, the units that use none of those that are left: what remains are circles, and what
+# uses them.
+list(REMOVE_DUPLICATES units)
+set(left "${units}")
+foreach(unit ${units})
+  set(is_left_${unit} TRUE)
+endforeach()
+while(TRUE)
+  set(waiting "")
+  foreach(unit ${left})
+    set(waits_for_${unit} "")
+    foreach(used ${used_by_${unit}})
+      if(is_left_${used})
+        list(APPEND waits_for_${unit} ${used})
+      endif()
+    endforeach()
+    if(waits_for_${unit})
+      list(APPEND waiting ${unit})
+    else()
+      set(is_left_${unit} FALSE)
+    endif()
+  endforeach()
+  if(waiting STREQUAL left)
+    break()
+  endif()
+  set(left "${waiting}")
+endwhile()
+if(left)
+  # From any of them, following what each waits for ends in a circle.
+  list(GET left 0 unit)
+  set(path "")
+  while(NOT unit IN_LIST path)
+    list(APPEND path ${unit})
+    list(GET waits_for_${unit} 0 unit)
+  endwhile()
+  list(FIND path ${unit} first)
+  list(SUBLIST path ${first} -1 path)
+  list(JOIN path " -> " path)
+  list(APPEND violations "a circle of includes: ${path} -> ${unit}: a declaration goes to where it belongs, or two files are one")
+endif()
 
 if(seen LESS 50)
   list(APPEND violations "only ${seen} includes were found under ${ROOT}: the test looked in the wrong place")
