@@ -187,9 +187,10 @@ const Tensor& ExpectedGradient::active() {
   return expected_gradient;
 }
 
-Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
-                            double smoothing, std::int32_t ignored, std::int64_t rows_at_once) {
-  constexpr const char* op = "linear_cross_entropy";
+namespace {
+
+void check_arguments(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                     const Tensor& targets, double smoothing) {
   check_same(op, x, weight);
   check_floating(op, x);
   check_indices(op, targets);
@@ -204,12 +205,53 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   check(targets.count() == row_count(x.shape()), op, ": targets of shape ", targets.shape(),
         " do not fit inputs of shape ", x.shape());
   check(smoothing >= 0 && smoothing <= 1, op, ": smoothing ", smoothing, " is outside [0, 1]");
-  const std::int64_t rows = targets.count(), classes = weight.size(0);
-  if (!usable(backend_of(x).cross_entropy)) {
+}
+
+/// Room for the gradients that are wanted of the given inputs; without rows, their values. `sums`: the type
+/// of those that are added up over the chunks.
+EarlyGradients early_gradients(const Tensor& x, const Tensor& weight, const Tensor& bias, DType sums) {
+  const bool empty = row_count(x.shape()) == 0;
+  const auto wanted = [&](const Tensor& input, DType dtype) {
+    if (!recording() || !input.tracked()) return Tensor();
+    return empty ? Tensor::zeros(input.shape(), dtype, input.device())
+                 : Tensor::empty(input.shape(), dtype, input.device());
+  };
+  EarlyGradients gradients{ExpectedGradient::active(), wanted(x, x.dtype()), wanted(weight, sums),
+                           wanted(bias, sums)};
+  if (gradients.x.defined()) gradients.x = gradients.x.view({row_count(x.shape()), x.size(-1)});
+  return gradients;
+}
+
+Scratch scratch_of(const ChunkedLoss& given, const LogitChunks& chunks, const EarlyGradients& gradients) {
+  const DType dtype = given.x.dtype(), statistics = statistics_type(dtype);
+  const Device device = given.x.device();
+  const Tensor& expected = gradients.expected;
+  Scratch scratch{Tensor::empty({chunks.rows, chunks.pitch}, dtype, device),
+                  Tensor::empty({chunks.rows, 2}, statistics, device),
+                  {},
+                  {}};
+  if (gradients.wanted())
+    scratch.grad = expected.defined()
+                       ? contiguous(broadcast_view(cast(reshape(expected, {1}), statistics), {chunks.rows}))
+                       : Tensor::ones({chunks.rows}, statistics, device);
+  if (gradients.bias.defined() && backend_of(given.x).logit_chunks)
+    scratch.ones = Tensor::ones({1, chunks.rows}, dtype, device);
+  return scratch;
+}
+
+}  // namespace
+
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
+                            double smoothing, std::int32_t ignored, std::int64_t rows_at_once) {
+  constexpr const char* op = "linear_cross_entropy";
+  check_arguments(op, x, weight, bias, targets, smoothing);
+  const std::int64_t rows = targets.count();
+  const Backend& backend = backend_of(x);
+  if (!usable(backend.cross_entropy)) {
     const Tensor logits = linear(reshape(x, {rows, x.size(-1)}), weight, bias);
     return sum(cross_entropy(logits, reshape(targets, {rows}), smoothing, ignored));
   }
-  require_kernel(backend_of(x).matmul, op, x.device());
+  require_kernel(backend.matmul, op, x.device());
 
   const ChunkedLoss given{contiguous(x.detach()).view({rows, x.size(-1)}),
                           contiguous(weight.detach()),
@@ -217,37 +259,16 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
                           contiguous(targets).view({rows}),
                           smoothing,
                           ignored};
-  const auto wanted = [&](const Tensor& input, DType dtype) {
-    if (!recording() || !input.tracked()) return Tensor();
-    return rows > 0 ? Tensor::empty(input.shape(), dtype, input.device())
-                    : Tensor::zeros(input.shape(), dtype, input.device());
-  };
   const DType statistics = statistics_type(x.dtype());
-  const Device device = x.device();
-  const Tensor losses = Tensor::empty({rows}, statistics, device);
-  const Backend& backend = backend_of(x);
-  LogitChunks chunks = chunks_of(backend, x, rows, classes);
+  LogitChunks chunks = chunks_of(backend, x, rows, weight.size(0));
   if (rows_at_once > 0) chunks.rows = rows_at_once;
-  const std::int64_t most = std::min(chunks.rows, rows);
-  const Tensor expected = ExpectedGradient::active();
-  EarlyGradients gradients{expected, wanted(x, x.dtype()),
-                           // A sum over chunks is rounded to a half type only once.
-                           wanted(weight, rows > most ? statistics : x.dtype()),
-                           wanted(bias, rows > most ? statistics : x.dtype())};
-  if (gradients.x.defined()) gradients.x = gradients.x.view(given.x.shape());
-  Scratch scratch{Tensor::empty({most, chunks.pitch}, x.dtype(), device),
-                  Tensor::empty({most, 2}, statistics, device),
-                  {},
-                  {}};
-  if (gradients.wanted())
-    scratch.grad = expected.defined()
-                       ? contiguous(broadcast_view(cast(reshape(expected, {1}), statistics), {most}))
-                       : Tensor::ones({most}, statistics, device);
-  if (gradients.bias.defined() && backend.logit_chunks)
-    scratch.ones = Tensor::ones({1, most}, x.dtype(), device);
-  for (std::int64_t begin = 0; begin < rows; begin += most) {
-    add_rows(given, scratch, begin, std::min(most, rows - begin), losses, gradients);
-  }
+  chunks.rows = std::min(chunks.rows, rows);
+  const Tensor losses = Tensor::empty({rows}, statistics, x.device());
+  // A sum over chunks is rounded to a half type only once.
+  EarlyGradients gradients = early_gradients(x, weight, bias, rows > chunks.rows ? statistics : x.dtype());
+  const Scratch scratch = scratch_of(given, chunks, gradients);
+  for (std::int64_t begin = 0; begin < rows; begin += chunks.rows)
+    add_rows(given, scratch, begin, std::min(chunks.rows, rows - begin), losses, gradients);
   return record(op, sum(losses), {x, weight, bias},
                 [gradients, shape = x.shape(), dtype = x.dtype()](const Tensor& grad) {
                   Gradients all = given_gradients(gradients, grad, dtype);

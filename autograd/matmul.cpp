@@ -117,19 +117,9 @@ struct LinearBackward {
         want_x ? empty_gradient(arrived[0], {arrived[0].size(0), shape[shape.rank() - 1]}) : Tensor();
     const bool done = products_at_once(arrived, from, dx, gradients);
     for (std::size_t n = 0; n < from.size(); ++n) {
-      const Map& map = maps[from[n]];
-      Tensor& dweight = gradients[1 + 2 * from[n]];
-      if (!done && want_x) backend_of(dx).matmul(arrived[n], readable(map.weight), {}, n > 0 ? 1 : 0, dx);
-      if (!done && map.want_weight && map.want_bias)
-        if (const auto both = backend_of(arrived[n]).linear_gradients; both && !ComposeOnly::active()) {
-          dweight = empty_gradient(arrived[n], {arrived[n].size(1), rows.size(1)});
-          const Tensor dbias = empty_gradient(arrived[n], {arrived[n].size(1)});
-          both(arrived[n], rows, dweight, dbias);
-          gradients[2 + 2 * from[n]] = dbias;
-          continue;
-        }
-      if (!done && map.want_weight) dweight = product(transposed(arrived[n]), rows);
-      if (map.want_bias) gradients[2 + 2 * from[n]] = sum(arrived[n], 0);
+      const std::size_t i = from[n];
+      if (!done && want_x) backend_of(dx).matmul(arrived[n], readable(maps[i].weight), {}, n > 0 ? 1 : 0, dx);
+      complete(maps[i], arrived[n], gradients[1 + 2 * i], gradients[2 + 2 * i]);
     }
     if (want_x) gradients[0] = dx.view(shape);
     return gradients;
@@ -138,6 +128,19 @@ struct LinearBackward {
  private:
   static Tensor empty_gradient(const Tensor& grad, const Shape& shape) {
     return Tensor::empty(shape, grad.dtype(), grad.device());
+  }
+
+  /// Computes the gradients that are wanted of a map's weight, unless it is there already, and bias.
+  void complete(const Map& map, const Tensor& grad, Tensor& dweight, Tensor& dbias) const {
+    const bool lacks_weight = map.want_weight && !dweight.defined();
+    const auto both = backend_of(grad).linear_gradients;
+    if (lacks_weight && map.want_bias && both && !ComposeOnly::active()) {
+      dweight = empty_gradient(grad, {grad.size(1), rows.size(1)});
+      dbias = empty_gradient(grad, {grad.size(1)});
+      return both(grad, rows, dweight, dbias);
+    }
+    if (lacks_weight) dweight = product(transposed(grad), rows);
+    if (map.want_bias) dbias = sum(grad, 0);
   }
 
   /// Computes dx and all dweights in one kernel call; returns false when the backend has no such kernel or

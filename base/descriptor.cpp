@@ -136,29 +136,4 @@ void rename_to_new(int folder, const fs::path& from, const fs::path& to, const f
   ::unlinkat(folder, from.c_str(), 0);
 }
 
-TemporaryFile::TemporaryFile(int folder, fs::path target, const fs::path& shown)
-    : folder_(folder),
-      target_(std::move(target)),
-      path_(temporary_for(target_)),
-      // O_EXCL | O_NOFOLLOW: fails rather than open an existing file or link.
-      writer_(shown / path_, open_at_or_throw("create", folder, path_,
-                                              O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, shown / path_)) {}
-
-TemporaryFile::~TemporaryFile() {
-  if (!is_moved_) ::unlinkat(folder_, path_.c_str(), 0);
-}
-
-void TemporaryFile::replace() {
-  writer_.finish();
-  if (::renameat(folder_, path_.c_str(), folder_, target_.c_str()) != 0)
-    fail("cannot rename ", path_, " to ", target_, ": ", reason_of(errno));
-  is_moved_ = true;
-}
-
-void TemporaryFile::become_new(const fs::path& shown) {
-  writer_.finish();
-  rename_to_new(folder_, path_, target_, shown);
-  is_moved_ = true;
-}
-
 }  // namespace heed

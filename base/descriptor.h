@@ -7,8 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "heed/base/file.h"
-
 // System calls that throw on failure, shared by files by path (file.h) and files in an open folder
 // (open_folder.h). `folder` is the descriptor that names are relative to; AT_FDCWD for paths.
 
@@ -52,32 +50,8 @@ std::int64_t size_of_regular(int descriptor, const std::filesystem::path& path);
 
 std::filesystem::path folder_of(const std::filesystem::path& path);
 [[noreturn]] void refuse_existing(const std::filesystem::path& path);
-/// An unused name beside the target.
-std::filesystem::path temporary_for(const std::filesystem::path& target);
 /// Renames; throws when the new name exists.
 void rename_to_new(int folder, const std::filesystem::path& from, const std::filesystem::path& to,
                    const std::filesystem::path& shown);
-
-/// A new file beside its target; removed unless replace() or become_new() moved it there.
-class TemporaryFile {
- public:
-  /// `shown` is the folder's path for messages when `target` is relative to an open folder.
-  TemporaryFile(int folder, std::filesystem::path target, const std::filesystem::path& shown = {});
-  ~TemporaryFile();
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-
-  FileWriter& writer() { return writer_; }
-  /// Syncs the file to disk and replaces the target with it.
-  void replace();
-  /// The same, but refuses an existing target, naming it `shown`.
-  void become_new(const std::filesystem::path& shown);
-
- private:
-  int folder_;
-  std::filesystem::path target_, path_;
-  FileWriter writer_;
-  bool is_moved_ = false;
-};
 
 }  // namespace heed

@@ -1,9 +1,14 @@
 #include "heed/base/error.h"
-#include "heed/base/plain_numbers.h"
 
+#include <sys/resource.h>
+
+#include <cerrno>
 #include <chrono>
 #include <limits>
+#include <system_error>
 #include <utility>
+
+#include "heed/base/plain_numbers.h"
 
 namespace heed {
 
@@ -15,6 +20,16 @@ std::string concat_parts(std::initializer_list<TextPart> parts) {
 
 void fail_with(std::initializer_list<TextPart> parts) {
   throw Error(concat_parts(parts));
+}
+
+std::string reason_of(int code) {
+  std::string reason = std::generic_category().message(code);
+  if (code != EFBIG) return reason;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+    return reason + ": the file system allows no larger file";
+  return reason + concat_text(": this process may write files of at most ", limit.rlim_cur,
+                              " bytes; raise that limit (ulimit -f)");
 }
 
 namespace {

@@ -117,6 +117,9 @@ inline std::int64_t checked_range(std::string_view what, std::int64_t value, std
   return value;
 }
 
+/// The system's text for a value of errno; for a file that is too large, also which limit it exceeded.
+std::string reason_of(int code);
+
 /// Thrown by a StopCheck to end work. It is not a heed::Error, so code that skips a bad line or file after
 /// an Error does not swallow it.
 class Interrupted : public std::exception {

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,16 +18,6 @@
 #include "heed/base/error.h"
 
 namespace heed {
-
-std::string reason_of(int code) {
-  std::string reason = std::generic_category().message(code);
-  if (code != EFBIG) return reason;
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
-    return reason + ": the file system allows no larger file";
-  return reason + concat_text(": this process may write files of at most ", limit.rlim_cur,
-                              " bytes; raise that limit (ulimit -f)");
-}
 
 namespace {
 
@@ -119,13 +108,13 @@ bool is_hex(std::string_view text) {
   return text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
-}  // namespace
-
 fs::path temporary_for(const fs::path& target) {
   const std::string name = target.filename().native().substr(0, 180);  // names have at most 255 bytes
   return target.parent_path() / concat_text(temporary_prefix, name, "-", ::getpid(), "-",
                                             random_hex(random_digits), temporary_suffix);
 }
+
+}  // namespace
 
 std::string read_file(const fs::path& path, std::int64_t limit) {
   std::optional<Descriptor> file;
@@ -170,6 +159,31 @@ void FileWriter::finish() {
   check(descriptor_ >= 0, "cannot finish ", path_, ": it is closed");
   sync_or_throw(descriptor_, path_);
   close_or_throw(descriptor_, path_);
+}
+
+TemporaryFile::TemporaryFile(int folder, fs::path target, const fs::path& shown)
+    : folder_(folder),
+      target_(std::move(target)),
+      path_(temporary_for(target_)),
+      // O_EXCL | O_NOFOLLOW: fails rather than open an existing file or link.
+      writer_(shown / path_, open_at_or_throw("create", folder, path_,
+                                              O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, shown / path_)) {}
+
+TemporaryFile::~TemporaryFile() {
+  if (!is_moved_) ::unlinkat(folder_, path_.c_str(), 0);
+}
+
+void TemporaryFile::replace() {
+  writer_.finish();
+  if (::renameat(folder_, path_.c_str(), folder_, target_.c_str()) != 0)
+    fail("cannot rename ", path_, " to ", target_, ": ", reason_of(errno));
+  is_moved_ = true;
+}
+
+void TemporaryFile::become_new(const fs::path& shown) {
+  writer_.finish();
+  rename_to_new(folder_, path_, target_, shown);
+  is_moved_ = true;
 }
 
 void write_file_atomically(const fs::path& path, std::string_view content) {

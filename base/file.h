@@ -11,9 +11,6 @@
 /// Files are read whole, written without losing data, and only what was meant is ever touched.
 namespace heed {
 
-/// The system's text for a value of errno; for a file that is too large, also which limit it exceeded.
-std::string reason_of(int code);
-
 inline constexpr std::int64_t no_byte_limit = std::numeric_limits<std::int64_t>::max();
 
 /// The whole content of a regular file of at most `limit` bytes. Throws an Error with the path and the
@@ -57,6 +54,29 @@ class FileWriter {
   FileWriter(std::filesystem::path path, int descriptor);
   std::filesystem::path path_;
   int descriptor_ = -1;
+};
+
+/// A new file beside its target (see is_temporary_name); removed unless replace() or become_new() moved it
+/// there.
+class TemporaryFile {
+ public:
+  /// `shown` is the folder's path for messages when `target` is relative to an open folder.
+  TemporaryFile(int folder, std::filesystem::path target, const std::filesystem::path& shown = {});
+  ~TemporaryFile();
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  FileWriter& writer() { return writer_; }
+  /// Syncs the file to disk and replaces the target with it.
+  void replace();
+  /// The same, but refuses an existing target, naming it `shown`.
+  void become_new(const std::filesystem::path& shown);
+
+ private:
+  int folder_;
+  std::filesystem::path target_, path_;
+  FileWriter writer_;
+  bool is_moved_ = false;
 };
 
 /// Replaces a file so that at any moment, a kill or a power cut included, the path holds the old content or

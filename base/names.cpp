@@ -81,9 +81,7 @@ std::string suggest_name(std::string_view name, std::span<const std::string> can
   if (const std::string nearest = nearest_name(name, candidates); !nearest.empty()) {
     return "; did you mean '" + nearest + "'?";
   }
-  std::string text = "; known are ";
-  for (std::size_t i = 0; i < candidates.size(); ++i) text += (i ? ", " : "") + candidates[i];
-  return text;
+  return "; known are " + listed(candidates);
 }
 
 }  // namespace heed

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +12,19 @@
 #include "heed/base/error.h"
 
 namespace heed {
+
+/// "a, b, c"; with `last` = " and ", "a, b and c".
+template <class Items>
+std::string listed(const Items& items, std::string_view last = ", ") {
+  std::string text;
+  std::size_t i = 0;
+  for (const auto& item : items) {
+    if (i > 0) text += i + 1 == std::size(items) ? last : ", ";
+    text += concat_text(item);
+    ++i;
+  }
+  return text;
+}
 
 /// The least number of insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
 int edit_distance(std::string_view a, std::string_view b);
@@ -33,12 +48,9 @@ struct NameTable {
   }
   /// Throws an Error that lists the names when `wanted` is unknown.
   Kind find(std::string_view wanted) const {
-    std::string known;
-    for (const auto& [name, kind] : rows) {
+    for (const auto& [name, kind] : rows)
       if (name == wanted) return kind;
-      known += (known.empty() ? "" : ", ") + std::string(name);
-    }
-    fail("unknown ", what, " \"", wanted, "\"; choose one of ", known);
+    fail("unknown ", what, " \"", wanted, "\"; choose one of ", listed(names()));
   }
   std::string_view name_of(Kind wanted) const {
     for (const auto& [name, kind] : rows) {

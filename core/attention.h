@@ -71,4 +71,12 @@ struct AttentionOptions {
       {};  ///< word ((b H + h) N + i) M + j of the stream decides about weight [b, h, i, j]
 };
 
+/// What the attention kernels take. The op layer completes the options: scale is not 0, key_mask and slopes
+/// are contiguous, mask is broadcast (stride 0) to [B, H, N, M], and the last stride of bias is 1.
+struct AttentionArgs : AttentionOptions {
+  Tensor query;  ///< [B, H, N, dk], last stride 1
+  Tensor key;    ///< [B, H, M, dk], last stride 1
+  Tensor value;  ///< [B, H, M, dv], last stride 1
+};
+
 }  // namespace heed

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <type_traits>
 
-#include "heed/core/attention.h"
 #include "heed/core/device.h"
 #include "heed/core/elementwise.h"
+#include "heed/core/random.h"
 #include "heed/core/tensor.h"
 
 // How the op layer (autograd/) reaches a backend (backends/): a struct of function pointers, the kernels of
@@ -19,13 +19,7 @@ namespace heed {
 
 enum class ReduceOp : std::uint8_t { sum, max, min };
 
-/// What the attention kernels take. The op layer completes the options: scale is not 0, key_mask and slopes
-/// are contiguous, mask is broadcast (stride 0) to [B, H, N, M], and the last stride of bias is 1.
-struct AttentionArgs : AttentionOptions {
-  Tensor query;  ///< [B, H, N, dk], last stride 1
-  Tensor key;    ///< [B, H, M, dk], last stride 1
-  Tensor value;  ///< [B, H, M, dv], last stride 1
-};
+struct AttentionArgs;  // core/attention.h
 
 /// A forward and a backward kernel that are usable only together, so that a fast path can
 /// never lose a gradient.

@@ -1,9 +1,5 @@
 #include "heed/core/random.h"
 
-#include <algorithm>
-#include <cmath>
-#include <utility>
-
 namespace heed {
 
 std::array<std::uint32_t, 4> philox(const RandomKey& key, std::uint64_t block) {
@@ -26,18 +22,6 @@ std::array<std::uint32_t, 4> philox(const RandomKey& key, std::uint64_t block) {
 
 std::uint32_t random_word(const RandomKey& key, std::uint64_t index) {
   return philox(key, index / 4)[index % 4];
-}
-
-double last_below(double low, double high, DType dtype) {
-  // For each type: significant bits, and the exponent of its smallest positive number.
-  const auto [digits, least] = dtype == DType::f64   ? std::pair(53, -1074)
-                               : dtype == DType::f32 ? std::pair(24, -149)
-                               : dtype == DType::f16 ? std::pair(11, -24)
-                                                     : std::pair(8, -133);
-  int exponent = 0;
-  std::frexp(std::nextafter(high, -HUGE_VAL), &exponent);  // of the numbers just below `high`
-  const double step = std::ldexp(1.0, std::max(exponent - digits, least));
-  return std::max(low, (std::ceil(high / step) - 1) * step);
 }
 
 }  // namespace heed

@@ -4,8 +4,6 @@
 #include <concepts>
 #include <cstdint>
 
-#include "heed/core/tensor.h"
-
 namespace heed {
 
 /// Names one stream of random numbers. Element i of a stream depends on (seed, step, op, i) alone, never on
@@ -42,9 +40,6 @@ std::uint32_t random_word(const RandomKey& key, std::uint64_t index);
 inline double unit_interval(std::uint32_t word) {
   return static_cast<double>(word >> 8) * 0x1p-24;
 }
-/// The largest number of a floating type below `high`, or `low` when none lies between: the upper limit for
-/// a uniform number in [low, high) that is rounded to that type.
-double last_below(double low, double high, DType dtype);
 /// Uniform in [0, bound) for a bound of at most 2^32: bound times the word read as a 32-bit fraction. Its
 /// bias is bound / 2^32.
 inline std::uint64_t below(std::uint32_t word, std::uint64_t bound) {

@@ -9,6 +9,7 @@
 #include <random>
 #include <utility>
 
+#include "heed/base/names.h"
 #include "heed/core/version.h"
 
 namespace heed {
@@ -302,10 +303,7 @@ std::vector<std::string> deal_out(Ranks* ranks, std::size_t pieces,
 namespace {
 
 std::string names_of(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size(); ++i)
-    text.append(i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ").append(std::to_string(ranks[i]));
-  return text;
+  return (ranks.size() == 1 ? "rank " : "ranks ") + listed(ranks, " and ");
 }
 
 /// Only one rank reports: the lowest that is not silent itself.

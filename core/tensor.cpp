@@ -1,13 +1,27 @@
 #include "heed/core/tensor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "heed/base/error.h"
 #include "heed/core/backend.h"
 
 namespace heed {
+
+double last_below(double low, double high, DType dtype) {
+  // For each type: significant bits, and the exponent of its smallest positive number.
+  const auto [digits, least] = dtype == DType::f64   ? std::pair(53, -1074)
+                               : dtype == DType::f32 ? std::pair(24, -149)
+                               : dtype == DType::f16 ? std::pair(11, -24)
+                                                     : std::pair(8, -133);
+  int exponent = 0;
+  std::frexp(std::nextafter(high, -HUGE_VAL), &exponent);  // of the numbers just below `high`
+  const double step = std::ldexp(1.0, std::max(exponent - digits, least));
+  return std::max(low, (std::ceil(high / step) - 1) * step);
+}
 
 Shape contiguous_strides(const Shape& shape) {
   Shape strides = shape;

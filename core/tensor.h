@@ -42,6 +42,9 @@ using Tokens = std::vector<std::int32_t>;
 constexpr DType statistics_type(DType dtype) {
   return is_half(dtype) ? DType::f32 : dtype;
 }
+/// The largest number of a floating type below `high`, or `low` when none lies between: the upper limit for
+/// a uniform number in [low, high) that is rounded to that type.
+double last_below(double low, double high, DType dtype);
 constexpr std::string_view name_of(DType dtype) {
   constexpr std::string_view names[] = {"f32", "f64", "i32", "f16", "bf16"};
   return names[static_cast<int>(dtype)];

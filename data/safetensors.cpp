@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <unordered_set>
 #include <vector>
 
@@ -356,6 +357,66 @@ std::string safetensors_text(const TensorFile& content, StoredFloat stored) {
       header_text(order, content, stored), order, [&](std::string_view bytes) { text.append(bytes); },
       stored);
   return text;
+}
+
+// --- tensors by name
+
+namespace {
+
+template <class T>
+void check_finite_as(const Tensor& tensor, const std::string& name, std::string_view what,
+                     std::string_view reason) {
+  const std::vector<T> values = tensor.to_vector<T>();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    check(std::isfinite(values[i]), what, ": the tensor \"", name, "\" holds ", values[i], " at element ", i,
+          ", but all numbers must be finite", reason);
+}
+
+}  // namespace
+
+void check_finite(const Tensor& tensor, const std::string& name, std::string_view what,
+                  std::string_view reason) {
+  if (!tensor.defined()) return;
+  if (tensor.dtype() == DType::f32) check_finite_as<float>(tensor, name, what, reason);
+  if (tensor.dtype() == DType::f64) check_finite_as<double>(tensor, name, what, reason);
+}
+
+void check_named_tensors(const std::map<std::string, Tensor>& saved,
+                         std::span<const std::pair<std::string, Tensor>> targets, std::string_view what) {
+  std::set<std::string> expected;
+  for (const auto& [name, target] : targets) {
+    expected.insert(name);
+    const auto found = saved.find(name);
+    check(found != saved.end(), what, ": the tensor \"", name, "\" ", target.shape(), " is missing");
+    const Tensor& source = found->second;
+    check(source.shape() == target.shape() && source.dtype() == target.dtype(), what, ": the tensor \"", name,
+          "\" is ", source.dtype(), " ", source.shape(), ", but ", target.dtype(), " ", target.shape(),
+          " was expected");
+    check_finite(source, name, what, ": a training that diverged saved it so, or the file was changed");
+  }
+  for (const auto& [name, source] : saved)
+    check(expected.contains(name), what, ": unknown tensor \"", name, "\"");
+}
+
+void copy_elements(const Tensor& from, const Tensor& to) {
+  switch (to.dtype()) {
+    case DType::f32:
+      return to.assign(std::span<const float>(from.to_vector<float>()));
+    case DType::f64:
+      return to.assign(std::span<const double>(from.to_vector<double>()));
+    case DType::i32:
+      return to.assign(std::span<const std::int32_t>(from.to_vector<std::int32_t>()));
+    case DType::f16:
+    case DType::bf16:
+      break;
+  }
+  fail("copying tensors by name: ", to.dtype(), " is for computing, not for weights; cast to f32");
+}
+
+void copy_named_tensors(const std::map<std::string, Tensor>& saved,
+                        std::span<const std::pair<std::string, Tensor>> targets, std::string_view what) {
+  check_named_tensors(saved, targets, what);
+  for (const auto& [name, target] : targets) copy_elements(saved.at(name), target);
 }
 
 }  // namespace heed

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "heed/core/low_precision.h"
 #include "heed/core/tensor.h"
@@ -74,5 +76,22 @@ void save_safetensors(const std::filesystem::path& path, const TensorFile& conte
 void write_safetensors(FileWriter& file, const TensorFile& content, StoredFloat stored = StoredFloat::f32);
 /// The same bytes in memory, for messages.
 std::string safetensors_text(const TensorFile& content, StoredFloat stored = StoredFloat::f32);
+
+// Tensors by name, as files hold them and as they are in use.
+
+/// Throws an Error that names `what`, the tensor and the first element that is not finite, and ends with
+/// `reason`. An undefined tensor, which another process has, passes.
+void check_finite(const Tensor& tensor, const std::string& name, std::string_view what,
+                  std::string_view reason);
+/// Checks that saved tensors and targets have exactly the same names, shapes and dtypes and that all values
+/// are finite; otherwise throws an Error naming `what` and the first tensor that is missing, differs, is
+/// unknown or has a value that is not finite.
+void check_named_tensors(const std::map<std::string, Tensor>& saved,
+                         std::span<const std::pair<std::string, Tensor>> targets, std::string_view what);
+/// Copies through the host, because the two may be on different devices: both of one shape, f32, f64 or i32.
+void copy_elements(const Tensor& from, const Tensor& to);
+/// After the check above copies the saved tensors into the targets of the same names.
+void copy_named_tensors(const std::map<std::string, Tensor>& saved,
+                        std::span<const std::pair<std::string, Tensor>> targets, std::string_view what);
 
 }  // namespace heed

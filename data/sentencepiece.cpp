@@ -185,6 +185,74 @@ bool is_found_in_text(const std::string& token) {
          (token.starts_with(">>") && token.ends_with("<<") && token.size() > 4);
 }
 
+Json added_token(std::size_t id, const std::string& token) {
+  return {{"id", id},
+          {"content", token},
+          {"single_word", false},
+          {"lstrip", false},
+          {"rstrip", false},
+          {"normalized", false},
+          {"special", !token.starts_with(">>")}};
+}
+
+/// The parts of a tokenizer.json file that list tokens.
+struct ListedTokens {
+  Json vocabulary = Json::array(), added = Json::array();
+  std::size_t unknown = 0;
+  std::vector<std::string> without_id;  // pieces of the model that are no tokens, in its order
+};
+
+ListedTokens listed_tokens(const SentencePieceModel& model, const std::vector<std::string>& tokens) {
+  std::unordered_map<std::string, double> scores;  // of the pieces that texts are split into
+  double least = 0;
+  for (const SentencePieceModel::Piece& piece : model.pieces)
+    if (piece.kind == SentencePieceModel::Kind::normal) {
+      scores.emplace(piece.text, piece.score);
+      least = std::min(least, piece.score);
+    }
+  ListedTokens lists;
+  for (std::size_t id = 0; id < tokens.size(); ++id) {
+    const std::string& token = tokens[id];
+    const auto piece = scores.find(token);
+    const bool found_in_text = is_found_in_text(token);
+    if (found_in_text) lists.added.push_back(added_token(id, token));
+    if (token == "<unk>") lists.unknown = id;
+    if (piece != scores.end())
+      lists.vocabulary.push_back(Json::array({token, piece->second}));
+    else if (found_in_text)
+      lists.vocabulary.push_back(Json::array({token, 0.0}));
+    else if (is_character(token))
+      lists.vocabulary.push_back(Json::array({token, least - UnigramModel::unknown_penalty}));
+    else
+      lists.vocabulary.push_back(Json::array({other_language + token, 0.0}));
+    if (piece != scores.end()) scores.erase(piece);
+  }
+  for (const SentencePieceModel::Piece& piece : model.pieces)
+    if (scores.contains(piece.text)) lists.without_id.push_back(piece.text);
+  return lists;
+}
+
+/// Pieces with a space inside are those of a model that was trained with split_by_whitespace=false.
+bool splits_at_spaces(const SentencePieceModel& model) {
+  return std::ranges::none_of(model.pieces, [](const SentencePieceModel::Piece& piece) {
+    return piece.kind == SentencePieceModel::Kind::normal &&
+           piece.text.find("\u2581", 1) != std::string::npos;
+  });
+}
+
+/// Of texts that `metaspace` split, or without splits left whole.
+Json decoder_of(const Json& metaspace, bool splits) {
+  Json decoders = Json::array({replace_step(other_language, "")});
+  // The Metaspace decoder would take every space of the first piece for the one that was put before it.
+  if (splits)
+    decoders.push_back(metaspace);
+  else
+    for (const Json& step : {replace_step("\u2581", " "), Json{{"type", "Fuse"}},
+                             Json{{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}})
+      decoders.push_back(step);
+  return {{"type", "Sequence"}, {"decoders", std::move(decoders)}};
+}
+
 }  // namespace
 
 SentencePieceModel read_sentencepiece(std::string_view bytes, const std::string& origin) {
@@ -212,71 +280,26 @@ SentencePieceTokenizer sentencepiece_tokenizer(const SentencePieceModel& model,
                                                const std::vector<std::string>& tokens) {
   for (const char* const mark : {"</s>", "<unk>"})
     check(std::ranges::find(tokens, mark) != tokens.end(), "the vocabulary has no token ", mark);
-  std::unordered_map<std::string, double> scores;  // of the pieces that texts are split into
-  double least = 0;
-  for (const SentencePieceModel::Piece& piece : model.pieces)
-    if (piece.kind == SentencePieceModel::Kind::normal) {
-      scores.emplace(piece.text, piece.score);
-      least = std::min(least, piece.score);
-    }
-  Json vocabulary = Json::array(), added = Json::array();
-  std::size_t unknown = 0;
-  for (std::size_t id = 0; id < tokens.size(); ++id) {
-    const std::string& token = tokens[id];
-    const auto piece = scores.find(token);
-    const bool found_in_text = is_found_in_text(token);
-    if (found_in_text)
-      added.push_back({{"id", id},
-                       {"content", token},
-                       {"single_word", false},
-                       {"lstrip", false},
-                       {"rstrip", false},
-                       {"normalized", false},
-                       {"special", !token.starts_with(">>")}});
-    if (token == "<unk>") unknown = id;
-    if (piece != scores.end())
-      vocabulary.push_back(Json::array({token, piece->second}));
-    else if (found_in_text)
-      vocabulary.push_back(Json::array({token, 0.0}));
-    else if (is_character(token))
-      vocabulary.push_back(Json::array({token, least - UnigramModel::unknown_penalty}));
-    else
-      vocabulary.push_back(Json::array({other_language + token, 0.0}));
-    if (piece != scores.end()) scores.erase(piece);
-  }
-  SentencePieceTokenizer tokenizer;
-  for (const SentencePieceModel::Piece& piece : model.pieces)  // in model order
-    if (scores.contains(piece.text)) tokenizer.without_id.push_back(piece.text);
-  // Pieces with a space inside are those of a model that was trained with split_by_whitespace=false.
-  const bool splits = std::ranges::none_of(model.pieces, [](const SentencePieceModel::Piece& piece) {
-    return piece.kind == SentencePieceModel::Kind::normal &&
-           piece.text.find("\u2581", 1) != std::string::npos;
-  });
+  ListedTokens lists = listed_tokens(model, tokens);
+  const bool splits = splits_at_spaces(model);
   const Json metaspace = {
       {"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "always"}, {"split", splits}};
-  // The Metaspace decoder would take every space of the first piece for the one that was put before it.
-  Json decoders = Json::array({replace_step(other_language, "")});
-  if (splits)
-    decoders.push_back(metaspace);
-  else
-    for (const Json& step : {replace_step("\u2581", " "), Json{{"type", "Fuse"}},
-                             Json{{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}})
-      decoders.push_back(step);
-  tokenizer.json = Json{
-      {"version", "1.0"},
-      {"truncation", nullptr},
-      {"padding", nullptr},
-      {"added_tokens", std::move(added)},
-      {"normalizer", normaliser_of(model)},
-      {"pre_tokenizer", metaspace},
-      {"post_processor", nullptr},
-      {"decoder", {{"type", "Sequence"}, {"decoders", decoders}}},
-      {"model",
-       {{"type", "Unigram"},
-        {"unk_id", unknown},
-        {"vocab", std::move(vocabulary)},
-        {"byte_fallback",
-         false}}}}.dump();
+  const Json unigram = {{"type", "Unigram"},
+                        {"unk_id", lists.unknown},
+                        {"vocab", std::move(lists.vocabulary)},
+                        {"byte_fallback", false}};
+  const Json file = {{"version", "1.0"},
+                     {"truncation", nullptr},
+                     {"padding", nullptr},
+                     {"added_tokens", std::move(lists.added)},
+                     {"normalizer", normaliser_of(model)},
+                     {"pre_tokenizer", metaspace},
+                     {"post_processor", nullptr},
+                     {"decoder", decoder_of(metaspace, splits)},
+                     {"model", unigram}};
+  SentencePieceTokenizer tokenizer;
+  tokenizer.json = file.dump();
+  tokenizer.without_id = std::move(lists.without_id);
   return tokenizer;
 }
 

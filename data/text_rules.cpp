@@ -8,9 +8,39 @@
 #include "heed/base/json.h"
 #include "heed/base/unicode.h"
 #include "heed/data/text_file.h"
-#include "heed/data/tokenizer_parts.h"
 
 namespace heed {
+
+std::vector<std::string_view> split_at_punctuation(std::string_view text) {
+  std::vector<std::string_view> words;
+  std::size_t begin = 0;
+  const auto end_word = [&](std::size_t at) {
+    if (at > begin) words.push_back(text.substr(begin, at - begin));
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    const unicode::CodePoint c = unicode::decode(text, at);
+    const std::size_t next = at + static_cast<std::size_t>(c.length);
+    const bool is_mark = c.valid && unicode::is_punctuation(c.value);
+    if (is_mark || (c.valid && unicode::is_space(c.value))) {
+      end_word(at);
+      if (is_mark) words.push_back(text.substr(at, next - at));
+      begin = next;
+    }
+    at = next;
+  }
+  end_word(text.size());
+  return words;
+}
+
+std::string normalize_text(std::string_view text, std::span<const TextStep> steps) {
+  std::string result(text);
+  for (const TextStep step : steps)
+    result = step == TextStep::lower_case
+                 ? unicode::lower_case(result, unicode::FinalSigma::medial)
+                 : unicode::normalize(result, static_cast<unicode::Form>(step));  // of the same order
+  return result;
+}
+
 namespace {
 
 std::string from_base64(std::string_view text) {

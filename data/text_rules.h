@@ -1,12 +1,48 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "heed/base/names.h"
+
 namespace heed {
+
+/// A token that is matched in the text as it is, before any word splitting. Fields are named as in a
+/// tokenizer.json file.
+struct AddedToken {
+  std::int32_t id = 0;
+  std::string content;
+  bool single_word = false;  ///< Matched only where no word character is adjacent.
+  bool lstrip = false;       ///< Includes the white space on its left.
+  bool rstrip = false;       ///< Includes the white space on its right.
+  bool normalized = false;   ///< Matched in the normalised text instead of the raw text.
+  bool special = false;      ///< Left out by decode() unless `keep_special`.
+};
+
+/// A step that changes the text before tokenization; a tokenizer has a list of them, usually empty. The
+/// character tables are those of the installed utf8proc: the newest characters may differ from another
+/// program's.
+enum class TextStep { nfc, nfd, nfkc, nfkd, lower_case };
+
+/// The names of the steps in a tokenizer.json file.
+inline constexpr NameTable<TextStep, 5> text_steps{"normalizer",
+                                                   {{{"NFC", TextStep::nfc},
+                                                     {"NFD", TextStep::nfd},
+                                                     {"NFKC", TextStep::nfkc},
+                                                     {"NFKD", TextStep::nfkd},
+                                                     {"Lowercase", TextStep::lower_case}}}};
+
+/// Applies the steps in order.
+std::string normalize_text(std::string_view text, std::span<const TextStep> steps);
+
+/// Splits a text into words and single punctuation marks, as BERT does ("BertPreTokenizer"), without the
+/// white space.
+std::vector<std::string_view> split_at_punctuation(std::string_view text);
 
 /// SentencePiece's character replacement table ("precompiled_charsmap"): a tree of byte strings, each with
 /// its replacement. The tree is a double array (Yata et al., "darts-clone").

@@ -6,6 +6,7 @@
 
 #include "heed/base/error.h"
 #include "heed/base/file.h"
+#include "heed/base/names.h"
 #include "heed/base/unicode.h"
 #include "heed/data/bpe.h"
 #include "heed/data/text_file.h"
@@ -62,7 +63,7 @@ Tokenizer Tokenizer::train(const TextSource& lines, const TokenizerTraining& opt
   check(!counts.empty(), "there is no text to train a tokenizer on: ", count, " lines, all empty");
   BpeModel model =
       train_bpe(counts, {options.vocabulary_size, options.min_frequency, options.special_tokens});
-  return Tokenizer(std::make_shared<Parts>(std::move(model), std::move(settings)));
+  return Tokenizer(std::make_shared<TokenizerParts>(std::move(model), std::move(settings)));
 }
 
 Tokenizer Tokenizer::train_characters(std::span<const std::string> texts,
@@ -73,8 +74,8 @@ Tokenizer Tokenizer::train_characters(std::span<const std::string> texts,
   settings.added_tokens = heed::special_tokens(special_tokens);
   std::vector<std::string> normalized;
   for (const std::string& text : texts) normalized.push_back(normalize_text(text, normalizer));
-  return Tokenizer(
-      std::make_shared<Parts>(character_vocabulary(normalized, special_tokens), std::move(settings)));
+  return Tokenizer(std::make_shared<TokenizerParts>(character_vocabulary(normalized, special_tokens),
+                                                    std::move(settings)));
 }
 
 Tokenizer Tokenizer::train_words(std::span<const std::string> lines, const TokenizerTraining& options,
@@ -92,7 +93,7 @@ Tokenizer Tokenizer::train_words(const TextSource& lines, const TokenizerTrainin
     settings.added_tokens[i].special = false;
   // A tokenizer without words splits the texts as the result will, so that special tokens in them do not
   // count as words.
-  const Parts parts(WordModel(training.first_tokens, training.unknown), settings);
+  const TokenizerParts parts(WordModel(training.first_tokens, training.unknown), settings);
   WordCounts counts;
   std::int64_t count = 0;
   lines([&](std::string_view line) {
@@ -103,7 +104,7 @@ Tokenizer Tokenizer::train_words(const TextSource& lines, const TokenizerTrainin
                       [&](std::string_view word) { counts.add(word); });
   });
   check(!counts.empty(), "there is no text to take words from: ", count, " lines, all without a word");
-  return Tokenizer(std::make_shared<Parts>(frequent_words(counts, training), std::move(settings)));
+  return Tokenizer(std::make_shared<TokenizerParts>(frequent_words(counts, training), std::move(settings)));
 }
 
 Tokenizer Tokenizer::load(const std::filesystem::path& path) {
@@ -167,16 +168,16 @@ std::optional<std::int32_t> Tokenizer::find(std::string_view token) const {
 
 std::int32_t Tokenizer::id_of(std::string_view token) const {
   if (const auto id = find(token)) return *id;
-  std::string tried;
+  std::vector<std::string_view> tried;
   for (const auto& names : names_of_marks) {
     if (token.empty() || std::find(names.begin(), names.end(), token) == names.end()) continue;
     for (const std::string_view name : names) {
       if (const auto id = find(name); id && !name.empty()) return *id;
-      if (!name.empty() && name != token) tried += concat_text(tried.empty() ? " (nor " : ", ", name);
+      if (!name.empty() && name != token) tried.push_back(name);
     }
     break;
   }
-  fail("the tokenizer has no token \"", token, "\"", tried, tried.empty() ? "" : ")");
+  fail("the tokenizer has no token \"", token, "\"", tried.empty() ? "" : " (nor " + listed(tried) + ")");
 }
 
 const std::vector<AddedToken>& Tokenizer::added_tokens() const {

@@ -10,24 +10,11 @@
 #include <string_view>
 #include <vector>
 
+#include "heed/data/text_rules.h"
+
 namespace heed {
 
-/// A token that is matched in the text as it is, before any word splitting. Fields are named as in a
-/// tokenizer.json file.
-struct AddedToken {
-  std::int32_t id = 0;
-  std::string content;
-  bool single_word = false;  ///< Matched only where no word character is adjacent.
-  bool lstrip = false;       ///< Includes the white space on its left.
-  bool rstrip = false;       ///< Includes the white space on its right.
-  bool normalized = false;   ///< Matched in the normalised text instead of the raw text.
-  bool special = false;      ///< Left out by decode() unless `keep_special`.
-};
-
-/// A step that changes the text before tokenization; a tokenizer has a list of them, usually empty. The
-/// character tables are those of the installed utf8proc: the newest characters may differ from another
-/// program's.
-enum class TextStep { nfc, nfd, nfkc, nfkd, lower_case };
+struct TokenizerParts;
 
 struct TokenizerTraining {
   std::int64_t vocabulary_size = 8000;  ///< All ids, including special tokens.
@@ -113,10 +100,9 @@ class Tokenizer {
   std::vector<std::string> unknown_characters(std::string_view text) const;
 
  private:
-  struct Parts;
-  explicit Tokenizer(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+  explicit Tokenizer(std::shared_ptr<const TokenizerParts> parts) : parts_(std::move(parts)) {}
   friend class TokenizerFile;
-  std::shared_ptr<const Parts> parts_;
+  std::shared_ptr<const TokenizerParts> parts_;
 };
 
 }  // namespace heed

@@ -34,7 +34,7 @@ class TokenizerFile {
     read_decoder_part(file, settings);
     if (!is_null(file, "post_processor")) settings.post_processor_text = file["post_processor"].dump(2);
     settings.added_tokens = read_added_tokens(file);
-    return Tokenizer(std::make_shared<Tokenizer::Parts>(std::move(model), std::move(settings)));
+    return Tokenizer(std::make_shared<TokenizerParts>(std::move(model), std::move(settings)));
   }
 
   static std::string write(const Tokenizer& tokenizer);

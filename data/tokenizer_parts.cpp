@@ -177,36 +177,6 @@ std::vector<std::string_view> split_words(std::string_view text) {
   return words;
 }
 
-std::vector<std::string_view> split_at_punctuation(std::string_view text) {
-  std::vector<std::string_view> words;
-  std::size_t begin = 0;
-  const auto end_word = [&](std::size_t at) {
-    if (at > begin) words.push_back(text.substr(begin, at - begin));
-  };
-  for (std::size_t at = 0; at < text.size();) {
-    const unicode::CodePoint c = unicode::decode(text, at);
-    const std::size_t next = at + static_cast<std::size_t>(c.length);
-    const bool is_mark = c.valid && unicode::is_punctuation(c.value);
-    if (is_mark || (c.valid && unicode::is_space(c.value))) {
-      end_word(at);
-      if (is_mark) words.push_back(text.substr(at, next - at));
-      begin = next;
-    }
-    at = next;
-  }
-  end_word(text.size());
-  return words;
-}
-
-std::string normalize_text(std::string_view text, std::span<const TextStep> steps) {
-  std::string result(text);
-  for (const TextStep step : steps)
-    result = step == TextStep::lower_case
-                 ? unicode::lower_case(result, unicode::FinalSigma::medial)
-                 : unicode::normalize(result, static_cast<unicode::Form>(step));  // of the same order
-  return result;
-}
-
 std::string normalize_text(std::string_view text, std::span<const TextRule> rules) {
   std::string result(text);
   for (const TextRule& rule : rules) result = rule(result);
@@ -267,7 +237,7 @@ const TokenVocabulary& vocabulary_of(const TokenModel& model) {
   return std::visit([](const TokenVocabulary& one) -> const TokenVocabulary& { return one; }, model);
 }
 
-void Tokenizer::Parts::encode_word(std::string_view word, std::vector<std::int32_t>& ids) const {
+void TokenizerParts::encode_word(std::string_view word, std::vector<std::int32_t>& ids) const {
   if (const auto* words = std::get_if<WordModel>(&model)) return words->encode_word(word, ids);
   if (cache.append(word, ids)) return;
   const std::size_t start = ids.size();
@@ -275,7 +245,7 @@ void Tokenizer::Parts::encode_word(std::string_view word, std::vector<std::int32
   cache.insert(word, std::span(ids).subspan(start));
 }
 
-std::string Tokenizer::Parts::decode(std::span<const std::int32_t> ids, bool keep_special) const {
+std::string TokenizerParts::decode(std::span<const std::int32_t> ids, bool keep_special) const {
   std::vector<std::string> tokens;
   std::string text;
   for (const std::int32_t id : ids) {
@@ -324,7 +294,7 @@ TokenizerSettings settings_to_learn(std::span<const TextStep> steps, bool byte_l
   return settings;
 }
 
-Tokenizer::Parts::Parts(TokenModel the_model, TokenizerSettings the_settings)
+TokenizerParts::TokenizerParts(TokenModel the_model, TokenizerSettings the_settings)
     : model(std::move(the_model)), settings(std::move(the_settings)) {
   const TokenVocabulary& vocabulary = vocabulary_of(model);
   spelling_of_id = bytes_of_id = vocabulary.tokens();

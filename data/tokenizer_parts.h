@@ -11,11 +11,9 @@
 #include <variant>
 #include <vector>
 
-#include "heed/base/names.h"
 #include "heed/data/bpe.h"
 #include "heed/data/text_rules.h"
 #include "heed/data/token_models.h"
-#include "heed/data/tokenizer.h"
 
 namespace heed {
 
@@ -53,9 +51,6 @@ class TokenMatcher {
 std::vector<std::string_view> split_words(std::string_view text);
 /// The end of the word that begins at byte `at`, which must be inside the text.
 std::size_t end_of_word(std::string_view text, std::size_t at);
-/// Splits a text into words and single punctuation marks, as BERT does ("BertPreTokenizer"), without the
-/// white space.
-std::vector<std::string_view> split_at_punctuation(std::string_view text);
 
 /// The ids of words seen before, since most words of a text are repeats. Each word has only a few places
 /// where it may be stored, so no text makes the look-up slow; if these are taken the word is not cached.
@@ -101,9 +96,9 @@ TokenizerSettings settings_to_learn(std::span<const TextStep> steps, bool byte_l
                                     bool add_prefix_space = false, bool split_words = true);
 
 /// The state of a tokenizer; immutable except for the cache.
-struct Tokenizer::Parts {
+struct TokenizerParts {
   /// The added tokens get their ids here (see Tokenizer::added_tokens).
-  Parts(TokenModel model, TokenizerSettings settings);
+  TokenizerParts(TokenModel model, TokenizerSettings settings);
 
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
   std::string decode(std::span<const std::int32_t> ids, bool keep_special) const;
@@ -120,16 +115,7 @@ struct Tokenizer::Parts {
   mutable WordCache cache;
 };
 
-/// The names of the steps in a tokenizer.json file.
-inline constexpr NameTable<TextStep, 5> text_steps{"normalizer",
-                                                   {{{"NFC", TextStep::nfc},
-                                                     {"NFD", TextStep::nfd},
-                                                     {"NFKC", TextStep::nfkc},
-                                                     {"NFKD", TextStep::nfkd},
-                                                     {"Lowercase", TextStep::lower_case}}}};
-
-/// Applies the steps in order.
-std::string normalize_text(std::string_view text, std::span<const TextStep> steps);
+/// Applies the rules in order.
 std::string normalize_text(std::string_view text, std::span<const TextRule> rules);
 
 /// A text after all rules; without rules it refers to the original text, which must outlive it.

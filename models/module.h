@@ -23,9 +23,10 @@ struct NamedTensor {
 };
 
 /// A part of a model that owns named parameters and other parts. Members are registered by address, so a
-/// module can be neither moved nor copied. Declare parts as Part<Kind> and parameters as Parameter, which
-/// register themselves; what a constructor makes later, such as a part held by unique_ptr, it registers with
-/// add_module(), add_parameter() or add_buffer().
+/// module can be neither moved nor copied. Parts declared as Part<Kind> and parameters declared as Parameter
+/// register themselves, in the order of the members. Where settings decide which parts there are, as in
+/// heed's own models, the constructor registers all of them, with add_module(), add_parameter() and
+/// add_buffer().
 class Module {
  public:
   Module() = default;
@@ -156,8 +157,6 @@ struct Capture {
   Tensor find(std::string_view name) const;
 };
 
-class Module;
-
 /// Values from a training pass that update a layer's buffers, such as the centroids of routing attention.
 struct Observation {
   Module* layer;               ///< its Module::absorb() receives the values
@@ -205,8 +204,6 @@ class StepContexts {
   std::uint64_t seed_;
   std::uint32_t step_;
 };
-
-class Module;
 
 /// While it lives, models built on this thread have parameters and buffers of the right shapes that take
 /// almost no memory: every element is the same zero. Constructors still check everything, and a model of

@@ -25,12 +25,9 @@ const T& get(std::string_view name, const Options::Value& value, const char* wan
 }
 
 std::string either(std::span<const std::string> choices) {
-  std::string text;
-  for (std::size_t i = 0; i < choices.size(); ++i) {
-    if (i > 0) text += i + 1 == choices.size() ? " or " : ", ";
-    text += "'" + choices[i] + "'";
-  }
-  return text;
+  std::vector<std::string> quoted;
+  for (const std::string& choice : choices) quoted.push_back("'" + choice + "'");
+  return listed(quoted, " or ");
 }
 
 template <class T>

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "heed/core/attention.h"
 #include "heed/core/backend.h"
 #include "heed/core/random.h"
 

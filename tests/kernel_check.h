@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "heed/autograd/ops.h"
+#include "heed/core/attention.h"
 #include "heed/core/backend.h"
 #include "heed/core/device.h"
 #include "heed/core/random.h"

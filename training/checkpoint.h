@@ -21,17 +21,6 @@ namespace heed {
 
 // --- the weights of a model as a file
 
-/// Checks that saved tensors and targets have exactly the same names, shapes and dtypes and that all values
-/// are finite; otherwise throws an Error naming `what` and the first tensor that is missing, differs, is
-/// unknown or has a value that is not finite.
-void check_named_tensors(const std::map<std::string, Tensor>& saved,
-                         std::span<const std::pair<std::string, Tensor>> targets, std::string_view what);
-/// Copies through the host, because the two may be on different devices: both of one shape, f32, f64 or i32.
-void copy_elements(const Tensor& from, const Tensor& to);
-/// After the check above copies the saved tensors into the targets of the same names.
-void copy_named_tensors(const std::map<std::string, Tensor>& saved,
-                        std::span<const std::pair<std::string, Tensor>> targets, std::string_view what);
-
 /// The parameters and buffers of a model by their saved names. They share memory with the model.
 std::map<std::string, Tensor> model_state(Module& model);
 /// Loads the parameters and buffers of a model in place. Throws as copy_named_tensors
@@ -152,6 +141,8 @@ class RunFiles {
   const std::map<std::string, std::string>& origin() const { return manifest_.origin; }
   /// One of the run's initial files, such as "tokenizer.json".
   std::string text(std::string_view name) const;
+  /// Throws an Error unless all of them are as the run wrote them.
+  void check_files() const;
   /// "" if none was recorded.
   std::string data_digest(std::string_view part) const;
   /// False until the first checkpoint is written; until then, training resumes from the beginning.

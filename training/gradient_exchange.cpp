@@ -10,7 +10,7 @@
 #include "heed/core/backend.h"
 #include "heed/data/safetensors.h"
 #include "heed/training/checkpoint.h"
-#include "heed/training/trainer.h"
+#include "heed/training/progress.h"
 
 namespace heed {
 namespace {

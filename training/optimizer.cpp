@@ -12,7 +12,7 @@
 #include "heed/autograd/ops.h"
 #include "heed/base/names.h"
 #include "heed/core/backend.h"
-#include "heed/training/checkpoint.h"
+#include "heed/data/safetensors.h"
 #include "heed/training/step.h"
 
 namespace heed {
@@ -127,12 +127,12 @@ TrainedParameters trained_parameters(Module& model, std::span<const PartRate> pa
           "\" of the model is given two learning rates");
     if (std::ranges::any_of(all, [&](const NamedTensor& each) { return lies_in(each.name, one.part); }))
       continue;
-    std::set<std::string> met;
-    std::string known;
+    std::vector<std::string> known;
     for (const NamedTensor& each : all)
-      if (const std::string part = each.name.substr(0, each.name.find('.')); met.insert(part).second)
-        known += (known.empty() ? "" : ", ") + part;
-    fail("the model has no part \"", one.part, "\" to freeze or to give a learning rate; it has ", known);
+      if (std::string part = each.name.substr(0, each.name.find('.')); std::ranges::count(known, part) == 0)
+        known.push_back(std::move(part));
+    fail("the model has no part \"", one.part, "\" to freeze or to give a learning rate; it has ",
+         listed(known));
   }
   TrainedParameters trained;
   for (const NamedTensor& each : all) {

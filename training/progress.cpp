@@ -73,6 +73,12 @@ std::string bar_text(const Progress& progress, int width) {
 
 }  // namespace
 
+const Metric* not_finite(std::span<const Metric> metrics) {
+  const auto found = std::ranges::find_if_not(
+      metrics, [](double value) { return std::isfinite(value); }, &Metric::value);
+  return found == metrics.end() ? nullptr : &*found;
+}
+
 std::string duration_text(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "?";
   const long long total = std::llround(std::min(seconds, 1e12));

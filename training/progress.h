@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <ostream>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,6 +34,22 @@ struct Progress {
   std::string unit = "tokens";                               ///< what tokens_per_second counts
 
   bool is_evaluation() const { return !metrics.empty(); }
+};
+
+struct Metric {
+  std::string name;
+  double value = 0;
+  bool larger_is_better = false;
+};
+
+/// The first metric that is not a finite number, which means that training has diverged; null: all are.
+const Metric* not_finite(std::span<const Metric> metrics);
+
+/// The result of an evaluation. Without metrics there is no early stopping and no best checkpoint. A metric
+/// "loss" is compared with the training loss and must be the same kind of mean.
+struct Evaluation {
+  std::vector<Metric> metrics;
+  std::string keep_best_by;  ///< name of the metric that decides which weights are best
 };
 
 /// "step 1200/10000  epoch 3  loss 2.314  rate 5.0e-04  norm 0.83  12.3k tokens/s  4:05 left"; an evaluation

@@ -20,7 +20,6 @@
 #include "heed/base/json.h"
 #include "heed/base/unicode.h"
 #include "heed/core/version.h"
-#include "heed/training/checkpoint.h"
 
 namespace heed {
 namespace {
@@ -424,12 +423,6 @@ void RunFolder::check_in_place() const {
        : folder_.has("trainer_state.json")
            ? "the last checkpoint is whole there, and --resume goes on from it"
            : "it has no checkpoint yet: train anew");
-}
-
-void RunFolder::check_opens() const {
-  const RunFiles run = RunFiles::open(path(), verify_);
-  if (!verify_) return;
-  for (const auto& [name, content] : files_) run.text(name);
 }
 
 }  // namespace heed

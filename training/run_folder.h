@@ -103,8 +103,6 @@ class RunFolder {
   /// Throws an Error that says where the last complete checkpoint is if the path no longer leads to this
   /// folder because it was moved, removed or replaced.
   void check_in_place() const;
-  /// Throws an Error unless the run can be reopened with its initial files.
-  void check_opens() const;
 
  private:
   RunFolder(const std::filesystem::path& path, bool verify);

@@ -26,12 +26,6 @@ std::int64_t batches_in(Task& task, std::int64_t epoch) {
 
 }  // namespace
 
-const Metric* not_finite(std::span<const Metric> metrics) {
-  const auto found = std::ranges::find_if_not(
-      metrics, [](double value) { return std::isfinite(value); }, &Metric::value);
-  return found == metrics.end() ? nullptr : &*found;
-}
-
 void check_options(const TrainerOptions& options) {
   check_ranges("trainer", options);
   check((options.steps > 0) != (options.epochs > 0),
@@ -362,7 +356,8 @@ void Trainer::check_run() {
   if (!folder_) return;
   restore_files();
   folder_->check_in_place();
-  folder_->check_opens();
+  const RunFiles run = RunFiles::open(folder_->path(), folder_->verifies());
+  if (folder_->verifies()) run.check_files();
   for (const auto& [name, file] : state_.files)
     check(folder_->folder().has(name), folder_->file(name),
           " disappeared during training; put it back, or start a new run");

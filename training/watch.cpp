@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "heed/base/error.h"
+#include "heed/base/names.h"
 #include "heed/core/device.h"
 #include "heed/training/report.h"
 #include "heed/training/run_folder.h"
@@ -309,10 +310,8 @@ void TrainingWatch::say_skipped_steps(const LossScaleState& scale) {
 
 void TrainingWatch::say_untrained(const std::vector<Shape>& shapes) const {
   if (shapes.empty()) return;
-  std::string text;
   constexpr std::size_t most = 5;
-  for (std::size_t i = 0; i < std::min(shapes.size(), most); ++i)
-    text += concat_text(i ? ", " : "", shapes[i]);
+  const std::string text = listed(std::span(shapes).first(std::min(shapes.size(), most)));
   say(concat_text("tensors that get gradients but are not parameters of the model are not trained: ",
                   shapes.size(), ", of shape ", text, shapes.size() > most ? ", ..." : "",
                   "; register them with add_parameter(), or their module with add_module()"));

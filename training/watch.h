@@ -11,8 +11,10 @@
 #include <string_view>
 #include <vector>
 
+#include "heed/training/checkpoint.h"
+#include "heed/training/step.h"
 #include "heed/training/tensorboard.h"
-#include "heed/training/trainer.h"
+#include "heed/training/trainer_options.h"
 
 namespace heed {
 

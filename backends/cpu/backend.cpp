@@ -9,6 +9,7 @@
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/backends/kernels.h"
 #include "heed/base/error.h"
+#include "heed/base/names.h"
 #include "heed/core/device.h"
 
 namespace heed {
@@ -34,7 +35,7 @@ Instructions choose_instructions() {
                         hwy::TargetName(best_of(supported)), ": build it here, or with -D HEED_NATIVE=OFF")};
   const char* const limit = std::getenv("HEED_SIMD");
   if (!limit || !*limit) return {best_of(usable), ""};
-  std::string names;
+  std::vector<std::string_view> names;
   for (std::int64_t targets = usable; targets != 0; targets &= targets - 1) {
     const std::int64_t best = best_of(targets);
     const std::string_view name = hwy::TargetName(best);
@@ -42,9 +43,9 @@ Instructions choose_instructions() {
       hwy::DisableTargets(best - 1);
       return {best, ""};
     }
-    names.append(names.empty() ? "" : ", ").append(name);
+    names.push_back(name);
   }
-  return {0, concat_text("HEED_SIMD is ", limit, "; this processor and build have ", names)};
+  return {0, concat_text("HEED_SIMD is ", limit, "; this processor and build have ", listed(names))};
 }
 
 /// Chosen once: SupportedTargets() would make the kernels forget the limit.

@@ -31,18 +31,18 @@ double median(std::vector<double> values) {
 }  // namespace
 
 LoopRecorder::LoopRecorder() {
-  check(!active_, "LoopRecorder: this thread is recording its loops already");
-  active_ = this;
+  check(!active, "LoopRecorder: this thread is recording its loops already");
+  active = this;
   last_ = thread_seconds();
 }
 
 LoopRecorder::~LoopRecorder() {
-  if (active_ == this) active_ = nullptr;
+  if (active == this) active = nullptr;
 }
 
 StepTimes LoopRecorder::stop() {
   times_.after = thread_seconds() - last_;
-  active_ = nullptr;
+  active = nullptr;
   return std::move(times_);
 }
 
@@ -53,10 +53,10 @@ void LoopRecorder::run(std::int64_t tasks, TaskRef body) {
   loop.before = begin - last_;
   if (const char* kernel = profiled_kernel()) loop.kernel = kernel;
   loop.tasks.reserve(static_cast<std::size_t>(tasks));
-  active_ = nullptr;  // a loop inside a task belongs to the task
+  active = nullptr;  // a loop inside a task belongs to the task
   struct Again {
     LoopRecorder* self;
-    ~Again() { active_ = self; }
+    ~Again() { active = self; }
   } again{this};
   begin = thread_seconds();
   for (std::int64_t task = 0; task < tasks; ++task) {

@@ -28,7 +28,7 @@ struct StepTimes {
 
 /// Records the loops of the calling thread until stop(). Meanwhile they run on this thread alone, with the
 /// same bits; loops of other threads are not affected. Throws an Error if this thread is already recording.
-class LoopRecorder {
+class LoopRecorder final : LoopRunner {
  public:
   LoopRecorder();
   ~LoopRecorder();
@@ -38,11 +38,7 @@ class LoopRecorder {
   StepTimes stop();
 
  private:
-  // Checks once per loop whether a recorder is active.
-  friend void parallel_for(std::int64_t tasks, TaskRef body);
-  void run(std::int64_t tasks, TaskRef body);
-
-  static inline constinit thread_local LoopRecorder* active_ = nullptr;
+  void run(std::int64_t tasks, TaskRef body) override;
 
   StepTimes times_;
   double last_;  // end of the last loop

@@ -286,8 +286,8 @@ void reduce(ReduceOp op, const Tensor& x, const Tensor& out) {
 namespace heed::cpu {
 namespace {
 
-constexpr std::int64_t task_size = 16384;  // elements worth a task of their own
-constexpr std::int64_t tile_width = 256;   // columns processed at once
+constexpr std::int64_t scan_task = 16384;  // elements worth a task of their own
+constexpr std::int64_t scan_width = 256;   // columns scanned at once
 
 template <class T>
 using Wide = std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>;
@@ -307,7 +307,7 @@ void scan_row(const T* x, std::int64_t n, bool reverse, T* out) {
 /// [n, stride]; `reverse` starts from the last row.
 template <class T>
 void scan_columns(const T* x, std::int64_t n, std::int64_t stride, std::int64_t width, bool reverse, T* out) {
-  Wide<T> sum[tile_width] = {};
+  Wide<T> sum[scan_width] = {};
   for (std::int64_t step = 0; step < n; ++step) {
     const std::int64_t row = (reverse ? n - 1 - step : step) * stride;
     for (std::int64_t j = 0; j < width; ++j) {
@@ -322,16 +322,16 @@ void cumulative_sum_as(const Tensor& x, bool reverse, const Tensor& out) {
   const std::int64_t outer = x.size(0), n = x.size(1), inner = x.size(2);
   const T* from = x.data<T>();
   T* to = out.data<T>();
-  const std::int64_t width = std::min(inner, tile_width), tiles = ceil_div(inner, tile_width);
-  const std::int64_t grain = std::max<std::int64_t>(1, task_size / (n * width));
+  const std::int64_t width = std::min(inner, scan_width), tiles = ceil_div(inner, scan_width);
+  const std::int64_t grain = std::max<std::int64_t>(1, scan_task / (n * width));
   parallel_ranges(outer * tiles, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t left = task % tiles * tile_width, at = task / tiles * n * inner + left;
+      const std::int64_t left = task % tiles * scan_width, at = task / tiles * n * inner + left;
       if (inner == 1) {
         scan_row(from + at, n, reverse, to + at);
         continue;
       }
-      scan_columns(from + at, n, inner, std::min(tile_width, inner - left), reverse, to + at);
+      scan_columns(from + at, n, inner, std::min(scan_width, inner - left), reverse, to + at);
     }
   });
 }

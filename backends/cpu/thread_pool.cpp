@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "heed/backends/cpu/loop_times.h"
 #include "heed/base/error.h"
 #include "heed/core/low_precision.h"
 
@@ -235,8 +234,8 @@ int available_processors() {
 }
 
 void parallel_for(std::int64_t tasks, TaskRef body) {
-  if (LoopRecorder* recorder = LoopRecorder::active_) [[unlikely]]
-    return recorder->run(tasks, body);
+  if (LoopRunner* runner = LoopRunner::active) [[unlikely]]
+    return runner->run(tasks, body);
   ThreadPool::instance().run(tasks, body);
 }
 

@@ -29,6 +29,17 @@ class TaskRef {
   void (*call_)(void*, std::int64_t);
 };
 
+/// Runs the loops of a thread in place of the pool, for example to time their tasks (loop_times.h).
+class LoopRunner {
+ public:
+  virtual void run(std::int64_t tasks, TaskRef body) = 0;
+  /// The calling thread's, which parallel_for asks for once per loop; null: the pool runs them.
+  static inline constinit thread_local LoopRunner* active = nullptr;
+
+ protected:
+  ~LoopRunner() = default;
+};
+
 /// Calls body(task) for every task in [0, tasks), in any order, on the pool; returns when all are done.
 /// A task that throws ends the loop early, and the exception is rethrown here. A call from inside a task,
 /// or while another thread of the program is using the pool, runs serially. Waking the threads costs 1 to

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "heed/backends/vulkan/launch.h"
+#include "heed/core/attention.h"
 #include "heed/core/backend.h"
 
 // What the host does before attention's shaders run (shaders/attention.glsl): tiles, masks, limits.

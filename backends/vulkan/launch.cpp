@@ -60,9 +60,10 @@ Launch::Launch(Gpu& gpu, std::string_view shader, std::initializer_list<std::uin
 Launch& Launch::bind(const Tensor& tensor, bool read, bool written) {
   check(binding_count_ < max_bindings, shader_, ": more than ", max_bindings, " bindings");
   Binding& binding = bindings_[binding_count_];
+  Block*& of_binding = blocks_[binding_count_];
   std::uint32_t& skip = skips_[binding_count_++];
   if (!tensor.defined() || tensor.count() == 0) {
-    binding = {gpu_.placeholder(), 0, 256, read, written, nullptr};
+    binding = {gpu_.memory().placeholder(), 0, Memory::placeholder_bytes, read, written};
     return *this;
   }
   check(tensor.device() == Device{DeviceType::vulkan, gpu_.index()}, "vulkan: ", shader_,
@@ -72,9 +73,9 @@ Launch& Launch::bind(const Tensor& tensor, bool read, bool written) {
   const std::uint64_t begin = block.offset() + static_cast<std::uint64_t>(tensor.offset()) * element;
   const std::uint64_t aligned = begin / gpu_.limits().offset_alignment * gpu_.limits().offset_alignment;
   skip = static_cast<std::uint32_t>((begin - aligned) / element);
-  binding = {
-      block.buffer(), aligned, begin - aligned + static_cast<std::uint64_t>(extent_of(tensor)) * element,
-      read,           written, &block};
+  binding = {block.buffer(), aligned,
+             begin - aligned + static_cast<std::uint64_t>(extent_of(tensor)) * element, read, written};
+  of_binding = &block;
   check(binding.bytes <= gpu_.limits().max_range, "vulkan: ", shader_, " binds ", binding.bytes,
         " bytes at once, ", gpu_.name(), " allows ", gpu_.limits().max_range);
   if (const std::uint64_t end = block.end_of_guards(); end > 0)
@@ -123,7 +124,7 @@ Launch& Launch::bind(const Window& window, bool written) {
   check(binding_count_ < max_bindings, shader_, ": more than ", max_bindings, " bindings");
   check(window.bytes <= gpu_.limits().max_range, "vulkan: ", shader_, " binds ", window.bytes,
         " bytes at once, ", gpu_.name(), " allows ", gpu_.limits().max_range);
-  bindings_[binding_count_++] = {window.buffer, window.offset, window.bytes, true, written, nullptr};
+  bindings_[binding_count_++] = {window.buffer, window.offset, window.bytes, true, written};
   for (Block* block : window.blocks) in_windows_.emplace_back(block, written);
   return *this;
 }
@@ -131,7 +132,7 @@ Launch& Launch::bind(const Window& window, bool written) {
 Launch& Launch::reports_errors(std::string message) {
   DeviceErrors& errors = gpu_.device_errors();
   const std::uint64_t offset = errors.add(std::move(message));
-  bindings_[binding_count_++] = {errors.buffer(), offset, sizeof(std::uint32_t), true, true, nullptr};
+  bindings_[binding_count_++] = {errors.buffer(), offset, sizeof(std::uint32_t), true, true};
   return *this;
 }
 
@@ -170,6 +171,8 @@ void Launch::groups(std::int64_t x, std::int64_t y, std::int64_t z) {
   std::copy_n(pushed_.begin(), pushed_count_, push.begin() + static_cast<std::ptrdiff_t>(binding_count_));
   const Pipeline& pipeline =
       gpu_.pipelines().get(shader_, std::span(constants_).first(constant_count_), binding_count_);
+  for (std::size_t i = 0; i < binding_count_; ++i)
+    if (blocks_[i]) blocks_[i]->used(gpu_.stream().recording(), bindings_[i].written);
   for (const auto& [block, written] : in_windows_) block->used(gpu_.stream().recording(), written);
   const std::uint32_t counts[3] = {static_cast<std::uint32_t>(x), static_cast<std::uint32_t>(y),
                                    static_cast<std::uint32_t>(z)};

@@ -21,16 +21,6 @@ namespace heed::vulkan {
 /// The device that holds a tensor.
 Gpu& gpu_of(const Tensor& tensor);
 
-/// A range of device memory as one binding of a shader sees it.
-struct Binding {
-  VkBuffer buffer = VK_NULL_HANDLE;
-  std::uint64_t offset = 0;  ///< bytes, aligned as the device requires
-  std::uint64_t bytes = 0;
-  bool read = false;
-  bool written = false;
-  Block* block = nullptr;  ///< the block that the range is part of; null for the device's own buffers
-};
-
 /// A range of device memory that holds many tensors, and where in it they begin, in elements.
 struct Window {
   VkBuffer buffer = VK_NULL_HANDLE;
@@ -94,6 +84,7 @@ class Launch {
   static constexpr std::size_t max_bindings = most_bindings;
   static constexpr std::size_t max_words = 32;  // 128 bytes, which every Vulkan device offers
   Tensor own_;
+  std::array<Block*, max_bindings> blocks_{};        // of each binding; null: a window's, or the device's own
   std::vector<std::pair<Block*, bool>> in_windows_;  // the blocks of windows, and whether they are written
   std::array<std::uint32_t, most_constants> constants_{};
   std::array<Binding, max_bindings> bindings_{};

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <iterator>
 
-#include "heed/backends/vulkan/gpu.h"
 #include "heed/base/error.h"
 
 namespace heed::vulkan {
@@ -48,9 +47,9 @@ struct Allocation {
 
 /// A buffer with its own memory, of the first type in `wishes` that the device has; a null buffer if no
 /// memory is left.
-Allocation allocate_buffer(Gpu& gpu, std::uint64_t bytes,
+Allocation allocate_buffer(OpenDevice& device, std::uint64_t bytes,
                            std::initializer_list<VkMemoryPropertyFlags> wishes) {
-  const DeviceApi& api = gpu.api();
+  const DeviceApi& api = device.api();
   Allocation made{.buffer = create_buffer(api, bytes)};
   VkMemoryRequirements needs;
   api.GetBufferMemoryRequirements(api.device, made.buffer, &needs);
@@ -58,10 +57,10 @@ Allocation allocate_buffer(Gpu& gpu, std::uint64_t bytes,
   VkMemoryPropertyFlags flags = 0;
   for (const VkMemoryPropertyFlags wish : wishes) {
     if (type >= 0) break;
-    type = memory_type(gpu.memory_properties(), needs.memoryTypeBits, wish);
+    type = memory_type(device.memory_properties(), needs.memoryTypeBits, wish);
     flags = wish;
   }
-  check(type >= 0, "vulkan: ", gpu.name(), " has no suitable type of memory");
+  check(type >= 0, "vulkan: ", device.name(), " has no suitable type of memory");
   auto info = structure<VkMemoryAllocateInfo>(VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO);
   info.allocationSize = needs.size;
   info.memoryTypeIndex = static_cast<std::uint32_t>(type);
@@ -89,20 +88,21 @@ constexpr VkMemoryPropertyFlags cached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
 
 // --- host buffers ------------------------------------------------------------------------------------------
 
-HostBuffer::HostBuffer(Gpu& gpu, std::uint64_t bytes, bool read_by_host) : gpu_(gpu), bytes_(bytes) {
-  const Allocation made = read_by_host ? allocate_buffer(gpu, bytes, {visible | cached, visible})
-                                       : allocate_buffer(gpu, bytes, {visible});
+HostBuffer::HostBuffer(OpenDevice& device, std::uint64_t bytes, bool read_by_host)
+    : device_(device), bytes_(bytes) {
+  const Allocation made = read_by_host ? allocate_buffer(device, bytes, {visible | cached, visible})
+                                       : allocate_buffer(device, bytes, {visible});
   if (!made.buffer)
     throw OutOfMemory(
-        concat_text(gpu.name(), ": no room for ", bytes, " bytes of memory that the host sees"));
+        concat_text(device.name(), ": no room for ", bytes, " bytes of memory that the host sees"));
   buffer_ = made.buffer;
   memory_ = made.memory;
   data_ = made.data;
 }
 
 HostBuffer::~HostBuffer() {
-  gpu_.api().DestroyBuffer(gpu_.api().device, buffer_, nullptr);
-  gpu_.api().FreeMemory(gpu_.api().device, memory_, nullptr);
+  device_.api().DestroyBuffer(device_.api().device, buffer_, nullptr);
+  device_.api().FreeMemory(device_.api().device, memory_, nullptr);
 }
 
 // --- slabs and blocks --------------------------------------------------------------------------------------
@@ -115,19 +115,23 @@ struct Slab {
 
 Block::~Block() {
   if (!slab_ || forked_from_driver()) return;  // in a child the memory is the parent's
-  const std::lock_guard lock(gpu_.mutex());
-  gpu_.memory().free(*this);
+  const std::lock_guard lock(memory_.device_.mutex());
+  memory_.free(*this);
 }
 
 VkBuffer Block::buffer() const {
-  return slab_ ? slab_->allocation.buffer : gpu_.placeholder();
+  return slab_ ? slab_->allocation.buffer : memory_.placeholder();
 }
 
 std::byte* Block::mapped() const {
   return slab_ && slab_->allocation.data ? slab_->allocation.data + offset_ : nullptr;
 }
 
-Memory::Memory(Gpu& gpu) : gpu_(gpu), next_slab_bytes_(first_slab) {
+Memory::Memory(OpenDevice& device, Stream& stream)
+    : device_(device),
+      stream_(stream),
+      placeholder_(device, placeholder_bytes, false),
+      next_slab_bytes_(first_slab) {
   const char* guards = std::getenv("HEED_VULKAN_GUARDS");
   if (guards && *guards && *guards != '0') guard_bytes_ = granule;
 }
@@ -135,7 +139,7 @@ Memory::Memory(Gpu& gpu) : gpu_(gpu), next_slab_bytes_(first_slab) {
 Memory::~Memory() = default;
 
 std::shared_ptr<Block> Memory::allocate(Device device, std::size_t bytes) {
-  auto block = std::make_shared<Block>(gpu_, device, bytes);
+  auto block = std::make_shared<Block>(*this, device, bytes);
   if (bytes == 0) return block;
   const std::uint64_t room = round_up(bytes, granule) + 2 * guard_bytes_;
   auto found = free_by_size_.lower_bound(room);
@@ -211,8 +215,8 @@ void Memory::remove_free(Slab& slab, FreeRanges::iterator range) {
 Slab* Memory::try_slab(std::uint64_t bytes) {
   const std::initializer_list<VkMemoryPropertyFlags> mapped = {local | visible | cached, local | visible,
                                                                local};
-  const Allocation made = gpu_.capabilities().unified_memory ? allocate_buffer(gpu_, bytes, mapped)
-                                                             : allocate_buffer(gpu_, bytes, {local});
+  const Allocation made = device_.capabilities().unified_memory ? allocate_buffer(device_, bytes, mapped)
+                                                                : allocate_buffer(device_, bytes, {local});
   if (!made.buffer) return nullptr;
   Slab& slab = slabs_.emplace_back();
   slab.allocation = made;
@@ -223,9 +227,9 @@ Slab* Memory::try_slab(std::uint64_t bytes) {
 }
 
 Slab* Memory::add_slab(std::uint64_t at_least) {
-  const std::uint64_t most = gpu_.limits().max_allocation / granule * granule;
+  const std::uint64_t most = device_.limits().max_allocation / granule * granule;
   if (at_least > most)
-    throw OutOfMemory(concat_text(gpu_.name(), ": one tensor needs ", at_least,
+    throw OutOfMemory(concat_text(device_.name(), ": one tensor needs ", at_least,
                                   " bytes, more than the driver allocates at once (", most, ")"));
   const std::uint64_t wanted = std::clamp(next_slab_bytes_, at_least, most);
   Slab* slab = try_slab(wanted);
@@ -234,13 +238,13 @@ Slab* Memory::add_slab(std::uint64_t at_least) {
     trim();
     slab = try_slab(at_least);
   }
-  if (!slab) throw OutOfMemory(concat_text(gpu_.name(), ": no room for ", at_least, " bytes; ", report()));
+  if (!slab) throw OutOfMemory(concat_text(device_.name(), ": no room for ", at_least, " bytes; ", report()));
   next_slab_bytes_ = std::min(2 * next_slab_bytes_, largest_slab);
   return slab;
 }
 
 void Memory::trim() {
-  gpu_.stream().wait_idle();
+  stream_.wait_idle();
   for (auto slab = slabs_.begin(); slab != slabs_.end();) {
     const auto whole = slab->free.find(0);
     if (whole == slab->free.end() || whole->second.bytes != slab->bytes) {
@@ -248,8 +252,8 @@ void Memory::trim() {
       continue;
     }
     remove_free(*slab, whole);
-    gpu_.api().DestroyBuffer(gpu_.api().device, slab->allocation.buffer, nullptr);
-    gpu_.api().FreeMemory(gpu_.api().device, slab->allocation.memory, nullptr);
+    device_.api().DestroyBuffer(device_.api().device, slab->allocation.buffer, nullptr);
+    device_.api().FreeMemory(device_.api().device, slab->allocation.memory, nullptr);
     stats_.reserved_bytes -= slab->bytes;
     slab = slabs_.erase(slab);
   }
@@ -259,31 +263,31 @@ std::string Memory::report() const {
   std::uint64_t largest = free_by_size_.empty() ? 0 : free_by_size_.rbegin()->first;
   return concat_text("tensors hold ", stats_.current_bytes, " bytes (at most ", stats_.peak_bytes, "), ",
                      slabs_.size(), " slabs of ", stats_.reserved_bytes, " bytes, ", free_by_size_.size(),
-                     " free ranges, the largest of ", largest, " bytes", gpu_.memory_left(),
+                     " free ranges, the largest of ", largest, " bytes", device_.memory_left(),
                      "; use a smaller batch, or recompute layers (model.recompute_layers)");
 }
 
 std::uint64_t Block::end_of_guards() const {
-  const std::uint64_t guard = gpu_.memory().guard_bytes_;
+  const std::uint64_t guard = memory_.guard_bytes_;
   return slab_ && guard > 0 ? offset_ - guard + room_ : 0;
 }
 
 void Memory::write_guards(const Block& block) {
   const std::uint64_t begin = block.offset_ - guard_bytes_;
-  if (!block.mapped()) return gpu_.stream().fill(block.buffer(), begin, block.room_, guard_word);
-  gpu_.stream().fill(block.buffer(), begin, guard_bytes_, guard_word);
-  gpu_.stream().fill(block.buffer(), begin + block.room_ - guard_bytes_, guard_bytes_, guard_word);
+  if (!block.mapped()) return stream_.fill(block.buffer(), begin, block.room_, guard_word);
+  stream_.fill(block.buffer(), begin, guard_bytes_, guard_word);
+  stream_.fill(block.buffer(), begin + block.room_ - guard_bytes_, guard_bytes_, guard_word);
 }
 
 void Memory::check_guards(const Block& block) noexcept {
-  if (gpu_.stream().is_finished()) return;
+  if (stream_.is_finished()) return;
   try {
     const std::uint64_t end = block.room_ - 2 * guard_bytes_;
-    if (!guards_seen_) guards_seen_ = std::make_unique<HostBuffer>(gpu_, 2 * guard_bytes_, true);
+    if (!guards_seen_) guards_seen_ = std::make_unique<HostBuffer>(device_, 2 * guard_bytes_, true);
     HostBuffer& seen = *guards_seen_;
-    gpu_.stream().copy(block.buffer(), block.offset_ - guard_bytes_, seen.buffer(), 0, guard_bytes_);
-    gpu_.stream().copy(block.buffer(), block.offset_ + end, seen.buffer(), guard_bytes_, guard_bytes_);
-    gpu_.stream().wait_idle();
+    stream_.copy(block.buffer(), block.offset_ - guard_bytes_, seen.buffer(), 0, guard_bytes_);
+    stream_.copy(block.buffer(), block.offset_ + end, seen.buffer(), guard_bytes_, guard_bytes_);
+    stream_.wait_idle();
     const auto* words = reinterpret_cast<const std::uint32_t*>(seen.data());
     const bool whole = std::all_of(words, words + 2 * guard_bytes_ / sizeof *words,
                                    [](std::uint32_t word) { return word == guard_word; });
@@ -296,29 +300,29 @@ void Memory::check_guards(const Block& block) noexcept {
 
 Staging::Piece Staging::for_upload(std::uint64_t bytes) {
   if (chunks_.empty() || chunks_.back().used + bytes > largest_piece) {
-    const bool reuse = !chunks_.empty() &&
-                       (chunks_.size() >= most_chunks || chunks_.front().value <= gpu_.stream().completed());
+    const bool reuse =
+        !chunks_.empty() && (chunks_.size() >= most_chunks || chunks_.front().value <= stream_.completed());
     Chunk chunk;
     if (reuse) {
       chunk = std::move(chunks_.front());
       chunks_.pop_front();
-      gpu_.stream().wait(chunk.value);
+      stream_.wait(chunk.value);
       chunk.used = 0;
     } else {
-      chunk.buffer = std::make_unique<HostBuffer>(gpu_, largest_piece, false);
+      chunk.buffer = std::make_unique<HostBuffer>(device_, largest_piece, false);
     }
     chunks_.push_back(std::move(chunk));
   }
   Chunk& chunk = chunks_.back();
   const Piece piece{chunk.buffer->buffer(), chunk.used, chunk.buffer->data() + chunk.used};
   chunk.used += (bytes + 15) / 16 * 16;
-  chunk.value = gpu_.stream().recording();
+  chunk.value = stream_.recording();
   return piece;
 }
 
 HostBuffer& Staging::for_download() {
   std::unique_ptr<HostBuffer>& buffer = downloads_[next_download_];
-  if (!buffer) buffer = std::make_unique<HostBuffer>(gpu_, largest_piece, true);
+  if (!buffer) buffer = std::make_unique<HostBuffer>(device_, largest_piece, true);
   next_download_ = 1 - next_download_;
   return *buffer;
 }

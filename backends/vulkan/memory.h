@@ -8,17 +8,18 @@
 #include <string>
 #include <vector>
 
-#include "heed/backends/vulkan/physical_devices.h"
+#include "heed/backends/vulkan/open_device.h"
+#include "heed/backends/vulkan/stream.h"
 #include "heed/core/backend.h"
 
 namespace heed::vulkan {
 
-class Gpu;
+class Memory;
 
 /// A buffer with its own memory, mapped at data(): for transfers and error words.
 class HostBuffer {
  public:
-  HostBuffer(Gpu& gpu, std::uint64_t bytes, bool cached);
+  HostBuffer(OpenDevice& device, std::uint64_t bytes, bool cached);
   ~HostBuffer();
   HostBuffer(const HostBuffer&) = delete;
   HostBuffer& operator=(const HostBuffer&) = delete;
@@ -27,7 +28,7 @@ class HostBuffer {
   std::byte* data() const { return data_; }
 
  private:
-  Gpu& gpu_;
+  OpenDevice& device_;
   std::uint64_t bytes_;
   VkBuffer buffer_ = VK_NULL_HANDLE;
   VkDeviceMemory memory_ = VK_NULL_HANDLE;
@@ -55,7 +56,8 @@ using FreeSizes = std::multimap<std::uint64_t, Place>;
 /// timeline values say when the host may access it.
 class Block final : public Storage {
  public:
-  Block(Gpu& gpu, Device device, std::size_t bytes) : Storage(device, bytes, nullptr), gpu_(gpu) {}
+  Block(Memory& memory, Device device, std::size_t bytes)
+      : Storage(device, bytes, nullptr), memory_(memory) {}
   ~Block() override;
   VkBuffer buffer() const;
   std::byte* mapped() const;  ///< its host address; null if it is not mapped
@@ -70,7 +72,7 @@ class Block final : public Storage {
 
  private:
   friend class Memory;
-  Gpu& gpu_;
+  Memory& memory_;
   Slab* slab_ = nullptr;
   std::uint64_t offset_ = 0;  // of the first byte a tensor may use
   std::uint64_t room_ = 0;    // bytes taken from the slab, guards included
@@ -90,7 +92,7 @@ class Block final : public Storage {
 /// (unified_memory), the blocks are filled with NaN as well.
 class Memory {
  public:
-  explicit Memory(Gpu& gpu);
+  Memory(OpenDevice& device, Stream& stream);
   ~Memory();
 
   std::shared_ptr<Block> allocate(Device device, std::size_t bytes);
@@ -100,6 +102,9 @@ class Memory {
   void trim();
   /// How much memory is held and how fragmented it is, for the message of OutOfMemory.
   std::string report() const;
+  /// A few bytes for bindings without a tensor.
+  static constexpr std::uint64_t placeholder_bytes = 256;
+  VkBuffer placeholder() const { return placeholder_.buffer(); }
   /// How often guard bytes were found changed.
   std::int64_t damaged_guards() const { return damaged_guards_; }
 
@@ -115,7 +120,9 @@ class Memory {
   void write_guards(const Block& block);
   void check_guards(const Block& block) noexcept;
 
-  Gpu& gpu_;
+  OpenDevice& device_;
+  Stream& stream_;
+  HostBuffer placeholder_;
   std::list<Slab> slabs_;
   FreeSizes free_by_size_;
   MemoryStats stats_;
@@ -130,7 +137,7 @@ class Staging {
  public:
   static constexpr std::uint64_t largest_piece = 8u << 20;
 
-  explicit Staging(Gpu& gpu) : gpu_(gpu) {}
+  Staging(OpenDevice& device, Stream& stream) : device_(device), stream_(stream) {}
 
   struct Piece {
     VkBuffer buffer;
@@ -151,7 +158,8 @@ class Staging {
   };
   static constexpr std::size_t most_chunks = 8;
 
-  Gpu& gpu_;
+  OpenDevice& device_;
+  Stream& stream_;
   std::deque<Chunk> chunks_;  // the last one is being filled; the first is the oldest
   std::unique_ptr<HostBuffer> downloads_[2];
   int next_download_ = 0;

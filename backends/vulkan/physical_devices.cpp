@@ -308,27 +308,28 @@ std::uint64_t largest_local_heap(const InstanceApi& api, PhysicalDevice& device)
   return largest;
 }
 
-PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
-  PhysicalDevice device;
-  device.handle = handle;
+/// What the driver says about a device of Vulkan 1.2. Its structures point at each other.
+struct Answers {
+  std::vector<VkExtensionProperties> extensions;
   Properties properties;
-  api.GetPhysicalDeviceProperties2(handle, &properties.core);
-  const VkPhysicalDeviceProperties& core = properties.core.properties;
-  device.name = core.deviceName;
-  device.kind = kind_of(core.deviceType);
-  device.api_version = core.apiVersion;
-  if (core.apiVersion < VK_API_VERSION_1_2) {
-    device.refusal = "its driver offers Vulkan " + version_text(core.apiVersion) + "; heed needs 1.2";
-    return device;
-  }
-  const auto extensions = listed<VkExtensionProperties>([&](auto* count, auto* items) {
+  Features features;
+
+  Answers() = default;
+  Answers(const Answers&) = delete;
+  Answers& operator=(const Answers&) = delete;
+};
+
+void ask(const InstanceApi& api, VkPhysicalDevice handle, Answers& answers) {
+  Properties& properties = answers.properties;
+  Features& features = answers.features;
+  answers.extensions = listed<VkExtensionProperties>([&](auto* count, auto* items) {
     api.EnumerateDeviceExtensionProperties(handle, nullptr, count, items);
   });
   properties.core.pNext = &properties.v11;
   properties.v11.pNext = &properties.v12;
   void** last = &properties.v12.pNext;
   const auto ask_for = [&](auto& more, const char* extension) {
-    if (!has_extension(extensions, extension)) return false;
+    if (!has_extension(answers.extensions, extension)) return false;
     *last = &more;
     last = &more.pNext;
     return true;
@@ -339,12 +340,71 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
   ask_for(properties.maintenance4, VK_KHR_MAINTENANCE_4_EXTENSION_NAME);
   const bool sizes_subgroups = ask_for(properties.subgroups, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
   api.GetPhysicalDeviceProperties2(handle, &properties.core);
-  Features features;
   features.core.pNext = &features.v11;
   features.v11.pNext = &features.v12;
   if (sizes_subgroups) features.v12.pNext = &features.subgroups;
   api.GetPhysicalDeviceFeatures2(handle, &features.core);
+}
 
+/// All but the matrix hardware.
+Capabilities capabilities_of(const Answers& answers) {
+  const auto& [extensions, properties, features] = answers;
+  const VkPhysicalDeviceType kind = properties.core.properties.deviceType;
+  Capabilities can;
+  can.push_descriptor =
+      properties.push_descriptor.maxPushDescriptors >= most_bindings && !is_disabled("push_descriptor");
+  can.storage16 = features.v11.storageBuffer16BitAccess && !is_disabled("storage16");
+  can.memory_budget =
+      has_extension(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME) && !is_disabled("memory_budget");
+  can.portability_subset = has_extension(extensions, portability_subset_extension);
+  if (!is_disabled("float_controls")) can.float_controls = float_controls_of(properties.v12);
+  can.unified_memory =
+      (kind == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU || kind == VK_PHYSICAL_DEVICE_TYPE_CPU) &&
+      !is_disabled("unified_memory");
+  // SwiftShader's optimiser takes twice as long for each further condition of an unrolled loop.
+  can.unrolling = properties.v12.driverID != VK_DRIVER_ID_GOOGLE_SWIFTSHADER && !is_disabled("unrolling");
+  can.float16 = features.v12.shaderFloat16 && !is_disabled("float16");
+  can.subgroup_size = properties.v11.subgroupSize;
+  can.subgroup_size_control =
+      features.subgroups.subgroupSizeControl && features.subgroups.computeFullSubgroups &&
+      (properties.subgroups.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+  return can;
+}
+
+void take_matrix_hardware(const CooperativeMatrices& offered, Capabilities& can) {
+  const bool forbidden = is_disabled("cooperative_matrix");
+  can.fragment = forbidden ? Fragment() : offered.f16;
+  can.bfloat16_fragment = forbidden ? Fragment() : offered.bf16;
+  can.cooperative_matrix = can.fragment.rows > 0;
+  can.cooperative_bfloat16 = can.bfloat16_fragment.rows > 0;
+  can.no_cooperative_matrix = forbidden ? "HEED_VULKAN_DISABLE names it" : offered.missing;
+}
+
+/// Whether invocations of a subgroup can exchange values: see Limits::exchanging.
+bool exchange_values(const Properties& properties, const Capabilities& can) {
+  const VkPhysicalDeviceVulkan11Properties& subgroups = properties.v11;
+  return can.subgroup_size_control && std::has_single_bit(can.subgroup_size) &&
+         (subgroups.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+         (subgroups.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0 &&
+         256 <= can.subgroup_size * std::uint64_t{properties.subgroups.maxComputeWorkgroupSubgroups} &&
+         !is_disabled("subgroup_shuffle");
+}
+
+PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
+  PhysicalDevice device;
+  device.handle = handle;
+  Answers answers;
+  const Properties& properties = answers.properties;
+  const VkPhysicalDeviceProperties& core = properties.core.properties;
+  api.GetPhysicalDeviceProperties2(handle, &answers.properties.core);
+  device.name = core.deviceName;
+  device.kind = kind_of(core.deviceType);
+  device.api_version = core.apiVersion;
+  if (core.apiVersion < VK_API_VERSION_1_2) {
+    device.refusal = "its driver offers Vulkan " + version_text(core.apiVersion) + "; heed needs 1.2";
+    return device;
+  }
+  ask(api, handle, answers);
   device.timestamp_period = core.limits.timestampPeriod;
   device.driver = concat_text(properties.v12.driverName, " ", properties.v12.driverInfo);
   device.identity = identity_of(core);
@@ -353,42 +413,12 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
   device.memory_bytes = largest_local_heap(api, device);
   device.processors = processors_of(properties);
   guess_speed(device);
-  device.refusal = missing_from_baseline(core.limits, features.v12);
+  device.refusal = missing_from_baseline(core.limits, answers.features.v12);
   take_queue_family(api, device);
-
-  Capabilities& can = device.capabilities;
-  can.push_descriptor =
-      properties.push_descriptor.maxPushDescriptors >= most_bindings && !is_disabled("push_descriptor");
-  can.storage16 = features.v11.storageBuffer16BitAccess && !is_disabled("storage16");
-  can.memory_budget =
-      has_extension(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME) && !is_disabled("memory_budget");
-  can.portability_subset = has_extension(extensions, portability_subset_extension);
-  if (!is_disabled("float_controls")) can.float_controls = float_controls_of(properties.v12);
-  can.unified_memory = (core.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU ||
-                        core.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU) &&
-                       !is_disabled("unified_memory");
-  // SwiftShader's optimiser takes twice as long for each further condition of an unrolled loop.
-  can.unrolling = properties.v12.driverID != VK_DRIVER_ID_GOOGLE_SWIFTSHADER && !is_disabled("unrolling");
-  can.float16 = features.v12.shaderFloat16 && !is_disabled("float16");
-  can.subgroup_size = properties.v11.subgroupSize;
-  can.subgroup_size_control =
-      features.subgroups.subgroupSizeControl && features.subgroups.computeFullSubgroups &&
-      (properties.subgroups.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
-  const VkPhysicalDeviceVulkan11Properties& subgroups = properties.v11;
-  const bool exchange =
-      can.subgroup_size_control && std::has_single_bit(can.subgroup_size) &&
-      (subgroups.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
-      (subgroups.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0 &&
-      256 <= can.subgroup_size * std::uint64_t{properties.subgroups.maxComputeWorkgroupSubgroups} &&
-      !is_disabled("subgroup_shuffle");
-  if (exchange) device.limits.exchanging = can.subgroup_size;
-  const CooperativeMatrices cooperative = cooperative_matrices(api, handle, extensions);
-  const bool forbidden = is_disabled("cooperative_matrix");
-  can.fragment = forbidden ? Fragment() : cooperative.f16;
-  can.bfloat16_fragment = forbidden ? Fragment() : cooperative.bf16;
-  can.cooperative_matrix = can.fragment.rows > 0;
-  can.cooperative_bfloat16 = can.bfloat16_fragment.rows > 0;
-  can.no_cooperative_matrix = forbidden ? "HEED_VULKAN_DISABLE names it" : cooperative.missing;
+  device.capabilities = capabilities_of(answers);
+  take_matrix_hardware(cooperative_matrices(api, handle, answers.extensions), device.capabilities);
+  if (exchange_values(properties, device.capabilities))
+    device.limits.exchanging = device.capabilities.subgroup_size;
   return device;
 }
 
@@ -438,6 +468,17 @@ QueueChoice choose_queue_family(std::span<const VkQueueFamilyProperties> familie
   return {std::nullopt, wanted == "compute"
                             ? "it has no queue that computes and does not draw, as HEED_VULKAN_QUEUE asks for"
                             : "it has no queue that computes"};
+}
+
+std::filesystem::path cache_folder() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::filesystem::path(value ? value : "");
+  };
+  if (const auto folder = variable("HEED_CACHE_DIR"); !folder.empty()) return folder;
+  if (const auto folder = variable("XDG_CACHE_HOME"); !folder.empty()) return folder / "heed";
+  if (const auto home = variable("HOME"); !home.empty()) return home / ".cache" / "heed";
+  return {};
 }
 
 std::string missing_from_baseline(const VkPhysicalDeviceLimits& limits,

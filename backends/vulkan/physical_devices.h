@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -78,6 +79,10 @@ struct PhysicalDevices {
   std::vector<PhysicalDevice> devices;
   std::string problem;
 };
+
+/// The folder for what is kept from one run to the next: $HEED_CACHE_DIR, else $XDG_CACHE_HOME/heed, else
+/// ~/.cache/heed; "" if none of these is set.
+std::filesystem::path cache_folder();
 
 /// What heed needs but a Vulkan 1.2 device lacks; "" if nothing.
 std::string missing_from_baseline(const VkPhysicalDeviceLimits& limits,

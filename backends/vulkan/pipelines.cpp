@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "heed/backends/vulkan/gpu.h"
+#include "heed/backends/vulkan/open_device.h"
 #include "heed/backends/vulkan/shader_code.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
@@ -44,17 +44,6 @@ std::string read_cache(const std::filesystem::path& file, std::uint64_t device) 
 
 }  // namespace
 
-std::filesystem::path cache_folder() {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::filesystem::path(value ? value : "");
-  };
-  if (const auto folder = variable("HEED_CACHE_DIR"); !folder.empty()) return folder;
-  if (const auto folder = variable("XDG_CACHE_HOME"); !folder.empty()) return folder / "heed";
-  if (const auto home = variable("HOME"); !home.empty()) return home / ".cache" / "heed";
-  return {};
-}
-
 std::string driver_data(std::string file, std::uint64_t device) {
   CacheHeader header;
   const CacheHeader expected;
@@ -67,30 +56,30 @@ std::string driver_data(std::string file, std::uint64_t device) {
   return whole ? file : std::string();
 }
 
-Pipelines::Pipelines(Gpu& gpu) : gpu_(gpu) {
+Pipelines::Pipelines(OpenDevice& device) : device_(device) {
   const std::filesystem::path folder = cache_folder();
   std::string data;
   if (!folder.empty()) {
-    file_ = folder / ("pipelines-" + gpu.identity() + ".bin");
-    data = read_cache(file_, checksum_of(gpu.identity()));
+    file_ = folder / ("pipelines-" + device.identity() + ".bin");
+    data = read_cache(file_, checksum_of(device.identity()));
   }
   found_bytes_ = data.size();
   auto info = structure<VkPipelineCacheCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO);
   info.initialDataSize = data.size();
   info.pInitialData = data.data();
-  check_result(gpu.api().CreatePipelineCache(gpu.api().device, &info, nullptr, &cache_),
+  check_result(device.api().CreatePipelineCache(device.api().device, &info, nullptr, &cache_),
                "vkCreatePipelineCache");
 }
 
 const Pipelines::Layout& Pipelines::layout(std::size_t bindings) {
   Layout& made = layouts_[bindings];
   if (made.pipeline) return made;
-  const DeviceApi& api = gpu_.api();
+  const DeviceApi& api = device_.api();
   std::vector<VkDescriptorSetLayoutBinding> list(bindings);
   for (std::uint32_t i = 0; i < bindings; ++i)
     list[i] = {i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
   auto set = structure<VkDescriptorSetLayoutCreateInfo>(VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO);
-  if (gpu_.capabilities().push_descriptor)
+  if (device_.capabilities().push_descriptor)
     set.flags = VK_DESCRIPTOR_SET_LAYOUT_CREATE_PUSH_DESCRIPTOR_BIT_KHR;
   set.bindingCount = static_cast<std::uint32_t>(bindings);
   set.pBindings = list.data();
@@ -109,7 +98,7 @@ const Pipelines::Layout& Pipelines::layout(std::size_t bindings) {
 
 std::vector<std::uint32_t> Pipelines::words_of(const ShaderCode& code,
                                                std::span<const std::uint32_t> constants) const {
-  const Capabilities& can = gpu_.capabilities();
+  const Capabilities& can = device_.capabilities();
   std::map<std::uint32_t, std::uint32_t> values{{most_constants, can.subgroup_size}};
   for (std::uint32_t i = 0; i < constants.size(); ++i) values[i] = constants[i];
   std::vector<std::uint32_t> words = specialised(with_float_controls(code.words, can.float_controls), values);
@@ -120,11 +109,11 @@ std::vector<std::uint32_t> Pipelines::words_of(const ShaderCode& code,
 
 Pipeline Pipelines::compile(std::string_view shader, std::span<const std::uint32_t> constants,
                             std::size_t bindings) {
-  const DeviceApi& api = gpu_.api();
+  const DeviceApi& api = device_.api();
   const ShaderCode* code = find_shader(shader);
   check(code != nullptr, "vulkan: this build has no shader \"", shader,
         "\" (the glslang it was built with may lack an extension)");
-  check(gpu_.capabilities().storage16 || !uses_16_bit_storage(code->words), "vulkan: ", gpu_.name(),
+  check(device_.capabilities().storage16 || !uses_16_bit_storage(code->words), "vulkan: ", device_.name(),
         " has no 16-bit storage, which half precision needs; compute in f32");
   const std::vector<std::uint32_t> words = words_of(*code, constants);
   auto module_info = structure<VkShaderModuleCreateInfo>(VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO);
@@ -141,8 +130,8 @@ Pipeline Pipelines::compile(std::string_view shader, std::span<const std::uint32
   info.stage.pName = "main";
   auto subgroups = structure<VkPipelineShaderStageRequiredSubgroupSizeCreateInfo>(
       VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO);
-  subgroups.requiredSubgroupSize = gpu_.capabilities().subgroup_size;
-  if (gpu_.capabilities().subgroup_size_control && uses_subgroups(code->words)) {
+  subgroups.requiredSubgroupSize = device_.capabilities().subgroup_size;
+  if (device_.capabilities().subgroup_size_control && uses_subgroups(code->words)) {
     info.stage.pNext = &subgroups;
     info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
   }
@@ -150,8 +139,9 @@ Pipeline Pipelines::compile(std::string_view shader, std::span<const std::uint32
   Pipeline made{VK_NULL_HANDLE, used.pipeline, used.set};
   const VkResult result = api.CreateComputePipelines(api.device, cache_, 1, &info, nullptr, &made.pipeline);
   api.DestroyShaderModule(api.device, module, nullptr);
-  check_result(result, concat_text("compiling shader \"", shader, "\" for ", gpu_.name()).c_str());
-  check(made.pipeline != VK_NULL_HANDLE, "vulkan: ", gpu_.name(), " cannot compile shader \"", shader, "\"");
+  check_result(result, concat_text("compiling shader \"", shader, "\" for ", device_.name()).c_str());
+  check(made.pipeline != VK_NULL_HANDLE, "vulkan: ", device_.name(), " cannot compile shader \"", shader,
+        "\"");
   changed_ = true;
   finish_before_exit_handlers();
   return made;
@@ -172,14 +162,14 @@ void Pipelines::save() noexcept {
   if (!changed_ || file_.empty()) return;
   changed_ = false;
   try {
-    const DeviceApi& api = gpu_.api();
+    const DeviceApi& api = device_.api();
     std::size_t bytes = 0;
     if (api.GetPipelineCacheData(api.device, cache_, &bytes, nullptr) != VK_SUCCESS) return;
     std::string data(bytes, '\0');
     if (api.GetPipelineCacheData(api.device, cache_, &bytes, data.data()) != VK_SUCCESS) return;
     data.resize(bytes);
     CacheHeader header;
-    header.device = checksum_of(gpu_.identity());
+    header.device = checksum_of(device_.identity());
     header.bytes = data.size();
     header.checksum = checksum_of(data);
     data.insert(0, reinterpret_cast<const char*>(&header), sizeof header);

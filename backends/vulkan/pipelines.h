@@ -15,15 +15,11 @@
 
 namespace heed::vulkan {
 
-/// The folder for what is kept from one run to the next: $HEED_CACHE_DIR, else $XDG_CACHE_HOME/heed, else
-/// ~/.cache/heed; "" if none of these is set.
-std::filesystem::path cache_folder();
-
 /// The driver's data in `file`, the content of a cache file, if it was made for the device whose identity has
 /// the checksum `device`; "" if the file is truncated, damaged or another device's.
 std::string driver_data(std::string file, std::uint64_t device);
 
-class Gpu;
+class OpenDevice;
 struct ShaderCode;
 
 /// The most specialisation constants that a launch may give, numbered from 0. The next number is the subgroup
@@ -42,7 +38,7 @@ struct Pipeline {
 /// ignored and rewritten; failure to write one is not an error.
 class Pipelines {
  public:
-  explicit Pipelines(Gpu& gpu);
+  explicit Pipelines(OpenDevice& device);
   /// Throws an Error when there is no shader of that name or the driver cannot compile it.
   const Pipeline& get(std::string_view shader, std::span<const std::uint32_t> constants,
                       std::size_t bindings);
@@ -68,7 +64,7 @@ class Pipelines {
   std::vector<std::uint32_t> words_of(const ShaderCode& code, std::span<const std::uint32_t> constants) const;
   Pipeline compile(std::string_view shader, std::span<const std::uint32_t> constants, std::size_t bindings);
 
-  Gpu& gpu_;
+  OpenDevice& device_;
   std::filesystem::path file_;  // empty: no cache file
   VkPipelineCache cache_ = VK_NULL_HANDLE;
   std::map<Key, Pipeline> pipelines_;

@@ -5,8 +5,6 @@
 #include <cstdlib>
 #include <limits>
 
-#include "heed/backends/vulkan/gpu.h"
-#include "heed/backends/vulkan/launch.h"
 #include "heed/base/error.h"
 #include "heed/core/profile.h"
 
@@ -48,9 +46,9 @@ std::int64_t submissions_until_lost() {
 }
 }  // namespace
 
-Stream::Stream(Gpu& gpu) : gpu_(gpu) {
-  const DeviceApi& api = gpu.api();
-  api.GetDeviceQueue(api.device, gpu.queue_family(), 0, &queue_);
+Stream::Stream(OpenDevice& device) : device_(device) {
+  const DeviceApi& api = device.api();
+  api.GetDeviceQueue(api.device, device.queue_family(), 0, &queue_);
   auto type = structure<VkSemaphoreTypeCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO);
   type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
   auto info = structure<VkSemaphoreCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type);
@@ -65,7 +63,7 @@ void Stream::check_alive() const {
 }
 
 void Stream::lose(VkResult result, const char* what) {
-  lost_ = concat_text("the Vulkan device ", gpu_.name(), " was lost (", what, ": ", name_of(result),
+  lost_ = concat_text("the Vulkan device ", device_.name(), " was lost (", what, ": ", name_of(result),
                       "); its unfinished kernels:");
   const Batch* suspect = in_flight_.empty() ? batch_.get() : in_flight_.front().get();
   if (suspect)
@@ -77,7 +75,7 @@ void Stream::lose(VkResult result, const char* what) {
 }
 
 std::unique_ptr<Stream::Batch> Stream::fresh_batch() {
-  const DeviceApi& api = gpu_.api();
+  const DeviceApi& api = device_.api();
   std::unique_ptr<Batch> batch;
   if (!idle_.empty()) {
     batch = std::move(idle_.back());
@@ -92,7 +90,7 @@ std::unique_ptr<Stream::Batch> Stream::fresh_batch() {
   batch = std::make_unique<Batch>();
   auto pool = structure<VkCommandPoolCreateInfo>(VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO);
   pool.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT;
-  pool.queueFamilyIndex = gpu_.queue_family();
+  pool.queueFamilyIndex = device_.queue_family();
   check_result(api.CreateCommandPool(api.device, &pool, nullptr, &batch->pool), "vkCreateCommandPool");
   auto info = structure<VkCommandBufferAllocateInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO);
   info.commandPool = batch->pool;
@@ -104,7 +102,7 @@ std::unique_ptr<Stream::Batch> Stream::fresh_batch() {
 
 VkCommandBuffer Stream::commands() {
   check_alive();
-  check(!finished_, "vulkan: the program is leaving; ", gpu_.name(), " takes no more work");
+  check(!finished_, "vulkan: the program is leaving; ", device_.name(), " takes no more work");
   if (!batch_) {
     if (in_flight_.size() >= most_in_flight) wait(in_flight_.front()->value);
     std::unique_ptr<Batch> batch = fresh_batch();
@@ -113,7 +111,7 @@ VkCommandBuffer Stream::commands() {
     drain_before_exit_handlers();
     auto begin = structure<VkCommandBufferBeginInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO);
     begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
-    check_result(gpu_.api().BeginCommandBuffer(batch->commands, &begin), "vkBeginCommandBuffer");
+    check_result(device_.api().BeginCommandBuffer(batch->commands, &begin), "vkBeginCommandBuffer");
     batch_ = std::move(batch);
     begin_timing();
   }
@@ -123,12 +121,12 @@ VkCommandBuffer Stream::commands() {
 void Stream::begin_timing() {
   batch_->is_timed = false;
   if (!profiling()) return;
-  if (gpu_.timestamp_bits() == 0) {
+  if (device_.timestamp_bits() == 0) {
     add_profile_remark(
-        concat_text(gpu_.name(), ": its queue writes no timestamps, so its kernels are not timed"));
+        concat_text(device_.name(), ": its queue writes no timestamps, so its kernels are not timed"));
     return;
   }
-  const DeviceApi& api = gpu_.api();
+  const DeviceApi& api = device_.api();
   if (!batch_->times) {
     auto info = structure<VkQueryPoolCreateInfo>(VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO);
     info.queryType = VK_QUERY_TYPE_TIMESTAMP;
@@ -144,17 +142,17 @@ void Stream::begin_timing() {
 /// A command's time runs from the end of all commands before it to its own end.
 void Stream::add_times(const Batch& batch) {
   if (!batch.is_timed) return;
-  const DeviceApi& api = gpu_.api();
+  const DeviceApi& api = device_.api();
   std::uint64_t ticks[longest_batch + 1];
   const auto count = static_cast<std::uint32_t>(batch.names.size());
   check_result(
       api.GetQueryPoolResults(api.device, batch.times, 0, count + 1, (count + 1) * sizeof *ticks, ticks,
                               sizeof *ticks, VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT),
       "vkGetQueryPoolResults");
-  const std::uint64_t valid = ~std::uint64_t{0} >> (64 - gpu_.timestamp_bits());
+  const std::uint64_t valid = ~std::uint64_t{0} >> (64 - device_.timestamp_bits());
   for (std::size_t i = 0; i < count; ++i) {
     const auto passed = static_cast<double>((ticks[i + 1] - ticks[i]) & valid);
-    add_to_profile(batch.names[i], passed * gpu_.timestamp_period() * 1e-9, batch.works[i].flops,
+    add_to_profile(batch.names[i], passed * device_.timestamp_period() * 1e-9, batch.works[i].flops,
                    batch.works[i].bytes);
   }
 }
@@ -170,7 +168,7 @@ void Stream::drain() noexcept {
   } catch (const std::exception&) {  // nothing is left to report it to
   }
   // A driver may still work on a submission after it has signalled the value.
-  gpu_.api().DeviceWaitIdle(gpu_.api().device);
+  device_.api().DeviceWaitIdle(device_.api().device);
 }
 
 void Stream::finish() noexcept {
@@ -184,8 +182,8 @@ void Stream::barrier() {
   auto memory = structure<VkMemoryBarrier>(VK_STRUCTURE_TYPE_MEMORY_BARRIER);
   memory.srcAccessMask = device_writes;
   memory.dstAccessMask = device_writes | device_reads;
-  gpu_.api().CmdPipelineBarrier(commands(), device_stages, device_stages, 0, 1, &memory, 0, nullptr, 0,
-                                nullptr);
+  device_.api().CmdPipelineBarrier(commands(), device_stages, device_stages, 0, 1, &memory, 0, nullptr, 0,
+                                   nullptr);
   ++counters_.barriers;
 }
 
@@ -195,7 +193,7 @@ void Stream::leave_out_barriers(bool leave_out) {
 }
 
 VkDescriptorSet Stream::new_set(const Pipeline& pipeline) {
-  const DeviceApi& api = gpu_.api();
+  const DeviceApi& api = device_.api();
   if (batch_->sets_left == 0) {
     if (batch_->pools_used == batch_->descriptor_pools.size()) {
       const VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, sets_per_pool * descriptors_per_set};
@@ -221,7 +219,7 @@ VkDescriptorSet Stream::new_set(const Pipeline& pipeline) {
 }
 
 void Stream::bind(const Pipeline& pipeline, std::span<const Binding> bindings) {
-  const DeviceApi& api = gpu_.api();
+  const DeviceApi& api = device_.api();
   VkDescriptorBufferInfo ranges[descriptors_per_set];
   VkWriteDescriptorSet writes[descriptors_per_set];
   for (std::uint32_t i = 0; i < bindings.size(); ++i) {
@@ -233,7 +231,7 @@ void Stream::bind(const Pipeline& pipeline, std::span<const Binding> bindings) {
     writes[i].pBufferInfo = &ranges[i];
   }
   const auto count = static_cast<std::uint32_t>(bindings.size());
-  if (gpu_.capabilities().push_descriptor) {
+  if (device_.capabilities().push_descriptor) {
     api.CmdPushDescriptorSetKHR(batch_->commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.layout, 0, count,
                                 writes);
     return;
@@ -248,16 +246,13 @@ void Stream::bind(const Pipeline& pipeline, std::span<const Binding> bindings) {
 void Stream::dispatch(std::string_view name, const Pipeline& pipeline, std::span<const Binding> bindings,
                       std::span<const std::uint32_t> push, const std::uint32_t (&groups)[3],
                       const Work& work) {
-  const DeviceApi& api = gpu_.api();
+  const DeviceApi& api = device_.api();
   const VkCommandBuffer buffer = commands();
   const auto conflicts = [&](const Binding& b) {
     return hazards_.conflicts(b.buffer, b.offset, b.offset + b.bytes, b.written);
   };
   if (std::ranges::any_of(bindings, conflicts) || hazards_.is_long()) barrier();
-  for (const Binding& b : bindings) {
-    hazards_.add(b.buffer, b.offset, b.offset + b.bytes, b.written);
-    if (b.block) b.block->used(recording_, b.written);
-  }
+  for (const Binding& b : bindings) hazards_.add(b.buffer, b.offset, b.offset + b.bytes, b.written);
   if (bound_ != pipeline.pipeline) {
     api.CmdBindPipeline(buffer, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.pipeline);
     bound_ = pipeline.pipeline;
@@ -280,7 +275,7 @@ void Stream::copy(VkBuffer from, std::uint64_t from_offset, VkBuffer to, std::ui
   hazards_.add(from, from_offset, from_offset + bytes, false);
   hazards_.add(to, to_offset, to_offset + bytes, true);
   const VkBufferCopy region{from_offset, to_offset, bytes};
-  gpu_.api().CmdCopyBuffer(buffer, from, to, 1, &region);
+  device_.api().CmdCopyBuffer(buffer, from, to, 1, &region);
   after_command("copy", {0, 2.0 * static_cast<double>(bytes)});
 }
 
@@ -288,7 +283,7 @@ void Stream::fill(VkBuffer target, std::uint64_t offset, std::uint64_t bytes, st
   const VkCommandBuffer buffer = commands();
   if (hazards_.conflicts(target, offset, offset + bytes, true)) barrier();
   hazards_.add(target, offset, offset + bytes, true);
-  gpu_.api().CmdFillBuffer(buffer, target, offset, bytes, word);
+  device_.api().CmdFillBuffer(buffer, target, offset, bytes, word);
   after_command("fill", {0, static_cast<double>(bytes)});
 }
 
@@ -296,13 +291,13 @@ void Stream::after_command(std::string_view name, const Work& work) {
   batch_->names.push_back(name);
   if (batch_->is_timed) {
     const auto after = static_cast<std::uint32_t>(batch_->names.size());
-    gpu_.api().CmdWriteTimestamp(batch_->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, batch_->times,
-                                 after);
+    device_.api().CmdWriteTimestamp(batch_->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, batch_->times,
+                                    after);
     batch_->works.push_back(work);
   }
   if (serial_) return wait_idle();
-  batch_->seconds += work.flops / gpu_.flops_per_second() + work.bytes / gpu_.bytes_per_second();
-  if (batch_->seconds >= gpu_.limits().batch_seconds) return submit();
+  batch_->seconds += work.flops / device_.flops_per_second() + work.bytes / device_.bytes_per_second();
+  if (batch_->seconds >= device_.limits().batch_seconds) return submit();
   const std::size_t length = batch_->names.size();
   if (length >= longest_batch || (length == first_batch && in_flight_.empty())) submit();
 }
@@ -310,7 +305,7 @@ void Stream::after_command(std::string_view name, const Work& work) {
 void Stream::submit() {
   if (!batch_) return;
   check_alive();
-  const DeviceApi& api = gpu_.api();
+  const DeviceApi& api = device_.api();
   // Makes the device's writes visible to the host, which reads them after waiting.
   auto memory = structure<VkMemoryBarrier>(VK_STRUCTURE_TYPE_MEMORY_BARRIER);
   memory.srcAccessMask = device_writes;
@@ -339,7 +334,7 @@ void Stream::submit() {
 std::uint64_t Stream::completed() {
   check_alive();
   if (finished_) return completed_;
-  const DeviceApi& api = gpu_.api();
+  const DeviceApi& api = device_.api();
   const VkResult result = api.GetSemaphoreCounterValue(api.device, timeline_, &completed_);
   if (result == VK_ERROR_DEVICE_LOST) lose(result, "vkGetSemaphoreCounterValue");
   check_result(result, "vkGetSemaphoreCounterValue");
@@ -356,7 +351,7 @@ void Stream::wait(std::uint64_t value) {
   if (value >= recording_ && batch_) submit();
   value = std::min(value, recording_ - 1);  // a launch that threw may have named a batch that never came
   if (value <= completed_ || completed() >= value) return;
-  const DeviceApi& api = gpu_.api();
+  const DeviceApi& api = device_.api();
   auto info = structure<VkSemaphoreWaitInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO);
   info.semaphoreCount = 1;
   info.pSemaphores = &timeline_;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "heed/backends/vulkan/api.h"
-#include "heed/backends/vulkan/memory.h"
+#include "heed/backends/vulkan/open_device.h"
 #include "heed/backends/vulkan/pipelines.h"
 #include "heed/core/device.h"
 
@@ -36,7 +36,14 @@ class Hazards {
   std::vector<Range> ranges_;
 };
 
-struct Binding;
+/// A range of device memory as one binding of a shader sees it.
+struct Binding {
+  VkBuffer buffer = VK_NULL_HANDLE;
+  std::uint64_t offset = 0;  ///< bytes, aligned as the device requires
+  std::uint64_t bytes = 0;
+  bool read = false;
+  bool written = false;
+};
 
 using StreamCounters = DeviceCounters;
 
@@ -52,7 +59,7 @@ struct Work {
 /// the value n on a timeline.
 class Stream {
  public:
-  explicit Stream(Gpu& gpu);
+  explicit Stream(OpenDevice& device);
 
   void dispatch(std::string_view name, const Pipeline& pipeline, std::span<const Binding> bindings,
                 std::span<const std::uint32_t> push, const std::uint32_t (&groups)[3], const Work& work = {});
@@ -112,7 +119,7 @@ class Stream {
   /// must not count as done.
   [[noreturn]] void lose(VkResult result, const char* what);
 
-  Gpu& gpu_;
+  OpenDevice& device_;
   VkQueue queue_ = VK_NULL_HANDLE;
   VkSemaphore timeline_ = VK_NULL_HANDLE;
   std::uint64_t recording_ = 1;

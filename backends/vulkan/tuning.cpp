@@ -1,25 +1,16 @@
 #include "heed/backends/vulkan/tuning.h"
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
 
 #include <nlohmann/json.hpp>
 
-#include "heed/backends/kernels.h"
-#include "heed/backends/vulkan/gpu.h"
-#include "heed/backends/vulkan/matmul_operands.h"
-#include "heed/backends/vulkan/matrix_hardware.h"
-#include "heed/backends/vulkan/pipelines.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
 #include "heed/base/json.h"
-#include "heed/core/device.h"
 
 namespace heed::vulkan {
 
@@ -153,11 +144,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr std::int64_t longest_file = 1 << 16;
 
-std::filesystem::path tuning_file(const std::string& identity) {
-  const std::filesystem::path folder = cache_folder();
-  return folder.empty() ? folder : folder / ("tuning-" + identity + ".json");
-}
-
 double positive(const Json& object, const std::string& name) {
   const double value = object.at(name).get<double>();
   check(std::isfinite(value) && value > 0, '"', name, "\" is ", value, "; it must be positive");
@@ -179,8 +165,6 @@ void read_tiles(const Json& object, TileSet& set) {
   for (TileShape& tile : set.tiles) tile.efficiency = positive(efficiency, name_of(tile));
 }
 
-constexpr std::array<std::int64_t, 3> lanes_tried{4, 8, 16}, subgroups_tried{1, 2, 4};
-
 std::int64_t one_of(std::span<const std::int64_t> allowed, const Json& object, const std::string& name) {
   const auto value = object.at(name).get<std::int64_t>();
   check(std::ranges::find(allowed, value) != allowed.end(), '"', name, "\" is ", value,
@@ -188,137 +172,23 @@ std::int64_t one_of(std::span<const std::int64_t> allowed, const Json& object, c
   return value;
 }
 
-// --- measuring
-
-/// Seconds of one call: the median of five rounds, each of enough calls to take about 20 ms, after five more in
-/// which an idle device raises its clocks.
-double seconds_of(Gpu& gpu, const std::function<void()>& work) {
-  const auto timed = [&](int calls) {
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < calls; ++i) work();
-    gpu.stream().wait_idle();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / calls;
-  };
-  timed(1);  // compiles
-  const int calls = std::clamp(static_cast<int>(0.02 / timed(1)), 1, 1000);
-  timed(5 * calls);
-  std::array<double, 5> rounds;
-  for (double& round : rounds) round = timed(calls);
-  std::ranges::sort(rounds);
-  return rounds[2];
-}
-
-/// Measures the multiply-adds per second of square products with a tile, at the smallest size (a power of
-/// two, up to 4096, whose tiles one dispatch holds on any device) at which a product takes 10 ms.
-class ProductRate {
- public:
-  ProductRate(Gpu& gpu, TileKernel kernel, DType dtype) : gpu_(gpu), kernel_(kernel), dtype_(dtype) {}
-
-  double of(const TileShape& tile) {
-    while (size_ < 4096 && seconds(tile, size_) < 0.01) size_ *= 2;
-    return static_cast<double>(size_) * static_cast<double>(size_) * static_cast<double>(size_) /
-           seconds(tile, size_);
-  }
-
- private:
-  double seconds(const TileShape& tile, std::int64_t size) const {
-    const Device device{DeviceType::vulkan, gpu_.index()};
-    const Tensor a = Tensor::zeros({1, 1, size, size}, dtype_, device),
-                 b = Tensor::zeros({1, 1, size, size}, dtype_, device),
-                 out = Tensor::empty({1, 1, size, size}, dtype_, device);
-    const MatmulPlan plan{tile, stages_of(tile, gpu_.limits()), 1, ceil_div(size, tile.depth) * tile.depth};
-    return seconds_of(gpu_, [&] {
-      multiply_tiles(gpu_, kernel_, tiled({a, b, {}, out, false, {}}, kernel_, {}), plan);
-    });
-  }
-
-  Gpu& gpu_;
-  TileKernel kernel_;
-  DType dtype_;
-  std::int64_t size_ = 128;
-};
-
-/// Bytes per second that a copy of 16 MiB reads and writes.
-double memory_rate(Gpu& gpu) {
-  const Device device{DeviceType::vulkan, gpu.index()};
-  const Tensor from = Tensor::zeros({4 << 20}, DType::f32, device),
-               to = Tensor::empty({4 << 20}, DType::f32, device);
-  return 2 * 4.0 * (4 << 20) / seconds_of(gpu, [&] { copy(from, to); });
-}
-
-double launch_seconds(Gpu& gpu) {
-  const Device device{DeviceType::vulkan, gpu.index()};
-  const Tensor one = Tensor::zeros({1}, DType::f32, device), other = Tensor::zeros({1}, DType::f32, device);
-  return seconds_of(gpu,
-                    [&] {
-                      for (int i = 0; i < 50; ++i) copy(one, other), copy(other, one);
-                    }) /
-         100;
-}
-
-void measure(Gpu& gpu, TileKernel kernel, DType dtype, TileSet& set) {
-  ProductRate rate(gpu, kernel, dtype);
-  double best = 0;
-  for (TileShape& tile : set.tiles) {
-    if (!fits(tile, gpu.limits())) continue;  // it is never chosen
-    tile.efficiency = rate.of(tile);
-    best = std::max(best, tile.efficiency);
-  }
-  for (TileShape& tile : set.tiles)
-    if (fits(tile, gpu.limits())) tile.efficiency /= best;
-  set.per_byte = best / memory_rate(gpu);
-  set.per_launch = best / static_cast<double>(set.units) * launch_seconds(gpu);
-}
-
-/// Measures the seconds of attention, forward and backward, with a given tuning, at a length at which it
-/// takes 10 ms with the device's own tuning (at most 4096).
-class AttentionTime {
- public:
-  AttentionTime(Gpu& gpu, DType dtype) : gpu_(gpu), dtype_(dtype) {
-    while (length_ < 4096 && of(gpu.tuning().attention) < 0.01) length_ *= 2;
-  }
-
-  double of(const AttentionTuning& tried) const {
-    struct Restored {
-      Gpu& gpu;
-      AttentionTuning before = gpu.tuning().attention;
-      ~Restored() { gpu.use(before); }
-    } const restored{gpu_};
-    gpu_.use(tried);
-    const Device device{DeviceType::vulkan, gpu_.index()};
-    const Shape shape{1, 8, length_, 64};
-    const Tensor x = Tensor::zeros(shape, dtype_, device), out = Tensor::empty(shape, dtype_, device),
-                 sums = Tensor::empty({1, 8, length_, 2}, DType::f32, device);
-    AttentionArgs args;
-    args.query = args.key = args.value = x;
-    const std::array gradients{Tensor::empty(shape, dtype_, device), Tensor::empty(shape, dtype_, device),
-                               Tensor::empty(shape, dtype_, device)};
-    return seconds_of(gpu_, [&] {
-      attention_forward(args, out, sums);
-      attention_backward(args, out, sums, x, {}, gradients[0], gradients[1], gradients[2], {});
-    });
-  }
-
- private:
-  Gpu& gpu_;
-  DType dtype_;
-  std::int64_t length_ = 128;
-};
-
-/// Sets `size`, a member of `best`, to the value in `tried` with which attention is fastest.
-void measure(Gpu& gpu, DType dtype, std::span<const std::int64_t> tried, AttentionTuning& best,
-             std::int64_t AttentionTuning::*size) {
-  const AttentionTime time(gpu, dtype);
-  double least = std::numeric_limits<double>::infinity();
-  for (const std::int64_t candidate : tried) {
-    AttentionTuning with = best;
-    with.*size = candidate;
-    const double seconds = time.of(with);
-    if (seconds < least) best = with, least = seconds;
-  }
-}
-
 }  // namespace
+
+std::filesystem::path tuning_file(const std::string& identity) {
+  const std::filesystem::path folder = cache_folder();
+  return folder.empty() ? folder : folder / ("tuning-" + identity + ".json");
+}
+
+std::string tuning_text(const Tuning& tuning, const std::string& identity, const std::string& name) {
+  Json figures = {
+      {"device", identity},
+      {"name", name},
+      {"scalar", json_of(tuning.scalar)},
+      {"fragments", json_of(tuning.fragments)},
+      {"attention", {{"lanes", tuning.attention.lanes}, {"subgroups", tuning.attention.subgroups}}}};
+  add_digest(figures);
+  return figures.dump(2) + "\n";
+}
 
 Tuning tuning_of(const PhysicalDevice& device) {
   Tuning tuning{scalar_tiles(), fragment_tiles(device.capabilities.subgroup_size), {}, ""};
@@ -333,8 +203,8 @@ Tuning tuning_of(const PhysicalDevice& device) {
     read_tiles(figures.at("scalar"), tuning.scalar);
     read_tiles(figures.at("fragments"), tuning.fragments);
     const Json& attention = figures.at("attention");
-    tuning.attention = {one_of(lanes_tried, attention, "lanes"),
-                        one_of(subgroups_tried, attention, "subgroups")};
+    tuning.attention = {one_of(attention_lanes, attention, "lanes"),
+                        one_of(attention_subgroups, attention, "subgroups")};
     tuning.digest = digest;
   } catch (const std::exception& error) {
     fail("the tuning of ", device.name, " in ", file, " cannot be used: ", error.what(),
@@ -343,39 +213,4 @@ Tuning tuning_of(const PhysicalDevice& device) {
   return tuning;
 }
 
-std::filesystem::path tune(Gpu& gpu) {
-  const std::filesystem::path file = tuning_file(gpu.identity());
-  check(!file.empty(), "there is no folder to keep the tuning in: set HEED_CACHE_DIR");
-  const std::lock_guard lock(gpu.mutex());
-  TileSet scalar = scalar_tiles(), fragments = fragment_tiles(gpu.capabilities().subgroup_size);
-  scalar.units = fragments.units = gpu.tuning().scalar.units;
-  measure(gpu, TileKernel::scalar, DType::f32, scalar);
-  const MatrixHardware& hardware = matrix_hardware({DeviceType::vulkan, gpu.index()});
-  AttentionTuning attention;
-  measure(gpu, DType::f32, lanes_tried, attention, &AttentionTuning::lanes);
-  if (hardware.f16 || hardware.bf16) {
-    const DType half = hardware.f16 ? DType::f16 : DType::bf16;
-    measure(gpu, TileKernel::cooperative, half, fragments);
-    measure(gpu, half, subgroups_tried, attention, &AttentionTuning::subgroups);
-  }
-  Json figures = {{"device", gpu.identity()},
-                  {"name", gpu.name()},
-                  {"scalar", json_of(scalar)},
-                  {"fragments", json_of(fragments)},
-                  {"attention", {{"lanes", attention.lanes}, {"subgroups", attention.subgroups}}}};
-  add_digest(figures);
-  std::filesystem::create_directories(file.parent_path());
-  write_file_atomically(file, figures.dump(2) + "\n");
-  return file;
-}
-
 }  // namespace heed::vulkan
-
-namespace heed {
-
-std::filesystem::path tune_device(Device device) {
-  check(device.type == DeviceType::vulkan, "tune: ", device, " has nothing to tune; name a Vulkan device");
-  return vulkan::tune(vulkan::gpu(device.index));
-}
-
-}  // namespace heed

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -8,8 +9,6 @@
 #include "heed/backends/vulkan/physical_devices.h"
 
 namespace heed::vulkan {
-
-class Gpu;
 
 /// What a workgroup of a tiled product computes, and how its invocations or subgroups share it.
 struct TileShape {
@@ -73,13 +72,16 @@ struct Tuning {
   std::string digest;  ///< of the measured figures; "" if they are assumed
 };
 
-/// What tune() saved for a device and its driver, or the assumed figures. Throws an Error that names the file
-/// if it is damaged or was written for other kernels: a choice that changes results is not dropped silently.
-Tuning tuning_of(const PhysicalDevice& device);
+/// The sizes of attention's workgroups that there are.
+inline constexpr std::array<std::int64_t, 3> attention_lanes{4, 8, 16}, attention_subgroups{1, 2, 4};
 
-/// Times every tile of products, a copy, a launch, and attention with workgroups of each size on a device,
-/// and writes the figures to the file that tuning_of() reads. They take effect when the device is next
-/// opened. Returns the file.
-std::filesystem::path tune(Gpu& gpu);
+/// What tune_device() saved for a device and its driver, or the assumed figures. Throws an Error that names
+/// the file if it is damaged or was written for other kernels: a choice that changes results is not dropped
+/// silently.
+Tuning tuning_of(const PhysicalDevice& device);
+/// The file that it reads; "" if there is no folder for it.
+std::filesystem::path tuning_file(const std::string& identity);
+/// The text of such a file for the device of that identity and name.
+std::string tuning_text(const Tuning& tuning, const std::string& identity, const std::string& name);
 
 }  // namespace heed::vulkan

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "heed/base/error.h"
+#include "heed/base/names.h"
 #include "heed/models/attention/attention.h"
 
 namespace heed {
@@ -139,9 +140,9 @@ double advised_accuracy(const AttentionNotes& notes, std::string_view task) {
   if (task.empty()) return notes.mean_accuracy();
   const auto found = std::ranges::find(tasks, task, &ArenaTask::name);
   if (found == tasks.end()) {
-    std::string names;
-    for (const ArenaTask& one : tasks) names += concat_text(names.empty() ? "" : ", ", one.name);
-    fail("there is no task '", task, "' among those that were measured: ", names);
+    std::vector<std::string_view> names;
+    for (const ArenaTask& one : tasks) names.push_back(one.name);
+    fail("there is no task '", task, "' among those that were measured: ", listed(names));
   }
   return notes.arena[static_cast<std::size_t>(found - tasks.begin())].accuracy;
 }

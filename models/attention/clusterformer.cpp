@@ -51,6 +51,7 @@
 #include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
+namespace {
 
 // What both forms share: the similarity and the losses.
 
@@ -86,9 +87,6 @@ class ClusterLosses {
   Similarity similarity_;
   double lambda1_, lambda2_;
 };
-
-/// The strictly causal form.
-std::unique_ptr<Attention> make_causal_clusterformer(const AttentionConfig& config);
 
 Similarity::Similarity(const Options& options)
     : scale_(options.take_number("phi_scale", 1, 1e-6, 1e6)), cosine_(options.take_bool("cosine", true)) {}
@@ -140,8 +138,6 @@ void ClusterLosses::add(const Tensor& words_seen, const Tensor& centroids_seen, 
 }
 
 // The bidirectional form.
-
-namespace {
 
 const std::string travelling = "clusterformer.centroids";  // [B, K, d], from layer to layer
 
@@ -253,19 +249,7 @@ class ClusterFormer : public Attention {
   Projections w_;
 };
 
-}  // namespace
-
-AttentionVariant clusterformer_variant() {
-  return {"clusterformer",
-          {.causal = true, .reason = "the paper replaces self-attention only; use dot_product across"},
-          [](const AttentionConfig& config) {
-            return config.causal ? make_causal_clusterformer(config) : make_layer<ClusterFormer>(config);
-          }};
-}
-
 // The causal form.
-
-namespace {
 
 class CausalClusterFormer : public Attention {
  public:
@@ -360,8 +344,13 @@ class CausalClusterFormer : public Attention {
 
 }  // namespace
 
-std::unique_ptr<Attention> make_causal_clusterformer(const AttentionConfig& config) {
-  return std::make_unique<CausalClusterFormer>(config);
+AttentionVariant clusterformer_variant() {
+  return {"clusterformer",
+          {.causal = true, .reason = "the paper replaces self-attention only; use dot_product across"},
+          [](const AttentionConfig& config) {
+            return config.causal ? make_layer<CausalClusterFormer>(config)
+                                 : make_layer<ClusterFormer>(config);
+          }};
 }
 
 }  // namespace heed

@@ -32,6 +32,7 @@
 #include "heed/models/attention/shared/sorting.h"
 
 namespace heed {
+namespace {
 
 // Hashing.
 
@@ -69,8 +70,6 @@ class HashRounds {
   std::vector<Round> rounds_;
 };
 
-namespace {
-
 /// 0, 1, ... n - 1 in every row of [G, n].
 Tensor counted(const Tensor& like) {
   return expand(unsqueeze(Tensor::arange(like.size(1), DType::i32, like.device()), 0), like.shape());
@@ -82,8 +81,6 @@ Tensor chunks_of_ranks(std::int64_t n, std::int64_t chunk, Device device) {
   const Tensor numbers = unsqueeze(Tensor::arange(chunks, DType::i32, device), 1);
   return slice(reshape(expand(numbers, {chunks, chunk}), {-1}), 0, 0, n);
 }
-
-}  // namespace
 
 void HashRounds::add(const Tensor& sides, const Tensor& real) {
   const std::int64_t length = sides.size(1);
@@ -149,8 +146,6 @@ Tensor HashRounds::all_buckets() const {
 }
 
 // The layer.
-
-namespace {
 
 class Reformer : public Attention {
  public:

@@ -34,6 +34,7 @@
 #include "heed/models/module.h"
 
 namespace heed {
+namespace {
 
 // Centroids.
 
@@ -129,8 +130,6 @@ void RoutingCentroids::absorb(std::span<const Tensor> values) {
 }
 
 // The layer.
-
-namespace {
 
 class RoutingAttention : public Attention {
  public:

@@ -33,6 +33,7 @@
 #include "heed/models/positions.h"
 
 namespace heed {
+namespace {
 
 // Key sets.
 
@@ -102,20 +103,6 @@ bool KeySets::may_see(KeySet set, std::int64_t first, std::int64_t last, std::in
 
 // Attention by residue, for strided A2.
 
-/// Attention among positions with the same residue modulo `stride`: query i sees the keys j with (i - j)
-/// mod stride = 0 (and j <= i with options.causal). q, k, v [B, H, N, dh] of one sequence; options without
-/// mask and pattern. Positions of one residue are brought together, so time is N (N / stride) d.
-Tensor residue_attention(const Tensor& query, const Tensor& key, const Tensor& value, std::int64_t stride,
-                         const AttentionOptions& options);
-
-/// The same, only over the keys with |i - j| >= `apart` stride, to be joined with attention over nearer
-/// keys.
-AttentionPart residue_attention_part(const Tensor& query, const Tensor& key, const Tensor& value,
-                                     std::int64_t stride, std::int64_t apart,
-                                     const AttentionOptions& options);
-
-namespace {
-
 /// Folds the positions into rounds of `stride`, so that the residue becomes part of the batch.
 class Residues {
  public:
@@ -166,8 +153,9 @@ Tensor far_apart(std::int64_t n, std::int64_t apart, Device device) {
   return greater_equal(distance * distance, least * least);
 }
 
-}  // namespace
-
+/// Attention among positions with the same residue modulo `stride`: query i sees the keys j with (i - j)
+/// mod stride = 0 (and j <= i with options.causal). q, k, v [B, H, N, dh] of one sequence; options without
+/// mask and pattern. Positions of one residue are brought together, so time is N (N / stride) d.
 Tensor residue_attention(const Tensor& query, const Tensor& key, const Tensor& value, std::int64_t stride,
                          const AttentionOptions& options) {
   const Residues residues(query, stride, options);
@@ -175,6 +163,8 @@ Tensor residue_attention(const Tensor& query, const Tensor& key, const Tensor& v
                                    residues.fold(options, query.device())));
 }
 
+/// The same, only over the keys with |i - j| >= `apart` stride, to be joined with attention over nearer
+/// keys.
 AttentionPart residue_attention_part(const Tensor& query, const Tensor& key, const Tensor& value,
                                      std::int64_t stride, std::int64_t apart,
                                      const AttentionOptions& options) {
@@ -187,8 +177,6 @@ AttentionPart residue_attention_part(const Tensor& query, const Tensor& key, con
 }
 
 // The layer.
-
-namespace {
 
 class SparseTransformer : public PatternAttention {
  public:

@@ -107,11 +107,10 @@ void check_config(std::string_view name, const AttentionConfig& config) {
 }
 
 std::string names_where(bool Capabilities::*can) {
-  std::string names;
-  for (const AttentionVariant& variant : attention_variants()) {
-    if (variant.capabilities.*can) names += (names.empty() ? "" : ", ") + std::string(variant.name);
-  }
-  return names;
+  std::vector<std::string> names;
+  for (const AttentionVariant& variant : attention_variants())
+    if (variant.capabilities.*can) names.emplace_back(variant.name);
+  return listed(names);
 }
 
 void check_capability(std::string_view name, const Capabilities& capabilities, bool asked,
