@@ -11,8 +11,8 @@ import numpy as np
 
 from . import _library as lib
 from .layers import Context
-from .ops import _t, no_grad
-from .tensor import Array, Like, Tensor, _keys, _lent, _release
+from .ops import no_grad
+from .tensor import Array, Like, Tensor, _keys, _lent, _release, _t
 
 
 class Function:

@@ -21,7 +21,8 @@ Number = Union[int, float]
 Array = np.ndarray[Any, Any]
 Like = Union["Tensor", Array, Number, Sequence[Any]]
 Axis = Union[None, int, Sequence[int]]
-_REDUCES = ("sum", "mean", "max", "min", "log_sum_exp", "argmax")
+Pair = Tuple["Tensor", "Tensor"]
+_REDUCES = lib.listing("ops")["reduce"]
 
 
 def _as_array(data: Any, dtype: Optional[str]) -> Array:
@@ -55,28 +56,25 @@ def _op(name: str, inputs: Sequence[Optional["Tensor"]], room: int = 1, **settin
     return [Tensor._of(outputs[i]) for i in range(made.value)]
 
 
+def _apply(name: str, op: bytes, a: "Tensor", b: "Tensor") -> "Tensor":
+    found = Tensor._result(name, op, a, b)
+    found._is_mask = name == "heed_compare"
+    return found
+
+
 def _operator(op: str, swapped: bool = False, name: str = "heed_binary") -> Callable[["Tensor", Like], "Tensor"]:
     def apply(self: "Tensor", other: Like) -> "Tensor":
         try:
             operand = self._operand(other)
         except TypeError:
             return NotImplemented  # type: ignore[no-any-return]
-        return Tensor._result(name, op.encode(), *((operand, self) if swapped else (self, operand)))
+        return _apply(name, op.encode(), *((operand, self) if swapped else (self, operand)))
 
     return apply
 
 
 def _comparison(op: str) -> Callable[["Tensor", Like], "Tensor"]:
-    compared = _operator(op, name="heed_compare")
-
-    def compare(self: "Tensor", other: Like) -> "Tensor":
-        found = compared(self, other)
-        if isinstance(found, Tensor):
-            found._is_mask = True
-        return found
-
-    compare.__doc__ = f"{op}, element by element: i32 0 or 1, which also picks elements as an index."
-    return compare
+    return _operator(op, name="heed_compare")
 
 
 def _reduction(op: str, what: str) -> Callable[..., "Tensor"]:
@@ -91,11 +89,27 @@ def _reduction(op: str, what: str) -> Callable[..., "Tensor"]:
     return reduce
 
 
+def _integers(numbers: Sequence[int]) -> List[int]:
+    return [operator.index(one) for one in numbers]
+
+
 def _axes(axis: Axis) -> Optional[List[int]]:
     """As the library takes them; None for all."""
-    if axis is None:
-        return None
-    return [operator.index(axis)] if isinstance(axis, (int, np.integer)) else [operator.index(one) for one in axis]
+    return None if axis is None else _integers([axis] if isinstance(axis, (int, np.integer)) else axis)
+
+
+def _t(x: Like) -> "Tensor":
+    return x if isinstance(x, Tensor) else Tensor(x)
+
+
+def _maybe(x: Optional[Like]) -> Optional["Tensor"]:
+    return None if x is None else _t(x)
+
+
+def _alike(a: Like, b: Like) -> Pair:
+    """Two operands; what is not a tensor takes the dtype and device of the other."""
+    first = a if isinstance(a, Tensor) else (b._operand(a) if isinstance(b, Tensor) else Tensor(a))
+    return first, first._operand(b)
 
 
 class Tensor:
