@@ -37,16 +37,11 @@ std::size_t number_of(const char* op, const std::vector<std::string>& names, con
   return static_cast<std::size_t>(found - names.begin());
 }
 
-/// All elements along one axis.
-Tensor flat(const Tensor& x) {
-  return reshape(x, {x.count()});
-}
-
 Tensor reduced(const std::string& op, const Tensor& x, int32_t axis, bool keep) {
   const bool all = axis == HEED_ALL_AXES;
   if (op == "sum") return all ? sum(x) : sum(x, axis, keep);
   if (op == "mean") return all ? mean(x) : mean(x, axis, keep);
-  const Tensor values = all ? flat(x) : x;
+  const Tensor values = all ? reshape(x, {x.count()}) : x;
   if (all) axis = 0;
   if (op == "max") return max(values, axis, keep);
   if (op == "min") return min(values, axis, keep);

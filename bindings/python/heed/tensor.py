@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import ctypes
 import itertools
 import operator
@@ -27,6 +28,7 @@ _REDUCES = lib.listing("ops")["reduce"]
 
 def _as_array(data: Any, dtype: Optional[str]) -> Array:
     """Host values in a type that heed has. By default integers become i32 and lists of numbers f32."""
+    data = data.numpy() if isinstance(data, Tensor) else data
     array = np.asarray(data)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"heed has no tensors of {array.dtype}")
@@ -129,7 +131,7 @@ class Tensor:
         self._handle = None
         self._owned = True
         self._is_mask = data._is_mask if isinstance(data, Tensor) else _is_bool(data)
-        array = _as_array(data.numpy() if isinstance(data, Tensor) else data, dtype)
+        array = _as_array(data, dtype)
         self._handle = lib.result(
             "heed_tensor_create",
             DTYPES[_OF_NUMPY[array.dtype]],
@@ -276,7 +278,7 @@ class Tensor:
 
     def assign(self, data: Like) -> None:
         """Overwrites the elements in place; the shape stays."""
-        array = _as_array(data.numpy() if isinstance(data, Tensor) else data, self.dtype)
+        array = _as_array(data, self.dtype)
         if array.shape != self.shape:
             raise ValueError(f"values of shape {array.shape} for a tensor of shape {self.shape}")
         lib.call("heed_tensor_assign", self, array.ctypes.data, array.nbytes)
@@ -542,6 +544,18 @@ def _forget(key: int) -> None:
 _release = lib.RELEASE(_forget)
 
 
+@contextlib.contextmanager
+def _lend(value: Any) -> Iterator[int]:
+    """The key of what the library keeps until it calls _release(); forgotten at once if the call inside fails."""
+    key = next(_keys)
+    _lent[key] = value
+    try:
+        yield key
+    except BaseException:
+        _forget(key)
+        raise
+
+
 def from_numpy(array: Array) -> Tensor:
     """A tensor in the memory of an array, without a copy; the array lives as long as anything uses that memory.
 
@@ -552,14 +566,9 @@ def from_numpy(array: Array) -> Tensor:
         raise TypeError("from_numpy() shares float32, float64 and int32 in row-major order; heed.Tensor(array) copies")
     if not array.flags.writeable:
         raise TypeError("from_numpy() shares writable memory, and this array is read-only; heed.Tensor(array) copies")
-    key = next(_keys)
-    _lent[key] = array
-    try:
-        kind, extents = DTYPES[_OF_NUMPY[array.dtype]], lib.longs(array.shape)
+    kind, extents = DTYPES[_OF_NUMPY[array.dtype]], lib.longs(array.shape)
+    with _lend(array) as key:
         return Tensor._result("heed_tensor_borrow", kind, array.ndim, extents, array.ctypes.data, _release, key)
-    except BaseException:
-        _lent.pop(key, None)
-        raise
 
 
 def from_dlpack(other: Any) -> Tensor:
