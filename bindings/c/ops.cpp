@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <tuple>
 
 #include "heed/base/names.h"
@@ -63,6 +62,14 @@ Tensor attention_of(const heed_tensor* query, const heed_tensor* key, const heed
 
 using Made = std::vector<Tensor>;
 
+/// Cuts `text` behind the first `end`, and returns what was before that, without spaces in front.
+std::string_view cut(std::string_view& text, char end) {
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  const std::string_view part = text.substr(0, text.find(end));
+  text.remove_prefix(std::min(part.size() + 1, text.size()));
+  return part;
+}
+
 /// What heed_op() was given, handed out in the order in which the C++ function of the op takes it.
 class Given {
  public:
@@ -71,14 +78,12 @@ class Given {
   /// or none.
   Given(const std::string& op, std::string_view takes, const heed_tensor* const* tensors, std::size_t count,
         Options with)
-      : op_(op), with_(std::move(with)) {
+      : op_(op), with_(std::move(with)), declared_(takes) {
     check_argument(tensors != nullptr || count == 0, "inputs is NULL");
-    const std::string_view inputs = takes.substr(0, takes.find(';'));
-    declared_ << takes.substr(std::min(inputs.size() + 1, takes.size()));
-    std::istringstream words{std::string(inputs)};
     std::vector<bool> optional;
     std::size_t needed = 0, period = 0;  // how many of the last the dots repeat
-    for (std::string word; words >> word;) {
+    for (std::string_view words = cut(declared_, ';'); !words.empty();) {
+      const std::string_view word = cut(words, ' ');
       if (word.ends_with("...")) period = word.size() == 3 ? 2 : 1;
       if (word == "...") break;
       optional.push_back(word.ends_with('?'));
@@ -149,9 +154,8 @@ class Given {
 
   /// The name of the next setting, which now has its default if it was not given.
   std::string setting() {
-    std::string declared;
-    std::getline(declared_ >> std::ws, declared, ',');
-    const std::string name = declared.substr(0, declared.find_first_of(":= "));
+    const std::string_view declared = cut(declared_, ',');
+    std::string name(declared.substr(0, declared.find_first_of(":= ")));
     const std::size_t value = declared.find('=');
     if (value != declared.npos && !with_.values().contains(name))
       with_.set(name, option_from_json(name, declared.substr(value + 1, declared.find(" ->") - value - 1)));
@@ -174,7 +178,7 @@ class Given {
   std::vector<Tensor> tensors_;
   std::size_t at_ = 0;  // the next of them
   Options with_;
-  std::stringstream declared_;  // the settings that are left
+  std::string_view declared_;  // the settings that are left
 };
 
 /// How an argument is kept during the call.
