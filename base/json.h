@@ -116,6 +116,12 @@ Json parse_written_json(std::string_view text, std::string_view source, int dept
   return parse_json_in_linear_time<Json>(text, source, depth, true);
 }
 
+/// A value as one line of JSON; bytes that are not UTF-8 become U+FFFD.
+template <class Json>
+std::string dumped(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 /// Appends a member "digest" to a JSON object: the digest of all other members.
 template <class Json>
 void add_digest(Json& object) {

@@ -216,7 +216,7 @@ std::string metrics_line(const Progress& progress) {
   }
   line["elapsed_seconds"] = progress.elapsed_seconds;
   // A name that is not UTF-8 must not lose the line.
-  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return dumped(line);
 }
 
 Progress parse_metrics_line(std::string_view text) {

@@ -1,14 +1,16 @@
 #include "heed/training/report.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
-#include <optional>
+#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "heed/base/error.h"
+#include "heed/base/json.h"
 #include "heed/base/plain_numbers.h"
 #include "heed/data/text_file.h"
 #include "heed/training/page.h"
@@ -18,26 +20,17 @@ namespace {
 
 constexpr std::size_t points_in_chart = 400, fewest_points = 8, rows_of_numbers = 40;
 
-/// A finite number as JSON and tables have it; whole ones, such as steps, keep all their digits.
+bool is_whole(double value) {
+  return value == std::floor(value) && std::abs(value) < 1e15;
+}
+
+/// A finite number as charts and tables have it; whole ones, such as steps, keep all their digits.
 std::string digits(double value) {
-  if (value == std::floor(value) && std::abs(value) < 1e15) return concat_text(static_cast<long long>(value));
+  if (is_whole(value)) return concat_text(static_cast<long long>(value));
   char text[32];
   const PlainNumbers plain;
   std::snprintf(text, sizeof text, "%.6g", value);
   return text;
-}
-
-std::string json_text(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\')
-      out.append("\\").append(1, c);
-    else if (static_cast<unsigned char>(c) < 0x20)
-      out += ' ';
-    else
-      out += c;
-  }
-  return out + "\"";
 }
 
 /// Keeps the lowest and highest point of each group, so that long runs give small files: at most about
@@ -59,29 +52,33 @@ std::vector<ChartPoint> thinned(const std::vector<ChartPoint>& points, std::size
 }
 
 std::string chart_html(const Chart& chart) {
+  using Json = nlohmann::ordered_json;
   constexpr const char* kinds[] = {"lines", "marks", "bars"};
-  std::string json =
-      concat_text("{\"kind\":\"", kinds[static_cast<int>(chart.kind)], "\",\"x\":", json_text(chart.x),
-                  ",\"y\":", json_text(chart.y), ",\"series\":[");
+  const auto number = [](double value) -> Json {
+    if (is_whole(value)) return static_cast<std::int64_t>(value);
+    const std::string text = digits(value);
+    std::from_chars(text.data(), text.data() + text.size(), value);  // rounded
+    return value;
+  };
   const std::size_t most =
       std::max(fewest_points, points_in_chart / std::max<std::size_t>(chart.series.size(), 1));
+  Json all = Json::array();
   for (const ChartSeries& one : chart.series) {
-    json += concat_text(&one == &chart.series.front() ? "" : ",", "{\"name\":", json_text(one.name),
-                        ",\"points\":[");
-    const std::vector<ChartPoint> points =
-        chart.kind == ChartKind::lines ? thinned(one.points, most) : one.points;
-    for (std::size_t i = 0; i < points.size(); ++i) {
-      json += concat_text(i == 0 ? "[" : ",[", digits(points[i].x), ',', digits(points[i].y));
-      if (chart.kind == ChartKind::lines)
-        json += concat_text(",", digits(std::round(10 * points[i].seconds) / 10));
-      json += "]";
+    Json points = Json::array();
+    for (const ChartPoint& at : chart.kind == ChartKind::lines ? thinned(one.points, most) : one.points) {
+      points.push_back({number(at.x), number(at.y)});
+      if (chart.kind == ChartKind::lines) points.back().push_back(number(std::round(10 * at.seconds) / 10));
     }
-    json += "]}";
+    all.push_back({{"name", one.name}, {"points", std::move(points)}});
   }
+  const Json data = {{"kind", kinds[static_cast<int>(chart.kind)]},
+                     {"x", chart.x},
+                     {"y", chart.y},
+                     {"series", std::move(all)}};
   std::string html = "<figure class=\"chart\"><figcaption>" + html_text(chart.title);
   if (!chart.remark.empty()) html += " <small>" + html_text(chart.remark) + "</small>";
   return html + "</figcaption>\n<div class=\"canvas\"><canvas role=\"img\" aria-label=\"" +
-         html_text(chart.title) + "\"></canvas></div>\n" + script_json(json + "]}") + "</figure>\n";
+         html_text(chart.title) + "\"></canvas></div>\n" + script_json(dumped(data)) + "</figure>\n";
 }
 
 }  // namespace

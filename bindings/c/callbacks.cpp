@@ -294,12 +294,6 @@ heed_status heed_register_attention(const char* name, const char* declaration, h
     mechanism.forward = forward;
     mechanism.context = context;
     const Options declared = settings_of(declaration);
-    try {
-      add_mechanism(std::move(mechanism), declared);
-    } catch (const BadArgument&) {
-      throw;
-    } catch (const Error& error) {
-      throw SettingsError(error.what());
-    }
+    about_settings([&] { add_mechanism(std::move(mechanism), declared); });
   });
 }

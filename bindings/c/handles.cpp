@@ -6,7 +6,6 @@
 #include <unordered_map>
 
 #include "heed/base/error.h"
-#include "heed/base/json.h"
 #include "heed/base/unicode.h"
 #include "heed/core/device.h"
 #include "heed/core/version.h"
@@ -38,10 +37,11 @@ thread_local std::string last_error;
 /// Used if there is no memory for a message.
 thread_local const char* last_error_without_memory = nullptr;
 
-void set_last_error(const char* prefix, const char* message) noexcept {
+template <class... Parts>
+void set_last_error(const Parts&... parts) noexcept {
   last_error_without_memory = nullptr;
   try {
-    last_error = unicode::printable_lines(concat_text(prefix, message));  // hosts print it as is
+    last_error = unicode::printable_lines(concat_text(parts...));  // hosts print it as is
   } catch (...) {
     last_error_without_memory = "out of memory, even for a message";
   }
@@ -113,42 +113,33 @@ char* new_text(const std::string& text) {
 
 Options settings_of(const char* json) {
   Options options;
-  if (!json) return options;
-  try {
-    const auto settings = parse_json<nlohmann::ordered_json>(json, "settings");
-    check(settings.is_object(), "settings must be a JSON object, not ", json);
+  const auto settings = settings_object<nlohmann::ordered_json>(json);
+  about_settings([&] {
     for (const auto& [name, value] : settings.items())
       options.set(name, option_from_json(name, value.dump()));
-  } catch (const Error& error) {
-    throw SettingsError(error.what());
-  }
+  });
   return options;
 }
 
 heed_status status_of_exception(const char* function) noexcept {
-  const auto failed = [](heed_status status, const char* prefix, const char* message) {
-    set_last_error(prefix, message);
+  const auto failed = [](heed_status status, const auto&... parts) {
+    set_last_error(parts...);
     return status;
   };
   try {
     throw;
-  } catch (BadArgument& error) {
-    try {
-      error.add_context(concat_text(function, ": "));
-    } catch (...) {  // no memory: without the function's name
-      return failed(HEED_BAD_ARGUMENT, "", error.what());
-    }
-    return failed(HEED_BAD_ARGUMENT, "", error.what());
+  } catch (const BadArgument& error) {
+    return failed(HEED_BAD_ARGUMENT, function, ": ", error.what());
   } catch (const CallbackFailed& error) {
-    return failed(HEED_CALLBACK_FAILED, "", error.what());
+    return failed(HEED_CALLBACK_FAILED, error.what());
   } catch (const SettingsError& error) {
-    return failed(HEED_BAD_SETTINGS, "", error.what());
+    return failed(HEED_BAD_SETTINGS, error.what());
   } catch (const OutOfMemory& error) {
-    return failed(HEED_OUT_OF_MEMORY, "", error.what());
+    return failed(HEED_OUT_OF_MEMORY, error.what());
   } catch (const DeviceLost& error) {
-    return failed(HEED_DEVICE_LOST, "", error.what());
+    return failed(HEED_DEVICE_LOST, error.what());
   } catch (const Error& error) {
-    return failed(HEED_ERROR, "", error.what());
+    return failed(HEED_ERROR, error.what());
   } catch (const Interrupted&) {
     return failed(HEED_INTERRUPTED, function, ": interrupted at the program's request");
   } catch (const std::bad_alloc&) {
@@ -177,7 +168,7 @@ const char* heed_last_error(void) {
 }
 
 void heed_set_last_error(const char* message) {
-  set_last_error("", message ? message : "");
+  set_last_error(message ? message : "");
 }
 
 void heed_text_free(char* text) {

@@ -4,12 +4,14 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/serve.h"
 #include "heed/base/error.h"
+#include "heed/base/json.h"
 #include "heed/c/heed.h"
 #include "heed/core/tensor.h"
 #include "heed/models/attention/attention.h"
@@ -138,6 +140,11 @@ inline Tensor optional_tensor(const heed_tensor* handle, const char* argument) {
   return handle ? tensor_of(handle, argument) : Tensor();
 }
 
+/// The pass that was given, or inference.
+inline std::shared_ptr<Context> context_of(const heed_context* context) {
+  return context ? object_of(context, "context") : std::make_shared<Context>(Context::inference());
+}
+
 /// Text that may not be NULL.
 inline std::string text_of(const char* text, const char* argument) {
   check_argument(text != nullptr, argument, " is NULL");
@@ -146,10 +153,30 @@ inline std::string text_of(const char* text, const char* argument) {
 /// A text that the caller must free.
 char* new_text(const std::string& text);
 
-/// Settings from a JSON object; none for NULL. Throws a SettingsError for anything else.
+/// Turns a plain Error about the caller's settings into a SettingsError.
+template <class Body>
+auto about_settings(const Body& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    if (typeid(error) != typeid(Error)) throw;
+    throw SettingsError(error.what());
+  }
+}
+
+/// Settings as a JSON object, empty for NULL. Throws a SettingsError for anything else.
+template <class Json>
+Json settings_object(const char* json) {
+  if (!json) return Json::object();
+  return about_settings([&] {
+    auto settings = parse_json<Json>(json, "settings");
+    check(settings.is_object(), "settings must be a JSON object, not ", json);
+    return settings;
+  });
+}
 Options settings_of(const char* json);
 
-/// The names of all ops, for heed_list().
+/// All ops, for heed_list().
 std::string op_names_json();
 
 /// Turns the current exception into a status, and its message into the last error of this thread.

@@ -85,7 +85,8 @@ heed_status heed_set_cpu_threads(int32_t count);
 int64_t heed_live_handles(void);
 /**
  * A list as JSON. "ops": the names for heed_unary(), heed_binary(), heed_compare(), heed_reduce() and
- * heed_op(). "attention": every mechanism with its capabilities and its settings with defaults and ranges.
+ * heed_op(), with what these take, and "does", what each computes; unary ones that take parameters are
+ * "parametric". "attention": every mechanism with its capabilities and its settings with defaults and ranges.
  * "optimizers": names. "tasks": names, summaries, and the tables of "examples" that heed_train() takes, with
  * their "columns". "devices": name, kind, and why one cannot be used ("" if it can).
  */
@@ -211,9 +212,9 @@ heed_status heed_record(const char* name, const heed_tensor* value, heed_tensor*
  * (low, high). Parameters that an op does not take must be 0.
  */
 heed_status heed_unary(const char* op, const heed_tensor* x, double p, double q, heed_tensor** out);
-/** "add", "sub", "mul", "div", "pow", "maximum", "minimum", "swiglu" (silu(a) b), "geglu" (gelu(a) b). */
+/** "add", "sub", "mul", "div", "pow", "maximum", "swiglu", ... */
 heed_status heed_binary(const char* op, const heed_tensor* a, const heed_tensor* b, heed_tensor** out);
-/** "equal", "not_equal", "less", "less_equal", "greater", "greater_equal": i32 0 or 1. */
+/** "equal", "less", "greater_equal", "logical_and", ...: i32 0 or 1. */
 heed_status heed_compare(const char* op, const heed_tensor* a, const heed_tensor* b, heed_tensor** out);
 /** A number as a tensor of rank 0 with the dtype and device of `like`, as an operand of the ops above. */
 heed_status heed_scalar_like(const heed_tensor* like, double value, heed_tensor** out);
@@ -272,8 +273,9 @@ heed_status heed_biased_attention(const heed_tensor* query, const heed_tensor* k
                                   const heed_tensor* mask, int32_t causal, const heed_tensor* bias,
                                   const heed_tensor* slopes, heed_tensor** out);
 /**
- * Every other op, by name: heed_list("ops") has them under "named", with what each takes. `inputs`: the
- * tensors, NULL for an optional one that is left out; `settings`: the rest. `outputs`: room for `room`
+ * Every other op, by name: heed_list("ops") has them under "named", with what each takes: "x weight?; axis=-1,
+ * rows: int -> values ids" are tensors, of which weight may be missing, settings, one with its default, and the
+ * results. `inputs`: the tensors, NULL for one that is left out; `settings`: the rest. `outputs`: room for `room`
  * tensors; the rest of it becomes NULL. It is an error if there are more. `made`: how many there are, or
  * NULL.
  *

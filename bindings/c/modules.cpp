@@ -23,32 +23,9 @@ heed_module* module_handle(std::shared_ptr<void> owner, Module& module, Attentio
   return new_handle<heed_module>(std::move(object));
 }
 
-/// Turns an Error about the caller's settings into a SettingsError.
-template <class Body>
-auto about_settings(const Body& body) {
-  try {
-    return body();
-  } catch (const CallbackFailed&) {
-    throw;
-  } catch (const OutOfMemory&) {
-    throw;
-  } catch (const DeviceLost&) {
-    throw;
-  } catch (const Error& error) {
-    throw SettingsError(error.what());
-  }
-}
-
-struct LayerSettings {
-  AttentionConfig config;
-  DType dtype = DType::f32;
-  Device device;
-};
-
 /// Settings that not every layer has belong to the mechanism.
-LayerSettings layer_settings(const Options& given) {
-  LayerSettings layer;
-  AttentionConfig& config = layer.config;
+std::shared_ptr<Attention> make_layer(const std::string& name, const Options& given) {
+  AttentionConfig config;
   config.width = given.take_integer("width", 0);
   config.heads = given.take_integer("heads", config.heads);
   config.dropout = given.take_number("dropout", config.dropout);
@@ -57,16 +34,11 @@ LayerSettings layer_settings(const Options& given) {
   config.cross = given.take_bool("cross", config.cross);
   config.max_length = given.take_integer("max_length", config.max_length);
   config.seed = static_cast<std::uint64_t>(given.take_integer("seed", 0, 0));
-  if (given.take_choice("dtype", {"f32", "f64"}) == "f64") layer.dtype = DType::f64;
-  layer.device = find_device(given.take_text("device", ""));
+  const DType dtype = given.take_choice("dtype", {"f32", "f64"}) == "f64" ? DType::f64 : DType::f32;
+  const Device device = find_device(given.take_text("device", ""));
   config.options = given;  // including those taken here, so that a misspelt name finds the nearest
-  return layer;
-}
-
-std::shared_ptr<Attention> make_layer(const std::string& name, const Options& settings) {
-  const LayerSettings layer = layer_settings(settings);
-  std::shared_ptr<Attention> made = make_attention(name, layer.config);
-  if (layer.dtype != DType::f32 || layer.device != Device{}) made->to(layer.dtype, layer.device);
+  std::shared_ptr<Attention> made = make_attention(name, config);
+  if (dtype != DType::f32 || device != Device{}) made->to(dtype, device);
   return made;
 }
 
@@ -171,9 +143,7 @@ heed_status heed_attention_forward(heed_module* layer, const heed_tensor* x, con
     const AttentionInput input{tensor_of(x, "x"), optional_tensor(mask, "mask"),
                                optional_tensor(memory, "memory"),
                                optional_tensor(memory_mask, "memory_mask")};
-    if (context) return (*module->attention)(input, *object_of(context, "context"));
-    Context inference = Context::inference();
-    return (*module->attention)(input, inference);
+    return (*module->attention)(input, *context_of(context));
   });
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <sstream>
+#include <tuple>
 
 #include "heed/base/names.h"
 #include "heed/c/handles.h"
@@ -36,16 +36,11 @@ std::size_t number_of(const char* op, const std::vector<std::string>& names, con
   return static_cast<std::size_t>(found - names.begin());
 }
 
-/// All elements along one axis.
-Tensor flat(const Tensor& x) {
-  return reshape(x, {x.count()});
-}
-
 Tensor reduced(const std::string& op, const Tensor& x, int32_t axis, bool keep) {
   const bool all = axis == HEED_ALL_AXES;
   if (op == "sum") return all ? sum(x) : sum(x, axis, keep);
   if (op == "mean") return all ? mean(x) : mean(x, axis, keep);
-  const Tensor values = all ? flat(x) : x;
+  const Tensor values = all ? reshape(x, {x.count()}) : x;
   if (all) axis = 0;
   if (op == "max") return max(values, axis, keep);
   if (op == "min") return min(values, axis, keep);
@@ -65,260 +60,240 @@ Tensor attention_of(const heed_tensor* query, const heed_tensor* key, const heed
   return attention(tensor_of(query, "query"), tensor_of(key, "key"), tensor_of(value, "value"), options);
 }
 
-/// The tensors that an op by name was given; a missing one is undefined.
-class Inputs {
- public:
-  /// What heed_op() was given for `takes`, the words before the first ';': one that ends in '?' may be missing,
-  /// one that ends in "..." stands for any number.
-  Inputs(const std::string& op, std::string_view takes, const heed_tensor* const* given, std::size_t count) {
-    check_argument(given != nullptr || count == 0, "inputs is NULL");
-    std::size_t needed = 0, most = 0;
-    std::istringstream words{std::string(takes.substr(0, takes.find(';')))};
-    std::vector<bool> optional;
-    for (std::string word; words >> word;) {
-      if (word.ends_with("...")) most = count;
-      optional.push_back(word.ends_with('?'));
-      most = std::max(most, optional.size());
-      if (!optional.back()) needed = optional.size();
-    }
-    check_argument(count >= needed && count <= most, op, " takes ", takes, ", but got ", count, " tensors");
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::string name = concat_text("inputs[", i, ']');
-      const bool may_miss = i < optional.size() && optional[i];
-      tensors_.push_back(may_miss ? optional_tensor(given[i], name.c_str())
-                                  : tensor_of(given[i], name.c_str()));
-    }
-  }
-  Tensor operator[](std::size_t i) const { return i < tensors_.size() ? tensors_[i] : Tensor(); }
-  const std::vector<Tensor>& all() const { return tensors_; }
-
- private:
-  std::vector<Tensor> tensors_;
-};
-using With = const Options&;  // the settings of an op
 using Made = std::vector<Tensor>;
 
+/// Cuts `text` behind the first `end`, and returns what was before that, without spaces in front.
+std::string_view cut(std::string_view& text, char end) {
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  const std::string_view part = text.substr(0, text.find(end));
+  text.remove_prefix(std::min(part.size() + 1, text.size()));
+  return part;
+}
+
+/// What heed_op() was given, handed out in the order in which the C++ function of the op takes it.
+class Given {
+ public:
+  /// `takes`: tensors; settings -> results. A tensor that ends in '?' may be missing; "..." stands for more of
+  /// the last, or after a space for more pairs. A setting that is left out has the value after its '=', else 0
+  /// or none.
+  Given(const std::string& op, std::string_view takes, const heed_tensor* const* tensors, std::size_t count,
+        Options with)
+      : op_(op), with_(std::move(with)), declared_(takes) {
+    check_argument(tensors != nullptr || count == 0, "inputs is NULL");
+    std::vector<bool> optional;
+    std::size_t needed = 0, period = 0;  // how many of the last the dots repeat
+    for (std::string_view words = cut(declared_, ';'); !words.empty();) {
+      const std::string_view word = cut(words, ' ');
+      if (word.ends_with("...")) period = word.size() == 3 ? 2 : 1;
+      if (word == "...") break;
+      optional.push_back(word.ends_with('?'));
+      if (!optional.back()) needed = optional.size();
+    }
+    check_argument(count >= needed && (period > 0 || count <= optional.size()), op, " takes ", takes,
+                   ", but got ", count, " tensors");
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t last = optional.size() - period;
+      const bool may_miss = optional[i < optional.size() ? i : last + (i - optional.size()) % period];
+      const std::string name = concat_text("inputs[", i, ']');
+      tensors_.push_back(may_miss ? optional_tensor(tensors[i], name.c_str())
+                                  : tensor_of(tensors[i], name.c_str()));
+    }
+  }
+
+  template <class T>
+  T next() {
+    T one{};
+    take(one);
+    return one;
+  }
+  void check_all_taken() const { with_.check_all_taken(concat_text("the op '", op_, "'")); }
+
+ private:
+  void take(Tensor& one) { one = at_ < tensors_.size() ? tensors_[at_++] : Tensor(); }
+  void take(LinearMap& map) { take(map.weight), take(map.bias); }
+  void take(AttentionPart& part) { take(part.output), take(part.log_sum_exp); }
+  template <class T>
+  void take(std::vector<T>& all) {
+    check_argument(!std::is_same_v<T, AttentionPart> || tensors_.size() % 2 == 0, op_,
+                   " takes pairs of tensors, but got ", tensors_.size(), " tensors");
+    while (at_ < tensors_.size()) take(all.emplace_back());
+  }
+  void take(bool& flag) { flag = with_.take_bool(setting(), false); }
+  void take(int& number) { number = static_cast<int>(integer(INT32_MIN, INT32_MAX)); }
+  void take(std::int64_t& number) { number = integer(INT64_MIN, INT64_MAX); }
+  void take(double& number) { number = with_.take_number(setting(), 0); }
+  void take(std::string& text) { text = with_.take_text(setting(), ""); }
+  void take(std::vector<std::int64_t>& list) { list = integers<std::int64_t>(setting()); }
+  void take(Shape& shape) {
+    const auto extents = next<std::vector<std::int64_t>>();
+    shape = shape_of(static_cast<int32_t>(std::min<std::size_t>(extents.size(), 1000)), extents.data());
+  }
+  void take(Axes& axes) {
+    const std::string name = setting();
+    std::vector<int> list = integers<int>(name);
+    if (!with_.values().contains(name))
+      for (int axis = 0; axis < tensors_[0].rank(); ++axis) list.push_back(axis);
+    axes = list;
+  }
+  void take(DType& dtype) {
+    dtype = with_.take_choice(setting(), {"f32", "f64"}) == "f64" ? DType::f64 : DType::f32;
+  }
+  void take(Device& device) { device = find_device(next<std::string>()); }
+  void take(UnaryOp& op) {
+    op = static_cast<UnaryOp>(number_of(next<std::string>().c_str(), unary_names, "unary"));
+  }
+  void take(RandomKey& key) {
+    key.seed = static_cast<std::uint64_t>(integer(0, INT64_MAX));
+    key.step = static_cast<std::uint32_t>(integer(0, UINT32_MAX));
+    key.op = static_cast<std::uint32_t>(integer(0, UINT32_MAX));
+  }
+  void take(AttentionOptions& options) {
+    take(options.mask), take(options.bias), take(options.slopes);
+    take(options.causal), take(options.scale);
+  }
+
+  /// The name of the next setting, which now has its default if it was not given.
+  std::string setting() {
+    const std::string_view declared = cut(declared_, ',');
+    std::string name(declared.substr(0, declared.find_first_of(":= ")));
+    const std::size_t value = declared.find('=');
+    if (value != declared.npos && !with_.values().contains(name))
+      with_.set(name, option_from_json(name, declared.substr(value + 1, declared.find(" ->") - value - 1)));
+    return name;
+  }
+  std::int64_t integer(std::int64_t low, std::int64_t high) {
+    return with_.take_integer(setting(), 0, low, high);
+  }
+  template <class Number>
+  std::vector<Number> integers(const std::string& name) {
+    std::vector<Number> found;
+    for (const double number : with_.take_numbers(name, {}, -1e15, 1e15)) {
+      check(number == std::floor(number), "'", name, "' has whole numbers, not ", number);
+      found.push_back(static_cast<Number>(number));
+    }
+    return found;
+  }
+
+  std::string op_;
+  std::vector<Tensor> tensors_;
+  std::size_t at_ = 0;  // the next of them
+  Options with_;
+  std::string_view declared_;  // the settings that are left
+};
+
+/// How an argument is kept during the call.
+template <class T>
+struct Kept {
+  using Type = std::remove_cvref_t<T>;
+};
+template <class T>
+struct Kept<std::span<const T>> {
+  using Type = std::vector<T>;
+};
+template <>
+struct Kept<std::string_view> {
+  using Type = std::string;
+};
+
+Made made(Tensor one) {
+  return {std::move(one)};
+}
+Made made(Made several) {
+  return several;
+}
+template <class Pair>
+Made made(const Pair& both) {
+  const auto& [first, second] = both;
+  return {first, second};
+}
+
+template <class Result, class... Arguments>
+Made call(Result (*function)(Arguments...), Given& given) {
+  std::tuple<typename Kept<Arguments>::Type...> arguments{given.next<typename Kept<Arguments>::Type>()...};
+  return made(std::apply(function, arguments));
+}
+template <auto function>
+Made run(Given& given) {
+  return call(function, given);
+}
+// Which of the functions of one name.
+template <Tensor (*function)(const Tensor&, const Axes&, bool)>
+constexpr auto reduce = run<function>;
+template <Tensor (*function)(const Tensor&, const Axes&, bool, std::int64_t)>
+constexpr auto spread = run<function>;
+template <Tensor (*function)(std::string_view, std::span<const Tensor>)>
+constexpr auto product = run<function>;
+
+/// The one list of the ops that have no function of their own in C: heed_list() hands it on, and Python makes
+/// its functions from it. A setting has the type of its default, or the one behind its ':'.
 struct NamedOp {
   const char* name;
-  const char* takes;  ///< tensors; settings
-  Made (*run)(const Inputs& in, With with);
+  const char* takes;  ///< see Given; settings in the order of the C++ function
+  const char* does;
+  Made (*run)(Given& given);
 };
 
-template <class Number>
-std::vector<Number> numbers(With with, std::string_view name) {
-  std::vector<Number> found;
-  for (const double number : with.take_numbers(name, {}, -1e15, 1e15)) {
-    check(number == std::floor(number), "'", name, "' has whole numbers, not ", number);
-    found.push_back(static_cast<Number>(number));
-  }
-  return found;
-}
-Shape shape_setting(With with) {
-  const std::vector<std::int64_t> extents = numbers<std::int64_t>(with, "shape");
-  return shape_of(static_cast<int32_t>(std::min<std::size_t>(extents.size(), 1000)), extents.data());
-}
-int axis_setting(With with, std::int64_t fallback = -1) {
-  return static_cast<int>(with.take_integer("axis", fallback, -HEED_MAX_RANK, HEED_MAX_RANK));
-}
-/// Those of the setting "axes"; without it all.
-Axes axes_setting(const Tensor& x, With with) {
-  std::vector<int> axes = numbers<int>(with, "axes");
-  if (!with.values().contains("axes"))
-    for (int axis = 0; axis < x.rank(); ++axis) axes.push_back(axis);
-  return axes;
-}
-RandomKey key_setting(With with) {
-  return {static_cast<std::uint64_t>(with.take_integer("seed", 0, 0)),
-          static_cast<std::uint32_t>(with.take_integer("step", 0, 0, 0xffffffff)),
-          static_cast<std::uint32_t>(with.take_integer("stream", 0, 0, 0xffffffff))};
-}
-double epsilon_setting(With with) {
-  return with.take_number("epsilon", 1e-5);
-}
-AttentionOptions attention_setting(const Inputs& in, std::size_t mask, With with) {
-  AttentionOptions options;
-  options.mask = in[mask];
-  options.bias = in[mask + 1];
-  options.slopes = in[mask + 2];
-  options.causal = with.take_bool("causal", false);
-  options.scale = with.take_number("scale", 0);
-  return options;
-}
-
-template <Tensor (*over)(const Tensor&, const Axes&, bool)>
-Made over_axes(const Inputs& in, With with) {
-  return {over(in[0], axes_setting(in[0], with), with.take_bool("keep_axes", false))};
-}
-constexpr const char* reduction = "x; axes, keep_axes";
-
+// clang-format off
 const NamedOp named_ops[] = {
     // elements
-    {"masked_fill", "x mask; value",
-     [](const Inputs& in, With with) -> Made {
-       return {masked_fill(in[0], in[1], with.take_number("value", 0))};
-     }},
-    {"logical_not", "x", [](const Inputs& in, With) -> Made { return {logical_not(in[0])}; }},
-    {"isnan", "x", [](const Inputs& in, With) -> Made { return {isnan(in[0])}; }},
-    {"isfinite", "x", [](const Inputs& in, With) -> Made { return {isfinite(in[0])}; }},
+    {"masked_fill", "x mask; value: number", "x with `value` where the mask (i32, broadcast to x) is not 0.", run<masked_fill>},
+    {"logical_not", "x", "i32 1 where x is 0, else 0.", run<logical_not>},
+    {"isnan", "x", "i32 1 where x is NaN, else 0.", run<isnan>},
+    {"isfinite", "x", "i32 1 where x is neither infinite nor NaN, else 0.", run<isfinite>},
     // shape
-    {"expand", "x; shape",
-     [](const Inputs& in, With with) -> Made { return {expand(in[0], shape_setting(with))}; }},
-    {"split", "x; axis, sizes",
-     [](const Inputs& in, With with) -> Made {
-       return split(in[0], axis_setting(with, 0), numbers<std::int64_t>(with, "sizes"));
-     }},
-    {"pad", "x; axis, before, after, value",
-     [](const Inputs& in, With with) -> Made {
-       return {pad(in[0], axis_setting(with), with.take_integer("before", 0), with.take_integer("after", 0),
-                   with.take_number("value", 0))};
-     }},
-    {"contiguous", "x", [](const Inputs& in, With) -> Made { return {contiguous(in[0])}; }},
-    {"roll", "x; axis, shift",
-     [](const Inputs& in, With with) -> Made {
-       return {roll(in[0], with.take_integer("shift", 0), axis_setting(with))};
-     }},
-    {"repeat", "x; axis, count",
-     [](const Inputs& in, With with) -> Made {
-       return {repeat(in[0], with.take_integer("count", 1), axis_setting(with))};
-     }},
-    {"tile", "x; shape",
-     [](const Inputs& in, With with) -> Made { return {tile(in[0], shape_setting(with))}; }},
-    {"flip", "x; axes",
-     [](const Inputs& in, With with) -> Made { return {flip(in[0], axes_setting(in[0], with))}; }},
-    {"tril", "x; diagonal",
-     [](const Inputs& in, With with) -> Made { return {tril(in[0], with.take_integer("diagonal", 0))}; }},
-    {"triu", "x; diagonal",
-     [](const Inputs& in, With with) -> Made { return {triu(in[0], with.take_integer("diagonal", 0))}; }},
-    {"one_hot", "ids; classes, dtype",
-     [](const Inputs& in, With with) -> Made {
-       return {one_hot(in[0], with.take_integer("classes", 0),
-                       with.take_choice("dtype", {"f32", "f64"}) == "f64" ? DType::f64 : DType::f32)};
-     }},
-    // reductions
-    {"sum", reduction, over_axes<sum>},
-    {"mean", reduction, over_axes<mean>},
-    {"max", reduction, over_axes<max>},
-    {"min", reduction, over_axes<min>},
-    {"prod", reduction, over_axes<prod>},
-    {"norm", reduction, over_axes<norm>},
-    {"variance", "x; axes, keep_axes, correction",
-     [](const Inputs& in, With with) -> Made {
-       return {variance(in[0], axes_setting(in[0], with), with.take_bool("keep_axes", false),
-                        with.take_integer("correction", 0))};
-     }},
-    {"standard_deviation", "x; axes, keep_axes, correction",
-     [](const Inputs& in, With with) -> Made {
-       return {standard_deviation(in[0], axes_setting(in[0], with), with.take_bool("keep_axes", false),
-                                  with.take_integer("correction", 0))};
-     }},
-    {"sum_to", "x; shape",
-     [](const Inputs& in, With with) -> Made { return {sum_to(in[0], shape_setting(with))}; }},
-    {"cumulative_sum", "x; axis, reverse",
-     [](const Inputs& in, With with) -> Made {
-       return {cumulative_sum(in[0], axis_setting(with), with.take_bool("reverse", false))};
-     }},
-    {"fourier", "x lengths?", [](const Inputs& in, With) -> Made { return {fourier(in[0], in[1])}; }},
-    {"masked_softmax", "x allowed",
-     [](const Inputs& in, With) -> Made { return {masked_softmax(in[0], in[1])}; }},
+    {"expand", "x; shape: ints", "A broadcast view: an extent of 1, or a missing leading axis, is repeated.", run<expand>},
+    {"split", "x; axis=0, sizes: ints -> pieces...", "Pieces of these sizes, which add up to the extent.", run<split>},
+    {"pad", "x; axis=-1, before=0, after=0, value=0.0", "x with `before` and `after` elements of `value` added to an axis.", run<pad>},
+    {"contiguous", "x", "x with its elements in row-major order; x itself if they are.", run<contiguous>},
+    {"roll", "x; shift: int, axis=-1", "x with the elements of an axis moved by `shift` places; those that leave it come in on the other side.", run<roll>},
+    {"repeat", "x; count=1, axis=-1", "Every element of an axis `count` times in a row: a a b b, as in NumPy.", run<repeat>},
+    {"tile", "x; shape: ints", "The whole of x repeated so many times along each axis: a b a b. More counts than axes add leading axes.", run<tile>},
+    {"flip", "x; axes", "x with the elements of these axes reversed; without any: of all.", run<flip>},
+    {"tril", "x; diagonal=0", "x [..., n, m] with zeros where column - row > diagonal.", run<tril>},
+    {"triu", "x; diagonal=0", "x [..., n, m] with zeros where column - row < diagonal.", run<triu>},
+    {"one_hot", "ids; classes: int, dtype=\"f32\"", "ids [...] -> [..., classes]: 1 at the id and 0 elsewhere; a row of zeros for -1.", run<one_hot>},
+    // reductions: along some axes, or all
+    {"sum", "x; axes, keep_axes=false", "The sum.", reduce<sum>},
+    {"mean", "x; axes, keep_axes=false", "The mean.", reduce<mean>},
+    {"max", "x; axes, keep_axes=false", "The largest element.", reduce<max>},
+    {"min", "x; axes, keep_axes=false", "The smallest element.", reduce<min>},
+    {"prod", "x; axes, keep_axes=false", "The product.", reduce<prod>},
+    {"norm", "x; axes, keep_axes=false", "sqrt(sum(x^2)).", reduce<norm>},
+    {"variance", "x; axes, keep_axes=false, correction=0", "The mean squared deviation; `correction` 1: sum / (n - 1), the unbiased estimate.", spread<variance>},
+    {"standard_deviation", "x; axes, keep_axes=false, correction=0", "sqrt(variance); its gradient is 0 where all elements are equal.", spread<standard_deviation>},
+    {"sum_to", "x; shape: ints", "x summed over the axes that broadcasting added or repeated, so that the result has this shape.", run<sum_to>},
+    {"cumulative_sum", "x; axis=-1, reverse=false", "The running sum along an axis, from its end if `reverse`.", run<cumulative_sum>},
+    {"fourier", "x lengths?", "The real part of a discrete Fourier transform over the positions and features of x [B, N, d]; of sample b over its first lengths[b] positions, and 0 beyond.", run<fourier>},
+    {"masked_softmax", "x allowed", "Softmax over the last axis where `allowed` (i32, broadcast to x) is not 0. All other weights are 0; a row with none allowed is all 0.", run<masked_softmax>},
     // products
-    {"linear_maps", "x weight bias? ...",
-     [](const Inputs& in, With) -> Made {
-       std::vector<LinearMap> maps;
-       for (std::size_t i = 1; i < in.all().size(); i += 2) maps.push_back({in[i], in[i + 1]});
-       return linear_maps(in[0], maps);
-     }},
-    {"feed_forward", "x first_weight first_bias? second_weight second_bias?; activation",
-     [](const Inputs& in, With with) -> Made {
-       const std::string name = with.take_text("activation", "relu");
-       const auto activation = static_cast<UnaryOp>(number_of(name.c_str(), unary_names, "unary"));
-       return {feed_forward(in[0], {in[1], in[2]}, activation, {in[3], in[4]})};
-     }},
-    {"einsum", "operands...; equation",
-     [](const Inputs& in, With with) -> Made { return {einsum(with.take_text("equation", ""), in.all())}; }},
-    // indices
-    {"index_select", "x ids; axis",
-     [](const Inputs& in, With with) -> Made { return {index_select(in[0], axis_setting(with, 0), in[1])}; }},
-    {"gather_rows", "x ids", [](const Inputs& in, With) -> Made { return {gather_rows(in[0], in[1])}; }},
-    {"scatter_add_rows", "x ids; rows",
-     [](const Inputs& in, With with) -> Made {
-       return {scatter_add_rows(in[0], in[1], with.take_integer("rows", 0))};
-     }},
-    {"gather", "x ids; axis",
-     [](const Inputs& in, With with) -> Made { return {gather(in[0], axis_setting(with), in[1])}; }},
-    {"scatter_add", "x ids; axis, extent",
-     [](const Inputs& in, With with) -> Made {
-       return {scatter_add(in[0], axis_setting(with), in[1], with.take_integer("extent", 0))};
-     }},
-    {"argsort", "x; descending",
-     [](const Inputs& in, With with) -> Made {
-       return {argsort(in[0], with.take_bool("descending", false))};
-     }},
-    {"sort", "x; descending",
-     [](const Inputs& in, With with) -> Made {
-       const auto [values, ids] = sort(in[0], with.take_bool("descending", false));
-       return {values, ids};
-     }},
-    {"top_k", "x; k",
-     [](const Inputs& in, With with) -> Made {
-       const auto [values, ids] = top_k(in[0], with.take_integer("k", 1));
-       return {values, ids};
-     }},
+    {"linear_maps", "x weight bias? ...", "linear(x, weight, bias) for each of these, in one op; one backward pass runs through all.", run<linear_maps>},
+    {"feed_forward", "x first_weight first_bias? second_weight second_bias?; activation=\"relu\"", "linear(activation(linear(x, first)), second) in one op.", run<feed_forward>},
+    {"einsum", "operands...; equation: text", "Einstein summation in NumPy's notation: \"bhid,bhjd->bhij\".", product<einsum>},
+    // indices: i32; -1 stands for "nothing"
+    {"index_select", "x ids; axis=0", "The slices of an axis picked by ids [m], the same for all other axes.", run<index_select>},
+    {"gather_rows", "x ids", "x [batch, n, ...], ids [batch, m]: rows ids[b, i] of sample b, [batch, m, ...].", run<gather_rows>},
+    {"scatter_add_rows", "x ids; rows: int", "The adjoint of gather_rows: out [batch, rows, ...], out[b, ids[b, i]] += x[b, i].", run<scatter_add_rows>},
+    {"gather", "x ids; axis=-1", "out[..., i, ...] = x[..., ids[..., i, ...], ...]; ids has the extents of x on all other axes.", run<gather>},
+    {"scatter_add", "x ids; axis=-1, extent: int", "x added at ids to zeros with x's shape, but `extent` along the axis: the adjoint of gather.", run<scatter_add>},
+    {"argsort", "x; descending=false", "The indices (i32) of a stable sort along the last axis.", run<argsort>},
+    {"sort", "x; descending=false -> values ids", "The sorted values along the last axis, with a gradient, and their indices.", run<sort>},
+    {"top_k", "x; k=1 -> values ids", "The k largest elements along the last axis, in descending order, and their indices.", run<top_k>},
     // normalisation, dropout, losses
-    {"rms_norm", "x weight?; epsilon",
-     [](const Inputs& in, With with) -> Made { return {rms_norm(in[0], in[1], epsilon_setting(with))}; }},
-    {"rotary", "x cosines sines",
-     [](const Inputs& in, With) -> Made { return {rotary(in[0], in[1], in[2])}; }},
-    {"dropout_add", "x residual; p, seed, step, stream",
-     [](const Inputs& in, With with) -> Made {
-       return {dropout_add(in[0], in[1], with.take_number("p", 0), key_setting(with))};
-     }},
-    {"add_layer_norm", "x residual weight? bias?; p, seed, step, stream, epsilon",
-     [](const Inputs& in, With with) -> Made {
-       const NormedSum both = add_layer_norm(in[0], in[1], with.take_number("p", 0), key_setting(with), in[2],
-                                             in[3], epsilon_setting(with));
-       return {both.sum, both.normalised};
-     }},
-    {"add_rms_norm", "x residual weight?; p, seed, step, stream, epsilon",
-     [](const Inputs& in, With with) -> Made {
-       const NormedSum both = add_rms_norm(in[0], in[1], with.take_number("p", 0), key_setting(with), in[2],
-                                           epsilon_setting(with));
-       return {both.sum, both.normalised};
-     }},
-    {"mean_squared_error", "x target",
-     [](const Inputs& in, With) -> Made { return {mean_squared_error(in[0], in[1])}; }},
-    {"kl_divergence", "log_p log_q",
-     [](const Inputs& in, With) -> Made { return {kl_divergence(in[0], in[1])}; }},
-    {"linear_cross_entropy", "x weight bias? targets; smoothing, ignored, rows_at_once",
-     [](const Inputs& in, With with) -> Made {
-       return {linear_cross_entropy(
-           in[0], in[1], in[2], in[3], with.take_number("smoothing", 0),
-           static_cast<std::int32_t>(with.take_integer("ignored", -1, INT32_MIN, INT32_MAX)),
-           with.take_integer("rows_at_once", 0, 0))};
-     }},
-    {"permutation", "; count, seed, step, stream, device",
-     [](const Inputs&, With with) -> Made {
-       return {permutation(with.take_integer("count", 0, 0), key_setting(with),
-                           find_device(with.take_text("device", "")))};
-     }},
+    {"rms_norm", "x weight?; epsilon=1e-5", "x / sqrt(mean(x^2) + epsilon) * weight over the last axis.", run<rms_norm>},
+    {"rotary", "x cosines sines", "Rotary positions: in every head of x [B, N, H, dh] the elements i and i + dh / 2 at position n are rotated by the angle with this cosine and sine, both [N, dh / 2].", run<rotary>},
+    {"dropout_add", "x residual; p: number, seed: int, step: int, stream=0", "residual + dropout(x), in one pass.", run<dropout_add>},
+    {"add_layer_norm", "x residual weight? bias?; p=0.0, seed=0, step=0, stream=0, epsilon=1e-5 -> sum normalised", "dropout_add of x and residual, and its layer_norm, in one pass each way.", run<add_layer_norm>},
+    {"add_rms_norm", "x residual weight?; p=0.0, seed=0, step=0, stream=0, epsilon=1e-5 -> sum normalised", "dropout_add of x and residual, and its rms_norm, in one pass each way.", run<add_rms_norm>},
+    {"mean_squared_error", "x target", "mean((x - target)^2) of two tensors of one shape, as rank 0.", run<mean_squared_error>},
+    {"kl_divergence", "log_p log_q", "KL(p || q) per row of log probabilities [..., classes]: [...].", run<kl_divergence>},
+    {"linear_cross_entropy", "x weight bias? targets; smoothing=0.0, ignored=-1, rows_at_once=0", "sum(cross_entropy(linear(x, weight, bias), targets)), without ever holding all logits.", run<linear_cross_entropy>},
+    {"permutation", "; count: int, seed: int, step=0, stream=0, device=\"\"", "0, ..., count - 1 (i32) in a random order, the same on every device.", run<permutation>},
     // attention
-    {"attention_part", "query key value mask? bias? slopes?; causal, scale",
-     [](const Inputs& in, With with) -> Made {
-       const AttentionPart part = attention_part(in[0], in[1], in[2], attention_setting(in, 3, with));
-       return {part.output, part.log_sum_exp};
-     }},
-    {"join_attention", "output log_sum_exp ...",
-     [](const Inputs& in, With) -> Made {
-       check_argument(in.all().size() % 2 == 0, "join_attention takes pairs of tensors, but got ",
-                      in.all().size(), " tensors");
-       std::vector<AttentionPart> parts;
-       for (std::size_t i = 0; i < in.all().size(); i += 2) parts.push_back({in[i], in[i + 1]});
-       return {join_attention(parts)};
-     }},
-    {"attention_weights", "query key mask? bias? slopes?; causal, scale",
-     [](const Inputs& in, With with) -> Made {
-       return {attention_weights(in[0], in[1], attention_setting(in, 2, with))};
-     }},
+    {"attention_part", "query key value mask? bias? slopes?; causal=false, scale=0.0 -> output log_sum_exp", "Attention over some of the keys, and the log-sum-exp of its logits [batch, heads, length].", run<attention_part>},
+    {"join_attention", "output log_sum_exp ...", "Attention with one softmax over the keys of all parts, from attention_part.", run<join_attention>},
+    {"attention_weights", "query key mask? bias? slopes?; causal=false, scale=0.0", "The weights [batch, heads, length, keys] of attention alone, out of single ops.", run<attention_weights>},
 };
+// clang-format on
 
 const NamedOp& named_op(const std::string& name) {
   std::vector<std::string> names;
@@ -332,10 +307,20 @@ const NamedOp& named_op(const std::string& name) {
 }  // namespace
 
 std::string op_names_json() {
-  nlohmann::ordered_json names = {
+  nlohmann::ordered_json list = {
       {"unary", unary_names}, {"binary", binary_names}, {"compare", compare_names}, {"reduce", reduce_names}};
-  for (const NamedOp& op : named_ops) names["named"][op.name] = op.takes;
-  return names.dump();
+#define HEED_UNARY(name, y, ...) list["does"][#name] = #y;
+#define HEED_PARAMETRIC(name, y, ...)     \
+  list["parametric"].emplace_back(#name); \
+  HEED_UNARY(name, y, )
+#define HEED_BINARY(name, dtypes, y, ...) list["does"][#name] = #y;
+#define HEED_COMPARE(name, condition) list["does"][#name] = #condition;
+#include "heed/core/elementwise.def"
+  for (const NamedOp& op : named_ops) {
+    list["named"][op.name] = op.takes;
+    list["does"][op.name] = op.does;
+  }
+  return list.dump();
 }
 
 }  // namespace heed::c
@@ -471,10 +456,9 @@ heed_status heed_op(const char* op, const heed_tensor* const* inputs, size_t cou
     const std::string name = text_of(op, "op");
     const NamedOp& named = named_op(name);
     check_argument(outputs != nullptr || room == 0, "outputs is NULL");
-    const Options with = settings_of(settings);
-    const Inputs in(named.name, named.takes, inputs, count);
-    const Made results = named.run(in, with);
-    with.check_all_taken(concat_text("the op '", named.name, "'"));
+    Given given(name, named.takes, inputs, count, settings_of(settings));
+    const Made results = named.run(given);
+    given.check_all_taken();
     check_argument(results.size() <= room, named.name, " makes ", results.size(),
                    " tensors, but outputs has room for ", room);
     for (std::size_t i = 0; i < results.size(); ++i)

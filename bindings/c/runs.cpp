@@ -7,7 +7,6 @@
 #include "heed/apps/tasks/train.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
-#include "heed/base/json.h"
 #include "heed/base/names.h"
 #include "heed/c/handles.h"
 #include "heed/core/device.h"
@@ -18,18 +17,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string dumped(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 void refuse_threads(const std::string& setting) {
   if (setting == "threads")
     throw SettingsError("settings: \"threads\" is set for the whole process, by heed_set_cpu_threads()");
 }
 
 RunOptions run_options(const Options& given) {
-  RunOptions options;
-  try {
+  return about_settings([&] {
+    RunOptions options;
     options.device = given.take_text("device", "");
     options.weights = given.take_text("weights", "");
     options.config = given.take_text("config", "");
@@ -39,10 +34,8 @@ RunOptions run_options(const Options& given) {
       check_setting("weights", options.weights, std::vector<std::string>{"best", "last", "initial"});
     given.check_all_taken("a run");
     for (const std::string& assignment : options.settings) refuse_threads(assigned_name(assignment));
-  } catch (const Error& error) {
-    throw SettingsError(error.what());
-  }
-  return options;
+    return options;
+  });
 }
 
 std::vector<std::string> lines_of(const char* const* lines, std::size_t count,
@@ -119,15 +112,13 @@ std::string streamed(heed_run* run, const char* line, const OnText& take) {
 }
 
 QueueOptions queue_options(const Options& given) {
-  QueueOptions options;
-  try {
+  return about_settings([&] {
+    QueueOptions options;
     options.max_batch = given.take_integer("max_batch", options.max_batch, 1, 65'536);
     options.workers = given.take_integer("workers", options.workers, 1, 1000);
     given.check_all_taken("a queue");
-  } catch (const Error& error) {
-    throw SettingsError(error.what());
-  }
-  return options;
+    return options;
+  });
 }
 
 Json attention_list() {
@@ -217,36 +208,26 @@ struct TrainingCall {
 
 TrainingCall training_call(const char* task, const char* json, const std::string& folder) {
   TrainingCall call;
-  Json object = Json::object();
-  try {
-    if (json) object = parse_json<Json>(json, "settings");
-    check(object.is_object(), "settings must be a JSON object, not ", json ? json : "");
-  } catch (const Error& error) {
-    throw SettingsError(error.what());
-  }
-  const auto take = [&](const char* name, auto& value) {
+  auto object = settings_object<Json>(json);
+  const auto take = [&]<class Kind>(const char* name, Kind, auto& value) {
     const auto found = object.find(name);
     if (found == object.end()) return;
     try {
-      value = found->template get<typename std::remove_reference_t<decltype(value)>>();
+      value = found->template get<Kind>();
     } catch (const Json::exception&) {
       throw SettingsError(concat_text("settings: \"", name, "\" cannot be ", dumped(*found)));
     }
     object.erase(found);
   };
-  const auto take_name = [&](const char* name, std::optional<std::string>& value) {
-    std::string text;
-    if (!object.contains(name)) return;
-    take(name, text);
-    value = text;
-  };
-  take("resume", call.resume);
-  take("verify", call.given.verify);
-  take("config", call.given.config);
-  take_name("attention", call.given.attention.attention);
-  take_name("decoder_attention", call.given.attention.decoder);
-  take_name("cross_attention", call.given.attention.cross);
-  take_name("preset", call.given.attention.preset);
+  const bool flag = false;
+  const std::string text;
+  take("resume", flag, call.resume);
+  take("verify", flag, call.given.verify);
+  take("config", text, call.given.config);
+  take("attention", text, call.given.attention.attention);
+  take("decoder_attention", text, call.given.attention.decoder);
+  take("cross_attention", text, call.given.attention.cross);
+  take("preset", text, call.given.attention.preset);
   if (call.resume) call.given.resumed = folder;
   check_argument(task || call.resume, "task is NULL, and no run is resumed");
   call.kind = &task_kind(task ? task : RunFiles::open(folder_of_settings(folder), call.given.verify).task());
@@ -507,9 +488,8 @@ heed_status heed_run_outputs(heed_run* run, const char* const* lines, size_t cou
                              heed_tensor** out) {
   return guarded_tensor(__func__, out, [&] {
     const std::vector<std::string> texts = lines_of(lines, count);
-    Context inference = Context::inference();
-    const std::shared_ptr<Context> given = context ? object_of(context, "context") : nullptr;
-    return from_run(run, [&](Run& open) { return open.outputs(texts, given ? *given : inference); });
+    const std::shared_ptr<Context> pass = context_of(context);
+    return from_run(run, [&](Run& open) { return open.outputs(texts, *pass); });
   });
 }
 
@@ -518,10 +498,8 @@ heed_status heed_run_log_probabilities(heed_run* run, const char* const* lines, 
   return guarded_tensor(__func__, out, [&] {
     const std::vector<std::string> sources = lines_of(lines, count),
                                    wanted = lines_of(targets, count, "targets");
-    Context inference = Context::inference();
-    const std::shared_ptr<Context> given = context ? object_of(context, "context") : nullptr;
-    return from_run(
-        run, [&](Run& open) { return open.log_probabilities(sources, wanted, given ? *given : inference); });
+    const std::shared_ptr<Context> pass = context_of(context);
+    return from_run(run, [&](Run& open) { return open.log_probabilities(sources, wanted, *pass); });
   });
 }
 

@@ -106,6 +106,8 @@ class Values(unittest.TestCase):
             (heed.add_rms_norm(x, x)[1], a / np.sqrt((a**2).mean(1, keepdims=True) + 1e-5 / 4)),
             (heed.dropout_add(x, x, 0, 1, 1), 2 * a),
             (heed.linear_maps(x, [(x, None), (x, heed.ones(4))])[1], a @ a.T + 1),
+            (heed.linear_maps(x, [(x, None)])[0], a @ a.T),
+            (heed.linear_maps(x, [(x, None), (x, None)])[1], a @ a.T),
             (heed.feed_forward(x, (x, None), "relu", (x.T, None)), np.maximum(a @ a.T, 0) @ a),
             (heed.linear_cross_entropy(x, x, None, [0, 1, 2, -1]), heed.cross_entropy(x @ x.T, [0, 1, 2, -1]).sum().numpy()),
             (heed.permutation(5, seed=1).sum(), 10),
@@ -119,6 +121,7 @@ class Values(unittest.TestCase):
         whole = heed.dot_product_attention(q, k, v)
         parts = [heed.attention_part(q, k[:, :, part], v[:, :, part]) for part in (slice(0, 2), slice(2, 5))]
         self.same(heed.join_attention(parts), whole.numpy(), 1e-5)
+        self.same(heed.join_attention([heed.attention_part(q, k, v)]), whole.numpy(), 1e-5)
         self.same(heed.attention_weights(q, k) @ v, whole.numpy(), 1e-5)
         turned = heed.rotary(q.transpose(1, 2), np.ones((5, 2), np.float32), np.zeros((5, 2), np.float32))
         self.same(turned, q.transpose(1, 2).numpy())
@@ -144,7 +147,7 @@ class Values(unittest.TestCase):
         """All that the library has are here, and those that NumPy has too agree."""
         a = np.abs(draw(3, 5)) + 0.1
         for name in _library.listing("ops")["unary"]:
-            if name.endswith("_scalar") or name == "clamp":
+            if name in _library.listing("ops")["parametric"]:
                 continue
             with self.subTest(name):
                 found = getattr(heed, name)(heed.Tensor(a))
@@ -385,6 +388,10 @@ class Misuse(unittest.TestCase):
             (heed.Error, "equation|letter|operand", lambda: heed.einsum("ij->", x, x)),
             (heed.BadArgument, "1 tensors", lambda: heed.tensor._op("masked_softmax", [x])),
             (heed.BadArgument, "NULL", lambda: heed.tensor._op("masked_softmax", [x, None])),
+            (heed.BadArgument, "3 tensors", lambda: heed.tensor._op("masked_softmax", [x, x, x])),
+            (heed.BadArgument, r"inputs\[3\] is NULL", lambda: heed.tensor._op("linear_maps", [x, x, x, None])),
+            (heed.BadArgument, "pairs of tensors, but got 3", lambda: heed.tensor._op("join_attention", [x, x, x])),
+            (TypeError, "missing 1 required", lambda: heed.gather(x)),
             (heed.Error, "axs", lambda: heed.tensor._op("flip", [x], axs=[0])),
             (heed.Error, "cumulative_sum", lambda: heed.tensor._op("cumulativ_sum", [x])),
             (heed.BadArgument, "room", lambda: heed.tensor._op("sort", [x])),

@@ -71,7 +71,7 @@ def train(folder: str) -> float:
 
 def everyday(x: heed.Tensor) -> Array:
     y: heed.Tensor = 2 * x @ x.T - 1 / (1 + abs(x @ x.T)) ** 2
-    values, ids = heed.top_k(y, 1)
+    values, ids = heed.top_k(heed.round(y), 1)
     picked = x[[0, 1]].sum((0, 1)) + heed.exp(x)[x > 0].mean() + values.var() + heed.einsum("ij,kj->", x, x)
     if bool(heed.less(ids, 0).max()):
         raise AssertionError(ids.tolist())
@@ -79,7 +79,24 @@ def everyday(x: heed.Tensor) -> Array:
     return result
 
 
+def stub() -> str:
+    """What heed/ops.pyi must say."""
+    names = ", ".join(f'"{one}"' for one in heed.ops.__all__)
+    made = [f'def {name}{header}: """{getattr(heed.ops, name).__doc__}"""' for name, header in vars(heed.ops)["_HEADERS"].items()]
+    return "\n".join([
+        "# For type checkers, made from the library's list of ops: HEED_WRITE_DOCS=1 python3 tests/python/run.py test_types.py",
+        "from typing import Optional, Sequence", "from ._functions import *", "from .tensor import Axis, Like, Pair, Tensor",
+        f"__all__ = [{names}]", *made, "",
+    ])
+
+
 class Types(unittest.TestCase):
+    def test_type_checkers_see_every_op(self) -> None:
+        path = pathlib.Path(heed.ops.__file__).with_suffix(".pyi")
+        if os.environ.get("HEED_WRITE_DOCS"):
+            path.write_text(stub())
+        self.assertEqual(path.read_text(), stub())
+
     def test_it_runs(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             self.assertGreater(train(folder), 0)

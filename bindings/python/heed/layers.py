@@ -8,8 +8,7 @@ import threading
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
 from . import _library as lib
-from .ops import _maybe, _t
-from .tensor import Like, Parameter, Tensor
+from .tensor import Like, Parameter, Tensor, _maybe, _t
 
 Path = Union[str, "os.PathLike[str]"]
 

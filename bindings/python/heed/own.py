@@ -11,8 +11,8 @@ import numpy as np
 
 from . import _library as lib
 from .layers import Context
-from .ops import _t, no_grad
-from .tensor import Array, Like, Tensor, _keys, _lent, _release
+from .ops import no_grad
+from .tensor import Array, Like, Tensor, _lend, _lent, _release, _t
 
 
 class Function:
@@ -50,14 +50,9 @@ class Function:
             detached = [one.detach() for one in tensors]
             given = [one.numpy() if cls.arrays else one for one in detached]
             value = _t(cls.forward(kept, *given, **settings))
-        key = next(_keys)
-        _lent[key] = cls, kept, [(one.dtype, one.device) for one in tensors]
-        try:
+        with _lend((cls, kept, [(one.dtype, one.device) for one in tensors])) as key:
             count, name = len(tensors), lib.encoded(cls.__name__)
             return Tensor._result("heed_record", name, value, lib.handles_of(tensors), count, _backward, _release, key)
-        except BaseException:
-            _lent.pop(key, None)
-            raise
 
 
 def _run_backward(key: Any, gradient: Any, out: Any, count: int) -> None:

@@ -208,7 +208,7 @@ class Model(Module):
 def _lines(texts: Sequence[str]) -> Any:
     if isinstance(texts, str):
         raise TypeError("give a list of texts, not one text")
-    return (ctypes.c_char_p * len(texts))(*[lib.encoded(text) for text in texts])
+    return lib.texts_of(texts)
 
 
 class Run(Shown, _Handle):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import ctypes
 import itertools
 import operator
@@ -21,11 +22,13 @@ Number = Union[int, float]
 Array = np.ndarray[Any, Any]
 Like = Union["Tensor", Array, Number, Sequence[Any]]
 Axis = Union[None, int, Sequence[int]]
-_REDUCES = ("sum", "mean", "max", "min", "log_sum_exp", "argmax")
+Pair = Tuple["Tensor", "Tensor"]
+_REDUCES = lib.listing("ops")["reduce"]
 
 
 def _as_array(data: Any, dtype: Optional[str]) -> Array:
     """Host values in a type that heed has. By default integers become i32 and lists of numbers f32."""
+    data = data.numpy() if isinstance(data, Tensor) else data
     array = np.asarray(data)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"heed has no tensors of {array.dtype}")
@@ -55,28 +58,25 @@ def _op(name: str, inputs: Sequence[Optional["Tensor"]], room: int = 1, **settin
     return [Tensor._of(outputs[i]) for i in range(made.value)]
 
 
+def _apply(name: str, op: bytes, a: "Tensor", b: "Tensor") -> "Tensor":
+    found = Tensor._result(name, op, a, b)
+    found._is_mask = name == "heed_compare"
+    return found
+
+
 def _operator(op: str, swapped: bool = False, name: str = "heed_binary") -> Callable[["Tensor", Like], "Tensor"]:
     def apply(self: "Tensor", other: Like) -> "Tensor":
         try:
             operand = self._operand(other)
         except TypeError:
             return NotImplemented  # type: ignore[no-any-return]
-        return Tensor._result(name, op.encode(), *((operand, self) if swapped else (self, operand)))
+        return _apply(name, op.encode(), *((operand, self) if swapped else (self, operand)))
 
     return apply
 
 
 def _comparison(op: str) -> Callable[["Tensor", Like], "Tensor"]:
-    compared = _operator(op, name="heed_compare")
-
-    def compare(self: "Tensor", other: Like) -> "Tensor":
-        found = compared(self, other)
-        if isinstance(found, Tensor):
-            found._is_mask = True
-        return found
-
-    compare.__doc__ = f"{op}, element by element: i32 0 or 1, which also picks elements as an index."
-    return compare
+    return _operator(op, name="heed_compare")
 
 
 def _reduction(op: str, what: str) -> Callable[..., "Tensor"]:
@@ -91,11 +91,27 @@ def _reduction(op: str, what: str) -> Callable[..., "Tensor"]:
     return reduce
 
 
+def _integers(numbers: Sequence[int]) -> List[int]:
+    return [operator.index(one) for one in numbers]
+
+
 def _axes(axis: Axis) -> Optional[List[int]]:
     """As the library takes them; None for all."""
-    if axis is None:
-        return None
-    return [operator.index(axis)] if isinstance(axis, (int, np.integer)) else [operator.index(one) for one in axis]
+    return None if axis is None else _integers([axis] if isinstance(axis, (int, np.integer)) else axis)
+
+
+def _t(x: Like) -> "Tensor":
+    return x if isinstance(x, Tensor) else Tensor(x)
+
+
+def _maybe(x: Optional[Like]) -> Optional["Tensor"]:
+    return None if x is None else _t(x)
+
+
+def _alike(a: Like, b: Like) -> Pair:
+    """Two operands; what is not a tensor takes the dtype and device of the other."""
+    first = a if isinstance(a, Tensor) else (b._operand(a) if isinstance(b, Tensor) else Tensor(a))
+    return first, first._operand(b)
 
 
 class Tensor:
@@ -115,7 +131,7 @@ class Tensor:
         self._handle = None
         self._owned = True
         self._is_mask = data._is_mask if isinstance(data, Tensor) else _is_bool(data)
-        array = _as_array(data.numpy() if isinstance(data, Tensor) else data, dtype)
+        array = _as_array(data, dtype)
         self._handle = lib.result(
             "heed_tensor_create",
             DTYPES[_OF_NUMPY[array.dtype]],
@@ -262,7 +278,7 @@ class Tensor:
 
     def assign(self, data: Like) -> None:
         """Overwrites the elements in place; the shape stays."""
-        array = _as_array(data.numpy() if isinstance(data, Tensor) else data, self.dtype)
+        array = _as_array(data, self.dtype)
         if array.shape != self.shape:
             raise ValueError(f"values of shape {array.shape} for a tensor of shape {self.shape}")
         lib.call("heed_tensor_assign", self, array.ctypes.data, array.nbytes)
@@ -528,6 +544,18 @@ def _forget(key: int) -> None:
 _release = lib.RELEASE(_forget)
 
 
+@contextlib.contextmanager
+def _lend(value: Any) -> Iterator[int]:
+    """The key of what the library keeps until it calls _release(); forgotten at once if the call inside fails."""
+    key = next(_keys)
+    _lent[key] = value
+    try:
+        yield key
+    except BaseException:
+        _forget(key)
+        raise
+
+
 def from_numpy(array: Array) -> Tensor:
     """A tensor in the memory of an array, without a copy; the array lives as long as anything uses that memory.
 
@@ -538,14 +566,9 @@ def from_numpy(array: Array) -> Tensor:
         raise TypeError("from_numpy() shares float32, float64 and int32 in row-major order; heed.Tensor(array) copies")
     if not array.flags.writeable:
         raise TypeError("from_numpy() shares writable memory, and this array is read-only; heed.Tensor(array) copies")
-    key = next(_keys)
-    _lent[key] = array
-    try:
-        kind, extents = DTYPES[_OF_NUMPY[array.dtype]], lib.longs(array.shape)
+    kind, extents = DTYPES[_OF_NUMPY[array.dtype]], lib.longs(array.shape)
+    with _lend(array) as key:
         return Tensor._result("heed_tensor_borrow", kind, array.ndim, extents, array.ctypes.data, _release, key)
-    except BaseException:
-        _lent.pop(key, None)
-        raise
 
 
 def from_dlpack(other: Any) -> Tensor:

@@ -13,8 +13,8 @@ from typing import Any, Callable, Iterable, Iterator, Optional, Tuple, Union
 
 from . import functional
 from ..layers import Attention, Context, Module, _entries_of, attention
-from ..ops import _t, embedding, layer_norm, linear, normal, ones, rms_norm, uniform, zeros
-from ..tensor import Like, Parameter, Tensor
+from ..ops import embedding, layer_norm, linear, normal, ones, rms_norm, uniform, zeros
+from ..tensor import Like, Parameter, Tensor, _t
 
 __all__ = [
     "Activation", "Dropout", "Embedding", "GELU", "LayerNorm", "Linear", "Module", "ModuleList", "MultiheadAttention",

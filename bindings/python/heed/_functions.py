@@ -1,0 +1,314 @@
+"""Functions of tensors to which Python adds something; ops.py makes the others from the library's list, and documents these."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from dataclasses import dataclass
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, cast
+
+import numpy as np
+
+from . import _library as lib
+from .tensor import DTYPES, Like, Pair, Parameter, Tensor, _alike, _integers, _maybe, _op, _reduction, _t
+
+
+def leaky_relu(x: Like, slope: float = 0.01) -> Tensor:
+    """x where it is positive, else slope x."""
+    return Tensor._result("heed_unary", b"leaky_relu", _t(x), slope, 0)
+
+
+def elu(x: Like, alpha: float = 1.0) -> Tensor:
+    """x where it is positive, else alpha (e^x - 1)."""
+    return Tensor._result("heed_unary", b"elu", _t(x), alpha, 0)
+
+
+def clamp(x: Like, low: float, high: float) -> Tensor:
+    """min(max(x, low), high)."""
+    return Tensor._result("heed_unary", b"clamp", _t(x), low, high)
+
+
+def where(condition: Like, a: Like, b: Like) -> Tensor:
+    """a where the condition (i32 or bools) is not 0, else b; all three broadcast."""
+    return Tensor._result("heed_where", _t(condition), *_alike(a, b))
+
+
+# --- shape
+
+
+def split(x: Like, sizes: Sequence[int], axis: int = 0) -> List[Tensor]:
+    return _op("split", [_t(x)], room=len(sizes), axis=axis, sizes=list(sizes))
+
+
+def tile(x: Like, counts: Sequence[int]) -> Tensor:
+    return _op("tile", [_t(x)], shape=_integers(counts))[0]
+
+
+def concat(parts: Sequence[Like], axis: int = 0) -> Tensor:
+    """Tensors joined along an axis."""
+    tensors = [_t(part) for part in parts]
+    return Tensor._result("heed_concat", lib.handles_of(tensors), len(tensors), axis)
+
+
+def stack(parts: Sequence[Like], axis: int = 0) -> Tensor:
+    """Tensors of one shape joined along a new axis."""
+    tensors = [_t(part) for part in parts]
+    if not tensors:
+        raise ValueError("nothing to stack")
+    return concat([part.unsqueeze(axis) for part in tensors], axis % (tensors[0].ndim + 1))
+
+
+# --- reductions: `axis` is one, several, or None for all
+
+
+def _function(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A method of tensors as a function."""
+
+    def op(x: Like, *arguments: Any, **settings: Any) -> Tensor:
+        return method(_t(x), *arguments, **settings)
+
+    op.__name__, op.__doc__ = method.__name__, method.__doc__
+    return op
+
+
+sum, mean, max, min = (_function(one) for one in (Tensor.sum, Tensor.mean, Tensor.max, Tensor.min))
+argmax = _function(Tensor.argmax)
+squeeze, unsqueeze = _function(Tensor.squeeze), _function(Tensor.unsqueeze)
+reshape, permute, transpose = _function(Tensor.reshape), _function(Tensor.permute), _function(Tensor.transpose)
+_log_sum_exp = _reduction("log_sum_exp", "")
+
+
+def log_sum_exp(x: Like, axis: Optional[int] = None, keepdims: bool = False) -> Tensor:
+    """log(sum(exp(x))) along an axis or of all elements, without overflow."""
+    return _log_sum_exp(_t(x), axis, keepdims)
+
+
+def softmax(x: Like, axis: int = -1) -> Tensor:
+    """exp(x) / sum(exp(x)) along an axis."""
+    return Tensor._result("heed_softmax", _t(x), axis)
+
+
+def log_softmax(x: Like, axis: int = -1) -> Tensor:
+    """x - log(sum(exp(x))) along an axis."""
+    return Tensor._result("heed_log_softmax", _t(x), axis)
+
+
+# --- products
+
+
+def matmul(a: Like, b: Like) -> Tensor:
+    """a [..., m, k] times b [..., k, n]; leading axes broadcast."""
+    return Tensor._result("heed_matmul", *_alike(a, b))
+
+
+def linear(x: Like, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
+    """x [..., in] times the transpose of weight [out, in], plus bias [out]."""
+    return Tensor._result("heed_linear", _t(x), weight, bias)
+
+
+def linear_maps(x: Like, maps: Sequence[Tuple[Tensor, Optional[Tensor]]]) -> List[Tensor]:
+    return _op("linear_maps", [_t(x), *(tensor for one in maps for tensor in one)], room=len(maps))
+
+
+def feed_forward(
+    x: Like, first: Tuple[Tensor, Optional[Tensor]], activation: str, second: Tuple[Tensor, Optional[Tensor]]
+) -> Tensor:
+    """linear(activation(linear(x, *first)), *second) in one op; `activation` by name: "relu", "gelu", ..."""
+    return _op("feed_forward", [_t(x), *first, *second], activation=activation)[0]
+
+
+def einsum(equation: str, *operands: Like) -> Tensor:
+    """Einstein summation in NumPy's notation: einsum("bhid,bhjd->bhij", q, k)."""
+    return _op("einsum", [_t(one) for one in operands], equation=equation)[0]
+
+
+# --- indices: i32; -1 stands for "nothing" (a zero row, no gradient)
+
+
+def embedding(table: Tensor, ids: Like) -> Tensor:
+    """Rows of table [n, width] by ids of any shape: [..., width]; -1 gives zeros."""
+    return Tensor._result("heed_embedding", table, _t(ids))
+
+
+# --- normalisation, dropout, losses
+
+
+def layer_norm(
+    x: Like, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, epsilon: float = 1e-5
+) -> Tensor:
+    """(x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis."""
+    return Tensor._result("heed_layer_norm", _t(x), weight, bias, epsilon)
+
+
+def dropout(x: Like, p: float, seed: int, step: int, stream: int = 0) -> Tensor:
+    """Zeroes elements with probability p, chosen by (seed, step, stream), and divides the others by 1 - p."""
+    return Tensor._result("heed_dropout", _t(x), p, seed, step, stream)
+
+
+def mean_squared_error(x: Like, target: Like) -> Tensor:
+    return _op("mean_squared_error", list(_alike(x, target)))[0]
+
+
+def kl_divergence(log_p: Like, log_q: Like) -> Tensor:
+    return _op("kl_divergence", list(_alike(log_p, log_q)))[0]
+
+
+def cross_entropy(logits: Tensor, targets: Like, smoothing: float = 0.0) -> Tensor:
+    """Per row of logits [..., classes], with targets i32 [...]; a target of -1 gives 0."""
+    return Tensor._result("heed_cross_entropy", logits, _t(targets), smoothing)
+
+
+# --- attention
+
+
+def dot_product_attention(
+    query: Like, key: Like, value: Like, mask: Optional[Like] = None, causal: bool = False,
+    bias: Optional[Like] = None, slopes: Optional[Like] = None,
+) -> Tensor:
+    """softmax(q k^T / sqrt(dk) + bias) v of [batch, heads, length, width]; mask: 1 = allowed; bias: [1 or batch, 1 or
+    heads, length, keys]; slopes: a number per head that each step of distance takes from a product (ALiBi)."""
+    options = _maybe(mask), int(causal), _maybe(bias), _maybe(slopes)
+    return Tensor._result("heed_biased_attention", _t(query), _t(key), _t(value), *options)
+
+
+def attention_weights(
+    query: Like, key: Like, mask: Optional[Like] = None, causal: bool = False, bias: Optional[Like] = None,
+    slopes: Optional[Like] = None, scale: Optional[float] = None,
+) -> Tensor:
+    given = [_t(query), _t(key), _maybe(mask), _maybe(bias), _maybe(slopes)]
+    return _op("attention_weights", given, causal=causal, scale=scale)[0]
+
+
+def attention_part(
+    query: Like, key: Like, value: Like, mask: Optional[Like] = None, causal: bool = False,
+    bias: Optional[Like] = None, slopes: Optional[Like] = None, scale: Optional[float] = None,
+) -> Pair:
+    given = [_t(query), _t(key), _t(value), _maybe(mask), _maybe(bias), _maybe(slopes)]
+    return cast(Pair, tuple(_op("attention_part", given, room=2, causal=causal, scale=scale)))
+
+
+def join_attention(parts: Sequence[Pair]) -> Tensor:
+    return _op("join_attention", [tensor for part in parts for tensor in part])[0]
+
+
+# --- new tensors
+
+
+def _shape(shape: Any) -> Any:
+    return (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+
+
+def zeros(shape: Any, dtype: str = "f32", device: Optional[str] = None) -> Tensor:
+    """A tensor of zeros; `shape` is a number or a sequence of them."""
+    extents = _shape(shape)
+    where = lib.encoded(device or "")
+    return Tensor._result("heed_tensor_create", _number(dtype), len(extents), lib.longs(extents), None, where)
+
+
+def ones(shape: Any, dtype: str = "f32", device: Optional[str] = None) -> Tensor:
+    """A tensor of ones."""
+    return full(shape, 1, dtype, device)
+
+
+def full(shape: Any, value: float, dtype: str = "f32", device: Optional[str] = None) -> Tensor:
+    """A tensor of one value."""
+    empty = zeros(shape, dtype, device)
+    return empty + empty._operand(value)
+
+
+def arange(count: int, dtype: str = "i32", device: Optional[str] = None) -> Tensor:
+    """0, 1, ..., count - 1."""
+    return Tensor(np.arange(count), dtype, device)
+
+
+def eye(count: int, dtype: str = "f32", device: Optional[str] = None) -> Tensor:
+    """The identity matrix [count, count]."""
+    return Tensor(np.eye(count), dtype, device)
+
+
+def permutation(count: int, *, seed: int, step: int = 0, stream: int = 0, device: Optional[str] = None) -> Tensor:
+    return _op("permutation", [], count=count, seed=seed, step=step, stream=stream, device=device)[0]
+
+
+def _number(dtype: str) -> int:
+    if dtype not in DTYPES:
+        raise TypeError(f"unknown dtype {dtype!r}: {', '.join(DTYPES)}")
+    return DTYPES[dtype]
+
+
+def _random(kind: bytes, a: float, b: float, shape: Any, key: Any, dtype: str, device: Optional[str]) -> Tensor:
+    extents = _shape(shape)
+    layout = (_number(dtype), len(extents), lib.longs(extents), lib.encoded(device or ""))
+    return Tensor._result("heed_tensor_random", kind, a, b, *key, *layout)
+
+
+def uniform(
+    shape: Any, low: float = 0.0, high: float = 1.0, *, seed: int, step: int = 0, stream: int = 0, dtype: str = "f32",
+    device: Optional[str] = None,
+) -> Tensor:
+    """Random numbers in [low, high); equal (seed, step, stream) give equal numbers on every device."""
+    return _random(b"uniform", low, high, shape, (seed, step, stream), dtype, device)
+
+
+def normal(
+    shape: Any, mean: float = 0.0, deviation: float = 1.0, *, seed: int, step: int = 0, stream: int = 0,
+    dtype: str = "f32", device: Optional[str] = None,
+) -> Tensor:
+    """Normally distributed random numbers, keyed as those of uniform()."""
+    return _random(b"normal", mean, deviation, shape, (seed, step, stream), dtype, device)
+
+
+# --- gradients
+
+
+def parameter(data: Like, dtype: Optional[str] = None, device: Optional[str] = None) -> Parameter:
+    """A tensor whose gradient backward() accumulates; shares the memory of a Tensor, copies everything else."""
+    return Parameter(data, dtype, device)
+
+
+@contextlib.contextmanager
+def no_grad() -> Iterator[None]:
+    """This thread records nothing inside."""
+    before = lib.result("heed_set_recording", 0, kind=ctypes.c_int32)
+    try:
+        yield
+    finally:
+        lib.result("heed_set_recording", before, kind=ctypes.c_int32)
+
+
+@dataclass(frozen=True)
+class GradcheckResult:
+    """True if the gradients agree with finite differences."""
+
+    passed: bool
+    worst_error: float
+    worst_input: int
+    worst_element: int
+    analytic: float
+    numeric: float
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+
+def gradcheck(function: Callable[..., Tensor], inputs: Sequence[Like], tolerance: float = 1e-6) -> GradcheckResult:
+    """Compares backward() through function(*inputs) with central finite differences, in double precision.
+
+    Floating inputs that are not tensors become f64, integers i32. An exception of the function is raised here.
+    """
+    tensors = []
+    for one in inputs:
+        is_integer = not isinstance(one, Tensor) and np.asarray(one).dtype.kind in "biu"
+        tensors.append(one if isinstance(one, Tensor) else Tensor(one, "i32" if is_integer else "f64"))
+
+    def bridge(_context: Any, handles: Any, count: int, out: Any) -> None:
+        found = function(*[Tensor._of(handles[i], owned=False) for i in range(count)])
+        if not isinstance(found, Tensor):
+            raise TypeError(f"the function must return a heed.Tensor, not {type(found).__name__}")
+        out[0] = found._handed_over()
+
+    given = lib.callback(lib.FUNCTION, bridge), None, lib.handles_of(tensors), len(tensors), tolerance
+    found = lib.result("heed_gradcheck", *given, kind=lib.GradcheckStruct)
+    return GradcheckResult(
+        bool(found.passed), found.worst_error, found.worst_input, found.worst_element, found.analytic, found.numeric
+    )
