@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -133,6 +134,9 @@ struct TrainerCallbacks {
   std::function<void(const Progress&)> progress = {};
   std::function<void(std::string_view)> message = {};  ///< warnings and remarks
   std::function<bool()> stop_requested = {};  ///< called after each step; true: save a checkpoint and return
+  /// Called after evaluations and at the end of a training in a folder, with all that was recorded: to write a
+  /// report, say. An Error that it throws becomes a message.
+  std::function<void(const RunFolder& run, std::span<const Progress> records)> report = {};
 };
 
 struct TrainResult {
@@ -164,7 +168,7 @@ class Trainer {
   ~Trainer();
 
   /// Trains to the end. With a folder, continues from its checkpoint if there is one, and writes
-  /// checkpoints, best.safetensors, metrics.jsonl and report.html. best.safetensors holds the weights
+  /// checkpoints, best.safetensors and metrics.jsonl. best.safetensors holds the weights
   /// (averaged if ema_decay is set) of the best evaluation; without evaluations, the averaged weights of
   /// the last checkpoint. An evaluation that is not finite, or whose loss shows that training diverged, is
   /// never the best; a message warns if the best is worse than the untrained model. Failing to write a
