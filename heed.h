@@ -6,8 +6,8 @@
 ///
 /// Left out is what few programs extend or take apart: the frames of a task of your own
 /// (apps/tasks/example_learner.h, apps/tasks/labelled.h, apps/tasks/text_to_text.h) and of a published
-/// architecture (apps/hub/architecture.h), comparisons (apps/compare/comparison.h), pages and event files
-/// (training/report.h, training/tensorboard.h), the readers of single formats (data/idx.h, data/mind.h,
+/// architecture (apps/hub/architecture.h), comparisons (apps/compare/comparison.h), event files
+/// (training/tensorboard.h), the readers of single formats (data/idx.h, data/mind.h,
 /// data/dialogues.h, ...), and headers that only other headers of their folder use.
 
 #include "heed/autograd/autograd.h"

@@ -6,7 +6,7 @@
 Each task is a configuration, examples/configs/experiments/arena_<task>.json. Every mechanism trains on one thread for as
 many steps as --seconds of processor time hold, with --seeds seeds; short trainings before find out how many steps these are.
 OUT/<task>/<mechanism> is what `compare` writes. OUT/figures.txt has accuracy with its standard deviation over the seeds,
-steps per second and MB of every cell, as they stand in models/attention/advice.cpp, from which the tables of the docs are
+steps per second and MB of every cell, as they stand in apps/cli/attention_advice.json, from which the tables of the docs are
 made; OUT/chart.svg draws them. The same command goes on where it was stopped. docs/explanation/experiments.md says what came
 of it.
 
@@ -219,7 +219,7 @@ def main():
             print("{:13}{:32}{:.1f} ± {:.1f} %{:8.3g} steps/s{:6.0f} MB".format(task, mechanism, *cells[mechanism][-1]),
                   flush=True)
     (arena.out / "figures.txt").write_text("".join(
-        name + " {" + ", ".join("{%.1f, %.1f, %.3g, %.0f}" % own for own in cell) + "}\n" for name, cell in cells.items()))
+        name + " [" + ", ".join("[%.1f, %.1f, %.3g, %.0f]" % own for own in cell) + "]\n" for name, cell in cells.items()))
     if "dot_product" in cells:
         (arena.out / "chart.svg").write_text(chart(cells))
 

@@ -7,12 +7,14 @@ include(CMakePackageConfigHelpers)
 
 set(HEED_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/heed)
 
-install(FILES LICENSE training/page/chart_licence.js DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES heed.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed)
 set(folders base core autograd models data training)
 if(HEED_APPS)
   list(APPEND folders apps/tasks apps/hub apps/compare)
+  install(FILES apps/report/page/chart_licence.js DESTINATION ${CMAKE_INSTALL_DOCDIR})
   install(FILES apps/apps.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed/apps)
+  install(FILES apps/report/capture.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed/apps/report)
   install(FILES bindings/c/heed.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed/c)
 endif()
 # Not backends/: programs reach a backend through heed::Backend alone.

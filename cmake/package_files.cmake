@@ -28,7 +28,7 @@ endforeach()
 
 set(doc ${root}/share/doc/heed)
 file(READ ${CPACK_HEED_SOURCE_DIR}/LICENSE licence)
-file(READ ${CPACK_HEED_SOURCE_DIR}/training/page/chart_licence.js chart)
+file(READ ${CPACK_HEED_SOURCE_DIR}/apps/report/page/chart_licence.js chart)
 file(WRITE ${doc}/copyright "${licence}\nThe pages that heed writes contain:\n\n${chart}")
 
 if(CPACK_GENERATOR STREQUAL "DEB")

@@ -3,11 +3,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <string>
 #include <vector>
 
+#include "heed/apps/cli/attention_advice.h"
 #include "heed/models/attention/attention.h"
-#include "heed/tests/cases/attention_advice.h"
 #include "heed/tests/made_part.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/support.h"
@@ -21,6 +22,86 @@ bool advises(const AdviceQuestion& question, std::string_view name) {
   return std::ranges::any_of(advise(question), [&](const AttentionNotes* one) { return one->name == name; });
 }
 
+std::string advice_number(const char* format, double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+std::string three_digits(double value) {
+  return advice_number(value >= 100 ? "%.0f" : value >= 10 ? "%.1f" : "%.2f", value);
+}
+
+std::string in_code(std::string_view name) {
+  return concat_text('`', name, '`');
+}
+
+/// A row of a table in Markdown.
+std::string row_of(const std::vector<std::string>& cells) {
+  std::string row = "|";
+  for (const std::string& cell : cells) row += concat_text(' ', cell, " |");
+  return row + '\n';
+}
+
+std::string rule_of(std::size_t cells) {
+  std::string rule = "|";
+  for (std::size_t i = 0; i < cells; ++i) rule += "---|";
+  return rule + '\n';
+}
+
+/// The tables of docs/explanation/experiments.md: accuracy, and cost, of every mechanism on every task.
+std::string arena_markdown() {
+  std::vector<std::string> titles{"accuracy, %"}, lowest{"the most frequent answer"},
+      costs{"steps per second, MB"};
+  for (const ArenaTask& task : arena_tasks()) {
+    titles.emplace_back(task.name);
+    costs.emplace_back(task.name);
+    lowest.push_back(advice_number("%.1f", task.chance));
+  }
+  titles.emplace_back("mean");
+  double mean = 0;
+  for (const ArenaTask& task : arena_tasks()) mean += task.chance / static_cast<double>(arena_task_count);
+  lowest.push_back(advice_number("%.1f", mean));
+  std::string accuracy = row_of(titles) + rule_of(titles.size()) + row_of(lowest),
+              cost = row_of(costs) + rule_of(costs.size());
+  for (const AttentionNotes& one : attention_notes()) {
+    std::vector<std::string> cells{in_code(one.name)}, paid{in_code(one.name)};
+    for (std::size_t i = 0; i < arena_task_count; ++i) {
+      const ArenaResult& result = one.arena[i];
+      cells.push_back(advice_number("%.1f", result.accuracy) + " ± " +
+                      advice_number("%.1f", result.deviation));
+      paid.push_back(three_digits(result.steps_per_second) + ", " + advice_number("%.0f", result.megabytes));
+    }
+    cells.push_back(advice_number("%.1f", one.mean_accuracy()));
+    accuracy += row_of(cells);
+    cost += row_of(paid);
+  }
+  return accuracy + '\n' + cost;
+}
+
+/// The table of docs/explanation/which_attention.md: the first of advise() by length, form and task.
+std::string decisions_markdown() {
+  std::vector<std::string> titles{"", "by the mean"};
+  for (const ArenaTask& task : arena_tasks()) titles.emplace_back(task.name);
+  std::string table = row_of(titles) + rule_of(titles.size());
+  for (const bool causal : {false, true})
+    for (const std::int64_t length : {1024, 4096}) {
+      std::vector<std::string> cells{
+          concat_text(length <= 1024 ? "up to 1,024 tokens" : "more tokens", causal ? ", causal" : "")};
+      for (std::size_t task = 0; task < titles.size() - 1; ++task) {
+        const std::string name = task == 0 ? "" : arena_tasks()[task - 1].name;
+        const auto best = advise({.length = length, .causal = causal, .task = name});
+        std::string cell;
+        for (std::size_t i = 0; i < 3; ++i)
+          cell += concat_text(i == 0 ? "" : ", ", in_code(best[i]->name), ' ',
+                              advice_number("%.1f", advised_accuracy(*best[i], name)));
+        cells.push_back(cell);
+      }
+      table += row_of(cells);
+    }
+  return table;
+}
+
 }  // namespace
 
 TEST_CASE("advice: every mechanism of heed has its notes, a line each, and figures") {
@@ -28,7 +109,7 @@ TEST_CASE("advice: every mechanism of heed has its notes, a line each, and figur
     const AttentionNotes& notes = attention_notes()[i];
     CAPTURE(notes.name);
     CHECK(notes.name == attention_variants()[i].name);
-    for (const std::string_view line : {notes.what, notes.when}) {
+    for (const std::string& line : {notes.what, notes.when}) {
       CHECK(line.size() <= 92);
       CHECK(line.ends_with('.'));
     }

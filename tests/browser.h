@@ -63,7 +63,8 @@ addEventListener("load", () => setTimeout(async () => {
   });
   look("after all");
   parent.postMessage(JSON.stringify({width, charts, drawn: document.querySelectorAll(".overview canvas").length,
-    cells: document.querySelectorAll(".cell").length, findings, ...window.more}), "*");
+    cells: document.querySelectorAll(".cell").length, titles: [...document.querySelectorAll("h2, h3, h4")].map(e => e.textContent),
+    text: document.body.innerText, findings, ...window.more}), "*");
 }, 0));
 )";
 

@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "heed/apps/tasks/capture.h"
+#include "heed/apps/report/report.h"
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tests/model_support.h"
@@ -237,22 +237,26 @@ TEST_CASE(
   capture.entries.push_back({"encoder.layers.0.attention", "weights", weights});
   file.add("lines.0", capture);
   file.add_answer("lines.0", {"The Zweig <b>lo sat\tNest", "yes & no", 0.75});
-  const auto has = [](const std::string& page, const char* text) { return page.find(text) != page.npos; };
-  const std::string page = capture_html(file);
-  CHECK(has(page, "The Zweig &lt;b&gt;lo sat <span class=\"muted\">|</span> Nest"));
-  CHECK(has(page, "→ yes &amp; no</b>"));
-  CHECK(has(page, "probability 0.75"));
-  CHECK(has(page, "<td>⟨Zweig⟩</td><td>⟨Zweig⟩ 0.375</td>"));
-  CHECK(has(page, "<td>⟨&lt;b&gt;lo⟩</td>"));
-  CHECK(has(page, "<td>⟨Nest⟩</td>"));
-  CHECK(has(page, "the vocabulary lacks this word"));
-  CHECK_FALSE(has(page, "<b>lo"));
-  CHECK_FALSE(has(page, "Shown: the first"));
+  const page::Json drawn = page::examples(file);
+  CHECK(drawn["all"] == 1);
+  const page::Json& example = drawn["shown"][0];
+  CHECK(example["line"]["text"] == "The Zweig <b>lo sat\tNest");
+  CHECK(example["answer"] == "yes & no");
+  CHECK(example["probability"] == 0.75);
+  CHECK(example["names_words"] == true);
+  CHECK(example["tokens"][0] == page::Json({"the", "⟨Zweig⟩", "⟨<b>lo⟩", "sat", "</s>", "⟨Nest⟩"}));
+  CHECK(example["left_out"] == "");
+  const page::Json& map = example["maps"][0];
+  CHECK(map["name"] == "encoder layer 0");
+  CHECK(map["row_tokens"] == 0);
+  REQUIRE(map["heads"].size() == 2);
+  CHECK(map["heads"][0]["most"] == 0.375);
+  CHECK(map["heads"][0]["cells"].get<std::string>().starts_with("Vf9VVVVV"));  // 85, 255, 85, ...
 
   // A token that the line does not spell so: nothing is guessed behind it.
   CaptureFile other;
   other.add_tokens("lines.0", "tokens", integers({1, 2}, {1, 2}), {"dog", "<unk>"});
   other.add("lines.0", Capture{{{"encoder.layers.0.attention", "weights", Tensor::full({1, 1, 2, 2}, 0.5)}}});
   other.add_answer("lines.0", {"cat Zweig", "yes"});
-  CHECK_FALSE(has(capture_html(other), "⟨"));
+  CHECK(page::examples(other)["shown"][0]["names_words"] == false);
 }

@@ -172,7 +172,7 @@ TEST_CASE("checkpoint: a run that was stopped and resumed gives the same bytes")
   CHECK(names_in(folder / "parts") == std::set<std::string>{"run.json", "words.txt", "config.json",
                                                             "model.safetensors", "optimizer.safetensors",
                                                             "best.safetensors", "trainer_state.json",
-                                                            "metrics.jsonl", "report.html"});
+                                                            "metrics.jsonl"});
   CHECK(train_in(folder / "parts").step == 20);  // nothing is left to do
   check_same_run(folder / "parts", folder / "whole");
 }
@@ -395,7 +395,7 @@ TEST_CASE("checkpoint: a flipped bit anywhere in a run is noticed, or changes no
   std::mt19937 generator(7);
   int noticed = 0, flips = 0;
   for (const std::string& name : names_in(run)) {
-    if (name == "metrics.jsonl" || name == "report.html") continue;
+    if (name == "metrics.jsonl") continue;
     CAPTURE(name);
     const std::string good = read_file(run / name);
     for (int i = 0; i < 30; ++i, ++flips) {
@@ -752,20 +752,19 @@ TEST_CASE("run folder: links in a run that was sent lead nothing out of it") {
     fs::remove(run / name);
     fs::create_symlink(home / name, run / name);
   };
-  for (const char* name : {"metrics.jsonl", "report.html"}) link(name);
+  link("metrics.jsonl");
   fs::create_directory(home / "tensorboard");
   link("tensorboard");
-  const std::string metrics = read_file(home / "metrics.jsonl"), report = read_file(home / "report.html");
+  const std::string metrics = read_file(home / "metrics.jsonl");
   std::string said;
   CHECK(train_in(run,
                  disturbed_at(
                      0, [] {}, &said),
                  options)
             .finished);
-  for (const char* name : {"metrics.jsonl", "report.html", "tensorboard"})
+  for (const char* name : {"metrics.jsonl", "tensorboard"})
     CHECK_MESSAGE(said.find(concat_text(run / name, " is a link")) != said.npos, name);
   CHECK(read_file(home / "metrics.jsonl") == metrics);
-  CHECK(read_file(home / "report.html") == report);
   CHECK(fs::is_empty(home / "tensorboard"));
 
   fs::remove(run / "tensorboard");
@@ -950,11 +949,11 @@ TEST_CASE("metrics: a line that is none is said, kept, and stops nothing") {
   CHECK(said.find("is missing") != said.npos);
   fs::remove(run / "metrics.jsonl");
   fs::create_directory(run / "metrics.jsonl");
-  fs::remove(run / "report.html");
-  fs::create_directory(run / "report.html");
-  CHECK(train_in(run, listen()).step == 12);
+  TrainerCallbacks callbacks = listen();
+  callbacks.report = [](const RunFolder&, std::span<const Progress>) { fail("no room"); };
+  CHECK(train_in(run, callbacks).step == 12);
   CHECK(said.find("lines of metrics are lost") != said.npos);
-  CHECK(said.find("without a report") != said.npos);
+  CHECK(said.find("without a report: no room") != said.npos);
   CHECK(train_in(run).finished);
 }
 

@@ -10,6 +10,7 @@
 #include "heed/apps/tasks/learner.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tests/hostile/small_runs.h"
+#include "heed/tests/page_json.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/run_records.h"
 #include "heed/tests/temporary_folder.h"
@@ -128,8 +129,11 @@ TEST_CASE("classify evaluate prints a table for people") {
   CHECK(answer["label"] == "good");
   CHECK(answer["alternatives"][1]["label"] == "bad");
   // The report has what came of the test part.
-  CHECK(
-      contains(content_of(finished_classify() / "report.html"), "On the test part, 40 examples: accuracy 1"));
+  const auto measured =
+      section_of(page_json(content_of(finished_classify() / "report.html")), "Quality")["measured"];
+  CHECK(measured["part"] == "test");
+  CHECK(measured["count"] == 40);
+  CHECK(holds(measured["metrics"], {"accuracy", 1.0}));
 }
 
 TEST_CASE("a table whose columns have names needs no other flag") {

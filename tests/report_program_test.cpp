@@ -8,20 +8,24 @@
 #include <locale>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <sstream>
 
+#include "heed/apps/report/report.h"
 #include "heed/apps/tasks/learner.h"
+#include "heed/apps/tasks/report.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/data/idx.h"
 #include "heed/tests/browser.h"
 #include "heed/tests/hostile/small_runs.h"
+#include "heed/tests/page_json.h"
 #include "heed/tests/temporary_folder.h"
-#include "heed/training/report.h"
 
 namespace {
 
 using namespace heed;
 using namespace heed::test;
+using nlohmann::json;
 namespace fs = std::filesystem;
 
 constexpr std::size_t most_page_bytes = 500'000;
@@ -38,20 +42,35 @@ std::string report_of(const fs::path& run) {
   return content_of(run / "report.html");
 }
 
-void check_page(const std::string& page) {
+/// What a page is drawn from, which must be a whole page that has all its sections and loads nothing.
+json checked(const std::string& page) {
   CHECK(page.starts_with("<!DOCTYPE html>"));
   CHECK(page.ends_with("</html>\n"));
   CHECK(page.size() < most_page_bytes);
-  CHECK_FALSE(contains(page, "Not shown:"));
+  CHECK(contains(page, "MIT license"));
   CHECK_FALSE(contains(page, "src=\"http"));
   CHECK_FALSE(contains(page, "href="));
-  CHECK_FALSE(contains(page, ">nan<"));
+  const json drawn = page_json(page);
+  for (const json& section : drawn.at("sections"))
+    CHECK_MESSAGE(!section.contains("not_shown"), section.dump());
+  return drawn;
 }
 
-std::size_t count_of(const std::string& text, const std::string& part) {
-  std::size_t count = 0;
-  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
-  return count;
+json curves_in(const json& page) {
+  return section_of(page, "Curves").at("curves");
+}
+
+json examples_in(const json& page) {
+  return section_of(page, "What the model looks at").at("examples");
+}
+
+/// What the texts in colour of a page show: "cluster", "bucket", "weight".
+std::set<std::string> strips_in(const json& page) {
+  std::set<std::string> kinds;
+  const json examples = examples_in(page);
+  for (const json& example : examples.at("shown"))
+    for (const json& strip : example.at("strips")) kinds.insert(strip.at("kind").get<std::string>());
+  return kinds;
 }
 
 }  // namespace
@@ -60,16 +79,21 @@ TEST_CASE("report: every task has one, with maps of its examples and histograms 
   for (const TaskKind* kind : task_kinds()) {
     const std::string task(kind->name);
     CAPTURE(task);
-    const std::string page = report_of(small_run(task));
-    check_page(page);
-    CHECK(contains(page, "learning rate"));
-    CHECK(contains(page, "peak memory in MB"));
-    CHECK(contains(page, "<td>training.steps</td><td>20</td>"));  // differs from the default
-    CHECK_FALSE(contains(page, "<td>training.accumulation</td>"));
-    CHECK(contains(page, "class=\"maps\""));
-    CHECK(contains(page, "after the last step"));
+    const json page = checked(report_of(small_run(task)));
+    CHECK(page["task"] == task);
+    for (const char* curve : {"training loss", "learning rate", "peak memory in MB"})
+      CHECK(holds(curves_in(page)[0]["curves"], curve));
+    const json settings = section_of(page, "Settings");
+    std::set<std::string> changed;
+    for (const json& row : settings["words"]) changed.insert(row[0]);
+    CHECK(changed.contains("training.steps"));  // differs from the default
+    CHECK_FALSE(changed.contains("training.accumulation"));
+    CHECK(contains(settings["configuration"], "\"accumulation\""));
+    CHECK(has_maps(examples_in(page)));
+    CHECK_FALSE(
+        section_of(page, "Attention weights before and after training")["histograms"]["layers"].empty());
     const bool has_classes = fs::exists(small_run(task) / "classes.json");
-    CHECK(contains(page, "<h3>Confusion</h3>") == has_classes);
+    CHECK(section_of(page, "Quality").value("classes", json::object()).contains("confusion") == has_classes);
   }
 }
 
@@ -78,10 +102,9 @@ TEST_CASE("report: a masked language model's shows what it fills in") {
   const ProgramResult result = run_program(
       "language_model", small_train("language_model", folder / "run", {"--set", "objective=masked"}));
   REQUIRE_MESSAGE(result.status == 0, result.errors);
-  const std::string page = report_of(folder / "run");
-  check_page(page);
-  CHECK(contains(page, "&lt;mask&gt;"));
-  CHECK(contains(page, "class=\"maps\""));
+  const json page = checked(report_of(folder / "run"));
+  CHECK(contains(examples_in(page).dump(), "<mask>"));
+  CHECK(has_maps(examples_in(page)));
 }
 
 TEST_CASE("report: images are shown as images") {
@@ -106,48 +129,56 @@ TEST_CASE("report: images are shown as images") {
       "classify",
       small_train("classify", folder / "run", {"--data", (folder / "set-images-idx3-ubyte").string()}));
   REQUIRE_MESSAGE(result.status == 0, result.errors);
-  const std::string page = report_of(folder / "run");
-  check_page(page);
-  CHECK(contains(page, "data:image/bmp;base64,Qk"));
-  CHECK(contains(page, "class=\"maps\""));
+  const json page = checked(report_of(folder / "run"));
+  for (const json& one :
+       {section_of(page, "Quality")["mistakes"]["shown"][0], examples_in(page)["shown"][0]}) {
+    const json& image = one["line"]["image"];
+    CHECK(image["rows"] == side);
+    CHECK(image["columns"] == side);
+    CHECK(image["pixels"].get<std::string>().size() == 4 * ((side * side + 2) / 3));
+  }
+  CHECK(has_maps(examples_in(page)));
 }
 
 TEST_CASE("report: mechanisms show what they have, and nothing else") {
   const TemporaryFolder folder;
   const auto page_of = [&](const std::string& attention) {
-    std::string page = report_of(classifier(folder / attention, attention));
-    check_page(page);
-    return page;
+    return checked(report_of(classifier(folder / attention, attention)));
   };
-  const std::string clusters = page_of("clusterformer"), routed = page_of("routing_transformer"),
-                    hashed = page_of("reformer"), pooled = page_of("fastformer"),
-                    plain = page_of("dot_product");
-  CHECK(contains(clusters, "part of the loss: clustering"));
-  CHECK(contains(clusters, "part of the loss: centroid_sorting"));
-  CHECK(contains(clusters, "Tokens of one colour share a cluster"));
-  CHECK(contains(routed, "part of the loss: commitment"));
-  CHECK(contains(routed, "Tokens of one colour share a cluster"));
-  CHECK(contains(hashed, "Tokens of one colour share a bucket"));
-  CHECK(contains(pooled, "Weights of the tokens"));
-  CHECK_FALSE(contains(pooled, "class=\"maps\""));  // no weights between words
-  CHECK_FALSE(contains(plain, "class=\"strip\""));
-  CHECK_FALSE(contains(plain, "part of the loss"));
-  const std::string fixed = page_of("synthesizer_random_fixed");
-  CHECK(contains(fixed, "after the last step"));
+  const json clusters = page_of("clusterformer"), routed = page_of("routing_transformer"),
+             hashed = page_of("reformer"), pooled = page_of("fastformer"), plain = page_of("dot_product");
+  CHECK(holds(curves_in(clusters)[0]["curves"], "part of the loss: clustering"));
+  CHECK(holds(curves_in(clusters)[0]["curves"], "part of the loss: centroid_sorting"));
+  CHECK(holds(curves_in(routed)[0]["curves"], "part of the loss: commitment"));
+  CHECK_FALSE(contains(curves_in(plain).dump(), "part of the loss"));
+  CHECK(strips_in(clusters) == std::set<std::string>{"cluster"});
+  CHECK(strips_in(routed) == std::set<std::string>{"cluster"});
+  CHECK(strips_in(hashed) == std::set<std::string>{"bucket"});
+  CHECK(strips_in(pooled) == std::set<std::string>{"weight"});
+  CHECK(strips_in(plain).empty());
+  CHECK_FALSE(has_maps(examples_in(pooled)));  // no weights between words
+  CHECK(has_maps(examples_in(plain)));
+  const json fixed = page_of("synthesizer_random_fixed");
+  CHECK(section_of(fixed, "Attention weights before and after training").contains("histograms"));
 }
 
 TEST_CASE("report: mistakes come with their text, the most confident first") {
-  const std::string page = report_of(small_run("classify"));
+  const json quality = section_of(checked(report_of(small_run("classify"))), "Quality");
   const ProgramResult measured = run_program("classify", {"evaluate", "--run", small_run("classify").string(),
                                                           "--part", "test", "--set", "threads=1"});
   REQUIRE(measured.status == 0);
-  const auto json = nlohmann::json::parse(measured.output);
-  std::int64_t wrong = json["texts"];
-  for (std::size_t i = 0; i < json["confusion"].size(); ++i)
-    wrong -= json["confusion"][i][i].get<std::int64_t>();
-  CHECK(count_of(page, "<div class=\"labels\">") ==
-        static_cast<std::size_t>(std::min<std::int64_t>(wrong, 20)));
-  CHECK(contains(page, concat_text(wrong, " in ", json["texts"].get<std::int64_t>())));
+  const json found = json::parse(measured.output);
+  std::int64_t wrong = found["texts"];
+  for (std::size_t i = 0; i < found["confusion"].size(); ++i)
+    wrong -= found["confusion"][i][i].get<std::int64_t>();
+  const json& mistakes = quality["mistakes"];
+  CHECK(mistakes["all"] == wrong);
+  CHECK(mistakes["count"] == found["texts"]);
+  REQUIRE(mistakes["shown"].size() == static_cast<std::size_t>(std::min<std::int64_t>(wrong, 20)));
+  for (std::size_t i = 1; i < mistakes["shown"].size(); ++i)
+    CHECK(mistakes["shown"][i]["probability"] <= mistakes["shown"][i - 1]["probability"]);
+  for (const json& one : mistakes["shown"]) CHECK_FALSE(one["line"]["text"].get<std::string>().empty());
+  CHECK(quality["classes"]["confusion"] == found["confusion"]);
 }
 
 TEST_CASE("report: labels and texts that are markup stay text") {
@@ -162,27 +193,31 @@ TEST_CASE("report: labels and texts that are markup stay text") {
       "classify", small_train("classify", folder / "<b>run", {"--data", (folder / "texts.tsv").string()}));
   REQUIRE_MESSAGE(result.status == 0, result.errors);
   const std::string page = report_of(folder / "<b>run");
-  check_page(page);
-  CHECK(contains(page, "&lt;/script&gt;&lt;script&gt;throw(1)"));
-  CHECK(count_of(page, "<script>") == count_of(report_of(small_run("classify")), "<script>"));
-  for (const char* markup : {"throw(1)</script", "<!--", "<img", "<b>bold", "<b>run"})
-    CHECK_FALSE(contains(page, markup));
+  const json drawn = checked(page);
+  CHECK(drawn["title"] == "<b>run");
+  const std::string of_text =
+      page.substr(page.find("id=\"page\">"), page.find("</script>") - page.find("id=\"page\">"));
+  CHECK(contains(of_text, "throw(1)"));
+  CHECK_FALSE(contains(of_text, "<"));
   if (const std::string program = browser(); !program.empty()) {
-    const nlohmann::json said = page_in_browser(program, folder.path(), page, 900, false);
+    const json said = page_in_browser(program, folder.path(), page, 900, false);
     CHECK_MESSAGE(said["findings"].empty(), said["findings"].dump());
     CHECK(said["charts"].get<int>() >= 5);
     CHECK(said["drawn"].get<int>() > 0);
+    for (const char* text : {"&lt;b&gt;run", "&lt;/script&gt;&lt;script&gt;throw(1)&lt;/script&gt;",
+                             "&lt;img\"src=x'onerror=throw(2)&gt;"})
+      CHECK_MESSAGE(contains(said["text"], text), text);
   }
 }
 
 TEST_CASE("report: answers stand beside what was expected, and the confusion matrix says which is which") {
-  const std::string page = report_of(small_run("translate"));
-  CHECK(count_of(page, "<div class=\"labels\">written <b>") == 12);
-  CHECK(count_of(page, "<div class=\"labels\">expected <b>") == 12);
-  const std::string words = report_of(small_run("classify"));
-  CHECK(contains(words, ">expected</th>"));
-  CHECK(contains(words, ">predicted</th>"));
-  CHECK_FALSE(contains(words, ">written <b>"));
+  const json page = checked(report_of(small_run("translate")));
+  const json written = section_of(page, "What it writes for held-out examples")["written"];
+  REQUIRE(written.size() == 12);
+  for (const json& one : written)
+    for (const char* name : {"source", "expected", "answer"}) CHECK(one[name]["text"].is_string());
+  CHECK(
+      section_of(checked(report_of(small_run("classify"))), "What it writes for held-out examples").empty());
 }
 
 TEST_CASE("heed report: makes the same page again, also beside others and without its data") {
@@ -207,23 +242,24 @@ TEST_CASE("heed report: makes the same page again, also beside others and withou
   CHECK(run_program("heed", joined(both, {"--out", out})).status == 0);
   CHECK(run_program("heed", joined(both, {"--out", out})).status == 1);  // it is there
   CHECK(run_program("heed", joined(both, {"--out", out, "--overwrite"})).status == 0);
-  const std::string page = content_of(out);
-  check_page(page);
-  CHECK(contains(page, "<td>model.encoder_attention</td><td>dot_product</td><td>fastformer</td>"));
-  CHECK(contains(page, "<td>seed</td><td>1</td><td>2</td>"));
-  CHECK_FALSE(contains(page, "<td>model.width</td>"));
-  CHECK(contains(page, "best accuracy"));
-  CHECK(count_of(page, "<figcaption>training loss") == 1);
-  const std::size_t figure = page.find("<figcaption>training loss");
-  const std::string data = page.substr(figure, page.find("</figure>", figure) - figure);
-  CHECK(contains(data, "{\"name\":\"a\",\"points\":[["));
-  CHECK(contains(data, "{\"name\":\"b\",\"points\":[["));
+  const json page = checked(content_of(out));
+  const json rows = section_of(page, "Settings in which they differ")["words"];
+  CHECK(holds(rows, {"model.encoder_attention", "dot_product", "fastformer"}));
+  CHECK(holds(rows, {"seed", "1", "2"}));
+  CHECK_FALSE(contains(rows.dump(), "model.width"));
+  CHECK(holds(section_of(page, "What they came to")["table"][0], "best accuracy"));
+  for (const std::size_t i : {0, 1}) {
+    const json run = curves_in(page)[i];
+    CHECK(run["name"] == (i == 0 ? "a" : "b"));
+    CHECK(holds(run["curves"], "training loss"));
+    CHECK(run["rows"].size() > 1);
+  }
 
   fs::remove(texts);
   CHECK(run_program("heed", {"report", (folder / "a").string()}).status == 0);
-  const std::string poor = report_of(folder / "a");
-  CHECK(contains(poor, "Not shown:"));
-  CHECK(contains(poor, "learning rate"));
+  const json poor = page_json(report_of(folder / "a"));
+  CHECK(contains(section_of(poor, "What the model looks at")["not_shown"], "texts"));
+  CHECK(holds(curves_in(poor)[0]["curves"], "learning rate"));
 
   CHECK(run_program("heed", {"report", (folder / "none").string()}).status == 1);
 }
@@ -276,11 +312,20 @@ TEST_CASE("report: in a browser nothing overflows and no script fails") {
       const auto& page = one.second;
       CAPTURE(name);
       CAPTURE(width);
-      const nlohmann::json said = page_in_browser(program, folder.path(), page, width, width == 420);
+      const json said = page_in_browser(program, folder.path(), page, width, width == 420);
       CHECK(said["width"].get<int>() <= width);
       CHECK_MESSAGE(said["findings"].empty(), said["findings"].dump());
       CHECK(said["charts"].get<int>() >= 5);
+      const json drawn = page_json(page);
+      for (const json& section : drawn["sections"])
+        CHECK((!section.contains("title") || holds(said["titles"], section["title"])));
       if (name == "two runs") continue;
+      CHECK(contains(said["text"], "training.steps"));
+      if (name == "classify")
+        for (const char* title : {"Classes", "Confusion", "Line 1", "Tokens of one colour share a cluster"})
+          CHECK(contains(said["titles"].dump(), title));
+      else
+        CHECK(contains(said["text"], "written "));
       CHECK(said["drawn"].get<int>() > 0);  // a canvas for every head
       CHECK(said["cells"].get<int>() > 3);
     }
@@ -342,12 +387,15 @@ TEST_CASE("report: a program's locale changes neither what is trained nor how nu
     std::ostringstream shown;
     ProgressPrinter printer(shown, {});
     for (const double value : {0.000123456, 1.5, 2351.25, 12345.678, -1e-7, 1e300, 0.0}) {
-      text += concat_text(short_number(value), ' ', value, '\n');
+      Measurement measurement;
+      measurement.metrics = {{"loss", value}};
+      text += concat_text(metrics_text(measurement), ' ', value, '\n');
       Progress progress;
       progress.step = 12'345, progress.steps = 1'234'567, progress.loss = value;
       progress.learning_rate = value, progress.tokens_per_second = 12'345.6;
       printer.show(progress);
-      text += report_html(std::vector<Progress>{progress}, "{}");
+      const page::RunRecords run{"", {progress}};
+      text += page::html({{"summary", page::summary(run.records)}, {"curves", page::curves({&run, 1})}});
     }
     return text + shown.str();
   };
@@ -355,7 +403,7 @@ TEST_CASE("report: a program's locale changes neither what is trained nor how nu
   const GermanNumbers german;
   CHECK(written() == text);
   CHECK(trained(folder / "german") == weights);
-  check_page(report_of(folder / "german"));
+  checked(report_of(folder / "german"));
   CHECK(content_of(folder / "german/config.json") == content_of(folder / "plain/config.json"));
 }
 
@@ -368,8 +416,8 @@ TEST_CASE("report: many names in a line of metrics take time by their number, no
   const Progress read = parse_metrics_line(line);
   CHECK(read.auxiliary == progress.auxiliary);
   for (const std::size_t runs : {1, 2}) {
-    const std::string html = curves_html(std::vector<RunRecords>(runs, {"run", {read}}));
-    CHECK(contains(html, "name99999"));
+    const page::Json drawn = page::curves(std::vector<page::RunRecords>(runs, {"run", {read}}));
+    CHECK(holds(drawn[0]["curves"], "part of the loss: name99999"));
   }
   CHECK(cpu_seconds() - begin < (sanitized ? 40 : 4));
 }

@@ -19,6 +19,7 @@
 #include "heed/apps/tasks/learner.h"
 #include "heed/tests/browser.h"
 #include "heed/tests/hostile/small_runs.h"
+#include "heed/tests/page_json.h"
 #include "heed/tests/temporary_folder.h"
 
 namespace {
@@ -107,8 +108,8 @@ std::vector<std::string> parts_of(std::string line) {
   return {line.substr(0, tab), line.substr(tab + 1)};
 }
 
-std::size_t points_in(const std::string& curves) {
-  return static_cast<std::size_t>(std::count(curves.begin(), curves.end(), '['));
+std::size_t points_in(const json& curves) {
+  return curves[0]["rows"].size();
 }
 
 /// While it lives, a connection that the server closes is an error of the client, not the end of this process.
@@ -212,9 +213,10 @@ TEST_CASE("heed serve: the page is for who has the token, and for no other host"
   CHECK_FALSE(contains(page->body, "<script>"));
   CHECK_FALSE(contains(page->body, "src=\"http"));
   CHECK_FALSE(contains(served.get("")->body, nonce));  // the next page has its own
-  CHECK(contains(page->body, "<figcaption>loss"));
-  CHECK(contains(page->body, "Training has ended."));
-  CHECK(contains(page->body, "<td>training.steps</td><td>20</td>"));
+  const json live = page_json(page->body)["live"];
+  CHECK(live["state"] == "Training has ended.");
+  CHECK(holds(live["curves"][0]["curves"], "training loss"));
+  CHECK(contains(live["settings"][0]["words"].dump(), "[\"training.steps\",\"20\","));
   CHECK(page->body.find(served.query.substr(7)) == std::string::npos);  // no token in it
 }
 
@@ -224,12 +226,12 @@ TEST_CASE("heed serve: every task answers what is typed, with its maps") {
     CAPTURE(task);
     Served served(small_run(task));
     const std::vector<std::string> parts = parts_of(small_line(task));
-    const std::string page = served.get("")->body;
-    CHECK(contains(page, "<textarea"));
+    CHECK(page_json(served.get("")->body)["live"]["fields"].size() == parts.size());
     const json answer = served.ask(parts);
     CHECK(answer["step"] == 20);
-    CHECK(contains(answer["html"], "Answered with the weights of step 20."));
-    CHECK(contains(answer["html"], "class=\"maps\""));
+    CHECK(answer["sections"][0]["said"]["step"] == 20);
+    CHECK(answer["sections"][0]["said"]["text"] == answer["answer"]);
+    CHECK(has_maps(answer["sections"][0]["examples"]));
     if (task == "language_model") continue;  // whose program has another command for it
     const ProgramResult predicted = run_program(
         task, {"predict", "--run", small_run(task).string(), "--weights", "last"}, small_line(task));
@@ -279,9 +281,7 @@ TEST_CASE("heed serve: nonsense is answered with what is wrong, and changes noth
   served.client->Get("/" + std::string(20'000, 'a') + served.query);
 
   const json marked = served.ask({"<img src=x onerror=throw(1)> </script><script>throw(2)</script>"});
-  CHECK_FALSE(contains(marked["html"], "<img"));
-  CHECK_FALSE(contains(marked["html"], "<script>"));
-  CHECK(contains(marked["html"], "&lt;img"));
+  CHECK(contains(marked["sections"].dump(), "<img src=x onerror=throw(1)>"));
   CHECK(difference(before, snapshot(small_run("classify"))) == "");
   CHECK(served.end_by(SIGTERM) == 0);
 }
@@ -358,10 +358,10 @@ TEST_CASE("heed serve: the model's part of the report") {
   const httplib::Result reply = served.get("model");
   REQUIRE(reply);
   CHECK(reply->status == 200);
-  const std::string html = json::parse(reply->body)["html"];
-  for (const char* part : {"<h2>Quality</h2>", "<h3>Confusion</h3>", "<h2>What the model looks at</h2>"})
-    CHECK(contains(html, part));
-  CHECK_FALSE(contains(html, "Not shown:"));
+  const json model = json::parse(reply->body);
+  CHECK(section_of(model, "Quality")["classes"].contains("confusion"));
+  CHECK(has_maps(section_of(model, "What the model looks at")["examples"]));
+  CHECK_FALSE(contains(reply->body, "not_shown"));
 }
 
 TEST_CASE("heed serve: a training is followed, and its newest weights answer") {
@@ -380,7 +380,7 @@ TEST_CASE("heed serve: a training is followed, and its newest weights answer") {
   CHECK(contains(served.ask({"a fine day"}, 409)["error"], "no last weights yet"));
   wait_until([&] { return points_in(served.state()["curves"]) > points_in(first["curves"]) + 10; });
   const json later = served.state();
-  CHECK(contains(later["curves"], "<figcaption>training loss"));
+  CHECK(holds(later["curves"][0]["curves"], "training loss"));
   training.send(SIGTERM);
   CHECK(training.wait() == 143);
   const json ended = served.state();
@@ -425,11 +425,11 @@ window.prepare = async () => {
     hidden: !chart.isDatasetVisible(0), other: other.isDatasetVisible(0),
     points: Math.max(...chart.data.datasets.map(set => set.data.length))};
   await until(() => model.querySelector(".maps canvas"));
-  document.querySelectorAll("#ask textarea").forEach((field, i) => { field.value = i ? "emma waits in the garden ." : "where is emma ?"; });
+  document.querySelectorAll("#ask textarea").forEach((field, i) => { field.value = i ? "emma waits <img src=x onerror=throw(1)> ." : "where is emma ?"; });
   document.querySelector("#ask textarea").dispatchEvent(new KeyboardEvent("keydown", {key: "Enter", bubbles: true, cancelable: true}));
   const answer = document.getElementById("answer");
   await until(() => answer.querySelector(".maps canvas"));
-  window.more = {kept, states: [training, state.textContent], answer: answer.textContent.slice(0, 300), model: model.textContent.includes("Quality"),
+  window.more = {kept, states: [training, state.textContent], answer: answer.textContent.slice(0, 300), asked: answer.textContent.includes("emma waits <img src=x onerror=throw(1)> ."), model: model.textContent.includes("Quality"),
     maps: answer.querySelectorAll(".overview canvas").length};
 };
 )";
@@ -497,6 +497,7 @@ window.prepare = async () => {
     CHECK(kept["other"] == true);
     CHECK(said["states"] == json({"Training runs.", "Training has ended."}));
     CHECK(contains(said["answer"], "Answered with the weights of step 20."));
+    CHECK(said["asked"] == true);
     CHECK(said["model"] == true);
   }
   proxy.stop();

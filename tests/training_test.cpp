@@ -13,7 +13,6 @@
 #include "heed/models/module.h"
 #include "heed/models/transformer.h"
 #include "heed/training/checkpoint.h"
-#include "heed/training/report.h"
 #include "heed/training/trainer.h"
 #include "temporary_folder.h"
 #include "training_tasks.h"
@@ -1020,30 +1019,4 @@ TEST_CASE("metrics: a line keeps what it was made from") {
   CHECK(metrics_line(progress).find("\"bleu\":null") != std::string::npos);
   CHECK(std::isnan(parse_metrics_line(metrics_line(progress)).metrics[0].second));
   CHECK_THROWS_WITH_AS(parse_metrics_line("{}"), doctest::Contains("not a line of metrics"), Error);
-}
-
-TEST_CASE("report: a page of its own with a chart per curve, and their numbers") {
-  std::vector<Progress> records;
-  for (int i = 1; i <= 2000; ++i)
-    records.push_back({.step = i, .steps = 2000, .loss = 1.0 / i, .learning_rate = 0.1});
-  Progress evaluation{.step = 2000, .steps = 2000};
-  evaluation.metrics = {{"bleu <b>", 30}};
-  evaluation.is_best = true;
-  records.push_back(evaluation);
-  const std::string page = report_html(records, "{\"text\": \"</script><script>\"}");
-  CHECK(page.starts_with("<!DOCTYPE html>"));
-  CHECK(page.find("training loss") != std::string::npos);
-  CHECK(page.find("validation bleu &lt;b&gt;") != std::string::npos);
-  CHECK(page.find("bleu \\u003cb") != std::string::npos);  // among the data of its chart
-  CHECK(page.find("bleu <b>") == std::string::npos);
-  CHECK(page.find("&lt;/script&gt;&lt;script&gt;") != std::string::npos);
-  CHECK(page.find("src=") == std::string::npos);  // nothing is loaded from elsewhere
-  CHECK(page.find("MIT license") != std::string::npos);
-  CHECK(page.find("nan") == std::string::npos);
-  CHECK(page.size() < 350'000);
-  CHECK(page.find("<td>2000</td>") != std::string::npos);  // a table, for those without scripts
-  records.front().step = 123'456;
-  CHECK(report_html({records.data(), 1}, "{}").find("<td>123456</td>") !=
-        std::string::npos);  // not 1.235e+05
-  CHECK(report_html({}, "{}").find("Nothing has been recorded") != std::string::npos);
 }

@@ -112,7 +112,7 @@ TrainResult Trainer::run(RunFolder* folder) {
     stop = any_rank(stop_requested_ && stop_requested_());
     if (due(options_.save_every) || better || last || stop || watch_->out_of_patience()) save(better);
   }
-  watch_->write_report();
+  watch_->report();
   check_run();
   return watch_->finish();
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,7 +76,7 @@ class Trainer {
   ~Trainer();
 
   /// Trains to the end. With a folder, continues from its checkpoint if there is one, and writes
-  /// checkpoints, best.safetensors, metrics.jsonl and report.html. best.safetensors holds the weights
+  /// checkpoints, best.safetensors and metrics.jsonl. best.safetensors holds the weights
   /// (averaged if ema_decay is set) of the best evaluation; without evaluations, the averaged weights of
   /// the last checkpoint. An evaluation that is not finite, or whose loss shows that training diverged, is
   /// never the best; a message warns if the best is worse than the untrained model. Failing to write a

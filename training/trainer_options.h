@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -12,6 +13,8 @@
 #include "heed/training/progress.h"
 
 namespace heed {
+
+class RunFolder;
 
 struct TrainerOptions {
   std::int64_t steps = 0;   ///< optimizer steps; 0: as many as `epochs` takes
@@ -76,6 +79,9 @@ struct TrainerCallbacks {
   std::function<void(const Progress&)> progress = {};
   std::function<void(std::string_view)> message = {};  ///< warnings and remarks
   std::function<bool()> stop_requested = {};  ///< called after each step; true: save a checkpoint and return
+  /// Called after evaluations and at the end of a training in a folder, with all that was recorded: to write a
+  /// report, say. An Error that it throws becomes a message.
+  std::function<void(const RunFolder& run, std::span<const Progress> records)> report = {};
 };
 
 struct TrainResult {

@@ -6,7 +6,6 @@
 #include "heed/base/error.h"
 #include "heed/base/names.h"
 #include "heed/core/device.h"
-#include "heed/training/report.h"
 #include "heed/training/run_folder.h"
 
 namespace heed {
@@ -105,7 +104,7 @@ void TrainingWatch::show_evaluation(const std::function<Evaluation()>& measure) 
   const Evaluation evaluation = timed(measure);
   if (evaluation.metrics.empty()) return;
   publish(progress_of(evaluation));
-  write_report();
+  report();
 }
 
 bool TrainingWatch::evaluate(const std::function<Evaluation()>& measure) {
@@ -135,7 +134,7 @@ bool TrainingWatch::evaluate(const std::function<Evaluation()>& measure) {
   }
   state_.evaluations_without_improvement = std::is_gt(order) ? 0 : state_.evaluations_without_improvement + 1;
   publish(progress);
-  write_report();
+  report();
   return progress.is_best;
 }
 
@@ -239,10 +238,10 @@ void TrainingWatch::publish(const Progress& progress) {
   if (callbacks_.progress) callbacks_.progress(progress);
 }
 
-void TrainingWatch::write_report() {
-  if (!folder_) return;
+void TrainingWatch::report() {
+  if (!folder_ || !callbacks_.report) return;
   try {
-    folder_->folder().write("report.html", report_html(metrics_->records(), folder_->config()));
+    callbacks_.report(*folder_, metrics_->records());
   } catch (const Error& error) {
     say_once("report", concat_text("training goes on, but without a report: ", error.what()));
   }

@@ -18,8 +18,7 @@
 
 namespace heed {
 
-/// Who watches a Trainer at work: it shows and records progress, writes the curves and the report while
-/// training goes on, warns about what looks wrong, and says which evaluation is the best and when patience is
+/// Who watches a Trainer at work: it shows and records progress while training goes on, warns about what looks wrong, and says which evaluation is the best and when patience is
 /// at an end. Nothing here changes a weight.
 class TrainingWatch {
  public:
@@ -48,7 +47,7 @@ class TrainingWatch {
   /// Shows the same numbers as a record without storing any of them. Waits for the device.
   void show(const StepOutcome& outcome, const LossMeter& losses);
 
-  /// Calls `measure`, records the result and writes the report. True if it is the best so far: by the deciding
+  /// Calls `measure`, records the result and calls report(). True if it is the best so far: by the deciding
   /// metric, of equal ones by the loss, and of equal ones again the latest.
   bool evaluate(const std::function<Evaluation()>& measure);
   /// The same of an evaluation that chooses no weights and has no bearing on patience.
@@ -59,8 +58,8 @@ class TrainingWatch {
 
   /// Brings the state up to date for a checkpoint; waits for the device and the disk.
   void save();
-  /// Writes report.html with what has been recorded so far. Failing to does not end training.
-  void write_report();
+  /// Hands what has been recorded so far to TrainerCallbacks::report. Its failing does not end training.
+  void report();
   /// Says how training went.
   TrainResult finish();
 

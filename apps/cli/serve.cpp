@@ -1,5 +1,5 @@
 // heed serve: the page of a run, which follows its training, and answers to texts that are typed into it
-// (training/page/live.js is the other side).
+// (serve() of apps/report/page/report.js is the other side).
 
 #include <httplib.h>
 #include <poll.h>
@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <functional>
 #include <iostream>
@@ -23,13 +24,13 @@
 
 #include "heed/apps/cli/commands.h"
 #include "heed/apps/cli/program.h"
+#include "heed/apps/report/report.h"
 #include "heed/apps/tasks/report.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
 #include "heed/base/json.h"
 #include "heed/data/text_file.h"
-#include "heed/training/report.h"
 #include "heed/training/run_folder.h"
 
 namespace heed::programs {
@@ -111,22 +112,11 @@ class RunPage {
 
   std::string html(const std::string& nonce) const {
     const Now now = look();  // before the files are read, so that what comes in between is asked for
-    const RecordedParts run = recorded_parts(folder_, options_);
-    std::string fields;
-    for (const std::string& name : fields_of(run.kind.name))
-      fields += concat_text("<label>", name, "<textarea rows=\"2\"></textarea></label>");
-    return live_page_html(
-        concat_text(run.name, ": ", run.kind.name),
-        concat_text("<h1>", html_text(run.name), " <small>", run.kind.name,
-                    "</small></h1>\n<p id=\"state\" data-version=\"", now.version, "\">", now.state,
-                    "</p>\n<div id=\"summary\">", run.summary, "</div>\n<h2>Ask it</h2>\n<form id=\"ask\">",
-                    fields,
-                    "<button>Answer</button></form>\n<div id=\"answer\"></div>\n<h2>Curves</h2>\n"
-                    "<div id=\"curves\">",
-                    run.curves, "</div>\n", run.settings,
-                    "<h2>What the model does</h2>\n<details id=\"model\"><summary>Quality, answers, maps and "
-                    "weights, measured when this is opened</summary>\n<div></div></details>\n"),
-        nonce);
+    Json live = Json::parse(recorded_parts(folder_, options_));
+    const Json name = live["name"], task = live["task"];
+    live.update(
+        {{"fields", fields_of(task.get<std::string>())}, {"version", now.version}, {"state", now.state}});
+    return page::html({{"title", name}, {"task", task}, {"live", std::move(live)}}, nonce);
   }
 
   /// What has changed since the version that a page has.
@@ -134,16 +124,16 @@ class RunPage {
     const Now now = look();
     Json json = {{"version", now.version}, {"training", now.training}, {"state", now.state}};
     if (have == now.version) return json;
-    const RecordedParts run = recorded_parts(folder_, options_);
-    json["summary"] = run.summary;
-    json["curves"] = run.curves;
+    const Json run = Json::parse(recorded_parts(folder_, options_));
+    json["summary"] = run["summary"];
+    json["curves"] = run["curves"];
     return json;
   }
 
   Json model() {
     const std::unique_lock alone(measuring_, std::try_to_lock);
     if (!alone) throw Refusal{503, "the model is being measured for another page; try again"};
-    return {{"html", model_parts(folder_, options_)}};
+    return {{"sections", Json::parse(model_parts(folder_, options_))}};
   }
 
   Json answer(const std::string& body) {
@@ -154,22 +144,23 @@ class RunPage {
     const Prediction answer =
         run.predict(std::vector<std::string>{line_of(body, run.task())}, {&capture, 0}).front();
     if (!answer.error.empty()) throw Refusal{422, answer.error};
-    std::string html = concat_text("<p class=\"said\"><b>", html_text(answer.text), "</b>",
-                                   answer.probability > 0 ? " " + percent(answer.probability) : "",
-                                   "</p>\n<p class=\"muted\"><small>Answered with the weights of step ",
-                                   newest_.step(), ".</small></p>\n");
-    std::vector<std::vector<std::string>> rows = {{"answer", "probability"}};
+    Json section = {
+        {"said", {{"text", answer.text}, {"probability", answer.probability}, {"step", newest_.step()}}}};
+    Json rows = Json::array({{"answer", "probability"}});
     for (std::size_t i = 0; i < std::min(answer.alternatives.size(), alternatives_shown); ++i)
-      rows.push_back({answer.alternatives[i].text, percent(answer.alternatives[i].probability)});
-    if (rows.size() > 2) html += table_html(rows, true);
+      rows.push_back(Json::array({answer.alternatives[i].text, percent(answer.alternatives[i].probability)}));
+    if (rows.size() > 2) section["words"] = std::move(rows);
+    if (Json maps = Json::parse(report_maps(capture)); !maps.is_null()) section["examples"] = std::move(maps);
     return {{"step", newest_.step()},
             {"answer", answer.text},
             {"probability", answer.probability},
-            {"html", html + report_maps(capture)}};
+            {"sections", Json::array({section})}};
   }
 
  private:
-  static std::string percent(double share) { return short_number(100 * share) + " %"; }
+  static std::string percent(double share) {
+    return concat_text(page::rounded(std::round(1e4 * share) / 100), " %");
+  }
 
   struct Now {
     bool training;

@@ -4,20 +4,19 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
-#include <nlohmann/json.hpp>
 
+#include "heed/apps/report/report.h"
 #include "heed/base/plain_numbers.h"
 #include "heed/base/unicode.h"
 #include "heed/core/random.h"
 #include "heed/data/text_file.h"
 #include "heed/training/progress.h"
-#include "heed/training/report.h"
 #include "heed/training/text_metrics.h"
 
 namespace heed {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = page::Json;
 constexpr std::uint32_t resamples = 2000;
 constexpr std::size_t fewest_seeds = 3;  // that can tell how much a seed matters
 
@@ -297,52 +296,42 @@ std::string comparison_json_lines(std::span<const ComparisonRow> rows) {
   return text;
 }
 
-namespace {
-
-/// A series for each row, in order, so that colours are the same in all charts.
-std::vector<ChartSeries> series_of(std::span<const ComparisonRow> rows,
-                                   const std::function<std::vector<ChartPoint>(std::size_t)>& points) {
-  std::vector<ChartSeries> series;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    series.push_back({rows[i].choice, {}});
-    for (const ChartPoint& point : points(i))
-      if (std::isfinite(point.x) && std::isfinite(point.y)) series.back().points.push_back(point);
-  }
-  return series;
-}
-
-}  // namespace
-
 std::string comparison_html(std::string_view title, std::span<const ComparisonRow> rows,
                             std::span<const std::vector<Progress>> progress) {
   auto table = comparison_table(rows);
   for (std::vector<std::string>& line : table)
     for (std::string& cell : line) replace_all(cell, " +- ", " ± ");
-  std::string page = "<h1>" + html_text(title) + "</h1>\n<div class=\"compact\">" + table_html(table) +
-                     "</div>" + "<p class=\"notes\">" + html_text(comparison_notes(rows)) + "</p>\n";
+  Json sections = {{{"compact", table}, {"notes", comparison_notes(rows)}}};
   const auto measured = std::ranges::find_if(rows, [](const auto& row) { return !row.results.empty(); });
-  if (measured == rows.end() || measured->results.front().metrics.empty()) return page_html(title, page);
+  if (measured == rows.end() || measured->results.front().metrics.empty())
+    return page::html({{"title", title}, {"sections", sections}});
 
   const std::string metric = measured->results.front().metrics.front().name;
-  std::vector<Chart> charts;
+  Json charts = Json::array();
   const auto add_marks = [&](const std::string& cost, const Figure& value) {
-    auto series = series_of(rows, [&](std::size_t i) {
-      std::vector<ChartPoint> points;
-      for (const CellResult& result : rows[i].results)
-        points.push_back({value(result), result.metrics.front().value});
-      return points;
-    });
-    if (std::ranges::any_of(series, [](const ChartSeries& one) { return !one.points.empty(); }))
-      charts.push_back({ChartKind::marks, metric + " against " + cost, cost, metric, std::move(series)});
+    Json series = Json::array();  // for each row, in order, so that colours are the same in all charts
+    for (const ComparisonRow& row : rows) {
+      Json points = Json::array();
+      for (const CellResult& result : row.results) {
+        const double x = value(result), y = result.metrics.front().value;
+        if (std::isfinite(x) && std::isfinite(y)) points.push_back({x, y});
+      }
+      series.push_back({{"name", row.choice}, {"points", std::move(points)}});
+    }
+    charts.push_back({{"kind", "marks"},
+                      {"title", metric + " against " + cost},
+                      {"x", cost},
+                      {"y", metric},
+                      {"series", std::move(series)}});
   };
   add_marks("training time in seconds", [](const CellResult& r) { return r.training_seconds; });
   add_marks("peak memory in MB", [](const CellResult& r) { return static_cast<double>(r.peak_bytes) / 1e6; });
 
-  std::vector<RunRecords> runs;
+  std::vector<page::RunRecords> runs;
   for (std::size_t i = 0; i < rows.size(); ++i) runs.push_back({rows[i].choice, progress[i]});
-  page += "<h2>Quality against cost</h2>\n" + charts_html(charts, true) + "<h2>Curves, one seed each</h2>\n" +
-          curves_html(runs);
-  return page_html(title, page);
+  sections.push_back({{"title", "Quality against cost"}, {"charts", std::move(charts)}});
+  sections.push_back({{"title", "Curves, one seed each"}, {"curves", page::curves(runs)}});
+  return page::html({{"title", title}, {"sections", std::move(sections)}});
 }
 
 }  // namespace heed

@@ -1,178 +1,43 @@
 #include "heed/apps/tasks/report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
+#include "heed/apps/report/report.h"
 #include "heed/apps/tasks/capture.h"
 #include "heed/apps/tasks/labelled.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/base/error.h"
 #include "heed/base/open_folder.h"
 #include "heed/base/plain_numbers.h"
-#include "heed/base/unicode.h"
-#include "heed/data/idx.h"
-#include "heed/training/report.h"
 
 namespace heed {
 namespace {
 
-using Json = nlohmann::ordered_json;
-using Rows = std::vector<std::vector<std::string>>;
-
-constexpr std::size_t most_in_matrix = 40;  // classes; of more the pairs that are confused most are listed
-constexpr std::size_t most_bytes = 600;     // of a text
-
-std::string percent(double share) {
-  char text[32];
-  const PlainNumbers plain;
-  std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
-  return text;
-}
-
-/// A grey image as a BMP file: header, a palette of 256 greys, the rows from below, each of a multiple of
-/// four bytes.
-std::string bitmap(const Images& image) {
-  const auto rows = static_cast<std::size_t>(image.rows), columns = static_cast<std::size_t>(image.columns);
-  const std::size_t row_bytes = (columns + 3) / 4 * 4, start = 14 + 40 + 256 * 4, bytes = rows * row_bytes;
-  constexpr std::size_t planes_and_bits = 8 << 16 | 1, dots_per_meter = 2835;
-  std::string file = "BM";
-  const auto add = [&file](std::size_t word) {  // little-endian
-    for (int i = 0; i < 4; ++i, word >>= 8) file += static_cast<char>(word & 0xFF);
-  };
-  for (const std::size_t word : {start + bytes, 0UL, start, 40UL, columns, rows, planes_and_bits, 0UL, bytes,
-                                 dots_per_meter, dots_per_meter, 256UL, 0UL})
-    add(word);
-  for (std::size_t grey = 0; grey < 256; ++grey) add(grey * 0x010101);
-  for (std::size_t row = rows; row-- > 0;) {
-    for (std::size_t column = 0; column < columns; ++column)
-      file += static_cast<char>(image.pixels[0][row * columns + column]);
-    file.append(row_bytes - columns, '\0');
-  }
-  return file;
-}
-
-/// The image of a line, where it is one.
-std::optional<Images> image_in(std::string_view line) {
-  if (line.empty() || line.find_first_not_of("0123456789 ") != line.npos) return std::nullopt;
-  try {
-    return image_of_line(line);
-  } catch (const Error&) {
-    return std::nullopt;  // numbers that are a text
-  }
-}
-
-std::string matrix_html(const std::vector<std::string>& names, const Json& confusion) {
-  std::size_t letters = 0;
-  for (const std::string& name : names) letters += name.size();
-  const bool numbered = letters > 60;
-  std::string table = concat_text(
-      "<p class=\"muted\">A row for each class that was expected, a column for each that was predicted; the "
-      "shade is "
-      "the share of its row.</p>\n<div class=\"wide\"><table class=\"confusion\"><tr><th></th><th "
-      "class=\"side\" "
-      "colspan=\"",
-      names.size(), "\">predicted</th></tr>\n<tr><th class=\"side\">expected</th>");
-  for (std::size_t i = 0; i < names.size(); ++i)
-    table += concat_text("<th title=\"", html_text(names[i]), "\">",
-                         numbered ? std::to_string(i + 1) : html_text(names[i]), "</th>");
-  table += "</tr>\n";
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    double all = 0;
-    for (const Json& count : confusion[i]) all += count.get<double>();
-    table += concat_text("<tr><th class=\"class\">", numbered ? concat_text(i + 1, ' ') : std::string(),
-                         html_text(names[i]), "</th>");
-    for (std::size_t j = 0; j < names.size(); ++j) {
-      const auto count = confusion[i][j].get<std::int64_t>();
-      const double share = all > 0 ? static_cast<double>(count) / all : 0;
-      table += concat_text("<td", i == j ? " class=\"right\"" : "");
-      if (count > 0)
-        table +=
-            concat_text(" style=\"--w:", short_number(0.75 * share), "\" title=\"", percent(share), "\"");
-      table += concat_text(">", count, "</td>");
-    }
-    table += "</tr>\n";
-  }
-  return table + "</table></div>\n";
-}
-
-/// The pairs of classes that are taken for each other most often.
-std::string pairs_html(const std::vector<std::string>& names, const Json& confusion) {
-  const std::vector<Confusion> pairs = confusions_in(confusion);
-  std::vector<std::vector<std::string>> rows = {{"expected", "predicted", "texts"}};
-  for (std::size_t i = 0; i < std::min<std::size_t>(pairs.size(), 20); ++i)
-    rows.push_back({names[pairs[i].expected], names[pairs[i].predicted], std::to_string(pairs[i].count)});
-  return concat_text("<p class=\"muted\">", names.size(), " classes are too many for a matrix; the ",
-                     rows.size() - 1, " pairs that are confused most:</p>\n", table_html(rows));
-}
-
-}  // namespace
-
-std::string line_html(std::string_view line) {
-  if (const std::optional<Images> image = image_in(line))
-    return concat_text("<img class=\"image\" alt=\"image of ", image->rows, " x ", image->columns,
-                       "\" src=\"data:image/bmp;base64,", base64(bitmap(*image)), "\">");
-  const std::string text(unicode::beginning(line, most_bytes));
-  if (const std::size_t tab = text.find('\t'); tab != text.npos)
-    return concat_text(html_text(text.substr(0, tab)), " <span class=\"muted\">|</span> ",
-                       html_text(text.substr(tab + 1)), text.size() < line.size() ? " …" : "");
-  return concat_text(html_text(text), text.size() < line.size()
-                                          ? concat_text(" … <small>(", line.size(), " bytes)</small>")
-                                          : "");
-}
-
-std::string metrics_text(const Measurement& measurement) {
-  std::string text;
-  for (const Metric& metric : measurement.metrics)
-    text += concat_text(text.empty() ? "" : ", ", metric_title(metric.name), ' ', short_number(metric.value));
-  return text;
-}
-
-std::string classes_html(const Measurement& measurement) {
-  const Json json = Json::parse(measurement.json);
-  if (!json.contains("classes")) return "";
-  std::vector<std::string> names;
-  std::vector<std::vector<std::string>> rows = {{"class", "texts", "precision", "recall", "F1"}};
-  for (const auto& [name, one] : json["classes"].items()) {
-    names.push_back(name);
-    rows.push_back({name, std::to_string(one["texts"].get<std::int64_t>()),
-                    percent(one["precision"].get<double>()), percent(one["recall"].get<double>()),
-                    percent(one["f1"].get<double>())});
-  }
-  std::string html = "<h3>Classes</h3>\n" + table_html(rows);
-  if (!json.contains("confusion")) return html;
-  return html + "<h3>Confusion</h3>\n" +
-         (names.size() > most_in_matrix ? pairs_html(names, json["confusion"])
-                                        : matrix_html(names, json["confusion"]));
-}
-
-std::string mistakes_html(const Measurement& measurement, std::size_t most) {
-  const std::size_t shown = std::min(most, measurement.mistakes.size());
-  std::string list =
-      concat_text("<h3>Mistakes <small>", shown < measurement.mistakes.size() ? "the most confident of " : "",
-                  measurement.mistakes.size(), " in ", measurement.count, "</small></h3>\n");
-  if (shown == 0) return list;
-  list += "<ol class=\"mistakes\">\n";
-  for (std::size_t i = 0; i < shown; ++i) {
-    const Mistake& one = measurement.mistakes[i];
-    list += concat_text("<li><div class=\"labels\">predicted <b>", html_text(one.predicted), "</b> (",
-                        percent(one.probability), "), expected <b>", html_text(one.expected), "</b></div>",
-                        line_html(one.text), "</li>\n");
-  }
-  return list + "</ol>\n";
-}
-
-namespace {
-
+using Json = page::Json;
 namespace fs = std::filesystem;
 
 // A report stays below 500 KB, of which Chart.js is 200: a cell of a map is 1.4 bytes.
-constexpr std::size_t examples_shown = 3, mistakes_shown = 20, answers_shown = 12, layers_in_histograms = 12;
+constexpr std::size_t examples_shown = 3, mistakes_shown = 20, answers_shown = 12, layers_in_histograms = 12,
+                      classes_in_matrix = 40;
 constexpr std::int64_t tokens_shown = 40, maps_shown = 18, heads_shown = 8, cells_shown = 24'000;
+
+/// Four significant digits; 23510, not 2.351e+04.
+std::string short_number(double value) {
+  char text[32];
+  const PlainNumbers plain;
+  std::snprintf(text, sizeof text, std::abs(value) < 10'000 ? "%.4g" : "%.0f", value);
+  return text;
+}
+
+std::string json_text(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 /// A run as its files tell of it, without its model.
 struct RecordedRun {
@@ -195,33 +60,82 @@ RecordedRun recorded_run(const fs::path& folder, const ReportOptions& options) {
 
 /// A value as people write it: texts without quotes.
 std::string value_text(const Settings& settings, const std::string& name) {
-  const auto value = nlohmann::ordered_json::parse(settings.json(name));
+  const Json value = Json::parse(settings.json(name));
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
 /// The settings that differ from the defaults, then all.
-std::string configuration_html(const RecordedRun& run) {
+Json settings_of(const RecordedRun& run) {
   const Settings defaults = run.kind.settings(run.kind.names_data(run.settings));
-  Rows rows = {{"setting", "value", "default"}};
+  Json section, rows = Json::array({{"setting", "value", "default"}});
   for (const Setting& one : run.settings.declared())
     if (run.settings.json(one.name) != defaults.json(one.name))
-      rows.push_back({one.name, value_text(run.settings, one.name), value_text(defaults, one.name)});
-  return (rows.size() > 1 ? table_html(rows, true) : std::string("<p>All settings are the defaults.</p>\n")) +
-         details_html("All settings", "<pre>" + html_text(run.files.config()) + "</pre>");
+      rows.push_back(
+          Json::array({one.name, value_text(run.settings, one.name), value_text(defaults, one.name)}));
+  if (rows.size() > 1)
+    section["words"] = std::move(rows);
+  else
+    section["text"] = "All settings are the defaults.";
+  section["configuration"] = run.files.config();
+  return section;
 }
 
-/// A part of the page under its title; says why where it cannot be made, and nothing where there is nothing
-/// to show.
-std::string section(const std::string& title, const std::function<std::string()>& make) {
-  std::string body;
+/// What the page says of classes, from the JSON of a measurement (class_measurement() of
+/// apps/tasks/labelled.h).
+Json classes_of(const Measurement& measurement) {
+  const Json json = Json::parse(measurement.json);
+  Json figures = Json::array(), names = Json::array();
+  for (const auto& [name, one] : json.at("classes").items()) {
+    names.push_back(name);
+    figures.push_back(Json::array({name, one["texts"], one["precision"], one["recall"], one["f1"]}));
+  }
+  Json classes = {{"figures", figures}};
+  if (!json.contains("confusion")) return classes;
+  if (names.size() <= classes_in_matrix) {
+    classes["confusion"] = json["confusion"];
+    return classes;
+  }
+  classes["pairs"] = Json::array();  // the pairs that are taken for each other most often
+  for (const Confusion& one : confusions_in(json["confusion"]))
+    if (classes["pairs"].size() < mistakes_shown)
+      classes["pairs"].push_back(Json::array({names[one.expected], names[one.predicted], one.count}));
+  return classes;
+}
+
+Json mistakes_of(const Measurement& measurement) {
+  Json shown = Json::array();
+  for (const Mistake& one : measurement.mistakes)
+    if (shown.size() < mistakes_shown)
+      shown.push_back({{"predicted", one.predicted},
+                       {"probability", page::rounded(one.probability)},
+                       {"expected", one.expected},
+                       {"line", page::line(one.text)}});
+  return {{"all", measurement.mistakes.size()}, {"count", measurement.count}, {"shown", std::move(shown)}};
+}
+
+/// Adds a section, whose members `make` gives; it says why where it cannot be made, and there is none where
+/// there is nothing to show.
+void add_section(Json& sections, const char* title, const std::function<Json()>& make) {
+  Json section = {{"title", title}};
   try {
-    body = make();
+    const Json members = make();
+    if (members.empty()) return;
+    section.update(members);
   } catch (const DeviceLost&) {
     throw;
   } catch (const Error& error) {
-    body = concat_text("<p class=\"muted\">Not shown: ", html_text(error.what()), "</p>\n");
+    section["not_shown"] = error.what();
   }
-  return body.empty() ? "" : concat_text("<h2>", html_text(title), "</h2>\n", body);
+  sections.push_back(std::move(section));
+}
+
+/// A section with one member, unless that is null or empty.
+Json member(const char* name, Json value) {
+  return value.empty() ? Json() : Json{{name, std::move(value)}};
+}
+
+Json examples_of_report(const CaptureFile& capture) {
+  return page::examples(capture, {2 * examples_shown, tokens_shown, maps_shown, heads_shown, cells_shown});
 }
 
 /// What a model does: it is opened once for all parts.
@@ -231,51 +145,50 @@ class ModelSections {
       : folder_(folder), recorded_(recorded), options_(options) {}
 
   /// On the test part; a task that tells classes apart is measured without one, too.
-  std::string quality() {
+  Json quality() {
     Run& run = opened();
     const bool has_classes = run.learner().files().contains("classes.json");
     const std::string part = run.has_part("test") || !has_classes ? "test" : "valid";
     if (!run.has_part(part))
-      return has_classes ? "<p class=\"muted\">The run has no held-out examples to measure on.</p>\n" : "";
+      return has_classes ? Json{{"remark", "The run has no held-out examples to measure on."}} : Json();
     const Measurement measurement = run.measure(part);
     has_data_ = true;
     if (options_.measured) options_.measured(part, measurement);
-    const std::string html = concat_text("<p>On the ", part, " part, ", measurement.count,
-                                         " examples: ", html_text(metrics_text(measurement)), ".</p>\n");
-    return has_classes ? html + classes_html(measurement) + mistakes_html(measurement, mistakes_shown) : html;
+    Json metrics = Json::array();
+    for (const Metric& metric : measurement.metrics)
+      metrics.push_back(Json::array({metric_title(metric.name), page::rounded(metric.value)}));
+    Json quality = {{"measured", {{"part", part}, {"count", measurement.count}, {"metrics", metrics}}}};
+    if (!has_classes) return quality;
+    quality["classes"] = classes_of(measurement);
+    quality["mistakes"] = mistakes_of(measurement);
+    return quality;
   }
 
-  std::string written() {
-    std::string list;
+  Json written() {
+    Json list = Json::array();
     for (const Written& one : with_data().learner().written_examples(answers_shown))
-      list += concat_text("<li>", line_html(one.source), "<div class=\"labels\">expected <b>",
-                          line_html(one.expected), "</b></div><div class=\"labels\">written <b>",
-                          line_html(one.answer), "</b></div></li>\n");
-    return list.empty() ? "" : "<ol class=\"mistakes\">\n" + list + "</ol>\n";
+      list.push_back({{"source", page::line(one.source)},
+                      {"expected", page::line(one.expected)},
+                      {"answer", page::line(one.answer)}});
+    return member("written", std::move(list));
   }
 
-  std::string examples() {
+  Json examples() {
     Run& run = with_data();
     lines_ = run.learner().example_lines(examples_shown);
-    if (lines_.empty()) return "";
+    if (lines_.empty()) return {};
     const std::vector<Prediction> answers = run.predict(lines_, {&capture_, 0});
     if (std::ranges::none_of(answers, [](const Prediction& one) { return one.error.empty(); }))
       fail(answers.front().error);
-    return report_maps(capture_);
+    return member("examples", examples_of_report(capture_));
   }
 
   /// Of the attention weights, before training and now.
-  std::string histograms() {
-    if (lines_.empty()) return "";
+  Json histograms() {
+    if (lines_.empty()) return {};
     CaptureFile before;
     Run::open(folder_, run_options("initial")).predict(lines_, {&before, 0});
-    const std::string html =
-        weight_histograms_html(before.content(), capture_.content(), layers_in_histograms);
-    if (html.empty()) return "";
-    return "<p>How often a weight between two tokens of the examples above has which size, in the model that "
-           "training began with and in this one. Weights of zero are not counted; the last bar holds all "
-           "larger ones.</p>\n" +
-           html;
+    return member("histograms", page::histograms(before.content(), capture_.content(), layers_in_histograms));
   }
 
  private:
@@ -311,13 +224,13 @@ class ModelSections {
 // --- several runs
 
 /// What each run came to, by its records.
-std::string outcomes_html(std::span<const RecordedRun> runs) {
+Json outcomes_of(std::span<const RecordedRun> runs) {
   std::vector<std::string> metrics;
   for (const RecordedRun& run : runs)
     for (const Progress& record : run.records)
       for (const auto& [name, value] : record.metrics)
         if (std::ranges::count(metrics, name) == 0) metrics.push_back(name);
-  Rows rows = {{"run", "task", "steps", "training time", "peak memory"}};
+  std::vector<std::vector<std::string>> rows = {{"run", "task", "steps", "training time", "peak memory"}};
   for (const std::string& name : metrics) rows[0].push_back("best " + name);
   for (const RecordedRun& run : runs) {
     std::int64_t memory = 0;
@@ -334,14 +247,12 @@ std::string outcomes_html(std::span<const RecordedRun> runs) {
     for (const std::string& name : metrics)
       row.push_back(best.contains(name) ? short_number(best.at(name)) : "");
   }
-  return table_html(rows) +
-         "<p class=\"muted\"><small>Metrics are those of the evaluation that chose the best "
-         "weights.</small></p>\n";
+  return {{"table", rows}, {"remark", "Metrics are those of the evaluation that chose the best weights."}};
 }
 
 /// The settings that are not the same in all runs.
-std::string differences_html(std::span<const RecordedRun> runs) {
-  Rows rows = {{"setting"}};
+Json differences_of(std::span<const RecordedRun> runs) {
+  std::vector<std::vector<std::string>> rows = {{"setting"}};
   std::vector<std::string> names;
   for (const RecordedRun& run : runs) {
     rows[0].push_back(run.name);
@@ -356,37 +267,59 @@ std::string differences_html(std::span<const RecordedRun> runs) {
                             [&](const std::string& value) { return value != row[1]; }))
       rows.push_back(std::move(row));
   }
-  return rows.size() > 1 ? table_html(rows, true) : "<p>All settings are the same.</p>\n";
+  return rows.size() > 1 ? Json{{"words", rows}} : Json{{"text", "All settings are the same."}};
+}
+
+Json recorded_json(const RecordedRun& run) {
+  const page::RunRecords records{run.name, run.records};
+  Json settings = Json::array();
+  add_section(settings, "Settings", [&] { return settings_of(run); });
+  return {{"name", run.name},
+          {"task", run.kind.name},
+          {"summary", page::summary(run.records)},
+          {"curves", page::curves({&records, 1})},
+          {"settings", std::move(settings)}};
+}
+
+void add_model_sections(Json& sections, const fs::path& folder, const RecordedRun& run,
+                        const ReportOptions& options) {
+  ModelSections model(folder, run, options);
+  add_section(sections, "Quality", [&] { return model.quality(); });
+  add_section(sections, "What it writes for held-out examples", [&] { return model.written(); });
+  add_section(sections, "What the model looks at", [&] { return model.examples(); });
+  add_section(sections, "Attention weights before and after training", [&] { return model.histograms(); });
 }
 
 }  // namespace
 
-std::string report_maps(const CaptureFile& capture) {
-  return capture_html(capture, {2 * examples_shown, tokens_shown, maps_shown, heads_shown, cells_shown});
+std::string metrics_text(const Measurement& measurement) {
+  std::string text;
+  for (const Metric& metric : measurement.metrics)
+    text += concat_text(text.empty() ? "" : ", ", metric_title(metric.name), ' ', short_number(metric.value));
+  return text;
 }
 
-RecordedParts recorded_parts(const fs::path& folder, const ReportOptions& options) {
-  const RecordedRun run = recorded_run(folder, options);
-  const RunRecords records{run.name, run.records};
-  return {run.name, run.kind, summary_html(run.records), curves_html({&records, 1}),
-          section("Settings", [&] { return configuration_html(run); })};
+std::string report_maps(const CaptureFile& capture) {
+  return json_text(examples_of_report(capture));
+}
+
+std::string recorded_parts(const fs::path& folder, const ReportOptions& options) {
+  return json_text(recorded_json(recorded_run(folder, options)));
 }
 
 std::string model_parts(const fs::path& folder, const ReportOptions& options) {
-  const RecordedRun run = recorded_run(folder, options);
-  ModelSections model(folder, run, options);
-  std::string parts = section("Quality", [&] { return model.quality(); });
-  parts += section("What it writes for held-out examples", [&] { return model.written(); });
-  parts += section("What the model looks at", [&] { return model.examples(); });
-  return parts + section("Attention weights before and after training", [&] { return model.histograms(); });
+  Json sections = Json::array();
+  add_model_sections(sections, folder, recorded_run(folder, options), options);
+  return json_text(sections);
 }
 
 std::string run_report(const fs::path& folder, const ReportOptions& options) {
-  const RecordedParts run = recorded_parts(folder, options);
-  return page_html(
-      concat_text(run.name, ": ", run.kind.name),
-      concat_text("<h1>", html_text(run.name), " <small>", run.kind.name, "</small></h1>\n", run.summary,
-                  "<h2>Curves</h2>\n", run.curves, run.settings, model_parts(folder, options)));
+  const RecordedRun run = recorded_run(folder, options);
+  const Json recorded = recorded_json(run);
+  Json sections = {{{"summary", recorded["summary"]}}, {{"title", "Curves"}, {"curves", recorded["curves"]}}};
+  for (const Json& one : recorded["settings"]) sections.push_back(one);
+  add_model_sections(sections, folder, run, options);
+  return page::html({{"title", run.name}, {"task", run.kind.name}, {"sections", std::move(sections)}});
 }
 
 fs::path write_run_report(const fs::path& folder, const ReportOptions& options) {
@@ -402,14 +335,14 @@ std::string runs_report(std::span<const fs::path> folders, const ReportOptions& 
   for (const RecordedRun& run : runs) ++names[run.name];
   for (std::size_t i = 0; i < runs.size(); ++i)  // folders of one name are told apart by their paths
     if (names[runs[i].name] > 1) runs[i].name = folders[i].string();
-  std::vector<RunRecords> records;
+  std::vector<page::RunRecords> records;
   for (const RecordedRun& run : runs) records.push_back({run.name, run.records});
-  const std::string title = concat_text(runs.size(), " runs side by side");
-  std::string page = concat_text("<h1>", title, "</h1>\n");
-  page += section("What they came to", [&] { return outcomes_html(runs); });
-  page += section("Settings in which they differ", [&] { return differences_html(runs); });
-  page += section("Curves", [&] { return curves_html(records); });
-  return page_html(title, page);
+  Json sections = Json::array();
+  add_section(sections, "What they came to", [&] { return outcomes_of(runs); });
+  add_section(sections, "Settings in which they differ", [&] { return differences_of(runs); });
+  sections.push_back({{"title", "Curves"}, {"curves", page::curves(records)}});
+  return page::html(
+      {{"title", concat_text(runs.size(), " runs side by side")}, {"sections", std::move(sections)}});
 }
 
 }  // namespace heed

@@ -9,19 +9,10 @@
 
 #include "heed/apps/tasks/learner.h"
 
-// What a report shows of a measurement, as parts of a page of training/report.h.
-
 namespace heed {
 
 /// "accuracy 0.934, loss 0.17827"
 std::string metrics_text(const Measurement& measurement);
-/// The confusion matrix and what each class came to, from the JSON of a measurement (class_measurement() of
-/// apps/tasks/labelled.h); "" where it has none.
-std::string classes_html(const Measurement& measurement);
-/// The `most` most confident mistakes.
-std::string mistakes_html(const Measurement& measurement, std::size_t most);
-/// A line of input as a reader sees it: an image (data/idx.h), else its text, the first 600 bytes of it.
-std::string line_html(std::string_view line);
 
 // The report of a run (docs/report.md): one file of HTML that works offline.
 
@@ -40,20 +31,15 @@ struct ReportOptions {
 /// part that cannot be made (data that is no longer there, say) says why in its place. Throws an Error when
 /// there is no run.
 std::string run_report(const std::filesystem::path& folder, const ReportOptions& options = {});
-/// The parts of that page that the run's files tell; they take no model. Throws as run_report() does.
-struct RecordedParts {
-  std::string name;  ///< of the folder
-  const TaskKind& kind;
-  std::string summary, curves;  ///< without titles
-  std::string settings;         ///< with its title
-};
-RecordedParts recorded_parts(const std::filesystem::path& folder, const ReportOptions& options = {});
-/// What its model does: the other parts, with their titles. Throws as run_report() does.
+/// The parts of that page, as JSON (apps/report/report.h). What the run's files tell takes no model: an object
+/// with "name", "task", "summary", "curves" and "settings", a list of sections. Throws as run_report() does.
+std::string recorded_parts(const std::filesystem::path& folder, const ReportOptions& options = {});
+/// What its model does: the other sections, a list.
 std::string model_parts(const std::filesystem::path& folder, const ReportOptions& options = {});
-/// The maps of a capture, as large as a report has them.
+/// The "examples" of a capture, as large as a report has them.
 std::string report_maps(const CaptureFile& capture);
 /// Writes that page into the run as report.html, in place of the one with curves only that the trainer writes
-/// while it trains (training/watch.h), and returns its path. Throws as run_report() does.
+/// while it trains (page::write_while_training), and returns its path. Throws as run_report() does.
 std::filesystem::path write_run_report(const std::filesystem::path& folder,
                                        const ReportOptions& options = {});
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "heed/apps/report/report.h"
 #include "heed/apps/tasks/data.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/start.h"
@@ -411,7 +412,9 @@ TrainResult train_run(const TaskKind& kind, const Settings& given, const TrainRe
   for (const std::string& text : begun.remarks) say(text);
   say(concat_text(learner->model().parameter_count(), " parameters"));
 
-  Trainer trainer(*learner, options, request.callbacks, ranks);
+  TrainerCallbacks callbacks = request.callbacks;
+  if (!callbacks.report) callbacks.report = page::write_while_training;
+  Trainer trainer(*learner, options, callbacks, ranks);
   // From here on a stop is met by a checkpoint. A program that ends at once until somebody asks learns that
   // here; the trainer acts on the answer.
   if (request.callbacks.stop_requested) static_cast<void>(request.callbacks.stop_requested());

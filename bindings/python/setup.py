@@ -85,7 +85,7 @@ class BuildWithLibraries(build_py):
         (package / "licenses").mkdir()
         (package / "bin").mkdir(exist_ok=True)
         shutil.copyfile(root / "LICENSE", package / "licenses" / "heed")
-        shutil.copyfile(root / "training/page/chart_licence.js", package / "licenses" / "chart.js")
+        shutil.copyfile(root / "apps/report/page/chart_licence.js", package / "licenses" / "chart.js")
         for name, path in files.items():
             if licence_of(path):
                 shutil.copyfile(licence_of(path), package / "licenses" / name)

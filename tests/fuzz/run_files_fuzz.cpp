@@ -7,12 +7,12 @@
 #include "heed/backends/vulkan/pipelines.h"
 #endif
 #include "heed/apps/hub/architecture.h"
+#include "heed/apps/report/report.h"
 #include "heed/apps/tasks/learner.h"
 #include "heed/data/tokenizer.h"
 #include "heed/tests/cases/reference/reference_case.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/progress.h"
-#include "heed/training/report.h"
 #include "heed/training/run_folder.h"
 
 namespace heed::fuzz {
@@ -130,7 +130,8 @@ bool fuzz_trainer_state(std::string_view bytes) {
 bool fuzz_metrics(std::string_view bytes) {
   return comes_back(bytes, "not a line of metrics", [](std::string_view text, bool) {
     const Progress record = parse_metrics_line(text);
-    report_html(std::vector<Progress>{record, record}, "{}");
+    const page::RunRecords run{"run", {record, record}};
+    page::html({{"summary", page::summary(run.records)}, {"curves", page::curves({&run, 1})}});
     return metrics_line(record);
   });
 }

@@ -3,17 +3,18 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
-// What heed's own mechanisms are, when to take them, and what they came to in measurements. The figures stand
-// here once; the tables of docs/ and `heed variants --advise` are made of them.
+// What heed's own mechanisms are, when to take them, and what they came to in measurements: the figures of
+// attention_advice.json, of which the tables of docs/ and `heed variants --advise` are made.
 
 namespace heed {
 
 /// A task of bench/arena.py.
 struct ArenaTask {
-  std::string_view name;
+  std::string name;
   std::int64_t length;  ///< the most positions of an example
   double chance;        ///< percent right of the most frequent answer
 };
@@ -29,9 +30,9 @@ struct ArenaResult {
 };
 
 struct AttentionNotes {
-  std::string_view name;
-  std::string_view what, when;  ///< a line each
-  std::string_view growth;      ///< of the time with the length N: "N", "N^1.5", "N^2"
+  std::string name;
+  std::string what, when;  ///< a line each
+  std::string growth;      ///< of the time with the length N: "N", "N^1.5", "N^2"
   /// Products and attention of a layer of width 512 with 8 heads, forward and backward, at 1,024 and 8,192
   /// positions (docs/explanation/attention_costs.md).
   double gflop_1024, gflop_8192;
@@ -60,5 +61,8 @@ struct AdviceQuestion {
 std::vector<const AttentionNotes*> advise(const AdviceQuestion& question);
 /// What decides in advise().
 double advised_accuracy(const AttentionNotes& notes, std::string_view task);
+/// The advice for a question as a table, best first: growth, GFLOP at that length, accuracy by task, and when
+/// to take it. For a terminal.
+std::string advice_text(const AdviceQuestion& question);
 
 }  // namespace heed

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "heed/apps/report/capture.h"
+#include "heed/training/progress.h"
+#include "heed/training/run_folder.h"
+
+// Pages about runs, comparisons and captures. A page is JSON, which is embedded in one offline file of HTML
+// together with the script that draws it (page/report.js):
+//
+//   {"title": "mine", "task": "classify", "sections": [{"title": "Curves", "curves": [...]}, ...]}
+//
+// Each member of a section but its title is drawn by the function of that name in the script's `blocks`.
+// This header is for heed's own sources: it is not installed.
+
+namespace heed::page {
+
+using Json = nlohmann::ordered_json;
+
+/// A value with the six digits that a reader can use.
+double rounded(double value);
+
+/// A page in HTML. With a `nonce`, its scripts carry it, as a server's Content-Security-Policy demands.
+std::string html(const Json& page, std::string_view nonce = {});
+
+/// The records of a run, with a name to tell it from other runs.
+struct RunRecords {
+  std::string name;
+  std::vector<Progress> records;
+};
+
+/// "curves": loss and its parts, metrics, learning rate, gradient norm, throughput and memory of each run. Of
+/// a long run the records with the lowest and the highest value of each stretch are kept.
+Json curves(std::span<const RunRecords> runs);
+/// "summary": the progress of a run and its best evaluation; empty without records.
+Json summary(std::span<const Progress> records);
+/// A line of input as a reader sees it: an image (data/idx.h), else its text, the first 600 bytes of it.
+Json line(std::string_view line);
+/// "examples" of a capture, as the script's maps and strips() draw them; null where there is nothing to draw.
+Json examples(const CaptureFile& capture, const DrawingOptions& options = {});
+/// "histograms" of the attention weights of each layer before and after training, as in figure 1 of the
+/// Synthesizer paper (arXiv 2005.00743, where they are of the first and the last step). Both captures are of
+/// the same model and texts. Null where there are no weights.
+Json histograms(const TensorFile& first, const TensorFile& last, std::size_t most_layers);
+
+/// Writes report.html into a run that trains: what its records and settings say (TrainerCallbacks::report).
+void write_while_training(const RunFolder& run, std::span<const Progress> records);
+
+}  // namespace heed::page
