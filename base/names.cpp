@@ -81,8 +81,20 @@ std::string suggest_name(std::string_view name, std::span<const std::string> can
   if (const std::string nearest = nearest_name(name, candidates); !nearest.empty()) {
     return "; did you mean '" + nearest + "'?";
   }
-  std::string text = "; known are ";
-  for (std::size_t i = 0; i < candidates.size(); ++i) text += (i ? ", " : "") + candidates[i];
+  return "; known are " + listed(candidates);
+}
+
+std::string listed(std::span<const std::string> names, std::size_t most) {
+  std::string text;
+  const std::size_t shown = std::min(names.size(), most);
+  for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : ", ") + names[i];
+  return shown < names.size() ? concat_text(text, " and ", names.size() - shown, " more") : text;
+}
+
+std::string either(std::span<const std::string> names, std::string_view quote) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    text += concat_text(i == 0 ? "" : i + 1 == names.size() ? " or " : ", ", quote, names[i], quote);
   return text;
 }
 

@@ -20,6 +20,11 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
 /// The end of an error message about an unknown name: "; did you mean 'x'?", or the list of all candidates.
 std::string suggest_name(std::string_view name, std::span<const std::string> candidates);
 
+/// "a, b, c"; of more than `most` the first, "a, b and 7 more".
+std::string listed(std::span<const std::string> names, std::size_t most = 1000);
+/// "a, b or c", each within `quote`.
+std::string either(std::span<const std::string> names, std::string_view quote = "");
+
 /// The names of an enum's values in one place, for settings, errors and help.
 template <class Kind, std::size_t count>
 struct NameTable {
@@ -33,12 +38,9 @@ struct NameTable {
   }
   /// Throws an Error that lists the names when `wanted` is unknown.
   Kind find(std::string_view wanted) const {
-    std::string known;
-    for (const auto& [name, kind] : rows) {
+    for (const auto& [name, kind] : rows)
       if (name == wanted) return kind;
-      known += (known.empty() ? "" : ", ") + std::string(name);
-    }
-    fail("unknown ", what, " \"", wanted, "\"; choose one of ", known);
+    fail("unknown ", what, " \"", wanted, "\"; choose one of ", listed(names()));
   }
   std::string_view name_of(Kind wanted) const {
     for (const auto& [name, kind] : rows) {

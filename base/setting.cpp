@@ -1,6 +1,7 @@
 #include "heed/base/setting.h"
 #include "heed/base/plain_numbers.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <iomanip>
 #include <sstream>
@@ -19,16 +20,13 @@ std::string bound_text(bool is_integer, double bound) {
 }  // namespace
 
 std::string allowed_text(const Setting& setting) {
-  std::string text;
-  for (std::size_t i = 0; i < setting.choices.size(); ++i) {
-    if (i > 0) text += i + 1 == setting.choices.size() ? " or " : ", ";
-    text += setting.choices[i].empty() ? "\"\"" : setting.choices[i];
-  }
   const bool is_integer = setting.kind == Setting::Kind::integer;
   if (is_integer || setting.kind == Setting::Kind::number)
-    text =
-        range_text(bound_text(is_integer, setting.low), setting.high, bound_text(is_integer, setting.high));
-  return text;
+    return range_text(bound_text(is_integer, setting.low), setting.high,
+                      bound_text(is_integer, setting.high));
+  std::vector<std::string> choices = setting.choices;
+  std::ranges::replace(choices, std::string(), std::string("\"\""));
+  return either(choices);
 }
 
 }  // namespace heed

@@ -9,6 +9,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/base/names.h"
 #include "heed/base/plain_numbers.h"
 #include "heed/models/config.h"
 
@@ -286,8 +287,7 @@ void add_low_rank_parts(Module& model, const TransformerConfig& config) {
         found.insert(name);
       }
   });
-  std::string names;
-  for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
+  const std::string names = listed(std::vector(known.begin(), known.end()));
   check(!known.empty(), "lora_rank is ", config.lora_rank,
         ", but the model has no map that it could be added to");
   check(!wanted.empty(), "lora_maps names no map; there are ", names);

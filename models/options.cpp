@@ -24,15 +24,6 @@ const T& get(std::string_view name, const Options::Value& value, const char* wan
   return *found;
 }
 
-std::string either(std::span<const std::string> choices) {
-  std::string text;
-  for (std::size_t i = 0; i < choices.size(); ++i) {
-    if (i > 0) text += i + 1 == choices.size() ? " or " : ", ";
-    text += "'" + choices[i] + "'";
-  }
-  return text;
-}
-
 template <class T>
 void check_range(std::string_view name, T value, T low, T high) {
   check(value >= low && value <= high, "setting '", name, "' must be ",
@@ -52,7 +43,7 @@ void check_setting(std::string_view name, double value, double low, double high)
 void check_setting(std::string_view name, const std::string& value, std::span<const std::string> choices) {
   if (std::find(choices.begin(), choices.end(), value) != choices.end()) return;
   const std::string nearest = nearest_name(value, choices);
-  fail("setting '", name, "' must be ", either(choices), ", is '", value, "'",
+  fail("setting '", name, "' must be ", either(choices, "'"), ", is '", value, "'",
        nearest.empty() ? "" : "; did you mean '" + nearest + "'?");
 }
 
@@ -65,7 +56,7 @@ std::string Options::Asked::fallback_text() const {
 }
 
 std::string Options::Asked::range() const {
-  if (!choices.empty()) return either(choices);
+  if (!choices.empty()) return either(choices, "'");
   if (low == -infinity && high == infinity) return "";
   // Integer bounds are whole numbers and printed as such.
   const auto text = [](double bound) {
