@@ -84,4 +84,11 @@ std::string suggest_name(std::string_view name, std::span<const std::string> can
   return "; known are " + listed(candidates);
 }
 
+std::string listed(std::span<const std::string> names, std::size_t most) {
+  std::string text;
+  const std::size_t shown = std::min(names.size(), most);
+  for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : ", ") + names[i];
+  return shown < names.size() ? concat_text(text, " and ", names.size() - shown, " more") : text;
+}
+
 }  // namespace heed

@@ -35,6 +35,9 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
 /// The end of an error message about an unknown name: "; did you mean 'x'?", or the list of all candidates.
 std::string suggest_name(std::string_view name, std::span<const std::string> candidates);
 
+/// Of more than `most` the first: "a, b and 7 more".
+std::string listed(std::span<const std::string> names, std::size_t most);
+
 /// The names of an enum's values in one place, for settings, errors and help.
 template <class Kind, std::size_t count>
 struct NameTable {

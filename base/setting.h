@@ -17,19 +17,9 @@
 //     visit(options.top_k, "top_k", 0, 1 << 30, "Only the k most probable tokens; 0: all");
 //   }
 //
-// The initial value of the field is the default. Declaring, reading, checks, help and what --from and using a
-// run do with the setting follow from the table.
+// The initial value of the field is the default. Declaring, reading, checks and help follow from the table.
 
 namespace heed {
-
-/// What a run that starts from another one (--from) does with a setting.
-enum class From {
-  own,      ///< keeps its own value
-  taken,    ///< takes the other run's
-  shape,    ///< takes the other run's; if it is changed afterwards, a message says so: weights may not fit
-  like,     ///< the same between models with like stacks; else keeps its own
-  compared  ///< keeps its own; a message says so where the two differ
-};
 
 /// When a setting of a run may still be changed.
 enum class Changes {
@@ -40,43 +30,11 @@ enum class Changes {
   at_any_time  ///< both
 };
 
-/// What reads a setting when a trained run is used; a set of flags.
-enum ReadBy : unsigned {
-  by_training = 0,   ///< nothing: only training does
-  by_lines = 1,      ///< answering lines
-  by_texts = 2,      ///< writing texts from a prompt
-  by_scores = 4,     ///< scoring given targets
-  by_files = 8,      ///< measuring on files
-  by_own_data = 16,  ///< measuring on a part of the run's data, read from files
-  by_rule = 32,      ///< measuring on a part of the run's data, made by rule
-  by_part = by_own_data | by_rule,
-  by_layout = by_scores | by_files | by_own_data,  ///< what reads files
-  by_all = 63,
-  by_group_default = 64  ///< as all settings of its group (apps/tasks/settings.h)
-};
-
-/// Models that read a setting of TransformerConfig; a set of flags.
-enum ReadIn : unsigned {
-  in_none = 0,  ///< it follows from the data, or is set elsewhere
-  in_encoders = 1,
-  in_decoders = 2,
-  in_encoder_decoders = 4,
-  in_all = 7
-};
-
 /// What else there is to say about a setting; all of it optional.
 struct SettingTraits {
   enum class Kind { flag, integer, number, text, column, columns, attention };
-  From from = From::own;
   Changes changes = Changes::by_group;
-  unsigned read = by_group_default;  ///< flags of ReadBy
-  /// Other settings that must have this value for the setting to matter: "decoding.method=sample",
-  /// "decoding.temperature>0".
-  std::vector<std::string> needs = {};
-  std::string unless = {};   ///< while this holds, `read` is the group's default
-  unsigned models = in_all;  ///< flags of ReadIn
-  std::string after = {};    ///< the setting of the same group that it follows; "": the last one
-  Kind kind = Kind::text;    ///< what a field cannot say: that a text is a column, or an attention
+  Kind kind = Kind::text;  ///< what a field cannot say: that a text is a column, or an attention
 };
 
 /// What there is to know about one setting.
@@ -127,7 +85,6 @@ template <class Visit, class Group>
 void for_each_setting_below(const std::string& name, Visit& visit, Group& group) {
   for_each_setting(SettingVisitor([&](auto& value, Setting setting) {
                      setting.name = name + "." + setting.name;
-                     if (!setting.after.empty()) setting.after = name + "." + setting.after;
                      visit(value, setting);
                    }),
                    group);

@@ -17,63 +17,45 @@ constexpr double most_layers = 1024, most_vocabulary = 2147483647, most_length =
 
 /// The table of all settings; the initial values of TransformerConfig are the defaults.
 void for_each_setting(auto&& visit, TransformerConfig& c) {
-  constexpr unsigned with_encoder = in_encoders | in_encoder_decoders,
-                     with_decoder = in_decoders | in_encoder_decoders, one_stack = in_encoders | in_decoders;
-  const SettingTraits shape = {.from = From::shape}, is_taken = {.from = From::taken},
-                      of_none = {.models = in_none};
-  const auto shape_of = [](unsigned models, From from = From::shape) {
-    return SettingTraits{.from = from, .models = models};
-  };
-  visit(c.width, "width", 1, 65536, "the width d of all layers, a multiple of the heads", shape);
-  visit(c.heads, "heads", 1, 1024, "attention heads", shape);
-  visit(c.feed_forward, "feed_forward", 1, 1 << 20, "hidden width of the feed-forward layers", shape);
-  visit(c.encoder_layers, "encoder_layers", 1, most_layers, "layers of the encoder", shape_of(with_encoder));
-  visit(c.decoder_layers, "decoder_layers", 1, most_layers, "layers of the decoder", shape_of(with_decoder));
-  visit(c.source_vocabulary, "source_vocabulary", 0, most_vocabulary, "tokens that an encoder knows",
-        of_none);
-  visit(c.target_vocabulary, "target_vocabulary", 0, most_vocabulary, "tokens that a decoder knows", of_none);
-  visit(c.classes, "classes", 0, most_vocabulary, "classes of a classifier", of_none);
-  visit(c.pooling, "pooling", {"mean", "attention", "max"}, "how an encoder's outputs become one vector",
-        shape_of(in_encoders));
-  visit(c.word_pairs, "word_pairs", 0, 1 << 28,
-        "rows of a table of hashed words and pairs of words, classified linearly beside the encoder; 0: none",
-        shape_of(in_encoders));
+  visit(c.width, "width", 1, 65536, "the width d of all layers, a multiple of the heads");
+  visit(c.heads, "heads", 1, 1024, "attention heads");
+  visit(c.feed_forward, "feed_forward", 1, 1 << 20, "hidden width of the feed-forward layers");
+  visit(c.encoder_layers, "encoder_layers", 1, most_layers, "layers of the encoder");
+  visit(c.decoder_layers, "decoder_layers", 1, most_layers, "layers of the decoder");
+  visit(c.source_vocabulary, "source_vocabulary", 0, most_vocabulary, "tokens that an encoder knows");
+  visit(c.target_vocabulary, "target_vocabulary", 0, most_vocabulary, "tokens that a decoder knows");
+  visit(c.classes, "classes", 0, most_vocabulary, "classes of a classifier");
+  visit(c.pooling, "pooling", {"mean", "attention", "max"}, "how an encoder's outputs become one vector");
+  visit(
+      c.word_pairs, "word_pairs", 0, 1 << 28,
+      "rows of a table of hashed words and pairs of words, classified linearly beside the encoder; 0: none");
   visit(c.local_width, "local_width", 0, 64,
-        "neighbouring tokens that a convolution joins before the encoder; 0: none", shape_of(in_encoders));
-  visit(c.max_length, "max_length", 1, most_length, "positions, where parameters depend on them",
-        shape_of(with_decoder));
-  visit(c.dropout, "dropout", 0, below_one, "on embeddings and the output of every sub-layer", is_taken);
-  visit(c.word_dropout, "word_dropout", 0, below_one, "on whole tokens that an encoder reads",
-        shape_of(in_encoders, From::taken));
-  visit(c.attention_dropout, "attention_dropout", 0, below_one, "on attention weights", is_taken);
+        "neighbouring tokens that a convolution joins before the encoder; 0: none");
+  visit(c.max_length, "max_length", 1, most_length, "positions, where parameters depend on them");
+  visit(c.dropout, "dropout", 0, below_one, "on embeddings and the output of every sub-layer");
+  visit(c.word_dropout, "word_dropout", 0, below_one, "on whole tokens that an encoder reads");
+  visit(c.attention_dropout, "attention_dropout", 0, below_one, "on attention weights");
   visit(c.activation_dropout, "activation_dropout", 0, below_one, "inside the feed-forward layers");
   visit(c.activation, "activation", {"relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"},
-        "of the feed-forward layers; swiglu and geglu are gated, with a map more", shape);
-  visit(c.norm, "norm", {"post", "pre"}, "LN(x + f(x)), or x + f(LN(x)) with a norm behind each stack",
-        shape);
-  visit(c.norm_kind, "norm_kind", {"layer", "rms"}, "layer normalisation, or by the root mean square alone",
-        shape);
+        "of the feed-forward layers; swiglu and geglu are gated, with a map more");
+  visit(c.norm, "norm", {"post", "pre"}, "LN(x + f(x)), or x + f(LN(x)) with a norm behind each stack");
+  visit(c.norm_kind, "norm_kind", {"layer", "rms"}, "layer normalisation, or by the root mean square alone");
   visit(c.positions, "positions",
         {"sinusoidal", "learned", "none", "sinusoidal_halves", "rotary", "alibi", "relative"},
         "what tells positions apart; in halves the sines stand before the cosines; rotary turns queries and "
-        "keys, alibi takes distances from logits, relative adds learned numbers for them",
-        shape);
-  visit(c.embedding_norm, "embedding_norm", "embeddings are normalised before the first layer", shape);
+        "keys, alibi takes distances from logits, relative adds learned numbers for them");
+  visit(c.embedding_norm, "embedding_norm", "embeddings are normalised before the first layer");
   visit(c.token_types, "token_types", 0, 65536,
-        "vectors for the tokens of the first, second, ... text of an input; 0: none", shape_of(one_stack));
+        "vectors for the tokens of the first, second, ... text of an input; 0: none");
   visit(c.tie_embeddings, "tie_embeddings", {"none", "decoder", "all"},
-        "what is one matrix: output map and target embedding, and the source's too",
-        shape_of(with_decoder, From::like));
-  visit(c.output_bias, "output_bias", "the output map of a decoder has a bias",
-        shape_of(with_decoder, From::like));
-  visit(c.output_transform, "output_transform", "masked: a map and a norm stand before the output map",
-        shape_of(in_decoders));
-  visit(c.pointer, "pointer", "a decoder may copy tokens of its source",
-        shape_of(in_encoder_decoders, From::like));
-  visit(c.scale_embeddings, "scale_embeddings", "embeddings are multiplied by sqrt(width)", shape);
-  visit(c.attention_bias, "attention_bias", "the projections of attention have biases", shape);
+        "what is one matrix: output map and target embedding, and the source's too");
+  visit(c.output_bias, "output_bias", "the output map of a decoder has a bias");
+  visit(c.output_transform, "output_transform", "masked: a map and a norm stand before the output map");
+  visit(c.pointer, "pointer", "a decoder may copy tokens of its source");
+  visit(c.scale_embeddings, "scale_embeddings", "embeddings are multiplied by sqrt(width)");
+  visit(c.attention_bias, "attention_bias", "the projections of attention have biases");
   visit(c.recompute_layers, "recompute_layers", "backward runs each layer again: memory for time");
-  visit(c.epsilon, "epsilon", 1e-30, 1, "of normalisation", shape);
+  visit(c.epsilon, "epsilon", 1e-30, 1, "of normalisation");
   visit(c.embedding_deviation, "embedding_deviation", 0, 1e6,
         "of initial embeddings and learned positions; 0: 1 / sqrt(width)");
   visit(c.lora_rank, "lora_rank", 0, 65536,
@@ -82,13 +64,12 @@ void for_each_setting(auto&& visit, TransformerConfig& c) {
   visit(c.lora_maps, "lora_maps",
         "of LoRA: the maps it is added to, by their names, such as query,value,feed_forward.input");
   visit(c.share_layers, "share_layers", {"none", "attention", "all"},
-        "what the layers of a stack have in common", shape);
-  visit(c.encoder_attention, "encoder_attention", "of the encoder: a variant, or one for each layer",
-        shape_of(with_encoder));
-  visit(c.decoder_attention, "decoder_attention", "of the decoder, likewise", shape_of(with_decoder));
+        "what the layers of a stack have in common");
+  visit(c.encoder_attention, "encoder_attention", "of the encoder: a variant, or one for each layer");
+  visit(c.decoder_attention, "decoder_attention", "of the decoder, likewise");
   visit(c.cross_attention, "cross_attention",
-        "of the decoder to the encoder, likewise; \"none\" leaves it out", shape_of(in_encoder_decoders));
-  visit(c.seed, "seed", -0x1p63, 0x1p63, "of the initial parameters", of_none);
+        "of the decoder to the encoder, likewise; \"none\" leaves it out");
+  visit(c.seed, "seed", -0x1p63, 0x1p63, "of the initial parameters");
 }
 
 [[noreturn]] void wrong_type(std::string_view key, const char* wanted, const Json& value) {

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "heed/apps/report/capture.h"
 #include "heed/apps/report/report.h"
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
@@ -237,7 +238,7 @@ TEST_CASE(
   capture.entries.push_back({"encoder.layers.0.attention", "weights", weights});
   file.add("lines.0", capture);
   file.add_answer("lines.0", {"The Zweig <b>lo sat\tNest", "yes & no", 0.75});
-  const page::Json drawn = page::examples(file);
+  const page::Json drawn = page::examples(file, {});
   CHECK(drawn["all"] == 1);
   const page::Json& example = drawn["shown"][0];
   CHECK(example["line"]["text"] == "The Zweig <b>lo sat\tNest");
@@ -258,5 +259,5 @@ TEST_CASE(
   other.add_tokens("lines.0", "tokens", integers({1, 2}, {1, 2}), {"dog", "<unk>"});
   other.add("lines.0", Capture{{{"encoder.layers.0.attention", "weights", Tensor::full({1, 1, 2, 2}, 0.5)}}});
   other.add_answer("lines.0", {"cat Zweig", "yes"});
-  CHECK(page::examples(other)["shown"][0]["names_words"] == false);
+  CHECK(page::examples(other, {})["shown"][0]["names_words"] == false);
 }

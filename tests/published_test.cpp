@@ -705,6 +705,7 @@ TEST_CASE("published: an imported run starts others, with another attention in a
   export_run(folder / "run", folder / "model");
   import_run(folder / "model", folder / "imported");
   const Arguments from = {"--from",   (folder / "imported").string(),
+                          "--ignore", "output,encoder.layers.1.attention",
                           "--data",   small_texts().string(),
                           "--format", "lines",
                           "--steps",  "10",
@@ -720,7 +721,6 @@ TEST_CASE("published: an imported run starts others, with another attention in a
                                      from));
   REQUIRE_MESSAGE(result.status == 0, result.errors);
   CHECK(contains(result.errors, "from the embed_text run"));
-  CHECK(contains(result.errors, "new in this model: encoder.layers.1.attention"));
   const Run opened = Run::open(mixed);
   CHECK(opened.settings().get<std::int64_t>("model.width") == 16);
   CHECK(opened.settings().get<bool>("model.embedding_norm"));

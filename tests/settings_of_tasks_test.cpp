@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "heed/apps/tasks/language_model.h"
 #include "heed/apps/tasks/learner.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/run.h"
@@ -29,10 +28,11 @@ using Json = nlohmann::json;
 /// Those that say when something is written, measured or ended, or where it comes from; tests of their own
 /// hold them.
 const std::set<std::string> not_of_the_weights = {
-    "model.recompute_layers",  "training.steps",      "training.epochs",       "training.ema_decay",
-    "training.part_rates",     "training.freeze",     "training.from",         "training.embeddings",
-    "training.log_every",      "training.patience",   "training.log_seconds",  "training.tensorboard",
-    "training.evaluate_every", "training.save_every", "training.keep_best_by", "training.shown_evaluations"};
+    "model.recompute_layers",    "training.steps",          "training.epochs",     "training.ema_decay",
+    "training.part_rates",       "training.freeze",         "training.from",       "training.embeddings",
+    "training.ignore",           "training.log_every",      "training.patience",   "training.log_seconds",
+    "training.tensorboard",      "training.evaluate_every", "training.save_every", "training.keep_best_by",
+    "training.shown_evaluations"};
 
 /// What must be set for a setting to matter.
 const std::map<std::string, std::vector<std::string>> reasons = {
@@ -125,8 +125,7 @@ std::string started(const TaskKind& kind, Settings settings, const std::string& 
 }
 
 bool loses_weights(const std::string& said) {
-  return !contains(said, "from the ") || contains(said, "not from there") ||
-         contains(said, "new in this model") || contains(said, "without a place");
+  return !contains(said, "from the ") || contains(said, "without a place");
 }
 
 /// A run with another value of a setting, so that its weights have other names or shapes. False: there is no
@@ -211,105 +210,4 @@ TEST_CASE("every setting of a model and of training changes the weights") {
       CHECK_MESSAGE(changed, refusals);
     }
   }
-}
-
-namespace {
-
-/// Those that change no answer: what computes, how much at a time, and how the bytes of lines are read. A
-/// barely trained model ends no text before its limit and is sure of nothing, so that searching more widely
-/// may find the same.
-const std::set<std::string> not_of_the_answers = {"threads",
-                                                  "device",
-                                                  "prediction.batch_size",
-                                                  "decoding.batch_size",
-                                                  "data.max_bytes",
-                                                  "data.encoding",
-                                                  "data.on_bad_bytes",
-                                                  "decoding.beam",
-                                                  "decoding.length_penalty",
-                                                  "decoding.early_stop"};
-
-/// What must be set for a setting to matter when a run is used.
-const std::map<std::string, std::vector<std::string>> reasons_in_use = {
-    {"data.long_texts", {"data.max_tokens=2"}},
-    {"decoding.temperature", {"decoding.method=sample"}},
-    {"decoding.top_k", {"decoding.method=sample"}},
-    {"decoding.top_p", {"decoding.method=sample"}},
-    {"decoding.seed", {"decoding.method=sample"}}};
-
-/// What a run answers or writes with some settings; "refused: ..." where it cannot be opened so.
-std::string in_use(const std::string& run, const std::vector<std::string>& settings, RunUse use,
-                   const std::string& line) {
-  std::string said;
-  try {
-    Run open = Run::open(run, {.settings = settings, .use = use});
-    const std::vector<Prediction> answers =
-        use == RunUse::texts ? text_writer(open.learner())
-                                   .write(line, open.settings().get<std::int64_t>("generation.samples"), {})
-                             : open.predict(std::vector<std::string>{line});
-    for (const Prediction& answer : answers) {
-      said += answer.text + answer.error;
-      for (const Prediction::Alternative& one : answer.alternatives)
-        said += concat_text("\n", one.text, ' ', one.probability);
-    }
-    for (const std::string& remark : open.learner().take_remarks()) said += "\n" + remark;
-  } catch (const Error& error) {
-    said = concat_text("refused: ", error.what());
-  }
-  return said;
-}
-
-/// Every setting that a run can be opened with is refused, or one of its values changes what is said.
-void check_settings_in_use(const TaskKind& kind, const std::string& run, RunUse use,
-                           const std::string& line) {
-  const Settings trained = settings_of_run(kind, RunFiles::open(run));
-  for (const Setting& setting : trained.declared()) {
-    if (not_of_the_answers.contains(setting.name)) continue;
-    CAPTURE(setting.name);
-    const auto reason = reasons_in_use.find(setting.name);
-    const std::vector<std::string> base =
-        reason == reasons_in_use.end() ? std::vector<std::string>() : reason->second;
-    std::vector<std::string> values = others(setting, Json::parse(trained.json(setting.name)));
-    if (setting.kind == Setting::Kind::text) values.emplace_back("\"elsewhere\"");
-    if (setting.kind == Setting::Kind::integer) values.emplace_back("1");
-    bool accepted = false, changed = false;
-    const std::string before = in_use(run, base, use, line);
-    for (const std::string& value : values) {
-      const std::string said = in_use(run, joined(base, {setting.name + "=" + value}), use, line);
-      accepted = accepted || !said.starts_with("refused: ");
-      changed = changed || (!said.starts_with("refused: ") && said != before);
-    }
-    CHECK_MESSAGE((changed || !accepted), "is accepted, and does nothing");
-  }
-}
-
-}  // namespace
-
-TEST_CASE(
-    "every setting that a run is opened with to answer lines or to write changes what it says, or is "
-    "refused") {
-  const TemporaryFolder folder;
-  for (const TaskKind* kind : task_kinds())
-    for (const std::string objective : {"causal", "masked"}) {
-      const bool is_text = kind->name == "language_model";
-      if (!is_text && objective == "masked") continue;
-      CAPTURE(kind->name);
-      CAPTURE(objective);
-      const std::string run = (folder / (std::string(kind->name) + objective)).string();
-      Settings settings = short_settings(*kind, {"training.steps=10"});
-      if (is_text) settings.assign("objective=" + objective);
-      if (is_text) settings.assign("training.keep_best_by=loss");
-      train_run(*kind, settings, {run});
-      std::string line = kind->name == "classify" ? "[MAX 2 9 ]\n" : small_line(std::string(kind->name));
-      line.pop_back();
-      if (objective == "masked") line += " [MASK]";
-      if (kind->name == "converse")
-        line = "hello . __eou__ hi , how are you ? __eou__ fine ! __eou__ and you ?";
-      for (const RunUse use : {RunUse::lines, RunUse::texts}) {
-        if (use == RunUse::texts && (!is_text || objective == "masked")) continue;
-        CAPTURE(static_cast<int>(use));
-        REQUIRE(!in_use(run, {}, use, line).starts_with("refused"));
-        check_settings_in_use(*kind, run, use, line);
-      }
-    }
 }

@@ -110,16 +110,6 @@ TEST_CASE("settings are read into the struct that declared them") {
                        doctest::Contains("owner: training.rate is 2; it must be 0 to 1"), Error);
 }
 
-TEST_CASE("settings: one that follows another stands behind it, in the list and in JSON") {
-  const Settings settings = task_kind("recommend").settings(true);
-  CHECK(settings.json("data").starts_with(R"({"file":"","news":"","valid":"")"));
-  const std::string training = settings.json("training");
-  CHECK(training.find("\"epochs\":0,\"batch_tokens\":") != std::string::npos);
-  CHECK(training.find("},\"freeze\":\"\",\"part_rates\":\"\",\"from\":\"\",") != std::string::npos);
-  CHECK(settings_table(settings).find("training.batch_tokens") <
-        settings_table(settings).find("training.acc"));
-}
-
 TEST_CASE("settings: what is wrong is named with what is allowed") {
   const auto assigned = [](const std::string& text) {
     return refused_change([&](Settings& settings) { settings.assign(text); });

@@ -115,24 +115,28 @@ std::string_view name_of(OptimizerKind kind) {
   return optimizer_kinds.name_of(kind);
 }
 
+bool lies_in(std::string_view parameter, std::string_view part) {
+  return parameter.starts_with(part) && (parameter.size() == part.size() || parameter[part.size()] == '.');
+}
+
+void check_part(Module& model, std::string_view part, std::string_view wanted) {
+  std::vector<std::string> known;
+  for (const NamedTensor& each : model.parameters()) {
+    if (lies_in(each.name, part)) return;
+    const std::string its_part = each.name.substr(0, each.name.find('.'));
+    if (std::ranges::count(known, its_part) == 0) known.push_back(its_part);
+  }
+  fail("the model has no part \"", part, "\" ", wanted, "; it has ", listed(known));
+}
+
 TrainedParameters trained_parameters(Module& model, std::span<const PartRate> part_rates) {
   const std::vector<NamedTensor> all = model.parameters();
-  const auto lies_in = [](const std::string& name, const std::string& part) {
-    return name.starts_with(part) && (name.size() == part.size() || name[part.size()] == '.');
-  };
   for (const PartRate& one : part_rates) {
     check(std::isfinite(one.rate) && one.rate >= 0, "the learning rate of part \"", one.part, "\" is ",
           one.rate, " times the schedule's; it must not be negative");
     check(std::ranges::count(part_rates, one.part, &PartRate::part) == 1, "part \"", one.part,
           "\" of the model is given two learning rates");
-    if (std::ranges::any_of(all, [&](const NamedTensor& each) { return lies_in(each.name, one.part); }))
-      continue;
-    std::vector<std::string> known;
-    for (const NamedTensor& each : all)
-      if (std::string part = each.name.substr(0, each.name.find('.')); std::ranges::count(known, part) == 0)
-        known.push_back(std::move(part));
-    fail("the model has no part \"", one.part, "\" to freeze or to give a learning rate; it has ",
-         listed(known));
+    check_part(model, one.part, "to freeze or to give a learning rate");
   }
   TrainedParameters trained;
   for (const NamedTensor& each : all) {

@@ -83,9 +83,15 @@ void for_each_setting(auto&& visit, OptimizerOptions& options) {
         "Whether adamw also decays biases and the scales and shifts of norms");
 }
 
+/// Whether the parameter belongs to the part of a model: a dotted name or a prefix of one, such as "encoder"
+/// or "encoder.layers.0".
+bool lies_in(std::string_view parameter, std::string_view part);
+/// Throws an Error that says what the part was `wanted` for, and which there are, unless the model has it.
+void check_part(Module& model, std::string_view part, std::string_view wanted);
+
 /// The learning rate for a part of a model, as a multiple of the schedule's; 0 freezes the part.
 struct PartRate {
-  std::string part;  ///< a dotted name or a prefix of one: "encoder", "encoder.layers.0"
+  std::string part;
   double rate = 1;
 };
 

@@ -31,7 +31,7 @@ class EvaluateCommand {
     const std::vector<std::string> files = files_.given();
     if (!files.empty() && part_.given())
       throw SettingsError("--part is of the run's own data: give it or " + files_.names());
-    Run run = run_.open(files.empty() ? RunUse::part : RunUse::files);
+    Run run = run_.open();
     const std::string part = part_.value("valid");
     const Measurement measurement = files.empty() ? run.measure(part) : run.measure_files(files);
     print_remarks(run_.program(), run.learner());

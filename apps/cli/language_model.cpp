@@ -50,7 +50,7 @@ class GenerateCommand {
   int run() {
     if (prompts_ && prompt_.given()) throw SettingsError("give --prompt or --prompts, not both");
     capture_.check();
-    Run run = run_.open(RunUse::texts);
+    Run run = run_.open();
     samples_ = run.settings().get<std::int64_t>("generation.samples");
     if (prompts_) {
       LineReader reader("", run.settings().read<TextOptions>("data"));

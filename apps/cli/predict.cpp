@@ -44,7 +44,7 @@ class PredictCommand {
     if (data_.given() && source_.given()) throw SettingsError("give --data or --source, not both");
     if (keep_columns_ && !data_.given())
       throw SettingsError("--keep-columns is for a table: give --data, too");
-    Run run = run_.open(data_.given() ? RunUse::rows : RunUse::lines);
+    Run run = run_.open();
     data_.given() ? answer_rows(run) : answer_lines(run);
     capture_.save();
     print_remarks(run_.program(), run.learner());

@@ -20,7 +20,7 @@ class ScoreCommand {
   int run() {
     const std::vector<std::string> files = files_.given();
     if (files.empty()) throw SettingsError("score needs the pairs to score: " + files_.names());
-    Run run = run_.open(RunUse::scores);
+    Run run = run_.open();
     TextToTextLearner& learner = text_to_text(run.learner());
     for (const TargetScore& score : learner.score(learner.read_files(files))) {
       if (json_)

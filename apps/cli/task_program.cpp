@@ -142,7 +142,7 @@ RunFlags::RunFlags(CLI::App& command, const TaskProgram& program, const std::vec
   add_setting_flags(command, program.kind, flags_);
 }
 
-Run RunFlags::open(RunUse use) const {
+Run RunFlags::open() const {
   if (!run_.given()) throw SettingsError("give --run, the folder of a run that train made");
   RunOptions options;
   options.weights = weights_.value();
@@ -154,7 +154,6 @@ Run RunFlags::open(RunUse use) const {
   for (const SettingFlag* flag : given_flags(flags_))
     options.settings.push_back(flag->setting + "=" + flag->given.value());
   options.kind = &kind_;
-  options.use = use;
   Run run = Run::open(run_.value(), options);
   apply_threads(run.settings());
   return run;

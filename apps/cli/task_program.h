@@ -67,8 +67,7 @@ std::string json_text(const nlohmann::ordered_json& value);
 class RunFlags {
  public:
   RunFlags(CLI::App& command, const TaskProgram& program, const std::vector<SettingFlag>& flags);
-  /// Throws a SettingsError for a setting that does nothing in this use.
-  Run open(RunUse use) const;
+  Run open() const;
   const std::string& program() const { return program_; }
 
  private:

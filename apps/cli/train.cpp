@@ -50,6 +50,7 @@ class TrainCommand {
                                  "training.steps",
                                  "training.save_every",
                                  {"training.from", "", "RUN"},
+                                 {"training.ignore", "", "PARTS"},
                                  {"training.freeze", "", "PARTS"},
                                  "training.embeddings"});
     flags_.insert(flags_.end(), runtime_flags.begin(), runtime_flags.end());

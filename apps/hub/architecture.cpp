@@ -10,6 +10,7 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/json.h"
+#include "heed/base/names.h"
 
 namespace heed {
 namespace {
@@ -25,13 +26,6 @@ constexpr std::array<std::pair<const char*, const char*>, 8> published_activatio
      {"silu", "silu"},
      {"swish", "silu"},
      {"gelu_python", "gelu"}}};
-
-std::string listed_weights(const std::vector<std::string>& names) {
-  std::string text;
-  const std::size_t shown = std::min<std::size_t>(names.size(), 8);
-  for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : ", ") + names[i];
-  return shown < names.size() ? concat_text(text, " and ", names.size() - shown, " more") : text;
-}
 
 std::string with_layer_number(std::string name, std::int64_t number) {
   const std::size_t at = name.find("{}");
@@ -155,12 +149,11 @@ std::map<std::string, Tensor> our_weights(const std::map<std::string, Tensor>& p
         plan.copies, [&name = name](const auto& copy) { return name.ends_with(copy.first); });
     if (!known.contains(name) && !is_copy && !is_unused(name)) unknown.push_back(name);
   }
-  check(missing.empty() && unknown.empty(), what, ": ",
-        missing.empty() ? "" : concat_text("weights are missing: ", listed_weights(missing)),
-        missing.empty() || unknown.empty() ? "" : "; ",
-        unknown.empty()
-            ? ""
-            : concat_text("weights have names that heed does not know: ", listed_weights(unknown)));
+  check(
+      missing.empty() && unknown.empty(), what, ": ",
+      missing.empty() ? "" : concat_text("weights are missing: ", listed(missing, 8)),
+      missing.empty() || unknown.empty() ? "" : "; ",
+      unknown.empty() ? "" : concat_text("weights have names that heed does not know: ", listed(unknown, 8)));
   check_copies(published, ours, plan, what);
   return ours;
 }
@@ -182,7 +175,7 @@ std::map<std::string, Tensor> published_weights(const std::map<std::string, Tens
   std::vector<std::string> unknown;
   for (const auto& [name, tensor] : ours)
     if (!known.contains(name)) unknown.push_back(name);
-  check(unknown.empty(), what, ": the layout has no place for ", listed_weights(unknown));
+  check(unknown.empty(), what, ": the layout has no place for ", listed(unknown, 8));
   std::map<std::string, Tensor> published;
   for (const WeightName& name : names.all()) {
     const auto found = parts.find(name.published);
@@ -264,13 +257,13 @@ void ConfigReader::expect(const char* name, std::string_view json) const {
 
 std::string ConfigReader::activation(const char* name, const std::string& fallback) const {
   const std::string found = text(name, fallback);
-  std::string known;
+  std::vector<std::string> known;
   for (const auto& [theirs, ours] : published_activations) {
     if (found == theirs) return ours;
-    known += concat_text(known.empty() ? "" : ", ", theirs);
+    known.emplace_back(theirs);
   }
   fail("config.json: \"", name, "\" is \"", found, "\", an activation that heed does not have; it knows ",
-       known);
+       listed(known));
 }
 
 void ConfigReader::check_rows(const char* name, const std::map<std::string, Tensor>& tensors,
@@ -319,9 +312,8 @@ void Misfits::expect_classic_layers() {
 }
 
 void Misfits::check_none(std::string_view layout) const {
-  std::string text;
-  for (const std::string& one : found_) text += (text.empty() ? "" : ", ") + one;
-  check(found_.empty(), "the layout of ", layout, " does not have what this run is made of: ", text);
+  check(found_.empty(), "the layout of ", layout,
+        " does not have what this run is made of: ", listed(found_));
 }
 
 // --- the list of architectures
@@ -334,18 +326,14 @@ std::span<const Architecture* const> architectures() {
 
 const Architecture& architecture_of(const std::string& config, const std::map<std::string, Tensor>& tensors) {
   const std::string type = ConfigReader(config, "published").text("model_type", "");
-  std::string known;
+  std::vector<std::string> known, names;
   for (const Architecture* one : architectures()) {
     if (one->model_type == type) return *one;
-    known += concat_text(known.empty() ? "" : ", ", one->model_type);
+    known.emplace_back(one->model_type);
   }
-  std::string names;
-  std::size_t shown = 0;
-  for (const auto& [name, tensor] : tensors)
-    if (shown++ < 5) names += concat_text(names.empty() ? "" : ", ", name);
+  for (const auto& [name, tensor] : tensors) names.push_back(name);
   fail("config.json: the architecture (\"model_type\") is \"", type,
-       "\", which heed does not know; it knows ", known, ". Some of its weights: ", names,
-       tensors.size() > 5 ? concat_text(" and ", tensors.size() - 5, " more") : "");
+       "\", which heed does not know; it knows ", listed(known), ". Some of its weights: ", listed(names, 5));
 }
 
 }  // namespace heed

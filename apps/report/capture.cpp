@@ -38,7 +38,7 @@ void CaptureFile::add_tokens(const std::string& example, const std::string& name
 void CaptureFile::save(const std::filesystem::path& path, bool overwrite) const {
   if (path.extension() == ".html") {
     Json section = Json::object();
-    if (Json drawn = page::examples(*this); !drawn.is_null()) section["examples"] = std::move(drawn);
+    if (Json drawn = page::examples(*this, {}); !drawn.is_null()) section["examples"] = std::move(drawn);
     return write_output(path, page::html({{"title", "What the model looks at"}, {"sections", {section}}}),
                         overwrite);
   }

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/apps/report/capture.h"
+#include "heed/data/safetensors.h"
 #include "heed/training/progress.h"
 #include "heed/training/run_folder.h"
 
@@ -18,6 +18,11 @@
 //
 // Each member of a section but its title is drawn by the function of that name in the script's `blocks`.
 // This header is for heed's own sources: it is not installed.
+
+namespace heed {
+class CaptureFile;
+struct DrawingOptions;
+}  // namespace heed
 
 namespace heed::page {
 
@@ -43,7 +48,7 @@ Json summary(std::span<const Progress> records);
 /// A line of input as a reader sees it: an image (data/idx.h), else its text, the first 600 bytes of it.
 Json line(std::string_view line);
 /// "examples" of a capture, as the script's maps and strips() draw them; null where there is nothing to draw.
-Json examples(const CaptureFile& capture, const DrawingOptions& options = {});
+Json examples(const CaptureFile& capture, const DrawingOptions& options);
 /// "histograms" of the attention weights of each layer before and after training, as in figure 1 of the
 /// Synthesizer paper (arXiv 2005.00743, where they are of the first and the last step). Both captures are of
 /// the same model and texts. Null where there are no weights.

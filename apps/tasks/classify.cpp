@@ -46,14 +46,13 @@ void for_each_setting(auto&& visit, ClassifyData& data) {
   visit(data.labels, "labels",
         "Of idx: the labels of data.file; empty: \"labels\" and \"idx1\" in its name for "
         "\"images\" and \"idx3\"");
-  visit(data.patch, "patch", 1, 4096, "Of idx: rows and columns of the patches that are an image's tokens",
-        {.from = From::shape, .read = by_training});
+  visit(data.patch, "patch", 1, 4096, "Of idx: rows and columns of the patches that are an image's tokens");
   visit(data.label_column, "label_column",
         "Of tables: the label's number, from 1, or name; empty: \"label\", or the first where nothing is "
         "called so",
-        {.read = by_layout, .kind = Setting::Kind::column});
+        {.kind = Setting::Kind::column});
   visit(data.text_columns, "text_columns",
-        "Of tables: the columns of the text, joined by a space; empty: all others", {.read = by_layout});
+        "Of tables: the columns of the text, joined by a space; empty: all others");
   for_each_setting(visit, data.split);
   for_each_setting(visit, data.limits);
   visit(data.expressions, "listops.count", 1, 1e8, "Without data: how many ListOps expressions");

@@ -54,8 +54,7 @@ void for_each_setting(auto&& visit, ConverseData& data) {
   for_each_setting(visit, data.files);
   visit_valid_fraction(visit, data.valid_fraction);
   visit_split_seed(visit, data.split_seed);
-  visit(data.turns, "turns", 1, 1000, "The most turns that are read before the one that is written",
-        {.read = by_all});
+  visit(data.turns, "turns", 1, 1000, "The most turns that are read before the one that is written");
   visit(data.overlap, "overlap", {"leave_out", "keep"},
         "What becomes of dialogues to learn from that are among those to measure with: left out, or kept; "
         "said");

@@ -26,8 +26,9 @@ std::vector<ExampleTable> pair_examples() {
 }
 
 bool is_layout(const Setting& setting) {
-  return setting.name.starts_with("data.") &&
-         (setting.read == by_layout || setting.name == "data.encoding" || setting.name == "data.labels");
+  for (const char* const name : {"format", "header", "delimiter", "encoding", "labels"})
+    if (setting.name == concat_text("data.", name)) return true;
+  return setting.name.ends_with("_column") || setting.name.ends_with("_columns");
 }
 
 void use_layout_of(const ExampleTable& table, Settings& settings) {

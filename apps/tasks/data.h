@@ -24,12 +24,11 @@ namespace heed {
 // --- settings of the group "data" that tasks have in common
 
 void for_each_setting(auto&& visit, TextOptions& text) {
-  const SettingTraits always = {.read = by_all};
   visit(text.encoding, "encoding", {"utf-8", "latin-1", "cp1252"},
-        "How bytes stand for characters; it is never guessed", always);
+        "How bytes stand for characters; it is never guessed");
   visit(text.bad_bytes, "on_bad_bytes", {"error", "replace"},
-        "Bytes that the encoding does not have are an error, or replaced by U+FFFD and counted", always);
-  visit(text.max_bytes, "max_bytes", 1, 0x1p63, "The most bytes of one file of text, unpacked", always);
+        "Bytes that the encoding does not have are an error, or replaced by U+FFFD and counted");
+  visit(text.max_bytes, "max_bytes", 1, 0x1p63, "The most bytes of one file of text, unpacked");
 }
 
 /// The files of a task whose data come in parts. `what` they hold, and in which `form`, is for their help.
@@ -63,11 +62,9 @@ struct TextLimits {
 };
 
 void for_each_setting(auto&& visit, TextLimits& limits) {
-  visit(limits.max_tokens, "max_tokens", 1, 1 << 24, "The most tokens of a text, its end mark included",
-        {.read = by_all});
+  visit(limits.max_tokens, "max_tokens", 1, 1 << 24, "The most tokens of a text, its end mark included");
   visit(limits.long_texts, "long_texts", {"error", "cut"},
-        "A longer text is an error, or cut: its beginning alone is read, and a message says so",
-        {.read = by_all});
+        "A longer text is an error, or cut: its beginning alone is read, and a message says so");
 }
 
 // --- examples in memory (apps/tasks/train.h)
@@ -250,14 +247,12 @@ using PairParts = DataParts<ParallelText>;
 void visit_header(auto&& visit, Header& header) {
   visit(header, "header", {"", "true", "false"},
         "csv and tsv: whether the first row names the columns, as it does where a column is given by its "
-        "name; empty: found out, and said",
-        {.read = by_layout});
+        "name; empty: found out, and said");
 }
 void visit_delimiter(auto&& visit, std::string& delimiter) {
   std::vector<std::string> names = table_delimiters();
   names.insert(names.begin(), "");
-  visit(delimiter, "delimiter", names, "What separates the fields of csv; empty: what the first line shows",
-        {.read = by_layout});
+  visit(delimiter, "delimiter", names, "What separates the fields of csv; empty: what the first line shows");
 }
 
 /// The settings below "data" that name files of pairs: a table for each part, or two files of lines.
@@ -276,7 +271,6 @@ struct PairFiles {
 };
 
 void for_each_setting(auto&& visit, PairFiles& files) {
-  const SettingTraits layout = {.read = by_layout};
   visit(files.train.source, "source", "Texts to learn from, one a line; plain or gzip");
   visit(files.train.target, "target", "What is to be written for them, line by line");
   visit(files.valid.source, "valid_source", "Texts to measure progress on");
@@ -291,17 +285,15 @@ void for_each_setting(auto&& visit, PairFiles& files) {
   visit_split_seed(visit, files.split_seed);
   std::vector<std::string> formats = table_formats();
   formats.insert(formats.begin(), "");
-  visit(files.format, "format", formats, "How tables are laid out; empty: by the name of the file", layout);
+  visit(files.format, "format", formats, "How tables are laid out; empty: by the name of the file");
   visit_header(visit, files.header);
   visit_delimiter(visit, files.delimiter);
-  visit(
-      files.source_column, "source_column",
-      "Column of the sources: a number from 1, or a name; empty: \"source\", or 1 where nothing is called so",
-      layout);
-  visit(
-      files.target_column, "target_column",
-      "Column of the targets: a number from 1, or a name; empty: \"target\", or 2 where nothing is called so",
-      layout);
+  visit(files.source_column, "source_column",
+        "Column of the sources: a number from 1, or a name; empty: \"source\", or 1 where nothing is called "
+        "so");
+  visit(files.target_column, "target_column",
+        "Column of the targets: a number from 1, or a name; empty: \"target\", or 2 where nothing is called "
+        "so");
   for_each_setting(visit, files.text);
 }
 

@@ -31,8 +31,7 @@ void for_each_setting(auto&& visit, LabelledFiles& data) {
   for_each_setting(visit, data.files);
   std::vector<std::string> formats = data.formats;
   formats.insert(formats.begin(), "");
-  visit(data.format, "format", formats, data.formats_help + "; empty: by the name, where it tells",
-        {.read = by_layout});
+  visit(data.format, "format", formats, data.formats_help + "; empty: by the name, where it tells");
   for_each_setting(visit, data.text);
   visit_header(visit, data.header);
   visit_delimiter(visit, data.delimiter);

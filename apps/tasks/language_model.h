@@ -27,8 +27,7 @@ struct TextObjective {
 void for_each_setting(auto&& visit, TextObjective& text) {
   visit(text.objective, "objective", {"causal", "masked"},
         "causal: each token is predicted from those before it, to write text; masked: hidden tokens are "
-        "guessed from both sides, to fill in blanks and to understand text",
-        {.from = From::compared});
+        "guessed from both sides, to fill in blanks and to understand text");
 }
 
 struct TextData {
@@ -42,14 +41,12 @@ void for_each_setting(auto&& visit, TextData& data) {
   visit(data.file, "file", "Text to learn from: a file, plain or gzip, or a folder of files");
   visit(data.valid, "valid", "Text to measure progress on; empty: the end of data.file");
   visit(data.format, "format", {"text", "jsonl"},
-        "text: a file is a document; jsonl: each line is one, an object with its \"text\"",
-        {.read = by_layout});
+        "text: a file is a document; jsonl: each line is one, an object with its \"text\"");
   visit(data.valid_fraction, "valid_fraction", 0, below_one,
         "Without data.valid: its share of the characters");
   for_each_setting(visit, data.text);
   visit(data.memory_bytes, "memory_bytes", 0, 0x1p63,
-        "Bytes of a text, and of its tokens, that stay in memory; more is kept in temporary files",
-        {.read = by_files | by_part});
+        "Bytes of a text, and of its tokens, that stay in memory; more is kept in temporary files");
   visit(data.sentences, "sentences", 1, 1e8, "Without data: how many sentences to learn from");
   visit(data.held_out_sentences, "held_out_sentences", 1, 1e8, "Without data: how many to measure with");
 }
@@ -77,26 +74,21 @@ struct MaskedPrediction {
   std::int64_t best = 5;
 };
 void for_each_setting(auto&& visit, MaskedPrediction& prediction) {
-  visit(prediction.best, "best", 1, 1000, "Masked: how many fillings of a line --json shows",
-        {.read = by_lines, .needs = {"objective=masked"}});
+  visit(prediction.best, "best", 1, 1000, "Masked: how many fillings of a line --json shows");
 }
 
 struct TextEvaluation {
   std::int64_t characters = 1'000'000, stride = 0, sentences = 200;
 };
 void for_each_setting(auto&& visit, TextEvaluation& evaluation) {
-  const std::vector<std::string> causal = {"objective=causal"};
   visit(evaluation.characters, "characters", 0, 0x1p63,
-        "While training: the most characters to measure progress on, from the first; 0: all",
-        {.read = by_training});
+        "While training: the most characters to measure progress on, from the first; 0: all");
   visit(
       evaluation.stride, "stride", 0, 1 << 24,
       "Tokens from one window to the next: each is predicted from at least context - stride others; 0: half "
-      "of the context",
-      {.needs = causal});
+      "of the context");
   visit(evaluation.sentences, "sentences", 0, 100'000,
-        "After training on the embedded text: sentences to write and to check against its rule",
-        {.read = by_rule, .needs = causal});
+        "After training on the embedded text: sentences to write and to check against its rule");
 }
 
 /// How text is written.
@@ -105,12 +97,9 @@ struct Generation {
   std::int64_t samples = 1;
 };
 void for_each_setting(auto&& visit, Generation& generation) {
-  const std::vector<std::string> causal = {"objective=causal"};
-  visit_sampling(visit, generation.options.sampling, generation.options.seed, "generation", causal);
-  visit(generation.options.tokens, "tokens", 1, 1e6, "The most tokens to add to the prompt",
-        {.needs = causal, .after = "top_p"});
-  visit(generation.samples, "samples", 1, 1e6, "How many texts to write",
-        {.read = by_texts, .needs = causal, .after = "tokens"});
+  visit_sampling(visit, generation.options.sampling, generation.options.seed);
+  visit(generation.options.tokens, "tokens", 1, 1e6, "The most tokens to add to the prompt");
+  visit(generation.samples, "samples", 1, 1e6, "How many texts to write");
 }
 
 /// All settings of both objectives; the metrics are those that the best weights may be kept by.

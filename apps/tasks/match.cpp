@@ -48,7 +48,7 @@ struct MatchData {
 };
 
 void for_each_setting(auto&& visit, MatchData& data) {
-  const SettingTraits column = {.read = by_layout, .kind = Setting::Kind::column};
+  const SettingTraits column = {.kind = Setting::Kind::column};
   for_each_setting(visit, data.files);
   visit(data.first_column, "first_column",
         "The first text: number or name; empty: \"first\", or 1 where nothing is called so", column);
@@ -57,8 +57,7 @@ void for_each_setting(auto&& visit, MatchData& data) {
   visit(data.label_column, "label_column",
         "The class: number or name; empty: \"label\", or 3 where nothing is called so", column);
   visit(data.positive_label, "positive_label",
-        "Of two classes the one of f1, map and mrr; empty: the last by its bytes, as 1 of 0 and 1",
-        {.read = by_files | by_part});
+        "Of two classes the one of f1, map and mrr; empty: the last by its bytes, as 1 of 0 and 1");
   for_each_setting(visit, data.split);
   for_each_setting(visit, data.limits);
   visit(data.questions, "questions", 1, 1e6, "Without data: how many questions, of 5 answers each");
@@ -69,7 +68,7 @@ struct MatchModel {
 };
 void for_each_setting(auto&& visit, MatchModel& model) {
   visit(model.kind, "kind", {"joint", "towers"},
-        "How a pair is read: both texts at once, or each by itself by one encoder", {.from = From::shape});
+        "How a pair is read: both texts at once, or each by itself by one encoder");
 }
 
 Settings match_settings(bool own_data) {

@@ -20,27 +20,23 @@ struct NewsSettings {
   std::int64_t min_count = 5;
 };
 void for_each_setting(auto&& visit, NewsSettings& news) {
-  const SettingTraits shape = {.from = From::shape};
   visit(news.represented_by, "represented_by", {"title", "id", "both"},
         "title: its words (news without any share one vector); id: a learned vector "
         "for each news; both: their "
-        "sum",
-        shape);
-  visit(news.category, "category", "Whether a learned vector of its category is added to a news", shape);
-  visit(news.abstract, "abstract", "Whether the abstract is read behind the title", shape);
+        "sum");
+  visit(news.category, "category", "Whether a learned vector of its category is added to a news");
+  visit(news.abstract, "abstract", "Whether the abstract is read behind the title");
   visit(news.min_count, "min_count", 1, 1e9,
-        "News that occur less often in training share one learned vector", shape);
+        "News that occur less often in training share one learned vector");
 }
 
 struct UserSettings {
   std::int64_t layers = 1, max_history = 50;
 };
 void for_each_setting(auto&& visit, UserSettings& user) {
-  const SettingTraits shape = {.from = From::shape};
   visit(user.layers, "layers", 1, 1024,
-        "Layers of the encoder over the clicked news; its attention is the model's", shape);
-  visit(user.max_history, "max_history", 0, 1e6, "The most clicked news of a user that are read: the newest",
-        shape);
+        "Layers of the encoder over the clicked news; its attention is the model's");
+  visit(user.max_history, "max_history", 0, 1e6, "The most clicked news of a user that are read: the newest");
 }
 
 /// What a recommender knows of one news.

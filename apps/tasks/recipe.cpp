@@ -17,15 +17,17 @@
 #include "heed/models/config.h"
 
 namespace heed {
-namespace {
 
-using Json = nlohmann::ordered_json;
 std::vector<std::string> split_at_commas(const std::string& list) {
   std::vector<std::string> parts;
   std::istringstream stream(list);
   for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
   return parts;
 }
+
+namespace {
+
+using Json = nlohmann::ordered_json;
 
 /// Of "embedding,input" and "encoder=0.5,output=2": 0 for what is frozen.
 std::vector<PartRate> part_rates(const std::string& frozen, const std::string& rates) {
@@ -113,12 +115,32 @@ Tokenizer learn_tokenizer(const Settings& settings, const TextSource& texts, std
       texts, options, how.keep_line_breaks ? std::vector<std::string>{"\n"} : std::vector<std::string>{});
 }
 
+namespace {
+
+/// The settings that a model of these stacks does not read, beside those that follow from the data.
+std::vector<std::string> unread_by(Stacks stacks) {
+  switch (stacks) {
+    case Stacks::encoder:
+      return {"decoder_layers",   "max_length", "tie_embeddings",    "output_bias",
+              "output_transform", "pointer",    "decoder_attention", "cross_attention"};
+    case Stacks::decoder:
+      return {"encoder_layers", "pooling", "word_pairs",        "local_width",
+              "word_dropout",   "pointer", "encoder_attention", "cross_attention"};
+    default:
+      return {"pooling", "word_pairs", "local_width", "word_dropout", "token_types", "output_transform"};
+  }
+}
+
+}  // namespace
+
 void declare_model(Settings& settings, const TransformerConfig& defaults, Stacks stacks,
                    const std::vector<std::string>& without) {
   const Json initial = Json::parse(to_json(defaults));
+  std::vector<std::string> left_out = {"source_vocabulary", "target_vocabulary", "classes", "seed"};
+  for (const auto& more : {unread_by(stacks), without})
+    left_out.insert(left_out.end(), more.begin(), more.end());
   for (const Setting& setting : transformer_settings())
-    if ((setting.models & (1U << static_cast<unsigned>(stacks))) != 0 &&
-        std::ranges::count(without, setting.name) == 0)
+    if (std::ranges::count(left_out, setting.name) == 0)
       settings.declare_json("model", setting, initial.at(setting.name).dump());
 }
 
@@ -175,13 +197,6 @@ std::vector<std::string> attention_names() {
   std::vector<std::string> names;
   for (const AttentionVariant& variant : attention_variants()) names.emplace_back(variant.name);
   return names;
-}
-
-std::string listed(const std::vector<std::string>& names, std::size_t most) {
-  std::string text;
-  const std::size_t shown = std::min(names.size(), most);
-  for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : ", ") + names[i];
-  return shown < names.size() ? concat_text(text, " and ", names.size() - shown, " more") : text;
 }
 
 std::vector<std::string> attention_settings(Stacks stacks) {

@@ -66,33 +66,27 @@ struct VocabularySettings {
 };
 
 void for_each_setting(auto&& visit, VocabularySettings& tokenizer) {
-  const SettingTraits taken = {.from = From::taken};
   visit(tokenizer.kind, "kind", {"auto", "bpe", "words", "characters"},
         "What a token is: a part of a word (byte-level BPE), a word or punctuation mark, a character; auto: "
-        "what suits the training texts, found by train",
-        taken);
+        "what suits the training texts, found by train");
   visit(tokenizer.vocabulary, "vocabulary", 0, 1e7,
-        "The most tokens of bpe and words, marks included; bpe needs 256 for the bytes", taken);
+        "The most tokens of bpe and words, marks included; bpe needs 256 for the bytes");
   visit(tokenizer.min_frequency, "min_frequency", 1, most_steps,
-        "bpe: pairs that are rarer are never merged; words: those that are rarer are <unk>", taken);
-  visit(tokenizer.lower_case, "lower_case", "Lower-case texts before they are tokenized", taken);
+        "bpe: pairs that are rarer are never merged; words: those that are rarer are <unk>");
+  visit(tokenizer.lower_case, "lower_case", "Lower-case texts before they are tokenized");
   visit(tokenizer.file, "file",
         "A tokenizer.json to use instead of learning one by kind, vocabulary, min_frequency and lower_case: "
         "BPE, words, WordPiece or Unigram; empty: none");
 }
 
 /// How tokens are drawn, in "decoding" and "generation"; the seed of what is drawn stands beside it.
-void visit_sampling(auto&& visit, SamplingOptions& sampling, std::uint64_t& seed, const std::string& group,
-                    const std::vector<std::string>& needs) {
-  SettingTraits drawn{.needs = needs};
+void visit_sampling(auto&& visit, SamplingOptions& sampling, std::uint64_t& seed) {
   visit(sampling.temperature, "temperature", 0, 1e6,
-        "Of sampling; below 1: likelier tokens, above 1: more variety; 0: always the most probable token",
-        drawn);
-  drawn.needs.push_back(group + ".temperature>0");
-  visit(sampling.top_k, "top_k", 0, 1 << 30, "Of sampling: only the k most probable tokens; 0: all", drawn);
+        "Of sampling; below 1: likelier tokens, above 1: more variety; 0: always the most probable token");
+  visit(sampling.top_k, "top_k", 0, 1 << 30, "Of sampling: only the k most probable tokens; 0: all");
   visit(sampling.top_p, "top_p", 1e-9, 1,
-        "Of sampling: only the most probable tokens that together reach this probability; 1: all", drawn);
-  visit(seed, "seed", 0, 0x1p63, "Seed of what is drawn", drawn);
+        "Of sampling: only the most probable tokens that together reach this probability; 1: all");
+  visit(seed, "seed", 0, 0x1p63, "Seed of what is drawn");
 }
 
 /// "tokenizer.begin": the mark that begins texts, empty for none.
@@ -102,7 +96,7 @@ struct BeginMark {
 };
 
 void for_each_setting(auto&& visit, BeginMark& mark) {
-  visit(mark.begin, "begin", mark.help, {.from = From::like});
+  visit(mark.begin, "begin", mark.help);
 }
 
 struct LearnTokenizerOptions {
@@ -133,29 +127,30 @@ TransformerConfig model_config(const Settings& settings);
 struct TrainingSettings {
   std::int64_t batch_tokens = 4096;
   double label_smoothing = 0.1;
-  std::string freeze = {}, part_rates = {}, from = {}, embeddings = {}, keep_best_by = {};
+  std::string freeze = {}, part_rates = {}, from = {}, ignore = {}, embeddings = {}, keep_best_by = {};
   std::vector<std::string> metrics = {};  ///< the choices of keep_best_by
 };
 
 void for_each_setting(auto&& visit, TrainingSettings& training) {
-  visit(training.batch_tokens, "batch_tokens", 1, 1e9, "The most tokens of a batch, padding included",
-        {.after = "epochs"});
+  visit(training.batch_tokens, "batch_tokens", 1, 1e9, "The most tokens of a batch, padding included");
   visit(training.label_smoothing, "label_smoothing", 0, 0.999,
-        "Share of each target's probability that is spread over all others", {.after = "accumulation"});
-  visit(training.freeze, "freeze", "Parts of the model whose weights stay as they are: embedding,encoder",
-        {.after = "schedule.final_rate"});
+        "Share of each target's probability that is spread over all others");
+  visit(training.freeze, "freeze", "Parts of the model whose weights stay as they are: embedding,encoder");
   visit(training.part_rates, "part_rates",
-        "Learning rates of parts, as multiples of the schedule's: embedding=0.1,encoder=0.5",
-        {.after = "freeze"});
+        "Learning rates of parts, as multiples of the schedule's: embedding=0.1,encoder=0.5");
   visit(training.from, "from",
-        "A run to start from: its tokenizer, and its weights whose names and shapes fit; empty: none",
-        {.after = "part_rates"});
+        "A run to start from: its tokenizer, the shape of its model and its weights; empty: none");
+  visit(training.ignore, "ignore",
+        "Parts of the model that start afresh all the same, as the run has none of theirs: output,compare",
+        {.changes = Changes::on_resume});
   visit(training.embeddings, "embeddings",
-        "Vectors of words to start the embedding from, as text of GloVe or word2vec; empty: none",
-        {.after = "from"});
+        "Vectors of words to start the embedding from, as text of GloVe or word2vec; empty: none");
   visit(training.keep_best_by, "keep_best_by", training.metrics,
         "The metric that says which weights are best");
 }
+
+/// The parts in a list such as training.freeze.
+std::vector<std::string> split_at_commas(const std::string& list);
 
 /// "prediction.batch_size".
 struct PredictionSettings {
@@ -163,8 +158,7 @@ struct PredictionSettings {
   std::string what = "Texts";  ///< for its help
 };
 void for_each_setting(auto&& visit, PredictionSettings& prediction) {
-  visit(prediction.batch_size, "batch_size", 1, 1e6, prediction.what + " that are read at a time",
-        {.read = by_all});
+  visit(prediction.batch_size, "batch_size", 1, 1e6, prediction.what + " that are read at a time");
 }
 
 /// "training": TrainerOptions and TrainingSettings.
@@ -181,8 +175,6 @@ struct AttentionNames {
 };
 /// The names of all mechanisms that there are.
 std::vector<std::string> attention_names();
-/// "a, b, c", or of more than `most` the first, "a, b and 7 more".
-std::string listed(const std::vector<std::string>& names, std::size_t most = 1000);
 /// Sets the mechanisms of the stacks; options of another mechanism that stood there are dropped. Returns what
 /// is worth telling the user. Throws a SettingsError for unknown names.
 std::vector<std::string> choose_attentions(Settings& settings, Stacks stacks, const AttentionNames& names);

@@ -45,8 +45,7 @@ struct RecommendData {
 
 void for_each_setting(auto&& visit, RecommendData& data) {
   for_each_setting(visit, data.files);
-  visit(data.news, "news", "What is known of the news: MIND's news.tsv; empty: nothing",
-        {.read = by_training, .after = "file"});
+  visit(data.news, "news", "What is known of the news: MIND's news.tsv; empty: nothing");
   visit(data.by, "split", {"time", "random"},
         "What is held out: the last impressions by their time, as in use, or any, drawn by data.split_seed");
   visit_valid_fraction(visit, data.split.valid_fraction);

@@ -69,43 +69,8 @@ std::map<std::string, std::string> broadcast_files(Ranks& ranks,
 
 namespace {
 
-/// Whether "decoding.method=sample" or "decoding.temperature>0" is true; settings that are not there are.
-bool holds(const Settings& settings, const std::string& condition) {
-  const std::size_t at = condition.find_first_of("=>");
-  const std::string name = condition.substr(0, at);
-  if (!settings.has(name)) return true;
-  if (condition[at] == '>') return settings.get<double>(name) > 0;
-  return settings.get<std::string>(name) == condition.substr(at + 1);
-}
-
-/// Why the setting does nothing in such a use, with the values that the other settings have; "": it does
-/// something.
-std::string why_unread(const Settings& settings, const TaskKind& kind, const Setting& setting, RunUse use) {
-  for (const std::string& need : setting.needs)
-    if (!holds(settings, need))
-      return need.back() == '0' ? concat_text("nothing is drawn unless ", need) : "it is for " + need;
-  if (!setting.unless.empty() && holds(settings, setting.unless)) return "";
-  if (setting.read == by_training) return "it is for training";
-  const unsigned reader = use == RunUse::lines        ? by_lines
-                          : use == RunUse::rows       ? by_lines | by_scores  // which read tables, too
-                          : use == RunUse::texts      ? by_texts
-                          : use == RunUse::scores     ? by_scores
-                          : use == RunUse::files      ? by_files
-                          : kind.names_data(settings) ? by_own_data
-                                                      : by_rule;
-  if ((setting.read & reader) != 0) return "";
-  if (setting.read == by_lines) return "it is for answering lines";
-  if (setting.read == by_texts) return "it is for writing texts";
-  if (reader == by_lines || reader == by_texts) return "it is for reading data";
-  if (reader == by_own_data) return "it is for text made by rule";
-  if (reader == by_rule) return "the run's own data is made by rule";
-  if ((setting.read & by_files) == 0) return "it is for the run's own data, and files are read";
-  return "given targets are scored, and no answer is looked for";
-}
-
-/// Lays the options over the settings of a run; what the model was made and trained with must stay, and what
-/// does nothing in this use is refused.
-void set_for_use(Settings& settings, const RunOptions& options, const TaskKind& kind) {
+/// Lays the options over the settings of a run; what the model was made and trained with must stay.
+void set_for_use(Settings& settings, const RunOptions& options) {
   const auto check_changeable = [](const Setting& one, const std::string& origin, const std::string& name) {
     if (one.changes == Changes::never || one.changes == Changes::on_resume)
       throw SettingsError(concat_text(
@@ -122,13 +87,6 @@ void set_for_use(Settings& settings, const RunOptions& options, const TaskKind& 
     for (const Setting* one : settings_at(settings, name))
       check_changeable(*one, "--set " + assignment, name);
     settings.assign(assignment);
-  }
-  if (options.use == RunUse::anything) return;
-  for (const std::string& assignment : options.settings) {
-    std::string why;  // of a group: none of its settings does anything
-    for (const Setting* one : settings_at(settings, assigned_name(assignment)))
-      if (why = why_unread(settings, kind, *one, options.use); why.empty()) break;
-    if (!why.empty()) throw SettingsError(concat_text(assignment, " does nothing here: ", why));
   }
 }
 
@@ -209,7 +167,7 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   const Settings trained = settings_of_run(kind, files);
   check_registered(trained);
   Settings settings = trained;
-  set_for_use(settings, options, kind);
+  set_for_use(settings, options);
   if (!options.device.empty()) settings.set("device", options.device, "device");
   const Device device = device_of(settings);
   std::unique_ptr<Learner> learner = kind.make(std::move(settings));

@@ -17,17 +17,6 @@
 
 namespace heed {
 
-/// What a trained run is opened for.
-enum class RunUse {
-  anything,  ///< nothing is known: no setting is taken for one that does nothing
-  lines,     ///< to answer lines
-  rows,      ///< to answer rows of a table
-  texts,     ///< to write texts from a prompt on
-  scores,    ///< to say how likely given targets are, of files
-  part,      ///< to measure on a part of the run's own data
-  files      ///< to measure on other files
-};
-
 /// How a trained run is opened.
 struct RunOptions {
   std::string device = {};  ///< as find_device() has it; "": the one that the run names
@@ -40,7 +29,6 @@ struct RunOptions {
   std::vector<std::string> settings = {};
   bool verify = true;              ///< false: files that were changed after they were written are used anyway
   const TaskKind* kind = nullptr;  ///< of a task that is not in the list; null: the run says
-  RunUse use = RunUse::anything;   ///< `settings` that do nothing in this use are refused
 };
 
 /// A trained run, of whatever task:

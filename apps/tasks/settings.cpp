@@ -23,21 +23,12 @@ template <class... Parts>
 }
 
 /// What holds for all settings of a group unless their lines say otherwise.
-struct Group {
-  std::string_view name;
-  Changes changes = Changes::never;
-  unsigned read = by_all;
-};
-constexpr Group groups[] = {{"data", Changes::in_use, by_part},
-                            {"prediction", Changes::at_any_time},
-                            {"decoding", Changes::at_any_time, by_lines | by_files | by_part},
-                            {"generation", Changes::at_any_time, by_lines | by_texts | by_rule},
-                            {"evaluation", Changes::at_any_time, by_files | by_part}};
-
-Group group_of(std::string_view setting) {
-  const std::string_view name = setting.substr(0, setting.find('.'));
-  const auto* const found = std::ranges::find(groups, name, &Group::name);
-  return found == std::end(groups) ? Group{name} : *found;
+Changes changes_of_group(std::string_view setting) {
+  const std::string_view group = setting.substr(0, setting.find('.'));
+  if (group == "data") return Changes::in_use;
+  for (const char* const free : {"prediction", "decoding", "generation", "evaluation"})
+    if (group == free) return Changes::at_any_time;
+  return Changes::never;
 }
 
 std::string dotted(std::string_view below, const std::string& name) {
@@ -186,18 +177,11 @@ struct Settings::State {
   void declare(std::string_view below, Setting setting, Json initial) {
     setting.name = dotted(below, setting.name);
     check(!find(setting.name), "setting \"", setting.name, "\" is declared twice");
-    const Group group = group_of(setting.name);
-    if (setting.changes == Changes::by_group) setting.changes = group.changes;
-    if (setting.read == by_group_default) setting.read = group.read;
+    if (setting.changes == Changes::by_group) setting.changes = changes_of_group(setting.name);
     initial = checked_value(setting, std::move(initial), "defaults");
     setting.initial = initial.dump();
     place(values, setting.name) = std::move(initial);
-    const Setting* const earlier = setting.after.empty() ? nullptr : find(dotted(below, setting.after));
-    if (!earlier) return list.push_back(std::move(setting));
-    list.insert(list.begin() + (earlier - list.data()) + 1, std::move(setting));
-    Json ordered = Json::object();
-    for (const Setting& one : list) place(ordered, one.name) = *at(one.name);
-    values = std::move(ordered);
+    list.push_back(std::move(setting));
   }
 
   [[noreturn]] void unknown(const std::string& name, const std::string& origin) const {

@@ -27,9 +27,8 @@ class SettingsError : public Error {
 /// and the nearest name.
 ///
 /// The first part of a dotted name is a group. Unless a setting's line says otherwise, those of "data" may be
-/// changed when a run is used, which reads them to measure on its own data; those of "prediction",
-/// "decoding", "generation" and "evaluation" may also be changed when training goes on; all others never. The
-/// table of groups in settings.cpp says what reads them.
+/// changed when a run is used; those of "prediction", "decoding", "generation" and "evaluation" may also be
+/// changed when training goes on; all others never. One that a command does not read may be set all the same.
 ///
 /// Below an attention setting ("model.encoder_attention") any name is taken, because the mechanism checks its
 /// own options: "model.encoder_attention.window" adds an option to the attention that was chosen.

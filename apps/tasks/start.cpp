@@ -1,7 +1,6 @@
 #include "heed/apps/tasks/start.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -14,6 +13,7 @@
 #include "heed/data/table.h"
 #include "heed/models/layers.h"
 #include "heed/training/checkpoint.h"
+#include "heed/training/optimizer.h"
 
 namespace heed {
 namespace {
@@ -21,168 +21,56 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-// --- weights of another run
+// --- the model of another run
 
-/// Parts of models that do the same for one stack or another.
-constexpr std::array<std::array<std::string_view, 3>, 3> kinds_of_parts = {
-    {{"embedding", "source_embedding", "target_embedding"},
-     {"input", "source", "target"},
-     {"encoder", "decoder", ""}}};
-
-/// A run's config.json.
-Json config_of(const RunFiles& files) {
-  return parse_json<Json>(files.config(), "config.json");
-}
-
-std::string_view part_of(std::string_view name) {
-  return name.substr(0, name.find('.'));
-}
-
-/// The names of another run's weights that serve for those of a model.
-class Names {
- public:
-  /// `foreign`: parts that mean something else there.
-  Names(const std::map<std::string, Tensor>& saved, std::set<std::string_view> foreign)
-      : foreign_(std::move(foreign)) {
-    for (const auto& [name, tensor] : saved) {
-      parts_.emplace(part_of(name));
-      has_cross_attention_ = has_cross_attention_ || name.find(".cross_attention.") != name.npos;
-    }
-  }
-
-  /// "" when there is none. What reads the titles of a recommender has the parts of an encoder below "title".
-  std::string of(const std::string& name) const {
-    constexpr std::string_view title = "title.";
-    if (name.starts_with(title) && !parts_.contains("title")) return of(name.substr(title.size()));
-    const std::string_view part = part_of(name);
-    if (foreign_.contains(part)) return "";
-    const std::string other(other_part(part));
-    std::string result = other + name.substr(part.size());
-    // The layers of an encoder have one attention, those of a decoder may have two.
-    if (part == "encoder" && other == "decoder") rename(result, ".attention", ".self_attention");
-    if (part == "decoder" && other == "encoder") rename(result, ".self_attention", ".attention");
-    return other.empty() ? "" : result;
-  }
-
- private:
-  std::string_view other_part(std::string_view part) const {
-    if (parts_.contains(part)) return part;
-    for (const auto& kind : kinds_of_parts)
-      if (std::find(kind.begin(), kind.end(), part) != kind.end())
-        for (const std::string_view other : kind)
-          if (parts_.contains(other) && !(other == "decoder" && has_cross_attention_)) return other;
-    return "";
-  }
-
-  static void rename(std::string& name, std::string_view from, std::string_view to) {
-    if (const std::size_t at = name.find(from); at != name.npos) name.replace(at, from.size(), to);
-  }
-
-  std::set<std::string_view> foreign_;
-  bool has_cross_attention_ = false;
-  std::set<std::string, std::less<>> parts_;
-};
-
-bool has_like_stacks(const Json& here, const Json& there) {
-  const auto has_both = [](const Json& config) {
-    const Json model = config.value("model", Json::object());
-    return model.contains("encoder_layers") && model.contains("decoder_layers");
-  };
-  return has_both(here) == has_both(there);
-}
-
-/// Whether a model that starts from another takes the other's value of the setting.
-bool is_taken(const Setting& setting, bool like_stacks) {
-  return setting.from == From::taken || setting.from == From::shape ||
-         (setting.from == From::like && like_stacks);
-}
-
-bool is_of(std::string_view group, const Setting& setting) {
-  return setting.name.starts_with(group) && setting.name[group.size()] == '.';
-}
-
-/// The value that a configuration has for a setting; null: none. An encoder has the layers of a decoder, and
-/// the other way round.
-Json value_there(const Json& config, const std::string& setting) {
-  const auto at = [&](std::string name) {
-    std::ranges::replace(name, '.', '/');
-    return config.value(Json::json_pointer("/" + name), Json());
-  };
-  const Json value = at(setting);
-  constexpr std::string_view encoder = "model.encoder_", decoder = "model.decoder_";
-  if (!value.is_null() || !(setting.starts_with(encoder) || setting.starts_with(decoder))) return value;
-  const std::string_view other = setting.starts_with(encoder) ? decoder : encoder;
-  return at(std::string(other) + setting.substr(other.size()));
-}
-
-/// Adds "tokenizer.kind is bpe here and words there", unless the two are alike or not both there.
-void add_difference(std::vector<std::string>& found, const std::string& name, const Json& ours,
-                    const Json& theirs) {
-  if (!ours.is_null() && !theirs.is_null() && ours != theirs)
-    found.push_back(concat_text(name, " is ", ours.dump(), " here and ", theirs.dump(), " there"));
-}
-
-/// Settings that the other run's tokenizer overrules. "begin" stands before what is written by models with
-/// both stacks, and before what is read by others.
-std::vector<std::string> overruled(const Settings& settings, const RunFiles& files) {
-  const Json here = Json::parse(settings.json()), there = config_of(files);
-  std::vector<std::string> found;
-  for (const Setting& one : settings.declared())
-    if (is_of("tokenizer", one) && is_taken(one, has_like_stacks(here, there)))
-      add_difference(found, one.name, value_there(here, one.name), value_there(there, one.name));
-  return found;
-}
-
-/// The setting that says how many tokens a model reads, and how many positions the model has for each: one
-/// that reads two texts at once has two.
-std::pair<std::string, std::int64_t> length_setting(const Json& config) {
-  const Json model = config.value("model", Json::object());
-  if (model.contains("max_length")) return {"model.max_length", 1};
-  return {"data.max_tokens", model.value("kind", "") == "joint" ? 2 : 1};
-}
-
-/// The positions of a model; 0: its settings do not say.
-std::int64_t positions_of(const Json& config) {
-  const auto [setting, factor] = length_setting(config);
-  return factor * (setting == "model.max_length"
-                       ? config["model"]["max_length"].get<std::int64_t>()
-                       : config.value("data", Json::object()).value("max_tokens", std::int64_t{0}));
-}
-
-/// Whether a mechanism may have weights, clusters or strides that follow from the positions.
-bool attention_counts_positions(const Json& model) {
-  for (const char* const name : {"encoder_attention", "decoder_attention", "cross_attention"}) {
-    if (!model.contains(name)) continue;
-    for (const Json& one : model[name].is_array() ? model[name] : Json::array({model[name]}))
-      if (const Json kind = one.is_object() ? one.value("name", Json("dot_product")) : one;
-          kind != "dot_product" && kind != "none")
-        return true;
-  }
+bool is_of_model(const std::string& setting) {
+  for (const char* const group : {"model.", "tokenizer.", "news.", "user."})
+    if (setting.starts_with(group)) return !setting.starts_with("model.lora_") && setting != "tokenizer.file";
   return false;
 }
 
-/// "model.norm is post here and pre there": settings by which the models differ.
-std::vector<std::string> differences(const Settings& settings, const RunFiles& files) {
-  const Json here = Json::parse(settings.json()), there = config_of(files),
-             defaults = {{"model", Json::parse(to_json(TransformerConfig()))}};
+/// The value in a configuration; null: it has none.
+Json value_in(const Json& config, std::string setting) {
+  std::ranges::replace(setting, '.', '/');
+  return config.value(Json::json_pointer("/" + setting), Json());
+}
+
+/// What the model of a run was made with; null: unknown. A single stack may be an encoder here and a decoder
+/// there. What its task does not set has the default of all models.
+Json value_there(const Json& config, const std::string& setting) {
+  if (Json value = value_in(config, setting); !value.is_null()) return value;
+  for (const auto& [one, other] : {std::pair<std::string, std::string>("model.encoder_", "model.decoder_"),
+                                   {"model.decoder_", "model.encoder_"}})
+    if (setting.starts_with(one))
+      if (Json value = value_in(config, other + setting.substr(one.size())); !value.is_null()) return value;
+  const Json defaults = {{"model", Json::parse(to_json(TransformerConfig()))}};
+  return value_in(defaults, setting);
+}
+
+/// The setting that says how many tokens a model reads, and how many positions it has for each: one that
+/// reads two texts at once has two.
+std::pair<std::string, std::int64_t> length_setting(const Json& config) {
+  if (!value_in(config, "model.max_length").is_null()) return {"model.max_length", 1};
+  return {"data.max_tokens", value_in(config, "model.kind") == "joint" ? 2 : 1};
+}
+
+bool has_both_stacks(const Json& config) {
+  return !value_in(config, "model.encoder_layers").is_null() &&
+         !value_in(config, "model.decoder_layers").is_null();
+}
+
+/// "model.norm is post here and pre there": what was set otherwise than the run has it.
+std::vector<std::string> differences(const Settings& settings, const std::string& run) {
+  Settings there = settings;
+  take_model_of(there, run);
   std::vector<std::string> found;
-  for (const Setting& one : settings.declared()) {
-    const bool shapes = one.from == From::compared ||
-                        (one.from != From::taken && is_taken(one, has_like_stacks(here, there)));
-    if (!shapes || is_of("tokenizer", one) || one.name == "model.max_length") continue;
-    Json theirs = value_there(there, one.name);
-    // What the other model does not read has its default there.
-    if (theirs.is_null() && !one.name.ends_with("_layers") && one.kind != Setting::Kind::attention)
-      theirs = value_there(defaults, one.name);
-    add_difference(found, one.name, value_there(here, one.name), theirs);
-  }
-  const auto [setting, factor] = length_setting(here);
-  const std::int64_t ours = positions_of(here), theirs = positions_of(there);
-  const Json& model = here.at("model");
-  if (theirs > 0 && (attention_counts_positions(model) || (model["positions"] == "learned" && ours > theirs)))
-    add_difference(found, setting, ours / factor, std::max<std::int64_t>(theirs / factor, 1));
+  for (const Setting& one : settings.declared())
+    if (const std::string ours = settings.json(one.name), theirs = there.json(one.name); ours != theirs)
+      found.push_back(concat_text(one.name, " is ", ours, " here and ", theirs, " there"));
   return found;
 }
+
+// --- its weights
 
 /// The weights of a run, its low-rank parts merged.
 RunFiles::Weights weights_of(const RunFiles& files) {
@@ -195,6 +83,20 @@ RunFiles::Weights weights_of(const RunFiles& files) {
   return saved;
 }
 
+/// The name that a weight has in the run: what reads the titles of a recommender is below "title", and the
+/// layers of an encoder may be those of a decoder, whose attention is called otherwise.
+std::string name_there(std::string name, const std::map<std::string, Tensor>& saved) {
+  const auto rename = [&](std::string_view from, std::string_view to) {
+    if (const std::size_t at = name.find(from); at != name.npos && !saved.contains(name))
+      name.replace(at, from.size(), to);
+  };
+  if (name.starts_with("title.")) rename("title.", "");
+  if (!name.starts_with("encoder.")) return name;
+  rename("encoder", "decoder");
+  rename(".attention", ".self_attention");
+  return name;
+}
+
 /// A table of learned positions may be longer there: the first rows serve.
 Tensor fitted(const std::string& name, const Tensor& saved, const Tensor& own) {
   const bool is_longer = name.ends_with("positions.weight") && saved.rank() == 2 && own.rank() == 2 &&
@@ -204,80 +106,99 @@ Tensor fitted(const std::string& name, const Tensor& saved, const Tensor& own) {
   return contiguous(slice(saved, 0, 0, own.size(0)));
 }
 
-/// Whether what a model answers means the same in the run: its task, and its classes in their order.
-bool answers_alike(const Learner& learner, const RunFiles& files) {
-  if (files.task() != learner.kind().name) return false;
+/// The parts of a model that mean something else in the run, whatever their shapes: what tells other classes
+/// apart, and the vectors of the categories and the single news of another catalogue (news_catalogue.h).
+std::vector<std::string> foreign_parts(const Learner& learner, const RunFiles& files) {
+  if (files.task() != learner.kind().name) return {"output", "pairs", "category", "identity"};
+  std::vector<std::string> foreign;
   const std::map<std::string, std::string> own = learner.files();
-  const auto classes = own.find("classes.json");
-  return classes == own.end() || classes->second == files.text("classes.json");
-}
-
-/// The parts of a model that mean something else in the run: what tells the classes of other data, and
-/// vectors of the categories and the single news of another catalogue (news_catalogue.h).
-std::set<std::string_view> foreign_parts(const Learner& learner, const RunFiles& files) {
-  if (!answers_alike(learner, files)) return {"output", "pairs", "category", "identity"};
-  const std::map<std::string, std::string> own = learner.files();
-  const auto news = own.find("news.json");
-  if (news == own.end()) return {};
-  const auto here = parse_json<nlohmann::json>(news->second, "news.json"),
-             there = parse_json<nlohmann::json>(files.text("news.json"), "news.json");
-  std::set<std::string_view> foreign;
-  const auto differs = [&](const char* list) {
-    return here.value(list, nlohmann::json()) != there.value(list, nlohmann::json());
-  };
-  if (differs("categories")) foreign.insert("category");
-  if (differs("identities")) foreign.insert("identity");
+  if (own.contains("classes.json") && own.at("classes.json") != files.text("classes.json"))
+    foreign = {"output", "pairs"};
+  if (!own.contains("news.json")) return foreign;
+  const Json here = Json::parse(own.at("news.json")), there = Json::parse(files.text("news.json"));
+  for (const auto& [part, list] : {std::pair("category", "categories"), {"identity", "identities"}})
+    if (here.value(list, Json()) != there.value(list, Json())) foreign.emplace_back(part);
   return foreign;
 }
 
-void take_weights(Learner& learner, const std::string& from, Start& start) {
-  const RunFiles files = RunFiles::open(from);
-  const RunFiles::Weights saved = weights_of(files);
-  const Names names(saved.tensors, foreign_parts(learner, files));
+bool lies_in_one_of(const std::vector<std::string>& parts, const std::string& name) {
+  return std::ranges::any_of(parts, [&](const std::string& part) { return lies_in(name, part); });
+}
+
+/// How the weights of a model and those of a run go together, by the model's names.
+struct Match {
   std::map<std::string, Tensor> fitting;
-  std::vector<std::pair<std::string, Tensor>> targets;
-  std::vector<std::string> misfits, changed, fresh, left;
-  std::set<std::string> met;  // of the run's weights
-  const std::map<std::string, Tensor> own = model_state(learner.model());
-  const std::vector<std::string> others = differences(learner.settings(), files);
-  const bool other_attention = std::ranges::any_of(
-      others, [](const std::string& one) { return one.find("_attention is ") != one.npos; });
-  for (const auto& [name, tensor] : own) {
-    const auto found = saved.tensors.find(names.of(name));
-    if (found != saved.tensors.end()) met.insert(found->first);
-    const Tensor there = found == saved.tensors.end() ? Tensor() : fitted(name, found->second, tensor);
-    if (!there.defined()) {
-      fresh.push_back(name);
-    } else if (there.shape() != tensor.shape() || there.dtype() != tensor.dtype()) {
-      const bool is_of_attention = name.find("attention.") != name.npos;
-      (other_attention && is_of_attention ? changed : misfits)
-          .push_back(concat_text(name, " ", tensor.shape(), " (there ", found->second.shape(), ")"));
-    } else {
-      fitting.emplace(name, there);
-      targets.emplace_back(name, tensor);
+  std::map<std::string, std::string> faults;  ///< why a weight cannot be had
+  std::vector<std::string> unused;            ///< weights of the run, by its names
+};
+
+Match match_weights(const std::map<std::string, Tensor>& model, const std::map<std::string, Tensor>& saved,
+                    const std::vector<std::string>& ignored, const std::vector<std::string>& foreign) {
+  Match match;
+  std::set<std::string> met;
+  for (const auto& [name, own] : model) {
+    if (lies_in_one_of(ignored, name) || name.ends_with(".lora_a") || name.ends_with(".lora_b")) continue;
+    const auto found = saved.find(name_there(name, saved));
+    if (found == saved.end()) {
+      match.faults[name] = "not there";
+      continue;
     }
+    met.insert(found->first);
+    const Tensor there = fitted(name, found->second, own);
+    if (lies_in_one_of(foreign, name))
+      match.faults[name] = "which means something else there";
+    else if (there.shape() != own.shape() || there.dtype() != own.dtype())
+      match.faults[name] = concat_text(own.shape(), " here and ", there.shape(), " there");
+    else
+      match.fitting[name] = there;
   }
-  for (const auto& [name, tensor] : saved.tensors)
-    if (!met.contains(name)) left.push_back(name);
-  check(misfits.empty(), "--from ", from, ": weights of the run have another shape in this model: ",
-        others.empty() ? "the data is of another size" : listed(others, 20),
-        others.empty() ? "" : "; leave these settings out, and they are the run's", " (", listed(misfits, 5),
-        ")");
-  check(!fitting.empty(), "--from ", from, ": no weight of the run fits the model",
-        others.empty() ? "" : ": ", listed(others, 5));
-  copy_named_tensors(fitting, targets, "--from " + from);
+  for (const auto& [name, tensor] : saved)
+    if (!met.contains(name)) match.unused.push_back(name);
+  return match;
+}
+
+/// The widest parts of the model that hold what does not fit, and nothing that does.
+std::vector<std::string> parts_to_ignore(const Match& match) {
+  std::vector<std::string> parts;
+  for (const auto& [name, why] : match.faults) {
+    std::string part;
+    do part = name.substr(0, name.find('.', part.size() + 1));
+    while (part != name &&
+           std::ranges::any_of(match.fitting, [&](const auto& one) { return lies_in(one.first, part); }));
+    if (parts.empty() || parts.back() != part) parts.push_back(part);
+  }
+  return parts;
+}
+
+void take_weights(Learner& learner, const TrainingSettings& training, Start& start) {
+  const std::string from = "--from " + training.from;
+  const RunFiles files = RunFiles::open(training.from);
+  const RunFiles::Weights saved = weights_of(files);
+  const std::vector<std::string> ignored = split_at_commas(training.ignore);
+  for (const std::string& part : ignored) check_part(learner.model(), part, "to start afresh (--ignore)");
+  const std::map<std::string, Tensor> own = model_state(learner.model());
+  const Match match = match_weights(own, saved.tensors, ignored, foreign_parts(learner, files));
+  const std::vector<std::string> others = differences(learner.settings(), training.from);
+  const std::string differing = others.empty() ? "" : "the settings differ: " + listed(others, 20);
+  std::vector<std::string> faults;
+  for (const auto& [name, why] : match.faults) faults.push_back(concat_text(name, " (", why, ')'));
+  std::string parts;
+  for (const std::string& part : parts_to_ignore(match)) parts += (parts.empty() ? "" : ",") + part;
+  if (!faults.empty())
+    throw SettingsError(concat_text(from, ": the run lacks weights of this model: ", listed(faults, 20), "; ",
+                                    differing, differing.empty() ? "" : "; ",
+                                    "to start these parts afresh, give --ignore ", parts));
+  std::vector<std::pair<std::string, Tensor>> targets;
+  for (const auto& [name, tensor] : match.fitting) targets.emplace_back(name, own.at(name));
+  copy_named_tensors(match.fitting, targets, from);
   learner.model().state_changed();
   start.origin.insert({{"task", files.task()}, {"identity", files.identity()}, {"weights", saved.digest}});
-  start.remarks.push_back(concat_text("from the ", files.task(), " run ", from, ": its tokenizer and ",
-                                      fitting.size(), " of ", own.size(), " weights"));
-  if (!changed.empty())
-    start.remarks.push_back("not from there, since another attention has other shapes: " +
-                            listed(changed, 5));
-  if (!fresh.empty()) start.remarks.push_back("new in this model: " + listed(fresh, 5));
-  if (!left.empty()) start.remarks.push_back("without a place in this model: " + listed(left, 5));
-  if (!others.empty()) start.remarks.push_back("the models differ: " + listed(others, 5));
-  if (const auto settings = overruled(learner.settings(), files); !settings.empty())
-    start.remarks.push_back("the tokenizer is that of the run: " + listed(settings, 5));
+  start.remarks.push_back(concat_text("from the ", files.task(), " run ", training.from,
+                                      ": its tokenizer and ", targets.size(), " of ", own.size(),
+                                      " weights"));
+  if (!match.unused.empty())
+    start.remarks.push_back("without a place in this model: " + listed(match.unused, 5));
+  if (!differing.empty()) start.remarks.push_back(differing);
 }
 
 // --- vectors of words
@@ -337,39 +258,24 @@ void check_start(const Settings& settings) {
     throw SettingsError("--embeddings (training.embeddings) are of whole words: set tokenizer.kind=words");
 }
 
-namespace {
-
-/// A task whose texts have a limit of their own keeps it, unless the run has fewer positions or other weights
-/// for it.
-void take_length(Settings& settings, const Json& config, const std::string& run) {
-  const Json here = Json::parse(settings.json());
-  const auto [setting, factor] = length_setting(here);
-  const std::int64_t theirs = positions_of(config) / factor;
-  const bool is_taken = setting == "model.max_length" && length_setting(config).first == setting;
-  if (is_taken || theirs == 0) return;
-  const Json& model = here.at("model");
-  if (attention_counts_positions(model) ||
-      (model.at("positions") == "learned" && theirs < settings.get<std::int64_t>(setting)))
-    settings.set(setting, std::to_string(theirs), concat_text("the run ", run));
-}
-
-}  // namespace
-
 void take_model_of(Settings& settings, const std::string& run) {
-  const Json there = config_of(RunFiles::open(run)), here = Json::parse(settings.json());
-  const Json model = there.value("model", Json::object());
+  const Json there = parse_json<Json>(RunFiles::open(run).config(), "config.json");
   const std::string origin = concat_text("the run ", run);
-  for (const Setting& one : settings.declared()) {
-    Json value = value_there(there, one.name);
-    // The attention of an encoder may not serve a decoder.
-    if (one.name == "model.decoder_attention" && !model.contains("decoder_attention")) value = nullptr;
-    // A model without these settings reads its input in another way.
-    if (value.is_null() && one.name == "model.local_width") value = 0;
-    if (value.is_null() && one.name == "model.word_dropout") value = 0.0;
-    if (!value.is_null() && is_taken(one, has_like_stacks(here, there)))
-      settings.set_json(one.name, value.dump(), origin);
-  }
-  take_length(settings, there, run);
+  if (has_both_stacks(there) != has_both_stacks(Json::parse(settings.json())))
+    throw SettingsError(
+        "--from " + run +
+        ": a model that has an encoder and a decoder starts none that has one stack alone, nor "
+        "the other way round");
+  for (const Setting& one : settings.declared())
+    if (is_of_model(one.name) && one.name != "model.max_length")
+      if (const Json value = value_there(there, one.name); !value.is_null())
+        settings.set_json(one.name, value.dump(), origin);
+  const auto [ours, factor] = length_setting(Json::parse(settings.json()));
+  const auto [theirs, its_factor] = length_setting(there);
+  if (const Json length = value_in(there, theirs); length.is_number_integer())
+    settings.set(ours,
+                 std::to_string(std::max<std::int64_t>(length.get<std::int64_t>() * its_factor / factor, 1)),
+                 origin);
 }
 
 Settings settings_to_train(const TaskKind& kind, const std::function<void(Settings&)>& lay_over, bool is_new,
@@ -396,7 +302,7 @@ std::optional<Tokenizer> given_tokenizer(const Settings& settings, const std::st
 Start start_weights(Learner& learner) {
   Start start;
   const auto training = learner.settings().read<TrainingSettings>("training");
-  if (!training.from.empty()) take_weights(learner, training.from, start);
+  if (!training.from.empty()) take_weights(learner, training, start);
   if (!training.embeddings.empty()) take_embeddings(learner, training.embeddings, start);
   return start;
 }

@@ -15,12 +15,11 @@ namespace heed {
 
 /// Throws a SettingsError for settings of the start that do not fit together. Reads nothing.
 void check_start(const Settings& settings);
-/// Lays the shape of the model of a run over the defaults, so that its weights fit a model of another task:
-/// width, heads, layers with their attention, norms, positions and how many, dropout and what else both have;
-/// the mark that begins its texts, and whether targets have a tokenizer of their own. A limit of the task's
-/// own texts (data.max_tokens) stays, unless the run has fewer positions or an attention whose weights may
-/// follow from them. An encoder may take it from a decoder and the other way round, but for the attention of
-/// a decoder.
+/// Lays what the model of a run was made with over the defaults: all below "model", "tokenizer", "news" and
+/// "user" but the low-rank parts, and how many tokens it reads (data.max_tokens, where model.max_length is
+/// not there). What the run's task does not set has the default of TransformerConfig. A model of one stack
+/// takes the layers of an encoder from a decoder, and the other way round; between one and two stacks it
+/// throws.
 void take_model_of(Settings& settings, const std::string& run);
 /// What a command trains with: `lay_over` is called on the task's defaults, those for the user's data where it
 /// names some, with the model of training.from below it if the run `is_new`.
@@ -38,17 +37,15 @@ struct Start {
   std::vector<std::string> remarks;
 };
 
-/// Fills a new model with what the settings name. From another run come the weights whose names the model
-/// has; its best ones, where it has measured itself, with low-rank parts merged. Of learned positions it
-/// takes as many as it has. Weights of another shape are refused, with the settings by which the models
-/// differ; those of an attention that was replaced by another are left out. A part that the run does not have
-/// is taken from the one of its kind: one embedding from another, the input of one stack from that of the
-/// other, and the layers of an encoder from a decoder that has no cross-attention, or the other way round.
-/// "output" and "pairs" (WordPairs) are taken from runs of the same task with the same classes alone, the
-/// vectors of categories and single news from those that number them alike. The rows of the embedding are
-/// then set to the vectors of training.embeddings, divided by sqrt(width) where the model multiplies by that,
-/// so that the layers read the vectors as they stand. Throws Error for weights of another shape, when no
-/// weight fits, and for a file of vectors that is damaged (with file and line) or of another width.
+/// Fills a new model with what the settings name. From another run come the weights: its best ones, where it
+/// has measured itself, with low-rank parts merged; of learned positions as many as the model has. All
+/// weights of the model must be there by their names and shapes, but those of the parts in training.ignore;
+/// an encoder may take the layers of a decoder. "output" and "pairs" (WordPairs) are taken from runs of the
+/// same task with the same classes alone, the vectors of categories and single news from those that number
+/// them alike. Else a SettingsError lists what does not match, the settings by which the models differ, and
+/// what to ignore. The rows of the embedding are then set to the vectors of training.embeddings, divided by
+/// sqrt(width) where the model multiplies by that, so that the layers read the vectors as they stand. Throws
+/// Error for a file of vectors that is damaged (with file and line) or of another width.
 Start start_weights(Learner& learner);
 
 }  // namespace heed

@@ -5,6 +5,7 @@
 
 #include "heed/apps/tasks/recipe.h"
 #include "heed/base/digest.h"
+#include "heed/base/names.h"
 #include "heed/base/unicode.h"
 #include "heed/data/table.h"
 #include "heed/data/texts_by_rule.h"
@@ -118,10 +119,9 @@ WindowOptions training_windows(const Settings& settings) {
 }
 
 void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_view what) {
-  std::string unknown;
-  for (const std::string& character : tokenizer.unknown_characters(text))
-    unknown += (unknown.empty() ? "'" : ", '") + character + "'";
-  check(unknown.empty(), what, " has characters that the tokenizer does not know: ", unknown,
+  std::vector<std::string> unknown = tokenizer.unknown_characters(text);
+  for (std::string& character : unknown) character = "'" + character + "'";
+  check(unknown.empty(), what, " has characters that the tokenizer does not know: ", listed(unknown),
         "; a model of characters reads those of its own text alone, one of BPE any");
 }
 

@@ -32,25 +32,21 @@ struct Decoding {
 };
 
 void for_each_setting(auto&& visit, Decoding& decoding) {
-  const SettingTraits of_search = {.needs = {"decoding.method=beam"}};
   visit(decoding.method, "method", {"beam", "sample"},
         "How outputs are found: the most probable by beam search, or drawn at random");
   SearchOptions& search = decoding.search;
-  visit(search.beam, "beam", 1, 1024, "Hypotheses that the search keeps for each sentence; 1: greedy",
-        of_search);
+  visit(search.beam, "beam", 1, 1024, "Hypotheses that the search keeps for each sentence; 1: greedy");
   visit(search.best, "n_best", 1, 1024,
-        "How many outputs `predict --json` shows: of the search, at most the beam, or drawn",
-        {.read = by_lines, .unless = "decoding.method=sample"});
-  visit(search.length_penalty, "length_penalty", 0, 100, "Exponent of the length penalty; 0: none",
-        of_search);
+        "How many outputs `predict --json` shows: of the search, at most the beam, or drawn");
+  visit(search.length_penalty, "length_penalty", 0, 100, "Exponent of the length penalty; 0: none");
   visit(search.length_ratio, "length_ratio", 0, 1000,
         "An output has at most this many tokens for each of its source's, plus decoding.length_extra");
   visit(search.length_extra, "length_extra", 0, 1e6, "See decoding.length_ratio");
-  visit(search.early_stop, "early_stop", "Whether a sentence ends once `beam` hypotheses have", of_search);
-  visit_sampling(visit, decoding.sampling, decoding.seed, "decoding", {"decoding.method=sample"});
+  visit(search.early_stop, "early_stop", "Whether a sentence ends once `beam` hypotheses have");
+  visit_sampling(visit, decoding.sampling, decoding.seed);
   visit(decoding.batch_size, "batch_size", 1, 1e6, "Sources that are answered at a time");
   visit(decoding.max_source_tokens, "max_source_tokens", 1, 1 << 24,
-        "Longer sources are cut when they are answered, and said", {.read = by_all});
+        "Longer sources are cut when they are answered, and said");
 }
 
 /// Settings of these tasks beside those of all.
@@ -59,11 +55,9 @@ struct TextToTextData {
   enum class LongSources { leave_out, cut } long_sources = LongSources::leave_out;
 };
 void for_each_setting(auto&& visit, TextToTextData& data) {
-  visit(data.max_tokens, "max_tokens", 1, 1 << 24, "Longer pairs are left out of training, and said",
-        {.read = by_training});
+  visit(data.max_tokens, "max_tokens", 1, 1 << 24, "Longer pairs are left out of training, and said");
   visit(data.long_sources, "long_sources", {"leave_out", "cut"},
-        "What becomes of pairs whose source is longer: left out, or as much of the source is read as may be",
-        {.read = by_training});
+        "What becomes of pairs whose source is longer: left out, or as much of the source is read as may be");
 }
 
 struct TextToTextEvaluation {
@@ -71,8 +65,7 @@ struct TextToTextEvaluation {
 };
 void for_each_setting(auto&& visit, TextToTextEvaluation& evaluation) {
   visit(evaluation.pairs, "pairs", 0, 1e9,
-        "Pairs that are answered to measure progress while training; 0: all. The loss is that of all pairs",
-        {.read = by_training});
+        "Pairs that are answered to measure progress while training; 0: all. The loss is that of all pairs");
 }
 
 struct TextToTextTokenizer {
@@ -80,9 +73,9 @@ struct TextToTextTokenizer {
   bool separate = false;
 };
 void for_each_setting(auto&& visit, TextToTextTokenizer& tokenizer) {
-  visit(tokenizer.begin, "begin", "The mark that begins what is written", {.from = From::like});
+  visit(tokenizer.begin, "begin", "The mark that begins what is written");
   visit(tokenizer.separate, "separate",
-        "Whether targets have a vocabulary of their own, in target_tokenizer.json", {.from = From::taken});
+        "Whether targets have a vocabulary of their own, in target_tokenizer.json");
 }
 
 /// All of these.

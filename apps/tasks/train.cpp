@@ -185,10 +185,8 @@ const ExampleTable& ExampleFiles::table_of(const std::string& part) const {
     if (!table.name.empty() && table.name == part) return table;
     if (!table.name.empty()) known.emplace_back(table.name);
   }
-  std::string names;
-  for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
   fail(kind_.name, " has no examples of the name '", part, "'", suggest_name(part, known), "; there are ",
-       names);
+       listed(known));
 }
 
 std::string ExampleFiles::name_of(const std::string& part) const {
