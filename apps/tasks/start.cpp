@@ -23,6 +23,11 @@ namespace fs = std::filesystem;
 
 // --- the model of another run
 
+/// A run's config.json.
+Json config_of(const RunFiles& files) {
+  return parse_json<Json>(files.config(), "config.json");
+}
+
 bool is_of_model(const std::string& setting) {
   for (const char* const group : {"model.", "tokenizer.", "news.", "user."})
     if (setting.starts_with(group)) return !setting.starts_with("model.lora_") && setting != "tokenizer.file";
@@ -259,7 +264,7 @@ void check_start(const Settings& settings) {
 }
 
 void take_model_of(Settings& settings, const std::string& run) {
-  const Json there = parse_json<Json>(RunFiles::open(run).config(), "config.json");
+  const Json there = config_of(RunFiles::open(run));
   const std::string origin = concat_text("the run ", run);
   if (has_both_stacks(there) != has_both_stacks(Json::parse(settings.json())))
     throw SettingsError(
