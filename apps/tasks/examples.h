@@ -15,8 +15,8 @@
 #include "heed/core/ranks.h"
 #include "heed/data/batching.h"
 
-// What tasks do alike with their examples: the parts of the data, one forward pass over many inputs, and answers
-// line by line.
+// What tasks do alike with their examples: the parts of the data, one forward pass over many inputs, and
+// answers line by line.
 
 namespace heed {
 
@@ -46,7 +46,8 @@ std::map<std::string, std::string> digests_of(const DataParts<Data>& parts, cons
 
 // --- what a model gives for inputs
 
-/// What a task learns from: an encoder reads an Input, such as the tokens of a text, and is to answer its Target.
+/// What a task learns from: an encoder reads an Input, such as the tokens of a text, and is to answer its
+/// Target.
 template <class Input, class Target>
 struct TaskExamples {
   std::vector<Input> inputs;
@@ -56,8 +57,9 @@ struct TaskExamples {
 /// What a model gives for an input: scores of classes, a vector, a number.
 using Output = std::vector<float>;
 
-/// The output of each input, in their order, without a gradient. Inputs of like lengths are read together, and
-/// ranks share the batches. forward(inputs, context) gives [B, ...], B times as many numbers as an Output has.
+/// The output of each input, in their order, without a gradient. Inputs of like lengths are read together,
+/// and ranks share the batches. forward(inputs, context) gives [B, ...], B times as many numbers as an Output
+/// has.
 template <class Input, class Forward>
 std::vector<Output> outputs_of(const std::vector<Input>& inputs, const Lengths& lengths,
                                std::int64_t batch_size, Ranks* ranks, const Forward& forward) {
@@ -113,8 +115,8 @@ std::vector<Prediction> for_each_line(std::span<const std::string> lines, const 
 }
 
 /// Answers to lines that are inputs of an encoder: input_of(line) throws an Error for one that is none,
-/// answers_to(inputs) gives a prediction for each, and show(input, name, file) makes one pass over an input in which
-/// the model shows its inside.
+/// answers_to(inputs) gives a prediction for each, and show(input, name, file) makes one pass over an input
+/// in which the model shows its inside.
 template <class InputOf, class AnswersTo, class Show>
 std::vector<Prediction> answer_lines(std::span<const std::string> lines, const PredictOptions& options,
                                      const InputOf& input_of, const AnswersTo& answers_to, const Show& show) {

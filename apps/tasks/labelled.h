@@ -65,9 +65,9 @@ LabelledOptions labelled_options(const Settings& settings, const std::string& pa
 /// The classes as a file of a run, and back. Throws an Error for a file that is damaged.
 std::string classes_to_json(const std::vector<std::string>& classes);
 std::vector<std::string> classes_from_json(const std::string& text);
-/// The parts of the data: what by_rule() makes where the settings name no files, else what read(path, settings)
-/// finds in these. Throws a SettingsError for labels that are none. Other files are read by the columns of the
-/// training file: their names become settings where it has a header.
+/// The parts of the data: what by_rule() makes where the settings name no files, else what read(path,
+/// settings) finds in these. Throws a SettingsError for labels that are none. Other files are read by the
+/// columns of the training file: their names become settings where it has a header.
 TextParts read_labelled_parts(
     Settings& settings, const std::function<LabelledText()>& by_rule,
     const std::function<LabelledText(const std::string& path, const Settings& layout)>& read);
@@ -82,14 +82,14 @@ void check_labels(const LabelledText& text, std::string_view origin);
 
 // --- training
 
-/// What there is to say before it: how many examples there are, called `unit`, and of which classes. `description`:
-/// what they are, "vocabulary 8000".
+/// What there is to say before it: how many examples there are, called `unit`, and of which classes.
+/// `description`: what they are, "vocabulary 8000".
 std::vector<std::string> remarks_on_labelled(const TextParts& parts, const std::vector<std::string>& classes,
                                              const std::string& unit, const std::string& description);
 /// The same when steps are fewer than the batches of an epoch; else "".
 std::string remark_on_steps(const Settings& settings, std::int64_t batches);
-/// What the settings make an example of each class count; empty: all alike. Balanced: texts / (classes * texts of
-/// it), so that the mean over the texts is 1.
+/// What the settings make an example of each class count; empty: all alike. Balanced: texts / (classes *
+/// texts of it), so that the mean over the texts is 1.
 std::vector<float> class_weights(const Settings& settings, const std::vector<std::int32_t>& labels,
                                  std::size_t classes);
 /// sum_i w(label_i) cross_entropy_i of logits [B, classes].

@@ -127,8 +127,8 @@ WindowOptions training_windows(const Settings& settings);
 /// Throws an Error that names the characters of the text which the tokenizer does not know, if any.
 void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_view what);
 
-/// What a language model reads: it reads the text, learns its tokens and cuts it into windows. What is worth telling
-/// goes to `remarks`.
+/// What a language model reads: it reads the text, learns its tokens and cuts it into windows. What is worth
+/// telling goes to `remarks`.
 class TextStream {
  public:
   using Remarks = std::vector<std::string>;
@@ -140,8 +140,8 @@ class TextStream {
   LargeText read(const std::string& file, const Settings& layout, ReadReport& report) const;
   std::map<std::string, std::string> digests() const;
 
-  /// The tokenizer of the settings: the characters of all the text there is; words and BPE are learned from what
-  /// is trained on.
+  /// The tokenizer of the settings: the characters of all the text there is; words and BPE are learned from
+  /// what is trained on.
   Tokenizer learned_tokenizer(Settings& settings, Remarks& remarks) const;
   /// Turns the parts into streams and the plan of the windows.
   void prepare(const Settings& settings, Remarks& remarks);

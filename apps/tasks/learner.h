@@ -139,7 +139,8 @@ struct Measurement {
   ExampleStatistics examples = {};  ///< of one of the metrics, where it is made of what single examples add
 };
 
-/// Names and contents of files of a run, and a function that reads one; that throws an Error where it is missing.
+/// Names and contents of files of a run, and a function that reads one; that throws an Error where it is
+/// missing.
 using NamedFiles = std::map<std::string, std::string>;
 using ReadFile = std::function<std::string(std::string_view name)>;
 
@@ -149,8 +150,8 @@ using ReadFile = std::function<std::string(std::string_view name)>;
 ///   to train     check_settings, read_data, learn_vocabulary (or open_files), build, prepare_training
 ///   to be used   open_files, build, then predict and measure
 ///
-/// A task derives from it, reads its settings in its constructor, and implements the steps. What tasks share are
-/// objects and functions that it has: apps/tasks/data.h, examples.h, labelled.h.
+/// A task derives from it, reads its settings in its constructor, and implements the steps. What tasks share
+/// are objects and functions that it has: apps/tasks/data.h, examples.h, labelled.h.
 class Learner : public Task {
  public:
   /// Throws a SettingsError for settings that do not fit together. Reads, allocates and writes nothing.
@@ -177,8 +178,8 @@ class Learner : public Task {
   /// Of a run that goes on: takes what its training found out where the settings leave it open
   /// (tokenizer.kind=auto). `before`: what the run recorded.
   void keep_choices(const Settings& before);
-  /// Throws a SettingsError for data that are named by half, and for a model that cannot be, or that takes more
-  /// memory than there is. Reads, allocates and writes nothing.
+  /// Throws a SettingsError for data that are named by half, and for a model that cannot be, or that takes
+  /// more memory than there is. Reads, allocates and writes nothing.
   void check_settings();
   /// Reads the data of the settings, or makes the embedded ones.
   void read_data() { digests_ = read_parts(); }
@@ -234,8 +235,8 @@ class Learner : public Task {
 
   /// Reads the parts of the data, and returns the digests of those that are not empty.
   virtual std::map<std::string, std::string> read_parts() = 0;
-  /// What is learned from the training part, as files. It changes nothing but settings that were left open: the
-  /// files are opened next.
+  /// What is learned from the training part, as files. It changes nothing but settings that were left open:
+  /// the files are opened next.
   virtual NamedFiles learned_files() = 0;
   virtual void open(const ReadFile& read) = 0;
   /// A model_of() the settings, for the vocabulary, or before there is one for a small one.
@@ -249,8 +250,8 @@ class Learner : public Task {
 
   void remark(std::string text);  ///< "": nothing
   void remark_all(std::vector<std::string> texts);
-  /// What read(report) gives; says how many bytes of files were no characters, and how many blank lines were left
-  /// out, if any.
+  /// What read(report) gives; says how many bytes of files were no characters, and how many blank lines were
+  /// left out, if any.
   template <class Read>
   auto reported(const Read& read) {
     ReadReport report;
@@ -259,8 +260,8 @@ class Learner : public Task {
     return data;
   }
   void remark_on_reading(const ReadReport& report);
-  /// measure(data) of the part that the source names, or of what read(files, layout, report) finds in its files.
-  /// Throws an Error when the part is empty.
+  /// measure(data) of the part that the source names, or of what read(files, layout, report) finds in its
+  /// files. Throws an Error when the part is empty.
   template <class Data, class Read, class Measure>
   Measurement measured_data(const DataParts<Data>& parts, const MeasureSource& source, const Read& read,
                             const Measure& measure) {

@@ -216,12 +216,12 @@ bool belongs_to_attention(Stacks stacks, std::string_view setting);
 /// largest parameter.
 void check_cost(Module& model, const TransformerConfig& config, std::int64_t batch_tokens);
 
-/// Throws a SettingsError when no model can be made, or when it would take more memory than there is; found out
-/// without allocating it. `make` gives a model_of().
+/// Throws a SettingsError when no model can be made, or when it would take more memory than there is; found
+/// out without allocating it. `make` gives a model_of().
 void check_model(const std::function<std::unique_ptr<Module>()>& make);
 
-/// A model of the configuration, with its low-rank parts. `batch_tokens`: of one batch; `more`: what its constructor
-/// takes beside the configuration.
+/// A model of the configuration, with its low-rank parts. `batch_tokens`: of one batch; `more`: what its
+/// constructor takes beside the configuration.
 template <class Model, class Config, class... More>
 std::unique_ptr<Module> model_of(const Config& config, std::int64_t batch_tokens, const More&... more) {
   auto model = std::make_unique<Model>(config, more...);

@@ -125,8 +125,8 @@ struct TextToTextTask {
   std::string (*source_of)(const Settings& settings, const std::string& line) = nullptr;
   /// Sets what the training part says of settings that were left open; null: nothing.
   void (*learn)(Settings& settings, const ParallelText& train) = nullptr;
-  /// Where the best weights are to be kept by a metric that says nothing of such pairs, takes another. Returns what
-  /// there is to say; null: nothing.
+  /// Where the best weights are to be kept by a metric that says nothing of such pairs, takes another.
+  /// Returns what there is to say; null: nothing.
   std::vector<std::string> (*choose_metric)(Settings& settings, const ParallelText& valid) = nullptr;
   std::vector<std::string> marks = {};  ///< special tokens of sources beside those of every tokenizer
   bool keeps_end = false;  ///< the end of a source that is too long matters more than its beginning
