@@ -4,8 +4,8 @@
 /// training and data; and of the applications (apps/apps.h), unless heed was built without them, tasks, their
 /// runs and published models. You can also include only the headers that you need.
 ///
-/// Left out is what few programs extend or take apart: the frames of a task of your own
-/// (apps/tasks/example_learner.h, apps/tasks/labelled.h, apps/tasks/text_to_text.h) and of a published
+/// Left out is what few programs extend or take apart: what a task of your own shares with others
+/// (apps/tasks/examples.h, apps/tasks/labelled.h, apps/tasks/text_to_text.h), the frame of a published
 /// architecture (apps/hub/architecture.h), comparisons (apps/compare/comparison.h), event files
 /// (training/tensorboard.h), the readers of single formats (data/idx.h, data/mind.h,
 /// data/dialogues.h, ...), and headers that only other headers of their folder use.

@@ -7,7 +7,8 @@
 #include <cmath>
 
 #include "heed/apps/cli/task_program.h"
-#include "heed/apps/tasks/example_learner.h"
+#include "heed/apps/tasks/examples.h"
+#include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/ops.h"
 #include "heed/data/pairs_by_rule.h"
 #include "heed/models/classifier.h"
@@ -63,59 +64,116 @@ float number_in(const std::string& text, const std::string& place) {
   return number;
 }
 
-class RateLearner : public TextExampleLearner<EncoderClassifier, LabelledText, float> {
- public:
-  using TextExampleLearner::TextExampleLearner;
+LabelledText read_rated(const std::string& file, const Settings& layout, ReadReport& report) {
+  return read_labelled_text(file, {.format = "lines", .text = layout.read<TextOptions>("data")}, &report);
+}
 
-  void check_settings() const override {
-    TextExampleLearner::check_settings();
-    if (settings_.get<double>("training.label_smoothing") > 0)
+class RateLearner : public Learner {
+ public:
+  RateLearner(const TaskKind& kind, Settings given)
+      : Learner(kind, std::move(given)),
+        data_(settings_.read<RateData>("data")),
+        batch_size_(settings_.read<PredictionSettings>("prediction").batch_size) {
+    unit_ = "texts";
+    if (label_smoothing_ > 0)
       throw SettingsError("training.label_smoothing needs classes; this task predicts a number");
+  }
+
+  // --- what it loses: sum_i (y_i - t_i)^2
+  void prepare_training() override {
+    train_ = examples_of(parts_.train);
+    valid_ = examples_of(parts_.valid);
+    plan_batches({lengths_of(train_.inputs), {}}, training_batches(settings_));
+  }
+  Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
+    const Batch& rows = batches_.at(epoch, batch);
+    const Tensor rates = outputs(pick(train_.inputs, rows), context),
+                 targets = Tensor::from(pick(train_.targets, rows), rates.shape(), rates.device());
+    return {sum(square(rates - targets)), rates.size(0)};
+  }
+  Evaluation evaluate() override {
+    return valid_.inputs.empty() ? Evaluation() : evaluation(errors_of(valid_).metrics);
+  }
+
+  // --- what it answers
+  std::vector<Prediction> predict(std::span<const std::string> lines,
+                                  const PredictOptions& options) override {
+    const auto answers_to = [&](const std::vector<Tokens>& texts) {
+      remark(tokenizer_->take_cut_message());
+      std::vector<Prediction> answers;
+      for (const Output& rate : rates_of(texts)) answers.push_back({std::to_string(rate[0]), 1});
+      return answers;
+    };
+    return answer_texts(lines, options, *tokenizer_, answers_to,
+                        [&](const auto& texts, Context& context) { return outputs(texts, context); });
+  }
+  Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
+    return outputs(inputs_of_lines(lines, [&](const std::string& line) { return (*tokenizer_)(line); }),
+                   context);
   }
 
  protected:
   // --- what it reads: texts with their numbers
-  TextParts read_parts(ReadReport& report) override {
-    const auto data = settings_.read<RateData>("data");
-    const LabelledText text =
-        data.file.empty() ? number_words_by_rule() : read(std::vector{data.file}, report);
-    return split_text(text, {.valid_fraction = data.valid_fraction});
+  std::map<std::string, std::string> read_parts() override {
+    const LabelledText text = reported([&](ReadReport& report) {
+      return data_.file.empty() ? number_words_by_rule() : read_rated(data_.file, settings_, report);
+    });
+    parts_ = split_text(text, {.valid_fraction = data_.valid_fraction});
+    return digests_of(parts_, [](const LabelledText& part) { return digest_of(part); });
   }
-  LabelledText read(std::span<const std::string> files, ReadReport& report) override {
-    return read_labelled_text(files.front(), {.format = "lines", .text = settings_.read<TextOptions>("data")},
-                              &report);
+  NamedFiles learned_files() override { return learned_tokenizer(all_texts(parts_.train)); }
+  void open(const ReadFile& read) override {
+    tokenizer_.emplace(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"), settings_);
   }
-  Examples examples_of(const LabelledText& text) override {
+  std::unique_ptr<Module> make_model() override {
+    const std::int64_t vocabulary = tokenizer_ ? tokenizer_->tokenizer().vocabulary_size() : 300;
+    return model_of<EncoderClassifier>(encoder_config(vocabulary, 1), batch_tokens());
+  }
+
+  // --- how it is measured
+  Measurement measured(const MeasureSource& source) override {
+    const auto read = [&](std::span<const std::string> files, const Settings& layout, ReadReport& report) {
+      return read_rated(files.front(), layout, report);
+    };
+    return measured_data(parts_, source, read,
+                         [&](const LabelledText& text) { return errors_of(examples_of(text)); });
+  }
+
+ private:
+  using Examples = TaskExamples<Tokens, float>;
+
+  Examples examples_of(const LabelledText& text) {
     Examples examples{(*tokenizer_)(text.texts, text.places), {}};
     for (std::size_t i = 0; i < text.size(); ++i)
       examples.targets.push_back(number_in(std::string(text.labels[i]), text.places[i]));
+    remark(tokenizer_->take_cut_message());
     return examples;
   }
-
-  // --- what it loses: sum_i (y_i - t_i)^2
-  Loss loss_of(const std::vector<Tokens>& texts, const std::vector<float>& rates, Context& context) override {
-    const Tensor targets = Tensor::from(rates, {std::ssize(rates), 1}, model_->device());
-    return {sum(square(outputs(texts, context) - targets)), std::ssize(rates)};
+  Tensor outputs(const std::vector<Tokens>& texts, Context& context) {
+    auto& model = model_as<EncoderClassifier>();
+    return model.logits(pad_tokens(texts, model.device()), context);  // [B, 1]
   }
-
-  // --- what it answers
-  std::int64_t classes() const override { return 1; }
-  Tensor outputs(const std::vector<Tokens>& texts, Context& context) override {
-    return model_->logits(pad_tokens(texts, model_->device()), context);  // [B, 1]
+  std::vector<Output> rates_of(const std::vector<Tokens>& texts) {
+    return outputs_of(
+        texts, {lengths_of(texts), {}}, batch_size_, ranks(),
+        [&](const std::vector<Tokens>& batch, Context& context) { return outputs(batch, context); });
   }
-  Prediction prediction_of(const Tokens&, const Output& output) const override {
-    return {std::to_string(output[0]), 1, {}, ""};
-  }
-  Measurement measured(const Examples& examples, const LabelledText&) override {
-    const std::vector<Output> outputs = outputs_of(examples.inputs);
-    const auto count = static_cast<double>(outputs.size());
+  Measurement errors_of(const Examples& examples) {
+    const std::vector<Output> rates = rates_of(examples.inputs);
+    const auto count = static_cast<double>(rates.size());
     std::vector<double> means(2);
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-      const double error = double{outputs[i][0]} - double{examples.targets[i]};
+    for (std::size_t i = 0; i < rates.size(); ++i) {
+      const double error = double{rates[i][0]} - double{examples.targets[i]};
       means[0] += error * error / count, means[1] += std::abs(error) / count;
     }
-    return measurement(means, outputs.size());
+    return measurement(means, rates.size());
   }
+
+  const RateData data_;
+  const std::int64_t batch_size_;
+  TextParts parts_;
+  std::optional<BoundedTokenizer> tokenizer_;
+  Examples train_, valid_;
 };
 
 }  // namespace

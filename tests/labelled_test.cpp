@@ -97,7 +97,10 @@ TEST_CASE(
 }
 
 TEST_CASE("Balanced weights: a rare class counts more, and the mean over the texts is 1") {
-  const std::vector<float> weights = balanced_weights({0, 0, 0, 1}, 2);
+  Settings settings = task_kind("classify").settings(true);
+  CHECK(class_weights(settings, {0, 0, 0, 1}, 2).empty());
+  settings.assign("training.class_weights=balanced");
+  const std::vector<float> weights = class_weights(settings, {0, 0, 0, 1}, 2);
   CHECK(weights[0] == doctest::Approx(4.0 / (2 * 3)));
   CHECK(weights[1] == doctest::Approx(4.0 / (2 * 1)));
 }

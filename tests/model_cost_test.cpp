@@ -42,11 +42,11 @@ TEST_CASE("model cost: the table of word pairs counts, and the largest parameter
   config.source_vocabulary = 100;
   config.word_pairs = 131'072;
   config.classes = 10'000'000;
-  CHECK_THROWS_WITH_AS(check_model<EncoderClassifier>(config, 1024),
+  CHECK_THROWS_WITH_AS(check_model([&] { return model_of<EncoderClassifier>(config, 1024); }),
                        doctest::Contains("pairs.weight [131072, 10000000] of model.word_pairs, 2.1e+04 GB)"),
                        SettingsError);
   config.classes = 2;
-  CHECK_NOTHROW(check_model<EncoderClassifier>(config, 1024));
+  CHECK_NOTHROW(check_model([&] { return model_of<EncoderClassifier>(config, 1024); }));
 }
 
 TEST_CASE("child: model cost under a limit of this process" * doctest::skip()) {
@@ -54,7 +54,7 @@ TEST_CASE("child: model cost under a limit of this process" * doctest::skip()) {
   config.source_vocabulary = 100;
   config.word_pairs = 131'072;
   config.classes = 2000;  // 4.2 GB
-  CHECK_THROWS_WITH_AS(check_model<EncoderClassifier>(config, 1024),
+  CHECK_THROWS_WITH_AS(check_model([&] { return model_of<EncoderClassifier>(config, 1024); }),
                        doctest::Contains("but this process may use 2.15 GB"), SettingsError);
 }
 

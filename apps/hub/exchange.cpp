@@ -335,16 +335,19 @@ ExchangeReport import_run(const fs::path& folder, const fs::path& out) {
           " begins what is written, but tokenizer.json has ", tokenizer.vocabulary_size(), " tokens");
     settings.set("tokenizer.begin", tokenizer.token(static_cast<std::int32_t>(plan.begin)), "config.json");
   }
+  NamedFiles files = {{"tokenizer.json", tokenizer.to_json()}};
   if (!model.target_tokenizer.empty()) {
-    check_marks(Tokenizer::from_json(model.target_tokenizer, "target_tokenizer.json"),
-                "target_tokenizer.json", false);
+    const Tokenizer target = Tokenizer::from_json(model.target_tokenizer, "target_tokenizer.json");
+    check_marks(target, "target_tokenizer.json", false);
+    files["target_tokenizer.json"] = target.to_json();
     settings.set("tokenizer.separate", "true", "target_tokenizer.json");
   }
   std::unique_ptr<Learner> learner = kind.make(std::move(settings));
   learner->check_settings();
   learner->open_files([&](std::string_view name) {
-    check(name == "tokenizer.json" || name == "target_tokenizer.json", "a published model has no ", name);
-    return name == "tokenizer.json" ? model.tokenizer : model.target_tokenizer;
+    const auto found = files.find(std::string(name));
+    check(found != files.end(), "a published model has no ", name);
+    return found->second;
   });
   std::map<std::string, Tensor> weights = our_weights(model.tensors, model.unread, plan, what);
   learner->build({});

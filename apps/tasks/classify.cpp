@@ -8,6 +8,8 @@
 #include <algorithm>
 
 #include "heed/apps/tasks/labelled.h"
+#include "heed/apps/tasks/recipe.h"
+#include "heed/autograd/ops.h"
 #include "heed/data/idx.h"
 #include "heed/data/texts_by_rule.h"
 #include "heed/models/classifier.h"
@@ -102,131 +104,146 @@ bool reads_images(const Settings& settings) {
 }
 
 /// An input is the tokens of a text, or the values of an image, which the model turns into patches.
-class ClassifyLearner : public LabelledLearner<Tokens> {
+class ClassifyLearner : public Learner {
  public:
-  using LabelledLearner::LabelledLearner;
-
-  void check_settings() const override {
-    names_labelled_data(settings_);
-    const std::int64_t patch = settings_.read<ClassifyData>("data").patch;
-    if (reads_images(settings_))
-      check_model<ImageClassifier>(image_config({patch, patch, {}}, 2), batch_tokens());
-    else
-      check_model<EncoderClassifier>(config(300, 2), batch_tokens());
+  ClassifyLearner(const TaskKind& kind, Settings given)
+      : Learner(kind, std::move(given)),
+        data_(settings_.read<ClassifyData>("data")),
+        batch_size_(settings_.read<PredictionSettings>("prediction").batch_size),
+        reads_images_(reads_images(settings_)),
+        image_{data_.patch, data_.patch, {}} {
+    unit_ = reads_images_ ? "images" : "texts";
   }
 
-  void learn_vocabulary() override {
-    if (reads_images(settings_)) {
-      image_ = image_of_line(parts_.train.texts.front());
-      classes_ = class_names(parts_.train);
-    } else {
-      LabelledLearner::learn_vocabulary();
-    }
+  void prepare_training() override {
+    remark_all(remarks_on_labelled(
+        parts_, classes_, unit_,
+        reads_images_ ? concat_text("images of ", image_.rows, " x ", image_.columns)
+                      : concat_text("vocabulary ", tokenizer_->tokenizer().vocabulary_size())));
+    train_ = examples_of(parts_.train);
+    valid_ = examples_of(parts_.valid);
+    plan_batches(lengths(train_.inputs), training_batches(settings_));
+    weights_ = class_weights(settings_, train_.targets, classes_.size());
+    remark(remark_on_steps(settings_, batches(0)));
   }
 
-  std::map<std::string, std::string> files() const override {
-    if (tokenizer_) return LabelledLearner::files();
-    return {{"image.txt", image_line(image_, 0) + "\n"}, {"classes.json", classes_to_json(classes_)}};
+  Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
+    const Batch& rows = batches_.at(epoch, batch);
+    return class_loss(logits(pick(train_.inputs, rows), context), pick(train_.targets, rows), weights_,
+                      label_smoothing_);
   }
 
-  void open_files(const std::function<std::string(std::string_view)>& read) override {
-    if (!reads_images(settings_)) return LabelledLearner::open_files(read);
-    classes_ = classes_from_json(read("classes.json"));
-    std::string line = read("image.txt");
-    line.resize(std::min(line.size(), line.find('\n')));
-    image_ = image_of_line(line);
+  Evaluation evaluate() override {
+    if (valid_.inputs.empty()) return {};
+    return evaluation(measured_examples(valid_, parts_.valid).metrics);
   }
 
-  void build(Device device) override {
-    const auto classes = static_cast<std::int64_t>(classes_.size());
-    if (tokenizer_)
-      model_ = make_model<EncoderClassifier>(config(vocabulary_size(), classes), batch_tokens(), device);
-    else
-      model_ = make_model<ImageClassifier>(image_config(image_, classes), batch_tokens(), device);
+  std::vector<Prediction> predict(std::span<const std::string> lines,
+                                  const PredictOptions& options) override {
+    return answer_lines(
+        lines, options, [&](const std::string& line) { return input_of(line); },
+        [&](const std::vector<Tokens>& inputs) {
+          if (tokenizer_) remark(tokenizer_->take_cut_message());
+          return class_predictions(scores_of(inputs), classes_);
+        },
+        [&](const Tokens& input, const std::string& name, CaptureFile& file) {
+          const Capture capture = captured([&](Context& context) { logits({input}, context); });
+          tokenizer_ ? add_pass(file, name, capture, {input}, tokenizer_->tokenizer())
+                     : file.add(name, capture);
+        });
   }
 
-  Module& model() override { return *model_; }
-  std::string unit() const override { return reads_images(settings_) ? "images" : "texts"; }
+  Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
+    return logits(inputs_of_lines(lines, [&](const std::string& line) { return input_of(line); }), context);
+  }
 
  protected:
-  LabelledText read_file(const std::string& path, ReadReport& report) const override {
-    const auto data = settings_.read<ClassifyData>("data");
-    if (reads_images(settings_)) {
-      if (!data.label_column.empty() || !data.text_columns.empty() || data.files.header != Header::detected ||
-          !data.files.delimiter.empty())
-        throw SettingsError(
-            "data.label_column, data.text_columns, data.header and data.delimiter are for tables, not for "
-            "images");
-      return read_labelled_images(path, path == data.files.files.file ? data.labels : "", data.files.text);
+  /// The texts by rule do not follow the run's seed: runs with other seeds are compared on the same ones.
+  std::map<std::string, std::string> read_parts() override {
+    parts_ = reported([&](ReadReport& report) {
+      return read_labelled_parts(
+          settings_, [&] { return draw_listops(data_.split.seed, data_.expressions, data_.rule); },
+          [&](const std::string& path, const Settings& layout) { return read_file(path, layout, report); });
+    });
+    return digests_of(parts_, [](const LabelledText& text) { return digest_of(text); });
+  }
+
+  NamedFiles learned_files() override {
+    NamedFiles files;
+    if (reads_images_)
+      files["image.txt"] = image_line(image_of_line(parts_.train.texts.front()), 0) + "\n";
+    else
+      files = learned_tokenizer(all_texts(parts_.train));
+    files["classes.json"] = classes_to_json(class_names(parts_.train));
+    return files;
+  }
+
+  void open(const ReadFile& read) override {
+    classes_ = classes_from_json(read("classes.json"));
+    if (reads_images_) {
+      std::string line = read("image.txt");
+      line.resize(std::min(line.size(), line.find('\n')));
+      image_ = image_of_line(line);
+    } else {
+      tokenizer_.emplace(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"), settings_);
     }
-    return read_labelled_text(path, text_options(path), &report);
+  }
+
+  std::unique_ptr<Module> make_model() override {
+    if (reads_images_) return model_of<ImageClassifier>(image_config(), batch_tokens());
+    const std::int64_t vocabulary = tokenizer_ ? tokenizer_->tokenizer().vocabulary_size() : 300;
+    return model_of<EncoderClassifier>(encoder_config(vocabulary, class_count()), batch_tokens());
+  }
+
+  Measurement measured(const MeasureSource& source) override {
+    const auto read = [&](std::span<const std::string> files, const Settings& layout, ReadReport& report) {
+      return read_file(files.front(), layout, report);
+    };
+    return measured_data(parts_, source, read, [&](const LabelledText& text) {
+      return measured_examples(examples_of(text), text);
+    });
+  }
+
+  std::vector<ExampleLine> examples(std::size_t count, bool answered) const override {
+    return answered ? std::vector<ExampleLine>() : labelled_lines(shown_part(parts_), count);
   }
 
   void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
-    if (reads_images(settings_)) throw SettingsError(file + ": the run reads images, not tables");
-    read_texts_of_table(file, text_options(file), take, &report);
-  }
-
-  /// The texts do not follow the run's seed: runs with other seeds are compared on the same ones.
-  LabelledText made_by_rule() const override {
-    const auto data = settings_.read<ClassifyData>("data");
-    return draw_listops(data.split.seed, data.expressions, data.rule);
-  }
-
-  Tokens input_of_line(const std::string& line) override {
-    return tokenizer_ ? (*tokenizer_)(line) : pixels_of(line);
-  }
-
-  std::vector<Tokens> inputs_of(const LabelledText& text) override {
-    if (tokenizer_) return (*tokenizer_)(text.texts, text.places);
-    std::vector<Tokens> images;
-    for (const std::string_view line : text.texts) images.push_back(pixels_of(line));
-    return images;
-  }
-
-  /// As the encoder sees them.
-  Lengths lengths(const std::vector<Tokens>& inputs) const override {
-    if (tokenizer_) return {lengths_of(inputs), {}};
-    const auto patches = static_cast<std::int32_t>(image_config(image_, 2).patches());
-    return {std::vector<std::int32_t>(inputs.size(), patches), {}};
-  }
-
-  std::string description() const override {
-    return tokenizer_ ? LabelledLearner::description()
-                      : concat_text("images of ", image_.rows, " x ", image_.columns);
-  }
-
-  Tensor logits(const std::vector<Tokens>& inputs, Context& context) override {
-    return model_->logits(pad_tokens(inputs, model_->device()), context);
-  }
-
-  ClassFigures figures(const ClassQuality& quality, const std::vector<ClassScores>&,
-                       const LabelledText&) const override {
-    return {metrics(std::vector<double>{quality.accuracy, quality.loss, quality.macro_f1})};
-  }
-
-  std::vector<Tokens> rows_of(const Tokens& input) const override {
-    return tokenizer_ ? std::vector<Tokens>{input} : std::vector<Tokens>();
+    if (reads_images_) throw SettingsError(file + ": the run reads images, not tables");
+    read_texts_of_table(file, text_options(file, settings_), take, &report);
   }
 
  private:
-  LabelledOptions text_options(const std::string& path) const {
-    const auto data = settings_.read<ClassifyData>("data");
+  using Examples = TaskExamples<Tokens, std::int32_t>;
+
+  // --- what it reads
+
+  static LabelledText read_file(const std::string& path, const Settings& layout, ReadReport& report) {
+    const auto data = layout.read<ClassifyData>("data");
+    if (!reads_images(layout)) return read_labelled_text(path, text_options(path, layout), &report);
+    if (!data.label_column.empty() || !data.text_columns.empty() || data.files.header != Header::detected ||
+        !data.files.delimiter.empty())
+      throw SettingsError(
+          "data.label_column, data.text_columns, data.header and data.delimiter are for tables, not for "
+          "images");
+    return read_labelled_images(path, path == data.files.files.file ? data.labels : "", data.files.text);
+  }
+
+  static LabelledOptions text_options(const std::string& path, const Settings& layout) {
+    const auto data = layout.read<ClassifyData>("data");
     if (!data.labels.empty())
       throw SettingsError(
           concat_text("data.labels (\"", data.labels,
                       "\") is for images, --format idx; the labels of texts stand beside them"));
     LabelledOptions options = labelled_options(
-        settings_, path,
+        layout, path,
         "--format lines (a label, a space and a text on each line), --format csv, tsv or jsonl");
     options.label_column = data.label_column;
     options.text_columns = data.text_columns;
     return options;
   }
 
-  ImageClassifierConfig image_config(const Images& image, std::int64_t classes) const {
-    return {config(0, classes), image.rows, image.columns, trained().read<ClassifyData>("data").patch};
-  }
+  Tokens input_of(const std::string& line) { return tokenizer_ ? (*tokenizer_)(line) : pixels_of(line); }
 
   Tokens pixels_of(std::string_view line) const {
     const Images image = image_of_line(line);
@@ -237,8 +254,62 @@ class ClassifyLearner : public LabelledLearner<Tokens> {
     return values;
   }
 
-  Images image_;  // an example of their size, where the texts are images
-  std::unique_ptr<EncoderClassifier> model_;
+  Examples examples_of(const LabelledText& text) {
+    Examples examples{{}, classes_of(text, classes_)};
+    if (tokenizer_) {
+      examples.inputs = (*tokenizer_)(text.texts, text.places);
+      remark(tokenizer_->take_cut_message());
+    } else {
+      for (const std::string_view line : text.texts) examples.inputs.push_back(pixels_of(line));
+    }
+    return examples;
+  }
+
+  // --- what it answers
+
+  std::int64_t class_count() const {
+    return classes_.empty() ? 2 : static_cast<std::int64_t>(classes_.size());
+  }
+
+  ImageClassifierConfig image_config() const {
+    return {encoder_config(0, class_count()), image_.rows, image_.columns,
+            trained().read<ClassifyData>("data").patch};
+  }
+
+  /// As the encoder sees them.
+  Lengths lengths(const std::vector<Tokens>& inputs) const {
+    if (tokenizer_) return {lengths_of(inputs), {}};
+    const auto patches = static_cast<std::int32_t>(image_config().patches());
+    return {std::vector<std::int32_t>(inputs.size(), patches), {}};
+  }
+
+  Tensor logits(const std::vector<Tokens>& inputs, Context& context) {
+    auto& model = model_as<EncoderClassifier>();
+    return model.logits(pad_tokens(inputs, model.device()), context);
+  }
+
+  std::vector<ClassScores> scores_of(const std::vector<Tokens>& inputs) {
+    return outputs_of(inputs, lengths(inputs), batch_size_, ranks(),
+                      [&](const std::vector<Tokens>& batch, Context& context) {
+                        return log_softmax(logits(batch, context), -1);
+                      });
+  }
+
+  Measurement measured_examples(const Examples& examples, const LabelledText& text) {
+    const std::vector<ClassScores> scores = scores_of(examples.inputs);
+    const ClassQuality quality = quality_of(scores, examples.targets, classes_.size());
+    ClassFigures figures{metrics(std::vector<double>{quality.accuracy, quality.loss, quality.macro_f1})};
+    return class_measurement(std::move(figures), quality, scores, examples.targets, text, classes_);
+  }
+
+  const ClassifyData data_;
+  const std::int64_t batch_size_;
+  const bool reads_images_;
+  TextParts parts_;
+  Images image_;                               // an example of their size, where the texts are images
+  std::optional<BoundedTokenizer> tokenizer_;  // none: they are
+  Examples train_, valid_;
+  std::vector<float> weights_;  // of the classes; empty: all alike
 };
 
 }  // namespace

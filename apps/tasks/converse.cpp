@@ -102,102 +102,108 @@ std::string dialogue_line(std::span<const std::string> row, std::size_t /*number
   return line.append(" ").append(turn_end);
 }
 
-class ConverseLearner : public TextToTextLearner {
- public:
-  using TextToTextLearner::TextToTextLearner;
+/// The small talk does not follow the seed: runs with other seeds are compared on the same dialogues.
+PairParts small_talk_parts(const Settings& settings) {
+  const auto data = settings.read<ConverseData>("data");
+  const SmallTalk made = small_talk(1, data.dialogues, data.held_out_dialogues);
+  return {answers_in(made.train, data.turns), answers_in(made.held_out, data.turns), {}};
+}
 
- protected:
-  /// The small talk does not follow the seed: runs with other seeds are compared on the same dialogues.
-  PairParts made_by_rule() const override {
-    const auto data = settings_.read<ConverseData>("data");
-    const SmallTalk made = small_talk(1, data.dialogues, data.held_out_dialogues);
-    return {answers_in(made.train, data.turns), answers_in(made.held_out, data.turns), {}};
-  }
+/// Dialogues that are measured with, too, would be known by heart.
+void handle_overlap(Dialogues& train, const Dialogues& valid, const Dialogues& test, const ConverseData& data,
+                    ReadReport& report) {
+  std::set<Dialogue> measured(valid.begin(), valid.end());
+  measured.insert(test.begin(), test.end());
+  const auto shared = [&](const Dialogue& turns) { return measured.contains(turns); };
+  const auto count = std::ranges::count_if(train, shared);
+  if (count == 0) return;
+  const bool keep = data.overlap == ConverseData::Overlap::keep;
+  report.remarks.push_back(
+      concat_text(count, " dialogues to learn from are among those to measure with, too, and are ",
+                  keep ? "kept (data.overlap)" : "left out of learning (data.overlap=keep keeps them)"));
+  if (!keep) std::erase_if(train, shared);
+  check(!train.empty(), data.files.file, ": all dialogues to learn from are among those to measure with");
+}
 
-  PairParts named_parts(ReadReport& report) override {
-    const auto data = settings_.read<ConverseData>("data");
-    const auto read = [&](const std::string& file) {
-      return file.empty() ? Dialogues() : read_dialogues(file, data.text, &report);
-    };
-    Dialogues train = read(data.files.file), valid = read(data.files.valid);
-    const Dialogues test = read(data.files.test);
-    handle_overlap(train, valid, test, data);
-    if (valid.empty()) split_dialogues(train, valid, data.valid_fraction, data.split_seed);
-    const auto alone = std::ranges::count_if(train, [](const Dialogue& turns) { return turns.size() < 2; });
-    if (alone > 0) remark(concat_text(alone, " dialogues to learn from have one turn, and so no answer"));
-    PairParts parts{answers_in(train, context()), answers_in(valid, context()), answers_in(test, context())};
-    const auto has_answers = [](const ParallelText& pairs, const std::string& file, const char* use) {
-      check(file.empty() || pairs.size() > 0, file, ": no dialogue has a second turn: there is no answer to ",
-            use);
-    };
-    has_answers(parts.train, data.files.file, "learn from");
-    has_answers(parts.valid, data.files.valid, "measure with");
-    has_answers(parts.test, data.files.test, "test with");
-    return parts;
-  }
+PairParts dialogue_parts(const Settings& settings, ReadReport& report) {
+  const auto data = settings.read<ConverseData>("data");
+  const auto read = [&](const std::string& file) {
+    return file.empty() ? Dialogues() : read_dialogues(file, data.text, &report);
+  };
+  Dialogues train = read(data.files.file), valid = read(data.files.valid);
+  const Dialogues test = read(data.files.test);
+  handle_overlap(train, valid, test, data, report);
+  if (valid.empty()) split_dialogues(train, valid, data.valid_fraction, data.split_seed);
+  const auto alone = std::ranges::count_if(train, [](const Dialogue& turns) { return turns.size() < 2; });
+  if (alone > 0)
+    report.remarks.push_back(concat_text(alone, " dialogues to learn from have one turn, and so no answer"));
+  PairParts parts{answers_in(train, data.turns), answers_in(valid, data.turns), answers_in(test, data.turns)};
+  const auto has_answers = [](const ParallelText& pairs, const std::string& file, const char* use) {
+    check(file.empty() || pairs.size() > 0, file, ": no dialogue has a second turn: there is no answer to ",
+          use);
+  };
+  has_answers(parts.train, data.files.file, "learn from");
+  has_answers(parts.valid, data.files.valid, "measure with");
+  has_answers(parts.test, data.files.test, "test with");
+  return parts;
+}
 
-  ParallelText read(std::span<const std::string> files, ReadReport& report) override {
-    ParallelText pairs =
-        answers_in(read_dialogues(files.front(), settings_.read<TextOptions>("data"), &report), context());
-    check(pairs.size() > 0, files.front(), ": no dialogue has a second turn: there is no answer to measure");
-    return pairs;
-  }
+ParallelText read_answers(const Settings& layout, std::span<const std::string> files, ReadReport& report) {
+  const auto data = layout.read<ConverseData>("data");
+  ParallelText pairs = answers_in(read_dialogues(files.front(), data.text, &report), data.turns);
+  check(pairs.size() > 0, files.front(), ": no dialogue has a second turn: there is no answer to measure");
+  return pairs;
+}
 
-  std::string source_of(const std::string& line) const override {
-    Dialogue turns = turns_of(line);
-    turns.emplace_back();  // what is to be answered: the turn that follows
-    return turns.size() == 1 ? "" : std::string(answers_in({turns}, context()).source.back());
-  }
+std::string dialogue_of_line(const Settings& settings, const std::string& line) {
+  Dialogue turns = turns_of(line);
+  turns.emplace_back();  // what is to be answered: the turn that follows
+  if (turns.size() == 1) return "";
+  return std::string(answers_in({turns}, settings.read<ConverseData>("data").turns).source.back());
+}
 
-  std::vector<std::string> marks() const override { return {std::string(turn_end)}; }
-  bool keeps_end() const override { return true; }
-
-  Quality quality(std::span<const std::string> answers, const ParallelText& pairs,
-                  double loss) const override {
-    const std::vector<std::string> expected = pairs.target.strings();
-    const auto [bleu, examples] = bleu_of_answers(answers, expected);
-    const BleuTokens tokens = bleu_tokens_for(expected);
-    const std::vector<double> values = {std::exp(loss), bleu.score, distinct_share(answers, 1, tokens),
-                                        distinct_share(answers, 2, tokens), loss};
-    Json json;
-    for (std::size_t i = 0; i < values.size(); ++i)
-      json[std::string(dialogue_metrics[i].name)] = i + 1 < values.size() ? rounded(values[i]) : values[i];
-    json["answers"] = pairs.size();
-    json["human"] = {{"distinct1", rounded(distinct_share(expected, 1, tokens))},
-                     {"distinct2", rounded(distinct_share(expected, 2, tokens))}};
-    json["signature"] = bleu.signature;
-    return {metrics(values), json.dump(), examples};
-  }
-
- private:
-  std::int64_t context() const { return settings_.read<ConverseData>("data").turns; }
-
-  /// Dialogues that are measured with, too, would be known by heart.
-  void handle_overlap(Dialogues& train, const Dialogues& valid, const Dialogues& test,
-                      const ConverseData& data) {
-    std::set<Dialogue> measured(valid.begin(), valid.end());
-    measured.insert(test.begin(), test.end());
-    const auto shared = [&](const Dialogue& turns) { return measured.contains(turns); };
-    const auto count = std::ranges::count_if(train, shared);
-    if (count == 0) return;
-    const bool keep = data.overlap == ConverseData::Overlap::keep;
-    remark(concat_text(count, " dialogues to learn from are among those to measure with, too, and are ",
-                       keep ? "kept (data.overlap)" : "left out of learning (data.overlap=keep keeps them)"));
-    if (!keep) std::erase_if(train, shared);
-    check(!train.empty(), data.files.file, ": all dialogues to learn from are among those to measure with");
-  }
-};
+AnswerQuality dialogue_quality(const Settings&, std::span<const std::string> answers,
+                               const ParallelText& pairs, double loss) {
+  const std::vector<std::string> expected = pairs.target.strings();
+  const auto [bleu, examples] = bleu_of_answers(answers, expected);
+  const BleuTokens tokens = bleu_tokens_for(expected);
+  const std::vector<double> values = {std::exp(loss), bleu.score, distinct_share(answers, 1, tokens),
+                                      distinct_share(answers, 2, tokens), loss};
+  Json json;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    json[std::string(dialogue_metrics[i].name)] = i + 1 < values.size() ? rounded(values[i]) : values[i];
+  json["answers"] = pairs.size();
+  json["human"] = {{"distinct1", rounded(distinct_share(expected, 1, tokens))},
+                   {"distinct2", rounded(distinct_share(expected, 2, tokens))}};
+  json["signature"] = bleu.signature;
+  return {metrics_of(dialogue_metrics, values), json.dump(), examples};
+}
 
 }  // namespace
 
 const TaskKind& converse_task() {
-  static const TaskKind kind = task_of<ConverseLearner>(
-      "converse", "Learns to answer in dialogues, measures it, and answers", Stacks::encoder_decoder,
-      dialogue_metrics, converse_settings, names_file,
+  static const TaskKind kind{
+      "converse",
+      "Learns to answer in dialogues, measures it, and answers",
+      Stacks::encoder_decoder,
+      dialogue_metrics,
+      converse_settings,
+      names_file,
+      [](const TaskKind& its_kind, Settings settings) {
+        return text_to_text_learner(its_kind, std::move(settings),
+                                    {.made_by_rule = small_talk_parts,
+                                     .quality = dialogue_quality,
+                                     .named_parts = dialogue_parts,
+                                     .read = read_answers,
+                                     .read_rows = nullptr,
+                                     .source_of = dialogue_of_line,
+                                     .marks = {std::string(turn_end)},
+                                     .keeps_end = true});
+      },
       {{"",
         {{"turns", "The turns of a dialogue, in which two speakers alternate", false, turn_separator}},
         "txt",
-        dialogue_line}});
+        dialogue_line}}};
   return kind;
 }
 

@@ -5,7 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include "heed/apps/tasks/recipe.h"
 #include "heed/base/digest.h"
 #include "heed/data/labelled_text.h"
 #include "heed/data/pairs_by_rule.h"

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <optional>
@@ -189,6 +190,16 @@ std::string digest_of(const ParallelText& pairs);
 /// The first texts, and then the second, of data that must outlive this.
 TextSource all_texts(const LabelledText& text);
 TextSource all_texts(const ParallelText& pairs);
+
+/// A part of the data by its name.
+template <class Data>
+const Data& part_of(const DataParts<Data>& parts, std::string_view name) {
+  return name == "valid" ? parts.valid : name == "test" ? parts.test : parts.train;
+}
+
+/// Lengths of examples, by which batches are put together: of the first side and, where there is one, of the
+/// second.
+using Lengths = std::array<std::vector<std::int32_t>, 2>;
 
 /// The limits of a training batch: training.batch_tokens, data.max_tokens and the seed.
 BatchOptions training_batches(const Settings& settings);

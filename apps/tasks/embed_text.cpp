@@ -8,7 +8,8 @@
 #include <charconv>
 #include <cmath>
 
-#include "heed/apps/tasks/example_learner.h"
+#include "heed/apps/tasks/examples.h"
+#include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/data/pairs_by_rule.h"
@@ -91,62 +92,120 @@ std::string numbers_text(std::span<const float> values) {
 }
 
 /// The input is the first text of a pair, the target the second.
-class EmbedTextLearner : public TextExampleLearner<SentenceEncoder, ParallelText, Tokens> {
+class EmbedTextLearner : public Learner {
  public:
-  using TextExampleLearner::TextExampleLearner;
+  EmbedTextLearner(const TaskKind& kind, Settings given)
+      : Learner(kind, std::move(given)),
+        scale_(settings_.read<EmbedTextTraining>("training").scale),
+        batch_size_(settings_.read<PredictionSettings>("prediction").batch_size) {
+    unit_ = "pairs";
+  }
 
   void prepare_training() override {
     remark(concat_text(parts_.train.size(), " pairs to learn from, ", parts_.valid.size(),
-                       " to measure with; vocabulary ", vocabulary_size()));
-    TextExampleLearner::prepare_training();
+                       " to measure with; vocabulary ", tokenizer_->tokenizer().vocabulary_size()));
+    train_ = examples_of(parts_.train);
+    valid_ = examples_of(parts_.valid);
+    plan_batches({lengths_of(train_.inputs), lengths_of(train_.targets)}, training_batches(settings_));
   }
 
-  std::string unit() const override { return "pairs"; }
+  Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
+    const Batch& rows = batches_.at(epoch, batch);
+    std::vector<Tokens> texts = pick(train_.inputs, rows);
+    const std::vector<Tokens> seconds = pick(train_.targets, rows);
+    texts.insert(texts.end(), seconds.begin(), seconds.end());
+    auto& model = model_as<SentenceEncoder>();
+    return model.loss(pad_tokens(texts, model.device()), scale_, label_smoothing_, context);
+  }
 
-  std::vector<std::string> example_lines(std::size_t count) const override {
-    return short_lines(shown_data().source, count);
+  Evaluation evaluate() override {
+    if (valid_.inputs.empty()) return {};
+    return evaluation(measured_pairs(valid_).metrics);
+  }
+
+  std::vector<Prediction> predict(std::span<const std::string> lines,
+                                  const PredictOptions& options) override {
+    const auto answers_to = [&](const std::vector<Tokens>& texts) {
+      remark(tokenizer_->take_cut_message());
+      std::vector<Prediction> answers;
+      for (Output& vector : vectors_of(texts))
+        answers.push_back({numbers_text(vector), 1, {}, {}, vector});  // surely: there is no other answer
+      return answers;
+    };
+    return answer_texts(lines, options, *tokenizer_, answers_to,
+                        [&](const auto& texts, Context& context) { return vectors(texts, context); });
+  }
+
+  Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
+    return vectors(inputs_of_lines(lines, [&](const std::string& line) { return (*tokenizer_)(line); }),
+                   context);
   }
 
  protected:
-  // --- what it reads
+  std::map<std::string, std::string> read_parts() override {
+    parts_ = reported([&](ReadReport& report) {
+      return names_pairs(settings_) ? read_pair_parts(settings_, report)
+                                    : settings_.read<NumberSettings>("data").made_by_rule();
+    });
+    return digests_of(parts_, [](const ParallelText& pairs) { return digest_of(pairs); });
+  }
 
-  PairParts read_parts(ReadReport& report) override {
-    return names_pairs(settings_) ? read_pair_parts(settings_, report)
-                                  : settings_.read<NumberSettings>("data").made_by_rule();
+  NamedFiles learned_files() override { return learned_tokenizer(all_texts(parts_.train)); }
+
+  void open(const ReadFile& read) override {
+    tokenizer_.emplace(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"), settings_);
   }
-  ParallelText read(std::span<const std::string> files, ReadReport& report) override {
-    return read_pairs(settings_, files, report);
+
+  std::unique_ptr<Module> make_model() override {
+    const std::int64_t vocabulary = tokenizer_ ? tokenizer_->tokenizer().vocabulary_size() : 300;
+    return model_of<SentenceEncoder>(encoder_config(vocabulary), batch_tokens());
   }
+
+  Measurement measured(const MeasureSource& source) override {
+    const auto read = [&](std::span<const std::string> files, const Settings& layout, ReadReport& report) {
+      return read_pairs(layout, files, report);
+    };
+    return measured_data(parts_, source, read,
+                         [&](const ParallelText& pairs) { return measured_pairs(examples_of(pairs)); });
+  }
+
+  std::vector<ExampleLine> examples(std::size_t count, bool answered) const override {
+    return answered ? std::vector<ExampleLine>() : lines_of(short_lines(shown_part(parts_).source, count));
+  }
+
   void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
     read_sources(settings_, file, take, report);
   }
-  Examples examples_of(const ParallelText& pairs) override {
-    return {tokens_of(pairs.source, "first text of pair "), tokens_of(pairs.target, "second text of pair ")};
-  }
-  Lengths training_lengths(const Examples& pairs) const override {
-    return {lengths_of(pairs.inputs), lengths_of(pairs.targets)};
-  }
 
-  // --- what it loses and answers
+ private:
+  using Examples = TaskExamples<Tokens, Tokens>;
 
-  Loss loss_of(const std::vector<Tokens>& firsts, const std::vector<Tokens>& seconds,
-               Context& context) override {
-    std::vector<Tokens> texts = firsts;
-    texts.insert(texts.end(), seconds.begin(), seconds.end());
-    return model_->loss(pad_tokens(texts, model_->device()),
-                        settings_.read<EmbedTextTraining>("training").scale, label_smoothing_, context);
+  Examples examples_of(const ParallelText& pairs) {
+    Examples examples{tokens_of(pairs.source, "first text of pair "),
+                      tokens_of(pairs.target, "second text of pair ")};
+    remark(tokenizer_->take_cut_message());
+    return examples;
   }
 
-  Tensor outputs(const std::vector<Tokens>& texts, Context& context) override {
-    return model_->vectors(pad_tokens(texts, model_->device()), context);
+  std::vector<Tokens> tokens_of(const TextList& texts, std::string_view what) {
+    TextPlaces places;
+    for (std::size_t i = 0; i < texts.size(); ++i) places.add(what, i + 1);
+    return (*tokenizer_)(texts, places);
   }
 
-  Prediction prediction_of(const Tokens&, const Output& vector) const override {
-    return {numbers_text(vector), 1, {}, {}, vector};  // surely: there is no other answer
+  Tensor vectors(const std::vector<Tokens>& texts, Context& context) {
+    auto& model = model_as<SentenceEncoder>();
+    return model.vectors(pad_tokens(texts, model.device()), context);
   }
 
-  Measurement measured(const Examples& pairs, const ParallelText&) override {
-    const Vectors first = outputs_of(pairs.inputs), second = outputs_of(pairs.targets);
+  Vectors vectors_of(const std::vector<Tokens>& texts) {
+    return outputs_of(
+        texts, {lengths_of(texts), {}}, batch_size_, ranks(),
+        [&](const std::vector<Tokens>& batch, Context& context) { return vectors(batch, context); });
+  }
+
+  Measurement measured_pairs(const Examples& pairs) {
+    const Vectors first = vectors_of(pairs.inputs), second = vectors_of(pairs.targets);
     const std::vector<ExpectedRank> ranks = ranks_of_partners(first, second);
     double sum = 0, right = 0;
     for (const ExpectedRank& one : ranks) sum += one.reciprocal, right += one.first;
@@ -158,12 +217,11 @@ class EmbedTextLearner : public TextExampleLearner<SentenceEncoder, ParallelText
     return measurement;
   }
 
- private:
-  std::vector<Tokens> tokens_of(const TextList& texts, std::string_view what) {
-    TextPlaces places;
-    for (std::size_t i = 0; i < texts.size(); ++i) places.add(what, i + 1);
-    return (*tokenizer_)(texts, places);
-  }
+  const double scale_;
+  const std::int64_t batch_size_;
+  PairParts parts_;
+  std::optional<BoundedTokenizer> tokenizer_;
+  Examples train_, valid_;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "heed/apps/tasks/data.h"
 #include "heed/apps/tasks/recipe.h"
+#include "heed/autograd/ops.h"
 #include "heed/base/json.h"
 #include "heed/base/names.h"
 #include "heed/base/unicode.h"
@@ -77,20 +78,6 @@ LabelledOptions labelled_options(const Settings& settings, const std::string& pa
   return options;
 }
 
-void keep_columns(Settings& settings, const LabelledText& train) {
-  if (train.columns.empty()) return;
-  const auto keep = [&](const char* setting, const Json& columns) {
-    settings.set_json(setting, columns.dump(), "the header");
-  };
-  keep("data.label_column", train.columns[0]);
-  if (train.seconds.empty()) {
-    keep("data.text_columns", Json(std::vector(train.columns.begin() + 1, train.columns.end())));
-  } else {
-    keep("data.second_column", train.columns[1]);
-    keep("data.first_column", train.columns[2]);
-  }
-}
-
 std::string classes_to_json(const std::vector<std::string>& classes) {
   return Json(classes).dump(2) + "\n";
 }
@@ -105,6 +92,46 @@ std::vector<std::string> classes_from_json(const std::string& text) {
   check(std::is_sorted(classes.begin(), classes.end()),
         "classes.json: the classes are not in the order of their bytes");
   return classes;
+}
+
+namespace {
+
+/// Other files are read by the columns of the training file: keeps their names where it has a header.
+void keep_columns(Settings& settings, const LabelledText& train) {
+  if (train.columns.empty()) return;
+  const auto keep = [&](const char* setting, const Json& columns) {
+    settings.set_json(setting, columns.dump(), "the header");
+  };
+  keep("data.label_column", train.columns[0]);
+  if (train.seconds.empty()) {
+    keep("data.text_columns", Json(std::vector(train.columns.begin() + 1, train.columns.end())));
+  } else {
+    keep("data.second_column", train.columns[1]);
+    keep("data.first_column", train.columns[2]);
+  }
+}
+
+}  // namespace
+
+TextParts read_labelled_parts(
+    Settings& settings, const std::function<LabelledText()>& by_rule,
+    const std::function<LabelledText(const std::string& path, const Settings& layout)>& read) {
+  auto split = settings.read<SplitOptions>("data");
+  if (!names_labelled_data(settings)) return split_text(by_rule(), split);
+  const auto files = settings.read<DataFiles>("data");
+  return parts_of_files(
+      files, split.valid_fraction, split.test_fraction,
+      [&](const std::string& path) {
+        LabelledText text = read(path, settings);
+        if (path != files.file) return text;
+        check_labels(text, path);
+        keep_columns(settings, text);
+        return text;
+      },
+      [&](const LabelledText& all, double valid_fraction, double test_fraction) {
+        split.valid_fraction = valid_fraction, split.test_fraction = test_fraction;
+        return split_text(all, split);
+      });
 }
 
 std::vector<std::string> remarks_on_classes(const LabelledText& train,
@@ -151,7 +178,26 @@ void check_labels(const LabelledText& text, std::string_view origin) {
                                         columns));
 }
 
-std::vector<float> balanced_weights(const std::vector<std::int32_t>& labels, std::size_t classes) {
+std::vector<std::string> remarks_on_labelled(const TextParts& parts, const std::vector<std::string>& classes,
+                                             const std::string& unit, const std::string& description) {
+  std::vector<std::string> remarks = remarks_on_classes(parts.train, classes);
+  remarks.insert(remarks.begin(),
+                 concat_text(parts.train.size(), ' ', unit, " of ", classes.size(),
+                             " classes to learn from, ", parts.valid.size(), " to measure with, ",
+                             parts.test.size(), " kept for a test; ", description));
+  return remarks;
+}
+
+std::string remark_on_steps(const Settings& settings, std::int64_t batches) {
+  const auto steps = settings.get<std::int64_t>("training.steps");
+  if (settings.get<std::int64_t>("training.epochs") > 0 || steps >= batches) return "";
+  return concat_text("training.steps = ", steps, " end before all ", batches,
+                     " batches were read once: this much data deserves more steps");
+}
+
+std::vector<float> class_weights(const Settings& settings, const std::vector<std::int32_t>& labels,
+                                 std::size_t classes) {
+  if (settings.read<ClassSettings>("training").weights == ClassSettings::Weights::equal) return {};
   std::vector<double> counts(classes, 0);
   for (const std::int32_t label : labels) ++counts[static_cast<std::size_t>(label)];
   std::vector<float> weights;
@@ -161,9 +207,25 @@ std::vector<float> balanced_weights(const std::vector<std::int32_t>& labels, std
   return weights;
 }
 
+Loss class_loss(const Tensor& logits, const std::vector<std::int32_t>& labels,
+                const std::vector<float>& weights, double label_smoothing) {
+  const auto count = static_cast<std::int64_t>(labels.size());
+  Tensor losses = cross_entropy(logits, Tensor::from(labels, {count}, logits.device()), label_smoothing);
+  if (!weights.empty()) losses = losses * Tensor::from(pick(weights, labels), {count}, logits.device());
+  return {sum(losses), count};
+}
+
+std::vector<ExampleLine> labelled_lines(const LabelledText& text, std::size_t count) {
+  TextList lines;
+  for (std::size_t i = 0; i < text.size(); ++i) lines.push_back(text_at(text, i));
+  return lines_of(short_lines(lines, count));
+}
+
 std::size_t best_class(const ClassScores& scores) {
   return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
+
+namespace {
 
 Prediction prediction_of(const ClassScores& scores, const std::vector<std::string>& classes) {
   Prediction prediction;
@@ -175,6 +237,15 @@ Prediction prediction_of(const ClassScores& scores, const std::vector<std::strin
   std::stable_sort(prediction.alternatives.begin(), prediction.alternatives.end(),
                    [](const auto& a, const auto& b) { return a.probability > b.probability; });
   return prediction;
+}
+
+}  // namespace
+
+std::vector<Prediction> class_predictions(const std::vector<ClassScores>& scores,
+                                          const std::vector<std::string>& classes) {
+  std::vector<Prediction> predictions;
+  for (const ClassScores& one : scores) predictions.push_back(prediction_of(one, classes));
+  return predictions;
 }
 
 double ClassQuality::One::precision() const {

@@ -5,12 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "heed/apps/tasks/example_learner.h"
+#include "heed/apps/tasks/examples.h"
+#include "heed/apps/tasks/recipe.h"
 #include "heed/data/large_text.h"
 #include "heed/data/tokenizer.h"
 #include "heed/models/decoding.h"
+#include "heed/training/perplexity.h"
 
-// Language models of both objectives: what they have in common (text_learner.cpp), writing, and filling in.
+// Language models of both objectives: what they have in common (text_stream.cpp), writing, and filling in.
 
 namespace heed {
 
@@ -114,61 +116,90 @@ WindowOptions training_windows(const Settings& settings);
 /// Throws an Error that names the characters of the text which the tokenizer does not know, if any.
 void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_view what);
 
-/// A learner of text: reads it, learns its tokens and cuts it into windows.
-class TextLearner : public DataLearner<LargeText> {
+/// What a language model reads: it reads the text, learns its tokens and cuts it into windows. What is worth
+/// telling goes to `remarks`.
+class TextStream {
  public:
-  using DataLearner::DataLearner;
+  using Remarks = std::vector<std::string>;
 
-  /// The characters of all the text there is; words and BPE are learned from what is trained on.
-  void learn_vocabulary() override;
-  std::map<std::string, std::string> files() const override;
-  void open_files(const std::function<std::string(std::string_view)>& read) override;
-  void prepare_training() override;
-  std::int64_t batches(std::int64_t epoch) override { return batches_.count(epoch); }
-  /// Each line by itself; blank ones get no answer.
-  std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
-  /// Lines of the text; a masked model gets a word of each to guess.
-  std::vector<std::string> example_lines(std::size_t count) const override;
+  explicit TextStream(const Settings& settings);
 
- protected:
-  /// Throws an Error for a line that the model cannot read.
-  virtual Prediction answer(const std::string& line, const PredictOptions& options) = 0;
+  /// The parts that the settings name; the share of the characters at the end becomes what is measured with.
+  DataParts<LargeText> read_parts(const Settings& settings, ReadReport& report) const;
+  LargeText read(const std::string& file, const Settings& layout, ReadReport& report) const;
+  std::map<std::string, std::string> digests() const;
 
+  /// The tokenizer of the settings: the characters of all the text there is; words and BPE are learned from
+  /// what is trained on.
+  Tokenizer learned_tokenizer(Settings& settings, Remarks& remarks) const;
+  /// Turns the parts into streams and the plan of the windows.
+  void prepare(const Settings& settings, Remarks& remarks);
   /// The stream of the documents: the mark and the text of each. `what` names them in errors, and in a remark
   /// on `<unk>`.
-  TokenStream stream_of(const LargeText& documents, std::string_view what);
-  std::vector<Window> windows_of(std::int64_t epoch, std::int64_t batch) { return batches_.at(epoch, batch); }
-  /// True for a part of the embedded text, which follows a rule.
-  bool has_rule(const LargeText& documents) const {
-    return !names_file(settings_) && (&documents == &parts_.train || &documents == &parts_.valid);
-  }
+  TokenStream stream_of(const LargeText& documents, std::string_view what, Remarks& remarks) const;
 
-  std::optional<Tokenizer> tokenizer_;
-  TokenStream train_{0}, valid_{0};    // nothing to measure with: empty
-  std::int64_t valid_characters_ = 0;  // of the validation text, as far as progress is measured on it
+  /// Some lines, as much of each as a model reads in `most` tokens.
+  std::vector<std::string> lines(std::size_t count, std::size_t most) const;
+  std::int64_t vocabulary_size() const { return tokenizer ? tokenizer->vocabulary_size() : 300; }
+
+  DataParts<LargeText> parts;
+  std::optional<Tokenizer> tokenizer;
+  TokenStream train{0}, valid{0};     ///< nothing to measure with: empty
+  std::int64_t valid_characters = 0;  ///< of the validation text, as far as progress is measured on it
+  EpochBatches<WindowPlan> batches;
 
  private:
-  std::int64_t memory_bytes() const { return settings_.read<TextData>("data").memory_bytes; }
-  DataParts<LargeText> read_parts(ReadReport& report) override;
-  LargeText read(std::span<const std::string> files, ReadReport& report) override;
-  std::string digest(const LargeText& text) const override;
-
-  EpochBatches<WindowPlan> batches_;
+  const TextData data_;
+  const bool is_masked_;
 };
 
 // --- the causal objective (language_model.cpp)
 
-/// How text is written, beside the settings under "generation".
-class TextWriter {
+/// Windows of model.max_length, evaluation.stride apart.
+TextLossOptions evaluation_windows(const Settings& settings);
+
+/// The causal objective: it writes text.
+class TextWriter : public Learner {
  public:
-  virtual ~TextWriter() = default;
+  TextWriter(const TaskKind& kind, Settings settings);
+
+  void prepare_training() override;
+  std::int64_t batches(std::int64_t epoch) override { return text_.batches.count(epoch); }
+  Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override;
+  Evaluation evaluate() override;
+
+  /// Of each line one continuation; blank ones get none.
+  std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
+  /// Logits [B, N, V] of what follows each token of each line.
+  Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override;
   /// Throws an Error for a prompt that the model cannot read.
-  virtual void check_prompt(const std::string& prompt) const = 0;
+  void check_prompt(const std::string& prompt) const { prompt_tokens(prompt); }
   /// `samples` continuations of a prompt; text i depends on the prompt, the settings and i alone. An empty
   /// prompt stands for a line break. Throws an Error for a prompt that the model cannot read.
-  virtual std::vector<Prediction> write(const std::string& prompt, std::int64_t samples,
-                                        const PredictOptions& options) = 0;
+  std::vector<Prediction> write(const std::string& prompt, std::int64_t samples,
+                                const PredictOptions& options);
+
+ protected:
+  std::map<std::string, std::string> read_parts() override;
+  NamedFiles learned_files() override;
+  void open(const ReadFile& read) override;
+  std::unique_ptr<Module> make_model() override;
+  Measurement measured(const MeasureSource& source) override;
+  std::vector<ExampleLine> examples(std::size_t count, bool answered) const override;
+
+ private:
+  Measurement measured_text(const LargeText& documents, bool by_rule);
+  double share_by_rule(std::int64_t count);
+  std::string continuation(const Tokens& prompt, std::span<const std::int32_t> tokens) const;
+  Tokens prompt_tokens(const std::string& given) const;
+  void show_inside(Tokens tokens, const std::string& name, CaptureFile& file);
+
+  const TextLossOptions windows_;
+  const std::int64_t rule_sentences_;
+  GenerationOptions generation_;  // with its end mark when the vocabulary is open
+  TextStream text_;
 };
+
 /// The learner of a language_model run as a writer; throws an Error for another task's.
 TextWriter& text_writer(Learner& learner);
 

@@ -4,11 +4,18 @@
 #include <utility>
 #include <vector>
 
-#include "heed/apps/tasks/recipe.h"
 #include "heed/base/names.h"
-#include "heed/data/token_kind.h"
 
 namespace heed {
+
+std::vector<Metric> metrics_of(std::span<const MetricKind> kinds, std::span<const double> values) {
+  check(values.size() == kinds.size(), "there are ", kinds.size(), " metrics, and ", values.size(),
+        " values");
+  std::vector<Metric> metrics;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    metrics.push_back({std::string(kinds[i].name), values[i], kinds[i].larger_is_better});
+  return metrics;
+}
 
 std::vector<std::string> Learner::take_remarks() {
   const std::lock_guard lock(remarks_mutex_);
@@ -16,6 +23,7 @@ std::vector<std::string> Learner::take_remarks() {
 }
 
 void Learner::remark(std::string text) {
+  if (text.empty()) return;
   const std::lock_guard lock(remarks_mutex_);
   remarks_.push_back(std::move(text));
 }
@@ -30,27 +38,36 @@ void Learner::keep_choices(const Settings& before) {
     settings_.set_json(size, before.json(size), "config.json");
 }
 
-void Learner::choose_token_kind(const TextSource& texts) {
-  const auto tokenizer = settings_.read<VocabularySettings>("tokenizer");
-  const auto training = settings_.read<TrainingSettings>("training");
-  if (tokenizer.kind != "auto" || !tokenizer.file.empty() || !training.from.empty()) return;
-  const TokenKind chosen = training.embeddings.empty()
-                               ? token_kind_for(texts)
-                               : TokenKind{"words", "training.embeddings are vectors of words"};
-  settings_.set("tokenizer.kind", chosen.name, "the training texts");
-  const bool is_given =
-      settings_.json("tokenizer.vocabulary") != settings_.setting("tokenizer.vocabulary").initial;
-  if (chosen.vocabulary > 0 && !is_given)
-    settings_.set("tokenizer.vocabulary", std::to_string(chosen.vocabulary), "the training texts");
-  remark(concat_text("tokens are ", chosen.name == "bpe" ? "parts of words (bpe)" : chosen.name, ", since ",
-                     chosen.why, " (tokenizer.kind=auto)"));
+void Learner::remark_all(std::vector<std::string> texts) {
+  for (std::string& text : texts) remark(std::move(text));
+}
+
+void Learner::check_settings() {
+  kind_.names_data(settings_);
+  check_model([&] { return make_model(); });
+}
+
+void Learner::learn_vocabulary() {
+  const NamedFiles learned = learned_files();
+  open_files([&](std::string_view name) { return learned.at(std::string(name)); });
+}
+
+void Learner::open_files(const ReadFile& read) {
+  files_.clear();
+  open([&](std::string_view name) { return files_[std::string(name)] = read(name); });
+}
+
+void Learner::build(Device device) {
+  check_model([&] { return make_model(); });
+  model_ = make_model();
+  model_->to(DType::f32, device);
 }
 
 void Learner::remark_on_reading(const ReadReport& report) {
   if (report.replaced > 0)
     remark(concat_text(report.replaced, " bytes of the data were no characters and were replaced"));
   if (report.blank > 0) remark(concat_text(report.blank, " blank lines of the data were left out"));
-  for (const std::string& text : report.remarks) remark(text);
+  remark_all(report.remarks);
 }
 
 void Learner::read_table(const std::string& file, const TakeText& take) {
@@ -61,15 +78,6 @@ void Learner::read_table(const std::string& file, const TakeText& take) {
 
 void Learner::read_rows(const std::string& file, const TakeText& /*take*/, ReadReport& /*report*/) const {
   throw SettingsError(concat_text(file, ": a ", kind_.name, " run answers lines, not rows of a table"));
-}
-
-std::vector<Metric> Learner::metrics(std::span<const double> values) const {
-  check(values.size() == kind_.metrics.size(), kind_.name, " measures ", kind_.metrics.size(),
-        " metrics, not ", values.size());
-  std::vector<Metric> metrics;
-  for (std::size_t i = 0; i < values.size(); ++i)
-    metrics.push_back({std::string(kind_.metrics[i].name), values[i], kind_.metrics[i].larger_is_better});
-  return metrics;
 }
 
 Measurement Learner::measurement(std::span<const double> values, std::size_t count, bool round) const {
@@ -86,16 +94,44 @@ Measurement Learner::measurement(std::span<const double> values, std::size_t cou
 
 Measurement Learner::measure_examples(const std::string& file) {
   check(!kind_.examples.empty(), kind_.name, " measures on files, not on examples in memory");
-  Settings given = settings_;
-  use_layout_of(kind_.examples.front(), settings_);
-  try {
-    Measurement measurement = measure_files({&file, 1});
-    settings_ = std::move(given);
-    return measurement;
-  } catch (...) {
-    settings_ = std::move(given);
-    throw;
-  }
+  Settings layout = settings_;
+  use_layout_of(kind_.examples.front(), layout);
+  return measured({"", {&file, 1}, layout});
+}
+
+std::vector<std::string> Learner::example_lines(std::size_t count) const {
+  std::vector<std::string> lines;
+  for (ExampleLine& one : examples(count, false)) lines.push_back(std::move(one.text));
+  return lines;
+}
+
+std::vector<Written> Learner::written_examples(std::size_t count) {
+  std::vector<ExampleLine> asked = examples(count, true);
+  std::vector<std::string> lines;
+  for (const ExampleLine& one : asked) lines.push_back(one.text);
+  const std::vector<Prediction> answers = predict(lines, {});
+  std::vector<Written> written;
+  for (std::size_t i = 0; i < asked.size(); ++i)
+    written.push_back({std::move(lines[i]), std::move(asked[i].expected), answers[i].text});
+  return written;
+}
+
+void Learner::plan_batches(const Lengths& lengths, const BatchOptions& options) {
+  const BatchPlan plan(lengths[0], lengths[1], options);
+  remark(plan.left_out_message());
+  batches_.plan(plan);
+}
+
+NamedFiles Learner::learned_tokenizer(const TextSource& texts) {
+  remark(choose_token_kind(settings_, texts));
+  return {{"tokenizer.json", learn_tokenizer(settings_, texts).to_json()}};
+}
+
+TransformerConfig Learner::encoder_config(std::int64_t vocabulary, std::int64_t classes) const {
+  TransformerConfig config = model_config(trained());
+  config.source_vocabulary = vocabulary;
+  config.classes = classes;
+  return config;
 }
 
 Tensor Learner::outputs_of_lines(std::span<const std::string> /*lines*/, Context& /*context*/) {

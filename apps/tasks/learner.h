@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/apps/tasks/capture.h"
 #include "heed/apps/tasks/data.h"
+#include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/settings.h"
 #include "heed/core/device.h"
 #include "heed/data/text_file.h"
@@ -21,15 +21,7 @@
 
 namespace heed {
 
-/// Which stacks a model has, and so which attentions can be chosen.
-enum class Stacks { encoder, decoder, encoder_decoder };
-
-/// A figure that a task measures itself by.
-struct MetricKind {
-  std::string_view name;  ///< in JSON, progress and "training.keep_best_by"
-  bool larger_is_better;
-};
-
+class CaptureFile;
 class Learner;
 
 /// One line of the list of tasks.
@@ -84,9 +76,9 @@ struct Prediction {
     double probability = 0;
     std::optional<double> score = {};  ///< what the model gave it, where that says more
   };
-  std::vector<Alternative> alternatives;  ///< all classes, or the best sequences: best first
-  std::string error;                      ///< why there is no answer; "": there is one
-  std::vector<float> vector = {};         ///< of an answer that is one: its numbers
+  std::vector<Alternative> alternatives = {};  ///< all classes, or the best sequences: best first
+  std::string error = {};                      ///< why there is no answer; "": there is one
+  std::vector<float> vector = {};              ///< of an answer that is one: its numbers
 };
 
 struct PredictOptions {
@@ -97,6 +89,11 @@ struct PredictOptions {
   /// so that its answer does not depend on its place.
   bool each_first = false;
   TextPieces* pieces = nullptr;  ///< of one line alone: gets its answer while it is written (Run::stream())
+
+  /// The name of a line in the capture.
+  std::string name_of(std::size_t line) const {
+    return concat_text("lines.", first_line + static_cast<std::int64_t>(line));
+  }
 };
 
 /// An answer that was wrong.
@@ -118,6 +115,21 @@ struct ExampleStatistics {
   std::vector<std::vector<double>> rows = {};
 };
 
+/// Data to measure on.
+struct MeasureSource {
+  std::string_view part;               ///< of the data that was read: "valid", "test" or "train"; "": files
+  std::span<const std::string> files;  ///< named as the task's data settings have it
+  const Settings& layout;              ///< how these are laid out
+};
+
+/// The kinds with their values, in their order.
+std::vector<Metric> metrics_of(std::span<const MetricKind> kinds, std::span<const double> values);
+
+/// A line of the data that was read, and what was expected of it where that is a text.
+struct ExampleLine {
+  std::string text, expected = {};
+};
+
 /// What measuring a trained model found.
 struct Measurement {
   std::vector<Metric> metrics;
@@ -127,13 +139,22 @@ struct Measurement {
   ExampleStatistics examples = {};  ///< of one of the metrics, where it is made of what single examples add
 };
 
+/// Names and contents of files of a run, and a function that reads one; that throws an Error where it is
+/// missing.
+using NamedFiles = std::map<std::string, std::string>;
+using ReadFile = std::function<std::string(std::string_view name)>;
+
 /// A task at work: its settings, data, vocabulary and model. It trains (as a Task of the Trainer), measures
-/// and predicts. Run (run.h) leads it through its life; a task implements the steps:
+/// and predicts. Run (run.h) leads it through its life:
 ///
-///   to train     check, read_data, learn_vocabulary (or open_files), build, prepare_training
+///   to train     check_settings, read_data, learn_vocabulary (or open_files), build, prepare_training
 ///   to be used   open_files, build, then predict and measure
+///
+/// A task derives from it, reads its settings in its constructor, and implements the steps. What tasks share
+/// are objects and functions that it has: apps/tasks/data.h, examples.h, labelled.h.
 class Learner : public Task {
  public:
+  /// Throws a SettingsError for settings that do not fit together. Reads, allocates and writes nothing.
   Learner(const TaskKind& kind, Settings settings)
       : settings_(std::move(settings)),
         label_smoothing_(settings_.get<double>("training.label_smoothing")),
@@ -141,30 +162,40 @@ class Learner : public Task {
 
   const TaskKind& kind() const { return kind_; }
   const Settings& settings() const { return settings_; }
+  Module& model() override { return *model_; }
+  /// What its examples are called: "texts", "pairs".
+  std::string unit() const override { return unit_; }
+  /// Whether its answers are texts that are written token by token, which predict() shows to `pieces`.
+  bool writes_text() const { return writes_text_; }
+  /// The names of the classes that it tells apart, in the order of its outputs; none: it does not.
+  const std::vector<std::string>& known_classes() const { return classes_; }
+
+  // --- its life
 
   /// Of a run that is used with other settings: those that it was trained with, which its model keeps. Before
   /// build().
   void set_trained(Settings settings) { trained_ = std::move(settings); }
-
-  /// Throws a SettingsError for settings that do not fit together. Reads, allocates and writes nothing.
-  virtual void check_settings() const = 0;
   /// Of a run that goes on: takes what its training found out where the settings leave it open
   /// (tokenizer.kind=auto). `before`: what the run recorded.
   void keep_choices(const Settings& before);
+  /// Throws a SettingsError for data that are named by half, and for a model that cannot be, or that takes
+  /// more memory than there is. Reads, allocates and writes nothing.
+  void check_settings();
   /// Reads the data of the settings, or makes the embedded ones.
-  virtual void read_data() = 0;
-  /// The digest of each part of the data that was read, "train", "valid", "test"; a part may be left out that
-  /// is empty.
-  virtual std::map<std::string, std::string> data_digests() const = 0;
+  void read_data() { digests_ = read_parts(); }
+  /// The digest of each part of the data that was read, "train", "valid", "test"; empty parts are left out.
+  const std::map<std::string, std::string>& data_digests() const { return digests_; }
   /// Learns from the training part what belongs to the model beside its weights: tokenizer, labels.
-  virtual void learn_vocabulary() = 0;
-  /// The same as files of the run, by name; and back.
-  virtual std::map<std::string, std::string> files() const = 0;
-  virtual void open_files(const std::function<std::string(std::string_view name)>& read) = 0;
+  void learn_vocabulary();
+  /// The same as files of the run; and back.
+  const NamedFiles& files() const { return files_; }
+  void open_files(const ReadFile& read);
   /// Makes the model for the vocabulary. Throws a SettingsError for settings that make no sense.
-  virtual void build(Device device) = 0;
+  void build(Device device);
   /// Turns the data that was read into batches.
   virtual void prepare_training() = 0;
+
+  // --- use
 
   /// One answer for each line, in their order. Without a gradient. Several threads may call it at once.
   virtual std::vector<Prediction> predict(std::span<const std::string> lines,
@@ -173,17 +204,11 @@ class Learner : public Task {
   /// row. Throws a SettingsError where the task reads no tables.
   void read_table(const std::string& file, const TakeText& take);
   /// Measures on a part of the data that was read; throws an Error when it is empty.
-  virtual Measurement measure(std::string_view part) = 0;
+  Measurement measure(std::string_view part) { return measured({part, {}, settings_}); }
   /// Measures on other files, named as the task's data settings have it.
-  virtual Measurement measure_files(std::span<const std::string> files) = 0;
+  Measurement measure_files(std::span<const std::string> files) { return measured({"", files, settings_}); }
   /// Measures on a file in the layout of the task's ExampleTable, whatever the layout of the run's own files.
   Measurement measure_examples(const std::string& file);
-
-  /// Whether its answers are texts that are written token by token, which predict() shows to `pieces`.
-  virtual bool writes_text() const { return false; }
-
-  /// The names of the classes that it tells apart, in the order of its outputs; none: it does not.
-  virtual std::vector<std::string> known_classes() const { return {}; }
   /// What the model computes for lines, before any choice or normalisation: logits [B, classes], vectors
   /// [B, width], scores. Tracked, so that the model can be trained further. Throws an Error for a line that
   /// it cannot read, and where the task has no such output.
@@ -192,29 +217,67 @@ class Learner : public Task {
   /// Throws an Error where the task writes no text for a text.
   virtual Tensor log_probabilities_of(std::span<const std::string> lines,
                                       std::span<const std::string> targets, Context& context);
-
   /// Some lines of the data that was read, held-out ones where there are any, as predict() takes them and not
   /// longer than they have to be: what a report shows the model at work on. At most `count`; none where a
   /// task has no lines.
-  virtual std::vector<std::string> example_lines(std::size_t /*count*/) const { return {}; }
+  std::vector<std::string> example_lines(std::size_t count) const;
+  /// Answers to some examples beside what was expected; none where a task writes no text for a text.
+  std::vector<Written> written_examples(std::size_t count);
 
-  /// Answers to the first of such examples beside what was expected; none where a task writes no text for a
-  /// text.
-  virtual std::vector<Written> written_examples(std::size_t /*count*/) { return {}; }
+  /// The batches of the plan; a task with another kind of plan has its own.
+  std::int64_t batches(std::int64_t epoch) override { return batches_.count(epoch); }
 
   /// What is worth telling the user since the last call.
   std::vector<std::string> take_remarks();
 
  protected:
+  // --- the steps of a task
+
+  /// Reads the parts of the data, and returns the digests of those that are not empty.
+  virtual std::map<std::string, std::string> read_parts() = 0;
+  /// What is learned from the training part, as files. It changes nothing but settings that were left open:
+  /// the files are opened next.
+  virtual NamedFiles learned_files() = 0;
+  virtual void open(const ReadFile& read) = 0;
+  /// A model_of() the settings, for the vocabulary, or before there is one for a small one.
+  virtual std::unique_ptr<Module> make_model() = 0;
+  virtual Measurement measured(const MeasureSource& source) = 0;
+  /// What example_lines() and, with `answered`, written_examples() show.
+  virtual std::vector<ExampleLine> examples(std::size_t /*count*/, bool /*answered*/) const { return {}; }
   virtual void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const;
-  void remark(std::string text);
-  /// Says how many bytes of files were no characters, and how many blank lines were left out, if any.
+
+  // --- what it needs for them
+
+  void remark(std::string text);  ///< "": nothing
+  void remark_all(std::vector<std::string> texts);
+  /// What read(report) gives; says how many bytes of files were no characters, and how many blank lines were
+  /// left out, if any.
+  template <class Read>
+  auto reported(const Read& read) {
+    ReadReport report;
+    auto data = read(report);
+    remark_on_reading(report);
+    return data;
+  }
   void remark_on_reading(const ReadReport& report);
-  /// Where tokenizer.kind is "auto" and a tokenizer is to be learned, sets what suits the texts
-  /// (data/token_kind.h), and says so.
-  void choose_token_kind(const TextSource& texts);
-  /// The kind's metrics with their values, in the kind's order.
-  std::vector<Metric> metrics(std::span<const double> values) const;
+  /// measure(data) of the part that the source names, or of what read(files, layout, report) finds in its
+  /// files. Throws an Error when the part is empty.
+  template <class Data, class Read, class Measure>
+  Measurement measured_data(const DataParts<Data>& parts, const MeasureSource& source, const Read& read,
+                            const Measure& measure) {
+    if (source.part.empty())
+      return measure(reported([&](ReadReport& report) { return read(source.files, source.layout, report); }));
+    const Data& data = part_of(parts, source.part);
+    check(data.size() > 0, "the ", source.part, " part of the run's data is empty: name files to measure on");
+    return measure(data);
+  }
+  /// Plans the training's batches; says what is left out.
+  void plan_batches(const Lengths& lengths, const BatchOptions& options);
+  /// The tokenizer that the settings ask for, of such texts, as a file "tokenizer.json".
+  NamedFiles learned_tokenizer(const TextSource& texts);
+  std::vector<Metric> metrics(std::span<const double> values) const {
+    return metrics_of(kind_.metrics, values);
+  }
   Evaluation evaluation(std::vector<Metric> metrics) const {
     return {std::move(metrics), settings_.get<std::string>("training.keep_best_by")};
   }
@@ -222,6 +285,12 @@ class Learner : public Task {
   /// unit() names it: {"mrr":0.5,"pairs":300}.
   Measurement measurement(std::span<const double> values, std::size_t count, bool round = false) const;
   std::int64_t batch_tokens() const { return settings_.get<std::int64_t>("training.batch_tokens"); }
+  /// The shape of an encoder, as the settings have it.
+  TransformerConfig encoder_config(std::int64_t vocabulary, std::int64_t classes = 0) const;
+  template <class Model>
+  Model& model_as() {
+    return static_cast<Model&>(*model_);
+  }
 
   /// What the model is made of: data.max_tokens, too, of which some attentions take their strides and
   /// clusters.
@@ -229,10 +298,17 @@ class Learner : public Task {
 
   Settings settings_;
   const double label_smoothing_;  ///< of the settings, read once
+  std::string unit_ = "tokens";
+  bool writes_text_ = false;
+  std::vector<std::string> classes_ = {};
+  EpochBatches<BatchPlan> batches_;
 
  private:
   std::optional<Settings> trained_;  // none: settings_
   const TaskKind& kind_;
+  std::map<std::string, std::string> digests_;
+  NamedFiles files_;
+  std::unique_ptr<Module> model_;
   std::mutex remarks_mutex_;  // several threads may predict
   std::vector<std::string> remarks_;
 };

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/unicode.h"
@@ -33,65 +32,114 @@ struct Filling {
   double probability = 1;
 };
 
-class MaskedLearner : public TextLearner {
+class MaskedLearner : public Learner {
  public:
-  using TextLearner::TextLearner;
-
-  void check_settings() const override {
-    names_file(settings_);
-    training_windows(settings_);
+  MaskedLearner(const TaskKind& kind, Settings given)
+      : Learner(kind, std::move(given)),
+        window_(settings_.get<std::int64_t>("model.max_length")),
+        rows_(training_windows(settings_).rows),
+        seed_(settings_.get<std::int64_t>("seed")),
+        mask_share_(settings_.read<MaskedTraining>("training").mask_share),
+        best_(settings_.read<MaskedPrediction>("prediction").best),
+        begin_(settings_.get<std::string>("tokenizer.begin")),
+        text_(settings_) {
     const auto best_by = settings_.get<std::string>("training.keep_best_by");
     if (best_by != "loss" && best_by != "accuracy" && best_by != "pseudo_perplexity")
       throw SettingsError("training.keep_best_by=" + best_by + " is measured with objective=causal alone");
-    check_model<MaskedLanguageModel>(config(300), batch_tokens());
   }
 
   /// A mark that the tokenizer lacks would leave a run that answers nothing.
   void prepare_training() override {
-    if (const auto begin = settings_.get<std::string>("tokenizer.begin"); !begin.empty())
-      tokenizer_->id_of(begin);
-    TextLearner::prepare_training();
+    if (!begin_.empty()) text_.tokenizer->id_of(begin_);
+    TextStream::Remarks remarks;
+    text_.prepare(settings_, remarks);
+    remark_all(std::move(remarks));
   }
 
-  void build(Device device) override {
-    ordinary_ = ordinary_tokens(*tokenizer_);
-    model_ = make_model<MaskedLanguageModel>(config(tokenizer_->vocabulary_size()), batch_tokens(), device);
-  }
-
-  Module& model() override { return *model_; }
+  std::int64_t batches(std::int64_t epoch) override { return text_.batches.count(epoch); }
 
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
     std::vector<Tokens> sequences;
-    for (const Window& window : windows_of(epoch, batch))
-      sequences.push_back(train_.read(window.begin, window.length));
-    const std::int64_t rows = training_windows(settings_).rows;
-    const RandomKey key{static_cast<std::uint64_t>(settings_.get<std::int64_t>("seed")),
-                        static_cast<std::uint32_t>(epoch),
-                        masking_stream + static_cast<std::uint32_t>(batch * rows)};
-    return model_->loss(make_masked_batch(sequences, masking(), key, model_->device()), label_smoothing_,
-                        context);
+    for (const Window& window : text_.batches.at(epoch, batch))
+      sequences.push_back(text_.train.read(window.begin, window.length));
+    const RandomKey key{static_cast<std::uint64_t>(seed_), static_cast<std::uint32_t>(epoch),
+                        masking_stream + static_cast<std::uint32_t>(batch * rows_)};
+    return network().loss(make_masked_batch(sequences, masking(), key, network().device()), label_smoothing_,
+                          context);
   }
 
   Evaluation evaluate() override {
-    if (valid_.empty()) return {};
-    return evaluation(metrics_of(guesses_of(valid_)));
+    if (text_.valid.empty()) return {};
+    return evaluation(metrics_of(guesses_of(text_.valid)));
+  }
+
+  /// A line in which "<mask>" or "[MASK]" stands for a token: the same line, filled in.
+  std::vector<Prediction> predict(std::span<const std::string> lines,
+                                  const PredictOptions& options) override {
+    return for_each_line(lines, [&](std::size_t i, Prediction& prediction) {
+      prediction = filled(line_tokens(lines[i]), options.capture, options.name_of(i));
+    });
   }
 
   /// Logits [B, N, V] of each token of each line.
   Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
     std::vector<Tokens> all;
     for (const std::string& line : lines) all.push_back(line_tokens(line));
-    return model_->logits(model_->hidden(pad_tokens(all, model_->device()), context));
+    return network().logits(network().hidden(pad_tokens(all, network().device()), context));
   }
 
  protected:
-  /// A line in which "<mask>" or "[MASK]" stands for a token: the same line, filled in.
-  Prediction answer(const std::string& line, const PredictOptions& options) override {
-    return filled(line_tokens(line), options.capture, "lines." + std::to_string(options.first_line));
+  std::map<std::string, std::string> read_parts() override {
+    text_.parts = reported([&](ReadReport& report) { return text_.read_parts(settings_, report); });
+    return text_.digests();
   }
 
-  Measurement measurement_of(const LargeText& documents) override {
-    const Guesses guesses = guesses_of(stream_of(documents, "the text"));
+  NamedFiles learned_files() override {
+    TextStream::Remarks remarks;
+    NamedFiles files = {{"tokenizer.json", text_.learned_tokenizer(settings_, remarks).to_json()}};
+    remark_all(std::move(remarks));
+    return files;
+  }
+
+  void open(const ReadFile& read) override {
+    text_.tokenizer = Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json");
+    ordinary_ = ordinary_tokens(*text_.tokenizer);
+  }
+
+  std::unique_ptr<Module> make_model() override {
+    TransformerConfig config = model_config(settings_);
+    config.source_vocabulary = text_.vocabulary_size();
+    config.encoder_layers = config.decoder_layers;
+    config.encoder_attention = config.decoder_attention;
+    return model_of<MaskedLanguageModel>(config, batch_tokens());
+  }
+
+  Measurement measured(const MeasureSource& source) override {
+    const auto read = [&](std::span<const std::string> files, const Settings& layout, ReadReport& report) {
+      return text_.read(files.front(), layout, report);
+    };
+    return measured_data(text_.parts, source, read,
+                         [&](const LargeText& documents) { return measured_text(documents); });
+  }
+
+  std::vector<ExampleLine> examples(std::size_t count, bool answered) const override {
+    if (answered) return {};
+    std::vector<std::string> lines = text_.lines(count, static_cast<std::size_t>(window_) - 1);
+    for (std::string& line : lines) {  // a word of each to guess
+      const std::size_t space = line.find(' ', line.size() / 2), word = space == line.npos ? 0 : space + 1;
+      line.replace(word, std::min(line.find(' ', word), line.size()) - word, mask_token);
+    }
+    return lines_of(std::move(lines));
+  }
+
+ private:
+  MaskedLanguageModel& network() { return model_as<MaskedLanguageModel>(); }
+
+  Measurement measured_text(const LargeText& documents) {
+    TextStream::Remarks remarks;
+    const TokenStream stream = text_.stream_of(documents, "the text", remarks);
+    remark_all(std::move(remarks));
+    const Guesses guesses = guesses_of(stream);
     Measurement measurement;
     measurement.metrics = metrics_of(guesses);
     measurement.count = guesses.tokens;
@@ -100,25 +148,16 @@ class MaskedLearner : public TextLearner {
     for (const Metric& metric : measurement.metrics) json[metric.name] = metric.value;
     json["masked_tokens"] = guesses.tokens;
     json["characters"] = documents.characters();
-    json["context"] = settings_.get<std::int64_t>("model.max_length");
+    json["context"] = window_;
     measurement.json = json.dump();
     return measurement;
   }
 
- private:
-  TransformerConfig config(std::int64_t vocabulary) const {
-    TransformerConfig config = model_config(settings_);
-    config.source_vocabulary = vocabulary;
-    config.encoder_layers = config.decoder_layers;
-    config.encoder_attention = config.decoder_attention;
-    return config;
-  }
-
   MaskingOptions masking() const {
     MaskingOptions options;
-    options.share = settings_.read<MaskedTraining>("training").mask_share;
-    options.mask_token = tokenizer_->id_of(mask_token);
-    options.vocabulary = tokenizer_->vocabulary_size();
+    options.share = mask_share_;
+    options.mask_token = text_.tokenizer->id_of(mask_token);
+    options.vocabulary = text_.tokenizer->vocabulary_size();
     options.ordinary = ordinary_;
     return options;
   }
@@ -149,7 +188,7 @@ class MaskedLearner : public TextLearner {
   /// Guesses what is hidden of windows that lie side by side; always the same tokens.
   Guesses guesses_of(const TokenStream& stream) {
     const NoGrad no_grad;
-    const auto length = settings_.get<std::int64_t>("model.max_length"), count = stream.size();
+    const std::int64_t length = window_, count = stream.size();
     const auto rows = static_cast<std::size_t>(std::max<std::int64_t>(4096 / length, 1));
     const auto read = [&](std::int64_t begin) { return stream.read(begin, std::min(length, count - begin)); };
     std::vector<std::int64_t> begins;  // of windows with anything to guess
@@ -163,7 +202,7 @@ class MaskedLearner : public TextLearner {
           for (std::size_t i = first; i < std::min(begins.size(), first + rows); ++i)
             sequences.push_back(read(begins[i]));
           const RandomKey key{0, 0, static_cast<std::uint32_t>(first)};
-          return guess(make_masked_batch(sequences, masking(), key, model_->device()));
+          return guess(make_masked_batch(sequences, masking(), key, network().device()));
         });
     Guesses all;
     for (const std::vector<double>& part : found) {
@@ -191,8 +230,8 @@ class MaskedLearner : public TextLearner {
   Tensor logits_at(const PaddedTokens& input, const Tensor& rows, Capture* capture) {
     Context context = Context::inference();
     context.capture = capture;
-    const Tensor hidden = model_->hidden(input, context);
-    return model_->logits(index_select(reshape(hidden, {-1, hidden.size(2)}), 0, rows));
+    const Tensor hidden = network().hidden(input, context);
+    return network().logits(index_select(reshape(hidden, {-1, hidden.size(2)}), 0, rows));
   }
 
   Tokens line_tokens(std::string line) const {
@@ -202,21 +241,20 @@ class MaskedLearner : public TextLearner {
     for (const std::string_view mark : {other, std::string_view(mask_token)})
       for (std::size_t at = 0; (at = words.find(mark, at)) != std::string::npos;)
         words.erase(at, mark.size());
-    check_known(*tokenizer_, words, "the line");
-    const std::string& mask = tokenizer_->token(tokenizer_->id_of(mask_token));
+    check_known(*text_.tokenizer, words, "the line");
+    const std::string& mask = text_.tokenizer->token(text_.tokenizer->id_of(mask_token));
     for (const std::string_view mark : {other, std::string_view(mask_token)})
       for (std::size_t at = 0; mark != mask && (at = line.find(mark, at)) != std::string::npos;
            at += mask.size())
         line.replace(at, mark.size(), mask);
-    Tokens tokens = tokenizer_->encode(line);
-    if (const auto begin = settings_.get<std::string>("tokenizer.begin"); !begin.empty()) {
-      tokens.insert(tokens.begin(), tokenizer_->id_of(begin));
-      tokens.push_back(tokenizer_->id_of(text_mark));
+    Tokens tokens = text_.tokenizer->encode(line);
+    if (!begin_.empty()) {
+      tokens.insert(tokens.begin(), text_.tokenizer->id_of(begin_));
+      tokens.push_back(text_.tokenizer->id_of(text_mark));
     }
-    const auto context = settings_.get<std::int64_t>("model.max_length");
-    check(static_cast<std::int64_t>(tokens.size()) <= context, "the line has ", tokens.size(),
-          " tokens, but the model sees at most ", context, " at a time (model.max_length)");
-    check(std::ranges::count(tokens, tokenizer_->id_of(mask_token)) > 0, "the line has no ", mask_token,
+    check(static_cast<std::int64_t>(tokens.size()) <= window_, "the line has ", tokens.size(),
+          " tokens, but the model sees at most ", window_, " at a time (model.max_length)");
+    check(std::ranges::count(tokens, text_.tokenizer->id_of(mask_token)) > 0, "the line has no ", mask_token,
           " or [MASK] to be filled in");
     return tokens;
   }
@@ -226,20 +264,20 @@ class MaskedLearner : public TextLearner {
     const NoGrad no_grad;
     Tokens places;
     for (std::size_t i = 0; i < tokens.size(); ++i)
-      if (tokens[i] == tokenizer_->id_of(mask_token)) places.push_back(static_cast<std::int32_t>(i));
+      if (tokens[i] == text_.tokenizer->id_of(mask_token)) places.push_back(static_cast<std::int32_t>(i));
     const auto count = static_cast<std::int64_t>(places.size());
-    const PaddedTokens input = pad_tokens({&tokens, 1}, model_->device());
+    const PaddedTokens input = pad_tokens({&tokens, 1}, network().device());
     Capture capture;
     const Tensor logits =
-        logits_at(input, Tensor::from(places, {count}, model_->device()), file ? &capture : nullptr);
-    if (file) add_pass(*file, example, capture, {tokens}, *tokenizer_);
+        logits_at(input, Tensor::from(places, {count}, network().device()), file ? &capture : nullptr);
+    if (file) add_pass(*file, example, capture, {tokens}, *text_.tokenizer);
     Prediction prediction;
     for (const Filling& filling : best_fillings(logits)) {
       Tokens whole = tokens;
       for (std::size_t i = 0; i < places.size(); ++i)
         whole[static_cast<std::size_t>(places[i])] = filling.tokens[i];
       prediction.alternatives.push_back(
-          {tokenizer_->decode(whole, /*keep_special=*/true), filling.probability});
+          {text_.tokenizer->decode(whole, /*keep_special=*/true), filling.probability});
     }
     prediction.text = prediction.alternatives.front().text;
     prediction.probability = prediction.alternatives.front().probability;
@@ -248,10 +286,10 @@ class MaskedLearner : public TextLearner {
 
   /// The likeliest tokens for each row of logits [count, V], all rows together; special tokens are no
   /// filling.
-  std::vector<Filling> best_fillings(const Tensor& logits) const {
+  std::vector<Filling> best_fillings(const Tensor& logits) {
     const auto ordinary = static_cast<std::int64_t>(ordinary_.size());
-    const Tensor columns = Tensor::from(ordinary_, {ordinary}, model_->device());
-    const auto wanted = static_cast<std::size_t>(settings_.read<MaskedPrediction>("prediction").best);
+    const Tensor columns = Tensor::from(ordinary_, {ordinary}, network().device());
+    const auto wanted = static_cast<std::size_t>(best_);
     const auto [values, ids] = top_k(index_select(softmax(logits, -1), 1, columns),
                                      std::min(ordinary, static_cast<std::int64_t>(wanted)));
     const std::vector<float> probabilities = values.to_vector<float>();
@@ -272,7 +310,11 @@ class MaskedLearner : public TextLearner {
     return best;
   }
 
-  std::unique_ptr<MaskedLanguageModel> model_;
+  const std::int64_t window_, rows_, seed_;
+  const double mask_share_;
+  const std::int64_t best_;
+  const std::string begin_;  // a mark before every line that is filled in; "": none
+  TextStream text_;
   Tokens ordinary_;  // in ascending order
 };
 

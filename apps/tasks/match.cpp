@@ -13,6 +13,8 @@
 
 #include "heed/apps/tasks/labelled.h"
 #include "heed/apps/tasks/pair_tokens.h"
+#include "heed/apps/tasks/recipe.h"
+#include "heed/autograd/ops.h"
 #include "heed/data/pairs_by_rule.h"
 #include "heed/data/table.h"
 #include "heed/training/ranking.h"
@@ -87,89 +89,153 @@ Settings match_settings(bool own_data) {
 
 // --- the task
 
-class MatchLearner : public LabelledLearner<TokenPair> {
+class MatchLearner : public Learner {
  public:
-  using LabelledLearner::LabelledLearner;
-
-  void check_settings() const override {
-    names_labelled_data(settings_);
-    check_model<PairMatcher>(pair_config(300, 2), batch_tokens(), is_joint());
-  }
-
-  void learn_vocabulary() override {
-    LabelledLearner::learn_vocabulary();
-    check_positive_label();
-  }
-  void open_files(const std::function<std::string(std::string_view)>& read) override {
-    LabelledLearner::open_files(read);
-    check_positive_label();
-  }
-
-  void build(Device device) override {
-    const auto classes = static_cast<std::int64_t>(classes_.size());
-    model_ =
-        make_model<PairMatcher>(pair_config(vocabulary_size(), classes), batch_tokens(), device, is_joint());
+  MatchLearner(const TaskKind& kind, Settings given)
+      : Learner(kind, std::move(given)),
+        data_(settings_.read<MatchData>("data")),
+        batch_size_(settings_.read<PredictionSettings>("prediction").batch_size),
+        is_joint_(settings_.read<MatchModel>("model").kind == MatchModel::Kind::joint) {
+    unit_ = "pairs";
   }
 
   void prepare_training() override {
-    LabelledLearner::prepare_training();
+    remark_all(remarks_on_labelled(parts_, classes_, unit_,
+                                   concat_text("vocabulary ", tokenizer_->tokenizer().vocabulary_size())));
+    train_ = examples_of(parts_.train);
+    valid_ = examples_of(parts_.valid);
+    plan_batches(lengths_of_pairs(train_.inputs), training_batches(settings_));
+    weights_ = class_weights(settings_, train_.targets, classes_.size());
+    remark(remark_on_steps(settings_, batches(0)));
     check_metric();
   }
 
-  Module& model() override { return *model_; }
-  std::string unit() const override { return "pairs"; }
+  Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
+    const Batch& rows = batches_.at(epoch, batch);
+    return class_loss(logits(pick(train_.inputs, rows), context), pick(train_.targets, rows), weights_,
+                      label_smoothing_);
+  }
+
+  Evaluation evaluate() override {
+    if (valid_.inputs.empty()) return {};
+    return evaluation(measured_examples(valid_, parts_.valid).metrics);
+  }
+
+  std::vector<Prediction> predict(std::span<const std::string> lines,
+                                  const PredictOptions& options) override {
+    return answer_lines(
+        lines, options, [&](const std::string& line) { return input_of(line); },
+        [&](const std::vector<TokenPair>& pairs) {
+          remark(tokenizer_->take_cut_message());
+          return class_predictions(scores_of(pairs), classes_);
+        },
+        [&](const TokenPair& pair, const std::string& name, CaptureFile& file) {
+          add_pass(file, name, captured([&](Context& context) { logits({pair}, context); }), rows_of(pair),
+                   tokenizer_->tokenizer());
+        });
+  }
+
+  Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
+    return logits(inputs_of_lines(lines, [&](const std::string& line) { return input_of(line); }), context);
+  }
 
  protected:
-  LabelledText read_file(const std::string& path, ReadReport& report) const override {
-    return read_labelled_text(path, table_options(path), &report);
-  }
-  void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
-    read_texts_of_table(file, table_options(file), take, &report);
+  /// The pairs by rule do not follow the run's seed: runs with other seeds are compared on the same ones.
+  std::map<std::string, std::string> read_parts() override {
+    parts_ = reported([&](ReadReport& report) {
+      return read_labelled_parts(
+          settings_, [&] { return draw_answer_pairs(data_.split.seed, data_.questions); },
+          [&](const std::string& path, const Settings& layout) {
+            return read_labelled_text(path, table_options(path, layout), &report);
+          });
+    });
+    return digests_of(parts_, [](const LabelledText& text) { return digest_of(text); });
   }
 
-  /// The pairs do not follow the run's seed: runs with other seeds are compared on the same ones.
-  LabelledText made_by_rule() const override {
-    const auto data = settings_.read<MatchData>("data");
-    return draw_answer_pairs(data.split.seed, data.questions);
-  }
-
-  TextSource texts_of(const LabelledText& text) const override {
-    return [texts = all_texts(text)](const std::function<void(std::string_view)>& take) {
-      texts([&](std::string_view one) { take(PairTokenizer::spaced(one)); });
+  NamedFiles learned_files() override {
+    const TextSource texts = [all = all_texts(parts_.train)](const auto& take) {
+      all([&](std::string_view one) { take(PairTokenizer::spaced(one)); });
     };
+    NamedFiles files = learned_tokenizer(texts);
+    files["classes.json"] = classes_to_json(class_names(parts_.train));
+    return files;
   }
 
-  void set_tokenizer(Tokenizer tokenizer) override {
-    pairs_.emplace(tokenizer, settings_);
-    LabelledLearner::set_tokenizer(std::move(tokenizer));
+  void open(const ReadFile& read) override {
+    tokenizer_.emplace(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"), settings_);
+    classes_ = classes_from_json(read("classes.json"));
+    check_positive_label();
   }
-  std::string take_cut_message() override { return pairs_->take_cut_message(); }
 
-  TokenPair input_of_line(const std::string& line) override {
+  std::unique_ptr<Module> make_model() override {
+    TransformerConfig pair =
+        encoder_config(tokenizer_ ? tokenizer_->tokenizer().vocabulary_size() : 300,
+                       classes_.empty() ? 2 : static_cast<std::int64_t>(classes_.size()));
+    if (is_joint_) pair.max_length *= 2;
+    return model_of<PairMatcher>(pair, batch_tokens(), is_joint_);
+  }
+
+  Measurement measured(const MeasureSource& source) override {
+    const auto read = [&](std::span<const std::string> files, const Settings& layout, ReadReport& report) {
+      return read_labelled_text(files.front(), table_options(files.front(), layout), &report);
+    };
+    return measured_data(parts_, source, read, [&](const LabelledText& text) {
+      return measured_examples(examples_of(text), text);
+    });
+  }
+
+  std::vector<ExampleLine> examples(std::size_t count, bool answered) const override {
+    return answered ? std::vector<ExampleLine>() : labelled_lines(shown_part(parts_), count);
+  }
+
+  void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
+    read_texts_of_table(file, table_options(file, settings_), take, &report);
+  }
+
+ private:
+  using Examples = TaskExamples<TokenPair, std::int32_t>;
+
+  // --- what it reads
+
+  static LabelledOptions table_options(const std::string& path, const Settings& layout) {
+    LabelledOptions options = labelled_options(layout, path, "--format tsv, csv or jsonl");
+    if (options.format.empty()) options.format = labelled_format(path);
+    const auto column = [&](const std::string& given, const char* name, const char* number) {
+      options.usual_names.emplace_back(given.empty() ? name : "");
+      return !given.empty() ? given : options.format == "jsonl" ? name : number;
+    };
+    const auto data = layout.read<MatchData>("data");
+    options.label_column = column(data.label_column, "label", "3");
+    options.second_column = column(data.second_column, "second", "2");
+    options.text_columns = {column(data.first_column, "first", "1")};
+    return options;
+  }
+
+  TokenPair input_of(const std::string& line) {
     const std::size_t tab = line.find('\t');
     check(tab != std::string::npos && line.find('\t', tab + 1) == std::string::npos,
           "expected two texts with one tab between them");
-    return (*pairs_)(line.substr(0, tab), line.substr(tab + 1));
+    return (*tokenizer_)(line.substr(0, tab), line.substr(tab + 1));
   }
 
-  std::vector<TokenPair> inputs_of(const LabelledText& text) override {
-    std::vector<TokenPair> pairs;
+  Examples examples_of(const LabelledText& text) {
+    Examples examples{{}, classes_of(text, classes_)};
     std::int64_t empty = 0;
     for (std::size_t i = 0; i < text.size(); ++i) {
       try {
-        pairs.push_back((*pairs_)(text.texts[i], text.seconds[i]));
+        examples.inputs.push_back((*tokenizer_)(text.texts[i], text.seconds[i]));
       } catch (Error& error) {
         error.add_context(text.places[i] + ": ");
         throw;
       }
       if (is_blank(text.texts[i]) || is_blank(text.seconds[i])) ++empty;
     }
-    say_what_was_cut();
+    remark(tokenizer_->take_cut_message());
     if (empty > 0) remark(concat_text(empty, " pairs have a text that says nothing"));
-    return pairs;
+    return examples;
   }
 
-  Lengths lengths(const std::vector<TokenPair>& pairs) const override {
+  static Lengths lengths_of_pairs(const std::vector<TokenPair>& pairs) {
     Lengths lengths;
     for (const TokenPair& pair : pairs) {
       lengths[0].push_back(static_cast<std::int32_t>(pair.first.tokens.size()));
@@ -178,13 +244,39 @@ class MatchLearner : public LabelledLearner<TokenPair> {
     return lengths;
   }
 
-  Tensor logits(const std::vector<TokenPair>& pairs, Context& context) override {
-    return model_->logits(model_->batch(pairs), context);
+  /// The tokens of a pair, a row for each text that is read by itself.
+  std::vector<Tokens> rows_of(const TokenPair& pair) const {
+    std::vector<Tokens> rows = {pair.first.tokens, pair.second.tokens};
+    if (!is_joint_) return rows;
+    rows[0].insert(rows[0].end(), rows[1].begin(), rows[1].end());
+    rows.pop_back();
+    return rows;
+  }
+
+  // --- what it answers
+
+  Tensor logits(const std::vector<TokenPair>& pairs, Context& context) {
+    auto& model = model_as<PairMatcher>();
+    return model.logits(model.batch(pairs), context);
+  }
+
+  std::vector<ClassScores> scores_of(const std::vector<TokenPair>& pairs) {
+    return outputs_of(pairs, lengths_of_pairs(pairs), batch_size_, ranks(),
+                      [&](const std::vector<TokenPair>& batch, Context& context) {
+                        return log_softmax(logits(batch, context), -1);
+                      });
+  }
+
+  Measurement measured_examples(const Examples& examples, const LabelledText& text) {
+    const std::vector<ClassScores> scores = scores_of(examples.inputs);
+    const ClassQuality quality = quality_of(scores, examples.targets, classes_.size());
+    return class_measurement(figures(quality, scores, text), quality, scores, examples.targets, text,
+                             classes_);
   }
 
   /// The metrics that say something of this data.
   ClassFigures figures(const ClassQuality& quality, const std::vector<ClassScores>& scores,
-                       const LabelledText& text) const override {
+                       const LabelledText& text) const {
     const AnswerRanking ranking = ranking_of(scores, text);
     const bool two = classes_.size() == 2, ranks = ranking.groups > ranking.only_right;
     const double f1 = two ? quality.classes[positive_class()].f1() : 0;
@@ -198,39 +290,8 @@ class MatchLearner : public LabelledLearner<TokenPair> {
     return figures;
   }
 
-  std::vector<Tokens> rows_of(const TokenPair& pair) const override {
-    std::vector<Tokens> rows = {pair.first.tokens, pair.second.tokens};
-    if (!is_joint()) return rows;
-    rows[0].insert(rows[0].end(), rows[1].begin(), rows[1].end());
-    rows.pop_back();
-    return rows;
-  }
-
- private:
-  LabelledOptions table_options(const std::string& path) const {
-    LabelledOptions options = labelled_options(settings_, path, "--format tsv, csv or jsonl");
-    if (options.format.empty()) options.format = labelled_format(path);
-    const auto column = [&](const std::string& given, const char* name, const char* number) {
-      options.usual_names.emplace_back(given.empty() ? name : "");
-      return !given.empty() ? given : options.format == "jsonl" ? name : number;
-    };
-    const auto data = settings_.read<MatchData>("data");
-    options.label_column = column(data.label_column, "label", "3");
-    options.second_column = column(data.second_column, "second", "2");
-    options.text_columns = {column(data.first_column, "first", "1")};
-    return options;
-  }
-
-  bool is_joint() const { return settings_.read<MatchModel>("model").kind == MatchModel::Kind::joint; }
-
-  TransformerConfig pair_config(std::int64_t vocabulary, std::int64_t classes) const {
-    TransformerConfig pair = config(vocabulary, classes);
-    if (is_joint()) pair.max_length *= 2;
-    return pair;
-  }
-
   void check_positive_label() const {
-    const std::string positive = settings_.read<MatchData>("data").positive_label;
+    const std::string& positive = data_.positive_label;
     if (positive.empty()) return;
     check_name("data.positive_label", positive, classes_);
     if (classes_.size() != 2)
@@ -239,7 +300,7 @@ class MatchLearner : public LabelledLearner<TokenPair> {
   }
 
   std::size_t positive_class() const {
-    const std::string name = settings_.read<MatchData>("data").positive_label;
+    const std::string& name = data_.positive_label;
     return name.empty() || name == classes_.back() ? classes_.size() - 1 : 0;
   }
 
@@ -269,8 +330,13 @@ class MatchLearner : public LabelledLearner<TokenPair> {
                     "same first text, with right and wrong answers"));
   }
 
-  std::optional<PairTokenizer> pairs_;
-  std::unique_ptr<PairMatcher> model_;
+  const MatchData data_;
+  const std::int64_t batch_size_;
+  const bool is_joint_;
+  TextParts parts_;
+  std::optional<PairTokenizer> tokenizer_;
+  Examples train_, valid_;
+  std::vector<float> weights_;  // of the classes; empty: all alike
 };
 
 }  // namespace

@@ -9,12 +9,13 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "heed/apps/tasks/start.h"
 #include "heed/base/error.h"
 #include "heed/base/plain_numbers.h"
 #include "heed/core/device.h"
+#include "heed/data/token_kind.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/config.h"
+#include "heed/training/checkpoint.h"
 
 namespace heed {
 
@@ -81,6 +82,30 @@ void apply_threads(const Settings& settings, const Ranks* ranks) {
     set_cpu_threads(static_cast<int>(threads));
   else if (ranks)
     set_cpu_threads(ranks->thread_share());
+}
+
+std::string choose_token_kind(Settings& settings, const TextSource& texts) {
+  const auto tokenizer = settings.read<VocabularySettings>("tokenizer");
+  const auto training = settings.read<TrainingSettings>("training");
+  if (tokenizer.kind != "auto" || !tokenizer.file.empty() || !training.from.empty()) return "";
+  const TokenKind chosen = training.embeddings.empty()
+                               ? token_kind_for(texts)
+                               : TokenKind{"words", "training.embeddings are vectors of words"};
+  settings.set("tokenizer.kind", chosen.name, "the training texts");
+  const bool is_given =
+      settings.json("tokenizer.vocabulary") != settings.setting("tokenizer.vocabulary").initial;
+  if (chosen.vocabulary > 0 && !is_given)
+    settings.set("tokenizer.vocabulary", std::to_string(chosen.vocabulary), "the training texts");
+  return concat_text("tokens are ", chosen.name == "bpe" ? "parts of words (bpe)" : chosen.name, ", since ",
+                     chosen.why, " (tokenizer.kind=auto)");
+}
+
+std::optional<Tokenizer> given_tokenizer(const Settings& settings, const std::string& name) {
+  if (const auto from = settings.read<TrainingSettings>("training").from; !from.empty())
+    return Tokenizer::from_json(RunFiles::open(from).text(name), concat_text(from, '/', name));
+  if (const auto file = settings.read<VocabularySettings>("tokenizer").file; !file.empty())
+    return Tokenizer::load(file);
+  return std::nullopt;
 }
 
 Tokenizer learn_tokenizer(const Settings& settings, std::span<const std::string> texts,
@@ -249,6 +274,17 @@ std::vector<std::string> choose_attentions(Settings& settings, Stacks stacks, co
   if (names.decoder) choose("model.decoder_attention", "--decoder-attention", *names.decoder);
   if (names.cross) choose("model.cross_attention", "--cross-attention", *names.cross);
   return notes;
+}
+
+void check_model(const std::function<std::unique_ptr<Module>()>& make) {
+  try {
+    const ShapesOnly shapes;
+    make();
+  } catch (const SettingsError&) {
+    throw;
+  } catch (const Error& error) {
+    throw SettingsError(concat_text("model: ", error.what()));
+  }
 }
 
 void check_cost(Module& model, const TransformerConfig& config, std::int64_t batch_tokens) {

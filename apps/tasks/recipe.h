@@ -1,10 +1,14 @@
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "heed/apps/tasks/learner.h"
+#include "heed/apps/tasks/settings.h"
 #include "heed/core/ranks.h"
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer.h"
@@ -17,6 +21,15 @@
 // The settings that tasks have in common. A task declares them in the order in which config.json has them.
 
 namespace heed {
+
+/// Which stacks a model has, and so which attentions can be chosen.
+enum class Stacks { encoder, decoder, encoder_decoder };
+
+/// A figure that a task measures itself by.
+struct MetricKind {
+  std::string_view name;  ///< in JSON, progress and "training.keep_best_by"
+  bool larger_is_better;
+};
 
 /// What a run computes with.
 struct RuntimeSettings {
@@ -98,6 +111,13 @@ struct BeginMark {
 void for_each_setting(auto&& visit, BeginMark& mark) {
   visit(mark.begin, "begin", mark.help);
 }
+
+/// Where tokenizer.kind is "auto" and a tokenizer is to be learned, sets what suits the texts
+/// (data/token_kind.h), and returns what there is to say about it; else "".
+std::string choose_token_kind(Settings& settings, const TextSource& texts);
+/// The tokenizer that the run that training.from names keeps in `file`, or that of tokenizer.file; nothing
+/// where neither is set.
+std::optional<Tokenizer> given_tokenizer(const Settings& settings, const std::string& file);
 
 struct LearnTokenizerOptions {
   /// A line break is a token for words, too, which leave out white space otherwise.
@@ -188,31 +208,17 @@ bool belongs_to_attention(Stacks stacks, std::string_view setting);
 /// largest parameter.
 void check_cost(Module& model, const TransformerConfig& config, std::int64_t batch_tokens);
 
-/// Throws a SettingsError when no model of the configuration can be built, or when it would take more memory
-/// than there is; found out without allocating it. `batch_tokens`: of one batch; `more`: what its constructor
-/// takes beside the configuration.
-template <class Model, class Config, class... More>
-void check_model(const Config& config, std::int64_t batch_tokens, const More&... more) {
-  try {
-    const ShapesOnly shapes;
-    Model model(config, more...);
-    add_low_rank_parts(model, config);
-    check_cost(model, config, batch_tokens);
-  } catch (const SettingsError&) {
-    throw;
-  } catch (const Error& error) {
-    throw SettingsError(concat_text("model: ", error.what()));
-  }
-}
+/// Throws a SettingsError when no model can be made, or when it would take more memory than there is; found
+/// out without allocating it. `make` gives a model_of().
+void check_model(const std::function<std::unique_ptr<Module>()>& make);
 
-/// A model of the configuration on the device, f32, after check_model.
+/// A model of the configuration, with its low-rank parts. `batch_tokens`: of one batch; `more`: what its
+/// constructor takes beside the configuration.
 template <class Model, class Config, class... More>
-std::unique_ptr<Model> make_model(const Config& config, std::int64_t batch_tokens, Device device,
-                                  const More&... more) {
-  check_model<Model>(config, batch_tokens, more...);
+std::unique_ptr<Module> model_of(const Config& config, std::int64_t batch_tokens, const More&... more) {
   auto model = std::make_unique<Model>(config, more...);
   add_low_rank_parts(*model, config);
-  model->to(DType::f32, device);
+  if (ShapesOnly::active()) check_cost(*model, config, batch_tokens);
   return model;
 }
 

@@ -12,10 +12,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
-#include <variant>
 
-#include "heed/apps/tasks/example_learner.h"
+#include "heed/apps/tasks/examples.h"
 #include "heed/apps/tasks/news_catalogue.h"
+#include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/names.h"
@@ -140,43 +140,21 @@ std::string news_line(std::span<const std::string> row, std::size_t /*number*/) 
 }
 
 /// The input is an impression, in which the right answer stands. What is learned from is a click of one.
-class RecommendLearner : public ExampleLearner<std::vector<Impression>, Impression, std::monostate> {
+class RecommendLearner : public Learner {
  public:
-  using ExampleLearner::ExampleLearner;
-
-  void check_settings() const override {
-    names_data(settings_);
-    check_model<NewsRecommender>(config(300), batch_tokens(), catalogue_.sizes(1000, 10));
-  }
-
-  void learn_vocabulary() override {
-    if (const auto data = settings_.read<RecommendData>("data"); !data.news.empty())
-      news_ = read_titles(data.news);
-    catalogue_.add(news_, true);
-    catalogue_.learn_from(parts_.train);
-    ExampleLearner::learn_vocabulary();
-  }
-
-  std::map<std::string, std::string> files() const override {
-    std::map<std::string, std::string> files = ExampleLearner::files();
-    files["news.json"] = catalogue_.to_json();
-    return files;
-  }
-
-  void open_files(const std::function<std::string(std::string_view)>& read) override {
-    catalogue_.add_json(read("news.json"));
-    ExampleLearner::open_files(read);
-  }
-
-  void build(Device device) override {
-    model_ = make_model<NewsRecommender>(config(vocabulary_size()), batch_tokens(), device,
-                                         catalogue_.sizes(catalogue_.identities(), catalogue_.categories()));
+  RecommendLearner(const TaskKind& kind, Settings given)
+      : Learner(kind, std::move(given)),
+        data_(settings_.read<RecommendData>("data")),
+        prediction_(settings_.read<RecommendPrediction>("prediction")),
+        negatives_(settings_.read<RecommendTraining>("training").negatives),
+        seed_(settings_.get<std::int64_t>("seed")),
+        catalogue_(settings_) {
+    unit_ = "clicks";
   }
 
   void prepare_training() override {
     Lengths lengths;
-    const auto candidates =
-        static_cast<std::int32_t>(1 + settings_.read<RecommendTraining>("training").negatives);
+    const auto candidates = static_cast<std::int32_t>(1 + negatives_);
     for (std::size_t i = 0; i < parts_.train.size(); ++i) {
       const Impression& one = parts_.train[i];
       for (std::size_t click = 0; click < one.clicked.size() && !one.passed.empty(); ++click) {
@@ -188,25 +166,21 @@ class RecommendLearner : public ExampleLearner<std::vector<Impression>, Impressi
     remark(concat_text(parts_.train.size(), " impressions with ", clicks_.size(), " clicks to learn from, ",
                        parts_.valid.size(), " to measure with, ", parts_.test.size(), " kept for a test; ",
                        catalogue_.names.size(), " news, ", catalogue_.identities(),
-                       " with a vector of their own; vocabulary ", vocabulary_size()));
-    for (std::string& text : catalogue_.remarks_on(parts_.train)) remark(std::move(text));
+                       " with a vector of their own; vocabulary ",
+                       tokenizer_->tokenizer().vocabulary_size()));
+    remark_all(catalogue_.remarks_on(parts_.train));
     check(!clicks_.empty(),
           "there is nothing to learn from: no impression of the training part has both a "
           "click and a news that was passed");
     BatchOptions options = training_batches(settings_);
     options.max_length = 0;
     plan_batches(lengths, options);
-    valid_.inputs = parts_.valid;
   }
-
-  Module& model() override { return *model_; }
-  std::string unit() const override { return "clicks"; }
 
   /// Each click, the first of its candidates, beside passed news of the same list.
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
-    const std::int64_t negatives = settings_.read<RecommendTraining>("training").negatives;
-    const RandomKey key{static_cast<std::uint64_t>(settings_.get<std::int64_t>("seed")),
-                        static_cast<std::uint32_t>(epoch), negatives_stream};
+    const RandomKey key{static_cast<std::uint64_t>(seed_), static_cast<std::uint32_t>(epoch),
+                        negatives_stream};
     BatchNews news;
     std::vector<Tokens> histories;
     std::vector<Tokens> candidates;
@@ -216,13 +190,19 @@ class RecommendLearner : public ExampleLearner<std::vector<Impression>, Impressi
       histories.push_back(news.history_rows(catalogue_.newest(shown.history)));
       candidates.push_back({news.row_of(shown.clicked[example.click])});
       const Tokens passed =
-          news.rows_of(draw_negatives(shown.passed, negatives, key, static_cast<std::uint64_t>(row)));
+          news.rows_of(draw_negatives(shown.passed, negatives_, key, static_cast<std::uint64_t>(row)));
       candidates.back().insert(candidates.back().end(), passed.begin(), passed.end());
     }
-    const Device device = model_->device();
-    return model_->loss(catalogue_.input(news.numbers(), model_->device()),
-                        {pad_tokens(histories, device), pad_tokens(candidates, device).ids}, label_smoothing_,
-                        context);
+    auto& model = model_as<NewsRecommender>();
+    const Device device = model.device();
+    return model.loss(catalogue_.input(news.numbers(), device),
+                      {pad_tokens(histories, device), pad_tokens(candidates, device).ids}, label_smoothing_,
+                      context);
+  }
+
+  Evaluation evaluate() override {
+    if (parts_.valid.empty()) return {};
+    return evaluation(measured_clicks(parts_.valid).metrics);
   }
 
   /// Lines "history TAB candidates", ids with spaces between: the candidates, the likeliest first.
@@ -230,85 +210,145 @@ class RecommendLearner : public ExampleLearner<std::vector<Impression>, Impressi
                                   const PredictOptions& options) override {
     const std::lock_guard lock(answering_);
     read_more_news();
-    return ExampleLearner::predict(lines, options);
+    return answer_lines(
+        lines, options, [&](const std::string& line) { return catalogue_.impression_of(line); },
+        [&](const std::vector<Impression>& asked) {
+          remark(catalogue_.remark_on_unknown(asked));
+          const std::vector<Output> scores = scores_of(asked);
+          std::vector<Prediction> answers;
+          for (std::size_t i = 0; i < asked.size(); ++i)
+            answers.push_back(prediction_of(asked[i], scores[i]));
+          return answers;
+        },
+        [&](const Impression& asked, const std::string& name, CaptureFile& file) {
+          show_inside(asked, name, file);
+        });
   }
 
   Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
     const std::lock_guard lock(answering_);
-    return ExampleLearner::outputs_of_lines(lines, context);
+    const std::vector<Impression> asked =
+        inputs_of_lines(lines, [&](const std::string& line) { return catalogue_.impression_of(line); });
+    prepare_outputs(asked);
+    return scores(asked, context);
+  }
+
+ protected:
+  std::map<std::string, std::string> read_parts() override {
+    parts_ = reported([&](ReadReport& report) { return named_parts(report); });
+    return digests_of(parts_, [&](const std::vector<Impression>& impressions) {
+      return digest_of_impressions(impressions, catalogue_.names);
+    });
+  }
+
+  NamedFiles learned_files() override {
+    NewsCatalogue learned = catalogue_;
+    learned.add(data_.news.empty() ? news_ : read_titles(data_.news, learned.names), true);
+    learned.learn_from(parts_.train);
+    const TextSource texts = [titles = texts_of(learned)](const auto& take) {
+      std::ranges::for_each(titles, take);
+    };
+    NamedFiles files = learned_tokenizer(texts);
+    files["news.json"] = learned.to_json();
+    return files;
+  }
+
+  void open(const ReadFile& read) override {
+    catalogue_.add_json(read("news.json"));
+    tokenizer_.emplace(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"), settings_);
+    tokenize();
+  }
+
+  std::unique_ptr<Module> make_model() override {
+    if (!tokenizer_)
+      return model_of<NewsRecommender>(encoder_config(300), batch_tokens(), catalogue_.sizes(1000, 10));
+    return model_of<NewsRecommender>(encoder_config(tokenizer_->tokenizer().vocabulary_size()),
+                                     batch_tokens(),
+                                     catalogue_.sizes(catalogue_.identities(), catalogue_.categories()));
+  }
+
+  Measurement measured(const MeasureSource& source) override {
+    const auto read = [&](std::span<const std::string> files, const Settings&, ReadReport& report) {
+      return read_file(files.front(), report);
+    };
+    return measured_data(parts_, source, read, [&](const std::vector<Impression>& impressions) {
+      read_more_news();
+      return measured_clicks(impressions);
+    });
   }
 
   /// Of users with some clicks: what they clicked last, and some of what they were shown.
-  std::vector<std::string> example_lines(std::size_t count) const override {
-    std::vector<std::string> lines;
-    for (const Impression& one : shown_data()) {
-      if (lines.size() == count) break;
+  std::vector<ExampleLine> examples(std::size_t count, bool answered) const override {
+    std::vector<ExampleLine> lines;
+    for (const Impression& one : shown_part(parts_)) {
+      if (answered || lines.size() == count) break;
       if (one.history.size() >= 2 && one.clicked.size() + one.passed.size() > 0)
-        lines.push_back(catalogue_.line_of(one));
+        lines.push_back({catalogue_.line_of(one)});
     }
     return lines;
   }
 
- protected:
+ private:
+  /// A click to be learned.
+  struct Click {
+    std::size_t impression, click;
+  };
+
   // --- what it reads
 
-  ImpressionParts read_parts(ReadReport& report) override {
-    const auto data = settings_.read<RecommendData>("data");
-    ImpressionSplit split = data.split;
-    split.by_time = data.by == RecommendData::Split::time;
+  ImpressionParts named_parts(ReadReport& report) {
+    ImpressionSplit split = data_.split;
+    split.by_time = data_.by == RecommendData::Split::time;
     if (!names_data(settings_)) {
-      TopicClicks made = topic_clicks(split.seed, data.impressions, catalogue_.names);
+      TopicClicks made = topic_clicks(split.seed, data_.impressions, catalogue_.names);
       news_ = std::move(made.news);
       return split_impressions(std::move(made.impressions), split);
     }
     return parts_of_files(
-        data.files, split.valid_fraction, split.test_fraction,
-        [&](const std::string& file) {
-          return read({&file, 1}, report);
-        },
+        data_.files, split.valid_fraction, split.test_fraction,
+        [&](const std::string& file) { return read_file(file, report); },
         [&](std::vector<Impression> all, double valid, double test) {
           split.valid_fraction = valid, split.test_fraction = test;
           return split_impressions(std::move(all), split);
         });
   }
 
-  std::vector<Impression> read(std::span<const std::string> files, ReadReport& report) override {
-    return read_impressions(files.front(), catalogue_.names, settings_.read<TextOptions>("data"), &report);
+  std::vector<Impression> read_file(const std::string& file, ReadReport& report) {
+    return read_impressions(file, catalogue_.names, data_.text, &report);
   }
 
-  std::string digest(const std::vector<Impression>& impressions) const override {
-    return digest_of_impressions(impressions, catalogue_.names);
-  }
-
-  TextSource texts_of(const std::vector<Impression>&) const override {
-    std::vector<std::string> titles = catalogue_.texts();
-    check(!titles.empty() || catalogue_.has_identities(),
+  static std::vector<std::string> texts_of(const NewsCatalogue& learned) {
+    std::vector<std::string> titles = learned.texts();
+    check(!titles.empty() || learned.has_identities(),
           "news.represented_by=title, but there is no title in data.news");
     if (titles.empty()) titles = {"-"};  // all bytes have a token
-    return [titles](const auto& take) { std::ranges::for_each(titles, take); };
+    return titles;
   }
 
-  void set_tokenizer(Tokenizer tokenizer) override {
-    ExampleLearner::set_tokenizer(std::move(tokenizer));
+  std::vector<News> read_titles(const std::string& file, NewsNames& names) {
+    return reported([&](ReadReport& report) { return read_news(file, names, data_.text, &report); });
+  }
+
+  void tokenize() {
+    catalogue_.tokenize([&](const std::string& text) { return (*tokenizer_)(text); });
+    remark(tokenizer_->take_cut_message());
+  }
+
+  void read_more_news() {
+    const std::string& file = prediction_.news;
+    if (file.empty() || std::exchange(has_more_news_, true)) return;
+    if (!catalogue_.reads_titles())
+      remark("prediction.news: this run reads no titles, and takes categories alone from it");
+    catalogue_.add(read_titles(file, catalogue_.names), false);
     tokenize();
-  }
-
-  Examples examples_of(const std::vector<Impression>& impressions) override { return {impressions, {}}; }
-
-  Impression input_of_line(const std::string& line) override { return catalogue_.impression_of(line); }
-
-  Lengths lengths(const std::vector<Impression>& impressions) const override {
-    Lengths lengths;
-    for (const Impression& one : impressions)
-      lengths[0].push_back(static_cast<std::int32_t>(catalogue_.newest(one.history).size()) + 1);
-    return lengths;
   }
 
   // --- what it answers
 
   /// Makes the table of all news that are asked about, some read at a time.
-  void prepare_outputs(const std::vector<Impression>& impressions) override {
+  void prepare_outputs(const std::vector<Impression>& impressions) {
     constexpr std::size_t at_once = 512;
+    auto& model = model_as<NewsRecommender>();
     asked_ = BatchNews();
     for (const Impression& one : impressions) {
       asked_.history_rows(catalogue_.newest(one.history));
@@ -319,29 +359,37 @@ class RecommendLearner : public ExampleLearner<std::vector<Impression>, Impressi
     for (std::size_t begin = 0; begin < numbers.size(); begin += at_once) {
       Context context = Context::inference();
       const std::span some = numbers.subspan(begin, std::min(at_once, numbers.size() - begin));
-      parts.push_back(model_->news(catalogue_.input(some, model_->device()), context));
+      parts.push_back(model.news(catalogue_.input(some, model.device()), context));
     }
-    table_ = model_->table(concat(parts, 0));
+    table_ = model.table(concat(parts, 0));
   }
 
   /// Scores [B, C] of the candidates, the clicked ones first.
-  Tensor outputs(const std::vector<Impression>& impressions, Context& context) override {
+  Tensor scores(const std::vector<Impression>& impressions, Context& context) {
+    auto& model = model_as<NewsRecommender>();
     std::vector<Tokens> histories, candidates;
     for (const Impression& one : impressions) {
       histories.push_back(asked_.history_rows(catalogue_.newest(one.history)));
       candidates.push_back(asked_.candidate_rows(one));
     }
-    const Device device = model_->device();
-    const Tensor users = model_->users(table_, pad_tokens(histories, device), context);
-    return model_->scores(users, table_, pad_tokens(candidates, device).ids);
+    const Device device = model.device();
+    const Tensor users = model.users(table_, pad_tokens(histories, device), context);
+    return model.scores(users, table_, pad_tokens(candidates, device).ids);
   }
 
-  std::vector<Prediction> answers_to(const std::vector<Impression>& asked) override {
-    if (std::string text = catalogue_.remark_on_unknown(asked); !text.empty()) remark(std::move(text));
-    return ExampleLearner::answers_to(asked);
+  std::vector<Output> scores_of(const std::vector<Impression>& impressions) {
+    const NoGrad no_grad;
+    if (impressions.empty()) return {};
+    prepare_outputs(impressions);
+    Lengths lengths;
+    for (const Impression& one : impressions)
+      lengths[0].push_back(static_cast<std::int32_t>(catalogue_.newest(one.history).size()) + 1);
+    return outputs_of(
+        impressions, lengths, prediction_.batches.batch_size, ranks(),
+        [&](const std::vector<Impression>& batch, Context& context) { return scores(batch, context); });
   }
 
-  Prediction prediction_of(const Impression& asked, const Output& output) const override {
+  Prediction prediction_of(const Impression& asked, const Output& output) const {
     const std::span scores = std::span(output).first(asked.passed.size());
     Prediction prediction;
     double sum = 0;
@@ -359,13 +407,8 @@ class RecommendLearner : public ExampleLearner<std::vector<Impression>, Impressi
     return prediction;
   }
 
-  Measurement measurement_of(const std::vector<Impression>& impressions) override {
-    read_more_news();
-    return ExampleLearner::measurement_of(impressions);
-  }
-
-  Measurement measured(const Examples& examples, const std::vector<Impression>& impressions) override {
-    const std::vector<Output> outputs = outputs_of(examples.inputs);
+  Measurement measured_clicks(const std::vector<Impression>& impressions) {
+    const std::vector<Output> outputs = scores_of(impressions);
     ClickRankingMeter model, by_clicks;
     double loss = 0;
     Measurement measurement;
@@ -398,62 +441,36 @@ class RecommendLearner : public ExampleLearner<std::vector<Impression>, Impressi
     return measurement;
   }
 
-  // --- what it shows
-
-  std::vector<Tokens> rows_of(const Impression&) const override { return {}; }
-
   /// One pass over each title, and one over the history, in which the model shows its inside.
-  void show_inside(const Impression& asked, const std::string& name, CaptureFile& file) override {
+  void show_inside(const Impression& asked, const std::string& name, CaptureFile& file) {
     const NoGrad no_grad;
+    auto& model = model_as<NewsRecommender>();
     prepare_outputs({asked});
     for (const std::int32_t number : asked_.numbers()) {
       const Tokens& tokens = catalogue_.of(number).tokens;
       if (tokens.empty() || !shown_.insert(number).second) continue;
       std::string example = catalogue_.names.name(number);
       std::replace(example.begin(), example.end(), '.', '_');
-      const NewsInput input = catalogue_.input({&number, 1}, model_->device());
-      add_pass(file, "news." + example, captured([&](Context& context) { model_->news(input, context); }),
+      const NewsInput input = catalogue_.input({&number, 1}, model.device());
+      add_pass(file, "news." + example, captured([&](Context& context) { model.news(input, context); }),
                {tokens}, tokenizer_->tokenizer());
     }
     std::vector<std::string> texts = {"anyone"};
     for (const std::int32_t number : catalogue_.newest(asked.history))
       texts.push_back(catalogue_.names.name(number));
     const Tokens history = asked_.history_rows(catalogue_.newest(asked.history));
-    const PaddedTokens input = pad_tokens({&history, 1}, model_->device());
+    const PaddedTokens input = pad_tokens({&history, 1}, model.device());
     file.add_tokens(name, "tokens", input.ids, texts);
-    file.add(name, captured([&](Context& context) { model_->users(table_, input, context); }));
+    file.add(name, captured([&](Context& context) { model.users(table_, input, context); }));
   }
 
- private:
-  /// A click to be learned.
-  struct Click {
-    std::size_t impression, click;
-  };
-
-  std::vector<News> read_titles(const std::string& file) {
-    ReadReport report;
-    std::vector<News> news = read_news(file, catalogue_.names, settings_.read<TextOptions>("data"), &report);
-    remark_on_reading(report);
-    return news;
-  }
-
-  void tokenize() {
-    catalogue_.tokenize([&](const std::string& text) { return (*tokenizer_)(text); });
-    say_what_was_cut();
-  }
-
-  void read_more_news() {
-    const std::string file = settings_.read<RecommendPrediction>("prediction").news;
-    if (file.empty() || std::exchange(has_more_news_, true)) return;
-    if (!catalogue_.reads_titles())
-      remark("prediction.news: this run reads no titles, and takes categories alone from it");
-    catalogue_.add(read_titles(file), false);
-    tokenize();
-  }
-
-  NewsCatalogue catalogue_{settings_};
-  std::vector<News> news_;
-  std::unique_ptr<NewsRecommender> model_;
+  const RecommendData data_;
+  const RecommendPrediction prediction_;
+  const std::int64_t negatives_, seed_;
+  ImpressionParts parts_;
+  NewsCatalogue catalogue_;
+  std::vector<News> news_;  // of the data made by rule
+  std::optional<BoundedTokenizer> tokenizer_;
   bool has_more_news_ = false;
   std::vector<Click> clicks_;
   std::mutex answering_;  // what is asked changes the members below, and the catalogue

@@ -6,9 +6,9 @@
 
 #include "heed/apps/report/report.h"
 #include "heed/apps/tasks/data.h"
+#include "heed/apps/tasks/example_files.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/start.h"
-#include "heed/apps/tasks/train.h"
 #include "heed/base/file.h"
 #include "heed/base/json.h"
 #include "heed/base/open_folder.h"

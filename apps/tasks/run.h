@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "heed/apps/tasks/capture.h"
 #include "heed/apps/tasks/learner.h"
 #include "heed/core/ranks.h"
 #include "heed/training/checkpoint.h"

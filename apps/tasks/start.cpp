@@ -296,14 +296,6 @@ Settings settings_to_train(const TaskKind& kind, const std::function<void(Settin
   return settings;
 }
 
-std::optional<Tokenizer> given_tokenizer(const Settings& settings, const std::string& name) {
-  if (const auto from = settings.read<TrainingSettings>("training").from; !from.empty())
-    return Tokenizer::from_json(RunFiles::open(from).text(name), concat_text(from, '/', name));
-  if (const auto file = settings.read<VocabularySettings>("tokenizer").file; !file.empty())
-    return Tokenizer::load(file);
-  return std::nullopt;
-}
-
 Start start_weights(Learner& learner) {
   Start start;
   const auto training = learner.settings().read<TrainingSettings>("training");

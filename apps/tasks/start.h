@@ -25,10 +25,6 @@ void take_model_of(Settings& settings, const std::string& run);
 /// names some, with the model of training.from below it if the run `is_new`.
 Settings settings_to_train(const TaskKind& kind, const std::function<void(Settings&)>& lay_over,
                            bool is_new = true, bool own_data = false);
-/// The tokenizer that the run that training.from names keeps in `file`, or that of tokenizer.file; nothing
-/// where neither is set.
-std::optional<Tokenizer> given_tokenizer(const Settings& settings, const std::string& file);
-
 /// What weights were taken from where.
 struct Start {
   /// "task", "identity" and "weights" (a digest) of the other run; "embeddings", the digest of the file of

@@ -36,10 +36,6 @@ double length_ratio(const Tokenizer& source, const Tokenizer& target, const Para
   return tokens_in(source, text.source) / tokens_in(target, text.target);
 }
 
-bool has_two_vocabularies(const Settings& settings) {
-  return settings.get<bool>("tokenizer.separate");
-}
-
 /// `most` of the pairs, evenly spread; 0: all.
 ParallelText some_of(const ParallelText& pairs, std::int64_t most) {
   const auto count = static_cast<std::int64_t>(pairs.size());
@@ -51,6 +47,11 @@ ParallelText some_of(const ParallelText& pairs, std::int64_t most) {
     some.target.push_back(pairs.target[row]);
   }
   return some;
+}
+
+std::vector<Batch> evaluation_plan(const TokenizedPairs& pairs) {
+  const auto [sources, targets] = pairs.lengths();
+  return BatchPlan(sources, targets, evaluation_batches(32)).epoch(0);
 }
 
 // --- writing
@@ -176,84 +177,68 @@ double TargetScore::perplexity() const {
 
 // --- data and model
 
-void TextToTextLearner::check_settings() const {
-  kind().names_data(settings_);
-  decoding_of(settings_);
-  if (settings_.get<std::string>("tokenizer.begin").empty()) throw SettingsError(no_begin);
-  if (has_two_vocabularies(settings_)) {
-    check(settings_.get<std::string>("tokenizer.file").empty(),
-          "tokenizer.file is one vocabulary, but tokenizer.separate asks for two");
-    check(!settings_.get<bool>("model.pointer"),
-          "tokenizer.separate: model.pointer copies tokens of the source, which needs one vocabulary");
-  }
-  check_model<EncoderDecoder>(config(300, 300), batch_tokens());
+TextToTextLearner::TextToTextLearner(const TaskKind& kind, Settings settings, TextToTextTask task)
+    : Learner(kind, std::move(settings)),
+      task_(std::move(task)),
+      data_(settings_.read<TextToTextData>("data")),
+      marks_(settings_.read<TextToTextTokenizer>("tokenizer")),
+      evaluated_pairs_(settings_.read<TextToTextEvaluation>("evaluation").pairs),
+      decoding_(decoding_of(settings_)) {
+  writes_text_ = true;
+  if (marks_.begin.empty()) throw SettingsError(no_begin);
+  if (!marks_.separate) return;
+  check(settings_.get<std::string>("tokenizer.file").empty(),
+        "tokenizer.file is one vocabulary, but tokenizer.separate asks for two");
+  check(!settings_.get<bool>("model.pointer"),
+        "tokenizer.separate: model.pointer copies tokens of the source, which needs one vocabulary");
 }
 
-void TextToTextLearner::learn_vocabulary() {
-  choose_token_kind(heed::source_of({&parts_.train.source, &parts_.train.target}));
+std::map<std::string, std::string> TextToTextLearner::read_parts() {
+  parts_ = reported([&](ReadReport& report) {
+    return kind().names_data(settings_) ? task_.named_parts(settings_, report)
+                                        : task_.made_by_rule(settings_);
+  });
+  return digests_of(parts_, [](const ParallelText& pairs) { return digest_of(pairs); });
+}
+
+NamedFiles TextToTextLearner::learned_files() {
+  remark(choose_token_kind(settings_, all_texts(parts_.train)));
   std::vector<const TextList*> texts = {&parts_.train.source};
   std::vector<std::string> all_marks = TokenizerTraining().special_tokens;
-  for (const std::string& mark : marks()) all_marks.push_back(mark);
-  if (has_two_vocabularies(settings_)) {
+  all_marks.insert(all_marks.end(), task_.marks.begin(), task_.marks.end());
+  NamedFiles files;
+  if (marks_.separate) {
     check(settings_.get<std::string>("model.tie_embeddings") != "all" ||
               !settings_.get<std::string>("training.from").empty(),
           "tokenizer.separate with model.tie_embeddings=all would give the words of two vocabularies that "
           "have one number one vector: set model.tie_embeddings=decoder");
-    target_tokenizer_ =
-        learn_tokenizer(settings_, heed::source_of({&parts_.train.target}), all_marks, {.file = target_file});
+    files[target_file] =
+        learn_tokenizer(settings_, heed::source_of({&parts_.train.target}), all_marks, {.file = target_file})
+            .to_json();
   } else {
     texts.push_back(&parts_.train.target);
   }
-  tokenizer_ = learn_tokenizer(settings_, heed::source_of(texts), all_marks);
-}
-
-std::map<std::string, std::string> TextToTextLearner::files() const {
-  std::map<std::string, std::string> files{{"tokenizer.json", tokenizer_->to_json()}};
-  if (target_tokenizer_) files[target_file] = target_tokenizer_->to_json();
+  files["tokenizer.json"] = learn_tokenizer(settings_, heed::source_of(texts), all_marks).to_json();
+  if (task_.learn) task_.learn(settings_, parts_.train);
   return files;
 }
 
-void TextToTextLearner::open_files(const std::function<std::string(std::string_view)>& read) {
+void TextToTextLearner::open(const ReadFile& read) {
   tokenizer_ = Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json");
-  if (has_two_vocabularies(settings_))
-    target_tokenizer_ = Tokenizer::from_json(read(target_file), target_file);
-}
-
-void TextToTextLearner::build(Device device) {
+  if (marks_.separate) target_tokenizer_ = Tokenizer::from_json(read(target_file), target_file);
+  SearchOptions& search = decoding_.search;
+  search.begin = target_tokenizer().id_of(marks_.begin);
+  search.end = target_tokenizer().id_of("</s>");
+  // A model that begins with padding gives it a probability, too.
+  if (const auto pad = target_tokenizer().find("<pad>"); pad == search.begin) search.never = search.begin;
   set_gamma();
-  if (const auto mark = settings_.get<std::string>("tokenizer.begin"); !mark.empty())
-    begin_ = target_tokenizer().id_of(mark);
-  end_ = target_tokenizer().id_of("</s>");
-  model_ = make_model<EncoderDecoder>(
-      config(tokenizer_->vocabulary_size(), target_tokenizer().vocabulary_size()), batch_tokens(), device);
 }
 
-void TextToTextLearner::prepare_training() {
-  remark(concat_text(parts_.train.size(), " pairs to learn from, ", parts_.valid.size(),
-                     " to measure with; vocabulary ", tokenizer_->vocabulary_size(),
-                     target_tokenizer_ ? concat_text(" and ", target_tokenizer_->vocabulary_size()) : ""));
-  std::int64_t blank = 0;
-  for (std::size_t i = 0; i < parts_.train.size(); ++i)
-    blank += is_blank(parts_.train.source[i]) || is_blank(parts_.train.target[i]) ? 1 : 0;
-  if (blank > 0) remark(concat_text(blank, " of the pairs to learn from have a blank side"));
-  const auto data = settings_.read<TextToTextData>("data");
-  pairs_ = tokens_of(parts_.train, data.long_sources == TextToTextData::LongSources::cut
-                                       ? data.max_tokens
-                                       : std::numeric_limits<std::int64_t>::max());
-  say_what_was_cut("data.max_tokens");
-  if (parts_.valid.size() > 0)
-    choose_metric(some_of(parts_.valid, settings_.read<TextToTextEvaluation>("evaluation").pairs));
-  const BatchPlan plan = pairs_.plan(training_batches(settings_));
-  if (const std::string left_out = plan.left_out_message(); !left_out.empty()) remark(left_out);
-  batches_.plan(plan);
-}
-
-TransformerConfig TextToTextLearner::config(std::int64_t source_vocabulary,
-                                            std::int64_t target_vocabulary) const {
+std::unique_ptr<Module> TextToTextLearner::make_model() {
   TransformerConfig config = model_config(settings_);
-  config.source_vocabulary = source_vocabulary;
-  config.target_vocabulary = target_vocabulary;
-  return config;
+  config.source_vocabulary = tokenizer_ ? tokenizer_->vocabulary_size() : 300;
+  config.target_vocabulary = tokenizer_ ? target_tokenizer().vocabulary_size() : 300;
+  return model_of<EncoderDecoder>(config, batch_tokens());
 }
 
 /// Where hard-coded Gaussian attention looks from the decoder to the encoder and no gamma is set: sets it to
@@ -279,41 +264,54 @@ void TextToTextLearner::set_gamma() {
 
 // --- training
 
-Module& TextToTextLearner::model() {
-  return *model_;
-}
-
-std::int64_t TextToTextLearner::batches(std::int64_t epoch) {
-  return batches_.count(epoch);
+void TextToTextLearner::prepare_training() {
+  remark(concat_text(parts_.train.size(), " pairs to learn from, ", parts_.valid.size(),
+                     " to measure with; vocabulary ", tokenizer_->vocabulary_size(),
+                     target_tokenizer_ ? concat_text(" and ", target_tokenizer_->vocabulary_size()) : ""));
+  std::int64_t blank = 0;
+  for (std::size_t i = 0; i < parts_.train.size(); ++i)
+    blank += is_blank(parts_.train.source[i]) || is_blank(parts_.train.target[i]) ? 1 : 0;
+  if (blank > 0) remark(concat_text(blank, " of the pairs to learn from have a blank side"));
+  pairs_ = tokens_of(parts_.train, data_.long_sources == TextToTextData::LongSources::cut
+                                       ? data_.max_tokens
+                                       : std::numeric_limits<std::int64_t>::max());
+  say_what_was_cut("data.max_tokens");
+  if (parts_.valid.size() > 0 && task_.choose_metric)
+    remark_all(task_.choose_metric(settings_, some_of(parts_.valid, evaluated_pairs_)));
+  plan_batches(pairs_.lengths(), training_batches(settings_));
 }
 
 Loss TextToTextLearner::loss(std::int64_t epoch, std::int64_t batch, Context& context) {
-  return model_->loss(batch_of(pairs_, batches_.at(epoch, batch)), label_smoothing_, context);
+  return network().loss(batch_of(pairs_, batches_.at(epoch, batch)), label_smoothing_, context);
 }
 
 Evaluation TextToTextLearner::evaluate() {
   if (parts_.valid.size() == 0) return {};
-  Decoding greedy = decoding();
+  Decoding greedy = decoding_;
   greedy.method = Decoding::Method::beam;
   greedy.search.beam = greedy.search.best = 1;
-  const auto most = settings_.read<TextToTextEvaluation>("evaluation").pairs;
-  return evaluation(quality_of(parts_.valid, greedy, most).metrics);
+  return evaluation(quality_of(parts_.valid, greedy, evaluated_pairs_).metrics);
 }
 
 // --- use
+
+std::string TextToTextLearner::source_of(const std::string& line) const {
+  if (task_.source_of) return task_.source_of(settings_, line);
+  return is_blank(line) ? std::string() : line;
+}
 
 std::vector<Prediction> TextToTextLearner::predict(std::span<const std::string> lines,
                                                    const PredictOptions& options) {
   std::vector<std::string> sources;
   for (const std::string& line : lines) sources.push_back(source_of(line));
-  std::vector<Prediction> predictions = answers_to(sources, decoding(), options);
+  std::vector<Prediction> predictions = answers_to(sources, decoding_, options);
   say_what_was_cut("decoding.max_source_tokens");
   return predictions;
 }
 
 ParallelText TextToTextLearner::read_files(std::span<const std::string> files) {
   ReadReport report;
-  ParallelText pairs = read(files, report);
+  ParallelText pairs = task_.read(settings_, files, report);
   check(report.blank == 0, files.front(), ": ", report.blank,
         " lines are blank, and have no score that could stand in their place; leave them out");
   remark_on_reading(report);
@@ -324,10 +322,10 @@ std::vector<TargetScore> TextToTextLearner::score(const ParallelText& pairs) {
   const TokenizedPairs tokens = tokens_of(pairs, answered_limit());
   say_what_was_cut("decoding.max_source_tokens");
   std::vector<TargetScore> scores(pairs.size());
-  for (const Batch& rows : tokens.plan(evaluation_batches(32)).epoch(0)) {
+  for (const Batch& rows : evaluation_plan(tokens)) {
     const std::vector<Tokens> targets = pick(tokens.targets, rows);
-    const std::vector<double> found =
-        log_probabilities(*model_, pick(tokens.sources, rows), targets, begin(), end_);
+    const std::vector<double> found = log_probabilities(network(), pick(tokens.sources, rows), targets,
+                                                        decoding_.search.begin, decoding_.search.end);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       check(std::isfinite(found[i]), "the model gives pair ", rows[i] + 1, " a log probability of ", found[i],
             ", which is not finite: its training has diverged");
@@ -346,26 +344,12 @@ Tensor TextToTextLearner::log_probabilities_of(std::span<const std::string> line
   for (const std::string& target : targets) pairs.target.push_back(target);
   const TokenizedPairs tokens = tokens_of(pairs, answered_limit());
   say_what_was_cut("decoding.max_source_tokens");
-  const Tensor each =
-      token_log_probabilities(*model_, tokens.sources, tokens.targets, begin(), end_, context);
+  const Tensor each = token_log_probabilities(network(), tokens.sources, tokens.targets,
+                                              decoding_.search.begin, decoding_.search.end, context);
   std::vector<float> counts;  // 1 for the tokens of a target and its end
   for (const Tokens& target : tokens.targets)
     for (std::int64_t i = 0; i < each.size(1); ++i) counts.push_back(i <= std::ssize(target) ? 1 : 0);
   return sum(each * Tensor::from(counts, each.shape(), each.device()), 1);
-}
-
-Decoding TextToTextLearner::decoding() const {
-  Decoding decoding = decoding_of(settings_);
-  decoding.search.begin = begin();
-  // A model that begins with padding gives it a probability, too.
-  if (const auto pad = target_tokenizer().find("<pad>"); pad == begin()) decoding.search.never = begin();
-  decoding.search.end = end_;
-  return decoding;
-}
-
-std::int32_t TextToTextLearner::begin() const {
-  check(begin_.has_value(), no_begin);
-  return *begin_;
 }
 
 /// At most `limit` tokens, the end mark included.
@@ -374,7 +358,7 @@ Tokens TextToTextLearner::source_tokens(std::string_view source, std::int64_t li
   const auto extra = static_cast<std::int64_t>(tokens.size()) - limit;
   if (extra <= 0) return tokens;
   ++cut_lines_;
-  const auto first = keeps_end() ? tokens.begin() : tokens.end() - 1 - extra;
+  const auto first = task_.keeps_end ? tokens.begin() : tokens.end() - 1 - extra;
   tokens.erase(first, first + extra);
   return tokens;
 }
@@ -388,15 +372,15 @@ TokenizedPairs TextToTextLearner::tokens_of(const ParallelText& pairs, std::int6
   return tokens;
 }
 
-TranslationBatch TextToTextLearner::batch_of(const TokenizedPairs& pairs, const Batch& rows) const {
-  return make_translation_batch(pick(pairs.sources, rows), pick(pairs.targets, rows), begin(), end_,
-                                model_->device());
+TranslationBatch TextToTextLearner::batch_of(const TokenizedPairs& pairs, const Batch& rows) {
+  return make_translation_batch(pick(pairs.sources, rows), pick(pairs.targets, rows), decoding_.search.begin,
+                                decoding_.search.end, network().device());
 }
 
 /// The most tokens of a source that is answered: by the setting, and by what the model can read.
-std::int64_t TextToTextLearner::answered_limit() const {
-  const auto limit = settings_.read<Decoding>("decoding").max_source_tokens;
-  const TransformerConfig& config = model_->config();
+std::int64_t TextToTextLearner::answered_limit() {
+  const std::int64_t limit = decoding_.max_source_tokens;
+  const TransformerConfig& config = network().config();
   return is_length_limited(config, config.encoder_attention) ? std::min(limit, config.max_length) : limit;
 }
 
@@ -437,7 +421,8 @@ std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::strin
   std::vector<Prediction> predictions(sources.size());
   const auto batch_size = static_cast<std::size_t>(decoding.batch_size);
   const std::size_t batches = (order.size() + batch_size - 1) / batch_size;
-  const std::vector<std::string> texts = deal_out(ranks(), batches, [&](std::size_t number) {
+  // Of each answer of a batch: how many tokens it has, and these.
+  const auto written = deal_out_numbers<std::int32_t>(ranks(), batches, [&](std::size_t number) {
     const std::size_t begin = number * batch_size, end = std::min(order.size(), begin + batch_size);
     std::vector<Tokens> batch;
     std::vector<std::int64_t> numbers;
@@ -445,28 +430,30 @@ std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::strin
       batch.push_back(tokens[order[i]]);
       numbers.push_back(options.first_line + (options.each_first ? 0 : static_cast<std::int64_t>(order[i])));
     }
-    const auto outputs = write_outputs(*model_, batch, numbers, decoding, watch);
-    std::string lines;
+    const auto outputs = write_outputs(network(), batch, numbers, decoding, watch);
+    Tokens answers;
     for (std::size_t i = begin; i < end; ++i) {
+      const std::vector<Hypothesis>& found = outputs[i - begin];
       Prediction& prediction = predictions[order[i]];
-      for (const Hypothesis& output : outputs[i - begin])
+      for (const Hypothesis& output : found)
         prediction.alternatives.push_back(
             {text_of(output.tokens), std::exp(output.log_probability), output.log_probability});
       prediction.probability = prediction.alternatives.front().probability;
-      lines.append(prediction.alternatives.front().text).append("\n");
+      answers.push_back(static_cast<std::int32_t>(found.front().tokens.size()));
+      answers.insert(answers.end(), found.front().tokens.begin(), found.front().tokens.end());
       if (options.capture)
-        show_inside(numbers[i - begin], tokens[order[i]], outputs[i - begin].front().tokens,
+        show_inside(concat_text("lines.", numbers[i - begin]), tokens[order[i]], found.front().tokens,
                     *options.capture);
     }
-    return lines;
+    return answers;
   });
-  for (std::size_t i = 0, at = 0; i < order.size(); ++i) {
-    const std::string& lines = texts[i / batch_size];
-    if (i % batch_size == 0) at = 0;
-    const std::size_t end = lines.find('\n', at);
-    predictions[order[i]].text = lines.substr(at, end - at);
-    at = end + 1;
-  }
+  std::size_t next = 0;
+  for (const Tokens& answers : written)
+    for (std::size_t at = 0; at < answers.size(); ++next) {
+      const auto count = static_cast<std::size_t>(answers[at]);
+      predictions[order[next]].text = text_of(std::span(answers).subspan(at + 1, count));
+      at += 1 + count;
+    }
   return predictions;
 }
 
@@ -474,10 +461,10 @@ std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::strin
 double TextToTextLearner::mean_loss(const ParallelText& pairs) {
   const NoGrad no_grad;
   const TokenizedPairs tokens = tokens_of(pairs, answered_limit());
-  const std::vector<Batch> batches = tokens.plan(evaluation_batches(32)).epoch(0);
+  const std::vector<Batch> batches = evaluation_plan(tokens);
   const auto losses = deal_out_numbers<double>(ranks(), batches.size(), [&](std::size_t batch) {
     Context context = Context::inference();
-    const Loss loss = model_->loss(batch_of(tokens, batches[batch]), 0, context);
+    const Loss loss = network().loss(batch_of(tokens, batches[batch]), 0, context);
     return std::vector<double>{loss.sum.item(), static_cast<double>(loss.count)};
   });
   double sum = 0, count = 0;
@@ -485,48 +472,64 @@ double TextToTextLearner::mean_loss(const ParallelText& pairs) {
   return sum / count;
 }
 
-TextToTextLearner::Quality TextToTextLearner::quality_of(const ParallelText& pairs, const Decoding& decoding,
-                                                         std::int64_t most) {
+AnswerQuality TextToTextLearner::quality_of(const ParallelText& pairs, const Decoding& decoding,
+                                            std::int64_t most) {
   const double loss = mean_loss(pairs);
   cut_lines_ = 0;  // the same sources are cut again to be answered
   const ParallelText asked = some_of(pairs, most);
   std::vector<std::string> answers;
   for (Prediction& prediction : answers_to(asked.source.strings(), decoding, {}))
     answers.push_back(std::move(prediction.text));
-  return quality(answers, asked, loss);
+  return task_.quality(settings_, answers, asked, loss);
 }
 
-std::vector<Written> TextToTextLearner::written_examples(std::size_t count) {
-  const ParallelText& pairs = shown_data();
+Measurement TextToTextLearner::measured(const MeasureSource& source) {
+  const auto read = [&](std::span<const std::string> files, const Settings& layout, ReadReport& report) {
+    return task_.read(layout, files, report);
+  };
+  return measured_data(parts_, source, read, [&](const ParallelText& pairs) -> Measurement {
+    AnswerQuality quality = quality_of(pairs, decoding_, 0);
+    say_what_was_cut("decoding.max_source_tokens");
+    return {std::move(quality.metrics),
+            std::move(quality.json),
+            {},
+            static_cast<std::int64_t>(pairs.size()),
+            std::move(quality.examples)};
+  });
+}
+
+std::vector<ExampleLine> TextToTextLearner::examples(std::size_t count, bool answered) const {
+  const ParallelText& pairs = shown_part(parts_);
+  if (!answered) return lines_of(short_lines(pairs.source, count));
   const ParallelText asked = some_of(pairs, static_cast<std::int64_t>(std::min(count, pairs.size())));
-  const std::vector<std::string> sources = asked.source.strings();
-  const std::vector<Prediction> answers = answers_to(sources, decoding(), {});
-  std::vector<Written> written;
-  for (std::size_t i = 0; i < sources.size(); ++i)
-    written.push_back({sources[i], std::string(asked.target[i]), answers[i].text});
-  return written;
+  std::vector<ExampleLine> lines;
+  for (std::size_t i = 0; i < asked.size(); ++i)
+    lines.push_back({std::string(asked.source[i]), std::string(asked.target[i])});
+  return lines;
 }
 
-Measurement TextToTextLearner::measurement_of(const ParallelText& pairs) {
-  const Quality quality = quality_of(pairs, decoding(), 0);
-  say_what_was_cut("decoding.max_source_tokens");
-  return {quality.metrics, quality.json, {}, static_cast<std::int64_t>(pairs.size()), quality.examples};
+void TextToTextLearner::read_rows(const std::string& file, const TakeText& take, ReadReport& report) const {
+  if (!task_.read_rows) return Learner::read_rows(file, take, report);
+  task_.read_rows(settings_, file, take, report);
 }
 
 /// One pass over a source and its answer in which the model shows its inside.
-void TextToTextLearner::show_inside(std::int64_t line, const Tokens& source, const Tokens& target,
+void TextToTextLearner::show_inside(const std::string& example, const Tokens& source, const Tokens& target,
                                     CaptureFile& file) {
   const TranslationBatch batch = batch_of({{source}, {target}}, {0});
   const Capture capture = captured([&](Context& context) {
-    const Tensor memory = model_->encode(batch.source, context);
-    model_->decode(batch.target, memory, batch.source.mask, context);
+    const Tensor memory = network().encode(batch.source, context);
+    network().decode(batch.target, memory, batch.source.mask, context);
   });
-  const std::string example = "lines." + std::to_string(line);
   Tokens read = target;
-  read.insert(read.begin(), begin());
+  read.insert(read.begin(), decoding_.search.begin);
   file.add_tokens(example, "source", batch.source.ids, token_texts(*tokenizer_, source));
   file.add_tokens(example, "target", batch.target.ids, token_texts(target_tokenizer(), read));
   file.add(example, capture);
+}
+
+std::unique_ptr<Learner> text_to_text_learner(const TaskKind& kind, Settings settings, TextToTextTask task) {
+  return std::make_unique<TextToTextLearner>(kind, std::move(settings), std::move(task));
 }
 
 AnswersBleu bleu_of_answers(std::span<const std::string> answers, std::span<const std::string> expected) {

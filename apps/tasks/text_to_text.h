@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "heed/apps/tasks/data.h"
-#include "heed/apps/tasks/example_learner.h"
+#include "heed/apps/tasks/examples.h"
+#include "heed/apps/tasks/recipe.h"
 #include "heed/data/batching.h"
 #include "heed/data/tokenizer.h"
 #include "heed/models/decoding.h"
@@ -84,9 +85,7 @@ void declare_text_to_text(Settings& settings, const SearchOptions& search = {});
 /// Pairs as tokens, without end marks of the targets.
 struct TokenizedPairs {
   std::vector<Tokens> sources, targets;
-  BatchPlan plan(const BatchOptions& options) const {
-    return {lengths_of(sources), lengths_of(targets, 1), options};
-  }
+  Lengths lengths() const { return {lengths_of(sources), lengths_of(targets, 1)}; }
 };
 
 /// How likely the model takes a given target for its source.
@@ -96,31 +95,47 @@ struct TargetScore {
   double perplexity() const;   ///< exp(-log_probability / tokens)
 };
 
-class TextToTextLearner : public DataLearner<ParallelText> {
+/// What answers are worth beside what was expected.
+struct AnswerQuality {
+  std::vector<Metric> metrics;  ///< those of the kind that say something of these pairs
+  std::string json;             ///< an object: these by name, and what else there is to say
+  ExampleStatistics examples = {};
+};
+
+/// What a task says for itself. Functions get its settings.
+struct TextToTextTask {
+  PairParts (*made_by_rule)(const Settings& settings);
+  /// `loss`: the mean over all target tokens, without label smoothing.
+  AnswerQuality (*quality)(const Settings& settings, std::span<const std::string> answers,
+                           const ParallelText& pairs, double loss);
+  PairParts (*named_parts)(const Settings& settings, ReadReport& report) = read_pair_parts;
+  ParallelText (*read)(const Settings& layout, std::span<const std::string> files,
+                       ReadReport& report) = read_pairs;
+  /// Reads the sources of a table; null: it reads none.
+  void (*read_rows)(const Settings& settings, const std::string& file, const TakeText& take,
+                    ReadReport& report) = read_sources;
+  /// What the model reads for a line of input; "" for one that says nothing. Null: the line.
+  std::string (*source_of)(const Settings& settings, const std::string& line) = nullptr;
+  /// Sets what the training part says of settings that were left open; null: nothing.
+  void (*learn)(Settings& settings, const ParallelText& train) = nullptr;
+  /// Where the best weights are to be kept by a metric that says nothing of such pairs, takes another.
+  /// Returns what there is to say; null: nothing.
+  std::vector<std::string> (*choose_metric)(Settings& settings, const ParallelText& valid) = nullptr;
+  std::vector<std::string> marks = {};  ///< special tokens of sources beside those of every tokenizer
+  bool keeps_end = false;  ///< the end of a source that is too long matters more than its beginning
+};
+
+class TextToTextLearner : public Learner {
  public:
-  using DataLearner::DataLearner;
+  TextToTextLearner(const TaskKind& kind, Settings settings, TextToTextTask task);
 
-  void check_settings() const override;
-  void learn_vocabulary() override;
-  std::map<std::string, std::string> files() const override;
-  void open_files(const std::function<std::string(std::string_view)>& read) override;
-  void build(Device device) override;
   void prepare_training() override;
-
-  Module& model() override;
-  std::int64_t batches(std::int64_t epoch) override;
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override;
   /// Greedy, and of at most evaluation.pairs: validation is often, and the order of models hardly depends on
   /// that. The loss is that of all pairs.
   Evaluation evaluate() override;
 
   std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
-  bool writes_text() const override { return true; }
-  std::vector<std::string> example_lines(std::size_t count) const override {
-    return short_lines(shown_data().source, count);
-  }
-  std::vector<Written> written_examples(std::size_t count) override;
-
   Tensor log_probabilities_of(std::span<const std::string> lines, std::span<const std::string> targets,
                               Context& context) override;
 
@@ -130,70 +145,44 @@ class TextToTextLearner : public DataLearner<ParallelText> {
   std::vector<TargetScore> score(const ParallelText& pairs);
 
  protected:
-  /// What answers are worth beside what was expected.
-  struct Quality {
-    std::vector<Metric> metrics;  ///< those of the kind that say something of these pairs
-    std::string json;             ///< an object: these by name, and what else there is to say
-    ExampleStatistics examples = {};
-  };
-
-  // --- what a task says for itself
-  virtual PairParts made_by_rule() const = 0;
-  virtual PairParts named_parts(ReadReport& report) { return read_pair_parts(settings_, report); }
-  ParallelText read(std::span<const std::string> files, ReadReport& report) override {
-    return read_pairs(settings_, files, report);
-  }
-  /// `loss`: the mean over all target tokens, without label smoothing.
-  virtual Quality quality(std::span<const std::string> answers, const ParallelText& pairs,
-                          double loss) const = 0;
-  /// Where the best weights are to be kept by a metric that says nothing of such pairs, takes another and
-  /// says so.
-  virtual void choose_metric(const ParallelText& /*valid*/) {}
-  /// What the model reads for a line of input; "" for one that says nothing.
-  virtual std::string source_of(const std::string& line) const {
-    return is_blank(line) ? std::string() : line;
-  }
-  /// Special tokens of sources beside those of every tokenizer.
-  virtual std::vector<std::string> marks() const { return {}; }
-  /// True where the end of a source that is too long matters more than its beginning.
-  virtual bool keeps_end() const { return false; }
+  std::map<std::string, std::string> read_parts() override;
+  NamedFiles learned_files() override;
+  void open(const ReadFile& read) override;
+  std::unique_ptr<Module> make_model() override;
+  Measurement measured(const MeasureSource& source) override;
+  std::vector<ExampleLine> examples(std::size_t count, bool answered) const override;
+  void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override;
 
  private:
-  void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
-    if (!settings_.has("data.source_column")) return Learner::read_rows(file, take, report);
-    read_sources(settings_, file, take, report);
-  }
-  PairParts read_parts(ReadReport& report) override {
-    return kind().names_data(settings_) ? named_parts(report) : made_by_rule();
-  }
-  std::string digest(const ParallelText& pairs) const override { return digest_of(pairs); }
-  Measurement measurement_of(const ParallelText& pairs) override;
-
-  TransformerConfig config(std::int64_t source_vocabulary, std::int64_t target_vocabulary) const;
+  EncoderDecoder& network() { return model_as<EncoderDecoder>(); }
   const Tokenizer& target_tokenizer() const { return target_tokenizer_ ? *target_tokenizer_ : *tokenizer_; }
-  Decoding decoding() const;
-  std::int32_t begin() const;
   void set_gamma();
+  std::string source_of(const std::string& line) const;
   Tokens source_tokens(std::string_view source, std::int64_t limit);
   TokenizedPairs tokens_of(const ParallelText& pairs, std::int64_t source_limit);
-  TranslationBatch batch_of(const TokenizedPairs& pairs, const Batch& rows) const;
-  std::int64_t answered_limit() const;
+  TranslationBatch batch_of(const TokenizedPairs& pairs, const Batch& rows);
+  std::int64_t answered_limit();
   void say_what_was_cut(const std::string& limit);
   std::string text_of(std::span<const std::int32_t> tokens) const;
   std::vector<Prediction> answers_to(std::span<const std::string> sources, const Decoding& decoding,
                                      const PredictOptions& options);
   double mean_loss(const ParallelText& pairs);
-  Quality quality_of(const ParallelText& pairs, const Decoding& decoding, std::int64_t most);
-  void show_inside(std::int64_t line, const Tokens& source, const Tokens& target, CaptureFile& file);
+  AnswerQuality quality_of(const ParallelText& pairs, const Decoding& decoding, std::int64_t most);
+  void show_inside(const std::string& example, const Tokens& source, const Tokens& target, CaptureFile& file);
 
+  const TextToTextTask task_;
+  const TextToTextData data_;
+  const TextToTextTokenizer marks_;
+  const std::int64_t evaluated_pairs_;
+  Decoding decoding_;  // with its marks when the vocabulary is open
+  PairParts parts_;
   std::optional<Tokenizer> tokenizer_, target_tokenizer_;  // the second where targets have one of their own
-  std::unique_ptr<EncoderDecoder> model_;
-  std::optional<std::int32_t> begin_;  // none: the settings name no mark
-  std::int32_t end_ = 0;
   TokenizedPairs pairs_;
-  EpochBatches<BatchPlan> batches_;
   std::atomic<std::int64_t> cut_lines_ = 0;
 };
+
+/// For the list of tasks.
+std::unique_ptr<Learner> text_to_text_learner(const TaskKind& kind, Settings settings, TextToTextTask task);
 
 /// BLEU of all answers, and what each adds to it.
 struct AnswersBleu {

@@ -44,61 +44,69 @@ Settings translate_settings(bool own_data) {
   return settings;
 }
 
-class TranslateLearner : public TextToTextLearner {
- public:
-  using TextToTextLearner::TextToTextLearner;
+/// The sets do not follow the seed: runs with other seeds are compared on the same numbers.
+PairParts number_parts(const Settings& settings) {
+  return settings.read<NumberSettings>("data").made_by_rule();
+}
 
- protected:
-  /// The sets do not follow the seed: runs with other seeds are compared on the same numbers.
-  PairParts made_by_rule() const override { return settings_.read<NumberSettings>("data").made_by_rule(); }
-
-  Quality quality(std::span<const std::string> answers, const ParallelText& pairs,
-                  double loss) const override {
-    const auto [bleu, of_bleu] = bleu_of_answers(answers, pairs.target.strings());
-    double right = 0;
-    ExampleStatistics of_exact{"exact", "mean", {}};
-    for (std::size_t i = 0; i < answers.size(); ++i) {
-      of_exact.rows.push_back({answers[i] == pairs.target[i] ? 1.0 : 0.0, 1});
-      right += of_exact.rows.back()[0];
-    }
-    const double exact = right / static_cast<double>(pairs.size());
-    // Of number words, one a line, BLEU has nothing to count.
-    const bool counts = has_four_words(pairs.target);
-    const bool by_exact = !counts || settings_.get<std::string>("training.keep_best_by") == "exact";
-    Json json = {{"bleu", rounded(bleu.score)},
-                 {"loss", loss},
-                 {"exact", exact},
-                 {"sentences", pairs.size()},
-                 {"signature", bleu.signature}};
-    std::vector<Metric> found = metrics(std::vector<double>{bleu.score, loss, exact});
-    if (!counts) {
-      json.erase("bleu");
-      json.erase("signature");
-      found.erase(found.begin());
-    }
-    return {std::move(found), json.dump(), by_exact ? of_exact : of_bleu};
+AnswerQuality translation_quality(const Settings& settings, std::span<const std::string> answers,
+                                  const ParallelText& pairs, double loss) {
+  const auto [bleu, of_bleu] = bleu_of_answers(answers, pairs.target.strings());
+  double right = 0;
+  ExampleStatistics of_exact{"exact", "mean", {}};
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    of_exact.rows.push_back({answers[i] == pairs.target[i] ? 1.0 : 0.0, 1});
+    right += of_exact.rows.back()[0];
   }
-
-  void choose_metric(const ParallelText& valid) override {
-    const std::string name = "training.keep_best_by";
-    if (const BleuTokens tokens = bleu_tokens_for(valid.target.strings()); tokens != BleuTokens::mteval_13a)
-      remark(concat_text("BLEU counts the tokens of sacreBLEU's \"", name_of(tokens),
-                         "\", after the script of the validation data"));
-    if (settings_.get<std::string>(name) != "bleu" || has_four_words(valid.target)) return;
-    settings_.set(name, "exact", "the validation data");
-    remark(
-        "the best weights are those with the most exact translations (training.keep_best_by=exact): no "
-        "target of "
-        "the validation data has four words, which BLEU counts");
+  const double exact = right / static_cast<double>(pairs.size());
+  // Of number words, one a line, BLEU has nothing to count.
+  const bool counts = has_four_words(pairs.target);
+  const bool by_exact = !counts || settings.get<std::string>("training.keep_best_by") == "exact";
+  Json json = {{"bleu", rounded(bleu.score)},
+               {"loss", loss},
+               {"exact", exact},
+               {"sentences", pairs.size()},
+               {"signature", bleu.signature}};
+  std::vector<Metric> found = metrics_of(translation_metrics, std::vector<double>{bleu.score, loss, exact});
+  if (!counts) {
+    json.erase("bleu");
+    json.erase("signature");
+    found.erase(found.begin());
   }
-};
+  return {std::move(found), json.dump(), by_exact ? of_exact : of_bleu};
+}
+
+std::vector<std::string> choose_translation_metric(Settings& settings, const ParallelText& valid) {
+  const std::string name = "training.keep_best_by";
+  std::vector<std::string> remarks;
+  if (const BleuTokens tokens = bleu_tokens_for(valid.target.strings()); tokens != BleuTokens::mteval_13a)
+    remarks.push_back(concat_text("BLEU counts the tokens of sacreBLEU's \"", name_of(tokens),
+                                  "\", after the script of the validation data"));
+  if (settings.get<std::string>(name) != "bleu" || has_four_words(valid.target)) return remarks;
+  settings.set(name, "exact", "the validation data");
+  remarks.emplace_back(
+      "the best weights are those with the most exact translations (training.keep_best_by=exact): no target "
+      "of the validation data has four words, which BLEU counts");
+  return remarks;
+}
 
 }  // namespace
 
 const TaskKind& translate_task() {
-  static const TaskKind kind = task_of<TranslateLearner>(
-      "translate", "Learns to translate from pairs of sentences, measures it, and translates with it",
-      Stacks::encoder_decoder, translation_metrics, translate_settings, names_pairs, pair_examples());
+  static const TaskKind kind{
+      "translate",
+      "Learns to translate from pairs of sentences, measures it, and translates with it",
+      Stacks::encoder_decoder,
+      translation_metrics,
+      translate_settings,
+      names_pairs,
+      [](const TaskKind& its_kind, Settings settings) {
+        return text_to_text_learner(its_kind, std::move(settings),
+                                    {.made_by_rule = number_parts,
+                                     .quality = translation_quality,
+                                     .choose_metric = choose_translation_metric});
+      },
+      pair_examples()};
   return kind;
 }
 

@@ -125,151 +125,122 @@ void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_
         "; a model of characters reads those of its own text alone, one of BPE any");
 }
 
-TokenStream TextLearner::stream_of(const LargeText& documents, std::string_view what) {
-  TokenStream stream(tokenizer_->vocabulary_size(), memory_bytes());
-  const auto unknown_token = tokenizer_->find("<unk>");
+TextStream::TextStream(const Settings& settings)
+    : data_(settings.read<TextData>("data")), is_masked_(is_masked(settings)) {}
+
+DataParts<LargeText> TextStream::read_parts(const Settings& settings, ReadReport& report) const {
+  DataParts<LargeText> read_now;
+  if (!names_file(settings)) {
+    // The text does not follow the seed: runs with other seeds are compared on the same sentences.
+    const AgreementText text = agreement_text(1, data_.sentences, data_.held_out_sentences);
+    read_now.train.add(joined_lines(text.train), true);
+    read_now.valid.add(joined_lines(text.held_out), true);
+    return read_now;
+  }
+  read_now.train = read(data_.file, settings, report);
+  if (!data_.valid.empty()) {
+    read_now.valid = read(data_.valid, settings, report);
+    return read_now;
+  }
+  const double share = 1 - data_.valid_fraction;
+  const auto characters = static_cast<std::int64_t>(static_cast<double>(read_now.train.characters()) * share);
+  std::tie(read_now.train, read_now.valid) = split_large_text(read_now.train, characters, data_.memory_bytes);
+  return read_now;
+}
+
+LargeText TextStream::read(const std::string& file, const Settings& layout, ReadReport& report) const {
+  LargeText text(data_.memory_bytes);
+  read_documents(file, text, layout.read<TextData>("data"), report);
+  return text;
+}
+
+/// Documents that are one piece each have the digest of their texts.
+std::map<std::string, std::string> TextStream::digests() const {
+  return digests_of(parts, [](const LargeText& text) {
+    Digest digest;
+    for (std::size_t i = 0; i < text.size(); ++i) add_text(digest, text[i].text);
+    digest.add(";");
+    return digest.hex();
+  });
+}
+
+Tokenizer TextStream::learned_tokenizer(Settings& settings, Remarks& remarks) const {
+  std::vector<std::string> marks = {text_mark};
+  if (is_masked_) marks.push_back(mask_token);
+  std::size_t pieces = 0;
+  for (std::int64_t left = settings.read<TextTokenizer>("tokenizer").training_bytes;
+       pieces < parts.train.size() && left > 0; ++pieces)
+    left -= parts.train.bytes(pieces);
+  const TextSource texts = [&](const std::function<void(std::string_view)>& take) {
+    for (std::size_t i = 0; i < pieces; ++i) take(parts.train[i].text);
+  };
+  remarks.push_back(choose_token_kind(settings, texts));
+  if (settings.read<VocabularySettings>("tokenizer").kind == "characters") {
+    const std::string characters = characters_of({&parts.train, &parts.valid});
+    return learn_tokenizer(settings, {&characters, 1}, marks);
+  }
+  if (pieces < parts.train.size())
+    remarks.push_back(concat_text("the tokenizer is learned from the first ", pieces, " of ",
+                                  parts.train.size(), " pieces of the text (tokenizer.training_bytes)"));
+  return learn_tokenizer(settings, texts, marks, {.keep_line_breaks = true});
+}
+
+void TextStream::prepare(const Settings& settings, Remarks& remarks) {
+  remarks.push_back(concat_text(parts.train.characters(), " characters to learn from, ",
+                                parts.valid.characters(), " to measure with; vocabulary ",
+                                vocabulary_size()));
+  LargeText first;
+  const std::int64_t most = settings.read<TextEvaluation>("evaluation").characters;
+  const bool all = most == 0 || parts.valid.characters() <= most;
+  if (!all) {
+    first = std::move(split_large_text(parts.valid, most, data_.memory_bytes).first);
+    remarks.push_back(concat_text("progress is measured on the first ", most,
+                                  " of these characters (evaluation.characters)"));
+  }
+  const LargeText& measured = all ? parts.valid : first;
+  valid_characters = measured.characters();
+  train = stream_of(parts.train, "the text to learn from", remarks);
+  valid = stream_of(measured, "the text to measure with", remarks);
+  batches.plan({train.size(), training_windows(settings)});
+}
+
+TokenStream TextStream::stream_of(const LargeText& documents, std::string_view what, Remarks& remarks) const {
+  TokenStream stream(tokenizer->vocabulary_size(), data_.memory_bytes);
+  const auto unknown_token = tokenizer->find("<unk>");
   std::int64_t unknown = 0, all = 0;
   for (std::size_t i = 0; i < documents.size(); ++i) {
     const TextPiece piece = documents[i];
-    check_known(*tokenizer_, piece.text, what);
-    if (piece.begins) stream.add(Tokens{tokenizer_->id_of(text_mark)});
-    const Tokens tokens = tokenizer_->encode(piece.text);
+    check_known(*tokenizer, piece.text, what);
+    if (piece.begins) stream.add(Tokens{tokenizer->id_of(text_mark)});
+    const Tokens tokens = tokenizer->encode(piece.text);
     if (unknown_token) unknown += std::ranges::count(tokens, *unknown_token);
     all += static_cast<std::int64_t>(tokens.size());
     stream.add(tokens);
   }
   if (unknown > 0)
-    remark(concat_text(what, ": ", unknown, " of ", all,
-                       " tokens are <unk>; losses, those per character too, count no word behind them"));
+    remarks.push_back(
+        concat_text(what, ": ", unknown, " of ", all,
+                    " tokens are <unk>; losses, those per character too, count no word behind them"));
   return stream;
 }
 
-/// The share of the characters at the end becomes what is measured with.
-DataParts<LargeText> TextLearner::read_parts(ReadReport& report) {
-  DataParts<LargeText> parts;
-  const auto data = settings_.read<TextData>("data");
-  if (!names_file(settings_)) {
-    // The text does not follow the seed: runs with other seeds are compared on the same sentences.
-    const AgreementText text = agreement_text(1, data.sentences, data.held_out_sentences);
-    parts.train.add(joined_lines(text.train), true);
-    parts.valid.add(joined_lines(text.held_out), true);
-    return parts;
-  }
-  parts.train = read({&data.file, 1}, report);
-  if (!data.valid.empty()) {
-    parts.valid = read({&data.valid, 1}, report);
-    return parts;
-  }
-  const double share = 1 - data.valid_fraction;
-  const auto characters = static_cast<std::int64_t>(static_cast<double>(parts.train.characters()) * share);
-  std::tie(parts.train, parts.valid) = split_large_text(parts.train, characters, memory_bytes());
-  return parts;
-}
-
-LargeText TextLearner::read(std::span<const std::string> files, ReadReport& report) {
-  LargeText text(memory_bytes());
-  read_documents(files.front(), text, settings_.read<TextData>("data"), report);
-  return text;
-}
-
-/// Documents that are one piece each have the digest of their texts.
-std::string TextLearner::digest(const LargeText& text) const {
-  Digest digest;
-  for (std::size_t i = 0; i < text.size(); ++i) add_text(digest, text[i].text);
-  digest.add(";");
-  return digest.hex();
-}
-
-void TextLearner::learn_vocabulary() {
-  std::vector<std::string> marks = {text_mark};
-  if (is_masked(settings_)) marks.push_back(mask_token);
-  std::size_t pieces = 0;
-  for (std::int64_t left = settings_.read<TextTokenizer>("tokenizer").training_bytes;
-       pieces < parts_.train.size() && left > 0; ++pieces)
-    left -= parts_.train.bytes(pieces);
-  const TextSource texts = [&](const std::function<void(std::string_view)>& take) {
-    for (std::size_t i = 0; i < pieces; ++i) take(parts_.train[i].text);
-  };
-  choose_token_kind(texts);
-  if (settings_.read<VocabularySettings>("tokenizer").kind == "characters") {
-    const std::string characters = characters_of({&parts_.train, &parts_.valid});
-    tokenizer_ = learn_tokenizer(settings_, {&characters, 1}, marks);
-    return;
-  }
-  if (pieces < parts_.train.size())
-    remark(concat_text("the tokenizer is learned from the first ", pieces, " of ", parts_.train.size(),
-                       " pieces of the text (tokenizer.training_bytes)"));
-  tokenizer_ = learn_tokenizer(settings_, texts, marks, {.keep_line_breaks = true});
-}
-
-std::map<std::string, std::string> TextLearner::files() const {
-  return {{"tokenizer.json", tokenizer_->to_json()}};
-}
-
-void TextLearner::open_files(const std::function<std::string(std::string_view)>& read) {
-  tokenizer_ = Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json");
-}
-
-void TextLearner::prepare_training() {
-  remark(concat_text(parts_.train.characters(), " characters to learn from, ", parts_.valid.characters(),
-                     " to measure with; vocabulary ", tokenizer_->vocabulary_size()));
-  LargeText first;
-  const std::int64_t most = settings_.read<TextEvaluation>("evaluation").characters;
-  const bool all = most == 0 || parts_.valid.characters() <= most;
-  if (!all) {
-    first = std::move(split_large_text(parts_.valid, most, memory_bytes()).first);
-    remark(concat_text("progress is measured on the first ", most,
-                       " of these characters (evaluation.characters)"));
-  }
-  const LargeText& measured = all ? parts_.valid : first;
-  valid_characters_ = measured.characters();
-  train_ = stream_of(parts_.train, "the text to learn from");
-  valid_ = stream_of(measured, "the text to measure with");
-  batches_.plan({train_.size(), training_windows(settings_)});
-}
-
-std::vector<Prediction> TextLearner::predict(std::span<const std::string> lines,
-                                             const PredictOptions& options) {
-  std::vector<Prediction> predictions(lines.size());
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    if (is_blank(lines[i])) continue;
-    try {
-      PredictOptions its_options = options;
-      its_options.first_line += static_cast<std::int64_t>(i);
-      predictions[i] = answer(lines[i], its_options);
-    } catch (const DeviceLost&) {
-      throw;
-    } catch (const OutOfMemory&) {
-      throw;
-    } catch (const Error& error) {
-      predictions[i].error = error.what();
-    }
-  }
-  return predictions;
-}
-
-std::vector<std::string> TextLearner::example_lines(std::size_t count) const {
-  const LargeText& text = shown_data();
-  std::vector<std::string> lines;
-  for (std::size_t piece = 0; piece < text.size() && lines.size() < 500; ++piece) {
+std::vector<std::string> TextStream::lines(std::size_t count, std::size_t most) const {
+  const LargeText& text = shown_part(parts);
+  TextList all;
+  for (std::size_t piece = 0; piece < text.size() && all.size() < 500; ++piece) {
     const std::string document = text[piece].text;
-    for (std::size_t begin = 0; begin < document.size() && lines.size() < 500;) {
+    for (std::size_t begin = 0; begin < document.size() && all.size() < 500;) {
       const std::size_t end = std::min(document.find('\n', begin), document.size());
-      lines.push_back(document.substr(begin, end - begin));
+      all.push_back(document.substr(begin, end - begin));
       begin = end + 1;
     }
   }
-  lines = short_lines(lines, count);
-  const auto most = static_cast<std::size_t>(settings_.get<std::int64_t>("model.max_length")) - 1;
+  std::vector<std::string> lines = short_lines(all, count);
   for (std::string& line : lines) {
-    Tokens tokens = tokenizer_->encode(line);
-    if (tokens.size() > most) {  // a model reads no more
-      tokens.resize(most);
-      line = tokenizer_->decode(tokens);
-    }
-    if (!is_masked(settings_)) continue;
-    const std::size_t space = line.find(' ', line.size() / 2), word = space == line.npos ? 0 : space + 1;
-    line.replace(word, std::min(line.find(' ', word), line.size()) - word, mask_token);
+    Tokens tokens = tokenizer->encode(line);
+    if (tokens.size() <= most) continue;
+    tokens.resize(most);
+    line = tokenizer->decode(tokens);
   }
   return lines;
 }
