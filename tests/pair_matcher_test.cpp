@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "heed/apps/tasks/learner.h"
 #include "heed/apps/tasks/pair_tokens.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/autograd.h"
