@@ -218,7 +218,8 @@ std::function<int()> add_verify_command(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--filter", options->filter, "Only cases whose name contains this text")
       ->type_name("TEXT");
-  command->footer("Exit status: 0 all cases pass, 1 a case fails or names an unknown variant, 2 there is no case.\n");
+  command->footer(
+      "Exit status: 0 all cases pass, 1 a case fails or names an unknown variant, 2 there is no case.\n");
   return [options] { return verify::run(*options); };
 }
 
