@@ -116,7 +116,7 @@ Tensor fitted(const std::string& name, const Tensor& saved, const Tensor& own) {
 std::vector<std::string> foreign_parts(const Learner& learner, const RunFiles& files) {
   if (files.task() != learner.kind().name) return {"output", "pairs", "category", "identity"};
   std::vector<std::string> foreign;
-  const std::map<std::string, std::string> own = learner.files();
+  const std::map<std::string, std::string>& own = learner.files();
   if (own.contains("classes.json") && own.at("classes.json") != files.text("classes.json"))
     foreign = {"output", "pairs"};
   if (!own.contains("news.json")) return foreign;
