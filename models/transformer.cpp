@@ -6,7 +6,6 @@
 #include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
-#include "heed/models/attention/shared/padding.h"
 
 namespace heed {
 
@@ -219,7 +218,7 @@ Tensor Decoder::operator()(Tensor x, const Tensor& mask, const Tensor& memory, c
 }
 
 DecoderState Decoder::start(const Tensor& memory, const Tensor& memory_mask) const {
-  DecoderState state{with_finite_padding(memory, memory_mask), memory_mask, {}, {}, 0};
+  DecoderState state{memory, memory_mask, {}, {}, 0};
   state.layers.resize(layers_.size());
   return state;
 }

@@ -206,27 +206,6 @@ TEST_CASE("decoding: hypotheses that share a row of the memory read what each re
   }
 }
 
-TEST_CASE("decoding: what stands at padding of a memory has no effect, NaN included") {
-  for (const AttentionVariant& variant : attention_variants()) {
-    if (!variant.capabilities.cross || !variant.capabilities.cross_by_step) continue;
-    CAPTURE(variant.name);
-    TransformerConfig config = tiny_config();
-    config.cross_attention = {{variant.name, 0, {}}};
-    EncoderDecoder model(config);
-    const NoGrad no_grad;
-    Context context = Context::inference();
-    const PaddedTokens source = pad_tokens(std::vector<Tokens>{{3, 4, 5, 6}, {7, 8}});
-    const Tensor memory = model.encode(source, context);
-    const double nan = std::numeric_limits<double>::quiet_NaN();
-    DecoderState whole = model.start(where(unsqueeze(source.mask, 2), memory, 0), source),
-                 spoiled = model.start(where(unsqueeze(source.mask, 2), memory, nan), source);
-    for (const int token : {1, 4}) {
-      const Tensor next = Tensor::from(std::vector<std::int32_t>{token, token}, {2});
-      CHECK(worst_difference(model.step(next, spoiled, context), model.step(next, whole, context)) == 0);
-    }
-  }
-}
-
 TEST_CASE("decoding: five hypotheses of a sentence keep what is known of its source once") {
   TransformerConfig config = tiny_config();
   EncoderDecoder model(config);

@@ -4,7 +4,6 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/core/backend.h"
-#include "heed/models/attention/shared/padding.h"
 
 namespace heed {
 namespace {
@@ -28,6 +27,14 @@ void check_input(const AttentionConfig& config, const AttentionInput& input) {
             input.memory.size(2) == config.width,
         "expects a memory [", input.x.size(0), ", M, ", config.width, "], got shape ", input.memory.shape());
   check_mask("memory_mask", input.memory_mask, input.memory);
+}
+
+/// x [B, N, d] with zeros in the rows of padding that are not finite: 0 times a NaN would be one. Others stay, since
+/// a mechanism may divide by their length.
+Tensor with_finite_padding(const Tensor& x, const Tensor& mask) {
+  if (!x.defined() || !mask.defined()) return x;
+  const Tensor finite = isfinite(sum(x.detach(), 2, true));  // [B, N, 1]
+  return where(logical_or(unsqueeze(mask, 2), finite), x, 0);
 }
 
 /// Repeats each row of x [S, ...] `times` times in succession: [S times, ...].
@@ -58,12 +65,6 @@ void AttentionCache::extend_mask(const AttentionInput& input, std::int64_t befor
   const Tensor added = input.mask.defined() ? input.mask : all_real(input.x.size(1));
   if (!mask.defined() && before > 0) mask = all_real(before);
   mask = appended(std::move(mask), added);
-}
-
-Tensor with_finite_padding(const Tensor& x, const Tensor& mask) {
-  if (!x.defined() || !mask.defined()) return x;
-  const Tensor finite = isfinite(sum(x.detach(), 2, true));  // [B, N, 1]
-  return where(logical_or(unsqueeze(mask, 2), finite), x, 0);
 }
 
 Tensor Attention::operator()(const AttentionInput& input, Context& context) try {
