@@ -18,6 +18,9 @@ namespace heed::cpu {
 #define HEED_VULKAN_KERNEL(...)
 #define HEED_VULKAN_FUSED(...)
 #include "heed/core/kernels.def"
+
+/// The instruction sets that these are compiled for, as bits of Highway's: one alone in a build with HEED_NATIVE.
+extern const std::int64_t kernel_targets;
 }  // namespace heed::cpu
 
 namespace heed::vulkan {

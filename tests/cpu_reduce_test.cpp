@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 
 #include "kernel_check.h"
 
@@ -32,26 +34,17 @@ void for_each_line(const std::vector<double>& x, const Shape& shape, F f) {
   }
 }
 
-std::vector<double> reduce_by_loop(ReduceOp op, const std::vector<double>& x, const Shape& shape) {
+/// f(line) for every line.
+template <class F>
+std::vector<double> by_loop(const std::vector<double>& x, const Shape& shape, F f) {
   std::vector<double> out(static_cast<std::size_t>(shape[0] * shape[2]));
-  for_each_line(x, shape, [&](std::size_t at, const std::vector<double>& line) {
-    double result = op == ReduceOp::sum ? 0 : line[0];
-    for (double value : line) {
-      if (op == ReduceOp::sum) result += value;
-      if (op == ReduceOp::max) result = std::max(result, value);
-      if (op == ReduceOp::min) result = std::min(result, value);
-    }
-    out[at] = result;
-  });
+  for_each_line(x, shape, [&](std::size_t at, const std::vector<double>& line) { out[at] = f(line); });
   return out;
 }
 
-std::vector<double> argmax_by_loop(const std::vector<double>& x, const Shape& shape) {
-  std::vector<double> out(static_cast<std::size_t>(shape[0] * shape[2]));
-  for_each_line(x, shape, [&](std::size_t at, const std::vector<double>& line) {
-    out[at] = static_cast<double>(std::max_element(line.begin(), line.end()) - line.begin());
-  });
-  return out;
+double reduced(ReduceOp op, const std::vector<double>& line) {
+  if (op == ReduceOp::sum) return std::accumulate(line.begin(), line.end(), 0.0);
+  return op == ReduceOp::max ? *std::ranges::max_element(line) : *std::ranges::min_element(line);
 }
 
 template <class T>
@@ -78,11 +71,14 @@ TEST_CASE_TEMPLATE("reductions agree with plain loops", T, float, double, std::i
         std::is_integral_v<T> ? 0 : tolerance<T> * std::sqrt(static_cast<double>(shape[1])) * 50;
     for (ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
       const double allowed = op == ReduceOp::sum ? scale : 0;
-      const auto expected = reduce_by_loop(op, values, shape);
+      const auto expected = by_loop(values, shape, [&](const auto& line) { return reduced(op, line); });
       const auto result = values_of<T>(reduce<T>(op, x));
       for (std::size_t i = 0; i < expected.size(); ++i) REQUIRE(std::abs(result[i] - expected[i]) <= allowed);
     }
-    CHECK(values_of<std::int32_t>(cpu_argmax(x)) == argmax_by_loop(values, shape));
+    const auto first_largest = [](const auto& line) {
+      return static_cast<double>(std::ranges::max_element(line) - line.begin());
+    };
+    CHECK(values_of<std::int32_t>(cpu_argmax(x)) == by_loop(values, shape, first_largest));
   }
 }
 
@@ -138,18 +134,14 @@ TEST_CASE_TEMPLATE("cumulative sums run forwards and backwards", T, float, doubl
       const Tensor out = Tensor::empty(shape, dtype_of<T>);
       cpu_backend.cumulative_sum(x, reverse, out);
       const std::vector<double> result = values_of<T>(out);
+      std::vector<std::vector<double>> lines;
+      for_each_line(result, shape, [&](std::size_t, const auto& line) { lines.push_back(line); });
       double worst = 0;
-      for (std::int64_t o = 0; o < shape[0]; ++o) {
-        for (std::int64_t j = 0; j < shape[2]; ++j) {
-          double sum = 0;
-          for (std::int64_t k = 0; k < shape[1]; ++k) {
-            const std::int64_t i = reverse ? shape[1] - 1 - k : k;
-            const auto at = static_cast<std::size_t>((o * shape[1] + i) * shape[2] + j);
-            sum += values[at];
-            worst = std::max(worst, std::abs(result[at] - sum) / std::max(1.0, std::abs(sum)));
-          }
-        }
-      }
+      for_each_line(values, shape, [&](std::size_t at, std::vector<double> line) {
+        if (reverse) std::ranges::reverse(line), std::ranges::reverse(lines[at]);
+        std::partial_sum(line.begin(), line.end(), line.begin());
+        worst = std::max(worst, worst_error(lines[at], line));
+      });
       CHECK(worst <= (std::is_integral_v<T> ? 0 : tolerance<T>));
     }
   }

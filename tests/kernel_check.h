@@ -13,6 +13,7 @@
 #include "heed/core/backend.h"
 #include "heed/core/device.h"
 #include "heed/core/random.h"
+#include "heed/tests/support.h"
 
 // Helpers for tests that call kernels of the CPU backend directly.
 
@@ -73,21 +74,15 @@ inline std::vector<unsigned char> bits_of(const Tensor& tensor) {
 
 /// Runs `compute` with 1, 2, 3 and 8 threads: the tensors it returns must have the same bits each time.
 inline void check_thread_identity(const std::function<std::vector<Tensor>()>& compute) {
-  const int before = cpu_threads();
   std::vector<std::vector<unsigned char>> expected;
   for (int threads : {1, 2, 3, 8}) {
-    set_cpu_threads(threads);
+    const WithThreads scope(threads);
     const std::vector<Tensor> results = compute();
     for (std::size_t i = 0; i < results.size(); ++i) {
-      if (threads == 1) {
-        expected.push_back(bits_of(results[i]));
-      } else {
-        CHECK_MESSAGE(bits_of(results[i]) == expected[i], "result ", i, " differs with ", threads,
-                      " threads");
-      }
+      if (threads == 1) expected.push_back(bits_of(results[i]));
+      CHECK_MESSAGE(bits_of(results[i]) == expected[i], "result ", i, " differs with ", threads, " threads");
     }
   }
-  set_cpu_threads(before);
 }
 
 }  // namespace heed::test

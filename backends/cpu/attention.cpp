@@ -28,6 +28,15 @@ AttentionArgs with_separate_rows(AttentionArgs args) {
   return args;
 }
 
+/// How many tasks to combine into one when they are so small that waking a thread would cost more.
+/// Depends only on the shapes.
+std::int64_t tasks_per_call(double flops, std::int64_t tasks) {
+  constexpr double flops_per_call = 1e6;  // about 10 us
+  if (tasks == 0) return 1;
+  const double each = std::max(flops / static_cast<double>(tasks), 1.0);
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(flops_per_call / each), 1, tasks);
+}
+
 template <class T>
 class Forward {
  public:
@@ -49,8 +58,9 @@ class Forward {
     AttentionPlan::Walk walk(plan_, h, queries, 0, plan_.real_keys(b));
     for (bool first = true; walk.next(keys); first = false) {
       const ScoreTile<T> tile = scores_.tile(b, h, queries, keys);
-      softmax_tile(tile, tile_dropout(args_, plan_, b, h, queries.begin, keys), maximum, sum, rescale);
-      if (!first) scale_rows(out_.at(b, h, queries.begin), out_.stride(), rows, out_.width(), rescale);
+      kernels_.softmax(tile, tile_dropout(args_, plan_, b, h, queries.begin, keys), maximum, sum, rescale);
+      if (!first)
+        kernels_.scale_rows(out_.at(b, h, queries.begin), out_.stride(), rows, out_.width(), rescale);
       add_values(b, h, queries, keys, tile, first);
     }
     finish(b, h, queries, maximum, sum);
@@ -65,8 +75,8 @@ class Forward {
       const T *weights = tile.scores + segment.column, *value = value_.at(b, h, segment.key);
       if (takes_rows(tile.rows)) {
         for (std::int64_t r = 0; r < tile.rows; ++r)
-          row_times_matrix(weights + r * tile.stride, value, value_.stride(), segment.count, value_.width(),
-                           !first, out + r * out_.stride());
+          row_products<T>().row_times_matrix(weights + r * tile.stride, value, value_.stride(), segment.count,
+                                             value_.width(), !first, out + r * out_.stride());
       } else {
         gemm<T>(false, false, tile.rows, value_.width(), segment.count, T{1}, weights, tile.stride, value,
                 value_.stride(), first ? T{0} : T{1}, out, out_.stride());
@@ -85,9 +95,10 @@ class Forward {
       sums[2 * r + 1] = sum[r];
       sum[r] = sum[r] == T{0} ? T{0} : kept / sum[r];
     }
-    scale_rows(out_.at(b, h, queries.begin), out_.stride(), queries.rows(), out_.width(), sum);
+    kernels_.scale_rows(out_.at(b, h, queries.begin), out_.stride(), queries.rows(), out_.width(), sum);
   }
 
+  const TileKernels<T> kernels_ = tile_kernels<T>();
   const AttentionArgs& args_;
   const AttentionPlan& plan_;
   Scores<T> scores_;
@@ -205,8 +216,8 @@ class Backward {
       if (first) row_values(at, queries, largest, inverse_sum, delta);
       const ScoreTile<T> tile = scores_.tile(at.b, at.h, queries, keys);
       T* dscores = of_logits() ? weight_gradients(at, queries, keys, tile.stride) : nullptr;
-      softmax_tile_backward(tile, tile_dropout(args_, plan_, at.b, at.h, queries.begin, keys), dscores,
-                            SoftmaxRows<T>{largest, inverse_sum, delta});
+      kernels_.softmax_backward(tile, tile_dropout(args_, plan_, at.b, at.h, queries.begin, keys), dscores,
+                                SoftmaxRows<T>{largest, inverse_sum, delta});
       if (wanted.queries) {
         if (dquery_.defined()) add_to_queries(at, queries, keys, dscores, tile.stride, first);
         bias_gradient_.add(at.b, at.h, queries, keys, dscores, tile.stride);
@@ -228,8 +239,9 @@ class Backward {
       inverse_sum[r] = sums[2 * r + 1] == T{0} ? T{0} : T{1} / sums[2 * r + 1];
     }
     if (of_logits())
-      row_dots(out_.at(at.b, at.h, queries.begin), out_.stride(), grad_.at(at.b, at.h, queries.begin),
-               grad_.stride(), queries.rows(), out_.width(), delta);
+      kernels_.row_dots(out_.at(at.b, at.h, queries.begin), out_.stride(),
+                        grad_.at(at.b, at.h, queries.begin), grad_.stride(), queries.rows(), out_.width(),
+                        delta);
     if (!log_sum_exp_grad_.defined() || !of_logits()) return;
     const T* dscore = log_sum_exp_grad_.data<T>() + row;
     for (std::int64_t r = 0; r < queries.rows(); ++r) delta[r] -= dscore[r];
@@ -270,6 +282,7 @@ class Backward {
     }
   }
 
+  const TileKernels<T> kernels_ = tile_kernels<T>();
   const AttentionArgs& args_;
   const AttentionPlan& plan_;
   const Tensor &sums_, &log_sum_exp_grad_;
@@ -312,21 +325,16 @@ void backward(const AttentionArgs& args, const Tensor& out, const Tensor& sums, 
 }  // namespace
 
 void attention_forward(const AttentionArgs& args, const Tensor& out, const Tensor& sums) {
-  const AttentionArgs separate = with_separate_rows(args);
-  args.query.dtype() == DType::f64 ? forward<double>(separate, out, sums)
-                                   : forward<float>(separate, out, sums);
+  const auto pass = args.query.dtype() == DType::f64 ? forward<double> : forward<float>;
+  pass(with_separate_rows(args), out, sums);
 }
 
 void attention_backward(const AttentionArgs& args, const Tensor& out, const Tensor& sums, const Tensor& grad,
                         const Tensor& log_sum_exp_grad, const Tensor& dquery, const Tensor& dkey,
                         const Tensor& dvalue, const Tensor& dbias) {
-  const AttentionArgs separate = with_separate_rows(args);
-  const Tensor separate_grad = with_separate_rows(grad);
-  if (args.query.dtype() == DType::f64) {
-    backward<double>(separate, out, sums, separate_grad, log_sum_exp_grad, dquery, dkey, dvalue, dbias);
-  } else {
-    backward<float>(separate, out, sums, separate_grad, log_sum_exp_grad, dquery, dkey, dvalue, dbias);
-  }
+  const auto pass = args.query.dtype() == DType::f64 ? backward<double> : backward<float>;
+  pass(with_separate_rows(args), out, sums, with_separate_rows(grad), log_sum_exp_grad, dquery, dkey, dvalue,
+       dbias);
 }
 
 }  // namespace heed::cpu

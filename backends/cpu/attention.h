@@ -101,7 +101,6 @@ class AttentionPlan {
   static constexpr std::int64_t tile_stride = packed_stride;
 
  private:
-  void check_pattern() const;
   bool needs_key_mask(std::int64_t b, const KeyTile& tile) const;
   void combine(std::int64_t b, std::int64_t h, std::int64_t query, const KeyTile& tile, bool padded,
                std::int32_t* row) const;
@@ -115,19 +114,73 @@ class AttentionPlan {
   std::int64_t tiles_per_band_;  // query tiles in a band
 };
 
+// The elementwise part of attention, on one tile of scores at a time. T is float or double.
+
+/// A tile of scores. Rows are 64-byte aligned, `stride` apart; the space between `columns`
+/// and `stride` is free to use.
+template <class T>
+struct ScoreTile {
+  T* scores = nullptr;
+  std::int64_t stride = 0, rows = 0, columns = 0;
+  TileMask mask;
+};
+
+/// Dropout on a tile of attention weights. Column c of a segment is decided by random element
+/// first + row * keys + segment.key + (c - segment.column).
+struct TileDropout {
+  double p = 0;  ///< 0: none
+  RandomKey key;
+  std::uint64_t first = 0;  ///< element of the tile's first row and key 0
+  std::int64_t keys = 0;
+  const std::vector<Segment>* segments = nullptr;
+};
+
+/// Per-row values that the backward pass needs: the largest score, 1 / sum of exp(score - largest), which
+/// is 0 for a row without scores, and delta. The first two are kept apart: added to a large score, the
+/// logarithm of the sum would be rounded away.
+template <class T>
+struct SoftmaxRows {
+  const T *largest, *inverse_sum, *delta;
+};
+
+/// What is compiled for each instruction set.
+template <class T>
+struct TileKernels {
+  /// One step of the online softmax (Milakov and Gimelshein, arXiv 1805.02867). Replaces the scores by
+  /// exp(score - maximum), 0 where masked or dropped (not rescaled by 1 / (1 - p)). `maximum` and `sum`
+  /// [rows] carry over from tile to tile and start at -infinity and 0; `rescale` [rows] receives the
+  /// factors for earlier results.
+  void (*softmax)(const ScoreTile<T>& tile, const TileDropout& dropout, T* maximum, T* sum, T* rescale);
+
+  /// Converts, in place, the scores s and the gradients g of the dropped-out weights (same stride) to
+  ///   scores:    w k      with w = exp(s - largest) inverse_sum, k = 1 / (1 - p) where kept, 0 where dropped
+  ///   gradients: w (g k - delta)
+  /// A row without scores gives zeros. gradients and delta may be null: then only `scores` is updated.
+  void (*softmax_backward)(const ScoreTile<T>& tile, const TileDropout& dropout, T* gradients,
+                           const SoftmaxRows<T>& rows);
+
+  /// x[r, :] *= factors[r]; a factor of 0 gives zeros, even for NaN.
+  void (*scale_rows)(T* x, std::int64_t stride, std::int64_t rows, std::int64_t columns, const T* factors);
+
+  /// out[r] = sum over c of a[r, c] b[r, c].
+  void (*row_dots)(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride, std::int64_t rows,
+                   std::int64_t columns, T* out);
+
+  /// scores[r, c] -= slope |position + r - key(c)|, where `position` is the first row's position among the
+  /// keys.
+  void (*subtract_distances)(T* scores, std::int64_t stride, std::int64_t rows, const KeyTile& keys, T slope,
+                             std::int64_t position);
+
+  /// to[r, c] += from[r, c].
+  void (*add_rows)(T* to, std::int64_t to_stride, const T* from, std::int64_t from_stride, std::int64_t rows,
+                   std::int64_t columns);
+};
+/// Those of this processor.
+template <class T>
+TileKernels<T> tile_kernels();
+
 // Terms added to the logits, one tile of scores at a time: ALiBi's slopes (Press, Smith and Lewis 2022,
-// arXiv 2108.12409, section 3) and a bias. T is float or double.
-
-/// scores[r, c] -= slope |position + r - key(c)|, where `position` is the first
-/// row's position among the keys.
-template <class T>
-void subtract_distances(T* scores, std::int64_t stride, std::int64_t rows, const KeyTile& keys, T slope,
-                        std::int64_t position);
-
-/// to[r, c] += from[r, c].
-template <class T>
-void add_rows(T* to, std::int64_t to_stride, const T* from, std::int64_t from_stride, std::int64_t rows,
-              std::int64_t columns);
+// arXiv 2108.12409, section 3) and a bias.
 
 /// The slopes and bias of one call; does nothing without them.
 template <class T>
@@ -142,17 +195,19 @@ class ScoreBias {
   void add(std::int64_t b, std::int64_t h, const QueryTile& queries, const KeyTile& keys, T* scores,
            std::int64_t stride) const {
     if (slopes_)
-      subtract_distances(scores, stride, queries.rows(), keys, slopes_[h], queries.begin + offset_);
+      kernels_.subtract_distances(scores, stride, queries.rows(), keys, slopes_[h], queries.begin + offset_);
     if (!bias_.defined()) return;
     const Shape& steps = bias_.strides();
     const T* rows = bias_.data<T>() + (bias_.size(0) > 1 ? b * steps[0] : 0) +
                     (bias_.size(1) > 1 ? h * steps[1] : 0) + queries.begin * steps[2];
     for (const Segment& segment : keys.segments) {
-      add_rows(scores + segment.column, stride, rows + segment.key, steps[2], queries.rows(), segment.count);
+      kernels_.add_rows(scores + segment.column, stride, rows + segment.key, steps[2], queries.rows(),
+                        segment.count);
     }
   }
 
  private:
+  const TileKernels<T> kernels_ = tile_kernels<T>();
   const T* slopes_;
   const Tensor& bias_;
   std::int64_t offset_;  // position of the first query among the keys
@@ -196,69 +251,17 @@ class BiasGradient {
     const std::int64_t group = (batches_ > 1 ? b : 0) * heads_ + (heads_ > 1 ? h : 0);
     T* rows = data_ + (group * plan_.queries + queries.begin) * plan_.keys;
     for (const Segment& segment : keys.segments) {
-      add_rows(rows + segment.key, plan_.keys, dscores + segment.column, stride, queries.rows(),
-               segment.count);
+      kernels_.add_rows(rows + segment.key, plan_.keys, dscores + segment.column, stride, queries.rows(),
+                        segment.count);
     }
   }
 
  private:
+  const TileKernels<T> kernels_ = tile_kernels<T>();
   std::int64_t batches_, heads_;
   const AttentionPlan& plan_;
   T* data_;
 };
-
-// The elementwise part of attention, on one tile of scores at a time. T is float or double.
-
-/// A tile of scores. Rows are 64-byte aligned, `stride` apart; the space between `columns`
-/// and `stride` is free to use.
-template <class T>
-struct ScoreTile {
-  T* scores = nullptr;
-  std::int64_t stride = 0, rows = 0, columns = 0;
-  TileMask mask;
-};
-
-/// Dropout on a tile of attention weights. Column c of a segment is decided by random element
-/// first + row * keys + segment.key + (c - segment.column).
-struct TileDropout {
-  double p = 0;  ///< 0: none
-  RandomKey key;
-  std::uint64_t first = 0;  ///< element of the tile's first row and key 0
-  std::int64_t keys = 0;
-  const std::vector<Segment>* segments = nullptr;
-};
-
-/// One step of the online softmax (Milakov and Gimelshein, arXiv 1805.02867). Replaces the scores by
-/// exp(score - maximum), 0 where masked or dropped (not rescaled by 1 / (1 - p)). `maximum` and `sum`
-/// [rows] carry over from tile to tile and start at -infinity and 0; `rescale` [rows] receives the
-/// factors for earlier results.
-template <class T>
-void softmax_tile(const ScoreTile<T>& tile, const TileDropout& dropout, T* maximum, T* sum, T* rescale);
-
-/// Per-row values that the backward pass needs: the largest score, 1 / sum of exp(score - largest), which
-/// is 0 for a row without scores, and delta. The first two are kept apart: added to a large score, the
-/// logarithm of the sum would be rounded away.
-template <class T>
-struct SoftmaxRows {
-  const T *largest, *inverse_sum, *delta;
-};
-
-/// Converts, in place, the scores s and the gradients g of the dropped-out weights (same stride) to
-///   scores:    w k        with w = exp(s - largest) inverse_sum, k = 1 / (1 - p) where kept, 0 where dropped
-///   gradients: w (g k - delta)
-/// A row without scores gives zeros. gradients and delta may be null: then only `scores` is updated.
-template <class T>
-void softmax_tile_backward(const ScoreTile<T>& tile, const TileDropout& dropout, T* gradients,
-                           const SoftmaxRows<T>& rows);
-
-/// x[r, :] *= factors[r]; a factor of 0 gives zeros, even for NaN.
-template <class T>
-void scale_rows(T* x, std::int64_t stride, std::int64_t rows, std::int64_t columns, const T* factors);
-
-/// out[r] = sum over c of a[r, c] b[r, c].
-template <class T>
-void row_dots(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride, std::int64_t rows,
-              std::int64_t columns, T* out);
 
 // Shared by the forward and the backward pass of attention.
 
@@ -298,15 +301,6 @@ inline TileDropout tile_dropout(const AttentionArgs& args, const AttentionPlan& 
           static_cast<std::uint64_t>(row) * static_cast<std::uint64_t>(plan.keys), plan.keys, &keys.segments};
 }
 
-/// How many tasks to combine into one when they are so small that waking a thread would cost more.
-/// Depends only on the shapes.
-inline std::int64_t tasks_per_call(double flops, std::int64_t tasks) {
-  constexpr double flops_per_call = 1e6;  // about 10 us
-  if (tasks == 0) return 1;
-  const double each = std::max(flops / static_cast<double>(tasks), 1.0);
-  return std::clamp<std::int64_t>(static_cast<std::int64_t>(flops_per_call / each), 1, tasks);
-}
-
 // The scores of a tile of queries and keys, computed identically in both passes. For large scores, a
 // difference in the last bit gives a different weight: at 1e10 that bit is worth a factor of e^1000.
 
@@ -337,9 +331,9 @@ class Scores {
       const T* key = key_.at(b, h, segment.key);
       T* to = tile.scores + segment.column;
       if (takes_rows(tile.rows)) {
-        times_transposed(FewRows<T>{query, query_.stride(), tile.rows, segment.count, key_.width(), scale,
-                                    false, to, tile.stride},
-                         key, key_.stride());
+        row_products<T>().times_transposed(
+            {query, query_.stride(), tile.rows, segment.count, key_.width(), scale, false, to, tile.stride},
+            key, key_.stride());
       } else {
         gemm<T>(false, true, tile.rows, segment.count, key_.width(), scale, query, query_.stride(), key,
                 key_.stride(), T{0}, to, tile.stride);

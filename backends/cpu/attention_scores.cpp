@@ -2,52 +2,27 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
-#include "heed/backends/cpu/philox.h"
 #include "heed/backends/cpu/thread_pool.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/backends/cpu/attention_scores.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, once per target:
-#include <hwy/highway.h>
-
-#include "heed/backends/cpu/math-inl.h"
 #include "heed/backends/cpu/philox-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// Loads one 32-bit integer per lane, widened to 64 bits for double.
-template <class D>
-HWY_INLINE auto load_integers(D, const std::int32_t* from) {
-  const hn::RebindToSigned<D> di;
-  if constexpr (sizeof(hn::TFromD<D>) == 8) {
-    return hn::PromoteTo(di, hn::LoadU(hn::Rebind<std::int32_t, D>(), from));
-  } else {
-    return hn::LoadU(di, from);
-  }
-}
-
-template <class D>
-HWY_INLINE auto load_integers_n(D, const std::int32_t* from, std::int64_t count) {
-  const hn::RebindToSigned<D> di;
-  if constexpr (sizeof(hn::TFromD<D>) == 8) {
-    return hn::PromoteTo(di, load_n(hn::Rebind<std::int32_t, D>(), from, count));
-  } else {
-    return load_n(di, from, count);
-  }
-}
-
 /// Which of entries c, c + 1, ... of a mask row are not 0. The row has `count` entries;
 /// lanes past its end count as 0.
 template <class D>
 HWY_INLINE hn::Mask<D> allowed_lanes(D d, const std::int32_t* row, std::int64_t c, std::int64_t count) {
-  const hn::RebindToSigned<D> di;
+  const hn::Rebind<std::int32_t, D> narrow;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto entries =
-      count - c >= lanes ? load_integers(d, row + c) : load_integers_n(d, row + c, count - c);
-  return hn::RebindMask(d, hn::Ne(entries, hn::Zero(di)));
+  return nonzero_lanes(d,
+                       count - c >= lanes ? hn::LoadU(narrow, row + c) : load_n(narrow, row + c, count - c));
 }
 
 /// Dropout's decisions, for one row of a tile at a time.
@@ -130,7 +105,7 @@ HWY_INLINE T mask_and_maximum(D d, T* HWY_RESTRICT row, const std::int32_t* allo
 }
 
 template <class T>
-void SoftmaxTile(const ScoreTile<T>& tile, const TileDropout& dropout, T* maximum, T* sum, T* rescale) {
+void softmax_tile(const ScoreTile<T>& tile, const TileDropout& dropout, T* maximum, T* sum, T* rescale) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   constexpr T infinity = std::numeric_limits<T>::infinity();
@@ -165,8 +140,8 @@ void SoftmaxTile(const ScoreTile<T>& tile, const TileDropout& dropout, T* maximu
 }
 
 template <class T>
-void SoftmaxTileBackward(const ScoreTile<T>& tile, const TileDropout& dropout, T* gradients,
-                         const SoftmaxRows<T>& rows) {
+void softmax_tile_backward(const ScoreTile<T>& tile, const TileDropout& dropout, T* gradients,
+                           const SoftmaxRows<T>& rows) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto scale = hn::Set(d, dropout.p < 1 ? static_cast<T>(1 / (1 - dropout.p)) : T{0});
@@ -203,7 +178,7 @@ void SoftmaxTileBackward(const ScoreTile<T>& tile, const TileDropout& dropout, T
 }
 
 template <class T>
-void ScaleRows(T* x, std::int64_t stride, std::int64_t rows, std::int64_t columns, const T* factors) {
+void scale_rows(T* x, std::int64_t stride, std::int64_t rows, std::int64_t columns, const T* factors) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -220,8 +195,8 @@ void ScaleRows(T* x, std::int64_t stride, std::int64_t rows, std::int64_t column
 }
 
 template <class T>
-void RowDots(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride, std::int64_t rows,
-             std::int64_t columns, T* out) {
+void row_dots(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride, std::int64_t rows,
+              std::int64_t columns, T* out) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -237,38 +212,51 @@ void RowDots(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_strid
   }
 }
 
-// HWY_EXPORT makes one table per function name, so each instance gets a name.
-void softmax_tile_f32(const ScoreTile<float>& tile, const TileDropout& dropout, float* maximum, float* sum,
-                      float* rescale) {
-  SoftmaxTile(tile, dropout, maximum, sum, rescale);
+template <class T>
+void subtract_distances(T* scores, std::int64_t stride, std::int64_t rows, const KeyTile& keys, T slope,
+                        std::int64_t position) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto factor = hn::Set(d, slope), counted = hn::Iota(d, T{0});
+  for (const Segment& segment : keys.segments) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      T* HWY_RESTRICT row = scores + r * stride + segment.column;
+      // The first key's position relative to the query.
+      const std::int64_t ahead = segment.key - position - r;
+      std::int64_t c = 0;
+      for (; c + lanes <= segment.count; c += lanes) {
+        const auto distance = hn::Abs(hn::Add(hn::Set(d, static_cast<T>(ahead + c)), counted));
+        hn::StoreU(hn::NegMulAdd(factor, distance, hn::LoadU(d, row + c)), d, row + c);
+      }
+      for (; c < segment.count; ++c) {
+        const std::int64_t distance = ahead + c < 0 ? -(ahead + c) : ahead + c;
+        row[c] -= slope * static_cast<T>(distance);
+      }
+    }
+  }
 }
-void softmax_tile_f64(const ScoreTile<double>& tile, const TileDropout& dropout, double* maximum, double* sum,
-                      double* rescale) {
-  SoftmaxTile(tile, dropout, maximum, sum, rescale);
+
+template <class T>
+void add_rows(T* to, std::int64_t to_stride, const T* from, std::int64_t from_stride, std::int64_t rows,
+              std::int64_t columns) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    T* HWY_RESTRICT sum = to + r * to_stride;
+    const T* HWY_RESTRICT row = from + r * from_stride;
+    std::int64_t c = 0;
+    for (; c + lanes <= columns; c += lanes)
+      hn::StoreU(hn::Add(hn::LoadU(d, sum + c), hn::LoadU(d, row + c)), d, sum + c);
+    for (; c < columns; ++c) sum[c] += row[c];
+  }
 }
-void backward_tile_f32(const ScoreTile<float>& tile, const TileDropout& dropout, float* gradients,
-                       const SoftmaxRows<float>& rows) {
-  SoftmaxTileBackward(tile, dropout, gradients, rows);
-}
-void backward_tile_f64(const ScoreTile<double>& tile, const TileDropout& dropout, double* gradients,
-                       const SoftmaxRows<double>& rows) {
-  SoftmaxTileBackward(tile, dropout, gradients, rows);
-}
-void scale_rows_f32(float* x, std::int64_t stride, std::int64_t rows, std::int64_t columns,
-                    const float* factors) {
-  ScaleRows(x, stride, rows, columns, factors);
-}
-void scale_rows_f64(double* x, std::int64_t stride, std::int64_t rows, std::int64_t columns,
-                    const double* factors) {
-  ScaleRows(x, stride, rows, columns, factors);
-}
-void row_dots_f32(const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride,
-                  std::int64_t rows, std::int64_t columns, float* out) {
-  RowDots(a, a_stride, b, b_stride, rows, columns, out);
-}
-void row_dots_f64(const double* a, std::int64_t a_stride, const double* b, std::int64_t b_stride,
-                  std::int64_t rows, std::int64_t columns, double* out) {
-  RowDots(a, a_stride, b, b_stride, rows, columns, out);
+
+std::tuple<TileKernels<float>, TileKernels<double>> all_tile_kernels() {
+  const auto of_type = []<class T>(T) {
+    return TileKernels<T>{softmax_tile<T>, softmax_tile_backward<T>, scale_rows<T>,
+                          row_dots<T>,     subtract_distances<T>,    add_rows<T>};
+  };
+  return {of_type(float()), of_type(double())};
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE
@@ -277,55 +265,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace heed::cpu {
 
-HWY_EXPORT(softmax_tile_f32);
-HWY_EXPORT(softmax_tile_f64);
-HWY_EXPORT(backward_tile_f32);
-HWY_EXPORT(backward_tile_f64);
-HWY_EXPORT(scale_rows_f32);
-HWY_EXPORT(scale_rows_f64);
-HWY_EXPORT(row_dots_f32);
-HWY_EXPORT(row_dots_f64);
+HWY_EXPORT(all_tile_kernels);
 
-template <>
-void softmax_tile(const ScoreTile<float>& tile, const TileDropout& dropout, float* maximum, float* sum,
-                  float* rescale) {
-  HWY_DYNAMIC_DISPATCH(softmax_tile_f32)(tile, dropout, maximum, sum, rescale);
+template <class T>
+TileKernels<T> tile_kernels() {
+  return std::get<TileKernels<T>>(HWY_DYNAMIC_DISPATCH(all_tile_kernels)());
 }
-template <>
-void softmax_tile(const ScoreTile<double>& tile, const TileDropout& dropout, double* maximum, double* sum,
-                  double* rescale) {
-  HWY_DYNAMIC_DISPATCH(softmax_tile_f64)(tile, dropout, maximum, sum, rescale);
-}
-template <>
-void softmax_tile_backward(const ScoreTile<float>& tile, const TileDropout& dropout, float* gradients,
-                           const SoftmaxRows<float>& rows) {
-  HWY_DYNAMIC_DISPATCH(backward_tile_f32)(tile, dropout, gradients, rows);
-}
-template <>
-void softmax_tile_backward(const ScoreTile<double>& tile, const TileDropout& dropout, double* gradients,
-                           const SoftmaxRows<double>& rows) {
-  HWY_DYNAMIC_DISPATCH(backward_tile_f64)(tile, dropout, gradients, rows);
-}
-template <>
-void scale_rows(float* x, std::int64_t stride, std::int64_t rows, std::int64_t columns,
-                const float* factors) {
-  HWY_DYNAMIC_DISPATCH(scale_rows_f32)(x, stride, rows, columns, factors);
-}
-template <>
-void scale_rows(double* x, std::int64_t stride, std::int64_t rows, std::int64_t columns,
-                const double* factors) {
-  HWY_DYNAMIC_DISPATCH(scale_rows_f64)(x, stride, rows, columns, factors);
-}
-template <>
-void row_dots(const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride, std::int64_t rows,
-              std::int64_t columns, float* out) {
-  HWY_DYNAMIC_DISPATCH(row_dots_f32)(a, a_stride, b, b_stride, rows, columns, out);
-}
-template <>
-void row_dots(const double* a, std::int64_t a_stride, const double* b, std::int64_t b_stride,
-              std::int64_t rows, std::int64_t columns, double* out) {
-  HWY_DYNAMIC_DISPATCH(row_dots_f64)(a, a_stride, b, b_stride, rows, columns, out);
-}
+template TileKernels<float> tile_kernels();
+template TileKernels<double> tile_kernels();
 
 }  // namespace heed::cpu
 #endif  // HWY_ONCE

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "heed/backends/cpu/blas.h"
-#include "heed/backends/cpu/kernel_targets.h"
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/backends/kernels.h"
 #include "heed/base/error.h"

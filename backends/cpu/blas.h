@@ -22,11 +22,6 @@ void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64
 /// Throws an Error if that is anything else but own or empty.
 bool own_products();
 
-extern template void gemm<float>(bool, bool, std::int64_t, std::int64_t, std::int64_t, float, const float*,
-                                 std::int64_t, const float*, std::int64_t, float, float*, std::int64_t);
-extern template void gemm<double>(bool, bool, std::int64_t, std::int64_t, std::int64_t, double, const double*,
-                                  std::int64_t, const double*, std::int64_t, double, double*, std::int64_t);
-
 /// gemm<float> with the elements of a and b rounded to bf16, as Bf16Products describes, on processors without
 /// instructions for it: rounds copies and multiplies them in f32. c = alpha op(a) op(b), or c += with `add`.
 void bf16_gemm_by_rounding(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k,
@@ -48,16 +43,20 @@ struct FewRows {
   std::int64_t out_stride;
 };
 
+/// What is compiled for each instruction set.
 template <class T>
-void times_transposed(const FewRows<T>& product, const T* matrix, std::int64_t stride);
-
-/// The same with narrow rows, from element `at` on.
-void times_transposed(const FewRows<float>& product, const NarrowRows& matrix, std::int64_t at);
-
-/// out[c] = (add ? out[c] : 0) + sum over j of weights[j] matrix[j, c].
+struct RowProducts {
+  void (*times_transposed)(const FewRows<T>& product, const T* matrix, std::int64_t stride);
+  /// out[c] = (add ? out[c] : 0) + sum over j of weights[j] matrix[j, c].
+  void (*row_times_matrix)(const T* weights, const T* matrix, std::int64_t stride, std::int64_t rows,
+                           std::int64_t columns, bool add, T* out);
+};
+/// Those of this processor.
 template <class T>
-void row_times_matrix(const T* weights, const T* matrix, std::int64_t stride, std::int64_t rows,
-                      std::int64_t columns, bool add, T* out);
+RowProducts<T> row_products();
+
+/// times_transposed with narrow rows, from element `at` on.
+void times_narrow_rows(const FewRows<float>& product, const NarrowRows& matrix, std::int64_t at);
 
 /// How a batch of products [m, k] x [k, n] is cut into tasks: a grid of tiles of C, and pieces of
 /// k that are summed separately. Depends only on the shape, so that the result has the same bits

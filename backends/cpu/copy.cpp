@@ -4,9 +4,8 @@
 #include <cstring>
 #include <type_traits>
 
-#include "heed/backends/cpu/strided.h"
+#include "heed/backends/cpu/operands.h"
 #include "heed/backends/cpu/thread_pool.h"
-#include "heed/backends/kernels.h"
 #include "heed/base/error.h"
 #include "heed/core/profile.h"
 
@@ -139,8 +138,7 @@ void copy_transpositions(const CopyPlan& plan, const From* from, To* to) {
   const CopyPlan::Axis rows = plan.axes[plan.rank - 2], columns = plan.axes[plan.rank - 1];
   const std::int64_t height = std::max(tile, task_elements / columns.extent / tile * tile);
   const std::int64_t bands = ceil_div(rows.extent, height);
-  const std::int64_t grain =
-      std::max<std::int64_t>(1, task_elements / (std::min(height, rows.extent) * columns.extent));
+  const std::int64_t grain = pieces_per_task(task_elements, std::min(height, rows.extent) * columns.extent);
   parallel_ranges(plan.combinations(plan.rank - 2) * bands, grain, [&](std::int64_t begin, std::int64_t end) {
     Walker matrix(plan, plan.rank - 2, begin / bands);
     for (std::int64_t i = begin; i < end; ++i) {
@@ -158,17 +156,17 @@ void copy_rows(const CopyPlan& plan, const From* from, To* to) {
   const CopyPlan::Axis inner = plan.axes[plan.rank - 1];
   const std::int64_t length = std::min(inner.extent, task_elements);
   const std::int64_t pieces = ceil_div(inner.extent, length);  // pieces per row
-  parallel_ranges(plan.combinations(plan.rank - 1) * pieces, task_elements / length,
-                  [&](std::int64_t begin, std::int64_t end) {
-                    Walker row(plan, plan.rank - 1, begin / pieces);
-                    for (std::int64_t i = begin; i < end; ++i) {
-                      const std::int64_t first = i % pieces * length;
-                      copy_row(from + row.from + first * inner.from, inner.from,
-                               to + row.to + first * inner.to, inner.to,
-                               std::min(length, inner.extent - first));
-                      if ((i + 1) % pieces == 0) row.next();
-                    }
-                  });
+  const std::int64_t grain = task_elements / length;
+  parallel_ranges(
+      plan.combinations(plan.rank - 1) * pieces, grain, [&](std::int64_t begin, std::int64_t end) {
+        Walker row(plan, plan.rank - 1, begin / pieces);
+        for (std::int64_t i = begin; i < end; ++i) {
+          const std::int64_t first = i % pieces * length;
+          copy_row(from + row.from + first * inner.from, inner.from, to + row.to + first * inner.to, inner.to,
+                   std::min(length, inner.extent - first));
+          if ((i + 1) % pieces == 0) row.next();
+        }
+      });
 }
 
 template <class From, class To>
@@ -190,11 +188,9 @@ void run_copy(CopyPlan plan, const From* from, To* to) {
 }  // namespace
 
 void fill(double value, const Tensor& out) {
-  const ProfileScope profile("fill", 0,
-                             static_cast<double>(out.count()) * static_cast<double>(size_of(out.dtype())));
+  const ProfileScope profile("fill", 0, bytes_of(out));
   if (out.count() == 0) return;
-  with_element_type(out.dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  with_element_type(out.dtype(), [&]<class T>(T) {
     const T element = convert<double, T>(value);
     Shape zeros;
     for (int i = 0; i < out.rank(); ++i) zeros.push_back(0);
@@ -203,14 +199,11 @@ void fill(double value, const Tensor& out) {
 }
 
 void copy(const Tensor& x, const Tensor& out) {
-  const ProfileScope profile(
-      "copy", 0,
-      static_cast<double>(out.count()) * static_cast<double>(size_of(x.dtype()) + size_of(out.dtype())));
+  const ProfileScope profile("copy", 0, bytes_of(x) + bytes_of(out));
   if (out.count() == 0) return;
   const CopyPlan plan(out.shape(), x.strides(), out.strides());
-  with_element_type(x.dtype(), [&](auto from) {
-    with_element_type(out.dtype(),
-                      [&](auto to) { run_copy(plan, x.data<decltype(from)>(), out.data<decltype(to)>()); });
+  with_element_type(x.dtype(), [&]<class From>(From) {
+    with_element_type(out.dtype(), [&]<class To>(To) { run_copy(plan, x.data<From>(), out.data<To>()); });
   });
 }
 
@@ -223,16 +216,6 @@ void check_indices(const char* op, const Tensor& index, std::int64_t rows) {
     check(at[i] >= -1 && at[i] < rows, op, ": index ", at[i], " at position [", i / index.size(1), ", ",
           i % index.size(1), "] is outside [0, ", rows, ") and is not -1");
   }
-}
-
-std::byte* bytes_of(const Tensor& tensor) {
-  return static_cast<std::byte*>(tensor.storage()->host_data()) +
-         static_cast<std::size_t>(tensor.offset()) * size_of(tensor.dtype());
-}
-
-/// Rows per task: enough to be worth waking a thread.
-std::int64_t rows_per_task(std::size_t row_bytes) {
-  return std::max<std::int64_t>(1, 131072 / static_cast<std::int64_t>(row_bytes + 8));
 }
 
 /// Adds columns [begin, end) of one batch entry, in the order of i.
@@ -254,9 +237,7 @@ void scatter_add(const Tensor& x, const Tensor& index, const Tensor& out) {
   constexpr std::int64_t columns = 16;
   const std::int64_t pieces = std::max<std::int64_t>(1, width / columns);
   // With little work per batch entry, several entries make one task.
-  const std::int64_t grain =
-      std::clamp<std::int64_t>(32768 / std::max<std::int64_t>(1, count * width / pieces), 1,
-                               std::max<std::int64_t>(1, batch * pieces));
+  const std::int64_t grain = pieces_per_task(32768, count * width / pieces);
   parallel_ranges(batch * pieces, grain, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t task = first; task < last; ++task) {
       const std::int64_t b = task / pieces, piece = task % pieces;
@@ -271,13 +252,14 @@ void scatter_add(const Tensor& x, const Tensor& index, const Tensor& out) {
 void gather_rows(const Tensor& x, const Tensor& index, const Tensor& out) {
   const std::int64_t rows = x.size(1), count = index.size(1);
   const std::size_t row_bytes = static_cast<std::size_t>(x.size(2)) * size_of(x.dtype());
-  const ProfileScope profile("gather_rows", 0, 2.0 * static_cast<double>(out.count()) * size_of(x.dtype()));
+  const ProfileScope profile("gather_rows", 0, 2 * bytes_of(out));
   check_indices("gather_rows", index, rows);
   if (out.count() == 0) return;
-  const std::byte* from = bytes_of(x);
+  const std::byte* from = first_byte(x);
   const auto* at = index.data<std::int32_t>();
-  std::byte* to = bytes_of(out);
-  parallel_ranges(index.count(), rows_per_task(row_bytes), [&](std::int64_t begin, std::int64_t end) {
+  std::byte* to = first_byte(out);
+  const std::int64_t grain = pieces_per_task(131072, static_cast<std::int64_t>(row_bytes) + 8);
+  parallel_ranges(index.count(), grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       std::byte* row = to + static_cast<std::size_t>(i) * row_bytes;
       if (at[i] < 0) {
@@ -290,16 +272,10 @@ void gather_rows(const Tensor& x, const Tensor& index, const Tensor& out) {
 }
 
 void scatter_add_rows(const Tensor& x, const Tensor& index, const Tensor& out) {
-  const ProfileScope profile("scatter_add_rows", 0,
-                             3.0 * static_cast<double>(x.count()) * size_of(x.dtype()));
+  const ProfileScope profile("scatter_add_rows", 0, 3 * bytes_of(x));
   check_indices("scatter_add_rows", index, out.size(1));
-  check(is_floating(x.dtype()), "scatter_add_rows: dtype ", x.dtype(), " is not supported; use f32 or f64");
   if (x.count() == 0) return;
-  if (x.dtype() == DType::f64) {
-    scatter_add<double>(x, index, out);
-  } else {
-    scatter_add<float>(x, index, out);
-  }
+  with_floating_type(x.dtype(), [&]<class T>(T) { scatter_add<T>(x, index, out); });
 }
 
 }  // namespace heed::cpu

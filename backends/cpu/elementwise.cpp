@@ -1,7 +1,9 @@
-#include "heed/backends/cpu/strided.h"
+#include <algorithm>
+#include <functional>
+#include <tuple>
+
+#include "heed/backends/cpu/operands.h"
 #include "heed/backends/cpu/thread_pool.h"
-#include "heed/backends/kernels.h"
-#include "heed/base/error.h"
 #include "heed/core/profile.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -13,7 +15,28 @@
 // The elementwise kernels. Strided operands are read in segments, which row functions process with SIMD. The
 // output may share memory with a contiguous input: each segment is read before it is written.
 
-// --- rows: contiguous memory, on the calling thread --------------------------------------------------------
+#ifndef HEED_BACKENDS_CPU_ELEMENTWISE_ONCE
+#define HEED_BACKENDS_CPU_ELEMENTWISE_ONCE
+namespace heed::cpu {
+
+/// What is compiled for each instruction set: functions of contiguous rows, on the calling thread, whose output
+/// may be the same memory as any input. For i32 there are `binary` and `compare` alone.
+template <class T>
+struct RowFunctions {
+  void (*binary)(BinaryOp, const T* a, const T* b, T* out, std::int64_t count);
+  void (*compare)(CompareOp, const T* a, const T* b, std::int32_t* out, std::int64_t count);
+  void (*unary)(UnaryOp, UnaryParams, const T* x, T* out, std::int64_t count) = nullptr;
+  void (*unary_backward)(UnaryOp, UnaryParams, const T* saved, const T* grad, T* out,
+                         std::int64_t count) = nullptr;
+  void (*binary_backward)(BinaryOp, int operand, const T* a, const T* b, const T* grad, T* out,
+                          std::int64_t count) = nullptr;
+};
+using AllRowFunctions = std::tuple<RowFunctions<float>, RowFunctions<double>, RowFunctions<std::int32_t>>;
+
+}  // namespace heed::cpu
+#endif
+
+// --- rows --------------------------------------------------------------------------------------------------
 // Every line of core/elementwise.def becomes a struct with the operation and its
 // derivative, and a switch case. T is float or double; for operations marked ANY also std::int32_t.
 
@@ -72,7 +95,7 @@ HWY_INLINE void map_lanes(T* out, std::int64_t count, Function f, const Inputs*.
 }
 
 template <class T>
-void unary_row_of(UnaryOp op, UnaryParams params, const T* x, T* out, std::int64_t count) {
+void unary_row(UnaryOp op, UnaryParams params, const T* x, T* out, std::int64_t count) {
   using V = Lanes<T>;
   const V p(params.p), q(params.q);
   switch (op) {
@@ -85,8 +108,8 @@ void unary_row_of(UnaryOp op, UnaryParams params, const T* x, T* out, std::int64
 }
 
 template <class T>
-void unary_backward_row_of(UnaryOp op, UnaryParams params, const T* saved, const T* grad, T* out,
-                           std::int64_t count) {
+void unary_backward_row(UnaryOp op, UnaryParams params, const T* saved, const T* grad, T* out,
+                        std::int64_t count) {
   using V = Lanes<T>;
   const V p(params.p), q(params.q);
   switch (op) {
@@ -100,17 +123,15 @@ void unary_backward_row_of(UnaryOp op, UnaryParams params, const T* saved, const
 }
 
 template <class T>
-void binary_row_of(BinaryOp op, const T* a, const T* b, T* out, std::int64_t count) {
+void binary_row(BinaryOp op, const T* a, const T* b, T* out, std::int64_t count) {
   using V = Lanes<T>;
   switch (op) {
 #define HEED_BINARY(name, ...)                                                                     \
   case BinaryOp::name:                                                                             \
-    if constexpr (binary_ops::name##_op::integers_too || !std::is_integral_v<T>) {                 \
-      return map_lanes(                                                                            \
+    if constexpr (binary_ops::name##_op::integers_too || !std::is_integral_v<T>)                   \
+      map_lanes(                                                                                   \
           out, count, [](V u, V v) HWY_ATTR { return binary_ops::name##_op::value(u, v); }, a, b); \
-    } else {                                                                                       \
-      fail(name_of(op), ": needs a floating dtype, got i32");                                      \
-    }
+    return;
 #include "heed/core/elementwise.def"
   }
 }
@@ -131,7 +152,14 @@ void binary_backward_row_of(BinaryOp op, const T* a, const T* b, const T* grad, 
 }
 
 template <class T>
-void compare_row_of(CompareOp op, const T* a_row, const T* b_row, std::int32_t* out, std::int64_t count) {
+void binary_backward_row(BinaryOp op, int operand, const T* a, const T* b, const T* grad, T* out,
+                         std::int64_t count) {
+  operand == 0 ? binary_backward_row_of<0>(op, a, b, grad, out, count)
+               : binary_backward_row_of<1>(op, a, b, grad, out, count);
+}
+
+template <class T>
+void compare_row(CompareOp op, const T* a_row, const T* b_row, std::int32_t* out, std::int64_t count) {
   switch (op) {
 #define HEED_COMPARE(name, condition)          \
   case CompareOp::name:                        \
@@ -144,57 +172,12 @@ void compare_row_of(CompareOp op, const T* a_row, const T* b_row, std::int32_t* 
   }
 }
 
-// Highway's dispatch tables need plain functions.
-void unary_f32(UnaryOp op, UnaryParams params, const float* x, float* out, std::int64_t count) {
-  unary_row_of(op, params, x, out, count);
-}
-void unary_f64(UnaryOp op, UnaryParams params, const double* x, double* out, std::int64_t count) {
-  unary_row_of(op, params, x, out, count);
-}
-void unary_backward_f32(UnaryOp op, UnaryParams params, const float* saved, const float* grad, float* out,
-                        std::int64_t count) {
-  unary_backward_row_of(op, params, saved, grad, out, count);
-}
-void unary_backward_f64(UnaryOp op, UnaryParams params, const double* saved, const double* grad, double* out,
-                        std::int64_t count) {
-  unary_backward_row_of(op, params, saved, grad, out, count);
-}
-void binary_f32(BinaryOp op, const float* a, const float* b, float* out, std::int64_t count) {
-  binary_row_of(op, a, b, out, count);
-}
-void binary_f64(BinaryOp op, const double* a, const double* b, double* out, std::int64_t count) {
-  binary_row_of(op, a, b, out, count);
-}
-void binary_i32(BinaryOp op, const std::int32_t* a, const std::int32_t* b, std::int32_t* out,
-                std::int64_t count) {
-  binary_row_of(op, a, b, out, count);
-}
-template <class T>
-void binary_backward_of(BinaryOp op, int operand, const T* a, const T* b, const T* grad, T* out,
-                        std::int64_t count) {
-  if (operand == 0) {
-    binary_backward_row_of<0>(op, a, b, grad, out, count);
-  } else {
-    binary_backward_row_of<1>(op, a, b, grad, out, count);
-  }
-}
-void binary_backward_f32(BinaryOp op, int operand, const float* a, const float* b, const float* grad,
-                         float* out, std::int64_t count) {
-  binary_backward_of(op, operand, a, b, grad, out, count);
-}
-void binary_backward_f64(BinaryOp op, int operand, const double* a, const double* b, const double* grad,
-                         double* out, std::int64_t count) {
-  binary_backward_of(op, operand, a, b, grad, out, count);
-}
-void compare_f32(CompareOp op, const float* a, const float* b, std::int32_t* out, std::int64_t count) {
-  compare_row_of(op, a, b, out, count);
-}
-void compare_f64(CompareOp op, const double* a, const double* b, std::int32_t* out, std::int64_t count) {
-  compare_row_of(op, a, b, out, count);
-}
-void compare_i32(CompareOp op, const std::int32_t* a, const std::int32_t* b, std::int32_t* out,
-                 std::int64_t count) {
-  compare_row_of(op, a, b, out, count);
+AllRowFunctions row_functions() {
+  const auto of_type = []<class T>(T) {
+    return RowFunctions<T>{binary_row<T>, compare_row<T>, unary_row<T>, unary_backward_row<T>,
+                           binary_backward_row<T>};
+  };
+  return {of_type(float()), of_type(double()), {binary_row<std::int32_t>, compare_row<std::int32_t>}};
 }
 
 }  // namespace
@@ -204,63 +187,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace heed::cpu {
 
-HWY_EXPORT(unary_f32);
-HWY_EXPORT(unary_f64);
-HWY_EXPORT(unary_backward_f32);
-HWY_EXPORT(unary_backward_f64);
-HWY_EXPORT(binary_f32);
-HWY_EXPORT(binary_f64);
-HWY_EXPORT(binary_i32);
-HWY_EXPORT(binary_backward_f32);
-HWY_EXPORT(binary_backward_f64);
-HWY_EXPORT(compare_f32);
-HWY_EXPORT(compare_f64);
-HWY_EXPORT(compare_i32);
+HWY_EXPORT(row_functions);
 
 namespace {
 
-// Any output may be the same memory as any input.
-void unary_row(UnaryOp op, UnaryParams params, const float* x, float* out, std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(unary_f32)(op, params, x, out, count);
-}
-void unary_row(UnaryOp op, UnaryParams params, const double* x, double* out, std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(unary_f64)(op, params, x, out, count);
-}
-void unary_backward_row(UnaryOp op, UnaryParams params, const float* saved, const float* grad, float* out,
-                        std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(unary_backward_f32)(op, params, saved, grad, out, count);
-}
-void unary_backward_row(UnaryOp op, UnaryParams params, const double* saved, const double* grad, double* out,
-                        std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(unary_backward_f64)(op, params, saved, grad, out, count);
-}
-void binary_row(BinaryOp op, const float* a, const float* b, float* out, std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(binary_f32)(op, a, b, out, count);
-}
-void binary_row(BinaryOp op, const double* a, const double* b, double* out, std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(binary_f64)(op, a, b, out, count);
-}
-void binary_row(BinaryOp op, const std::int32_t* a, const std::int32_t* b, std::int32_t* out,
-                std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(binary_i32)(op, a, b, out, count);
-}
-void binary_backward_row(BinaryOp op, int operand, const float* a, const float* b, const float* grad,
-                         float* out, std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(binary_backward_f32)(op, operand, a, b, grad, out, count);
-}
-void binary_backward_row(BinaryOp op, int operand, const double* a, const double* b, const double* grad,
-                         double* out, std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(binary_backward_f64)(op, operand, a, b, grad, out, count);
-}
-void compare_row(CompareOp op, const float* a, const float* b, std::int32_t* out, std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(compare_f32)(op, a, b, out, count);
-}
-void compare_row(CompareOp op, const double* a, const double* b, std::int32_t* out, std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(compare_f64)(op, a, b, out, count);
-}
-void compare_row(CompareOp op, const std::int32_t* a, const std::int32_t* b, std::int32_t* out,
-                 std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(compare_i32)(op, a, b, out, count);
+template <class T>
+RowFunctions<T> rows() {
+  return std::get<RowFunctions<T>>(HWY_DYNAMIC_DISPATCH(row_functions)());
 }
 
 /// out[i] = condition[i] != 0 ? a[i] : b[i]
@@ -276,10 +209,6 @@ void select_row(const std::int32_t* condition, const T* a, const T* b, T* out, s
 
 constexpr std::int64_t task_elements = 16 << 10;  // 5 to 10 us of work
 
-double traffic(const Tensor& out, int inputs) {
-  return static_cast<double>(out.count()) * static_cast<double>(size_of(out.dtype())) * (inputs + 1);
-}
-
 /// The tensor itself, or a contiguous copy if its rows are not contiguous but another axis is, as in a
 /// transposed matrix: copying it tile by tile is several times faster than gathering its rows.
 Tensor walkable(const Tensor& x) {
@@ -291,116 +220,64 @@ Tensor walkable(const Tensor& x) {
   return rows;
 }
 
+/// Calls row(inputs..., out, count) for segments of all operands, whose element types are From.
+template <class... From, class To, class Row, class... Tensors>
+void by_segments(const Tensor& out, To* to, const Row& row, const Tensors&... x) {
+  const auto run = [&](const auto&... inputs) {
+    parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
+      const auto segment = [&](std::int64_t at, std::int64_t count, const From*... from) {
+        row(from..., to + at, count);
+      };
+      for_each_segment(begin, end, segment, SegmentReader<From>(inputs)...);
+    });
+  };
+  run(walkable(x)...);
+}
+
 }  // namespace
 
 void unary(UnaryOp op, UnaryParams params, const Tensor& x, const Tensor& out) {
-  const ProfileScope profile(name_of(op), 0, traffic(out, 1));
-  const Tensor x_rows = walkable(x);
-  with_floating_type(name_of(op), out.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    T* to = out.data<T>();
-    parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
-      SegmentReader<T> reader(x_rows);
-      for_each_segment(
-          begin, end,
-          [&](std::int64_t at, std::int64_t count, const T* from) {
-            unary_row(op, params, from, to + at, count);
-          },
-          reader);
-    });
+  const ProfileScope profile(name_of(op), 0, 2 * bytes_of(out));
+  with_floating_type(out.dtype(), [&]<class T>(T) {
+    by_segments<T>(out, out.data<T>(), std::bind_front(rows<T>().unary, op, params), x);
   });
 }
 
 void unary_backward(UnaryOp op, UnaryParams params, const Tensor& saved, const Tensor& grad,
                     const Tensor& out) {
-  const ProfileScope profile(name_of(op), 0, traffic(out, 2));
-  const Tensor saved_rows = walkable(saved), grad_rows = walkable(grad);
-  with_floating_type(name_of(op), out.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    T* to = out.data<T>();
-    parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
-      SegmentReader<T> saved_reader(saved_rows), grad_reader(grad_rows);
-      for_each_segment(
-          begin, end,
-          [&](std::int64_t at, std::int64_t count, const T* s, const T* g) {
-            unary_backward_row(op, params, s, g, to + at, count);
-          },
-          saved_reader, grad_reader);
-    });
+  const ProfileScope profile(name_of(op), 0, 3 * bytes_of(out));
+  with_floating_type(out.dtype(), [&]<class T>(T) {
+    by_segments<T, T>(out, out.data<T>(), std::bind_front(rows<T>().unary_backward, op, params), saved, grad);
   });
 }
 
 void binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
-  const ProfileScope profile(name_of(op), 0, traffic(out, 2));
-  const Tensor a_rows = walkable(a), b_rows = walkable(b);
-  with_element_type(out.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    T* to = out.data<T>();
-    parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
-      SegmentReader<T> a_reader(a_rows), b_reader(b_rows);
-      for_each_segment(
-          begin, end,
-          [&](std::int64_t at, std::int64_t count, const T* left, const T* right) {
-            binary_row(op, left, right, to + at, count);
-          },
-          a_reader, b_reader);
-    });
+  const ProfileScope profile(name_of(op), 0, 3 * bytes_of(out));
+  with_element_type(out.dtype(), [&]<class T>(T) {
+    by_segments<T, T>(out, out.data<T>(), std::bind_front(rows<T>().binary, op), a, b);
   });
 }
 
 void binary_backward(BinaryOp op, int operand, const Tensor& a, const Tensor& b, const Tensor& grad,
                      const Tensor& out) {
-  const ProfileScope profile(name_of(op), 0, traffic(out, 3));
-  const Tensor a_rows = walkable(a), b_rows = walkable(b), grad_rows = walkable(grad);
-  with_floating_type(name_of(op), out.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    T* to = out.data<T>();
-    parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
-      SegmentReader<T> a_reader(a_rows), b_reader(b_rows), grad_reader(grad_rows);
-      for_each_segment(
-          begin, end,
-          [&](std::int64_t at, std::int64_t count, const T* left, const T* right, const T* g) {
-            binary_backward_row(op, operand, left, right, g, to + at, count);
-          },
-          a_reader, b_reader, grad_reader);
-    });
+  const ProfileScope profile(name_of(op), 0, 4 * bytes_of(out));
+  with_floating_type(out.dtype(), [&]<class T>(T) {
+    by_segments<T, T, T>(out, out.data<T>(), std::bind_front(rows<T>().binary_backward, op, operand), a, b,
+                         grad);
   });
 }
 
 void compare(CompareOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
-  const ProfileScope profile(name_of(op), 0, traffic(out, 2));
-  const Tensor a_rows = walkable(a), b_rows = walkable(b);
-  with_element_type(a.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    auto* to = out.data<std::int32_t>();
-    parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
-      SegmentReader<T> a_reader(a_rows), b_reader(b_rows);
-      for_each_segment(
-          begin, end,
-          [&](std::int64_t at, std::int64_t count, const T* left, const T* right) {
-            compare_row(op, left, right, to + at, count);
-          },
-          a_reader, b_reader);
-    });
+  const ProfileScope profile(name_of(op), 0, 3 * bytes_of(out));
+  with_element_type(a.dtype(), [&]<class T>(T) {
+    by_segments<T, T>(out, out.data<std::int32_t>(), std::bind_front(rows<T>().compare, op), a, b);
   });
 }
 
 void where(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) {
-  const ProfileScope profile("where", 0, traffic(out, 3));
-  const Tensor condition_rows = walkable(condition), a_rows = walkable(a), b_rows = walkable(b);
-  with_element_type(out.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    T* to = out.data<T>();
-    parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
-      SegmentReader<std::int32_t> condition_reader(condition_rows);
-      SegmentReader<T> a_reader(a_rows), b_reader(b_rows);
-      for_each_segment(
-          begin, end,
-          [&](std::int64_t at, std::int64_t count, const std::int32_t* c, const T* left, const T* right) {
-            select_row(c, left, right, to + at, count);
-          },
-          condition_reader, a_reader, b_reader);
-    });
+  const ProfileScope profile("where", 0, 4 * bytes_of(out));
+  with_element_type(out.dtype(), [&]<class T>(T) {
+    by_segments<std::int32_t, T, T>(out, out.data<T>(), select_row<T>, condition, a, b);
   });
 }
 

@@ -5,8 +5,8 @@
 #include <numbers>
 #include <vector>
 
+#include "heed/backends/cpu/operands.h"
 #include "heed/backends/cpu/thread_pool.h"
-#include "heed/backends/kernels.h"
 #include "heed/base/error.h"
 #include "heed/core/profile.h"
 
@@ -74,13 +74,13 @@ class Fourier {
 
   void run() {
     const std::int64_t batch = std::ssize(lengths_), groups = ceil_div(positions_, step);
-    parallel_ranges(batch * groups, std::max<std::int64_t>(1, task_size / (step * width_)),
-                    [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    parallel_ranges(batch * groups, pieces_per_task(task_size, step * width_),
+                    [&](std::int64_t begin, std::int64_t end) {
                       for (std::int64_t task = begin; task < end; ++task)
                         transform_features(task / groups, task % groups * step);
                     });
-    parallel_ranges(batch * blocks(), std::max<std::int64_t>(1, task_size / (step * positions_)),
-                    [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    parallel_ranges(batch * blocks(), pieces_per_task(task_size, step * positions_),
+                    [&](std::int64_t begin, std::int64_t end) {
                       for (std::int64_t task = begin; task < end; ++task)
                         transform_positions(task / blocks(), task % blocks());
                     });
@@ -255,10 +255,7 @@ class Fourier {
 };
 
 void fourier_tensor(const Tensor& x, const Tensor& lengths, const Tensor& out) {
-  if (x.dtype() == DType::f64)
-    Fourier<double>(x, lengths, out).run();
-  else
-    Fourier<float>(x, lengths, out).run();
+  with_floating_type(x.dtype(), [&]<class T>(T) { Fourier<T>(x, lengths, out).run(); });
 }
 
 }  // namespace

@@ -159,6 +159,17 @@ HWY_INLINE hn::TFromD<D> lane_max(D d, hn::Vec<D> v) {
   return hn::GetLane(hn::MaxOfLanes(d, v));
 }
 
+/// Which of as many 32-bit integers as d has lanes are not 0.
+template <class D>
+HWY_INLINE hn::Mask<D> nonzero_lanes(D d, hn::Vec<hn::Rebind<std::int32_t, D>> integers) {
+  const hn::RebindToSigned<D> di;
+  if constexpr (sizeof(hn::TFromD<D>) == sizeof(std::int32_t)) {
+    return hn::RebindMask(d, hn::Ne(integers, hn::Zero(di)));
+  } else {
+    return hn::RebindMask(d, hn::Ne(hn::PromoteTo(di, integers), hn::Zero(di)));
+  }
+}
+
 /// The smaller of a bound and x, where a NaN in x stays one.
 template <class D>
 HWY_INLINE hn::Vec<D> at_most(D d, hn::TFromD<D> bound, hn::Vec<D> x) {
@@ -308,21 +319,8 @@ struct Lanes {
   friend HWY_INLINE Condition operator==(Lanes a, Lanes b) { return {hn::Eq(a.v, b.v)}; }
 
   friend HWY_INLINE Lanes where(Condition c, Lanes a, Lanes b) { return hn::IfThenElse(c.mask, a.v, b.v); }
-  /// A NaN in either operand gives NaN.
-  friend HWY_INLINE Lanes max(Lanes a, Lanes b) {
-    const auto larger = hn::IfThenElse(hn::Lt(a.v, b.v), b.v, a.v);
-    if constexpr (std::is_integral_v<T>)
-      return larger;
-    else
-      return hn::IfThenElse(hn::IsNaN(b.v), b.v, larger);
-  }
-  friend HWY_INLINE Lanes min(Lanes a, Lanes b) {
-    const auto smaller = hn::IfThenElse(hn::Lt(b.v, a.v), b.v, a.v);
-    if constexpr (std::is_integral_v<T>)
-      return smaller;
-    else
-      return hn::IfThenElse(hn::IsNaN(b.v), b.v, smaller);
-  }
+  friend HWY_INLINE Lanes max(Lanes a, Lanes b) { return second_where(hn::Lt(a.v, b.v), a, b); }
+  friend HWY_INLINE Lanes min(Lanes a, Lanes b) { return second_where(hn::Lt(b.v, a.v), a, b); }
   friend HWY_INLINE Lanes abs(Lanes a) { return hn::Abs(a.v); }
   friend HWY_INLINE Lanes floor(Lanes a) { return hn::Floor(a.v); }
   friend HWY_INLINE Lanes rint(Lanes a) { return hn::Round(a.v); }
@@ -363,6 +361,14 @@ struct Lanes {
   template <class Function>
   static HWY_INLINE Lanes each(Lanes a, Function f) {
     return for_each_lane(D(), a.v, a.v, [f](T x, T) { return f(x); });
+  }
+  /// b under the mask, else a; a NaN in either gives NaN.
+  static HWY_INLINE Lanes second_where(hn::Mask<D> mask, Lanes a, Lanes b) {
+    const auto chosen = hn::IfThenElse(mask, b.v, a.v);
+    if constexpr (std::is_integral_v<T>)
+      return chosen;
+    else
+      return hn::IfThenElse(hn::IsNaN(b.v), b.v, chosen);
   }
 };
 

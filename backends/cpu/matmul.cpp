@@ -5,8 +5,8 @@
 
 #include "heed/backends/cpu/blas.h"
 #include "heed/backends/cpu/gemm.h"
+#include "heed/backends/cpu/operands.h"
 #include "heed/backends/cpu/thread_pool.h"
-#include "heed/backends/kernels.h"
 #include "heed/base/error.h"
 #include "heed/core/low_precision.h"
 #include "heed/core/profile.h"
@@ -189,10 +189,10 @@ struct Product {
       // Nothing is packed: the weights are read once for all rows of `a`.
       const FewRows<T> few{a, a_layout.row_stride(), height, width, depth, T(1), beta != 0, c, c_leading};
       if constexpr (std::is_same_v<T, float>)
-        if (narrow) return times_transposed(few, *narrow, b - b_begin);
-      times_transposed(few, b, b_layout.leading);
+        if (narrow) return times_narrow_rows(few, *narrow, b - b_begin);
+      row_products<T>().times_transposed(few, b, b_layout.leading);
     } else if (height == 1 && !b_layout.transposed && a_layout.column_stride() == 1) {
-      row_times_matrix(a, b, b_layout.leading, depth, width, beta != 0, c);
+      row_products<T>().row_times_matrix(a, b, b_layout.leading, depth, width, beta != 0, c);
     } else {
       gemm<T>(a_layout.transposed, b_layout.transposed, height, width, depth, T(1), a, a_layout.leading, b,
               b_layout.leading, beta, c, c_leading);
@@ -246,8 +246,6 @@ class TiledProduct {
     // Holds the sums of all parts of k but the first, [parts - 1, batch, m, n]; they are added in order.
     if (plan_.parts > 1) rest_ = Tensor::empty({plan_.parts - 1, batch_, m_, n_}, out.dtype());
   }
-
-  const MatmulPlan& plan() const { return plan_; }
 
   /// Slices of the right operand: its part of the tiles is computed once a slice is packed.
   std::int64_t slices() const { return right_ ? right_->slices() : 1; }
@@ -467,39 +465,32 @@ void flatten_batch(Tensor& a, Tensor& b, Tensor& out) {
 }  // namespace
 
 void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, const Tensor& out) {
-  const auto outputs = static_cast<double>(out.count()), inner = static_cast<double>(a.size(-1));
-  const auto elements = static_cast<double>(a.count() + b.count() + out.count());
-  const ProfileScope profile("matmul", 2 * outputs * inner,
-                             elements * static_cast<double>(size_of(out.dtype())));
+  const double flops = 2 * static_cast<double>(out.count()) * static_cast<double>(a.size(-1));
+  const ProfileScope profile("matmul", flops, bytes_of(a) + bytes_of(b) + bytes_of(out));
   if (out.count() == 0) return;
   Tensor flat_a = a, flat_b = b, flat_out = out;
   flatten_batch(flat_a, flat_b, flat_out);
-  if (out.dtype() == DType::f32) {
-    run<float>(flat_a, flat_b, bias, static_cast<float>(beta), flat_out);
-  } else {
-    run<double>(flat_a, flat_b, bias, beta, flat_out);
-  }
+  with_floating_type(out.dtype(), [&]<class T>(T) { run<T>(flat_a, flat_b, bias, T(beta), flat_out); });
 }
 
 void linear_maps(const Tensor& x, std::span<const Tensor> weights, std::span<const Tensor> biases,
                  std::span<const Tensor> outs) {
-  double flops = 0, elements = 0;
+  double flops = 0, bytes = 0;
   for (std::size_t i = 0; i < outs.size(); ++i) {
     flops += 2 * static_cast<double>(outs[i].count()) * static_cast<double>(x.size(1));
-    elements += static_cast<double>(x.count() + weights[i].count() + outs[i].count());
+    bytes += bytes_of(x) + bytes_of(weights[i]) + bytes_of(outs[i]);
   }
-  const ProfileScope profile("matmul", flops, elements * static_cast<double>(size_of(x.dtype())));
-  x.dtype() == DType::f32 ? run_maps<float>(x, weights, biases, outs)
-                          : run_maps<double>(x, weights, biases, outs);
+  const ProfileScope profile("matmul", flops, bytes);
+  with_floating_type(x.dtype(), [&]<class T>(T) { run_maps<T>(x, weights, biases, outs); });
 }
 
 void linear_backward(std::span<const Tensor> grads, const Tensor& x, std::span<const Tensor> weights,
                      double beta, const Tensor& dx, std::span<const Tensor> dweights) {
-  double flops = 0, elements = 0;
+  double flops = 0, bytes = 0;
   bool empty = false;
   for (std::size_t i = 0; i < grads.size(); ++i) {
     flops += 4 * static_cast<double>(grads[i].count()) * static_cast<double>(x.size(1));
-    elements += 2 * static_cast<double>(grads[i].count() + x.count() + weights[i].count());
+    bytes += 2 * (bytes_of(grads[i]) + bytes_of(x) + bytes_of(weights[i]));
     empty = empty || grads[i].count() == 0 || weights[i].count() == 0;
   }
   if (empty) {
@@ -509,9 +500,9 @@ void linear_backward(std::span<const Tensor> grads, const Tensor& x, std::span<c
     }
     return;
   }
-  const ProfileScope profile("matmul", flops, elements * static_cast<double>(size_of(x.dtype())));
-  x.dtype() == DType::f32 ? run_backward<float>(grads, x, weights, static_cast<float>(beta), dx, dweights)
-                          : run_backward<double>(grads, x, weights, beta, dx, dweights);
+  const ProfileScope profile("matmul", flops, bytes);
+  with_floating_type(x.dtype(),
+                     [&]<class T>(T) { run_backward<T>(grads, x, weights, T(beta), dx, dweights); });
 }
 
 }  // namespace heed::cpu

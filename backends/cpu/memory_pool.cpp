@@ -12,7 +12,7 @@
 #include <fstream>
 #include <optional>
 
-#include "heed/backends/kernels.h"
+#include "heed/backends/cpu/operands.h"
 
 namespace heed::cpu {
 
@@ -318,13 +318,6 @@ std::shared_ptr<Storage> allocate(Device device, std::size_t bytes) {
     throw;
   }
 }
-
-namespace {
-std::byte* first_byte(const Tensor& tensor) {
-  return static_cast<std::byte*>(tensor.storage()->host_data()) +
-         static_cast<std::size_t>(tensor.offset()) * size_of(tensor.dtype());
-}
-}  // namespace
 
 void upload(const void* host, const Tensor& to) {
   std::memcpy(first_byte(to), host, static_cast<std::size_t>(to.count()) * size_of(to.dtype()));

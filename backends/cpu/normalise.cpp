@@ -2,17 +2,15 @@
 #include <limits>
 #include <vector>
 
+#include "heed/backends/cpu/operands.h"
 #include "heed/backends/cpu/thread_pool.h"
-#include "heed/backends/kernels.h"
 #include "heed/core/profile.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/backends/cpu/normalise.cpp"
 #include <hwy/foreach_target.h>
 //
-#include "heed/backends/cpu/math-inl.h"
 #include "heed/backends/cpu/philox-inl.h"
-#include "heed/base/error.h"
 
 // Layer normalisation (arXiv 1607.06450): y = (x - mean) inverse_deviation weight + bias. RMS normalisation
 // (arXiv 1910.07467) is the same with mean 0; a null `mean` selects it. For a sum with dropout, a few rows
@@ -142,13 +140,13 @@ void layer_norm_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, 
   const LayerNormForward<T> kernel{
       x.data<T>(), data_or_null<T>(weight), data_or_null<T>(bias), n,
       epsilon,     out.data<T>(),           data_or_null<T>(mean), inverse_deviation.data<T>()};
-  parallel_ranges(rows, std::max<std::int64_t>(4, 16384 / n / 4 * 4),
-                  [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-                    for (std::int64_t i = begin; i < end; i += piece) {
-                      before(i, std::min(end, i + piece));
-                      for (std::int64_t r = i; r < std::min(end, i + piece); ++r) kernel.row(r);
-                    }
-                  });
+  const std::int64_t grain = std::max<std::int64_t>(4, 16384 / n / 4 * 4);
+  parallel_ranges(rows, grain, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    for (std::int64_t i = begin; i < end; i += piece) {
+      before(i, std::min(end, i + piece));
+      for (std::int64_t r = i; r < std::min(end, i + piece); ++r) kernel.row(r);
+    }
+  });
 }
 
 /// to[j] = sum over blocks of partial[block * 2 n + j], in order and in double.
@@ -196,133 +194,53 @@ void layer_norm_backward_rows(const Tensor& x, const Tensor& weight, const Tenso
   if (dbias.defined()) combine_blocks(partial.data() + n, blocks, n, dbias.data<T>());
 }
 
-template <class T>
-void add_norm_rows(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
-                   const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& sum,
-                   const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {
-  const PhiloxStream stream(key);
-  const std::int64_t n = x.size(-1);
-  layer_norm_rows<T>(sum, weight, bias, epsilon, out, mean, inverse_deviation,
-                     [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-                       add_dropped(stream, p, begin * n, end * n, x.data<T>(), residual.data<T>(),
-                                   sum.data<T>());
-                     });
-}
-
-template <class T>
-void add_norm_backward_rows(const Tensor& sum, const Tensor& weight, const Tensor& mean,
-                            const Tensor& inverse_deviation, const Tensor& grad, const Tensor& sum_grad,
-                            double p, const RandomKey& key, const Tensor& dsum, const Tensor& dx,
-                            const Tensor& dweight, const Tensor& dbias) {
-  const PhiloxStream stream(key);
-  const std::int64_t n = sum.size(-1);
-  layer_norm_backward_rows<T>(sum, weight, mean, inverse_deviation, grad, sum_grad, dsum, dweight, dbias,
-                              [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-                                if (p > 0)
-                                  dropout_range(stream, p, begin * n, end * n, dsum.data<T>(), nullptr,
-                                                dx.data<T>());
-                              });
-}
-
 void layer_norm_tensor(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
                        const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {
   const auto as_they_are = [](std::int64_t, std::int64_t) {};
-  x.dtype() == DType::f64
-      ? layer_norm_rows<double>(x, weight, bias, epsilon, out, mean, inverse_deviation, as_they_are)
-      : layer_norm_rows<float>(x, weight, bias, epsilon, out, mean, inverse_deviation, as_they_are);
+  with_floating_type(x.dtype(), [&]<class T>(T) {
+    layer_norm_rows<T>(x, weight, bias, epsilon, out, mean, inverse_deviation, as_they_are);
+  });
 }
 
 void layer_norm_backward_tensor(const Tensor& x, const Tensor& weight, const Tensor& mean,
                                 const Tensor& inverse_deviation, const Tensor& grad, const Tensor& dx,
                                 const Tensor& dweight, const Tensor& dbias) {
   const auto done = [](std::int64_t, std::int64_t) {};
-  x.dtype() == DType::f64 ? layer_norm_backward_rows<double>(x, weight, mean, inverse_deviation, grad, {}, dx,
-                                                             dweight, dbias, done)
-                          : layer_norm_backward_rows<float>(x, weight, mean, inverse_deviation, grad, {}, dx,
-                                                            dweight, dbias, done);
+  with_floating_type(x.dtype(), [&]<class T>(T) {
+    layer_norm_backward_rows<T>(x, weight, mean, inverse_deviation, grad, {}, dx, dweight, dbias, done);
+  });
 }
 
 void add_norm_tensor(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
                      const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& sum,
                      const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {
-  const auto rows = x.dtype() == DType::f64 ? add_norm_rows<double> : add_norm_rows<float>;
-  rows(x, residual, p, key, weight, bias, epsilon, sum, out, mean, inverse_deviation);
+  const PhiloxStream stream(key);
+  const std::int64_t n = x.size(-1);
+  with_floating_type(x.dtype(), [&]<class T>(T) {
+    const auto add = [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+      add_dropped(stream, p, begin * n, end * n, x.data<T>(), residual.data<T>(), sum.data<T>());
+    };
+    layer_norm_rows<T>(sum, weight, bias, epsilon, out, mean, inverse_deviation, add);
+  });
 }
 
 void add_norm_backward_tensor(const Tensor& sum, const Tensor& weight, const Tensor& mean,
                               const Tensor& inverse_deviation, const Tensor& grad, const Tensor& sum_grad,
                               double p, const RandomKey& key, const Tensor& dsum, const Tensor& dx,
                               const Tensor& dweight, const Tensor& dbias) {
-  const auto rows =
-      sum.dtype() == DType::f64 ? add_norm_backward_rows<double> : add_norm_backward_rows<float>;
-  rows(sum, weight, mean, inverse_deviation, grad, sum_grad, p, key, dsum, dx, dweight, dbias);
+  const PhiloxStream stream(key);
+  const std::int64_t n = sum.size(-1);
+  with_floating_type(sum.dtype(), [&]<class T>(T) {
+    const T* const none = nullptr;
+    const auto drop = [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+      if (p > 0) dropout_range(stream, p, begin * n, end * n, dsum.data<T>(), none, dx.data<T>());
+    };
+    layer_norm_backward_rows<T>(sum, weight, mean, inverse_deviation, grad, sum_grad, dsum, dweight, dbias,
+                                drop);
+  });
 }
-
-}  // namespace heed::cpu::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace heed::cpu {
-
-HWY_EXPORT(layer_norm_tensor);
-HWY_EXPORT(layer_norm_backward_tensor);
-HWY_EXPORT(add_norm_tensor);
-HWY_EXPORT(add_norm_backward_tensor);
-
-namespace {
-
-void no_rows(const Tensor& dweight, const Tensor& dbias) {
-  for (const Tensor& sum : {dweight, dbias})
-    if (sum.defined()) fill(0, sum);
-}
-
-}  // namespace
-
-void layer_norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
-                        const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {
-  if (x.count() == 0) return;
-  const ProfileScope profile("layer_norm", 0, 2.0 * static_cast<double>(x.count()) * size_of(x.dtype()));
-  HWY_DYNAMIC_DISPATCH(layer_norm_tensor)(x, weight, bias, epsilon, out, mean, inverse_deviation);
-}
-
-void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean,
-                         const Tensor& inverse_deviation, const Tensor& grad, const Tensor& dx,
-                         const Tensor& dweight, const Tensor& dbias) {
-  if (x.count() == 0) return no_rows(dweight, dbias);
-  const ProfileScope profile("layer_norm backward", 0,
-                             3.0 * static_cast<double>(x.count()) * size_of(x.dtype()));
-  HWY_DYNAMIC_DISPATCH(layer_norm_backward_tensor)
-  (x, weight, mean, inverse_deviation, grad, dx, dweight, dbias);
-}
-
-void add_norm_forward(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
-                      const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& sum,
-                      const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {
-  if (x.count() == 0) return;
-  const ProfileScope profile("add_norm", 0, 4.0 * static_cast<double>(x.count()) * size_of(x.dtype()));
-  HWY_DYNAMIC_DISPATCH(add_norm_tensor)
-  (x, residual, p, key, weight, bias, epsilon, sum, out, mean, inverse_deviation);
-}
-
-void add_norm_backward(const Tensor& sum, const Tensor& weight, const Tensor& mean,
-                       const Tensor& inverse_deviation, const Tensor& grad, const Tensor& sum_grad, double p,
-                       const RandomKey& key, const Tensor& dsum, const Tensor& dx, const Tensor& dweight,
-                       const Tensor& dbias) {
-  if (sum.count() == 0) return no_rows(dweight, dbias);
-  const double tensors = 3.0 + sum_grad.defined() + dx.defined();
-  const ProfileScope profile("add_norm backward", 0,
-                             tensors * static_cast<double>(sum.count()) * size_of(sum.dtype()));
-  HWY_DYNAMIC_DISPATCH(add_norm_backward_tensor)
-  (sum, weight, mean, inverse_deviation, grad, sum_grad, p, key, dsum, dx, dweight, dbias);
-}
-
-}  // namespace heed::cpu
-#endif
 
 // Rotary positions (arXiv 2104.09864): pairs of elements are rotated by the angles of their positions.
-
-HWY_BEFORE_NAMESPACE();
-namespace heed::cpu::HWY_NAMESPACE {
 
 template <class T>
 struct Rotary {
@@ -356,16 +274,15 @@ void rotary_rows(const Tensor& x, const Tensor& cosines, const Tensor& sines, do
   const std::int64_t positions = x.size(1), width = x.size(2) * x.size(3);
   const Rotary<T> kernel{x.data<T>(),   cosines.data<T>(),         sines.data<T>(), x.size(2),
                          x.size(3) / 2, static_cast<T>(direction), out.data<T>()};
-  parallel_ranges(x.size(0) * positions, std::max<std::int64_t>(1, 16384 / width),
-                  [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-                    for (std::int64_t row = begin; row < end; ++row) kernel.turn(row, row % positions);
-                  });
+  const std::int64_t grain = pieces_per_task(16384, width);
+  parallel_ranges(x.size(0) * positions, grain, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    for (std::int64_t row = begin; row < end; ++row) kernel.turn(row, row % positions);
+  });
 }
 
 void rotary_tensor(const Tensor& x, const Tensor& cosines, const Tensor& sines, double direction,
                    const Tensor& out) {
-  x.dtype() == DType::f64 ? rotary_rows<double>(x, cosines, sines, direction, out)
-                          : rotary_rows<float>(x, cosines, sines, direction, out);
+  with_floating_type(x.dtype(), [&]<class T>(T) { rotary_rows<T>(x, cosines, sines, direction, out); });
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE
@@ -374,20 +291,68 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace heed::cpu {
 
+HWY_EXPORT(layer_norm_tensor);
+HWY_EXPORT(layer_norm_backward_tensor);
+HWY_EXPORT(add_norm_tensor);
+HWY_EXPORT(add_norm_backward_tensor);
 HWY_EXPORT(rotary_tensor);
+
+namespace {
+
+void no_rows(const Tensor& dweight, const Tensor& dbias) {
+  for (const Tensor& sum : {dweight, dbias})
+    if (sum.defined()) fill(0, sum);
+}
+
+}  // namespace
+
+void layer_norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
+                        const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {
+  if (x.count() == 0) return;
+  const ProfileScope profile("layer_norm", 0, 2 * bytes_of(x));
+  HWY_DYNAMIC_DISPATCH(layer_norm_tensor)(x, weight, bias, epsilon, out, mean, inverse_deviation);
+}
+
+void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean,
+                         const Tensor& inverse_deviation, const Tensor& grad, const Tensor& dx,
+                         const Tensor& dweight, const Tensor& dbias) {
+  if (x.count() == 0) return no_rows(dweight, dbias);
+  const ProfileScope profile("layer_norm backward", 0, 3 * bytes_of(x));
+  HWY_DYNAMIC_DISPATCH(layer_norm_backward_tensor)
+  (x, weight, mean, inverse_deviation, grad, dx, dweight, dbias);
+}
+
+void add_norm_forward(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
+                      const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& sum,
+                      const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {
+  if (x.count() == 0) return;
+  const ProfileScope profile("add_norm", 0, 4 * bytes_of(x));
+  HWY_DYNAMIC_DISPATCH(add_norm_tensor)
+  (x, residual, p, key, weight, bias, epsilon, sum, out, mean, inverse_deviation);
+}
+
+void add_norm_backward(const Tensor& sum, const Tensor& weight, const Tensor& mean,
+                       const Tensor& inverse_deviation, const Tensor& grad, const Tensor& sum_grad, double p,
+                       const RandomKey& key, const Tensor& dsum, const Tensor& dx, const Tensor& dweight,
+                       const Tensor& dbias) {
+  if (sum.count() == 0) return no_rows(dweight, dbias);
+  const double tensors = 3.0 + sum_grad.defined() + dx.defined();
+  const ProfileScope profile("add_norm backward", 0, tensors * bytes_of(sum));
+  HWY_DYNAMIC_DISPATCH(add_norm_backward_tensor)
+  (sum, weight, mean, inverse_deviation, grad, sum_grad, p, key, dsum, dx, dweight, dbias);
+}
 
 void rotary_forward(const Tensor& x, const Tensor& cosines, const Tensor& sines, const Tensor& out) {
   if (x.count() == 0) return;
-  const ProfileScope profile("rotary", 0, 2.0 * static_cast<double>(x.count()) * size_of(x.dtype()));
+  const ProfileScope profile("rotary", 0, 2 * bytes_of(x));
   HWY_DYNAMIC_DISPATCH(rotary_tensor)(x, cosines, sines, 1, out);
 }
 
 void rotary_backward(const Tensor& grad, const Tensor& cosines, const Tensor& sines, const Tensor& dx) {
   if (grad.count() == 0) return;
-  const ProfileScope profile("rotary backward", 0,
-                             2.0 * static_cast<double>(grad.count()) * size_of(grad.dtype()));
+  const ProfileScope profile("rotary backward", 0, 2 * bytes_of(grad));
   HWY_DYNAMIC_DISPATCH(rotary_tensor)(grad, cosines, sines, -1, dx);
 }
 
 }  // namespace heed::cpu
-#endif
+#endif  // HWY_ONCE

@@ -1,8 +1,8 @@
 #include <cmath>
 #include <vector>
 
+#include "heed/backends/cpu/operands.h"
 #include "heed/backends/cpu/thread_pool.h"
-#include "heed/backends/kernels.h"
 #include "heed/core/profile.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -20,24 +20,6 @@ struct Piece {
   std::size_t tensor;
   std::int64_t begin, count;
 };
-
-/// All elements of all tensors, cut into pieces that depend only on the shapes.
-inline std::vector<Piece> cut_into_pieces(std::span<const Tensor> tensors) {
-  constexpr std::int64_t piece_size = 32768;
-  std::vector<Piece> pieces;
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
-    const std::int64_t count = tensors[t].count();
-    for (std::int64_t i = 0; i < count; i += piece_size)
-      pieces.push_back({t, i, std::min(piece_size, count - i)});
-  }
-  return pieces;
-}
-
-inline double total_bytes(std::span<const Tensor> tensors) {
-  double bytes = 0;
-  for (const Tensor& tensor : tensors) bytes += static_cast<double>(tensor.count()) * size_of(tensor.dtype());
-  return bytes;
-}
 
 }  // namespace heed::cpu
 #endif
@@ -151,14 +133,15 @@ double piece_sum_of_squares(const Tensor& tensor, const Piece& piece) {
                                       : sum_of_squares(tensor.data<float>() + piece.begin, piece.count);
 }
 
-void adam_any(const OptimizerStep& step, double gradient_scale, const Piece& piece) {
-  step.parameters[piece.tensor].dtype() == DType::f64 ? adam_piece<double>(step, gradient_scale, piece)
-                                                      : adam_piece<float>(step, gradient_scale, piece);
+/// Updates a piece of the parameters.
+using Update = void (*)(const OptimizerStep& step, double gradient_scale, const Piece& piece);
+
+Update adam_of(DType dtype) {
+  return dtype == DType::f64 ? adam_piece<double> : adam_piece<float>;
 }
 
-void sgd_any(const OptimizerStep& step, double gradient_scale, const Piece& piece) {
-  step.parameters[piece.tensor].dtype() == DType::f64 ? sgd_piece<double>(step, gradient_scale, piece)
-                                                      : sgd_piece<float>(step, gradient_scale, piece);
+Update sgd_of(DType dtype) {
+  return dtype == DType::f64 ? sgd_piece<double> : sgd_piece<float>;
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE
@@ -168,42 +151,60 @@ HWY_AFTER_NAMESPACE();
 namespace heed::cpu {
 namespace {
 
+/// All elements of all tensors, cut into pieces that depend only on the shapes.
+std::vector<Piece> cut_into_pieces(std::span<const Tensor> tensors) {
+  constexpr std::int64_t piece_size = 32768;
+  std::vector<Piece> pieces;
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    const std::int64_t count = tensors[t].count();
+    for (std::int64_t i = 0; i < count; i += piece_size)
+      pieces.push_back({t, i, std::min(piece_size, count - i)});
+  }
+  return pieces;
+}
+
+double total_bytes(std::span<const Tensor> tensors) {
+  double bytes = 0;
+  for (const Tensor& tensor : tensors) bytes += bytes_of(tensor);
+  return bytes;
+}
+
 /// Calls body(index) for every piece on the pool, or on this thread if all pieces together are small.
 template <class Body>
 void for_each_piece(const std::vector<Piece>& pieces, Body body) {
   std::int64_t total = 0;
   for (const Piece& piece : pieces) total += piece.count;
   const auto count = static_cast<std::int64_t>(pieces.size());
-  parallel_ranges(count, total <= 32768 ? std::max<std::int64_t>(1, count) : 1,
-                  [&](std::int64_t begin, std::int64_t end) {
-                    for (std::int64_t i = begin; i < end; ++i) body(static_cast<std::size_t>(i));
-                  });
+  const std::int64_t grain = total <= 32768 ? std::max<std::int64_t>(1, count) : 1;
+  parallel_ranges(count, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) body(static_cast<std::size_t>(i));
+  });
 }
 
-bool is_skipped(const OptimizerStep& step) {
-  return step.skip.defined() && step.skip.item() != 0;
+/// `update_of` gives the function for parameters of a type; `passes`: how often it goes through their memory.
+template <class UpdateOf>
+void update_all(const char* name, int passes, const OptimizerStep& step, UpdateOf update_of) {
+  if (step.skip.defined() && step.skip.item() != 0) return;
+  const ProfileScope profile(name, 0, passes * total_bytes(step.parameters));
+  const double scale = step.gradient_scale.defined() ? step.gradient_scale.item() : 1;
+  const std::vector<Piece> pieces = cut_into_pieces(step.parameters);
+  for_each_piece(pieces, [&](std::size_t i) {
+    update_of(step.parameters[pieces[i].tensor].dtype())(step, scale, pieces[i]);
+  });
 }
 
 }  // namespace
 
-HWY_EXPORT(adam_any);
-HWY_EXPORT(sgd_any);
+HWY_EXPORT(adam_of);
+HWY_EXPORT(sgd_of);
 HWY_EXPORT(piece_sum_of_squares);
 
 void adam(const OptimizerStep& step) {
-  if (is_skipped(step)) return;
-  const ProfileScope profile("adam", 0, 7 * total_bytes(step.parameters));
-  const double scale = step.gradient_scale.defined() ? step.gradient_scale.item() : 1;
-  const std::vector<Piece> pieces = cut_into_pieces(step.parameters);
-  for_each_piece(pieces, [&](std::size_t i) { HWY_DYNAMIC_DISPATCH(adam_any)(step, scale, pieces[i]); });
+  update_all("adam", 7, step, HWY_DYNAMIC_DISPATCH(adam_of));
 }
 
 void sgd(const OptimizerStep& step) {
-  if (is_skipped(step)) return;
-  const ProfileScope profile("sgd", 0, (step.first_moment.empty() ? 3 : 5) * total_bytes(step.parameters));
-  const double scale = step.gradient_scale.defined() ? step.gradient_scale.item() : 1;
-  const std::vector<Piece> pieces = cut_into_pieces(step.parameters);
-  for_each_piece(pieces, [&](std::size_t i) { HWY_DYNAMIC_DISPATCH(sgd_any)(step, scale, pieces[i]); });
+  update_all("sgd", step.first_moment.empty() ? 3 : 5, step, HWY_DYNAMIC_DISPATCH(sgd_of));
 }
 
 void sums_of_squares(std::span<const Tensor> tensors, const Tensor& out) {

@@ -135,8 +135,7 @@ HWY_INLINE void dropout_range(const PhiloxStream& stream, double p, std::int64_t
                               const float* x, const float* residual, float* out) {
   const hn::ScalableTag<float> d;
   const hn::ScalableTag<std::int32_t> di;
-  // Kept iff (word >> 8) >= ceil(2^24 p): DropoutRule in 24 bits, which cannot overflow for p near 1.
-  const auto limit = hn::Set(di, static_cast<std::int32_t>(std::ceil(p * 0x1p24)) - 1);
+  const auto limit = hn::Set(di, static_cast<std::int32_t>(DropoutRule(p).first_kept >> 8) - 1);
   const auto scale = hn::Set(d, static_cast<float>(1 / (1 - p)));
   for_each_words(stream, begin, end, [&](auto part, auto words, std::int64_t i) HWY_ATTR {
     const auto keep = hn::RebindMask(d, hn::Gt(hn::BitCast(di, hn::ShiftRight<8>(words)), limit));

@@ -1,11 +1,9 @@
 #include <cmath>
 
-#include "heed/backends/cpu/kernel_targets.h"
+#include "heed/backends/cpu/operands.h"
 #include "heed/backends/cpu/philox.h"
 #include "heed/backends/cpu/thread_pool.h"
-#include "heed/backends/kernels.h"
 #include "heed/core/profile.h"
-#include "heed/core/random.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/backends/cpu/random.cpp"
@@ -21,30 +19,6 @@ namespace heed::cpu::HWY_NAMESPACE {
 void fill_words(const RandomKey& key, std::uint64_t start, std::int64_t count, std::uint32_t* out) {
   PhiloxStream(key).fill(start, count, out);
 }
-
-}  // namespace heed::cpu::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace heed::cpu {
-
-constinit const std::int64_t kernel_targets = HWY_TARGETS;
-
-HWY_EXPORT(fill_words);
-
-void philox_fill(const RandomKey& key, std::uint64_t start, std::int64_t count, std::uint32_t* out) {
-  HWY_DYNAMIC_DISPATCH(fill_words)(key, start, count, out);
-}
-
-DropoutRule::DropoutRule(double p)
-    // unit_interval reads the upper 24 bits, so the comparison is (word >> 8) >= ceil(2^24 p).
-    : first_kept(static_cast<std::uint64_t>(std::ceil(p * 0x1p24)) << 8) {}
-
-}  // namespace heed::cpu
-#endif
-
-HWY_BEFORE_NAMESPACE();
-namespace heed::cpu::HWY_NAMESPACE {
 
 // Elements worth a task of their own; a multiple of every step below.
 constexpr std::int64_t task_size = 16384;
@@ -120,50 +94,33 @@ void normal_range(const PhiloxStream& stream, double mean, double deviation, std
   }
 }
 
-template <class T>
-void uniform_as(const PhiloxStream& stream, double low, double high, const Tensor& out) {
-  T* to = out.data<T>();
-  parallel_ranges(out.count(), task_size, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-    uniform_range(stream, low, high, begin, end, to);
-  });
-}
-
-template <class T>
-void normal_as(const PhiloxStream& stream, double mean, double deviation, const Tensor& out) {
-  T* to = out.data<T>();
-  parallel_ranges(out.count(), task_size, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-    normal_range(stream, mean, deviation, begin, end, to);
-  });
-}
-
-template <class T>
-void dropout_as(const PhiloxStream& stream, const Tensor& x, const Tensor& residual, double p,
-                const Tensor& out) {
-  const T* from = x.data<T>();
-  const T* added = residual.defined() ? residual.data<T>() : nullptr;
-  T* to = out.data<T>();
-  parallel_ranges(out.count(), task_size, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-    dropout_range(stream, p, begin, end, from, added, to);
-  });
-}
-
 void uniform_tensor(const RandomKey& key, double low, double high, const Tensor& out) {
   const PhiloxStream stream(key);
-  out.dtype() == DType::f64 ? uniform_as<double>(stream, low, high, out)
-                            : uniform_as<float>(stream, low, high, out);
+  with_floating_type(out.dtype(), [&]<class T>(T) {
+    parallel_ranges(out.count(), task_size, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+      uniform_range(stream, low, high, begin, end, out.data<T>());
+    });
+  });
 }
 
 void normal_tensor(const RandomKey& key, double mean, double deviation, const Tensor& out) {
   const PhiloxStream stream(key);
-  out.dtype() == DType::f64 ? normal_as<double>(stream, mean, deviation, out)
-                            : normal_as<float>(stream, mean, deviation, out);
+  with_floating_type(out.dtype(), [&]<class T>(T) {
+    parallel_ranges(out.count(), task_size, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+      normal_range(stream, mean, deviation, begin, end, out.data<T>());
+    });
+  });
 }
 
 void dropout_tensor(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
                     const Tensor& out) {
   const PhiloxStream stream(key);
-  out.dtype() == DType::f64 ? dropout_as<double>(stream, x, residual, p, out)
-                            : dropout_as<float>(stream, x, residual, p, out);
+  with_floating_type(out.dtype(), [&]<class T>(T) {
+    const T* added = residual.defined() ? residual.data<T>() : nullptr;
+    parallel_ranges(out.count(), task_size, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+      dropout_range(stream, p, begin, end, x.data<T>(), added, out.data<T>());
+    });
+  });
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE
@@ -172,26 +129,31 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace heed::cpu {
 
+constinit const std::int64_t kernel_targets = HWY_TARGETS;
+
+HWY_EXPORT(fill_words);
 HWY_EXPORT(uniform_tensor);
 HWY_EXPORT(normal_tensor);
 HWY_EXPORT(dropout_tensor);
 
+void philox_fill(const RandomKey& key, std::uint64_t start, std::int64_t count, std::uint32_t* out) {
+  HWY_DYNAMIC_DISPATCH(fill_words)(key, start, count, out);
+}
+
 void uniform(const RandomKey& key, double low, double high, const Tensor& out) {
-  const ProfileScope profile("uniform", 0, static_cast<double>(out.count()) * size_of(out.dtype()));
+  const ProfileScope profile("uniform", 0, bytes_of(out));
   HWY_DYNAMIC_DISPATCH(uniform_tensor)(key, low, high, out);
 }
 
 void normal(const RandomKey& key, double mean, double deviation, const Tensor& out) {
-  const ProfileScope profile("normal", 0, static_cast<double>(out.count()) * size_of(out.dtype()));
+  const ProfileScope profile("normal", 0, bytes_of(out));
   HWY_DYNAMIC_DISPATCH(normal_tensor)(key, mean, deviation, out);
 }
 
 void dropout(const Tensor& x, const Tensor& residual, double p, const RandomKey& key, const Tensor& out) {
-  const double bytes =
-      (residual.defined() ? 3.0 : 2.0) * static_cast<double>(out.count()) * size_of(out.dtype());
-  const ProfileScope profile("dropout", 0, bytes);
+  const ProfileScope profile("dropout", 0, (residual.defined() ? 3 : 2) * bytes_of(out));
   HWY_DYNAMIC_DISPATCH(dropout_tensor)(x, residual, p, key, out);
 }
 
 }  // namespace heed::cpu
-#endif
+#endif  // HWY_ONCE

@@ -3,8 +3,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "heed/backends/cpu/operands.h"
 #include "heed/backends/cpu/thread_pool.h"
-#include "heed/backends/kernels.h"
 #include "heed/base/error.h"
 #include "heed/core/profile.h"
 
@@ -67,8 +67,7 @@ Wide<T> row_sum(const T* x, std::int64_t count) {
 template <class T>
 void sum_rows(const T* x, std::int64_t rows, std::int64_t n, T* out) {
   if (n <= chunk_size) {
-    const std::int64_t grain = std::max<std::int64_t>(1, task_size / std::max<std::int64_t>(n, 1));
-    parallel_ranges(rows, grain, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    parallel_ranges(rows, pieces_per_task(task_size, n), [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
       for (std::int64_t row = begin; row < end; ++row) out[row] = narrowed<T>(row_sum(x + row * n, n));
     });
     return;
@@ -138,8 +137,7 @@ struct ColumnTasks {
   }
   std::int64_t count(std::int64_t outer) const { return outer * tiles * chunks; }
   std::int64_t grain() const {
-    return std::max<std::int64_t>(
-        1, task_size / std::max<std::int64_t>(1, std::min(n, rows) * std::min(inner, tile_width)));
+    return pieces_per_task(task_size, std::min(n, rows) * std::min(inner, tile_width));
   }
 };
 
@@ -212,28 +210,25 @@ T row_extreme(const T* x, std::int64_t n) {
 template <bool largest, class T>
 void extremes(const T* x, std::int64_t outer, std::int64_t n, std::int64_t inner, T* out) {
   if (inner == 1) {
-    const std::int64_t grain = std::max<std::int64_t>(1, task_size / std::max<std::int64_t>(n, 1));
-    parallel_ranges(outer, grain, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    parallel_ranges(outer, pieces_per_task(task_size, n), [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
       for (std::int64_t row = begin; row < end; ++row) out[row] = row_extreme<largest>(x + row * n, n);
     });
     return;
   }
   const std::int64_t tiles = ceil_div(inner, tile_width);
-  const std::int64_t work = std::max<std::int64_t>(1, n * std::min(inner, tile_width));
-  parallel_ranges(outer * tiles, std::max<std::int64_t>(1, task_size / work),
-                  [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-                    for (std::int64_t task = begin; task < end; ++task) {
-                      const std::int64_t o = task / tiles, left = task % tiles * tile_width;
-                      const std::int64_t width = std::min(tile_width, inner - left);
-                      T* best = out + o * inner + left;
-                      std::fill_n(best, width, extreme_of_nothing<largest, T>());
-                      for (std::int64_t row = 0; row < n; ++row) {
-                        const T* values = x + (o * n + row) * inner + left;
-                        for (std::int64_t j = 0; j < width; ++j)
-                          best[j] = extreme_of<largest>(best[j], values[j]);
-                      }
-                    }
-                  });
+  const std::int64_t grain = pieces_per_task(task_size, n * std::min(inner, tile_width));
+  parallel_ranges(outer * tiles, grain, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    for (std::int64_t task = begin; task < end; ++task) {
+      const std::int64_t o = task / tiles, left = task % tiles * tile_width;
+      const std::int64_t width = std::min(tile_width, inner - left);
+      T* best = out + o * inner + left;
+      std::fill_n(best, width, extreme_of_nothing<largest, T>());
+      for (std::int64_t row = 0; row < n; ++row) {
+        const T* values = x + (o * n + row) * inner + left;
+        for (std::int64_t j = 0; j < width; ++j) best[j] = extreme_of<largest>(best[j], values[j]);
+      }
+    }
+  });
 }
 
 template <class T>
@@ -252,35 +247,11 @@ void reduce_as(ReduceOp op, const Tensor& x, const Tensor& out) {
 }
 
 void reduce_tensor(ReduceOp op, const Tensor& x, const Tensor& out) {
-  switch (x.dtype()) {
-    case DType::f32:
-      return reduce_as<float>(op, x, out);
-    case DType::f64:
-      return reduce_as<double>(op, x, out);
-    case DType::i32:
-      return reduce_as<std::int32_t>(op, x, out);
-    case DType::f16:  // not on the CPU: Tensor::empty refuses
-    case DType::bf16:
-      break;
-  }
+  with_element_type(x.dtype(), [&]<class T>(T) { reduce_as<T>(op, x, out); });
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace heed::cpu {
-
-HWY_EXPORT(reduce_tensor);
-
-void reduce(ReduceOp op, const Tensor& x, const Tensor& out) {
-  if (out.count() == 0) return;
-  const ProfileScope profile("reduce", 0, static_cast<double>(x.count() + out.count()) * size_of(x.dtype()));
-  HWY_DYNAMIC_DISPATCH(reduce_tensor)(op, x, out);
-}
-
-}  // namespace heed::cpu
-#endif
 
 #if HWY_ONCE
 namespace heed::cpu {
@@ -289,8 +260,7 @@ namespace {
 constexpr std::int64_t scan_task = 16384;  // elements worth a task of their own
 constexpr std::int64_t scan_width = 256;   // columns scanned at once
 
-template <class T>
-using Wide = std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>;
+using HWY_STATIC_DISPATCH(Wide);
 
 /// Scans one row, keeping its sum in a register.
 template <class T>
@@ -323,7 +293,7 @@ void cumulative_sum_as(const Tensor& x, bool reverse, const Tensor& out) {
   const T* from = x.data<T>();
   T* to = out.data<T>();
   const std::int64_t width = std::min(inner, scan_width), tiles = ceil_div(inner, scan_width);
-  const std::int64_t grain = std::max<std::int64_t>(1, scan_task / (n * width));
+  const std::int64_t grain = pieces_per_task(scan_task, n * width);
   parallel_ranges(outer * tiles, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t task = begin; task < end; ++task) {
       const std::int64_t left = task % tiles * scan_width, at = task / tiles * n * inner + left;
@@ -338,20 +308,18 @@ void cumulative_sum_as(const Tensor& x, bool reverse, const Tensor& out) {
 
 }  // namespace
 
+HWY_EXPORT(reduce_tensor);
+
+void reduce(ReduceOp op, const Tensor& x, const Tensor& out) {
+  if (out.count() == 0) return;
+  const ProfileScope profile("reduce", 0, bytes_of(x) + bytes_of(out));
+  HWY_DYNAMIC_DISPATCH(reduce_tensor)(op, x, out);
+}
+
 void cumulative_sum(const Tensor& x, bool reverse, const Tensor& out) {
   if (x.count() == 0) return;
-  const ProfileScope profile("cumulative_sum", 0, 2.0 * static_cast<double>(x.count()) * size_of(x.dtype()));
-  switch (x.dtype()) {
-    case DType::f32:
-      return cumulative_sum_as<float>(x, reverse, out);
-    case DType::f64:
-      return cumulative_sum_as<double>(x, reverse, out);
-    case DType::i32:
-      return cumulative_sum_as<std::int32_t>(x, reverse, out);
-    case DType::f16:  // not on the CPU: Tensor::empty refuses
-    case DType::bf16:
-      break;
-  }
+  const ProfileScope profile("cumulative_sum", 0, 2 * bytes_of(x));
+  with_element_type(x.dtype(), [&]<class T>(T) { cumulative_sum_as<T>(x, reverse, out); });
 }
 
 }  // namespace heed::cpu

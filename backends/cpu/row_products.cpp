@@ -4,6 +4,7 @@
 #include <hwy/cache_control.h>
 
 #include <algorithm>
+#include <tuple>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/backends/cpu/row_products.cpp"
@@ -184,8 +185,8 @@ void few_rows(const FewRows<T>& p, const T* matrix, std::int64_t stride) {
 
 /// Keeps four vectors of columns at a time in registers over all rows.
 template <class T>
-void RowTimesMatrix(const T* HWY_RESTRICT weights, const T* HWY_RESTRICT matrix, std::int64_t stride,
-                    std::int64_t rows, std::int64_t columns, bool add, T* HWY_RESTRICT out) {
+void row_times_matrix(const T* HWY_RESTRICT weights, const T* HWY_RESTRICT matrix, std::int64_t stride,
+                      std::int64_t rows, std::int64_t columns, bool add, T* HWY_RESTRICT out) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t c = 0;
@@ -224,27 +225,17 @@ void RowTimesMatrix(const T* HWY_RESTRICT weights, const T* HWY_RESTRICT matrix,
   }
 }
 
-// HWY_EXPORT makes one table per function name, so each instance gets a name.
-void few_f32(const FewRows<float>& product, const float* matrix, std::int64_t stride) {
-  few_rows(product, matrix, stride);
+void narrow_rows(const FewRows<float>& product, const NarrowRows& matrix, std::int64_t at) {
+  if (matrix.format == NarrowRows::Format::bf16) {
+    few_long_rows(product, Bf16Rows{matrix.values<std::uint16_t>() + at, matrix.columns});
+  } else {
+    few_long_rows(product, Int8Rows{matrix.values<std::int8_t>() + at, matrix.columns,
+                                    matrix.scales.data() + at / matrix.columns});
+  }
 }
-void few_f64(const FewRows<double>& product, const double* matrix, std::int64_t stride) {
-  few_rows(product, matrix, stride);
-}
-void few_bf16(const FewRows<float>& product, const std::uint16_t* matrix, std::int64_t stride) {
-  few_long_rows(product, Bf16Rows{matrix, stride});
-}
-void few_int8(const FewRows<float>& product, const std::int8_t* matrix, const float* scales,
-              std::int64_t stride) {
-  few_long_rows(product, Int8Rows{matrix, stride, scales});
-}
-void plain_f32(const float* weights, const float* matrix, std::int64_t stride, std::int64_t rows,
-               std::int64_t columns, bool add, float* out) {
-  RowTimesMatrix(weights, matrix, stride, rows, columns, add, out);
-}
-void plain_f64(const double* weights, const double* matrix, std::int64_t stride, std::int64_t rows,
-               std::int64_t columns, bool add, double* out) {
-  RowTimesMatrix(weights, matrix, stride, rows, columns, add, out);
+
+std::tuple<RowProducts<float>, RowProducts<double>> all_row_products() {
+  return {{few_rows<float>, row_times_matrix<float>}, {few_rows<double>, row_times_matrix<double>}};
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE
@@ -253,37 +244,18 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace heed::cpu {
 
-HWY_EXPORT(few_f32);
-HWY_EXPORT(few_f64);
-HWY_EXPORT(few_bf16);
-HWY_EXPORT(few_int8);
-HWY_EXPORT(plain_f32);
-HWY_EXPORT(plain_f64);
+HWY_EXPORT(all_row_products);
+HWY_EXPORT(narrow_rows);
 
-template <>
-void times_transposed(const FewRows<float>& product, const float* matrix, std::int64_t stride) {
-  HWY_DYNAMIC_DISPATCH(few_f32)(product, matrix, stride);
+template <class T>
+RowProducts<T> row_products() {
+  return std::get<RowProducts<T>>(HWY_DYNAMIC_DISPATCH(all_row_products)());
 }
-template <>
-void times_transposed(const FewRows<double>& product, const double* matrix, std::int64_t stride) {
-  HWY_DYNAMIC_DISPATCH(few_f64)(product, matrix, stride);
-}
-void times_transposed(const FewRows<float>& product, const NarrowRows& matrix, std::int64_t at) {
-  if (matrix.format == NarrowRows::Format::bf16)
-    HWY_DYNAMIC_DISPATCH(few_bf16)(product, matrix.values<std::uint16_t>() + at, matrix.columns);
-  else
-    HWY_DYNAMIC_DISPATCH(few_int8)
-  (product, matrix.values<std::int8_t>() + at, matrix.scales.data() + at / matrix.columns, matrix.columns);
-}
-template <>
-void row_times_matrix(const float* weights, const float* matrix, std::int64_t stride, std::int64_t rows,
-                      std::int64_t columns, bool add, float* out) {
-  HWY_DYNAMIC_DISPATCH(plain_f32)(weights, matrix, stride, rows, columns, add, out);
-}
-template <>
-void row_times_matrix(const double* weights, const double* matrix, std::int64_t stride, std::int64_t rows,
-                      std::int64_t columns, bool add, double* out) {
-  HWY_DYNAMIC_DISPATCH(plain_f64)(weights, matrix, stride, rows, columns, add, out);
+template RowProducts<float> row_products();
+template RowProducts<double> row_products();
+
+void times_narrow_rows(const FewRows<float>& product, const NarrowRows& matrix, std::int64_t at) {
+  HWY_DYNAMIC_DISPATCH(narrow_rows)(product, matrix, at);
 }
 
 }  // namespace heed::cpu

@@ -1,8 +1,8 @@
 #include <cmath>
 #include <limits>
 
+#include "heed/backends/cpu/operands.h"
 #include "heed/backends/cpu/thread_pool.h"
-#include "heed/backends/kernels.h"
 #include "heed/core/profile.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -25,24 +25,12 @@ class RowMask {
   template <class Part, class D>
   HWY_INLINE hn::Vec<D> apply(Part part, D d, hn::Vec<D> x, std::int64_t i) const {
     if (!allowed_) return x;
-    return select(d, x, part.load(Narrow<D>(), allowed_ + i));
+    const hn::Rebind<std::int32_t, D> narrow;
+    const auto nothing = hn::Set(d, -std::numeric_limits<hn::TFromD<D>>::infinity());
+    return hn::IfThenElse(nonzero_lanes(d, part.load(narrow, allowed_ + i)), x, nothing);
   }
 
  private:
-  template <class D>
-  using Narrow = hn::Rebind<std::int32_t, D>;
-
-  template <class D>
-  static HWY_INLINE hn::Vec<D> select(D d, hn::Vec<D> x, hn::Vec<Narrow<D>> allowed) {
-    const hn::RebindToSigned<D> di;
-    const auto nothing = hn::Set(d, -std::numeric_limits<hn::TFromD<D>>::infinity());
-    if constexpr (sizeof(hn::TFromD<D>) == sizeof(std::int32_t)) {
-      return hn::IfThenElse(hn::RebindMask(d, hn::Ne(allowed, hn::Zero(di))), x, nothing);
-    } else {
-      return hn::IfThenElse(hn::RebindMask(d, hn::Ne(hn::PromoteTo(di, allowed), hn::Zero(di))), x, nothing);
-    }
-  }
-
   const std::int32_t* allowed_;
 };
 
@@ -118,25 +106,24 @@ void softmax_rows(const Tensor& x, const Tensor& mask, bool log, const Tensor& o
   const bool whole_rows = allowed && mask.stride(1) == 0;  // one entry decides for its whole row
   const T nothing = log ? SoftmaxRow<T>::minus_infinity : T(0);
 
-  parallel_ranges(
-      rows, std::max<std::int64_t>(1, task_size / n), [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-        for (std::int64_t i = begin; i < end; ++i) {
-          const std::int32_t* row_mask = allowed ? allowed + i * mask_stride : nullptr;
-          const SoftmaxRow<T> row{from + i * n, RowMask(whole_rows ? nullptr : row_mask), n, to + i * n};
-          const bool excluded = whole_rows && *row_mask == 0;
-          const T largest = excluded ? row.minus_infinity : row.largest();
-          if (largest == row.minus_infinity) {
-            std::fill_n(row.out, n, nothing);
-            continue;
-          }
-          const T sum = row.exponentials(largest);
-          if (log) {
-            row.subtract(largest, std::log(sum));
-          } else {
-            row.scale(T(1) / sum);
-          }
-        }
-      });
+  parallel_ranges(rows, pieces_per_task(task_size, n), [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int32_t* row_mask = allowed ? allowed + i * mask_stride : nullptr;
+      const SoftmaxRow<T> row{from + i * n, RowMask(whole_rows ? nullptr : row_mask), n, to + i * n};
+      const bool excluded = whole_rows && *row_mask == 0;
+      const T largest = excluded ? row.minus_infinity : row.largest();
+      if (largest == row.minus_infinity) {
+        std::fill_n(row.out, n, nothing);
+        continue;
+      }
+      const T sum = row.exponentials(largest);
+      if (log) {
+        row.subtract(largest, std::log(sum));
+      } else {
+        row.scale(T(1) / sum);
+      }
+    }
+  });
 }
 
 /// dx = y (g - sum(g y)).
@@ -177,58 +164,23 @@ void softmax_backward_rows(const Tensor& y, const Tensor& grad, bool log, const 
   const T* weights = y.data<T>();
   const T* from = grad.data<T>();
   T* to = dx.data<T>();
-  parallel_ranges(rows, std::max<std::int64_t>(1, task_size / n),
-                  [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-                    for (std::int64_t at = begin * n; at < end * n; at += n) {
-                      if (log) {
-                        log_softmax_backward_row(weights + at, from + at, n, to + at);
-                      } else {
-                        softmax_backward_row(weights + at, from + at, n, to + at);
-                      }
-                    }
-                  });
+  const auto row = log ? log_softmax_backward_row<T> : softmax_backward_row<T>;
+  parallel_ranges(rows, pieces_per_task(task_size, n), [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    for (std::int64_t at = begin * n; at < end * n; at += n) row(weights + at, from + at, n, to + at);
+  });
 }
 
 void softmax_tensor(const Tensor& x, const Tensor& mask, bool log, const Tensor& out) {
-  x.dtype() == DType::f64 ? softmax_rows<double>(x, mask, log, out) : softmax_rows<float>(x, mask, log, out);
+  with_floating_type(x.dtype(), [&]<class T>(T) { softmax_rows<T>(x, mask, log, out); });
 }
 
 void softmax_backward_tensor(const Tensor& y, const Tensor& grad, bool log, const Tensor& dx) {
-  y.dtype() == DType::f64 ? softmax_backward_rows<double>(y, grad, log, dx)
-                          : softmax_backward_rows<float>(y, grad, log, dx);
+  with_floating_type(y.dtype(), [&]<class T>(T) { softmax_backward_rows<T>(y, grad, log, dx); });
 }
-
-}  // namespace heed::cpu::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace heed::cpu {
-
-HWY_EXPORT(softmax_tensor);
-HWY_EXPORT(softmax_backward_tensor);
-
-void softmax_forward(const Tensor& x, const Tensor& mask, bool log, const Tensor& out) {
-  if (x.count() == 0) return;
-  const ProfileScope profile("softmax", 0, 2.0 * static_cast<double>(x.count()) * size_of(x.dtype()));
-  HWY_DYNAMIC_DISPATCH(softmax_tensor)(x, mask, log, out);
-}
-
-void softmax_backward(const Tensor& y, const Tensor& grad, bool log, const Tensor& dx) {
-  if (y.count() == 0) return;
-  const ProfileScope profile("softmax backward", 0,
-                             3.0 * static_cast<double>(y.count()) * size_of(y.dtype()));
-  HWY_DYNAMIC_DISPATCH(softmax_backward_tensor)(y, grad, log, dx);
-}
-
-}  // namespace heed::cpu
-#endif
 
 // Cross entropy with label smoothing (arXiv 1512.00567, section 7) straight from the logits:
 // loss = log_sum_exp - (1 - e) x_target - e mean(x). The value subtracted from the logits is itself one of
 // them, so that logits far from 0 lose no digits.
-
-HWY_BEFORE_NAMESPACE();
-namespace heed::cpu::HWY_NAMESPACE {
 
 constexpr std::int64_t block_size = 1024;  // elements read twice while in the first-level cache
 
@@ -276,27 +228,28 @@ void cross_entropy_rows(const Tensor& logits, const Tensor& targets, double smoo
   T* losses = loss.data<T>();
   T* logs = log_sum_exp.data<T>();
   const T on_target = static_cast<T>(1 - smoothing), on_mean = static_cast<T>(smoothing);
-  const std::int64_t grain = std::max<std::int64_t>(1, task_size / classes);
-  parallel_ranges(rows, grain, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-    for (std::int64_t r = begin; r < end; ++r) {
-      if (target[r] == ignored) {
-        losses[r] = logs[2 * r] = logs[2 * r + 1] = 0;
-        continue;
-      }
-      const T* row = from + r * classes;
-      RowSums<T> sums;
-      if (std::isfinite(row[0])) sums.origin = row[0];
-      for (std::int64_t i = 0; i < classes; i += block_size)
-        sums.add(row + i, std::min(block_size, classes - i));
-      const T log_sum = std::log(sums.exponentials);
-      logs[2 * r] = sums.largest;
-      logs[2 * r + 1] = log_sum;
-      T value = on_target * ((sums.largest - row[target[r]]) + log_sum);
-      if (on_mean != 0)
-        value += on_mean * (((sums.largest - sums.origin) - sums.values / static_cast<T>(classes)) + log_sum);
-      losses[r] = value;
-    }
-  });
+  parallel_ranges(
+      rows, pieces_per_task(task_size, classes), [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+        for (std::int64_t r = begin; r < end; ++r) {
+          if (target[r] == ignored) {
+            losses[r] = logs[2 * r] = logs[2 * r + 1] = 0;
+            continue;
+          }
+          const T* row = from + r * classes;
+          RowSums<T> sums;
+          if (std::isfinite(row[0])) sums.origin = row[0];
+          for (std::int64_t i = 0; i < classes; i += block_size)
+            sums.add(row + i, std::min(block_size, classes - i));
+          const T log_sum = std::log(sums.exponentials);
+          logs[2 * r] = sums.largest;
+          logs[2 * r + 1] = log_sum;
+          T value = on_target * ((sums.largest - row[target[r]]) + log_sum);
+          if (on_mean != 0)
+            value +=
+                on_mean * (((sums.largest - sums.origin) - sums.values / static_cast<T>(classes)) + log_sum);
+          losses[r] = value;
+        }
+      });
 }
 
 /// dlogits = grad (softmax - (1 - e) one_hot(target) - e / classes).
@@ -312,40 +265,40 @@ void cross_entropy_backward_rows(const Tensor& logits, const Tensor& targets, co
   T* to = dlogits.data<T>();
   const T on_target = static_cast<T>(1 - smoothing);
   const T on_every = static_cast<T>(smoothing / static_cast<double>(classes));
-  const std::int64_t grain = std::max<std::int64_t>(1, task_size / classes);
-  parallel_ranges(rows, grain, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-    const hn::ScalableTag<T> d;
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T* row = from + r * classes;
-      T* out = to + r * classes;
-      if (target[r] == ignored) {
-        std::fill_n(out, classes, T(0));
-        continue;
-      }
-      const auto largest = hn::Set(d, logs[2 * r]), log_sum = hn::Set(d, logs[2 * r + 1]);
-      const auto g = hn::Set(d, gradient[r]), share = hn::Set(d, on_every);
-      for_each_vector(d, classes, [&](auto part, std::int64_t i) HWY_ATTR {
-        const auto p = exp(d, hn::Sub(hn::Sub(part.load(d, row + i), largest), log_sum));
-        part.store(hn::Mul(hn::Sub(p, share), g), d, out + i);
-      });
-      out[target[r]] -= gradient[r] * on_target;
-    }
-  });
+  parallel_ranges(rows, pieces_per_task(task_size, classes),
+                  [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+                    const hn::ScalableTag<T> d;
+                    for (std::int64_t r = begin; r < end; ++r) {
+                      const T* row = from + r * classes;
+                      T* out = to + r * classes;
+                      if (target[r] == ignored) {
+                        std::fill_n(out, classes, T(0));
+                        continue;
+                      }
+                      const auto largest = hn::Set(d, logs[2 * r]), log_sum = hn::Set(d, logs[2 * r + 1]);
+                      const auto g = hn::Set(d, gradient[r]), share = hn::Set(d, on_every);
+                      for_each_vector(d, classes, [&](auto part, std::int64_t i) HWY_ATTR {
+                        const auto p = exp(d, hn::Sub(hn::Sub(part.load(d, row + i), largest), log_sum));
+                        part.store(hn::Mul(hn::Sub(p, share), g), d, out + i);
+                      });
+                      out[target[r]] -= gradient[r] * on_target;
+                    }
+                  });
 }
 
 void cross_entropy_tensor(const Tensor& logits, const Tensor& targets, double smoothing, std::int32_t ignored,
                           const Tensor& loss, const Tensor& log_sum_exp) {
-  logits.dtype() == DType::f64
-      ? cross_entropy_rows<double>(logits, targets, smoothing, ignored, loss, log_sum_exp)
-      : cross_entropy_rows<float>(logits, targets, smoothing, ignored, loss, log_sum_exp);
+  with_floating_type(logits.dtype(), [&]<class T>(T) {
+    cross_entropy_rows<T>(logits, targets, smoothing, ignored, loss, log_sum_exp);
+  });
 }
 
 void cross_entropy_backward_tensor(const Tensor& logits, const Tensor& targets, const Tensor& log_sum_exp,
                                    const Tensor& grad, double smoothing, std::int32_t ignored,
                                    const Tensor& dlogits) {
-  logits.dtype() == DType::f64
-      ? cross_entropy_backward_rows<double>(logits, targets, log_sum_exp, grad, smoothing, ignored, dlogits)
-      : cross_entropy_backward_rows<float>(logits, targets, log_sum_exp, grad, smoothing, ignored, dlogits);
+  with_floating_type(logits.dtype(), [&]<class T>(T) {
+    cross_entropy_backward_rows<T>(logits, targets, log_sum_exp, grad, smoothing, ignored, dlogits);
+  });
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE
@@ -353,6 +306,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace heed::cpu {
+
+HWY_EXPORT(softmax_tensor);
+HWY_EXPORT(softmax_backward_tensor);
+HWY_EXPORT(cross_entropy_tensor);
+HWY_EXPORT(cross_entropy_backward_tensor);
+
 namespace {
 
 void check_targets(const Tensor& targets, std::int64_t classes, std::int32_t ignored) {
@@ -366,15 +325,23 @@ void check_targets(const Tensor& targets, std::int64_t classes, std::int32_t ign
 
 }  // namespace
 
-HWY_EXPORT(cross_entropy_tensor);
-HWY_EXPORT(cross_entropy_backward_tensor);
+void softmax_forward(const Tensor& x, const Tensor& mask, bool log, const Tensor& out) {
+  if (x.count() == 0) return;
+  const ProfileScope profile("softmax", 0, 2 * bytes_of(x));
+  HWY_DYNAMIC_DISPATCH(softmax_tensor)(x, mask, log, out);
+}
+
+void softmax_backward(const Tensor& y, const Tensor& grad, bool log, const Tensor& dx) {
+  if (y.count() == 0) return;
+  const ProfileScope profile("softmax backward", 0, 3 * bytes_of(y));
+  HWY_DYNAMIC_DISPATCH(softmax_backward_tensor)(y, grad, log, dx);
+}
 
 void cross_entropy_forward(const Tensor& logits, const Tensor& targets, double smoothing,
                            std::int32_t ignored, const Tensor& loss, const Tensor& log_sum_exp) {
   check_targets(targets, logits.size(-1), ignored);
   if (logits.count() == 0) return;
-  const ProfileScope profile("cross_entropy", 0,
-                             static_cast<double>(logits.count()) * size_of(logits.dtype()));
+  const ProfileScope profile("cross_entropy", 0, bytes_of(logits));
   HWY_DYNAMIC_DISPATCH(cross_entropy_tensor)(logits, targets, smoothing, ignored, loss, log_sum_exp);
 }
 
@@ -383,11 +350,10 @@ void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const T
                             const Tensor& dlogits) {
   check_targets(targets, logits.size(-1), ignored);
   if (logits.count() == 0) return;
-  const ProfileScope profile("cross_entropy backward", 0,
-                             2.0 * static_cast<double>(logits.count()) * size_of(logits.dtype()));
+  const ProfileScope profile("cross_entropy backward", 0, 2 * bytes_of(logits));
   HWY_DYNAMIC_DISPATCH(cross_entropy_backward_tensor)
   (logits, targets, log_sum_exp, grad, smoothing, ignored, dlogits);
 }
 
 }  // namespace heed::cpu
-#endif
+#endif  // HWY_ONCE

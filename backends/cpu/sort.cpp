@@ -4,40 +4,26 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <tuple>
 #include <type_traits>
 
+#include "heed/backends/cpu/operands.h"
 #include "heed/backends/cpu/thread_pool.h"
-#include "heed/backends/kernels.h"
 #include "heed/core/profile.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/backends/cpu/sort.cpp"
 #include <hwy/foreach_target.h>
 //
-#include <hwy/highway.h>
-
 #include "heed/backends/cpu/math-inl.h"
-#include "heed/base/error.h"
-
-#if HWY_ONCE
-namespace heed::cpu {
-
-/// The first position i in [from, count) where x[i] <= bound is false: x[i] is larger, or either is NaN.
-/// Returns `count` if there is none. T is float, double or std::int32_t.
-template <class T>
-std::int64_t find_above(const T* x, std::int64_t from, std::int64_t count, T bound);
-
-}  // namespace heed::cpu
-#endif  // HWY_ONCE
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-/// Checks four vectors at a time, because nearly all contain no match.
+/// The first position i in [from, count) where x[i] <= bound is false: x[i] is larger, or either is NaN;
+/// `count` if there is none. Checks four vectors at a time, because nearly all contain no match.
 template <class T>
-std::int64_t FindAbove(const T* HWY_RESTRICT x, std::int64_t from, std::int64_t count, T bound) {
+std::int64_t find_above(const T* HWY_RESTRICT x, std::int64_t from, std::int64_t count, T bound) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto limit = hn::Set(d, bound);
@@ -60,16 +46,91 @@ std::int64_t FindAbove(const T* HWY_RESTRICT x, std::int64_t from, std::int64_t 
   return count;
 }
 
-std::int64_t FindAboveF32(const float* x, std::int64_t from, std::int64_t count, float bound) {
-  return FindAbove(x, from, count, bound);
+auto find_above_of_types() {
+  return std::make_tuple(find_above<float>, find_above<double>, find_above<std::int32_t>);
 }
 
-std::int64_t FindAboveF64(const double* x, std::int64_t from, std::int64_t count, double bound) {
-  return FindAbove(x, from, count, bound);
+constexpr std::int64_t task_size = 32768;  // elements worth a task of their own
+constexpr std::int64_t tile_width = 512;   // columns processed at once
+
+/// Whether `x` replaces `best`; NaN counts as the largest, as in the max reduction.
+template <class T>
+HWY_INLINE bool beats(T x, T best) {
+  return x > best || (x != x && best == best);
 }
 
-std::int64_t FindAboveI32(const std::int32_t* x, std::int64_t from, std::int64_t count, std::int32_t bound) {
-  return FindAbove(x, from, count, bound);
+/// Processes one tile of columns; x [n, stride], out [width].
+template <class T>
+void argmax_columns(const T* x, std::int64_t n, std::int64_t stride, std::int64_t width, std::int32_t* out) {
+  T best[tile_width];
+  std::copy_n(x, width, best);
+  std::fill_n(out, width, 0);
+  for (std::int64_t row = 1; row < n; ++row) {
+    for (std::int64_t j = 0; j < width; ++j) {
+      const T value = x[row * stride + j];
+      const bool better = beats(value, best[j]);
+      best[j] = better ? value : best[j];
+      out[j] = better ? static_cast<std::int32_t>(row) : out[j];
+    }
+  }
+}
+
+/// The first position in [0, n) where condition(vector), a mask of lanes, holds; n if there is none.
+template <class D, class Condition>
+HWY_INLINE std::int64_t find_first(D d, const hn::TFromD<D>* x, std::int64_t n, Condition condition) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const std::intptr_t at = hn::FindFirstTrue(d, condition(hn::LoadU(d, x + i)));
+    if (at >= 0) return i + at;
+  }
+  if (i == n) return n;
+  const std::intptr_t at = hn::FindFirstTrue(d, condition(load_n(d, x + i, n - i)));
+  return at < 0 ? n : std::min(n, i + at);  // lanes beyond the end may match, but come after all real ones
+}
+
+/// Finds the largest value of the row, then its first position: the second pass reads from cache.
+template <class T>
+std::int64_t argmax_row(const T* x, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  auto best = hn::Set(d, x[0]);
+  [[maybe_unused]] auto unordered = hn::FirstN(d, 0);
+  for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
+    const auto v = part.or_beyond(d, part.load(d, x + i), x[0]);
+    if constexpr (std::is_floating_point_v<T>) unordered = hn::Or(unordered, hn::IsNaN(v));
+    best = hn::Max(best, v);
+  });
+  if constexpr (std::is_floating_point_v<T>) {
+    if (!hn::AllFalse(d, unordered))
+      return find_first(d, x, n, [&](auto v) HWY_ATTR { return hn::IsNaN(v); });
+  }
+  const auto largest = hn::MaxOfLanes(d, best);
+  return find_first(d, x, n, [&](auto v) HWY_ATTR { return hn::Eq(v, largest); });
+}
+
+template <class T>
+void argmax_as(const Tensor& x, const Tensor& out) {
+  const std::int64_t outer = x.size(0), n = x.size(1), inner = x.size(2);
+  const T* from = x.data<T>();
+  std::int32_t* to = out.data<std::int32_t>();
+  const std::int64_t width = std::min(inner, tile_width), tiles = ceil_div(inner, tile_width);
+  parallel_ranges(outer * tiles, pieces_per_task(task_size, n * width),
+                  [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+                    for (std::int64_t task = begin; task < end; ++task) {
+                      const std::int64_t o = task / tiles, left = task % tiles * tile_width;
+                      const T* values = from + o * n * inner + left;
+                      if (inner == 1) {
+                        to[o] = static_cast<std::int32_t>(argmax_row(values, n));
+                      } else {
+                        argmax_columns(values, n, inner, std::min(tile_width, inner - left),
+                                       to + o * inner + left);
+                      }
+                    }
+                  });
+}
+
+void argmax_tensor(const Tensor& x, const Tensor& out) {
+  with_element_type(x.dtype(), [&]<class T>(T) { argmax_as<T>(x, out); });
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE
@@ -78,31 +139,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace heed::cpu {
 
-HWY_EXPORT(FindAboveF32);
-HWY_EXPORT(FindAboveF64);
-HWY_EXPORT(FindAboveI32);
+HWY_EXPORT(find_above_of_types);
+HWY_EXPORT(argmax_tensor);
 
-template <>
-std::int64_t find_above(const float* x, std::int64_t from, std::int64_t count, float bound) {
-  return HWY_DYNAMIC_DISPATCH(FindAboveF32)(x, from, count, bound);
-}
-
-template <>
-std::int64_t find_above(const double* x, std::int64_t from, std::int64_t count, double bound) {
-  return HWY_DYNAMIC_DISPATCH(FindAboveF64)(x, from, count, bound);
-}
-
-template <>
-std::int64_t find_above(const std::int32_t* x, std::int64_t from, std::int64_t count, std::int32_t bound) {
-  return HWY_DYNAMIC_DISPATCH(FindAboveI32)(x, from, count, bound);
-}
-
-}  // namespace heed::cpu
-#endif
-
-#if HWY_ONCE
-namespace heed::cpu {
 namespace {
+
+template <class T>
+using FindAbove = std::int64_t (*)(const T* x, std::int64_t from, std::int64_t count, T bound);
 
 template <class T>
 using KeyOf = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
@@ -171,7 +214,7 @@ void argsort_row(const T* x, std::int64_t count, bool descending, std::int64_t w
 
 /// Keeps the best k so far in a heap whose front is the worst of them; most values fail the first comparison.
 template <class T>
-void top_k_row(const T* x, std::int64_t count, std::int64_t k, std::int32_t* out) {
+void top_k_row(FindAbove<T> find_above, const T* x, std::int64_t count, std::int64_t k, std::int32_t* out) {
   using E = Entry<KeyOf<T>>;
   auto* best = thread_scratch<E>(0, static_cast<std::size_t>(k));
   for (std::int64_t i = 0; i < k; ++i) best[i] = {sort_key(x[i], true), static_cast<std::int32_t>(i)};
@@ -193,8 +236,7 @@ void top_k_row(const T* x, std::int64_t count, std::int64_t k, std::int32_t* out
 template <class T>
 void argsort_rows(const Tensor& x, bool descending, const Tensor& out) {
   const std::int64_t rows = x.size(0), count = x.size(1);
-  const std::int64_t grain = std::max<std::int64_t>(1, 4096 / std::max<std::int64_t>(1, count));
-  parallel_ranges(rows, grain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_ranges(rows, pieces_per_task(4096, count), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       argsort_row(x.data<T>() + r * count, count, descending, count, out.data<std::int32_t>() + r * count);
     }
@@ -204,14 +246,14 @@ void argsort_rows(const Tensor& x, bool descending, const Tensor& out) {
 template <class T>
 void top_k_rows(const Tensor& x, const Tensor& out) {
   const std::int64_t rows = x.size(0), count = x.size(1), k = out.size(1);
-  const std::int64_t grain = std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, count));
-  parallel_ranges(rows, grain, [&](std::int64_t begin, std::int64_t end) {
+  const auto find_above = std::get<FindAbove<T>>(HWY_DYNAMIC_DISPATCH(find_above_of_types)());
+  parallel_ranges(rows, pieces_per_task(16384, count), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const T* row = x.data<T>() + r * count;
       std::int32_t* to = out.data<std::int32_t>() + r * k;
       // A heap only pays off while few values enter it.
       if (k * 16 <= count) {
-        top_k_row(row, count, k, to);
+        top_k_row(find_above, row, count, k, to);
       } else {
         argsort_row(row, count, true, k, to);
       }
@@ -222,150 +264,22 @@ void top_k_rows(const Tensor& x, const Tensor& out) {
 }  // namespace
 
 void argsort(const Tensor& x, bool descending, const Tensor& out) {
-  const ProfileScope profile("argsort", 0, static_cast<double>(x.count()) * (size_of(x.dtype()) + 4.0));
+  const ProfileScope profile("argsort", 0, bytes_of(x) + bytes_of(out));
   if (x.count() == 0) return;
-  switch (x.dtype()) {
-    case DType::f32:
-      return argsort_rows<float>(x, descending, out);
-    case DType::f64:
-      return argsort_rows<double>(x, descending, out);
-    case DType::i32:
-      return argsort_rows<std::int32_t>(x, descending, out);
-    case DType::f16:  // not on the CPU: Tensor::empty refuses
-    case DType::bf16:
-      break;
-  }
+  with_element_type(x.dtype(), [&]<class T>(T) { argsort_rows<T>(x, descending, out); });
 }
 
 void top_k(const Tensor& x, const Tensor& out) {
-  const ProfileScope profile("top_k", 0,
-                             static_cast<double>(x.count()) * static_cast<double>(size_of(x.dtype())));
-  check(out.size(1) <= x.size(1), "top_k: k = ", out.size(1), " exceeds the ", x.size(1), " values of a row");
+  const ProfileScope profile("top_k", 0, bytes_of(x));
   if (out.count() == 0) return;
-  switch (x.dtype()) {
-    case DType::f32:
-      return top_k_rows<float>(x, out);
-    case DType::f64:
-      return top_k_rows<double>(x, out);
-    case DType::i32:
-      return top_k_rows<std::int32_t>(x, out);
-    case DType::f16:  // not on the CPU: Tensor::empty refuses
-    case DType::bf16:
-      break;
-  }
+  with_element_type(x.dtype(), [&]<class T>(T) { top_k_rows<T>(x, out); });
 }
-
-}  // namespace heed::cpu
-#endif  // HWY_ONCE
-
-HWY_BEFORE_NAMESPACE();
-namespace heed::cpu::HWY_NAMESPACE {
-
-constexpr std::int64_t task_size = 32768;  // elements worth a task of their own
-constexpr std::int64_t tile_width = 512;   // columns processed at once
-
-/// Whether `x` replaces `best`; NaN counts as the largest, as in the max reduction.
-template <class T>
-HWY_INLINE bool beats(T x, T best) {
-  return x > best || (x != x && best == best);
-}
-
-/// Processes one tile of columns; x [n, stride], out [width].
-template <class T>
-void argmax_columns(const T* x, std::int64_t n, std::int64_t stride, std::int64_t width, std::int32_t* out) {
-  T best[tile_width];
-  std::copy_n(x, width, best);
-  std::fill_n(out, width, 0);
-  for (std::int64_t row = 1; row < n; ++row) {
-    for (std::int64_t j = 0; j < width; ++j) {
-      const T value = x[row * stride + j];
-      const bool better = beats(value, best[j]);
-      best[j] = better ? value : best[j];
-      out[j] = better ? static_cast<std::int32_t>(row) : out[j];
-    }
-  }
-}
-
-/// The first position in [0, n) where condition(vector), a mask of lanes, holds; n if there is none.
-template <class D, class Condition>
-HWY_INLINE std::int64_t find_first(D d, const hn::TFromD<D>* x, std::int64_t n, Condition condition) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const std::intptr_t at = hn::FindFirstTrue(d, condition(hn::LoadU(d, x + i)));
-    if (at >= 0) return i + at;
-  }
-  if (i == n) return n;
-  const std::intptr_t at = hn::FindFirstTrue(d, condition(load_n(d, x + i, n - i)));
-  return at < 0 ? n : std::min(n, i + at);  // lanes beyond the end may match, but come after all real ones
-}
-
-/// Finds the largest value of the row, then its first position: the second pass reads from cache.
-template <class T>
-std::int64_t argmax_row(const T* x, std::int64_t n) {
-  const hn::ScalableTag<T> d;
-  auto best = hn::Set(d, x[0]);
-  [[maybe_unused]] auto unordered = hn::FirstN(d, 0);
-  for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
-    const auto v = part.or_beyond(d, part.load(d, x + i), x[0]);
-    if constexpr (std::is_floating_point_v<T>) unordered = hn::Or(unordered, hn::IsNaN(v));
-    best = hn::Max(best, v);
-  });
-  if constexpr (std::is_floating_point_v<T>) {
-    if (!hn::AllFalse(d, unordered))
-      return find_first(d, x, n, [&](auto v) HWY_ATTR { return hn::IsNaN(v); });
-  }
-  const auto largest = hn::MaxOfLanes(d, best);
-  return find_first(d, x, n, [&](auto v) HWY_ATTR { return hn::Eq(v, largest); });
-}
-
-template <class T>
-void argmax_as(const Tensor& x, const Tensor& out) {
-  const std::int64_t outer = x.size(0), n = x.size(1), inner = x.size(2);
-  const T* from = x.data<T>();
-  std::int32_t* to = out.data<std::int32_t>();
-  const std::int64_t width = std::min(inner, tile_width), tiles = ceil_div(inner, tile_width);
-  const std::int64_t grain = std::max<std::int64_t>(1, task_size / (n * width));
-  parallel_ranges(outer * tiles, grain, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-    for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t o = task / tiles, left = task % tiles * tile_width;
-      const T* values = from + o * n * inner + left;
-      if (inner == 1) {
-        to[o] = static_cast<std::int32_t>(argmax_row(values, n));
-      } else {
-        argmax_columns(values, n, inner, std::min(tile_width, inner - left), to + o * inner + left);
-      }
-    }
-  });
-}
-
-void argmax_tensor(const Tensor& x, const Tensor& out) {
-  switch (x.dtype()) {
-    case DType::f32:
-      return argmax_as<float>(x, out);
-    case DType::f64:
-      return argmax_as<double>(x, out);
-    case DType::i32:
-      return argmax_as<std::int32_t>(x, out);
-    case DType::f16:  // not on the CPU: Tensor::empty refuses
-    case DType::bf16:
-      break;
-  }
-}
-
-}  // namespace heed::cpu::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace heed::cpu {
-
-HWY_EXPORT(argmax_tensor);
 
 void argmax(const Tensor& x, const Tensor& out) {
   if (x.count() == 0) return;
-  const ProfileScope profile("argmax", 0, static_cast<double>(x.count()) * size_of(x.dtype()));
+  const ProfileScope profile("argmax", 0, bytes_of(x));
   HWY_DYNAMIC_DISPATCH(argmax_tensor)(x, out);
 }
 
 }  // namespace heed::cpu
-#endif
+#endif  // HWY_ONCE

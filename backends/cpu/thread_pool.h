@@ -56,6 +56,11 @@ void parallel_ranges(std::int64_t count, std::int64_t grain, Body&& body) {
   });
 }
 
+/// How many pieces of so many elements make a task of about `task_elements`; at least 1.
+inline std::int64_t pieces_per_task(std::int64_t task_elements, std::int64_t piece_elements) {
+  return std::max<std::int64_t>(1, task_elements / std::max<std::int64_t>(1, piece_elements));
+}
+
 /// The number of processors this process may run on.
 int available_processors();
 

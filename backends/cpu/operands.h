@@ -1,12 +1,14 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
 #include "heed/backends/kernels.h"
-#include "heed/base/error.h"
 #include "heed/core/tensor.h"
+
+// What kernels ask of their operands: the element type, the bytes, and the elements of strided ones in order.
 
 namespace heed::cpu {
 
@@ -28,9 +30,18 @@ void with_element_type(DType dtype, Body&& body) {
 
 /// The same for kernels without an i32 version.
 template <class Body>
-void with_floating_type(const char* op, DType dtype, Body&& body) {
-  check(is_floating(dtype), op, ": needs a floating dtype, got ", dtype);
-  return dtype == DType::f32 ? body(float()) : body(double());
+void with_floating_type(DType dtype, Body&& body) {
+  dtype == DType::f64 ? body(double()) : body(float());
+}
+
+/// The size of all elements, for profiles.
+inline double bytes_of(const Tensor& x) {
+  return static_cast<double>(x.count()) * static_cast<double>(size_of(x.dtype()));
+}
+
+inline std::byte* first_byte(const Tensor& x) {
+  return static_cast<std::byte*>(x.storage()->host_data()) +
+         static_cast<std::size_t>(x.offset()) * size_of(x.dtype());
 }
 
 /// A tensor's layout with axes merged where possible and axes of extent 1 dropped.
@@ -169,7 +180,7 @@ class SegmentReader {
 
 /// Calls body(begin, count, pointers...) for segments of [begin, end) that every reader can return at once.
 template <class Body, class... Readers>
-void for_each_segment(std::int64_t begin, std::int64_t end, Body&& body, Readers&... readers) {
+void for_each_segment(std::int64_t begin, std::int64_t end, Body&& body, Readers&&... readers) {
   while (begin < end) {
     const std::int64_t count = std::min({end - begin, readers.longest(begin)...});
     body(begin, count, readers.read(begin, count)...);
