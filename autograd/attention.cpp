@@ -112,19 +112,13 @@ Tensor allowed_entries(const Sizes& sizes, const AttentionOptions& options, Devi
   return allowed;
 }
 
-bool has_gradient(const Tensor& x) {
-  return x.defined() && x.tracked();
-}
-
 Tensor rows_adjacent(const Tensor& x) {
   return x.stride(3) == 1 || x.size(3) == 1 ? x : contiguous(x);
 }
 
 /// [B, H, N, d] stored as [B, N, H, d], so that merging the heads afterwards copies nothing.
 Tensor empty_heads(const Tensor& like, std::int64_t width) {
-  const Tensor memory =
-      Tensor::empty({like.size(0), like.size(2), like.size(1), width}, like.dtype(), like.device());
-  return permute(memory, {0, 2, 1, 3});
+  return permute(empty_like(like, {like.size(0), like.size(2), like.size(1), width}), {0, 2, 1, 3});
 }
 
 AttentionArgs kernel_arguments(const Tensor& query, const Tensor& key, const Tensor& value,
@@ -132,10 +126,10 @@ AttentionArgs kernel_arguments(const Tensor& query, const Tensor& key, const Ten
   AttentionArgs args{options, rows_adjacent(query.detach()), rows_adjacent(key.detach()),
                      rows_adjacent(value.detach())};
   args.scale = scale_of(query, options);
-  if (args.key_mask.defined()) args.key_mask = contiguous(args.key_mask);
+  args.key_mask = plain(args.key_mask);
   if (args.mask.defined())
     args.mask = broadcast_view(args.mask, {query.size(0), query.size(1), query.size(2), key.size(2)});
-  if (args.slopes.defined()) args.slopes = contiguous(args.slopes);
+  args.slopes = plain(args.slopes);
   if (args.bias.defined()) args.bias = rows_adjacent(args.bias.detach());
   return args;
 }
@@ -154,7 +148,7 @@ struct WantedGradients {
 };
 
 WantedGradients wanted(const Tensor& query, const Tensor& key, const AttentionOptions& options) {
-  return {has_gradient(query) || has_gradient(key), has_gradient(options.bias)};
+  return {query.tracked() || key.tracked(), options.bias.tracked()};
 }
 
 /// The statistics of the softmax [B, H, N, 2]: the largest score of each query and the sum of exp(score -
@@ -209,7 +203,7 @@ AttentionPart attention_part_fused(const Tensor& query, const Tensor& key, const
   const AttentionArgs args = kernel_arguments(query, key, value, options);
   const Shape rows{query.size(0), query.size(1), query.size(2)};
   const std::int64_t width = value.size(3), outputs = rows.count() * width;
-  const Tensor memory = Tensor::empty({outputs + rows.count()}, query.dtype(), query.device());
+  const Tensor memory = empty_like(query, {outputs + rows.count()});
   const AttentionPart part = places(memory, rows, width);
   const Tensor sums = empty_sums(query);
   backend_of(query).attention.forward(args, part.output, sums);

@@ -115,12 +115,10 @@ Tensor choose(const char* op, const Tensor& condition, const Tensor& a, const Te
   check_indices(op, condition);
   check(condition.device() == a.device(), op, ": the condition is on ", condition.device(),
         ", the operands are on ", a.device());
-  const Backend& backend = backend_of(a);
-  require_kernel(backend.where, op, a.device());
   const Shape shape = broadcast_shapes(op, condition.shape(), broadcast_shapes(op, a.shape(), b.shape()));
-  const Tensor out = Tensor::empty(shape, a.dtype(), a.device());
+  const Tensor out = empty_like(a, shape);
   const Tensor choice = broadcast_view(condition, shape);
-  backend.where(choice, broadcast_view(a, shape), broadcast_view(b, shape), out);
+  backend_of(a).where(choice, broadcast_view(a, shape), broadcast_view(b, shape), out);
   return record("where", out, {a, b},
                 [choice, shape_a = a.shape(), shape_b = b.shape(), want_a = a.tracked(),
                  want_b = b.tracked()](const Tensor& grad) {
@@ -157,12 +155,10 @@ Tensor unary(UnaryOp op, const Tensor& x, UnaryParams params) {
   const UnaryInfo& info = unary_info[static_cast<int>(op)];
   check((info.takes_p || params.p == 0) && (info.takes_q || params.q == 0), name_of(op), ": takes ",
         info.takes_p ? "one number" : "no number", " beside the tensor, got ", params.p, " and ", params.q);
-  check(x.defined(), name_of(op), ": the operand is undefined");
+  check_defined(name_of(op), x);
   if (x.dtype() == DType::i32) return integer_unary(op, x, params);
-  const Backend& backend = backend_of(x);
-  require_kernel(backend.unary && backend.unary_backward, name_of(op), x.device());
   const Tensor out = empty_like(x);
-  backend.unary(op, params, x.detach(), out);
+  backend_of(x).unary(op, params, x.detach(), out);
   if (info.derivative_is_one)
     return record(name_of(op), out, {x}, [](const Tensor& grad) { return Gradients{grad}; });
   const Tensor& read = info.saves_input ? x : out;
@@ -180,11 +176,8 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   const BinaryInfo& info = binary_info[static_cast<int>(op)];
   check(info.any_dtype || is_floating(a.dtype()), name_of(op), ": needs a floating type, got ", a.dtype(),
         "; cast() makes one");
-  const Backend& backend = backend_of(a);
-  require_kernel(backend.binary && backend.binary_backward, name_of(op), a.device());
-  const Tensor out =
-      Tensor::empty(broadcast_shapes(name_of(op), a.shape(), b.shape()), a.dtype(), a.device());
-  backend.binary(op, broadcast_view(a, out.shape()), broadcast_view(b, out.shape()), out);
+  const Tensor out = empty_like(a, broadcast_shapes(name_of(op), a.shape(), b.shape()));
+  backend_of(a).binary(op, broadcast_view(a, out.shape()), broadcast_view(b, out.shape()), out);
   if (!is_recorded({a, b})) return out;
 
   const bool wanted[2] = {a.tracked(), b.tracked()};
@@ -239,11 +232,9 @@ Tensor binary(BinaryOp op, double a, const Tensor& b) {
 
 Tensor compare(CompareOp op, const Tensor& a, const Tensor& b) {
   check_same(name_of(op), a, b);
-  const Backend& backend = backend_of(a);
-  require_kernel(backend.compare, name_of(op), a.device());
   const Tensor out =
       Tensor::empty(broadcast_shapes(name_of(op), a.shape(), b.shape()), DType::i32, a.device());
-  backend.compare(op, broadcast_view(a, out.shape()), broadcast_view(b, out.shape()), out);
+  backend_of(a).compare(op, broadcast_view(a, out.shape()), broadcast_view(b, out.shape()), out);
   return out;
 }
 
@@ -276,17 +267,17 @@ Tensor where(const Tensor& condition, double a, double b, DType dtype) {
 }
 
 Tensor logical_not(const Tensor& x) {
-  check(x.defined(), "logical_not: the operand is undefined");
+  check_defined("logical_not", x);
   return equal(x, 0);
 }
 
 Tensor isnan(const Tensor& x) {
-  check(x.defined(), "isnan: the operand is undefined");
+  check_defined("isnan", x);
   return not_equal(x, x);
 }
 
 Tensor isfinite(const Tensor& x) {
-  check(x.defined(), "isfinite: the operand is undefined");
+  check_defined("isfinite", x);
   const Tensor zero = x.detach() - x.detach();  // NaN for infinities and NaN
   return equal(zero, zero);
 }
@@ -300,12 +291,10 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
 }
 
 Tensor cast(const Tensor& x, DType dtype) {
-  check(x.defined(), "cast: the operand is undefined");
+  check_defined("cast", x);
   if (x.dtype() == dtype) return x;
-  const Backend& backend = backend_of(x);
-  require_kernel(backend.copy, "cast", x.device());
   const Tensor out = Tensor::empty(x.shape(), dtype, x.device());
-  backend.copy(x.detach(), out);
+  backend_of(x).copy(x.detach(), out);
   if (!is_floating(dtype)) return out;
   return record("cast", out, {x},
                 [from = x.dtype()](const Tensor& grad) { return Gradients{cast(grad, from)}; });

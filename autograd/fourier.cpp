@@ -95,8 +95,8 @@ Tensor fourier(const Tensor& x, const Tensor& lengths) {
   const Backend& backend = backend_of(x);
   if (x.count() == 0) return x * 1;
   if (!backend.fourier || ComposeOnly::active()) return composed(x, lengths);
-  const Tensor of_samples = lengths.defined() ? contiguous(lengths) : lengths, out = empty_like(x);
-  backend.fourier(contiguous(x.detach()), of_samples, out);
+  const Tensor of_samples = plain(lengths), out = empty_like(x);
+  backend.fourier(plain(x), of_samples, out);
   return record("fourier", out, {x},
                 [of_samples](const Tensor& grad) { return Gradients{fourier(grad, of_samples)}; });
 }

@@ -90,11 +90,25 @@ class NotedLeaves {
 inline Tensor empty_like(const Tensor& x) {
   return Tensor::empty(x.shape(), x.dtype(), x.device());
 }
+inline Tensor empty_like(const Tensor& x, const Shape& shape) {
+  return Tensor::empty(shape, x.dtype(), x.device());
+}
+/// The shape with another extent along an axis.
+inline Shape with_extent(Shape shape, int axis, std::int64_t extent) {
+  shape[axis] = extent;
+  return shape;
+}
+/// What a kernel reads of x: contiguous and untracked; undefined where x is.
+Tensor plain(const Tensor& x);
 
 /// The gradient's own memory when no one else uses it, which saves a tensor in the backward pass; otherwise
 /// new memory.
 inline Tensor reuse_or_empty(const Tensor& grad) {
   return grad.is_sole_owner() && grad.is_contiguous() ? grad : empty_like(grad);
+}
+
+inline void check_defined(const char* op, const Tensor& x) {
+  check(x.defined(), op, ": the operand is undefined");
 }
 
 /// Throws unless all tensors are defined and share one device and one dtype.
@@ -109,7 +123,7 @@ void check_same(const char* op, const Tensor& first, const Tensors&... others) {
 }
 
 inline void check_floating(const char* op, const Tensor& x) {
-  check(x.defined(), op, ": the operand is undefined");
+  check_defined(op, x);
   check(is_floating(x.dtype()), op, ": needs a floating type, got ", x.dtype());
 }
 
@@ -121,7 +135,7 @@ inline void check_indices(const char* op, const Tensor& ids) {
 
 /// Maps an axis that may be negative to [0, rank). Throws for an undefined tensor or an axis out of range.
 inline int resolve_axis(const char* op, const Tensor& x, int axis) {
-  check(x.defined(), op, ": the operand is undefined");
+  check_defined(op, x);
   check(axis >= -x.rank() && axis < x.rank(), op, ": axis ", axis, " is out of range for shape ", x.shape());
   return axis < 0 ? axis + x.rank() : axis;
 }
@@ -141,8 +155,18 @@ inline void check_positions(const char* op, std::int64_t extent) {
 
 /// True when the derivative of a unary op is written in its operand x, false when in its result y.
 bool derivative_of_operand(UnaryOp op);
-/// The contiguous view (or copy) of x as [outer, n, inner], where n is the extent of `axis`.
-Tensor around_axis(const Tensor& x, int axis);
+/// An axis with the product of the extents before it and that of those behind it.
+struct AxisOf {
+  int at;
+  std::int64_t outer = 1, extent = 1, inner = 1;
+
+  AxisOf(const char* op, const Tensor& x, int axis) : at(resolve_axis(op, x, axis)), extent(x.size(at)) {
+    for (int i = 0; i < x.rank(); ++i)
+      if (i != at) (i < at ? outer : inner) *= x.size(i);
+  }
+  /// As kernels take a tensor around an axis.
+  Shape shape() const { return {outer, extent, inner}; }
+};
 /// x broadcast to `shape` as a view with stride 0 on repeated axes. Untracked.
 Tensor broadcast_view(const Tensor& x, const Shape& shape);
 

@@ -7,10 +7,6 @@ namespace heed {
 
 namespace {
 
-Tensor plain_ids(const Tensor& ids) {
-  return contiguous(ids.detach());
-}
-
 /// Calls a kernel for `op`, whose name is put before the kernel's errors.
 template <class Call>
 void named(std::string_view op, std::string_view kernel, const Call& call) try {
@@ -22,8 +18,7 @@ void named(std::string_view op, std::string_view kernel, const Call& call) try {
 
 /// out[b, i, :] = x[b, ids[b, i], :] with x [batch, n, width]; the shapes are already in kernel form.
 Tensor gather_kernel(const char* op, const Tensor& x, const Tensor& ids, const Shape& shape) {
-  require_kernel(backend_of(x).gather_rows, op, x.device());
-  const Tensor out = Tensor::empty(shape, x.dtype(), x.device());
+  const Tensor out = empty_like(x, shape);
   named(op, "gather_rows", [&] {
     backend_of(x).gather_rows(x, ids, out.view({x.size(0), ids.size(1), x.size(2)}));
   });
@@ -31,7 +26,6 @@ Tensor gather_kernel(const char* op, const Tensor& x, const Tensor& ids, const S
 }
 
 Tensor scatter_kernel(const char* op, const Tensor& x, const Tensor& ids, std::int64_t rows) {
-  require_kernel(backend_of(x).scatter_add_rows, op, x.device());
   const Tensor out = Tensor::zeros({x.size(0), rows, x.size(2)}, x.dtype(), x.device());
   named(op, "scatter_add_rows", [&] { backend_of(x).scatter_add_rows(x, ids, out); });
   return out;
@@ -45,7 +39,7 @@ std::int64_t tail_count(const Shape& shape, int from) {
 }
 
 void check_rows(const char* op, const Tensor& x, const Tensor& ids) {
-  check(x.defined(), op, ": the operand is undefined");
+  check_defined(op, x);
   check_indices(op, ids);
   check(x.rank() >= 2 && ids.rank() == 2 && x.size(0) == ids.size(0), op, ": values of shape ", x.shape(),
         " and indices of shape ", ids.shape(), " must be [batch, n, ...] and [batch, m]");
@@ -57,10 +51,10 @@ Tensor embedding(const Tensor& table, const Tensor& ids) {
   check_floating("embedding", table);
   check(table.rank() == 2, "embedding: the table has shape ", table.shape(), ", not [n, width]");
   check_indices("embedding", ids);
-  const Tensor flat = plain_ids(ids).view({1, ids.count()});
+  const Tensor flat = plain(ids).view({1, ids.count()});
   Shape shape = ids.shape();
   shape.push_back(table.size(1));
-  const Tensor rows = contiguous(table.detach()).view({1, table.size(0), table.size(1)});
+  const Tensor rows = plain(table).view({1, table.size(0), table.size(1)});
   return record("embedding", gather_kernel("embedding", rows, flat, shape), {table},
                 [flat, extent = table.size(0), width = table.size(1)](const Tensor& grad) {
                   const Tensor g = contiguous(grad).view({1, flat.size(1), width});
@@ -71,24 +65,20 @@ Tensor embedding(const Tensor& table, const Tensor& ids) {
 
 Tensor index_select(const Tensor& x, int axis, const Tensor& ids) {
   check_indices("index_select", ids);
-  check(x.defined(), "index_select: the operand is undefined");
   check(ids.rank() == 1, "index_select: indices of shape ", ids.shape(), " must have rank 1");
   const int at = resolve_axis("index_select", x, axis);
   if (at != 0) return transpose(index_select(transpose(x, 0, at), 0, ids), 0, at);
-  Shape shape = x.shape();
   // Adds no axis, since x may already have the maximum rank.
-  const Tensor rows = reshape(x, {1, shape[0], tail_count(shape, 1)});
-  shape[0] = ids.size(0);
-  return reshape(gather_rows(rows, unsqueeze(ids, 0)), shape);
+  const Tensor rows = reshape(x, {1, x.size(0), tail_count(x.shape(), 1)});
+  return reshape(gather_rows(rows, unsqueeze(ids, 0)), with_extent(x.shape(), 0, ids.size(0)));
 }
 
 Tensor gather_rows(const Tensor& x, const Tensor& ids) {
   check_rows("gather_rows", x, ids);
   const std::int64_t width = tail_count(x.shape(), 2);
-  const Tensor flat_ids = plain_ids(ids);
-  Shape shape = x.shape();
-  shape[1] = ids.size(1);
-  const Tensor rows = contiguous(x.detach()).view({x.size(0), x.size(1), width});
+  const Tensor flat_ids = plain(ids);
+  const Shape shape = with_extent(x.shape(), 1, ids.size(1));
+  const Tensor rows = plain(x).view({x.size(0), x.size(1), width});
   return record("gather_rows", gather_kernel("gather_rows", rows, flat_ids, shape), {x},
                 [flat_ids, shape = x.shape(), width](const Tensor& grad) {
                   const Tensor g = contiguous(grad).view({flat_ids.size(0), flat_ids.size(1), width});
@@ -103,10 +93,9 @@ Tensor scatter_add_rows(const Tensor& x, const Tensor& ids, std::int64_t rows) {
   check(x.size(1) == ids.size(1), "scatter_add_rows: ", x.size(1), " rows and ", ids.size(1), " indices");
   check(rows >= 0, "scatter_add_rows: the number of rows ", rows, " is negative");
   const std::int64_t width = tail_count(x.shape(), 2);
-  const Tensor flat_ids = plain_ids(ids);
-  Shape shape = x.shape();
-  shape[1] = rows;
-  const Tensor source = contiguous(x.detach()).view({x.size(0), x.size(1), width});
+  const Tensor flat_ids = plain(ids);
+  const Shape shape = with_extent(x.shape(), 1, rows);
+  const Tensor source = plain(x).view({x.size(0), x.size(1), width});
   return record("scatter_add_rows", scatter_kernel("scatter_add_rows", source, flat_ids, rows).view(shape),
                 {x}, [flat_ids](const Tensor& grad) { return Gradients{gather_rows(grad, flat_ids)}; },
                 {&flat_ids});
@@ -136,18 +125,15 @@ Tensor scatter_add(const Tensor& x, int axis, const Tensor& ids, std::int64_t ex
   const Tensor values = transpose(x, at, -1), positions = transpose(ids, at, -1);
   const Shape flat{row_count(values.shape()), values.size(-1)};
   const Tensor added = scatter_add_rows(reshape(values, flat), reshape(positions, flat), extent);
-  Shape shape = values.shape();
-  shape[shape.rank() - 1] = extent;
-  return transpose(reshape(added, shape), at, -1);
+  return transpose(reshape(added, with_extent(values.shape(), x.rank() - 1, extent)), at, -1);
 }
 
 Tensor argsort(const Tensor& x, bool descending) {
   check(x.defined() && x.rank() >= 1, "argsort: the operand needs at least one axis");
   check_positions("argsort", x.size(-1));
-  require_kernel(backend_of(x).argsort, "argsort", x.device());
   const Tensor out = Tensor::empty(x.shape(), DType::i32, x.device());
   const Shape rows{row_count(x.shape()), x.size(-1)};
-  backend_of(x).argsort(contiguous(x.detach()).view(rows), descending, out.view(rows));
+  backend_of(x).argsort(plain(x).view(rows), descending, out.view(rows));
   return out;
 }
 
@@ -155,7 +141,7 @@ Tensor one_hot(const Tensor& ids, std::int64_t classes, DType dtype) {
   check_indices("one_hot", ids);
   check(classes >= 0, "one_hot: the number of classes ", classes, " is negative");
   check(is_floating(dtype), "one_hot: needs a floating type, got ", dtype);
-  const Tensor flat = plain_ids(ids).view({ids.count(), 1});
+  const Tensor flat = plain(ids).view({ids.count(), 1});
   const Tensor ones = Tensor::ones({ids.count(), 1, 1}, dtype, ids.device());
   Shape shape = ids.shape();
   shape.push_back(classes);
@@ -172,12 +158,9 @@ std::pair<Tensor, Tensor> top_k(const Tensor& x, std::int64_t k) {
   check(x.defined() && x.rank() >= 1, "top_k: the operand needs at least one axis");
   check(k >= 0 && k <= x.size(-1), "top_k: k = ", k, " does not fit the last axis of shape ", x.shape());
   check_positions("top_k", x.size(-1));
-  require_kernel(backend_of(x).top_k, "top_k", x.device());
-  Shape shape = x.shape();
-  shape[x.rank() - 1] = k;
-  const Tensor ids = Tensor::empty(shape, DType::i32, x.device());
+  const Tensor ids = Tensor::empty(with_extent(x.shape(), x.rank() - 1, k), DType::i32, x.device());
   const std::int64_t rows = row_count(x.shape());
-  backend_of(x).top_k(contiguous(x.detach()).view({rows, x.size(-1)}), ids.view({rows, k}));
+  backend_of(x).top_k(plain(x).view({rows, x.size(-1)}), ids.view({rows, k}));
   return {gather(x, -1, ids), ids};
 }
 
@@ -194,7 +177,7 @@ Tensor compared_with_diagonal(CompareOp op, std::int64_t rows, std::int64_t colu
 }
 
 Tensor triangle(const char* op, CompareOp kept, const Tensor& x, std::int64_t diagonal) {
-  check(x.defined(), op, ": the operand is undefined");
+  check_defined(op, x);
   check(x.rank() >= 2, op, ": shape ", x.shape(), " is not a matrix");
   check_positions(op, x.size(-1));
   check_positions(op, x.size(-2));

@@ -34,7 +34,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothi
   const Backend& backend = backend_of(logits);
   if (!usable(backend.cross_entropy)) return cross_entropy_composed(logits, targets, smoothing, ignored);
 
-  const Tensor rows = contiguous(logits.detach()).view({targets.count(), logits.size(-1)});
+  const Tensor rows = plain(logits).view({targets.count(), logits.size(-1)});
   const Tensor classes = contiguous(targets).view({targets.count()});
   const DType precise = statistics_type(logits.dtype());
   const Tensor loss = Tensor::empty(targets.shape(), precise, logits.device());
@@ -91,13 +91,7 @@ struct ChunkedLoss {
 };
 
 Tensor rows_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
-  Shape shape = x.shape();
-  shape[0] = count;
-  return x.view(shape, x.strides(), x.offset() + begin * x.strides()[0]);
-}
-
-Tensor transposed_matrix(const Tensor& x) {
-  return x.view({x.size(1), x.size(0)}, {x.stride(1), x.stride(0)}, x.offset());
+  return slice(x, 0, begin, begin + count);
 }
 
 /// The gradients under the assumption that the sum's own gradient is `expected` (undefined: 1); undefined
@@ -123,7 +117,7 @@ void add_rows(const ChunkedLoss& given, const Scratch& scratch, std::int64_t beg
   const Tensor x = rows_of(given.x, begin, count), targets = rows_of(given.targets, begin, count);
   const Tensor logits = scratch.logits.view({count, classes}, {pitch, 1}, scratch.logits.offset());
   const Tensor log_sum_exp = rows_of(scratch.log_sum_exp, 0, count);
-  backend.matmul(x, transposed_matrix(given.weight), given.bias, 0, logits);
+  backend.matmul(x, transpose(given.weight, 0, 1), given.bias, 0, logits);
   backend.cross_entropy.forward(logits, targets, given.smoothing, given.ignored, rows_of(loss, begin, count),
                                 log_sum_exp);
   if (!gradients.wanted()) return;
@@ -137,7 +131,7 @@ void add_rows(const ChunkedLoss& given, const Scratch& scratch, std::int64_t beg
   } else {
     if (gradients.x.defined())
       backend.matmul(logits, given.weight, {}, 0, rows_of(gradients.x, begin, count));
-    if (gradients.weight.defined()) backend.matmul(transposed_matrix(logits), x, {}, beta, gradients.weight);
+    if (gradients.weight.defined()) backend.matmul(transpose(logits, 0, 1), x, {}, beta, gradients.weight);
   }
   if (gradients.bias.defined() && scratch.ones.defined())
     backend.matmul(scratch.ones.view({1, count}, {count, 1}, scratch.ones.offset()), logits, {}, beta,
@@ -251,14 +245,9 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
     const Tensor logits = linear(reshape(x, {rows, x.size(-1)}), weight, bias);
     return sum(cross_entropy(logits, reshape(targets, {rows}), smoothing, ignored));
   }
-  require_kernel(backend.matmul, op, x.device());
 
-  const ChunkedLoss given{contiguous(x.detach()).view({rows, x.size(-1)}),
-                          contiguous(weight.detach()),
-                          bias.defined() ? contiguous(bias.detach()) : bias,
-                          contiguous(targets).view({rows}),
-                          smoothing,
-                          ignored};
+  const ChunkedLoss given{plain(x).view({rows, x.size(-1)}), plain(weight), plain(bias),
+                          contiguous(targets).view({rows}),  smoothing,     ignored};
   const DType statistics = statistics_type(x.dtype());
   LogitChunks chunks = chunks_of(backend, x, rows, weight.size(0));
   if (rows_at_once > 0) chunks.rows = rows_at_once;

@@ -39,19 +39,16 @@ Shape with_matrix(Shape leading, std::int64_t rows, std::int64_t columns) {
 
 /// out = a b + bias for untracked operands.
 Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias = {}) {
-  const Backend& backend = backend_of(a);
-  require_kernel(backend.matmul, "matmul", a.device());
   const Shape batch = broadcast_shapes("matmul", leading(a.shape()), leading(b.shape()));
-  const Tensor out = Tensor::empty(with_matrix(batch, a.size(-2), b.size(-1)), a.dtype(), a.device());
+  const Tensor out = empty_like(a, with_matrix(batch, a.size(-2), b.size(-1)));
   const Tensor left = broadcast_view(readable(a.detach()), with_matrix(batch, a.size(-2), a.size(-1)));
   const Tensor right = broadcast_view(readable(b.detach()), with_matrix(batch, b.size(-2), b.size(-1)));
-  backend.matmul(left, right, bias.defined() ? contiguous(bias.detach()) : bias, 0, out);
+  backend_of(a).matmul(left, right, plain(bias), 0, out);
   return out;
 }
 
-Shape with_width(Shape shape, std::int64_t width) {
-  shape[shape.rank() - 1] = width;
-  return shape;
+Shape with_width(const Shape& shape, std::int64_t width) {
+  return with_extent(shape, shape.rank() - 1, width);
 }
 
 /// Throws unless the map accepts inputs of `shape` with the dtype and device of x.
@@ -82,9 +79,9 @@ std::vector<Tensor> rows_through(const Tensor& rows, std::span<const LinearMap> 
       outs.push_back(product(rows, transposed(weight.detach()), bias));
       continue;
     }
-    weights.push_back(contiguous(weight.detach()));
-    biases.push_back(bias.defined() ? contiguous(bias.detach()) : bias);
-    outs.push_back(Tensor::empty({rows.size(0), weight.size(0)}, rows.dtype(), rows.device()));
+    weights.push_back(plain(weight));
+    biases.push_back(plain(bias));
+    outs.push_back(empty_like(rows, {rows.size(0), weight.size(0)}));
   }
   if (!weights.empty()) together(rows, weights, biases, outs);
   return outs;
@@ -114,7 +111,7 @@ struct LinearBackward {
       from.push_back(i);
     }
     const Tensor dx =
-        want_x ? empty_gradient(arrived[0], {arrived[0].size(0), shape[shape.rank() - 1]}) : Tensor();
+        want_x ? empty_like(arrived[0], {arrived[0].size(0), shape[shape.rank() - 1]}) : Tensor();
     const bool done = products_at_once(arrived, from, dx, gradients);
     for (std::size_t n = 0; n < from.size(); ++n) {
       const std::size_t i = from[n];
@@ -126,17 +123,13 @@ struct LinearBackward {
   }
 
  private:
-  static Tensor empty_gradient(const Tensor& grad, const Shape& shape) {
-    return Tensor::empty(shape, grad.dtype(), grad.device());
-  }
-
   /// Computes the gradients that are wanted of a map's weight, unless it is there already, and bias.
   void complete(const Map& map, const Tensor& grad, Tensor& dweight, Tensor& dbias) const {
     const bool lacks_weight = map.want_weight && !dweight.defined();
     const auto both = backend_of(grad).linear_gradients;
     if (lacks_weight && map.want_bias && both && !ComposeOnly::active()) {
-      dweight = empty_gradient(grad, {grad.size(1), rows.size(1)});
-      dbias = empty_gradient(grad, {grad.size(1)});
+      dweight = empty_like(grad, {grad.size(1), rows.size(1)});
+      dbias = empty_like(grad, {grad.size(1)});
       return both(grad, rows, dweight, dbias);
     }
     if (lacks_weight) dweight = product(transposed(grad), rows);
@@ -154,7 +147,7 @@ struct LinearBackward {
     std::vector<Tensor> weights, dweights;
     for (const std::size_t i : from) {
       weights.push_back(contiguous(maps[i].weight));
-      dweights.push_back(empty_gradient(dx, weights.back().shape()));
+      dweights.push_back(empty_like(dx, weights.back().shape()));
       gradients[1 + 2 * i] = dweights.back();
     }
     at_once(arrived, rows, weights, 0, dx, dweights);
@@ -193,11 +186,9 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
         a.shape(), " and ", b.shape(), " do not multiply");
   if (a.rank() == 1) return squeeze(matmul(unsqueeze(a, 0), b), b.rank() == 1 ? 0 : -2);
   if (b.rank() == 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
-  if (a.rank() > 2 && b.rank() == 2) {  // one large product instead of many that share b
-    Shape shape = a.shape();
-    shape[a.rank() - 1] = b.size(1);
-    return reshape(matmul(reshape(a, {row_count(a.shape()), a.size(-1)}), b), shape);
-  }
+  if (a.rank() > 2 && b.rank() == 2)  // one large product instead of many that share b
+    return reshape(matmul(reshape(a, {row_count(a.shape()), a.size(-1)}), b),
+                   with_width(a.shape(), b.size(1)));
   return record(
       "matmul", product(a, b), {a, b},
       [a = a.detach(), b = b.detach(), want_a = a.tracked(), want_b = b.tracked()](const Tensor& grad) {
@@ -222,7 +213,7 @@ std::vector<Tensor> linear_maps(const Tensor& x, std::span<const LinearMap> maps
     for (const LinearMap& map : maps) outs.push_back(linear_composed(x, map));
     return outs;
   }
-  const Tensor rows = contiguous(x.detach()).view({row_count(x.shape()), x.size(-1)});
+  const Tensor rows = plain(x).view({row_count(x.shape()), x.size(-1)});
   for (const Tensor& out : rows_through(rows, maps))
     outs.push_back(out.view(with_width(x.shape(), out.size(1))));
   LinearBackward backward{x.shape(), x.tracked(), {}, {}};
@@ -248,14 +239,12 @@ Tensor feed_forward(const Tensor& x, const LinearMap& first, UnaryOp activation,
   if (!usable(backend.activated_linear) ||
       std::ranges::find(activation_ops, activation) == std::end(activation_ops))
     return linear(unary(activation, linear(x, first.weight, first.bias)), second.weight, second.bias);
-  const Tensor rows = contiguous(x.detach()).view({row_count(x.shape()), x.size(-1)});
+  const Tensor rows = plain(x).view({row_count(x.shape()), x.size(-1)});
   const auto tracked = [](const LinearMap& map) { return map.weight.tracked() || map.bias.tracked(); };
   const bool behind = recording() && (x.tracked() || tracked(first));
-  const Tensor hidden = Tensor::empty({rows.size(0), first.weight.size(0)}, x.dtype(), x.device());
+  const Tensor hidden = empty_like(x, {rows.size(0), first.weight.size(0)});
   const Tensor sums = behind && derivative_of_operand(activation) ? empty_like(hidden) : Tensor();
-  backend.activated_linear.forward(rows, contiguous(first.weight.detach()),
-                                   first.bias.defined() ? contiguous(first.bias.detach()) : first.bias,
-                                   activation, sums, hidden);
+  backend.activated_linear.forward(rows, plain(first.weight), plain(first.bias), activation, sums, hidden);
   const Tensor out = product(hidden, transposed(second.weight.detach()), second.bias)
                          .view(with_width(x.shape(), second.weight.size(0)));
   const auto backward_of = [](const Shape& shape, bool want_x, const Tensor& in, const LinearMap& map) {

@@ -33,8 +33,39 @@ void check_norm_arguments(const char* op, const Tensor& x, const Tensor& weight,
   check_norm_parameter(op, "bias", bias, x);
 }
 
-/// Layer normalisation, or RMS normalisation when not centred: the same kernel, without memory for the
-/// means.
+void check_probability(const char* op, double p) {
+  check(p >= 0 && p < 1, op, ": probability ", p, " is outside [0, 1)");
+}
+
+void check_addends(const char* op, const Tensor& x, const Tensor& residual, double p) {
+  check_same(op, x, residual);
+  check_floating(op, x);
+  check_probability(op, p);
+  check(x.shape() == residual.shape(), op, ": shapes ", x.shape(), " and ", residual.shape(), " differ");
+}
+
+/// What the kernels keep of a normalisation for its backward pass, and what they write there.
+struct NormOfRows {
+  Shape rows;  // x as [rows, n]
+  Tensor scale, mean, inverse_deviation;
+  bool want_weight, want_bias;
+
+  /// Without `centred` there are no means: RMS normalisation.
+  NormOfRows(const Tensor& x, const Tensor& weight, const Tensor& bias, bool centred)
+      : rows{x.count() / x.size(-1), x.size(-1)},
+        scale(plain(weight)),
+        inverse_deviation(Tensor::empty({rows[0]}, statistics_type(x.dtype()), x.device())),
+        want_weight(weight.tracked()),
+        want_bias(bias.tracked()) {
+    if (centred) mean = empty_like(inverse_deviation);
+  }
+  Tensor as_rows(const Tensor& x) const { return x.defined() ? plain(x).view(rows) : x; }
+  /// Room for the gradient of weight or bias, if it is wanted.
+  Tensor room(bool wanted, const Tensor& grad) const {
+    return wanted ? empty_like(grad, {rows[1]}) : Tensor();
+  }
+};
+
 Tensor norm_of_rows(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
                     bool centred) {
   check_norm_arguments(op, x, weight, bias);
@@ -42,68 +73,48 @@ Tensor norm_of_rows(const char* op, const Tensor& x, const Tensor& weight, const
   check(std::isfinite(epsilon) && epsilon >= 0, op, ": epsilon is ", epsilon, "; it must not be negative");
   if (!usable(backend.layer_norm)) return norm_composed(x, weight, bias, epsilon, centred);
 
-  const Tensor rows = contiguous(x.detach()).view({x.count() / x.size(-1), x.size(-1)});
-  const Tensor out = empty_like(x);
-  const Tensor inverse_deviation = Tensor::empty({rows.size(0)}, statistics_type(x.dtype()), x.device());
-  const Tensor row_mean = centred ? empty_like(inverse_deviation) : Tensor();
-  const Tensor scale = weight.defined() ? contiguous(weight.detach()) : weight;
-  backend.layer_norm.forward(rows, scale, bias.defined() ? contiguous(bias.detach()) : bias, epsilon,
-                             out.view(rows.shape()), row_mean, inverse_deviation);
+  const NormOfRows norm(x, weight, bias, centred);
+  const Tensor rows = norm.as_rows(x), out = empty_like(x);
+  backend.layer_norm.forward(rows, norm.scale, plain(bias), epsilon, out.view(norm.rows), norm.mean,
+                             norm.inverse_deviation);
   return record(op, out, {x, weight, bias},
-                [rows, scale, row_mean, inverse_deviation, want_weight = weight.tracked(),
-                 want_bias = bias.tracked()](const Tensor& grad) {
-                  const auto wanted = [&](bool want) {
-                    return want ? Tensor::empty({rows.size(1)}, grad.dtype(), grad.device()) : Tensor();
-                  };
-                  const Tensor dx = empty_like(grad), dweight = wanted(want_weight),
-                               dbias = wanted(want_bias);
-                  backend_of(grad).layer_norm.backward(rows, scale, row_mean, inverse_deviation,
-                                                       contiguous(grad).view(rows.shape()),
-                                                       dx.view(rows.shape()), dweight, dbias);
+                [norm, rows](const Tensor& grad) {
+                  const Tensor dx = empty_like(grad), dweight = norm.room(norm.want_weight, grad),
+                               dbias = norm.room(norm.want_bias, grad);
+                  backend_of(grad).layer_norm.backward(rows, norm.scale, norm.mean, norm.inverse_deviation,
+                                                       norm.as_rows(grad), dx.view(norm.rows), dweight,
+                                                       dbias);
                   return Gradients{dx, dweight, dbias};
                 },
-                {&rows, &scale});
+                {&rows, &norm.scale});
 }
 
 NormedSum add_norm(const char* op, const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
                    const Tensor& weight, const Tensor& bias, double epsilon, bool centred) {
-  check_same(op, x, residual);
   check_norm_arguments(op, x, weight, bias);
-  check(x.shape() == residual.shape(), op, ": shapes ", x.shape(), " and ", residual.shape(), " differ");
-  check(p >= 0 && p < 1, op, ": probability ", p, " is outside [0, 1)");
+  check_addends(op, x, residual, p);
   const Backend& backend = backend_of(x);
   if (!usable(backend.add_norm)) {
     const Tensor sum = dropout_add(x, residual, p, key);
     return {sum, norm_of_rows(op, sum, weight, bias, epsilon, centred)};
   }
-  const Shape rows{x.count() / x.size(-1), x.size(-1)};
-  const Tensor sum = Tensor::empty(rows, x.dtype(), x.device()), out = empty_like(x);
-  const Tensor inverse_deviation = Tensor::empty({rows[0]}, statistics_type(x.dtype()), x.device());
-  const Tensor row_mean = centred ? empty_like(inverse_deviation) : Tensor();
-  const Tensor scale = weight.defined() ? contiguous(weight.detach()) : weight;
-  backend.add_norm.forward(contiguous(x.detach()).view(rows), contiguous(residual.detach()).view(rows), p,
-                           key, scale, bias.defined() ? contiguous(bias.detach()) : bias, epsilon, sum,
-                           out.view(rows), row_mean, inverse_deviation);
+  const NormOfRows norm(x, weight, bias, centred);
+  const Tensor sum = empty_like(x, norm.rows), out = empty_like(x);
+  backend.add_norm.forward(norm.as_rows(x), norm.as_rows(residual), p, key, norm.scale, plain(bias), epsilon,
+                           sum, out.view(norm.rows), norm.mean, norm.inverse_deviation);
   const Tensor outs[] = {sum.view(x.shape()), out}, inputs[] = {x, residual, weight, bias};
-  const Tensor* const reads[] = {&sum, &scale};
+  const Tensor* const reads[] = {&sum, &norm.scale};
   const std::vector<Tensor> results = record_joint(
       op, outs, inputs,
-      [sum, scale, row_mean, inverse_deviation, p, key, shape = x.shape(), want_x = x.tracked(),
-       want_weight = weight.tracked(), want_bias = bias.tracked()](std::span<const Tensor> grads) {
+      [norm, sum, p, key, want_x = x.tracked()](std::span<const Tensor> grads) {
         const Tensor &sum_grad = grads[0], &grad = grads[1];
         if (!grad.defined())  // only the sum was used
           return Gradients{want_x ? dropout(sum_grad, p, key) : Tensor(), sum_grad, Tensor(), Tensor()};
-        const auto as_rows = [&](const Tensor& g) {
-          return g.defined() ? contiguous(g).view(sum.shape()) : g;
-        };
-        const auto wanted = [&](bool want) {
-          return want ? Tensor::empty({sum.size(1)}, grad.dtype(), grad.device()) : Tensor();
-        };
         const Tensor dsum = empty_like(grad), dx = p > 0 ? empty_like(grad) : Tensor(),
-                     dweight = wanted(want_weight), dbias = wanted(want_bias);
-        backend_of(grad).add_norm.backward(sum, scale, row_mean, inverse_deviation, as_rows(grad),
-                                           as_rows(sum_grad), p, key, as_rows(dsum), as_rows(dx), dweight,
-                                           dbias);
+                     dweight = norm.room(norm.want_weight, grad), dbias = norm.room(norm.want_bias, grad);
+        backend_of(grad).add_norm.backward(sum, norm.scale, norm.mean, norm.inverse_deviation,
+                                           norm.as_rows(grad), norm.as_rows(sum_grad), p, key,
+                                           norm.as_rows(dsum), norm.as_rows(dx), dweight, dbias);
         return Gradients{dx.defined() ? dx : dsum, dsum, dweight, dbias};
       },
       reads);
@@ -112,13 +123,8 @@ NormedSum add_norm(const char* op, const Tensor& x, const Tensor& residual, doub
 
 Tensor apply_dropout(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
                      const Tensor& out) {
-  require_kernel(backend_of(x).dropout, "dropout", x.device());
   backend_of(x).dropout(x, residual, p, key, out);
   return out;
-}
-
-void check_probability(const char* op, double p) {
-  check(p >= 0 && p < 1, op, ": probability ", p, " is outside [0, 1)");
 }
 
 }  // namespace
@@ -170,8 +176,8 @@ Tensor rotary(const Tensor& x, const Tensor& cosines, const Tensor& sines) {
   check_rotary(x, cosines, sines);
   const Backend& backend = backend_of(x);
   if (!usable(backend.rotary)) return rotary_composed(x, cosines, sines);
-  const Tensor cosine = contiguous(cosines.detach()), sine = contiguous(sines.detach()), out = empty_like(x);
-  backend.rotary.forward(contiguous(x.detach()), cosine, sine, out);
+  const Tensor cosine = plain(cosines), sine = plain(sines), out = empty_like(x);
+  backend.rotary.forward(plain(x), cosine, sine, out);
   return record("rotary", out, {x},
                 [cosine, sine](const Tensor& grad) {
                   const Tensor turned = contiguous(grad), dx = empty_like(grad);
@@ -185,21 +191,16 @@ Tensor dropout(const Tensor& x, double p, const RandomKey& key) {
   check_floating("dropout", x);
   check_probability("dropout", p);
   if (p == 0) return x;
-  return record("dropout", apply_dropout(contiguous(x.detach()), {}, p, key, empty_like(x)), {x},
+  return record("dropout", apply_dropout(plain(x), {}, p, key, empty_like(x)), {x},
                 [p, key](const Tensor& grad) {
                   return Gradients{apply_dropout(contiguous(grad), {}, p, key, reuse_or_empty(grad))};
                 });
 }
 
 Tensor dropout_add(const Tensor& x, const Tensor& residual, double p, const RandomKey& key) {
-  check_same("dropout_add", x, residual);
-  check_floating("dropout_add", x);
-  check_probability("dropout_add", p);
-  check(x.shape() == residual.shape(), "dropout_add: shapes ", x.shape(), " and ", residual.shape(),
-        " differ");
+  check_addends("dropout_add", x, residual, p);
   if (p == 0) return x + residual;
-  const Tensor out =
-      apply_dropout(contiguous(x.detach()), contiguous(residual.detach()), p, key, empty_like(x));
+  const Tensor out = apply_dropout(plain(x), plain(residual), p, key, empty_like(x));
   return record("dropout_add", out, {x, residual}, [p, key](const Tensor& grad) {
     return Gradients{apply_dropout(contiguous(grad), {}, p, key, empty_like(grad)), grad};
   });

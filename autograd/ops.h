@@ -53,31 +53,24 @@ Tensor compare(CompareOp op, double a, const Tensor& b);
 /// A rank-0 tensor with the dtype and device of `like`. Throws when `like` is i32 and `value` cannot be
 /// represented as i32.
 Tensor scalar_like(const Tensor& like, double value);
+// `function` of two tensors, or of one and a number on either side, as `call` of the operation.
+#define HEED_WITH_NUMBERS(function, call, operation)         \
+  inline Tensor function(const Tensor& a, const Tensor& b) { \
+    return call(operation, a, b);                            \
+  }                                                          \
+  inline Tensor function(const Tensor& a, double b) {        \
+    return call(operation, a, b);                            \
+  }                                                          \
+  inline Tensor function(double a, const Tensor& b) {        \
+    return call(operation, a, b);                            \
+  }
 #define HEED_UNARY(name, ...)           \
   inline Tensor name(const Tensor& x) { \
     return unary(UnaryOp::name, x);     \
   }
 #define HEED_PARAMETRIC(...)
-#define HEED_BINARY(name, ...)                           \
-  inline Tensor name(const Tensor& a, const Tensor& b) { \
-    return binary(BinaryOp::name, a, b);                 \
-  }                                                      \
-  inline Tensor name(const Tensor& a, double b) {        \
-    return binary(BinaryOp::name, a, b);                 \
-  }                                                      \
-  inline Tensor name(double a, const Tensor& b) {        \
-    return binary(BinaryOp::name, a, b);                 \
-  }
-#define HEED_COMPARE(name, ...)                          \
-  inline Tensor name(const Tensor& a, const Tensor& b) { \
-    return compare(CompareOp::name, a, b);               \
-  }                                                      \
-  inline Tensor name(const Tensor& a, double b) {        \
-    return compare(CompareOp::name, a, b);               \
-  }                                                      \
-  inline Tensor name(double a, const Tensor& b) {        \
-    return compare(CompareOp::name, a, b);               \
-  }
+#define HEED_BINARY(name, ...) HEED_WITH_NUMBERS(name, binary, BinaryOp::name)
+#define HEED_COMPARE(name, ...) HEED_WITH_NUMBERS(name, compare, CompareOp::name)
 #include "heed/core/elementwise.def"
 /// x where it is positive, else slope x.
 inline Tensor leaky_relu(const Tensor& x, double slope = 0.01) {
@@ -98,37 +91,24 @@ inline Tensor operator-(const Tensor& x) {
 // a + b, a < b and so on, with a number on either side. `a += b` means `a = a + b`: it makes a new tensor,
 // so other handles of the old one do not change, and tracked tensors are allowed. == and != are not
 // overloaded; use equal() and not_equal().
-#define HEED_OPERATOR(symbol, name)                                 \
-  inline Tensor operator symbol(const Tensor& a, const Tensor& b) { \
-    return name(a, b);                                              \
-  }                                                                 \
-  inline Tensor operator symbol(const Tensor& a, double b) {        \
-    return name(a, b);                                              \
-  }                                                                 \
-  inline Tensor operator symbol(double a, const Tensor& b) {        \
-    return name(a, b);                                              \
-  }
-#define HEED_ASSIGNING_OPERATOR(symbol, name)                     \
+#define HEED_ARITHMETIC(symbol, name)                             \
+  HEED_WITH_NUMBERS(operator symbol, binary, BinaryOp::name)      \
   inline Tensor& operator symbol##=(Tensor& a, const Tensor& b) { \
     return a = name(a, b);                                        \
   }                                                               \
   inline Tensor& operator symbol##=(Tensor& a, double b) {        \
     return a = name(a, b);                                        \
   }
-HEED_OPERATOR(+, add)
-HEED_OPERATOR(-, sub)
-HEED_OPERATOR(*, mul)
-HEED_OPERATOR(/, div)
-HEED_OPERATOR(<, less)
-HEED_OPERATOR(<=, less_equal)
-HEED_OPERATOR(>, greater)
-HEED_OPERATOR(>=, greater_equal)
-HEED_ASSIGNING_OPERATOR(+, add)
-HEED_ASSIGNING_OPERATOR(-, sub)
-HEED_ASSIGNING_OPERATOR(*, mul)
-HEED_ASSIGNING_OPERATOR(/, div)
-#undef HEED_OPERATOR
-#undef HEED_ASSIGNING_OPERATOR
+HEED_ARITHMETIC(+, add)
+HEED_ARITHMETIC(-, sub)
+HEED_ARITHMETIC(*, mul)
+HEED_ARITHMETIC(/, div)
+HEED_WITH_NUMBERS(operator<, compare, CompareOp::less)
+HEED_WITH_NUMBERS(operator<=, compare, CompareOp::less_equal)
+HEED_WITH_NUMBERS(operator>, compare, CompareOp::greater)
+HEED_WITH_NUMBERS(operator>=, compare, CompareOp::greater_equal)
+#undef HEED_ARITHMETIC
+#undef HEED_WITH_NUMBERS
 
 /// condition (i32) != 0 ? a : b; all three broadcast.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);

@@ -17,7 +17,6 @@ Tensor uniform(const Shape& shape, double low, double high, const RandomKey& key
       dtype == DType::f64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
   check(out.count() == 0 || (-widest <= low && low <= high && high <= widest && high - low <= widest),
         "uniform: [", low, ", ", high, ") is not an interval of ", dtype);
-  require_kernel(backend_of(device).uniform, "uniform", device);
   backend_of(device).uniform(key, low, high, out);
   return out;
 }
@@ -40,7 +39,6 @@ Tensor normal(const Shape& shape, double mean, double deviation, const RandomKey
   check(out.count() == 0 || (std::isfinite(mean) && std::isfinite(deviation) && deviation >= 0),
         "normal: mean ", mean, " and deviation ", deviation,
         " must be finite, and the deviation not negative");
-  require_kernel(backend_of(device).normal, "normal", device);
   backend_of(device).normal(key, mean, deviation, out);
   return out;
 }

@@ -9,19 +9,6 @@ namespace heed {
 
 namespace {
 
-struct Axis {
-  int at;
-  std::int64_t outer = 1, extent, inner = 1;
-};
-
-Axis split_at(const char* op, const Tensor& x, int axis) {
-  Axis result{resolve_axis(op, x, axis), 1, 0, 1};
-  result.extent = x.shape()[result.at];
-  for (int i = 0; i < x.rank(); ++i)
-    (i < result.at ? result.outer : result.inner) *= i == result.at ? 1 : x.shape()[i];
-  return result;
-}
-
 Shape without_axis(const Shape& shape, int at, bool keep) {
   Shape result;
   for (int i = 0; i < shape.rank(); ++i) {
@@ -31,21 +18,15 @@ Shape without_axis(const Shape& shape, int at, bool keep) {
   return result;
 }
 
-Tensor reduce(ReduceOp op, const Tensor& x, const Axis& axis, const Shape& shape) {
-  const Tensor out = Tensor::empty(shape, x.dtype(), x.device());
-  backend_of(x).reduce(op, contiguous(x.detach()).view({axis.outer, axis.extent, axis.inner}),
-                       out.view({axis.outer, axis.inner}));
+Tensor reduce(ReduceOp op, const Tensor& x, const AxisOf& axis, bool keep) {
+  const Tensor out = empty_like(x, without_axis(x.shape(), axis.at, keep));
+  backend_of(x).reduce(op, plain(x).view(axis.shape()), out.view({axis.outer, axis.inner}));
   return out;
 }
 
-void check_reducible(const char* op, const Tensor& x) {
-  check(x.defined(), op, ": the operand is undefined");
-  require_kernel(backend_of(x).reduce, op, x.device());
-}
-
 Tensor sum_axis(const char*, const Tensor& x, int axis, bool keep) {
-  const Axis at = split_at("sum", x, axis);
-  const Tensor out = reduce(ReduceOp::sum, x, at, without_axis(x.shape(), at.at, keep));
+  const AxisOf at("sum", x, axis);
+  const Tensor out = reduce(ReduceOp::sum, x, at, keep);
   return record("sum", out, {x}, [shape = x.shape(), at = at.at, keep](const Tensor& grad) {
     return Gradients{expand(keep ? grad : unsqueeze(grad, at), shape)};
   });
@@ -54,9 +35,9 @@ Tensor sum_axis(const char*, const Tensor& x, int axis, bool keep) {
 /// Largest or smallest; the gradient goes to the first element that attains it.
 template <ReduceOp reduction>
 Tensor extreme_axis(const char* op, const Tensor& x, int axis, bool keep) {
-  const Axis at = split_at(op, x, axis);
+  const AxisOf at(op, x, axis);
   check(at.extent > 0, op, ": axis ", axis, " of shape ", x.shape(), " is empty");
-  const Tensor out = reduce(reduction, x, at, without_axis(x.shape(), at.at, keep));
+  const Tensor out = reduce(reduction, x, at, keep);
   if (!is_recorded({x})) return out;
   const Tensor first = argmax(reduction == ReduceOp::max ? x.detach() : neg(x.detach()), at.at);
   return record(op, out, {x}, [first, at = at.at, extent = at.extent, keep](const Tensor& grad) {
@@ -95,7 +76,7 @@ std::vector<int> resolved(const char* op, const Tensor& x, const Axes& axes) {
 
 /// Applies `along` to several axes, merging adjacent ones, from the last to the first.
 Tensor reduce_axes(const char* op, AxisReduction along, const Tensor& x, const Axes& axes, bool keep) {
-  check_reducible(op, x);
+  check_defined(op, x);
   if (axes.list().size() == 1) return along(op, x, axes.list()[0], keep);
   const std::vector<int> list = resolved(op, x, axes);
   Tensor result = x;
@@ -118,12 +99,6 @@ Tensor reduce_axes(const char* op, AxisReduction along, const Tensor& x, const A
   return reshape(result, kept);
 }
 
-/// Applies `along` to all elements, giving rank 0.
-Tensor reduce_all(const char* op, AxisReduction along, const Tensor& x) {
-  check_reducible(op, x);
-  return along(op, reshape(x, {x.count()}), 0, false);
-}
-
 /// The number of elements that each result of a reduction combines.
 std::int64_t reduced_count(const char* op, const Tensor& x, const Axes& axes) {
   std::int64_t count = 1;
@@ -131,7 +106,13 @@ std::int64_t reduced_count(const char* op, const Tensor& x, const Axes& axes) {
   return count;
 }
 
-Axes all_axes(const Tensor& x) {
+Tensor flat(const char* op, const Tensor& x) {
+  check_defined(op, x);
+  return reshape(x, {x.count()});
+}
+
+Axes all_axes(const char* op, const Tensor& x) {
+  check_defined(op, x);
   std::vector<int> axes;
   for (int i = 0; i < x.rank(); ++i) axes.push_back(i);
   return axes;
@@ -149,7 +130,7 @@ Tensor swap_with_last(const char* op, const Tensor& x, int axis) {
 }
 
 Tensor rows_of(const Tensor& x) {
-  return contiguous(x.detach()).view({row_count(x.shape()), x.size(-1)});
+  return plain(x).view({row_count(x.shape()), x.size(-1)});
 }
 
 /// The maximum along the last axis, or 0 where all entries are -infinity: what softmax subtracts.
@@ -202,16 +183,11 @@ Tensor softmax_last(const char* op, const Tensor& x, const Tensor& mask, bool lo
 
 }  // namespace
 
-Tensor around_axis(const Tensor& x, int axis) {
-  const Axis at = split_at("around_axis", x, axis);
-  return contiguous(x.detach()).view({at.outer, at.extent, at.inner});
-}
-
 Tensor sum(const Tensor& x, const Axes& axes, bool keep_axes) {
   return reduce_axes("sum", sum_axis, x, axes, keep_axes);
 }
 Tensor sum(const Tensor& x) {
-  return reduce_all("sum", sum_axis, x);
+  return sum(flat("sum", x), 0);
 }
 
 Tensor mean(const Tensor& x, const Axes& axes, bool keep_axes) {
@@ -221,29 +197,27 @@ Tensor mean(const Tensor& x, const Axes& axes, bool keep_axes) {
   return reduce_axes("mean", sum_axis, x, axes, keep_axes) * (1.0 / static_cast<double>(count));
 }
 Tensor mean(const Tensor& x) {
-  check_floating("mean", x);
-  check(x.count() > 0, "mean: shape ", x.shape(), " has no elements to take the mean of");
-  return reduce_all("mean", sum_axis, x) * (1.0 / static_cast<double>(x.count()));
+  return mean(x, all_axes("mean", x));
 }
 
 Tensor max(const Tensor& x, const Axes& axes, bool keep_axes) {
   return reduce_axes("max", extreme_axis<ReduceOp::max>, x, axes, keep_axes);
 }
 Tensor max(const Tensor& x) {
-  return reduce_all("max", extreme_axis<ReduceOp::max>, x);
+  return max(flat("max", x), 0);
 }
 Tensor min(const Tensor& x, const Axes& axes, bool keep_axes) {
   return reduce_axes("min", extreme_axis<ReduceOp::min>, x, axes, keep_axes);
 }
 Tensor min(const Tensor& x) {
-  return reduce_all("min", extreme_axis<ReduceOp::min>, x);
+  return min(flat("min", x), 0);
 }
 
 Tensor prod(const Tensor& x, const Axes& axes, bool keep_axes) {
   return reduce_axes("prod", product_axis, x, axes, keep_axes);
 }
 Tensor prod(const Tensor& x) {
-  return reduce_all("prod", product_axis, x);
+  return prod(flat("prod", x), 0);
 }
 
 Tensor variance(const Tensor& x, const Axes& axes, bool keep_axes, std::int64_t correction) {
@@ -255,8 +229,7 @@ Tensor variance(const Tensor& x, const Axes& axes, bool keep_axes, std::int64_t 
          (1.0 / static_cast<double>(count - correction));
 }
 Tensor variance(const Tensor& x) {
-  check_floating("variance", x);
-  return variance(x, all_axes(x));
+  return variance(x, all_axes("variance", x));
 }
 
 Tensor standard_deviation(const Tensor& x, const Axes& axes, bool keep_axes, std::int64_t correction) {
@@ -264,8 +237,7 @@ Tensor standard_deviation(const Tensor& x, const Axes& axes, bool keep_axes, std
   return root(variance(x, axes, keep_axes, correction));
 }
 Tensor standard_deviation(const Tensor& x) {
-  check_floating("standard_deviation", x);
-  return root(variance(x));
+  return standard_deviation(x, all_axes("standard_deviation", x));
 }
 
 Tensor norm(const Tensor& x, const Axes& axes, bool keep_axes) {
@@ -274,8 +246,7 @@ Tensor norm(const Tensor& x, const Axes& axes, bool keep_axes) {
   return root(sum(square(x), axes, keep_axes));
 }
 Tensor norm(const Tensor& x) {
-  check_floating("norm", x);
-  return root(sum(square(x)));
+  return norm(x, all_axes("norm", x));
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
@@ -299,27 +270,23 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
 }
 
 Tensor argmax(const Tensor& x, int axis) {
-  const Axis at = split_at("argmax", x, axis);
+  const AxisOf at("argmax", x, axis);
   check(at.extent > 0, "argmax: axis ", axis, " of shape ", x.shape(), " is empty");
   check_positions("argmax", at.extent);
-  require_kernel(backend_of(x).argmax, "argmax", x.device());
   const Tensor out = Tensor::empty(without_axis(x.shape(), at.at, false), DType::i32, x.device());
-  backend_of(x).argmax(around_axis(x, at.at), out.view({at.outer, at.inner}));
+  backend_of(x).argmax(plain(x).view(at.shape()), out.view({at.outer, at.inner}));
   return out;
 }
 
 Tensor argmax(const Tensor& x) {
-  check(x.defined(), "argmax: the operand is undefined");
-  return argmax(reshape(x, {x.count()}), 0);
+  return argmax(flat("argmax", x), 0);
 }
 
 Tensor cumulative_sum(const Tensor& x, int axis, bool reverse) {
   check_floating("cumulative_sum", x);
-  resolve_axis("cumulative_sum", x, axis);
-  require_kernel(backend_of(x).cumulative_sum, "cumulative_sum", x.device());
-  const Tensor source = around_axis(x, axis);
+  const Shape around = AxisOf("cumulative_sum", x, axis).shape();
   const Tensor out = empty_like(x);
-  backend_of(x).cumulative_sum(source, reverse, out.view(source.shape()));
+  backend_of(x).cumulative_sum(plain(x).view(around), reverse, out.view(around));
   return record("cumulative_sum", out, {x}, [axis, reverse](const Tensor& grad) {
     return Gradients{cumulative_sum(grad, axis, !reverse)};
   });

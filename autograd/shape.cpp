@@ -9,10 +9,6 @@ namespace heed {
 
 namespace {
 
-void check_defined(const char* op, const Tensor& x) {
-  check(x.defined(), op, ": the operand is undefined");
-}
-
 /// The view of `count` elements begin, begin + step, ... of an axis; untracked.
 Tensor slice_view(const Tensor& x, int axis, std::int64_t begin, std::int64_t count, std::int64_t step) {
   Shape shape = x.shape();
@@ -23,7 +19,6 @@ Tensor slice_view(const Tensor& x, int axis, std::int64_t begin, std::int64_t co
 }
 
 void copy_into(const Tensor& from, const Tensor& to) {
-  require_kernel(backend_of(to).copy, "copy", to.device());
   if (to.count() > 0) backend_of(to).copy(from.detach(), to);
 }
 
@@ -55,6 +50,10 @@ Tensor contiguous(const Tensor& x) {
   const Tensor out = empty_like(x);
   copy_into(x, out);
   return record("contiguous", out, {x}, [](const Tensor& grad) { return Gradients{grad}; });
+}
+
+Tensor plain(const Tensor& x) {
+  return x.defined() ? contiguous(x.detach()) : x;
 }
 
 Tensor reshape(const Tensor& x, const Shape& shape) {
@@ -177,7 +176,7 @@ Tensor concat(std::span<const Tensor> parts, int axis) {
           " differ outside axis ", axis);
     shape[at] += part.shape()[at];
   }
-  const Tensor out = Tensor::empty(shape, parts[0].dtype(), parts[0].device());
+  const Tensor out = empty_like(parts[0], shape);
   std::vector<std::int64_t> extents;
   std::int64_t begin = 0;
   for (const Tensor& part : parts) {
@@ -222,16 +221,12 @@ Tensor flip(const Tensor& x, const Axes& axes) {
   check_defined("flip", x);
   Tensor result = x;
   for (const int axis : axes.list()) {
-    const int at = resolve_axis("flip", x, axis);
-    const std::int64_t extent = x.size(at);
-    if (extent <= 1 || x.count() == 0) continue;
-    check_positions("flip", extent);
-    std::int64_t outer = 1, inner = 1;
-    for (int i = 0; i < x.rank(); ++i) (i < at ? outer : inner) *= i == at ? 1 : x.size(i);
+    const AxisOf at("flip", x, axis);
+    if (at.extent <= 1 || x.count() == 0) continue;
+    check_positions("flip", at.extent);
     const Tensor reversed =
-        Tensor::arange(extent, DType::i32, x.device()) * -1 + static_cast<double>(extent - 1);
-    const Tensor rows =
-        gather_rows(reshape(result, {outer, extent, inner}), expand(reversed, {outer, extent}));
+        Tensor::arange(at.extent, DType::i32, x.device()) * -1 + static_cast<double>(at.extent - 1);
+    const Tensor rows = gather_rows(reshape(result, at.shape()), expand(reversed, {at.outer, at.extent}));
     result = reshape(rows, x.shape());
   }
   return result;
@@ -311,18 +306,18 @@ Tensor pad(const Tensor& x, int axis, std::int64_t before, std::int64_t after, d
 // The members of Tensor that the op layer implements; core/tensor.h declares them.
 
 Tensor Tensor::to(DType dtype) const {
-  check(defined(), "to: the operand is undefined");
+  check_defined("to", *this);
   return cast(*this, dtype);
 }
 
 Tensor Tensor::to(Device device) const {
-  check(defined(), "to: the operand is undefined");
+  check_defined("to", *this);
   if (this->device() == device) return *this;
   const bool to_cpu = device.type == DeviceType::cpu;
   check(to_cpu || dtype() != DType::f64, "to: f64 exists on the CPU only, not on ", device,
         "; cast to f32 first");
   check(!to_cpu || !is_half(dtype()), "to: ", dtype(), " exists on Vulkan devices only; cast to f32 first");
-  const Tensor source = contiguous(detach());
+  const Tensor source = plain(*this);
   const Tensor out = Tensor::empty(shape(), dtype(), device);
   std::vector<std::byte> host(static_cast<std::size_t>(count()) * size_of(dtype()));
   if (!host.empty()) {

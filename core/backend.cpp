@@ -36,8 +36,4 @@ bool ComposeOnly::active() {
   return compose_only_depth > 0;
 }
 
-void require_kernel(bool present, const char* op, Device device) {
-  check(present, op, ": device ", device, " provides no kernel for this operation");
-}
-
 }  // namespace heed

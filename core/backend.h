@@ -52,8 +52,7 @@ struct LogitChunks {
   std::int64_t pitch = 0;  ///< elements from one row to the next, at least the number of classes
 };
 
-/// The kernels of core/kernels.def. A null entry is not provided: the op throws an Error, or runs its
-/// composed body where it has one.
+/// The kernels of core/kernels.def. Those of the other backend alone are null: the op runs its composed body.
 struct Backend {
   std::string_view name;
 #define HEED_KERNEL(kernel, ...) std::add_pointer_t<__VA_ARGS__> kernel = nullptr;
@@ -91,8 +90,5 @@ template <class Forward, class Backward>
 bool usable(const Fused<Forward, Backward>& fused) {
   return fused.forward && fused.backward && !ComposeOnly::active();
 }
-
-/// Throws an Error that names the op and the device when a required kernel is missing.
-void require_kernel(bool present, const char* op, Device device);
 
 }  // namespace heed

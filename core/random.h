@@ -17,7 +17,23 @@ struct RandomKey {
 /// Four random words: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 /// The key is the seed; the counter is {block low word, block high word, op, step}.
 /// Element i of a stream is word i % 4 of block i / 4.
-std::array<std::uint32_t, 4> philox(const RandomKey& key, std::uint64_t block);
+inline std::array<std::uint32_t, 4> philox(const RandomKey& key, std::uint64_t block) {
+  std::array<std::uint32_t, 4> counter = {static_cast<std::uint32_t>(block),
+                                          static_cast<std::uint32_t>(block >> 32), key.op, key.step};
+  auto key_low = static_cast<std::uint32_t>(key.seed);
+  auto key_high = static_cast<std::uint32_t>(key.seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t product0 = std::uint64_t{0xD2511F53} * counter[0];
+    const std::uint64_t product1 = std::uint64_t{0xCD9E8D57} * counter[2];
+    counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key_low,
+               static_cast<std::uint32_t>(product1),
+               static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key_high,
+               static_cast<std::uint32_t>(product0)};
+    key_low += 0x9E3779B9;  // the Weyl constants of the paper
+    key_high += 0xBB67AE85;
+  }
+  return counter;
+}
 
 /// Hands out the keys of one training step, one per random op: the op number counts the calls.
 /// A copy continues from the same place, which is how recomputed segments draw the same numbers again.
@@ -35,7 +51,9 @@ class Random {
 };
 
 /// A random word for host-side decisions such as shuffling: element `index` of the stream.
-std::uint32_t random_word(const RandomKey& key, std::uint64_t index);
+inline std::uint32_t random_word(const RandomKey& key, std::uint64_t index) {
+  return philox(key, index / 4)[index % 4];
+}
 /// Uniform in [0, 1): the upper 24 bits of a word times 2^-24, exact in float and double alike.
 inline double unit_interval(std::uint32_t word) {
   return static_cast<double>(word >> 8) * 0x1p-24;

@@ -132,11 +132,6 @@ void Ranks::finish() {
   if (!worker_->is_current()) worker_->finish();
 }
 
-void Ranks::deliver(std::span<const std::span<const std::byte>> out,
-                    std::span<const std::span<std::byte>> in) {
-  worker_->run([&] { transfer(out, in); });
-}
-
 void Ranks::finish_transfers() noexcept {
   try {
     worker_->finish();
@@ -174,21 +169,26 @@ void Ranks::meet() {
 
 /// Sends every rank the length of the coming message and returns the lengths that the others announce.
 /// `largest` becomes the length of the longest message between any two ranks.
-std::vector<std::uint64_t> Ranks::announce(std::span<const std::size_t> lengths, std::uint64_t& largest) {
-  largest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
+std::vector<std::uint64_t> Ranks::announce(std::span<const std::span<const std::byte>> out,
+                                           std::uint64_t& largest) {
   const auto count = static_cast<std::size_t>(count_), self = static_cast<std::size_t>(rank_);
+  check(out.size() == count, "ranks: an exchange among ", count, " has ", out.size(), " messages");
+  finish();
+  std::vector<std::size_t> lengths;
+  for (std::size_t r = 0; r < count; ++r) lengths.push_back(r == self ? 0 : out[r].size());
+  largest = *std::max_element(lengths.begin(), lengths.end());
   std::vector<Header> sent(count), got(count);
-  std::vector<std::span<const std::byte>> out(count);
-  std::vector<std::span<std::byte>> in(count);
+  std::vector<std::span<const std::byte>> headers_out(count);
+  std::vector<std::span<std::byte>> headers_in(count);
   for (std::size_t r = 0; r < count; ++r) {
     sent[r] = {mark, job_, sequence_, lengths[r], largest};
     if (r == self) continue;
-    out[r] = bytes_of(sent[r]);
-    in[r] = std::as_writable_bytes(std::span(&got[r], 1));
+    headers_out[r] = bytes_of(sent[r]);
+    headers_in[r] = std::as_writable_bytes(std::span(&got[r], 1));
     bytes_sent_ += static_cast<std::int64_t>(sizeof(Header) + lengths[r]);
     ++messages_sent_;
   }
-  deliver(out, in);
+  worker_->run([&] { transfer(headers_out, headers_in); });
   got[self] = sent[self];
   std::vector<std::uint64_t> announced;
   for (std::size_t r = 0; r < count; ++r) {
@@ -222,20 +222,16 @@ void Ranks::move(std::span<const std::span<const std::byte>> out, std::span<cons
       part_out[r] = slice(out[r], begin);
       part_in[r] = slice(in[r], begin);
     }
-    deliver(part_out, part_in);
+    worker_->run([&] { transfer(part_out, part_in); });
   }
 }
 
 void Ranks::exchange(std::span<const std::span<const std::byte>> out,
                      std::span<const std::span<std::byte>> in) {
   const auto count = static_cast<std::size_t>(count_), self = static_cast<std::size_t>(rank_);
-  check(out.size() == count && in.size() == count, "ranks: an exchange among ", count, " has ", out.size(),
-        " messages out and ", in.size(), " in");
-  finish();
-  std::vector<std::size_t> lengths;
-  for (std::size_t r = 0; r < count; ++r) lengths.push_back(r == self ? 0 : out[r].size());
+  check(in.size() == count, "ranks: an exchange among ", count, " has room for ", in.size(), " messages");
   std::uint64_t largest = 0;
-  const std::vector<std::uint64_t> announced = announce(lengths, largest);
+  const std::vector<std::uint64_t> announced = announce(out, largest);
   for (std::size_t r = 0; r < count; ++r)
     if (r != self && announced[r] != in[r].size())
       throw RankLost(concat_text("ranks: rank ", r, " sends ", announced[r], " bytes, where ", in[r].size(),
@@ -245,18 +241,14 @@ void Ranks::exchange(std::span<const std::span<const std::byte>> out,
 
 std::vector<std::string> Ranks::exchange_texts(std::span<const std::string_view> out) {
   const auto count = static_cast<std::size_t>(count_), self = static_cast<std::size_t>(rank_);
-  check(out.size() == count, "ranks: an exchange among ", count, " has ", out.size(), " texts");
-  finish();
-  std::vector<std::size_t> lengths;
-  for (std::size_t r = 0; r < count; ++r) lengths.push_back(r == self ? 0 : out[r].size());
-  std::uint64_t largest = 0;
-  const std::vector<std::uint64_t> announced = announce(lengths, largest);
-  std::vector<std::string> texts(count);
   std::vector<std::span<const std::byte>> bytes_out;
+  for (const std::string_view text : out) bytes_out.push_back(std::as_bytes(std::span(text)));
+  std::uint64_t largest = 0;
+  const std::vector<std::uint64_t> announced = announce(bytes_out, largest);
+  std::vector<std::string> texts(count);
   std::vector<std::span<std::byte>> bytes_in;
   for (std::size_t r = 0; r < count; ++r) {
     if (r != self) texts[r].resize(announced[r]);
-    bytes_out.push_back(std::as_bytes(std::span(out[r])));
     bytes_in.push_back(std::as_writable_bytes(std::span(texts[r])));
   }
   move(bytes_out, bytes_in, largest);

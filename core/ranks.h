@@ -142,11 +142,10 @@ class Ranks {
   std::size_t largest_transfer() const { return (std::size_t{1} << 30) / static_cast<std::size_t>(count_); }
 
  private:
-  std::vector<std::uint64_t> announce(std::span<const std::size_t> lengths, std::uint64_t& largest);
+  std::vector<std::uint64_t> announce(std::span<const std::span<const std::byte>> out,
+                                      std::uint64_t& largest);
   void move(std::span<const std::span<const std::byte>> out, std::span<const std::span<std::byte>> in,
             std::uint64_t largest);
-
-  void deliver(std::span<const std::span<const std::byte>> out, std::span<const std::span<std::byte>> in);
 
   int rank_, count_;
   std::unique_ptr<WorkerThread> worker_;

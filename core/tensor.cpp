@@ -77,9 +77,7 @@ Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device
              value <= std::numeric_limits<std::int32_t>::max()),
         "full: ", value, " cannot be represented as i32");
   Tensor result = empty(shape, dtype, device);
-  const Backend& backend = backend_of(device);
-  require_kernel(backend.fill, "full", device);
-  backend.fill(value, result);
+  backend_of(device).fill(value, result);
   return result;
 }
 
@@ -93,7 +91,7 @@ Tensor Tensor::ones(const Shape& shape, DType dtype, Device device) {
 namespace {
 template <class T>
 Tensor arange_of(std::int64_t count, Device device) {
-  const Tensor result = Tensor::empty({count}, DTypeOf<T>::value, device);  // first: reports a lack of memory
+  const Tensor result = Tensor::empty({count}, dtype_of<T>, device);  // first: reports a lack of memory
   std::vector<T> values(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = static_cast<T>(i);
   result.assign(std::span<const T>(values));

@@ -53,23 +53,15 @@ inline std::ostream& operator<<(std::ostream& out, DType dtype) {
   return out << name_of(dtype);
 }
 
-/// Maps a C++ type to its DType: float, double, std::int32_t.
+/// The C++ types of host elements. Any other type, such as std::int64_t, is a compile-time error.
 template <class T>
-struct DTypeOf;
-template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::f32;
-};
-template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::f64;
-};
-template <>
-struct DTypeOf<std::int32_t> {
-  static constexpr DType value = DType::i32;
-};
-template <class T>
-inline constexpr DType dtype_of = DTypeOf<T>::value;
+concept TensorElement = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int32_t>;
+
+/// Their DType.
+template <TensorElement T>
+inline constexpr DType dtype_of = std::same_as<T, float>    ? DType::f32
+                                  : std::same_as<T, double> ? DType::f64
+                                                            : DType::i32;
 
 /// A short list of extents (or strides), at most `max_rank` long, held inline.
 class Shape {
@@ -177,10 +169,6 @@ class Storage {
 };
 
 struct Node;  // the autograd record of how a tensor was made (autograd/graph.h)
-
-/// The C++ types of host elements. Any other type, such as std::int64_t, is a compile-time error.
-template <class T>
-concept TensorElement = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int32_t>;
 
 /// A handle to a strided view of a storage. Copying a Tensor never copies data: both copies see
 /// the same elements. A tensor with a node is tracked by autograd. Shapes, strides and offsets count

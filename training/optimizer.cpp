@@ -279,7 +279,6 @@ void Optimizer::step_group(double rate, double decay, OptimizerStep& update) {
   const Backend& backend = backend_of(weights[0]);
   const bool is_sgd = options_.kind == OptimizerKind::sgd;
   const auto kernel = is_sgd ? backend.sgd : backend.adam;
-  require_kernel(kernel != nullptr, is_sgd ? "sgd" : "adam", weights[0].device());
   kernel(update);
   for (const Tensor& weight : weights) weight.storage()->overwritten();
 }

@@ -15,9 +15,7 @@ constexpr NameTable<Precision, 3> precisions{
 
 /// For tensors on a device with half types.
 void scale_all(const std::vector<Tensor>& x, const Tensor& factor, bool add, const std::vector<Tensor>& out) {
-  const Backend& backend = backend_of(out[0]);
-  require_kernel(backend.scale_all != nullptr, "scale_all", out[0].device());
-  backend.scale_all(x, factor, add, out);
+  backend_of(out[0]).scale_all(x, factor, add, out);
 }
 
 Tensor number(double value, DType dtype, Device device) {
