@@ -382,15 +382,6 @@ TEST_CASE("cross entropy of logits far from 0 is that of logits around it, and s
     }
 }
 
-TEST_CASE("cross entropy refuses a target that is no class") {
-  const Tensor logits = tensor_of<float>(numbers(6), {2, 3}), loss = Tensor::empty({2});
-  for (std::int32_t wrong : {3, -1, -101}) {
-    const Tensor targets = tensor_of<std::int32_t>({0, static_cast<double>(wrong)}, {2});
-    CHECK_THROWS_AS(
-        cpu_backend.cross_entropy.forward(logits, targets, 0, ignored, loss, Tensor::empty({2, 2})), Error);
-  }
-}
-
 namespace {
 
 /// The sum, what it is normalised, and all gradients; in one kernel each way, or one after the other.

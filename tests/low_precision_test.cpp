@@ -147,17 +147,15 @@ TEST_CASE("bf16 products: operands are rounded to the nearest even, and nothing 
 }
 
 TEST_CASE("bf16 products: the same bits for any number of threads, for this thread's f32 alone") {
-  const int before = cpu_threads();
   const Tensor a = random_floats({300, 520}, 1), b = random_floats({520, 200}, 2), exact = matmul(a, b);
   std::vector<float> first;
   for (const int threads : {1, 2, 5}) {
-    set_cpu_threads(threads);
+    const WithThreads scope(threads);
     const std::vector<float> found = in_bf16(a, b).to_vector<float>();
     if (first.empty()) first = found;
     CHECK(found == first);
     CHECK(matmul(a, b).to_vector<float>() == exact.to_vector<float>());  // no worker keeps it
   }
-  set_cpu_threads(before);
   const Bf16Products products;
   std::thread([&] { CHECK(matmul(a, b).to_vector<float>() == exact.to_vector<float>()); }).join();
   {
@@ -257,13 +255,6 @@ TEST_CASE("bf16 products: processors without the instructions round copies, and 
   CHECK(precision_remark(Precision::bf16, Device{}).empty() == Bf16Products::available());
 }
 
-TEST_CASE("f16 is refused on the CPU") {
-  Initialiser initialiser(3);
-  Linear layer(4, 2, true, initialiser);
-  CHECK_THROWS_WITH_AS(Autocast(layer, Precision::f16), doctest::Contains("f16 needs a Vulkan device"),
-                       Error);
-}
-
 // --- Narrow weights, in 8 bits or bf16: what rounding does to them, and that few rows and many compute
 // with the same numbers.
 
@@ -298,7 +289,6 @@ TEST_CASE("bf16 rows: each element is rounded to the nearest number of 8 bits, t
 using Round = void (*)(const Tensor&);
 
 TEST_CASE("narrow rows: linear maps of few rows give what the rounded weights give") {
-  const int before = cpu_threads();
   for (const Round round : {Round(round_to_int8), Round(round_to_bf16)})
     for (const std::int64_t rows : {1, 2, 5, 6, 7})
       for (const Shape& sizes :
@@ -317,7 +307,7 @@ TEST_CASE("narrow rows: linear maps of few rows give what the rounded weights gi
                    bias.to(DType::f64));
         std::vector<float> first;
         for (const int threads : {1, 3}) {
-          set_cpu_threads(threads);
+          const WithThreads scope(threads);
           const Tensor found = linear(x, weight, bias);
           CHECK(test::worst_difference(found.to(DType::f64), expected) <
                 2e-6 * std::sqrt(static_cast<double>(in)) + 1e-6);
@@ -340,7 +330,6 @@ TEST_CASE("narrow rows: linear maps of few rows give what the rounded weights gi
             CHECK(of_part[static_cast<std::size_t>(r * (out - 9) + j)] ==
                   doctest::Approx(whole[static_cast<std::size_t>(r * out + j + 5)]).epsilon(1e-4));
       }
-  set_cpu_threads(before);
 }
 
 TEST_CASE("narrow rows: a model that writes token by token agrees with itself reading the whole text") {

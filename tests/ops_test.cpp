@@ -10,6 +10,7 @@
 #include "heed/core/backend.h"
 #include "heed/core/device.h"
 #include "heed/tests/cases/op_cases.h"
+#include "heed/tests/support.h"
 #include "heed/training/optimizer.h"
 
 using namespace heed;
@@ -77,17 +78,16 @@ TEST_CASE("ops: f32 agrees with f64") {
 }
 
 TEST_CASE("ops: any number of threads gives the same bits") {
-  const int threads = cpu_threads();
   for (const OpCase& op_case : op_cases()) {
     CAPTURE(op_case.name);
-    set_cpu_threads(1);
-    const auto single = run(op_case, DType::f32);
-    for (int count : {2, 3, 8}) {
-      set_cpu_threads(count);
-      CHECK(run(op_case, DType::f32) == single);
+    std::vector<std::vector<double>> single;
+    for (int count : {1, 2, 3, 8}) {
+      const test::WithThreads scope(count);
+      const auto found = run(op_case, DType::f32);
+      if (count == 1) single = found;
+      CHECK(found == single);
     }
   }
-  set_cpu_threads(threads);
 }
 
 // --- What was overwritten between a forward pass and its backward is an error, and not a wrong gradient.

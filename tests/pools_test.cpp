@@ -104,18 +104,15 @@ TEST_CASE("parallel_for throws a task's exception in the caller, and goes on wor
 
 TEST_CASE("parallel_for called by several threads of the program") {
   const WithThreads scope(3);
-  std::vector<std::thread> callers;
   std::vector<std::int64_t> sums(4, 0);
-  for (std::size_t caller = 0; caller < sums.size(); ++caller)
-    callers.emplace_back([&sums, caller] {
-      for (int loop = 0; loop < 200; ++loop) {
-        std::vector<std::int64_t> squares(20);
-        cpu::parallel_for(20,
-                          [&](std::int64_t task) { squares[static_cast<std::size_t>(task)] = task * task; });
-        sums[caller] += std::accumulate(squares.begin(), squares.end(), std::int64_t{0});
-      }
-    });
-  for (std::thread& caller : callers) caller.join();
+  at_once(sums.size(), [&](std::size_t caller) {
+    for (int loop = 0; loop < 200; ++loop) {
+      std::vector<std::int64_t> squares(20);
+      cpu::parallel_for(20,
+                        [&](std::int64_t task) { squares[static_cast<std::size_t>(task)] = task * task; });
+      sums[caller] += std::accumulate(squares.begin(), squares.end(), std::int64_t{0});
+    }
+  });
   CHECK(sums == std::vector<std::int64_t>(4, 200 * 2470));
 }
 
@@ -255,13 +252,9 @@ TEST_CASE("memory pool: growing requests do not pile up free blocks") {
 TEST_CASE("memory pool: more than the machine has is an error with figures") {
   MemoryPool pool;
   const MemoryPool::Block block = pool.allocate(1000);
-  try {
-    pool.allocate(std::size_t{1} << 60);
-    FAIL("2^60 bytes were handed out");
-  } catch (const Error& error) {
-    CHECK(std::string(error.what()).find("out of memory") != std::string::npos);
-    CHECK(std::string(error.what()).find("1152921504606846976") != std::string::npos);
-  }
+  const std::string error = error_of([&] { pool.allocate(std::size_t{1} << 60); });
+  CHECK(contains(error, "out of memory"));
+  CHECK(contains(error, "1152921504606846976"));
   pool.release(block);
   CHECK(pool.stats().current_bytes == 0);
   CHECK_THROWS_AS(pool.allocate(SIZE_MAX), Error);
@@ -270,18 +263,15 @@ TEST_CASE("memory pool: more than the machine has is an error with figures") {
 TEST_CASE("memory pool: threads share it") {
   MemoryPool pool;
   std::atomic<bool> overlap{false};
-  std::vector<std::thread> threads;
-  for (unsigned char mark = 1; mark <= 4; ++mark)
-    threads.emplace_back([&, mark] {
-      for (std::size_t i = 1; i < 300; ++i) {
-        const Owned owned{pool.allocate(i * 131), i * 131, mark};
-        std::memset(owned.block.address, mark, owned.bytes);
-        std::this_thread::yield();
-        if (!intact(owned)) overlap = true;
-        pool.release(owned.block);
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
+  at_once(4, [&](std::size_t thread) {
+    for (std::size_t i = 1; i < 300; ++i) {
+      const Owned owned{pool.allocate(i * 131), i * 131, static_cast<unsigned char>(thread + 1)};
+      std::memset(owned.block.address, owned.mark, owned.bytes);
+      std::this_thread::yield();
+      if (!intact(owned)) overlap = true;
+      pool.release(owned.block);
+    }
+  });
   CHECK_FALSE(overlap);
   CHECK(pool.stats().current_bytes == 0);
 }
