@@ -5,5 +5,4 @@
 #include "heed/apps/hub/exchange.h"
 #include "heed/apps/tasks/report.h"
 #include "heed/apps/tasks/run.h"
-#include "heed/apps/tasks/serve.h"
 #include "heed/apps/tasks/train.h"

@@ -14,7 +14,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "heed/apps/tasks/serve.h"
+#include "heed/apps/tasks/run.h"
 #include "heed/heed.h"
 
 namespace {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "heed/apps/tasks/run.h"
+#include "heed/apps/tasks/train.h"
 #include "heed/core/device.h"
 #include "heed/models/attention/attention.h"
 #include "temporary_folder.h"
@@ -115,7 +115,7 @@ TEST_CASE("c threads: many predict with one run, and look at it meanwhile") {
   const heed::TaskKind& kind = heed::task_kind("classify");
   heed::Settings settings = kind.settings(false);
   for (const char* one : {"model.width=16", "model.heads=2", "training.steps=3"}) settings.assign(one);
-  heed::train_run(kind, settings, {folder / "run"});
+  heed::train(kind, settings, {.folder = folder / "run", .report = false});
   heed_run* run = nullptr;
   REQUIRE(heed_run_open((folder / "run").c_str(), nullptr, &run) == HEED_OK);
   const char* lines[] = {"[ MAX 2 9 ]", "[ MIN 4 3 ]", "[ MAX 1 [ MIN 7 8 ] ]", "[ MIN 5 ]", "one"};

@@ -57,6 +57,16 @@ std::unique_ptr<Attention> make(const AttentionVariant& variant, const LayerUse&
   return layer;
 }
 
+/// What a layer shows in a pass; `out` gets its output.
+Capture shown_by(Attention& layer, const AttentionInput& input, Tensor* out = nullptr) {
+  Capture capture;
+  Context context = Context::inference();
+  context.capture = &capture;
+  const Tensor found = layer(input, context);
+  if (out) *out = found;
+  return capture;
+}
+
 /// merge(A v) Wo, v = split(Y Wv): what every layer with weights A, values and an output map computes.
 Tensor output_from(const Tensor& weights, Attention& layer, const AttentionInput& input) {
   const Tensor& memory = input.memory.defined() ? input.memory : input.x;
@@ -107,10 +117,8 @@ TEST_CASE("capture: the output follows from the weights that a layer shows") {
       CAPTURE(use.cross);
       const auto layer = make(variant, use, small_options(variant.name));
       const AttentionInput input = layer_input(use);
-      Capture capture;
-      Context context = Context::inference();
-      context.capture = &capture;
-      const Tensor out = (*layer)(input, context);
+      Tensor out;
+      const Capture capture = shown_by(*layer, input, &out);
       const Tensor weights = capture.find("weights");
       REQUIRE(weights.defined());
       CHECK_FALSE(weights.tracked());
@@ -132,11 +140,7 @@ TEST_CASE("capture: Longformer's global tokens look at everything, sample by sam
   const auto layer = make(attention_variant("longformer"), use, options);
   AttentionInput input = layer_input(use);
   input.global = integers({0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0}, {2, 7});
-  Capture capture;
-  Context context = Context::inference();
-  context.capture = &capture;
-  (*layer)(input, context);
-  const Tensor weights = capture.find("weights");
+  const Tensor weights = shown_by(*layer, input).find("weights");
   REQUIRE(weights.shape() == Shape{2, 2, 7, 7});
   const auto entry = [&](std::int64_t b, std::int64_t i, std::int64_t j) {
     return select(select(select(select(weights, 0, b), 0, 0), 0, i), 0, j).item();
@@ -154,10 +158,7 @@ TEST_CASE("capture: Fastformer shows how it pools") {
     Options options;
     options.set("global_keys", std::int64_t{2});
     const auto layer = make(attention_variant("fastformer"), use, options);
-    Capture capture;
-    Context context = Context::inference();
-    context.capture = &capture;
-    (*layer)(layer_input(use), context);
+    const Capture capture = shown_by(*layer, layer_input(use));
     const std::int64_t keys = use.cross ? 5 : 7;
     const Shape of_query = use.causal ? Shape{2, 2, 7, 7} : Shape{2, 2, 7},
                 of_key = use.causal ? Shape{2, 2, 7, 7} : Shape{2, 2, keys};
@@ -177,11 +178,8 @@ TEST_CASE("capture: RetNet shows its retention, whose sums it normalises and gat
     const LayerUse use{causal, false};
     const auto layer = make(attention_variant("retnet"), use, {});
     const AttentionInput input = layer_input(use);
-    Capture capture;
-    Context context = Context::inference();
-    context.capture = &capture;
-    const Tensor out = (*layer)(input, context);
-    const Tensor retention = capture.find("retention");
+    Tensor out;
+    const Tensor retention = shown_by(*layer, input, &out).find("retention");
     REQUIRE(retention.shape() == Shape{2, 2, 7, 7});
     const auto mapped = [&](const char* map, const Tensor& x) {
       return linear(x, named(*layer, std::string(map) + ".weight"),
@@ -195,21 +193,16 @@ TEST_CASE("capture: RetNet shows its retention, whose sums it normalises and gat
 }
 
 TEST_CASE("capture: clusters and orders of the variants that sort") {
-  const auto shown_by = [](const char* name, bool causal) {
-    const auto layer = make(attention_variant(name), {causal, false}, {});
-    Capture capture;
-    Context context = Context::inference();
-    context.capture = &capture;
-    (*layer)(layer_input({causal, false}), context);
-    return capture;
+  const auto sorted_by = [](const char* name, bool causal) {
+    return shown_by(*make(attention_variant(name), {causal, false}, {}), layer_input({causal, false}));
   };
   for (const bool causal : {false, true}) {
-    const Capture clusters = shown_by("clusterformer", causal);
+    const Capture clusters = sorted_by("clusterformer", causal);
     CHECK(clusters.find("assignment").shape() == Shape{2, 7});
     CHECK(clusters.find("order").shape() == Shape{2, 7});
     CHECK(clusters.find("centroids").defined() == !causal);
-    CHECK(shown_by("reformer", causal).find("order").shape() == Shape{8, 2, 2, 7});
-    CHECK(shown_by("routing_transformer", causal).find("query_centroids").shape() == Shape{2, 2, 7});
+    CHECK(sorted_by("reformer", causal).find("order").shape() == Shape{8, 2, 2, 7});
+    CHECK(sorted_by("routing_transformer", causal).find("query_centroids").shape() == Shape{2, 2, 7});
   }
 }
 

@@ -8,14 +8,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "heed/apps/tasks/learner.h"
-#include "heed/apps/tasks/pair_tokens.h"
+#include "heed/apps/tasks/data.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/data/pairs_by_rule.h"
-#include "heed/tests/program_runner.h"
-#include "heed/tests/support.h"
+#include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
 
 using namespace heed;
@@ -151,27 +149,8 @@ TEST_CASE("match: from a table to ranked answers, with what is wrong named by fi
   }
   const std::string table = write_content(folder / "pairs.txt", pairs), run = (folder / "run").string();
   const auto train = [&](const std::string& data, const Lines& more) {
-    Lines arguments = {"train",
-                       "--data",
-                       data,
-                       "--format",
-                       "tsv",
-                       "--set",
-                       "data.header=true",
-                       "--set",
-                       "data.label_column=class",
-                       "--set",
-                       "threads=1",
-                       "--steps",
-                       "20",
-                       "--set",
-                       "model.width=16",
-                       "--set",
-                       "training.evaluate_every=10",
-                       "--out",
-                       run};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run_program("match", arguments);
+    const Lines table_flags = {"--data", data, "--format", "tsv", "--header", "--label-column", "class"};
+    return run_program("match", joined(small_train("match", run, table_flags), more));
   };
   const ProgramResult trained = train(table, {});
   REQUIRE_MESSAGE(trained.status == 0, trained.errors);
@@ -188,48 +167,42 @@ TEST_CASE("match: from a table to ranked answers, with what is wrong named by fi
   CHECK(contains(answers.errors, "line 4: "));
   CHECK(std::count(answers.output.begin(), answers.output.end(), '\n') == 5);
 
-  const auto refused = [&](const std::string& data, const Lines& more, const std::string& says) {
+  std::filesystem::remove_all(run);
+  const auto file = [&](const char* name, const std::string& content) {
+    return write_content(folder / name, content).string();
+  };
+  struct Refusal {
+    std::string data;
+    Lines more;
+    const char* says;
+  };
+  const Refusal refusals[] = {
+      {file("short.txt", "a\tb\tclass\nc\td\n"), {}, "short.txt:2: the row has 2 fields"},
+      {file("none.txt", "a\tb\tlabel\nc\td\t1\n"), {}, "none.txt:1: there is no column \"class\""},
+      {file("empty.txt", ""), {}, "empty.txt"},
+      {file("one.txt", "a\tb\tclass\nc\td\t1\ne\tf\t1\ng\th\t1\n"), {}, "two classes"},
+      {table,
+       {"--valid", file("new.txt", "who\tgood\tclass\nc\td\tmaybe\n")},
+       "new.txt:2: the label \"maybe\""},
+      {table,
+       {"--valid", file("flat.txt", "who\tgood\tclass\nc\td\tyes\ne\tf\tno\n"), "--set",
+        "training.keep_best_by=map"},
+       "gives no map"},
+      {table, {"--folds", "1"}, "data.folds"},
+      {table, {"--folds", "3", "--test", table}, "data.folds"}};
+  for (const auto& [data, more, says] : refusals) {
     const ProgramResult result = train(data, more);
     CAPTURE(result.errors);
     CHECK(result.status != 0);
     CHECK(contains(result.errors, says));
-  };
-  std::filesystem::remove_all(run);
-  refused(write_content(folder / "short.txt", "a\tb\tclass\nc\td\n"), {},
-          "short.txt:2: the row has 2 fields");
-  refused(write_content(folder / "none.txt", "a\tb\tlabel\nc\td\t1\n"), {},
-          "none.txt:1: there is no column \"class\"");
-  refused(write_content(folder / "empty.txt", ""), {}, "empty.txt");
-  refused(write_content(folder / "one.txt", "a\tb\tclass\nc\td\t1\ne\tf\t1\ng\th\t1\n"), {}, "two classes");
-  refused(table, {"--valid", write_content(folder / "new.txt", "who\tgood\tclass\nc\td\tmaybe\n")},
-          "new.txt:2: the label \"maybe\"");
-  refused(table,
-          {"--valid", write_content(folder / "flat.txt", "who\tgood\tclass\nc\td\tyes\ne\tf\tno\n"), "--set",
-           "training.keep_best_by=map"},
-          "gives no map");
-  refused(table, {"--folds", "1"}, "data.folds");
-  refused(table, {"--folds", "3", "--test", table}, "data.folds");
+  }
   CHECK_FALSE(std::filesystem::exists(run));
 }
 
 TEST_CASE("--folds: a run for each fold, mean and deviation, and finished folds are not trained again") {
   const TemporaryFolder folder;
   const std::string out = (folder / "out").string();
-  const Lines train = {"train",
-                       "--folds",
-                       "3",
-                       "--out",
-                       out,
-                       "--set",
-                       "data.questions=60",
-                       "--steps",
-                       "10",
-                       "--set",
-                       "threads=1",
-                       "--set",
-                       "model.width=16",
-                       "--set",
-                       "training.evaluate_every=5"};
+  const Lines train = small_train("match", out, {"--folds", "3"});
   const ProgramResult first = run_program("match", train);
   REQUIRE_MESSAGE(first.status == 0, first.errors);
   const Json json = Json::parse(first.output);

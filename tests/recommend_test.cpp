@@ -77,14 +77,16 @@ TEST_CASE("mind: news are read as they are, and an id may be repeated where it s
 }
 
 TEST_CASE("mind: what is wrong is named with its line") {
-  CHECK(contains(refusal_of_impressions("1\tU1\tN1\n"), "file:1: the row has 3 columns"));
-  CHECK(contains(refusal_of_impressions(impression + "3\tU1\n"), "file:3"));
-  CHECK(contains(refusal_of_impressions(without(impression, "12:00:00 PM", "13:00:00 PM")), "file:2"));
-  CHECK(contains(refusal_of_impressions(without(impression, "11/13/2019", "2/30/2019")), "file:1"));
-  CHECK(contains(refusal_of_impressions(without(impression, "N4-0", "N4")), "\"N4\" has no -1"));
-  CHECK(contains(refusal_of_impressions(without(impression, "N4-0", "-0")), "\"-0\""));
-  CHECK(contains(refusal_of_impressions(without(impression, "N3-1 N4-0 N5-0")), "file:1: nothing was shown"));
-  CHECK(contains(refusal_of_impressions(""), "empty"));
+  const std::pair<std::string, const char*> rows[] = {
+      {"1\tU1\tN1\n", "file:1: the row has 3 columns"},
+      {impression + "3\tU1\n", "file:3"},
+      {without(impression, "12:00:00 PM", "13:00:00 PM"), "file:2"},
+      {without(impression, "11/13/2019", "2/30/2019"), "file:1"},
+      {without(impression, "N4-0", "N4"), "\"N4\" has no -1"},
+      {without(impression, "N4-0", "-0"), "\"-0\""},
+      {without(impression, "N3-1 N4-0 N5-0"), "file:1: nothing was shown"},
+      {"", "empty"}};
+  for (const auto& [text, says] : rows) CHECK(contains(refusal_of_impressions(text), says));
   CHECK(contains(refusal_of_news("N1\tnews\tworld\ttitle\t\thttps://a\t[]\n"),
                  "file:1: the row has 7 columns"));
   CHECK(

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "heed/apps/tasks/run.h"
-#include "heed/apps/tasks/serve.h"
+#include "heed/apps/tasks/train.h"
 #include "heed/base/unicode.h"
 #include "support.h"
 #include "temporary_folder.h"
@@ -47,7 +47,7 @@ class SmallRun {
       settings.assign(one);
     for (const std::string& one : small_data.at(task)) settings.assign(one);
     for (const std::string& one : more) settings.assign(one);
-    train_run(kind, settings, {folder_ / "run"});
+    train(kind, settings, {.folder = folder_ / "run", .report = false});
   }
 
   Run open(const Lines& settings = {}) const { return Run::open(folder_ / "run", {.settings = settings}); }

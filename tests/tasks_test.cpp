@@ -222,7 +222,7 @@ TEST_CASE("tasks: training where nothing is recorded is refused and leaves no fo
   const Settings settings = small_settings_of(kind, {"training.steps=2"});
   const NoGrad no_grad;
   CHECK_THROWS_WITH_AS(train_run(kind, settings, {folder / "run"}),
-                       doctest::Contains("train_run: recording is off on this thread"), Error);
+                       doctest::Contains("train: recording is off on this thread"), Error);
   CHECK_FALSE(fs::exists(folder / "run"));
 }
 

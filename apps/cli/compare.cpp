@@ -28,8 +28,7 @@
 #include "heed/apps/cli/task_program.h"
 #include "heed/apps/compare/comparison.h"
 #include "heed/apps/compare/summary.h"
-#include "heed/apps/tasks/recipe.h"
-#include "heed/apps/tasks/start.h"
+#include "heed/apps/tasks/train.h"
 #include "heed/base/descriptor.h"
 #include "heed/base/file.h"
 #include "heed/base/open_folder.h"
@@ -301,7 +300,7 @@ class CompareCommand {
     } catch (const Error& error) {
       throw SettingsError(concat_text("--task: ", error.what()));
     }
-    Settings settings = settings_to_train(*kind, [&](Settings& laid) { lay_over(*kind, laid); });
+    Settings settings = training_settings(*kind, given_settings(*kind));
     if (settings.get<std::int64_t>("threads") == 0) {
       const int processors = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
       settings.set("threads", std::to_string(std::max(1, processors / jobs)), "--jobs");
@@ -338,10 +337,15 @@ class CompareCommand {
   }
 
   /// --config < --set < flags.
-  void lay_over(const TaskKind& kind, Settings& settings) const {
-    if (config_.given()) settings.merge_file(config_.value());
+  GivenSettings given_settings(const TaskKind& kind) const {
+    GivenSettings given{.config = config_.value()};
+    const auto add = [&](const std::string& name, const std::string& value, const std::string& origin) {
+      given.settings.push_back({name, value, origin});
+    };
     for (const std::string& assignment : assignments_)
-      if (is_plain(kind, assignment)) settings.assign(assignment);
+      if (const std::string name = assigned_name(assignment); is_plain(kind, assignment))
+        add(name, assignment.substr(name.size() + 1), "--set " + assignment);
+    const Settings settings = kind.settings(true);
     const std::vector<std::string> rest = app_->remaining();
     for (std::size_t i = 0; i < rest.size(); ++i) {
       std::string flag = rest[i], value;
@@ -355,11 +359,12 @@ class CompareCommand {
       } else {
         throw SettingsError(flag + " needs a value");
       }
-      settings.set(setting_of_flag(flag, settings), value, flag);
+      add(setting_of_flag(flag, settings), value, flag);
     }
-    if (steps_.given()) settings.set("training.steps", steps_.value(), "--steps");
-    if (threads_.given()) settings.set("threads", threads_.value(), "--threads");
-    if (device_.given()) settings.set("device", device_.value(), "--device");
+    if (steps_.given()) add("training.steps", steps_.value(), "--steps");
+    if (threads_.given()) add("threads", threads_.value(), "--threads");
+    if (device_.given()) add("device", device_.value(), "--device");
+    return given;
   }
 
   CLI::App* app_;

@@ -5,8 +5,6 @@
 #include <thread>
 
 #include "heed/apps/cli/task_program.h"
-#include "heed/apps/tasks/recipe.h"
-#include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/train.h"
 #include "heed/base/file.h"
 #include "heed/base/unicode.h"
@@ -163,7 +161,11 @@ class TrainCommand {
   int train(const Settings& settings, Ranks* ranks) {
     check_flags();
     const InterruptGuard interrupt;
-    TrainRequest request{out_.value(), resume_, !unverified_, {}, ranks};
+    TrainRequest request{.folder = out_.value(),
+                         .resume = resume_,
+                         .verify = !unverified_,
+                         .ranks = ranks,
+                         .report = false};  // it is made when what came of the training is said
     const bool is_first = !ranks || ranks->is_first();
     request.callbacks.progress = [&](const Progress& progress) { printer_.show(progress); };
     request.callbacks.message = [&](std::string_view text) { printer_.message(text); };
@@ -175,16 +177,13 @@ class TrainCommand {
     apply_threads(settings, ranks);
     if (profile_) start_profile();
     if (asks_for_all_folds(settings)) return train_in_folds(settings, request, is_first);
-    const TrainResult result = train_run(program_.kind, settings, request);
+    const TrainResult result = heed::train(program_.kind, settings, request);
     if (!is_first) return exit_success;  // rank 0 says what came of it
     printer_.finish();
     print_profile();
-    if (!result.finished) {
-      const int status = interrupted(concat_text("at step ", result.step));
-      write_report_of(program_.kind, request);
-      return status;
-    }
+    const int status = result.finished ? exit_success : interrupted(concat_text("at step ", result.step));
     write_report_of(program_.kind, request);
+    if (!result.finished) return status;
     printer_.message(concat_text("done after ", result.step, " steps in ", duration_text(result.seconds),
                                  ": ", out_.value()));
     return exit_success;
@@ -224,9 +223,11 @@ class TrainCommand {
     for (const SettingFlag* flag : given_flags(flags_))
       given.settings.push_back({flag->setting, flag->given.value(), flag->flag});
     given.attention = {attention_.optional(), decoder_.optional(), cross_.optional(), preset_.optional()};
-    return training_settings(program_.kind, given, [this](const std::string& note) {
+    std::vector<std::string> notes;
+    Settings settings = training_settings(program_.kind, given, &notes);
+    for (const std::string& note : notes)
       if (!muted_) printer_.message(note);
-    });
+    return settings;
   }
 
   const TaskProgram& program_;

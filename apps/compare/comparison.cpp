@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "heed/apps/tasks/recipe.h"
+#include "heed/apps/tasks/run.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/file.h"
@@ -244,7 +244,9 @@ std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& c
   const Device device = device_of(cell.settings);
   reset_peak_memory(device);
   const bool goes_on = path_exists(run_folder / "config.json");
-  const TrainResult trained = train_run(kind, cell.settings, {run_folder, goes_on, true, callbacks});
+  const TrainResult trained =
+      train(kind, cell.settings,
+            {.folder = run_folder, .resume = goes_on, .callbacks = callbacks, .report = false});
   if (!trained.finished) return std::nullopt;
   result.steps = trained.step;
   result.training_seconds = trained.seconds;

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "heed/apps/tasks/run.h"
+#include "heed/apps/tasks/train.h"
 #include "heed/base/open_folder.h"
 
 // A comparison trains one task under several choices (attentions, settings) and seeds, one cell for each.

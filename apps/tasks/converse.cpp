@@ -162,8 +162,8 @@ std::string dialogue_of_line(const Settings& settings, const std::string& line) 
   return std::string(answers_in({turns}, settings.read<ConverseData>("data").turns).source.back());
 }
 
-AnswerQuality dialogue_quality(const Settings&, std::span<const std::string> answers,
-                               const ParallelText& pairs, double loss) {
+Measurement dialogue_quality(const Settings&, std::span<const std::string> answers, const ParallelText& pairs,
+                             double loss) {
   const std::vector<std::string> expected = pairs.target.strings();
   const auto [bleu, examples] = bleu_of_answers(answers, expected);
   const BleuTokens tokens = bleu_tokens_for(expected);
@@ -176,7 +176,7 @@ AnswerQuality dialogue_quality(const Settings&, std::span<const std::string> ans
   json["human"] = {{"distinct1", rounded(distinct_share(expected, 1, tokens))},
                    {"distinct2", rounded(distinct_share(expected, 2, tokens))}};
   json["signature"] = bleu.signature;
-  return {metrics_of(dialogue_metrics, values), json.dump(), examples};
+  return {.metrics = metrics_of(dialogue_metrics, values), .json = json.dump(), .examples = examples};
 }
 
 }  // namespace

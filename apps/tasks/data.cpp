@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <unordered_set>
 #include <utility>
 
-#include "heed/base/digest.h"
-#include "heed/data/labelled_text.h"
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+#include "heed/base/unicode.h"
 #include "heed/data/pairs_by_rule.h"
-#include "heed/data/table.h"
+#include "heed/data/tokenizer_parts.h"
 
 namespace heed {
 
@@ -91,6 +92,58 @@ Tokens tokens_with_end(const Tokenizer& tokenizer, std::string_view text) {
   return tokens;
 }
 
+namespace {
+
+std::string with_space(std::string_view word) {
+  return concat_text(' ', word);
+}
+
+}  // namespace
+
+std::string PairTokenizer::spaced(std::string_view text) {
+  std::string words;
+  for (const std::string_view word : split_at_punctuation(text)) words += with_space(word);
+  return words;
+}
+
+TokenPair PairTokenizer::operator()(std::string_view first, std::string_view second) {
+  const std::vector<Word> of_first = words_of(first), of_second = words_of(second);
+  return {matched(of_first, of_second, true), matched(of_second, of_first, !is_joint_)};
+}
+
+std::vector<PairTokenizer::Word> PairTokenizer::words_of(std::string_view text) const {
+  std::vector<Word> words;
+  for (const std::string_view word : split_at_punctuation(text))
+    words.push_back(
+        {unicode::lower_case(word, unicode::FinalSigma::medial), tokenizer().encode(with_space(word))});
+  return words;
+}
+
+MatchedTokens PairTokenizer::matched(const std::vector<Word>& words, const std::vector<Word>& others,
+                                     bool begins) {
+  std::unordered_set<std::string_view> there;
+  for (const Word& other : others) there.insert(other.lower);
+  MatchedTokens text;
+  if (begins) text.tokens = bounded_.begin();
+  text.matches.resize(text.tokens.size(), 0);
+  for (const Word& word : words) {
+    text.tokens.insert(text.tokens.end(), word.tokens.begin(), word.tokens.end());
+    text.matches.resize(text.tokens.size(), there.contains(word.lower) ? kind_of_match(word) : 0);
+  }
+  text.tokens.push_back(tokenizer().id_of("</s>"));
+  text.tokens = bounded_.bounded(std::move(text.tokens));
+  text.matches.resize(text.tokens.size(), 0);
+  text.matches.back() = 0;  // the end mark
+  return text;
+}
+
+std::int32_t PairTokenizer::kind_of_match(const Word& word) const {
+  constexpr std::int32_t others = 4 + 256;  // ids that marks and bytes may take before the first word
+  if (word.tokens.size() != 1 || word.tokens[0] == tokenizer().find("<unk>")) return 4;
+  const std::int32_t rank = word.tokens[0] - others;
+  return rank < 32 ? 1 : rank < 256 ? 2 : rank < 2048 ? 3 : 4;
+}
+
 bool TextPieces::show(std::string_view piece) {
   shown_ += piece;
   return on_text_(piece);
@@ -120,11 +173,66 @@ std::vector<std::string> token_texts(const Tokenizer& tokenizer, std::span<const
   return texts;
 }
 
+Capture captured(const std::function<void(Context&)>& pass) {
+  const NoGrad no_grad;
+  Capture capture;
+  Context context = Context::inference();
+  context.capture = &capture;
+  pass(context);
+  return capture;
+}
+
+namespace {
+
+/// The axis of the samples: the second in Reformer's buckets and orders [rounds, B, H, N].
+int batch_axis(const Capture::Entry& entry) {
+  return entry.name == "buckets" || (entry.name == "order" && entry.value.rank() == 4) ? 1 : 0;
+}
+
+/// What a capture of `count` samples has of one of them; what has one sample alone is the same for all.
+Capture sample_of(const Capture& capture, std::int64_t sample, std::int64_t count) {
+  Capture one;
+  for (const Capture::Entry& entry : capture.entries) {
+    const int axis = batch_axis(entry);
+    const std::int64_t samples = entry.value.rank() > axis ? entry.value.size(axis) : 0;
+    if (samples == count)
+      one.entries.push_back({entry.layer, entry.name, slice(entry.value, axis, sample, sample + 1)});
+    else if (samples == 1)
+      one.entries.push_back(entry);
+  }
+  return one;
+}
+
+}  // namespace
+
+void add_pass(CaptureFile& file, const std::string& example, const Capture& capture,
+              const std::vector<Tokens>& rows, const Tokenizer& tokenizer) {
+  const Tensor ids = pad_tokens(rows).ids;
+  const auto count = static_cast<std::int64_t>(rows.size());
+  for (std::int64_t row = 0; row < count; ++row) {
+    const std::string name = count == 1 ? example : example + (row == 0 ? "-first" : "-second");
+    std::vector<std::string> texts = token_texts(tokenizer, rows[static_cast<std::size_t>(row)]);
+    texts.resize(static_cast<std::size_t>(ids.size(1)), "<pad>");
+    file.add_tokens(name, "tokens", slice(ids, 0, row, row + 1), texts);
+    file.add(name, count == 1 ? capture : sample_of(capture, row, count));
+  }
+}
+
 void add_text(Digest& digest, std::string_view text) {
   digest.add(std::to_string(text.size()) + ":");
   digest.add(text);
 }
 
+TextSource source_of(std::vector<const TextList*> lists) {
+  return [lists = std::move(lists)](const std::function<void(std::string_view)>& take) {
+    for (const TextList* list : lists)
+      for (const std::string_view text : *list) take(text);
+  };
+}
+
+namespace {
+
+/// A digest of texts, in their order.
 std::string digest_of_texts(std::initializer_list<const TextList*> lists) {
   Digest digest;
   for (const TextList* list : lists) {
@@ -134,12 +242,7 @@ std::string digest_of_texts(std::initializer_list<const TextList*> lists) {
   return digest.hex();
 }
 
-TextSource source_of(std::vector<const TextList*> lists) {
-  return [lists = std::move(lists)](const std::function<void(std::string_view)>& take) {
-    for (const TextList* list : lists)
-      for (const std::string_view text : *list) take(text);
-  };
-}
+}  // namespace
 
 std::string digest_of(const LabelledText& text) {
   return text.seconds.empty() ? digest_of_texts({&text.texts, &text.labels})
@@ -253,6 +356,16 @@ ParallelText read_pair_table(const PairFiles& files, const std::string& path, Re
   return pairs;
 }
 
+/// Draws the share of the pairs that is held out, as split_text() does.
+PairParts split_pairs(const ParallelText& pairs, double valid_fraction, std::uint64_t seed) {
+  TextParts parts =
+      split_text({pairs.source, pairs.target, {}}, {.valid_fraction = valid_fraction, .seed = seed});
+  const auto as_pairs = [](LabelledText& text) {
+    return ParallelText{std::move(text.texts), std::move(text.labels)};
+  };
+  return {as_pairs(parts.train), as_pairs(parts.valid), {}};
+}
+
 }  // namespace
 
 bool names_pairs(const Settings& settings) {
@@ -304,15 +417,6 @@ void read_sources(const Settings& settings, const std::string& file, const TakeT
 PairParts NumberSettings::made_by_rule() const {
   const NumberSets sets = draw_numbers(1, count, held_out);
   return {number_words(sets.train), number_words(sets.held_out), {}};
-}
-
-PairParts split_pairs(const ParallelText& pairs, double valid_fraction, std::uint64_t seed) {
-  TextParts parts =
-      split_text({pairs.source, pairs.target, {}}, {.valid_fraction = valid_fraction, .seed = seed});
-  const auto as_pairs = [](LabelledText& text) {
-    return ParallelText{std::move(text.texts), std::move(text.labels)};
-  };
-  return {as_pairs(parts.train), as_pairs(parts.valid), {}};
 }
 
 }  // namespace heed

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "heed/apps/report/capture.h"
 #include "heed/apps/tasks/settings.h"
 #include "heed/base/digest.h"
 #include "heed/data/batching.h"
@@ -17,6 +18,7 @@
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer.h"
 #include "heed/models/loss.h"
+#include "heed/models/pairs.h"
 
 // What tasks do with texts between the reader and the model.
 
@@ -68,7 +70,7 @@ void for_each_setting(auto&& visit, TextLimits& limits) {
         "A longer text is an error, or cut: its beginning alone is read, and a message says so");
 }
 
-// --- examples in memory (apps/tasks/train.h)
+// --- examples in memory
 
 /// A column of the examples that a task takes from memory.
 struct ExampleColumn {
@@ -149,6 +151,39 @@ class BoundedTokenizer {
   std::atomic<std::int64_t> cut_texts_ = 0;
 };
 
+/// Turns pairs of texts into what a PairMatcher reads: each text's tokens with the end mark, and for each
+/// token whether the word it belongs to stands in the other text, too, in small or capital letters. A word is
+/// matched whole, so that names which the vocabulary lacks are found. The kinds of match tell how rare the
+/// word is by its place in the vocabulary, which is learned from the frequent to the rare: 1 for about 30
+/// words, 2 for 250, 3 for 2000, 4 for others and for words of several tokens.
+class PairTokenizer {
+ public:
+  PairTokenizer(Tokenizer tokenizer, const Settings& settings)
+      : bounded_(std::move(tokenizer), settings),
+        is_joint_(settings.get<std::string>("model.kind") == "joint") {}
+
+  /// A text as the tokenizer is to learn it: words and marks of punctuation with a space before each.
+  static std::string spaced(std::string_view text);
+
+  /// Throws an Error when one of the texts is too long (see BoundedTokenizer).
+  TokenPair operator()(std::string_view first, std::string_view second);
+  const Tokenizer& tokenizer() const { return bounded_.tokenizer(); }
+  std::string take_cut_message() { return bounded_.take_cut_message(); }
+
+ private:
+  /// A word with the form by which it is compared.
+  struct Word {
+    std::string lower;
+    Tokens tokens;
+  };
+  std::vector<Word> words_of(std::string_view text) const;
+  MatchedTokens matched(const std::vector<Word>& words, const std::vector<Word>& others, bool begins);
+  std::int32_t kind_of_match(const Word& word) const;
+
+  BoundedTokenizer bounded_;
+  bool is_joint_;  // a row is the pair, and begins once
+};
+
 /// Gets each new piece of a text that is being written; false ends the writing.
 using OnText = std::function<bool(std::string_view piece)>;
 
@@ -177,10 +212,15 @@ bool is_blank(std::string_view line);
 /// The tokens as they are read, for people: with the spaces and bytes that they stand for.
 std::vector<std::string> token_texts(const Tokenizer& tokenizer, std::span<const std::int32_t> tokens);
 
+/// What layers show in a pass that is given a context for inference; without gradients.
+Capture captured(const std::function<void(Context&)>& pass);
+/// Adds what one pass over `rows` left, with their tokens. Of two rows each is an example of its own:
+/// "<example>-first" and "<example>-second".
+void add_pass(CaptureFile& file, const std::string& example, const Capture& capture,
+              const std::vector<Tokens>& rows, const Tokenizer& tokenizer);
+
 /// Adds a text so that no other division of the same bytes gives the same digest.
 void add_text(Digest& digest, std::string_view text);
-/// A digest of texts, in their order.
-std::string digest_of_texts(std::initializer_list<const TextList*> lists);
 /// The texts of lists, which must outlive this, one list behind the other.
 TextSource source_of(std::vector<const TextList*> lists);
 
@@ -332,8 +372,5 @@ void for_each_setting(auto&& visit, NumberSettings& numbers) {
   visit(numbers.count, "numbers", 1, 999'999, "Without data: how many number words to learn from");
   visit(numbers.held_out, "held_out_numbers", 1, 999'999, "Without data: how many to measure with");
 }
-
-/// Draws the share of the pairs that is held out, as split_text() does.
-PairParts split_pairs(const ParallelText& pairs, double valid_fraction, std::uint64_t seed);
 
 }  // namespace heed

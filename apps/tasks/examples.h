@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/apps/tasks/capture.h"
 #include "heed/apps/tasks/data.h"
 #include "heed/apps/tasks/learner.h"
 #include "heed/autograd/autograd.h"

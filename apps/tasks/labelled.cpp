@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -32,19 +33,18 @@ std::vector<std::size_t> counts_of(const LabelledText& text, const std::vector<s
   return counts;
 }
 
-/// "4512 bad (45 %), 5488 good"; of many classes the largest.
+std::string in_quotes(std::string_view name) {
+  return concat_text('"', unicode::shortened(name, 40), '"');
+}
+
+/// "\"good\" 5488, \"bad\" 4512"; of many classes the largest.
 std::string class_counts(const std::vector<std::size_t>& texts, const std::vector<std::string>& classes) {
-  std::vector<std::pair<std::size_t, std::string>> counts;
-  for (std::size_t i = 0; i < classes.size(); ++i) counts.emplace_back(texts[i], classes[i]);
-  std::stable_sort(counts.begin(), counts.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::string result;
-  const std::size_t shown = std::min<std::size_t>(counts.size(), 10);
-  for (std::size_t i = 0; i < shown; ++i)
-    result += concat_text(i == 0 ? "" : ", ", '"', unicode::shortened(counts[i].second, 40), "\" ",
-                          counts[i].first);
-  if (shown < counts.size()) result += concat_text(" and ", counts.size() - shown, " more");
-  return result;
+  std::vector<std::size_t> order(classes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t i) { return texts[i]; });
+  std::vector<std::string> counts;
+  for (const std::size_t i : order) counts.push_back(concat_text(in_quotes(classes[i]), ' ', texts[i]));
+  return listed(counts, 10);
 }
 
 }  // namespace
@@ -134,28 +134,16 @@ TextParts read_labelled_parts(
       });
 }
 
-std::vector<std::string> remarks_on_classes(const LabelledText& train,
-                                            const std::vector<std::string>& classes) {
-  const std::vector<std::size_t> counts = counts_of(train, classes);
-  std::vector<std::string> remarks = {"classes: " + class_counts(counts, classes)};
-  std::vector<std::string> rare;
-  for (std::size_t i = 0; i < classes.size(); ++i)
-    if (counts[i] < 5) rare.push_back(classes[i]);
-  if (rare.empty()) return remarks;
-  std::string names;
-  for (std::size_t i = 0; i < std::min<std::size_t>(rare.size(), 5); ++i)
-    names += (i == 0 ? "\"" : ", \"") + unicode::shortened(rare[i], 40) + "\"";
-  remarks.push_back(concat_text(rare.size(), rare.size() == 1 ? " class has" : " classes have",
-                                " fewer than 5 texts (", names, rare.size() > 5 ? ", ..." : "",
-                                "): is the label where data.format, data.label_column and data.header say?"));
-  return remarks;
-}
+namespace {
 
+/// A text as a line of input: of a pair both, with a tab between.
 std::string text_at(const LabelledText& text, std::size_t index) {
   std::string whole(text.texts[index]);
   if (!text.seconds.empty()) whole.append("\t").append(text.seconds[index]);
   return whole;
 }
+
+}  // namespace
 
 void check_labels(const LabelledText& text, std::string_view origin) {
   constexpr std::size_t many = 200, few_texts = 3;
@@ -163,28 +151,34 @@ void check_labels(const LabelledText& text, std::string_view origin) {
   const auto is_bad = [&] { return labels.size() > many && labels.size() * few_texts > text.size(); };
   for (std::size_t i = 0; i < text.size() && !is_bad(); ++i) labels.insert(text.labels[i]);
   if (!is_bad()) return;
-  std::string columns;
-  for (std::size_t i = 0; i < std::min<std::size_t>(text.first_line.size(), 20); ++i)
-    columns += concat_text(columns.empty() ? "" : ", ", i + 1, " (\"",
-                           unicode::shortened(text.first_line[i], 40), "\")");
+  std::vector<std::string> columns;
+  for (const std::string& one : text.first_line)
+    columns.push_back(concat_text(columns.size() + 1, " (", in_quotes(one), ')'));
   throw SettingsError(
       concat_text(origin, ": its ", text.size(), " texts have more than ", labels.size() - 1,
-                  " different labels, and so fewer than ", few_texts, " texts each; such as \"",
-                  unicode::shortened(text.labels[0], 40), "\" and \"",
-                  unicode::shortened(text.labels[text.size() - 1], 40), "\". ",
+                  " different labels, and so fewer than ", few_texts, " texts each; such as ",
+                  in_quotes(text.labels[0]), " and ", in_quotes(text.labels[text.size() - 1]), ". ",
                   columns.empty() ? "A label is what many texts have in common: is data.format right?"
                                   : "Is the label in another column? --set data.label_column=N names it; the "
                                     "first line has the columns " +
-                                        columns));
+                                        listed(columns, 20)));
 }
 
 std::vector<std::string> remarks_on_labelled(const TextParts& parts, const std::vector<std::string>& classes,
                                              const std::string& unit, const std::string& description) {
-  std::vector<std::string> remarks = remarks_on_classes(parts.train, classes);
-  remarks.insert(remarks.begin(),
-                 concat_text(parts.train.size(), ' ', unit, " of ", classes.size(),
-                             " classes to learn from, ", parts.valid.size(), " to measure with, ",
-                             parts.test.size(), " kept for a test; ", description));
+  const std::vector<std::size_t> counts = counts_of(parts.train, classes);
+  std::vector<std::string> remarks = {
+      concat_text(parts.train.size(), ' ', unit, " of ", classes.size(), " classes to learn from, ",
+                  parts.valid.size(), " to measure with, ", parts.test.size(), " kept for a test; ",
+                  description),
+      "classes: " + class_counts(counts, classes)};
+  std::vector<std::string> rare;
+  for (std::size_t i = 0; i < classes.size(); ++i)
+    if (counts[i] < 5) rare.push_back(in_quotes(classes[i]));
+  if (!rare.empty())
+    remarks.push_back(concat_text(
+        rare.size(), rare.size() == 1 ? " class has" : " classes have", " fewer than 5 texts (",
+        listed(rare, 5), "): is the label where data.format, data.label_column and data.header say?"));
   return remarks;
 }
 
@@ -221,11 +215,11 @@ std::vector<ExampleLine> labelled_lines(const LabelledText& text, std::size_t co
   return lines_of(short_lines(lines, count));
 }
 
+namespace {
+
 std::size_t best_class(const ClassScores& scores) {
   return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
-
-namespace {
 
 Prediction prediction_of(const ClassScores& scores, const std::vector<std::string>& classes) {
   Prediction prediction;
@@ -308,8 +302,8 @@ Measurement class_measurement(ClassFigures figures, const ClassQuality& quality,
                                    {"f1", rounded(one.f1())}};
   }
   if (!quality.confusion.empty()) json["confusion"] = quality.confusion;
+  if (!figures.groups.empty()) json["groups"] = figures.groups;
   measurement.json = json.dump();
-  if (!figures.members.empty()) measurement.json.insert(measurement.json.size() - 1, "," + figures.members);
   measurement.metrics = std::move(figures.metrics);
   measurement.count = static_cast<std::int64_t>(scores.size());
   measurement.examples = {"accuracy", "mean", {}};

@@ -70,11 +70,6 @@ std::vector<std::string> classes_from_json(const std::string& text);
 TextParts read_labelled_parts(
     Settings& settings, const std::function<LabelledText()>& by_rule,
     const std::function<LabelledText(const std::string& path, const Settings& layout)>& read);
-/// What there is to say about the classes of the training texts: their counts, and which are rare.
-std::vector<std::string> remarks_on_classes(const LabelledText& train,
-                                            const std::vector<std::string>& classes);
-/// A text as a line of input: of a pair both, with a tab between.
-std::string text_at(const LabelledText& text, std::size_t index);
 /// Throws a SettingsError for labels that are none: more than 200, with fewer than three texts each on
 /// average. It names the columns that there are; to be called before anything is built for so many classes.
 void check_labels(const LabelledText& text, std::string_view origin);
@@ -101,7 +96,6 @@ std::vector<ExampleLine> labelled_lines(const LabelledText& text, std::size_t co
 
 /// The logarithm of the probability of each class.
 using ClassScores = std::vector<float>;
-std::size_t best_class(const ClassScores& scores);
 /// Of each input the best class with its probability, and all others behind it.
 std::vector<Prediction> class_predictions(const std::vector<ClassScores>& scores,
                                           const std::vector<std::string>& classes);
@@ -131,15 +125,14 @@ struct Confusion {
 };
 /// Those that occur in a matrix [expected][predicted], the most frequent first.
 std::vector<Confusion> confusions_in(const std::vector<std::vector<std::int64_t>>& matrix);
-/// What is said of classes that were told apart: the metrics, and members for the JSON object, "" or
-/// `"name":value,...`.
+/// What is said of classes that were told apart: the metrics, and how many groups of what kind were ranked.
 struct ClassFigures {
   std::vector<Metric> metrics;
-  std::string members = {};
+  std::map<std::string, std::int64_t> groups = {};
 };
-/// What `evaluate` says: the metrics and members, and as JSON behind them "texts", "classes" with precision,
-/// recall and F1 of each, and "confusion", the rows expected and the columns predicted, in the order of the
-/// classes; and the wrong answers.
+/// What `evaluate` says: the metrics, and as JSON behind them "texts", "classes" with precision, recall and F1
+/// of each, "confusion", the rows expected and the columns predicted, in the order of the classes, and
+/// "groups"; and the wrong answers.
 Measurement class_measurement(ClassFigures figures, const ClassQuality& quality,
                               const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
                               const LabelledText& text, const std::vector<std::string>& classes);

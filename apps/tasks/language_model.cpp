@@ -9,15 +9,19 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
+#include "heed/base/digest.h"
+#include "heed/base/names.h"
 #include "heed/base/unicode.h"
+#include "heed/data/table.h"
 #include "heed/data/texts_by_rule.h"
 #include "heed/models/language_model.h"
-#include "heed/training/perplexity.h"
 
 namespace heed {
 namespace {
 
+namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 /// Those of the causal objective, then those of the masked one alone.
@@ -29,8 +33,44 @@ constexpr MetricKind text_metrics[] = {{"loss", false},
                                        {"pseudo_perplexity", false}};
 constexpr std::span causal_kinds = std::span(text_metrics).first<4>();
 
+// --- settings
+
+constexpr const char* for_all = R"({
+  "training": {"label_smoothing": 0.0,
+    "optimizer": {"name": "adamw", "beta2": 0.99, "epsilon": 1e-8, "weight_decay": 0.1},
+    "schedule": {"name": "cosine", "learning_rate": 0.002}}})";
+
+constexpr const char* for_text = R"({
+  "model": {"width": 192, "heads": 6, "feed_forward": 768, "decoder_layers": 4},
+  "training": {"steps": 3000, "evaluate_every": 500, "save_every": 500, "schedule": {"warmup_steps": 200}}})";
+
+/// Many small batches: the rules come late, and a short text gives few large ones.
+constexpr const char* for_agreement = R"({
+  "model": {"width": 96, "heads": 4, "feed_forward": 256, "decoder_layers": 2, "max_length": 128, "dropout": 0.0},
+  "training": {"steps": 4000, "batch_tokens": 1024, "evaluate_every": 800, "save_every": 1000,
+    "schedule": {"warmup_steps": 100, "learning_rate": 0.003}}})";
+
 Settings language_model_settings(bool own_data) {
-  return text_settings(own_data, text_metrics);
+  Settings settings;
+  settings.declare("", RuntimeSettings());
+  settings.declare("", TextObjective());
+  settings.declare("data", TextData());
+  settings.declare("tokenizer", VocabularySettings{.kind = "characters", .vocabulary = 2000});
+  settings.declare("tokenizer", TextTokenizer());
+  TransformerConfig model;
+  model.norm = "pre";
+  model.positions = "learned";
+  model.activation = "gelu";
+  model.tie_embeddings = "decoder";
+  declare_model(settings, model, Stacks::decoder);
+  declare_training(settings, text_metrics);
+  settings.declare("training", MaskedTraining());
+  settings.declare("prediction", MaskedPrediction());
+  settings.declare("evaluation", TextEvaluation());
+  settings.declare("generation", Generation());
+  settings.change_defaults(for_all);
+  settings.change_defaults(own_data ? for_text : for_agreement);
+  return settings;
 }
 
 std::unique_ptr<Learner> make_text_learner(const TaskKind& kind, Settings settings) {
@@ -42,8 +82,7 @@ std::vector<double> values_of(const TextLoss& loss) {  // in the order of `text_
   return {loss.nats_per_token(), loss.perplexity(), loss.nats_per_character(), loss.bits_per_character()};
 }
 
-}  // namespace
-
+/// Windows of model.max_length, evaluation.stride apart.
 TextLossOptions evaluation_windows(const Settings& settings) {
   TextLossOptions options;
   options.window = settings.get<std::int64_t>("model.max_length");
@@ -56,14 +95,201 @@ TextLossOptions evaluation_windows(const Settings& settings) {
   return options;
 }
 
-// --- training
+// --- the text
+
+/// The text of a file, or of all files in a folder and those below it, by name.
+void read_documents(const fs::path& path, LargeText& text, const TextData& data, ReadReport& report) {
+  const auto read = [&](const fs::path& file) {
+    if (data.format == TextData::Format::text) return read_large_text(file, text, data.text, &report);
+    const TableOptions options{.format = "jsonl", .columns = {"text"}, .text = data.text};
+    read_table_rows(
+        file, options, [&](const TableCells& row) { text.add(row.cells[0], true); }, &report);
+  };
+  if (!fs::is_directory(path)) return read(path);
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path)) {
+    std::error_code unreadable;
+    const bool is_folder = fs::is_directory(entry.symlink_status());
+    check(is_folder || fs::is_regular_file(entry.path(), unreadable), entry.path().string(),
+          ": expected a text or a folder of texts, and this is neither (a link to a folder is not followed)");
+    if (!is_folder) files.push_back(entry.path());
+  }
+  check(!files.empty(), path.string(), ": the folder holds no files");
+  std::sort(files.begin(), files.end());
+  std::ranges::for_each(files, read);
+}
+
+std::string joined_lines(const std::vector<std::string>& sentences) {
+  std::string text;
+  for (const std::string& sentence : sentences) text += sentence + "\n";
+  return text;
+}
+
+/// A text in which every character of the texts stands, each once: all that a tokenizer of characters learns
+/// from.
+std::string characters_of(std::initializer_list<const LargeText*> texts) {
+  std::string characters;
+  std::vector<bool> seen(0x110000);
+  for (const LargeText* text : texts) {
+    for (std::size_t i = 0; i < text->size(); ++i) {
+      const std::string piece = (*text)[i].text;
+      for (std::size_t at = 0; at < piece.size();) {
+        const unicode::CodePoint c = unicode::decode(piece, at);
+        if (!seen[c.value]) characters.append(piece, at, static_cast<std::size_t>(c.length));
+        seen[c.value] = true;
+        at += static_cast<std::size_t>(c.length);
+      }
+    }
+  }
+  return characters;
+}
+
+}  // namespace
+
+bool is_masked(const Settings& settings) {
+  return settings.read<TextObjective>("").objective == TextObjective::Objective::masked;
+}
+
+WindowOptions training_windows(const Settings& settings) {
+  WindowOptions options;
+  options.length = settings.get<std::int64_t>("model.max_length");
+  const auto tokens = settings.get<std::int64_t>("training.batch_tokens");
+  if (tokens < options.length)
+    throw SettingsError(concat_text("training.batch_tokens is ", tokens,
+                                    ", but a single window (model.max_length) takes ", options.length));
+  options.rows = tokens / options.length;
+  options.seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("seed"));
+  return options;
+}
+
+void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_view what) {
+  std::vector<std::string> unknown = tokenizer.unknown_characters(text);
+  for (std::string& character : unknown) character = "'" + character + "'";
+  check(unknown.empty(), what, " has characters that the tokenizer does not know: ", listed(unknown),
+        "; a model of characters reads those of its own text alone, one of BPE any");
+}
+
+TextStream::TextStream(Settings& settings, Learner& learner)
+    : settings_(settings), learner_(learner), data_(settings.read<TextData>("data")) {}
+
+std::map<std::string, std::string> TextStream::read_parts(ReadReport& report) {
+  parts = DataParts<LargeText>();
+  if (!names_file(settings_)) {
+    // The text does not follow the seed: runs with other seeds are compared on the same sentences.
+    const AgreementText text = agreement_text(1, data_.sentences, data_.held_out_sentences);
+    parts.train.add(joined_lines(text.train), true);
+    parts.valid.add(joined_lines(text.held_out), true);
+  } else {
+    parts.train = read(data_.file, settings_, report);
+    const double share = 1 - data_.valid_fraction;
+    const auto characters = static_cast<std::int64_t>(static_cast<double>(parts.train.characters()) * share);
+    if (!data_.valid.empty())
+      parts.valid = read(data_.valid, settings_, report);
+    else
+      std::tie(parts.train, parts.valid) = split_large_text(parts.train, characters, data_.memory_bytes);
+  }
+  return digests_of(parts, [](const LargeText& text) {
+    Digest digest;  // documents that are one piece each have the digest of their texts
+    for (std::size_t i = 0; i < text.size(); ++i) add_text(digest, text[i].text);
+    digest.add(";");
+    return digest.hex();
+  });
+}
+
+LargeText TextStream::read(const std::string& file, const Settings& layout, ReadReport& report) const {
+  LargeText text(data_.memory_bytes);
+  read_documents(file, text, layout.read<TextData>("data"), report);
+  return text;
+}
+
+NamedFiles TextStream::learned_files() {
+  std::vector<std::string> marks = {text_mark};
+  if (is_masked(settings_)) marks.push_back(mask_token);
+  std::size_t pieces = 0;
+  for (std::int64_t left = settings_.read<TextTokenizer>("tokenizer").training_bytes;
+       pieces < parts.train.size() && left > 0; ++pieces)
+    left -= parts.train.bytes(pieces);
+  const TextSource texts = [&](const std::function<void(std::string_view)>& take) {
+    for (std::size_t i = 0; i < pieces; ++i) take(parts.train[i].text);
+  };
+  learner_.remark(choose_token_kind(settings_, texts));
+  if (settings_.read<VocabularySettings>("tokenizer").kind == "characters") {
+    const std::string characters = characters_of({&parts.train, &parts.valid});
+    return {{"tokenizer.json", learn_tokenizer(settings_, {&characters, 1}, marks).to_json()}};
+  }
+  if (pieces < parts.train.size())
+    learner_.remark(concat_text("the tokenizer is learned from the first ", pieces, " of ",
+                                parts.train.size(), " pieces of the text (tokenizer.training_bytes)"));
+  return {{"tokenizer.json", learn_tokenizer(settings_, texts, marks, {.keep_line_breaks = true}).to_json()}};
+}
+
+void TextStream::prepare() {
+  learner_.remark(concat_text(parts.train.characters(), " characters to learn from, ",
+                              parts.valid.characters(), " to measure with; vocabulary ", vocabulary_size()));
+  LargeText first;
+  const std::int64_t most = settings_.read<TextEvaluation>("evaluation").characters;
+  const bool all = most == 0 || parts.valid.characters() <= most;
+  if (!all) {
+    first = std::move(split_large_text(parts.valid, most, data_.memory_bytes).first);
+    learner_.remark(concat_text("progress is measured on the first ", most,
+                                " of these characters (evaluation.characters)"));
+  }
+  const LargeText& measured = all ? parts.valid : first;
+  valid_characters = measured.characters();
+  train = stream_of(parts.train, "the text to learn from");
+  valid = stream_of(measured, "the text to measure with");
+  batches.plan({train.size(), training_windows(settings_)});
+}
+
+TokenStream TextStream::stream_of(const LargeText& documents, std::string_view what) const {
+  TokenStream stream(tokenizer->vocabulary_size(), data_.memory_bytes);
+  const auto unknown_token = tokenizer->find("<unk>");
+  std::int64_t unknown = 0, all = 0;
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    const TextPiece piece = documents[i];
+    check_known(*tokenizer, piece.text, what);
+    if (piece.begins) stream.add(Tokens{tokenizer->id_of(text_mark)});
+    const Tokens tokens = tokenizer->encode(piece.text);
+    if (unknown_token) unknown += std::ranges::count(tokens, *unknown_token);
+    all += static_cast<std::int64_t>(tokens.size());
+    stream.add(tokens);
+  }
+  if (unknown > 0)
+    learner_.remark(
+        concat_text(what, ": ", unknown, " of ", all,
+                    " tokens are <unk>; losses, those per character too, count no word behind them"));
+  return stream;
+}
+
+std::vector<std::string> TextStream::lines(std::size_t count, std::size_t most) const {
+  const LargeText& text = shown_part(parts);
+  TextList all;
+  for (std::size_t piece = 0; piece < text.size() && all.size() < 500; ++piece) {
+    const std::string document = text[piece].text;
+    for (std::size_t begin = 0; begin < document.size() && all.size() < 500;) {
+      const std::size_t end = std::min(document.find('\n', begin), document.size());
+      all.push_back(document.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  std::vector<std::string> lines = short_lines(all, count);
+  for (std::string& line : lines) {
+    Tokens tokens = tokenizer->encode(line);
+    if (tokens.size() <= most) continue;
+    tokens.resize(most);
+    line = tokenizer->decode(tokens);
+  }
+  return lines;
+}
+
+// --- training a writer
 
 TextWriter::TextWriter(const TaskKind& kind, Settings given)
     : Learner(kind, std::move(given)),
       windows_(evaluation_windows(settings_)),
       rule_sentences_(settings_.read<TextEvaluation>("evaluation").sentences),
       generation_(settings_.read<Generation>("generation").options),
-      text_(settings_) {
+      text_(settings_, *this) {
   writes_text_ = true;
   generation_.context = windows_.window;
   training_windows(settings_);
@@ -75,19 +301,11 @@ TextWriter::TextWriter(const TaskKind& kind, Settings given)
 }
 
 std::map<std::string, std::string> TextWriter::read_parts() {
-  text_.parts = reported([&](ReadReport& report) { return text_.read_parts(settings_, report); });
-  return text_.digests();
-}
-
-NamedFiles TextWriter::learned_files() {
-  TextStream::Remarks remarks;
-  NamedFiles files = {{"tokenizer.json", text_.learned_tokenizer(settings_, remarks).to_json()}};
-  remark_all(std::move(remarks));
-  return files;
+  return reported([&](ReadReport& report) { return text_.read_parts(report); });
 }
 
 void TextWriter::open(const ReadFile& read) {
-  text_.tokenizer = Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json");
+  text_.open(read);
   generation_.end = text_.tokenizer->id_of(text_mark);
 }
 
@@ -95,12 +313,6 @@ std::unique_ptr<Module> TextWriter::make_model() {
   TransformerConfig config = model_config(settings_);
   config.target_vocabulary = text_.vocabulary_size();
   return model_of<LanguageModel>(config, batch_tokens());
-}
-
-void TextWriter::prepare_training() {
-  TextStream::Remarks remarks;
-  text_.prepare(settings_, remarks);
-  remark_all(std::move(remarks));
 }
 
 Loss TextWriter::loss(std::int64_t epoch, std::int64_t batch, Context& context) {
@@ -126,9 +338,7 @@ Measurement TextWriter::measured(const MeasureSource& source) {
 }
 
 Measurement TextWriter::measured_text(const LargeText& documents, bool by_rule) {
-  TextStream::Remarks remarks;
-  const TokenStream stream = text_.stream_of(documents, "the text", remarks);
-  remark_all(std::move(remarks));
+  const TokenStream stream = text_.stream_of(documents, "the text");
   const TextLoss loss = text_loss(model_as<LanguageModel>(), stream, documents.characters(), windows_);
   Measurement measurement;
   measurement.metrics = metrics(values_of(loss));

@@ -12,7 +12,7 @@
 #include "heed/models/decoding.h"
 #include "heed/training/perplexity.h"
 
-// Language models of both objectives: what they have in common (text_stream.cpp), writing, and filling in.
+// Language models of both objectives: what they have in common, writing, and filling in.
 
 namespace heed {
 
@@ -104,8 +104,6 @@ void for_each_setting(auto&& visit, Generation& generation) {
   visit(generation.samples, "samples", 1, 1e6, "How many texts to write");
 }
 
-/// All settings of both objectives; the metrics are those that the best weights may be kept by.
-Settings text_settings(bool own_data, std::span<const MetricKind> metrics);
 /// Whether "objective" is masked.
 bool is_masked(const Settings& settings);
 
@@ -116,27 +114,28 @@ WindowOptions training_windows(const Settings& settings);
 /// Throws an Error that names the characters of the text which the tokenizer does not know, if any.
 void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_view what);
 
-/// What a language model reads: it reads the text, learns its tokens and cuts it into windows. What is worth
-/// telling goes to `remarks`.
+/// What a language model reads: it reads the text of the settings, learns its tokens and cuts it into windows.
 class TextStream {
  public:
-  using Remarks = std::vector<std::string>;
-
-  explicit TextStream(const Settings& settings);
+  /// Both must outlive it; the learner gets what is worth telling.
+  TextStream(Settings& settings, Learner& learner);
 
   /// The parts that the settings name; the share of the characters at the end becomes what is measured with.
-  DataParts<LargeText> read_parts(const Settings& settings, ReadReport& report) const;
+  /// Returns their digests.
+  std::map<std::string, std::string> read_parts(ReadReport& report);
   LargeText read(const std::string& file, const Settings& layout, ReadReport& report) const;
-  std::map<std::string, std::string> digests() const;
 
-  /// The tokenizer of the settings: the characters of all the text there is; words and BPE are learned from
-  /// what is trained on.
-  Tokenizer learned_tokenizer(Settings& settings, Remarks& remarks) const;
+  /// The tokenizer of the settings, as a file: the characters of all the text there is; words and BPE are
+  /// learned from what is trained on.
+  NamedFiles learned_files();
+  void open(const ReadFile& read) {
+    tokenizer = Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json");
+  }
   /// Turns the parts into streams and the plan of the windows.
-  void prepare(const Settings& settings, Remarks& remarks);
+  void prepare();
   /// The stream of the documents: the mark and the text of each. `what` names them in errors, and in a remark
   /// on `<unk>`.
-  TokenStream stream_of(const LargeText& documents, std::string_view what, Remarks& remarks) const;
+  TokenStream stream_of(const LargeText& documents, std::string_view what) const;
 
   /// Some lines, as much of each as a model reads in `most` tokens.
   std::vector<std::string> lines(std::size_t count, std::size_t most) const;
@@ -149,21 +148,19 @@ class TextStream {
   EpochBatches<WindowPlan> batches;
 
  private:
+  Settings& settings_;
+  Learner& learner_;
   const TextData data_;
-  const bool is_masked_;
 };
 
-// --- the causal objective (language_model.cpp)
+// --- the causal objective
 
-/// Windows of model.max_length, evaluation.stride apart.
-TextLossOptions evaluation_windows(const Settings& settings);
-
-/// The causal objective: it writes text.
+/// It writes text.
 class TextWriter : public Learner {
  public:
   TextWriter(const TaskKind& kind, Settings settings);
 
-  void prepare_training() override;
+  void prepare_training() override { text_.prepare(); }
   std::int64_t batches(std::int64_t epoch) override { return text_.batches.count(epoch); }
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override;
   Evaluation evaluate() override;
@@ -181,7 +178,7 @@ class TextWriter : public Learner {
 
  protected:
   std::map<std::string, std::string> read_parts() override;
-  NamedFiles learned_files() override;
+  NamedFiles learned_files() override { return text_.learned_files(); }
   void open(const ReadFile& read) override;
   std::unique_ptr<Module> make_model() override;
   Measurement measured(const MeasureSource& source) override;

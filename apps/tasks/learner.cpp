@@ -1,12 +1,17 @@
 #include "heed/apps/tasks/learner.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "heed/base/names.h"
+#include "heed/base/unicode.h"
 
 namespace heed {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
 
 std::vector<Metric> metrics_of(std::span<const MetricKind> kinds, std::span<const double> values) {
   check(values.size() == kinds.size(), "there are ", kinds.size(), " metrics, and ", values.size(),
@@ -29,11 +34,9 @@ void Learner::remark(std::string text) {
 }
 
 void Learner::keep_choices(const Settings& before) {
-  const std::span<const Setting> all = settings_.declared();
-  const auto kind = std::ranges::find(all, "tokenizer.kind", &Setting::name);
-  if (kind == all.end() || settings_.get<std::string>(kind->name) != "auto") return;
-  settings_.set_json(kind->name, before.json(kind->name), "config.json");
-  const std::string size = "tokenizer.vocabulary";
+  const std::string kind = "tokenizer.kind", size = "tokenizer.vocabulary";
+  if (!settings_.has(kind) || settings_.get<std::string>(kind) != "auto") return;
+  settings_.set_json(kind, before.json(kind), "config.json");
   if (settings_.json(size) == settings_.setting(size).initial)
     settings_.set_json(size, before.json(size), "config.json");
 }
@@ -81,7 +84,7 @@ void Learner::read_rows(const std::string& file, const TakeText& /*take*/, ReadR
 }
 
 Measurement Learner::measurement(std::span<const double> values, std::size_t count, bool round) const {
-  nlohmann::ordered_json json;
+  Json json;
   Measurement measurement;
   measurement.metrics = metrics(values);
   measurement.count = static_cast<std::int64_t>(count);
@@ -143,6 +146,123 @@ Tensor Learner::outputs_of_lines(std::span<const std::string> /*lines*/, Context
 Tensor Learner::log_probabilities_of(std::span<const std::string> /*lines*/,
                                      std::span<const std::string> /*targets*/, Context& /*context*/) {
   fail("a ", kind_.name, " run writes no text for a text, whose probability could be asked for");
+}
+
+// --- examples in memory
+
+namespace {
+
+/// Throws for a cell that is not text, or not a name where one is asked for.
+void check_cell(const std::string& cell, const ExampleColumn& column, const auto& at) {
+  if (const std::size_t byte = unicode::find_invalid(cell); byte != std::string::npos)
+    fail(at(), " is not UTF-8 at byte ", byte + 1);
+  if (const std::size_t nul = cell.find('\0'); nul != std::string::npos)
+    fail(at(), " holds a NUL at byte ", nul + 1, "; examples are texts");
+  if (!column.is_name) return;
+  check(cell.find_first_of("\t\n\r") == std::string::npos, at(), " is \"", unicode::shortened(cell, 80),
+        "\": a name has neither tabs nor line breaks");
+}
+
+/// The file that holds the rows.
+std::string content_of(const TaskKind& kind, const ExampleTable& table, const Examples& examples) {
+  const auto required = std::ranges::count_if(table.columns, [](const auto& one) { return !one.optional; });
+  const std::size_t given = examples.columns.size();
+  std::vector<std::string> names;
+  for (const ExampleColumn& column : table.columns)
+    names.push_back(concat_text(column.name, column.optional ? " (may be left out)" : ""));
+  check(static_cast<std::ptrdiff_t>(given) >= required && given <= table.columns.size(), kind.name,
+        ": the examples of \"", examples.part, "\" have ", given, given == 1 ? " column" : " columns",
+        ", but expected are ", listed(names));
+  const std::size_t rows = examples.columns[0].size();
+  for (std::size_t c = 1; c < given; ++c)
+    check(examples.columns[c].size() == rows, kind.name, ": the columns of \"", examples.part,
+          "\" have different lengths: ", rows, " of ", table.columns[0].name, " and ",
+          examples.columns[c].size(), " of ", table.columns[c].name);
+  check(rows > 0, kind.name, ": the examples of \"", examples.part, "\" are empty");
+  std::string content;
+  std::vector<std::string> row(given);
+  for (std::size_t i = 0; i < rows; ++i) {
+    Json object;
+    for (std::size_t c = 0; c < given; ++c) {
+      row[c] = examples.columns[c][i];
+      check_cell(row[c], table.columns[c], [&] {
+        return concat_text(kind.name, ": row ", i, " of \"", examples.part, "\": the ",
+                           table.columns[c].name);
+      });
+      if (!table.line) object[std::string(table.columns[c].name)] = row[c];
+    }
+    content += table.line ? table.line(row, i + 1) : object.dump();
+    content += '\n';
+  }
+  return content;
+}
+
+std::string setting_of(const std::string& part) {
+  return part == "train" ? "data.file" : "data." + part;
+}
+
+}  // namespace
+
+void move_data(Settings& settings, const fs::path& from, const fs::path& to) {
+  const std::string begin = from.string() + "/";
+  for (const Setting& one : settings.declared()) {
+    if (!one.name.starts_with("data.") || one.kind != Setting::Kind::text) continue;
+    const auto value = settings.get<std::string>(one.name);
+    if (value.starts_with(begin))
+      settings.set(one.name, (to / value.substr(begin.size())).string(), "config.json");
+  }
+}
+
+ExampleFiles::ExampleFiles(const TaskKind& kind, std::span<const Examples> examples) : kind_(kind) {
+  check(!kind.examples.empty(), "the task ", kind.name, " takes no examples from memory; name files");
+  for (const Examples& part : examples) {
+    check(std::ranges::count(parts_, part.part) == 0, kind.name, ": the examples of \"", part.part,
+          "\" are given twice");
+    parts_.push_back(part.part);
+    files_[name_of(part.part)] = content_of(kind, table_of(part.part), part);
+  }
+  for (const auto& [name, content] : files_) write_output(folder_ / name, content, false);
+}
+
+const ExampleTable& ExampleFiles::table_of(const std::string& part) const {
+  const Settings settings = kind_.settings(true);
+  std::vector<std::string> known;
+  for (const char* name : {"train", "valid", "test"})
+    if (settings.has(setting_of(name))) known.emplace_back(name);
+  if (std::ranges::count(known, part) > 0) return kind_.examples.front();
+  for (const ExampleTable& table : kind_.examples) {
+    if (!table.name.empty() && table.name == part) return table;
+    if (!table.name.empty()) known.emplace_back(table.name);
+  }
+  fail(kind_.name, " has no examples of the name '", part, "'", suggest_name(part, known), "; there are ",
+       listed(known));
+}
+
+std::string ExampleFiles::name_of(const std::string& part) const {
+  return concat_text(part, '.', table_of(part).ending);
+}
+
+std::string ExampleFiles::path_of(const Examples& examples) const {
+  return (folder_ / name_of(examples.part)).string();
+}
+
+void ExampleFiles::name_in(Settings& settings) const {
+  if (std::ranges::count(parts_, "train") == 0)
+    throw SettingsError(
+        concat_text(kind_.name, ": there are no examples to learn from: give the part \"train\""));
+  for (const Setting& one : settings.declared())
+    if (is_layout(one) && settings.json(one.name) != one.initial)
+      throw SettingsError(
+          concat_text(one.name, " is for files, and the examples are in memory: leave it out"));
+  for (const std::string& part : parts_) {
+    const std::string setting = setting_of(part);
+    if (!settings.get<std::string>(setting).empty())
+      throw SettingsError(
+          concat_text(setting, " names a file, and examples of \"", part, "\" are in memory: give one"));
+  }
+  use_layout_of(kind_.examples.front(), settings);
+  for (const std::string& part : parts_)
+    settings.set(setting_of(part), (folder_ / name_of(part)).string(), "examples");
 }
 
 }  // namespace heed

@@ -14,6 +14,7 @@
 #include "heed/apps/tasks/data.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/settings.h"
+#include "heed/base/file.h"
 #include "heed/core/device.h"
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer.h"
@@ -21,7 +22,6 @@
 
 namespace heed {
 
-class CaptureFile;
 class Learner;
 
 /// One line of the list of tasks.
@@ -37,7 +37,7 @@ struct TaskKind {
   /// True when the settings name data; throws a SettingsError when they name half of it.
   bool (*names_data)(const Settings& settings);
   std::unique_ptr<Learner> (*make_learner)(const TaskKind& kind, Settings settings);
-  /// What it takes from memory (apps/tasks/train.h); empty: files alone.
+  /// What it takes from memory; empty: files alone.
   std::vector<ExampleTable> examples = {};
 
   std::unique_ptr<Learner> make(Settings its_settings) const {
@@ -62,7 +62,7 @@ TaskKind task_of(std::string_view name, std::string_view summary, Stacks stacks,
           std::move(examples)};
 }
 
-/// All tasks, in a fixed order. Adding one takes its file and its line in tasks.cpp.
+/// All tasks, in a fixed order. Adding one takes its file and its line in learner.cpp.
 std::span<const TaskKind* const> task_kinds();
 /// The task of a name; throws an Error with the nearest one when there is none.
 const TaskKind& task_kind(std::string_view name);
@@ -133,9 +133,9 @@ struct ExampleLine {
 /// What measuring a trained model found.
 struct Measurement {
   std::vector<Metric> metrics;
-  std::string json;                 ///< one object: the metrics by name, and what else there is to say
-  std::vector<Mistake> mistakes;    ///< the most confident first; of tasks that choose between labels
-  std::int64_t count = 0;           ///< of examples
+  std::string json;                    ///< one object: the metrics by name, and what else there is to say
+  std::vector<Mistake> mistakes = {};  ///< the most confident first; of tasks that choose between labels
+  std::int64_t count = 0;              ///< of examples
   ExampleStatistics examples = {};  ///< of one of the metrics, where it is made of what single examples add
 };
 
@@ -145,7 +145,7 @@ using NamedFiles = std::map<std::string, std::string>;
 using ReadFile = std::function<std::string(std::string_view name)>;
 
 /// A task at work: its settings, data, vocabulary and model. It trains (as a Task of the Trainer), measures
-/// and predicts. Run (run.h) leads it through its life:
+/// and predicts. train() (train.h) and Run (run.h) lead it through its life:
 ///
 ///   to train     check_settings, read_data, learn_vocabulary (or open_files), build, prepare_training
 ///   to be used   open_files, build, then predict and measure
@@ -227,7 +227,10 @@ class Learner : public Task {
   /// The batches of the plan; a task with another kind of plan has its own.
   std::int64_t batches(std::int64_t epoch) override { return batches_.count(epoch); }
 
-  /// What is worth telling the user since the last call.
+  /// Says what is worth telling the user; "": nothing.
+  void remark(std::string text);
+  void remark_all(std::vector<std::string> texts);
+  /// What was said since the last call.
   std::vector<std::string> take_remarks();
 
  protected:
@@ -248,8 +251,6 @@ class Learner : public Task {
 
   // --- what it needs for them
 
-  void remark(std::string text);  ///< "": nothing
-  void remark_all(std::vector<std::string> texts);
   /// What read(report) gives; says how many bytes of files were no characters, and how many blank lines were
   /// left out, if any.
   template <class Read>
@@ -311,6 +312,38 @@ class Learner : public Task {
   std::unique_ptr<Module> model_;
   std::mutex remarks_mutex_;  // several threads may predict
   std::vector<std::string> remarks_;
+};
+
+// --- examples in memory (apps/tasks/data.h), as files that tasks read
+
+/// Stands for the folder of the run in the settings of "data" in its config.json.
+inline constexpr std::string_view data_of_run = "<run>";
+/// Settings of "data" that name a file in the folder `from` name that file in `to`.
+void move_data(Settings& settings, const std::filesystem::path& from, const std::filesystem::path& to);
+
+/// Examples in memory as files in a temporary folder, in the layout that the task reads.
+class ExampleFiles {
+ public:
+  /// Throws an Error that names part, column and row for what the task cannot learn from: another number of
+  /// columns, columns of different lengths, none at all, a text that is not UTF-8 or holds a NUL.
+  ExampleFiles(const TaskKind& kind, std::span<const Examples> examples);
+
+  const std::filesystem::path& folder() const { return folder_.path(); }
+  /// Names and contents: "train.jsonl".
+  const std::map<std::string, std::string>& files() const { return files_; }
+  std::string path_of(const Examples& examples) const;
+  /// Makes the settings name the files. Throws a SettingsError where they already name files or their layout,
+  /// and when there is nothing to learn from.
+  void name_in(Settings& settings) const;
+
+ private:
+  const ExampleTable& table_of(const std::string& part) const;
+  std::string name_of(const std::string& part) const;
+
+  const TaskKind& kind_;
+  std::vector<std::string> parts_;
+  std::map<std::string, std::string> files_;
+  TemporaryFolder folder_{"heed-examples"};
 };
 
 }  // namespace heed

@@ -42,7 +42,7 @@ class MaskedLearner : public Learner {
         mask_share_(settings_.read<MaskedTraining>("training").mask_share),
         best_(settings_.read<MaskedPrediction>("prediction").best),
         begin_(settings_.get<std::string>("tokenizer.begin")),
-        text_(settings_) {
+        text_(settings_, *this) {
     const auto best_by = settings_.get<std::string>("training.keep_best_by");
     if (best_by != "loss" && best_by != "accuracy" && best_by != "pseudo_perplexity")
       throw SettingsError("training.keep_best_by=" + best_by + " is measured with objective=causal alone");
@@ -51,9 +51,7 @@ class MaskedLearner : public Learner {
   /// A mark that the tokenizer lacks would leave a run that answers nothing.
   void prepare_training() override {
     if (!begin_.empty()) text_.tokenizer->id_of(begin_);
-    TextStream::Remarks remarks;
-    text_.prepare(settings_, remarks);
-    remark_all(std::move(remarks));
+    text_.prepare();
   }
 
   std::int64_t batches(std::int64_t epoch) override { return text_.batches.count(epoch); }
@@ -90,19 +88,13 @@ class MaskedLearner : public Learner {
 
  protected:
   std::map<std::string, std::string> read_parts() override {
-    text_.parts = reported([&](ReadReport& report) { return text_.read_parts(settings_, report); });
-    return text_.digests();
+    return reported([&](ReadReport& report) { return text_.read_parts(report); });
   }
 
-  NamedFiles learned_files() override {
-    TextStream::Remarks remarks;
-    NamedFiles files = {{"tokenizer.json", text_.learned_tokenizer(settings_, remarks).to_json()}};
-    remark_all(std::move(remarks));
-    return files;
-  }
+  NamedFiles learned_files() override { return text_.learned_files(); }
 
   void open(const ReadFile& read) override {
-    text_.tokenizer = Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json");
+    text_.open(read);
     ordinary_ = ordinary_tokens(*text_.tokenizer);
   }
 
@@ -136,9 +128,7 @@ class MaskedLearner : public Learner {
   MaskedLanguageModel& network() { return model_as<MaskedLanguageModel>(); }
 
   Measurement measured_text(const LargeText& documents) {
-    TextStream::Remarks remarks;
-    const TokenStream stream = text_.stream_of(documents, "the text", remarks);
-    remark_all(std::move(remarks));
+    const TokenStream stream = text_.stream_of(documents, "the text");
     const Guesses guesses = guesses_of(stream);
     Measurement measurement;
     measurement.metrics = metrics_of(guesses);

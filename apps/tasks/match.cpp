@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "heed/apps/tasks/labelled.h"
-#include "heed/apps/tasks/pair_tokens.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/ops.h"
 #include "heed/data/pairs_by_rule.h"
@@ -284,9 +283,9 @@ class MatchLearner : public Learner {
         std::vector<double>{quality.accuracy, quality.loss, quality.macro_f1, f1, ranking.map, ranking.mrr})};
     figures.metrics.resize(ranks ? 6 : two ? 4 : 3);
     if (ranks)
-      figures.members =
-          concat_text(R"("groups":{"ranked":)", ranking.groups, R"(,"with_only_right_answers":)",
-                      ranking.only_right, R"(,"without_right_answer":)", ranking.without_right, "}");
+      figures.groups = {{"ranked", ranking.groups},
+                        {"with_only_right_answers", ranking.only_right},
+                        {"without_right_answer", ranking.without_right}};
     return figures;
   }
 

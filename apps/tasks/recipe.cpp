@@ -60,11 +60,9 @@ std::string gigabytes(double bytes) {
 }  // namespace
 
 Device device_of(const std::string& name, const Ranks* ranks) {
-  try {
+  return as_settings_error("", [&] {
     return ranks ? find_device(name, ranks->local_rank(), ranks->local_count()) : find_device(name);
-  } catch (const Error& error) {
-    throw SettingsError(error.what());
-  }
+  });
 }
 
 Device device_of(const Settings& settings, const Ranks* ranks) {
@@ -100,6 +98,10 @@ std::string choose_token_kind(Settings& settings, const TextSource& texts) {
                      chosen.why, " (tokenizer.kind=auto)");
 }
 
+namespace {
+
+/// The tokenizer that the run that training.from names keeps in the file of this name, or that of
+/// tokenizer.file; nothing where neither is set.
 std::optional<Tokenizer> given_tokenizer(const Settings& settings, const std::string& name) {
   if (const auto from = settings.read<TrainingSettings>("training").from; !from.empty())
     return Tokenizer::from_json(RunFiles::open(from).text(name), concat_text(from, '/', name));
@@ -107,6 +109,8 @@ std::optional<Tokenizer> given_tokenizer(const Settings& settings, const std::st
     return Tokenizer::load(file);
   return std::nullopt;
 }
+
+}  // namespace
 
 Tokenizer learn_tokenizer(const Settings& settings, std::span<const std::string> texts,
                           std::vector<std::string> marks, const LearnTokenizerOptions& how) {
@@ -170,18 +174,16 @@ void declare_model(Settings& settings, const TransformerConfig& defaults, Stacks
 }
 
 TransformerConfig model_config(const Settings& settings) {
-  try {
-    const Json all = Json::parse(settings.json("model"));
+  return as_settings_error("model: ", [&] {
     Json model = Json::object();
     for (const Setting& setting : transformer_settings())
-      if (const auto found = all.find(setting.name); found != all.end()) model[setting.name] = *found;
+      if (const std::string name = "model." + setting.name; settings.has(name))
+        model[setting.name] = Json::parse(settings.json(name));
     TransformerConfig config = transformer_config_from_json(model.dump());
     if (!model.contains("max_length")) config.max_length = settings.get<std::int64_t>("data.max_tokens");
     config.seed = settings.get<std::int64_t>("seed");
     return config;
-  } catch (const Error& error) {
-    throw SettingsError(concat_text("model: ", error.what()));
-  }
+  });
 }
 
 void declare_training(Settings& settings, std::span<const MetricKind> metrics) {
@@ -209,12 +211,10 @@ TrainerOptions trainer_options(const Settings& settings) {
   const auto runtime = settings.read<RuntimeSettings>("");
   options.seed = static_cast<std::uint64_t>(runtime.seed);
   options.precision = runtime.precision;
-  try {
+  as_settings_error("training: ", [&] {
     check_options(options);
     learning_rate_at(options.schedule, 1, std::max<std::int64_t>(options.steps, 1));
-  } catch (const Error& error) {
-    throw SettingsError(concat_text("training: ", error.what()));
-  }
+  });
   return options;
 }
 
@@ -246,19 +246,14 @@ std::vector<std::string> choose_attentions(Settings& settings, Stacks stacks, co
       notes.push_back(concat_text(flag, ' ', name, " takes the place of ", before.dump(), " in ", path));
     settings.set_json(path, Json(name).dump(), flag);
   };
-  if (names.preset) {
-    try {
+  if (names.preset)
+    as_settings_error("--preset: ", [&] {
       TransformerConfig config = model_config(settings);
       apply_preset(config, *names.preset);
       const Json chosen = Json::parse(to_json(config));
       for (const std::string& path : attention_settings(stacks))
         settings.set_json(path, chosen.at(path.substr(path.find('.') + 1)).dump(), "--preset");
-    } catch (const SettingsError&) {
-      throw;
-    } catch (const Error& error) {
-      throw SettingsError(concat_text("--preset: ", error.what()));
-    }
-  }
+    });
   if (names.attention) {
     const std::string& name = *names.attention;
     if (stacks != Stacks::decoder) choose("model.encoder_attention", "--attention", name);
@@ -277,14 +272,10 @@ std::vector<std::string> choose_attentions(Settings& settings, Stacks stacks, co
 }
 
 void check_model(const std::function<std::unique_ptr<Module>()>& make) {
-  try {
+  as_settings_error("model: ", [&] {
     const ShapesOnly shapes;
     make();
-  } catch (const SettingsError&) {
-    throw;
-  } catch (const Error& error) {
-    throw SettingsError(concat_text("model: ", error.what()));
-  }
+  });
 }
 
 void check_cost(Module& model, const TransformerConfig& config, std::int64_t batch_tokens) {

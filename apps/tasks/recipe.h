@@ -115,9 +115,6 @@ void for_each_setting(auto&& visit, BeginMark& mark) {
 /// Where tokenizer.kind is "auto" and a tokenizer is to be learned, sets what suits the texts
 /// (data/token_kind.h), and returns what there is to say about it; else "".
 std::string choose_token_kind(Settings& settings, const TextSource& texts);
-/// The tokenizer that the run that training.from names keeps in `file`, or that of tokenizer.file; nothing
-/// where neither is set.
-std::optional<Tokenizer> given_tokenizer(const Settings& settings, const std::string& file);
 
 struct LearnTokenizerOptions {
   /// A line break is a token for words, too, which leave out white space otherwise.

@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "heed/apps/report/report.h"
-#include "heed/apps/tasks/capture.h"
 #include "heed/apps/tasks/labelled.h"
 #include "heed/apps/tasks/run.h"
-#include "heed/base/error.h"
+#include "heed/base/json.h"
 #include "heed/base/open_folder.h"
 #include "heed/base/plain_numbers.h"
 
@@ -33,10 +32,6 @@ std::string short_number(double value) {
   const PlainNumbers plain;
   std::snprintf(text, sizeof text, std::abs(value) < 10'000 ? "%.4g" : "%.0f", value);
   return text;
-}
-
-std::string json_text(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 /// A run as its files tell of it, without its model.
@@ -60,7 +55,7 @@ RecordedRun recorded_run(const fs::path& folder, const ReportOptions& options) {
 
 /// A value as people write it: texts without quotes.
 std::string value_text(const Settings& settings, const std::string& name) {
-  const Json value = Json::parse(settings.json(name));
+  const Json value = Json::parse(settings.setting(name).value);
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
@@ -300,17 +295,17 @@ std::string metrics_text(const Measurement& measurement) {
 }
 
 std::string report_maps(const CaptureFile& capture) {
-  return json_text(examples_of_report(capture));
+  return dumped(examples_of_report(capture));
 }
 
 std::string recorded_parts(const fs::path& folder, const ReportOptions& options) {
-  return json_text(recorded_json(recorded_run(folder, options)));
+  return dumped(recorded_json(recorded_run(folder, options)));
 }
 
 std::string model_parts(const fs::path& folder, const ReportOptions& options) {
   Json sections = Json::array();
   add_model_sections(sections, folder, recorded_run(folder, options), options);
-  return json_text(sections);
+  return dumped(sections);
 }
 
 std::string run_report(const fs::path& folder, const ReportOptions& options) {

@@ -1,20 +1,23 @@
 #pragma once
 
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
 #include <filesystem>
-#include <map>
+#include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
-#include "heed/apps/tasks/capture.h"
 #include "heed/apps/tasks/learner.h"
-#include "heed/core/ranks.h"
 #include "heed/training/checkpoint.h"
-#include "heed/training/run_folder.h"
-#include "heed/training/trainer.h"
+
+// Trained runs, of whatever task, and how many threads use one at once.
 
 namespace heed {
 
@@ -87,67 +90,52 @@ class Run {
   std::unique_ptr<std::shared_mutex> use_ = std::make_unique<std::shared_mutex>();
 };
 
-/// Where and how a run is trained.
-struct TrainRequest {
-  std::filesystem::path folder;
-  /// Goes on from the last checkpoint of the folder, to the same bits as without the break.
-  bool resume = false;
-  bool verify = true;  ///< false: goes on although files or data are not those that the run was made with
-  TrainerCallbacks callbacks = {};
-  /// The processes that train together, this being one of them; null: one alone. Only rank 0 touches the
-  /// folder and talks. What they are to train must be the same for all; the result is that of one process.
-  Ranks* ranks = nullptr;
-  /// What to learn from, in place of files that the settings name. They become files of the run, so that it
-  /// can be resumed and measured without them; a run that goes on has its own, and these must be the same.
-  std::span<const Examples> examples = {};
-};
-
-/// Trains a task, with the number of threads that the process has: reads the data, learns the vocabulary,
-/// builds the model, fills the folder. Settings and folder are checked before any data is read, and nothing
-/// is written before training can begin. Throws a SettingsError or an Error.
-TrainResult train_run(const TaskKind& kind, const Settings& settings, const TrainRequest& request);
-
 /// The settings of a run in a folder, over the task's defaults. Throws an Error for a run of another task.
 Settings settings_of_run(const TaskKind& kind, const RunFiles& files);
 
-// What ranks must have in common before they train one model (core/ranks.h), found out before any time is
-// spent. Every function is called by all ranks at once; what one rank finds wrong all find, with the same
-// words.
-
-/// Throws a SettingsError that names the setting, the values and the rank when they do not mean to train the
-/// same. "threads" and "device" may differ.
-void check_same_settings(Ranks& ranks, const TaskKind& kind, const Settings& settings);
-/// Throws an Error when a rank has read other data.
-void check_same_data(Ranks& ranks, const std::map<std::string, std::string>& digests);
-/// What there is to say when ranks compute with different kernels; "": they do not.
-std::string platform_remark(Ranks& ranks, Device device);
-/// Names and contents of files that rank 0 has.
-std::map<std::string, std::string> broadcast_files(Ranks& ranks,
-                                                   const std::map<std::string, std::string>& files);
-
-/// Mean and sample standard deviation (0 for one value).
-struct Spread {
-  double mean = 0, deviation = 0;
-};
-Spread spread_of(std::span<const double> values);
-
-/// What cross-validation found.
-struct FoldsResult {
-  bool finished = false;  ///< false: stopped on request; resuming goes on
-  /// One object: the mean of each metric over the folds, by name; "deviation", the standard deviations of the
-  /// same (with n - 1 beneath); "folds", the metrics of each fold.
-  std::string json;
+struct QueueOptions {
+  std::int64_t max_batch = 32;  ///< the most texts that are answered in one pass, 1 to 65,536
+  std::int64_t workers = 1;     ///< threads that answer, 1 to 1,000
 };
 
-/// K-fold cross-validation of a task with "data.folds" (apps/tasks/labelled.h): K runs in the folders fold-1 ...
-/// fold-K of request.folder, each trained and tested on other parts of the data. Which these are follows from
-/// data.split_seed alone. Resumed, folds that are finished are not trained again. Throws as train_run does.
-FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const TrainRequest& request);
+/// Answers the texts of many threads with one run, those that wait together in one pass:
+///
+///   heed::AnswerQueue queue(run);
+///   // in each thread of a server:
+///   const heed::Prediction answer = queue.answer(text);
+///
+/// A worker takes the text that has waited longest and those of like length that wait, too, up to
+/// `max_batch`; while nothing waits a text is answered at once. An answer is that of Run::predict() to the
+/// text alone, but for the last bits of probabilities, which follow from the padding and the size of a pass.
+/// A language_model answers its lines one by one: there more workers help, not larger passes.
+class AnswerQueue {
+ public:
+  /// The run must outlive the queue. Throws an Error for options out of range.
+  explicit AnswerQueue(Run& run, const QueueOptions& options = {});
+  /// No thread may still ask.
+  ~AnswerQueue();
+  AnswerQueue(const AnswerQueue&) = delete;
+  AnswerQueue& operator=(const AnswerQueue&) = delete;
 
-/// Whether the settings ask for all folds of a cross-validation.
-bool asks_for_all_folds(const Settings& settings);
+  /// Waits for the answer. Throws what predict() throws for this text, and Interrupted when a StopCheck of
+  /// the calling thread says so. May be called from any thread.
+  Prediction answer(const std::string& text);
 
-/// Where the settings of a run stand: in the folder itself, or where it holds folds in that of the first.
-std::filesystem::path folder_of_settings(const std::filesystem::path& folder);
+ private:
+  struct Question {
+    std::string text;
+    std::promise<std::optional<Prediction>> answer;
+  };
+  std::vector<Question> next_batch();
+  void work();
+
+  Run& run_;
+  const QueueOptions options_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Question> waiting_;
+  bool ending_ = false;
+  std::vector<std::thread> workers_;
+};
 
 }  // namespace heed

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <iomanip>
 #include <nlohmann/json.hpp>
-#include <sstream>
+#include <utility>
 
 #include "heed/base/file.h"
 #include "heed/base/json.h"
 #include "heed/base/names.h"
 #include "heed/base/plain_numbers.h"
-#include "heed/base/unicode.h"
 
 namespace heed {
 namespace {
@@ -33,13 +32,6 @@ Changes changes_of_group(std::string_view setting) {
 
 std::string dotted(std::string_view below, const std::string& name) {
   return below.empty() ? name : concat_text(below, '.', name);
-}
-
-std::vector<std::string> parts_of(std::string_view name) {
-  std::vector<std::string> parts;
-  std::stringstream stream{std::string(name)};
-  for (std::string part; std::getline(stream, part, '.');) parts.push_back(part);
-  return parts;
 }
 
 bool is_column(const Json& value) {
@@ -68,39 +60,27 @@ const KindOfValue& kind_of(Kind kind) {
   return kinds[static_cast<std::size_t>(kind)];
 }
 
-void refuse_bad_characters(const Setting& setting, const std::string& text, const std::string& origin) {
-  if (unicode::find_invalid(text) != std::string::npos)
-    refuse(origin, ": setting \"", setting.name, "\" is not UTF-8, so that it cannot stand in config.json: '",
-           text, "'; rename the file or link to it");
+/// Columns are texts, whether given by number or by name.
+Json column_text(const Json& value) {
+  return value.is_string() ? value : Json(value.dump());
 }
 
-/// A column by its number or name as a text; of a list each of them.
-Json column_text(const Setting& setting, const Json& value, const std::string& origin) {
-  if (setting.kind == Kind::columns) {
-    Json list = Json::array();
-    Setting one = setting;
-    one.kind = Kind::column;
-    for (const Json& each : value.is_array() ? value : Json::array({value}))
-      list.push_back(column_text(one, each, origin));
-    return list;
-  }
-  if (!value.is_string()) return value.dump();
-  refuse_bad_characters(setting, value.get_ref<const std::string&>(), origin);
-  return value;
-}
-
-/// Throws unless the value is of the setting's kind and within what it allows; a number is kept as one.
-Json checked_value(const Setting& setting, Json value, const std::string& origin) {
+/// The value as JSON text. Throws unless it is of the setting's kind and within what it allows; a number is
+/// kept as one.
+std::string checked_value(const Setting& setting, Json value, const std::string& origin) {
   if (value.is_boolean() && std::ranges::count(setting.choices, "true") > 0) value = value.dump();
   if (!kind_of(setting.kind).takes(value)) {
     const std::string allowed = allowed_text(setting);
     refuse(origin, ": setting \"", setting.name, "\" must be ", kind_of(setting.kind).name,
-           allowed.empty() ? "" : " (" + allowed + ")", ", not ",
-           value.dump(-1, ' ', false, Json::error_handler_t::replace));
+           allowed.empty() ? "" : " (" + allowed + ")", ", not ", dumped(value));
   }
-  if (setting.kind == Kind::text) refuse_bad_characters(setting, value.get_ref<const std::string&>(), origin);
-  if (setting.kind == Kind::column || setting.kind == Kind::columns)
-    value = column_text(setting, value, origin);
+  if (setting.kind == Kind::column) value = column_text(value);
+  if (setting.kind == Kind::columns) {
+    Json list = Json::array();
+    for (const Json& each : value.is_array() ? value : Json::array({value}))
+      list.push_back(column_text(each));
+    value = std::move(list);
+  }
   if (setting.kind == Kind::number) value = value.get<double>();
   if (setting.kind == Kind::integer || setting.kind == Kind::number) {
     // As unsigned, what lies beyond 2^63 would turn negative.
@@ -116,130 +96,108 @@ Json checked_value(const Setting& setting, Json value, const std::string& origin
       refuse(origin, ": setting \"", setting.name, "\" must be ", allowed_text(setting), ", not '", text, "'",
              suggest_name(text, setting.choices));
   }
-  return value;
+  try {
+    return value.dump();
+  } catch (const Json::exception&) {
+    refuse(origin, ": setting \"", setting.name,
+           "\" is not UTF-8, so that it cannot stand in config.json: ", dumped(value),
+           "; rename the file or link to it");
+  }
 }
 
 /// JSON text with comments; an error names the line.
 Json parsed(std::string_view text, const std::string& origin) {
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
     refuse(origin, ": byte ", nul + 1, " is NUL; a configuration is text");
-  try {
+  return as_settings_error("", [&] {
     JsonBuilder<Json> builder(origin, 64, /*refuses_repeated=*/true);
-    Json::sax_parse(text, &builder, Json::input_format_t::json, /*strict=*/true, /*ignore_comments=*/true);
+    try {
+      Json::sax_parse(text, &builder, Json::input_format_t::json, /*strict=*/true, /*ignore_comments=*/true);
+    } catch (const nlohmann::json::parse_error& error) {
+      const auto before = text.substr(0, std::min<std::size_t>(error.byte, text.size()));
+      refuse(origin, ", line ", 1 + std::count(before.begin(), before.end(), '\n'),
+             ": not valid JSON: ", error.what());
+    } catch (const nlohmann::json::exception& error) {
+      refuse(origin, ": not valid JSON: ", error.what());
+    }
     return builder.take();
-  } catch (const nlohmann::json::parse_error& error) {
-    const auto before = text.substr(0, std::min<std::size_t>(error.byte, text.size()));
-    refuse(origin, ", line ", 1 + std::count(before.begin(), before.end(), '\n'),
-           ": not valid JSON: ", error.what());
-  } catch (const nlohmann::json::exception& error) {
-    refuse(origin, ": not valid JSON: ", error.what());
-  } catch (const SettingsError&) {
-    throw;
-  } catch (const Error& error) {
-    refuse(error.what());
+  });
+}
+
+using Declarations = std::vector<Settings::Declared>;
+
+auto* setting_in(auto& list, std::string_view name) {
+  const auto found = std::ranges::find(list, name, &Setting::name);
+  return found == list.end() ? nullptr : &*found;
+}
+
+void declare_as(Declarations& list, std::string_view below, Setting setting, Json initial) {
+  setting.name = dotted(below, setting.name);
+  check(!setting_in(list, setting.name), "setting \"", setting.name, "\" is declared twice");
+  if (setting.changes == Changes::by_group) setting.changes = changes_of_group(setting.name);
+  setting.initial = checked_value(setting, std::move(initial), "defaults");
+  const std::string value = setting.initial;
+  list.push_back({std::move(setting), value});
+}
+
+[[noreturn]] void refuse_unknown(const Declarations& list, const std::string& name,
+                                 const std::string& origin) {
+  std::vector<std::string> known;
+  for (const Setting& one : list) known.push_back(one.name);
+  for (const Setting& one : list) known.push_back(one.name.substr(0, one.name.find('.')));
+  std::string nearest = nearest_name(name, known);
+  // An option of an attention stands one level below it.
+  if (nearest.empty()) nearest = nearest_name(name.substr(0, name.rfind('.')), known);
+  refuse(origin, ": unknown setting '", name, "'",
+         nearest.empty() ? "; --help-settings lists all" : "; did you mean '" + nearest + "'?");
+}
+
+void set_option(Settings::Declared& owner, const std::string& option, Json value, const std::string& origin) {
+  Json target = Json::parse(owner.value);
+  if (target.is_string()) target = Json{{"name", target}};
+  if (!target.is_object()) refuse(origin, ": \"", owner.name, "\" is a list and cannot be set by part");
+  target[option] = std::move(value);
+  owner.value = checked_value(owner, std::move(target), origin);
+}
+
+void lay_all_over(Declarations& list, const Json& changes, const std::string& below,
+                  const std::string& origin);
+
+void lay_over(Declarations& list, const std::string& name, Json value, const std::string& origin) {
+  const auto owner = std::ranges::find_if(list, [&](const Setting& one) {
+    return one.kind == Kind::attention && name.starts_with(one.name + ".");
+  });
+  if (Settings::Declared* one = setting_in(list, name)) {
+    one->value = checked_value(*one, std::move(value), origin);
+    one->is_given = true;
+  } else if (owner != list.end()) {
+    set_option(*owner, name.substr(owner->name.size() + 1), std::move(value), origin);
+  } else if (std::ranges::any_of(list,
+                                 [&](const Setting& other) { return other.name.starts_with(name + "."); })) {
+    if (!value.is_object())
+      refuse(origin, ": \"", name, "\" is a group of settings, not one; set what is below it");
+    lay_all_over(list, value, name, origin);
+  } else {
+    refuse_unknown(list, name, origin);
   }
+}
+
+void lay_all_over(Declarations& list, const Json& changes, const std::string& below,
+                  const std::string& origin) {
+  if (!changes.is_object()) refuse(origin, ": expected an object of settings, not ", changes.dump());
+  for (const auto& [key, value] : changes.items()) lay_over(list, dotted(below, key), value, origin);
 }
 
 }  // namespace
 
-struct Settings::State {
-  std::vector<Setting> list;
-  Json values = Json::object();
-
-  const Setting* find(std::string_view name) const {
-    const auto found = std::ranges::find(list, name, &Setting::name);
-    return found == list.end() ? nullptr : &*found;
-  }
-
-  /// The attention setting that `name` lies below, if any.
-  const Setting* owner_of_option(std::string_view name) const {
-    const auto found = std::ranges::find_if(list, [&](const Setting& one) {
-      return one.kind == Kind::attention && name.starts_with(one.name + ".");
-    });
-    return found == list.end() ? nullptr : &*found;
-  }
-
-  const Json* at(std::string_view name) const {
-    const Json* value = &values;
-    for (const std::string& part : parts_of(name)) {
-      if (!value->is_object() || !value->contains(part)) return nullptr;
-      value = &(*value)[part];
-    }
-    return value;
-  }
-
-  static Json& place(Json& all, std::string_view name) {
-    Json* value = &all;
-    for (const std::string& part : parts_of(name)) value = &(*value)[part];
-    return *value;
-  }
-
-  void declare(std::string_view below, Setting setting, Json initial) {
-    setting.name = dotted(below, setting.name);
-    check(!find(setting.name), "setting \"", setting.name, "\" is declared twice");
-    if (setting.changes == Changes::by_group) setting.changes = changes_of_group(setting.name);
-    initial = checked_value(setting, std::move(initial), "defaults");
-    setting.initial = initial.dump();
-    place(values, setting.name) = std::move(initial);
-    list.push_back(std::move(setting));
-  }
-
-  [[noreturn]] void unknown(const std::string& name, const std::string& origin) const {
-    std::vector<std::string> known;
-    for (const Setting& one : list) known.push_back(one.name);
-    for (const auto& [group, below] : values.items()) known.push_back(group);
-    std::string nearest = nearest_name(name, known);
-    // An option of an attention stands one level below it.
-    if (nearest.empty()) nearest = nearest_name(name.substr(0, name.rfind('.')), known);
-    refuse(origin, ": unknown setting '", name, "'",
-           nearest.empty() ? "; --help-settings lists all" : "; did you mean '" + nearest + "'?");
-  }
-
-  void set_option(const Setting& owner, const std::string& option, Json value, const std::string& origin) {
-    Json& target = place(values, owner.name);
-    if (target.is_string()) target = Json{{"name", target}};
-    if (!target.is_object()) refuse(origin, ": \"", owner.name, "\" is a list and cannot be set by part");
-    target[option] = std::move(value);
-  }
-
-  void set(const std::string& name, Json value, const std::string& origin) {
-    if (const Setting* setting = find(name)) {
-      place(values, name) = checked_value(*setting, std::move(value), origin);
-    } else if (const Setting* owner = owner_of_option(name)) {
-      set_option(*owner, name.substr(owner->name.size() + 1), std::move(value), origin);
-    } else if (const Json* group = at(name); group && group->is_object() && !name.empty()) {
-      if (!value.is_object())
-        refuse(origin, ": \"", name, "\" is a group of settings, not one; set what is below it");
-      merge(value, name, origin);
-    } else {
-      unknown(name, origin);
-    }
-  }
-
-  void merge(const Json& changes, const std::string& below, const std::string& origin) {
-    if (!changes.is_object()) refuse(origin, ": expected an object of settings, not ", changes.dump());
-    for (const auto& [key, value] : changes.items())
-      set(below.empty() ? key : below + "." + key, value, origin);
-  }
-};
-
-Settings::Settings() : state_(std::make_unique<State>()) {}
-Settings::~Settings() = default;
-Settings::Settings(const Settings& other) : state_(std::make_unique<State>(*other.state_)) {}
-Settings::Settings(Settings&& other) noexcept = default;
-Settings& Settings::operator=(Settings other) noexcept {
-  state_ = std::move(other.state_);
-  return *this;
-}
-
 bool Settings::has(std::string_view name) const {
-  return state_->find(name) != nullptr;
+  return setting_in(list_, name) != nullptr;
 }
 
 void Settings::declare(std::string_view below, Setting setting, const Stored& initial) {
   constexpr Kind kinds[] = {Kind::flag, Kind::integer, Kind::number, Kind::text, Kind::columns};  // as Stored
   if (setting.kind == Kind::text) setting.kind = kinds[initial.index()];
-  std::visit([&](const auto& value) { state_->declare(below, std::move(setting), value); }, initial);
+  std::visit([&](const auto& value) { declare_as(list_, below, std::move(setting), value); }, initial);
 }
 
 void Settings::declare_json(std::string_view below, Setting setting, std::string_view initial) {
@@ -249,32 +207,43 @@ void Settings::declare_json(std::string_view below, Setting setting, std::string
                    : value.is_number_integer() ? Kind::integer
                    : value.is_number()         ? Kind::number
                                                : Kind::text;
-  state_->declare(below, std::move(setting), std::move(value));
+  declare_as(list_, below, std::move(setting), std::move(value));
 }
 
 void Settings::change_defaults(std::string_view json) {
-  state_->merge(parsed(json, "defaults"), "", "defaults");
-  for (Setting& setting : state_->list) setting.initial = state_->at(setting.name)->dump();
+  merge(json, "defaults");
+  for (Declared& one : list_) {
+    one.initial = one.value;
+    one.is_given = false;
+  }
 }
 
-std::span<const Setting> Settings::declared() const& {
-  return state_->list;
+void Settings::lay_under(const Settings& defaults) {
+  for (Declared& one : list_) {
+    const Declared& other = defaults.setting(one.name);
+    const bool has_options = !one.is_given && one.value != one.initial;  // of an attention that was not named
+    one.initial = other.initial;
+    if (one.is_given) continue;
+    const Json before = Json::parse(std::exchange(one.value, other.value));
+    if (!has_options) continue;
+    for (const auto& [option, value] : before.items())
+      if (option != "name") set_option(one, option, value, "defaults");
+  }
 }
 
-const Setting& Settings::setting(std::string_view name) const {
-  const Setting* found = state_->find(name);
+const Settings::Declared& Settings::setting(std::string_view name) const {
+  const Declared* found = setting_in(list_, name);
   check(found, "there is no setting \"", name, '"');
   return *found;
 }
 
 template <class T>
 T Settings::get(std::string_view name) const {
-  const Json* value = state_->find(name) ? state_->at(name) : nullptr;
-  check(value, "there is no setting \"", name, '"');
+  const std::string& value = setting(name).value;
   try {
-    return value->get<T>();
+    return Json::parse(value).get<T>();
   } catch (const nlohmann::json::exception&) {
-    fail("setting \"", name, "\" is not of the type that was asked for, but ", value->dump());
+    fail("setting \"", name, "\" is not of the type that was asked for, but ", value);
   }
 }
 template bool Settings::get<bool>(std::string_view) const;
@@ -284,23 +253,24 @@ template std::string Settings::get<std::string>(std::string_view) const;
 template std::vector<std::string> Settings::get<std::vector<std::string>>(std::string_view) const;
 
 std::string Settings::json(std::string_view name, int indent) const {
-  const Json* value = state_->at(name);
-  check(value, "there is no setting \"", name, '"');
-  return value->dump(indent);
+  if (const Declared* one = setting_in(list_, name)) return Json::parse(one->value).dump(indent);
+  Json all = Json::object();
+  for (const Declared& one : list_) {
+    if (!name.empty() && !one.name.starts_with(concat_text(name, '.'))) continue;
+    std::string path = "/" + one.name.substr(name.empty() ? 0 : name.size() + 1);
+    std::ranges::replace(path, '.', '/');
+    all[Json::json_pointer(path)] = Json::parse(one.value);
+  }
+  check(name.empty() || !all.empty(), "there is no setting \"", name, '"');
+  return all.dump(indent);
 }
 
 void Settings::merge(std::string_view json, const std::string& origin) {
-  state_->merge(parsed(json, origin), "", origin);
+  lay_all_over(list_, parsed(json, origin), "", origin);
 }
 
 void Settings::merge_file(const std::filesystem::path& path) {
-  std::string text;
-  try {
-    text = read_file(path);
-  } catch (const Error& error) {
-    refuse(error.what());
-  }
-  merge(text, path.string());
+  merge(as_settings_error("", [&] { return read_file(path); }), path.string());
 }
 
 void check_name(std::string_view what, const std::string& name, const std::vector<std::string>& known) {
@@ -317,48 +287,22 @@ std::string assigned_name(const std::string& assignment) {
 
 void Settings::assign(const std::string& assignment) {
   const std::string name = assigned_name(assignment);
-  assign(name, assignment.substr(name.size() + 1), "--set " + assignment);
+  set(name, assignment.substr(name.size() + 1), "--set " + assignment);
 }
 
-void Settings::assign(const std::string& name, const std::string& text, const std::string& origin) {
-  if (const Setting* setting = state_->find(name); setting && setting->kind != Kind::attention)
-    return set(name, text, origin);
+void Settings::set(std::string_view name, const std::string& text, const std::string& origin) {
+  const Declared* setting = setting_in(list_, name);
   Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (value.is_discarded()) value = text;
-  state_->set(name, std::move(value), origin);
-}
-
-void Settings::set(std::string_view name, const std::string& value, const std::string& origin) {
-  const Setting* setting = state_->find(name);
-  if (!setting) state_->unknown(std::string(name), origin);
-  Json json = Json::parse(value, nullptr, /*allow_exceptions=*/false);
-  if (setting->kind == Kind::integer && !json.is_number_integer())
-    refuse(origin, ": setting \"", setting->name, "\" must be an integer written in digits (",
-           allowed_text(*setting), "), not ", value);
+  if (setting && setting->kind == Kind::integer && !value.is_number_integer())
+    refuse(origin, ": setting \"", name, "\" must be an integer written in digits (", allowed_text(*setting),
+           "), not ", text);
   // A text may look like a number or like JSON, quotes included where it was written as JSON.
-  if (json.is_discarded() || (setting->kind == Kind::text && !json.is_string())) json = value;
-  state_->set(std::string(name), std::move(json), origin);
+  if (value.is_discarded() || (setting && setting->kind == Kind::text && !value.is_string())) value = text;
+  lay_over(list_, std::string(name), std::move(value), origin);
 }
 
 void Settings::set_json(std::string_view name, std::string_view json, const std::string& origin) {
-  state_->set(std::string(name), parsed(json, origin), origin);
-}
-
-std::vector<const Setting*> settings_at(const Settings& settings, std::string_view name) {
-  const auto lies_below = [](std::string_view one, std::string_view other) {
-    return one == other || (one.starts_with(other) && one[other.size()] == '.');
-  };
-  std::vector<const Setting*> found;
-  for (const Setting& one : settings.declared())
-    if (lies_below(one.name, name) || lies_below(name, one.name)) found.push_back(&one);
-  return found;
-}
-
-std::vector<std::string> free_settings(const Settings& settings) {
-  std::vector<std::string> names;
-  for (const Setting& one : settings.declared())
-    if (one.changes == Changes::on_resume || one.changes == Changes::at_any_time) names.push_back(one.name);
-  return names;
+  lay_over(list_, std::string(name), parsed(json, origin), origin);
 }
 
 std::string settings_table(const Settings& settings) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +20,18 @@ class SettingsError : public Error {
   using Error::Error;
 };
 
+/// What `work` returns. An Error that it throws is one of the settings, with `what` before its message.
+template <class Work>
+auto as_settings_error(std::string_view what, const Work& work) {
+  try {
+    return work();
+  } catch (const SettingsError&) {
+    throw;
+  } catch (const Error& error) {
+    throw SettingsError(concat_text(what, error.what()));
+  }
+}
+
 /// The settings of a run, as one JSON object in config.json. They are declared by the structs that they are
 /// read into (base/setting.h). What is laid over the defaults may only name settings that exist, with a value
 /// of the same kind and within the range; else a SettingsError names the setting, the value, what is allowed,
@@ -34,11 +45,10 @@ class SettingsError : public Error {
 /// own options: "model.encoder_attention.window" adds an option to the attention that was chosen.
 class Settings {
  public:
-  Settings();
-  ~Settings();
-  Settings(const Settings& other);
-  Settings(Settings&& other) noexcept;
-  Settings& operator=(Settings other) noexcept;
+  struct Declared : Setting {
+    std::string value;      ///< as JSON
+    bool is_given = false;  ///< laid over the default
+  };
 
   // --- declaring
   /// The settings of a struct, each below the name ("decoding"; "": at the top), with the values of
@@ -56,11 +66,14 @@ class Settings {
   void declare_json(std::string_view below, Setting setting, std::string_view initial);
   /// Lays JSON over the defaults themselves, for data that wants others.
   void change_defaults(std::string_view json);
+  /// Takes the defaults of other settings, declared alike, and their values for all that nothing was laid
+  /// over.
+  void lay_under(const Settings& defaults);
 
   /// All settings, in the order in which they were declared.
-  std::span<const Setting> declared() const&;
-  std::span<const Setting> declared() const&& = delete;  // they would be gone
-  const Setting& setting(std::string_view name) const;
+  std::span<const Declared> declared() const& { return list_; }
+  std::span<const Declared> declared() const&& = delete;  // they would be gone
+  const Declared& setting(std::string_view name) const;
 
   // --- reading
   /// The value of a setting: bool, std::int64_t, double, std::string or std::vector<std::string>. Asking for
@@ -86,11 +99,10 @@ class Settings {
   // --- changing; `origin` says in messages where a value came from
   void merge(std::string_view json, const std::string& origin);
   void merge_file(const std::filesystem::path& path);
-  /// "training.steps=500": the value is JSON, or else a plain text.
+  /// "training.steps=500", as set() has it.
   void assign(const std::string& assignment);
-  /// The same of any setting or option of an attention, which is JSON or else a text.
-  void assign(const std::string& name, const std::string& value, const std::string& origin);
-  /// A value as text, read as the kind of the setting asks: "500", "true", "cosine".
+  /// The value of a setting, an option of an attention or a group: JSON, or else a plain text; "500", "true",
+  /// "cosine".
   void set(std::string_view name, const std::string& value, const std::string& origin);
   /// A value as JSON.
   void set_json(std::string_view name, std::string_view json, const std::string& origin);
@@ -119,8 +131,7 @@ class Settings {
       value = get<T>(name);
   }
 
-  struct State;
-  std::unique_ptr<State> state_;
+  std::vector<Declared> list_;
 };
 
 /// The name in "name=value"; throws a SettingsError when it has no such form.
@@ -128,11 +139,6 @@ std::string assigned_name(const std::string& assignment);
 
 /// Throws a SettingsError with the nearest name unless `name` is one of `known`.
 void check_name(std::string_view what, const std::string& name, const std::vector<std::string>& known);
-/// The settings that a name stands for: its own, those below a group, or the attention that an option belongs
-/// to.
-std::vector<const Setting*> settings_at(const Settings& settings, std::string_view name);
-/// The settings that may be changed when training goes on: those that do not change what a run is.
-std::vector<std::string> free_settings(const Settings& settings);
 /// A table of all settings: name, type, default, what is allowed, help. A line each.
 std::string settings_table(const Settings& settings);
 

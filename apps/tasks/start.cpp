@@ -283,24 +283,19 @@ void take_model_of(Settings& settings, const std::string& run) {
                  origin);
 }
 
-Settings settings_to_train(const TaskKind& kind, const std::function<void(Settings&)>& lay_over, bool is_new,
-                           bool own_data) {
-  Settings settings = kind.settings(own_data);
-  lay_over(settings);  // which says whose data and which model
-  own_data = own_data || kind.names_data(settings);
-  const auto from = is_new ? settings.get<std::string>("training.from") : "";
-  if (!own_data && from.empty()) return settings;
-  settings = kind.settings(own_data);
-  if (!from.empty()) take_model_of(settings, from);
-  lay_over(settings);
-  return settings;
-}
-
 Start start_weights(Learner& learner) {
   Start start;
   const auto training = learner.settings().read<TrainingSettings>("training");
   if (!training.from.empty()) take_weights(learner, training, start);
   if (!training.embeddings.empty()) take_embeddings(learner, training.embeddings, start);
+  return start;
+}
+
+Start start_anew(Learner& learner, const RunFiles& files) {
+  Start start = start_weights(learner);
+  check(start.origin == files.origin(),
+        "what this run started from (training.from, training.embeddings) is no longer what it was: "
+        "put it back, or train anew");
   return start;
 }
 

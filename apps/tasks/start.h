@@ -1,8 +1,6 @@
 #pragma once
 
-#include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,10 +19,6 @@ void check_start(const Settings& settings);
 /// takes the layers of an encoder from a decoder, and the other way round; between one and two stacks it
 /// throws.
 void take_model_of(Settings& settings, const std::string& run);
-/// What a command trains with: `lay_over` is called on the task's defaults, those for the user's data where it
-/// names some, with the model of training.from below it if the run `is_new`.
-Settings settings_to_train(const TaskKind& kind, const std::function<void(Settings&)>& lay_over,
-                           bool is_new = true, bool own_data = false);
 /// What weights were taken from where.
 struct Start {
   /// "task", "identity" and "weights" (a digest) of the other run; "embeddings", the digest of the file of
@@ -43,5 +37,7 @@ struct Start {
 /// sqrt(width) where the model multiplies by that, so that the layers read the vectors as they stand. Throws
 /// Error for a file of vectors that is damaged (with file and line) or of another width.
 Start start_weights(Learner& learner);
+/// The same of a run that began like that: throws an Error unless what it took from elsewhere is still the same.
+Start start_anew(Learner& learner, const RunFiles& files);
 
 }  // namespace heed

@@ -101,8 +101,8 @@ PairParts report_parts(const Settings& settings) {
   return {std::move(reports.train), std::move(reports.held_out), {}};
 }
 
-AnswerQuality summary_quality(const Settings& settings, std::span<const std::string> answers,
-                              const ParallelText& pairs, double loss) {
+Measurement summary_quality(const Settings& settings, std::span<const std::string> answers,
+                            const ParallelText& pairs, double loss) {
   const auto [stemming, first_words_wanted] = settings.read<SummaryEvaluation>("evaluation");
   const std::int64_t words = std::max<std::int64_t>(first_words_wanted, 1);
   const std::vector<std::string> expected = pairs.target.strings();
@@ -125,8 +125,9 @@ AnswerQuality summary_quality(const Settings& settings, std::span<const std::str
   json["first_words"]["words"] = words;
   ExampleStatistics examples{"rouge1", "mean", {}};
   for (const RougeScore& one : scores) examples.rows.push_back({one.rouge1, 1});
-  return {metrics_of(summary_metrics, std::vector<double>{found.rouge1, found.rouge2, found.rougeL, loss}),
-          json.dump(), std::move(examples)};
+  const std::vector<double> values = {found.rouge1, found.rouge2, found.rougeL, loss};
+  return {
+      .metrics = metrics_of(summary_metrics, values), .json = json.dump(), .examples = std::move(examples)};
 }
 
 }  // namespace

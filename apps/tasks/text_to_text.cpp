@@ -472,29 +472,27 @@ double TextToTextLearner::mean_loss(const ParallelText& pairs) {
   return sum / count;
 }
 
-AnswerQuality TextToTextLearner::quality_of(const ParallelText& pairs, const Decoding& decoding,
-                                            std::int64_t most) {
+Measurement TextToTextLearner::quality_of(const ParallelText& pairs, const Decoding& decoding,
+                                          std::int64_t most) {
   const double loss = mean_loss(pairs);
   cut_lines_ = 0;  // the same sources are cut again to be answered
   const ParallelText asked = some_of(pairs, most);
   std::vector<std::string> answers;
   for (Prediction& prediction : answers_to(asked.source.strings(), decoding, {}))
     answers.push_back(std::move(prediction.text));
-  return task_.quality(settings_, answers, asked, loss);
+  Measurement quality = task_.quality(settings_, answers, asked, loss);
+  quality.count = static_cast<std::int64_t>(asked.size());
+  return quality;
 }
 
 Measurement TextToTextLearner::measured(const MeasureSource& source) {
   const auto read = [&](std::span<const std::string> files, const Settings& layout, ReadReport& report) {
     return task_.read(layout, files, report);
   };
-  return measured_data(parts_, source, read, [&](const ParallelText& pairs) -> Measurement {
-    AnswerQuality quality = quality_of(pairs, decoding_, 0);
+  return measured_data(parts_, source, read, [&](const ParallelText& pairs) {
+    Measurement quality = quality_of(pairs, decoding_, 0);
     say_what_was_cut("decoding.max_source_tokens");
-    return {std::move(quality.metrics),
-            std::move(quality.json),
-            {},
-            static_cast<std::int64_t>(pairs.size()),
-            std::move(quality.examples)};
+    return quality;
   });
 }
 

@@ -95,19 +95,13 @@ struct TargetScore {
   double perplexity() const;   ///< exp(-log_probability / tokens)
 };
 
-/// What answers are worth beside what was expected.
-struct AnswerQuality {
-  std::vector<Metric> metrics;  ///< those of the kind that say something of these pairs
-  std::string json;             ///< an object: these by name, and what else there is to say
-  ExampleStatistics examples = {};
-};
-
 /// What a task says for itself. Functions get its settings.
 struct TextToTextTask {
   PairParts (*made_by_rule)(const Settings& settings);
-  /// `loss`: the mean over all target tokens, without label smoothing.
-  AnswerQuality (*quality)(const Settings& settings, std::span<const std::string> answers,
-                           const ParallelText& pairs, double loss);
+  /// What answers are worth beside what was expected: the metrics of the kind that say something of these
+  /// pairs. `loss`: the mean over all target tokens, without label smoothing.
+  Measurement (*quality)(const Settings& settings, std::span<const std::string> answers,
+                         const ParallelText& pairs, double loss);
   PairParts (*named_parts)(const Settings& settings, ReadReport& report) = read_pair_parts;
   ParallelText (*read)(const Settings& layout, std::span<const std::string> files,
                        ReadReport& report) = read_pairs;
@@ -167,7 +161,7 @@ class TextToTextLearner : public Learner {
   std::vector<Prediction> answers_to(std::span<const std::string> sources, const Decoding& decoding,
                                      const PredictOptions& options);
   double mean_loss(const ParallelText& pairs);
-  AnswerQuality quality_of(const ParallelText& pairs, const Decoding& decoding, std::int64_t most);
+  Measurement quality_of(const ParallelText& pairs, const Decoding& decoding, std::int64_t most);
   void show_inside(const std::string& example, const Tokens& source, const Tokens& target, CaptureFile& file);
 
   const TextToTextTask task_;

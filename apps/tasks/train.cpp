@@ -1,17 +1,29 @@
 #include "heed/apps/tasks/train.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "heed/apps/report/report.h"
 #include "heed/apps/tasks/report.h"
+#include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/start.h"
+#include "heed/base/file.h"
 #include "heed/base/json.h"
+#include "heed/base/open_folder.h"
+#include "heed/training/checkpoint.h"
+#include "heed/training/run_folder.h"
 
 namespace heed {
 namespace {
 
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
+
+// --- settings
 
 void add_given(const Settings& settings, const Json& object, const std::string& below,
                const std::string& origin, std::vector<GivenSetting>& given) {
@@ -24,58 +36,270 @@ void add_given(const Settings& settings, const Json& object, const std::string& 
     if (value.is_object() && !is_setting)
       add_given(settings, value, name, origin, given);
     else
-      given.push_back({name, value.dump(-1, ' ', false, Json::error_handler_t::replace), origin});
+      given.push_back({name, dumped(value), origin});
   }
 }
 
-bool is_of_attention(const TaskKind& kind, const GivenSetting& given) {
-  return belongs_to_attention(kind.stacks, given.name);
-}
-
-/// All but what concerns attention.
-void lay_over(Settings& settings, const TaskKind& kind, const GivenSettings& given) {
-  if (!given.resumed.empty()) {
+/// All that is given but what concerns attention, over the defaults or the settings of the run that goes on.
+Settings laid_over_defaults(const TaskKind& kind, const GivenSettings& given) {
+  const bool is_new = given.resumed.empty();
+  Settings settings = kind.settings(given.own_data);
+  if (!is_new) {
     const fs::path folder = folder_of_settings(given.resumed);
     settings = settings_of_run(kind, RunFiles::open(folder, given.verify));
     if (folder != given.resumed) settings.assign("data.fold=0");
   }
   if (!given.config.empty()) settings.merge_file(given.config);
   for (const GivenSetting& one : given.settings)
-    if (!is_of_attention(kind, one)) settings.assign(one.name, one.value, one.origin);
+    if (!belongs_to_attention(kind.stacks, one.name)) settings.set(one.name, one.value, one.origin);
+  if (!is_new) return settings;
+  const bool own_data = given.own_data || kind.names_data(settings);  // which defaults depend on
+  const auto from = settings.get<std::string>("training.from");
+  if (own_data == given.own_data && from.empty()) return settings;
+  Settings defaults = kind.settings(own_data);
+  if (!from.empty()) take_model_of(defaults, from);
+  settings.lay_under(defaults);
+  return settings;
 }
 
 }  // namespace
 
 std::vector<GivenSetting> given_settings(const TaskKind& kind, std::string_view json,
                                          const std::string& origin) {
-  std::vector<GivenSetting> given;
-  try {
+  return as_settings_error("", [&] {
+    std::vector<GivenSetting> given;
     const Json object = parse_json<Json>(json, origin);
     check(object.is_object(), origin, " must be a JSON object, not ", json);
     add_given(kind.settings(true), object, "", origin, given);
-  } catch (const SettingsError&) {
-    throw;
-  } catch (const Error& error) {
-    throw SettingsError(error.what());
-  }
-  return given;
+    return given;
+  });
 }
 
 Settings training_settings(const TaskKind& kind, const GivenSettings& given,
-                           const std::function<void(const std::string&)>& say) {
-  Settings settings = settings_to_train(
-      kind, [&](Settings& laid) { lay_over(laid, kind, given); }, given.resumed.empty(), given.own_data);
-  for (const std::string& note : choose_attentions(settings, kind.stacks, given.attention))
-    if (say) say(note);
+                           std::vector<std::string>* notes) {
+  Settings settings = laid_over_defaults(kind, given);
   const AttentionNames& names = given.attention;
+  std::vector<std::string> said = choose_attentions(settings, kind.stacks, names);
+  if (notes) *notes = std::move(said);
   for (const GivenSetting& one : given.settings) {
-    if (!is_of_attention(kind, one)) continue;
-    const bool whole = std::ranges::count(attention_settings(kind.stacks), one.name) > 0;
+    if (!belongs_to_attention(kind.stacks, one.name)) continue;
+    const bool whole = settings.has(one.name);
     if (whole && (names.attention || names.decoder || names.cross || names.preset))
       throw SettingsError(one.origin + " and an attention flag or a preset name the same: give one");
-    settings.assign(one.name, one.value, one.origin);
+    settings.set(one.name, one.value, one.origin);
   }
   return settings;
+}
+
+namespace {
+
+// --- what ranks must have in common, found out before any time is spent: every function is called by all
+// ranks at once, and what one finds wrong all find, with the same words
+
+/// The first key whose value is another on some rank than on rank 0, and that rank.
+std::optional<std::pair<std::size_t, KeyDifference>> first_difference(Ranks& ranks, const Json& mine) {
+  const std::vector<std::string> all = ranks.all_gather(mine.dump());
+  for (std::size_t rank = 1; rank < all.size(); ++rank)
+    for (const KeyDifference& one : key_differences(all[0], all[rank])) return {{rank, one}};
+  return std::nullopt;
+}
+
+void check_same_settings(Ranks& ranks, const TaskKind& kind, const Settings& settings) {
+  Json mine = Json::parse(settings.json());
+  mine["task"] = kind.name;
+  for (const char* const own : {"threads", "device"}) mine.erase(own);
+  if (const auto found = first_difference(ranks, mine))
+    throw SettingsError(concat_text("rank ", found->first, " was started with another ", found->second.key,
+                                    " than rank 0: ", found->second.second, ", not ", found->second.first,
+                                    "; give all ranks the same settings"));
+}
+
+void check_same_data(Ranks& ranks, const std::map<std::string, std::string>& digests) {
+  if (const auto found = first_difference(ranks, digests))
+    fail("rank ", found->first, " has read other data than rank 0: the ", found->second.key,
+         " part differs; give all ranks the same files");
+}
+
+/// What there is to say when ranks compute with different kernels; "": they do not.
+std::string platform_remark(Ranks& ranks, Device device) {
+  const std::vector<std::string> names = ranks.all_gather(platform_name(device));
+  for (std::size_t r = 1; r < names.size(); ++r)
+    if (names[r] != names[0])
+      return concat_text("rank ", r, " computes with ", names[r], " and rank 0 with ", names[0],
+                         ": the last bits of results depend on which rank computes which batch");
+  return {};
+}
+
+/// What rank 0 has learned or opened; it keeps its own.
+void share_vocabulary(Learner& learner, Ranks& ranks) {
+  std::string message;
+  if (ranks.is_first())
+    Json::to_cbor(learner.files(), message);  // which leaves texts as they are: a file may hold any bytes
+  message = ranks.broadcast(message);
+  if (ranks.is_first()) return;
+  NamedFiles files;
+  try {
+    files = Json::from_cbor(message).get<NamedFiles>();
+  } catch (const Json::exception&) {
+    fail("ranks: the files of rank 0 did not arrive whole");
+  }
+  learner.open_files([&](std::string_view name) {
+    const auto found = files.find(std::string(name));
+    check(found != files.end(), "rank 0 has sent no ", name);
+    return found->second;
+  });
+}
+
+// --- examples in memory, which become files of the run
+
+/// Settings that name one of the files in a folder name it as config.json does.
+void name_as_in_run(Settings& settings, const fs::path& folder, const NamedFiles& files) {
+  const Settings before = settings;
+  for (const Settings::Declared& one : before.declared())
+    for (const auto& [name, content] : files)
+      if (one.kind == Setting::Kind::text && before.get<std::string>(one.name) == (folder / name).string())
+        settings.set(one.name, (fs::path(data_of_run) / name).string(), "examples");
+}
+
+/// The files of a run that hold its examples, by name, as far as `settings`, those of the run that goes on,
+/// still name them.
+NamedFiles examples_in_run(const RunFiles& run, const Settings& settings) {
+  NamedFiles files;
+  const Json saved = parse_json<Json>(run.config(), "config.json").value("data", Json::object());
+  for (const auto& [name, value] : saved.items()) {
+    if (!value.is_string() || !value.get<std::string>().starts_with(std::string(data_of_run) + "/")) continue;
+    const std::string file = value.get<std::string>().substr(data_of_run.size() + 1);
+    if (settings.get<std::string>("data." + name) == (run.path() / file).string())
+      files[file] = run.text(file);
+  }
+  return files;
+}
+
+/// The settings that may be changed when training goes on: those that do not change what a run is.
+std::vector<std::string> free_settings(const Settings& settings) {
+  std::vector<std::string> names;
+  for (const Setting& one : settings.declared())
+    if (one.changes == Changes::on_resume || one.changes == Changes::at_any_time) names.push_back(one.name);
+  return names;
+}
+
+// --- one training, from its settings to its end
+
+class Training {
+ public:
+  Training(const TaskKind& kind, const Settings& given, const TrainRequest& request)
+      : kind_(kind),
+        request_(request),
+        settings_(given),
+        ranks_(request.ranks && request.ranks->count() > 1 ? request.ranks : nullptr),
+        is_first_(!ranks_ || ranks_->is_first()) {
+    if (!request.examples.empty()) examples_.emplace(kind, request.examples);
+    if (examples_ && !request.resume) examples_->name_in(settings_);
+  }
+
+  TrainResult run() {
+    const TrainerOptions options = checked_options();
+    read_and_build();
+    TrainerCallbacks callbacks = request_.callbacks;
+    if (!callbacks.report) callbacks.report = page::write_while_training;
+    Trainer trainer(*learner_, options, callbacks, ranks_);
+    // From here on a stop is met by a checkpoint. A program that ends at once until somebody asks learns that
+    // here; the trainer acts on the answer.
+    if (callbacks.stop_requested) static_cast<void>(callbacks.stop_requested());
+    if (!is_first_) return trainer.run();
+    RunFolder folder = opened_folder();
+    const TrainResult result = trainer.run(&folder);
+    say(learner_->take_remarks());
+    return result;
+  }
+
+ private:
+  void say(const std::vector<std::string>& texts) const {
+    for (const std::string& text : texts)
+      if (is_first_ && !text.empty() && request_.callbacks.message) request_.callbacks.message(text);
+  }
+
+  /// What can be known without data: that the settings make sense, that ranks have the same, and that the
+  /// folder is one to train in.
+  TrainerOptions checked_options() {
+    learner_ = kind_.make(settings_);
+    learner_->check_settings();
+    check_start(settings_);
+    TrainerOptions options = trainer_options(settings_);
+    Settings recorded = settings_;  // as config.json will have them, whatever the temporary folder
+    if (examples_ && !request_.resume) name_as_in_run(recorded, examples_->folder(), examples_->files());
+    if (ranks_) check_same_settings(*ranks_, kind_, recorded);
+    device_ = device_of(settings_, ranks_);
+    as_settings_error("", [&] { check_precision(options.precision, device_); });
+    if (ranks_) say({platform_remark(*ranks_, device_)});
+    if (is_first_ && request_.resume)
+      open_before();
+    else if (is_first_)
+      RunFolder::check_new(request_.folder);
+    return options;
+  }
+
+  void open_before() {
+    before_.emplace(RunFiles::open(request_.folder, request_.verify));
+    learner_->keep_choices(settings_of_run(kind_, *before_));
+    data_files_ = examples_in_run(*before_, settings_);
+    check(!examples_ || examples_->files() == data_files_,
+          "cannot resume: the examples are not those that the run in ", before_->path(),
+          " was started with; leave them out, or start a new run in another folder");
+  }
+
+  void read_and_build() {
+    learner_->read_data();
+    if (ranks_) check_same_data(*ranks_, learner_->data_digests());
+    if (before_)
+      learner_->open_files([&](std::string_view name) { return before_->text(name); });
+    else if (is_first_)
+      learner_->learn_vocabulary();
+    if (ranks_) share_vocabulary(*learner_, *ranks_);
+    learner_->build(device_);
+    if (is_first_ && !before_) start_ = start_weights(*learner_);
+    if (before_ && !before_->has_checkpoint()) start_ = start_anew(*learner_, *before_);
+    learner_->prepare_training();
+    say(learner_->take_remarks());
+    say(start_.remarks);
+    say({concat_text(learner_->model().parameter_count(), " parameters")});
+  }
+
+  /// Makes the folder, or opens it to go on.
+  RunFolder opened_folder() {
+    Settings settings = learner_->settings();  // with what it has measured itself
+    if (before_)
+      name_as_in_run(settings, before_->path(), data_files_);
+    else if (examples_)
+      name_as_in_run(settings, examples_->folder(), data_files_ = examples_->files());
+    RunStart start{std::string(kind_.name), settings.json("", 2) + "\n", learner_->files(),
+                   learner_->data_digests(), start_.origin};
+    start.files.merge(data_files_);
+    examples_.reset();
+    if (!before_) return RunFolder::create(request_.folder, start);
+    return RunFolder::resume(request_.folder, start, free_settings(settings_), request_.verify);
+  }
+
+  const TaskKind& kind_;
+  const TrainRequest& request_;
+  Settings settings_;
+  Ranks* const ranks_;
+  const bool is_first_;
+  std::optional<ExampleFiles> examples_;  // until they are files of the run
+  Device device_;
+  std::optional<RunFiles> before_;  // of rank 0, when the run goes on
+  NamedFiles data_files_;           // of the run, by which it has its examples
+  std::unique_ptr<Learner> learner_;
+  Start start_;
+};
+
+}  // namespace
+
+TrainResult train(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
+  check_recording("train");
+  const TrainResult result = Training(kind, settings, request).run();
+  if (request.report && (!request.ranks || request.ranks->is_first())) write_report_of(kind, request);
+  return result;
 }
 
 void write_report_of(const TaskKind& kind, const TrainRequest& request) {
@@ -92,10 +316,99 @@ void write_report_of(const TaskKind& kind, const TrainRequest& request) {
   }
 }
 
-TrainResult train(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
-  const TrainResult result = train_run(kind, settings, request);
-  if (!request.ranks || request.ranks->is_first()) write_report_of(kind, request);
-  return result;
+// --- cross-validation
+
+namespace {
+
+std::string name_of_fold(std::int64_t fold) {
+  return "fold-" + std::to_string(fold);
+}
+
+/// The settings of a fold that begins, when those of others that go on name the examples in the first's
+/// folder.
+void forget_examples(Settings& settings, const fs::path& first_fold) {
+  const Settings before = settings;
+  move_data(settings, first_fold, data_of_run);
+  for (const Setting& one : before.declared())
+    if (is_layout(one) || settings.json(one.name) != before.json(one.name))
+      settings.set_json(one.name, one.initial, "examples");
+}
+
+/// The metrics that all folds have, over the folds.
+std::string summary(const std::vector<Measurement>& folds) {
+  std::map<std::string, std::vector<double>> values;
+  Json means, deviations, each = Json::array();
+  for (const Measurement& fold : folds) {
+    Json& one = each.emplace_back(Json::object());
+    for (const Metric& metric : fold.metrics) {
+      one[metric.name] = rounded(metric.value);
+      values[metric.name].push_back(metric.value);
+    }
+  }
+  for (const Metric& metric : folds.front().metrics) {
+    if (values[metric.name].size() < folds.size()) continue;
+    const Spread spread = spread_of(values[metric.name]);
+    means[metric.name] = rounded(spread.mean);
+    deviations[metric.name] = rounded(spread.deviation);
+  }
+  means["deviation"] = std::move(deviations);
+  means["folds"] = std::move(each);
+  return means.dump();
+}
+
+}  // namespace
+
+Spread spread_of(std::span<const double> values) {
+  const auto count = static_cast<double>(values.size());
+  Spread spread;
+  for (const double value : values) spread.mean += value / count;
+  double squares = 0;
+  for (const double value : values) squares += (value - spread.mean) * (value - spread.mean);
+  if (count > 1) spread.deviation = std::sqrt(squares / (count - 1));
+  return spread;
+}
+
+FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
+  const auto folds = settings.get<std::int64_t>("data.folds");
+  const bool is_first = !request.ranks || request.ranks->is_first();
+  if (is_first && !request.resume) RunFolder::check_new(request.folder);
+  check(!request.resume || !path_exists(request.folder / "config.json"), "cannot resume: ", request.folder,
+        " holds one run and no folds: leave out --folds (data.folds) to go on with it, or choose another "
+        "folder");
+  std::vector<Measurement> measured;
+  for (std::int64_t fold = 1; fold <= folds; ++fold) {
+    if (is_first && request.callbacks.message)
+      request.callbacks.message(concat_text("fold ", fold, " of ", folds));
+    Settings its_settings = settings;
+    its_settings.set("data.fold", std::to_string(fold), "data.folds");
+    TrainRequest its_request = request;
+    its_request.folder = request.folder / name_of_fold(fold);
+    if (is_first && path_exists(request.folder)) OpenFolder(request.folder).find_folder(name_of_fold(fold));
+    its_request.resume = request.resume && path_exists(its_request.folder / "config.json");
+    if (its_request.resume)  // each has its own copy of examples from memory
+      move_data(its_settings, folder_of_settings(request.folder), its_request.folder);
+    else if (request.resume && !request.examples.empty())
+      forget_examples(its_settings, folder_of_settings(request.folder));
+    its_request.report = false;
+    if (!train(kind, its_settings, its_request).finished) return {};
+    if (!is_first) continue;  // rank 0 has the run
+    const RunOptions options{
+        .device = settings.get<std::string>("device"), .verify = request.verify, .kind = &kind};
+    measured.push_back(Run::open(its_request.folder, options).measure("test"));
+    if (request.callbacks.message)
+      request.callbacks.message(concat_text("fold ", fold, ": ", measured.back().json));
+  }
+  return {true, measured.empty() ? std::string() : summary(measured)};
+}
+
+bool asks_for_all_folds(const Settings& settings) {
+  return settings.has("data.folds") && settings.get<std::int64_t>("data.folds") > 0 &&
+         settings.get<std::int64_t>("data.fold") == 0;
+}
+
+fs::path folder_of_settings(const fs::path& folder) {
+  const fs::path first = folder / name_of_fold(1);
+  return path_exists(first / "config.json") && !path_exists(folder / "config.json") ? first : folder;
 }
 
 }  // namespace heed

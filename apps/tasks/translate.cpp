@@ -49,8 +49,8 @@ PairParts number_parts(const Settings& settings) {
   return settings.read<NumberSettings>("data").made_by_rule();
 }
 
-AnswerQuality translation_quality(const Settings& settings, std::span<const std::string> answers,
-                                  const ParallelText& pairs, double loss) {
+Measurement translation_quality(const Settings& settings, std::span<const std::string> answers,
+                                const ParallelText& pairs, double loss) {
   const auto [bleu, of_bleu] = bleu_of_answers(answers, pairs.target.strings());
   double right = 0;
   ExampleStatistics of_exact{"exact", "mean", {}};
@@ -73,7 +73,7 @@ AnswerQuality translation_quality(const Settings& settings, std::span<const std:
     json.erase("signature");
     found.erase(found.begin());
   }
-  return {std::move(found), json.dump(), by_exact ? of_exact : of_bleu};
+  return {.metrics = std::move(found), .json = json.dump(), .examples = by_exact ? of_exact : of_bleu};
 }
 
 std::vector<std::string> choose_translation_metric(Settings& settings, const ParallelText& valid) {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "heed/apps/tasks/run.h"
-#include "heed/apps/tasks/serve.h"
 #include "heed/base/error.h"
 #include "heed/base/json.h"
 #include "heed/c/heed.h"

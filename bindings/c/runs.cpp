@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "heed/apps/tasks/capture.h"
+#include "heed/apps/report/capture.h"
 #include "heed/apps/tasks/report.h"
 #include "heed/apps/tasks/train.h"
 #include "heed/base/error.h"
@@ -310,7 +310,9 @@ std::pair<std::string, bool> trained(const char* task, const char* json, const h
   request.callbacks = calls.callbacks();
   request.examples = tables;
   try {
-    const Settings settings = training_settings(*call.kind, call.given, request.callbacks.message);
+    std::vector<std::string> notes;
+    const Settings settings = training_settings(*call.kind, call.given, &notes);
+    for (const std::string& note : notes) request.callbacks.message(note);
     const StopCheck check_stop([&] { return calls.stops_reading(); });
     train_them(*call.kind, settings, request);
   } catch (const Interrupted&) {

@@ -40,7 +40,7 @@ bool trains(const std::filesystem::path& folder) {
   settings.assign("training.steps=20");
   heed::TrainRequest request{folder};
   request.callbacks.progress = [](const heed::Progress& at) { std::cout << heed::progress_text(at) << '\n'; };
-  heed::train_run(heed::task_kind("classify"), settings, request);
+  heed::train(heed::task_kind("classify"), settings, request);
 
   auto run = heed::Run::open(folder);
   std::cout << "the run says: " << run.settings().json("model.encoder_attention") << '\n';

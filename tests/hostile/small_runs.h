@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "heed/apps/tasks/learner.h"
+#include "heed/apps/tasks/train.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/support.h"
 
@@ -24,7 +24,12 @@ std::vector<std::string> small_settings(const std::string& task);
 /// The settings of a task with these and `more`.
 Settings small_settings_of(const TaskKind& kind, const std::vector<std::string>& more = {},
                            bool own_data = false);
-/// The same as flags: {"--set", "key=value", "--set", ...}.
+/// Trains without the report, which takes longer than the steps.
+inline TrainResult train_run(const TaskKind& kind, const Settings& settings, TrainRequest request) {
+  request.report = false;
+  return train(kind, settings, request);
+}
+/// The small settings as flags: {"--set", "key=value", "--set", ...}.
 Arguments small_flags(const std::string& task);
 /// `train --out out` with the small settings, and `more` behind them.
 Arguments small_train(const std::string& task, const std::filesystem::path& out, const Arguments& more = {});
