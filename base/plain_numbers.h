@@ -2,8 +2,10 @@
 
 #include <clocale>  // also declares newlocale and uselocale, which are POSIX
 
+#include <cstdio>
 #include <locale>
 #include <sstream>
+#include <string>
 
 // Numbers as C writes them, 1234.5, whatever locale the program that uses the library has set.
 
@@ -24,6 +26,14 @@ class PlainNumbers {
   }
   locale_t before_;
 };
+
+/// What snprintf writes, up to 1,023 bytes: three numbers of any magnitude.
+std::string formatted(const char* format, auto... values) {
+  char text[1024];
+  const PlainNumbers plain;
+  std::snprintf(text, sizeof text, format, values...);
+  return text;
+}
 
 /// A std::ostringstream that does not follow std::locale::global.
 class PlainStream : public std::ostringstream {

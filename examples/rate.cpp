@@ -188,6 +188,6 @@ int main(int argc, char** argv) {
                                 .example = "--data rated.txt --out runs/rated",
                                 .answer = "number"};
   program.train_flags = {"data.file"};
-  program.files = {{{"Lines to measure on; default: what was held out"}, "--data"}};
+  program.files = "Lines to measure on; default: what was held out";
   return programs::run_task_program(program, argc, argv);
 }

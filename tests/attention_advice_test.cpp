@@ -3,11 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <string>
 #include <vector>
 
 #include "heed/apps/cli/attention_advice.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tests/made_part.h"
 #include "heed/tests/program_runner.h"
@@ -22,16 +22,6 @@ bool advises(const AdviceQuestion& question, std::string_view name) {
   return std::ranges::any_of(advise(question), [&](const AttentionNotes* one) { return one->name == name; });
 }
 
-std::string advice_number(const char* format, double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
-std::string three_digits(double value) {
-  return advice_number(value >= 100 ? "%.0f" : value >= 10 ? "%.1f" : "%.2f", value);
-}
-
 std::string in_code(std::string_view name) {
   return concat_text('`', name, '`');
 }
@@ -43,10 +33,11 @@ std::string row_of(const std::vector<std::string>& cells) {
   return row + '\n';
 }
 
-std::string rule_of(std::size_t cells) {
+/// Its head: titles, and the line below them.
+std::string head_of(const std::vector<std::string>& titles) {
   std::string rule = "|";
-  for (std::size_t i = 0; i < cells; ++i) rule += "---|";
-  return rule + '\n';
+  for (std::size_t i = 0; i < titles.size(); ++i) rule += "---|";
+  return row_of(titles) + rule + '\n';
 }
 
 /// The tables of docs/explanation/experiments.md: accuracy, and cost, of every mechanism on every task.
@@ -56,23 +47,25 @@ std::string arena_markdown() {
   for (const ArenaTask& task : arena_tasks()) {
     titles.emplace_back(task.name);
     costs.emplace_back(task.name);
-    lowest.push_back(advice_number("%.1f", task.chance));
+    lowest.push_back(formatted("%.1f", task.chance));
   }
   titles.emplace_back("mean");
   double mean = 0;
-  for (const ArenaTask& task : arena_tasks()) mean += task.chance / static_cast<double>(arena_task_count);
-  lowest.push_back(advice_number("%.1f", mean));
-  std::string accuracy = row_of(titles) + rule_of(titles.size()) + row_of(lowest),
-              cost = row_of(costs) + rule_of(costs.size());
+  for (const ArenaTask& task : arena_tasks()) mean += task.chance / static_cast<double>(arena_tasks().size());
+  lowest.push_back(formatted("%.1f", mean));
+  std::string accuracy = head_of(titles) + row_of(lowest), cost = head_of(costs);
   for (const AttentionNotes& one : attention_notes()) {
     std::vector<std::string> cells{in_code(one.name)}, paid{in_code(one.name)};
-    for (std::size_t i = 0; i < arena_task_count; ++i) {
-      const ArenaResult& result = one.arena[i];
-      cells.push_back(advice_number("%.1f", result.accuracy) + " ± " +
-                      advice_number("%.1f", result.deviation));
-      paid.push_back(three_digits(result.steps_per_second) + ", " + advice_number("%.0f", result.megabytes));
+    for (const ArenaResult& result : one.arena) {
+      cells.push_back(formatted("%.1f ± %.1f", result.accuracy, result.deviation));
+      const double speed = result.steps_per_second;
+      paid.push_back(formatted(speed >= 100  ? "%.0f, "
+                               : speed >= 10 ? "%.1f, "
+                                             : "%.2f, ",
+                               speed) +
+                     formatted("%.0f", result.megabytes));
     }
-    cells.push_back(advice_number("%.1f", one.mean_accuracy()));
+    cells.push_back(formatted("%.1f", one.mean_accuracy()));
     accuracy += row_of(cells);
     cost += row_of(paid);
   }
@@ -83,7 +76,7 @@ std::string arena_markdown() {
 std::string decisions_markdown() {
   std::vector<std::string> titles{"", "by the mean"};
   for (const ArenaTask& task : arena_tasks()) titles.emplace_back(task.name);
-  std::string table = row_of(titles) + rule_of(titles.size());
+  std::string table = head_of(titles);
   for (const bool causal : {false, true})
     for (const std::int64_t length : {1024, 4096}) {
       std::vector<std::string> cells{
@@ -94,7 +87,7 @@ std::string decisions_markdown() {
         std::string cell;
         for (std::size_t i = 0; i < 3; ++i)
           cell += concat_text(i == 0 ? "" : ", ", in_code(best[i]->name), ' ',
-                              advice_number("%.1f", advised_accuracy(*best[i], name)));
+                              formatted("%.1f", advised_accuracy(*best[i], name)));
         cells.push_back(cell);
       }
       table += row_of(cells);
@@ -114,6 +107,7 @@ TEST_CASE("advice: every mechanism of heed has its notes, a line each, and figur
       CHECK(line.ends_with('.'));
     }
     CHECK(notes.when.starts_with("Take it "));
+    CHECK(notes.arena.size() == arena_tasks().size());
     for (const ArenaResult& result : notes.arena) {
       CHECK(result.accuracy > 0);
       CHECK(result.steps_per_second > 0);

@@ -12,7 +12,7 @@
 #include <sstream>
 #include <thread>
 
-#include "heed/apps/compare/summary.h"
+#include "heed/apps/compare/comparison.h"
 #include "heed/base/file.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/page_json.h"

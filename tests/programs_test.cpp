@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "heed/apps/cli/processor.h"
+#include "heed/apps/cli/program.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
 #include "heed/data/safetensors.h"

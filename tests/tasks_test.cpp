@@ -13,7 +13,7 @@
 #include <set>
 #include <sstream>
 
-#include "heed/apps/compare/summary.h"
+#include "heed/apps/compare/comparison.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/text_to_text.h"

@@ -21,14 +21,6 @@
 namespace heed {
 namespace {
 
-template <class... Values>
-std::string formatted(const char* format, Values... values) {
-  char text[128];
-  const PlainNumbers plain;
-  const int length = std::snprintf(text, sizeof text, format, values...);
-  return {text, static_cast<std::size_t>(std::clamp(length, 0, static_cast<int>(sizeof text) - 1))};
-}
-
 /// 950, 12.3k, 1.2M.
 std::string short_count(double value) {
   if (value >= 999950) return formatted("%.1fM", value / 1e6);

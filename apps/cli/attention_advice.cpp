@@ -1,10 +1,12 @@
 #include "heed/apps/cli/attention_advice.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "heed/apps/cli/attention_cost.h"
 #include "heed/base/error.h"
+#include "heed/base/names.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/models/attention/attention.h"
 
 namespace heed {
@@ -22,38 +24,19 @@ const Figures& figures() {
   static const Figures all = [] {
     const auto json = nlohmann::json::parse(attention_advice_json);
     Figures read;
-    for (const auto& one : json.at("tasks"))
-      read.tasks.push_back({one.at("name"), one.at("length"), one.at("chance")});
+    for (const auto& one : json.at("tasks")) read.tasks.push_back({one.at("name"), one.at("chance")});
     for (const auto& one : json.at("mechanisms")) {
-      read.notes.push_back({one.at("name"),
-                            one.at("what"),
-                            one.at("when"),
-                            one.at("growth"),
-                            one.at("gflop").at(0),
-                            one.at("gflop").at(1),
-                            {}});
-      for (std::size_t i = 0; i < arena_task_count; ++i) {
-        const auto& own = one.at("arena").at(i);
-        read.notes.back().arena[i] = {own.at(0), own.at(1), own.at(2), own.at(3)};
-      }
+      const auto& gflop = one.at("gflop");
+      AttentionNotes& notes = read.notes.emplace_back(AttentionNotes{
+          one.at("name"), one.at("what"), one.at("when"), one.at("growth"), gflop.at(0), gflop.at(1), {}});
+      for (const auto& own : one.at("arena"))
+        notes.arena.push_back({own.at(0), own.at(1), own.at(2), own.at(3)});
     }
     return read;
   }();
   return all;
 }
 
-std::string number(const char* format, double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
-std::string to_width(std::string text, std::size_t to) {
-  text.resize(std::max(to, text.size()), ' ');
-  return text;
-}
-
-constexpr std::string_view quadratic = "N^2";
 /// The longest text for which growth is no matter.
 constexpr std::int64_t short_enough = 1024;
 
@@ -70,9 +53,8 @@ double AttentionNotes::mean_accuracy() const {
 }
 
 double AttentionNotes::gflop(std::int64_t length) const {
-  const double n = static_cast<double>(length), one = gflop_1024 / 1024, eight = gflop_8192 / 8192;
-  const double b = std::max(0.0, (eight - one) / (8192 - 1024)), a = std::max(0.0, eight - b * 8192);
-  return a * n + b * n * n;
+  const programs::CostAtLength measured[] = {{1024, gflop_1024}, {8192, gflop_8192}};
+  return programs::expected_cost(measured, static_cast<double>(length)).value();
 }
 
 std::span<const AttentionNotes> attention_notes() {
@@ -86,14 +68,12 @@ const AttentionNotes* attention_notes(std::string_view name) {
 
 double advised_accuracy(const AttentionNotes& notes, std::string_view task) {
   if (task.empty()) return notes.mean_accuracy();
-  const std::vector<ArenaTask>& tasks = figures().tasks;
-  const auto found = std::ranges::find(tasks, task, &ArenaTask::name);
-  if (found == tasks.end()) {
-    std::string names;
-    for (const ArenaTask& one : tasks) names += concat_text(names.empty() ? "" : ", ", one.name);
-    fail("there is no task '", task, "' among those that were measured: ", names);
+  std::vector<std::string> names;
+  for (const ArenaTask& one : arena_tasks()) {
+    if (one.name == task) return notes.arena[names.size()].accuracy;
+    names.push_back(one.name);
   }
-  return notes.arena[static_cast<std::size_t>(found - tasks.begin())].accuracy;
+  fail("there is no task '", task, "' among those that were measured: ", listed(names));
 }
 
 std::vector<const AttentionNotes*> advise(const AdviceQuestion& question) {
@@ -104,7 +84,7 @@ std::vector<const AttentionNotes*> advise(const AdviceQuestion& question) {
     if ((!question.causal || can.causal) && (!question.cross || can.cross)) able.push_back(&notes);
   }
   const auto is_cheap = [&](const AttentionNotes* one) {
-    return question.length <= short_enough || one->growth != quadratic;
+    return question.length <= short_enough || one->growth != "N^2";
   };
   std::ranges::stable_sort(able, [&](const AttentionNotes* a, const AttentionNotes* b) {
     if (is_cheap(a) != is_cheap(b)) return is_cheap(a);
@@ -114,19 +94,18 @@ std::vector<const AttentionNotes*> advise(const AdviceQuestion& question) {
 }
 
 std::string advice_text(const AdviceQuestion& question) {
-  std::string text = to_width("mechanism", 32) + to_width("time", 9) + to_width("GFLOP", 9);
-  for (const ArenaTask& task : arena_tasks()) text += to_width(task.name, 11);
+  std::string text = formatted("%-32s", "mechanism") + formatted("%-9s", "time") + formatted("%-9s", "GFLOP");
+  for (const ArenaTask& task : arena_tasks()) text += formatted("%-11s", task.name.c_str());
   text += "mean\n";
   for (const AttentionNotes* const one : advise(question)) {
     const double gflop = one->gflop(question.length);
-    text += to_width(one->name, 32) + to_width(one->growth, 9) +
-            to_width(number(gflop >= 100  ? "%.0f"
-                            : gflop >= 10 ? "%.1f"
-                                          : "%.2f",
-                            gflop),
-                     9);
-    for (const ArenaResult& result : one->arena) text += to_width(number("%.1f", result.accuracy), 11);
-    text += number("%.1f", one->mean_accuracy()) + "\n    " + one->when + '\n';
+    text += formatted("%-32s", one->name.c_str()) + formatted("%-9s", one->growth.c_str()) +
+            formatted(gflop >= 100  ? "%-9.0f"
+                      : gflop >= 10 ? "%-9.1f"
+                                    : "%-9.2f",
+                      gflop);
+    for (const ArenaResult& result : one->arena) text += formatted("%-11.1f", result.accuracy);
+    text += formatted("%.1f", one->mean_accuracy()) + "\n    " + one->when + '\n';
   }
   return text;
 }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -15,10 +14,8 @@ namespace heed {
 /// A task of bench/arena.py.
 struct ArenaTask {
   std::string name;
-  std::int64_t length;  ///< the most positions of an example
-  double chance;        ///< percent right of the most frequent answer
+  double chance;  ///< percent right of the most frequent answer
 };
-inline constexpr std::size_t arena_task_count = 5;
 std::span<const ArenaTask> arena_tasks();
 
 /// A mechanism on a task, after training it for as many steps as the budget of processor time held.
@@ -36,7 +33,7 @@ struct AttentionNotes {
   /// Products and attention of a layer of width 512 with 8 heads, forward and backward, at 1,024 and 8,192
   /// positions (docs/explanation/attention_costs.md).
   double gflop_1024, gflop_8192;
-  std::array<ArenaResult, arena_task_count> arena;  ///< in the order of arena_tasks()
+  std::vector<ArenaResult> arena;  ///< in the order of arena_tasks()
 
   /// Mean over the tasks, in percent.
   double mean_accuracy() const;

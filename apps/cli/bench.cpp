@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "heed/apps/cli/attention_cost.h"
-#include "heed/apps/cli/commands.h"
 #include "heed/apps/cli/program.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/core/device.h"
@@ -23,7 +22,7 @@ using Json = nlohmann::ordered_json;
 struct BenchOptions {
   std::vector<std::string> variants{"all"};
   std::vector<std::int64_t> lengths{256, 512, 1024, 2048, 4096, 8192};
-  std::string device = "cpu";
+  TextFlag device;
   std::int64_t threads = 0;
   double memory_limit_mb = 0;  ///< 0: half of what is free
   std::vector<std::string> assignments;
@@ -175,7 +174,7 @@ int run(BenchOptions options) {
     throw SettingsError(
         concat_text("memory-limit must be 0 or more megabytes, not ", options.memory_limit_mb));
   if (options.memory_limit_mb == 0) options.memory_limit_mb = half_of_free_memory();
-  options.cost.device = device_of(options.device);
+  options.cost.device = device_of(options.device.value("cpu"));
   std::sort(options.lengths.begin(), options.lengths.end());
 
   const std::vector<std::string> variants = chosen_variants(options.variants);
@@ -231,9 +230,7 @@ std::function<int()> add_bench_command(CLI::App& app) {
                    "A setting of a variant, for example reformer.rounds=4; may be repeated")
       ->type_name("VARIANT.NAME=VALUE")
       ->allow_extra_args(false);
-  command->add_option("--device", options->device, "Device to compute on")
-      ->type_name("DEVICE")
-      ->capture_default_str();
+  options->device.add(*command, "--device", "DEVICE", "Device to compute on (default: cpu)");
   command->add_flag("--profile", options->profile, "Print the time of a pass by kernel");
   command->add_flag("--json", options->json,
                     "Print a line of JSON for each variant and length, and one for each variant");

@@ -1,18 +1,17 @@
 // heed gradcheck: compares every op and model with finite differences in f64, or on another device with the
-// CPU.
+// CPU. heed verify: compares the attention variants with reference cases from an independent implementation.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <iomanip>
 #include <iostream>
-#include <sstream>
 
-#include "heed/apps/cli/commands.h"
 #include "heed/apps/cli/program.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/autograd.h"
 #include "heed/base/error.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/base/unicode.h"
 #include "heed/tests/cases/model_cases.h"
 #include "heed/tests/cases/op_cases.h"
@@ -26,12 +25,6 @@ void print_row(const std::string& name, const std::string& error, const std::str
                const std::string& result) {
   std::cout << std::left << std::setw(44) << name << std::setw(14) << error << std::setw(12) << allowed
             << result << std::endl;
-}
-
-std::string short_number(double value) {
-  std::ostringstream text;
-  text << std::setprecision(2) << std::scientific << value;
-  return text.str();
 }
 
 /// What a check found; where it failed, `detail` says how.
@@ -65,10 +58,11 @@ Checked against_cpu(Device device, const OpCase& one) {
 /// Checks one case and prints its row; false if it failed.
 bool check_case(Device device, const OpCase& one) {
   const bool on_cpu = device == Device{};
-  const std::string allowed = short_number(on_cpu ? one.tolerance : allowed_on_device);
+  const std::string allowed = formatted("%.2e", on_cpu ? one.tolerance : allowed_on_device);
   try {
     const Checked found = on_cpu ? against_finite_differences(one) : against_cpu(device, one);
-    print_row(one.name, short_number(found.worst), allowed, found.passed ? "pass" : "FAIL: " + found.detail);
+    print_row(one.name, formatted("%.2e", found.worst), allowed,
+              found.passed ? "pass" : "FAIL: " + found.detail);
     return found.passed;
   } catch (const std::exception& error) {
     print_row(one.name, "-", allowed, concat_text("FAIL: ", error.what()));
@@ -77,19 +71,20 @@ bool check_case(Device device, const OpCase& one) {
 }
 
 struct GradcheckOptions {
-  std::string filter, device;
+  TextFlag filter, device;
   std::shared_ptr<std::vector<std::string>> libraries;
 };
 
-int run(const GradcheckOptions& options) {
+int check_gradients(const GradcheckOptions& options) {
   load_attentions(*options.libraries);
-  const Device device = device_of(options.device);
+  const Device device = device_of(options.device.value());
+  const std::string filter = options.filter.value();
   std::vector<OpCase> cases = op_cases();
   for (OpCase& one : model_cases()) cases.push_back(std::move(one));
   std::erase_if(cases, [&](const OpCase& one) {
-    return !one.differentiable || one.name.find(options.filter) == std::string::npos;
+    return !one.differentiable || one.name.find(filter) == std::string::npos;
   });
-  if (cases.empty()) throw SettingsError("no case's name contains \"" + options.filter + "\"");
+  if (cases.empty()) throw SettingsError("no case's name contains \"" + filter + "\"");
 
   print_row("case", "worst error", "allowed", "result");
   std::size_t failed = 0;
@@ -104,25 +99,17 @@ std::function<int()> add_gradcheck_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("gradcheck", "Checks the gradient of every op and model against finite differences");
   auto options = std::make_shared<GradcheckOptions>();
-  command->add_option("--filter", options->filter, "Only cases whose name contains this text")
-      ->type_name("TEXT");
-  command->add_option("--device", options->device, "Device to compute on")
-      ->type_name("DEVICE")
-      ->capture_default_str();
+  options->filter.add(*command, "--filter", "TEXT", "Only cases whose name contains this text");
+  options->device.add(*command, "--device", "DEVICE", "Device to compute on");
   options->libraries = add_load_flag(*command);
   command->footer(
       "On the CPU gradients are compared with finite differences, both in f64. Another device computes in\n"
       "f32, where finite differences say nothing: its values and gradients are compared with the CPU's in "
       "f64.\n\n"
       "Exit status: 0 all pass, 1 a case fails.\n");
-  return [options] { return run(*options); };
+  return [options] { return check_gradients(*options); };
 }
 
-}  // namespace heed::programs
-
-// heed verify: compares the attention variants with reference cases from an independent implementation.
-
-namespace heed::verify {
 namespace {
 
 namespace fs = std::filesystem;
@@ -138,13 +125,13 @@ void print_line(const char* outcome, const std::string& name, const std::string&
 Outcome verify_file(const fs::path& file, DType dtype, Device device) {
   const std::string file_name = file.stem().string();
   try {
-    const ReferenceCase reference = read_reference_case(file);
-    const Adapter* adapter = find_adapter(reference);
+    const verify::ReferenceCase reference = verify::read_reference_case(file);
+    const verify::Adapter* adapter = verify::find_adapter(reference);
     if (!adapter) {
       print_line("unknown", file_name, "variant " + reference.variant());
       return Outcome::unknown;
     }
-    const Deviation worst = worst_deviation(reference, *adapter, dtype, device);
+    const verify::Deviation worst = verify::worst_deviation(reference, *adapter, dtype, device);
     const std::string problem = worst.problem.empty()
                                     ? concat_text("error ", worst.error, " (allowed ", worst.allowed, ")")
                                     : worst.problem;
@@ -169,26 +156,25 @@ std::vector<fs::path> reference_files(const std::string& folder, const std::stri
 }
 
 struct VerifyOptions {
-  std::string folder, dtype, device, filter;
+  std::string folder;
+  TextFlag dtype, device, filter;
 };
 
-int run(const VerifyOptions& options) {
-  using namespace heed::programs;
-  const Device device = device_of(options.device);
+int verify_cases(const VerifyOptions& options) {
+  const Device device = device_of(options.device.value());
   const bool on_cpu = device == Device{};
-  const std::string precision = !options.dtype.empty() ? options.dtype : on_cpu ? "f64" : "f32";
+  const std::string precision = options.dtype.value(on_cpu ? "f64" : "f32"), filter = options.filter.value();
   check_name("dtype", precision, {"f64", "f32"});
   if (!on_cpu && precision == "f64") throw SettingsError("f64 exists on the CPU only; use --dtype f32");
   const DType dtype = precision == "f64" ? DType::f64 : DType::f32;
 
-  const std::vector<fs::path> files = reference_files(options.folder, options.filter);
+  const std::vector<fs::path> files = reference_files(options.folder, filter);
   if (files.empty()) {
     std::error_code ignored;
-    throw SettingsError(
-        !fs::is_directory(options.folder, ignored)
-            ? options.folder + ": no such folder"
-            : concat_text(options.folder, ": no reference case (*.safetensors)",
-                          options.filter.empty() ? "" : " matches \"" + options.filter + "\""));
+    throw SettingsError(!fs::is_directory(options.folder, ignored)
+                            ? options.folder + ": no such folder"
+                            : concat_text(options.folder, ": no reference case (*.safetensors)",
+                                          filter.empty() ? "" : " matches \"" + filter + "\""));
   }
   int count[3] = {0, 0, 0};
   for (const fs::path& file : files) ++count[static_cast<int>(verify_file(file, dtype, device))];
@@ -199,28 +185,20 @@ int run(const VerifyOptions& options) {
 }
 
 }  // namespace
-}  // namespace heed::verify
-
-namespace heed::programs {
 
 std::function<int()> add_verify_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("verify", "Compares the attention variants with reference cases");
-  auto options = std::make_shared<verify::VerifyOptions>();
+  auto options = std::make_shared<VerifyOptions>();
   command->add_option("folder", options->folder, "Folder of reference cases, <variant>__<case>.safetensors")
       ->required()
       ->type_name("DIR");
-  command
-      ->add_option("--dtype", options->dtype,
-                   "Precision to compute in: f64 (the CPU only, and its default) or f32")
-      ->type_name("TYPE");
-  command->add_option("--device", options->device, "Device to compute on")
-      ->type_name("DEVICE")
-      ->capture_default_str();
-  command->add_option("--filter", options->filter, "Only cases whose name contains this text")
-      ->type_name("TEXT");
+  options->dtype.add(*command, "--dtype", "TYPE",
+                     "Precision to compute in: f64 (the CPU only, and its default) or f32");
+  options->device.add(*command, "--device", "DEVICE", "Device to compute on");
+  options->filter.add(*command, "--filter", "TEXT", "Only cases whose name contains this text");
   command->footer(
       "Exit status: 0 all cases pass, 1 a case fails or names an unknown variant, 2 there is no case.\n");
-  return [options] { return verify::run(*options); };
+  return [options] { return verify_cases(*options); };
 }
 
 }  // namespace heed::programs

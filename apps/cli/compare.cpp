@@ -16,7 +16,6 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <iostream>
 #include <map>
 #include <new>
@@ -27,8 +26,13 @@
 
 #include "heed/apps/cli/task_program.h"
 #include "heed/apps/compare/comparison.h"
+<<<<<<< HEAD
 #include "heed/apps/compare/summary.h"
 #include "heed/apps/tasks/train.h"
+=======
+#include "heed/apps/tasks/recipe.h"
+#include "heed/apps/tasks/start.h"
+>>>>>>> wb
 #include "heed/base/descriptor.h"
 #include "heed/base/file.h"
 #include "heed/base/open_folder.h"
@@ -51,7 +55,7 @@ int train_cell(const TaskKind& kind, const ComparisonCell& cell, const OpenFolde
     TrainerCallbacks callbacks;
     callbacks.progress = [&](const Progress& progress) { printer.show(progress); };
     callbacks.message = [&](std::string_view text) { printer.message(text); };
-    callbacks.stop_requested = [] { return InterruptGuard::interrupted(); };
+    callbacks.stop_requested = InterruptGuard::interrupted;
     std::optional<CellResult> found = run_cell(kind, cell, folder.path(), callbacks);
     printer.finish();
     if (!found) return InterruptGuard::exit_status();
@@ -108,10 +112,10 @@ class CellProcesses {
   }
 
   /// All results: empty for interrupted cells, the reason for cells that failed or whose process was killed.
-  std::vector<std::optional<CellResult>> run(int jobs, const std::function<bool()>& stop_requested) {
+  std::vector<std::optional<CellResult>> run(int jobs) {
     std::size_t next = 0;
     while (next < waiting_.size() || !running_.empty()) {
-      const bool stop = stop_requested();
+      const bool stop = InterruptGuard::interrupted();
       if (stop) end_running();
       if (stop && running_.empty()) break;
       for (; !stop && next < waiting_.size() && running_.size() < static_cast<std::size_t>(jobs); ++next)
@@ -147,12 +151,11 @@ class CellProcesses {
     const std::size_t cell = found->second;
     running_.erase(found);
     if (WIFSIGNALED(status)) {
-      CellResult killed;
+      CellResult& killed = results_[cell].emplace();
       killed.settings = cells_[cell].settings.json();
       killed.failure = concat_text("its process was ended by signal ", WTERMSIG(status), " (",
                                    ::strsignal(WTERMSIG(status)), ")");
       write_result(killed, opened(cell));
-      results_[cell] = std::move(killed);
     } else if (WEXITSTATUS(status) == exit_success) {
       results_[cell] = read_result(cells_[cell], folder_of(cell));
     } else if (WEXITSTATUS(status) == exit_failure) {
@@ -255,8 +258,7 @@ class CompareCommand {
       check_cell(plan.kind, cell);
     check_comparison_folder(folder);
     const InterruptGuard interrupt;
-    const std::vector<std::optional<CellResult>> results =
-        CellProcesses(plan.kind, cells, folder).run(jobs, [] { return InterruptGuard::interrupted(); });
+    const std::vector<std::optional<CellResult>> results = CellProcesses(plan.kind, cells, folder).run(jobs);
     const OpenFolder opened(folder);
     const std::vector<ComparisonRow> rows = comparison_rows(cells, results);
     const std::string text = comparison_text(rows), markdown = comparison_markdown(rows),

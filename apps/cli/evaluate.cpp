@@ -1,17 +1,117 @@
+// evaluate: what a run comes to on data. score: how likely its model says that given targets are.
+
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <vector>
 
-#include "heed/apps/cli/evaluation_table.h"
 #include "heed/apps/cli/task_program.h"
+#include "heed/apps/tasks/labelled.h"
 #include "heed/apps/tasks/run.h"
+#include "heed/apps/tasks/text_to_text.h"
+#include "heed/base/error.h"
 #include "heed/base/file.h"
+#include "heed/base/plain_numbers.h"
+#include "heed/base/unicode.h"
+#include "heed/training/progress.h"
 
 namespace heed::programs {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// --- the table of evaluate
+
+using Row = std::vector<std::string>;
+
+/// The first column to the left, all others to the right.
+std::string aligned(const std::vector<Row>& rows) {
+  std::vector<std::size_t> widths(rows.front().size(), 0);
+  for (const Row& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], unicode::columns(row[i]));
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string padding(widths[i] - unicode::columns(row[i]), ' ');
+      line += i == 0 ? row[i] + padding : "  " + padding + row[i];
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
+  }
+  return text;
+}
+
+/// The name of a class or figure.
+std::string cell(const std::string& name) {
+  return unicode::shortened(unicode::printable(name), 40);
+}
+
+/// Numbers with a fixed number of places, counts as they are, and anything else as JSON.
+std::string cell(const Json& value) {
+  return value.is_number_float() ? formatted("%.4f", value.get<double>()) : value.dump();
+}
+
+std::size_t width_of(const std::string& table) {
+  return unicode::columns(std::string_view(table).substr(0, table.find('\n')));
+}
+
+std::string class_table(const Json& classes) {
+  std::vector<Row> rows = {{"class", "precision", "recall", "f1", "support"}};
+  for (const auto& [name, one] : classes.items())
+    rows.push_back(
+        {cell(name), cell(one["precision"]), cell(one["recall"]), cell(one["f1"]), cell(one["texts"])});
+  return aligned(rows);
+}
+
+std::string confusion_matrix(const Json& confusion, const std::vector<std::string>& names) {
+  std::vector<Row> rows = {{"expected \\ predicted"}};
+  rows.front().insert(rows.front().end(), names.begin(), names.end());
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    rows.push_back({names[i]});
+    for (const Json& count : confusion[i]) rows.back().push_back(cell(count));
+  }
+  return aligned(rows);
+}
+
+std::string frequent_confusions(const Json& confusion, const std::vector<std::string>& names) {
+  const std::vector<Confusion> pairs = confusions_in(confusion);
+  if (pairs.empty()) return {};
+  constexpr std::size_t most = 20;
+  std::vector<Row> rows = {{"expected", "predicted", "texts"}};
+  for (std::size_t i = 0; i < std::min(pairs.size(), most); ++i)
+    rows.push_back({names[pairs[i].expected], names[pairs[i].predicted], std::to_string(pairs[i].count)});
+  std::string text = aligned(rows);
+  if (pairs.size() > most)
+    text += concat_text("and ", pairs.size() - most, " rarer confusions; --json has the whole matrix\n");
+  return text;
+}
+
+/// What `evaluate` found, for people: a line for each figure, then of classes a table of precision, recall
+/// and F1, and the confusion matrix. Where that is wider than `columns`, the most frequent confusions stand
+/// in its place. `found` is the object that evaluate prints for programs.
+std::string evaluation_table(const Json& found, int columns) {
+  std::vector<Row> figures;
+  for (const auto& [name, value] : found.items())
+    if (name != "classes" && name != "confusion")
+      figures.push_back({cell(metric_title(name)),
+                         value.is_string() ? unicode::printable(value.get<std::string>()) : cell(value)});
+  std::string text = aligned(figures);
+  if (!found.contains("classes")) return text;
+  text += '\n' + class_table(found["classes"]);
+  if (!found.contains("confusion")) return text;
+  std::vector<std::string> names;
+  for (const auto& [name, one] : found["classes"].items()) names.push_back(cell(name));
+  std::string confusions = confusion_matrix(found["confusion"], names);
+  if (width_of(confusions) > static_cast<std::size_t>(columns))
+    confusions = frequent_confusions(found["confusion"], names);
+  if (!confusions.empty()) text += '\n' + confusions;
+  return text;
+}
+
+// --- the commands
 
 class EvaluateCommand {
  public:
@@ -65,10 +165,48 @@ class EvaluateCommand {
   bool json_ = false, table_ = false;
 };
 
+class ScoreCommand {
+ public:
+  ScoreCommand(CLI::App& command, const TaskProgram& program)
+      : run_(command, program, program.evaluate_flags), files_(command, program) {
+    command.add_flag("--json", json_, "Writes a line of JSON for each pair");
+  }
+
+  int run() {
+    const std::vector<std::string> files = files_.given();
+    if (files.empty()) throw SettingsError("score needs the pairs to score: " + files_.names());
+    Run run = run_.open();
+    TextToTextLearner& learner = text_to_text(run.learner());
+    for (const TargetScore& score : learner.score(learner.read_files(files))) {
+      if (json_)
+        std::cout << Json{{"log_probability", score.log_probability},
+                          {"perplexity", score.perplexity()},
+                          {"tokens", score.tokens}}
+                  << '\n';
+      else
+        std::cout << formatted("%.4f\t%.4f\n", score.log_probability, score.perplexity());
+    }
+    flush_output();
+    print_remarks(run_.program(), run.learner());
+    return exit_success;
+  }
+
+ private:
+  RunFlags run_;
+  DataFlags files_;
+  bool json_ = false;
+};
+
 }  // namespace
 
 std::function<int()> add_evaluate(CLI::App& app, const TaskProgram& program) {
   return add_command<EvaluateCommand>(app, program, "evaluate", "Measures a trained model");
+}
+
+std::function<int()> add_score(CLI::App& app, const TaskProgram& program) {
+  return add_command<ScoreCommand>(app, program, "score",
+                                   "Says how likely given targets are: a line with the log-probability "
+                                   "(natural) and the perplexity of each");
 }
 
 }  // namespace heed::programs

@@ -7,7 +7,6 @@
 #include <iostream>
 #include <string>
 
-#include "heed/apps/cli/commands.h"
 #include "heed/apps/cli/program.h"
 #include "heed/base/error.h"
 #include "heed/core/device.h"

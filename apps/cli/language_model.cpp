@@ -12,7 +12,6 @@
 
 #include "heed/apps/cli/task_program.h"
 #include "heed/apps/tasks/language_model.h"
-#include "heed/base/unicode.h"
 #include "heed/data/text_file.h"
 
 namespace heed::programs {
@@ -75,7 +74,7 @@ class GenerateCommand {
                            {"prompt", prompt},
                            {"text", text.text},
                            {"log_probability", text.alternatives.front().score.value()}};
-        std::cout << unicode::printable(line.dump(-1, ' ', false, Json::error_handler_t::replace)) << '\n';
+        std::cout << json_text(line) << '\n';
       } else {
         if (samples_ > 1) std::cout << (written_ > 1 ? "\n" : "") << "=== " << written_ << " ===\n";
         std::cout << prompt << text.text << '\n';
@@ -132,12 +131,11 @@ int main(int argc, char** argv) {
   program.evaluate_flags = {"evaluation.stride", "evaluation.sentences"};
   program.predict_flags = {"generation.tokens", "generation.samples", "generation.temperature",
                            "generation.top_k",  "generation.top_p",   "generation.seed"};
-  program.files = {
-      {{"Text to measure with: a file or a folder; default: the run's validation text"}, "--data"}};
-  CLI::App app(description_of(program), std::string(program.kind.name));
-  TaskProgram filling = program;  // whose lines are filled in, or written on
-  filling.predict_flags = {"prediction.best"};
-  return run_commands(app, argc, argv,
-                      {add_train(app, program), add_evaluate(app, program), add_generate(app, program),
-                       add_predict(app, filling)});
+  program.files = "Text to measure with: a file or a folder; default: the run's validation text";
+  const auto add_filling = [](CLI::App& app,
+                              TaskProgram filling) {  // of lines that are filled in, or written on
+    filling.predict_flags = {"prediction.best"};
+    return add_predict(app, filling);
+  };
+  return run_task_program(program, argc, argv, {add_train, add_evaluate, add_generate, add_filling});
 }

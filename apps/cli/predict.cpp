@@ -1,11 +1,10 @@
 #include <CLI/CLI.hpp>
-#include <iomanip>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "heed/apps/cli/task_program.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/base/json.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/data/table.h"
 #include "heed/data/text_file.h"
 
@@ -108,7 +107,7 @@ class PredictCommand {
   std::string line_of(const Prediction& answer) const {
     if (json_) return json_text(json_of(answer, true));
     if (!probability_ || answer.text.empty()) return answer.text;
-    return answer.text + '\t' + probability_text(answer);
+    return answer.text + '\t' + formatted("%.4f", answer.probability);
   }
 
   Json json_of(const Prediction& answer, bool with_alternatives) const {
@@ -121,12 +120,6 @@ class PredictCommand {
       if (one.score) line["alternatives"].back()["score"] = *one.score;
     }
     return line;
-  }
-
-  static std::string probability_text(const Prediction& answer) {
-    std::ostringstream text;
-    text << std::fixed << std::setprecision(4) << answer.probability;
-    return text.str();
   }
 
   // --- rows with their columns
@@ -155,7 +148,7 @@ class PredictCommand {
     if (!writes_json()) {
       std::vector<std::string> cells = row.cells;
       cells.push_back(answer.text);
-      if (probability_) cells.push_back(answer.error.empty() ? probability_text(answer) : "");
+      if (probability_) cells.push_back(answer.error.empty() ? formatted("%.4f", answer.probability) : "");
       return row_text(cells, row.delimiter);
     }
     Json line = Json::object();

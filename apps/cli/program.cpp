@@ -7,15 +7,14 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
-#include <cstring>
 #include <iostream>
 #include <new>
 #include <optional>
 #include <sstream>
+#include <streambuf>
 #include <string>
 #include <vector>
 
-#include "heed/apps/cli/processor.h"
 #include "heed/apps/cli/program.h"
 #include "heed/base/file.h"
 #include "heed/base/names.h"
@@ -55,26 +54,57 @@ void open_standard_streams() {
 }
 
 /// Before run_commands() nobody catches an exception, and there may be no memory even for one.
-[[noreturn]] void stop_without_memory() {
-  constexpr std::string_view line =
-      ": error: out of memory before it has begun; raise the limit (ulimit -v)\n";
-  (void)!write(STDERR_FILENO, program_invocation_short_name, std::strlen(program_invocation_short_name));
-  (void)!write(STDERR_FILENO, line.data(), line.size());
+[[noreturn]] void end_at_once(std::string_view error) {
+  for (const std::string_view part : {std::string_view(program_invocation_short_name),
+                                      std::string_view(": error: "), error, std::string_view("\n")})
+    (void)!write(STDERR_FILENO, part.data(), part.size());
   _exit(exit_failure);
 }
+
 /// Runs before the constructors of all libraries, which allocate, too.
 [[gnu::section(".preinit_array"), gnu::used]] void (*const before_all)() = [] {
-  std::set_new_handler(stop_without_memory);
+  std::set_new_handler([] { end_at_once("out of memory before it has begun; raise the limit (ulimit -v)"); });
 };
 
 /// The first constructor to run: what the library sets up before main needs the instructions already.
 [[gnu::constructor(101)]] void stop_on_old_processor() {
-  const std::string error = processor_error(needed_features());
-  if (error.empty()) return;
-  const std::string line = std::string(program_invocation_short_name) + ": error: " + error + "\n";
-  (void)!write(STDERR_FILENO, line.data(), line.size());
-  _exit(exit_failure);
+  if (const std::string error = processor_error(needed_features()); !error.empty()) end_at_once(error);
 }
+
+/// While it lives, nothing written to the stream can steer the terminal behind it
+/// (see unicode::printable_lines). What ends in no line passes when it is flushed.
+class TerminalOutput : private std::streambuf {
+ public:
+  explicit TerminalOutput(std::ostream& stream) : stream_(stream), terminal_(stream.rdbuf(this)) {}
+  ~TerminalOutput() override {
+    pass(waiting_.size());
+    stream_.rdbuf(terminal_);
+  }
+  TerminalOutput(const TerminalOutput&) = delete;
+  TerminalOutput& operator=(const TerminalOutput&) = delete;
+
+ private:
+  int_type overflow(int_type byte) override {
+    if (traits_type::eq_int_type(byte, traits_type::eof())) return traits_type::not_eof(byte);
+    const char one = traits_type::to_char_type(byte);
+    return xsputn(&one, 1) == 1 ? byte : traits_type::eof();
+  }
+  std::streamsize xsputn(const char* bytes, std::streamsize count) override {
+    waiting_.append(bytes, static_cast<std::size_t>(count));
+    return pass(waiting_.rfind('\n') + 1) ? count : 0;  // no line is whole: npos + 1, which is 0
+  }
+  int sync() override { return pass(waiting_.size()) ? terminal_->pubsync() : -1; }
+  bool pass(std::size_t bytes) {
+    const std::string text = unicode::printable_lines(std::string_view(waiting_).substr(0, bytes));
+    waiting_.erase(0, bytes);
+    const auto size = static_cast<std::streamsize>(text.size());
+    return terminal_->sputn(text.data(), size) == size;
+  }
+
+  std::ostream& stream_;
+  std::streambuf* const terminal_;
+  std::string waiting_;
+};
 
 /// Help in lines of at most 100 columns.
 class HelpFormatter : public CLI::Formatter {
@@ -289,48 +319,6 @@ void OutputFlag::add(CLI::App& command, const std::string& flag, const std::stri
 void OutputFlag::check() const {
   if (overwrite && !given()) throw SettingsError("--overwrite is of the file of " + name + ": name one");
   if (given()) check_output(value(), overwrite);
-}
-
-namespace {
-
-/// Where the last character begins that may have bytes yet to come; else the end of the text.
-std::size_t end_of_whole_characters(const std::string& text) {
-  for (std::size_t back = 1; back <= 3 && back <= text.size(); ++back) {
-    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
-    if ((byte & 0xC0) == 0x80) continue;
-    const std::size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
-    return length > back ? text.size() - back : text.size();
-  }
-  return text.size();
-}
-
-}  // namespace
-
-TerminalOutput::~TerminalOutput() {
-  pass(waiting_.size());
-  stream_.rdbuf(terminal_);
-}
-
-TerminalOutput::int_type TerminalOutput::overflow(int_type byte) {
-  if (traits_type::eq_int_type(byte, traits_type::eof())) return traits_type::not_eof(byte);
-  const char one = traits_type::to_char_type(byte);
-  return xsputn(&one, 1) == 1 ? byte : traits_type::eof();
-}
-
-std::streamsize TerminalOutput::xsputn(const char* bytes, std::streamsize count) {
-  waiting_.append(bytes, static_cast<std::size_t>(count));
-  return pass(end_of_whole_characters(waiting_)) ? count : 0;
-}
-
-int TerminalOutput::sync() {
-  return terminal_->pubsync();
-}
-
-bool TerminalOutput::pass(std::size_t bytes) {
-  const std::string text = unicode::printable_lines(std::string_view(waiting_).substr(0, bytes));
-  waiting_.erase(0, bytes);
-  const auto size = static_cast<std::streamsize>(text.size());
-  return terminal_->sputn(text.data(), size) == size;
 }
 
 }  // namespace heed::programs

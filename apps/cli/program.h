@@ -1,9 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
-#include <ostream>
-#include <streambuf>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -85,24 +85,57 @@ struct OutputFlag : TextFlag {
   bool overwrite = false;
 };
 
-/// While it lives, nothing written to the stream can steer the terminal behind it
-/// (see unicode::printable_lines).
-class TerminalOutput : private std::streambuf {
- public:
-  explicit TerminalOutput(std::ostream& stream) : stream_(stream), terminal_(stream.rdbuf(this)) {}
-  ~TerminalOutput() override;
-  TerminalOutput(const TerminalOutput&) = delete;
-  TerminalOutput& operator=(const TerminalOutput&) = delete;
+// --- which processors can run a program
 
- private:
-  int_type overflow(int_type byte) override;
-  std::streamsize xsputn(const char* bytes, std::streamsize count) override;
-  int sync() override;
-  bool pass(std::size_t bytes);
-
-  std::ostream& stream_;
-  std::streambuf* const terminal_;
-  std::string waiting_;
+/// An instruction set that the library is compiled for, and whether this processor has it.
+struct ProcessorFeature {
+  const char* name;
+  bool is_there;
 };
+
+// The library is compiled for x86-64-v2; programs are not, so that they can still say what is missing.
+
+/// What x86-64-v2 needs beyond the first x86-64 processors; nothing on processors of another kind.
+inline std::vector<ProcessorFeature> needed_features() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return {{"SSE3", __builtin_cpu_supports("sse3") != 0},
+          {"SSSE3", __builtin_cpu_supports("ssse3") != 0},
+          {"SSE4.1", __builtin_cpu_supports("sse4.1") != 0},
+          {"SSE4.2", __builtin_cpu_supports("sse4.2") != 0},
+          {"POPCNT", __builtin_cpu_supports("popcnt") != 0}};
+#else
+  return {};
+#endif
+}
+
+/// The error that names the missing ones; "" if there are none.
+inline std::string processor_error(std::span<const ProcessorFeature> features) {
+  std::string missing;
+  for (const ProcessorFeature& feature : features)
+    if (!feature.is_there) missing += (missing.empty() ? "" : ", ") + std::string(feature.name);
+  if (missing.empty()) return {};
+  return "this processor lacks " + missing + "; heed needs x86-64-v2, that of any processor since 2009";
+}
+
+// --- the heed tool
+
+/// Adds --load, the libraries that load_attentions() opens.
+std::shared_ptr<std::vector<std::string>> add_load_flag(CLI::App& command);
+/// Opens shared libraries whose attentions register themselves, and returns the names of these. Throws a
+/// SettingsError for one that cannot be opened or registers nothing.
+std::vector<std::string> load_attentions(const std::vector<std::string>& libraries);
+
+// Each adds a command to the program and returns its body, which returns the exit status.
+std::function<int()> add_bench_command(CLI::App& app);
+std::function<int()> add_devices_command(CLI::App& app);
+std::function<int()> add_export_command(CLI::App& app);
+std::function<int()> add_gradcheck_command(CLI::App& app);
+std::function<int()> add_import_command(CLI::App& app);
+std::function<int()> add_report_command(CLI::App& app);
+std::function<int()> add_serve_command(CLI::App& app);
+std::function<int()> add_tune_command(CLI::App& app);
+std::function<int()> add_variants_command(CLI::App& app);
+std::function<int()> add_verify_command(CLI::App& app);
 
 }  // namespace heed::programs

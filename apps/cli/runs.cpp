@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
-#include "heed/apps/cli/commands.h"
 #include "heed/apps/cli/program.h"
 #include "heed/apps/hub/exchange.h"
 #include "heed/apps/tasks/report.h"
@@ -61,10 +60,8 @@ struct ExchangeFlags {
 };
 
 StoredFloat stored_float(const std::string& name) {
-  if (name == "f32") return StoredFloat::f32;
-  if (name == "f16") return StoredFloat::f16;
-  if (name == "bf16") return StoredFloat::bf16;
-  throw SettingsError("--dtype: \"" + name + "\" is not f32, f16 or bf16");
+  check_name("--dtype", name, {"f32", "f16", "bf16"});
+  return name == "f32" ? StoredFloat::f32 : name == "f16" ? StoredFloat::f16 : StoredFloat::bf16;
 }
 
 int print(const ExchangeReport& report, const std::string& out) {

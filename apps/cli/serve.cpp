@@ -22,7 +22,6 @@
 #include <optional>
 #include <thread>
 
-#include "heed/apps/cli/commands.h"
 #include "heed/apps/cli/program.h"
 #include "heed/apps/report/report.h"
 #include "heed/apps/tasks/report.h"
@@ -69,44 +68,11 @@ bool are_equal(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
-/// A run whose weights are those of its newest checkpoint.
-class NewestRun {
- public:
-  NewestRun(fs::path folder, std::string weights, std::string device, bool verify)
-      : folder_(std::move(folder)), which_(std::move(weights)), device_(std::move(device)), verify_(verify) {}
-
-  /// Opened anew where there are newer weights. Throws a Refusal while there are none.
-  Run& run() {
-    const RunFiles files = RunFiles::open(folder_, verify_);
-    if (!files.has_checkpoint() || (which_ == "best" && !files.has_best()))
-      throw Refusal{
-          409,
-          concat_text(
-              "the run has no ", which_,
-              " weights yet: training writes them after an evaluation, or every training.save_every steps")};
-    for (SavedFile newest = files.saved(which_); !run_ || newest.digest != saved_.digest;
-         newest = files.saved(which_)) {  // another checkpoint may be written meanwhile
-      run_.reset();
-      run_.emplace(Run::open(folder_, {.device = device_, .weights = which_, .verify = verify_}));
-      saved_ = newest;
-    }
-    return *run_;
-  }
-  /// Of the weights of run().
-  std::int64_t step() const { return saved_.step; }
-
- private:
-  const fs::path folder_;
-  const std::string which_, device_;
-  const bool verify_;
-  std::optional<Run> run_;
-  SavedFile saved_;
-};
-
+/// What is served of a run. Texts are answered with the weights of its newest checkpoint.
 class RunPage {
  public:
-  RunPage(const fs::path& folder, const std::string& weights, const ReportOptions& options)
-      : folder_(folder), options_(options), newest_(folder, weights, options.device, options.verify) {
+  RunPage(const fs::path& folder, std::string weights, const ReportOptions& options)
+      : folder_(folder), weights_(std::move(weights)), options_(options) {
     RunFiles::open(folder_, options_.verify);  // which says what is wrong if there is no run
   }
 
@@ -139,19 +105,19 @@ class RunPage {
   Json answer(const std::string& body) {
     const std::unique_lock alone(answering_, std::try_to_lock);
     if (!alone) throw Refusal{503, "another text is being answered; try again"};
-    Run& run = newest_.run();
+    Run& run = newest_run();
     CaptureFile capture;
     const Prediction answer =
         run.predict(std::vector<std::string>{line_of(body, run.task())}, {&capture, 0}).front();
     if (!answer.error.empty()) throw Refusal{422, answer.error};
     Json section = {
-        {"said", {{"text", answer.text}, {"probability", answer.probability}, {"step", newest_.step()}}}};
+        {"said", {{"text", answer.text}, {"probability", answer.probability}, {"step", saved_.step}}}};
     Json rows = Json::array({{"answer", "probability"}});
     for (std::size_t i = 0; i < std::min(answer.alternatives.size(), alternatives_shown); ++i)
       rows.push_back(Json::array({answer.alternatives[i].text, percent(answer.alternatives[i].probability)}));
     if (rows.size() > 2) section["words"] = std::move(rows);
     if (Json maps = Json::parse(report_maps(capture)); !maps.is_null()) section["examples"] = std::move(maps);
-    return {{"step", newest_.step()},
+    return {{"step", saved_.step},
             {"answer", answer.text},
             {"probability", answer.probability},
             {"sections", Json::array({section})}};
@@ -160,6 +126,25 @@ class RunPage {
  private:
   static std::string percent(double share) {
     return concat_text(page::rounded(std::round(1e4 * share) / 100), " %");
+  }
+
+  /// Opened anew where there are newer weights. Throws a Refusal while there are none.
+  Run& newest_run() {
+    const RunFiles files = RunFiles::open(folder_, options_.verify);
+    if (!files.has_checkpoint() || (weights_ == "best" && !files.has_best()))
+      throw Refusal{
+          409,
+          concat_text(
+              "the run has no ", weights_,
+              " weights yet: training writes them after an evaluation, or every training.save_every steps")};
+    for (SavedFile newest = files.saved(weights_); !run_ || newest.digest != saved_.digest;
+         newest = files.saved(weights_)) {  // another checkpoint may be written meanwhile
+      run_.reset();
+      run_.emplace(
+          Run::open(folder_, {.device = options_.device, .weights = weights_, .verify = options_.verify}));
+      saved_ = newest;
+    }
+    return *run_;
   }
 
   struct Now {
@@ -176,36 +161,36 @@ class RunPage {
 
   /// The line of a request: {"parts": ["...", "..."]}, a text for each field.
   static std::string line_of(const std::string& body, std::string_view task) {
-    Json json;
-    try {
-      json = parse_json<Json>(body, "the request");
-    } catch (const Error&) {  // refused below
-    }
     const std::size_t fields = fields_of(task).size();
-    const auto is_text = [](const Json& part) { return part.is_string(); };
-    if (!json.is_object() || !json.contains("parts") || !json["parts"].is_array() ||
-        json["parts"].size() != fields || !std::ranges::all_of(json["parts"], is_text))
+    std::vector<std::string> parts;
+    try {
+      parts = parse_json<Json>(body, "the request").at("parts").get<std::vector<std::string>>();
+    } catch (const Error&) {  // refused below
+    } catch (const Json::exception&) {
+    }
+    if (parts.size() != fields)
       throw Refusal{400, concat_text("expected {\"parts\": [...]} with ", fields,
                                      fields == 1 ? " text, in UTF-8" : " texts, in UTF-8")};
     std::string line;
     bool has_text = false;
-    for (std::size_t i = 0; i < fields; ++i) {
-      std::string part = json["parts"][i].get<std::string>();
+    for (std::string& part : parts) {
       if (task != "language_model")  // which alone reads on behind the end of a line
         std::ranges::replace_if(
             part, [](char c) { return c == '\n' || c == '\r'; }, ' ');
       if (fields > 1) std::ranges::replace(part, '\t', ' ');
       has_text = has_text || !is_blank(part);
-      line += (i > 0 ? "\t" : "") + part;
+      line += (&part == &parts.front() ? "" : "\t") + part;
     }
     if (!has_text) throw Refusal{400, "the text is blank"};
     return line;
   }
 
   const fs::path folder_;
+  const std::string weights_;
   const ReportOptions options_;
   std::mutex measuring_, answering_;
-  NewestRun newest_;  // guarded by answering_
+  std::optional<Run> run_;  // guarded by answering_
+  SavedFile saved_;         // its weights
 };
 
 // --- HTTP
@@ -223,7 +208,7 @@ void send(httplib::Response& response, int status, const std::string& body, cons
 }
 
 void send(httplib::Response& response, int status, const Json& json) {
-  send(response, status, json.dump(-1, ' ', false, Json::error_handler_t::replace), "application/json");
+  send(response, status, dumped(json), "application/json");
 }
 
 void refuse(httplib::Response& response, int status, std::string_view message) {

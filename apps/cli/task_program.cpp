@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "heed/apps/tasks/recipe.h"
+#include "heed/base/json.h"
 #include "heed/base/unicode.h"
 
 namespace heed::programs {
@@ -80,7 +81,7 @@ void add_set_flag(CLI::App& command, std::vector<std::string>& assignments) {
 }
 
 std::string json_text(const nlohmann::ordered_json& value) {
-  return unicode::printable(value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  return unicode::printable(dumped(value));
 }
 
 void add_labelled_flags(TaskProgram& program) {
@@ -110,8 +111,7 @@ void add_pair_flags(TaskProgram& program) {
   add_table_flags(program, {"data.source_column"});
   for (auto* flags : {&program.train_flags, &program.evaluate_flags})  // predict reads no targets
     flags->emplace_back("data.target_column");
-  program.parallel_files = {{{"In place of --data: sources, one a line"}, "--source"},
-                            {{"What was to be written for them, line by line"}, "--target"}};
+  program.reads_parallel = true;
 }
 
 void add_decoding_flags(TaskProgram& program) {
@@ -160,39 +160,24 @@ Run RunFlags::open() const {
 }
 
 DataFlags::DataFlags(CLI::App& command, const TaskProgram& program)
-    : files_(program.files), parallel_(program.parallel_files) {
-  for (auto* flags : {&files_, &parallel_})
-    for (TextFlag& file : *flags)
-      file.add(command, file.name, "PATH", file.values.front()), file.values.clear();
+    : reads_parallel_(program.reads_parallel) {
+  data_.add(command, "--data", "PATH", program.files);
+  if (!reads_parallel_) return;
+  source_.add(command, "--source", "PATH", "In place of --data: sources, one a line");
+  target_.add(command, "--target", "PATH", "What was to be written for them, line by line");
 }
 
 std::vector<std::string> DataFlags::given() const {
-  std::vector<std::string> files;
-  for (const auto* flags : {&files_, &parallel_}) {
-    const auto count = std::ranges::count_if(*flags, [](const TextFlag& file) { return file.given(); });
-    if (count == 0) continue;
-    if (!files.empty()) throw SettingsError("give " + names() + ", not both");
-    if (static_cast<std::size_t>(count) != flags->size())
-      throw SettingsError((*flags)[0].name + " and " + (*flags)[1].name +
-                          " go together, but only one is given");
-    for (const TextFlag& file : *flags) files.push_back(file.value());
-  }
-  return files;
+  if (source_.given() != target_.given())
+    throw SettingsError("--source and --target go together, but only one is given");
+  if (source_.given() && data_.given()) throw SettingsError("give " + names() + ", not both");
+  if (source_.given()) return {source_.value(), target_.value()};
+  if (data_.given()) return {data_.value()};
+  return {};
 }
 
 std::string DataFlags::names() const {
-  std::string text;
-  for (const auto* flags : {&files_, &parallel_})
-    for (const TextFlag& file : *flags) {
-      const bool first = &file == &flags->front();
-      text += (text.empty() ? "" : first ? ", or " : " and ") + file.name;
-    }
-  return text;
-}
-
-std::string description_of(const TaskProgram& program) {
-  return std::string(program.kind.summary) + ".\nWithout data flags it learns " + program.by_rule +
-         ", made by rule.";
+  return reads_parallel_ ? "--data, or --source and --target" : "--data";
 }
 
 CaptureFlags::CaptureFlags(CLI::App& command) {
@@ -210,12 +195,15 @@ void print_remarks(const std::string& program, Learner& learner) {
   for (const std::string& text : learner.take_remarks()) print_message(program, text);
 }
 
-int run_task_program(const TaskProgram& program, int argc, char** argv) {
-  CLI::App app(description_of(program), std::string(program.kind.name));
-  std::vector<std::function<int()>> commands = {add_train(app, program), add_evaluate(app, program),
-                                                add_predict(app, program)};
-  if (program.kind.stacks == Stacks::encoder_decoder) commands.push_back(add_score(app, program));
-  return run_commands(app, argc, argv, commands);
+int run_task_program(const TaskProgram& program, int argc, char** argv,
+                     const std::vector<AddCommand>& commands) {
+  CLI::App app(std::string(program.kind.summary) + ".\nWithout data flags it learns " + program.by_rule +
+                   ", made by rule.",
+               std::string(program.kind.name));
+  std::vector<std::function<int()>> bodies;
+  for (const AddCommand& add : commands) bodies.push_back(add(app, program));
+  if (program.kind.stacks == Stacks::encoder_decoder) bodies.push_back(add_score(app, program));
+  return run_commands(app, argc, argv, bodies);
 }
 
 }  // namespace heed::programs

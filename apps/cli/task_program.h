@@ -37,11 +37,11 @@ struct TaskProgram {
   std::vector<SettingFlag> train_flags = {};  ///< of train
   std::vector<SettingFlag> evaluate_flags = {};  ///< of evaluate
   std::vector<SettingFlag> predict_flags = {};   ///< of predict, or what stands in its place
-  std::vector<TextFlag> files = {};           ///< of evaluate: other data than the run's, with name and help
-  std::vector<TextFlag> parallel_files = {};  ///< two files that may stand in place of these
-  bool has_preset = false;                    ///< of a model with two stacks
-  bool has_labels = false;                    ///< its answers are right or wrong
-  bool reads_tables = false;                  ///< what it answers may stand in a table
+  std::string files = {};       ///< of evaluate: what --data names in place of the run's data, for the help
+  bool reads_parallel = false;  ///< --source and --target may stand in place of --data
+  bool has_preset = false;      ///< of a model with two stacks
+  bool has_labels = false;      ///< its answers are right or wrong
+  bool reads_tables = false;    ///< what it answers may stand in a table
 };
 
 /// The flags of a task that learns from labelled texts (apps/tasks/labelled.h).
@@ -90,7 +90,8 @@ class DataFlags {
   std::string names() const;
 
  private:
-  std::vector<TextFlag> files_, parallel_;
+  TextFlag data_, source_, target_;
+  const bool reads_parallel_;
 };
 
 /// --capture FILE and --overwrite: where to write what the model shows of its inside.
@@ -110,9 +111,6 @@ class CaptureFlags {
 /// Prints what the task has to say on standard error, with the program's name.
 void print_remarks(const std::string& program, Learner& learner);
 
-/// What the program is for, as its help begins.
-std::string description_of(const TaskProgram& program);
-
 template <class Command>
 std::function<int()> add_command(CLI::App& app, const TaskProgram& program, const char* name,
                                  const std::string& help) {
@@ -126,9 +124,11 @@ std::function<int()> add_evaluate(CLI::App& app, const TaskProgram& program);
 std::function<int()> add_predict(CLI::App& app, const TaskProgram& program);
 std::function<int()> add_score(CLI::App& app, const TaskProgram& program);
 
-/// The whole program: train, evaluate and predict; for tasks that write a text for a text
-/// (apps/tasks/text_to_text.h) also score, which says how likely given targets are.
-int run_task_program(const TaskProgram& program, int argc, char** argv);
+using AddCommand = std::function<std::function<int()>(CLI::App& app, const TaskProgram& program)>;
+/// The whole program; for tasks that write a text for a text (apps/tasks/text_to_text.h) also score, which
+/// says how likely given targets are.
+int run_task_program(const TaskProgram& program, int argc, char** argv,
+                     const std::vector<AddCommand>& commands = {add_train, add_evaluate, add_predict});
 
 /// --data, --source, --target and the others that name pairs, and how tables are read.
 void add_pair_flags(TaskProgram& program);

@@ -88,13 +88,13 @@ constexpr Row rows[] = {
 int main(int argc, char** argv) {
   const std::string_view name = HEED_PROGRAM;
   const Row& row = *std::ranges::find(rows, name, [](const Row& one) { return std::string_view(one.name); });
-  TaskProgram program{.kind = heed::task_kind(name),
-                      .by_rule = row.by_rule,
-                      .suits = row.suits,
-                      .example = row.example,
-                      .answer = row.answer};
-  program.files = {
-      {{std::string(row.files) + " to measure on; default: a part of the run's data"}, "--data"}};
+  TaskProgram program{
+      .kind = heed::task_kind(name),
+      .by_rule = row.by_rule,
+      .suits = row.suits,
+      .example = row.example,
+      .answer = row.answer,
+      .files = heed::concat_text(row.files, " to measure on; default: a part of the run's data")};
   row.add_flags(program);
   return run_task_program(program, argc, argv);
 }

@@ -11,7 +11,6 @@
 #include <string>
 
 #include "heed/apps/cli/attention_advice.h"
-#include "heed/apps/cli/commands.h"
 #include "heed/apps/cli/program.h"
 #include "heed/base/error.h"
 #include "heed/tests/cases/attention_capabilities.h"

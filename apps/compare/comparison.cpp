@@ -11,6 +11,7 @@
 #include "heed/autograd/ops.h"
 #include "heed/base/file.h"
 #include "heed/base/json.h"
+#include "heed/base/names.h"
 #include "heed/core/device.h"
 #include "heed/core/profile.h"
 #include "heed/training/checkpoint.h"
@@ -66,25 +67,29 @@ double gflops_of_step(Learner& learner) {
   return flops / 1e9;
 }
 
+/// Visits what result.json has under the names of the fields.
+void for_each_member(auto& result, const auto& visit) {
+  visit("failure", result.failure);
+  visit("part", result.part);
+  visit("data", result.data);
+  visit("parameters", result.parameters);
+  visit("steps", result.steps);
+  visit("step_gflops", result.step_gflops);
+  visit("training_seconds", result.training_seconds);
+  visit("seconds_per_example", result.seconds_per_example);
+  visit("peak_bytes", result.peak_bytes);
+}
+
 Json json_of(const CellResult& result) {
-  Json metrics = Json::array();
+  Json json = {{"settings", Json::parse(result.settings)}, {"metrics", Json::array()}};
+  for_each_member(result, [&](const char* name, const auto& value) { json[name] = value; });
   for (const Metric& one : result.metrics)
-    metrics.push_back({{"name", one.name}, {"value", one.value}, {"larger_is_better", one.larger_is_better}});
-  return {{"settings", Json::parse(result.settings)},
-          {"failure", result.failure},
-          {"part", result.part},
-          {"data", result.data},
-          {"metrics", std::move(metrics)},
-          {"parameters", result.parameters},
-          {"steps", result.steps},
-          {"step_gflops", result.step_gflops},
-          {"training_seconds", result.training_seconds},
-          {"seconds_per_example", result.seconds_per_example},
-          {"peak_bytes", result.peak_bytes},
-          {"examples",
-           {{"metric", result.examples.metric},
-            {"combine", result.examples.combine},
-            {"rows", result.examples.rows}}}};
+    json["metrics"].push_back(
+        {{"name", one.name}, {"value", one.value}, {"larger_is_better", one.larger_is_better}});
+  json["examples"] = {{"metric", result.examples.metric},
+                      {"combine", result.examples.combine},
+                      {"rows", result.examples.rows}};
+  return json;
 }
 
 /// A number; null stands for one that is not finite.
@@ -95,17 +100,9 @@ double number_in(const Json& json) {
 CellResult result_of(const Json& json) {
   CellResult result;
   result.settings = json.at("settings").dump();
-  result.failure = json.at("failure");
-  result.part = json.at("part");
-  result.data = json.at("data");
+  for_each_member(result, [&](const char* name, auto& value) { json.at(name).get_to(value); });
   for (const Json& one : json.at("metrics"))
     result.metrics.push_back({one.at("name"), number_in(one.at("value")), one.at("larger_is_better")});
-  result.parameters = json.at("parameters");
-  result.steps = json.at("steps");
-  result.step_gflops = json.at("step_gflops");
-  result.training_seconds = json.at("training_seconds");
-  result.seconds_per_example = json.at("seconds_per_example");
-  result.peak_bytes = json.at("peak_bytes");
   const Json& examples = json.at("examples");
   result.examples = {examples.at("metric"), examples.at("combine"), {}};
   for (const Json& row : examples.at("rows")) {
@@ -132,37 +129,31 @@ void check_same_settings(const ComparisonCell& cell, const std::string& there, c
   std::erase_if(differences,
                 [](const KeyDifference& one) { return one.key == "threads" || one.key == "device"; });
   if (differences.empty()) return;
-  std::string text;
-  for (const auto& [key, before, now] :
-       std::span(differences).first(std::min<std::size_t>(differences.size(), 3)))
-    text += concat_text(text.empty() ? "" : ", ", key, '=', before, " (now ", now, ")");
-  if (differences.size() > 3) text += concat_text(" and ", differences.size() - 3, " more");
+  std::vector<std::string> texts;
+  for (const auto& [key, before, now] : differences)
+    texts.push_back(concat_text(key, '=', before, " (now ", now, ")"));
   // Such a setting only affects how a run is used: it needs a new measurement, but no new training.
   const bool measuring_alone = std::ranges::all_of(differences, [&](const KeyDifference& one) {
     return cell.settings.has(one.key) && cell.settings.setting(one.key).changes == Changes::at_any_time;
   });
-  fail(folder.string(), " was made with ", text, ": compare in another folder, or remove ",
+  fail(folder.string(), " was made with ", listed(texts, 3), ": compare in another folder, or remove ",
        measuring_alone ? "its result.json to measure it again" : "that folder to train it again");
 }
 
 /// Throws if the run in a cell's folder has another end than the cell: it would resume from the end of
-/// another schedule. The run folder itself refuses everything else that a run cannot resume with.
+/// another schedule. The run folder itself refuses damage, and everything else that a run cannot resume with.
 void check_schedule(const ComparisonCell& cell, const fs::path& folder) {
-  const fs::path config = folder / run_name / "config.json";
-  if (!path_exists(config)) return;
-  Json run;
+  std::vector<KeyDifference> differences;
   try {
-    run = parse_json<Json>(read_file(config), config.string());
-  } catch (const Error&) {  // whoever opens the run says so
-    return;
+    differences =
+        key_differences(read_file(folder / run_name / "config.json"), cell.settings.json(), "the run");
+  } catch (const Error&) {  // there is no run, or whoever opens it says so
   }
-  if (!run.is_object() || !run.contains("training") || !run["training"].is_object()) return;
-  const Json here = Json::parse(cell.settings.json("training"));
-  for (const char* const name : {"steps", "epochs", "patience"})
-    if (const Json there = run["training"].value(name, here[name]); there != here[name])
-      fail((folder / run_name).string(), " was made with training.", name, '=', there.dump(), " (now ",
-           here[name].dump(), "): compare in another folder, or remove ", folder.string(),
-           " to train it again");
+  for (const auto& [key, before, now] : differences)
+    if ((key == "training.steps" || key == "training.epochs" || key == "training.patience") &&
+        before != "not set")
+      fail((folder / run_name).string(), " was made with ", key, '=', before, " (now ", now,
+           "): compare in another folder, or remove ", folder.string(), " to train it again");
 }
 
 /// The peak over all processes that trained a run.
@@ -335,7 +326,7 @@ CellResult read_failure(const fs::path& folder) {
 }
 
 void write_result(const CellResult& result, const OpenFolder& cell) {
-  cell.write(result_name, json_of(result).dump() + "\n");
+  cell.write(result_name, dumped(json_of(result)) + "\n");
 }
 
 }  // namespace heed

@@ -1,16 +1,14 @@
-#include "heed/apps/compare/summary.h"
-
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <functional>
 
+#include "heed/apps/compare/comparison.h"
 #include "heed/apps/report/report.h"
+#include "heed/base/json.h"
 #include "heed/base/plain_numbers.h"
 #include "heed/base/unicode.h"
 #include "heed/core/random.h"
 #include "heed/data/text_file.h"
-#include "heed/training/progress.h"
 #include "heed/training/text_metrics.h"
 
 namespace heed {
@@ -19,13 +17,6 @@ namespace {
 using Json = page::Json;
 constexpr std::uint32_t resamples = 2000;
 constexpr std::size_t fewest_seeds = 3;  // that can tell how much a seed matters
-
-std::string number(const char* format, double value) {
-  char text[64];
-  const PlainNumbers plain;
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
 
 using Figure = std::function<double(const CellResult&)>;
 
@@ -68,12 +59,71 @@ std::vector<std::string> metric_names(std::span<const ComparisonRow> rows) {
 }
 
 std::string difference_text(const Difference& difference) {
-  return number("%+.4g", difference.value) + (difference.is_significant() ? "*" : "") +
-         (difference.p > 0 ? number(" (p %.2g)", difference.p) : " (p < 0.001)");
+  return formatted("%+.4g", difference.value) + (difference.is_significant() ? "*" : "") +
+         (difference.p > 0 ? formatted(" (p %.2g)", difference.p) : " (p < 0.001)");
 }
 
 Json spread_json(const Spread& spread) {
   return {{"mean", spread.mean}, {"deviation", spread.deviation}};
+}
+
+/// The cells of the table, header first; of a choice without results two, the second of which says why.
+std::vector<std::vector<std::string>> comparison_table(std::span<const ComparisonRow> rows) {
+  const std::vector<std::string> metrics = metric_names(rows);
+  std::vector<std::string> head = {"choice"};
+  head.insert(head.end(), metrics.begin(), metrics.end());
+  head.insert(head.end(), {"from the first", "seeds", "parameters"});
+  for (const Cost& cost : costs) head.emplace_back(cost.column);
+  std::vector<std::vector<std::string>> lines = {head};
+  for (const ComparisonRow& row : rows) {
+    std::vector<std::string> line = {unicode::message_line(row.choice)};
+    if (row.results.empty()) {
+      line.push_back(row.failures.empty()
+                         ? "not trained yet"
+                         : concat_text("failed: ", unicode::message_line(row.failures.front())));
+      lines.push_back(std::move(line));
+      continue;
+    }
+    for (const std::string& metric : metrics) {
+      const Spread spread = metric_spread(row, metric);
+      line.push_back(formatted("%.4g", spread.mean) +
+                     (row.results.size() > 1 ? formatted(" +- %.2g", spread.deviation) : ""));
+    }
+    line.push_back(row.difference ? difference_text(*row.difference) : "");
+    line.push_back(std::to_string(row.results.size()) +
+                   (row.failures.empty() ? "" : concat_text(", ", row.failures.size(), " failed")) +
+                   (row.missing == 0 ? "" : concat_text(", ", row.missing, " missing")));
+    line.push_back(std::to_string(row.results.front().parameters));
+    for (const Cost& cost : costs)
+      line.push_back(formatted(cost.format, cost.scale * spread_over(row, cost.figure).mean));
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+/// Notes below the table.
+std::string comparison_notes(std::span<const ComparisonRow> rows) {
+  std::string text;
+  for (const ComparisonRow& row : rows)
+    for (const std::string& failure : row.failures)
+      text.append(unicode::message_line(concat_text(row.choice, ", ", failure))).append("\n");
+  for (const ComparisonRow& row : rows)
+    if (row.measured_elsewhere)
+      text.append(unicode::message_line(row.choice))
+          .append(" was measured on other examples than the first, so there is no difference to report\n");
+  for (const ComparisonRow& row : rows)
+    if (row.difference) {
+      text +=
+          concat_text("from the first: the difference in ", row.results.front().examples.metric,
+                      " on the same examples; *: more than chance at 5 %, over examples and seeds (paired "
+                      "bootstrap)\n",
+                      row.difference->over_seeds ? "" : "no star with fewer than three seeds\n");
+      break;
+    }
+  for (const ComparisonRow& row : rows)
+    if (!row.results.empty())
+      return concat_text("measured on the ", row.results.front().part, " part\n", text);
+  return text;
 }
 
 }  // namespace
@@ -173,72 +223,11 @@ std::vector<ComparisonRow> comparison_rows(std::span<const ComparisonCell> cells
   return rows;
 }
 
-std::vector<std::vector<std::string>> comparison_table(std::span<const ComparisonRow> rows) {
-  const std::vector<std::string> metrics = metric_names(rows);
-  std::vector<std::string> head = {"choice"};
-  head.insert(head.end(), metrics.begin(), metrics.end());
-  head.insert(head.end(), {"from the first", "seeds", "parameters"});
-  for (const Cost& cost : costs) head.emplace_back(cost.column);
-  std::vector<std::vector<std::string>> lines = {head};
-  for (const ComparisonRow& row : rows) {
-    std::vector<std::string> line = {unicode::message_line(row.choice)};
-    if (row.results.empty()) {
-      line.push_back(row.failures.empty()
-                         ? "not trained yet"
-                         : concat_text("failed: ", unicode::message_line(row.failures.front())));
-      lines.push_back(std::move(line));
-      continue;
-    }
-    for (const std::string& metric : metrics) {
-      const Spread spread = metric_spread(row, metric);
-      line.push_back(number("%.4g", spread.mean) +
-                     (row.results.size() > 1 ? number(" +- %.2g", spread.deviation) : ""));
-    }
-    line.push_back(row.difference ? difference_text(*row.difference) : "");
-    line.push_back(std::to_string(row.results.size()) +
-                   (row.failures.empty() ? "" : concat_text(", ", row.failures.size(), " failed")) +
-                   (row.missing == 0 ? "" : concat_text(", ", row.missing, " missing")));
-    line.push_back(std::to_string(row.results.front().parameters));
-    for (const Cost& cost : costs)
-      line.push_back(number(cost.format, cost.scale * spread_over(row, cost.figure).mean));
-    lines.push_back(std::move(line));
-  }
-  for (auto& line : lines) line.resize(head.size());
-  return lines;
-}
-
-std::string comparison_notes(std::span<const ComparisonRow> rows) {
-  std::string text;
-  for (const ComparisonRow& row : rows)
-    for (const std::string& failure : row.failures)
-      text.append(unicode::message_line(concat_text(row.choice, ", ", failure))).append("\n");
-  for (const ComparisonRow& row : rows)
-    if (row.measured_elsewhere)
-      text.append(unicode::message_line(row.choice))
-          .append(" was measured on other examples than the first, so there is no difference to report\n");
-  for (const ComparisonRow& row : rows)
-    if (row.difference) {
-      text +=
-          concat_text("from the first: the difference in ", row.results.front().examples.metric,
-                      " on the same examples; *: more than chance at 5 %, over examples and seeds (paired "
-                      "bootstrap)\n",
-                      row.difference->over_seeds ? "" : "no star with fewer than three seeds\n");
-      break;
-    }
-  for (const ComparisonRow& row : rows)
-    if (!row.results.empty())
-      return concat_text("measured on the ", row.results.front().part, " part\n", text);
-  return text;
-}
-
 std::string comparison_text(std::span<const ComparisonRow> rows) {
   const auto lines = comparison_table(rows);
   std::vector<std::size_t> widths(lines.front().size(), 0);
-  const auto is_whole = [](const std::vector<std::string>& line) {
-    return line.size() < 3 || !line[2].empty();
-  };
   for (const auto& line : lines)
-    for (std::size_t c = 0; c < line.size() && (c == 0 || is_whole(line)); ++c)
+    for (std::size_t c = 0; c < (line.size() == widths.size() ? line.size() : 1); ++c)
       widths[c] = std::max(widths[c], line[c].size());
   std::string text;
   for (const auto& line : lines) {
@@ -253,18 +242,20 @@ std::string comparison_text(std::span<const ComparisonRow> rows) {
 }
 
 std::string comparison_markdown(std::span<const ComparisonRow> rows) {
-  const auto lines = comparison_table(rows);
+  auto lines = comparison_table(rows);
+  const std::size_t columns = lines.front().size();
   std::string text;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
+  for (auto& line : lines) {
+    line.resize(columns);
     text += "|";
-    for (std::string cell : lines[i]) {
+    for (std::string& cell : line) {
       replace_all(cell, "|", "\\|");
       text.append(" ").append(cell).append(" |");
     }
     text += "\n";
-    if (i > 0) continue;
+    if (&line != &lines.front()) continue;
     text += "|---|";
-    for (std::size_t c = 1; c < lines[i].size(); ++c) text += "---:|";
+    for (std::size_t c = 1; c < columns; ++c) text += "---:|";
     text += "\n";
   }
   return text + "\n" + comparison_notes(rows);
@@ -291,7 +282,7 @@ std::string comparison_json_lines(std::span<const ComparisonRow> rows) {
       line["steps"] = row.results.front().steps;
       for (const Cost& cost : costs) line[cost.key] = spread_json(spread_over(row, cost.figure));
     }
-    text += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    text += dumped(line) + "\n";
   }
   return text;
 }

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "heed/autograd/autograd.h"
@@ -12,25 +9,36 @@
 #include "heed/base/json.h"
 #include "heed/base/names.h"
 
-namespace heed {
-namespace {
+namespace heed::hub {
 
-using Json = nlohmann::ordered_json;
+// --- names of weights
 
-constexpr std::array<std::pair<const char*, const char*>, 8> published_activations = {
-    {{"relu", "relu"},
-     {"gelu", "gelu"},
-     {"gelu_new", "gelu_tanh"},
-     {"gelu_pytorch_tanh", "gelu_tanh"},
-     {"gelu_fast", "gelu_tanh"},
-     {"silu", "silu"},
-     {"swish", "silu"},
-     {"gelu_python", "gelu"}}};
-
-std::string with_layer_number(std::string name, std::int64_t number) {
-  const std::size_t at = name.find("{}");
-  return at == std::string::npos ? name : name.replace(at, 2, std::to_string(number));
+void WeightNames::add(std::string published, std::string ours, WeightLayout layout) {
+  names_.push_back({std::move(published), std::move(ours), layout});
 }
+
+void WeightNames::add_map(const std::string& published, const std::string& ours, WeightLayout layout) {
+  add(published + ".weight", ours + ".weight", layout);
+  add(published + ".bias", ours + ".bias", layout);
+}
+
+void WeightNames::add_layers(std::int64_t layers, const WeightNames& of_layer) {
+  const auto numbered = [](std::string name, std::int64_t number) {
+    const std::size_t at = name.find("{}");
+    return at == std::string::npos ? name : name.replace(at, 2, std::to_string(number));
+  };
+  for (std::int64_t i = 0; i < layers; ++i)
+    for (const WeightName& name : of_layer.names_)
+      add(numbered(name.published, i), numbered(name.ours, i), name.layout);
+}
+
+void WeightNames::add_prefix(std::string_view prefix) {
+  for (WeightName& name : names_) name.published.insert(0, prefix);
+}
+
+// --- weights
+
+namespace {
 
 /// One of heed's weights out of a published one.
 Tensor weight_of_published(Tensor x, const WeightName& name, std::string_view what) {
@@ -61,51 +69,27 @@ std::string first_name_of(const std::string& name) {
 }
 
 bool have_same_values(const Tensor& a, const Tensor& b) {
-  if (a.shape() != b.shape()) return false;
   const auto values = [](const Tensor& x) {
     return (x.dtype() == DType::f32 ? x : cast(x, DType::f32)).to_vector<float>();
   };
-  return values(a) == values(b);
+  return a.shape() == b.shape() && values(a) == values(b);
 }
 
 /// Nothing that is left out because it is there already may hold something else.
-void check_copies(const std::map<std::string, Tensor>& published, const std::map<std::string, Tensor>& ours,
-                  const ImportPlan& plan, std::string_view what) {
+void check_copies(const Tensors& published, const Tensors& ours, const ImportPlan& plan,
+                  std::string_view what) {
   for (const auto& [suffix, our_name] : plan.copies) {
-    const auto& all = plan.names.all();
-    const auto same = std::ranges::find(all, our_name, &WeightName::ours);
+    const auto same = std::ranges::find(plan.names.all(), our_name, &WeightName::ours);
     for (const auto& [name, tensor] : published)
       if (name.ends_with(suffix))
-        check(same != all.end() && have_same_values(tensor, ours.at(our_name)), what, ": weight ", name,
-              " differs from ", same == all.end() ? our_name : same->published,
-              ", to which it is tied: heed has one weight for both");
+        check(have_same_values(tensor, ours.at(our_name)), what, ": weight ", name, " differs from ",
+              same->published, ", to which it is tied: heed has one weight for both");
   }
 }
 
 }  // namespace
 
-// --- names of weights
-
-void WeightNames::add(std::string published, std::string ours, WeightLayout layout) {
-  names_.push_back({std::move(published), std::move(ours), layout});
-}
-
-void WeightNames::add_map(const std::string& published, const std::string& ours, WeightLayout layout) {
-  add(published + ".weight", ours + ".weight", layout);
-  add(published + ".bias", ours + ".bias", layout);
-}
-
-void WeightNames::add_layers(std::int64_t layers, const WeightNames& of_layer) {
-  for (std::int64_t i = 0; i < layers; ++i)
-    for (const WeightName& name : of_layer.names_)
-      add(with_layer_number(name.published, i), with_layer_number(name.ours, i), name.layout);
-}
-
-void WeightNames::add_prefix(std::string_view prefix) {
-  for (WeightName& name : names_) name.published.insert(0, prefix);
-}
-
-std::string prefix_of(const std::map<std::string, Tensor>& tensors, std::string_view name) {
+std::string prefix_of(const Tensors& tensors, std::string_view name) {
   for (const auto& [whole, tensor] : tensors) {
     const std::size_t before = whole.size() - std::min(name.size(), whole.size());
     if (whole.ends_with(name) && (before == 0 || whole[before - 1] == '.')) return whole.substr(0, before);
@@ -113,19 +97,18 @@ std::string prefix_of(const std::map<std::string, Tensor>& tensors, std::string_
   return "";
 }
 
-bool differs_from(const std::map<std::string, Tensor>& tensors, const std::string& name,
-                  const std::string& other) {
-  const auto one = tensors.find(name), two = tensors.find(other);
-  return one != tensors.end() && two != tensors.end() && !have_same_values(one->second, two->second);
+void add_missing_biases(Tensors& weights, std::string_view part) {
+  Tensors biases;
+  for (const auto& [name, tensor] : weights) {
+    if (name.find(part) == std::string::npos || !name.ends_with(".weight") || tensor.rank() != 2) continue;
+    const std::string bias = name.substr(0, name.size() - std::string_view("weight").size()) + "bias";
+    if (!weights.contains(bias)) biases[bias] = Tensor::zeros({tensor.size(0)});
+  }
+  weights.merge(biases);
 }
 
-std::string not_tied(const std::string& name) {
-  return concat_text(name, " is kept: it differs from the embedding, to which config.json ties it");
-}
-
-std::map<std::string, Tensor> our_weights(const std::map<std::string, Tensor>& published,
-                                          const UnreadTensors& unread, const ImportPlan& plan,
-                                          std::string_view what) {
+Tensors our_weights(const Tensors& published, const UnreadTensors& unread, const ImportPlan& plan,
+                    std::string_view what) {
   const NoGrad no_grad;
   const auto is_unused = [&](const std::string& name) {
     return std::ranges::any_of(
@@ -134,13 +117,13 @@ std::map<std::string, Tensor> our_weights(const std::map<std::string, Tensor>& p
   for (const auto& [name, reason] : unread) check(is_unused(name), reason);
   std::set<std::string> known;
   std::vector<std::string> missing, unknown;
-  std::map<std::string, Tensor> ours;
+  Tensors ours;
   for (const WeightName& name : plan.names.all()) {
     auto found = published.find(name.published);
     if (found == published.end()) found = published.find(first_name_of(name.published));
     if (found != published.end())
       ours[name.ours] = weight_of_published(found->second, name, what);
-    else if (known.insert(name.published).second)
+    else if (!known.contains(name.published))
       missing.push_back(name.published);
     known.insert(found != published.end() ? found->first : name.published);
   }
@@ -158,182 +141,188 @@ std::map<std::string, Tensor> our_weights(const std::map<std::string, Tensor>& p
   return ours;
 }
 
-std::map<std::string, Tensor> published_weights(const std::map<std::string, Tensor>& ours,
-                                                const WeightNames& names, std::string_view what) {
+Tensors published_weights(const ExportPlan& plan, std::string_view what) {
   const NoGrad no_grad;
-  std::set<std::string> known;
+  Tensors left = plan.weights, published;
   std::map<std::string, std::vector<Tensor>> parts;
-  for (const WeightName& name : names.all()) {
-    const auto found = ours.find(name.ours);
-    check(found != ours.end(), what, ": the run has no weight ", name.ours, ", which the layout needs as ",
-          name.published);
-    known.insert(name.ours);
+  for (const WeightName& name : plan.names.all()) {
+    const auto found = plan.weights.find(name.ours);
+    check(found != plan.weights.end(), what, ": the run has no weight ", name.ours,
+          ", which the layout needs as ", name.published);
+    left.erase(name.ours);
     std::vector<Tensor>& all = parts[name.published];
-    all.resize(static_cast<std::size_t>(name.layout.parts));
-    all[static_cast<std::size_t>(name.layout.part)] = found->second.detach();
-  }
-  std::vector<std::string> unknown;
-  for (const auto& [name, tensor] : ours)
-    if (!known.contains(name)) unknown.push_back(name);
-  check(unknown.empty(), what, ": the layout has no place for ", listed(unknown, 8));
-  std::map<std::string, Tensor> published;
-  for (const WeightName& name : names.all()) {
-    const auto found = parts.find(name.published);
-    if (found == parts.end() || published.contains(name.published)) continue;
-    Tensor x = found->second.size() == 1 ? found->second.front() : concat(found->second, 0);
+    all.push_back(found->second.detach());
+    if (std::ssize(all) < name.layout.parts) continue;
+    Tensor x = all.size() == 1 ? all.front() : concat(all, 0);
     if (name.layout.transposed && x.rank() == 2) x = transpose(x, 0, 1);
     if (name.layout.is_row) x = unsqueeze(x, 0);
     published[name.published] = contiguous(x);
   }
+  std::vector<std::string> unknown;
+  for (const auto& [name, tensor] : left) unknown.push_back(name);
+  check(unknown.empty(), what, ": the layout has no place for ", listed(unknown, 8));
   return published;
-}
-
-void add_missing_biases(std::map<std::string, Tensor>& weights, std::string_view part) {
-  std::map<std::string, Tensor> biases;
-  for (const auto& [name, tensor] : weights) {
-    if (name.find(part) == std::string::npos || !name.ends_with(".weight") || tensor.rank() != 2) continue;
-    const std::string bias = name.substr(0, name.size() - std::string_view("weight").size()) + "bias";
-    if (!weights.contains(bias)) biases[bias] = Tensor::zeros({tensor.size(0)});
-  }
-  weights.merge(biases);
 }
 
 // --- config.json
 
-struct ConfigReader::Value {
-  Json json;
-};
+namespace {
 
-ConfigReader::ConfigReader(const std::string& text, std::string model)
-    : value_(std::make_shared<Value>(Value{parse_json<Json>(text, "config.json")})),
-      model_(std::move(model)) {
-  check(value_->json.is_object(), "config.json is not a JSON object");
+/// What `transformers` calls an activation, and heed; its first name is the one to write.
+constexpr std::array<std::pair<const char*, const char*>, 8> activations = {
+    {{"relu", "relu"},
+     {"gelu", "gelu"},
+     {"gelu_new", "gelu_tanh"},
+     {"gelu_pytorch_tanh", "gelu_tanh"},
+     {"gelu_fast", "gelu_tanh"},
+     {"silu", "silu"},
+     {"swish", "silu"},
+     {"gelu_python", "gelu"}}};
+
+std::string our_activation(const char* member, const std::string& published) {
+  std::vector<std::string> known;
+  for (const auto& [theirs, ours] : activations) {
+    if (published == theirs) return ours;
+    known.emplace_back(theirs);
+  }
+  fail("config.json: \"", member, "\" is \"", published,
+       "\", an activation that heed does not have; it knows ", listed(known));
 }
 
-std::int64_t ConfigReader::integer(const char* name, std::int64_t low, std::int64_t high) const {
-  const Json value = value_->json.value(name, Json());
-  check(value.is_number_integer(), "config.json: \"", name, "\" of a ", model_,
-        " model must be an integer, is ", value.dump());
-  const bool fits = value.is_number_unsigned()
-                        ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(high)
-                        : value.get<std::int64_t>() <= high;
-  check(fits && value.get<std::int64_t>() >= low, "config.json: \"", name, "\" must be ", low, " to ", high,
-        ", is ", value.dump());
+std::string published_activation(const std::string& ours) {
+  for (const auto& [theirs, own] : activations)
+    if (ours == own) return theirs;
+  fail("there is no published name for the activation '", ours, "'");
+}
+
+}  // namespace
+
+Config::Config(const std::string& text) : json_(parse_json<Json>(text, "config.json")) {
+  check(json_.is_object(), "config.json is not a JSON object");
+  type_ = value("model_type", "");
+}
+
+bool Config::has(const char* name) const {
+  return !json_parts::is_null(json_, name);
+}
+
+std::int64_t Config::integer(const char* name, std::int64_t low, std::int64_t high) const {
+  const Json value = json_.value(name, Json());
+  check(value.is_number_integer(), "config.json: \"", name, "\" of a ", type_,
+        " model must be an integer, is ", dumped(value));
+  check(value >= low && value <= high, "config.json: \"", name, "\" must be ", low, " to ", high, ", is ",
+        dumped(value));
   return value.get<std::int64_t>();
 }
 
-double ConfigReader::number(const char* name, double fallback) const {
-  const Json value = value_->json.value(name, Json());
-  if (value.is_null()) return fallback;
-  check(value.is_number() && std::isfinite(value.get<double>()), "config.json: \"", name,
-        "\" must be a number, is ", value.dump());
-  return value.get<double>();
+Json Config::value(const char* name, const Json& fallback) const {
+  if (!has(name)) return fallback;
+  const Json& value = json_[name];
+  if (fallback.is_number() ? value.is_number() : value.type() == fallback.type()) return value;
+  fail("config.json: \"", name, "\" must be ",
+       fallback.is_number()    ? "a number"
+       : fallback.is_boolean() ? "true or false"
+                               : "a string",
+       ", is ", dumped(value));
 }
 
-bool ConfigReader::flag(const char* name, bool fallback) const {
-  const Json value = value_->json.value(name, Json());
-  if (value.is_null()) return fallback;
-  check(value.is_boolean(), "config.json: \"", name, "\" must be true or false, is ", value.dump());
-  return value.get<bool>();
+void Config::expect(const char* name, const Json& value) const {
+  check(!has(name) || json_[name] == value, "config.json: \"", name, "\" is ",
+        dumped(json_.value(name, Json())), ", which heed's ", type_, " model does not support; it must be ",
+        dumped(value));
 }
 
-std::string ConfigReader::text(const char* name, const std::string& fallback) const {
-  const Json value = value_->json.value(name, Json());
-  if (value.is_null()) return fallback;
-  check(value.is_string(), "config.json: \"", name, "\" must be a string, is ", value.dump());
-  return value.get<std::string>();
-}
-
-bool ConfigReader::has(const char* name) const {
-  return value_->json.contains(name) && !value_->json[name].is_null();
-}
-
-void ConfigReader::expect(const char* name, std::string_view json) const {
-  const Json value = Json::parse(json);
-  const Json found = value_->json.value(name, Json());
-  check(found.is_null() || found == value, "config.json: \"", name, "\" is ", found.dump(), ", which heed's ",
-        model_, " model does not support; it must be ", value.dump());
-}
-
-std::string ConfigReader::activation(const char* name, const std::string& fallback) const {
-  const std::string found = text(name, fallback);
-  std::vector<std::string> known;
-  for (const auto& [theirs, ours] : published_activations) {
-    if (found == theirs) return ours;
-    known.emplace_back(theirs);
-  }
-  fail("config.json: \"", name, "\" is \"", found, "\", an activation that heed does not have; it knows ",
-       listed(known));
-}
-
-void ConfigReader::check_rows(const char* name, const std::map<std::string, Tensor>& tensors,
-                              const std::string& weight) const {
+void Config::check_rows(const char* name, const Tensors& tensors, const std::string& weight) const {
   const auto found = tensors.find(weight);
   if (!has(name) || found == tensors.end() || found->second.rank() == 0) return;
-  const std::int64_t said = integer(name, 1, std::numeric_limits<std::int64_t>::max());
-  check(found->second.size(0) == said, "config.json: \"", name, "\" is ", said, ", but the weight ", weight,
-        " has ", found->second.size(0), " rows: they do not belong together");
+  check(json_[name] == found->second.size(0), "config.json: \"", name, "\" is ", dumped(json_[name]),
+        ", but the weight ", weight, " has ", found->second.size(0), " rows: they do not belong together");
 }
 
-void ConfigReader::check_heads(std::int64_t width, std::int64_t heads) const {
-  check(width % heads == 0, "config.json: ", heads, " heads do not divide the width ", width);
-}
-
-std::string published_activation(const std::string& name) {
-  for (const auto& [theirs, ours] : published_activations)
-    if (name == ours) return theirs;
-  fail("there is no published name for the activation '", name, "'");
-}
-
-Misfits::Misfits(const std::string& settings)
-    : settings_(std::make_shared<ConfigReader::Value>(
-          ConfigReader::Value{parse_json<Json>(settings, "the settings")})) {}
-
-void Misfits::expect(const std::string& name, std::initializer_list<std::string_view> allowed) {
-  const Json* value = &settings_->json;
-  for (std::size_t at = 0; at <= name.size() && value;) {
-    const std::size_t dot = std::min(name.find('.', at), name.size());
-    const std::string part = name.substr(at, dot - at);
-    value = value->is_object() && value->contains(part) ? &(*value)[part] : nullptr;
-    at = dot + 1;
+Json Config::model(std::span<const ConfigMember> members) const {
+  Json model = Json::object();
+  for (const ConfigMember& one : members) {
+    Json said = one.fallback.is_null() ? Json(integer(one.published, one.low, one.high))
+                                       : value(one.published, one.fallback);
+    if (said.is_string()) said = our_activation(one.published, said);
+    check(!model.contains(one.ours) || model[one.ours] == said, "config.json: \"", one.published, "\" is ",
+          dumped(said), ", but another member says that heed's model.", one.ours,
+          ", which there is once, is ", dumped(model.value(one.ours, Json())));
+    model[one.ours] = std::move(said);
   }
-  if (!value) return;
-  std::string wanted;
-  for (const std::string_view one : allowed) {
-    if (Json::parse(one) == *value) return;
-    wanted += concat_text(wanted.empty() ? "" : " or ", one);
+  return model;
+}
+
+Json published_members(const Json& model, std::span<const ConfigMember> members) {
+  Json config = Json::object();
+  for (const ConfigMember& one : members) {
+    config[one.published] = model.at(one.ours);
+    if (one.fallback.is_string())
+      config[one.published] = published_activation(model.at(one.ours).get<std::string>());
   }
-  found_.push_back(concat_text(name, " is ", value->dump(), " (it has ", wanted, ")"));
+  return config;
 }
 
-void Misfits::expect_classic_layers() {
-  expect("model.norm_kind", {"\"layer\""});
-  expect("model.activation", {"\"relu\"", "\"gelu\"", "\"gelu_tanh\"", "\"silu\""});
+void check_fits(std::string_view layout, const Json& model,
+                std::initializer_list<std::pair<const char*, std::vector<Json>>> allowed) {
+  std::vector<std::string> misfits;
+  for (const auto& [name, values] : allowed) {
+    if (!model.contains(name) || std::ranges::count(values, model[name]) > 0) continue;
+    std::string wanted;
+    for (const Json& one : values) wanted += concat_text(wanted.empty() ? "" : " or ", dumped(one));
+    misfits.push_back(concat_text("model.", name, " is ", dumped(model[name]), " (it has ", wanted, ")"));
+  }
+  check(misfits.empty(), "the layout of ", layout,
+        " does not have what this run is made of: ", listed(misfits));
 }
 
-void Misfits::check_none(std::string_view layout) const {
-  check(found_.empty(), "the layout of ", layout,
-        " does not have what this run is made of: ", listed(found_));
+std::vector<Json> classic_activations() {
+  return {"relu", "gelu", "gelu_tanh", "silu"};
+}
+
+bool ties_output(ImportPlan& plan, const Config& config, const Tensors& tensors, const std::string& map,
+                 const std::string& embedding) {
+  if (!config.value("tie_word_embeddings", true).get<bool>()) return false;
+  const auto one = tensors.find(map), two = tensors.find(embedding);
+  if (one == tensors.end() || two == tensors.end() || have_same_values(one->second, two->second)) {
+    plan.copies.emplace_back(map, "embedding.weight");
+    return true;
+  }
+  plan.remarks.push_back(
+      concat_text(map, " is kept: it differs from the embedding, to which config.json ties it"));
+  return false;
 }
 
 // --- the list of architectures
 
-std::span<const Architecture* const> architectures() {
+namespace {
+
+const std::array<const Architecture*, 3>& architectures() {
   static const std::array<const Architecture*, 3> all{&gpt2_architecture(), &bert_architecture(),
                                                       &marian_architecture()};
   return all;
 }
 
-const Architecture& architecture_of(const std::string& config, const std::map<std::string, Tensor>& tensors) {
-  const std::string type = ConfigReader(config, "published").text("model_type", "");
-  std::vector<std::string> known, names;
+}  // namespace
+
+const Architecture& architecture_of(const Config& config, const Tensors& tensors) {
+  std::vector<std::string_view> known;
+  std::vector<std::string> names;
   for (const Architecture* one : architectures()) {
-    if (one->model_type == type) return *one;
-    known.emplace_back(one->model_type);
+    if (one->model_type == config.type()) return *one;
+    known.push_back(one->model_type);
   }
   for (const auto& [name, tensor] : tensors) names.push_back(name);
-  fail("config.json: the architecture (\"model_type\") is \"", type,
+  fail("config.json: the architecture (\"model_type\") is \"", config.type(),
        "\", which heed does not know; it knows ", listed(known), ". Some of its weights: ", listed(names, 5));
 }
 
-}  // namespace heed
+const Architecture& architecture_of(const RunContent& run) {
+  for (const Architecture* one : architectures())
+    if (one->exports(run)) return *one;
+  fail("there is no published layout for a ", run.task,
+       " run; there are those for language_model (GPT-2, BERT), embed_text "
+       "(BERT) and translate, summarize and converse (Marian)");
+}
+
+}  // namespace heed::hub

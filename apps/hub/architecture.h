@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <map>
-#include <memory>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,10 +14,16 @@
 #include "heed/core/tensor.h"
 #include "heed/data/safetensors.h"
 
-// What a published architecture is made of: the names of its weights, the reading of its config.json, and the
-// plans of import and export. Each architecture has a file in this folder and a line in architectures().
+// What a published architecture is made of: the names of its weights, the members of its config.json, and the
+// plans of import and export. Each architecture has a file in this folder and a line in architectures(). This
+// header is for heed's own sources: it is not installed.
 
-namespace heed {
+namespace heed::hub {
+
+using Json = nlohmann::ordered_json;
+using Tensors = std::map<std::string, Tensor>;
+
+// --- weights
 
 /// How the layout of a published weight differs from heed's.
 struct WeightLayout {
@@ -49,81 +55,61 @@ class WeightNames {
 };
 
 /// What stands before a name in the file ("bert.", "0.auto_model."); empty if no weight is called so.
-std::string prefix_of(const std::map<std::string, Tensor>& tensors, std::string_view name);
-/// Whether the file has a weight of this name that differs from another: it is said to be tied to that one,
-/// but it is not.
-bool differs_from(const std::map<std::string, Tensor>& tensors, const std::string& name,
-                  const std::string& other);
-
-/// The remark on such a weight where heed keeps both.
-std::string not_tied(const std::string& name);
-
-struct ImportPlan;
-/// Converts published weights to heed's, in f32. Throws an Error that lists the missing names and the unknown
-/// ones, and for a copy that differs. Only what is used must be readable.
-std::map<std::string, Tensor> our_weights(const std::map<std::string, Tensor>& published,
-                                          const UnreadTensors& unread, const ImportPlan& plan,
-                                          std::string_view what);
-/// Converts heed's weights (or their gradients) to published ones. Throws an Error for a weight that has no
-/// published name, and for one that is missing.
-std::map<std::string, Tensor> published_weights(const std::map<std::string, Tensor>& ours,
-                                                const WeightNames& names, std::string_view what);
-
+std::string prefix_of(const Tensors& tensors, std::string_view name);
 /// Gives every linear map whose name contains `part` and that has no bias a bias of zeros: the layouts have
 /// one in any case.
-void add_missing_biases(std::map<std::string, Tensor>& weights, std::string_view part);
+void add_missing_biases(Tensors& weights, std::string_view part);
 
-/// Reads the members of a config.json; errors name the model. Expected values are given as JSON: "true" or
-/// "\"post\"".
-class ConfigReader {
+// --- config.json
+
+/// A member of config.json, and the setting of "model" that says the same.
+struct ConfigMember {
+  const char* published;
+  const char* ours;
+  std::int64_t low = 0, high = 0;  ///< of an integer that must be there
+  /// What `transformers` takes where the file leaves out a number, flag or activation; null: an integer.
+  Json fallback = {};
+};
+
+/// The config.json of a published model; errors name the member.
+class Config {
  public:
-  ConfigReader(const std::string& text, std::string model);
+  /// Throws an Error for a text that is not a JSON object.
+  explicit Config(const std::string& text);
 
+  const std::string& type() const { return type_; }  ///< "model_type"
   std::int64_t integer(const char* name, std::int64_t low, std::int64_t high) const;
-  double number(const char* name, double fallback) const;
-  bool flag(const char* name, bool fallback) const;
-  std::string text(const char* name, const std::string& fallback) const;
+  /// A member of the kind of `fallback`, which stands for one that is absent: a number, a flag or a text.
+  Json value(const char* name, const Json& fallback) const;
   bool has(const char* name) const;
   /// Throws unless the member is absent or has this value.
-  void expect(const char* name, std::string_view json) const;
-  /// heed's name for an activation of `transformers`, whose default for this model is `fallback`.
-  std::string activation(const char* name, const std::string& fallback) const;
+  void expect(const char* name, const Json& value) const;
   /// Throws if both the member and the weight exist and the weight has another number of rows.
-  void check_rows(const char* name, const std::map<std::string, Tensor>& tensors,
-                  const std::string& weight) const;
-  /// Throws if the heads do not divide the width.
-  void check_heads(std::int64_t width, std::int64_t heads) const;
-
-  struct Value;  // the parsed JSON
+  void check_rows(const char* name, const Tensors& tensors, const std::string& weight) const;
+  /// heed's settings of "model". Throws where two members say something else of one setting.
+  Json model(std::span<const ConfigMember> members) const;
 
  private:
-  std::shared_ptr<const Value> value_;
-  std::string model_;
+  Json json_;
+  std::string type_;
 };
 
-/// The name of heed's activation in `transformers`.
-std::string published_activation(const std::string& name);
+/// The members of config.json that say the same as the settings of "model".
+Json published_members(const Json& model, std::span<const ConfigMember> members);
 
-/// Collects the settings of a run that a layout cannot express.
-class Misfits {
- public:
-  explicit Misfits(const std::string& settings);
-  /// The setting, by its dotted name, must have one of the values (as JSON) if it exists.
-  void expect(const std::string& name, std::initializer_list<std::string_view> allowed);
-  /// Layer normalisation, and feed-forward layers without a gate.
-  void expect_classic_layers();
-  /// Throws an Error with all of them, if any.
-  void check_none(std::string_view layout) const;
+/// Throws an Error that lists the settings of "model", among those that exist, which have none of the values
+/// that a layout can express.
+void check_fits(std::string_view layout, const Json& model,
+                std::initializer_list<std::pair<const char*, std::vector<Json>>> allowed);
+/// The activations of feed-forward layers without a gate, for check_fits().
+std::vector<Json> classic_activations();
 
- private:
-  std::shared_ptr<const ConfigReader::Value> settings_;
-  std::vector<std::string> found_;
-};
+// --- import and export
 
 /// How a published model becomes a run.
 struct ImportPlan {
-  std::string task;      ///< the task of the run
-  std::string settings;  ///< JSON, merged into the task's settings
+  std::string_view task;  ///< of the run
+  Json settings;          ///< merged into the task's settings
   WeightNames names;
   std::vector<std::string> unused = {};  ///< prefixes and suffixes of published names to ignore
   /// Suffixes of published names that must hold the same as a weight of heed's, if they are there.
@@ -133,20 +119,25 @@ struct ImportPlan {
   std::int64_t end = -1;                  ///< the token that ends it; -1: the tokenizer's
 };
 
-/// A run in a published layout.
-struct ExportPlan {
-  std::string config;  ///< config.json
-  WeightNames names;
-  std::map<std::string, Tensor> weights;  ///< heed's weights, arranged as the layout needs them
-};
+/// Whether the output map is the embedding, both by their published names: config.json says so, and the file does
+/// not have another map all the same. The plan is told to compare the two, or what to remark.
+bool ties_output(ImportPlan& plan, const Config& config, const Tensors& tensors, const std::string& map,
+                 const std::string& embedding);
 
 /// The settings and weights of a run to be exported.
 struct RunContent {
   std::string task;
-  std::string settings;                   ///< JSON, all of them
-  std::map<std::string, Tensor> weights;  ///< f32, without low-rank parts
+  Json settings;    ///< all of them
+  Tensors weights;  ///< f32, without low-rank parts
   std::int64_t vocabulary = 0;
   std::int64_t begin = 0, end = 0, pad = -1;  ///< special tokens; -1: none
+};
+
+/// A run in a published layout.
+struct ExportPlan {
+  Json config;  ///< config.json
+  WeightNames names;
+  Tensors weights;  ///< heed's weights, arranged as the layout needs them
 };
 
 /// A published kind of model.
@@ -154,7 +145,7 @@ struct Architecture {
   std::string_view model_type;  ///< in config.json
   std::string_view name;        ///< for messages
   /// Throws an Error for a configuration that heed's model does not support.
-  ImportPlan (*import_plan)(const std::string& config, const std::map<std::string, Tensor>& tensors);
+  ImportPlan (*import_plan)(const Config& config, const Tensors& tensors);
   /// Whether a run of this task, with these settings, is exported as this architecture.
   bool (*exports)(const RunContent& run);
   /// Throws an Error that lists the settings that the architecture does not have.
@@ -164,10 +155,19 @@ struct Architecture {
 const Architecture& gpt2_architecture();
 const Architecture& bert_architecture();
 const Architecture& marian_architecture();
-std::span<const Architecture* const> architectures();
 
 /// The architecture that config.json names. For an unknown one it throws an Error that lists the known ones
 /// and some names of weights.
-const Architecture& architecture_of(const std::string& config, const std::map<std::string, Tensor>& tensors);
+const Architecture& architecture_of(const Config& config, const Tensors& tensors);
+/// The architecture that a run is exported as; throws an Error where there is none.
+const Architecture& architecture_of(const RunContent& run);
 
-}  // namespace heed
+/// Converts published weights to heed's, in f32. Throws an Error that lists the missing names and the unknown
+/// ones, and for a copy that differs. Only what is used must be readable.
+Tensors our_weights(const Tensors& published, const UnreadTensors& unread, const ImportPlan& plan,
+                    std::string_view what);
+/// Converts heed's weights (or their gradients) to published ones. Throws an Error for a weight that has no
+/// published name, and for one that is missing.
+Tensors published_weights(const ExportPlan& plan, std::string_view what);
+
+}  // namespace heed::hub

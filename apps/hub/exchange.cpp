@@ -1,7 +1,6 @@
 #include "heed/apps/hub/exchange.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "heed/apps/hub/architecture.h"
@@ -17,34 +16,39 @@
 #include "heed/training/checkpoint.h"
 #include "heed/training/run_folder.h"
 
-namespace heed {
+namespace heed::hub {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 /// What a published folder holds.
 struct PublishedModel {
   std::string config;                 ///< the text of config.json
   std::string tokenizer;              ///< the text of tokenizer.json, that of the sources if there are two
   std::string target_tokenizer = {};  ///< empty: the same
-  std::map<std::string, Tensor> tensors = {};  ///< by published name; 16-bit floats were converted to f32
+  Tensors tensors = {};               ///< by published name; 16-bit floats were converted to f32
   UnreadTensors unread = {};
   std::vector<std::string> remarks = {};
 };
 
-constexpr std::int64_t most_text_of_published =
-    std::int64_t{1} << 28;  // bytes of a text file: a tokenizer takes tens of millions
+constexpr std::int64_t most_text_of_published = std::int64_t{1} << 28;  // a tokenizer takes tens of millions
+
+std::string text_of_published(const fs::path& file) {
+  return read_file(file, most_text_of_published);
+}
+
+Json json_of_published(const fs::path& file) {
+  return parse_json<Json>(text_of_published(file), file.string());
+}
 
 void read_shards(const fs::path& folder, const fs::path& index, PublishedModel& model) {
-  const Json json = parse_json<Json>(read_file(index, most_text_of_published), index.string());
+  const Json json = json_of_published(index);
   const Json map = json.is_object() ? json.value("weight_map", Json()) : Json();
   check(map.is_object() && !map.empty(), index,
         " has no \"weight_map\" that says which file holds which weight");
   std::map<std::string, std::set<std::string>> files;
   for (const auto& [name, file] : map.items()) {
-    check(file.is_string(), index, ": the file of \"", name, "\" is not a string");
-    const auto text = file.get<std::string>();
+    const std::string text = json_parts::text_of(file, concat_text(index, ": weight_map.", name));
     check(!text.empty() && text != "." && text != ".." &&
               text.find_first_of(std::string_view("/\0", 2)) == std::string::npos,
           index, ": ", file.dump(), " is not the name of a file in the folder");
@@ -83,32 +87,29 @@ void read_published_weights(const fs::path& folder, PublishedModel& model) {
        ": it has neither model.safetensors nor model.safetensors.index.json");
 }
 
-std::string sentencepiece_json(const fs::path& file, const std::vector<std::string>& tokens,
-                               PublishedModel& model) {
-  const std::string origin = file.string();
-  SentencePieceTokenizer made =
-      sentencepiece_tokenizer(read_sentencepiece(read_file(file, most_text_of_published), origin), tokens);
-  if (!made.without_id.empty())
-    model.remarks.push_back(
-        concat_text("left out: ", made.without_id.size(), " pieces of ", file.filename().string(),
-                    " without an id in vocab.json, the first \"", made.without_id.front(), '"'));
-  return std::move(made.json);
-}
-
 /// A SentencePiece model for each language, and one list of ids for both.
 void read_sentencepieces(const fs::path& folder, PublishedModel& model) {
   const fs::path vocabulary = folder / "vocab.json";
-  const auto json = parse_json<Json>(read_file(vocabulary, most_text_of_published), vocabulary.string());
-  const std::vector<std::string> tokens = json_parts::tokens_by_id(json, vocabulary.string());
-  model.tokenizer = sentencepiece_json(folder / "source.spm", tokens, model);
-  model.target_tokenizer = sentencepiece_json(folder / "target.spm", tokens, model);
+  const std::vector<std::string> tokens =
+      json_parts::tokens_by_id(json_of_published(vocabulary), vocabulary.string());
+  for (auto& [name, json] :
+       {std::pair("source.spm", &model.tokenizer), {"target.spm", &model.target_tokenizer}}) {
+    const fs::path file = folder / name;
+    SentencePieceTokenizer made =
+        sentencepiece_tokenizer(read_sentencepiece(text_of_published(file), file.string()), tokens);
+    if (!made.without_id.empty())
+      model.remarks.push_back(concat_text("left out: ", made.without_id.size(), " pieces of ", name,
+                                          " without an id in vocab.json, the first \"",
+                                          made.without_id.front(), '"'));
+    *json = std::move(made.json);
+  }
 }
 
 void read_tokenizers(const fs::path& folder, PublishedModel& model) {
   if (path_exists(folder / "tokenizer.json")) {
-    model.tokenizer = read_file(folder / "tokenizer.json", most_text_of_published);
+    model.tokenizer = text_of_published(folder / "tokenizer.json");
     if (path_exists(folder / "target_tokenizer.json"))
-      model.target_tokenizer = read_file(folder / "target_tokenizer.json", most_text_of_published);
+      model.target_tokenizer = text_of_published(folder / "target_tokenizer.json");
     return;
   }
   if (path_exists(folder / "source.spm") && path_exists(folder / "target.spm") &&
@@ -126,7 +127,7 @@ PublishedModel read_published(const fs::path& folder) {
         " is not a folder with config.json, model.safetensors and tokenizer.json");
   check(path_exists(folder / "config.json"), "there is no model in ", folder, ": it has no config.json");
   PublishedModel model;
-  model.config = read_file(folder / "config.json", most_text_of_published);
+  model.config = text_of_published(folder / "config.json");
   read_published_weights(folder, model);
   read_tokenizers(folder, model);
   return model;
@@ -135,65 +136,89 @@ PublishedModel read_published(const fs::path& folder) {
 /// sentence-transformers keeps beside the model how token vectors are pooled. heed takes their mean.
 void check_pooling(const fs::path& folder, const fs::path& file) {
   if (!path_exists(file)) return;
-  const Json json = parse_json<Json>(read_file(file, 1 << 20), file.string());
+  const Json json = json_of_published(file);
   check(json.is_object(), file, " is not a JSON object");
   bool by_mean = false, otherwise = false;
   for (const auto& [name, value] : json.items()) {
     if (!name.starts_with("pooling_mode_")) continue;
-    check(value.is_boolean(), file, ": \"", name, "\" must be true or false, is ", value.dump());
+    check(value.is_boolean(), file, ": \"", name, "\" must be true or false, is ", dumped(value));
     (name == "pooling_mode_mean_tokens" ? by_mean : otherwise) |= value.get<bool>();
   }
   check(by_mean && !otherwise, folder,
-        " does not pool its tokens by their mean, the only pooling that heed supports: ", json.dump());
+        " does not pool its tokens by their mean, the only pooling that heed supports: ", dumped(json));
 }
 
 /// modules.json lists the stages of a text. heed supports a model, pooling, and normalisation to length 1.
 void check_sentence_transformer(const fs::path& folder) {
   const fs::path file = folder / "modules.json";
   if (!path_exists(file)) return check_pooling(folder, folder / "1_Pooling/config.json");
-  const Json modules = parse_json<Json>(read_file(file, 1 << 20), file.string());
+  const Json modules = json_of_published(file);
   check(modules.is_array(), file, " is not a list of modules");
-  const auto text = [&](const Json& module, const char* name) {
-    check(module.is_object() && module.contains(name) && module[name].is_string(), file,
-          ": a module has no \"", name, "\" that is a string: ", module.dump());
-    return module[name].get<std::string>();
-  };
   for (const Json& module : modules) {
-    const std::string type = text(module, "type"), kind = type.substr(type.rfind('.') + 1);
+    const std::string where = concat_text(file, ": a module"),
+                      type = json_parts::text_in(module, "type", where),
+                      kind = type.substr(type.rfind('.') + 1);
     check(kind == "Transformer" || kind == "Pooling" || kind == "Normalize", folder,
           " sends its vectors through ", type, ", which heed does not support");
-    if (kind == "Pooling") check_pooling(folder, folder / text(module, "path") / "config.json");
+    if (kind == "Pooling")
+      check_pooling(folder, folder / json_parts::text_in(module, "path", where) / "config.json");
   }
 }
 
 /// A tokenizer.json may truncate and pad texts. In heed data.max_tokens truncates and batches pad.
-std::string without_lengths(const std::string& text, ExchangeReport& report) {
+std::string without_lengths(const std::string& text, std::vector<std::string>& remarks) {
   auto json = parse_json<nlohmann::json>(text, "tokenizer.json");
   check(json.is_object(), "tokenizer.json is not a JSON object");
   bool changed = false;
   for (const char* const part : {"truncation", "padding"}) {
-    if (json.value(part, nlohmann::json()).is_null()) continue;
-    report.remarks.push_back(concat_text("left out of tokenizer.json: ", part, ' ', json[part].dump()));
+    if (json_parts::is_null(json, part)) continue;
+    remarks.push_back(concat_text("left out of tokenizer.json: ", part, ' ', dumped(json[part])));
     json[part] = nullptr;
     changed = true;
   }
   return changed ? json.dump() : text;
 }
 
-/// Texts end in </s>, and a masked model fills in <mask>: without these tokens a run could not answer.
-void check_marks(const Tokenizer& tokenizer, const std::string& file, bool is_masked) {
+/// -1 for a mark that the tokenizer does not have, under whatever name.
+std::int64_t id_of_mark(const Tokenizer& tokenizer, std::string_view mark) {
   try {
-    tokenizer.id_of("</s>");
-    if (is_masked) tokenizer.id_of("<mask>");
-  } catch (Error& error) {
-    error.add_context(file + ": ");
-    throw;
+    return tokenizer.id_of(mark);
+  } catch (const Error&) {
+    return -1;
   }
+}
+
+/// The tokenizers of a run, of which the settings are told. Texts end in </s>, and a masked model fills in
+/// <mask>: without these tokens a run could not answer.
+NamedFiles imported_tokenizers(const PublishedModel& model, const ImportPlan& plan, Settings& settings) {
+  NamedFiles files;
+  const auto add = [&](const std::string& name, const std::string& text, bool is_masked) {
+    const Tokenizer tokenizer = Tokenizer::from_json(text, name);
+    for (const char* const mark : {"</s>", "<mask>"})
+      check((!is_masked && mark == std::string_view("<mask>")) || id_of_mark(tokenizer, mark) >= 0, name,
+            ": the tokenizer has no token \"", mark, '"');
+    files[name] = tokenizer.to_json();
+    return tokenizer;
+  };
+  const Tokenizer tokenizer =
+      add("tokenizer.json", model.tokenizer, plan.settings.value("objective", "") == "masked");
+  check(plan.end < 0 || plan.end == tokenizer.id_of("</s>"), "config.json: token ", plan.end,
+        " ends what is written, but in tokenizer.json that is token ", tokenizer.id_of("</s>"));
+  if (plan.begin >= 0) {
+    check(plan.begin < tokenizer.vocabulary_size(), "config.json: token ", plan.begin,
+          " begins what is written, but tokenizer.json has ", tokenizer.vocabulary_size(), " tokens");
+    settings.set("tokenizer.begin", tokenizer.token(static_cast<std::int32_t>(plan.begin)), "config.json");
+  }
+  if (!model.target_tokenizer.empty()) {
+    add("target_tokenizer.json", model.target_tokenizer, false);
+    settings.set("tokenizer.separate", "true", "target_tokenizer.json");
+  }
+  return files;
 }
 
 /// A published vocabulary is often rounded up. Rows without a token are dropped from all weights that have a
 /// row for each token.
-void fit_vocabulary(std::map<std::string, Tensor>& weights, std::int64_t tokens, ExchangeReport& report) {
+void fit_vocabulary(Tensors& weights, std::int64_t tokens, std::vector<std::string>& remarks) {
   const std::int64_t rows = weights.at("embedding.weight").size(0);
   check(rows >= tokens, "tokenizer.json has ", tokens, " tokens, but the embedding ", rows,
         " rows: they do not belong together");
@@ -202,8 +227,7 @@ void fit_vocabulary(std::map<std::string, Tensor>& weights, std::int64_t tokens,
   for (const char* const name : {"embedding.weight", "output.weight", "output.bias", "output_bias"})
     if (const auto found = weights.find(name); found != weights.end() && found->second.size(0) == rows)
       found->second = contiguous(slice(found->second, 0, 0, tokens));
-  report.remarks.push_back(
-      concat_text("left out: ", rows - tokens, " rows of the embedding without a token"));
+  remarks.push_back(concat_text("left out: ", rows - tokens, " rows of the embedding without a token"));
 }
 
 void save_imported_weights(RunFolder& folder, Module& model) {
@@ -217,38 +241,20 @@ void save_imported_weights(RunFolder& folder, Module& model) {
   });
 }
 
-RunContent run_content(Run& run, std::map<std::string, Tensor> weights, const Tokenizer& tokenizer) {
-  const auto id = [&](std::string_view mark) {
-    try {
-      return static_cast<std::int64_t>(tokenizer.id_of(mark));
-    } catch (const Error&) {
-      return std::int64_t{-1};
-    }
-  };
-  const Json tokens = Json::parse(run.settings().json("tokenizer"));
-  const std::string begin = tokens.value("begin", "");
-  return {std::string(run.task()),
-          run.settings().json(),
-          std::move(weights),
-          tokenizer.vocabulary_size(),
-          id(begin.empty() ? "<s>" : begin),
-          tokenizer.id_of("</s>"),
-          id("<pad>")};
-}
-
-const Architecture& layout_for_run(const RunContent& run) {
-  for (const Architecture* one : architectures())
-    if (one->exports(run)) return *one;
-  fail("there is no published layout for a ", run.task,
-       " run; there are those for language_model (GPT-2, BERT), embed_text "
-       "(BERT) and translate, summarize and converse (Marian)");
-}
-
-std::map<std::string, Tensor> tensors_on_host(const std::map<std::string, Tensor>& tensors) {
-  std::map<std::string, Tensor> out;
-  for (const auto& [name, tensor] : tensors)
-    if (tensor.dtype() == DType::f32) out[name] = Tensor::from(tensor.to_vector<float>(), tensor.shape());
-  return out;
+RunContent run_content(Run& run, const Tensors& weights, const Tokenizer& tokenizer) {
+  Json settings = Json::parse(run.settings().json());
+  const std::string begin = settings.value(Json::json_pointer("/tokenizer/begin"), "");
+  RunContent content{.task = std::string(run.task()),
+                     .settings = std::move(settings),
+                     .weights = {},
+                     .vocabulary = tokenizer.vocabulary_size(),
+                     .begin = id_of_mark(tokenizer, begin.empty() ? "<s>" : begin),
+                     .end = tokenizer.id_of("</s>"),
+                     .pad = id_of_mark(tokenizer, "<pad>")};
+  for (const auto& [name, tensor] : weights)
+    if (tensor.dtype() == DType::f32)
+      content.weights[name] = Tensor::from(tensor.to_vector<float>(), tensor.shape());
+  return content;
 }
 
 /// The tokenizers of inputs and outputs; the same if the run has only one.
@@ -301,99 +307,86 @@ std::string tokenizer_config(const Tokenizer& tokenizer) {
                                    {"pad_token", "<pad>"},
                                    {"eos_token", "</s>"},
                                    {"mask_token", "<mask>"},
-                                   {"bos_token", "<s>"}}) {
-    try {
-      config[role] = tokenizer.token(tokenizer.id_of(mark));
-    } catch (const Error&) {  // it has no such mark
-    }
-  }
+                                   {"bos_token", "<s>"}})
+    if (const std::int64_t id = id_of_mark(tokenizer, mark); id >= 0)
+      config[role] = tokenizer.token(static_cast<std::int32_t>(id));
   return config.dump(2) + "\n";
 }
 
 }  // namespace
+}  // namespace heed::hub
 
-ExchangeReport import_run(const fs::path& folder, const fs::path& out) {
+namespace heed {
+
+ExchangeReport import_run(const std::filesystem::path& folder, const std::filesystem::path& out) {
+  using namespace hub;
   RunFolder::check_new(out);
   PublishedModel model = read_published(folder);
-  const Architecture& architecture = architecture_of(model.config, model.tensors);
-  const std::string what = folder.string();
-  ImportPlan plan = architecture.import_plan(model.config, model.tensors);
+  const Config config(model.config);
+  const Architecture& architecture = architecture_of(config, model.tensors);
+  const ImportPlan plan = architecture.import_plan(config, model.tensors);
   if (plan.task == "embed_text") check_sentence_transformer(folder);
-  ExchangeReport report{std::string(architecture.name), plan.task, 0, std::move(model.remarks)};
-  for (std::string& remark : plan.remarks) report.remarks.push_back(std::move(remark));
-  model.tokenizer = without_lengths(model.tokenizer, report);
+  std::vector<std::string> remarks = std::move(model.remarks);
+  remarks.insert(remarks.end(), plan.remarks.begin(), plan.remarks.end());
+  model.tokenizer = without_lengths(model.tokenizer, remarks);
 
   const TaskKind& kind = task_kind(plan.task);
   Settings settings = kind.settings(true);
-  settings.merge(plan.settings, "config.json");
-  const Tokenizer tokenizer = Tokenizer::from_json(model.tokenizer, "tokenizer.json");
-  check_marks(tokenizer, "tokenizer.json", Json::parse(plan.settings).value("objective", "") == "masked");
-  check(plan.end < 0 || plan.end == tokenizer.id_of("</s>"), "config.json: token ", plan.end,
-        " ends what is written, but in tokenizer.json that is token ", tokenizer.id_of("</s>"));
-  if (plan.begin >= 0) {
-    check(plan.begin < tokenizer.vocabulary_size(), "config.json: token ", plan.begin,
-          " begins what is written, but tokenizer.json has ", tokenizer.vocabulary_size(), " tokens");
-    settings.set("tokenizer.begin", tokenizer.token(static_cast<std::int32_t>(plan.begin)), "config.json");
-  }
-  NamedFiles files = {{"tokenizer.json", tokenizer.to_json()}};
-  if (!model.target_tokenizer.empty()) {
-    const Tokenizer target = Tokenizer::from_json(model.target_tokenizer, "target_tokenizer.json");
-    check_marks(target, "target_tokenizer.json", false);
-    files["target_tokenizer.json"] = target.to_json();
-    settings.set("tokenizer.separate", "true", "target_tokenizer.json");
-  }
-  std::unique_ptr<Learner> learner = kind.make(std::move(settings));
+  settings.merge(plan.settings.dump(), "config.json");
+  const NamedFiles files = imported_tokenizers(model, plan, settings);
+  const std::unique_ptr<Learner> learner = kind.make(std::move(settings));
   learner->check_settings();
   learner->open_files([&](std::string_view name) {
     const auto found = files.find(std::string(name));
     check(found != files.end(), "a published model has no ", name);
     return found->second;
   });
-  std::map<std::string, Tensor> weights = our_weights(model.tensors, model.unread, plan, what);
+  Tensors weights = our_weights(model.tensors, model.unread, plan, folder.string());
   learner->build({});
-  fit_vocabulary(weights, tokenizer.vocabulary_size(), report);
-  load_model_state(learner->model(), weights, what);
-  report.parameters = learner->model().parameter_count();
+  const Tokenizer tokenizer = Tokenizer::from_json(files.at("tokenizer.json"), "tokenizer.json");
+  fit_vocabulary(weights, tokenizer.vocabulary_size(), remarks);
+  load_model_state(learner->model(), weights, folder.string());
 
-  fill_new_folder(out, [&](const fs::path& staged) {
+  fill_new_folder(out, [&](const std::filesystem::path& staged) {
     RunFolder run = RunFolder::create(
         staged, {std::string(kind.name), learner->settings().json("", 2) + "\n", learner->files(), {}, {}});
     save_imported_weights(run, learner->model());
   });
-  return report;
+  return {std::string(architecture.name), std::string(kind.name), learner->model().parameter_count(),
+          std::move(remarks)};
 }
 
-ExchangeReport export_run(const fs::path& path, const fs::path& out, StoredFloat stored) {
+ExchangeReport export_run(const std::filesystem::path& path, const std::filesystem::path& out,
+                          StoredFloat stored) {
+  using namespace hub;
   Run run = Run::open(path, {.device = "cpu", .settings = {"int8_weights=false"}});
   const Tokenizers tokenizers = tokenizers_of_exported(run);
-  RunContent content = run_content(
-      run, merged_low_rank(tensors_on_host(model_state(run.learner().model())), model_config(run.settings())),
-      tokenizers.target);
-  const Architecture& architecture = layout_for_run(content);
+  RunContent content =
+      run_content(run, merged_low_rank(model_state(run.learner().model()), model_config(run.settings())),
+                  tokenizers.target);
+  const Architecture& architecture = architecture_of(content);
   // A causal model adds no special tokens, a masked one only if tokenizer.begin is set.
   const std::string begin = content.task == "embed_text" || content.task == "language_model"
                                 ? run.settings().get<std::string>("tokenizer.begin")
                                 : "";
   const bool has_end = content.task != "language_model" || !begin.empty();
-  ExportPlan plan = architecture.export_plan(std::move(content));
-  const std::map<std::string, Tensor> weights = published_weights(plan.weights, plan.names, path.string());
-  fill_new_folder(out, [&](const fs::path& folder) {
+  const ExportPlan plan = architecture.export_plan(std::move(content));
+  const Tensors weights = published_weights(plan, path.string());
+  fill_new_folder(out, [&](const std::filesystem::path& folder) {
     write_file_atomically(folder / "tokenizer_config.json", tokenizer_config(tokenizers.source));
     write_file_atomically(folder / "tokenizer.json", with_marks(tokenizers.source, begin, has_end));
     if (tokenizers.are_two)
       write_file_atomically(folder / "target_tokenizer.json", with_marks(tokenizers.target, "", has_end));
     save_safetensors(folder / "model.safetensors", {weights, {{"format", "pt"}}}, stored);
-    write_file_atomically(folder / "config.json", plan.config);
+    write_file_atomically(folder / "config.json", plan.config.dump(2) + "\n");
   });
   return {
       std::string(architecture.name), std::string(run.task()), run.learner().model().parameter_count(), {}};
 }
 
 std::map<std::string, Tensor> published_tensors(Run& run, const std::map<std::string, Tensor>& ours) {
-  RunContent content = run_content(run, tensors_on_host(ours), tokenizers_of_exported(run).target);
-  const Architecture& architecture = layout_for_run(content);
-  const ExportPlan plan = architecture.export_plan(std::move(content));
-  return published_weights(plan.weights, plan.names, "the run");
+  hub::RunContent content = hub::run_content(run, ours, hub::tokenizers_of_exported(run).target);
+  return hub::published_weights(hub::architecture_of(content).export_plan(std::move(content)), "the run");
 }
 
 }  // namespace heed

@@ -3,27 +3,39 @@
 // before the cosines. What is written begins with a mark of the configuration, in Marian's own models that of
 // padding.
 
-#include <array>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "heed/apps/hub/architecture.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/base/json.h"
 #include "heed/models/positions.h"
 
-namespace heed {
+namespace heed::hub {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* marian_positions = "embed_positions.weight";
 
+/// heed's model has its heads and hidden width once.
+const std::vector<ConfigMember>& marian_members() {
+  static const std::vector<ConfigMember> members = {{"d_model", "width", 1, 65536},
+                                                    {"encoder_attention_heads", "heads", 1, 1024},
+                                                    {"decoder_attention_heads", "heads", 1, 1024},
+                                                    {"encoder_ffn_dim", "feed_forward", 1, 1 << 20},
+                                                    {"decoder_ffn_dim", "feed_forward", 1, 1 << 20},
+                                                    {"encoder_layers", "encoder_layers", 1, 1024},
+                                                    {"decoder_layers", "decoder_layers", 1, 1024},
+                                                    {"max_position_embeddings", "max_length", 1, 1 << 24},
+                                                    {"dropout", "dropout", 0, 0, 0.1},
+                                                    {"attention_dropout", "attention_dropout", 0, 0, 0.0},
+                                                    {"activation_dropout", "activation_dropout", 0, 0, 0.0},
+                                                    {"activation_function", "activation", 0, 0, "gelu"},
+                                                    {"scale_embedding", "scale_embeddings", 0, 0, false}};
+  return members;
+}
+
 void add_marian_attention(WeightNames& names, const std::string& published, const std::string& ours) {
-  constexpr std::array<std::pair<const char*, const char*>, 4> maps = {
-      {{"q_proj", "query"}, {"k_proj", "key"}, {"v_proj", "value"}, {"out_proj", "output"}}};
-  for (const auto& [theirs, map] : maps)
+  for (const auto& [theirs, map] :
+       {std::pair{"q_proj", "query"}, {"k_proj", "key"}, {"v_proj", "value"}, {"out_proj", "output"}})
     names.add_map(concat_text(published, '.', theirs), concat_text(ours, '.', map));
   names.add_map(published + "_layer_norm", ours + "_norm");
 }
@@ -50,7 +62,7 @@ WeightNames marian_names(std::int64_t encoder_layers, std::int64_t decoder_layer
 }
 
 /// heed computes the sinusoids. They are those of the file up to the rounding of 16-bit numbers.
-void check_positions(const std::map<std::string, Tensor>& tensors, std::int64_t width) {
+void check_positions(const Tensors& tensors, std::int64_t width) {
   constexpr double rounding = 0.005;
   for (const auto& [name, found] : tensors) {
     if (!name.ends_with(marian_positions)) continue;
@@ -67,57 +79,36 @@ void check_positions(const std::map<std::string, Tensor>& tensors, std::int64_t 
   }
 }
 
-ImportPlan import_marian(const std::string& text, const std::map<std::string, Tensor>& tensors) {
-  const ConfigReader config(text, "Marian");
+ImportPlan import_marian(const Config& config, const Tensors& tensors) {
   const std::string prefix = prefix_of(tensors, "model.shared.weight");
   config.check_rows("vocab_size", tensors, prefix + "model.shared.weight");
-  config.expect("share_encoder_decoder_embeddings", "true");
-  config.expect("tie_word_embeddings", "true");
-  config.expect("normalize_before", "false");
-  config.expect("normalize_embedding", "false");
-  config.expect("static_position_embeddings", "true");
-  config.expect("forced_bos_token_id", "null");
-  const std::int64_t width = config.integer("d_model", 1, 65536),
-                     heads = config.integer("encoder_attention_heads", 1, 1024),
-                     hidden = config.integer("encoder_ffn_dim", 1, 1 << 20);
-  config.check_heads(width, heads);
-  check(
-      config.integer("decoder_attention_heads", 1, 1024) == heads &&
-          config.integer("decoder_ffn_dim", 1, 1 << 20) == hidden,
-      "config.json: encoder and decoder differ in their heads or hidden width, which heed's model has once");
-  const std::int64_t encoder_layers = config.integer("encoder_layers", 1, 1024),
-                     decoder_layers = config.integer("decoder_layers", 1, 1024);
-  const Json settings = {{"model",
-                          {{"width", width},
-                           {"heads", heads},
-                           {"feed_forward", hidden},
-                           {"encoder_layers", encoder_layers},
-                           {"decoder_layers", decoder_layers},
-                           {"max_length", config.integer("max_position_embeddings", 1, 1 << 24)},
-                           {"dropout", config.number("dropout", 0.1)},
-                           {"attention_dropout", config.number("attention_dropout", 0)},
-                           {"activation_dropout", config.number("activation_dropout", 0)},
-                           {"activation", config.activation("activation_function", "gelu")},
-                           {"norm", "post"},
-                           {"positions", "sinusoidal_halves"},
-                           {"tie_embeddings", "all"},
-                           {"output_bias", true},
-                           {"scale_embeddings", config.flag("scale_embedding", false)},
-                           {"attention_bias", true},
-                           {"epsilon", 1e-5}}}};
+  config.expect("share_encoder_decoder_embeddings", true);
+  config.expect("tie_word_embeddings", true);
+  config.expect("normalize_before", false);
+  config.expect("normalize_embedding", false);
+  config.expect("static_position_embeddings", true);
+  config.expect("forced_bos_token_id", nullptr);
+  Json model = config.model(marian_members());
+  check_positions(tensors, model["width"]);
   ImportPlan plan{
-      "translate", settings.dump(), marian_names(encoder_layers, decoder_layers), {marian_positions}};
+      "translate", {}, marian_names(model["encoder_layers"], model["decoder_layers"]), {marian_positions}};
   plan.names.add_prefix(prefix);
   for (const char* const tied : {"coder.embed_tokens.weight", "lm_head.weight"})
     plan.copies.emplace_back(tied, "embedding.weight");
-  check_positions(tensors, width);
+  model.update({{"norm", "post"},
+                {"positions", "sinusoidal_halves"},
+                {"tie_embeddings", "all"},
+                {"output_bias", true},
+                {"attention_bias", true},
+                {"epsilon", 1e-5}});
+  plan.settings["model"] = std::move(model);
   plan.begin = config.integer("decoder_start_token_id", 0, 1 << 30);
   if (config.has("eos_token_id")) plan.end = config.integer("eos_token_id", 0, 1 << 30);
   return plan;
 }
 
 bool is_marian(const RunContent& run) {
-  const Json model = Json::parse(run.settings).at("model");
+  const Json& model = run.settings.at("model");
   return model.contains("encoder_layers") && model.contains("decoder_layers");
 }
 
@@ -133,7 +124,7 @@ int residual_axis(const std::string& name) {
 
 /// The stack that computes the same with all sines of the positions before all cosines: the elements of what
 /// runs through the layers change places, and every weight that reads or writes them follows.
-void sort_sinusoids(std::map<std::string, Tensor>& weights, std::int64_t width) {
+void sort_sinusoids(Tensors& weights, std::int64_t width) {
   std::vector<std::int32_t> order;
   for (std::int64_t i = 0; i < width; i += 2) order.push_back(static_cast<std::int32_t>(i));
   for (std::int64_t i = 1; i < width; i += 2) order.push_back(static_cast<std::int32_t>(i));
@@ -145,56 +136,39 @@ void sort_sinusoids(std::map<std::string, Tensor>& weights, std::int64_t width) 
 }
 
 ExportPlan export_marian(RunContent run) {
-  Misfits misfits(run.settings);
-  misfits.expect("model.norm", {"\"post\""});
-  misfits.expect_classic_layers();
-  misfits.expect("model.positions", {"\"sinusoidal\"", "\"sinusoidal_halves\""});
-  for (const char* const stack :
-       {"model.encoder_attention", "model.decoder_attention", "model.cross_attention"})
-    misfits.expect(stack, {"\"dot_product\""});
-  misfits.expect("model.share_layers", {"\"none\""});
-  misfits.expect("model.embedding_norm", {"false"});
-  misfits.expect("model.pointer", {"false"});
-  misfits.expect("model.tie_embeddings", {"\"all\""});
-  misfits.expect("model.epsilon", {"1e-5"});
-  misfits.check_none("Marian");
+  const Json& model = run.settings.at("model");
+  check_fits("Marian", model,
+             {{"norm", {"post"}},
+              {"norm_kind", {"layer"}},
+              {"activation", classic_activations()},
+              {"positions", {"sinusoidal", "sinusoidal_halves"}},
+              {"encoder_attention", {"dot_product"}},
+              {"decoder_attention", {"dot_product"}},
+              {"cross_attention", {"dot_product"}},
+              {"share_layers", {"none"}},
+              {"embedding_norm", {false}},
+              {"pointer", {false}},
+              {"tie_embeddings", {"all"}},
+              {"epsilon", {1e-5}}});
   const NoGrad no_grad;
-  const Json model = Json::parse(run.settings).at("model");
-  const auto width = model.at("width").get<std::int64_t>();
-  if (model.at("positions") == "sinusoidal") sort_sinusoids(run.weights, width);
+  if (model.at("positions") == "sinusoidal") sort_sinusoids(run.weights, model.at("width"));
   if (!run.weights.contains("output.bias")) run.weights["output.bias"] = Tensor::zeros({run.vocabulary});
   add_missing_biases(run.weights, "attention.");
-  const Json begins = run.begin, ends = run.end;
-  const Json config = {
-      {"architectures", {"MarianMTModel"}},
-      {"model_type", "marian"},
-      {"activation_function", published_activation(model.at("activation").get<std::string>())},
-      {"activation_dropout", model.at("activation_dropout")},
-      {"attention_dropout", model.at("attention_dropout")},
-      {"dropout", model.at("dropout")},
-      {"d_model", width},
-      {"encoder_attention_heads", model.at("heads")},
-      {"decoder_attention_heads", model.at("heads")},
-      {"encoder_ffn_dim", model.at("feed_forward")},
-      {"decoder_ffn_dim", model.at("feed_forward")},
-      {"encoder_layers", model.at("encoder_layers")},
-      {"decoder_layers", model.at("decoder_layers")},
-      {"max_position_embeddings", model.at("max_length")},
-      {"scale_embedding", model.at("scale_embeddings")},
-      {"static_position_embeddings", true},
-      {"share_encoder_decoder_embeddings", true},
-      {"tie_word_embeddings", true},
-      {"is_encoder_decoder", true},
-      {"decoder_start_token_id", begins},
-      {"pad_token_id", run.pad >= 0 ? Json(run.pad) : begins},
-      {"bos_token_id", begins},
-      {"eos_token_id", ends},
-      {"forced_eos_token_id", ends},
-      {"vocab_size", run.vocabulary},
-      {"decoder_vocab_size", run.vocabulary}};
-  return {config.dump(2) + "\n",
-          marian_names(model.at("encoder_layers").get<std::int64_t>(),
-                       model.at("decoder_layers").get<std::int64_t>()),
+  Json config = published_members(model, marian_members());
+  config.update({{"architectures", {"MarianMTModel"}},
+                 {"model_type", "marian"},
+                 {"static_position_embeddings", true},
+                 {"share_encoder_decoder_embeddings", true},
+                 {"tie_word_embeddings", true},
+                 {"is_encoder_decoder", true},
+                 {"decoder_start_token_id", run.begin},
+                 {"pad_token_id", run.pad >= 0 ? run.pad : run.begin},
+                 {"bos_token_id", run.begin},
+                 {"eos_token_id", run.end},
+                 {"forced_eos_token_id", run.end},
+                 {"vocab_size", run.vocabulary},
+                 {"decoder_vocab_size", run.vocabulary}});
+  return {std::move(config), marian_names(model.at("encoder_layers"), model.at("decoder_layers")),
           std::move(run.weights)};
 }
 
@@ -205,4 +179,4 @@ const Architecture& marian_architecture() {
   return architecture;
 }
 
-}  // namespace heed
+}  // namespace heed::hub

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
-#include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "heed/core/tensor.h"
@@ -19,9 +19,19 @@ struct Answered {
   double probability = 0;  ///< 0: none is known
 };
 
-/// What a model shows of its inside, example by example: attention weights, cluster assignments, orders. The
-/// tensors are named "<example>.<layer>.<name>", such as "lines.0.encoder.layers.1.attention.weights"; what a
-/// layer shows twice under one name has ".1", ".2" ... behind the second, third ...
+/// What a model shows of one example.
+struct CapturedExample {
+  struct TokenList {
+    std::string name;                ///< "tokens"; of two lists "source" and "target"
+    Tensor ids;                      ///< which the model read
+    std::vector<std::string> texts;  ///< what they say
+  };
+  std::string name;  ///< "lines.0"
+  std::vector<TokenList> tokens = {};
+  std::vector<Capture::Entry> shown = {};  ///< in the order of computation
+};
+
+/// What a model shows of its inside, example by example: attention weights, cluster assignments, orders.
 class CaptureFile {
  public:
   /// What one pass over `example` left.
@@ -36,26 +46,28 @@ class CaptureFile {
   /// unless `overwrite`.
   void save(const std::filesystem::path& path, bool overwrite) const;
 
-  const TensorFile& content() const { return content_; }
-  /// By example.
-  const std::map<std::string, Answered>& answers() const { return answers_; }
+  /// As safetensors have it: tensors are named "<example>.<layer>.<name>", such as
+  /// "lines.0.encoder.layers.1.attention.weights"; what a layer shows twice under one name has ".1", ".2" ...
+  /// behind the second, third ...
+  TensorFile content() const;
+  /// By their numbers.
+  std::vector<CapturedExample> examples() const;
+  /// Of "lines.0", too, for "lines.0-second": of two texts that are read one by one. Null where there is none.
+  const Answered* answer_to(const std::string& example) const;
 
  private:
-  void add(const std::string& name, const Tensor& value);
+  CapturedExample& example(const std::string& name);
 
-  TensorFile content_;
-  std::map<std::string, Answered> answers_;
+  std::map<std::tuple<std::string, std::size_t, std::string>, CapturedExample> examples_;
+  std::map<std::string, Answered> answers_;  // by example
 };
 
 /// How much of a capture is drawn. What is left out is said beside the drawing.
 struct DrawingOptions {
   static constexpr std::int64_t all = 1 << 30;
   std::int64_t examples = all, tokens = all, layers = all, heads = all;  ///< the most of each
-  std::int64_t cells =
-      all;  ///< of all maps of an example together: where they are many, fewer tokens are drawn
+  /// Of all maps of an example together: where they are many, fewer tokens are drawn.
+  std::int64_t cells = all;
 };
-
-/// Bytes in base 64 (RFC 4648), as scripts read them.
-std::string base64(std::string_view bytes);
 
 }  // namespace heed

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "heed/base/error.h"
+#include "heed/base/json.h"
 #include "heed/base/unicode.h"
 #include "heed/data/idx.h"
 #include "heed/data/text_file.h"
@@ -25,7 +26,7 @@ double rounded(double value) {
 }
 
 std::string html(const Json& page, std::string_view nonce) {
-  std::string data = page.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string data = dumped(page);
   replace_all(data, "<", "\\u003c");  // neither "</script>" nor "<!--"
   const std::string start =
       nonce.empty() ? std::string("<script>\n") : concat_text("<script nonce=\"", nonce, "\">\n");

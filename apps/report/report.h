@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/data/safetensors.h"
 #include "heed/training/progress.h"
 #include "heed/training/run_folder.h"
 
@@ -45,6 +44,8 @@ struct RunRecords {
 Json curves(std::span<const RunRecords> runs);
 /// "summary": the progress of a run and its best evaluation; empty without records.
 Json summary(std::span<const Progress> records);
+/// Bytes in base 64 (RFC 4648), as scripts read them.
+std::string base64(std::string_view bytes);
 /// A line of input as a reader sees it: an image (data/idx.h), else its text, the first 600 bytes of it.
 Json line(std::string_view line);
 /// "examples" of a capture, as the script's maps and strips() draw them; null where there is nothing to draw.
@@ -52,7 +53,7 @@ Json examples(const CaptureFile& capture, const DrawingOptions& options);
 /// "histograms" of the attention weights of each layer before and after training, as in figure 1 of the
 /// Synthesizer paper (arXiv 2005.00743, where they are of the first and the last step). Both captures are of
 /// the same model and texts. Null where there are no weights.
-Json histograms(const TensorFile& first, const TensorFile& last, std::size_t most_layers);
+Json histograms(const CaptureFile& first, const CaptureFile& last, std::size_t most_layers);
 
 /// Writes report.html into a run that trains: what its records and settings say (TrainerCallbacks::report).
 void write_while_training(const RunFolder& run, std::span<const Progress> records);

@@ -183,7 +183,7 @@ class ModelSections {
     if (lines_.empty()) return {};
     CaptureFile before;
     Run::open(folder_, run_options("initial")).predict(lines_, {&before, 0});
-    return member("histograms", page::histograms(before.content(), capture_.content(), layers_in_histograms));
+    return member("histograms", page::histograms(before, capture_, layers_in_histograms));
   }
 
  private:

@@ -75,11 +75,11 @@ bool fuzz_published_config(std::string_view bytes) {
   if (input.choice & 1) tensors["cls.predictions.bias"] = Tensor::zeros({3});
   if (input.choice & 2) tensors["bert.embeddings.word_embeddings.weight"] = Tensor::zeros({3, 2});
   if (input.choice & 4) tensors["lm_head.weight"] = Tensor::zeros({3, 2});
-  const std::string config(input.bytes);
   return accepted([&] {
-    const ImportPlan plan = architecture_of(config, tensors).import_plan(config, tensors);
-    Settings settings = declared.at(plan.task);
-    settings.merge(plan.settings, "the plan");
+    const hub::Config config{std::string(input.bytes)};
+    const hub::ImportPlan plan = hub::architecture_of(config, tensors).import_plan(config, tensors);
+    Settings settings = declared.find(plan.task)->second;
+    settings.merge(plan.settings.dump(), "the plan");
     task_kind(plan.task).make(settings)->check_settings();
   });
 }
