@@ -19,7 +19,7 @@ import pathlib
 import sys
 import time
 
-import compare_torch
+import peers
 
 # The mechanism of heed, and its settings; what stands behind a colon only tells two cases apart.
 CASES = {
@@ -592,7 +592,7 @@ def layers(width, heads, length):
 
 def run_torch(case, length, options):
     """One process of PyTorch: prints the best time of a pass, the growth of the process, and the number of parameters."""
-    torch = compare_torch.set_up_torch(options.threads)
+    torch = peers.set_up_torch(options.threads)
 
     def once(module, x, slope):
         module.zero_grad(set_to_none=True)
@@ -603,7 +603,7 @@ def run_torch(case, length, options):
         return torch.randn(1, n, options.width, requires_grad=True), torch.randn(1, n, options.width)
 
     once(layers(options.width, options.heads, 256)["dot_product"](), *inputs(256))  # libraries and threads are there
-    before = compare_torch.memory_megabytes("VmRSS")
+    before = peers.memory_megabytes("VmRSS")
     pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     module = layers(options.width, options.heads, length)[case]()
     x, slope = inputs(length)
@@ -613,7 +613,7 @@ def run_torch(case, length, options):
         start = time.perf_counter()
         once(module, x, slope)
         times.append(time.perf_counter() - start)
-    print(json.dumps({"ms": 1000 * min(times), "peak_mb": compare_torch.memory_megabytes("VmHWM") - before,
+    print(json.dumps({"ms": 1000 * min(times), "peak_mb": peers.memory_megabytes("VmHWM") - before,
                       "parameters": sum(p.numel() for p in module.parameters() if p.requires_grad)}))
 
 
@@ -622,19 +622,18 @@ def compare(case, length, options):
     heed_command = [options.heed, "bench", "attention", "--variants", case.partition(":")[0], "--lengths", str(length), *common,
                     "--json", *CASES[case]]
     torch_command = [sys.executable, __file__, "--run-torch", case, "--lengths", str(length), *common]
-    heed, torch = compare_torch.run_in_turn(options.pairs, heed_command, torch_command)
+    heed, torch = peers.in_turn(options.pairs, lambda: peers.run(*heed_command), lambda: peers.run(*torch_command))
     if heed[0]["parameters"] != torch[0]["parameters"]:
         sys.exit(f"{case}: {heed[0]['parameters']} parameters in heed, {torch[0]['parameters']} in PyTorch: not the same layer")
-    best = {name: min(run["ms"] for run in runs) for name, runs in (("heed", heed), ("torch", torch))}
-    peak = {name: min(run["peak_mb"] for run in runs) for name, runs in (("heed", heed), ("torch", torch))}
-    print(json.dumps({"case": case, "length": length, "heed_ms": round(best["heed"], 1), "torch_ms": round(best["torch"], 1),
-                      "speedup": round(best["torch"] / best["heed"], 2), "heed_mb": round(peak["heed"], 1),
-                      "torch_mb": round(peak["torch"], 1), "memory_ratio": round(peak["heed"] / peak["torch"], 2)}),
-          flush=True)
+    heed_ms, torch_ms, heed_mb, torch_mb = (
+        min(run[key] for run in runs) for key in ("ms", "peak_mb") for runs in (heed, torch))
+    print(json.dumps({"case": case, "length": length, "heed_ms": round(heed_ms, 1), "torch_ms": round(torch_ms, 1),
+                      "speedup": round(torch_ms / heed_ms, 2), "heed_mb": round(heed_mb, 1), "torch_mb": round(torch_mb, 1),
+                      "memory_ratio": round(heed_mb / torch_mb, 2)}), flush=True)
 
 
 def main():
-    parser = compare_torch.parser_of(__doc__, "heed")
+    parser = peers.parser_of(__doc__, "heed")
     parser.add_argument("--case", action="append", choices=CASES, help="only this one; may be repeated")
     parser.add_argument("--lengths", nargs="+", type=int, default=[1024, 4096], help="multiples of 64 from 1024 on")
     parser.add_argument("--width", type=int, default=512)
