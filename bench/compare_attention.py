@@ -19,43 +19,43 @@ import pathlib
 import sys
 import time
 
-import compare_torch
+import peers
 
-# The mechanism of heed, and its settings; what stands behind a colon only tells two cases apart.
+# The mechanism of heed, its class in layers(), and heed's settings; what stands behind a colon only tells two cases apart.
 CASES = {
-    "dot_product": [],
-    "dot_product:causal": ["--causal"],
-    "synthesizer_dense": [],
-    "synthesizer_random": [],
-    "synthesizer_random_fixed": [],
-    "synthesizer_factorized_dense": [],
-    "synthesizer_factorized_random": [],
-    "synthesizer_mixture": [],
-    "hard_coded_gaussian": [],
-    "fastformer": [],
-    "linformer": [],
-    "longformer": ["--set", "longformer.window=128", "--set", "longformer.global_tokens=1"],
-    "bigbird": [],
-    "clusterformer": ["--set", "clusterformer.clusters=16"],
-    "routing_transformer": [],
-    "reformer": ["--set", "reformer.rounds=2"],
-    "linear_transformer": [],
-    "linear_transformer:causal": ["--causal"],
-    "performer": [],
-    "performer:causal": ["--causal"],
-    "retnet": ["--causal"],
-    "gated_linear_attention": ["--causal"],
-    "attention_free_transformer": [],
-    "attention_free_transformer:causal": ["--causal"],
-    "fnet": [],
-    "nystromformer": [],
-    "local": [],
-    "sinkhorn": [],
+    "dot_product": ["DotProduct"],
+    "dot_product:causal": ["DotProduct", "--causal"],
+    "synthesizer_dense": ["SynthesizerDense"],
+    "synthesizer_random": ["SynthesizerRandom"],
+    "synthesizer_random_fixed": ["SynthesizerRandomFixed"],
+    "synthesizer_factorized_dense": ["SynthesizerFactorizedDense"],
+    "synthesizer_factorized_random": ["SynthesizerFactorizedRandom"],
+    "synthesizer_mixture": ["SynthesizerMixture"],
+    "hard_coded_gaussian": ["HardCodedGaussian"],
+    "fastformer": ["Fastformer"],
+    "linformer": ["Linformer"],
+    "longformer": ["Longformer", "--set", "longformer.window=128", "--set", "longformer.global_tokens=1"],
+    "bigbird": ["BigBird"],
+    "clusterformer": ["ClusterFormer", "--set", "clusterformer.clusters=16"],
+    "routing_transformer": ["Routing"],
+    "reformer": ["Reformer", "--set", "reformer.rounds=2"],
+    "linear_transformer": ["LinearTransformer"],
+    "linear_transformer:causal": ["LinearTransformer", "--causal"],
+    "performer": ["Performer"],
+    "performer:causal": ["Performer", "--causal"],
+    "retnet": ["RetNet", "--causal"],
+    "gated_linear_attention": ["GatedLinearAttention", "--causal"],
+    "attention_free_transformer": ["AttentionFree"],
+    "attention_free_transformer:causal": ["AttentionFree", "--causal"],
+    "fnet": ["FNet"],
+    "nystromformer": ["Nystromformer"],
+    "local": ["Local"],
+    "sinkhorn": ["Sinkhorn"],
 }
 
 
 def layers(width, heads, length):
-    """The mechanisms as modules, by name."""
+    """A function that makes the module of a case."""
     import torch
     import torch.nn.functional as F
     from torch import nn
@@ -115,12 +115,17 @@ def layers(width, heads, length):
             return self.output(merge(attend(self.hidden(x), columns, v, scale=1.0)))
 
     class SynthesizerRandom(Synthesizer):
-        def __init__(self, trained=True):
+        trained = True
+
+        def __init__(self):
             super().__init__()
-            self.r = nn.Parameter(torch.randn(1, heads, length, length), requires_grad=trained)
+            self.r = nn.Parameter(torch.randn(1, heads, length, length), requires_grad=self.trained)
 
         def logits(self, x):
             return self.r
+
+    class SynthesizerRandomFixed(SynthesizerRandom):
+        trained = False
 
     class SynthesizerFactorizedDense(Synthesizer):
         def __init__(self):
@@ -201,16 +206,14 @@ def layers(width, heads, length):
             q, k, v = self.parts(x)
             return self.output(merge(attend(q, self.e @ k, self.f @ v)))
 
-    class Longformer(nn.Module):
+    class Longformer(Projected):
         """Blocks of half a window see their neighbours; the first token sees all and is seen by all."""
 
-        half = 64
+        half, globals = 64, 1
 
         def __init__(self):
             super().__init__()
-            self.input, self.output = linear(3 * width), linear()
             self.of_global = linear(3 * width)
-            self.globals = 1
             blocks = -(-length // self.half)
             rows = torch.arange(blocks * self.half).view(blocks, self.half, 1)
             near = (torch.arange(blocks)[:, None] - 1) * self.half + torch.arange(3 * self.half)
@@ -219,7 +222,7 @@ def layers(width, heads, length):
             self.register_buffer("seen", torch.cat([first, seen], -1), persistent=False)
 
         def forward(self, x):
-            q, k, v = (split(part) for part in self.input(x).split(width, -1))
+            q, k, v = self.parts(x)
             blocks, half = self.seen.shape[0], self.half
             room = blocks * half - length
 
@@ -558,41 +561,18 @@ def layers(width, heads, length):
             q, k, v = self.parts(x)
             return self.output(merge(attend_in_blocks(chunks(q, self.block), with_sorted(k), with_sorted(v))))
 
-    return {
-        "dot_product": DotProduct,
-        "dot_product:causal": lambda: DotProduct(causal=True),
-        "synthesizer_dense": SynthesizerDense,
-        "synthesizer_random": SynthesizerRandom,
-        "synthesizer_random_fixed": lambda: SynthesizerRandom(trained=False),
-        "synthesizer_factorized_dense": SynthesizerFactorizedDense,
-        "synthesizer_factorized_random": SynthesizerFactorizedRandom,
-        "synthesizer_mixture": SynthesizerMixture,
-        "hard_coded_gaussian": HardCodedGaussian,
-        "fastformer": Fastformer,
-        "linformer": Linformer,
-        "longformer": Longformer,
-        "bigbird": BigBird,
-        "clusterformer": ClusterFormer,
-        "routing_transformer": Routing,
-        "reformer": Reformer,
-        "linear_transformer": LinearTransformer,
-        "linear_transformer:causal": lambda: LinearTransformer(causal=True),
-        "performer": Performer,
-        "performer:causal": lambda: Performer(causal=True),
-        "retnet": RetNet,
-        "gated_linear_attention": GatedLinearAttention,
-        "attention_free_transformer": AttentionFree,
-        "attention_free_transformer:causal": lambda: AttentionFree(causal=True),
-        "fnet": FNet,
-        "nystromformer": Nystromformer,
-        "local": Local,
-        "sinkhorn": Sinkhorn,
-    }
+    own = locals()
+
+    def layer(case):
+        kind = own[CASES[case][0]]
+        return kind(causal=True) if case.endswith(":causal") else kind()
+
+    return layer
 
 
 def run_torch(case, length, options):
     """One process of PyTorch: prints the best time of a pass, the growth of the process, and the number of parameters."""
-    torch = compare_torch.set_up_torch(options.threads)
+    torch = peers.set_up_torch(options.threads)
 
     def once(module, x, slope):
         module.zero_grad(set_to_none=True)
@@ -602,10 +582,10 @@ def run_torch(case, length, options):
     def inputs(n):
         return torch.randn(1, n, options.width, requires_grad=True), torch.randn(1, n, options.width)
 
-    once(layers(options.width, options.heads, 256)["dot_product"](), *inputs(256))  # libraries and threads are there
-    before = compare_torch.memory_megabytes("VmRSS")
+    once(layers(options.width, options.heads, 256)("dot_product"), *inputs(256))  # libraries and threads are there
+    before = peers.memory_megabytes("VmRSS")
     pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    module = layers(options.width, options.heads, length)[case]()
+    module = layers(options.width, options.heads, length)(case)
     x, slope = inputs(length)
     times = []
     once(module, x, slope)
@@ -613,28 +593,27 @@ def run_torch(case, length, options):
         start = time.perf_counter()
         once(module, x, slope)
         times.append(time.perf_counter() - start)
-    print(json.dumps({"ms": 1000 * min(times), "peak_mb": compare_torch.memory_megabytes("VmHWM") - before,
+    print(json.dumps({"ms": 1000 * min(times), "peak_mb": peers.memory_megabytes("VmHWM") - before,
                       "parameters": sum(p.numel() for p in module.parameters() if p.requires_grad)}))
 
 
 def compare(case, length, options):
     common = ["--width", str(options.width), "--heads", str(options.heads), "--threads", str(options.threads)]
     heed_command = [options.heed, "bench", "attention", "--variants", case.partition(":")[0], "--lengths", str(length), *common,
-                    "--json", *CASES[case]]
+                    "--json", *CASES[case][1:]]
     torch_command = [sys.executable, __file__, "--run-torch", case, "--lengths", str(length), *common]
-    heed, torch = compare_torch.run_in_turn(options.pairs, heed_command, torch_command)
+    heed, torch = peers.in_turn(options.pairs, lambda: peers.run(*heed_command), lambda: peers.run(*torch_command))
     if heed[0]["parameters"] != torch[0]["parameters"]:
         sys.exit(f"{case}: {heed[0]['parameters']} parameters in heed, {torch[0]['parameters']} in PyTorch: not the same layer")
-    best = {name: min(run["ms"] for run in runs) for name, runs in (("heed", heed), ("torch", torch))}
-    peak = {name: min(run["peak_mb"] for run in runs) for name, runs in (("heed", heed), ("torch", torch))}
-    print(json.dumps({"case": case, "length": length, "heed_ms": round(best["heed"], 1), "torch_ms": round(best["torch"], 1),
-                      "speedup": round(best["torch"] / best["heed"], 2), "heed_mb": round(peak["heed"], 1),
-                      "torch_mb": round(peak["torch"], 1), "memory_ratio": round(peak["heed"] / peak["torch"], 2)}),
-          flush=True)
+    heed_ms, torch_ms, heed_mb, torch_mb = (
+        min(run[key] for run in runs) for key in ("ms", "peak_mb") for runs in (heed, torch))
+    print(json.dumps({"case": case, "length": length, "heed_ms": round(heed_ms, 1), "torch_ms": round(torch_ms, 1),
+                      "speedup": round(torch_ms / heed_ms, 2), "heed_mb": round(heed_mb, 1), "torch_mb": round(torch_mb, 1),
+                      "memory_ratio": round(heed_mb / torch_mb, 2)}), flush=True)
 
 
 def main():
-    parser = compare_torch.parser_of(__doc__, "heed")
+    parser = peers.parser_of(__doc__, "heed")
     parser.add_argument("--case", action="append", choices=CASES, help="only this one; may be repeated")
     parser.add_argument("--lengths", nargs="+", type=int, default=[1024, 4096], help="multiples of 64 from 1024 on")
     parser.add_argument("--width", type=int, default=512)

@@ -23,8 +23,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 
-import compare_torch
+import peers
 
 
 def sinusoids(count, width):
@@ -158,16 +159,16 @@ def timed(command, lines, environment):
     return wall, cpu, done.stdout.splitlines()
 
 
-def report(options, kind, times, answers):
+def report(options, kind, rows):
     """Prints the line of JSON for one type of weights."""
-    pairs = list(zip(answers["heed", kind], answers["ctranslate2", kind], strict=True))
+    pairs = list(zip(*(rows[side, kind][-1][4] for side in ("heed", "ctranslate2")), strict=True))
     if options.differences:
         for line, (a, b) in enumerate(pairs):
             if a != b:
                 print(f"{line}\n  heed         {a}\n  CTranslate2  {b}", file=sys.stderr)
 
     def median(side, of):
-        return statistics.median(of(row) for row in times[side, kind])
+        return statistics.median(of(row) for row in rows[side, kind])
 
     def ratio(of):
         return round(median("ctranslate2", of) / median("heed", of), 3)
@@ -189,7 +190,7 @@ def report(options, kind, times, answers):
 
 
 def main():
-    parser = compare_torch.parser_of(__doc__, "translate")
+    parser = peers.parser_of(__doc__, "translate")
     parser.add_argument("--run", required=True, help="folder of a run of `translate train`")
     parser.add_argument("--source", help="the text to translate, one sentence a line; plain or .gz")
     parser.add_argument("--convert", metavar="FOLDER", help="only write CTranslate2's model to this new folder")
@@ -224,15 +225,16 @@ def main():
             sides["ctranslate2", kind] = [
                 sys.executable, os.path.abspath(__file__), "--run", options.run, "--source", options.source, "--types", kind,
                 "--run-ctranslate2", model, "--inter-threads", str(options.inter_threads), *shared]
-        times = {side: [] for side in sides}  # (wall, cpu, wall of one line, cpu of one line)
-        answers = {}
-        for _ in range(options.pairs):
-            for side, command in sides.items():
-                one = timed(command, lines[:1], environment)
-                wall, cpu, answers[side] = timed(command, lines, environment)
-                times[side].append((wall, cpu, one[0], one[1]))
+
+        def both(command):
+            """Wall and processor seconds of all lines and of one, and the answers."""
+            one = timed(command, lines[:1], environment)
+            wall, cpu, answers = timed(command, lines, environment)
+            return wall, cpu, *one[:2], answers
+
+        rows = dict(zip(sides, peers.in_turn(options.pairs, *[partial(both, command) for command in sides.values()])))
     for kind in options.types:
-        report(options, kind, times, answers)
+        report(options, kind, rows)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,9 @@ import pathlib
 import statistics
 import subprocess
 import tempfile
+from functools import partial
 
-import compare_torch
+import peers
 
 LAYERS, WIDTH, HEADS, VOCABULARY, CONTEXT = 12, 768, 12, 50_257, 1024  # the defaults of bench_generate
 FORMS = {"f32": "F32", "bf16": "BF16", "int8": "Q8_0"}  # and what llama.cpp calls them
@@ -75,30 +76,26 @@ def write_model(path, kind):
     writer.close()
 
 
-def answer_of(command):
-    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout)
-
-
 def run_heed(options, form):
     """Tokens per second while writing and while reading."""
-    answer = answer_of([options.heed, "--no-bound", "--prompt", str(options.prompt), "--tokens", str(options.tokens),
-                        "--threads", str(options.threads), *(["--" + form] if form != "f32" else [])])
+    answer = peers.run(options.heed, "--no-bound", "--prompt", options.prompt, "--tokens", options.tokens, "--threads",
+                       options.threads, *(["--" + form] if form != "f32" else []))
     # The last token of the prompt is read together with the first that is written.
     return answer["mean_tokens_per_second"], 1e3 * (options.prompt - 1) / answer["prompt_ms"]
 
 
 def run_llama(options, model):
     def rate(*flags):
-        answer = answer_of([options.llama_bench, "-m", model, "-t", str(options.threads), "-r", "1", "-fa", "on,off", "-o",
-                            "json", *flags])
-        return max(run["avg_ts"] for run in answer)
+        done = subprocess.run([options.llama_bench, "-m", model, "-t", str(options.threads), "-r", "1", "-fa", "on,off", "-o",
+                               "json", *flags], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+        return max(run["avg_ts"] for run in json.loads(done.stdout))
 
     prompt, tokens = str(options.prompt), str(options.tokens)
     return rate("-p", "0", "-n", tokens, "-d", prompt), rate("-p", prompt, "-n", "0")
 
 
 def main():
-    parser = compare_torch.parser_of(__doc__, "bench_generate")
+    parser = peers.parser_of(__doc__, "bench_generate")
     parser.add_argument("llama_bench", help="the program llama-bench")
     parser.add_argument("--prompt", type=int, default=256, help="tokens to read, at most 512 (default 256)")
     parser.add_argument("--tokens", type=int, default=64, help="tokens to write (default 64)")
@@ -111,12 +108,9 @@ def main():
         for form, kind in FORMS.items():
             if not files[form].exists():
                 write_model(files[form], kind)
-        rates = {form: ([], []) for form in FORMS}
-        for _ in range(options.pairs):
-            for form, (heed, llama) in rates.items():
-                heed.append(run_heed(options, form))
-                llama.append(run_llama(options, files[form]))
-    for form, sides in rates.items():
+        works = [(partial(run_heed, options, form), partial(run_llama, options, files[form])) for form in FORMS]
+        rates = list(peers.in_turn(options.pairs, *sum(works, ())))
+    for form, *sides in zip(FORMS, rates[::2], rates[1::2]):
         line = {"weights": form, "threads": options.threads, "prompt": options.prompt, "tokens": options.tokens}
         for at, suffix in enumerate(("", "_prompt")):
             heed, llama = (statistics.median(run[at] for run in side) for side in sides)

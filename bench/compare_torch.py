@@ -12,16 +12,12 @@ both multiply in bf16 (heed with Bf16Products, PyTorch under autocast).
 import argparse
 import dataclasses
 import json
-import pathlib
 import statistics
-import subprocess
 import sys
 import time
 
 import compare_gpu
-
-BIN = pathlib.Path(__file__).resolve().parent.parent / "build/bin"  # of the release build
-
+import peers
 
 @dataclasses.dataclass(frozen=True)
 class Case:
@@ -46,47 +42,6 @@ CASES = {
     "long_text": Case(2, 256, 4, 1024, 2, 2048, 10_000, "gelu", classes=2),
     "gpt2": Case(12, 768, 12, 3072, 4, 64, 50_257, "gelu"),
 }
-
-
-# --- what all comparisons have in common
-
-
-def parser_of(description, program):
-    """The options of a comparison of `program` with something else."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--heed", default=BIN / program, help=f"the program {program} (default: the one of the release build)")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--pairs", type=int, default=3, help="alternating runs of each side (default 3)")
-    return parser
-
-
-def memory_megabytes(name):
-    """Memory of this process in MB of 2^20 bytes, as bench_steps reports it: VmHWM, the most ever, or VmRSS, now."""
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) / 1024 for line in status if line.startswith(name + ":"))
-
-
-def set_up_torch(threads):
-    import torch
-
-    torch.set_num_threads(threads)
-    torch.set_flush_denormal(True)
-    torch.manual_seed(1)
-    return torch
-
-
-def run(command):
-    """The first line of JSON that a process prints."""
-    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[0])
-
-
-def run_in_turn(pairs, *commands):
-    """For each command what its runs print, the runs of all commands in turn."""
-    return zip(*[[run(command) for command in commands] for _ in range(pairs)])
-
-
-# --- steps of training
 
 
 def build(case_name, dropout):
@@ -185,7 +140,7 @@ def build(case_name, dropout):
 
 def run_torch(case_name, dropout, threads, repeat, compile_model, precision):
     """One process of PyTorch: prints the median time of a step, peak memory and the number of parameters."""
-    torch = set_up_torch(threads)
+    torch = peers.set_up_torch(threads)
     model, loss_of = build(case_name, dropout)
     if compile_model:
         loss_of = torch.compile(loss_of)
@@ -210,7 +165,7 @@ def run_torch(case_name, dropout, threads, repeat, compile_model, precision):
     print(json.dumps({
         "case": case_name,
         "ms": statistics.median(times[3:]),
-        "peak_mb": memory_megabytes("VmHWM"),
+        "peak_mb": peers.memory_megabytes("VmHWM"),
         "parameters": sum(p.numel() for p in model.parameters()),
         "loss": loss.item(),
     }))
@@ -224,14 +179,12 @@ def compare(name, options):
     torch_command = [sys.executable, __file__, "--run-torch", case_name, *shared]
     if options.compile:
         torch_command.append("--compile")
-    heed, torch = run_in_turn(options.pairs, heed_command, torch_command)
+    heed, torch = peers.in_turn(options.pairs, lambda: peers.run(*heed_command), lambda: peers.run(*torch_command))
     counts = heed[0]["parameters"], torch[0]["parameters"]
     print(f"{name}: {counts[0]} parameters in heed, {counts[1]} in PyTorch", file=sys.stderr)
     if counts[0] != counts[1]:
         sys.exit(f"{name}: the two models differ, so that a comparison means nothing")
-    median = lambda runs, key: statistics.median(run[key] for run in runs)
-    heed_ms, torch_ms = median(heed, "ms"), median(torch, "ms")
-    heed_mb, torch_mb = median(heed, "peak_mb"), median(torch, "peak_mb")
+    heed_ms, torch_ms, heed_mb, torch_mb = (peers.median(side, key) for key in ("ms", "peak_mb") for side in (heed, torch))
     print(json.dumps({
         "case": name,
         "heed_ms": round(heed_ms, 1),
@@ -245,7 +198,7 @@ def compare(name, options):
 
 def main():
     names = [name + suffix for name in CASES for suffix in ("", "_no_dropout")]
-    parser = parser_of(__doc__, "bench_steps")
+    parser = peers.parser_of(__doc__, "bench_steps")
     parser.add_argument("--case", action="append", choices=names, help="only this case; may be repeated")
     parser.add_argument("--repeat", type=int, default=10, help="timed steps in a run (default 10)")
     parser.add_argument("--precision", choices=("f32", "bf16"), default="f32", help="of what is multiplied (default f32)")

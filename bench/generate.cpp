@@ -2,28 +2,16 @@
 // weights once, so memory bandwidth is the bound if they are larger than the caches. Prints a line of JSON:
 // tokens per second, the bound, and the share of it that was reached.
 
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <iostream>
 #include <numeric>
 #include <thread>
-#include <vector>
 
-#include <CLI/CLI.hpp>
-
-#include "gpt2_config.h"
+#include "bench.h"
 #include "heed/core/device.h"
 #include "heed/heed.h"
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// Half a gigabyte, of which each thread reads a part.
 class Bandwidth {
@@ -34,7 +22,7 @@ class Bandwidth {
   /// Seconds to read it once.
   double read() {
     const std::size_t each = memory_.size() / sums_.size();
-    const auto start = Clock::now();
+    const double start = now();
     std::vector<std::thread> readers;
     for (std::size_t t = 0; t < sums_.size(); ++t)
       readers.emplace_back([&, t] {
@@ -47,7 +35,7 @@ class Bandwidth {
         sums_[t] = a + b + c + d;
       });
     for (std::thread& reader : readers) reader.join();
-    const double seconds = seconds_since(start);
+    const double seconds = now() - start;
     for (const std::uint64_t sum : sums_) heed::check(sum > 0, "the memory was not read");
     return seconds;
   }
@@ -82,24 +70,21 @@ void run(const Sizes& sizes, int threads, bool profile) {
   greedy.temperature = 0;
   Bandwidth memory(threads);
   heed::LanguageModelSteps(model, prompt, 1, 1024);  // once before, for memory to be there
-  const auto start = Clock::now();
+  const double start = now();
   heed::LanguageModelSteps steps(model, prompt, 1, 1024);
-  const double prompt_seconds = seconds_since(start);
+  const double prompt_seconds = now() - start;
   std::int32_t token = prompt.back();
   std::vector<double> of_tokens, of_reads;
   if (profile) heed::start_profile();
   for (std::int64_t i = 0; i < sizes.tokens + warm_up; ++i) {
-    const auto begin = Clock::now();
+    const double begin = now();
     const heed::Tensor logits = steps.step(heed::Tensor::from({token}, {1}));
     token = heed::sample_token(logits.to_doubles(), greedy, 0.5);
-    if (i >= warm_up) of_tokens.push_back(seconds_since(begin));
+    if (i >= warm_up) of_tokens.push_back(now() - begin);
     if (i >= warm_up && sizes.bound) of_reads.push_back(memory.read());
   }
   if (profile) std::cerr << heed::profile_table();
-  const auto best = [](const std::vector<double>& times) {
-    return *std::min_element(times.begin(), times.end());
-  };
-  const double rate = 1 / best(of_tokens);
+  const double rate = 1 / std::ranges::min(of_tokens);
   const double mean = std::reduce(of_tokens.begin(), of_tokens.end()) / static_cast<double>(of_tokens.size());
   std::printf(
       "{\"parameters\": %lld, \"threads\": %d, \"prompt\": %lld, \"prompt_ms\": %.1f, \"tokens_per_second\": "
@@ -107,7 +92,7 @@ void run(const Sizes& sizes, int threads, bool profile) {
       static_cast<long long>(model.parameter_count()), threads, static_cast<long long>(sizes.prompt),
       1e3 * prompt_seconds, rate, 1 / mean);
   if (sizes.bound) {
-    const double bound = memory.bytes() / best(of_reads) / weight_bytes;
+    const double bound = memory.bytes() / std::ranges::min(of_reads) / weight_bytes;
     std::printf(", \"bound\": %.2f, \"share\": %.3f", bound, rate / bound);
   }
   std::printf("}\n");
@@ -131,15 +116,8 @@ int main(int argc, char** argv) {
   app.add_flag("--bf16", sizes.bf16, "weights in bf16; the bound is that of f32")->excludes("--int8");
   app.add_flag("!--no-bound", sizes.bound, "only write, without reading the memory between two tokens");
   app.add_flag("--profile", profile, "print the time per kernel");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  try {
+  return run_program(app, argc, argv, "bench_generate", [&] {
     run(sizes, threads, profile);
-  } catch (const std::exception& error) {
-    std::cerr << "bench_generate: " << error.what() << '\n';
-    return 1;
-  }
+    return 0;
+  });
 }

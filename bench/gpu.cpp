@@ -1,20 +1,12 @@
 // Times a device: matrix products, memory-bound kernels, attention, training steps, and the recording of an
 // op. Prints a line of JSON per measurement, for compare_gpu.py.
 
-#include <algorithm>
-#include <array>
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <iostream>
-#include <string>
-#include <vector>
-
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
+#include <string>
 
-#include "gpt2_config.h"
+#include "bench.h"
 #include "heed/autograd/graph.h"
 #include "heed/core/backend.h"
 #include "heed/core/device.h"
@@ -53,36 +45,25 @@ void wait_for(const Tensor& x) {
   heed::backend_of(x).download(x.view({1}, {1}, x.offset()), &element);
 }
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 /// Milliseconds of one call of `work`, the median of five rounds of many calls.
 double time_of(const Settings& settings, const std::function<Tensor()>& work) {
   // The first calls compile shaders; the second training step uses other shaders than the first.
   for (int i = 0; i < 3; ++i) wait_for(work());
-  double start = now();
-  wait_for(work());
-  double once = std::max(now() - start, 1e-7);
+  const auto one_call = [&] { return std::max(seconds_of([&] { wait_for(work()); }), 1e-7); };
+  double once = one_call();
   if (settings.quick || settings.count) return 1000 * once;
   // An idle GPU takes tenths of a second to raise its clocks: work until it has.
   const double warm_until = now() + settings.warm_up;
-  while (now() < warm_until) {
-    start = now();
-    wait_for(work());
-    once = std::max(now() - start, 1e-7);
-  }
+  while (now() < warm_until) once = one_call();
   const int calls = std::clamp(static_cast<int>(settings.seconds / 5 / once), 1, 2000);
-  std::array<double, 5> rounds;
-  for (double& round : rounds) {
-    start = now();
-    Tensor last;
-    for (int i = 0; i < calls; ++i) last = work();
-    wait_for(last);
-    round = (now() - start) / calls;
-  }
-  std::ranges::sort(rounds);
-  return 1000 * rounds[2];
+  std::vector<double> rounds(5);
+  for (double& round : rounds)
+    round = seconds_of([&] {
+      Tensor last;
+      for (int i = 0; i < calls; ++i) last = work();
+      wait_for(last);
+    });
+  return 1000 * quantile(rounds, 0.5) / calls;
 }
 
 /// Numbers in [-1, 1) of any floating type, made on the host.
@@ -288,18 +269,26 @@ void print_kernels(const StepCase& c, heed::Precision precision, const std::func
            {"gb_per_s", row.bytes / std::max(row.seconds, 1e-9) / 1e9}});
 }
 
+/// The tokens that compare_gpu.py makes, too.
+heed::LanguageModelBatch batch_of(const StepCase& c, heed::Device device) {
+  std::vector<heed::Tokens> sequences(static_cast<std::size_t>(c.batch));
+  for (std::int64_t row = 0; row < c.batch; ++row)
+    for (std::int64_t i = 0; i <= c.length; ++i)
+      sequences[static_cast<std::size_t>(row)].push_back(
+          static_cast<std::int32_t>(4 + (row * 7919 + i * 104729) % (c.vocabulary - 4)));
+  return heed::make_language_model_batch(sequences, device);
+}
+
+/// What a device was given to do so far; nothing of the CPU, which does not count it.
+heed::DeviceCounters counters_of(heed::Device device) {
+  return device.type == heed::DeviceType::vulkan ? heed::device_counters(device) : heed::DeviceCounters();
+}
+
 void bench_step(const Settings& settings, const StepCase& c, heed::Precision precision) {
   heed::LanguageModel model(config_of(c));
   model.to(DType::f32, settings.device);
-  std::vector<heed::Tokens> sequences;
-  for (std::int64_t row = 0; row < c.batch; ++row) {
-    sequences.emplace_back();
-    for (std::int64_t i = 0; i <= c.length; ++i)
-      sequences.back().push_back(
-          static_cast<std::int32_t>(4 + (row * 7919 + i * 104729) % (c.vocabulary - 4)));
-  }
   if (!settings.weights.empty()) heed::save_model(model, weights_file(settings, c));
-  const heed::LanguageModelBatch batch = heed::make_language_model_batch(sequences, settings.device);
+  const heed::LanguageModelBatch batch = batch_of(c, settings.device);
   // PyTorch's optimizer, in the comparison, decays every parameter.
   heed::Optimizer adam(model.parameters(),
                        {.kind = heed::OptimizerKind::adamw, .weight_decay = 0.1, .decay_vectors = true});
@@ -308,9 +297,7 @@ void bench_step(const Settings& settings, const StepCase& c, heed::Precision pre
   std::uint32_t number = 0;
   double recording = 0;
   Tensor loss;
-  const bool counts = settings.device.type == heed::DeviceType::vulkan;
-  const heed::DeviceCounters before =
-      counts ? heed::device_counters(settings.device) : heed::DeviceCounters();
+  const heed::DeviceCounters before = counters_of(settings.device);
   const auto step = [&] {
     const double start = now();
     heed::Context context = heed::Context::train(1, number++);
@@ -330,7 +317,7 @@ void bench_step(const Settings& settings, const StepCase& c, heed::Precision pre
   const double first_loss = step().item();
   const double ms = time_of(settings, step);
   const std::uint32_t steps = number;
-  const heed::DeviceCounters after = counts ? heed::device_counters(settings.device) : heed::DeviceCounters();
+  const heed::DeviceCounters after = counters_of(settings.device);
   // The host's time of one step, including the device's if the host waits for it.
   Json line = {{"bench", "step"},
                {"model", c.name},
@@ -349,7 +336,7 @@ void bench_step(const Settings& settings, const StepCase& c, heed::Precision pre
                {"loss", loss.item()},
                {"peak_mb", static_cast<double>(heed::memory_stats(settings.device).peak_bytes) / (1 << 20)}};
   if (!settings.weights.empty()) line["weights"] = weights_file(settings, c).string();
-  if (counts) {  // the work of a step
+  if (settings.device.type == heed::DeviceType::vulkan) {  // the work of a step
     line["dispatches"] = (after.dispatches - before.dispatches) / steps;
     line["barriers"] = (after.barriers - before.barriers) / steps;
     line["submissions"] = (after.submissions - before.submissions) / steps;
@@ -447,19 +434,12 @@ int main(int argc, char** argv) {
                "records training steps of true size without running the kernels: counts their work on any "
                "Vulkan device");
   app.add_flag("--quick", settings.quick, "tiny sizes, one call each, to test the benchmark");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  try {
+  return run_program(app, argc, argv, "bench_gpu", [&] {
     settings.device = heed::find_device(device);
     describe(settings.device);
     if (settings.count) only = {"step"};
     for (const auto& [name, run] : benches)
       if (only.empty() || std::ranges::find(only, name) != only.end()) run(settings);
-  } catch (const std::exception& error) {
-    std::cerr << "bench_gpu: " << error.what() << '\n';
-    return 1;
-  }
+    return 0;
+  });
 }

@@ -108,80 +108,59 @@ void add_products() {
 }
 
 void add_attention() {
-  const auto attention = [](const std::string& name, const heed::Shape& shape, bool causal, double dropout) {
-    const double flops = 4.0 * static_cast<double>(shape.count() * shape[2]) * (causal ? 0.5 : 1);
+  const auto attention = [](const std::string& name, const heed::Shape& shape,
+                            const heed::AttentionOptions& options, bool biased = false) {
+    const double flops = 4.0 * static_cast<double>(shape.count() * shape[2]) * (options.causal ? 0.5 : 1);
+    std::vector<Tensor> inputs = {draw(shape), draw(shape), draw(shape)};
+    if (biased) inputs.push_back(draw({1, shape[1], shape[2], shape[2]}));  // which gets a gradient
     add({"size/attention/" + name,
-         [causal, dropout](auto in) {
-           heed::AttentionOptions options;
-           options.causal = causal;
-           options.dropout = dropout;
-           return heed::attention(in[0], in[1], in[2], options);
+         [options, biased](auto in) {
+           heed::AttentionOptions all = options;
+           if (biased) all.bias = in[3];
+           return heed::attention(in[0], in[1], in[2], all);
          },
-         {draw(shape), draw(shape), draw(shape)},
+         std::move(inputs),
          true,
          {flops, 0},
          {2.5 * flops, 0}});
   };
-  attention("128", {32, 4, 128, 64}, false, 0);
-  attention("128_dropout", {32, 4, 128, 64}, false, 0.1);
-  attention("24", {64, 4, 24, 64}, false, 0);
-  attention("256_causal", {8, 8, 256, 32}, true, 0);
-  attention("2048", {1, 4, 2048, 64}, false, 0);
-  // Biases on the logits at the size of "256_causal": a slope per head, and a matrix per head with its
-  // gradient.
-  const heed::Shape shape{8, 8, 256, 32};
-  const double flops = 2.0 * static_cast<double>(shape.count() * shape[2]);
-  const Tensor slopes = draw({8});
-  add({"size/attention/256_causal_slopes",
-       [slopes](auto in) {
-         heed::AttentionOptions options;
-         options.causal = true;
-         options.slopes = slopes;
-         return heed::attention(in[0], in[1], in[2], options);
-       },
-       {draw(shape), draw(shape), draw(shape)},
-       true,
-       {flops, 0},
-       {2.5 * flops, 0}});
-  add({"size/attention/256_causal_bias",
-       [](auto in) {
-         heed::AttentionOptions options;
-         options.causal = true;
-         options.bias = in[3];
-         return heed::attention(in[0], in[1], in[2], options);
-       },
-       {draw(shape), draw(shape), draw(shape), draw({1, 8, 256, 256})},
-       true,
-       {flops, 0},
-       {2.5 * flops, 0}});
+  heed::AttentionOptions plain, causal, slopes, dropout;
+  causal.causal = slopes.causal = true;
+  slopes.slopes = draw({8});
+  dropout.dropout = 0.1;
+  attention("128", {32, 4, 128, 64}, plain);
+  attention("128_dropout", {32, 4, 128, 64}, dropout);
+  attention("24", {64, 4, 24, 64}, plain);
+  attention("256_causal", {8, 8, 256, 32}, causal);
+  attention("2048", {1, 4, 2048, 64}, plain);
+  attention("256_causal_slopes", {8, 8, 256, 32}, slopes);
+  attention("256_causal_bias", {8, 8, 256, 32}, causal, true);
 }
 
 void add_row_by_row() {
   const double megabytes = 4096.0 * 1024 * 4;
-  const auto rows = [&](const std::string& name, Function function, int passes_forward, int passes_backward) {
+  struct Rows {
+    std::string name;
+    Function function;
+    int passes_forward, passes_backward;
+  };
+  const std::vector<Rows> all = {{"gelu", [](auto in) { return heed::gelu(in[0]); }, 2, 3},
+                                 {"relu", [](auto in) { return heed::relu(in[0]); }, 2, 3},
+                                 {"exp", [](auto in) { return heed::exp(in[0]); }, 2, 3},
+                                 {"softmax", [](auto in) { return heed::softmax(in[0]); }, 2, 3},
+                                 {"dropout",
+                                  [](auto in) {
+                                    return heed::dropout(in[0], 0.1, {1, 2, 3});
+                                  },
+                                  2, 2},
+                                 {"sum", [](auto in) { return heed::sum(in[0], 1); }, 1, 1}};
+  for (const auto& [name, function, forward, backward] : all)
     add({"size/" + name + "/4096x1024",
-         std::move(function),
+         function,
          {draw({4096, 1024})},
          true,
-         {0, passes_forward * megabytes},
-         {0, passes_backward * megabytes}});
-  };
-  rows(
-      "gelu", [](auto in) { return heed::gelu(in[0]); }, 2, 3);
-  rows(
-      "relu", [](auto in) { return heed::relu(in[0]); }, 2, 3);
-  rows(
-      "exp", [](auto in) { return heed::exp(in[0]); }, 2, 3);
-  rows(
-      "softmax", [](auto in) { return heed::softmax(in[0]); }, 2, 3);
-  rows(
-      "dropout",
-      [](auto in) {
-        return heed::dropout(in[0], 0.1, {1, 2, 3});
-      },
-      2, 2);
-  rows(
-      "sum", [](auto in) { return heed::sum(in[0], 1); }, 1, 1);
+         {0, forward * megabytes},
+         {0, backward * megabytes}});
   add({"size/layer_norm/8192x256",
        [](auto in) { return heed::layer_norm(in[0], in[1], in[2]); },
        {draw({8192, 256}), draw({256}), draw({256})},

@@ -17,23 +17,24 @@ import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 
 import compare_torch
+import peers
 
 CASES = ["encoder", "translation", "language_model"]
 
 
-def measure(case, ranks, threads, batches, steps):
-    command = [compare_torch.BIN / "bench_steps", "--case", case, "--ranks", ranks, "--threads", threads, "--accumulation", batches,
-               "--repeat", steps]
-    return compare_torch.run(command)
+def measure(ranks, threads, case, batches, steps):
+    return peers.run(peers.BIN / "bench_steps", "--case", case, "--ranks", ranks, "--threads", threads, "--accumulation", batches,
+                     "--repeat", steps)
 
 
 def run_torch(case, rank, ranks, threads, batches, steps, port):
     """One process of PyTorch: steps of `batches` batches, shared by the ranks, of which the last sends the gradients."""
     import contextlib
 
-    torch = compare_torch.set_up_torch(threads)
+    torch = peers.set_up_torch(threads)
     model, loss_of_batch = compare_torch.build(case, dropout=0.1)
     loss_of = loss_of_batch
     wait_for_all = lambda: None
@@ -68,7 +69,7 @@ def run_torch(case, rank, ranks, threads, batches, steps, port):
         print(json.dumps({"ms": statistics.median(times[2:])}))
 
 
-def measure_torch(case, ranks, threads, batches, steps):
+def measure_torch(ranks, threads, case, batches, steps):
     with socket.socket() as probe:  # a port that is free
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -95,24 +96,23 @@ def main():
         ranks, threads, batches, steps, port, rank = map(int, options.run_torch[1:])
         return run_torch(options.run_torch[0], rank, ranks, threads, batches, steps, port)
     for case in options.case or CASES:
-        ratios, alone, shared, torch_alone, torch_shared = [], [], [], [], []
-        for _ in range(options.pairs):
-            alone.append(measure(case, 1, 2, options.batches, options.steps))
-            shared.append(measure(case, 2, 1, options.batches, options.steps))
-            ratios.append(alone[-1]["ms"] / shared[-1]["ms"])
-            if options.torch:
-                torch_alone.append(measure_torch(case, 1, 2, options.batches, options.steps)["ms"])
-                torch_shared.append(measure_torch(case, 2, 1, options.batches, options.steps)["ms"])
-        last = shared[-1]
-        torch = {} if not options.torch else {
-            "torch_alone_ms": round(statistics.median(torch_alone), 1),
-            "torch_ranks_ms": round(statistics.median(torch_shared), 1),
-            "torch_ratio": round(statistics.median(a / b for a, b in zip(torch_alone, torch_shared)), 3),
-            "beside_torch": round(statistics.median(b / a["ms"] for a, b in zip(shared, torch_shared)), 3)}
+        work = case, options.batches, options.steps
+        alone, shared, *torch_runs = peers.in_turn(options.pairs, *[
+            partial(measured, ranks, 3 - ranks, *work)
+            for measured in [measure] + options.torch * [measure_torch] for ranks in (1, 2)])
+
+        def ratio(a, b):
+            return round(statistics.median(one["ms"] / other["ms"] for one, other in zip(a, b)), 3)
+
+        last, torch = shared[-1], {}
+        if options.torch:
+            torch_alone, torch_shared = torch_runs
+            torch = {"torch_alone_ms": round(peers.median(torch_alone, "ms"), 1),
+                     "torch_ranks_ms": round(peers.median(torch_shared, "ms"), 1),
+                     "torch_ratio": ratio(torch_alone, torch_shared), "beside_torch": ratio(torch_shared, shared)}
         print(json.dumps({
-            "case": case, "batches": options.batches, "ratio": round(statistics.median(ratios), 3),
-            "alone_ms": statistics.median(one["ms"] for one in alone),
-            "ranks_ms": statistics.median(one["ms"] for one in shared), "model_bytes": last["model_bytes"],
+            "case": case, "batches": options.batches, "ratio": ratio(alone, shared), "alone_ms": peers.median(alone, "ms"),
+            "ranks_ms": peers.median(shared, "ms"), "model_bytes": last["model_bytes"],
             "bytes": last["bytes"], "formula_bytes": last["formula_bytes"],
             "beside_formula": round(last["bytes"] / last["formula_bytes"] - 1, 5), "messages": last["messages"], **torch}),
             flush=True)

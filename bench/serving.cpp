@@ -2,30 +2,18 @@
 // has a run of its own, when all share one, and when they ask a queue that answers together what waits. The
 // ways take turns, so that what else the machine does meets all alike.
 
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <functional>
-#include <iostream>
-#include <numeric>
 #include <string>
 #include <thread>
-#include <vector>
 
-#include <CLI/CLI.hpp>
-
+#include "bench.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/heed.h"
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 /// Answers a text that thread `thread` asks.
 using Answer = std::function<void(std::size_t thread, const std::string& text)>;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 struct Times {
   std::vector<double> each;  // seconds of each answer
@@ -36,23 +24,18 @@ struct Times {
 void ask(const std::vector<std::string>& texts, std::size_t threads, const Answer& answer, Times& times) {
   std::vector<std::vector<double>> each(threads);
   std::vector<std::thread> running;
-  const auto begin = Clock::now();
+  const double begin = now();
   for (std::size_t t = 0; t < threads; ++t)
     running.emplace_back([&, t] {
       for (std::size_t i = 0; i < texts.size(); ++i) {
-        const auto asked = Clock::now();
+        const double asked = now();
         answer(t, texts[(i + t * texts.size() / threads) % texts.size()]);
-        each[t].push_back(seconds_since(asked));
+        each[t].push_back(now() - asked);
       }
     });
   for (std::thread& one : running) one.join();
-  times.all += seconds_since(begin);
+  times.all += now() - begin;
   for (const std::vector<double>& one : each) times.each.insert(times.each.end(), one.begin(), one.end());
-}
-
-double quantile(std::vector<double> values, double share) {
-  std::ranges::sort(values);
-  return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
 }
 
 }  // namespace
@@ -70,8 +53,7 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", rounds, "Rounds of each way")->capture_default_str()->check(CLI::Range(1, 1000));
   app.add_option("--max-batch", options.max_batch, "Of the queue")->capture_default_str();
   app.add_option("--workers", options.workers, "Of the queue")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  try {
+  return run_program(app, argc, argv, "bench_serving", [&] {
     std::vector<heed::Run> own;
     for (std::size_t t = 0; t < threads; ++t) own.push_back(heed::Run::open(folder));
     heed::Run shared = heed::Run::open(folder);
@@ -97,8 +79,6 @@ int main(int argc, char** argv) {
       std::printf("%-12s %8.1f answers/s (x %.2f)  p50 %7.2f ms  p99 %7.2f ms\n", ways[way].first,
                   static_cast<double>(times[way].each.size()) / times[way].all, times[0].all / times[way].all,
                   1e3 * quantile(times[way].each, 0.5), 1e3 * quantile(times[way].each, 0.99));
-  } catch (const std::exception& error) {
-    std::cerr << "bench_serving: " << error.what() << '\n';
-    return 1;
-  }
+    return 0;
+  });
 }

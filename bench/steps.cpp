@@ -1,28 +1,20 @@
 // Times one training step (forward, backward, Adam) of a model and prints a line of JSON, for
 // compare_torch.py.
 
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
-#include <functional>
-#include <iostream>
 #include <map>
 #include <memory>
 #include <sstream>
 #include <string>
-#include <vector>
 
-#include <CLI/CLI.hpp>
-
+#include "bench.h"
 #include "heed/backends/cpu/loop_times.h"
 #include "heed/core/device.h"
 #include "heed/core/low_precision.h"
 #include "heed/heed.h"
 #include "heed/training/gradient_exchange.h"
-
-#include "gpt2_config.h"
 
 namespace {
 
@@ -203,13 +195,6 @@ class Training {
   double loss_ = 0;
 };
 
-template <class Work>
-double seconds_of(Work&& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 /// Floating-point operations of the products in one step.
 double step_flops(Training& training) {
   heed::start_profile();
@@ -239,8 +224,7 @@ void run(const Case& c, double dropout, int repeat, bool profile) {
   for (int i = 0; i < repeat; ++i) times.push_back(1e3 * seconds_of([&] { training.step(); }));
   if (profile) std::cerr << heed::profile_table();
   const double peak = peak_megabytes(), loss = training.loss();  // before the measurements below change them
-  std::sort(times.begin(), times.end());
-  const double median = (times[(times.size() - 1) / 2] + times[times.size() / 2]) / 2;
+  const double median = quantile(times, 0.5);
   const double reached = step_flops(training) / median * 1e3, best = best_product();
   std::printf(
       "{\"case\": \"%s\", \"ms\": %.2f, \"peak_mb\": %.1f, \"parameters\": %lld, \"loss\": %.6f, \"gflops\": "
@@ -335,21 +319,19 @@ void run_trainer(const Case& c, double dropout, int repeat, std::int64_t accumul
   options.log_every = 0;
   options.seed = 1;
   struct Moment {
-    std::chrono::steady_clock::time_point time;
+    double seconds;
     std::int64_t bytes, messages;
   };
   std::vector<Moment> ends;
   heed::TrainerCallbacks callbacks;
   callbacks.stop_requested = [&] {  // called after each step
-    ends.push_back({std::chrono::steady_clock::now(), ranks ? ranks->bytes_sent() : 0,
-                    ranks ? ranks->messages_sent() : 0});
+    ends.push_back({now(), ranks ? ranks->bytes_sent() : 0, ranks ? ranks->messages_sent() : 0});
     return false;
   };
   heed::Trainer(task, options, callbacks, ranks).run();
   std::vector<double> times;
   for (std::size_t i = warm_up; i < ends.size(); ++i)
-    times.push_back(std::chrono::duration<double, std::milli>(ends[i].time - ends[i - 1].time).count());
-  std::sort(times.begin(), times.end());
+    times.push_back(1e3 * (ends[i].seconds - ends[i - 1].seconds));
   const Moment &last = ends.back(), &before = ends[ends.size() - 2];
   std::int64_t bytes = 0, messages = 0, own = 0, all = 0;
   const auto parameters = task.model().parameters();
@@ -371,87 +353,75 @@ void run_trainer(const Case& c, double dropout, int repeat, std::int64_t accumul
     bytes += sent, messages += number, kept += stays;
   }
   if (rank > 0) return;
-  const double median = (times[(times.size() - 1) / 2] + times[times.size() / 2]) / 2;
   std::printf(
       "{\"case\": \"%s\", \"ranks\": %d, \"batches\": %lld, \"ms\": %.2f, \"model_bytes\": %lld, \"bytes\": "
       "%lld, "
       "\"messages\": %lld, \"formula_bytes\": %lld}\n",
-      c.name.c_str(), count, static_cast<long long>(accumulation), median, static_cast<long long>(all),
-      static_cast<long long>(bytes), static_cast<long long>(messages),
+      c.name.c_str(), count, static_cast<long long>(accumulation), quantile(times, 0.5),
+      static_cast<long long>(all), static_cast<long long>(bytes), static_cast<long long>(messages),
       static_cast<long long>(count > 1 ? accumulation * all - kept + (count - 1) * all : 0));
+}
+
+/// What the program is asked for.
+struct Flags {
+  std::string name = "encoder", precision = "f32", record_to;
+  double dropout = 0.1;
+  int threads = 2, repeat = 10, ranks = 1;
+  bool profile = false;
+  std::int64_t accumulation = 0;
+  std::vector<int> simulated;
+};
+
+void work(const Flags& flags, heed::Ranks* ranks) {
+  const Case& c = *std::ranges::find(cases, flags.name, &Case::name);
+  heed::set_cpu_threads(flags.threads);
+  const heed::Bf16Products products(flags.precision == "bf16");
+  if (flags.accumulation > 0) return run_trainer(c, flags.dropout, flags.repeat, flags.accumulation, ranks);
+  if (!flags.record_to.empty()) return record(c, flags.repeat, flags.record_to);
+  if (!flags.simulated.empty())
+    return simulate(c, flags.dropout, flags.repeat, flags.simulated, flags.profile);
+  run(c, flags.dropout, flags.repeat, flags.profile);
+}
+
+int work_as_rank(const Flags& flags, heed::Ranks& ranks) {
+  try {
+    work(flags, &ranks);
+    return 0;
+  } catch (const std::exception& error) {
+    std::cerr << "bench_steps (rank " << ranks.rank() << "): " << error.what() << '\n';
+    return 1;
+  }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("Times one training step (forward, backward, Adam) and prints a line of JSON.");
-  std::string name = "encoder", precision = "f32";
-  double dropout = 0.1;
-  int threads = 2;
-  int repeat = 10;
-  bool profile = false;
-  int ranks = 1;
-  std::int64_t accumulation = 0;
-  std::string record_to;
-  std::vector<int> simulated;
-  app.add_option("--case", name, "model and sizes")->check(CLI::IsMember(case_names()));
-  app.add_option("--dropout", dropout, "of sub-layers, attention weights and activations")
+  Flags flags;
+  app.add_option("--case", flags.name, "model and sizes")->check(CLI::IsMember(case_names()));
+  app.add_option("--dropout", flags.dropout, "of sub-layers, attention weights and activations")
       ->check(CLI::Range(0.0, 0.9));
-  app.add_option("--precision", precision, "of products")->check(CLI::IsMember({"f32", "bf16"}));
-  app.add_option("--threads", threads, "threads of the CPU backend")->check(CLI::Range(1, 1000));
-  app.add_option("--repeat", repeat, "timed steps, after three to warm up")->check(CLI::Range(1, 100'000));
-  app.add_option("--accumulation", accumulation, "time whole steps of the Trainer with so many batches")
+  app.add_option("--precision", flags.precision, "of products")->check(CLI::IsMember({"f32", "bf16"}));
+  app.add_option("--threads", flags.threads, "threads of the CPU backend")->check(CLI::Range(1, 1000));
+  app.add_option("--repeat", flags.repeat, "timed steps, after three to warm up")
+      ->check(CLI::Range(1, 100'000));
+  app.add_option("--accumulation", flags.accumulation, "time whole steps of the Trainer with so many batches")
       ->check(CLI::Range(1, 10'000));
-  app.add_option("--ranks", ranks, "with --accumulation: processes that share the batches")
+  app.add_option("--ranks", flags.ranks, "with --accumulation: processes that share the batches")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--record", record_to, "write the input of same_recipe.py to this file instead of timing");
-  app.add_option("--simulate", simulated,
+  app.add_option("--record", flags.record_to,
+                 "write the input of same_recipe.py to this file instead of timing");
+  app.add_option("--simulate", flags.simulated,
                  "time every task of a step on one thread and predict the speed-up with these numbers of "
                  "threads, such as 1,2,4,8,16,32,64")
       ->delimiter(',')
       ->check(CLI::Range(1, 1000));
-  app.add_flag("--profile", profile,
+  app.add_flag("--profile", flags.profile,
                "print the time per kernel; with --simulate, that predicted for the last number of threads");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  try {
-    const auto c =
-        std::find_if(cases.begin(), cases.end(), [&](const Case& each) { return each.name == name; });
-    const auto time_trainer = [&](heed::Ranks* of) {
-      heed::set_cpu_threads(threads);
-      const heed::Bf16Products products(precision == "bf16");
-      run_trainer(*c, dropout, repeat, accumulation, of);
-    };
-    const auto as_rank = [&](heed::Ranks& of) {
-      try {
-        time_trainer(&of);
-      } catch (const std::exception& error) {
-        std::cerr << "bench_steps (rank " << of.rank() << "): " << error.what() << '\n';
-        return 1;
-      }
-      return 0;
-    };
-    if (accumulation > 0 && ranks > 1) return heed::run_local_ranks(ranks, as_rank);
-    if (accumulation > 0) {
-      time_trainer(nullptr);
-      return 0;
-    }
-    heed::set_cpu_threads(threads);
-    const heed::Bf16Products products(precision == "bf16");
-    if (!record_to.empty()) {
-      record(*c, repeat, record_to);
-      return 0;
-    }
-    if (!simulated.empty()) {
-      simulate(*c, dropout, repeat, simulated, profile);
-      return 0;
-    }
-    run(*c, dropout, repeat, profile);
-  } catch (const std::exception& error) {
-    std::cerr << "bench_steps: " << error.what() << '\n';
-    return 1;
-  }
+  return run_program(app, argc, argv, "bench_steps", [&] {
+    if (flags.accumulation > 0 && flags.ranks > 1)
+      return heed::run_local_ranks(flags.ranks, [&](heed::Ranks& of) { return work_as_rank(flags, of); });
+    work(flags, nullptr);
+    return 0;
+  });
 }

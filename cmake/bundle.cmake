@@ -1,3 +1,12 @@
+# What takes libraries along: the .tar.gz of cpack (package_files.cmake) and, as a script, a folder that can be moved to a
+# machine with a GPU and its driver:
+#
+#   cmake -D PROGRAMS=FILE;... -D OPENED=FILE;... -D EXTRA=FILE;... -D FOLDER=DIR -D CMAKE_STRIP=PROGRAM \
+#       -D CMAKE_OBJDUMP=PROGRAM -P cmake/bundle.cmake
+#
+# There the programs look for libraries in the lib/ beside them (by RPATH, which also applies to what OpenBLAS and the Vulkan
+# loader need). OPENED: libraries that are opened at run time. EXTRA: Python files.
+
 # bundle_libraries(FOLDER FILE...): copies the libraries that programs or libraries need, and those in OPENED, which are opened
 # at run time and so not listed as dependencies. Those that every system has (glibc, libstdc++, libgcc_s) are left out,
 # because drivers may need newer ones. BUNDLED becomes the list of the originals.
@@ -34,3 +43,20 @@ function(newest_glibc result)
   endforeach()
   set(${result} ${glibc} PARENT_SCOPE)
 endfunction()
+
+if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
+  file(REMOVE_RECURSE ${FOLDER})
+  file(MAKE_DIRECTORY ${FOLDER}/lib)
+  bundle_libraries(${FOLDER}/lib ${PROGRAMS})
+  file(COPY ${PROGRAMS} ${EXTRA} DESTINATION ${FOLDER})
+  file(GLOB binaries ${FOLDER}/lib/*)
+  foreach(program ${PROGRAMS})
+    get_filename_component(name ${program} NAME)
+    list(APPEND binaries ${FOLDER}/${name})
+  endforeach()
+  foreach(binary ${binaries})
+    execute_process(COMMAND ${CMAKE_STRIP} --strip-unneeded ${binary} COMMAND_ERROR_IS_FATAL ANY)
+  endforeach()
+  newest_glibc(glibc ${binaries})
+  message("${FOLDER}: needs glibc ${glibc} or newer and a Vulkan driver; run ./bench_gpu or compare_gpu.py in it")
+endif()

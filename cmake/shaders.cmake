@@ -34,34 +34,16 @@ endfunction()
 
 set(modules)
 set(module_headers)
-function(heed_add_module source name defines)
+# Adds a module, which a command makes as a header: spirv_folder/NAME.h.
+function(heed_add_module name depends)
   set(header ${spirv_folder}/${name}.h)
-  list(REMOVE_ITEM defines "")
-  list(TRANSFORM defines PREPEND -D)
-  add_custom_command(
-    OUTPUT ${header}
-    COMMAND ${HEED_GLSLANG} -V --quiet --target-env vulkan1.2 -I${shader_folder} -I${PROJECT_SOURCE_DIR} ${defines}
-            --vn ${name} -o ${header} ${source}
-    DEPENDS ${source} ${shader_includes} ${PROJECT_SOURCE_DIR}/core/elementwise.def
-            ${PROJECT_SOURCE_DIR}/backends/vulkan/shader_flags.h
-    COMMENT "Shader ${name}" VERBATIM)
+  add_custom_command(OUTPUT ${header} COMMAND ${ARGN} DEPENDS ${depends} COMMENT "Shader ${name}" VERBATIM)
   set(modules ${modules} ${name} PARENT_SCOPE)
   set(module_headers ${module_headers} ${header} PARENT_SCOPE)
 endfunction()
 
-# Adds a module that a newer glslang compiled and that is kept with the sources (keep_shaders.cmake).
-function(heed_add_kept_module name)
-  set(header ${spirv_folder}/${name}.h)
-  set(module ${shader_folder}/kept/${name}.spv)
-  add_custom_command(
-    OUTPUT ${header}
-    COMMAND ${CMAKE_COMMAND} -D NAME=${name} -D MODULE=${module} -D HEADER=${header} -P ${PROJECT_SOURCE_DIR}/cmake/shader_modules.cmake
-    DEPENDS ${module} ${PROJECT_SOURCE_DIR}/cmake/shader_modules.cmake
-    COMMENT "Shader ${name}, as kept" VERBATIM)
-  set(modules ${modules} ${name} PARENT_SCOPE)
-  set(module_headers ${module_headers} ${header} PARENT_SCOPE)
-endfunction()
-
+set(shader_needs ${shader_includes} ${PROJECT_SOURCE_DIR}/core/elementwise.def
+    ${PROJECT_SOURCE_DIR}/backends/vulkan/shader_flags.h)
 foreach(source ${shader_sources})
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
   heed_read_shader(${source} source_modules)
@@ -75,13 +57,20 @@ foreach(source ${shader_sources})
       endif()
     endforeach()
     if(known)
-      heed_add_module(${source} ${name} "${defines}")
+      set(flags ${defines})
+      list(TRANSFORM flags PREPEND -D)
+      heed_add_module(${name} "${source};${shader_needs}" ${HEED_GLSLANG} -V --quiet --target-env vulkan1.2 -I${shader_folder}
+                      -I${PROJECT_SOURCE_DIR} ${flags} --vn ${name} -o ${spirv_folder}/${name}.h ${source})
       continue()
     endif()
     heed_module_hash(${shader_folder} ${source} "${defines}" hash)
     heed_kept_line(${shader_folder} ${name} line)
     if(line MATCHES "^${name} ${hash} ")
-      heed_add_kept_module(${name})
+      # A newer glslang compiled it (keep_shaders.cmake).
+      set(script ${PROJECT_SOURCE_DIR}/cmake/shader_modules.cmake)
+      set(kept ${shader_folder}/kept/${name}.spv)
+      heed_add_module(${name} "${kept};${script}" ${CMAKE_COMMAND} -D NAME=${name} -D MODULE=${kept}
+                      -D HEADER=${spirv_folder}/${name}.h -P ${script})
     else()
       message(WARNING "shader ${name} is left out: glslang does not support ${needs}, and its module in shaders/kept was "
               "made from other sources; cmake/keep_shaders.cmake says how to make it again")

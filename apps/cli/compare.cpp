@@ -26,13 +26,8 @@
 
 #include "heed/apps/cli/task_program.h"
 #include "heed/apps/compare/comparison.h"
-<<<<<<< HEAD
-#include "heed/apps/compare/summary.h"
-#include "heed/apps/tasks/train.h"
-=======
 #include "heed/apps/tasks/recipe.h"
-#include "heed/apps/tasks/start.h"
->>>>>>> wb
+#include "heed/apps/tasks/train.h"
 #include "heed/base/descriptor.h"
 #include "heed/base/file.h"
 #include "heed/base/open_folder.h"

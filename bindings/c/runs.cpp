@@ -84,9 +84,10 @@ auto from_run(heed_run* handle, const Work& work) {
   const StopCheck check_stop(stop_of_thread());
   return work(object->run);
 }
+/// Runs a function of the API that gives the text which `work` returns for a run.
 template <class Work>
-char* text_from_run(heed_run* handle, const Work& work) {
-  return new_text(from_run(handle, work));
+heed_status give_text(const char* function, heed_run* run, char** out, const Work& work) {
+  return guarded(function, out, [&] { return new_text(from_run(run, work)); });
 }
 
 Json json_of(const Prediction& answer) {
@@ -276,8 +277,7 @@ void train_one(const TaskKind& kind, const Settings& settings, const TrainReques
   if (asks_for_all_folds(settings))
     throw SettingsError(
         "data.folds: a training makes one run, and each fold is one: heed_cross_validate() trains all; for "
-        "one "
-        "of them give data.fold, too");
+        "one of them give data.fold, too");
   if (!train(kind, settings, request).finished) throw Interrupted();
 }
 
@@ -338,14 +338,19 @@ using namespace heed;
 using namespace heed::c;
 
 heed_status heed_list(const char* what, char** out) {
+  static const std::pair<const char*, std::string (*)()> lists[] = {
+      {"ops", op_names_json},
+      {"attention", [] { return dumped(attention_list()); }},
+      {"optimizers", [] { return dumped(Json(optimizer_names())); }},
+      {"tasks", [] { return dumped(task_list()); }},
+      {"devices", [] { return dumped(device_list()); }}};
   return guarded(__func__, out, [&] {
     const std::string name = text_of(what, "what");
-    if (name == "ops") return new_text(op_names_json());
-    if (name == "attention") return new_text(dumped(attention_list()));
-    if (name == "optimizers") return new_text(dumped(Json(optimizer_names())));
-    if (name == "tasks") return new_text(dumped(task_list()));
-    if (name == "devices") return new_text(dumped(device_list()));
-    static const std::vector<std::string> names = {"ops", "attention", "optimizers", "tasks", "devices"};
+    std::vector<std::string> names;
+    for (const auto& [known, list] : lists) {
+      if (name == known) return new_text(list());
+      names.emplace_back(known);
+    }
     fail("there is no list of '", name, "'", suggest_name(name, names));
   });
 }
@@ -367,20 +372,19 @@ heed_status heed_run_open(const char* folder, const char* settings, heed_run** o
 
 heed_status heed_run_describe(heed_run* run, char** out) {
   return guarded(__func__, out, [&] {
-    const std::string settings = object_of(run, "run")->settings;
-    return text_from_run(run, [&](Run& open) {
+    const std::shared_ptr<RunObject> object = object_of(run, "run");
+    return new_text(from_run(run, [&](Run& open) {
       return dumped(Json{{"task", open.task()},
-                         {"settings", Json::parse(settings)},
+                         {"settings", Json::parse(object->settings)},
                          {"classes", open.learner().known_classes()},
                          {"remarks", open.learner().take_remarks()}});
-    });
+    }));
   });
 }
 
 heed_status heed_run_predict(heed_run* run, const char* const* lines, size_t count, char** out) {
-  return guarded(__func__, out, [&] {
-    return text_from_run(run, [&](Run& open) { return json_of(open.predict(lines_of(lines, count))); });
-  });
+  return give_text(__func__, run, out,
+                   [&](Run& open) { return json_of(open.predict(lines_of(lines, count))); });
 }
 
 heed_status heed_run_stream(heed_run* run, const char* line, heed_on_text on_text, void* context,
@@ -429,15 +433,13 @@ void heed_queue_free(heed_queue* queue) {
 
 heed_status heed_run_capture(heed_run* run, const char* const* lines, size_t count, const char* path,
                              int32_t overwrite, char** out) {
-  return guarded(__func__, out, [&] {
-    return text_from_run(run, [&](Run& open) {
-      const std::filesystem::path file = text_of(path, "path");
-      check_output(file, overwrite != 0);
-      CaptureFile capture;
-      const std::vector<Prediction> answers = open.predict(lines_of(lines, count), {&capture, 0});
-      capture.save(file, overwrite != 0);
-      return json_of(answers);
-    });
+  return give_text(__func__, run, out, [&](Run& open) {
+    const std::filesystem::path file = text_of(path, "path");
+    check_output(file, overwrite != 0);
+    CaptureFile capture;
+    const std::vector<Prediction> answers = open.predict(lines_of(lines, count), {&capture, 0});
+    capture.save(file, overwrite != 0);
+    return json_of(answers);
   });
 }
 
@@ -472,17 +474,17 @@ heed_status heed_cross_validate(const char* task, const char* settings, const he
 }
 
 heed_status heed_run_measure_examples(heed_run* run, const heed_examples* examples, char** out) {
-  return guarded(__func__, out, [&] {
+  return give_text(__func__, run, out, [&](Run& open) {
     check_argument(examples != nullptr, "examples is NULL");
-    return text_from_run(run, [&](Run& open) { return open.measure_examples(examples_of(*examples)).json; });
+    return open.measure_examples(examples_of(*examples)).json;
   });
 }
 
 heed_status heed_run_measure_files(heed_run* run, const char* const* files, size_t count, char** out) {
-  return guarded(__func__, out, [&] {
+  return give_text(__func__, run, out, [&](Run& open) {
     const std::vector<std::string> names = lines_of(files, count);
     check_argument(!names.empty(), "files is empty");
-    return text_from_run(run, [&](Run& open) { return open.measure_files(names).json; });
+    return open.measure_files(names).json;
   });
 }
 
@@ -506,9 +508,7 @@ heed_status heed_run_log_probabilities(heed_run* run, const char* const* lines, 
 }
 
 heed_status heed_run_measure(heed_run* run, const char* part, char** out) {
-  return guarded(__func__, out, [&] {
-    return text_from_run(run, [&](Run& open) { return open.measure(text_of(part, "part")).json; });
-  });
+  return give_text(__func__, run, out, [&](Run& open) { return open.measure(text_of(part, "part")).json; });
 }
 
 void heed_run_free(heed_run* run) {

@@ -25,6 +25,15 @@ static heed_tensor* tensor_of(heed_dtype dtype, int64_t rows, int64_t columns, c
   return made;
 }
 
+/* Frees all of these; NULL is nothing. */
+static void free_all(heed_tensor* const* tensors, size_t count) {
+  size_t i;
+  for (i = 0; i < count; ++i) heed_tensor_free(tensors[i]);
+}
+#define FREE(...)                               \
+  free_all((heed_tensor* const[]){__VA_ARGS__}, \
+           sizeof((heed_tensor* const[]){__VA_ARGS__}) / sizeof(heed_tensor*))
+
 /* Whether the elements are those; `count` of them, of f32. */
 static int holds(const heed_tensor* x, const float* expected, size_t count) {
   float found[16];
@@ -75,14 +84,7 @@ static void test_values(void) {
   CHECK(tracked == 0);
   OK(heed_set_recording(before, &before));
   CHECK(before == 0);
-  heed_tensor_free(x);
-  heed_tensor_free(leaf);
-  heed_tensor_free(y);
-  heed_tensor_free(total);
-  heed_tensor_free(gradient);
-  heed_tensor_free(turned);
-  heed_tensor_free(compared);
-  heed_tensor_free(two);
+  FREE(x, leaf, y, total, gradient, turned, compared, two);
 }
 
 static void count_release(void* context) {
@@ -118,91 +120,72 @@ static void test_lent_memory(void) {
   CHECK(released == 1); /* what was not taken is not given back */
 }
 
-static heed_status cube(void* context, heed_tensor* const* inputs, size_t count, heed_tensor** output) {
-  heed_tensor* square;
-  heed_status status = heed_binary("mul", inputs[0], inputs[count - 1], &square);
-  (void)context;
+/* What a function of the caller's does: x^3, or something wrong. */
+enum mode {
+  CUBES,
+  FORGETS_A_FACTOR,
+  FAILS_WITH_WORDS,
+  GIVES_NOTHING,
+  GIVES_ITS_INPUT,
+  FREES_ITS_INPUT,
+  GIVES_A_FREED_ONE
+};
+static const char* const words_of_failure = "no numbers today";
+
+static heed_status function(void* context, heed_tensor* const* inputs, size_t count, heed_tensor** output) {
+  const enum mode mode = *(const enum mode*)context;
+  heed_tensor *cut, *square;
+  heed_status status;
+  if (mode == FAILS_WITH_WORDS) {
+    heed_set_last_error(words_of_failure);
+    return HEED_CALLBACK_FAILED;
+  }
+  if (mode == GIVES_NOTHING) return HEED_OK;
+  if (mode == GIVES_ITS_INPUT) {
+    *output = inputs[0];
+    return HEED_OK;
+  }
+  OK(heed_tensor_detach(inputs[0], &cut));
+  status = heed_binary("mul", inputs[0], mode == FORGETS_A_FACTOR ? cut : inputs[count - 1], &square);
+  heed_tensor_free(cut);
   if (status != HEED_OK) return status;
   status = heed_binary("mul", square, inputs[0], output);
   heed_tensor_free(square);
-  return status;
-}
-
-/* Forgets a factor in its derivative: the record is cut. */
-static heed_status wrong(void* context, heed_tensor* const* inputs, size_t count, heed_tensor** output) {
-  heed_tensor* cut;
-  heed_status status;
-  (void)context;
-  (void)count;
-  OK(heed_tensor_detach(inputs[0], &cut));
-  status = heed_binary("mul", inputs[0], cut, output);
-  heed_tensor_free(cut);
-  return status;
-}
-
-static heed_status fails(void* context, heed_tensor* const* inputs, size_t count, heed_tensor** output) {
-  (void)inputs;
-  (void)count;
-  (void)output;
-  heed_set_last_error((const char*)context);
-  return HEED_CALLBACK_FAILED;
-}
-
-static heed_status gives_nothing(void* context, heed_tensor* const* inputs, size_t count,
-                                 heed_tensor** output) {
-  (void)context;
-  (void)inputs;
-  (void)count;
-  (void)output;
-  return HEED_OK;
-}
-
-static heed_status gives_its_input(void* context, heed_tensor* const* inputs, size_t count,
-                                   heed_tensor** output) {
-  (void)context;
-  (void)count;
-  *output = inputs[0];
-  return HEED_OK;
-}
-
-static heed_status frees_its_input(void* context, heed_tensor* const* inputs, size_t count,
-                                   heed_tensor** output) {
-  heed_status status = cube(context, inputs, count, output);
-  heed_tensor_free(inputs[0]);
-  return status;
-}
-
-static heed_status gives_a_freed_one(void* context, heed_tensor* const* inputs, size_t count,
-                                     heed_tensor** output) {
-  heed_status status = cube(context, inputs, count, output);
-  heed_tensor_free(*output);
+  if (mode == FREES_ITS_INPUT) heed_tensor_free(inputs[0]);
+  if (mode == GIVES_A_FREED_ONE) heed_tensor_free(*output);
   return status;
 }
 
 static void test_gradcheck(void) {
   const double values[] = {0.5, -1, 2, 0.25};
   const float single[] = {1, 2};
-  char words[] = "no numbers today";
+  enum mode mode = CUBES;
   heed_gradcheck_result result;
   heed_tensor *x = tensor_of(HEED_F64, 2, 2, values), *f32 = tensor_of(HEED_F32, 1, 2, single);
-  OK(heed_gradcheck(cube, NULL, &x, 1, 0, &result));
+  OK(heed_gradcheck(function, &mode, &x, 1, 0, &result));
   CHECK(result.passed == 1 && result.worst_error < 1e-6 && result.worst_input == 0);
-  OK(heed_gradcheck(wrong, NULL, &x, 1, 0, &result));
+  mode = FORGETS_A_FACTOR;
+  OK(heed_gradcheck(function, &mode, &x, 1, 0, &result));
   CHECK(result.passed == 0 && result.worst_error > 0.1);
-  OK(heed_gradcheck(gives_its_input, NULL, &x, 1, 0, &result));
+  mode = GIVES_ITS_INPUT;
+  OK(heed_gradcheck(function, &mode, &x, 1, 0, &result));
   CHECK(result.passed == 1);
-  OK(heed_gradcheck(frees_its_input, NULL, &x, 1, 0, &result));
-  FAILS(heed_gradcheck(fails, words, &x, 1, 0, &result), HEED_CALLBACK_FAILED, "no numbers today");
-  FAILS(heed_gradcheck(gives_nothing, NULL, &x, 1, 0, &result), HEED_CALLBACK_FAILED, "no output");
-  FAILS(heed_gradcheck(gives_a_freed_one, NULL, &x, 1, 0, &result), HEED_BAD_ARGUMENT, "was freed");
-  FAILS(heed_gradcheck(cube, NULL, &f32, 1, 0, &result), HEED_ERROR, "f64");
+  mode = FREES_ITS_INPUT;
+  OK(heed_gradcheck(function, &mode, &x, 1, 0, &result));
+  mode = FAILS_WITH_WORDS;
+  FAILS(heed_gradcheck(function, &mode, &x, 1, 0, &result), HEED_CALLBACK_FAILED, words_of_failure);
+  mode = GIVES_NOTHING;
+  FAILS(heed_gradcheck(function, &mode, &x, 1, 0, &result), HEED_CALLBACK_FAILED, "no output");
+  mode = GIVES_A_FREED_ONE;
+  FAILS(heed_gradcheck(function, &mode, &x, 1, 0, &result), HEED_BAD_ARGUMENT, "was freed");
+  mode = CUBES;
+  FAILS(heed_gradcheck(function, &mode, &f32, 1, 0, &result), HEED_ERROR, "f64");
   FAILS(heed_gradcheck(NULL, NULL, &x, 1, 0, &result), HEED_BAD_ARGUMENT, "function is NULL");
-  FAILS(heed_gradcheck(cube, NULL, NULL, 1, 0, &result), HEED_BAD_ARGUMENT, "inputs is NULL");
+  FAILS(heed_gradcheck(function, &mode, NULL, 1, 0, &result), HEED_BAD_ARGUMENT, "inputs is NULL");
   heed_tensor_free(x);
   heed_tensor_free(f32);
 }
 
-/* A layer whose parameters an optimizer moves, saved and read again. */
 /* The derivative of twice(): 2 gradient, or as many failures as *context says. */
 static heed_status twice_backward(void* context, heed_tensor* gradient, heed_tensor** gradients,
                                   size_t count) {
@@ -236,15 +219,13 @@ static void test_own_op(void) {
   OK(heed_backward(sum, NULL));
   OK(heed_tensor_gradient(leaf, &gradient));
   CHECK(holds(gradient, slopes, 4));
-  heed_tensor_free(sum);
-  heed_tensor_free(y);
+  FREE(sum, y);
   CHECK(state[1] == 1);
   state[0] = 1;
   OK(heed_record("twice", value, &leaf, 1, twice_backward, count_twice_release, state, &y));
   OK(heed_reduce("sum", y, HEED_ALL_AXES, 0, &sum));
   FAILS(heed_backward(sum, NULL), HEED_CALLBACK_FAILED, "twice failed: not today");
-  heed_tensor_free(sum);
-  heed_tensor_free(y);
+  FREE(sum, y);
   CHECK(state[1] == 2);
   OK(heed_record("twice", value, &x, 1, twice_backward, count_twice_release, state, &y)); /* not tracked */
   CHECK(state[1] == 3);
@@ -254,10 +235,7 @@ static void test_own_op(void) {
   FAILS(heed_record("twice", value, &leaf, 1, NULL, count_twice_release, state, &y), HEED_BAD_ARGUMENT,
         "backward is NULL");
   CHECK(state[1] == 3);
-  heed_tensor_free(x);
-  heed_tensor_free(leaf);
-  heed_tensor_free(value);
-  heed_tensor_free(gradient);
+  FREE(x, leaf, value, gradient);
 }
 
 /* The mean of the values that a query may see is their first: the value of its own position. */
@@ -299,16 +277,15 @@ static void test_own_attention(void) {
   inputs[0] = x;
   OK(heed_op("sort", inputs, 1, "{\"descending\": true}", found, 2, &made));
   CHECK(made == 2);
-  heed_tensor_free(found[0]);
-  heed_tensor_free(found[1]);
+  FREE(found[0], found[1]);
   FAILS(heed_op("sort", inputs, 1, NULL, found, 1, &made), HEED_BAD_ARGUMENT, "room for 1");
   CHECK(made == 0 && found[0] == NULL);
   FAILS(heed_op("srot", inputs, 1, NULL, found, 1, NULL), HEED_ERROR, "did you mean 'sort'");
-  heed_tensor_free(x);
-  heed_tensor_free(y);
+  FREE(x, y);
   heed_module_free(layer);
 }
 
+/* A layer whose parameters an optimizer moves, saved and read again. */
 static void test_modules(const char* file) {
   const int64_t shape[] = {2, 5, 8};
   const int32_t mask_values[] = {1, 1, 1, 0, 0, 1, 1, 1, 1, 1};
@@ -383,12 +360,8 @@ static void test_modules(const char* file) {
   OK(heed_list("attention", &list));
   CHECK(strstr(list, "\"clusterformer\"") != NULL);
   heed_text_free(list);
-  for (i = 0; i < count; ++i) heed_tensor_free(parameters[i]);
-  heed_tensor_free(x);
-  heed_tensor_free(mask);
-  heed_tensor_free(y);
-  heed_tensor_free(loss);
-  heed_tensor_free(extra);
+  free_all(parameters, count);
+  FREE(x, mask, y, loss, extra);
   heed_context_free(context);
   heed_optimizer_free(sgd);
   heed_module_free(layer);

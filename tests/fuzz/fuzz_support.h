@@ -31,39 +31,23 @@ std::span<const Fuzzer> fuzzers();
 /// The inputs of tests/fuzz/corpus.txt whose names begin so ("csv/"): name and bytes.
 std::vector<std::pair<std::string, std::string>> corpus(std::string_view start);
 
-bool fuzz_attention(std::string_view bytes);
-bool fuzz_c_api(std::string_view bytes);
-
-// readers_fuzz.cpp
-bool fuzz_csv(std::string_view bytes);
-bool fuzz_dialogues(std::string_view bytes);
-bool fuzz_folders(std::string_view bytes);
-bool fuzz_gzip(std::string_view bytes);
-bool fuzz_idx(std::string_view bytes);
-bool fuzz_labelled_text(std::string_view bytes);
-bool fuzz_line_reader(std::string_view bytes);
-bool fuzz_mind(std::string_view bytes);
-bool fuzz_table(std::string_view bytes);
-bool fuzz_text(std::string_view bytes);
-bool fuzz_word_vectors(std::string_view bytes);
-
-// run_files_fuzz.cpp
-bool fuzz_classes(std::string_view bytes);
-bool fuzz_config(std::string_view bytes);
-bool fuzz_metrics(std::string_view bytes);
-bool fuzz_pipeline_cache(std::string_view bytes);
-bool fuzz_published_config(std::string_view bytes);
-bool fuzz_reference_case(std::string_view bytes);
-bool fuzz_run_manifest(std::string_view bytes);
-bool fuzz_safetensors(std::string_view bytes);
-bool fuzz_settings(std::string_view bytes);
-bool fuzz_trainer_state(std::string_view bytes);
-
-// tokenizers_fuzz.cpp
-bool fuzz_made_tokenizer(std::string_view bytes);
-bool fuzz_made_words(std::string_view bytes);
-bool fuzz_sentencepiece(std::string_view bytes);
-bool fuzz_tokenizer(std::string_view bytes);
+/// The parsers, in the order of their names; fuzz_NAME() runs one.
+// clang-format off
+#define HEED_FUZZ_PARSERS(each)                                                                             \
+  each(attention) each(c_api) each(classes) each(config) each(csv) each(dialogues) each(folders) each(gzip) \
+  each(idx) each(labelled_text) each(line_reader) each(made_tokenizer) each(made_words) each(metrics)       \
+  each(mind) HEED_FUZZ_VULKAN(each) each(published_config) each(reference_case) each(run_manifest)          \
+  each(safetensors) each(sentencepiece) each(settings) each(table) each(text) each(tokenizer)               \
+  each(trainer_state) each(word_vectors)
+// clang-format on
+#ifdef HEED_HAS_VULKAN
+#define HEED_FUZZ_VULKAN(each) each(pipeline_cache)
+#else
+#define HEED_FUZZ_VULKAN(each)
+#endif
+#define HEED_DECLARE(parser) bool fuzz_##parser(std::string_view bytes);
+HEED_FUZZ_PARSERS(HEED_DECLARE)
+#undef HEED_DECLARE
 
 // --- what they share
 

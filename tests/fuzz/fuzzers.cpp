@@ -5,37 +5,9 @@
 namespace heed::fuzz {
 
 std::span<const Fuzzer> fuzzers() {
-  static constexpr Fuzzer all[] = {
-      {"attention", fuzz_attention},
-      {"c_api", fuzz_c_api},
-      {"classes", fuzz_classes},
-      {"config", fuzz_config},
-      {"csv", fuzz_csv},
-      {"dialogues", fuzz_dialogues},
-      {"folders", fuzz_folders},
-      {"gzip", fuzz_gzip},
-      {"idx", fuzz_idx},
-      {"labelled_text", fuzz_labelled_text},
-      {"line_reader", fuzz_line_reader},
-      {"made_tokenizer", fuzz_made_tokenizer},
-      {"made_words", fuzz_made_words},
-      {"metrics", fuzz_metrics},
-      {"mind", fuzz_mind},
-#ifdef HEED_HAS_VULKAN
-      {"pipeline_cache", fuzz_pipeline_cache},
-#endif
-      {"published_config", fuzz_published_config},
-      {"reference_case", fuzz_reference_case},
-      {"run_manifest", fuzz_run_manifest},
-      {"safetensors", fuzz_safetensors},
-      {"sentencepiece", fuzz_sentencepiece},
-      {"settings", fuzz_settings},
-      {"table", fuzz_table},
-      {"text", fuzz_text},
-      {"tokenizer", fuzz_tokenizer},
-      {"trainer_state", fuzz_trainer_state},
-      {"word_vectors", fuzz_word_vectors},
-  };
+#define HEED_ENTRY(parser) {#parser, fuzz_##parser},
+  static constexpr Fuzzer all[] = {HEED_FUZZ_PARSERS(HEED_ENTRY)};
+#undef HEED_ENTRY
   return all;
 }
 

@@ -13,7 +13,7 @@ BEGINNING = """
 import sys, threading, time
 sys.path[:0] = {paths!r}
 import heed
-from test_train import SMALL, TEXTS, LABELS, WORDS, CODES
+from support import SMALL, TEXTS, LABELS, WORDS, CODES
 
 heed.set_threads(1)
 begun = threading.Event()

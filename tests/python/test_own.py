@@ -1,11 +1,8 @@
 """Parts of one's own: functions with a gradient of their own, attention mechanisms, models out of layers."""
 
 import gc
-import json
-import os
 import pathlib
 import subprocess
-import tempfile
 import threading
 import unittest
 import weakref
@@ -13,14 +10,7 @@ import weakref
 import numpy as np
 
 import heed
-from heed import _library
-
-rng = np.random.default_rng(3)
-PROGRAMS = pathlib.Path(os.environ.get("HEED_PROGRAMS", "build/bin"))
-
-
-def draw(*shape, dtype=np.float64):
-    return rng.normal(size=shape).astype(dtype)
+from support import PROGRAMS, Case, Folder, draw, draw64, in_threads, rng
 
 
 class Cube(heed.Function):
@@ -51,6 +41,12 @@ class Gate(heed.Function):
         return gradient * kept.gate * (kept.x * (1 - kept.gate) + 1)
 
 
+class Wrong(Gate):
+    @staticmethod
+    def backward(kept, gradient):
+        return gradient
+
+
 def failing(error):
     class Failing(heed.Function):
         @staticmethod
@@ -64,26 +60,20 @@ def failing(error):
     return Failing.apply
 
 
-class Functions(unittest.TestCase):
+class Functions(Case):
     def test_gradients_agree_with_finite_differences(self):
-        self.assertTrue(heed.gradcheck(Cube.apply, [draw(3, 2), draw(3, 2)]))
-        self.assertTrue(heed.gradcheck(lambda x, y: Cube.apply(heed.tanh(x), y, factor=0.5) @ y, [draw(2, 2), draw(2, 2)]))
-        self.assertTrue(heed.gradcheck(Gate.apply, [draw(4)]))
-
-        class Wrong(Gate):
-            @staticmethod
-            def backward(kept, gradient):
-                return gradient
-
-        self.assertFalse(heed.gradcheck(Wrong.apply, [draw(4)]))
+        self.assertTrue(heed.gradcheck(Cube.apply, [draw64(3, 2), draw64(3, 2)]))
+        self.assertTrue(heed.gradcheck(lambda x, y: Cube.apply(heed.tanh(x), y, factor=0.5) @ y, [draw64(2, 2), draw64(2, 2)]))
+        self.assertTrue(heed.gradcheck(Gate.apply, [draw64(4)]))
+        self.assertFalse(heed.gradcheck(Wrong.apply, [draw64(4)]))
 
     def test_types_follow_the_inputs(self):
         for dtype in (np.float32, np.float64):
             w = heed.parameter(draw(3, dtype=dtype))
-            Cube.apply(w, [1.0, 2.0, 3.0] if dtype is np.float32 else draw(3)).sum().backward()
+            Cube.apply(w, [1.0, 2.0, 3.0] if dtype is np.float32 else draw64(3)).sum().backward()
             self.assertEqual(w.grad.dtype, w.dtype)
         with heed.no_grad():
-            self.assertFalse(Cube.apply(w, draw(3)).tracked)
+            self.assertFalse(Cube.apply(w, draw64(3)).tracked)
 
     def test_some_inputs_have_no_gradient(self):
         class Rows(heed.Function):
@@ -97,7 +87,7 @@ class Functions(unittest.TestCase):
                 assert kept.was_tracked == (True, False)
                 return heed.one_hot(kept.ids, kept.rows, gradient.dtype).T @ gradient, None
 
-        self.assertTrue(heed.gradcheck(Rows.apply, [draw(5, 2), np.array([3, 1, 1])]))
+        self.assertTrue(heed.gradcheck(Rows.apply, [draw64(5, 2), np.array([3, 1, 1])]))
 
     def test_exceptions_come_out_unchanged(self):
         w = heed.parameter([1.0, 2.0])
@@ -141,11 +131,9 @@ class Functions(unittest.TestCase):
                 Seen.apply(w)
             return kept
 
-        gc.collect()
-        before = _library.library.heed_live_handles(), len(heed.tensor._lent)
-        kept = work()
-        gc.collect()
-        self.assertEqual((_library.library.heed_live_handles(), len(heed.tensor._lent)), before)
+        lent, kept = len(heed.tensor._lent), []
+        self.leaves_nothing(lambda: kept.extend(work()))
+        self.assertEqual(len(heed.tensor._lent), lent)
         self.assertEqual([one() for one in kept], [None] * 4)
 
     def test_arrays_outlive_the_call_that_lent_them(self):
@@ -180,14 +168,10 @@ class Functions(unittest.TestCase):
                 except KeyError as error:
                     if error.args != (number,):
                         problems.append(error)
-                if not heed.gradcheck(Cube.apply, [draw(3), draw(3)]):
+                if not heed.gradcheck(Cube.apply, [np.ones(3), np.ones(3)]):
                     problems.append("gradient")
 
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(4, work)
         self.assertEqual(problems, [])
 
 
@@ -220,21 +204,21 @@ heed.register_attention(
 )
 
 
-class Mechanisms(unittest.TestCase):
+class Mechanisms(Folder):
     def test_it_is_one_of_the_mechanisms(self):
         listed = heed.attentions()["angles"]
         self.assertTrue(listed["causal"] and listed["cross"])
         self.assertIn("power", [setting["name"] for setting in listed["settings"]])
         layer = heed.attention("angles", 8, heads=2, seed=1)
         self.assertEqual(list(layer.parameters())[0], "scale")
-        self.assertEqual(layer(draw(2, 5, 8, dtype=np.float32)).shape, (2, 5, 8))
+        self.assertEqual(layer(draw(2, 5, 8)).shape, (2, 5, 8))
         first, again, other = (heed.attention("mean_so_far", 4, seed=seed).parameters()["map"] for seed in (1, 1, 2))
         np.testing.assert_array_equal(first.numpy(), again.numpy())
         self.assertTrue((first.numpy() != other.numpy()).any())
 
     def test_the_value_is_what_numpy_computes(self):
         layer = heed.attention("angles", 8, heads=2, causal=True, dtype="f64", power=2)
-        x = draw(2, 5, 8)
+        x = draw64(2, 5, 8)
         w = {name: one.numpy() for name, one in layer.parameters().items()}
         q, k, v = ((x @ w[f"{n}.weight"].T).reshape(2, 5, 2, 4).transpose(0, 2, 1, 3) for n in ("query", "key", "value"))
         logits = np.einsum("bhid,bhjd->bhij", *(t / np.linalg.norm(t, axis=-1, keepdims=True) for t in (q, k))) * 16
@@ -243,36 +227,10 @@ class Mechanisms(unittest.TestCase):
         expected = (weights @ v).transpose(0, 2, 1, 3).reshape(2, 5, 8) @ w["output.weight"].T
         np.testing.assert_allclose(layer(x).numpy(), expected, rtol=1e-12, atol=1e-12)
 
-    def test_gradients(self):
-        for name in ("angles", "mean_so_far"):
-            for causal in (False, True):
-                layer = heed.attention(name, 8, heads=2, causal=causal, dtype="f64")
-                mask = np.array([[1] * 5, [1, 1, 1, 0, 0]])
-                with self.subTest(name, causal=causal):
-                    self.assertTrue(heed.gradcheck(lambda x, m: layer(x, m), [draw(2, 5, 8), mask]))
-
-    def test_causality_and_padding(self):
-        for name in ("angles", "mean_so_far"):
-            layer = heed.attention(name, 8, heads=2, causal=True)
-            x = draw(2, 6, 8, dtype=np.float32)
-            later = x.copy()
-            later[:, 4:] += 1
-            np.testing.assert_array_equal(layer(x).numpy()[:, :4], layer(later).numpy()[:, :4])
-            mask = np.array([[1] * 6, [1] * 4 + [0] * 2])
-            whole = heed.attention(name, 8, heads=2, seed=3)
-            padded, short = whole(x, mask).numpy(), whole(x[1:, :4]).numpy()
-            np.testing.assert_allclose(padded[1, :4], short[0], rtol=1e-5, atol=1e-6)
-            self.assertFalse(padded[1, 4:].any())
-
     def test_mechanisms_are_held_to_their_word(self):
         heed.check_attention("angles", power=2)
         for name in ("mean_so_far", "dot_product", "fastformer"):
             heed.check_attention(name)
-
-        class Wrong(Gate):
-            @staticmethod
-            def backward(kept, gradient):
-                return gradient
 
         def softmax(call, allowed, scale=1.0):
             return heed.masked_softmax(call.query @ call.key.transpose() * scale, allowed) @ call.value
@@ -302,15 +260,15 @@ class Mechanisms(unittest.TestCase):
 
     def test_cross_attention_and_parts_of_a_layer(self):
         layer = heed.attention("angles", 8, heads=2, cross=True)
-        memory, mask = draw(2, 7, 8, dtype=np.float32), np.array([[1] * 7, [1] * 5 + [0] * 2])
-        found = layer(draw(2, 3, 8, dtype=np.float32), memory=memory, memory_mask=mask)
+        memory, mask = draw(2, 7, 8), np.array([[1] * 7, [1] * 5 + [0] * 2])
+        found = layer(draw(2, 3, 8), memory=memory, memory_mask=mask)
         self.assertEqual(found.shape, (2, 3, 8))
         mixed = heed.attention("mixed_heads", 8, heads=2, parts=["angles", "dot_product"])
-        self.assertEqual(mixed(draw(1, 3, 8, dtype=np.float32)).shape, (1, 3, 8))
+        self.assertEqual(mixed(draw(1, 3, 8)).shape, (1, 3, 8))
 
     def test_the_pass_reaches_it(self):
         layer = heed.attention("mean_so_far", 8, dropout=0.5)
-        x = draw(1, 4, 8, dtype=np.float32)
+        x = draw(1, 4, 8)
         with heed.Context(seed=1, step=1) as context:
             dropped = layer(x)
         self.assertTrue((dropped.numpy() == 0).any())
@@ -320,8 +278,8 @@ class Mechanisms(unittest.TestCase):
     def test_what_is_refused(self):
         heed.register_attention("wrong", lambda call: call.parameters[call.config["what"]], settings={"what": "none"},
                                 parameters={"bad": [1.0]})
-        x = draw(1, 3, 8, dtype=np.float32)
-        for error, words, call in [
+        x = draw(1, 3, 8)
+        self.refuses(
             (heed.SettingsError, "taken", lambda: heed.register_attention("angles", cosine)),
             (heed.SettingsError, "lower-case", lambda: heed.register_attention("Mine", cosine)),
             (heed.SettingsError, "power", lambda: heed.attention("angles", 8, powr=3)),
@@ -331,37 +289,29 @@ class Mechanisms(unittest.TestCase):
             (TypeError, "not list", lambda: (heed.register_attention("lists", lambda call: []), heed.attention("lists", 8)(x))),
             (ZeroDivisionError, "division", lambda: (
                 heed.register_attention("zero", cosine, parameters={"a": lambda config: 1 / 0}), heed.attention("zero", 8))),
-        ]:
-            with self.subTest(words):
-                self.assertRaisesRegex(error, words, call)
+        )
 
     def test_nothing_is_left(self):
         def work():
             layer = heed.attention("angles", 8, heads=2)
             for _ in range(2):
-                layer(draw(1, 3, 8, dtype=np.float32)).sum().backward()
+                layer(draw(1, 3, 8)).sum().backward()
 
-        work()
-        gc.collect()
-        before = _library.library.heed_live_handles()
-        work()
-        gc.collect()
-        self.assertEqual(_library.library.heed_live_handles(), before)
+        self.leaves_nothing(work)
 
     @unittest.skipUnless((PROGRAMS / "classify").exists(), "needs the program classify: set HEED_PROGRAMS")
     def test_runs_use_it(self):
         """A run whose settings name a mechanism of this process is opened, answers, and has its attention maps."""
-        with tempfile.TemporaryDirectory() as folder:
-            train = [PROGRAMS / "classify", "train", "--out", f"{folder}/run", "--steps", "2", "--set", "model.width=16"]
-            subprocess.run(train + ["--set", "model.heads=2", "--attention", "dot_product"], check=True, capture_output=True)
-            config = pathlib.Path(folder, "run", "config.json")
-            settings = json.loads(config.read_text())
-            self.assertIn("dot_product", json.dumps(settings))
-            config.write_text(config.read_text().replace("dot_product", "angles"))
-            run = heed.Run.open(f"{folder}/run", weights="initial", verify=False)
-            answers = run.capture(["[ MAX 2 9 ]"], f"{folder}/maps.html")
-            self.assertEqual(answers[0].error, "")
-            self.assertIn("encoder layer 0", pathlib.Path(folder, "maps.html").read_text())
+        train = [PROGRAMS / "classify", "train", "--out", self.path("run"), "--steps", "2", "--set", "model.width=16"]
+        subprocess.run(train + ["--set", "model.heads=2", "--attention", "dot_product"], check=True, capture_output=True)
+        config = pathlib.Path(self.path("run"), "config.json")
+        settings = config.read_text()
+        self.assertIn("dot_product", settings)
+        config.write_text(settings.replace("dot_product", "angles"))
+        run = heed.Run.open(self.path("run"), weights="initial", verify=False)
+        answers = run.capture(["[ MAX 2 9 ]"], self.path("maps.html"))
+        self.assertEqual(answers[0].error, "")
+        self.assertIn("encoder layer 0", pathlib.Path(self.path("maps.html")).read_text())
 
 
 class Net(heed.nn.Module):
@@ -378,7 +328,7 @@ class Net(heed.nn.Module):
         return self.head["out"](x.mean(1))
 
 
-class Models(unittest.TestCase):
+class Models(Folder):
     def step(self, net, optimizer, number):
         ids = np.random.default_rng(number).integers(0, 10, size=(4, 6))
         with heed.Context(seed=1, step=number) as context:
@@ -403,7 +353,8 @@ class Models(unittest.TestCase):
 
     def test_training_goes_on_to_the_same_bits(self):
         for kind in ("adamw", "adam", "sgd"):
-            with self.subTest(kind), tempfile.TemporaryDirectory() as folder:
+            with self.subTest(kind):
+                folder = self.new_folder()
                 net, optimizer = self.made(kind)
                 for number in range(1, 4):
                     self.step(net, optimizer, number)
@@ -420,26 +371,25 @@ class Models(unittest.TestCase):
                     other.load(f"{folder}/both.safetensors")  # the file has more
 
     def test_what_does_not_fit_changes_nothing(self):
-        with tempfile.TemporaryDirectory() as folder:
-            net, optimizer = self.made()
-            self.step(net, optimizer, 1)
-            net.save(f"{folder}/net.safetensors", optimizer)
-            before = {name: one.numpy(copy=True) for name, one in net.parameters().items()}
-            self.step(net, optimizer, 2)
-            after = {name: one.numpy(copy=True) for name, one in net.parameters().items()}
-            other = heed.nn.Linear(8, 3)
-            for objects in ({"": net, "optimizer": heed.Optimizer("sgd", net)}, {"": net, "x": other, "optimizer": optimizer}):
-                with self.assertRaisesRegex(heed.Error, "net.safetensors"):
-                    heed.load(f"{folder}/net.safetensors", objects)
-            for name, one in net.parameters().items():
-                np.testing.assert_array_equal(one.numpy(), after[name])
-            net.load(f"{folder}/net.safetensors", optimizer)
-            for name, one in net.parameters().items():
-                np.testing.assert_array_equal(one.numpy(), before[name])
-            with self.assertRaisesRegex(heed.Error, "two tensors"):
-                heed.save(f"{folder}/x", {"a": heed.nn.Linear(2, 2), "a.weight": heed.ones(2)})
-            with self.assertRaisesRegex(heed.BadArgument, "NULL"):
-                heed.save(f"{folder}/x", {"a": None})
+        net, optimizer = self.made()
+        self.step(net, optimizer, 1)
+        net.save(f"{self.folder}/net.safetensors", optimizer)
+        before = {name: one.numpy(copy=True) for name, one in net.parameters().items()}
+        self.step(net, optimizer, 2)
+        after = {name: one.numpy(copy=True) for name, one in net.parameters().items()}
+        other = heed.nn.Linear(8, 3)
+        for objects in ({"": net, "optimizer": heed.Optimizer("sgd", net)}, {"": net, "x": other, "optimizer": optimizer}):
+            with self.assertRaisesRegex(heed.Error, "net.safetensors"):
+                heed.load(f"{self.folder}/net.safetensors", objects)
+        for name, one in net.parameters().items():
+            np.testing.assert_array_equal(one.numpy(), after[name])
+        net.load(f"{self.folder}/net.safetensors", optimizer)
+        for name, one in net.parameters().items():
+            np.testing.assert_array_equal(one.numpy(), before[name])
+        with self.assertRaisesRegex(heed.Error, "two tensors"):
+            heed.save(f"{self.folder}/x", {"a": heed.nn.Linear(2, 2), "a.weight": heed.ones(2)})
+        with self.assertRaisesRegex(heed.BadArgument, "NULL"):
+            heed.save(f"{self.folder}/x", {"a": None})
 
     def test_seeds(self):
         heed.nn.set_seed(5)
@@ -461,7 +411,7 @@ class Models(unittest.TestCase):
         self.assertEqual(seen + [heed.Context.current()], [None, None])
 
     def test_every_layer(self):
-        x = heed.Tensor(draw(2, 3, 4, dtype=np.float32))
+        x = heed.Tensor(draw(2, 3, 4))
         nn = heed.nn
         for layer, shape in [
             (nn.Linear(4, 5, bias=False), (2, 3, 5)), (nn.LayerNorm(4), x.shape), (nn.RMSNorm(4), x.shape),

@@ -9,17 +9,15 @@ import subprocess
 import tempfile
 import threading
 import unittest
-import warnings
 
 import numpy as np
 
 import heed
-
-PROGRAMS = pathlib.Path(os.environ.get("HEED_PROGRAMS", "build/bin"))
+from support import PROGRAMS, Case, in_threads
 
 
 @unittest.skipUnless((PROGRAMS / "classify").exists(), "needs the program classify: set HEED_PROGRAMS")
-class Runs(unittest.TestCase):
+class Runs(Case):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
@@ -52,19 +50,13 @@ class Runs(unittest.TestCase):
             def ask(i):
                 found[i] = self.run_.predict([texts[i]])[0], queue.answer(texts[i])
 
-            threads = [threading.Thread(target=ask, args=(i,)) for i in range(8)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            in_threads(8, ask)
         for i, one in enumerate(alone):
             self.assertEqual(found[i][0], one)
             self.assertEqual(found[i][1].text, one.text)
             self.assertAlmostEqual(found[i][1].probability, one.probability, places=5)
-        with self.assertRaisesRegex(heed.BadArgument, "queue is NULL"):
-            queue.answer("one")
-        with self.assertRaisesRegex(heed.SettingsError, "max_batch"):
-            self.run_.serve(max_batch=0)
+        self.refuses((heed.BadArgument, "queue is NULL", lambda: queue.answer("one")),
+                     (heed.SettingsError, "max_batch", lambda: self.run_.serve(max_batch=0)))
 
     def test_what_it_is(self):
         self.assertEqual(self.run_.task, "classify")
@@ -140,13 +132,6 @@ class Runs(unittest.TestCase):
             signal.signal(signal.SIGINT, handler)
         self.assertEqual(seen, [signal.SIGINT])
 
-    def test_other_threads_predict_too(self):
-        answers = []
-        thread = threading.Thread(target=lambda: answers.append(self.run_.predict(["a fine film"])))
-        thread.start()
-        thread.join()
-        self.assertEqual(answers, [self.run_.predict(["a fine film"])])
-
     def test_training_goes_on(self):
         model = heed.Run.open(self.path, device="cpu").model  # outlives the run
         w = next(iter(model.parameters().values()))
@@ -156,16 +141,14 @@ class Runs(unittest.TestCase):
         np.testing.assert_allclose(w.numpy(), 0.8 * before, rtol=1e-5, atol=1e-7)
 
     def test_what_is_refused(self):
-        for error, words, call in [
+        self.refuses(
             (heed.Error, "no run", lambda: heed.Run.open("/nowhere")),
             (heed.SettingsError, "best", lambda: heed.Run.open(self.path, weights="newest")),
             (heed.SettingsError, "model.width", lambda: heed.Run.open(self.path, settings=["model.width=8"])),
             (TypeError, "list of texts", lambda: self.run_.predict("one text")),
             (ValueError, "NUL", lambda: self.run_.predict(["a\0b"])),
             (heed.SettingsError, "part", lambda: self.run_.measure("rest")),
-        ]:
-            with self.subTest(words):
-                self.assertRaisesRegex(error, words, call)
+        )
 
 
 if __name__ == "__main__":

@@ -1,31 +1,18 @@
 """Tensors against NumPy: values, gradients, memory that is shared, and what is refused."""
 
 import gc
-import pathlib
 import pickle
 import re
-import threading
 import unittest
 
 import numpy as np
 
 import heed
 from heed import _library
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]  # of the sources
-rng = np.random.default_rng(1)
+from support import ROOT, Case, draw
 
 
-def draw(*shape, dtype=np.float32):
-    return rng.normal(size=shape).astype(dtype)
-
-
-class Values(unittest.TestCase):
-    def same(self, found, expected, tolerance=1e-6):
-        expected = np.asarray(expected)
-        self.assertEqual(found.shape, expected.shape)
-        np.testing.assert_allclose(found.numpy(), expected, rtol=tolerance, atol=tolerance)
-
+class Values(Case):
     def test_operators(self):
         a, b = draw(4, 3), np.abs(draw(3)) + 0.5
         x, y = heed.Tensor(a), heed.Tensor(b)
@@ -127,7 +114,7 @@ class Values(unittest.TestCase):
         self.same(turned, q.transpose(1, 2).numpy())
 
     def test_every_op_of_the_library_is_here(self):
-        header = pathlib.Path(__file__).parents[2] / "autograd" / "ops.h"
+        header = ROOT / "autograd" / "ops.h"
         if not header.exists():
             self.skipTest("the C++ header is not here")
         other_names = {  # what Python calls otherwise
@@ -159,10 +146,8 @@ class Values(unittest.TestCase):
     def test_indices(self):
         a = draw(4, 5, 6)
         x = heed.Tensor(a)
-        for key in [0, -1, (1, 2), (slice(1, 3),), (Ellipsis, 2), (0, slice(None, None, 2)), (None, 1), (slice(3, 1),)]:
-            with self.subTest(key=key):
-                self.same(x[key], a[key])
         for key in [
+            0, -1, (1, 2), (slice(1, 3),), (Ellipsis, 2), (0, slice(None, None, 2)), (None, 1), (slice(3, 1),),
             [0, 2],
             np.array([1, -1]),
             (slice(None), [0, 3, 3]),
@@ -187,12 +172,10 @@ class Values(unittest.TestCase):
         self.assertEqual([row.shape for row in heed.Tensor(a)], [(5, 6)] * 4)
         for key, error in [
             ([9], IndexError), ([1.5], TypeError), (([0], slice(None), [0]), IndexError), ([True, False], IndexError),
-            (heed.Tensor([0.5]), TypeError),
+            (heed.Tensor([0.5]), TypeError), (4, IndexError), ((0, 0, 0, 0), IndexError), ("a", TypeError),
+            (slice(None, None, -1), IndexError), ((Ellipsis, 0, Ellipsis), IndexError),
         ]:
-            with self.assertRaises(error):
-                x[key]
-        for key, error in [(4, IndexError), ((0, 0, 0, 0), IndexError), ("a", TypeError), (slice(None, None, -1), IndexError)]:
-            with self.assertRaises(error):
+            with self.subTest(key=key), self.assertRaises(error):
                 x[key]
 
     def test_gradients(self):
@@ -256,7 +239,7 @@ class Values(unittest.TestCase):
         self.assertEqual(set(np.unique(dropped)), {0, np.float32(1 / 0.75)})
 
 
-class Memory(unittest.TestCase):
+class Memory(Case):
     def test_to_numpy_without_a_copy(self):
         x = heed.Tensor(draw(3, 4))
         turned = x.T.numpy()
@@ -318,16 +301,14 @@ class Memory(unittest.TestCase):
         np.testing.assert_array_equal(heed.from_dlpack(a.T).numpy(), a.T)
 
     def test_nothing_is_left(self):
-        gc.collect()
-        before = _library.library.heed_live_handles()
-        w = heed.parameter(draw(4, 4))
-        optimizer = heed.Optimizer("adam", [w])
-        for _ in range(3):
-            heed.square(heed.attention("dot_product", 4)(draw(1, 3, 4)) @ w).mean().backward()
-            optimizer.step()
-        del w, optimizer
-        gc.collect()
-        self.assertEqual(_library.library.heed_live_handles(), before)
+        def work():
+            w = heed.parameter(draw(4, 4))
+            optimizer = heed.Optimizer("adam", [w])
+            for _ in range(3):
+                heed.square(heed.attention("dot_product", 4)(draw(1, 3, 4)) @ w).mean().backward()
+                optimizer.step()
+
+        self.leaves_nothing(work)
 
     def test_bytes_in_another_order(self):
         array = np.array([1 / 3, -2.0], dtype=np.dtype(np.float64).newbyteorder())
@@ -352,13 +333,12 @@ class Memory(unittest.TestCase):
         self.assertIn("f32", repr(heed.Tensor([1.0])))
 
 
-class Misuse(unittest.TestCase):
+class Misuse(Case):
     def test_what_is_refused(self):
         x = heed.Tensor(draw(2, 3))
         layer = heed.attention("dot_product", 4)
-        for error, words, call in [
+        self.refuses(  # and what c_api.c has
             (heed.Error, r"\[2, 3\]", lambda: x @ x),
-            (heed.Error, "axis 5", lambda: x.sum(5)),
             (OverflowError, "does not fit", lambda: x.sum(2**40)),
             (OverflowError, "does not fit", lambda: heed.uniform(2, seed=-1)),
             (OverflowError, "i32", lambda: heed.Tensor([2**31])),
@@ -369,19 +349,14 @@ class Misuse(unittest.TestCase):
             (TypeError, "object", lambda: heed.exp(None)),
             (TypeError, "f32, f64 or i32", lambda: heed.Tensor([1.0], "f16")),
             (TypeError, "i32", lambda: heed.Tensor([1.5], "i32")),
-            (heed.Error, "leaf", lambda: x.grad),
-            (heed.Error, "parameter", lambda: x.sum().backward()),
             (TypeError, "not int", lambda: heed.parameter(x).sum().backward(77)),
             (heed.BadArgument, "heed_module where", lambda: heed.linear(x, layer)),
             (heed.Error, "does not have exactly one", lambda: bool(x)),
             (ValueError, "shape", lambda: x.assign([1.0])),
-            (heed.Error, "tpu", lambda: x.to("tpu")),
             (ValueError, "NUL", lambda: x.to("c\0pu")),
             (heed.Error, "types", lambda: x + heed.Tensor(draw(2, 3, dtype=np.float64))),
             (heed.Error, "0.5", lambda: heed.arange(3) + 0.5),
             (heed.Error, "memory", lambda: heed.zeros((2**40, 2**40))),
-            (heed.Error, "at most 8|rank", lambda: heed.zeros((1,) * 9)),
-            (heed.Error, "f64", lambda: heed.gradcheck(heed.exp, [x])),
             (TypeError, "pickle", lambda: pickle.dumps(x)),
             (IndexError, "extent 1", lambda: x.squeeze(0)),
             (TypeError, "float", lambda: heed.expand(x, (2.5, 3))),
@@ -395,27 +370,7 @@ class Misuse(unittest.TestCase):
             (heed.Error, "axs", lambda: heed.tensor._op("flip", [x], axs=[0])),
             (heed.Error, "cumulative_sum", lambda: heed.tensor._op("cumulativ_sum", [x])),
             (heed.BadArgument, "room", lambda: heed.tensor._op("sort", [x])),
-        ]:
-            with self.subTest(words):
-                self.assertRaisesRegex(error, words, call)
-
-    def test_errors_belong_to_their_thread(self):
-        problems = []
-
-        def work(index):
-            for _ in range(50):
-                try:
-                    heed.zeros((2, index + 3)) @ heed.zeros((2, index + 3))
-                except heed.Error as error:
-                    if f"[2, {index + 3}]" not in str(error):
-                        problems.append(str(error))
-
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(problems, [])
+        )
 
     def test_the_version_is_that_of_the_library(self):
         project = ROOT / "bindings/python/pyproject.toml"

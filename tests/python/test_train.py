@@ -8,25 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-import threading
 import unittest
 import warnings
 
 import numpy as np
 
 import heed
-
-PROGRAMS = pathlib.Path(os.environ.get("HEED_PROGRAMS", "build/bin"))
-SMALL = {
-    "device": "cpu", "model.width": 16, "model.heads": 2, "model.feed_forward": 32, "tokenizer.vocabulary": 300,
-    "training.steps": 6, "training.evaluate_every": 3, "training.save_every": 2, "training.log_every": 1,
-    "training.batch_tokens": 256,
-}
-TEXTS = [f"{'good' if i % 2 else 'bad'} film number {i} with a \"quote\", a tab\tand a line\nbreak" for i in range(40)]
-LABELS = ["pos" if i % 2 else "neg" for i in range(40)]
-WORDS = ["one two", "two three", "three four", "four five", "five six", "six seven", "seven one", "eight nine"] * 3
-CODES = ["a b", "b c", "c d", "d e", "e f", "f g", "g a", "h i"] * 3
+from support import CODES, LABELS, PROGRAMS, SMALL, TEXTS, WORDS, Folder, in_threads
 
 
 def jsonl(path, **columns):
@@ -39,17 +27,6 @@ def jsonl(path, **columns):
 
 def weights(folder):
     return pathlib.Path(folder, "model.safetensors").read_bytes()
-
-
-class Folder(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-        warnings.simplefilter("ignore", ResourceWarning)
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
 
 
 class Training(Folder):
@@ -96,12 +73,9 @@ class Training(Folder):
     def test_dialogues(self):
         turns = [["hello there", "hi , who are you ?", "i am ann"], ["good morning", "good evening\nto you"]] * 6
         run = self.train("converse", turns, valid=turns[:2], out=self.path("run"), settings={"data.overlap": "keep"})
-        with open(self.path("dialogues.txt"), "w") as file:
-            for one in turns:
-                file.write(" __eou__ ".join(one).replace("\n", " ") + " __eou__\n")
-        with open(self.path("valid.txt"), "w") as file:
-            for one in turns[:2]:
-                file.write(" __eou__ ".join(one).replace("\n", " ") + " __eou__\n")
+        lines = [" __eou__ ".join(one).replace("\n", " ") + " __eou__\n" for one in turns]
+        pathlib.Path(self.path("dialogues.txt")).write_text("".join(lines))
+        pathlib.Path(self.path("valid.txt")).write_text("".join(lines[:2]))
         self.train("converse", self.path("dialogues.txt"), valid=self.path("valid.txt"), out=self.path("files"),
                    settings={"data.overlap": "keep"})
         self.assertEqual(weights(run.folder), weights(self.path("files")))
@@ -137,10 +111,8 @@ class Training(Folder):
         steps = heed.settings("classify")["training.steps"]
         self.assertEqual((steps.kind, steps.default), ("integer", 1000))
         self.assertIn("post", heed.settings("classify")["model.norm"].choices)
-        with self.assertRaisesRegex(heed.Error, "classify"):
-            heed.settings("clasify")
-        with self.assertRaisesRegex(heed.Error, "classify"):
-            heed.train("clasify", TEXTS, LABELS)
+        self.refuses((heed.Error, "classify", lambda: heed.settings("clasify")),
+                     (heed.Error, "classify", lambda: heed.train("clasify", TEXTS, LABELS)))
 
     def test_answers_are_arrays(self):
         run = self.train("classify", np.array(TEXTS), np.array(LABELS), valid=0.2, attention="fastformer")
@@ -217,10 +189,8 @@ class Training(Folder):
         again = heed.cross_validate("classify", TEXTS, LABELS, folds=3, settings=settings, out=self.path("folds"), resume=True)
         self.assertEqual(again, found)
         self.assertEqual(weights(self.path("folds/fold-3")), before)
-        with self.assertRaisesRegex(heed.SettingsError, "data.folds"):
-            heed.cross_validate("translate", WORDS, CODES)
-        with self.assertRaisesRegex(heed.SettingsError, "data.folds"):
-            heed.cross_validate("classify", TEXTS, LABELS, folds=0)
+        self.refuses((heed.SettingsError, "data.folds", lambda: heed.cross_validate("translate", WORDS, CODES)),
+                     (heed.SettingsError, "data.folds", lambda: heed.cross_validate("classify", TEXTS, LABELS, folds=0)))
 
     def test_labels(self):
         for labels, classes in ([[i % 3 for i in range(40)], ["0", "1", "2"]],
@@ -261,12 +231,10 @@ class Training(Folder):
                                   ({"data.file": "x.csv"}, "give one"), ({"data.folds": 3}, "heed_cross_validate")]:
             with self.assertRaisesRegex(heed.SettingsError, message):
                 self.train("classify", TEXTS, LABELS, settings=settings)
-        with self.assertRaisesRegex(TypeError, "no 'news'"):
-            self.train("classify", TEXTS, LABELS, news=(TEXTS,))
-        with self.assertRaisesRegex(heed.Error, "fastformer"):
-            self.train("classify", TEXTS, LABELS, attention="fastforma")
-        with self.assertRaises(TypeError):
-            self.train("classify", TEXTS, LABELS, settings={"training.steps": object()})
+        train = lambda **given: self.train("classify", TEXTS, LABELS, **given)
+        self.refuses((TypeError, "no 'news'", lambda: train(news=(TEXTS,))),
+                     (heed.Error, "fastformer", lambda: train(attention="fastforma")),
+                     (TypeError, "object", lambda: train(settings={"training.steps": object()})))
 
     def test_by_rule_and_from_a_config(self):
         with open(self.path("config.json"), "w") as file:
@@ -333,7 +301,7 @@ class Training(Folder):
         """A killed training goes on to the same bits."""
         whole = self.train("classify", TEXTS, LABELS, out=self.path("whole"))
         program = (
-            "import sys, os; sys.path[:0] = %r; import heed; from test_train import *\n"
+            "import sys, os; sys.path[:0] = %r; import heed; from support import *\n"
             "def kill(record):\n"
             "    if record.get('step') == 4: os.kill(os.getpid(), 9)\n"
             "heed.train('classify', TEXTS, LABELS, settings=SMALL, out=%r, on_progress=kill)\n"
@@ -352,20 +320,16 @@ class Training(Folder):
         self.assertIn("\0", text)
         self.assertEqual("".join(run.stream("a")), text)
 
-    def test_two_threads(self):
+    def test_two_trainings_at_once(self):
         runs = {}
 
         def work(seed):
             runs[seed] = self.train("classify", TEXTS, LABELS, out=self.path(f"run{seed}"), settings={"seed": seed})
 
-        threads = [threading.Thread(target=work, args=(seed,)) for seed in (1, 2)]
-        for one in threads:
-            one.start()
-        for one in threads:
-            one.join()
-        for seed in (1, 2):
+        in_threads(2, work)
+        for seed, run in runs.items():
             alone = self.train("classify", TEXTS, LABELS, out=self.path(f"alone{seed}"), settings={"seed": seed})
-            self.assertEqual(weights(runs[seed].folder), weights(alone.folder))
+            self.assertEqual(weights(run.folder), weights(alone.folder))
         errors = []
 
         def meanwhile(record):

@@ -12,7 +12,9 @@ import pathlib
 import signal
 import threading
 import weakref
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Union
+
+Path = Union[str, "os.PathLike[str]"]
 
 ABI_VERSION = 1
 MAX_RANK = 8

@@ -8,9 +8,8 @@ import threading
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
 from . import _library as lib
+from ._library import Path
 from .tensor import Like, Parameter, Tensor, _maybe, _t
-
-Path = Union[str, "os.PathLike[str]"]
 
 
 class _Handle:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import html
 import os
 import sys
-import tempfile
 from typing import Any, Mapping, Sequence, TextIO, Union
 
 from . import _library as lib
-
-_Path = Union[str, "os.PathLike[str]"]
+from ._library import Path
 
 
 class Page:
@@ -27,13 +25,13 @@ class Page:
     def __repr__(self) -> str:
         return f"<heed.Page of {len(self.text)} characters: a notebook shows it, save(path) writes it>"
 
-    def save(self, path: _Path) -> None:
+    def save(self, path: Path) -> None:
         """Writes the page as a file, which works offline."""
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.text)
 
 
-def report(folders: Union[_Path, Sequence[_Path]], *, device: Union[str, None] = None, verify: bool = True) -> Page:
+def report(folders: Union[Path, Sequence[Path]], *, device: Union[str, None] = None, verify: bool = True) -> Page:
     """The report of a run, or several runs side by side: curves, settings, mistakes, attention maps.
 
     ``folders``: that of a run, or a list of them. Raises heed.Error where there is no run.
@@ -42,27 +40,6 @@ def report(folders: Union[_Path, Sequence[_Path]], *, device: Union[str, None] =
     paths = lib.texts_of([os.fspath(one) for one in named])
     settings = lib.settings_json(dict(device=device, verify=verify))
     return Page(lib.result_text("heed_report", paths, len(named), settings))
-
-
-class Shown:
-    """How a notebook shows a run; `folder` is where it is kept."""
-
-    folder: str
-
-    def report(self) -> Page:
-        """Its report: curves, settings, mistakes, attention maps."""
-        return report(self.folder)
-
-    def maps(self, texts: Sequence[str]) -> Page:
-        """What the model attends to in these texts, a map for each head."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "maps.html")
-            self.capture(texts, path)  # type: ignore[attr-defined]
-            with open(path, encoding="utf-8") as file:
-                return Page(file.read())
-
-    def _repr_html_(self) -> Union[str, None]:
-        return self.report()._repr_html_() if self.folder else None
 
 
 class ProgressLine:

@@ -6,16 +6,18 @@ import ctypes
 import operator
 import os
 import queue
+import tempfile
 import threading
 import warnings
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from . import _library as lib
+from ._library import Path
 from .layers import Context, Module, _Handle
-from .notebook import Shown
+from .notebook import Page, report
 from .tensor import Tensor
 
 _AT_ONCE = 1024  # lines of one call, as in the sample programs
@@ -211,7 +213,7 @@ def _lines(texts: Sequence[str]) -> Any:
     return lib.texts_of(texts)
 
 
-class Run(Shown, _Handle):
+class Run(_Handle):
     """A trained run of any task: Run.open(folder).predict(texts)."""
 
     _free_name = "heed_run_free"
@@ -224,7 +226,7 @@ class Run(Shown, _Handle):
     @classmethod
     def open(
         cls,
-        folder: Union[str, "os.PathLike[str]"],
+        folder: Path,
         *,
         device: Optional[str] = None,
         weights: Optional[str] = None,
@@ -318,14 +320,27 @@ class Run(Shown, _Handle):
         lib.closed_at_end.add(made)
         return made
 
-    def capture(
-        self, texts: Sequence[str], path: Union[str, "os.PathLike[str]"], overwrite: bool = False
-    ) -> List[Prediction]:
+    def capture(self, texts: Sequence[str], path: Path, overwrite: bool = False) -> List[Prediction]:
         """The same, and writes what the model attends to: maps if the name ends in .html, else safetensors."""
         lines, file = _lines(texts), lib.encoded(os.fspath(path))
         with lib.interruptible():
             found = lib.result_json("heed_run_capture", self, lines, len(lines), file, int(overwrite))
         return [_prediction(one) for one in found]
+
+    def report(self) -> Page:
+        """Its report: curves, settings, mistakes, attention maps."""
+        return report(self.folder)
+
+    def maps(self, texts: Sequence[str]) -> Page:
+        """What the model attends to in these texts, a map for each head."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "maps.html")
+            self.capture(texts, path)
+            with open(path, encoding="utf-8") as file:
+                return Page(file.read())
+
+    def _repr_html_(self) -> Optional[str]:
+        return self.report()._repr_html_() if self.folder else None
 
     def measure(self, part: str = "valid") -> Dict[str, Any]:
         """The task's metrics on "valid", "test" or "train" of the run's own data."""

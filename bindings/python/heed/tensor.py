@@ -397,33 +397,20 @@ class Tensor:
         Several lists must follow each other; they broadcast, and x[rows, columns] takes single elements. A mask is an
         array of bools or what a comparison gave, x[x > 0]; other tensors of i32 are indices. Gradients follow.
         """
-        keys = list(key) if isinstance(key, tuple) else [key]
-        keys = [_picks(one) if isinstance(one, (list, np.ndarray, Tensor)) else one for one in keys]
         shape = self.shape
-        given = builtins.sum(len(one) if isinstance(one, tuple) else one is not None and one is not ... for one in keys)
-        if given > len(shape):
-            raise IndexError(f"{given} indices for a tensor of shape {shape}")
-        if not any(one is ... for one in keys):
-            keys.append(...)
-        found, extents, axis, seen = self, [], 0, False
+        found, extents, axis = self, [], 0
         lists: List[Array] = []  # of indices
         first = place = 0  # the axis of the first of them, and where it is in the result
-        for one in keys:
+        for one in _each_key(key, shape):
             if one is None:
                 extents.append(1)
-            elif one is ...:
-                if seen:
-                    raise IndexError("an index can have only one '...'")
-                seen = True
-                rest = len(shape) - given
-                extents.extend(shape[axis : axis + rest])
-                axis += rest
             elif isinstance(one, slice):
                 begin, end, step = one.indices(shape[axis])
                 if step < 1:
                     raise IndexError("the step of a slice must be positive")
                 end = max(begin, end)
-                found = found._slice(axis, begin, end, step)
+                if (begin, end, step) != (0, shape[axis], 1):
+                    found = found._slice(axis, begin, end, step)
                 extents.append(-(-(end - begin) // step))
                 axis += 1
             elif isinstance(one, tuple):
@@ -497,6 +484,20 @@ class Parameter(Tensor):
 
 def _is_bool(data: Any) -> bool:
     return getattr(data, "dtype", None) == np.bool_ or isinstance(data, list) and np.asarray(data).dtype == np.bool_
+
+
+def _each_key(key: Any, shape: Tuple[int, ...]) -> List[Any]:
+    """An index as a list of numbers, slices, lists (of _picks()) and None; whole slices stand for "..."."""
+    keys = list(key) if isinstance(key, tuple) else [key]
+    keys = [_picks(one) if isinstance(one, (list, np.ndarray, Tensor)) else one for one in keys]
+    given = builtins.sum(len(one) if isinstance(one, tuple) else one is not None and one is not ... for one in keys)
+    if given > len(shape):
+        raise IndexError(f"{given} indices for a tensor of shape {shape}")
+    dots = [at for at, one in enumerate(keys) if one is ...] or [len(keys)]
+    if len(dots) > 1:
+        raise IndexError("an index can have only one '...'")
+    keys[dots[0] : dots[0] + 1] = [slice(None)] * (len(shape) - given)
+    return keys
 
 
 def _picks(key: Any) -> Tuple[Tuple[Array, Optional[int]], ...]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import tempfile
 import warnings
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from . import _library as lib
+from ._library import Path
 from .run import Run, Table, is_path, table_of
 
 Record = Dict[str, Any]
@@ -96,8 +96,8 @@ def train(
     cross_attention: Optional[str] = None,
     preset: Optional[str] = None,
     settings: Optional[Mapping[str, Any]] = None,
-    config: Union[str, "os.PathLike[str]", None] = None,
-    out: Union[str, "os.PathLike[str]", None] = None,
+    config: Optional[Path] = None,
+    out: Optional[Path] = None,
     resume: bool = False,
     verify: bool = True,
     on_progress: Optional[Callable[[Record], Any]] = None,
@@ -141,8 +141,8 @@ def cross_validate(
     attention: Optional[str] = None,
     preset: Optional[str] = None,
     settings: Optional[Mapping[str, Any]] = None,
-    config: Union[str, "os.PathLike[str]", None] = None,
-    out: Union[str, "os.PathLike[str]", None] = None,
+    config: Optional[Path] = None,
+    out: Optional[Path] = None,
     resume: bool = False,
     verify: bool = True,
     on_progress: Optional[Callable[[Record], Any]] = None,
@@ -169,7 +169,7 @@ def cross_validate(
 
 def _given(
     task: str, examples: Tuple[Any, ...], valid: Any, test: Any, tables: Mapping[str, Any],
-    settings: Optional[Mapping[str, Any]], config: Union[str, "os.PathLike[str]", None], **others: Any,
+    settings: Optional[Mapping[str, Any]], config: Optional[Path], **others: Any,
 ) -> Tuple[Dict[str, Any], List["Table"]]:
     """The settings that training is given, and its tables."""
     given = dict(settings or {})
@@ -194,7 +194,7 @@ def _given(
 
 
 def resume(
-    folder: Union[str, "os.PathLike[str]"],
+    folder: Path,
     *,
     settings: Optional[Mapping[str, Any]] = None,
     verify: bool = True,
