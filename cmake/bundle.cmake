@@ -9,7 +9,7 @@
 
 # bundle_libraries(FOLDER FILE...): copies the libraries that programs or libraries need, and those in OPENED, which are opened
 # at run time and so not listed as dependencies. Those that every system has (glibc, libstdc++, libgcc_s) are left out,
-# because drivers may need newer ones. BUNDLED becomes the list of the originals.
+# because drivers may need newer ones, and so is heed's own. BUNDLED becomes the list of the originals.
 function(bundle_libraries folder)
   foreach(library ${OPENED})
     if(NOT EXISTS ${library})
@@ -17,7 +17,7 @@ function(bundle_libraries folder)
     endif()
   endforeach()
   file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${ARGN} LIBRARIES ${OPENED}
-       RESOLVED_DEPENDENCIES_VAR libraries
+       RESOLVED_DEPENDENCIES_VAR libraries PRE_EXCLUDE_REGEXES "^libheed\\."
        POST_EXCLUDE_REGEXES "/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\\+\\+|ld-linux[^/]*)\\.so\\.[0-9]+$")
   foreach(library ${OPENED} ${libraries})
     get_filename_component(name ${library} NAME)

@@ -38,7 +38,7 @@ if(CPACK_GENERATOR STREQUAL "DEB")
   return()
 endif()
 
-bundle_libraries(${lib} ${shared})  # which is all that the programs need
+bundle_libraries(${lib} ${shared} ${programs})
 foreach(library ${BUNDLED})  # with their licences, as their Debian packages have them
   string(REGEX REPLACE "^/usr" "" link ${library})
   foreach(path ${library} ${link})

@@ -3,6 +3,7 @@
 import gc
 import os
 import pathlib
+import signal
 import tempfile
 import threading
 import unittest
@@ -62,6 +63,12 @@ class Case(unittest.TestCase):
         work()
         gc.collect()
         self.assertEqual(_library.library.heed_live_handles(), before)
+
+    def raise_on_interrupt(self):
+        """Ctrl-C raises KeyboardInterrupt until the test ends: what starts the tests in the background may have it ignored."""
+        handler = signal.default_int_handler
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, handler))
+        return handler
 
     def new_folder(self):
         """A folder that goes with the test."""

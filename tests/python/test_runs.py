@@ -103,9 +103,7 @@ class Runs(Case):
     def test_a_signal_ends_a_call(self):
         """Ctrl-C in the middle of a call: the call ends, the exception is Python's, and the run can be used again."""
         before = self.run_.predict(["a fine film"])
-        # What starts the tests in the background may have it ignored.
-        handler = signal.default_int_handler
-        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, handler))
+        handler = self.raise_on_interrupt()
         lines = heed.run._lines(["[ MAX 2 [ MIN 9 4 ] 7 ]"] * 200_000)
         timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()

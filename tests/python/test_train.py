@@ -285,10 +285,10 @@ class Training(Folder):
             if record.get("step") == 5:
                 os.kill(os.getpid(), signal.SIGINT)
 
-        before = signal.getsignal(signal.SIGINT)
+        handler = self.raise_on_interrupt()
         with self.assertRaises(KeyboardInterrupt):
             self.train("classify", TEXTS, LABELS, out=self.path("run"), settings={"training.steps": 30}, on_progress=interrupt)
-        self.assertEqual(signal.getsignal(signal.SIGINT), before)
+        self.assertIs(signal.getsignal(signal.SIGINT), handler)
         self.assertEqual(weights(heed.resume(self.path("run")).folder), weights(whole.folder))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
