@@ -29,7 +29,6 @@
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/attention/check.h"
 #include "heed/models/classifier.h"
 #include "heed/models/config.h"
 #include "heed/models/decoding.h"

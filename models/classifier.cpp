@@ -57,12 +57,9 @@ Tensor WordPairs::operator()(const Tensor& ids, Context& context, const Tensor& 
   }
   const Device device = ids.device();
   const std::int64_t in_row = static_cast<std::int64_t>(kinds) * length;
-  Tensor picked = embedding(weight, Tensor::from(rows, {batch, in_row}, device));  // [B, kinds N, classes]
-  if (context.training && dropout_ > 0) {
-    const Tensor one = Tensor::ones({batch, in_row, 1}, weight.dtype(), device);
-    picked = picked * maybe_dropout(one, dropout_, context);
-  }
-  return sum(picked, 1) * cast(Tensor::from(factors, {batch, 1}, device), weight.dtype());
+  const Tensor picked = embedding(weight, Tensor::from(rows, {batch, in_row}, device));  // [.., classes]
+  return sum(drop_tokens(picked, dropout_, context), 1) *
+         cast(Tensor::from(factors, {batch, 1}, device), weight.dtype());
 }
 
 EncoderClassifier::EncoderClassifier(const TransformerConfig& config)

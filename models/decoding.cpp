@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <queue>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
@@ -98,38 +99,20 @@ void LanguageModelSteps::reorder(std::span<const std::int32_t> rows) {
 
 namespace {
 
-/// Hands out token ids from the most probable down, the lower id first among equals. A heap, because only a
-/// few are needed.
-class Ranking {
- public:
-  /// Orders tokens by rank, from the last to the first.
-  struct Below {
-    std::span<const double> logits;
-    bool operator()(std::size_t a, std::size_t b) const {
-      return logits[a] != logits[b] ? logits[a] < logits[b] : a > b;
-    }
-  };
-
-  explicit Ranking(std::span<const double> logits) : below_{logits}, rest_(logits.size()) {
-    std::iota(rest_.begin(), rest_.end(), 0);
-    std::make_heap(rest_.begin(), rest_.end(), below_);
-  }
-  std::size_t next() {
-    std::pop_heap(rest_.begin(), rest_.end(), below_);
-    const std::size_t token = rest_.back();
-    rest_.pop_back();
-    return token;
-  }
-
- private:
-  Below below_;
-  std::vector<std::size_t> rest_;
-};
-
 /// The tokens that pass top_k and top_p, most probable first; `weights` are unnormalised probabilities.
 std::vector<std::size_t> kept_tokens(std::span<const double> logits, std::span<const double> weights,
                                      const SamplingOptions& options) {
-  Ranking ranking(logits);
+  const auto ranks_below = [&](std::size_t a, std::size_t b) {  // among equals, the higher id
+    return logits[a] != logits[b] ? logits[a] < logits[b] : a > b;
+  };
+  std::vector<std::size_t> all(logits.size());
+  std::iota(all.begin(), all.end(), 0);
+  std::priority_queue ranking(ranks_below, std::move(all));  // a heap, because only a few are needed
+  const auto next = [&] {
+    const std::size_t token = ranking.top();
+    ranking.pop();
+    return token;
+  };
   const std::size_t most =
       options.top_k > 0 ? std::min(logits.size(), static_cast<std::size_t>(options.top_k)) : logits.size();
   std::vector<std::size_t> kept;
@@ -137,12 +120,12 @@ std::vector<std::size_t> kept_tokens(std::span<const double> logits, std::span<c
   if (options.top_k == 0) {
     sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   } else {
-    for (std::size_t i = 0; i < most; ++i) sum += weights[kept.emplace_back(ranking.next())];
+    for (std::size_t i = 0; i < most; ++i) sum += weights[kept.emplace_back(next())];
   }
   if (options.top_p == 1) return kept;
   double reached = 0;
   for (std::size_t i = 0; i < most; ++i) {
-    if (i == kept.size()) kept.push_back(ranking.next());
+    if (i == kept.size()) kept.push_back(next());
     reached += weights[kept[i]];
     if (reached >= options.top_p * sum) {
       kept.resize(i + 1);
@@ -264,7 +247,6 @@ std::vector<Tokens> generate(LanguageModel& model, std::span<const std::int32_t>
                              const TokenWatch& watch) {
   check_sampling(options.sampling);
   checked_range("generate: the context", options.context, 2, std::int64_t{1} << 24);
-  checked_range("generate: the number of texts", samples, 1, 65536);
   checked_range("generate: the number of new tokens", options.tokens, 0, std::int64_t{1} << 31);
   LanguageModelSteps steps(model, prompt, samples, options.context);
   const std::vector<std::int32_t> first(static_cast<std::size_t>(samples), prompt.back());

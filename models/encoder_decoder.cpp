@@ -1,7 +1,6 @@
 #include "heed/models/encoder_decoder.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "heed/autograd/ops.h"
 
@@ -25,7 +24,7 @@ Tensor log_of_sum(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 Pointer::Pointer(const TransformerConfig& config, Initialiser& initialiser)
-    : embedding_scale_(config.scale_embeddings ? std::sqrt(static_cast<double>(config.width)) : 1),
+    : embedding_scale_(embedding_scale(config)),
       query_(config.width, config.width, true, initialiser),
       key_(2 * config.width, config.width, true, initialiser),
       gate_(config.width, 1, true, initialiser) {

@@ -135,7 +135,7 @@ MaskedLanguageModel::MaskedLanguageModel(const TransformerConfig& config, Initia
   add_parameter("output_bias", output_.bias, Initialiser::constant({config.source_vocabulary}, 0));
   if (!config.output_transform) return;
   transform_ = std::make_unique<Linear>(config.width, config.width, true, initialiser);
-  transform_norm_ = std::make_unique<Norm>(norm_kind_of(config.norm_kind), config.width, config.epsilon);
+  transform_norm_ = std::make_unique<Norm>(config);
   add_module("transform", *transform_);
   add_module("transform_norm", *transform_norm_);
 }

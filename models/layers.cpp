@@ -109,6 +109,9 @@ Norm::Norm(NormKind kind, std::int64_t width, double epsilon) : kind_(kind), eps
   if (kind == NormKind::layer) add_parameter("bias", bias, Initialiser::constant({width}, 0));
 }
 
+Norm::Norm(const TransformerConfig& config)
+    : Norm(norm_kind_of(config.norm_kind), config.width, config.epsilon) {}
+
 Tensor Norm::operator()(const Tensor& x) const try {
   check_input(x, weight.size(0), weight.dtype());
   return kind_ == NormKind::rms ? rms_norm(x, weight, epsilon_) : layer_norm(x, weight, bias, epsilon_);
@@ -170,6 +173,10 @@ FeedForward::FeedForward(std::int64_t width, std::int64_t hidden, Activation act
   add_module("output", output_);
 }
 
+FeedForward::FeedForward(const TransformerConfig& config, Initialiser& initialiser)
+    : FeedForward(config.width, config.feed_forward, activation_of(config.activation),
+                  config.activation_dropout, initialiser) {}
+
 Tensor FeedForward::hidden(const Tensor& x) const {
   if (!gate_) return apply(activation_, input_(x));
   const std::vector<Tensor> both = Linear::each({gate_.get(), &input_}, x);
@@ -184,6 +191,13 @@ Tensor FeedForward::operator()(const Tensor& x, Context& context) const {
 
 Tensor maybe_dropout(const Tensor& x, double p, Context& context) {
   return context.training && p > 0 ? dropout(x, p, context.random.next()) : x;
+}
+
+Tensor drop_tokens(const Tensor& x, double p, Context& context) {
+  if (!context.training || p == 0) return x;
+  Shape each = x.shape();
+  each[each.rank() - 1] = 1;
+  return x * dropout(Tensor::ones(each, x.dtype(), x.device()), p, context.random.next());
 }
 
 void Sequential::add(std::function<Tensor(const Tensor&)> function) {

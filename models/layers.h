@@ -68,6 +68,8 @@ NormKind norm_kind_of(std::string_view name);
 class Norm : public Module {
  public:
   Norm(NormKind kind, std::int64_t width, double epsilon);
+  /// As the configuration has it.
+  explicit Norm(const TransformerConfig& config);
   Tensor operator()(const Tensor& x) const;
   /// residual + dropout(x) with probability p (may be 0), and the normalised sum.
   NormedSum operator()(const Tensor& x, const Tensor& residual, double p, const RandomKey& key) const;
@@ -103,6 +105,8 @@ class FeedForward : public Module {
  public:
   FeedForward(std::int64_t width, std::int64_t hidden, Activation activation, double dropout,
               Initialiser& initialiser);
+  /// As the configuration has it.
+  FeedForward(const TransformerConfig& config, Initialiser& initialiser);
   Tensor operator()(const Tensor& x, Context& context) const;
 
  private:
@@ -116,6 +120,8 @@ class FeedForward : public Module {
 
 /// dropout(x) while training, x otherwise.
 Tensor maybe_dropout(const Tensor& x, double p, Context& context);
+/// The same for whole rows of x [..., n]: each is zeroed with probability p, or divided by 1 - p.
+Tensor drop_tokens(const Tensor& x, double p, Context& context);
 
 /// A part of a model that maps a tensor to a tensor, with or without a Context.
 template <class Layer>

@@ -14,10 +14,6 @@ std::size_t longest(std::span<const Tokens> sequences) {
   return length;
 }
 
-Tensor ids_tensor(const std::vector<std::int32_t>& values, const Shape& shape, Device device) {
-  return Tensor::from(values, shape, device);
-}
-
 }  // namespace
 
 PaddedTokens pad_tokens(std::span<const Tokens> sequences, Device device) {
@@ -32,7 +28,7 @@ PaddedTokens pad_tokens(std::span<const Tokens> sequences, Device device) {
     mask.insert(mask.end(), length - sequence.size(), 0);
     padded = padded || sequence.size() < length;
   }
-  return {ids_tensor(ids, shape, device), padded ? ids_tensor(mask, shape, device) : Tensor()};
+  return {Tensor::from(ids, shape, device), padded ? Tensor::from(mask, shape, device) : Tensor()};
 }
 
 Targets make_targets(std::span<const Tokens> sequences, Device device) {
@@ -47,7 +43,7 @@ Targets make_targets(std::span<const Tokens> sequences, Device device) {
   check(!ids.empty(), "a batch needs at least one target token");
   const auto count = static_cast<std::int64_t>(ids.size());
   const bool all = ids.size() == sequences.size() * length;
-  return {ids_tensor(ids, {count}, device), all ? Tensor() : ids_tensor(rows, {count}, device), count};
+  return {Tensor::from(ids, {count}, device), all ? Tensor() : Tensor::from(rows, {count}, device), count};
 }
 
 TranslationBatch make_translation_batch(std::span<const Tokens> sources, std::span<const Tokens> targets,

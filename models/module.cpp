@@ -141,7 +141,11 @@ Module* Module::find(std::string_view path) {
 
 std::int64_t Module::parameter_count() {
   std::int64_t count = 0;
-  for (const NamedTensor& entry : parameters()) count += entry.tensor->count();
+  for (const NamedTensor& entry : parameters()) {
+    std::int64_t own = 1;
+    for (const std::int64_t extent : entry.tensor->shape()) own = checked_product(entry.name, own, extent);
+    count = checked_sum("the number of parameters", count, own);
+  }
   return count;
 }
 
@@ -240,21 +244,6 @@ Tensor ShapesOnly::tensor(const Shape& shape, DType dtype) {
     strides.push_back(0);
   }
   return Tensor::zeros({1}, dtype).view(shape, strides, 0);
-}
-
-ModelCost cost_of(Module& model) {
-  const auto total = [](const char* what, const std::vector<NamedTensor>& tensors) {
-    std::int64_t sum = 0;
-    for (const NamedTensor& entry : tensors) {
-      std::int64_t count = 1;
-      for (const std::int64_t extent : entry.tensor->shape())
-        count = checked_product(entry.name, count, extent);
-      sum = checked_sum(what, sum, count);
-    }
-    return sum;
-  };
-  return {total("the number of parameters", model.parameters()),
-          total("the size of buffers", model.buffers())};
 }
 
 ModuleGradcheckResult gradcheck(Module& module,

@@ -62,7 +62,7 @@ class Module {
   virtual void absorb(std::span<const Tensor> values);
   /// The part whose path() is `path`, or this module itself; null when there is none.
   Module* find(std::string_view path);
-  /// Number of trained elements.
+  /// Number of trained elements; shared ones count once. Throws an Error when the sum overflows.
   std::int64_t parameter_count();
   /// The dotted name of this module within its model, for error messages; "" for the model itself. A part
   /// shared by several modules is named after the first one that registered it.
@@ -222,15 +222,6 @@ class ShapesOnly {
  private:
   bool previous_;
 };
-
-/// The size of a model.
-struct ModelCost {
-  std::int64_t parameters = 0;  ///< trained elements; shared ones count once
-  std::int64_t buffers = 0;     ///< elements saved with the model but not trained
-};
-/// Counts with checked arithmetic; throws an Error when a sum overflows. Also works for models built within
-/// ShapesOnly.
-ModelCost cost_of(Module& model);
 
 /// The initial values of linear maps.
 enum class LinearInit {

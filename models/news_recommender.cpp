@@ -26,23 +26,20 @@ TransformerConfig for_users(TransformerConfig config, const RecommenderConfig& s
   return config;
 }
 
+std::unique_ptr<SequenceEncoder> titles_of(const TransformerConfig& config, bool has_titles,
+                                           Initialiser& initialiser) {
+  if (!has_titles) return nullptr;
+  auto made = std::make_unique<SequenceEncoder>(config, initialiser);
+  made->add_pooling(initialiser);
+  return made;
+}
+
 std::unique_ptr<AttentionPooling> pooling_of(const TransformerConfig& config, Initialiser& initialiser) {
   if (config.pooling != "attention") return nullptr;
   return std::make_unique<AttentionPooling>(config.width, initialiser);
 }
 
 }  // namespace
-
-/// The title encoder.
-class NewsRecommender::Title : public SequenceEncoder {
- public:
-  Title(const TransformerConfig& config, Initialiser& initialiser) : SequenceEncoder(config, initialiser) {
-    add_pooling(initialiser);
-  }
-  Tensor operator()(const PaddedTokens& titles, Context& context) {
-    return pooled(hidden(titles, context), titles.mask);
-  }
-};
 
 NewsRecommender::NewsRecommender(const TransformerConfig& config, const RecommenderConfig& sizes)
     : NewsRecommender(checked_recommender(config, sizes), sizes,
@@ -51,10 +48,10 @@ NewsRecommender::NewsRecommender(const TransformerConfig& config, const Recommen
 NewsRecommender::NewsRecommender(const TransformerConfig& config, const RecommenderConfig& sizes,
                                  Initialiser initialiser)
     : dropout_(config.dropout),
-      input_scale_(config.scale_embeddings ? std::sqrt(static_cast<double>(config.width)) : 1),
+      input_scale_(embedding_scale(config)),
       score_scale_(1 / std::sqrt(static_cast<double>(config.width))),
       pooling_(config.pooling),
-      title_(sizes.titles ? std::make_unique<Title>(config, initialiser) : nullptr),
+      title_(titles_of(config, sizes.titles, initialiser)),
       identity_(sizes.identities + 1, config.width, embedding_deviation(config), initialiser),
       category_(sizes.categories > 0 ? std::make_unique<Embedding>(sizes.categories, config.width,
                                                                    embedding_deviation(config), initialiser)
@@ -73,13 +70,13 @@ NewsRecommender::NewsRecommender(const TransformerConfig& config, const Recommen
   add_parameter("anyone", anyone_vector_, initialiser.normal({1, config.width}, embedding_deviation(config)));
 }
 
-NewsRecommender::~NewsRecommender() = default;
-
 Tensor NewsRecommender::news(const NewsInput& input, Context& context) {
   Tensor sum = identity_(input.identities);
   if (category_) sum = sum + (*category_)(input.categories);
-  if (title_ && input.titles.ids.defined())
-    sum = sum + embedding((*title_)(input.titles, context), input.title_rows);
+  if (title_ && input.titles.ids.defined()) {
+    const Tensor titles = title_->pooled(title_->hidden(input.titles, context), input.titles.mask);
+    sum = sum + embedding(titles, input.title_rows);
+  }
   return sum;
 }
 

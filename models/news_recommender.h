@@ -47,7 +47,6 @@ struct ClickInput {
 class NewsRecommender : public Module {
  public:
   NewsRecommender(const TransformerConfig& config, const RecommenderConfig& sizes);
-  ~NewsRecommender() override;
 
   /// Vectors [n, d] of news.
   Tensor news(const NewsInput& input, Context& context);
@@ -65,14 +64,13 @@ class NewsRecommender : public Module {
   Device device() const { return anyone_vector_.device(); }
 
  private:
-  class Title;
   NewsRecommender(const TransformerConfig& config, const RecommenderConfig& sizes, Initialiser initialiser);
 
   double dropout_, input_scale_, score_scale_;
   std::string pooling_;
-  std::unique_ptr<Title> title_;         // null: titles are not used
-  Embedding identity_;                   // row 0: shared by all news without a row
-  std::unique_ptr<Embedding> category_;  // null: no categories
+  std::unique_ptr<SequenceEncoder> title_;  // null: titles are not used
+  Embedding identity_;                      // row 0: shared by all news without a row
+  std::unique_ptr<Embedding> category_;     // null: no categories
   Positions user_positions_;
   bool has_positions_;
   Encoder user_encoder_;

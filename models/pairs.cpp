@@ -1,7 +1,6 @@
 #include "heed/models/pairs.h"
 
 #include <array>
-#include <cmath>
 #include <numeric>
 
 #include "heed/autograd/ops.h"
@@ -11,8 +10,7 @@ namespace {
 
 /// The standard deviation of vectors that are added to scaled embeddings.
 double added_deviation(const TransformerConfig& config) {
-  return embedding_deviation(config) *
-         (config.scale_embeddings ? std::sqrt(static_cast<double>(config.width)) : 1);
+  return embedding_deviation(config) * embedding_scale(config);
 }
 
 void append(Tokens& tokens, const Tokens& more) {

@@ -1,6 +1,7 @@
 #include "heed/models/positions.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 
@@ -9,24 +10,33 @@
 namespace heed {
 namespace {
 
-/// With `halves`, the sine columns of the interleaved table come first, then the cosine columns.
-template <class T>
-Tensor sinusoids(std::int64_t count, std::int64_t width, bool halves, Device device) {
-  std::vector<T> table(static_cast<std::size_t>(count * width));
-  for (std::int64_t i = 0; i < width; ++i) {
-    const double even = static_cast<double>(i - i % 2);
-    const double frequency = std::pow(10000.0, -even / static_cast<double>(width));
-    const std::int64_t column = !halves ? i : i % 2 ? (width + 1) / 2 + i / 2 : i / 2;
-    for (std::int64_t p = 0; p < count; ++p) {
-      const double angle = static_cast<double>(p) * frequency;
-      table[static_cast<std::size_t>(p * width + column)] =
-          static_cast<T>(i % 2 ? std::cos(angle) : std::sin(angle));
-    }
+/// Calls visit(n, i, angle) with the angle n 10000^(-2i / width) for n < count and i < ceil(width / 2).
+void for_each_angle(std::int64_t count, std::int64_t width, auto&& visit) {
+  for (std::int64_t i = 0; 2 * i < width; ++i) {
+    const double frequency = std::pow(10000.0, -2 * static_cast<double>(i) / static_cast<double>(width));
+    for (std::int64_t n = 0; n < count; ++n) visit(n, i, static_cast<double>(n) * frequency);
   }
-  return Tensor::from(table, {count, width}, device);
+}
+
+/// The length of a table for the positions below `end`: with room for more, because decoding asks for one
+/// more position at every step.
+std::int64_t table_length(std::int64_t end) {
+  return static_cast<std::int64_t>(
+      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(64, end))));
 }
 
 }  // namespace
+
+std::vector<std::int64_t> cache_key(std::vector<std::int64_t> numbers, DType dtype, Device device) {
+  numbers.insert(numbers.end(), {static_cast<std::int64_t>(dtype), static_cast<std::int64_t>(device.type),
+                                 static_cast<std::int64_t>(device.index)});
+  return numbers;
+}
+
+Tensor tensor_of(const std::vector<double>& values, const Shape& shape, DType dtype, Device device) {
+  if (dtype == DType::f64) return Tensor::from(values, shape, device);
+  return cast(Tensor::from(std::vector<float>(values.begin(), values.end()), shape, device), dtype);
+}
 
 Positions::Positions(std::string_view kind, std::int64_t max_length, std::int64_t width, double deviation,
                      Initialiser& initialiser)
@@ -46,23 +56,27 @@ Tensor Positions::operator()(std::int64_t begin, std::int64_t count, const Tenso
     }
     return slice(weight, 0, begin, end);
   }
-  const std::lock_guard lock(mutex_);
-  const bool reusable = table_.defined() && table_.size(0) >= end && table_.dtype() == like.dtype() &&
-                        table_.device() == like.device();
-  if (!reusable) {
-    // Makes room for more, because decoding asks for one more position at every step.
-    const std::int64_t room = std::max<std::int64_t>(64, end + end / 2);
-    table_ = like.dtype() == DType::f64
-                 ? sinusoids<double>(room, width_, halves_, like.device())
-                 : cast(sinusoids<float>(room, width_, halves_, like.device()), like.dtype());
-  }
-  return slice(table_, 0, begin, end);
+  const std::int64_t room = table_length(end), pairs = ceil_div(width_, 2);
+  const Tensor table = tables_.get(cache_key({room}, like.dtype(), like.device()), [&] {
+    std::vector<double> values(static_cast<std::size_t>(room * width_));
+    for_each_angle(room, width_, [&](std::int64_t n, std::int64_t i, double angle) {
+      const std::int64_t sine = halves_ ? i : 2 * i, cosine = halves_ ? pairs + i : 2 * i + 1;
+      values[static_cast<std::size_t>(n * width_ + sine)] = std::sin(angle);
+      if (2 * i + 1 < width_) values[static_cast<std::size_t>(n * width_ + cosine)] = std::cos(angle);
+    });
+    return tensor_of(values, {room, width_}, like.dtype(), like.device());
+  });
+  return slice(table, 0, begin, end);
 }
 
 bool has_position_vectors(const TransformerConfig& config) {
   for (const char* without : {"none", "rotary", "alibi", "relative"})
     if (config.positions == without) return false;
   return true;
+}
+
+double embedding_scale(const TransformerConfig& config) {
+  return config.scale_embeddings ? std::sqrt(static_cast<double>(config.width)) : 1;
 }
 
 double embedding_deviation(const TransformerConfig& config) {
@@ -74,7 +88,7 @@ TokenInput::TokenInput(const TransformerConfig& config, const Embedding& embeddi
     : embedding_(embedding),
       positions_(config.positions, config.max_length, config.width, embedding_deviation(config), initialiser),
       has_positions_(has_position_vectors(config)),
-      scale_(config.scale_embeddings ? std::sqrt(static_cast<double>(config.width)) : 1),
+      scale_(embedding_scale(config)),
       dropout_(config.dropout) {
   add_module("positions", positions_);
   if (config.token_types > 0) {
@@ -83,7 +97,7 @@ TokenInput::TokenInput(const TransformerConfig& config, const Embedding& embeddi
     add_module("types", *types_);
   }
   if (config.embedding_norm) {
-    norm_ = std::make_unique<Norm>(norm_kind_of(config.norm_kind), config.width, config.epsilon);
+    norm_ = std::make_unique<Norm>(config);
     add_module("norm", *norm_);
   }
 }
@@ -103,23 +117,6 @@ Tensor TokenInput::of_vectors(Tensor x, std::int64_t begin, Context& context, co
   if (norm_) x = (*norm_)(x);
   return maybe_dropout(x, dropout_, context);
 }
-
-namespace {
-
-/// The cosines (or sines) of the angles n 10000^(-2i / dh): [count, half].
-template <class T>
-Tensor table_of(double (*function)(double), std::int64_t count, std::int64_t half, Device device) {
-  std::vector<T> table(static_cast<std::size_t>(count * half));
-  for (std::int64_t i = 0; i < half; ++i) {
-    const double frequency = std::pow(10000.0, -static_cast<double>(i) / static_cast<double>(half));
-    for (std::int64_t n = 0; n < count; ++n)
-      table[static_cast<std::size_t>(n * half + i)] =
-          static_cast<T>(function(static_cast<double>(n) * frequency));
-  }
-  return Tensor::from(table, {count, half}, device);
-}
-
-}  // namespace
 
 Rotary::Rotary(const AttentionConfig& config)
     : width_(config.rotary ? config.inner_width() / config.heads : 0) {
@@ -146,18 +143,18 @@ Tensor Rotary::turned(const Tensor& x, const Tensor& cosines, const Tensor& sine
 }
 
 Rotary::Angles Rotary::angles(std::int64_t end, const Tensor& like) {
-  const std::lock_guard lock(mutex_);
   const DType dtype = statistics_type(like.dtype());
-  const Tensor& held = table_.cosines;
-  if (held.defined() && held.size(0) >= end && held.dtype() == dtype && held.device() == like.device())
-    return table_;
-  // Makes room for more, because decoding asks for one more position at every step.
-  const std::int64_t room = std::max<std::int64_t>(64, end + end / 2), half = width_ / 2;
-  const auto made = [&](double (*function)(double)) {
-    return dtype == DType::f64 ? table_of<double>(function, room, half, like.device())
-                               : table_of<float>(function, room, half, like.device());
-  };
-  return table_ = {made(std::cos), made(std::sin)};
+  const std::int64_t room = table_length(end), half = width_ / 2;
+  return tables_.get(cache_key({room}, dtype, like.device()), [&] {
+    std::vector<double> cosines(static_cast<std::size_t>(room * half)), sines(cosines.size());
+    for_each_angle(room, width_, [&](std::int64_t n, std::int64_t i, double angle) {
+      cosines[static_cast<std::size_t>(n * half + i)] = std::cos(angle);
+      sines[static_cast<std::size_t>(n * half + i)] = std::sin(angle);
+    });
+    const Shape shape{room, half};
+    return Angles{tensor_of(cosines, shape, dtype, like.device()),
+                  tensor_of(sines, shape, dtype, like.device())};
+  });
 }
 
 namespace {
@@ -195,31 +192,22 @@ Tensor DistanceBias::matrix_at(const Tensor& positions, std::int64_t keys, const
 
 Tensor DistanceBias::slopes(const Tensor& like) {
   const DType dtype = statistics_type(like.dtype());
-  const std::lock_guard lock(mutex_);
-  if (slopes_.defined() && slopes_.dtype() == dtype && slopes_.device() == like.device()) return slopes_;
-  std::vector<double> m;
-  for (std::int64_t h = 1; h <= heads_; ++h)
-    m.push_back(std::exp2(-8 * static_cast<double>(h) / static_cast<double>(heads_)));
-  return slopes_ = dtype == DType::f64
-                       ? Tensor::from(m, {heads_}, like.device())
-                       : Tensor::from(std::vector<float>(m.begin(), m.end()), {heads_}, like.device());
+  return slopes_.get(cache_key({}, dtype, like.device()), [&] {
+    std::vector<double> m;
+    for (std::int64_t h = 1; h <= heads_; ++h)
+      m.push_back(std::exp2(-8 * static_cast<double>(h) / static_cast<double>(heads_)));
+    return tensor_of(m, {heads_}, dtype, like.device());
+  });
 }
 
 Tensor DistanceBias::learned(std::int64_t queries, std::int64_t keys, const Tensor& like) {
-  Tensor ids;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!buckets_.defined() || queries_ != queries || keys_ != keys || buckets_.device() != like.device()) {
-      std::vector<std::int32_t> all;
-      all.reserve(static_cast<std::size_t>(queries * keys));
-      for (std::int64_t i = keys - queries; i < keys; ++i)
-        for (std::int64_t j = 0; j < keys; ++j) all.push_back(bucket(j - i, causal_));
-      buckets_ = Tensor::from(all, {queries * keys}, like.device());
-      queries_ = queries;
-      keys_ = keys;
-    }
-    ids = buckets_;
-  }
+  const Tensor ids = buckets_.get(cache_key({queries, keys}, DType::i32, like.device()), [&] {
+    std::vector<std::int32_t> all;
+    all.reserve(static_cast<std::size_t>(queries * keys));
+    for (std::int64_t i = keys - queries; i < keys; ++i)
+      for (std::int64_t j = 0; j < keys; ++j) all.push_back(bucket(j - i, causal_));
+    return Tensor::from(all, {queries * keys}, like.device());
+  });
   // [N M, H] -> contiguous [1, H, N, M]: the kernel reads rows of keys, tile by tile.
   const Tensor by_pair = reshape(embedding(cast(weight, like.dtype()), ids), {1, queries, keys, heads_});
   return contiguous(permute(by_pair, {0, 3, 1, 2}));

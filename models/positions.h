@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstddef>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <vector>
 
 #include "heed/models/attention/attention.h"
 #include "heed/models/config.h"
@@ -10,6 +13,35 @@
 #include "heed/models/module.h"
 
 namespace heed {
+
+/// Caches values by the numbers they depend on (the length first of all). Batches come in many lengths, so
+/// a full cache of `most` values is cleared. Values are handles, cheap to copy. Safe to use from several
+/// threads: one builds a missing value while the others wait.
+template <class Value, std::size_t most>
+class BoundedCache {
+ public:
+  using Key = std::vector<std::int64_t>;
+
+  template <class Make>
+  Value get(const Key& key, Make&& make) {
+    const std::lock_guard lock(mutex_);
+    const auto found = values_.find(key);
+    if (found != values_.end()) return found->second;
+    Value made = make();
+    if (values_.size() >= most) values_.clear();
+    return values_[key] = std::move(made);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Key, Value> values_;
+};
+
+/// The key of a tensor with this dtype on this device that depends on these numbers.
+std::vector<std::int64_t> cache_key(std::vector<std::int64_t> numbers, DType dtype, Device device);
+
+/// Numbers computed on the host as a tensor; they pass through f32 unless `dtype` is f64.
+Tensor tensor_of(const std::vector<double>& values, const Shape& shape, DType dtype, Device device);
 
 /// True when the configuration encodes positions as vectors: not within attention ("rotary", "alibi",
 /// "relative") and not "none".
@@ -32,8 +64,7 @@ class Positions : public Module {
  private:
   std::int64_t width_;
   bool halves_;
-  std::mutex mutex_;  // several threads may use one model
-  Tensor table_;      // the sinusoids computed so far
+  BoundedCache<Tensor, 32> tables_;  // the sinusoids
 };
 
 /// Turns token ids into the input of a stack: dropout(embedding * sqrt(d) + positions) (Vaswani et al.
@@ -58,6 +89,8 @@ class TokenInput : public Module {
   std::unique_ptr<Norm> norm_;        // null: none
 };
 
+/// What embeddings are multiplied by: sqrt(d), or 1.
+double embedding_scale(const TransformerConfig& config);
 /// The standard deviation of initial embeddings: 1 / sqrt(d) unless the configuration sets one.
 double embedding_deviation(const TransformerConfig& config);
 
@@ -86,8 +119,7 @@ class Rotary {
   Tensor turned(const Tensor& x, const Tensor& cosines, const Tensor& sines) const;
 
   std::int64_t width_;  // of a head; 0: no rotary positions
-  std::mutex mutex_;    // several threads may use one model
-  Angles table_;        // computed so far
+  BoundedCache<Angles, 32> tables_;
 };
 
 /// What self-attention adds to its logits for the distance of query and key, instead of position vectors.
@@ -128,10 +160,8 @@ class DistanceBias : public Module {
 
   bool alibi_, relative_, causal_;
   std::int64_t heads_;
-  std::mutex mutex_;                     // several threads may use one model
-  Tensor slopes_;                        // as last requested
-  Tensor buckets_;                       // i32 [N M], as last requested
-  std::int64_t queries_ = 0, keys_ = 0;  // sizes of buckets_
+  BoundedCache<Tensor, 8> slopes_;
+  BoundedCache<Tensor, 1> buckets_;  // i32 [N M]: only the last, since it is large
 };
 
 }  // namespace heed

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
@@ -104,7 +103,7 @@ std::vector<Continuation> best_continuations(const Sentence& sentence, const Can
 bool is_decided(const Sentence& sentence, const std::vector<Open>& open, const SearchOptions& options) {
   if (open.empty()) return true;
   const auto count = static_cast<std::int64_t>(sentence.finished.size());
-  if (options.early_stop && count >= options.beam) return true;
+  if ((options.early_stop || options.beam == 1) && count >= options.beam) return true;
   if (count < options.best) return false;
   // Further tokens only lower the probability, and no length penalty exceeds that of the maximum length.
   const double attainable =
@@ -238,38 +237,11 @@ double length_penalty_of(std::int64_t length, double alpha) {
 }
 
 std::vector<Hypothesis> greedy_search(StepModel& model, std::span<const std::int64_t> max_lengths,
-                                      const SearchOptions& options, const TokenWatch& watch) {
-  const NoGrad no_grad;
-  check_search(options);
-  std::vector<Hypothesis> results(max_lengths.size());
-  std::vector<std::size_t> sentences(max_lengths.size());  // the sentence of each row
-  std::iota(sentences.begin(), sentences.end(), 0);
-  std::vector<std::int32_t> tokens(sentences.size(), options.begin);
-  while (!tokens.empty()) {
-    const Candidates candidates = next_candidates(model, tokens, 1, options);
-    std::vector<bool> goes_on(tokens.size(), false);
-    for (std::size_t row = 0; row < tokens.size(); ++row) {
-      Hypothesis& result = results[sentences[row]];
-      const bool full = static_cast<std::int64_t>(result.tokens.size()) == max_lengths[sentences[row]];
-      if (full || candidates.tokens[row] == options.end) {
-        result = finished(std::move(result.tokens), result.log_probability + candidates.end[row], options);
-        continue;
-      }
-      result.log_probability += candidates.log_probabilities[row];
-      result.tokens.push_back(candidates.tokens[row]);
-      if (watch) watch(sentences[row], result.tokens);
-      goes_on[row] = true;
-    }
-    const std::vector<std::int32_t> rows = rows_that_go_on(goes_on);
-    keep_rows(model, rows, tokens.size());
-    tokens.clear();
-    for (std::size_t place = 0; place < rows.size(); ++place) {
-      const auto row = static_cast<std::size_t>(rows[place]);
-      tokens.push_back(candidates.tokens[row]);
-      sentences[place] = sentences[row];
-    }
-    sentences.resize(rows.size());
-  }
+                                      SearchOptions options, const TokenWatch& watch) {
+  options.beam = options.best = 1;
+  std::vector<Hypothesis> results;
+  for (std::vector<Hypothesis>& found : beam_search(model, max_lengths, options, watch))
+    results.push_back(std::move(found.front()));
   return results;
 }
 
@@ -331,12 +303,7 @@ std::vector<std::vector<Hypothesis>> translate(EncoderDecoder& model, std::span<
   if (sources.empty()) return {};
   const std::vector<std::int64_t> max_lengths = output_limits(model, sources, options);
   EncoderDecoderSteps translation(model, pad_tokens(sources, model.device()));
-  if (options.beam > 1) return beam_search(translation, max_lengths, options, watch);
-  std::vector<std::vector<Hypothesis>> results;
-  for (Hypothesis& hypothesis : greedy_search(translation, max_lengths, options, watch)) {
-    results.push_back({std::move(hypothesis)});
-  }
-  return results;
+  return beam_search(translation, max_lengths, options, watch);
 }
 
 }  // namespace heed

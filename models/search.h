@@ -38,17 +38,19 @@ struct Hypothesis {
 /// ((5 + length) / 6)^alpha: GNMT, arXiv 1609.08144, eq. 14. `length` counts the end token.
 double length_penalty_of(std::int64_t length, double alpha);
 
-/// Takes the most probable token at every step. max_lengths[s] limits the tokens of sentence s before the
-/// end token. The model starts with one row per sentence. For a language model, `begin` is the last token
-/// of its prompt.
-std::vector<Hypothesis> greedy_search(StepModel& model, std::span<const std::int64_t> max_lengths,
-                                      const SearchOptions& options, const TokenWatch& watch = {});
-/// Beam search; returns the best hypotheses of each sentence, best first. Every step considers the 2 * beam
+/// Beam search; returns the best hypotheses of each sentence, best first. max_lengths[s] limits the tokens of
+/// sentence s before the end token. The model starts with one row per sentence. For a language model, `begin`
+/// is the last token of its prompt. Every step considers the 2 * beam
 /// best continuations of a sentence: those among the first `beam` that end are finished, and the first
 /// `beam` that do not end continue. Ties go to the lower-numbered hypothesis, then the lower token id.
-/// `watch` is told the tokens that all hypotheses share which can still become the best.
+/// A beam of 1 takes the most probable token at every step and ends with the first end token. `watch` is told
+/// the tokens that all hypotheses share which can still become the best.
 std::vector<std::vector<Hypothesis>> beam_search(StepModel& model, std::span<const std::int64_t> max_lengths,
                                                  const SearchOptions& options, const TokenWatch& watch = {});
+
+/// The best hypothesis of each sentence that a beam of 1 finds.
+std::vector<Hypothesis> greedy_search(StepModel& model, std::span<const std::int64_t> max_lengths,
+                                      SearchOptions options, const TokenWatch& watch = {});
 
 /// The most tokens of each source's output, by the options and by what the model can handle.
 std::vector<std::int64_t> output_limits(const EncoderDecoder& model, std::span<const Tokens> sources,

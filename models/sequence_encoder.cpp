@@ -60,11 +60,7 @@ void SequenceEncoder::add_pooling(Initialiser& initialiser) {
 }
 
 Tensor SequenceEncoder::hidden(const PaddedTokens& tokens, const Tensor& added, Context& context) {
-  Tensor x = input_(tokens.ids, 0, context, tokens.types);
-  if (context.training && config_.word_dropout > 0) {
-    const Tensor one = Tensor::ones({x.size(0), x.size(1), 1}, x.dtype(), x.device());
-    x = x * maybe_dropout(one, config_.word_dropout, context);
-  }
+  Tensor x = drop_tokens(input_(tokens.ids, 0, context, tokens.types), config_.word_dropout, context);
   if (added.defined()) x = x + added;
   if (local_) x = (*local_)(x, tokens.mask, context);
   return encode(x, tokens.mask, context);

@@ -53,6 +53,9 @@ class LocalLayer : public Module {
 /// configuration.
 class SequenceEncoder : public Module {
  public:
+  SequenceEncoder(const TransformerConfig& config, Initialiser& initialiser);
+  /// Creates and registers the parameters of pooled(), which without this call is the mean, or the maximum.
+  void add_pooling(Initialiser& initialiser);
   /// Hidden states [B, N, d] of tokens i32 [B, N].
   virtual Tensor hidden(const PaddedTokens& tokens, Context& context) {
     return hidden(tokens, Tensor(), context);
@@ -71,9 +74,6 @@ class SequenceEncoder : public Module {
   Device device() const { return embedding_.weight.device(); }
 
  protected:
-  SequenceEncoder(const TransformerConfig& config, Initialiser& initialiser);
-  /// Creates and registers the parameters of pooled(), which without this call is the mean, or the maximum.
-  void add_pooling(Initialiser& initialiser);
   const Embedding& embedding() const { return embedding_; }
   /// Treats vectors x [B, N, d] like token embeddings: scales them and adds positions and dropout.
   Tensor placed(const Tensor& x, Context& context) { return input_.of_vectors(x, 0, context); }

@@ -65,54 +65,6 @@ Tensor recomputed_layer(const LayerFunction& layer, const Tensor& x, const Tenso
   return recompute_in_backward(segment, std::move(inputs), context.random);
 }
 
-EncoderLayer::EncoderLayer(const TransformerConfig& config, std::int64_t layer, LayerAttentions& attentions,
-                           Initialiser& initialiser)
-    : attention_(attentions.make(layer, initialiser)),
-      attention_norm_(config),
-      feed_forward_(config.width, config.feed_forward, activation_of(config.activation),
-                    config.activation_dropout, initialiser),
-      feed_forward_norm_(config) {
-  add_module("attention", *attention_);
-  add_module("attention_norm", attention_norm_);
-  add_module("feed_forward", feed_forward_);
-  add_module("feed_forward_norm", feed_forward_norm_);
-}
-
-ResidualStream EncoderLayer::operator()(const ResidualStream& x, const Tensor& mask, Context& context) {
-  const ResidualStream attended = attention_norm_.around(x, context, [&](const Tensor& input) {
-    return (*attention_)({input, mask, {}, {}}, context);
-  });
-  return feed_forward_norm_.around(attended, context,
-                                   [&](const Tensor& input) { return feed_forward_(input, context); });
-}
-
-Encoder::Encoder(const TransformerConfig& config, Initialiser& initialiser)
-    : recompute_(config.recompute_layers) {
-  LayerAttentions attentions(config.encoder_attention, config, false, false);
-  for (std::int64_t i = 0; i < config.encoder_layers; ++i) {
-    const bool shared = i > 0 && config.share_layers == "all";
-    layers_.push_back(shared ? layers_.front()
-                             : std::make_shared<EncoderLayer>(config, i, attentions, initialiser));
-    add_module("layers." + std::to_string(i), *layers_.back());
-  }
-  if (config.norm == "pre") {
-    norm_ = std::make_unique<Norm>(norm_kind_of(config.norm_kind), config.width, config.epsilon);
-    add_module("norm", *norm_);
-  }
-}
-
-Tensor Encoder::operator()(Tensor x, const Tensor& mask, Context& context) {
-  context.handed_on.clear();
-  ResidualStream stream(std::move(x));
-  for (const auto& layer : layers_) {
-    const auto run = [&layer = *layer, mask](const Tensor& input, const Tensor&, Context& inner) {
-      return layer(input, mask, inner).sum();
-    };
-    stream = recompute_ ? recomputed_layer(run, stream.sum(), {}, context) : (*layer)(stream, mask, context);
-  }
-  return norm_ ? stream.normed_by(*norm_).normalised : stream.sum();
-}
-
 void DecoderState::reorder(std::span<const std::int32_t> rows, std::span<const std::int32_t> memory_rows) {
   check(memory_rows.size() > 0 && rows.size() % memory_rows.size() == 0, "reorder: ", rows.size(),
         " hypotheses cannot share ", memory_rows.size(), " rows of a memory evenly");
@@ -126,16 +78,16 @@ void DecoderState::reorder(std::span<const std::int32_t> rows, std::span<const s
   for (Tensor& kept : of_source) kept = memory_order.of(std::move(kept));
 }
 
-DecoderLayer::DecoderLayer(const TransformerConfig& config, std::int64_t layer, LayerAttentions& self,
-                           LayerAttentions* cross, Initialiser& initialiser)
+TransformerLayer::TransformerLayer(const TransformerConfig& config, std::int64_t layer, LayerAttentions& self,
+                                   LayerAttentions* cross, Initialiser& initialiser)
     : one_pass_(self.capabilities(layer).strictly_causal),
       self_attention_(self.make(layer, initialiser)),
       self_attention_norm_(config),
-      feed_forward_(config.width, config.feed_forward, activation_of(config.activation),
-                    config.activation_dropout, initialiser),
+      feed_forward_(config, initialiser),
       feed_forward_norm_(config) {
-  add_module("self_attention", *self_attention_);
-  add_module("self_attention_norm", self_attention_norm_);
+  const std::string name = self.causal() ? "self_attention" : "attention";
+  add_module(name, *self_attention_);
+  add_module(name + "_norm", self_attention_norm_);
   if (cross) cross_attention_ = cross->make(layer, initialiser);
   if (cross_attention_) {
     cross_attention_norm_ = std::make_unique<Residual>(config);
@@ -147,19 +99,19 @@ DecoderLayer::DecoderLayer(const TransformerConfig& config, std::int64_t layer, 
 }
 
 template <class Self, class Cross>
-ResidualStream DecoderLayer::run(const ResidualStream& x, Context& context, Self&& self, Cross&& cross) {
+ResidualStream TransformerLayer::run(const ResidualStream& x, Context& context, Self&& self, Cross&& cross) {
   ResidualStream attended = self_attention_norm_.around(x, context, self);
   if (cross_attention_) attended = cross_attention_norm_->around(attended, context, cross);
   return feed_forward_norm_.around(attended, context,
                                    [&](const Tensor& input) { return feed_forward_(input, context); });
 }
 
-ResidualStream DecoderLayer::operator()(const ResidualStream& x, const Tensor& mask, const Tensor& memory,
-                                        const Tensor& memory_mask, Context& context) {
+ResidualStream TransformerLayer::operator()(const ResidualStream& x, const Tensor& mask, const Tensor& memory,
+                                            const Tensor& memory_mask, Context& context) {
   return run(
       x, context,
       [&](const Tensor& input) {
-        return (*self_attention_)({input, mask, {}, {}}, context);
+        return (*self_attention_)({input, mask}, context);
       },
       [&](const Tensor& input) {
         return (*cross_attention_)({input, mask, memory, memory_mask}, context);
@@ -168,16 +120,16 @@ ResidualStream DecoderLayer::operator()(const ResidualStream& x, const Tensor& m
 
 /// When later tokens change what a position sees, decoding is defined on the text so far, so every position
 /// is a separate step.
-Tensor DecoderLayer::attend_to_self(const Tensor& x, AttentionCache& cache, Context& context) {
-  if (one_pass_ || x.size(1) == 1) return self_attention_->step({x, {}, {}, {}}, cache, context);
+Tensor TransformerLayer::attend_to_self(const Tensor& x, AttentionCache& cache, Context& context) {
+  if (one_pass_ || x.size(1) == 1) return self_attention_->step({x}, cache, context);
   std::vector<Tensor> outputs;
   for (std::int64_t t = 0; t < x.size(1); ++t)
-    outputs.push_back(self_attention_->step({slice(x, 1, t, t + 1), {}, {}, {}}, cache, context));
+    outputs.push_back(self_attention_->step({slice(x, 1, t, t + 1)}, cache, context));
   return concat(outputs, 1);
 }
 
-ResidualStream DecoderLayer::step(const ResidualStream& x, DecoderLayerCache& cache,
-                                  const DecoderState& state, Context& context) {
+ResidualStream TransformerLayer::step(const ResidualStream& x, DecoderLayerCache& cache,
+                                      const DecoderState& state, Context& context) {
   return run(
       x, context, [&](const Tensor& input) { return attend_to_self(input, cache.self, context); },
       [&](const Tensor& input) {
@@ -185,25 +137,24 @@ ResidualStream DecoderLayer::step(const ResidualStream& x, DecoderLayerCache& ca
       });
 }
 
-Decoder::Decoder(const TransformerConfig& config, bool has_memory, Initialiser& initialiser)
+Stack::Stack(const TransformerConfig& config, std::int64_t layers, LayerAttentions self,
+             std::optional<LayerAttentions> cross, Initialiser& initialiser)
     : recompute_(config.recompute_layers) {
-  LayerAttentions self(config.decoder_attention, config, true, false),
-      cross(config.cross_attention, config, false, true);
-  for (std::int64_t i = 0; i < config.decoder_layers; ++i) {
+  for (std::int64_t i = 0; i < layers; ++i) {
     const bool shared = i > 0 && config.share_layers == "all";
     layers_.push_back(
         shared ? layers_.front()
-               : std::make_shared<DecoderLayer>(config, i, self, has_memory ? &cross : nullptr, initialiser));
+               : std::make_shared<TransformerLayer>(config, i, self, cross ? &*cross : nullptr, initialiser));
     add_module("layers." + std::to_string(i), *layers_.back());
   }
   if (config.norm == "pre") {
-    norm_ = std::make_unique<Norm>(norm_kind_of(config.norm_kind), config.width, config.epsilon);
+    norm_ = std::make_unique<Norm>(config);
     add_module("norm", *norm_);
   }
 }
 
-Tensor Decoder::operator()(Tensor x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask,
-                           Context& context) {
+Tensor Stack::run(Tensor x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask,
+                  Context& context) {
   context.handed_on.clear();
   ResidualStream stream(std::move(x));
   for (const auto& layer : layers_) {
@@ -214,8 +165,22 @@ Tensor Decoder::operator()(Tensor x, const Tensor& mask, const Tensor& memory, c
     stream = recompute_ ? recomputed_layer(run, stream.sum(), memory, context)
                         : (*layer)(stream, mask, memory, memory_mask, context);
   }
+  return output(stream);
+}
+
+Tensor Stack::output(const ResidualStream& stream) const {
   return norm_ ? stream.normed_by(*norm_).normalised : stream.sum();
 }
+
+Encoder::Encoder(const TransformerConfig& config, Initialiser& initialiser)
+    : Stack(config, config.encoder_layers, LayerAttentions(config.encoder_attention, config, false, false),
+            {}, initialiser) {}
+
+Decoder::Decoder(const TransformerConfig& config, bool has_memory, Initialiser& initialiser)
+    : Stack(config, config.decoder_layers, LayerAttentions(config.decoder_attention, config, true, false),
+            has_memory ? std::optional(LayerAttentions(config.cross_attention, config, false, true))
+                       : std::nullopt,
+            initialiser) {}
 
 DecoderState Decoder::start(const Tensor& memory, const Tensor& memory_mask) const {
   DecoderState state{memory, memory_mask, {}, {}, 0};
@@ -230,7 +195,7 @@ Tensor Decoder::step(Tensor x, DecoderState& state, Context& context) {
   for (std::size_t i = 0; i < layers_.size(); ++i)
     stream = layers_[i]->step(stream, state.layers[i], state, context);
   state.position += read;
-  return norm_ ? stream.normed_by(*norm_).normalised : stream.sum();
+  return output(stream);
 }
 
 }  // namespace heed

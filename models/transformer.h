@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -28,6 +29,7 @@ class LayerAttentions {
   std::shared_ptr<Attention> make(std::int64_t layer, Initialiser& initialiser);
   /// The capabilities of the choice for `layer`; none for "none".
   Capabilities capabilities(std::int64_t layer) const;
+  bool causal() const { return causal_; }
 
  private:
   const AttentionChoices& choices_;
@@ -63,9 +65,7 @@ class ResidualStream {
 class Residual : public Norm {
  public:
   explicit Residual(const TransformerConfig& config)
-      : Norm(norm_kind_of(config.norm_kind), config.width, config.epsilon),
-        pre_(config.norm == "pre"),
-        dropout_(config.dropout) {}
+      : Norm(config), pre_(config.norm == "pre"), dropout_(config.dropout) {}
 
   template <class Sublayer>
   ResidualStream around(const ResidualStream& stream, Context& context, Sublayer&& sublayer) const {
@@ -91,33 +91,6 @@ using LayerFunction = std::function<Tensor(const Tensor& x, const Tensor& memory
 /// differentiated.
 Tensor recomputed_layer(const LayerFunction& layer, const Tensor& x, const Tensor& memory, Context& context);
 
-/// Self-attention and feed-forward, each within a residual connection.
-class EncoderLayer : public Module {
- public:
-  EncoderLayer(const TransformerConfig& config, std::int64_t layer, LayerAttentions& attentions,
-               Initialiser& initialiser);
-  ResidualStream operator()(const ResidualStream& x, const Tensor& mask, Context& context);
-
- private:
-  std::shared_ptr<Attention> attention_;
-  Residual attention_norm_;
-  FeedForward feed_forward_;
-  Residual feed_forward_norm_;
-};
-
-/// A stack of encoder layers (Vaswani et al. 2017, section 3.1), with a final norm in pre-norm models.
-class Encoder : public Module {
- public:
-  Encoder(const TransformerConfig& config, Initialiser& initialiser);
-  /// x [B, N, d], mask i32 [B, N] (undefined: all real) -> [B, N, d].
-  Tensor operator()(Tensor x, const Tensor& mask, Context& context);
-
- private:
-  bool recompute_;
-  std::vector<std::shared_ptr<EncoderLayer>> layers_;  // with share_layers "all" the same one N times
-  std::unique_ptr<Norm> norm_;
-};
-
 /// The state of one decoder layer between decoding steps.
 struct DecoderLayerCache {
   AttentionCache self, cross;
@@ -139,12 +112,14 @@ struct DecoderState {
   void reorder(std::span<const std::int32_t> rows) { reorder(rows, rows); }
 };
 
-/// Causal self-attention, cross-attention unless the configuration omits it, and feed-forward.
-class DecoderLayer : public Module {
+/// Self-attention ("attention" in an encoder, "self_attention" in a decoder, where it is causal),
+/// "cross_attention" where there is a memory and the configuration does not omit it, and "feed_forward", each
+/// within a residual connection, such as "feed_forward_norm".
+class TransformerLayer : public Module {
  public:
-  /// `cross` is null without an encoder.
-  DecoderLayer(const TransformerConfig& config, std::int64_t layer, LayerAttentions& self,
-               LayerAttentions* cross, Initialiser& initialiser);
+  /// `cross` is null without a memory.
+  TransformerLayer(const TransformerConfig& config, std::int64_t layer, LayerAttentions& self,
+                   LayerAttentions* cross, Initialiser& initialiser);
   ResidualStream operator()(const ResidualStream& x, const Tensor& mask, const Tensor& memory,
                             const Tensor& memory_mask, Context& context);
   /// x [R, n, d], the newest positions of each hypothesis.
@@ -166,24 +141,45 @@ class DecoderLayer : public Module {
   Residual feed_forward_norm_;
 };
 
-/// A stack of decoder layers (Vaswani et al. 2017, section 3.1), with a final norm in pre-norm models.
+/// A stack of layers (Vaswani et al. 2017, section 3.1), with a final norm in pre-norm models.
+class Stack : public Module {
+ protected:
+  Stack(const TransformerConfig& config, std::int64_t layers, LayerAttentions self,
+        std::optional<LayerAttentions> cross, Initialiser& initialiser);
+  Tensor run(Tensor x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask, Context& context);
+  /// What leaves the stack.
+  Tensor output(const ResidualStream& stream) const;
+
+  std::vector<std::shared_ptr<TransformerLayer>> layers_;  // with share_layers "all" the same one N times
+
+ private:
+  bool recompute_;
+  std::unique_ptr<Norm> norm_;
+};
+
+class Encoder : public Stack {
+ public:
+  Encoder(const TransformerConfig& config, Initialiser& initialiser);
+  /// x [B, N, d], mask i32 [B, N] (undefined: all real) -> [B, N, d].
+  Tensor operator()(Tensor x, const Tensor& mask, Context& context) {
+    return run(std::move(x), mask, {}, {}, context);
+  }
+};
+
 /// Without a memory it is the body of a language model.
-class Decoder : public Module {
+class Decoder : public Stack {
  public:
   Decoder(const TransformerConfig& config, bool has_memory, Initialiser& initialiser);
   /// x [B, T, d], mask i32 [B, T], memory [B, M, d], memory_mask i32 [B, M] (masks undefined: all real) ->
   /// [B, T, d].
   Tensor operator()(Tensor x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask,
-                    Context& context);
+                    Context& context) {
+    return run(std::move(x), mask, memory, memory_mask, context);
+  }
   /// The state before the first step. A decoder without memory takes undefined tensors.
   DecoderState start(const Tensor& memory = {}, const Tensor& memory_mask = {}) const;
   /// The next positions of every hypothesis: x [R, n, d] -> [R, n, d].
   Tensor step(Tensor x, DecoderState& state, Context& context);
-
- private:
-  bool recompute_;
-  std::vector<std::shared_ptr<DecoderLayer>> layers_;  // with share_layers "all" the same one N times
-  std::unique_ptr<Norm> norm_;
 };
 
 }  // namespace heed

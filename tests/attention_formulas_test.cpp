@@ -14,7 +14,6 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/attention/check.h"
 #include "heed/tests/model_support.h"
 
 using namespace heed;
@@ -505,73 +504,56 @@ void compare(const std::string& name, const Formula& formula, bool causal, bool 
 
 }  // namespace
 
-TEST_CASE("formulas: Linear Transformer, within one chunk of its sums and over several") {
-  for (const std::int64_t length : {7, 200}) {
-    compare("linear_transformer", linear_transformer(), false, false, length);
-    compare("linear_transformer", linear_transformer(), true, false, length);
-    compare("linear_transformer", linear_transformer(), false, true, length);
-  }
-}
-
-TEST_CASE("formulas: Performer, whose stabilisers cancel") {
-  for (const std::int64_t length : {7, 200}) {
-    compare("performer", performer(), false, false, length);
-    compare("performer", performer(), true, false, length);
-    compare("performer", performer(), false, true, length);
-  }
-  Options options;
-  options.set("features", std::int64_t{11});  // no multiple of the width of a head
-  compare("performer", performer(), true, false, 9, options);
-}
-
-TEST_CASE("formulas: RetNet, one way and both ways") {
-  for (const std::int64_t length : {7, 200})
-    for (const bool causal : {false, true}) compare("retnet", retnet, causal, false, length);
-  Options narrow;
-  narrow.set("value_width", std::int64_t{1});
-  compare("retnet", retnet, true, false, 70, narrow);
-}
-
-TEST_CASE("formulas: gated linear attention, one way and both ways") {
-  for (const std::int64_t length : {7, 90})
-    for (const bool causal : {false, true})
-      compare("gated_linear_attention", gated_linear, causal, false, length);
-}
-
-TEST_CASE("formulas: the Attention Free Transformer in all its forms") {
-  for (const bool causal : {false, true}) {
-    compare("attention_free_transformer", attention_free(0), causal, false, 7);
-    compare("attention_free_transformer", attention_free(0), causal, false, 90);
-    Options options;
-    options.set("rank", std::int64_t{3});
-    options.set("form", "full");
-    compare("attention_free_transformer", attention_free(256), causal, false, 20, options);
-    options.set("form", "local");
-    options.set("window", std::int64_t{4});
-    compare("attention_free_transformer", attention_free(4), causal, false, 20, options);
-  }
-}
-
-TEST_CASE("formulas: local attention") {
-  Options options;
-  options.set("reach", std::int64_t{3});
-  for (const std::int64_t length : {5, 200})
-    for (const bool causal : {false, true}) compare("local", local, causal, false, length, options);
-}
-
-TEST_CASE("formulas: sparse Sinkhorn attention") {
-  Options options;
-  options.set("block", std::int64_t{4});
-  for (const std::int64_t length : {4, 30})
-    for (const bool causal : {false, true}) compare("sinkhorn", sinkhorn, causal, false, length, options);
+TEST_CASE(
+    "formulas: every one of them, plain, causal and across, within one chunk or block and over several") {
+  struct Row {
+    const char* name;
+    Formula formula;
+    const char* uses;  // p: plain, c: causal, x: cross-attention
+    std::vector<std::int64_t> lengths;
+    Options options = {};
+  };
+  const Row rows[] = {
+      {"linear_transformer", linear_transformer(), "pcx", {7, 200}},
+      {"performer", performer(), "pcx", {7, 200}},
+      {"performer", performer(), "c", {9}, options_of({{"features", 11}})},  // no multiple of a head's width
+      {"retnet", retnet, "pc", {7, 200}},
+      {"retnet", retnet, "c", {70}, options_of({{"value_width", 1}})},
+      {"gated_linear_attention", gated_linear, "pc", {7, 90}},
+      {"attention_free_transformer", attention_free(0), "pc", {7, 90}},
+      {"attention_free_transformer",
+       attention_free(256),
+       "pc",
+       {20},
+       options_of({{"form", "full"}, {"rank", 3}})},
+      {"attention_free_transformer",
+       attention_free(4),
+       "pc",
+       {20},
+       options_of({{"form", "local"}, {"rank", 3}, {"window", 4}})},
+      {"local", local, "pc", {5, 200}, options_of({{"reach", 3}})},
+      {"sinkhorn", sinkhorn, "pc", {4, 30}, options_of({{"block", 4}})},
+      {"fnet", fnet(false), "p", {7, 64}},
+      {"fnet", fnet(true), "p", {7, 64}, options_of({{"unitary", true}})},
+      {"nystromformer", nystromformer(5, 6), "p", {5, 33}, options_of({{"landmarks", 5}})},
+      {"nystromformer", nystromformer(64, 6), "p", {9}},
+      {"nystromformer",
+       nystromformer(5, 6, 7),
+       "p",
+       {5, 33},
+       options_of({{"landmarks", 5}, {"convolution", 7}})},
+  };
+  for (const Row& row : rows)
+    for (const char use : std::string(row.uses))
+      for (const std::int64_t length : row.lengths)
+        compare(row.name, row.formula, use == 'c', use == 'x', length, row.options);
+  CHECK_THROWS_AS(
+      make_attention("nystromformer", {.width = width, .options = options_of({{"convolution", 4}})}), Error);
 }
 
 TEST_CASE("sparse Sinkhorn attention: noise disturbs the sorting in training alone") {
-  Options options;
-  options.set("block", std::int64_t{2});
   const auto outputs = [&](bool noise) {
-    options.set("noise", noise);
-    const auto layer = layer_of("sinkhorn", false, false, options);
+    const auto layer = layer_of("sinkhorn", false, false, options_of({{"block", 2}, {"noise", noise}}));
     const AttentionInput input{normal_numbers(23, {1, 9, width}, 1)};
     Context training = Context::train(1, 1), inference = Context::inference();
     return std::pair((*layer)(input, training).to_doubles(), (*layer)(input, inference).to_doubles());
@@ -582,32 +564,9 @@ TEST_CASE("sparse Sinkhorn attention: noise disturbs the sorting in training alo
   CHECK(with.second == without.second);
 }
 
-TEST_CASE("formulas: FNet, whose transform is as long as the sample and not as the batch") {
-  for (const std::int64_t length : {7, 64}) {
-    compare("fnet", fnet(false), false, false, length);
-    Options options;
-    options.set("unitary", true);
-    compare("fnet", fnet(true), false, false, length, options);
-  }
-}
-
-TEST_CASE("formulas: Nystromformer, with fewer landmarks than tokens and with more") {
-  Options options;
-  options.set("landmarks", std::int64_t{5});
-  compare("nystromformer", nystromformer(5, 6), false, false, 33, options);
-  compare("nystromformer", nystromformer(5, 6), false, false, 5, options);
-  compare("nystromformer", nystromformer(64, 6), false, false, 9);
-  options.set("convolution", std::int64_t{7});
-  compare("nystromformer", nystromformer(5, 6, 7), false, false, 33, options);
-  compare("nystromformer", nystromformer(5, 6, 7), false, false, 5, options);
-  options.set("convolution", std::int64_t{4});
-  CHECK_THROWS_AS(make_attention("nystromformer", {.width = width, .options = options}), Error);
-}
-
 TEST_CASE("Nystromformer: with a landmark for every token and enough iterations it is the dot product") {
-  Options options;
-  options.set("iterations", std::int64_t{40});
-  const auto near = layer_of("nystromformer", false, false, options), exact = layer_of("dot_product");
+  const auto near = layer_of("nystromformer", false, false, options_of({{"iterations", 40}})),
+             exact = layer_of("dot_product");
   const AttentionInput input{normal_numbers(23, {2, 12, width}, 1), mask_for(12)};
   Context context;
   CHECK(worst_difference((*near)(input, context), (*exact)(input, context)) < 1e-8);
@@ -619,9 +578,8 @@ TEST_CASE("Performer: more features estimate the dot product better") {
   Context context;
   const Tensor expected = (*exact)(input, context);
   const auto error = [&](std::int64_t features) {
-    Options options;
-    options.set("features", features);
-    return worst_difference((*layer_of("performer", false, false, options))(input, context), expected);
+    const auto layer = layer_of("performer", false, false, options_of({{"features", features}}));
+    return worst_difference((*layer)(input, context), expected);
   };
   CHECK(error(4096) < 0.1);
   CHECK(error(4096) < 0.5 * error(8));
@@ -629,9 +587,7 @@ TEST_CASE("Performer: more features estimate the dot product better") {
 
 TEST_CASE("Performer: features are drawn anew every `redraw` batches, and inference takes the last draw") {
   const auto outputs = [](std::int64_t redraw) {
-    Options options;
-    options.set("redraw", redraw);
-    const auto layer = layer_of("performer", false, false, options);
+    const auto layer = layer_of("performer", false, false, options_of({{"redraw", redraw}}));
     std::vector<std::vector<double>> all;
     const auto run = [&](Context context) {
       all.push_back((*layer)({normal_numbers(23, {1, 5, width}, 1)}, context).to_doubles());
@@ -723,25 +679,22 @@ TEST_CASE("Performer: queries and keys so long that every weight before the divi
 }
 
 TEST_CASE("the newer mechanisms keep their word with settings other than the defaults") {
-  const std::vector<std::pair<std::string, std::vector<std::pair<std::string, Options::Value>>>> rows = {
-      {"performer", {{"features", std::int64_t{3}}, {"redraw", std::int64_t{0}}}},
-      {"fnet", {{"unitary", true}}},
-      {"nystromformer", {{"landmarks", std::int64_t{3}}, {"iterations", std::int64_t{4}}}},
-      {"nystromformer", {{"convolution", std::int64_t{5}}}},
-      {"retnet", {{"value_width", std::int64_t{1}}}},
-      {"gated_linear_attention", {{"temperature", 1.0}}},
-      {"attention_free_transformer", {{"form", std::string("full")}, {"rank", std::int64_t{3}}}},
-      {"attention_free_transformer", {{"form", std::string("local")}, {"window", std::int64_t{2}}}},
-      {"local", {{"reach", std::int64_t{1}}}},
-      {"sinkhorn", {{"block", std::int64_t{2}}}},
+  const std::pair<const char*, Options> rows[] = {
+      {"performer", options_of({{"features", 3}, {"redraw", 0}})},
+      {"fnet", options_of({{"unitary", true}})},
+      {"nystromformer", options_of({{"landmarks", 3}, {"iterations", 4}})},
+      {"nystromformer", options_of({{"convolution", 5}})},
+      {"retnet", options_of({{"value_width", 1}})},
+      {"gated_linear_attention", options_of({{"temperature", 1.0}})},
+      {"attention_free_transformer", options_of({{"form", "full"}, {"rank", 3}})},
+      {"attention_free_transformer", options_of({{"form", "local"}, {"window", 2}})},
+      {"local", options_of({{"reach", 1}})},
+      {"sinkhorn", options_of({{"block", 2}})},
   };
   for (const auto& row : rows) {
-    const auto& [name, settings] = row;
     CAPTURE(row.first);
-    CAPTURE(row.second.front().first);
-    Options options;
-    for (const auto& [setting, value] : settings) options.set(setting, value);
-    CHECK_NOTHROW(check_attention(name, options));
+    CAPTURE(row.second.values().begin()->first);
+    CHECK_NOTHROW(check_attention(row.first, row.second));
   }
 }
 
@@ -776,9 +729,7 @@ TEST_CASE("decoding with a state: it does not grow with the text, and beam searc
 TEST_CASE("Attention Free Transformer: with biases, decoding gives what the whole pass gives") {
   for (const std::string form : {"local", "full"}) {
     CAPTURE(form);
-    Options options;
-    options.set("form", form);
-    const auto layer = layer_of("attention_free_transformer", true, false, options);
+    const auto layer = layer_of("attention_free_transformer", true, false, options_of({{"form", form}}));
     const Tensor x = normal_numbers(23, {2, 40, width}, 4);
     Context context;
     const NoGrad no_grad;
@@ -790,12 +741,10 @@ TEST_CASE("Attention Free Transformer: with biases, decoding gives what the whol
     CHECK(contains(error_of([&] {
                      (*layer)({normal_numbers(23, {1, 257, width}, 4)}, context);
                    }),
-                   "at most 256"));
-    options.set("form", "simple");
-    options.set("rank", std::int64_t{3});  // which that form has not
-    CHECK(
-        contains(error_of([&] { layer_of("attention_free_transformer", true, false, options); }), "'rank'"));
+                   "longer than max_length = 256"));
   }
+  const Options wrong = options_of({{"form", "simple"}, {"rank", 3}});  // a rank, which that form has not
+  CHECK(contains(error_of([&] { layer_of("attention_free_transformer", true, false, wrong); }), "'rank'"));
 }
 
 TEST_CASE("gated linear attention: gates that close at once stay within range, in single precision") {
@@ -814,9 +763,8 @@ TEST_CASE("gated linear attention: gates that close at once stay within range, i
 TEST_CASE("what is cut by the length of a sample does not depend on the padding beside it") {
   for (const std::string name : {"fnet", "nystromformer"}) {
     CAPTURE(name);
-    Options options;
-    if (name == "nystromformer") options.set("landmarks", std::int64_t{4});
-    const auto layer = layer_of(name, false, false, options);
+    const auto layer =
+        layer_of(name, false, false, name == "fnet" ? Options() : options_of({{"landmarks", 4}}));
     const Tensor x = normal_numbers(23, {1, 11, width}, 5);
     std::vector<std::int32_t> real(30, 0);
     std::fill_n(real.begin() + 3, 11, 1);

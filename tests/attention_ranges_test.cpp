@@ -150,7 +150,7 @@ TEST_CASE("attention ranges: windows far wider than the text are those that just
       const auto layer = make_attention("hard_coded_gaussian", config);
       layer->to(DType::f64, {});
       Context context;
-      return (*layer)({uniform({2, length, 8}, -1, 1, {2, 0, 1}, DType::f64), {}, {}, {}}, context);
+      return (*layer)({uniform({2, length, 8}, -1, 1, {2, 0, 1}, DType::f64)}, context);
     };
     for (const std::int64_t length : {3, 64, 150}) {
       // Weights of sigma s are 1 / (s sqrt(2 pi)) everywhere, as far as s is large.
@@ -168,7 +168,7 @@ TEST_CASE("attention ranges: a stride or a block beyond the text is one as long 
     config.options.set(name, value);
     const auto layer = make_attention(variant, config);
     Context context;
-    return (*layer)({uniform({2, 7, 8}, -1, 1, {2, 0, 1}), {}, {}, {}}, context).to_vector<float>();
+    return (*layer)({uniform({2, 7, 8}, -1, 1, {2, 0, 1})}, context).to_vector<float>();
   };
   for (const bool causal : {false, true}) {
     CHECK(run("sparse_transformer", "stride", 9, causal) ==

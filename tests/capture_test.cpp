@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <map>
 #include <set>
 #include <string>
 
@@ -57,16 +58,6 @@ std::unique_ptr<Attention> make(const AttentionVariant& variant, const LayerUse&
   return layer;
 }
 
-/// What a layer shows in a pass; `out` gets its output.
-Capture shown_by(Attention& layer, const AttentionInput& input, Tensor* out = nullptr) {
-  Capture capture;
-  Context context = Context::inference();
-  context.capture = &capture;
-  const Tensor found = layer(input, context);
-  if (out) *out = found;
-  return capture;
-}
-
 /// merge(A v) Wo, v = split(Y Wv): what every layer with weights A, values and an output map computes.
 Tensor output_from(const Tensor& weights, Attention& layer, const AttentionInput& input) {
   const Tensor& memory = input.memory.defined() ? input.memory : input.x;
@@ -88,19 +79,17 @@ std::vector<LayerUse> uses_of(const AttentionVariant& variant) {
   return uses;
 }
 
-Options small_options(std::string_view variant) {
-  Options options;
-  if (variant == "longformer") {
-    options.set("global_tokens", std::int64_t{0});  // global tokens have values of their own
-    options.set("window", std::int64_t{2});
-  }
-  if (variant == "sinkhorn") options.set("block", std::int64_t{2});
-  if (variant == "local") options.set("reach", std::int64_t{2});
-  if (variant == "bigbird") options.set("block", std::int64_t{2});
-  if (variant == "reformer") options.set("chunk", std::int64_t{2});
-  if (variant == "linformer") options.set("k", std::int64_t{3});
-  if (variant == "nystromformer") options.set("landmarks", std::int64_t{3});
-  return options;
+Options small_options(const std::string& variant) {
+  static const std::map<std::string, Options> rows = {
+      {"longformer", options_of({{"global_tokens", 0}, {"window", 2}})},  // they have values of their own
+      {"sinkhorn", options_of({{"block", 2}})},
+      {"local", options_of({{"reach", 2}})},
+      {"bigbird", options_of({{"block", 2}})},
+      {"reformer", options_of({{"chunk", 2}})},
+      {"linformer", options_of({{"k", 3}})},
+      {"nystromformer", options_of({{"landmarks", 3}})}};
+  const auto found = rows.find(variant);
+  return found == rows.end() ? Options() : found->second;
 }
 
 }  // namespace
@@ -117,30 +106,27 @@ TEST_CASE("capture: the output follows from the weights that a layer shows") {
       CAPTURE(use.cross);
       const auto layer = make(variant, use, small_options(variant.name));
       const AttentionInput input = layer_input(use);
-      Tensor out;
-      const Capture capture = shown_by(*layer, input, &out);
-      const Tensor weights = capture.find("weights");
+      const Watched pass(*layer, input);
+      const Tensor weights = pass.capture.find("weights");
       REQUIRE(weights.defined());
       CHECK_FALSE(weights.tracked());
       CHECK(weights.rank() == 4);
       CHECK(weights.size(1) == 2);
       CHECK(weights.size(2) == 7);
-      CHECK(test::worst_difference(output_from(weights, *layer, input), out) < 1e-12);
+      CHECK(worst_difference(output_from(weights, *layer, input), pass.out) < 1e-12);
 
       Context unwatched = Context::inference();
-      CHECK((*layer)(input, unwatched).to_vector<double>() == out.to_vector<double>());
+      CHECK((*layer)(input, unwatched).to_vector<double>() == pass.out.to_vector<double>());
     }
   }
 }
 
 TEST_CASE("capture: Longformer's global tokens look at everything, sample by sample") {
   const LayerUse use{false, false};
-  Options options;
-  options.set("window", std::int64_t{0});
-  const auto layer = make(attention_variant("longformer"), use, options);
+  const auto layer = make(attention_variant("longformer"), use, options_of({{"window", 0}}));
   AttentionInput input = layer_input(use);
   input.global = integers({0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0}, {2, 7});
-  const Tensor weights = shown_by(*layer, input).find("weights");
+  const Tensor weights = Watched(*layer, input).capture.find("weights");
   REQUIRE(weights.shape() == Shape{2, 2, 7, 7});
   const auto entry = [&](std::int64_t b, std::int64_t i, std::int64_t j) {
     return select(select(select(select(weights, 0, b), 0, 0), 0, i), 0, j).item();
@@ -155,10 +141,8 @@ TEST_CASE("capture: Fastformer shows how it pools") {
   for (const LayerUse& use : {LayerUse{false, false}, LayerUse{true, false}, LayerUse{false, true}}) {
     CAPTURE(use.causal);
     CAPTURE(use.cross);
-    Options options;
-    options.set("global_keys", std::int64_t{2});
-    const auto layer = make(attention_variant("fastformer"), use, options);
-    const Capture capture = shown_by(*layer, layer_input(use));
+    const auto layer = make(attention_variant("fastformer"), use, options_of({{"global_keys", 2}}));
+    const Capture capture = Watched(*layer, layer_input(use)).capture;
     const std::int64_t keys = use.cross ? 5 : 7;
     const Shape of_query = use.causal ? Shape{2, 2, 7, 7} : Shape{2, 2, 7},
                 of_key = use.causal ? Shape{2, 2, 7, 7} : Shape{2, 2, keys};
@@ -178,8 +162,8 @@ TEST_CASE("capture: RetNet shows its retention, whose sums it normalises and gat
     const LayerUse use{causal, false};
     const auto layer = make(attention_variant("retnet"), use, {});
     const AttentionInput input = layer_input(use);
-    Tensor out;
-    const Tensor retention = shown_by(*layer, input, &out).find("retention");
+    const Watched pass(*layer, input);
+    const Tensor retention = pass.capture.find("retention");
     REQUIRE(retention.shape() == Shape{2, 2, 7, 7});
     const auto mapped = [&](const char* map, const Tensor& x) {
       return linear(x, named(*layer, std::string(map) + ".weight"),
@@ -188,35 +172,34 @@ TEST_CASE("capture: RetNet shows its retention, whose sums it normalises and gat
     const Tensor sums = matmul(retention, split_heads(mapped("value", input.x), 2));
     const Tensor gated = silu(mapped("gate", input.x)) * merge_heads(layer_norm(sums, {}, {}));
     const Tensor expected = where(unsqueeze(input.mask, 2), mapped("output", gated), 0);
-    CHECK(test::worst_difference(expected, out) < 1e-12);
+    CHECK(worst_difference(expected, pass.out) < 1e-12);
   }
 }
 
 TEST_CASE("capture: clusters and orders of the variants that sort") {
-  const auto sorted_by = [](const char* name, bool causal) {
-    return shown_by(*make(attention_variant(name), {causal, false}, {}), layer_input({causal, false}));
+  const auto shown_by = [](const char* name, bool causal) {
+    const auto layer = make(attention_variant(name), {causal, false}, {});
+    return Watched(*layer, layer_input({causal, false})).capture;
   };
   for (const bool causal : {false, true}) {
-    const Capture clusters = sorted_by("clusterformer", causal);
+    const Capture clusters = shown_by("clusterformer", causal);
     CHECK(clusters.find("assignment").shape() == Shape{2, 7});
     CHECK(clusters.find("order").shape() == Shape{2, 7});
     CHECK(clusters.find("centroids").defined() == !causal);
-    CHECK(sorted_by("reformer", causal).find("order").shape() == Shape{8, 2, 2, 7});
-    CHECK(sorted_by("routing_transformer", causal).find("query_centroids").shape() == Shape{2, 2, 7});
+    CHECK(shown_by("reformer", causal).find("order").shape() == Shape{8, 2, 2, 7});
+    CHECK(shown_by("routing_transformer", causal).find("query_centroids").shape() == Shape{2, 2, 7});
   }
 }
 
 TEST_CASE("capture: dot product attention shows its weights while decoding too") {
   const auto layer = make(attention_variant("dot_product"), {true, false}, {});
   const Tensor x = uniform_numbers(31, {1, 3, 8}, 4);
-  Capture whole, stepped;
+  Capture stepped;
   Context context = Context::inference();
-  context.capture = &whole;
-  (*layer)({x, {}, {}, {}}, context);
   context.capture = &stepped;
   AttentionCache cache;
-  for (std::int64_t t = 0; t < 3; ++t) layer->step({slice(x, 1, t, t + 1), {}, {}, {}}, cache, context);
-  const Tensor last = slice(whole.find("weights"), 2, 2, 3);
+  for (std::int64_t t = 0; t < 3; ++t) layer->step({slice(x, 1, t, t + 1)}, cache, context);
+  const Tensor last = slice(Watched(*layer, {x}).capture.find("weights"), 2, 2, 3);
   CHECK(test::worst_difference(stepped.find("weights"), last) < 1e-14);
 }
 

@@ -131,8 +131,8 @@ TEST_CASE("config: one cross-attention with one head, in the last layer only") {
   CHECK_FALSE(has_name(model, "decoder.layers.0.cross_attention_norm.weight"));
   CHECK(has_name(model, "decoder.layers.1.cross_attention.query.weight"));
   Context context;
-  const Tensor memory = model.encode({Tensor::zeros({2, 3}, DType::i32), {}}, context);
-  CHECK(model.decode({Tensor::zeros({2, 4}, DType::i32), {}}, memory, {}, context).shape() == Shape{2, 4, 8});
+  const Tensor memory = model.encode({Tensor::zeros({2, 3}, DType::i32)}, context);
+  CHECK(model.decode({Tensor::zeros({2, 4}, DType::i32)}, memory, {}, context).shape() == Shape{2, 4, 8});
 
   // Self-attention cannot be left out.
   config.decoder_attention[0].name = "none";

@@ -7,6 +7,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"
 #include "model_support.h"
 
@@ -29,6 +30,28 @@ inline void check_steps(LanguageModel& model) {
   for (std::int64_t t = 0; t < tokens().size(1); ++t) {
     const Tensor one = model.step(contiguous(select(tokens(), 1, t)), state, context);
     CHECK(worst_difference(one, contiguous(select(whole, 1, t))) < 1e-12);
+  }
+}
+
+/// A translator's steps give what one pass gives: two sources, and two hypotheses that share a source.
+inline void check_translator_steps(const TransformerConfig& config) {
+  EncoderDecoder model(config);
+  model.to(DType::f64, {});
+  const NoGrad no_grad;
+  Context context = Context::inference();
+  for (const bool sharing : {false, true}) {
+    CAPTURE(sharing);
+    const std::vector<Tokens> texts{{3, 4, 5, 6}, sharing ? Tokens{3, 4, 5, 6} : Tokens{7, 8}};
+    const PaddedTokens sources = pad_tokens(texts);
+    const Tensor memory = model.encode(sources, context);
+    const Tensor hidden = model.decode({tokens(), {}}, memory, sources.mask, context);
+    const Tensor whole = model.log_probabilities(hidden, memory, sources, context);
+    DecoderState state = sharing ? model.start(slice(memory, 0, 0, 1), pad_tokens(std::span(texts).first(1)))
+                                 : model.start(memory, sources);
+    for (std::int64_t t = 0; t < tokens().size(1); ++t) {
+      const Tensor one = log_softmax(model.step(contiguous(select(tokens(), 1, t)), state, context));
+      CHECK(worst_difference(one, contiguous(select(whole, 1, t))) < 1e-12);
+    }
   }
 }
 

@@ -36,12 +36,8 @@ AttentionConfig config_with(bool AttentionConfig::*positions, bool causal, std::
 /// The weights of 1 x length words that are all alike, so that only distances tell keys apart: [1, H, N, N].
 Tensor weights_of_like_words(Attention& layer, std::int64_t length) {
   layer.to(DType::f64, {});
-  Context context = Context::inference();
-  Capture capture;
-  context.capture = &capture;
   const NoGrad no_grad;
-  layer({Tensor::ones({1, length, 8}, DType::f64), {}, {}, {}}, context);
-  return capture.find("weights");
+  return Watched(layer, {Tensor::ones({1, length, 8}, DType::f64)}).capture.find("weights");
 }
 
 TransformerConfig model_config(const std::string& positions) {
@@ -161,8 +157,7 @@ TEST_CASE("alibi: Longformer with a window over all is the dot product, with glo
       const Tensor mask = Tensor::from(
           std::vector<std::int32_t>{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0},
           {2, 11});
-      CHECK(worst_difference((*plain)({x, mask, {}, {}}, context), (*windows)({x, mask, {}, {}}, context)) <
-            1e-12);
+      CHECK(worst_difference((*plain)({x, mask}, context), (*windows)({x, mask}, context)) < 1e-12);
     }
   }
 }
@@ -233,7 +228,7 @@ TEST_CASE("distances: several new tokens at a time give what one pass gives, beh
     const Tensor x = normal_numbers(23, {2, 7, 8}, 1);
     const Tensor mask =
         Tensor::from(std::vector<std::int32_t>{1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1}, {2, 7});
-    const Tensor whole = (*layer)({x, mask, {}, {}}, context);
+    const Tensor whole = (*layer)({x, mask}, context);
     AttentionCache cache;
     std::int64_t begin = 0;
     for (const std::int64_t end : {3, 4, 7}) {
@@ -250,47 +245,40 @@ TEST_CASE("distances: several new tokens at a time give what one pass gives, beh
 TEST_CASE("distances: a translator's steps give what one pass gives") {
   for (const char* positions : {"alibi", "relative"}) {
     CAPTURE(positions);
-    EncoderDecoder model(model_config(positions));
-    model.to(DType::f64, {});
-    const NoGrad no_grad;
-    Context context = Context::inference();
-    const PaddedTokens sources = pad_tokens(std::vector<Tokens>{{3, 4, 5, 6}, {7, 8}});
-    const Tensor memory = model.encode(sources, context);
-    const Tensor hidden = model.decode({tokens(), {}}, memory, sources.mask, context);
-    const Tensor whole = model.log_probabilities(hidden, memory, sources, context);
-    DecoderState state = model.start(memory, sources);
-    for (std::int64_t t = 0; t < tokens().size(1); ++t) {
-      const Tensor one = log_softmax(model.step(contiguous(select(tokens(), 1, t)), state, context));
-      CHECK(worst_difference(one, contiguous(select(whole, 1, t))) < 1e-12);
-    }
+    check_translator_steps(model_config(positions));
   }
 }
 
-TEST_CASE("distances: there are no vectors of positions, any length is allowed, and order matters") {
-  for (const char* positions : {"alibi", "relative"}) {
+TEST_CASE("positions within attention: no vectors, any length, and order matters") {
+  const auto difference = [](TransformerConfig config) {  // between two orders of the tokens before the last
+    config.decoder_layers = 1;
+    LanguageModel model(config);
+    Context context = Context::inference();
+    const auto last = [&](const std::vector<std::int32_t>& ids) {
+      return contiguous(select(model.hidden({Tensor::from(ids, {1, 4})}, context), 1, 3));
+    };
+    return worst_difference(last({1, 2, 3, 4}), last({2, 1, 3, 4}));
+  };
+  for (const char* positions : {"rotary", "alibi", "relative"}) {
     CAPTURE(positions);
     TransformerConfig config = model_config(positions);
     config.max_length = 3;
     LanguageModel model(config);
     CHECK_FALSE(has_name(model, "input.positions.weight"));
     check_steps(model);  // of 5 tokens
-    config.decoder_layers = 1;
-    LanguageModel seeing(config);
-    Context context = Context::inference();
-    const auto last = [&](const std::vector<std::int32_t>& ids) {
-      return contiguous(select(seeing.hidden({Tensor::from(ids, {1, 4}), {}}, context), 1, 3));
-    };
-    CHECK(worst_difference(last({1, 2, 3, 4}), last({2, 1, 3, 4})) > 1e-4);
+    CHECK(difference(config) > 1e-4);
+    ImageClassifierConfig images{tiny_config(), 4, 6, 2};
+    images.positions = positions;
+    CHECK_FALSE(has_name(*std::make_unique<ImageClassifier>(images), "input.positions.weight"));
   }
+  CHECK(difference(model_config("none")) < 1e-6);
+  const ImageClassifierConfig images{tiny_config(), 4, 6, 2};  // learned ones otherwise
+  CHECK(has_name(*std::make_unique<ImageClassifier>(images), "input.positions.weight"));
 }
 
-TEST_CASE("distances: the tables are counted, one per layer of self-attention, and shapes alone are theirs") {
+TEST_CASE("distances: the tables are counted, one per layer of self-attention") {
   const auto count = [](const char* positions) {
     EncoderDecoder model(model_config(positions));
-    const ShapesOnly scope;
-    EncoderDecoder shapes(model_config(positions));
-    CHECK(names_of(shapes.parameters()) == names_of(model.parameters()));
-    CHECK(cost_of(shapes).parameters == model.parameter_count());
     CHECK(has_name(model, "decoder.layers.1.self_attention.relative.weight") ==
           (positions == std::string("relative")));
     CHECK_FALSE(has_name(model, "decoder.layers.1.cross_attention.relative.weight"));
@@ -330,21 +318,4 @@ TEST_CASE("distances: what cannot have them says so by name") {
     CHECK(contains(error_of([&] { make_attention("dot_product", cross); }),
                    "cross-attention has no distances"));
   }
-}
-
-TEST_CASE("distances: images have them where they are asked for") {
-  for (const char* positions : {"alibi", "relative"}) {
-    ImageClassifierConfig config{tiny_config(), 4, 6, 2};
-    config.positions = positions;
-    CHECK_FALSE(has_name(*std::make_unique<ImageClassifier>(config), "input.positions.weight"));
-  }
-}
-
-TEST_CASE("distances: settings survive being written and read") {
-  for (const char* positions : {"alibi", "relative"}) {
-    const TransformerConfig again = transformer_config_from_json(to_json(model_config(positions)));
-    CHECK(again.positions == positions);
-  }
-  TransformerConfig wrong = model_config("alibbi");
-  CHECK(contains(error_of([&] { LanguageModel model(wrong); }), "did you mean 'alibi'"));
 }

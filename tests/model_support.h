@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "heed/autograd/autograd.h"
+#include "heed/models/attention/attention.h"
 #include "heed/models/config.h"
 #include "heed/models/module.h"
 #include "heed/tests/support.h"
@@ -56,6 +57,27 @@ inline Tensor uniform_numbers(std::uint32_t seed, const Shape& shape, std::uint3
                               DType dtype = DType::f64) {
   return uniform(shape, -1, 1, {seed, 0, stream}, dtype);
 }
+
+inline Options options_of(std::initializer_list<std::pair<const char*, Options::Value>> settings) {
+  Options options;
+  for (const auto& [name, value] : settings) options.set(name, value);
+  return options;
+}
+
+/// A pass whose internals are recorded.
+struct Watched {
+  Watched(Attention& layer, const AttentionInput& input) {
+    Context context = Context::inference();
+    context.capture = &capture;
+    out = layer(input, context);
+  }
+  std::vector<std::int32_t> ids(const char* name) const {
+    return capture.find(name).to_vector<std::int32_t>();
+  }
+
+  Capture capture;
+  Tensor out;
+};
 
 /// Compares the gradients of all parameters of an f64 model with finite differences of `loss`.
 template <class Loss>

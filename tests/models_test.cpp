@@ -7,6 +7,7 @@
 #include "heed/models/classifier.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"
+#include "heed/tests/cases/model_cases.h"
 #include "model_support.h"
 
 using namespace heed;
@@ -56,38 +57,11 @@ TEST_CASE("models: one seed gives one set of parameters") {
   CHECK(x[0].tensor->to_doubles() != x[1].tensor->to_doubles());
 }
 
-TEST_CASE("models: Xavier uniform keeps its bound and fills its range") {
-  Initialiser initialiser(3);
-  const Linear layer(40, 60, false, initialiser);
-  const double bound = std::sqrt(6.0 / 100);
-  double largest = 0, squares = 0;
-  for (const double value : layer.weight.to_doubles()) {
-    largest = std::max(largest, std::abs(value));
-    squares += value * value / (40 * 60);
-  }
-  CHECK(largest <= bound);
-  CHECK(largest > 0.98 * bound);
-  CHECK(squares == doctest::Approx(bound * bound / 3).epsilon(0.1));
-}
-
-TEST_CASE("models: gradient check of the encoder-decoder") {
-  for (const char* norm : {"post", "pre"}) {
-    for (const char* tie : {"none", "decoder", "all"}) {
-      CAPTURE(norm);
-      CAPTURE(tie);
-      TransformerConfig config = tiny_config();
-      config.norm = norm;
-      config.tie_embeddings = tie;
-      config.attention_bias = true;
-      EncoderDecoder model(config);
-      model.to(DType::f64, {});
-      const GradcheckResult result = gradcheck_parameters(model, [&] {
-        Context context = Context::train(1, 1);
-        return objective(model.loss(tiny_batch(), 0.1, context), context);
-      });
-      CAPTURE(result.worst_error);
-      CHECK(result.passed);
-    }
+TEST_CASE("models: gradient check of every kind of model") {
+  for (const OpCase& one : model_cases()) {
+    if (!one.name.starts_with("model/")) continue;
+    CAPTURE(one.name);
+    CHECK(gradcheck(one.function, one.inputs, one.tolerance, 1e-5, 4).passed);
   }
 }
 
@@ -109,28 +83,6 @@ TEST_CASE("models: gradient check with dropout everywhere, two layers and learne
       3);
   CAPTURE(result.worst_error);
   CHECK(result.passed);
-}
-
-TEST_CASE("models: gradient check of the language model and the classifier") {
-  TransformerConfig config = tiny_config();
-  config.tie_embeddings = "decoder";
-  config.activation = "silu";
-  LanguageModel language_model(config);
-  language_model.to(DType::f64, {});
-  const LanguageModelBatch text = make_language_model_batch(std::vector<Tokens>{{1, 4, 5, 6, 2}, {1, 7, 2}});
-  CHECK(gradcheck_parameters(language_model, [&] {
-          Context context = Context::train(1, 1);
-          return objective(language_model.loss(text, 0.1, context), context);
-        }).passed);
-
-  EncoderClassifier classifier(config);
-  classifier.to(DType::f64, {});
-  const ClassificationBatch samples =
-      make_classification_batch(three_sources, std::vector<std::int32_t>{0, 2, 1});
-  CHECK(gradcheck_parameters(classifier, [&] {
-          Context context = Context::train(1, 1);
-          return objective(classifier.loss(samples, 0, context), context);
-        }).passed);
 }
 
 TEST_CASE("models: a batch with padding has the loss of its sentences taken one by one") {
@@ -236,8 +188,8 @@ TEST_CASE("models: padding and the future change nothing") {
     CHECK(before.to_doubles() != after.to_doubles());
 
     // The last token of the target changes: all hidden states before it stay.
-    const PaddedTokens target{Tensor::from(std::vector<std::int32_t>{1, 4, 5}, {1, 3}), {}};
-    const PaddedTokens changed{Tensor::from(std::vector<std::int32_t>{1, 4, 9}, {1, 3}), {}};
+    const PaddedTokens target{Tensor::from(std::vector<std::int32_t>{1, 4, 5}, {1, 3})};
+    const PaddedTokens changed{Tensor::from(std::vector<std::int32_t>{1, 4, 9}, {1, 3})};
     const Tensor memory = slice(before, 0, 0, 1);
     const Tensor a = model.decode(target, memory, {}, context),
                  b = model.decode(changed, memory, {}, context);
@@ -245,7 +197,7 @@ TEST_CASE("models: padding and the future change nothing") {
     CHECK(slice(a, 1, 2, 3).to_doubles() != slice(b, 1, 2, 3).to_doubles());
 
     // What the memory holds at padding does not reach the decoder.
-    const PaddedTokens one{Tensor::from(std::vector<std::int32_t>{1, 1, 1}, {3, 1}), {}};
+    const PaddedTokens one{Tensor::from(std::vector<std::int32_t>{1, 1, 1}, {3, 1})};
     const Tensor with_noise = where(unsqueeze(source.mask, 2), before, Tensor::full({1}, 50));
     CHECK(model.decode(one, before, source.mask, context).to_doubles() ==
           model.decode(one, with_noise, source.mask, context).to_doubles());
@@ -276,7 +228,7 @@ TEST_CASE("models: a fully padded sample gives no loss, no gradient and no NaN")
 TEST_CASE("models: errors say which layer they come from") {
   EncoderDecoder model(tiny_config());
   Context context;
-  const auto encode = [&](const Tensor& ids) { model.encode({ids, {}}, context); };
+  const auto encode = [&](const Tensor& ids) { model.encode({ids}, context); };
   const std::string outside = error_of([&] {
     encode(Tensor::from(std::vector<std::int32_t>{3, 11}, {1, 2}));
   });
@@ -285,7 +237,7 @@ TEST_CASE("models: errors say which layer they come from") {
   CHECK(contains(error_of([&] { encode(Tensor::from(std::vector<std::int32_t>{3}, {1})); }),
                  "[batch, length]"));
 
-  const PaddedTokens target{Tensor::from(std::vector<std::int32_t>{1}, {1, 1}), {}};
+  const PaddedTokens target{Tensor::from(std::vector<std::int32_t>{1}, {1, 1})};
   const std::string narrow = error_of([&] { model.decode(target, Tensor::zeros({1, 3, 5}), {}, context); });
   CHECK(contains(narrow, "decoder.layers.0.cross_attention"));
   CHECK(contains(narrow, "[1, 3, 5]"));
@@ -334,7 +286,7 @@ void check_kind_is_kept() {
   Holder<FailingAttention<Kind>> holder;
   Context context;
   try {
-    holder.part({Tensor::zeros({1, 2, 8}), {}, {}, {}}, context);
+    holder.part({Tensor::zeros({1, 2, 8})}, context);
     FAIL("nothing was thrown");
   } catch (const Kind& error) {
     CHECK(std::string(error.what()) == "stack (attention): no room for 12 bytes");
@@ -354,13 +306,13 @@ TEST_CASE("models: learned positions end at max_length, sinusoidal ones do not")
   Context context;
   LanguageModel learned(config);
   const std::string message = error_of([&] {
-    learned.hidden({Tensor::zeros({1, 13}, DType::i32), {}}, context);
+    learned.hidden({Tensor::zeros({1, 13}, DType::i32)}, context);
   });
   CHECK(contains(message, "input.positions"));
   CHECK(contains(message, "13"));
   CHECK(contains(message, "12"));
   LanguageModel sinusoidal(tiny_config());
-  CHECK(sinusoidal.hidden({Tensor::zeros({1, 200}, DType::i32), {}}, context).shape() == Shape{1, 200, 8});
+  CHECK(sinusoidal.hidden({Tensor::zeros({1, 200}, DType::i32)}, context).shape() == Shape{1, 200, 8});
 }
 
 TEST_CASE("models: sinusoidal positions follow the formula for any offset") {

@@ -295,6 +295,11 @@ TEST_CASE("modules: initial values have the distributions that their names say")
   const Tensor uniform = initialiser.kaiming_uniform({300, 100}, 100);
   CHECK(max(abs(uniform)).item() <= std::sqrt(6 / 100.0));
   CHECK(deviation_of(uniform) == doctest::Approx(std::sqrt(2 / 100.0)).epsilon(0.02));
+  const double bound = std::sqrt(6.0 / 400);
+  const Tensor xavier = Linear(100, 300, false, initialiser).weight.detach();
+  CHECK(max(abs(xavier)).item() <= bound);
+  CHECK(max(abs(xavier)).item() > 0.98 * bound);
+  CHECK(deviation_of(xavier) == doctest::Approx(bound / std::sqrt(3)).epsilon(0.02));
   CHECK(deviation_of(initialiser.kaiming_normal({300, 100}, 100, 1)) == doctest::Approx(0.1).epsilon(0.02));
   const Tensor cut = initialiser.truncated_normal({300, 100}, 0.5);
   CHECK(max(abs(cut)).item() <= 1);
@@ -364,9 +369,7 @@ TEST_CASE("modules: steps count themselves, so that no two have the same masks")
 
 // --- Options of layers and stacks: shared layers, heads of several kinds, ablations, presets.
 
-using test::error_of;
-using test::has_name;
-using test::tiny_config;
+using Texts = std::vector<std::string>;
 
 namespace {
 
@@ -399,7 +402,7 @@ std::unique_ptr<Attention> make(const char* name, const Options& options, std::i
 
 Tensor run(Attention& layer, const Tensor& x) {
   Context context = Context::inference();
-  return layer({x, {}, {}, {}}, context);
+  return layer({x}, context);
 }
 
 Tensor logits_of(EncoderClassifier& model) {
@@ -420,10 +423,7 @@ std::string first_replaced(std::string text, const std::string& what, const std:
 }
 
 AttentionChoice choice(const std::string& name, const Options& options = {}) {
-  AttentionChoice chosen;
-  chosen.name = name;
-  chosen.options = options;
-  return chosen;
+  return {name, 0, options};
 }
 
 }  // namespace
@@ -451,7 +451,7 @@ TEST_CASE("share_layers: a stack with one set of parameters is one with equal la
         }
         return parameter;
       });
-      CHECK(test::worst_difference(logits_of(shared), logits_of(separate)) < 1e-12);
+      CHECK(worst_difference(logits_of(shared), logits_of(separate)) < 1e-12);
     }
   }
 }
@@ -461,13 +461,11 @@ TEST_CASE("share_layers: layers of different kinds cannot be shared") {
   config.encoder_layers = 2;
   config.encoder_attention = {choice("fastformer"), choice("dot_product")};
   config.share_layers = "attention";
-  CHECK(test::contains(error_of([&] { EncoderClassifier{config}; }), "share_layers"));
+  CHECK(contains(error_of([&] { EncoderClassifier{config}; }), "share_layers"));
 }
 
 TEST_CASE("linformer: layerwise sharing has one E for the whole stack") {
-  Options options;
-  options.set("k", std::int64_t{3});
-  options.set("share_kv", true);
+  Options options = options_of({{"k", 3}, {"share_kv", true}});
   TransformerConfig config = tiny_config();
   config.encoder_layers = 2;
   config.encoder_attention = {choice("linformer", options)};
@@ -483,15 +481,14 @@ TEST_CASE("linformer: layerwise sharing has one E for the whole stack") {
   copy_parameters(layerwise, separate, [](const std::string& name) {
     return name == "encoder.layers.1.attention.E" ? "encoder.layers.0.attention.E" : name;
   });
-  CHECK(test::worst_difference(logits_of(layerwise), logits_of(separate)) < 1e-12);
+  CHECK(worst_difference(logits_of(layerwise), logits_of(separate)) < 1e-12);
   options.set("per_head", true);
-  CHECK(test::contains(error_of([&] { make("linformer", options); }), "per_head"));
+  CHECK(contains(error_of([&] { make("linformer", options); }), "per_head"));
 }
 
 TEST_CASE("mixed_heads: parts of one kind are that kind with all heads") {
-  Options options;
-  options.set("parts", std::vector<std::string>{"dot_product", "dot_product"});
-  options.set("part_heads", std::vector<double>{3, 1});
+  const Options options =
+      options_of({{"parts", Texts{"dot_product", "dot_product"}}, {"part_heads", std::vector<double>{3, 1}}});
   const auto mixed = make("mixed_heads", options), whole = make("dot_product", {});
   for (const std::string name : {"query", "key", "value", "output"}) {
     const Tensor first = find(*mixed, "parts.0." + name + ".weight")->detach();
@@ -499,37 +496,34 @@ TEST_CASE("mixed_heads: parts of one kind are that kind with all heads") {
     set(*whole, name + ".weight", concat({first, second}, name == "output" ? 1 : 0));
   }
   const Tensor x = uniform_numbers(41, {2, 5, 8}, 1);
-  CHECK(test::worst_difference(run(*mixed, x), run(*whole, x)) < 1e-14);
+  CHECK(worst_difference(run(*mixed, x), run(*whole, x)) < 1e-14);
   CHECK(mixed->parameter_count() == whole->parameter_count());
 }
 
 TEST_CASE("mixed_heads: any variants, which keep their settings and say what they cannot do") {
-  Options options;
-  options.set("parts", std::vector<std::string>{"longformer", "synthesizer_random", "hard_coded_gaussian"});
-  options.set("longformer.window", std::int64_t{2});
-  options.set("hard_coded_gaussian.offsets", std::vector<double>{0});
+  Options options = options_of({{"parts", Texts{"longformer", "synthesizer_random", "hard_coded_gaussian"}},
+                                {"longformer.window", 2},
+                                {"hard_coded_gaussian.offsets", std::vector<double>{0}}});
   const auto layer = make("mixed_heads", options, 4, true);
   const Tensor x = uniform_numbers(41, {1, 6, 8}, 2);
   const Tensor whole = run(*layer, x);
   AttentionCache cache;
   Context context = Context::inference();
   for (std::int64_t t = 0; t < 6; ++t) {
-    const Tensor one = layer->step({slice(x, 1, t, t + 1), {}, {}, {}}, cache, context);
-    CHECK(test::worst_difference(one, slice(whole, 1, t, t + 1)) < 1e-12);
+    const Tensor one = layer->step({slice(x, 1, t, t + 1)}, cache, context);
+    CHECK(worst_difference(one, slice(whole, 1, t, t + 1)) < 1e-12);
   }
   CHECK_FALSE(attention_capabilities("mixed_heads", options).any_length);
   CHECK(attention_capabilities("mixed_heads", {}).any_length);
 
   options.set("longformer.windw", std::int64_t{2});
-  CHECK(test::contains(error_of([&] { make("mixed_heads", options); }), "windw"));
-  Options linformer;
-  linformer.set("parts", std::vector<std::string>{"dot_product", "linformer"});
-  CHECK(test::contains(error_of([&] { make("mixed_heads", linformer, 4, true); }), "mixes all positions"));
+  CHECK(contains(error_of([&] { make("mixed_heads", options); }), "windw"));
+  Options linformer = options_of({{"parts", Texts{"dot_product", "linformer"}}});
+  CHECK(contains(error_of([&] { make("mixed_heads", linformer, 4, true); }), "mixes all positions"));
   linformer.set("part_heads", std::vector<double>{3, 3});
-  CHECK(test::contains(error_of([&] { make("mixed_heads", linformer); }), "6 heads"));
-  Options fastformer;
-  fastformer.set("parts", std::vector<std::string>{"dot_product", "fastformer"});
-  CHECK(test::contains(error_of([&] { make("mixed_heads", fastformer); }), "some of the heads"));
+  CHECK(contains(error_of([&] { make("mixed_heads", linformer); }), "6 heads"));
+  const Options fastformer = options_of({{"parts", Texts{"dot_product", "fastformer"}}});
+  CHECK(contains(error_of([&] { make("mixed_heads", fastformer); }), "some of the heads"));
 }
 
 TEST_CASE("fastformer: equal global keys are one, and without a key the global query meets the values") {
@@ -537,30 +531,26 @@ TEST_CASE("fastformer: equal global keys are one, and without a key the global q
   for (const bool causal : {false, true}) {
     CAPTURE(causal);
     const auto with_keys = [&](std::int64_t count) {
-      Options options;
-      options.set("global_keys", count);
-      return make("fastformer", options, 2, causal);
+      return make("fastformer", options_of({{"global_keys", count}}), 2, causal);
     };
     const auto one = with_keys(1), three = with_keys(3), none = with_keys(0);
     for (const std::string name : {"query", "key", "query_score", "output"})
       set(*three, name + ".weight", find(*one, name + ".weight")->detach());
     const Tensor score = find(*one, "key_score.weight")->detach();
     set(*three, "key_score.weight", concat({score, score, score}, 0));
-    CHECK(test::worst_difference(run(*one, x), run(*three, x)) < 1e-14);
+    CHECK(worst_difference(run(*one, x), run(*three, x)) < 1e-14);
     set(*three, "key_score.weight", concat({score, score * 1e5, score * -1e5}, 0));
-    CHECK(test::worst_difference(run(*one, x), run(*three, x)) > 1e-9);
+    CHECK(worst_difference(run(*one, x), run(*three, x)) > 1e-9);
     CHECK(none->parameter_count() == 2 * 8 * 8 + 2 * 8);
     CHECK_FALSE(has_name(*none, "key.weight"));
   }
-  Options none;
-  none.set("global_keys", std::int64_t{0});
-  const auto layer = make("fastformer", none, 1);
+  const auto layer = make("fastformer", options_of({{"global_keys", 0}}), 1);
   const Tensor q = linear(x, find(*layer, "query.weight")->detach());
   const Tensor scores =
       linear(q, find(*layer, "query_score.weight")->detach()) / std::sqrt(8.0);  // [B, N, 1]
   const Tensor global_query = sum(softmax(scores, 1) * q, 1, true);
   const Tensor expected = linear(global_query * q, find(*layer, "output.weight")->detach()) + q;
-  CHECK(test::worst_difference(run(*layer, x), expected) < 1e-14);
+  CHECK(worst_difference(run(*layer, x), expected) < 1e-14);
 }
 
 TEST_CASE("presets: the models of the hard-coded Gaussian paper") {
@@ -589,5 +579,5 @@ TEST_CASE("presets: the models of the hard-coded Gaussian paper") {
   CHECK(sh_x->config().cross_attention.back().heads == 1);
   CHECK_FALSE(has_name(*hc_all, "decoder.layers.2.cross_attention.query.weight"));
   TransformerConfig config;
-  CHECK(test::contains(error_of([&] { apply_preset(config, "hc-al"); }), "hc-all"));
+  CHECK(contains(error_of([&] { apply_preset(config, "hc-al"); }), "hc-all"));
 }

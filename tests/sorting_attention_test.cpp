@@ -32,12 +32,6 @@ std::unique_ptr<Attention> layer_of(const char* name, Options options, bool caus
   return layer;
 }
 
-Options with(std::initializer_list<std::pair<const char*, std::int64_t>> settings) {
-  Options options;
-  for (const auto& [name, value] : settings) options.set(name, value);
-  return options;
-}
-
 Tensor random_words(std::int64_t batch, std::int64_t n) {
   return normal({batch, n, layer_width}, 0, 1, {21, 0, static_cast<std::uint32_t>(n)}, DType::f64);
 }
@@ -51,30 +45,17 @@ Tensor mask_of(std::int64_t batch, std::int64_t n) {
   return Tensor::from(mask, {batch, n});
 }
 
-Tensor projected(Attention& layer, const std::string& name, const Tensor& x) {
-  for (const NamedTensor& entry : layer.parameters()) {
-    if (entry.name == name + ".weight") return split_heads(linear(x, entry.tensor->detach()), layer_heads);
-  }
-  FAIL("no parameter " << name);
-  return {};
+Tensor projected(Attention& layer, const char* name, const Tensor& x) {
+  return split_heads(linear(x, dynamic_cast<Linear&>(*layer.find(name)).weight.detach()), layer_heads);
 }
 
 Tensor finished(Attention& layer, const Tensor& heads_out, const Tensor& mask) {
-  for (const NamedTensor& entry : layer.parameters()) {
-    if (entry.name == "output.weight") {
-      const Tensor out = linear(merge_heads(heads_out), entry.tensor->detach());
-      return out * unsqueeze(cast(mask, out.dtype()), 2);
-    }
-  }
-  FAIL("no output map");
-  return {};
+  const Tensor out = linear(merge_heads(heads_out), dynamic_cast<Linear&>(*layer.find("output")).weight);
+  return out.detach() * unsqueeze(cast(mask, out.dtype()), 2);
 }
 
 bool all_zero(const Tensor& x) {
-  for (const double value : contiguous(x.detach()).to_vector<double>()) {
-    if (value != 0) return false;
-  }
-  return true;
+  return max(abs(contiguous(x.detach()))).item() == 0;
 }
 
 }  // namespace
@@ -90,16 +71,12 @@ TEST_CASE("reformer: the rounds together are one softmax over the union of what 
     const auto [rounds, chunk, causal] = sorting;
     CAPTURE(sorting.rounds);
     CAPTURE(sorting.causal);
-    const auto layer =
-        layer_of("reformer", with({{"rounds", rounds}, {"chunk", chunk}, {"buckets", buckets}}), causal);
+    const auto layer = layer_of(
+        "reformer", options_of({{"rounds", rounds}, {"chunk", chunk}, {"buckets", buckets}}), causal);
     const Tensor x = random_words(batch, n), mask = mask_of(batch, n);
-    Capture capture;
-    Context context;
-    context.capture = &capture;
-    const Tensor out = (*layer)({x, mask, {}, {}}, context);
+    const Watched pass(*layer, {x, mask});
 
-    const auto bucket = capture.find("buckets").to_vector<std::int32_t>();
-    const auto order = capture.find("order").to_vector<std::int32_t>();
+    const auto bucket = pass.ids("buckets"), order = pass.ids("order");
     std::vector<std::int32_t> chunk_of(order.size());
     for (std::int64_t row = 0; row < rounds * batch * layer_heads; ++row) {
       for (std::int64_t rank = 0; rank < n; ++rank)
@@ -127,7 +104,7 @@ TEST_CASE("reformer: the rounds together are one softmax over the union of what 
     AttentionOptions options;
     options.mask = Tensor::from(allowed, {batch, layer_heads, n, n});
     const Tensor expected = finished(*layer, attention(query, unit_vectors(query), value, options), mask);
-    CHECK(worst_difference(out, expected) < 1e-12);
+    CHECK(worst_difference(pass.out, expected) < 1e-12);
   }
 }
 
@@ -137,17 +114,13 @@ TEST_CASE("clusterformer: a block of sorted words sees itself and its neighbour"
     for (const char* assoc : {"words", "clusters"}) {
       CAPTURE(next);
       CAPTURE(assoc);
-      Options settings = with({{"clusters", clusters}});
-      settings.set("window", std::string(next ? "next" : "prev"));
-      settings.set("assoc", std::string(assoc));
-      const auto layer = layer_of("clusterformer", settings);
+      const auto layer = layer_of(
+          "clusterformer",
+          options_of({{"clusters", clusters}, {"window", next ? "next" : "prev"}, {"assoc", assoc}}));
       const Tensor x = random_words(batch, n), mask = mask_of(batch, n);
-      Capture capture;
-      Context context;
-      context.capture = &capture;
-      const Tensor out = (*layer)({x, mask, {}, {}}, context);
+      const Watched pass(*layer, {x, mask});
 
-      const auto order = capture.find("order").to_vector<std::int32_t>();
+      const auto order = pass.ids("order");
       std::vector<std::int32_t> allowed(batch * n * n);
       for (std::int64_t b = 0; b < batch; ++b) {
         for (std::int64_t r = 0; r < n; ++r) {
@@ -164,8 +137,9 @@ TEST_CASE("clusterformer: a block of sorted words sees itself and its neighbour"
       options.mask = Tensor::from(allowed, {batch, 1, n, n});
       const Tensor query = projected(*layer, "query", x), key = projected(*layer, "key", x);
       const Tensor value = projected(*layer, "value", x);
-      CHECK(worst_difference(out, finished(*layer, attention(query, key, value, options), mask)) < 1e-12);
-      CHECK(worst_difference(capture.find("weights"), attention_weights(query, key, options)) < 1e-12);
+      CHECK(worst_difference(pass.out, finished(*layer, attention(query, key, value, options), mask)) <
+            1e-12);
+      CHECK(worst_difference(pass.capture.find("weights"), attention_weights(query, key, options)) < 1e-12);
     }
   }
 }
@@ -174,13 +148,11 @@ TEST_CASE("clusterformer, causal: a word sees the last words of its own cluster"
   constexpr std::int64_t batch = 2, n = 13, clusters = 3;
   for (const std::int64_t block : {1, 2, 4, 50}) {
     CAPTURE(block);
-    const auto layer = layer_of("clusterformer", with({{"clusters", clusters}, {"block", block}}), true);
+    const auto layer =
+        layer_of("clusterformer", options_of({{"clusters", clusters}, {"block", block}}), true);
     const Tensor x = random_words(batch, n), mask = mask_of(batch, n);
-    Capture capture;
-    Context context;
-    context.capture = &capture;
-    const Tensor out = (*layer)({x, mask, {}, {}}, context);
-    const auto assignment = capture.find("assignment").to_vector<std::int32_t>();
+    const Watched pass(*layer, {x, mask});
+    const auto assignment = pass.ids("assignment");
     std::vector<std::int32_t> allowed(batch * n * n);
     for (std::int64_t b = 0; b < batch; ++b) {
       for (std::int64_t t = 0; t < n; ++t) {
@@ -196,7 +168,7 @@ TEST_CASE("clusterformer, causal: a word sees the last words of its own cluster"
     options.mask = Tensor::from(allowed, {batch, 1, n, n});
     const Tensor heads_out = attention(projected(*layer, "query", x), projected(*layer, "key", x),
                                        projected(*layer, "value", x), options);
-    CHECK(worst_difference(out, finished(*layer, heads_out, mask)) < 1e-12);
+    CHECK(worst_difference(pass.out, finished(*layer, heads_out, mask)) < 1e-12);
   }
 }
 
@@ -204,7 +176,7 @@ TEST_CASE("clusterformer: a second layer goes on with the centroids of the first
   AttentionConfig config;
   config.width = layer_width;
   config.heads = layer_heads;
-  config.options = with({{"clusters", 3}});
+  config.options = options_of({{"clusters", 3}});
   const auto first = make_attention("clusterformer", config);
   config.layer = 1;
   config.first = first.get();
@@ -212,11 +184,11 @@ TEST_CASE("clusterformer: a second layer goes on with the centroids of the first
   CHECK(!has_name(*second, "centroids"));
   Context context;
   const Tensor x = cast(random_words(1, 6), DType::f32);
-  CHECK(contains(error_of([&] { (*second)({x, {}, {}, {}}, context); }), "centroids"));
+  CHECK(contains(error_of([&] { (*second)({x}, context); }), "centroids"));
   context.handed_on["clusterformer.centroids"] = Tensor::ones({1, 2, layer_width});
-  CHECK(contains(error_of([&] { (*second)({x, {}, {}, {}}, context); }), "2 clusters, this one 3"));
+  CHECK(contains(error_of([&] { (*second)({x}, context); }), "2 clusters, this one 3"));
   context.handed_on["clusterformer.centroids"] = Tensor::ones({1, 3, layer_width});
-  (*second)({x, {}, {}, {}}, context);
+  (*second)({x}, context);
   CHECK(context.losses.size() == 2);
 }
 
@@ -226,13 +198,13 @@ TEST_CASE("sorting attention: few words, many clusters, and a sample of padding 
     Options options;
     bool causal;
   };
-  const std::vector<Case> cases = {{"clusterformer", with({{"clusters", 7}}), false},
-                                   {"clusterformer", with({{"clusters", 1}}), false},
-                                   {"clusterformer", with({{"clusters", 7}}), true},
-                                   {"reformer", with({{"chunk", 2}}), false},
-                                   {"reformer", with({{"chunk", 1}}), true},
-                                   {"routing_transformer", with({{"clusters", 7}}), false},
-                                   {"routing_transformer", with({{"window", 50}}), true}};
+  const std::vector<Case> cases = {{"clusterformer", options_of({{"clusters", 7}}), false},
+                                   {"clusterformer", options_of({{"clusters", 1}}), false},
+                                   {"clusterformer", options_of({{"clusters", 7}}), true},
+                                   {"reformer", options_of({{"chunk", 2}}), false},
+                                   {"reformer", options_of({{"chunk", 1}}), true},
+                                   {"routing_transformer", options_of({{"clusters", 7}}), false},
+                                   {"routing_transformer", options_of({{"window", 50}}), true}};
   for (const Case& each : cases) {
     for (const std::int64_t n : {1, 2, 5}) {
       CAPTURE(each.name);
@@ -270,28 +242,24 @@ TEST_CASE("sorting attention: settings that make no sense are refused with their
   const auto message = [](const char* name, Options options, bool causal = false) {
     return error_of([&] { layer_of(name, std::move(options), causal); });
   };
-  CHECK(contains(message("clusterformer", with({{"clusters", 0}})), "'clusters' must be 1 to 65536, is 0"));
-  CHECK(contains(message("clusterformer", with({{"block", 4}})), "'block'"));
-  CHECK(
-      contains(message("clusterformer", with({{"block", 0}}), true), "'block' must be 1 to 16777216, is 0"));
-  CHECK(contains(message("reformer", with({{"buckets", 3}})), "must be even, is 3"));
-  CHECK(contains(message("reformer", with({{"chunk", 0}})), "'chunk' must be 1 to 16777216, is 0"));
-  CHECK(contains(message("routing_transformer", with({{"window", -1}})), "'window'"));
-  Options wrong;
-  wrong.set("window", std::string("both"));
-  CHECK(contains(message("clusterformer", wrong), "must be 'next' or 'prev', is 'both'"));
-  Options rule;
-  rule.set("update", std::string("sgd"));
-  CHECK(contains(message("routing_transformer", rule), "'ema' or 'paper', is 'sgd'"));
+  CHECK(contains(message("clusterformer", options_of({{"clusters", 0}})),
+                 "'clusters' must be 1 to 65536, is 0"));
+  CHECK(contains(message("clusterformer", options_of({{"block", 4}})), "'block'"));
+  CHECK(contains(message("clusterformer", options_of({{"block", 0}}), true),
+                 "'block' must be 1 to 16777216, is 0"));
+  CHECK(contains(message("reformer", options_of({{"buckets", 3}})), "must be even, is 3"));
+  CHECK(contains(message("reformer", options_of({{"chunk", 0}})), "'chunk' must be 1 to 16777216, is 0"));
+  CHECK(contains(message("routing_transformer", options_of({{"window", -1}})), "'window'"));
+  CHECK(contains(message("clusterformer", options_of({{"window", "both"}})), "'next' or 'prev', is 'both'"));
+  CHECK(contains(message("routing_transformer", options_of({{"update", "sgd"}})),
+                 "'ema' or 'paper', is 'sgd'"));
 }
 
 TEST_CASE("routing transformer: centroids move in training alone, by either rule") {
   for (const char* update : {"ema", "paper"}) {
     CAPTURE(update);
-    Options options = with({{"clusters", 3}});
-    options.set("update", std::string(update));
-    options.set("decay", 0.5);
-    const auto layer = layer_of("routing_transformer", options);
+    const auto layer =
+        layer_of("routing_transformer", options_of({{"clusters", 3}, {"update", update}, {"decay", 0.5}}));
     const auto centroids = [&] {
       for (const NamedTensor& entry : layer->buffers()) {
         if (contains(entry.name, "centroids")) return entry.tensor->to_vector<double>();
@@ -319,7 +287,7 @@ AttentionConfig automatic(std::int64_t width, std::int64_t max_length) {
   AttentionConfig config;
   config.width = width;
   config.max_length = max_length;
-  config.options.set("clusters", std::string("auto"));
+  config.options = options_of({{"clusters", "auto"}});
   return config;
 }
 
@@ -344,16 +312,12 @@ std::int64_t chosen_for(std::int64_t groups) {
   return count.of(60, true);
 }
 
-TransformerConfig classifier_config(bool causal = false) {
+TransformerConfig classifier_config() {
   TransformerConfig config = test::tiny_config();
   config.encoder_layers = config.decoder_layers = 2;
   config.max_length = 64;
-  AttentionChoice choice;
-  choice.name = "clusterformer";
-  choice.options.set("clusters", std::string("auto"));
-  choice.options.set("phi_scale", 0.1);
-  choice.options.set("cosine", false);
-  (causal ? config.decoder_attention : config.encoder_attention) = {choice};
+  config.encoder_attention = {
+      {"clusterformer", 0, options_of({{"clusters", "auto"}, {"phi_scale", 0.1}, {"cosine", false}})}};
   return config;
 }
 
@@ -459,15 +423,11 @@ TEST_CASE("clusters auto: every causal layer chooses for itself") {
   const Tensor x = uniform({2, 20, 8}, -1, 1, {9, 0, 0});
   for (std::uint32_t pass = 0; pass < 51; ++pass) {
     Context context = Context::train(1, pass + 1);
-    (*layer)({x, {}, {}, {}}, context);
+    (*layer)({x}, context);
   }
   CHECK(chosen_in(*layer) > 0);
-  Capture capture;
-  Context context = Context::inference();
-  context.capture = &capture;
-  (*layer)({x, {}, {}, {}}, context);
-  const std::vector<std::int32_t> assignment = capture.find("assignment").to_vector<std::int32_t>();
-  for (const std::int32_t cluster : assignment) CHECK(cluster < chosen_in(*layer));
+  for (const std::int32_t cluster : Watched(*layer, {x}).ids("assignment"))
+    CHECK(cluster < chosen_in(*layer));
 }
 
 TEST_CASE("clusters auto: anything else is refused") {

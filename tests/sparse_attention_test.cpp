@@ -22,24 +22,21 @@ namespace {
 
 struct Pattern {
   const char* variant;
-  std::vector<std::pair<std::string, Options::Value>> options;
+  Options options;
 };
 
 /// Small windows and blocks, so that short sequences show every part of a pattern.
 std::vector<Pattern> pattern_settings() {
-  const auto n = [](std::int64_t value) { return Options::Value(value); };
-  const auto text = [](const char* value) { return Options::Value(std::string(value)); };
-  std::vector<Pattern> list;
+  std::vector<Pattern> list = {
+      {"bigbird", options_of({{"block", 3}, {"random_blocks", 2}})},
+      {"bigbird", options_of({{"block", 4}, {"random_blocks", 0}, {"global_blocks", 0}})},
+      {"longformer", options_of({{"window", 4}, {"global_tokens", 2}})},
+      {"longformer", options_of({{"window", 6}, {"dilation", 3}, {"global_tokens", 0}})},
+      {"longformer", options_of({{"window", 256}, {"global_tokens", 1}})}};  // holds whole blocks
   for (const char* pattern : {"strided", "fixed"})
     for (const char* mode : {"heads", "interleaved", "merged"})
-      list.push_back(
-          {"sparse_transformer",
-           {{"pattern", text(pattern)}, {"mode", text(mode)}, {"stride", n(5)}, {"summary", n(2)}}});
-  list.push_back({"bigbird", {{"block", n(3)}, {"random_blocks", n(2)}}});
-  list.push_back({"bigbird", {{"block", n(4)}, {"random_blocks", n(0)}, {"global_blocks", n(0)}}});
-  list.push_back({"longformer", {{"window", n(4)}, {"global_tokens", n(2)}}});
-  list.push_back({"longformer", {{"window", n(6)}, {"dilation", n(3)}, {"global_tokens", n(0)}}});
-  list.push_back({"longformer", {{"window", n(256)}, {"global_tokens", n(1)}}});  // holds whole blocks
+      list.push_back({"sparse_transformer",
+                      options_of({{"pattern", pattern}, {"mode", mode}, {"stride", 5}, {"summary", 2}})});
   return list;
 }
 
@@ -52,7 +49,7 @@ std::unique_ptr<Attention> make(const Pattern& setting, bool causal, std::int64_
   config.layer = layer;
   config.max_length = max_length;
   config.bias = true;
-  for (const auto& [name, value] : setting.options) config.options.set(name, value);
+  config.options = setting.options;
   std::unique_ptr<Attention> attention = make_attention(setting.variant, config);
   attention->to(DType::f64, {});
   return attention;
@@ -131,7 +128,7 @@ TEST_CASE("sparse attention equals dense attention under its definition, at any 
       for (const std::int64_t layer : {0, 1}) {
         for (const std::int64_t length : {1, 2, 11, 70, 131}) {
           CAPTURE(setting.variant);
-          CAPTURE(setting.options.size());
+          CAPTURE(setting.options.values().size());
           CAPTURE(causal);
           CAPTURE(length);
           const auto attention = make(setting, causal, layer);
@@ -139,8 +136,8 @@ TEST_CASE("sparse attention equals dense attention under its definition, at any 
           const bool has_global = std::string(setting.variant) == "longformer";
           const auto global = has_global ? attention->config().options.take_integer("global_tokens", 1) : 0;
           Context context;
-          CHECK(worst_difference((*attention)({x, mask, {}, {}}, context),
-                                 dense_form(*attention, x, mask, global)) < 1e-12);
+          CHECK(worst_difference((*attention)({x, mask}, context), dense_form(*attention, x, mask, global)) <
+                1e-12);
         }
       }
     }
@@ -153,10 +150,10 @@ TEST_CASE("sparse attention decodes step by step what the whole sequence gives")
     const auto attention = make(setting, true, 1, 17);
     const Tensor x = normal_numbers(21, {1, 17, 8}, 2);
     Context context;
-    const Tensor whole = (*attention)({x, {}, {}, {}}, context);
+    const Tensor whole = (*attention)({x}, context);
     AttentionCache cache;
     for (std::int64_t t = 0; t < 17; ++t) {
-      const Tensor one = attention->step({slice(x, 1, t, t + 1), {}, {}, {}}, cache, context);
+      const Tensor one = attention->step({slice(x, 1, t, t + 1)}, cache, context);
       CHECK(worst_difference(one, contiguous(slice(whole, 1, t, t + 1))) < 1e-12);
     }
   }
@@ -170,7 +167,7 @@ TEST_CASE("sparse attention: gradients with small blocks") {
     const GradcheckResult result = gradcheck(
         [&](std::span<const Tensor> given) {
           Context context;
-          return (*attention)({given[0], mask, {}, {}}, context);
+          return (*attention)({given[0], mask}, context);
         },
         {normal_numbers(21, {2, 13, 8}, 3)});
     CHECK(result.passed);
@@ -178,7 +175,7 @@ TEST_CASE("sparse attention: gradients with small blocks") {
 }
 
 TEST_CASE("longformer: global tokens by sample") {
-  const Pattern setting{"longformer", {{"window", std::int64_t{2}}, {"global_tokens", std::int64_t{2}}}};
+  const Pattern setting{"longformer", options_of({{"window", 2}, {"global_tokens", 2}})};
   for (const bool causal : {false, true}) {
     const auto attention = make(setting, causal);
     const Tensor x = normal_numbers(21, {2, 9, 8}, 4);
@@ -244,14 +241,14 @@ TEST_CASE("bigbird: random blocks are distinct, outside the window, not global, 
 
 TEST_CASE("sparse attention: what makes no sense is an error that says so") {
   const auto message = [](const Pattern& setting) { return error_of([&] { make(setting, false); }); };
-  CHECK(contains(message({"longformer", {{"window", std::int64_t{5}}}}), "even, got 5"));
-  CHECK(contains(message({"sparse_transformer", {{"mode", std::string("merge")}}}), "did you mean 'merged'"));
-  CHECK(contains(message({"sparse_transformer", {{"stride", std::int64_t{0}}}}),
+  CHECK(contains(message({"longformer", options_of({{"window", 5}})}), "even, got 5"));
+  CHECK(contains(message({"sparse_transformer", options_of({{"mode", "merge"}})}), "did you mean 'merged'"));
+  CHECK(contains(message({"sparse_transformer", options_of({{"stride", 0}})}),
                  "'stride' must be 1 to 16777216, is 0"));
-  CHECK(contains(message({"bigbird", {{"block", std::int64_t{0}}}}), "'block' must be 1 to 4096, is 0"));
+  CHECK(contains(message({"bigbird", options_of({{"block", 0}})}), "'block' must be 1 to 4096, is 0"));
   const auto bigbird = make({"bigbird", {}}, false, 0, 5);
   Context context;
-  const AttentionInput long_input{normal_numbers(21, {1, 6, 8}, 6), {}, {}, {}};
+  const AttentionInput long_input{normal_numbers(21, {1, 6, 8}, 6)};
   CHECK(
       contains(error_of([&] { (*bigbird)(long_input, context); }), "6 tokens is longer than max_length = 5"));
 }

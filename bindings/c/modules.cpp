@@ -6,7 +6,7 @@
 #include "heed/autograd/autograd.h"
 #include "heed/c/handles.h"
 #include "heed/core/device.h"
-#include "heed/models/attention/check.h"
+#include "heed/models/attention/attention.h"
 #include "heed/models/layers.h"
 #include "heed/training/checkpoint.h"
 

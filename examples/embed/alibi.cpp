@@ -21,10 +21,7 @@ namespace {
 class AlibiAttention : public heed::Attention {
  public:
   explicit AlibiAttention(const heed::AttentionConfig& config)
-      : Attention(config),
-        slope_(config.options.take_number("slope", 8, 0, 64)),
-        initialiser_(config.seed),
-        w_(config, initialiser_) {
+      : Attention(config), slope_(config.options.take_number("slope", 8, 0, 64)), w_(config, initialiser_) {
     add_projections(w_);  // "query", "key", "value" and "output", as heed's own have them
   }
 
@@ -54,7 +51,6 @@ class AlibiAttention : public heed::Attention {
   }
 
   double slope_;
-  heed::Initialiser initialiser_;
   heed::Projections w_;
 };
 

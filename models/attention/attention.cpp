@@ -55,8 +55,10 @@ void AttentionCache::reorder(const RowOrder& rows, const RowOrder& memory_rows) 
   for (AttentionCache& part : parts) part.reorder(rows, memory_rows);
 }
 
-void AttentionCache::extend_mask(const AttentionInput& input, std::int64_t before) {
-  if (!input.mask.defined() && !mask.defined()) return;
+std::int64_t AttentionCache::extend_mask(const AttentionInput& input) {
+  const Tensor& held = key.defined() ? key : value;
+  const std::int64_t before = held.defined() ? held.size(1) : 0;
+  if (!input.mask.defined() && !mask.defined()) return before;
   const std::int64_t batch = input.x.size(0);
   const Device device = input.x.device();
   const auto all_real = [&](std::int64_t length) {
@@ -65,6 +67,7 @@ void AttentionCache::extend_mask(const AttentionInput& input, std::int64_t befor
   const Tensor added = input.mask.defined() ? input.mask : all_real(input.x.size(1));
   if (!mask.defined() && before > 0) mask = all_real(before);
   mask = appended(std::move(mask), added);
+  return before;
 }
 
 Tensor Attention::operator()(const AttentionInput& input, Context& context) try {
@@ -91,8 +94,7 @@ Tensor Attention::operator()(const AttentionInput& input, Context& context) try 
 Tensor Attention::step(const AttentionInput& input, AttentionCache& cache, Context& context) {
   check(!input.global.defined(), described("attention"),
         ": when decoding, global tokens are those of the configuration");
-  const std::int64_t before = cache.key.defined() ? cache.key.size(1) : 0;
-  cache.extend_mask(input, before);
+  const std::int64_t before = cache.extend_mask(input);
   cache.key = appended(std::move(cache.key), input.x);
   const std::int64_t sharing = rows_per_memory(input);
   const Tensor out =
@@ -250,6 +252,11 @@ Tensor merge_heads(const Tensor& x) {
   return reshape(permute(x, {0, 2, 1, 3}), {x.size(0), x.size(2), x.size(1) * x.size(3)});
 }
 
+Tensor without_padding(const Tensor& x, const Tensor& mask) {
+  if (!mask.defined()) return x;
+  return where(unsqueeze(x.rank() == 4 ? unsqueeze(mask, 1) : mask, -1), x, 0);
+}
+
 namespace {
 
 std::int64_t key_width(const AttentionConfig& config, std::int64_t key_heads) {
@@ -272,6 +279,11 @@ Projections::Projected Projections::of(const Tensor& x) const {
 Projections::Projected Projections::of_memory(const Tensor& memory) const {
   std::vector<Tensor> each = Linear::each({&key, &value}, memory);
   return {{}, std::move(each[0]), std::move(each[1])};
+}
+
+void Attention::check_length(std::int64_t length) const {
+  check(length <= config_.max_length, "a sequence of ", length,
+        " tokens is longer than max_length = ", config_.max_length, ", for which this attention was built");
 }
 
 void Attention::add_projections(Projections& w) {

@@ -119,9 +119,9 @@ struct AttentionCache {
   /// Continues with the given rows of the batch, for example when beam search reorders its hypotheses. What
   /// depends on the memory alone follows `memory_rows` instead.
   void reorder(const RowOrder& rows, const RowOrder& memory_rows);
-  /// Appends the mask of the new positions to that of the `before` cached ones; stays undefined while all
-  /// are real.
-  void extend_mask(const AttentionInput& input, std::int64_t before);
+  /// Appends the mask of the new positions to that of the cached ones, whose number it returns; the mask
+  /// stays undefined while all are real. Call it before appending to `key` and `value`.
+  std::int64_t extend_mask(const AttentionInput& input);
 };
 
 /// One attention mechanism: the part of a layer between two residual connections.
@@ -140,13 +140,15 @@ class Attention : public Module {
   const AttentionConfig& config() const { return config_; }
 
  protected:
-  explicit Attention(AttentionConfig config) : config_(std::move(config)) {}
+  explicit Attention(AttentionConfig config) : config_(std::move(config)), initialiser_(config_.seed) {}
   /// Whether the variant uses AttentionInput::global; giving it to any other variant is an error.
   virtual bool takes_global_tokens() const { return false; }
   /// O, before the rows of padded queries are zeroed. What stands at padding, in x and in the memory, is finite here.
   virtual Tensor forward(const AttentionInput& input, Context& context) = 0;
   /// Registers the four projections under their usual names.
   void add_projections(Projections& w);
+  /// Throws for more positions than config().max_length, for variants with parameters for each.
+  void check_length(std::int64_t length) const;
   /// Options for the attention kernel: the key mask, and in training dropout on the weights. Each call
   /// draws a new dropout key.
   AttentionOptions kernel_options(const Tensor& key_mask, Context& context) const;
@@ -165,12 +167,19 @@ class Attention : public Module {
 
  private:
   AttentionConfig config_;
+
+ protected:
+  /// Draws the initial values of the parts and parameters, from config().seed.
+  Initialiser initialiser_;
 };
 
 /// [B, N, H dh] -> [B, H, N, dh], a view: head h owns columns h dh ... (h + 1) dh - 1.
 Tensor split_heads(const Tensor& x, std::int64_t heads);
 /// [B, H, N, dh] -> [B, N, H dh], the inverse: a view if the memory of x is [B, N, H, dh], else a copy.
 Tensor merge_heads(const Tensor& x);
+
+/// x [B, N, n] or [B, H, N, n] with zeros at padding; mask i32 [B, N], undefined = all real.
+Tensor without_padding(const Tensor& x, const Tensor& mask);
 
 /// Wq, Wk and Wv [d -> H dh] and Wo [H dh -> d], initialised in this order: the modules "query", "key",
 /// "value" and "output" of most variants. `key_heads` is the number of heads of Wk and Wv; 0: H.
@@ -225,5 +234,15 @@ Capabilities attention_capabilities(std::string_view name, const Options& option
 /// configuration are those for 4 heads of width 16 and 256 positions. Throws for an unknown name,
 /// suggesting the nearest one.
 std::vector<Options::Asked> attention_settings(std::string_view name);
+
+/// Holds a registered variant to what it declares, in each of its uses: plain, causal and cross-attention.
+/// Tried in f64 on the CPU, on random sequences of 5 and 160 words: shapes, lengths, padding (whatever it holds,
+/// and in f32, too), the future (with words up to 100 times as large), decoding against the whole pass, gradients
+/// of inputs and parameters, samples of a batch that do not mix, buffers that move only through
+/// Context::observe() (or ranks would disagree), and random numbers. Throws an Error that names the use, what was
+/// broken, the position and the values. `options`: the variant's settings.
+void check_attention(std::string_view name, const Options& options = {});
+/// What a variant was seen to do by the same trials, whatever it declares; `reason` is what it declares.
+Capabilities tried_capabilities(const AttentionVariant& variant);
 
 }  // namespace heed

@@ -102,7 +102,6 @@ class AttentionFree : public Attention {
  public:
   explicit AttentionFree(const AttentionConfig& config)
       : Attention(config),
-        initialiser_(config.seed),
         w_(config, initialiser_),
         form_(config.options.take_choice("form", {"simple", "local", "full"})) {
     add_projections(w_);
@@ -127,8 +126,7 @@ class AttentionFree : public Attention {
     const DType precise = statistics_type(input.x.dtype());
     const Projections::Projected x = w_.of(input.x);
     const Tensor key = cast(x.key, precise);
-    const Tensor value =
-        squeeze(drop_tokens(unsqueeze(cast(x.value, precise), 1), config().dropout, context), 1);
+    const Tensor value = drop_tokens(cast(x.value, precise), config().dropout, context);
     const Tensor average =
         form_ == "simple" ? simple(key, value, input.mask, cache) : biased(input, key, value, cache, context);
     return w_.output(sigmoid(x.query) * cast(average, input.x.dtype()));
@@ -155,14 +153,13 @@ class AttentionFree : public Attention {
     const std::int64_t queries = key.size(1);
     Tensor keys = key, values = value, mask = input.mask;
     if (cache) {
-      cache->extend_mask(input, cache->key.defined() ? cache->key.size(1) : 0);
+      cache->extend_mask(input);
       keys = cache->key = appended(std::move(cache->key), key);
       values = cache->value = appended(std::move(cache->value), value);
       mask = cache->mask;
     }
     const std::int64_t length = keys.size(1), begin = length - queries;
-    check(length <= config().max_length, "attention 'attention_free_transformer' was built for at most ",
-          config().max_length, " positions (max_length), got ", length);
+    check_length(length);
     const auto parameters = [&](const Tensor& x, std::int64_t first) {
       return unsqueeze(cast(slice(x, 0, first, length), key.dtype()), 0);
     };
@@ -214,7 +211,6 @@ class AttentionFree : public Attention {
     return all;
   }
 
-  Initialiser initialiser_;
   Projections w_;
   std::string form_;
   std::int64_t window_ = 0;      // of the local form

@@ -24,7 +24,6 @@
 #include "heed/base/error.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/attention/shared/block_patterns.h"
-#include "heed/models/positions.h"
 
 namespace heed {
 namespace {
@@ -54,10 +53,7 @@ class BigBird : public PatternAttention {
  public:
   explicit BigBird(const AttentionConfig& config)
       : PatternAttention(config),
-        initialiser_(config.seed),
         w_(config, initialiser_),
-        rotary_(config),
-        distances_(config, initialiser_),
         block_(config.options.take_integer("block", 64, 1, 4096)),
         global_(config.options.take_integer("global_blocks", 1, 0, most_positions)),
         window_(config.options.take_integer("window_blocks", 3, 0, most_positions)),
@@ -74,8 +70,7 @@ class BigBird : public PatternAttention {
 
   Tensor forward(const AttentionInput& input, Context& context) override {
     const std::int64_t length = input.x.size(1), heads = config().heads;
-    check(length <= config().max_length, "a sequence of ", length,
-          " tokens is longer than max_length = ", config().max_length);
+    check_length(length);
     const Projections::Projected x = w_.of(input.x);
     const Tensor q = split_heads(rotary_(x.query), heads);  // [B, H, N, dh]
     const Tensor k = split_heads(rotary_(x.key), heads), v = split_heads(x.value, heads);
@@ -152,13 +147,9 @@ class BigBird : public PatternAttention {
     });
   }
 
-  Initialiser initialiser_;
   Projections w_;
-  Rotary rotary_;
-  DistanceBias distances_;
   std::int64_t block_, global_, window_, random_;
   Tensor random_blocks_;
-  PatternCache patterns_;
 };
 
 }  // namespace

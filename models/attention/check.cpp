@@ -1,5 +1,3 @@
-#include "heed/models/attention/check.h"
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -9,6 +7,7 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
+#include "heed/models/attention/attention.h"
 
 namespace heed {
 namespace {

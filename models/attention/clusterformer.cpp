@@ -42,6 +42,7 @@
 #include <cmath>
 #include <limits>
 
+#include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
 #include "heed/models/attention/attention.h"
@@ -51,6 +52,104 @@
 #include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
+
+// How many clusters (cluster_count.h).
+
+namespace {
+
+constexpr double passes_to_measure = 10;
+constexpr double most_relative_cost = 1.4;
+constexpr std::int64_t words_of_a_block = 256;
+
+/// f(K): multiplications per word.
+double cost(double clusters, double length, double width) {
+  return 2 * width * (clusters + 2 * length / clusters) + 5 * width * width;
+}
+
+/// The default K.
+std::int64_t silent(const AttentionConfig& config) {
+  if (config.causal || config.max_length <= 0) return default_clusters(config);
+  return std::max<std::int64_t>(2, ceil_div(config.max_length, words_of_a_block));
+}
+
+/// K0, where f is least.
+std::int64_t cheapest(double length) {
+  return std::max<std::int64_t>(1, std::llround(std::sqrt(2 * length)));
+}
+
+}  // namespace
+
+ClusterCount::ClusterCount(const AttentionConfig& config) : width_(config.width) {
+  const auto& values = config.options.values();
+  const auto given = values.find("clusters");
+  if (given == values.end() || !std::holds_alternative<std::string>(given->second)) {
+    most_ = config.options.take_integer("clusters", silent(config), 1, most_units);
+    return;
+  }
+  const std::string text = config.options.take_text("clusters", "auto");
+  check(text == "auto", "setting 'clusters' must be a number or \"auto\", is '", text, "'");
+  automatic_ = true;
+  constexpr double any_length = 2048;  // without a max_length: 64 clusters
+  most_ = cheapest(config.max_length > 0 ? static_cast<double>(config.max_length) : any_length);
+  add_buffer("chosen", chosen_, Initialiser::constant({1}, 0, DType::i32));
+  add_buffer("measured", measured_, Initialiser::constant({3}, 0));
+}
+
+std::int64_t ClusterCount::choose(double length, double effective, std::int64_t width) {
+  const std::int64_t highest = cheapest(length);
+  const double d = static_cast<double>(width);
+  const double limit = most_relative_cost * cost(static_cast<double>(highest), length, d);
+  std::int64_t lowest = highest;
+  while (lowest > 1 && cost(static_cast<double>(lowest - 1), length, d) <= limit) --lowest;
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(effective / 2), lowest, highest);
+}
+
+std::int64_t ClusterCount::of(std::int64_t length, bool training) {
+  if (!automatic_) return most_;
+  if (known_ == 0) known_ = chosen_.to_vector<std::int32_t>().front();
+  if (known_ == 0 && training) {
+    const std::vector<double> measured = measured_.to_doubles();
+    if (measured[0] >= passes_to_measure) {
+      known_ = std::min(most_, choose(measured[1] / measured[0], measured[2] / measured[0], width_));
+      chosen_ = Tensor::full({1}, static_cast<double>(known_.load()), DType::i32, chosen_.device());
+    }
+  }
+  return known_ > 0 ? known_.load() : std::min(most_, cheapest(static_cast<double>(length)));
+}
+
+void ClusterCount::observe(const Tensor& x, const Tensor& centroids, const Tensor& assignment,
+                           const Tensor& mask, Context& context) {
+  if (!automatic_ || known_ > 0) return;
+  const NoGrad no_grad;
+  const std::int64_t clusters = centroids.size(1);
+  const Tensor one = Tensor::ones({}, x.dtype(), x.device()), zero = Tensor::zeros({}, x.dtype(), x.device());
+  const Tensor real = unsqueeze(mask_as_numbers(mask, x), 2);  // [B, N, 1]
+  const Tensor words = maximum(sum(real), one);
+  const Tensor members =
+      slice(scatter_add_rows(real, assignment, clusters + 1), 1, 0, clusters);  // [B, K, 1]
+  const Tensor share = sum(members, 0) / words;                                 // [K, 1]
+
+  const Tensor middle = sum(x.detach() * real, 1, true) / maximum(sum(real, 1, true), one);  // [B, 1, d]
+  const Tensor unit = unit_vectors(centroids.detach() - middle);                             // [B, K, d]
+  const Tensor cosines = mean(relu(matmul(unit, transpose(unit, 1, 2))), 0);                 // [K, K]
+  // A cluster resembles itself even if its centroid equals the mean and has no direction.
+  const Tensor at = Tensor::arange(clusters, DType::i32, x.device());
+  const Tensor alike = where(equal(unsqueeze(at, 0), unsqueeze(at, 1)), one, cosines);
+  const Tensor groups = where(greater(share, zero), matmul(alike, share), zero);  // [K, 1]
+  const Tensor largest = max(groups, 0);
+  const Tensor effective = reshape(one / maximum(largest, one / static_cast<double>(clusters)), {1});
+  const Tensor counts = Tensor::from(std::vector<float>{1, static_cast<float>(x.size(1))}, {2}, x.device());
+  const DType dtype = measured_.dtype();
+  context.observe(*this, {concat({cast(counts, dtype), cast(effective, dtype)}, 0)});
+}
+
+void ClusterCount::absorb(std::span<const Tensor> values) {
+  check(automatic_ && values.size() == 1 && values[0].shape() == measured_.shape(), described("ClusterCount"),
+        ": this is not what a pass measured");
+  const NoGrad no_grad;
+  measured_ = measured_ + values[0];
+}
+
 namespace {
 
 // What both forms share: the similarity and the losses.
@@ -58,16 +157,26 @@ namespace {
 /// phi(x, y) = scale cos(x, y), or scale x . y: options "phi_scale" (1) and "cosine" (true).
 class Similarity {
  public:
-  explicit Similarity(const Options& options);
+  explicit Similarity(const Options& options)
+      : scale_(options.take_number("phi_scale", 1, 1e-6, 1e6)), cosine_(options.take_bool("cosine", true)) {}
+
+  /// The vectors that phi multiplies: x itself, or its unit vectors.
+  Tensor prepared(const Tensor& x) const { return cosine_ ? unit_vectors(x) : x; }
+
   /// a [..., K, d], b [..., N, d] -> phi of all pairs, [..., K, N].
-  Tensor of_pairs(const Tensor& a, const Tensor& b) const;
+  Tensor of_pairs(const Tensor& a, const Tensor& b) const {
+    const Tensor products = matmul(prepared(a), transpose(prepared(b), -2, -1));
+    return scale_ == 1 ? products : products * scale_;
+  }
+
   /// phi of all pairs of a and b W^T, [..., K, N], with W [out, in]. The dot product is computed as (a W)
   /// b^T, which takes K d^2 instead of N d^2.
-  Tensor of_projected(const Tensor& a, const Tensor& b, const Tensor& weight) const;
+  Tensor of_projected(const Tensor& a, const Tensor& b, const Tensor& weight) const {
+    return cosine_ ? of_pairs(a, linear(b, weight)) : of_pairs(matmul(a, weight), b);
+  }
+
   /// The sum of phi(a_i, b_i) over all rows of equal shape.
-  Tensor sum_of_rows(const Tensor& a, const Tensor& b) const;
-  /// The vectors that phi multiplies: x itself, or its unit vectors.
-  Tensor prepared(const Tensor& x) const;
+  Tensor sum_of_rows(const Tensor& a, const Tensor& b) const { return sum(a * b) * scale_; }
 
  private:
   double scale_;
@@ -77,65 +186,41 @@ class Similarity {
 /// The two losses with their weights, options "lambda1" and "lambda2" (0.01 each).
 class ClusterLosses {
  public:
-  ClusterLosses(const Options& options, const Similarity& similarity);
+  ClusterLosses(const Options& options, const Similarity& similarity)
+      : similarity_(similarity),
+        lambda1_(options.take_number("lambda1", 0.01, 0, 1e6)),
+        lambda2_(options.take_number("lambda2", 0.01, 0, 1e6)) {}
+
   /// Adds "clustering" L1 and "centroid_sorting" L2 to the losses of the pass. x [B, N, d], centroids [B or
   /// 1, K, d], assignment i32 [B, N] (K: padding), mask [B, N].
-  void add(const Tensor& x, const Tensor& centroids, const Tensor& assignment, const Tensor& mask,
-           Context& context) const;
+  void add(const Tensor& words_seen, const Tensor& centroids_seen, const Tensor& assignment,
+           const Tensor& mask, Context& context) const {
+    const DType precise = statistics_type(words_seen.dtype());  // losses are f32 where words are f16 or bf16
+    const Tensor x = cast(words_seen, precise), centroids = cast(centroids_seen, precise);
+    const std::int64_t clusters = centroids.size(1);
+    const Tensor real = mask_as_numbers(mask, x);  // [B, N]
+    const Tensor one = Tensor::ones({}, x.dtype(), x.device());
+    const Tensor c = similarity_.prepared(centroids);
+
+    // The words of a cluster are added up first: sum_j X_j . C_{I_j} = sum_k (sum of the words of k) . C_k.
+    // [B, K, d]
+    const Tensor members =
+        slice(scatter_add_rows(similarity_.prepared(x), assignment, clusters + 1), 1, 0, clusters);
+    const Tensor words = maximum(sum(real), one);
+    context.losses.push_back({"clustering", lambda1_, -similarity_.sum_of_rows(members, c) / words});
+
+    const Tensor occupied = max(real, 1, true);  // [B, 1], 1: a sample with real words
+    const Tensor samples = maximum(sum(occupied), one);
+    const Tensor before = slice(c, 1, 0, clusters - 1), after = slice(c, 1, 1, clusters);
+    const double links = static_cast<double>(std::max<std::int64_t>(clusters - 1, 1));
+    const Tensor chain = similarity_.sum_of_rows(before * unsqueeze(occupied, 2), after);  // 0 when K = 1
+    context.losses.push_back({"centroid_sorting", lambda2_, -chain / (samples * links)});
+  }
 
  private:
   Similarity similarity_;
   double lambda1_, lambda2_;
 };
-
-Similarity::Similarity(const Options& options)
-    : scale_(options.take_number("phi_scale", 1, 1e-6, 1e6)), cosine_(options.take_bool("cosine", true)) {}
-
-Tensor Similarity::prepared(const Tensor& x) const {
-  return cosine_ ? unit_vectors(x) : x;
-}
-
-Tensor Similarity::of_pairs(const Tensor& a, const Tensor& b) const {
-  const Tensor products = matmul(prepared(a), transpose(prepared(b), -2, -1));
-  return scale_ == 1 ? products : products * scale_;
-}
-
-Tensor Similarity::of_projected(const Tensor& a, const Tensor& b, const Tensor& weight) const {
-  return cosine_ ? of_pairs(a, linear(b, weight)) : of_pairs(matmul(a, weight), b);
-}
-
-Tensor Similarity::sum_of_rows(const Tensor& a, const Tensor& b) const {
-  return sum(a * b) * scale_;
-}
-
-ClusterLosses::ClusterLosses(const Options& options, const Similarity& similarity)
-    : similarity_(similarity),
-      lambda1_(options.take_number("lambda1", 0.01, 0, 1e6)),
-      lambda2_(options.take_number("lambda2", 0.01, 0, 1e6)) {}
-
-void ClusterLosses::add(const Tensor& words_seen, const Tensor& centroids_seen, const Tensor& assignment,
-                        const Tensor& mask, Context& context) const {
-  const DType precise = statistics_type(words_seen.dtype());  // losses are f32 where words are f16 or bf16
-  const Tensor x = cast(words_seen, precise), centroids = cast(centroids_seen, precise);
-  const std::int64_t clusters = centroids.size(1);
-  const Tensor real = mask_as_numbers(mask, x);  // [B, N]
-  const Tensor one = Tensor::ones({}, x.dtype(), x.device());
-  const Tensor c = similarity_.prepared(centroids);
-
-  // The words of a cluster are added up first: sum_j X_j . C_{I_j} = sum_k (sum of the words of k) . C_k.
-  // [B, K, d]
-  const Tensor members =
-      slice(scatter_add_rows(similarity_.prepared(x), assignment, clusters + 1), 1, 0, clusters);
-  const Tensor words = maximum(sum(real), one);
-  context.losses.push_back({"clustering", lambda1_, -similarity_.sum_of_rows(members, c) / words});
-
-  const Tensor occupied = max(real, 1, true);  // [B, 1], 1: a sample with real words
-  const Tensor samples = maximum(sum(occupied), one);
-  const Tensor before = slice(c, 1, 0, clusters - 1), after = slice(c, 1, 1, clusters);
-  const double links = static_cast<double>(std::max<std::int64_t>(clusters - 1, 1));
-  const Tensor chain = similarity_.sum_of_rows(before * unsqueeze(occupied, 2), after);  // 0 when K = 1
-  context.losses.push_back({"centroid_sorting", lambda2_, -chain / (samples * links)});
-}
 
 // The bidirectional form.
 
@@ -150,7 +235,6 @@ class ClusterFormer : public Attention {
         over_words_(config.options.take_choice("assoc", {"words", "clusters"}) == "words"),
         phi_(config.options),
         losses_(config.options, phi_),
-        initialiser_(config.seed),
         similarity_(config.width, config.width, false, initialiser_),
         w_(config, initialiser_) {
     if (!config.first) {
@@ -243,7 +327,6 @@ class ClusterFormer : public Attention {
   Similarity phi_;
   ClusterLosses losses_;
   PatternCache patterns_;
-  Initialiser initialiser_;
   Tensor centroids_;  // C0 [K, d] (with "auto" the largest possible K), in the first layer only
   Linear similarity_;
   Projections w_;
@@ -259,7 +342,6 @@ class CausalClusterFormer : public Attention {
         block_(config.options.take_integer("block", 0, 1, most_positions)),
         phi_(config.options),
         losses_(config.options, phi_),
-        initialiser_(config.seed),
         w_(config, initialiser_) {
     const double deviation = 1 / std::sqrt(static_cast<double>(config.width));
     add_parameter("centroids", centroids_, initialiser_.normal({count_.most(), config.width}, deviation));
@@ -336,7 +418,6 @@ class CausalClusterFormer : public Attention {
   std::int64_t block_;  // 0: not set, follows from K
   Similarity phi_;
   ClusterLosses losses_;
-  Initialiser initialiser_;
   Tensor centroids_;   // [K, d]
   Tensor similarity_;  // Wc [out, in], not trained
   Projections w_;

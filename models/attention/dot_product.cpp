@@ -28,7 +28,6 @@ class DotProductAttention : public Attention {
  public:
   explicit DotProductAttention(const AttentionConfig& config)
       : Attention(config),
-        initialiser_(config.seed),
         key_heads_(key_heads_of(config)),
         w_(config, initialiser_, key_heads_),
         rotary_(config),
@@ -48,8 +47,7 @@ class DotProductAttention : public Attention {
       return reshape(attend(w_.query(by_memory(input)), cache.key, cache.value, input.memory_mask, context),
                      input.x.shape());
     }
-    const std::int64_t before = cache.key.defined() ? cache.key.size(1) : 0;
-    cache.extend_mask(input, before);
+    const std::int64_t before = cache.extend_mask(input);
     const Projections::Projected x = w_.of(input.x);
     cache.key = appended(std::move(cache.key), rotary_(x.key, before));
     cache.value = appended(std::move(cache.value), x.value);
@@ -109,7 +107,6 @@ class DotProductAttention : public Attention {
     return reshape(expand(unsqueeze(x, 2), each), {x.size(0), config().heads, x.size(2), x.size(3)});
   }
 
-  Initialiser initialiser_;
   std::int64_t key_heads_;  // G
   Projections w_;
   Rotary rotary_;

@@ -30,7 +30,6 @@
 #include "heed/autograd/ops.h"
 #include "heed/core/tensor.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
 
@@ -113,7 +112,6 @@ class Fastformer : public Attention {
   explicit Fastformer(const AttentionConfig& config)
       : Attention(config),
         global_keys_(config.options.take_integer("global_keys", 1, 0, 1024)),
-        initialiser_(config.seed),
         query_(config.width, config.width, config.bias, initialiser_),
         query_score_(config.width, config.heads, config.bias, initialiser_),
         output_(config.width, config.width, config.bias, initialiser_) {
@@ -213,7 +211,6 @@ class Fastformer : public Attention {
   }
 
   std::int64_t global_keys_;
-  Initialiser initialiser_;
   Linear query_, query_score_, output_;
   std::optional<Linear> key_, key_score_;  // absent without global keys
   std::optional<Linear> value_;            // absent when queries are the values

@@ -22,7 +22,7 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/attention/shared/places.h"
+#include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
 namespace {

@@ -33,7 +33,6 @@ class GatedLinearAttention : public Attention {
  public:
   explicit GatedLinearAttention(const AttentionConfig& config)
       : Attention(config),
-        initialiser_(config.seed),
         rank_(config.options.take_integer("gate_rank", 16, 1, most_units)),
         temperature_(config.options.take_number("temperature", 16, 1, 1e6)),
         key_width_(std::max<std::int64_t>(config.width / config.heads / 2, 1) * config.heads),
@@ -70,15 +69,11 @@ class GatedLinearAttention : public Attention {
     const std::vector<Tensor> projected = Linear::each({&query_, &key_, &value_, &gate_, &fade_in_}, x);
     const Tensor q = heads_of(projected[0]);
     Tensor k = heads_of(projected[1]);
-    k = k / std::sqrt(static_cast<double>(k.size(3)));
+    k = without_padding(k / std::sqrt(static_cast<double>(k.size(3))), input.mask);
     const Tensor v = drop_tokens(heads_of(projected[2]), config().dropout, context);
     // log sigmoid(z) = -log(1 + e^-z)
-    Tensor log_decay = maximum(softplus(-heads_of(fade_out_(projected[4]))) / -temperature_, least_log_decay);
-    if (input.mask.defined()) {
-      const Tensor real = unsqueeze(unsqueeze(input.mask, 1), 3);
-      k = where(real, k, 0);
-      log_decay = where(real, log_decay, 0);
-    }
+    const Tensor fading = softplus(-heads_of(fade_out_(projected[4]))) / -temperature_;
+    const Tensor log_decay = without_padding(maximum(fading, least_log_decay), input.mask);
     show(context, "fading", [&] { return exp(log_decay); });
     const Tensor sums = config().causal ? linear_recurrence(q, k, v, log_decay, state)
                                         : recurrence_both_ways(q, k, v, log_decay);
@@ -86,7 +81,6 @@ class GatedLinearAttention : public Attention {
     return output_(swiglu(projected[3], cast(normed, x.dtype())));
   }
 
-  Initialiser initialiser_;
   std::int64_t rank_;
   double temperature_;
   std::int64_t key_width_;  // H dk

@@ -25,7 +25,7 @@
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/attention/shared/block_patterns.h"
+#include "heed/models/positions.h"
 
 namespace heed {
 namespace {
@@ -39,7 +39,6 @@ class HardCodedGaussianAttention : public Attention {
         offsets_(config.options.take_numbers("offsets", {-1.0, config.causal ? 0.0 : 1.0}, -1e6, 1e6)),
         sigma_(config.options.take_number("sigma", 1, 1e-6, 1e6)),
         gamma_(config.options.take_number("gamma", 1, 1e-6, 1e6)),
-        initialiser_(config.seed),
         value_(config.width, config.inner_width(), config.bias, initialiser_),
         output_(config.inner_width(), config.width, config.bias, initialiser_) {
     check(!offsets_.empty(), "setting 'offsets' must list at least one number");
@@ -61,8 +60,7 @@ class HardCodedGaussianAttention : public Attention {
                      input.x.shape());
     }
     // Only the last positions are within reach, and their absolute positions do not matter.
-    const std::int64_t before = cache.value.defined() ? cache.value.size(1) : 0;
-    cache.extend_mask(input, before);
+    cache.extend_mask(input);
     cache.value = appended(std::move(cache.value), value_(input.x));
     const std::int64_t held = cache.value.size(1), queries = input.x.size(1);
     const std::int64_t reach = std::max<std::int64_t>(-first_key(0, cache.value.dtype()), 0);
@@ -143,7 +141,7 @@ class HardCodedGaussianAttention : public Attention {
           }
       }
     }
-    return as_tensor(density, {heads, blocks, at.rows, windows.size}, like);
+    return tensor_of(density, {heads, blocks, at.rows, windows.size}, like.dtype(), like.device());
   }
 
   /// A_h[i, j], ignoring padding.
@@ -155,19 +153,13 @@ class HardCodedGaussianAttention : public Attention {
     return std::exp(-z * z / 2) / (sigma_ * std::sqrt(2 * std::numbers::pi));
   }
 
-  static Tensor as_tensor(const std::vector<double>& values, const Shape& shape, const Tensor& like) {
-    if (like.dtype() == DType::f64) return Tensor::from(values, shape, like.device());
-    return cast(Tensor::from(std::vector<float>(values.begin(), values.end()), shape, like.device()),
-                like.dtype());
-  }
-
   /// The full A [1 or B, H, N, M] for queries first, first + 1, ...; for inspection only.
   Tensor all_weights(const Tensor& v, const Tensor& mask, std::int64_t first, std::int64_t queries) const {
     std::vector<double> a;
     for (std::int64_t h = 0; h < config().heads; ++h)
       for (std::int64_t i = first; i < first + queries; ++i)
         for (std::int64_t j = 0; j < v.size(1); ++j) a.push_back(weight(h, i, j));
-    const Tensor whole = as_tensor(a, {1, config().heads, queries, v.size(1)}, v);
+    const Tensor whole = tensor_of(a, {1, config().heads, queries, v.size(1)}, v.dtype(), v.device());
     return mask.defined() ? whole * cast(unsqueeze(unsqueeze(mask, 1), 1), v.dtype()) : whole;
   }
 
@@ -187,12 +179,10 @@ class HardCodedGaussianAttention : public Attention {
 
   Band band(const Layout& at, const Tensor& like) {
     const Device device = like.device();
-    return bands_.get({at.first, at.blocks, at.rows, at.keys, static_cast<std::int64_t>(like.dtype()),
-                       static_cast<std::int64_t>(device.type), device.index},
-                      [&] {
-                        const Windows windows = this->windows(at, like.dtype());
-                        return Band{weights(at, windows, like), window_keys(windows, at.keys, device)};
-                      });
+    return bands_.get(cache_key({at.first, at.blocks, at.rows, at.keys}, like.dtype(), device), [&] {
+      const Windows windows = this->windows(at, like.dtype());
+      return Band{weights(at, windows, like), window_keys(windows, at.keys, device)};
+    });
   }
 
   /// O [B, N, d] from v [B, M, d] and mask [B, M], for the queries at first, ..., first + N - 1.
@@ -202,7 +192,7 @@ class HardCodedGaussianAttention : public Attention {
     const std::int64_t blocks = ceil_div(queries, rows);
     show(context, "weights", [&] { return all_weights(v, mask, first, queries); });
     // v [B, M, d]: padded keys contribute nothing.
-    if (mask.defined()) v = where(unsqueeze(mask, 2), v, Tensor::zeros({1}, v.dtype(), v.device()));
+    v = without_padding(v, mask);
 
     const auto& [constant, keys] = band({first, blocks, rows, v.size(1)}, v);
     const Tensor rows_of_keys = gather_rows(v, expand(keys, {batch, keys.size(0)}));
@@ -217,7 +207,6 @@ class HardCodedGaussianAttention : public Attention {
 
   std::vector<double> offsets_;
   double sigma_, gamma_;
-  Initialiser initialiser_;
   Linear value_, output_;
   BoundedCache<Band, 32> bands_;
 };

@@ -25,8 +25,7 @@ namespace {
 
 class LinformerAttention : public Attention {
  public:
-  explicit LinformerAttention(const AttentionConfig& config)
-      : Attention(config), initialiser_(config.seed), w_(config, initialiser_) {
+  explicit LinformerAttention(const AttentionConfig& config) : Attention(config), w_(config, initialiser_) {
     const std::int64_t k =
         config.options.take_integer("k", std::min<std::int64_t>(256, config.max_length), 1, most_units);
     const bool share_kv = config.options.take_bool("share_kv", false);
@@ -60,9 +59,7 @@ class LinformerAttention : public Attention {
 
  private:
   void project(const Tensor& memory, const Tensor& mask, Tensor& kb, Tensor& vb) const {
-    const std::int64_t length = memory.size(1);
-    check(length <= config().max_length, "attention 'linformer' was built for at most ", config().max_length,
-          " positions (max_length), got ", length);
+    check_length(memory.size(1));
     const Tensor& e = first_ ? first_->e_ : e_;
     const Projections::Projected projected = w_.of_memory(memory);
     kb = shorten(e, projected.key, mask);
@@ -70,11 +67,10 @@ class LinformerAttention : public Attention {
   }
 
   /// E[:, 0:M] x with the rows of padding 0: x [B, M, d] -> [B, H, k, dh].
-  Tensor shorten(const Tensor& e, Tensor x, const Tensor& mask) const {
-    if (mask.defined()) x = where(unsqueeze(mask, 2), x, Tensor::zeros({1}, x.dtype(), x.device()));
-    const Tensor columns = slice(e, -1, 0, x.size(1));
-    if (columns.rank() == 3) return matmul(columns, split_heads(x, config().heads));
-    return split_heads(matmul(columns, x), config().heads);  // one product for all heads
+  Tensor shorten(const Tensor& e, const Tensor& x, const Tensor& mask) const {
+    const Tensor real = without_padding(x, mask), columns = slice(e, -1, 0, x.size(1));
+    if (columns.rank() == 3) return matmul(columns, split_heads(real, config().heads));
+    return split_heads(matmul(columns, real), config().heads);  // one product for all heads
   }
 
   Tensor attend(const Tensor& x, const Tensor& kb, const Tensor& vb, Context& context) const {
@@ -84,7 +80,6 @@ class LinformerAttention : public Attention {
     return w_.output(merge_heads(attention(query, kb, vb, options)));
   }
 
-  Initialiser initialiser_;
   Projections w_;
   // [k, L] or [H, k, L]; f_ is undefined when E serves both
   Tensor e_, f_;

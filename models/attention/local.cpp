@@ -18,7 +18,6 @@
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/attention/shared/block_patterns.h"
-#include "heed/models/positions.h"
 
 namespace heed {
 namespace {
@@ -27,10 +26,7 @@ class Local : public PatternAttention {
  public:
   explicit Local(const AttentionConfig& config)
       : PatternAttention(config),
-        initialiser_(config.seed),
         w_(config, initialiser_),
-        rotary_(config),
-        distances_(config, initialiser_),
         reach_(config.options.take_integer("reach", 64, 0, most_positions)) {
     add_projections(w_);
   }
@@ -38,7 +34,7 @@ class Local : public PatternAttention {
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
     if (!config().causal) return Attention::step(input, cache, context);
     const Projections::Projected x = w_.of(input.x);
-    cache.extend_mask(input, cache.key.defined() ? cache.key.size(1) : 0);
+    cache.extend_mask(input);
     cache.key = appended(std::move(cache.key), rotary_(x.key, cache.position));
     cache.value = appended(std::move(cache.value), x.value);
     const Tensor out = attend(rotary_(x.query, cache.position), cache.key, cache.value, cache.mask, context);
@@ -92,12 +88,8 @@ class Local : public PatternAttention {
     });
   }
 
-  Initialiser initialiser_;
   Projections w_;
-  Rotary rotary_;
-  DistanceBias distances_;
   std::int64_t reach_;
-  PatternCache patterns_;
 };
 
 }  // namespace

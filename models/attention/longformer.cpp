@@ -22,7 +22,6 @@
 #include "heed/autograd/autograd.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/attention/shared/block_patterns.h"
-#include "heed/models/positions.h"
 
 namespace heed {
 namespace {
@@ -33,7 +32,6 @@ class Longformer : public PatternAttention {
  public:
   explicit Longformer(const AttentionConfig& config)
       : PatternAttention(config),
-        initialiser_(config.seed),
         query_(config.width, config.inner_width(), config.bias, initialiser_),
         key_(config.width, config.inner_width(), config.bias, initialiser_),
         value_(config.width, config.inner_width(), config.bias, initialiser_),
@@ -41,8 +39,6 @@ class Longformer : public PatternAttention {
         global_key_(config.width, config.inner_width(), config.bias, initialiser_),
         global_value_(config.width, config.inner_width(), config.bias, initialiser_),
         output_(config.inner_width(), config.width, config.bias, initialiser_),
-        rotary_(config),
-        distances_(config, initialiser_),
         window_(config.options.take_integer("window", 512, 0, most_positions)),
         dilation_(config.options.take_integer("dilation", 1, 1, most_positions)),
         global_tokens_(config.options.take_integer("global_tokens", 1, 0, most_positions)) {
@@ -170,12 +166,8 @@ class Longformer : public PatternAttention {
     });
   }
 
-  Initialiser initialiser_;
   Linear query_, key_, value_, global_query_, global_key_, global_value_, output_;
-  Rotary rotary_;
-  DistanceBias distances_;
   std::int64_t window_, dilation_, global_tokens_;
-  PatternCache patterns_;
 };
 
 }  // namespace

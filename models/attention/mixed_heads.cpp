@@ -32,15 +32,11 @@ Capabilities capabilities_of_parts(const Options& options) {
       .causal = true, .cross = true, .as_heads = true, .rotary = true, .alibi = true, .relative = true};
   for (const std::string& name : names_of_parts(options)) {
     const Capabilities one = attention_capabilities(name, options.within(name));
-    all.causal &= one.causal;
-    all.strictly_causal &= one.strictly_causal;
-    all.cross &= one.cross;
-    all.cross_by_step &= one.cross_by_step;
-    all.any_length &= one.any_length;
-    all.rotary &= one.rotary;
-    all.alibi &= one.alibi;
-    all.relative &= one.relative;
-    all.deterministic &= one.deterministic;
+    for (bool Capabilities::*field :
+         {&Capabilities::causal, &Capabilities::strictly_causal, &Capabilities::cross,
+          &Capabilities::cross_by_step, &Capabilities::any_length, &Capabilities::rotary,
+          &Capabilities::alibi, &Capabilities::relative, &Capabilities::deterministic})
+      all.*field = all.*field && one.*field;
     if (all.reason.empty()) all.reason = one.reason;
   }
   all.as_heads = false;
@@ -50,7 +46,7 @@ Capabilities capabilities_of_parts(const Options& options) {
 class MixedHeads : public Attention {
  public:
   explicit MixedHeads(const AttentionConfig& config)
-      : Attention(config), initialiser_(config.seed), names_(names_of_parts(config.options)) {
+      : Attention(config), names_(names_of_parts(config.options)) {
     check(!names_.empty(), "setting 'parts' must name at least one variant");
     const std::vector<std::int64_t> heads = heads_of_parts(config, names_.size());
     const auto* first = dynamic_cast<const MixedHeads*>(config.first);
@@ -115,7 +111,6 @@ class MixedHeads : public Attention {
     return heads;
   }
 
-  Initialiser initialiser_;
   std::vector<std::string> names_;
   std::vector<std::unique_ptr<Attention>> parts_;
 };

@@ -27,7 +27,7 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/attention/shared/places.h"
+#include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
 namespace {
@@ -68,7 +68,6 @@ class Nystromformer : public Attention {
  public:
   explicit Nystromformer(const AttentionConfig& config)
       : Attention(config),
-        initialiser_(config.seed),
         w_(config, initialiser_),
         landmarks_(config.options.take_integer("landmarks", 64, 1, 4096)),
         iterations_(config.options.take_integer("iterations", 6, 1, 64)),
@@ -89,8 +88,7 @@ class Nystromformer : public Attention {
     const Projections::Projected x = w_.of(input.x);
     const Segments segments = segments_of(input.mask, input.x, std::min(landmarks_, input.x.size(1)));
     const auto landmarks_of = [&](const Tensor& t) {  // [B, N, d] -> [B, H, m, dh]
-      const Tensor real = input.mask.defined() ? where(unsqueeze(input.mask, 2), t, 0) : t;
-      return split_heads(matmul(segments.mean, cast(real, precise)), heads);
+      return split_heads(matmul(segments.mean, cast(without_padding(t, input.mask), precise)), heads);
     };
     const Tensor query_landmarks = landmarks_of(x.query), key_landmarks = landmarks_of(x.key);
     const double scale = 1 / std::sqrt(static_cast<double>(query_landmarks.size(3)));
@@ -118,8 +116,7 @@ class Nystromformer : public Attention {
  private:
   /// C of v [B, H, N, dh].
   Tensor convolved(const Tensor& v, const Tensor& mask) const {
-    const Tensor real = mask.defined() ? where(unsqueeze(unsqueeze(mask, 1), 3), v, 0) : v;
-    const Tensor padded = pad(real, 2, kernel_width_ / 2, kernel_width_ / 2);
+    const Tensor padded = pad(without_padding(v, mask), 2, kernel_width_ / 2, kernel_width_ / 2);
     Tensor sum;
     for (std::int64_t t = 0; t < kernel_width_; ++t) {
       const Tensor weight = reshape(slice(kernels_, 1, t, t + 1), {1, v.size(1), 1, 1});
@@ -129,7 +126,6 @@ class Nystromformer : public Attention {
     return sum;
   }
 
-  Initialiser initialiser_;
   Projections w_;
   std::int64_t landmarks_, iterations_, kernel_width_;
   Tensor kernels_;  // w [H, c]; undefined without convolution

@@ -36,6 +36,18 @@ namespace {
 
 // Hashing.
 
+/// 0, 1, ... n - 1 in every row of [G, n].
+Tensor counted(const Tensor& like) {
+  return expand(unsqueeze(Tensor::arange(like.size(1), DType::i32, like.device()), 0), like.shape());
+}
+
+/// The chunk of every rank below n: [n].
+Tensor chunks_of_ranks(std::int64_t n, std::int64_t chunk, Device device) {
+  const std::int64_t chunks = ceil_div(n, chunk);
+  const Tensor numbers = unsqueeze(Tensor::arange(chunks, DType::i32, device), 1);
+  return slice(reshape(expand(numbers, {chunks, chunk}), {-1}), 0, 0, n);
+}
+
 /// The rounds of hashing. In each, G sequences of N words are sorted by bucket and cut into chunks; a word
 /// sees the words of its bucket in its own chunk and in the one before (W_r).
 class HashRounds {
@@ -45,18 +57,65 @@ class HashRounds {
 
   /// Adds a round: sides [G, N, buckets / 2] are the words times its rotation; real i32 [G, N] or
   /// undefined.
-  void add(const Tensor& sides, const Tensor& real);
+  void add(const Tensor& sides, const Tensor& real) {
+    const std::int64_t length = sides.size(1);
+    Round round;
+    round.bucket = at_real(argmax(concat({sides, -sides}, -1), -1), real, buckets_);
+    round.order = argsort(round.bucket);
+    const Tensor rank = reshape(inverse_order(round.order), {-1});
+    const Tensor chunk = index_select(chunks_of_ranks(length, chunk_, sides.device()), 0, rank);
+    const std::int64_t chunks = ceil_div(length, chunk_);
+    round.place = round.bucket * (chunks + 1) + reshape(chunk, round.bucket.shape());
+    rounds_.push_back(round);
+  }
+
   /// i32 [G, chunks, m, 2 m] for the last round, from sorted queries to the keys of the chunk before and
   /// their own chunk: 1 for pairs in W, except a word with itself and pairs that an earlier round already
   /// has.
-  Tensor allowed() const;
+  Tensor allowed() const {
+    const Round& last = rounds_.back();
+    // x at the queries [G, chunks, m, 1] and at the keys [G, chunks, 1, 2 m]; `filler` completes the blocks.
+    const auto pairs = [&](const Tensor& x, std::int64_t filler) {
+      const auto fill = static_cast<double>(filler);
+      const Tensor queries = into_blocks(gather(x, 1, last.order), chunk_, fill);
+      return std::pair(unsqueeze(queries, 3), unsqueeze(with_block_before(queries, fill), 2));
+    };
+    const auto [bucket_q, bucket_k] = pairs(last.bucket, buckets_);
+    const auto [position_q, position_k] = pairs(counted(last.order), -1);
+    const Tensor beside = causal_ ? less(position_k, position_q) : not_equal(position_k, position_q);
+    // Work on the keys alone comes before the broadcast against the queries.
+    const Tensor real_bucket_k = where(less(bucket_k, buckets_), bucket_k, -1);
+    Tensor allowed = equal(bucket_q, real_bucket_k) * beside;
+    for (std::size_t r = 0; r + 1 < rounds_.size(); ++r) {
+      const auto [place_q, place_k] = pairs(rounds_[r].place, -2);
+      allowed = allowed * not_equal(place_q, place_k);
+      allowed = allowed * not_equal(place_q - 1, place_k);
+    }
+    return allowed;
+  }
+
   /// i32 [G, N, N], words in their own order: 1 for pairs that are in W of any round, except a word with
   /// itself.
-  Tensor allowed_by_any() const;
+  Tensor allowed_by_any() const {
+    Tensor times;  // in how many rounds, or undefined before the first
+    const auto count = [&](const Tensor& place_q, const Tensor& place_k) {
+      const Tensor found = equal(place_q, place_k);
+      times = times.defined() ? times + found : found;
+    };
+    for (const Round& round : rounds_) {
+      const Tensor place_q = unsqueeze(round.place, 2);
+      const Tensor place_k = unsqueeze(where(less(round.bucket, buckets_), round.place, -2), 1);
+      count(place_q, place_k);
+      if (round.place.size(1) > chunk_) count(place_q - 1, place_k);
+    }
+    const Tensor at = Tensor::arange(times.size(1), DType::i32, times.device());
+    const Tensor position_q = unsqueeze(at, 1), position_k = unsqueeze(at, 0);
+    return logical_and(times, causal_ ? less(position_k, position_q) : not_equal(position_k, position_q));
+  }
 
   const Tensor& order() const { return rounds_.back().order; }  ///< i32 [G, N] of the last round
-  Tensor all_orders() const;                                    ///< [R, G, N]
-  Tensor all_buckets() const;                                   ///< [R, G, N], `buckets` at padding
+  Tensor all_orders() const { return all(&Round::order); }      ///< [R, G, N]
+  Tensor all_buckets() const { return all(&Round::bucket); }    ///< [R, G, N], `buckets` at padding
 
  private:
   struct Round {
@@ -65,85 +124,16 @@ class HashRounds {
     Tensor place;
   };
 
+  Tensor all(Tensor Round::*part) const {
+    std::vector<Tensor> parts;
+    for (const Round& round : rounds_) parts.push_back(round.*part);
+    return stack(parts, 0);
+  }
+
   std::int64_t buckets_, chunk_;
   bool causal_;
   std::vector<Round> rounds_;
 };
-
-/// 0, 1, ... n - 1 in every row of [G, n].
-Tensor counted(const Tensor& like) {
-  return expand(unsqueeze(Tensor::arange(like.size(1), DType::i32, like.device()), 0), like.shape());
-}
-
-/// The chunk of every rank below n: [n].
-Tensor chunks_of_ranks(std::int64_t n, std::int64_t chunk, Device device) {
-  const std::int64_t chunks = (n + chunk - 1) / chunk;
-  const Tensor numbers = unsqueeze(Tensor::arange(chunks, DType::i32, device), 1);
-  return slice(reshape(expand(numbers, {chunks, chunk}), {-1}), 0, 0, n);
-}
-
-void HashRounds::add(const Tensor& sides, const Tensor& real) {
-  const std::int64_t length = sides.size(1);
-  Round round;
-  round.bucket = at_real(argmax(concat({sides, -sides}, -1), -1), real, buckets_);
-  round.order = argsort(round.bucket);
-  const Tensor rank = reshape(inverse_order(round.order), {-1});
-  const Tensor chunk = index_select(chunks_of_ranks(length, chunk_, sides.device()), 0, rank);
-  const std::int64_t chunks = (length + chunk_ - 1) / chunk_;
-  round.place = round.bucket * (chunks + 1) + reshape(chunk, round.bucket.shape());
-  rounds_.push_back(round);
-}
-
-Tensor HashRounds::allowed() const {
-  const Round& last = rounds_.back();
-  // x at the queries [G, chunks, m, 1] and at the keys [G, chunks, 1, 2 m]; `filler` completes the blocks.
-  const auto pairs = [&](const Tensor& x, std::int64_t filler) {
-    const auto fill = static_cast<double>(filler);
-    const Tensor queries = into_blocks(gather(x, 1, last.order), chunk_, fill);
-    return std::pair(unsqueeze(queries, 3), unsqueeze(with_block_before(queries, fill), 2));
-  };
-  const auto [bucket_q, bucket_k] = pairs(last.bucket, buckets_);
-  const auto [position_q, position_k] = pairs(counted(last.order), -1);
-  const Tensor beside = causal_ ? less(position_k, position_q) : not_equal(position_k, position_q);
-  // Work on the keys alone comes before the broadcast against the queries.
-  const Tensor real_bucket_k = where(less(bucket_k, buckets_), bucket_k, -1);
-  Tensor allowed = equal(bucket_q, real_bucket_k) * beside;
-  for (std::size_t r = 0; r + 1 < rounds_.size(); ++r) {
-    const auto [place_q, place_k] = pairs(rounds_[r].place, -2);
-    allowed = allowed * not_equal(place_q, place_k);
-    allowed = allowed * not_equal(place_q - 1, place_k);
-  }
-  return allowed;
-}
-
-Tensor HashRounds::allowed_by_any() const {
-  Tensor times;  // in how many rounds, or undefined before the first
-  const auto count = [&](const Tensor& place_q, const Tensor& place_k) {
-    const Tensor found = equal(place_q, place_k);
-    times = times.defined() ? times + found : found;
-  };
-  for (const Round& round : rounds_) {
-    const Tensor place_q = unsqueeze(round.place, 2);
-    const Tensor place_k = unsqueeze(where(less(round.bucket, buckets_), round.place, -2), 1);
-    count(place_q, place_k);
-    if (round.place.size(1) > chunk_) count(place_q - 1, place_k);
-  }
-  const Tensor at = Tensor::arange(times.size(1), DType::i32, times.device());
-  const Tensor position_q = unsqueeze(at, 1), position_k = unsqueeze(at, 0);
-  return logical_and(times, causal_ ? less(position_k, position_q) : not_equal(position_k, position_q));
-}
-
-Tensor HashRounds::all_orders() const {
-  std::vector<Tensor> orders;
-  for (const Round& round : rounds_) orders.push_back(round.order);
-  return stack(orders, 0);
-}
-
-Tensor HashRounds::all_buckets() const {
-  std::vector<Tensor> buckets;
-  for (const Round& round : rounds_) buckets.push_back(round.bucket);
-  return stack(buckets, 0);
-}
 
 // The layer.
 
@@ -154,7 +144,6 @@ class Reformer : public Attention {
         rounds_(config.options.take_integer("rounds", 8, 1, 128)),
         chunk_(config.options.take_integer("chunk", 64, 1, most_positions)),
         buckets_(config.options.take_integer("buckets", 0, 0, most_units)),
-        initialiser_(config.seed),
         query_key_(config.width, config.width, config.bias, initialiser_),
         value_(config.width, config.width, config.bias, initialiser_),
         output_(config.width, config.width, config.bias, initialiser_),
@@ -283,7 +272,6 @@ class Reformer : public Attention {
   }
 
   std::int64_t rounds_, chunk_, buckets_;
-  Initialiser initialiser_;
   Linear query_key_, value_, output_;
   RandomKey inference_key_;
   Tensor rotations_;

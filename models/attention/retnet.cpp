@@ -34,7 +34,6 @@ class RetNet : public Attention {
  public:
   explicit RetNet(const AttentionConfig& config)
       : Attention(config),
-        initialiser_(config.seed),
         inner_(config.options.take_integer("value_width", 2, 1, 64) * config.width),
         query_(config.width, config.width, config.bias, initialiser_),
         key_(config.width, config.width, config.bias, initialiser_),
@@ -75,8 +74,7 @@ class RetNet : public Attention {
     const std::vector<Tensor> projected = Linear::each({&query_, &key_, &value_, &gate_}, x);
     const Tensor q = heads_of(rotary_(projected[0], begin));
     Tensor k = heads_of(rotary_(projected[1], begin));
-    k = k / std::sqrt(static_cast<double>(k.size(3)));
-    if (input.mask.defined()) k = where(unsqueeze(unsqueeze(input.mask, 1), 3), k, 0);
+    k = without_padding(k / std::sqrt(static_cast<double>(k.size(3))), input.mask);
     const Tensor v = drop_tokens(heads_of(projected[2]), config().dropout, context);
     const Tensor log_decay = decay(x.size(1), q);
 
@@ -92,8 +90,8 @@ class RetNet : public Attention {
     std::vector<double> logs;
     for (std::int64_t h = 0; h < config().heads; ++h)
       logs.push_back(std::log1p(-std::exp2(-5 - static_cast<double>(h))));
-    const Tensor each = cast(Tensor::from(logs, {1, config().heads, 1}), like.dtype()).to(like.device());
-    return expand(each, {1, config().heads, length});
+    return expand(tensor_of(logs, {1, config().heads, 1}, like.dtype(), like.device()),
+                  {1, config().heads, length});
   }
 
   /// q k^T * D, [B, H, N, N].
@@ -105,7 +103,6 @@ class RetNet : public Attention {
     return config().causal ? tril(all) : all;
   }
 
-  Initialiser initialiser_;
   std::int64_t inner_;  // e d
   Linear query_, key_, value_, gate_, output_;
   Rotary rotary_;

@@ -45,89 +45,82 @@ class RoutingCentroids : public Module {
  public:
   /// Takes the options "decay" and "update". Centroids start as layer-normalised normal vectors, each
   /// counted as one word already seen.
-  RoutingCentroids(const AttentionConfig& config, std::int64_t clusters, Initialiser& initialiser);
+  RoutingCentroids(const AttentionConfig& config, std::int64_t clusters, Initialiser& initialiser)
+      : decay_(config.options.take_number("decay", 0.999, 1e-6, 1)),
+        paper_(config.options.take_choice("update", {"ema", "paper"}) == "paper") {
+    const Shape shape{config.heads, clusters, config.width / config.heads};
+    const Tensor drawn = initialiser.normal(shape, 1);
+    // Each buffer has its own memory, so that loading one does not overwrite the other.
+    const auto start = [&] { return ShapesOnly::active() ? drawn : layer_norm(drawn, {}, {}, 1e-6); };
+    add_buffer("centroids", centroids_, start());
+    add_buffer("counts", counts_, Initialiser::constant({config.heads, clusters}, 1));
+    add_buffer("sums", sums_, start());
+  }
 
   /// mu_c . x_i: [B, H, C, N].
-  Tensor scores(const Tensor& x) const;
+  Tensor scores(const Tensor& x) const {
+    const Tensor words = cast(x, centroids_.dtype());
+    return matmul(centroids_, transpose(words, -2, -1));  // [H, C, dh] [B, H, dh, N]
+  }
+
   /// The mean of (x - mu_nearest)^2 over all entries of real words; 0 without real words.
-  Tensor distance(const Tensor& x, const Tensor& nearest) const;
+  Tensor distance(const Tensor& x, const Tensor& nearest) const {
+    const std::int64_t heads = x.size(1), clusters = centroids_.size(1), dh = x.size(3);
+    // Row h C + c of all centroids.
+    const Tensor of_head = unsqueeze(Tensor::arange(heads, DType::i32, x.device()) * clusters, 1);
+    const Tensor real = greater(nearest, -1);  // [B, H, N]
+    const Tensor rows = where(real, nearest + of_head, -1);
+    const Tensor target = embedding(reshape(centroids_, {heads * clusters, dh}), rows);  // [B, H, N, dh]
+    const Tensor difference = where(unsqueeze(real, 3), cast(x, target.dtype()) - target, 0);
+    const Tensor entries = sum(cast(real, target.dtype())) * static_cast<double>(dh);
+    return sum(square(difference)) / maximum(entries, 1);
+  }
+
   /// Passes the sum and the number of the words of every centroid on to absorb(); x has one entry for
   /// shared q and k, else two.
-  void follow(std::span<const Tensor> x, std::span<const Tensor> nearest, Context& context);
+  void follow(std::span<const Tensor> x, std::span<const Tensor> nearest, Context& context) {
+    const NoGrad no_grad;
+    const std::int64_t heads = centroids_.size(0), clusters = centroids_.size(1), dh = centroids_.size(2);
+    Tensor counts = Tensor::zeros({heads, clusters}, centroids_.dtype(), centroids_.device());
+    Tensor sums = Tensor::zeros(centroids_.shape(), centroids_.dtype(), centroids_.device());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      // All words of a head together: [B, H, N, ...] -> [H, B N, ...].
+      const Tensor words = reshape(transpose(cast(x[i].detach(), centroids_.dtype()), 0, 1), {heads, -1, dh});
+      const Tensor ids = reshape(transpose(nearest[i], 0, 1), {heads, -1});
+      const Tensor one = Tensor::ones({heads, ids.size(1), 1}, words.dtype(), words.device());
+      sums = sums + scatter_add_rows(words, ids, clusters);
+      counts = counts + squeeze(scatter_add_rows(one, ids, clusters), 2);
+    }
+    // Shared queries and keys count twice, once in each role.
+    const double share = (1 - decay_) / static_cast<double>(x.size());
+    context.observe(*this, {paper_ ? sums * share : sums, counts});
+  }
+
   /// Moves the centroids by the sums [H, C, dh] and counts [H, C] of a pass.
-  void absorb(std::span<const Tensor> values) override;
+  void absorb(std::span<const Tensor> values) override {
+    check(
+        values.size() == 2 && values[0].shape() == centroids_.shape() && values[1].shape() == counts_.shape(),
+        described("RoutingCentroids"), ": these are not the sums and numbers of its centroids");
+    const NoGrad no_grad;
+    const Tensor &sums = values[0], &counts = values[1];
+    if (paper_) {
+      centroids_ = centroids_ * decay_ + sums;
+      return;
+    }
+    constexpr double epsilon = 1e-5;
+    counts_ = counts_ * decay_ + counts * (1 - decay_);
+    sums_ = sums_ * decay_ + sums * (1 - decay_);
+    const Tensor total = sum(counts_, -1, true);  // [H, 1]
+    const Tensor smooth =
+        (counts_ + epsilon) / (total + static_cast<double>(centroids_.size(1)) * epsilon) * total;
+    centroids_ = sums_ / unsqueeze(smooth, 2);
+  }
 
  private:
   double decay_;
   bool paper_;
   Tensor centroids_, counts_, sums_;
 };
-
-RoutingCentroids::RoutingCentroids(const AttentionConfig& config, std::int64_t clusters,
-                                   Initialiser& initialiser)
-    : decay_(config.options.take_number("decay", 0.999, 1e-6, 1)),
-      paper_(config.options.take_choice("update", {"ema", "paper"}) == "paper") {
-  const Shape shape{config.heads, clusters, config.width / config.heads};
-  const Tensor drawn = initialiser.normal(shape, 1);
-  // Each buffer has its own memory, so that loading one does not overwrite the other.
-  const auto start = [&] { return ShapesOnly::active() ? drawn : layer_norm(drawn, {}, {}, 1e-6); };
-  add_buffer("centroids", centroids_, start());
-  add_buffer("counts", counts_, Initialiser::constant({config.heads, clusters}, 1));
-  add_buffer("sums", sums_, start());
-}
-
-Tensor RoutingCentroids::scores(const Tensor& x) const {
-  const Tensor words = cast(x, centroids_.dtype());
-  return matmul(centroids_, transpose(words, -2, -1));  // [H, C, dh] [B, H, dh, N]
-}
-
-Tensor RoutingCentroids::distance(const Tensor& x, const Tensor& nearest) const {
-  const std::int64_t heads = x.size(1), clusters = centroids_.size(1), dh = x.size(3);
-  // Row h C + c of all centroids.
-  const Tensor of_head = unsqueeze(Tensor::arange(heads, DType::i32, x.device()) * clusters, 1);
-  const Tensor real = greater(nearest, -1);  // [B, H, N]
-  const Tensor rows = where(real, nearest + of_head, -1);
-  const Tensor target = embedding(reshape(centroids_, {heads * clusters, dh}), rows);  // [B, H, N, dh]
-  const Tensor difference = where(unsqueeze(real, 3), cast(x, target.dtype()) - target, 0);
-  const Tensor entries = sum(cast(real, target.dtype())) * static_cast<double>(dh);
-  return sum(square(difference)) / maximum(entries, 1);
-}
-
-void RoutingCentroids::follow(std::span<const Tensor> x, std::span<const Tensor> nearest, Context& context) {
-  const NoGrad no_grad;
-  const std::int64_t heads = centroids_.size(0), clusters = centroids_.size(1), dh = centroids_.size(2);
-  Tensor counts = Tensor::zeros({heads, clusters}, centroids_.dtype(), centroids_.device());
-  Tensor sums = Tensor::zeros(centroids_.shape(), centroids_.dtype(), centroids_.device());
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    // All words of a head together: [B, H, N, ...] -> [H, B N, ...].
-    const Tensor words = reshape(transpose(cast(x[i].detach(), centroids_.dtype()), 0, 1), {heads, -1, dh});
-    const Tensor ids = reshape(transpose(nearest[i], 0, 1), {heads, -1});
-    const Tensor one = Tensor::ones({heads, ids.size(1), 1}, words.dtype(), words.device());
-    sums = sums + scatter_add_rows(words, ids, clusters);
-    counts = counts + squeeze(scatter_add_rows(one, ids, clusters), 2);
-  }
-  // Shared queries and keys count twice, once in each role.
-  const double share = (1 - decay_) / static_cast<double>(x.size());
-  context.observe(*this, {paper_ ? sums * share : sums, counts});
-}
-
-void RoutingCentroids::absorb(std::span<const Tensor> values) {
-  check(values.size() == 2 && values[0].shape() == centroids_.shape() && values[1].shape() == counts_.shape(),
-        described("RoutingCentroids"), ": these are not the sums and numbers of its centroids");
-  const NoGrad no_grad;
-  const Tensor &sums = values[0], &counts = values[1];
-  if (paper_) {
-    centroids_ = centroids_ * decay_ + sums;
-    return;
-  }
-  constexpr double epsilon = 1e-5;
-  counts_ = counts_ * decay_ + counts * (1 - decay_);
-  sums_ = sums_ * decay_ + sums * (1 - decay_);
-  const Tensor total = sum(counts_, -1, true);  // [H, 1]
-  const Tensor smooth =
-      (counts_ + epsilon) / (total + static_cast<double>(centroids_.size(1)) * epsilon) * total;
-  centroids_ = sums_ / unsqueeze(smooth, 2);
-}
 
 // The layer.
 
@@ -139,7 +132,6 @@ class RoutingAttention : public Attention {
         window_(config.options.take_integer("window", 0, 0, most_positions)),
         beta_(config.options.take_number("beta", 1e-4, 0, 1e6)),
         shared_(config.options.take_bool("shared_qk", config.causal)),
-        initialiser_(config.seed),
         centroids_(config, clusters_, initialiser_),
         query_(config.width, config.width, config.bias, initialiser_),
         value_(config.width, config.width, config.bias, initialiser_),
@@ -249,7 +241,6 @@ class RoutingAttention : public Attention {
   std::int64_t clusters_, window_;
   double beta_;
   bool shared_;
-  Initialiser initialiser_;
   RoutingCentroids centroids_;
   Linear query_;
   std::unique_ptr<Linear> key_;  // null: shared

@@ -34,7 +34,6 @@ class Sinkhorn : public Attention {
  public:
   explicit Sinkhorn(const AttentionConfig& config)
       : Attention(config),
-        initialiser_(config.seed),
         w_(config, initialiser_),
         block_(config.options.take_integer("block", 64, 1, 4096)),
         iterations_(config.options.take_integer("iterations", 7, 1, 64)),
@@ -51,8 +50,7 @@ class Sinkhorn : public Attention {
  protected:
   Tensor forward(const AttentionInput& input, Context& context) override {
     const std::int64_t batch = input.x.size(0), length = input.x.size(1), heads = config().heads;
-    check(length <= config().max_length, "attention 'sinkhorn' was built for at most ", config().max_length,
-          " positions (max_length), got ", length);
+    check_length(length);
     const std::int64_t width = std::min(block_, length), count = ceil_div(length, width);
     const DType type = input.x.dtype(), precise = statistics_type(type);
 
@@ -157,7 +155,6 @@ class Sinkhorn : public Attention {
     return slice(slice(whole, 2, 0, length), 3, 0, length);
   }
 
-  Initialiser initialiser_;
   Projections w_;
   std::int64_t block_, iterations_;
   double temperature_;

@@ -30,7 +30,6 @@
 #include "heed/core/attention.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/attention/shared/block_patterns.h"
-#include "heed/models/positions.h"
 
 namespace heed {
 namespace {
@@ -47,59 +46,54 @@ struct KeySets {
   std::int64_t stride = 1;   ///< l
   std::int64_t summary = 1;  ///< c
 
-  bool sees(KeySet set, std::int64_t i, std::int64_t j) const;
+  // std::abs covers the extension to both directions.
+  bool sees(KeySet set, std::int64_t i, std::int64_t j) const {
+    if (causal && j > i) return false;
+    const bool local = strided ? std::abs(i - j) <= stride : i / stride == j / stride;
+    const bool distant = strided ? (i - j) % stride == 0 : is_summary(j);
+    return (set != KeySet::distant && local) || (set != KeySet::local && distant);
+  }
+
   /// The keys that any query sees. Those seen by all later queries come first, so that they fill whole
   /// blocks.
-  std::vector<std::int32_t> key_order(KeySet set, std::int64_t length) const;
+  std::vector<std::int32_t> key_order(KeySet set, std::int64_t length) const {
+    std::vector<std::int32_t> summaries, others;
+    for (std::int64_t j = 0; j < length; ++j)
+      (!strided && set != KeySet::local && is_summary(j) ? summaries : others)
+          .push_back(static_cast<std::int32_t>(j));
+    if (set != KeySet::distant) summaries.insert(summaries.end(), others.begin(), others.end());
+    return summaries;
+  }
+
   /// The block pattern of `length` queries and the keys in the given order. Not for strided A2, which
   /// touches most blocks.
   std::shared_ptr<const BlockPattern> blocks(KeySet set, std::int64_t length,
-                                             const std::vector<std::int32_t>& order) const;
+                                             const std::vector<std::int32_t>& order) const {
+    const auto keys = static_cast<std::int64_t>(order.size());
+    PatternDefinition definition{length, keys, 1, 64, {}, {}};
+    const auto position = [&order](std::int64_t column) { return order[static_cast<std::size_t>(column)]; };
+    definition.entry = [&](std::int64_t, std::int64_t i, std::int64_t j) {
+      return sees(set, i, position(j));
+    };
+    definition.content = [&, b = definition.block](std::int64_t, std::int64_t row, std::int64_t column) {
+      const std::int64_t first = row * b, last = std::min(length, first + b) - 1;
+      for (std::int64_t j = column * b; j < std::min(keys, (column + 1) * b); ++j)
+        if (may_see(set, first, last, position(j))) return BlockContent::some;
+      return BlockContent::none;
+    };
+    return make_block_pattern(definition);
+  }
 
  private:
   bool is_summary(std::int64_t j) const { return j % stride >= stride - summary; }
-  bool may_see(KeySet set, std::int64_t first, std::int64_t last, std::int64_t j) const;
+  /// Whether a query from `first` to `last` may see key j. False is certain; true may be cautious.
+  bool may_see(KeySet set, std::int64_t first, std::int64_t last, std::int64_t j) const {
+    if (causal && j > last) return false;
+    if (set != KeySet::local && (strided || is_summary(j))) return true;
+    return strided ? j >= first - stride && j <= last + stride
+                   : j / stride >= first / stride && j / stride <= last / stride;
+  }
 };
-
-// std::abs covers the extension to both directions.
-bool KeySets::sees(KeySet set, std::int64_t i, std::int64_t j) const {
-  if (causal && j > i) return false;
-  const bool local = strided ? std::abs(i - j) <= stride : i / stride == j / stride;
-  const bool distant = strided ? (i - j) % stride == 0 : is_summary(j);
-  return (set != KeySet::distant && local) || (set != KeySet::local && distant);
-}
-
-std::vector<std::int32_t> KeySets::key_order(KeySet set, std::int64_t length) const {
-  std::vector<std::int32_t> summaries, others;
-  for (std::int64_t j = 0; j < length; ++j)
-    (!strided && set != KeySet::local && is_summary(j) ? summaries : others)
-        .push_back(static_cast<std::int32_t>(j));
-  if (set != KeySet::distant) summaries.insert(summaries.end(), others.begin(), others.end());
-  return summaries;
-}
-
-std::shared_ptr<const BlockPattern> KeySets::blocks(KeySet set, std::int64_t length,
-                                                    const std::vector<std::int32_t>& order) const {
-  const auto keys = static_cast<std::int64_t>(order.size());
-  PatternDefinition definition{length, keys, 1, 64, {}, {}};
-  const auto position = [&order](std::int64_t column) { return order[static_cast<std::size_t>(column)]; };
-  definition.entry = [&](std::int64_t, std::int64_t i, std::int64_t j) { return sees(set, i, position(j)); };
-  definition.content = [&, b = definition.block](std::int64_t, std::int64_t row, std::int64_t column) {
-    const std::int64_t first = row * b, last = std::min(length, first + b) - 1;
-    for (std::int64_t j = column * b; j < std::min(keys, (column + 1) * b); ++j)
-      if (may_see(set, first, last, position(j))) return BlockContent::some;
-    return BlockContent::none;
-  };
-  return make_block_pattern(definition);
-}
-
-/// Whether a query from `first` to `last` may see key j. False is certain; true may be cautious.
-bool KeySets::may_see(KeySet set, std::int64_t first, std::int64_t last, std::int64_t j) const {
-  if (causal && j > last) return false;
-  if (set != KeySet::local && (strided || is_summary(j))) return true;
-  return strided ? j >= first - stride && j <= last + stride
-                 : j / stride >= first / stride && j / stride <= last / stride;
-}
 
 // Attention by residue, for strided A2.
 
@@ -182,9 +176,7 @@ class SparseTransformer : public PatternAttention {
  public:
   explicit SparseTransformer(const AttentionConfig& config)
       : PatternAttention(config),
-        initialiser_(config.seed),
         w_(config, initialiser_),
-        rotary_(config),
         mode_(config.options.take_choice("mode", {"heads", "interleaved", "merged"})) {
     sets_.strided = config.options.take_choice("pattern", {"strided", "fixed"}) == "strided";
     sets_.causal = config.causal;
@@ -260,16 +252,13 @@ class SparseTransformer : public PatternAttention {
 
   std::shared_ptr<const BlockPattern> blocks(KeySet set, const std::vector<std::int32_t>& order,
                                              std::int64_t length) {
-    return cache_.get({static_cast<std::int64_t>(set), length},
-                      [&] { return sets_.blocks(set, length, order); });
+    return patterns_.get({static_cast<std::int64_t>(set), length},
+                         [&] { return sets_.blocks(set, length, order); });
   }
 
-  Initialiser initialiser_;
   Projections w_;
-  Rotary rotary_;
   KeySets sets_;
   std::string mode_;
-  PatternCache cache_;
 };
 
 }  // namespace

@@ -106,36 +106,28 @@ void check_config(std::string_view name, const AttentionConfig& config) {
         "cross-attention has no distances: the positions of a memory are not the query's");
 }
 
-std::string names_where(bool Capabilities::*can) {
-  std::vector<std::string> names;
-  for (const AttentionVariant& variant : attention_variants())
-    if (variant.capabilities.*can) names.emplace_back(variant.name);
-  return listed(names);
-}
-
-void check_capability(std::string_view name, const Capabilities& capabilities, bool asked,
-                      bool Capabilities::*can, const char* use) {
-  if (!asked || capabilities.*can) return;
-  const std::string& reason = capabilities.reason;
-  fail("attention '", name, "' cannot serve as ", use, reason.empty() ? "" : ": ", reason,
-       "; these can: ", names_where(can));
-}
-
-/// Checks rotary positions separately: no variant states a reason for lacking them.
-void check_rotary(std::string_view name, const Capabilities& capabilities, bool asked) {
-  check(!asked || capabilities.rotary, "attention '", name,
-        "' cannot have rotary positions, which turn the queries and keys that are compared; these can: ",
-        names_where(&Capabilities::rotary));
-}
-
-/// Likewise for positions that are added to the logits.
-void check_distances(std::string_view name, const AttentionConfig& config, const Capabilities& capabilities) {
-  check(!config.alibi || capabilities.alibi, "attention '", name,
-        "' cannot have alibi positions, which take distances from the logits of all pairs; these can: ",
-        names_where(&Capabilities::alibi));
-  check(!config.relative || capabilities.relative, "attention '", name,
-        "' cannot have relative positions, which add learned numbers to the logits of all pairs; these can: ",
-        names_where(&Capabilities::relative));
+/// Throws when a configuration asks for what a variant cannot do; says why, and which variants can.
+void check_capabilities(std::string_view name, const AttentionConfig& config, const Capabilities& can) {
+  const auto check_one = [&](bool asked, bool Capabilities::*field, const char* what,
+                             const std::string& reason) {
+    if (!asked || can.*field) return;
+    std::vector<std::string> able;
+    for (const AttentionVariant& variant : attention_variants())
+      if (variant.capabilities.*field) able.push_back(variant.name);
+    fail("attention '", name, "' cannot ", what, reason.empty() ? "" : ": ", reason,
+         "; these can: ", listed(able));
+  };
+  check_one(config.causal, &Capabilities::causal, "serve as causal attention", can.reason);
+  check_one(config.cross, &Capabilities::cross, "serve as cross-attention", can.reason);
+  // No variant states a reason for lacking positions of its own.
+  check_one(config.rotary, &Capabilities::rotary,
+            "have rotary positions, which turn the queries and keys that are compared", {});
+  check_one(config.alibi, &Capabilities::alibi,
+            "have alibi positions, which take distances from the logits of all pairs", {});
+  check_one(config.relative, &Capabilities::relative,
+            "have relative positions, which add learned numbers to the logits of all pairs", {});
+  check_one(config.head_width > 0, &Capabilities::as_heads, "serve as some of the heads of a layer",
+            can.reason);
 }
 
 }  // namespace
@@ -180,11 +172,7 @@ void check_spelling(std::string_view name, const Options& options) {
 std::unique_ptr<Attention> checked_attention(std::string_view name, const AttentionConfig& config) {
   const Capabilities can = attention_capabilities(name, config.options);
   check_config(name, config);
-  check_capability(name, can, config.causal, &Capabilities::causal, "causal attention");
-  check_capability(name, can, config.cross, &Capabilities::cross, "cross-attention");
-  check_rotary(name, can, config.rotary);
-  check_distances(name, config, can);
-  check_capability(name, can, config.head_width > 0, &Capabilities::as_heads, "some of the heads of a layer");
+  check_capabilities(name, config, can);
   check(can.any_length || config.max_length > 0, "attention '", name,
         "' has parameters for every position and needs a max_length, got ", config.max_length);
   const std::string owner = concat_text("attention '", name, "'");

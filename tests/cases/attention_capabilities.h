@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "heed/models/attention/check.h"
+#include "heed/models/attention/attention.h"
 
 namespace heed {
 

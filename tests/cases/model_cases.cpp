@@ -210,18 +210,47 @@ const std::vector<Tokens>& targets() {
   return tokens;
 }
 
+/// The loss of a model with this configuration, as a function of its parameters alone.
+template <class Model, class Config>
+OpCase loss_case(const std::string& name, const Config& config, Loss (*loss)(Model&, Context&)) {
+  return module_case("model/" + name, std::make_shared<Model>(config), {}, [loss](Model& model, Inputs) {
+    Context context = Context::inference();
+    return objective(loss(model, context), context);
+  });
+}
+
+Loss translation_loss(EncoderDecoder& model, Context& context) {
+  return model.loss(make_translation_batch(sources(), targets(), 1, 2, model.device()), 0.1, context);
+}
+
+Loss text_loss(LanguageModel& model, Context& context) {
+  return model.loss(make_language_model_batch(sources(), model.device()), 0, context);
+}
+
+Loss class_loss(EncoderClassifier& model, Context& context) {
+  const std::vector<std::int32_t> labels = {2, 0};
+  return model.loss(make_classification_batch(sources(), labels, model.device()), 0, context);
+}
+
+Loss image_loss(ImageClassifier& model, Context& context) {
+  Tokens image(24);
+  for (std::size_t i = 0; i < image.size(); ++i) image[i] = static_cast<std::int32_t>(i * 37 % 256);
+  const std::vector<Tokens> images = {image, Tokens(24, 255)};
+  const std::vector<std::int32_t> labels = {2, 0};
+  return model.loss(make_classification_batch(images, labels, model.device()), 0, context);
+}
+
+Loss sentence_loss(SentenceEncoder& model, Context& context) {
+  const std::vector<Tokens> texts = {{5, 6, 2}, {4, 2}, {6, 3}, {3}};
+  return {model.loss(pad_tokens(texts, model.device()), 3, 0.1, context).sum, 1};
+}
+
 OpCase encoder_decoder_case(const std::string& norm, const std::string& tied, bool pointer = false) {
   TransformerConfig config = small_config(norm);
   config.tie_embeddings = tied;
   config.pointer = pointer;
-  return module_case(
-      "model/encoder_decoder/" + norm + "_norm/tied_" + tied + (pointer ? "/pointer" : ""),
-      std::make_shared<EncoderDecoder>(config), {}, [](EncoderDecoder& model, Inputs) {
-        Context context = Context::inference();
-        return objective(
-            model.loss(make_translation_batch(sources(), targets(), 1, 2, model.device()), 0.1, context),
-            context);
-      });
+  return loss_case("encoder_decoder/" + norm + "_norm/tied_" + tied + (pointer ? "/pointer" : ""), config,
+                   translation_loss);
 }
 
 /// The blocks of later models: gated feed-forward layers, RMS normalisation, rotary positions, grouped
@@ -237,38 +266,10 @@ TransformerConfig modern_config(const std::string& activation) {
   return config;
 }
 
-OpCase modern_encoder_decoder_case() {
-  return module_case(
-      "model/encoder_decoder/modern", std::make_shared<EncoderDecoder>(modern_config("swiglu")), {},
-      [](EncoderDecoder& model, Inputs) {
-        Context context = Context::inference();
-        return objective(
-            model.loss(make_translation_batch(sources(), targets(), 1, 2, model.device()), 0.1, context),
-            context);
-      });
-}
-
-OpCase modern_language_model_case(const std::string& activation) {
-  return module_case(
-      "model/language_model/modern/" + activation, std::make_shared<LanguageModel>(modern_config(activation)),
-      {}, [](LanguageModel& model, Inputs) {
-        Context context = Context::inference();
-        return objective(model.loss(make_language_model_batch(sources(), model.device()), 0, context),
-                         context);
-      });
-}
-
 OpCase classifier_case(const std::string& norm, const std::string& pooling) {
   TransformerConfig config = small_config(norm);
   config.pooling = pooling;
-  return module_case(
-      "model/encoder_classifier/" + norm + "_norm/" + pooling, std::make_shared<EncoderClassifier>(config),
-      {}, [](EncoderClassifier& model, Inputs) {
-        Context context = Context::inference();
-        const std::vector<std::int32_t> labels = {2, 0};
-        return objective(model.loss(make_classification_batch(sources(), labels, model.device()), 0, context),
-                         context);
-      });
+  return loss_case("encoder_classifier/" + norm + "_norm/" + pooling, config, class_loss);
 }
 
 /// What a classifier has for little data: a local layer, no positions, words and pairs beside the encoder.
@@ -278,14 +279,7 @@ OpCase small_data_case() {
   config.positions = "none";
   config.local_width = 3;
   config.word_pairs = 5;  // so few that pairs collide
-  return module_case(
-      "model/encoder_classifier/small_data", std::make_shared<EncoderClassifier>(config), {},
-      [](EncoderClassifier& model, Inputs) {
-        Context context = Context::inference();
-        const std::vector<std::int32_t> labels = {2, 0};
-        return objective(model.loss(make_classification_batch(sources(), labels, model.device()), 0, context),
-                         context);
-      });
+  return loss_case("encoder_classifier/small_data", config, class_loss);
 }
 
 OpCase pair_case(bool joint) {
@@ -302,31 +296,6 @@ OpCase pair_case(bool joint) {
       });
 }
 
-OpCase sentence_case() {
-  return module_case("model/sentence_encoder", std::make_shared<SentenceEncoder>(small_config("pre")), {},
-                     [](SentenceEncoder& model, Inputs) {
-                       const std::vector<Tokens> texts = {{5, 6, 2}, {4, 2}, {6, 3}, {3}};
-                       Context context = Context::inference();
-                       return model.loss(pad_tokens(texts, model.device()), 3, 0.1, context).sum;
-                     });
-}
-
-OpCase image_case() {
-  const ImageClassifierConfig config{small_config("pre"), 4, 6, 2};
-  return module_case("model/image_classifier", std::make_shared<ImageClassifier>(config), {},
-                     [](ImageClassifier& model, Inputs) {
-                       Tokens image(24);
-                       for (std::size_t i = 0; i < image.size(); ++i)
-                         image[i] = static_cast<std::int32_t>(i * 37 % 256);
-                       const std::vector<Tokens> images = {image, Tokens(24, 255)};
-                       const std::vector<std::int32_t> labels = {2, 0};
-                       Context context = Context::inference();
-                       return objective(
-                           model.loss(make_classification_batch(images, labels, model.device()), 0, context),
-                           context);
-                     });
-}
-
 /// Layers that are shared, or of several kinds.
 OpCase stack_case(const std::string& name, const std::vector<std::string>& attentions,
                   const std::string& share) {
@@ -339,26 +308,13 @@ OpCase stack_case(const std::string& name, const std::vector<std::string>& atten
     if (attention == "linformer") config.encoder_attention.back().options.set("layerwise", true);
   }
   config.encoder_layers = std::max<std::int64_t>(2, static_cast<std::int64_t>(attentions.size()));
-  return module_case(
-      "model/stack/" + name, std::make_shared<EncoderClassifier>(config), {},
-      [](EncoderClassifier& model, Inputs) {
-        Context context = Context::inference();
-        const std::vector<std::int32_t> labels = {2, 0};
-        return objective(model.loss(make_classification_batch(sources(), labels, model.device()), 0, context),
-                         context);
-      });
+  return loss_case("stack/" + name, config, class_loss);
 }
 
 OpCase language_model_case(const std::string& positions) {
   TransformerConfig config = small_config("pre");
   config.positions = positions;
-  return module_case("model/language_model/" + positions + "_positions",
-                     std::make_shared<LanguageModel>(config), {}, [](LanguageModel& model, Inputs) {
-                       Context context = Context::inference();
-                       return objective(
-                           model.loss(make_language_model_batch(sources(), model.device()), 0, context),
-                           context);
-                     });
+  return loss_case("language_model/" + positions + "_positions", config, text_loss);
 }
 
 }  // namespace
@@ -374,22 +330,20 @@ std::vector<OpCase> model_cases() {
   cases.push_back(classifier_case("post", "mean"));
   cases.push_back(classifier_case("pre", "attention"));
   cases.push_back(small_data_case());
-  cases.push_back(image_case());
+  cases.push_back(
+      loss_case("image_classifier", ImageClassifierConfig{small_config("pre"), 4, 6, 2}, image_loss));
   cases.push_back(pair_case(/*joint=*/true));
   cases.push_back(pair_case(/*joint=*/false));
-  cases.push_back(sentence_case());
+  cases.push_back(loss_case("sentence_encoder", small_config("pre"), sentence_loss));
   cases.push_back(stack_case("shared_attention", {"fastformer"}, "attention"));
   cases.push_back(stack_case("shared_layers", {"fastformer"}, "all"));
   cases.push_back(stack_case("linformer_layerwise", {"linformer"}, "none"));
   cases.push_back(stack_case("clusterformers", {"clusterformer", "dot_product", "clusterformer"}, "none"));
-  cases.push_back(language_model_case("sinusoidal"));
-  cases.push_back(language_model_case("learned"));
-  cases.push_back(language_model_case("rotary"));
-  cases.push_back(language_model_case("alibi"));
-  cases.push_back(language_model_case("relative"));
-  cases.push_back(modern_language_model_case("swiglu"));
-  cases.push_back(modern_language_model_case("geglu"));
-  cases.push_back(modern_encoder_decoder_case());
+  for (const char* positions : {"sinusoidal", "learned", "rotary", "alibi", "relative"})
+    cases.push_back(language_model_case(positions));
+  for (const std::string activation : {"swiglu", "geglu"})
+    cases.push_back(loss_case("language_model/modern/" + activation, modern_config(activation), text_loss));
+  cases.push_back(loss_case("encoder_decoder/modern", modern_config("swiglu"), translation_loss));
   return cases;
 }
 

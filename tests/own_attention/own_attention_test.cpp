@@ -41,7 +41,7 @@ AttentionVariant renamed(const std::string& name) {
 
 Tensor output_of(Attention& layer, const Tensor& x) {
   Context context = Context::inference();
-  return layer({x, {}, {}, {}}, context);
+  return layer({x}, context);
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ TEST_CASE("own attention: weights fall with the distance as the paper says") {
   Capture capture;
   context.capture = &capture;
   // All words alike: the logits differ by m_h |i - j| alone, with m = 1/16 and 1/256 for two heads.
-  (*layer)({Tensor::ones({1, 6, 8}, DType::f64), {}, {}, {}}, context);
+  (*layer)({Tensor::ones({1, 6, 8}, DType::f64)}, context);
   const Tensor weights = capture.find("weights");
   REQUIRE(weights.shape() == Shape{1, 2, 6, 6});
   for (int head = 0; head < 2; ++head) {

@@ -1,41 +1,15 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <vector>
 
 #include "heed/autograd/ops.h"
 #include "heed/core/attention.h"
 #include "heed/models/attention/attention.h"
+#include "heed/models/positions.h"
 
 namespace heed {
-
-/// Caches values by the numbers they depend on (the length first of all). Batches come in many lengths, so
-/// a full cache of `most` values is cleared. Values are handles, cheap to copy. Safe to use from several
-/// threads: one builds a missing value while the others wait.
-template <class Value, std::size_t most>
-class BoundedCache {
- public:
-  using Key = std::vector<std::int64_t>;
-
-  template <class Make>
-  Value get(const Key& key, Make&& make) {
-    const std::lock_guard lock(mutex_);
-    const auto found = values_.find(key);
-    if (found != values_.end()) return found->second;
-    Value made = make();
-    if (values_.size() >= most) values_.clear();
-    return values_[key] = std::move(made);
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<Key, Value> values_;
-};
 
 // Shared by the block-sparse variants: from the definition of a pattern to its blocks, without ever holding
 // an N x N matrix.
@@ -68,12 +42,17 @@ class PatternAttention : public Attention {
   Tensor visible(std::int64_t length) const;
 
  protected:
-  using Attention::Attention;
+  explicit PatternAttention(const AttentionConfig& config)
+      : Attention(config), rotary_(config), distances_(config, initialiser_) {}
   /// The definition: whether query i of a sequence of `length` tokens sees key j.
   virtual bool sees(std::int64_t head, std::int64_t i, std::int64_t j, std::int64_t length) const = 0;
   /// Records "weights" [B, H, N, N] as the definition gives them; only under a capture.
   void show_visible_weights(Context& context, const Tensor& query, const Tensor& key,
                             const Tensor& key_mask) const;
+
+  Rotary rotary_;
+  DistanceBias distances_;
+  PatternCache patterns_;
 };
 
 }  // namespace heed

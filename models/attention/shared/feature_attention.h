@@ -32,8 +32,6 @@ class FeatureAttention : public Attention {
   virtual FeatureMap feature_map(Context& context) = 0;
   Tensor forward(const AttentionInput& input, Context& context) override;
 
-  Initialiser initialiser_;  // what the constructor of a derived class draws comes after the projections
-
  private:
   Tensor heads_of(const Tensor& x) const;
   Tensor values_of(const Tensor& value, Context& context) const;

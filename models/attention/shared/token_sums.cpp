@@ -142,6 +142,16 @@ Tensor recurrence_both_ways(const Tensor& query, const Tensor& key, const Tensor
          sum(query * key, -1, true) * value;
 }
 
+RealPlaces real_places(const Tensor& mask, const Tensor& x) {
+  const DType precise = statistics_type(x.dtype());
+  const std::int64_t length = x.size(1);
+  if (!mask.defined())
+    return {unsqueeze(Tensor::arange(length, DType::i32, x.device()), 0),
+            Tensor::full({1, 1}, static_cast<double>(length), precise, x.device())};
+  const Tensor real = cast(mask, precise);
+  return {cast(cumulative_sum(real, 1), DType::i32) - 1, maximum(sum(real, 1, true), 1)};
+}
+
 Tensor divisor(const Tensor& total) {
   return masked_fill(total, equal(total.detach(), 0), 1);
 }
@@ -153,13 +163,6 @@ Tensor running_max(const Tensor& x) {
     largest = maximum(largest, pad(slice(largest, -1, 0, length - shift), -1, shift, 0,
                                    -std::numeric_limits<double>::infinity()));
   return largest;
-}
-
-Tensor drop_tokens(const Tensor& values, double p, Context& context) {
-  if (!context.training || p == 0) return values;
-  const Tensor ones =
-      Tensor::ones({values.size(0), values.size(1), values.size(2), 1}, values.dtype(), values.device());
-  return values * dropout(ones, p, context.random.next());
 }
 
 }  // namespace heed

@@ -35,14 +35,20 @@ inline constexpr double least_log_decay = -5;
 Tensor recurrence_both_ways(const Tensor& query, const Tensor& key, const Tensor& value,
                             const Tensor& log_decay);
 
+/// Where the real tokens of each sample stand among themselves, so that what is cut or transformed by the
+/// length of a sample does not depend on the padding that a batch adds to it.
+struct RealPlaces {
+  Tensor place;  ///< i32 [B, N]: 0, 1, ... count - 1 at real tokens; meaningless at padding
+  Tensor count;  ///< of real tokens, at least 1, [B, 1] (f32, or f64 where x is)
+};
+
+/// Of the tokens x [B, N, ...] with a mask i32 [B, N]. Without a mask all are real, and B is 1.
+RealPlaces real_places(const Tensor& mask, const Tensor& x);
+
 /// `total`, which is not negative, with 1 where it is 0: x / divisor(total) is 0 where nothing was added up.
 Tensor divisor(const Tensor& total);
 
 /// y_t = max(x_0, ..., x_t) along the last axis; no gradient.
 Tensor running_max(const Tensor& x);
-
-/// In training, drops tokens from values [B, H, N, n]: zeroes each row with probability p and divides the
-/// others by 1 - p. One draw per token and head serves all queries.
-Tensor drop_tokens(const Tensor& values, double p, Context& context);
 
 }  // namespace heed

@@ -67,24 +67,20 @@ CaseOutputs run_clusterformer(const ReferenceCase& reference, Attention& attenti
   return result;
 }
 
-/// Gives a buffer of the layer the value of a special input.
-void set_buffer(Attention& attention, const std::string& name, const CaseInputs& inputs,
-                const std::string& input) {
-  for (const NamedTensor& buffer : attention.buffers()) {
-    if (buffer.name != name) continue;
-    const Tensor& value = inputs.special.at(input);
-    check(value.shape() == buffer.tensor->shape(), "input ", input, " has shape ", value.shape(), ", our ",
-          name, " has ", buffer.tensor->shape());
-    *buffer.tensor = value;
-    return;
-  }
-  fail("the layer has no buffer ", name, " for input ", input);
-}
-
-Tensor buffer_of(Attention& attention, const std::string& name) {
+Tensor& buffer_of(Attention& attention, const std::string& name) {
   for (const NamedTensor& buffer : attention.buffers())
     if (buffer.name == name) return *buffer.tensor;
   fail("the layer has no buffer ", name);
+}
+
+/// Gives a buffer of the layer the value of a special input.
+void set_buffer(Attention& attention, const std::string& name, const CaseInputs& inputs,
+                const std::string& input) {
+  Tensor& buffer = buffer_of(attention, name);
+  const Tensor& value = inputs.special.at(input);
+  check(value.shape() == buffer.shape(), "input ", input, " has shape ", value.shape(), ", our ", name,
+        " has ", buffer.shape());
+  buffer = value;
 }
 
 CaseOutputs run_reformer(const ReferenceCase&, Attention& attention, const CaseInputs& inputs,

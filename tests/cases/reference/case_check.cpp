@@ -41,10 +41,6 @@ Deviation compare(const std::string& name, const Tensor& ours, const Tensor& ref
   return worst;
 }
 
-Deviation compare_exactly(const std::string& name, const Tensor& ours, const Tensor& reference) {
-  return compare(name, ours, reference, {0, 0});
-}
-
 namespace {
 
 /// Our parameters by name, holding the values of the case.
@@ -161,7 +157,7 @@ class CaseCheck {
     }
     for (const std::string& name : reference_.names("disc."))
       if (const Tensor choice = find(results.discrete, name); choice.defined())
-        note(compare_exactly("disc." + name, choice, reference_.at("disc." + name)));
+        note(compare("disc." + name, choice, reference_.at("disc." + name), {0, 0}));
     for (const auto& [name, value] : results.inside)
       if (const std::string expected = "mid." + name; reference_.has(expected))
         note(compare(expected, value, reference_.at(expected), tolerances_.outputs));

@@ -27,10 +27,8 @@ struct Deviation {
   double badness() const;
 };
 
-/// Compares element by element; NaN never passes.
+/// Compares element by element, indices with a tolerance of 0; NaN never passes.
 Deviation compare(const std::string& name, const Tensor& ours, const Tensor& reference, Tolerance tolerance);
-/// Compares indices, which must be equal.
-Deviation compare_exactly(const std::string& name, const Tensor& ours, const Tensor& reference);
 
 /// Runs a case, its outputs, losses and gradients, in a type and on a device: what deviates most from the
 /// reference. Throws an Error where the case and the layer do not fit together.
