@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "heed/backends/vulkan/cooperative_matrix.h"
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/backends/vulkan/matmul_operands.h"
 #include "heed/backends/vulkan/matrix_hardware.h"
+#include "heed/backends/vulkan/physical_devices.h"
 #include "heed/backends/vulkan/shader_code.h"
 #include "heed/core/backend.h"
 #include "heed/core/device.h"

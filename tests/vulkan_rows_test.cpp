@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "heed/backends/vulkan/rows.h"
+#include "heed/backends/vulkan/launch.h"
 #include "heed/core/device.h"
 #include "vulkan_compare.h"
 

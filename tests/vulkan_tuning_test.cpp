@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "heed/backends/vulkan/attention_call.h"
+#include "heed/backends/vulkan/attention.h"
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/backends/vulkan/tuning.h"
 #include "heed/base/file.h"

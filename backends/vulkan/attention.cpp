@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "heed/backends/kernels.h"
-#include "heed/backends/vulkan/attention_call.h"
 #include "heed/backends/vulkan/matrix_hardware.h"
 #include "heed/backends/vulkan/shader_code.h"
 #include "heed/base/error.h"
@@ -354,10 +353,8 @@ std::optional<FragmentKernel> trusted_fragments(const AttentionCall& call, Fragm
   const DType dtype = call.args.query.dtype();
   const Device device = call.args.query.device();
   const Capabilities& can = call.gpu.capabilities();
-  const Fragment of_device = dtype == DType::f16    ? can.fragment
-                             : dtype == DType::bf16 ? can.bfloat16_fragment
-                                                    : Fragment();
-  if (of_device == Fragment()) return {};
+  const Fragment of_device = is_half(dtype) ? can.matrices.of(dtype) : Fragment();
+  if (!of_device.exists()) return {};
   const FragmentShape fragment{can.subgroup_size, of_device.rows, call.gpu.tuning().attention.subgroups,
                                of_device.columns, of_device.depth};
   // If the hardware failed the test of products, attention does not try it.

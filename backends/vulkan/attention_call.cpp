@@ -1,4 +1,4 @@
-#include "heed/backends/vulkan/attention_call.h"
+#include "heed/backends/vulkan/attention.h"
 
 #include <algorithm>
 #include <cmath>

@@ -55,10 +55,6 @@ Gpu::Gpu(int index)
   enlist();
 }
 
-Gpu::~Gpu() {
-  delist();
-}
-
 void Gpu::finish() noexcept {
   stream_->finish();
   pipelines_->save();
@@ -83,7 +79,7 @@ namespace heed {
 std::string device_platform(Device device) {
   const vulkan::Gpu& gpu = vulkan::gpu(device.index);
   const std::string& tuned = gpu.tuning().digest;
-  return concat_text(gpu.name(), ", ", gpu.driver(), tuned.empty() ? "" : ", tuned ", tuned);
+  return concat_text(gpu.name(), ", ", gpu.described().driver, tuned.empty() ? "" : ", tuned ", tuned);
 }
 
 DeviceCounters device_counters(Device device) {

@@ -58,7 +58,6 @@ class Gpu final : public OpenDevice {
  public:
   /// `index` is the device's index in physical_devices().
   explicit Gpu(int index);
-  ~Gpu() override;
 
   Memory& memory() { return *memory_; }
   Pipelines& pipelines() { return *pipelines_; }

@@ -1,5 +1,5 @@
 #include "heed/backends/kernels.h"
-#include "heed/backends/vulkan/rows.h"
+#include "heed/backends/vulkan/launch.h"
 #include "heed/base/error.h"
 
 namespace heed::vulkan {

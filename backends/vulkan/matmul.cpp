@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "heed/backends/kernels.h"
-#include "heed/backends/vulkan/launch.h"
 #include "heed/backends/vulkan/matmul_operands.h"
 #include "heed/backends/vulkan/matrix_hardware.h"
 #include "heed/backends/vulkan/shader_flags.h"
@@ -34,7 +33,7 @@ void add_parts(Gpu& gpu, const MatrixProduct& p, const Tensor& parts, const Tens
   launch.read(parts).read(p.bias);
   bind_out(launch, p);
   launch.read(row_parts).write(row_parts.defined() ? p.row_sums : p.out);
-  bind_activated(launch, p.activated, p.out);
+  p.activated.bind(launch, p.out);
   launch.push(parts.size(0)).push(p.out.count()).push(p.m()).push(p.n()).push(p.out.size(1));
   launch.push(MatrixLayout(p.out).leading).push(p.out.stride(0)).push(p.out.stride(1)).push(finish_bits(p));
   launch.push(row_parts.defined() ? p.m() : 0);
@@ -72,7 +71,7 @@ void multiply_vector(Gpu& gpu, const MatrixProduct& p) {
                 {invocations, std::min(v.columns, invocations), v.along_k ? 1u : 0u, p.activated.flags()});
   launch.read(v.x).read(v.matrix).read(p.bias);
   bind_out(launch, p);
-  bind_activated(launch, p.activated, p.out);
+  p.activated.bind(launch, p.out);
   launch.push(v.outputs).push(p.k());
   launch.push(v.by_row ? p.a.stride(3) : p.b.stride(2)).push(v.layout.leading);
   launch.push(v.by_row ? std::int64_t{1} : p.out.stride(2)).push(v.by_row ? 1u : 0u).push(p.out.size(1));
@@ -142,9 +141,8 @@ std::uint64_t most_operand_bytes(const Limits& limits) {
 }
 
 void multiply_within_limits(Gpu& gpu, const MatrixProduct& p) {
-  if (const auto axis = axis_to_halve(p, most_operand_bytes(gpu.limits())))
-    return multiply_halves(gpu, p, *axis);
-  multiply(gpu, p);
+  const auto axis = axis_to_halve(p, most_operand_bytes(gpu.limits()));
+  axis ? multiply_halves(gpu, p, *axis) : multiply(gpu, p);
 }
 
 void multiply_halves(Gpu& gpu, const MatrixProduct& p, ProductAxis axis) {

@@ -1,7 +1,6 @@
 #include "heed/backends/vulkan/memory.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <iterator>
 
@@ -132,8 +131,7 @@ Memory::Memory(OpenDevice& device, Stream& stream)
       stream_(stream),
       placeholder_(device, placeholder_bytes, false),
       next_slab_bytes_(first_slab) {
-  const char* guards = std::getenv("HEED_VULKAN_GUARDS");
-  if (guards && *guards && *guards != '0') guard_bytes_ = granule;
+  if (is_set("HEED_VULKAN_GUARDS")) guard_bytes_ = granule;
 }
 
 Memory::~Memory() = default;

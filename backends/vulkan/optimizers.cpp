@@ -1,17 +1,167 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
+#include <map>
+#include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "heed/backends/kernels.h"
-#include "heed/backends/vulkan/rows.h"
-#include "heed/backends/vulkan/tensor_lists.h"
+#include "heed/backends/vulkan/launch.h"
 #include "heed/base/error.h"
 
-namespace heed::vulkan {
+// Kernels that walk lists of tensors: the steps of the optimizers, sums of squares, scaling.
 
+namespace heed::vulkan {
 namespace {
+
+// --- lists of tensors as dispatches walk them
+
+/// A list of contiguous tensors that one dispatch walks together with other lists, entry by entry
+/// (shaders/tensor_lists.glsl), as an optimizer walks parameters, gradients and moments.
+struct TensorList {
+  std::span<const Tensor> tensors;
+  bool written = false;
+};
+
+/// What one dispatch processes of some lists: entries whose tensors lie so close together, within each list,
+/// that one binding holds them. With slabs of at least 256 MiB this is nearly always all of them.
+struct ListDispatch {
+  std::vector<DType> types;                        ///< of each list
+  std::vector<std::vector<Tensor>> stretches;      ///< of each list, one for each entry
+  std::vector<bool> written;                       ///< of each list
+  std::vector<std::array<std::int32_t, 3>> heads;  ///< of each entry: first workgroup, elements, first piece
+  std::int64_t groups = 0;                         ///< workgroups
+  std::int64_t elements = 0;
+
+  std::int64_t entries() const { return static_cast<std::int64_t>(stretches[0].size()); }
+  /// Binds the table and the given lists, of which one may be given more than once.
+  void bind(Launch& launch, std::span<const std::size_t> lists) const;
+  /// Pushes the numbers of entries and of workgroups.
+  void push(Launch& launch) const { launch.push(entries()).push(groups); }
+  double bytes(std::size_t list) const {
+    return static_cast<double>(elements) * static_cast<double>(size_of(types[list]));
+  }
+};
+
+/// The most elements of an entry that one workgroup processes.
+inline constexpr std::int64_t list_piece = 4096;
+
+/// What stretches must share to share a binding: the buffer, a window of it, and the element type.
+struct Place {
+  VkBuffer buffer;
+  std::uint64_t window;
+  DType dtype;
+  friend bool operator<(const Place& a, const Place& b) {
+    return std::tie(a.buffer, a.window, a.dtype) < std::tie(b.buffer, b.window, b.dtype);
+  }
+};
+
+/// Each stretch begins in one of the windows of its buffer; a binding holds two consecutive windows.
+std::uint64_t window_bytes(const Gpu& gpu) {
+  return gpu.limits().max_range / 2;
+}
+
+Place place_of(const Gpu& gpu, const Tensor& stretch) {
+  const auto& block = static_cast<const Block&>(*stretch.storage());
+  const std::uint64_t begin =
+      block.offset() + static_cast<std::uint64_t>(stretch.offset()) * size_of(stretch.dtype());
+  return {block.buffer(), begin / window_bytes(gpu), stretch.dtype()};
+}
+
+/// The longest stretch that fits into a binding wherever in its window it begins.
+std::int64_t longest_stretch(const Gpu& gpu, std::span<const TensorList> lists) {
+  std::size_t element = 1;
+  for (const TensorList& list : lists)
+    for (const Tensor& tensor : list.tensors) element = std::max(element, size_of(tensor.dtype()));
+  const auto room = static_cast<std::int64_t>(window_bytes(gpu)) - gpu.limits().offset_alignment;
+  const std::int64_t most =
+      std::min(room / static_cast<std::int64_t>(element), most_groups(gpu) * list_piece);
+  const std::int64_t multiple = most >= list_piece ? list_piece : 4;
+  check(most >= multiple, "vulkan: bindings of ", gpu.limits().max_range, " bytes hold no list of tensors");
+  return most / multiple * multiple;
+}
+
+Tensor stretch_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
+  return x.view({count}, {1}, x.offset() + begin);
+}
+
+/// Adds one stretch of every list to the dispatch that binds their places; launches that dispatch first if it
+/// is full.
+class Dispatches {
+ public:
+  Dispatches(Gpu& gpu, std::span<const TensorList> lists,
+             const std::function<void(const ListDispatch&)>& launch)
+      : gpu_(gpu), lists_(lists), launch_(launch) {}
+
+  void add(const std::vector<Tensor>& stretches, std::int64_t first_piece) {
+    std::vector<Place> places;
+    for (const Tensor& stretch : stretches) places.push_back(place_of(gpu_, stretch));
+    ListDispatch& dispatch = open_[places];
+    const std::int64_t count = stretches[0].count(), groups = ceil_div(count, list_piece);
+    if (dispatch.groups + groups > most_groups(gpu_)) {
+      launch_(dispatch);
+      dispatch = {};
+    }
+    if (dispatch.stretches.empty()) {
+      dispatch.stretches.resize(lists_.size());
+      for (const TensorList& list : lists_) dispatch.written.push_back(list.written);
+      for (const Tensor& stretch : stretches) dispatch.types.push_back(stretch.dtype());
+    }
+    dispatch.heads.push_back({static_cast<std::int32_t>(dispatch.groups), static_cast<std::int32_t>(count),
+                              static_cast<std::int32_t>(first_piece)});
+    for (std::size_t list = 0; list < stretches.size(); ++list)
+      dispatch.stretches[list].push_back(stretches[list]);
+    dispatch.groups += groups;
+    dispatch.elements += count;
+  }
+  void finish() {
+    for (const auto& [places, dispatch] : open_) launch_(dispatch);
+  }
+
+ private:
+  Gpu& gpu_;
+  std::span<const TensorList> lists_;
+  const std::function<void(const ListDispatch&)>& launch_;
+  std::map<std::vector<Place>, ListDispatch> open_;
+};
+
+void ListDispatch::bind(Launch& launch, std::span<const std::size_t> lists) const {
+  std::vector<Window> windows;
+  for (const std::size_t list : lists) windows.push_back(launch.window_of(stretches[list]));
+  std::vector<std::int32_t> words;
+  for (std::size_t entry = 0; entry < heads.size(); ++entry) {
+    words.insert(words.end(), heads[entry].begin(), heads[entry].end());
+    for (const Window& window : windows) words.push_back(static_cast<std::int32_t>(window.begins[entry]));
+  }
+  launch.read_own(Tensor::from(words, {static_cast<std::int64_t>(words.size())}, stretches[0][0].device()));
+  for (std::size_t i = 0; i < lists.size(); ++i) launch.bind(windows[i], written[lists[i]]);
+}
+
+/// Calls `launch` for dispatches that cover the lists, all of one length. Tensors too long for a binding are
+/// cut, at multiples of list_piece if a binding holds that many elements.
+void for_each_list_dispatch(Gpu& gpu, std::span<const TensorList> lists,
+                            const std::function<void(const ListDispatch&)>& launch) {
+  const std::int64_t longest = longest_stretch(gpu, lists);
+  Dispatches dispatches(gpu, lists, launch);
+  std::int64_t pieces = 0;
+  for (std::size_t i = 0; i < lists[0].tensors.size(); ++i) {
+    const std::int64_t count = lists[0].tensors[i].count();
+    for (std::int64_t begin = 0; begin < count; begin += longest) {
+      std::vector<Tensor> stretches;
+      for (const TensorList& list : lists)
+        stretches.push_back(stretch_of(list.tensors[i], begin, std::min(longest, count - begin)));
+      dispatches.add(stretches, pieces + begin / list_piece);
+    }
+    pieces += ceil_div(count, list_piece);
+  }
+  dispatches.finish();
+}
+
+// --- the kernels
 
 /// The rate and epsilon of a step in the form that shaders/optimizer.comp takes.
 struct Rates {

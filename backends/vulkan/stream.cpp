@@ -48,13 +48,12 @@ std::int64_t submissions_until_lost() {
 
 Stream::Stream(OpenDevice& device) : device_(device) {
   const DeviceApi& api = device.api();
-  api.GetDeviceQueue(api.device, device.queue_family(), 0, &queue_);
+  api.GetDeviceQueue(api.device, device.described().queue_family, 0, &queue_);
   auto type = structure<VkSemaphoreTypeCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO);
   type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
   auto info = structure<VkSemaphoreCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type);
   check_result(api.CreateSemaphore(api.device, &info, nullptr, &timeline_), "vkCreateSemaphore");
-  const char* serial = std::getenv("HEED_VULKAN_SERIAL");
-  serial_ = serial && *serial && *serial != '0';
+  serial_ = is_set("HEED_VULKAN_SERIAL");
   lose_after_ = submissions_until_lost();
 }
 
@@ -90,7 +89,7 @@ std::unique_ptr<Stream::Batch> Stream::fresh_batch() {
   batch = std::make_unique<Batch>();
   auto pool = structure<VkCommandPoolCreateInfo>(VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO);
   pool.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT;
-  pool.queueFamilyIndex = device_.queue_family();
+  pool.queueFamilyIndex = device_.described().queue_family;
   check_result(api.CreateCommandPool(api.device, &pool, nullptr, &batch->pool), "vkCreateCommandPool");
   auto info = structure<VkCommandBufferAllocateInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO);
   info.commandPool = batch->pool;
@@ -121,7 +120,7 @@ VkCommandBuffer Stream::commands() {
 void Stream::begin_timing() {
   batch_->is_timed = false;
   if (!profiling()) return;
-  if (device_.timestamp_bits() == 0) {
+  if (device_.described().timestamp_bits == 0) {
     add_profile_remark(
         concat_text(device_.name(), ": its queue writes no timestamps, so its kernels are not timed"));
     return;
@@ -149,10 +148,10 @@ void Stream::add_times(const Batch& batch) {
       api.GetQueryPoolResults(api.device, batch.times, 0, count + 1, (count + 1) * sizeof *ticks, ticks,
                               sizeof *ticks, VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT),
       "vkGetQueryPoolResults");
-  const std::uint64_t valid = ~std::uint64_t{0} >> (64 - device_.timestamp_bits());
+  const std::uint64_t valid = ~std::uint64_t{0} >> (64 - device_.described().timestamp_bits);
   for (std::size_t i = 0; i < count; ++i) {
     const auto passed = static_cast<double>((ticks[i + 1] - ticks[i]) & valid);
-    add_to_profile(batch.names[i], passed * device_.timestamp_period() * 1e-9, batch.works[i].flops,
+    add_to_profile(batch.names[i], passed * device_.described().timestamp_period * 1e-9, batch.works[i].flops,
                    batch.works[i].bytes);
   }
 }
@@ -296,7 +295,8 @@ void Stream::after_command(std::string_view name, const Work& work) {
     batch_->works.push_back(work);
   }
   if (serial_) return wait_idle();
-  batch_->seconds += work.flops / device_.flops_per_second() + work.bytes / device_.bytes_per_second();
+  batch_->seconds +=
+      work.flops / device_.described().flops_per_second + work.bytes / device_.described().bytes_per_second;
   if (batch_->seconds >= device_.limits().batch_seconds) return submit();
   const std::size_t length = batch_->names.size();
   if (length >= longest_batch || (length == first_batch && in_flight_.empty())) submit();
