@@ -29,7 +29,6 @@ namespace heed::vulkan {
   X(GetDeviceProcAddr)
 
 #define HEED_VULKAN_DEVICE_FUNCTIONS(X) \
-  X(DestroyDevice)                      \
   X(GetDeviceQueue)                     \
   X(QueueSubmit)                        \
   X(DeviceWaitIdle)                     \

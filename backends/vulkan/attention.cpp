@@ -127,6 +127,21 @@ std::string shader_by(const std::optional<FragmentKernel>& fragments, const char
   return concat_text(shader, fragments->kernel == TileKernel::cooperative ? "_cooperative" : "_emulated");
 }
 
+void bias_gradient(const AttentionCall& call, const std::optional<FragmentKernel>& fragments,
+                   const AttentionOperand& slope, const Tensor& statistics, const Tensor& dbias) {
+  const Tensor sums =
+      dbias.dtype() == DType::f32 ? dbias : Tensor::empty(dbias.shape(), DType::f32, dbias.device());
+  fill(0, sums);
+  if (sums.count() > 0)
+    AttentionPass(call, true, fragments ? fragments->group : square_group(call, true, 4, 1))
+        .input(slope, true)
+        .statistics(statistics, false)
+        .bias_gradient(sums)
+        .run(shader_by(fragments, "attention_dbias").c_str(),
+             2 * call.area() * static_cast<double>(call.key_width + call.value_width));
+  if (sums.storage() != dbias.storage()) copy(sums, dbias);
+}
+
 }  // namespace
 
 void attention_forward_by(const FragmentChoice& choose, const AttentionArgs& args, const Tensor& out,
@@ -189,18 +204,7 @@ void attention_backward_by(const FragmentChoice& choose, const AttentionArgs& ar
       .output(of_key, false)
       .output(of_value, false)
       .run(shader_by(of_keys, "attention_dkey").c_str(), 4 * area * (key_width + value_width));
-  if (dbias.defined()) {
-    const Tensor sums =
-        dbias.dtype() == DType::f32 ? dbias : Tensor::empty(dbias.shape(), DType::f32, dbias.device());
-    backend_of(sums).fill(0, sums);
-    if (sums.count() > 0)
-      AttentionPass(call, true, of_bias ? of_bias->group : square_group(call, true, 4, 1))
-          .input(slope, true)
-          .statistics(statistics, false)
-          .bias_gradient(sums)
-          .run(shader_by(of_bias, "attention_dbias").c_str(), 2 * area * (key_width + value_width));
-    if (sums.storage() != dbias.storage()) backend_of(sums).copy(sums, dbias);
-  }
+  if (dbias.defined()) bias_gradient(call, of_bias, slope, statistics, dbias);
   if (dkey.defined()) finish_output(of_key, dkey);
   finish_output(of_value, dvalue);
 }

@@ -173,15 +173,7 @@ double TensorIterator::traffic() const {
   return bytes;
 }
 
-/// Calls body(iterator) for pieces of the operands, the output first, that cover them and fit one dispatch
-/// each.
-template <class Body>
-void for_each_iterator(Gpu& gpu, std::initializer_list<const Tensor*> operands, const Body& body) {
-  TensorIterator::Operands list{};
-  std::copy(operands.begin(), operands.end(), list.begin());
-  for_each_iterator(gpu, TensorIterator(list, operands.size()), body);
-}
-
+/// Calls body(iterator) for pieces of the operands that cover them and fit one dispatch each.
 template <class Body>
 void for_each_iterator(Gpu& gpu, const TensorIterator& iterator, const Body& body) {
   if (iterator.count() == 0) return;
@@ -210,10 +202,26 @@ Tensor iterable(const Tensor& x) {
   if (x.strides()[inner] <= 1) return x;
   const bool has_neighbours = std::find(x.strides().begin(), x.strides().end(), 1) != x.strides().end();
   const bool repeats = std::find(x.strides().begin(), x.strides().end(), 0) != x.strides().end();
-  if (!has_neighbours || repeats) return x;
-  const Tensor rows = Tensor::empty(x.shape(), x.dtype(), x.device());
-  copy(x, rows);
-  return rows;
+  return has_neighbours && !repeats ? compact(x) : x;
+}
+
+/// Launches a shader with its specialisation constants 2 and 3 and its own push constants, which computes `out`
+/// from up to three inputs.
+template <class... Parameters>
+void launch_each(std::string_view shader, std::array<std::uint32_t, 2> constants, const Tensor& out,
+                 std::initializer_list<const Tensor*> inputs, Parameters... parameters) {
+  Gpu& gpu = gpu_of(out);
+  std::array<Tensor, TensorIterator::max_operands - 1> rows;
+  TensorIterator::Operands operands{&out};
+  std::size_t count = 0;
+  for (const Tensor* input : inputs) {
+    rows[count] = iterable(*input);
+    operands[count + 1] = &rows[count];
+    ++count;
+  }
+  for_each_iterator(gpu, TensorIterator(operands, count + 1), [&](const TensorIterator& iterator) {
+    iterator.launch(gpu, shader, constants, parameters...);
+  });
 }
 
 template <class Op>
@@ -224,54 +232,31 @@ std::uint32_t line_of(Op op) {
 }  // namespace
 
 void unary(UnaryOp op, UnaryParams params, const Tensor& x, const Tensor& out) {
-  Gpu& gpu = gpu_of(out);
-  const Tensor rows = iterable(x);
-  for_each_iterator(gpu, {&out, &rows}, [&](const TensorIterator& iterator) {
-    iterator.launch(gpu, shader_name("unary", out.dtype()), {line_of(op)}, params.p, params.q);
-  });
+  launch_each(shader_name("unary", out.dtype()), {line_of(op)}, out, {&x}, params.p, params.q);
 }
 
 void unary_backward(UnaryOp op, UnaryParams params, const Tensor& saved, const Tensor& grad,
                     const Tensor& out) {
-  Gpu& gpu = gpu_of(out);
-  const Tensor saved_rows = iterable(saved), grad_rows = iterable(grad);
-  for_each_iterator(gpu, {&out, &saved_rows, &grad_rows}, [&](const TensorIterator& iterator) {
-    iterator.launch(gpu, shader_name("unary_backward", out.dtype()), {line_of(op)}, params.p, params.q);
-  });
+  launch_each(shader_name("unary_backward", out.dtype()), {line_of(op)}, out, {&saved, &grad}, params.p,
+              params.q);
 }
 
 void binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
-  Gpu& gpu = gpu_of(out);
-  const Tensor a_rows = iterable(a), b_rows = iterable(b);
-  for_each_iterator(gpu, {&out, &a_rows, &b_rows}, [&](const TensorIterator& iterator) {
-    iterator.launch(gpu, shader_name("binary", out.dtype()), {line_of(op)});
-  });
+  launch_each(shader_name("binary", out.dtype()), {line_of(op)}, out, {&a, &b});
 }
 
 void binary_backward(BinaryOp op, int operand, const Tensor& a, const Tensor& b, const Tensor& grad,
                      const Tensor& out) {
-  Gpu& gpu = gpu_of(out);
-  const Tensor a_rows = iterable(a), b_rows = iterable(b), grad_rows = iterable(grad);
-  for_each_iterator(gpu, {&out, &a_rows, &b_rows, &grad_rows}, [&](const TensorIterator& iterator) {
-    iterator.launch(gpu, shader_name("binary_backward", out.dtype()),
-                    {line_of(op), static_cast<std::uint32_t>(operand)});
-  });
+  launch_each(shader_name("binary_backward", out.dtype()), {line_of(op), static_cast<std::uint32_t>(operand)},
+              out, {&a, &b, &grad});
 }
 
 void compare(CompareOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
-  Gpu& gpu = gpu_of(out);
-  const Tensor a_rows = iterable(a), b_rows = iterable(b);
-  for_each_iterator(gpu, {&out, &a_rows, &b_rows}, [&](const TensorIterator& iterator) {
-    iterator.launch(gpu, shader_name("compare", a.dtype()), {line_of(op)});
-  });
+  launch_each(shader_name("compare", a.dtype()), {line_of(op)}, out, {&a, &b});
 }
 
 void where(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) {
-  Gpu& gpu = gpu_of(out);
-  const Tensor condition_rows = iterable(condition), a_rows = iterable(a), b_rows = iterable(b);
-  for_each_iterator(gpu, {&out, &condition_rows, &a_rows, &b_rows}, [&](const TensorIterator& iterator) {
-    iterator.launch(gpu, shader_name_by_size("where", out.dtype()), {});
-  });
+  launch_each(shader_name_by_size("where", out.dtype()), {}, out, {&condition, &a, &b});
 }
 
 // Filling and copying with any strides on both sides, between any two dtypes.
@@ -329,19 +314,16 @@ void transpose(Gpu& gpu, const TensorIterator& iterator, const Transposition& t)
 }  // namespace
 
 void fill(double value, const Tensor& out) {
-  Gpu& gpu = gpu_of(out);
-  const bool integers = out.dtype() == DType::i32;
-  for_each_iterator(gpu, {&out}, [&](const TensorIterator& iterator) {
-    const std::string_view shader = shader_name("fill", out.dtype());
-    integers ? iterator.launch(gpu, shader, {}, to_i32(value)) : iterator.launch(gpu, shader, {}, value);
-  });
+  const std::string_view shader = shader_name("fill", out.dtype());
+  out.dtype() == DType::i32 ? launch_each(shader, {}, out, {}, to_i32(value))
+                            : launch_each(shader, {}, out, {}, value);
 }
 
 void copy(const Tensor& x, const Tensor& out) {
   Gpu& gpu = gpu_of(out);
   const bool converts = x.dtype() != out.dtype();
   const std::string shader = converts ? "copy_to_" + std::string(name_of(out.dtype())) : "copy";
-  for_each_iterator(gpu, {&out, &x}, [&](const TensorIterator& iterator) {
+  for_each_iterator(gpu, TensorIterator({&out, &x}, 2), [&](const TensorIterator& iterator) {
     if (!converts && workgroup_size(gpu) >= tile) {
       const auto transposition = as_transposition(iterator);
       if (transposition && transposition->tiles() <= most_groups(gpu))

@@ -19,14 +19,13 @@ std::pair<std::uint64_t, std::uint64_t> bytes_of(const Tensor& tensor) {
 
 std::string_view module_name(std::string_view base, DType dtype, std::string_view type) {
   check(dtype != DType::f64, base, ": f64 exists on the CPU only");
-  return shader_code(concat_text(base, '_', type)).name;
+  std::string name(base);
+  name += '_';
+  name += type;
+  return shader_code(name).name;
 }
 
 }  // namespace
-
-Gpu& gpu_of(const Tensor& tensor) {
-  return gpu(tensor.device().index);
-}
 
 std::string_view shader_name(std::string_view base, DType dtype) {
   return module_name(base, dtype, name_of(dtype));

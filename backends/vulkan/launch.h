@@ -12,14 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "heed/backends/kernels.h"
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/base/error.h"
 #include "heed/core/tensor.h"
 
 namespace heed::vulkan {
-
-/// The device that holds a tensor.
-Gpu& gpu_of(const Tensor& tensor);
 
 /// A range of device memory that holds many tensors, and where in it they begin, in elements.
 struct Window {
@@ -119,6 +117,13 @@ inline Tensor narrowed(const Tensor& x, int axis, Part part) {
   Shape shape = x.shape();
   shape[axis] = part.count;
   return x.view(shape, x.strides(), x.offset() + part.first * x.strides()[axis]);
+}
+
+/// A contiguous copy.
+inline Tensor compact(const Tensor& x) {
+  const Tensor made = Tensor::empty(x.shape(), x.dtype(), x.device());
+  copy(x, made);
+  return made;
 }
 
 /// Where the first element of a tensor lies in its buffer, in bytes.

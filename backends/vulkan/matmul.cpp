@@ -134,14 +134,8 @@ void multiply(Gpu& gpu, const MatrixProduct& p) {
   if (parts.defined()) add_parts(gpu, p, parts, row_parts);
 }
 
-/// The most bytes of an operand that one binding holds, given that the binding begins at an aligned address
-/// before the tensor.
-std::uint64_t most_operand_bytes(const Limits& limits) {
-  return limits.max_range - std::min<std::uint64_t>(limits.max_range / 2, limits.offset_alignment);
-}
-
 void multiply_within_limits(Gpu& gpu, const MatrixProduct& p) {
-  const auto axis = axis_to_halve(p, most_operand_bytes(gpu.limits()));
+  const auto axis = axis_to_halve(gpu, p);
   axis ? multiply_halves(gpu, p, *axis) : multiply(gpu, p);
 }
 
@@ -161,8 +155,7 @@ bool multiply_maps(Gpu& gpu, std::span<const MatrixProduct> maps) {
   };
   const auto alike = [&](const MatrixProduct& map) {
     return map.n() == first.n() && map.bias.defined() == first.bias.defined() &&
-           begins_alike(map.b, first.b) && begins_alike(map.out, first.out) &&
-           !axis_to_halve(map, most_operand_bytes(gpu.limits()));
+           begins_alike(map.b, first.b) && begins_alike(map.out, first.out) && !axis_to_halve(gpu, map);
   };
   const auto count = static_cast<std::int64_t>(maps.size());
   const std::int64_t most_groups = gpu.limits().max_groups;
@@ -205,8 +198,7 @@ void linear_gradients(const Tensor& grad, const Tensor& x, const Tensor& dweight
   const std::int64_t rows = grad.size(0), outputs = grad.size(1), inputs = x.size(1);
   const MatrixProduct p{whole_transposed(grad), whole(x), {}, whole(dweight), false, dbias};
   const auto most_groups = static_cast<std::int64_t>(gpu.limits().max_groups);
-  const bool fits = !axis_to_halve(p, most_operand_bytes(gpu.limits())) &&
-                    ceil_div(outputs, 32) * ceil_div(inputs, 32) <= most_groups;
+  const bool fits = !axis_to_halve(gpu, p) && ceil_div(outputs, 32) * ceil_div(inputs, 32) <= most_groups;
   if (inputs > 0 && rows > 0 && !has_vector(p) && fits) return multiply(gpu, p);
   matmul(grad.view({outputs, rows}, {1, outputs}, grad.offset()), x, {}, 0, dweight);
   reduce(ReduceOp::sum, grad.view({1, rows, outputs}), dbias.view({1, outputs}));

@@ -196,16 +196,15 @@ Halves halve(const MatrixProduct& product, ProductAxis axis) {
   return halves;
 }
 
-std::optional<ProductAxis> axis_to_halve(const MatrixProduct& product, std::uint64_t most_bytes) {
+std::optional<ProductAxis> axis_to_halve(const Gpu& gpu, const MatrixProduct& product) {
   const auto too_large = [&](const Tensor& tensor) {
-    return tensor.count() > 0 &&
-           static_cast<std::uint64_t>(reach_of(tensor)) * size_of(tensor.dtype()) > most_bytes;
+    return tensor.count() > 0 && !range_holds(gpu, reach_of(tensor), tensor.dtype());
   };
   using enum ProductAxis;
   constexpr std::array of_a{outer, inner, m, k}, of_b{outer, inner, k, n}, of_out{outer, inner, m, n};
   const auto longest = [&](const Tensor& tensor, const std::array<ProductAxis, 4>& axes) {
     const int axis = longest_axis(tensor);
-    check(tensor.size(axis) > 1, "matmul: one element needs more than ", most_bytes, " bytes");
+    check(tensor.size(axis) > 1, "matmul: one element needs more than ", most_bytes(gpu), " bytes");
     return axes[static_cast<std::size_t>(axis)];
   };
   if (too_large(product.out)) return longest(product.out, of_out);
@@ -230,10 +229,11 @@ OperandPlace place_of(const Tensor& matrix, std::int64_t vector) {
 }
 
 std::string_view module_of(TileKernel kernel, const TiledProduct& t) {
-  const char* const name = kernel == TileKernel::scalar        ? "matmul"
-                           : kernel == TileKernel::cooperative ? "matmul_cooperative"
-                                                               : "matmul_emulated";
-  return shader_name(concat_text(name, t.is_wide() ? "_wide" : ""), t.product.a.dtype());
+  std::string name = kernel == TileKernel::scalar        ? "matmul"
+                     : kernel == TileKernel::cooperative ? "matmul_cooperative"
+                                                         : "matmul_emulated";
+  if (t.is_wide()) name += "_wide";
+  return shader_name(name, t.product.a.dtype());
 }
 
 }  // namespace

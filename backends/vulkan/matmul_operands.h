@@ -69,9 +69,8 @@ struct Halves {
 };
 Halves halve(const MatrixProduct& product, ProductAxis axis);
 
-/// The axis along which to halve a product because an operand spans more than `most_bytes`; nullopt if all
-/// fit.
-std::optional<ProductAxis> axis_to_halve(const MatrixProduct& product, std::uint64_t most_bytes);
+/// The axis along which to halve a product because an operand does not fit a binding; nullopt if all fit.
+std::optional<ProductAxis> axis_to_halve(const Gpu& gpu, const MatrixProduct& product);
 
 /// The kernels for products in tiles: ordinary arithmetic in f32; matrix hardware, for factors of half
 /// precision; and the latter's emulation by ordinary arithmetic.

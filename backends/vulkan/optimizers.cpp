@@ -30,20 +30,23 @@ struct TensorList {
 /// What one dispatch processes of some lists: entries whose tensors lie so close together, within each list,
 /// that one binding holds them. With slabs of at least 256 MiB this is nearly always all of them.
 struct ListDispatch {
-  std::vector<DType> types;                        ///< of each list
-  std::vector<std::vector<Tensor>> stretches;      ///< of each list, one for each entry
-  std::vector<bool> written;                       ///< of each list
-  std::vector<std::array<std::int32_t, 3>> heads;  ///< of each entry: first workgroup, elements, first piece
-  std::int64_t groups = 0;                         ///< workgroups
+  std::span<const TensorList> lists;
+  std::vector<std::vector<Tensor>> stretches = {};  ///< of each list, one for each entry
+  /// Of each entry: first workgroup, elements, first piece.
+  std::vector<std::array<std::int32_t, 3>> heads = {};
+  std::int64_t groups = 0;  ///< workgroups
   std::int64_t elements = 0;
 
+  /// Adds one stretch of every list.
+  void add(const std::vector<Tensor>& of_lists, std::int64_t first_piece);
   std::int64_t entries() const { return static_cast<std::int64_t>(stretches[0].size()); }
-  /// Binds the table and the given lists, of which one may be given more than once.
-  void bind(Launch& launch, std::span<const std::size_t> lists) const;
+  /// Binds the table and the chosen lists, of which one may be given more than once.
+  void bind(Launch& launch, std::span<const std::size_t> chosen) const;
   /// Pushes the numbers of entries and of workgroups.
   void push(Launch& launch) const { launch.push(entries()).push(groups); }
+  DType type_of(std::size_t list) const { return stretches[list][0].dtype(); }
   double bytes(std::size_t list) const {
-    return static_cast<double>(elements) * static_cast<double>(size_of(types[list]));
+    return static_cast<double>(elements) * static_cast<double>(size_of(type_of(list)));
   }
 };
 
@@ -66,10 +69,8 @@ std::uint64_t window_bytes(const Gpu& gpu) {
 }
 
 Place place_of(const Gpu& gpu, const Tensor& stretch) {
-  const auto& block = static_cast<const Block&>(*stretch.storage());
-  const std::uint64_t begin =
-      block.offset() + static_cast<std::uint64_t>(stretch.offset()) * size_of(stretch.dtype());
-  return {block.buffer(), begin / window_bytes(gpu), stretch.dtype()};
+  const VkBuffer buffer = static_cast<const Block&>(*stretch.storage()).buffer();
+  return {buffer, begin_of(stretch) / window_bytes(gpu), stretch.dtype()};
 }
 
 /// The longest stretch that fits into a binding wherever in its window it begins.
@@ -89,56 +90,26 @@ Tensor stretch_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
   return x.view({count}, {1}, x.offset() + begin);
 }
 
-/// Adds one stretch of every list to the dispatch that binds their places; launches that dispatch first if it
-/// is full.
-class Dispatches {
- public:
-  Dispatches(Gpu& gpu, std::span<const TensorList> lists,
-             const std::function<void(const ListDispatch&)>& launch)
-      : gpu_(gpu), lists_(lists), launch_(launch) {}
+void ListDispatch::add(const std::vector<Tensor>& of_lists, std::int64_t first_piece) {
+  const std::int64_t count = of_lists[0].count();
+  heads.push_back({static_cast<std::int32_t>(groups), static_cast<std::int32_t>(count),
+                   static_cast<std::int32_t>(first_piece)});
+  stretches.resize(of_lists.size());
+  for (std::size_t list = 0; list < of_lists.size(); ++list) stretches[list].push_back(of_lists[list]);
+  groups += ceil_div(count, list_piece);
+  elements += count;
+}
 
-  void add(const std::vector<Tensor>& stretches, std::int64_t first_piece) {
-    std::vector<Place> places;
-    for (const Tensor& stretch : stretches) places.push_back(place_of(gpu_, stretch));
-    ListDispatch& dispatch = open_[places];
-    const std::int64_t count = stretches[0].count(), groups = ceil_div(count, list_piece);
-    if (dispatch.groups + groups > most_groups(gpu_)) {
-      launch_(dispatch);
-      dispatch = {};
-    }
-    if (dispatch.stretches.empty()) {
-      dispatch.stretches.resize(lists_.size());
-      for (const TensorList& list : lists_) dispatch.written.push_back(list.written);
-      for (const Tensor& stretch : stretches) dispatch.types.push_back(stretch.dtype());
-    }
-    dispatch.heads.push_back({static_cast<std::int32_t>(dispatch.groups), static_cast<std::int32_t>(count),
-                              static_cast<std::int32_t>(first_piece)});
-    for (std::size_t list = 0; list < stretches.size(); ++list)
-      dispatch.stretches[list].push_back(stretches[list]);
-    dispatch.groups += groups;
-    dispatch.elements += count;
-  }
-  void finish() {
-    for (const auto& [places, dispatch] : open_) launch_(dispatch);
-  }
-
- private:
-  Gpu& gpu_;
-  std::span<const TensorList> lists_;
-  const std::function<void(const ListDispatch&)>& launch_;
-  std::map<std::vector<Place>, ListDispatch> open_;
-};
-
-void ListDispatch::bind(Launch& launch, std::span<const std::size_t> lists) const {
+void ListDispatch::bind(Launch& launch, std::span<const std::size_t> chosen) const {
   std::vector<Window> windows;
-  for (const std::size_t list : lists) windows.push_back(launch.window_of(stretches[list]));
+  for (const std::size_t list : chosen) windows.push_back(launch.window_of(stretches[list]));
   std::vector<std::int32_t> words;
   for (std::size_t entry = 0; entry < heads.size(); ++entry) {
     words.insert(words.end(), heads[entry].begin(), heads[entry].end());
     for (const Window& window : windows) words.push_back(static_cast<std::int32_t>(window.begins[entry]));
   }
   launch.read_own(Tensor::from(words, {static_cast<std::int64_t>(words.size())}, stretches[0][0].device()));
-  for (std::size_t i = 0; i < lists.size(); ++i) launch.bind(windows[i], written[lists[i]]);
+  for (std::size_t i = 0; i < chosen.size(); ++i) launch.bind(windows[i], lists[chosen[i]].written);
 }
 
 /// Calls `launch` for dispatches that cover the lists, all of one length. Tensors too long for a binding are
@@ -146,19 +117,25 @@ void ListDispatch::bind(Launch& launch, std::span<const std::size_t> lists) cons
 void for_each_list_dispatch(Gpu& gpu, std::span<const TensorList> lists,
                             const std::function<void(const ListDispatch&)>& launch) {
   const std::int64_t longest = longest_stretch(gpu, lists);
-  Dispatches dispatches(gpu, lists, launch);
+  std::map<std::vector<Place>, ListDispatch> open;
   std::int64_t pieces = 0;
   for (std::size_t i = 0; i < lists[0].tensors.size(); ++i) {
     const std::int64_t count = lists[0].tensors[i].count();
     for (std::int64_t begin = 0; begin < count; begin += longest) {
       std::vector<Tensor> stretches;
-      for (const TensorList& list : lists)
+      std::vector<Place> places;
+      for (const TensorList& list : lists) {
         stretches.push_back(stretch_of(list.tensors[i], begin, std::min(longest, count - begin)));
-      dispatches.add(stretches, pieces + begin / list_piece);
+        places.push_back(place_of(gpu, stretches.back()));
+      }
+      ListDispatch& dispatch = open.try_emplace(places, ListDispatch{.lists = lists}).first->second;
+      if (dispatch.groups + ceil_div(stretches[0].count(), list_piece) > most_groups(gpu))  // it is full
+        launch(std::exchange(dispatch, {.lists = lists}));
+      dispatch.add(stretches, pieces + begin / list_piece);
     }
     pieces += ceil_div(count, list_piece);
   }
-  dispatches.finish();
+  for (const auto& [places, dispatch] : open) launch(dispatch);
 }
 
 // --- the kernels
@@ -180,7 +157,7 @@ void update(const char* name, const OptimizerStep& step, const Rates& rates) {
     lists.push_back({moments, true});
   }
   for_each_list_dispatch(gpu, lists, [&](const ListDispatch& dispatch) {
-    Launch launch(gpu, shader_name(name, dispatch.types[1]),
+    Launch launch(gpu, shader_name(name, dispatch.type_of(1)),
                   {workgroup_size(gpu), static_cast<std::uint32_t>(list_piece), step.gradient_scale.defined(),
                    step.skip.defined(), !step.first_moment.empty()});
     dispatch.bind(launch, bound);
@@ -229,7 +206,7 @@ void sums_of_squares(std::span<const Tensor> tensors, const Tensor& out) {
   const Tensor sums = Tensor::empty({first_piece.back()}, DType::f32, out.device());
   const TensorList lists[] = {{tensors}};
   for_each_list_dispatch(gpu, lists, [&](const ListDispatch& dispatch) {
-    Launch launch(gpu, shader_name("sums_of_squares", dispatch.types[0]),
+    Launch launch(gpu, shader_name("sums_of_squares", dispatch.type_of(0)),
                   {workgroup_size(gpu), static_cast<std::uint32_t>(list_piece)});
     dispatch.bind(launch, std::array<std::size_t, 1>{0});
     launch.write(sums);
@@ -251,7 +228,7 @@ void scale_all(std::span<const Tensor> x, const Tensor& factor, bool add, std::s
   Gpu& gpu = gpu_of(out[0]);
   const TensorList lists[] = {{out, true}, {x}};
   for_each_list_dispatch(gpu, lists, [&](const ListDispatch& dispatch) {
-    const DType from = dispatch.types[1], to = dispatch.types[0];
+    const DType from = dispatch.type_of(1), to = dispatch.type_of(0);
     const std::string name = from == to ? "scale_all" : concat_text("scale_all_to_", to);
     Launch launch(gpu, shader_name(name, from),
                   {workgroup_size(gpu), static_cast<std::uint32_t>(list_piece), factor.defined(), add});

@@ -2,8 +2,6 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -23,7 +21,7 @@ struct CacheHeader {
   std::uint64_t bytes = 0;
   std::uint64_t checksum = 0;
 };
-constexpr std::uintmax_t largest_cache = std::uintmax_t{1} << 30;
+constexpr std::int64_t largest_cache = std::int64_t{1} << 30;
 
 /// FNV-1a, 64 bits.
 std::uint64_t checksum_of(std::string_view data) {
@@ -32,14 +30,13 @@ std::uint64_t checksum_of(std::string_view data) {
   return hash;
 }
 
-/// The driver's data in a cache file; empty if the file is absent, damaged or another device's.
+/// The driver's data in a cache file; empty if the file cannot be read, is damaged or another device's.
 std::string read_cache(const std::filesystem::path& file, std::uint64_t device) {
-  std::error_code problem;  // a file that cannot be read counts as absent
-  if (!std::filesystem::is_regular_file(file, problem)) return {};
-  if (std::filesystem::file_size(file, problem) > largest_cache || problem) return {};
-  std::ifstream in(file, std::ios::binary);
-  std::string data((std::istreambuf_iterator<char>(in)), {});
-  return driver_data(std::move(data), device);
+  try {
+    return driver_data(read_file(file, largest_cache), device);
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 }  // namespace

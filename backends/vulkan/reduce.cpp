@@ -73,9 +73,7 @@ Fold reduction_fold(const Gpu& gpu, const Shape& shape) {
 
 /// A contiguous copy of some columns of [outer, n, inner].
 Tensor columns_of(const Tensor& x, Part part) {
-  const Tensor columns = Tensor::empty({x.size(0), x.size(1), part.count}, x.dtype(), x.device());
-  copy(narrowed(x, 2, part), columns);
-  return columns;
+  return compact(narrowed(x, 2, part));
 }
 
 /// How many whole rows of [1, n, inner] one dispatch can bind; 0 if even the columns are too many for one.

@@ -10,22 +10,14 @@
 
 namespace heed::vulkan {
 
-bool Hazards::conflicts(VkBuffer buffer, std::uint64_t begin, std::uint64_t end, bool written) const {
-  return std::ranges::any_of(ranges_, [&](const Range& range) {
-    return range.buffer == buffer && range.begin < end && begin < range.end && (written || range.written);
-  });
-}
-
-void Hazards::add(VkBuffer buffer, std::uint64_t begin, std::uint64_t end, bool written) {
-  ranges_.push_back({buffer, begin, end, written});
-}
-
 namespace {
 // Large batches may exceed the time-outs of drivers; small ones cost latency. A device that is idle gets work
 // early.
 constexpr std::size_t longest_batch = 64, first_batch = 8;
 // At most this many batches wait for the device: the work of a few training steps.
 constexpr std::size_t most_in_flight = 64;
+// A longer list of accesses costs more to search than a barrier does.
+constexpr std::size_t most_accesses = 128;
 constexpr std::uint32_t sets_per_pool = 64, descriptors_per_set = most_bindings;
 
 constexpr VkPipelineStageFlags device_stages =
@@ -175,8 +167,19 @@ void Stream::finish() noexcept {
   finished_ = true;
 }
 
+void Stream::order(std::span<const Binding> accesses) {
+  const auto conflicts = [&](const Binding& next) {
+    return std::ranges::any_of(since_barrier_, [&](const Binding& before) {
+      return before.buffer == next.buffer && before.offset < next.offset + next.bytes &&
+             next.offset < before.offset + before.bytes && (next.written || before.written);
+    });
+  };
+  if (since_barrier_.size() > most_accesses || std::ranges::any_of(accesses, conflicts)) barrier();
+  since_barrier_.insert(since_barrier_.end(), accesses.begin(), accesses.end());
+}
+
 void Stream::barrier() {
-  hazards_.clear();
+  since_barrier_.clear();
   if (leave_out_barriers_) return;
   auto memory = structure<VkMemoryBarrier>(VK_STRUCTURE_TYPE_MEMORY_BARRIER);
   memory.srcAccessMask = device_writes;
@@ -247,11 +250,7 @@ void Stream::dispatch(std::string_view name, const Pipeline& pipeline, std::span
                       const Work& work) {
   const DeviceApi& api = device_.api();
   const VkCommandBuffer buffer = commands();
-  const auto conflicts = [&](const Binding& b) {
-    return hazards_.conflicts(b.buffer, b.offset, b.offset + b.bytes, b.written);
-  };
-  if (std::ranges::any_of(bindings, conflicts) || hazards_.is_long()) barrier();
-  for (const Binding& b : bindings) hazards_.add(b.buffer, b.offset, b.offset + b.bytes, b.written);
+  order(bindings);
   if (bound_ != pipeline.pipeline) {
     api.CmdBindPipeline(buffer, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.pipeline);
     bound_ = pipeline.pipeline;
@@ -268,11 +267,8 @@ void Stream::dispatch(std::string_view name, const Pipeline& pipeline, std::span
 void Stream::copy(VkBuffer from, std::uint64_t from_offset, VkBuffer to, std::uint64_t to_offset,
                   std::uint64_t bytes) {
   const VkCommandBuffer buffer = commands();
-  if (hazards_.conflicts(from, from_offset, from_offset + bytes, false) ||
-      hazards_.conflicts(to, to_offset, to_offset + bytes, true))
-    barrier();
-  hazards_.add(from, from_offset, from_offset + bytes, false);
-  hazards_.add(to, to_offset, to_offset + bytes, true);
+  const Binding accesses[] = {{from, from_offset, bytes, true, false}, {to, to_offset, bytes, false, true}};
+  order(accesses);
   const VkBufferCopy region{from_offset, to_offset, bytes};
   device_.api().CmdCopyBuffer(buffer, from, to, 1, &region);
   after_command("copy", {0, 2.0 * static_cast<double>(bytes)});
@@ -280,8 +276,8 @@ void Stream::copy(VkBuffer from, std::uint64_t from_offset, VkBuffer to, std::ui
 
 void Stream::fill(VkBuffer target, std::uint64_t offset, std::uint64_t bytes, std::uint32_t word) {
   const VkCommandBuffer buffer = commands();
-  if (hazards_.conflicts(target, offset, offset + bytes, true)) barrier();
-  hazards_.add(target, offset, offset + bytes, true);
+  const Binding access{target, offset, bytes, false, true};
+  order({&access, 1});
   device_.api().CmdFillBuffer(buffer, target, offset, bytes, word);
   after_command("fill", {0, static_cast<double>(bytes)});
 }
