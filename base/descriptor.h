@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 
 // System calls that throw on failure, shared by files by path (file.h) and files in an open folder
 // (open_folder.h). `folder` is the descriptor that names are relative to; AT_FDCWD for paths.
@@ -17,10 +18,13 @@ namespace heed {
 /// Closes the descriptor on every way out. Where the error of close() matters, close it explicitly first.
 struct Descriptor {
   int value;
-  explicit Descriptor(int descriptor) : value(descriptor) {}
+  explicit Descriptor(int descriptor = -1) : value(descriptor) {}
   ~Descriptor();
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  Descriptor(Descriptor&& other) noexcept : value(std::exchange(other.value, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(value, other.value);
+    return *this;
+  }
 };
 
 /// Opens with close-on-exec, so that child processes of the host program do not inherit the descriptor.

@@ -90,6 +90,23 @@ function(heed_split_module module name needs defines)
   set(${defines} "${words}" PARENT_SCOPE)
 endfunction()
 
+# Sets `result` to the modules that need an extension, which are kept: SOURCE|NAME|DEFINE|DEFINE...
+function(heed_modules_to_keep folder result)
+  set(found)
+  file(GLOB sources ${folder}/*.comp)
+  foreach(source ${sources})
+    heed_read_shader(${source} modules)
+    foreach(module ${modules})
+      heed_split_module("${module}" name needs defines)
+      if(needs)
+        list(JOIN defines "|" defines)
+        list(APPEND found "${source}|${name}|${defines}")
+      endif()
+    endforeach()
+  endforeach()
+  set(${result} ${found} PARENT_SCOPE)
+endfunction()
+
 # Sets `result` to a source and the files that it includes, sorted.
 function(heed_shader_files folder source result)
   set(found)

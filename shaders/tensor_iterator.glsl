@@ -1,5 +1,5 @@
 // Operands of one shape, walked element by element; binding 0 is the output. The includer defines OPERANDS
-// (how many bindings) and PARAMETERS (further push constants); backends/vulkan/tensor_iterator.h pushes the
+// (how many bindings) and PARAMETERS (further push constants); backends/vulkan/elementwise.cpp pushes the
 // rest. Axes are numbered from the innermost.
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint AXES = 1;

@@ -1,6 +1,6 @@
 // Lists of contiguous tensors, walked together by one dispatch; entry i is the i-th tensor of every list. A
 // workgroup takes a piece of one entry. All tensors of a list lie in one binding; a table says where.
-// backends/vulkan/tensor_lists.h makes the table and the bindings. The includer defines LISTS, how many there
+// backends/vulkan/optimizers.cpp makes the table and the bindings. The includer defines LISTS, how many there
 // are.
 #include "fours.glsl"
 

@@ -66,6 +66,31 @@ Arguments endless_of_three(const fs::path& run) {
   return joined({classify}, small_train("classify", run, endless));
 }
 
+/// Waits while the program runs, for so many seconds at most, or until that holds.
+void wait_while_running(
+    BackgroundProgram& program, double seconds, const std::function<bool()>& until = [] { return false; }) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (program.running() && !until() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
+/// Waits until a training of three ranks has begun, and names its ranks.
+std::vector<pid_t> begun_ranks(BackgroundProgram& program, const fs::path& run) {
+  wait_while_running(program, 600, [&] { return fs::exists(run / "metrics.jsonl"); });
+  const std::vector<pid_t> ranks = children_of(program.id());
+  REQUIRE(ranks.size() == 3);
+  return ranks;
+}
+
+/// Within so many seconds, with this status and no rank left.
+void check_ended(BackgroundProgram& program, double seconds, int status,
+                 const std::vector<pid_t>& ranks = {}) {
+  wait_while_running(program, seconds);
+  REQUIRE_FALSE(program.running());
+  CHECK(program.wait() == status);
+  for (const pid_t rank : ranks) CHECK_FALSE(fs::exists(concat_text("/proc/", rank)));
+}
+
 struct Launcher {
   std::string name, path;
   Arguments flags;
@@ -233,8 +258,9 @@ TEST_CASE("ranks: SIGINT and SIGUSR1 save and stop; the run goes on with another
     CAPTURE(both);
     const fs::path run = folder / both;
     BackgroundProgram program("/usr/bin/setsid", endless_of_three(run));
-    while (program.running() && !fs::exists(run / "trainer_state.json") && !fs::exists(run / "metrics.jsonl"))
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    wait_while_running(program, 600, [&] {
+      return fs::exists(run / "trainer_state.json") || fs::exists(run / "metrics.jsonl");
+    });
     kill(group ? -program.id() : program.id(), signal);
     CHECK(program.wait() == (signal == SIGINT ? 130 : 143));
     CHECK(fs::exists(run / "model.safetensors"));
@@ -257,11 +283,7 @@ TEST_CASE("ranks: a signal in the first moments of the ranks is not lost") {
     while (program.running() && children_of(program.id()).empty()) std::this_thread::yield();
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
     program.send(SIGTERM);
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (program.running() && std::chrono::steady_clock::now() < end)
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    REQUIRE_FALSE(program.running());
-    CHECK(program.wait() == 143);
+    check_ended(program, 20, 143);
   }
 }
 
@@ -271,17 +293,12 @@ TEST_CASE(
   const fs::path run = folder / "run", errors = folder / "errors";
   const Arguments shell = {"-c", "exec \"$0\" \"$@\" 2>" + errors.string()};
   BackgroundProgram program("/bin/sh", joined(shell, endless_of_three(run)));
-  while (program.running() && !fs::exists(run / "metrics.jsonl"))
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  const std::vector<pid_t> ranks = children_of(program.id());
-  REQUIRE(ranks.size() == 3);
+  const std::vector<pid_t> ranks = begun_ranks(program, run);
   kill(ranks[1], SIGSTOP);
   const auto waits_for = [&](const char* pattern, int seconds) {
     const std::regex text(pattern);
     const auto says = [&] { return std::regex_search(content_of(errors), text); };
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-    while (program.running() && !says() && std::chrono::steady_clock::now() < end)
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    wait_while_running(program, seconds, says);
     const std::string last =
         content_of(errors).substr(std::max<std::size_t>(content_of(errors).size(), 500) - 500);
     CHECK_MESSAGE(says(), last);
@@ -293,13 +310,8 @@ TEST_CASE(
   kill(ranks[0], SIGSTOP);
   std::this_thread::sleep_for(std::chrono::seconds(1));
   program.send(SIGTERM);
-  const auto start = std::chrono::steady_clock::now();
-  while (program.running() && std::chrono::steady_clock::now() - start < std::chrono::seconds(10))
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  REQUIRE_FALSE(program.running());
-  CHECK(program.wait() == 143);
+  check_ended(program, 10, 143, ranks);
   CHECK(fs::exists(run / "model.safetensors"));
-  for (const pid_t rank : ranks) CHECK_FALSE(fs::exists(concat_text("/proc/", rank)));
 }
 
 TEST_CASE("ranks: --rank-timeout ends a training whose rank was stopped") {
@@ -309,23 +321,15 @@ TEST_CASE("ranks: --rank-timeout ends a training whose rank was stopped") {
     const fs::path run = folder / std::to_string(stopped), errors = folder / "errors";
     const Arguments shell = {"-c", "exec \"$0\" \"$@\" --rank-timeout 2 2>" + errors.string()};
     BackgroundProgram program("/bin/sh", joined(shell, endless_of_three(run)));
-    while (program.running() && !fs::exists(run / "metrics.jsonl"))
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    const std::vector<pid_t> ranks = children_of(program.id());
-    REQUIRE(ranks.size() == 3);
+    const std::vector<pid_t> ranks = begun_ranks(program, run);
     kill(ranks[stopped], SIGSTOP);
-    const auto start = std::chrono::steady_clock::now();
-    while (program.running() && std::chrono::steady_clock::now() - start < std::chrono::seconds(20))
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    REQUIRE_FALSE(program.running());
-    CHECK(program.wait() == 1);
+    check_ended(program, 20, 1, ranks);
     const std::string text = content_of(errors);
     const std::regex names_it(
         stopped == 0 ? "error: ranks: rank(s 0 and [12] have| 0 has) not answered for "
                      : "error: ranks: rank(s 0 and 1 have|s 1 and 2 have| 1 has) not answered for ");
     CHECK_MESSAGE(std::regex_search(text, names_it), text);
     CHECK(text.find("error: ") == text.rfind("error: "));
-    for (const pid_t rank : ranks) CHECK_FALSE(fs::exists(concat_text("/proc/", rank)));
   }
 }
 

@@ -87,13 +87,16 @@ std::string weights_in(const std::filesystem::path& run) {
          content_of(run / "best.safetensors");
 }
 
+/// Trains in a folder of its own, or goes on with what is there. Ranks other than the first have none.
 template <class Task>
-bool train_in(const std::filesystem::path& path, const TrainerOptions& options, Ranks* ranks, Task&& task) {
-  if (ranks && !ranks->is_first()) return Trainer(task, options, {}, ranks).run().finished;
+bool train_in(const std::filesystem::path& path, const TrainerOptions& options, Ranks* ranks, Task&& task,
+              const TrainerCallbacks& callbacks = {}) {
   const RunStart start{"tiny", "{}", {}, {}};
-  RunFolder folder = std::filesystem::exists(path / "config.json") ? RunFolder::resume(path, start, {})
-                                                                   : RunFolder::create(path, start);
-  return Trainer(task, options, {}, ranks).run(&folder).finished;
+  std::optional<RunFolder> run;
+  if (!ranks || ranks->is_first())
+    run.emplace(std::filesystem::exists(path / "config.json") ? RunFolder::resume(path, start, {})
+                                                              : RunFolder::create(path, start));
+  return Trainer(task, options, callbacks, ranks).run(run ? &*run : nullptr).finished;
 }
 
 }  // namespace
@@ -462,11 +465,9 @@ TEST_CASE(
   CHECK(all.computed == 4 * 5);
   CHECK(status_of_ranks(2, [&](Ranks& ranks) {
           DealingTask some;
-          std::optional<RunFolder> run;
-          if (ranks.is_first()) run.emplace(RunFolder::create(folder / "two", {"tiny", "{}", {}, {}}));
           TrainerCallbacks callbacks;
           callbacks.stop_requested = [&, steps = 0]() mutable { return ++steps == 5; };
-          Trainer(some, options, callbacks, &ranks).run(run ? &*run : nullptr);
+          train_in(folder / "two", options, &ranks, some, callbacks);
           return some.computed == 2 * (ranks.is_first() ? 3 : 2);
         }) == 0);
   CHECK(status_of_ranks(
@@ -478,21 +479,12 @@ TEST_CASE(
 TEST_CASE("ranks: a run goes on with another number of ranks") {
   const TemporaryFolder folder;
   REQUIRE(train_in(folder / "alone", options_of_all(16), nullptr, TinyTask()));
-  TrainerOptions part = options_of_all(16);
   const auto train_until = [&](std::int64_t step, Ranks* ranks) {
-    std::int64_t asked = 0;
-    TinyTask task;
-    std::optional<RunFolder> run;
-    const RunStart start{"tiny", "{}", {}, {}};
-    if (!ranks || ranks->is_first())
-      run.emplace(std::filesystem::exists(folder / "run/config.json")
-                      ? RunFolder::resume(folder / "run", start, {})
-                      : RunFolder::create(folder / "run", start));
     TrainerCallbacks callbacks;
     // Asked of the last rank alone.
     if (!ranks || ranks->rank() == ranks->count() - 1)
-      callbacks.stop_requested = [&] { return ++asked == step; };
-    Trainer(task, part, callbacks, ranks).run(run ? &*run : nullptr);
+      callbacks.stop_requested = [step, asked = std::int64_t{0}]() mutable { return ++asked == step; };
+    train_in(folder / "run", options_of_all(16), ranks, TinyTask(), callbacks);
     return true;
   };
   CHECK(status_of_ranks(3, [&](Ranks& ranks) { return train_until(5, &ranks); }) == 0);
@@ -542,11 +534,8 @@ TEST_CASE(
           if (phase == "after a step" && ranks.rank() == 2 && ++steps == 9) std::raise(SIGKILL);
           return false;
         };
-        const RunStart begun{"tiny", "{}", {}, {}};
-        std::optional<RunFolder> run;
-        if (ranks.is_first()) run.emplace(RunFolder::create(folder / phase, begun));
         try {
-          Trainer(task, options, callbacks, &ranks).run(run ? &*run : nullptr);
+          train_in(folder / phase, options, &ranks, task, callbacks);
         } catch (const RankLost&) {
           ::sleep(60);  // whoever started the ranks ends them
         }

@@ -31,6 +31,33 @@ class LoweredLimits {
   vulkan::Gpu& gpu_;
 };
 
+/// While it lives, a device's driver only pretends to compute one of the next dispatches.
+class LeftOut {
+ public:
+  LeftOut(vulkan::Gpu& gpu, int number) : gpu_(gpu) {
+    real() = gpu.api().CmdDispatch;
+    left() = number;
+    gpu.replaceable_api().CmdDispatch = [](VkCommandBuffer buffer, std::uint32_t x, std::uint32_t y,
+                                           std::uint32_t z) {
+      if (--left() != 0) real()(buffer, x, y, z);
+    };
+  }
+  ~LeftOut() { gpu_.replaceable_api().CmdDispatch = real(); }
+  LeftOut(const LeftOut&) = delete;
+  LeftOut& operator=(const LeftOut&) = delete;
+
+ private:
+  static PFN_vkCmdDispatch& real() {
+    static PFN_vkCmdDispatch function;
+    return function;
+  }
+  static int& left() {
+    static int number;
+    return number;
+  }
+  vulkan::Gpu& gpu_;
+};
+
 /// A contiguous tensor behind a few other elements of its memory, so that its binding begins before it.
 inline Tensor empty_on(Device device, const Shape& shape, DType dtype = DType::f32) {
   const std::int64_t before = 3;
@@ -58,25 +85,61 @@ inline Tensor copy_on(Device device, const Tensor& x) {
   return copy;
 }
 
-/// What a computation leaves behind, given its backend, its device and its inputs there.
-using Computation = std::function<std::vector<Tensor>(const Backend&, const std::vector<Tensor>&)>;
+/// Random numbers of a dtype, in memory that begins before them.
+inline Tensor drawn_on(Device device, const Shape& shape, DType dtype, std::uint32_t stream,
+                       double bound = 2) {
+  const Tensor full = copy_on(device, tensor_of<float>(numbers(shape.count(), -bound, bound, stream), shape));
+  if (dtype == DType::f32) return full;
+  const Tensor x = empty_on(device, shape, dtype);
+  backend_of(device).copy(full, x);
+  return x;
+}
 
-/// Runs a computation on the CPU and on a device; the largest relative error of each result must be small.
-inline void check_agreement(Device device, const std::vector<Tensor>& inputs, const Computation& compute,
-                            double allowed = 1e-5) {
-  const auto on = [&](Device where) {
-    std::vector<Tensor> copies;
-    for (const Tensor& input : inputs) copies.push_back(copy_on(where, input));
-    std::vector<std::vector<double>> results;
-    for (const Tensor& result : compute(backend_of(where), copies)) results.push_back(result.to_doubles());
-    return results;
-  };
-  const auto expected = on({}), found = on(device);
+/// A contiguous copy of another dtype.
+inline Tensor converted(const Tensor& x, DType dtype) {
+  const Tensor other = Tensor::empty(x.shape(), dtype, x.device());
+  backend_of(x).copy(x, other);
+  return other;
+}
+
+using Numbers = std::vector<std::vector<double>>;
+
+inline Numbers numbers_of(const std::vector<Tensor>& tensors) {
+  Numbers numbers;
+  for (const Tensor& x : tensors) numbers.push_back(x.to_doubles());
+  return numbers;
+}
+
+/// The largest relative error of each result must be small.
+inline void check_near(const Numbers& found, const Numbers& expected, double allowed) {
   REQUIRE(expected.size() == found.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
     CAPTURE(i);
     CHECK(worst_error(found[i], expected[i]) <= allowed);
   }
+}
+
+/// How many dispatches `work` records.
+inline std::int64_t dispatches_of(Device device, const std::function<void()>& work) {
+  const std::int64_t before = device_counters(device).dispatches;
+  work();
+  return device_counters(device).dispatches - before;
+}
+
+/// What a computation leaves behind, given its backend, its device and its inputs there.
+using Computation = std::function<std::vector<Tensor>(const Backend&, const std::vector<Tensor>&)>;
+
+/// The results of a computation on a device, from copies of the inputs there.
+inline Numbers results_on(Device device, const std::vector<Tensor>& inputs, const Computation& compute) {
+  std::vector<Tensor> copies;
+  for (const Tensor& input : inputs) copies.push_back(copy_on(device, input));
+  return numbers_of(compute(backend_of(device), copies));
+}
+
+/// Runs a computation on the CPU and on a device.
+inline void check_agreement(Device device, const std::vector<Tensor>& inputs, const Computation& compute,
+                            double allowed = 1e-5) {
+  check_near(results_on(device, inputs, compute), results_on({}, inputs, compute), allowed);
 }
 
 }  // namespace heed::test

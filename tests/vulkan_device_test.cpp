@@ -1,10 +1,6 @@
 // The device layer of the Vulkan backend: choice of device, memory, the stream, limits, faults.
 
-#include <doctest/doctest.h>
-
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 
 #include "heed/autograd/ops.h"
@@ -12,7 +8,6 @@
 #include "heed/core/backend.h"
 #include "heed/core/device.h"
 #include "heed/tests/support.h"
-#include "temporary_folder.h"
 #include "vulkan_support.h"
 
 using namespace heed;
@@ -28,8 +23,15 @@ std::vector<float> counted_floats(std::size_t count) {
 
 /// Opens a device once more. Like every opened device it is never closed.
 vulkan::Gpu& opened_again(Device device) {
-  static std::vector<std::unique_ptr<vulkan::Gpu>>* const all = new std::vector<std::unique_ptr<vulkan::Gpu>>;
-  return *all->emplace_back(std::make_unique<vulkan::Gpu>(device.index));
+  static std::vector<vulkan::Gpu*>& all = *new std::vector<vulkan::Gpu*>;
+  return *all.emplace_back(new vulkan::Gpu(device.index));
+}
+
+/// Gives a device something to do, in memory that lives as long as the result.
+std::shared_ptr<vulkan::Block> record_fill(vulkan::Gpu& gpu, Device device) {
+  const auto block = gpu.memory().allocate(device, 256);
+  gpu.stream().fill(block->buffer(), block->offset(), 256, 0);
+  return block;
 }
 
 }  // namespace
@@ -37,40 +39,33 @@ vulkan::Gpu& opened_again(Device device) {
 TEST_CASE("devices: names that do not exist are refused with what there is") {
   CHECK(find_device("cpu") == Device{});
   CHECK(contains(error_of([] { find_device("gpu"); }), "auto, cpu, vulkan"));
-  CHECK(contains(error_of([] { find_device("vulkan:no such device"); }), "does not exist"));
-  CHECK(contains(error_of([] { find_device("vulkan:"); }), "does not exist"));
-  CHECK(contains(error_of([] { find_device("vulkan:99"); }), "does not exist"));
+  for (const char* name : {"vulkan:no such device", "vulkan:", "vulkan:99"})
+    CHECK(contains(error_of([&] { find_device(name); }), "does not exist"));
   CHECK(contains(error_of([] { Tensor::empty({1}, DType::f32, {DeviceType::vulkan, 99}); }), "vulkan:99"));
 }
 
-TEST_CASE("devices: a software device is used only when it is named") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("devices: a software device is used only when it is named") {
   const VulkanDevices& all = vulkan_devices();
   const bool only_software =
       std::ranges::all_of(all.devices, [](const DeviceInfo& info) { return info.kind == "software"; });
   if (!only_software) return;
   CHECK(find_device("auto") == Device{});
   CHECK(contains(error_of([] { find_device("vulkan"); }), "must be named"));
-  CHECK(find_device("vulkan:LLVMPIPE") == *device);
-  CHECK(find_device("vulkan:" + std::to_string(device->index)) == *device);
+  CHECK(find_device("vulkan:LLVMPIPE") == device);
+  CHECK(find_device("vulkan:" + std::to_string(device.index)) == device);
 }
 
-TEST_CASE("devices: the environment names the device that nobody gave") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("devices: the environment names the device that nobody gave") {
   CHECK(find_device("") == Device{});
-  setenv("HEED_DEVICE", name_of(*device).c_str(), 1);
-  CHECK(find_device("") == *device);
+  setenv("HEED_DEVICE", name_of(device).c_str(), 1);
+  CHECK(find_device("") == device);
   unsetenv("HEED_DEVICE");
 }
 
-TEST_CASE("vulkan: data goes there and comes back") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: data goes there and comes back") {
   for (const std::size_t count : {1u, 3u, 1000u, (7u << 20) + 5}) {
     const std::vector<float> values = counted_floats(count);
-    const Tensor there = Tensor::from(values, {static_cast<std::int64_t>(count)}, *device);
+    const Tensor there = Tensor::from(values, {static_cast<std::int64_t>(count)}, device);
     CHECK(there.to_vector<float>() == values);
     const Tensor sum = there + there;  // the device works on it when it is overwritten
     there.assign(std::span<const float>(counted_floats(count)));
@@ -79,67 +74,58 @@ TEST_CASE("vulkan: data goes there and comes back") {
     for (float& value : doubled) value *= 2;
     CHECK(sum.to_vector<float>() == doubled);
   }
-  CHECK(Tensor::from(std::vector<float>{}, {0}, *device).to_vector<float>().empty());
-  CHECK_THROWS_AS(Tensor::empty({2}, DType::f32, *device).data<float>(), Error);
+  CHECK(Tensor::from(std::vector<float>{}, {0}, device).to_vector<float>().empty());
+  CHECK_THROWS_AS(Tensor::empty({2}, DType::f32, device).data<float>(), Error);
 }
 
-TEST_CASE("vulkan: memory is counted, used again and given back") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  const std::size_t before = memory_stats(*device).current_bytes;
-  reset_peak_memory(*device);
+VULKAN_TEST("vulkan: memory is counted, used again and given back") {
+  const std::size_t before = memory_stats(device).current_bytes;
+  reset_peak_memory(device);
   {
-    const Tensor a = Tensor::zeros({1000}, DType::f32, *device),
-                 b = Tensor::ones({5000}, DType::f32, *device);
-    CHECK(memory_stats(*device).current_bytes >= before + 24000);
+    const Tensor a = Tensor::zeros({1000}, DType::f32, device), b = Tensor::ones({5000}, DType::f32, device);
+    CHECK(memory_stats(device).current_bytes >= before + 24000);
   }
-  CHECK(memory_stats(*device).current_bytes == before);
-  CHECK(memory_stats(*device).peak_bytes >= before + 24000);
-  const std::size_t reserved = memory_stats(*device).reserved_bytes;
-  for (int i = 0; i < 100; ++i) Tensor::zeros({100000}, DType::f32, *device);
-  CHECK(memory_stats(*device).reserved_bytes == reserved);
-  backend_of(*device).trim(*device);
-  CHECK(memory_stats(*device).reserved_bytes <= reserved);
+  CHECK(memory_stats(device).current_bytes == before);
+  CHECK(memory_stats(device).peak_bytes >= before + 24000);
+  const std::size_t reserved = memory_stats(device).reserved_bytes;
+  for (int i = 0; i < 100; ++i) Tensor::zeros({100000}, DType::f32, device);
+  CHECK(memory_stats(device).reserved_bytes == reserved);
+  backend_of(device).trim(device);
+  CHECK(memory_stats(device).reserved_bytes <= reserved);
 }
 
-TEST_CASE("vulkan: too large a tensor is refused with the allocator's report") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  vulkan::Gpu& gpu = vulkan::gpu(device->index);
-  CHECK_THROWS_AS(Tensor::empty({1 << 20, 1 << 20}, DType::f32, *device), OutOfMemory);
+VULKAN_TEST("vulkan: too large a tensor is refused with the allocator's report") {
+  vulkan::Gpu& gpu = vulkan::gpu(device.index);
+  CHECK_THROWS_AS(Tensor::empty({1 << 20, 1 << 20}, DType::f32, device), OutOfMemory);
   // A driver that has nothing left.
   static PFN_vkAllocateMemory real;
   real = gpu.api().AllocateMemory;
   gpu.replaceable_api().AllocateMemory = [](VkDevice, const VkMemoryAllocateInfo*,
                                             const VkAllocationCallbacks*,
                                             VkDeviceMemory*) { return VK_ERROR_OUT_OF_DEVICE_MEMORY; };
-  const std::string message = error_of([&] { Tensor::empty({400 << 20}, DType::f32, *device); });
+  const std::string message = error_of([&] { Tensor::empty({400 << 20}, DType::f32, device); });
   gpu.replaceable_api().AllocateMemory = real;
   CHECK(contains(message, "no room for"));
   CHECK(contains(message, "slabs"));
-  CHECK(Tensor::ones({3}, DType::f32, *device).to_vector<float>() == std::vector<float>{1, 1, 1});
+  CHECK(Tensor::ones({3}, DType::f32, device).to_vector<float>() == std::vector<float>{1, 1, 1});
 }
 
-TEST_CASE("vulkan: what a driver has no memory for is OutOfMemory, whatever it was") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  vulkan::Gpu& gpu = vulkan::gpu(device->index);
+VULKAN_TEST("vulkan: what a driver has no memory for is OutOfMemory, whatever it was") {
+  vulkan::Gpu& gpu = vulkan::gpu(device.index);
   static PFN_vkCreateBuffer real;
   real = gpu.api().CreateBuffer;
   gpu.replaceable_api().CreateBuffer = [](VkDevice, const VkBufferCreateInfo*, const VkAllocationCallbacks*,
                                           VkBuffer*) { return VK_ERROR_OUT_OF_HOST_MEMORY; };
-  CHECK_THROWS_AS(Tensor::empty({400 << 20}, DType::f32, *device), OutOfMemory);
+  CHECK_THROWS_AS(Tensor::empty({400 << 20}, DType::f32, device), OutOfMemory);
   gpu.replaceable_api().CreateBuffer = real;
-  CHECK(Tensor::ones({3}, DType::f32, *device).to_vector<float>() == std::vector<float>{1, 1, 1});
+  CHECK(Tensor::ones({3}, DType::f32, device).to_vector<float>() == std::vector<float>{1, 1, 1});
 }
 
-TEST_CASE("vulkan: a long run of ops waits only when a value is read") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  vulkan::Stream& stream = vulkan::gpu(device->index).stream();
-  Tensor x = Tensor::zeros({100}, DType::f32, *device);
+VULKAN_TEST("vulkan: a long run of ops waits only when a value is read") {
+  vulkan::Stream& stream = vulkan::gpu(device.index).stream();
+  Tensor x = Tensor::zeros({100}, DType::f32, device);
   stream.wait_idle();
-  const vulkan::StreamCounters before = stream.counters();
+  const DeviceCounters before = stream.counters();
   for (int i = 0; i < 1000; ++i) x = x + 1.0;
   CHECK(stream.counters().waits == before.waits);
   CHECK(stream.counters().submissions > before.submissions + 10);
@@ -147,27 +133,24 @@ TEST_CASE("vulkan: a long run of ops waits only when a value is read") {
   CHECK(stream.counters().waits <= before.waits + 1);
 }
 
-TEST_CASE("vulkan: ops that touch different memory need no barrier") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  vulkan::Stream& stream = vulkan::gpu(device->index).stream();
+VULKAN_TEST("vulkan: ops that touch different memory need no barrier") {
+  vulkan::Stream& stream = vulkan::gpu(device.index).stream();
   std::vector<Tensor> tensors;
-  for (int i = 0; i < 20; ++i) tensors.push_back(Tensor::empty({64}, DType::f32, *device));
+  for (int i = 0; i < 20; ++i) tensors.push_back(Tensor::empty({64}, DType::f32, device));
   const std::int64_t before = stream.counters().barriers;
-  for (const Tensor& tensor : tensors) backend_of(*device).fill(3, tensor);
+  for (const Tensor& tensor : tensors) backend_of(device).fill(3, tensor);
   CHECK(stream.counters().barriers <= before + 1);
   for (const Tensor& tensor : tensors) CHECK(tensor.to_vector<float>()[63] == 3);
 }
 
-TEST_CASE("vulkan: the validation layers see a missing barrier") {
-  const auto device = vulkan_test_device();
-  if (!device || !std::getenv("HEED_VULKAN_VALIDATION")) {
+VULKAN_TEST("vulkan: the validation layers see a missing barrier") {
+  if (!std::getenv("HEED_VULKAN_VALIDATION")) {
     MESSAGE("skipped: HEED_VULKAN_VALIDATION is not set");
     return;
   }
   REQUIRE(vulkan::validation_messages().empty());
-  vulkan::Stream& stream = vulkan::gpu(device->index).stream();
-  const Tensor a = Tensor::ones({64}, DType::f32, *device);
+  vulkan::Stream& stream = vulkan::gpu(device.index).stream();
+  const Tensor a = Tensor::ones({64}, DType::f32, device);
   stream.wait_idle();
   stream.leave_out_barriers(true);
   const Tensor b = (a + 1.0) * 2.0;  // the product reads what the sum writes
@@ -177,37 +160,30 @@ TEST_CASE("vulkan: the validation layers see a missing barrier") {
   vulkan::clear_validation_messages();
 }
 
-TEST_CASE("vulkan: an index out of range is an error when a value is read") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  const Tensor table = Tensor::from(counted_floats(12), {4, 3}, *device);
-  const Tensor good = index_select(table, 0, Tensor::from(std::vector<std::int32_t>{3, 0}, {2}, *device));
+VULKAN_TEST("vulkan: an index out of range is an error when a value is read") {
+  const Tensor table = Tensor::from(counted_floats(12), {4, 3}, device);
+  const Tensor good = index_select(table, 0, Tensor::from(std::vector<std::int32_t>{3, 0}, {2}, device));
   CHECK(good.to_vector<float>() == std::vector<float>{9, 10, 11, 0, 1, 2});
-  const Tensor bad = index_select(table, 0, Tensor::from(std::vector<std::int32_t>{1, 4}, {2}, *device));
+  const Tensor bad = index_select(table, 0, Tensor::from(std::vector<std::int32_t>{1, 4}, {2}, device));
   CHECK(contains(error_of([&] { bad.to_vector<float>(); }), "position 1"));
   CHECK(good.to_vector<float>()[0] == 9);  // reported once
 }
 
-TEST_CASE("vulkan: a lost device is an error that names its last kernels") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: a lost device is an error that names its last kernels") {
   // A second opening of the device, which is lost at its next submission.
-  vulkan::Gpu& gpu = opened_again(*device);
+  vulkan::Gpu& gpu = opened_again(device);
   gpu.replaceable_api().QueueSubmit = [](VkQueue, std::uint32_t, const VkSubmitInfo*, VkFence) {
     return VK_ERROR_DEVICE_LOST;
   };
-  const auto block = gpu.memory().allocate(*device, 256);
-  gpu.stream().fill(block->buffer(), block->offset(), 256, 0);
+  const auto block = record_fill(gpu, device);
   CHECK(contains(error_of([&] { gpu.stream().wait_idle(); }), "unfinished kernels: fill"));
-  CHECK_THROWS_AS(gpu.stream().fill(block->buffer(), block->offset(), 256, 0), DeviceLost);
+  CHECK_THROWS_AS(record_fill(gpu, device), DeviceLost);
 }
 
-TEST_CASE("vulkan: commands that a driver has no memory for are never taken for done") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: commands that a driver has no memory for are never taken for done") {
   for (const bool at_submission : {true, false}) {
     CAPTURE(at_submission);
-    vulkan::Gpu& gpu = opened_again(*device);
+    vulkan::Gpu& gpu = opened_again(device);
     const vulkan::DeviceApi real = gpu.api();
     if (at_submission)
       gpu.replaceable_api().QueueSubmit = [](VkQueue, std::uint32_t, const VkSubmitInfo*, VkFence) {
@@ -215,19 +191,16 @@ TEST_CASE("vulkan: commands that a driver has no memory for are never taken for 
       };
     else
       gpu.replaceable_api().EndCommandBuffer = [](VkCommandBuffer) { return VK_ERROR_OUT_OF_HOST_MEMORY; };
-    const auto block = gpu.memory().allocate(*device, 256);
-    gpu.stream().fill(block->buffer(), block->offset(), 256, 0);
+    const auto block = record_fill(gpu, device);
     CHECK_THROWS_AS(gpu.stream().wait_idle(), DeviceLost);
     gpu.replaceable_api() = real;  // there is memory again, but what was recorded is gone
-    CHECK_THROWS_AS(gpu.stream().fill(block->buffer(), block->offset(), 256, 0), DeviceLost);
+    CHECK_THROWS_AS(record_fill(gpu, device), DeviceLost);
     CHECK_THROWS_AS(gpu.stream().wait_idle(), DeviceLost);
   }
 }
 
-TEST_CASE("vulkan: a wait that ends on a lost device is no success") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  vulkan::Gpu& gpu = opened_again(*device);
+VULKAN_TEST("vulkan: a wait that ends on a lost device is no success") {
+  vulkan::Gpu& gpu = opened_again(device);
   gpu.replaceable_api().WaitSemaphores = [](VkDevice, const VkSemaphoreWaitInfo*, std::uint64_t) {
     return VK_SUCCESS;
   };
@@ -235,46 +208,14 @@ TEST_CASE("vulkan: a wait that ends on a lost device is no success") {
     *value = 0;
     return VK_SUCCESS;
   };
-  const auto block = gpu.memory().allocate(*device, 256);
-  gpu.stream().fill(block->buffer(), block->offset(), 256, 0);
+  const auto block = record_fill(gpu, device);
   CHECK_THROWS_AS(gpu.stream().wait_idle(), DeviceLost);
 }
 
-TEST_CASE("vulkan: what a launch that threw had announced is not waited for") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  vulkan::Gpu& gpu = vulkan::gpu(device->index);
-  const Tensor ones = Tensor::ones({3}, DType::f32, *device);
-  synchronize(*device);
+VULKAN_TEST("vulkan: what a launch that threw had announced is not waited for") {
+  vulkan::Gpu& gpu = vulkan::gpu(device.index);
+  const Tensor ones = Tensor::ones({3}, DType::f32, device);
+  synchronize(device);
   CHECK_THROWS_AS(vulkan::Launch(gpu, "no such shader").reports_errors("wrong").groups(1), Error);
   CHECK(ones.to_vector<float>() == std::vector<float>{1, 1, 1});  // this waited for ever
-}
-
-TEST_CASE("vulkan: a device finds the pipelines of the one before it, and ignores a damaged cache") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  const TemporaryFolder folder;
-  setenv("HEED_CACHE_DIR", folder.path().c_str(), 1);
-  const auto pipeline_of = [](vulkan::Gpu& gpu) {
-    return gpu.pipelines().get(vulkan::shader_name("fill", DType::f32), {}, 1).pipeline;
-  };
-  vulkan::Gpu& first = opened_again(*device);
-  CHECK(pipeline_of(first) != VK_NULL_HANDLE);
-  first.pipelines().save();
-  const std::filesystem::path file = first.pipelines().cache_file();
-  REQUIRE(std::filesystem::exists(file));
-  CHECK(first.pipelines().found_bytes() == 0);
-  CHECK(opened_again(*device).pipelines().found_bytes() > 0);
-  const auto ignores_it = [&] {
-    vulkan::Gpu& next = opened_again(*device);
-    CHECK(next.pipelines().found_bytes() == 0);
-    CHECK(pipeline_of(next) != VK_NULL_HANDLE);
-    next.pipelines().save();
-    CHECK(opened_again(*device).pipelines().found_bytes() > 0);
-  };
-  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
-  ignores_it();
-  std::ofstream(file) << "heedvkp2 and then something else";
-  ignores_it();
-  unsetenv("HEED_CACHE_DIR");
 }

@@ -2,17 +2,11 @@
 // numbers, beside those of the CPU: every layout, special values, and limits so tiny that everything
 // has to be cut into pieces.
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <vector>
 
-#include "heed/backends/vulkan/gpu.h"
-#include "heed/core/backend.h"
-#include "kernel_check.h"
-#include "vulkan_support.h"
+#include "vulkan_compare.h"
 
 using namespace heed;
 using namespace heed::test;
@@ -43,10 +37,6 @@ Both random_both(const Shape& shape, Device device, std::uint32_t stream = 0, DT
   return {test::numbers(shape.count(), -bound, bound, stream), shape, device, dtype};
 }
 
-std::vector<double> doubles_of(const Tensor& x) {
-  return x.dtype() == DType::i32 ? test::values_of<std::int32_t>(x) : test::values_of<float>(x);
-}
-
 /// How far results may differ, relative to the CPU's or to `scale` where that is larger.
 struct Tolerance {
   double error, scale;
@@ -55,7 +45,7 @@ struct Tolerance {
 
 /// Both results, element by element, NaN equal to NaN.
 void check_same(const Tensor& gpu, const Tensor& cpu, Tolerance tolerance) {
-  const std::vector<double> actual = doubles_of(gpu), expected = doubles_of(cpu);
+  const std::vector<double> actual = gpu.to_doubles(), expected = cpu.to_doubles();
   REQUIRE(actual.size() == expected.size());
   int wrong = 0;
   for (std::size_t i = 0; i < actual.size() && wrong < 5; ++i) {
@@ -69,12 +59,19 @@ void check_same(const Tensor& gpu, const Tensor& cpu, Tolerance tolerance) {
   CHECK(wrong == 0);
 }
 
-/// Runs a kernel on both devices into new outputs and compares them.
+using Kernel = std::function<void(const Backend&, const std::vector<Tensor>& in, const Tensor& out)>;
+
+/// Runs a kernel on both devices, on the same inputs, into new outputs, and compares these.
 void check_kernel(const Shape& shape, DType dtype, Device device, Tolerance tolerance,
-                  const std::function<void(const Backend&, bool gpu, const Tensor& out)>& kernel) {
+                  const std::vector<Both>& inputs, const Kernel& kernel) {
   const Tensor expected = Tensor::empty(shape, dtype), actual = Tensor::empty(shape, dtype, device);
-  kernel(cpu_backend, false, expected);
-  kernel(backend_of(device), true, actual);
+  std::vector<Tensor> on_cpu, on_gpu;
+  for (const Both& each : inputs) {
+    on_cpu.push_back(each.cpu);
+    on_gpu.push_back(each.gpu);
+  }
+  kernel(cpu_backend, on_cpu, expected);
+  kernel(backend_of(device), on_gpu, actual);
   check_same(actual, expected, tolerance);
 }
 
@@ -87,15 +84,13 @@ void with_limits(const std::function<void(Device)>& body) {
   const auto device = vulkan_test_device();
   if (!device) return;
   body(*device);
-  vulkan::Gpu& gpu = vulkan::gpu(device->index);
-  vulkan::Limits tiny = gpu.limits();
-  tiny.max_range = 2048;
-  tiny.max_groups = 2;
-  tiny.max_invocations = 64;
-  gpu.lower_limits(tiny);
+  const LoweredLimits limits(*device, [](vulkan::Limits& tiny) {
+    tiny.max_range = 2048;
+    tiny.max_groups = 2;
+    tiny.max_invocations = 64;
+  });
   INFO("with tiny limits");
   body(*device);
-  gpu.restore_limits();
 }
 
 /// Views of the shape [6, 5, 7] in many layouts: contiguous, rows and columns that
@@ -116,21 +111,17 @@ const std::vector<double> special_values = {
 
 }  // namespace
 
-TEST_CASE("vulkan: unary ops take special values as the CPU does") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  const Both x(special_values, {static_cast<std::int64_t>(special_values.size())}, *device);
-  const Both grad(std::vector<double>(special_values.size(), 0.75), x.cpu.shape(), *device);
+VULKAN_TEST("vulkan: unary ops take special values as the CPU does") {
+  const Both x(special_values, {static_cast<std::int64_t>(special_values.size())}, device);
+  const Both grad(std::vector<double>(special_values.size(), 0.75), x.cpu.shape(), device);
   const auto check_op = [&](UnaryOp op, UnaryParams params) {
     CAPTURE(name_of(op));
     CAPTURE(params.p);
-    check_kernel(
-        x.cpu.shape(), DType::f32, *device, 1e-5,
-        [&](const Backend& b, bool gpu, const Tensor& out) { b.unary(op, params, on(gpu, x), out); });
-    check_kernel(x.cpu.shape(), DType::f32, *device, 2e-5,
-                 [&](const Backend& b, bool gpu, const Tensor& out) {
-                   b.unary_backward(op, params, on(gpu, x), on(gpu, grad), out);
-                 });
+    check_kernel(x.cpu.shape(), DType::f32, device, 1e-5, {x},
+                 [&](auto& backend, auto& in, auto& out) { backend.unary(op, params, in[0], out); });
+    check_kernel(x.cpu.shape(), DType::f32, device, 2e-5, {x, grad}, [&](auto& backend, auto& in, auto& out) {
+      backend.unary_backward(op, params, in[0], in[1], out);
+    });
   };
 #define HEED_UNARY(name, ...) check_op(UnaryOp::name, {0.7, 1.3});
 #include "heed/core/elementwise.def"
@@ -138,28 +129,20 @@ TEST_CASE("vulkan: unary ops take special values as the CPU does") {
     check_op(UnaryOp::pow_scalar, {p, 0});
 }
 
-TEST_CASE("vulkan: binary ops and comparisons take special values as the CPU does") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: binary ops and comparisons take special values as the CPU does") {
   const auto count = static_cast<std::int64_t>(special_values.size());
-  const Both values(special_values, {count}, *device);
+  const Both values(special_values, {count}, device);
   const Both a = values.view({count, count}, {1, 0}), b = values.view({count, count}, {0, 1});
-#define HEED_BINARY(name, ...)                                                  \
-  {                                                                             \
-    CAPTURE(#name);                                                             \
-    check_kernel({count, count}, DType::f32, *device, 1e-5,                     \
-                 [&](const Backend& backend, bool gpu, const Tensor& out) {     \
-                   backend.binary(BinaryOp::name, on(gpu, a), on(gpu, b), out); \
-                 });                                                            \
-  }
-#define HEED_COMPARE(name, ...)                                                   \
-  {                                                                               \
-    CAPTURE(#name);                                                               \
-    check_kernel({count, count}, DType::i32, *device, 0,                          \
-                 [&](const Backend& backend, bool gpu, const Tensor& out) {       \
-                   backend.compare(CompareOp::name, on(gpu, a), on(gpu, b), out); \
-                 });                                                              \
-  }
+  const auto check = [&](auto op, DType dtype, double tolerance, const Kernel& kernel) {
+    CAPTURE(name_of(op));
+    check_kernel({count, count}, dtype, device, tolerance, {a, b}, kernel);
+  };
+#define HEED_BINARY(name, ...)            \
+  check(BinaryOp::name, DType::f32, 1e-5, \
+        [](auto& backend, auto& in, auto& out) { backend.binary(BinaryOp::name, in[0], in[1], out); });
+#define HEED_COMPARE(name, ...)         \
+  check(CompareOp::name, DType::i32, 0, \
+        [](auto& backend, auto& in, auto& out) { backend.compare(CompareOp::name, in[0], in[1], out); });
 #include "heed/core/elementwise.def"
 }
 
@@ -169,50 +152,39 @@ TEST_CASE("vulkan: elementwise kernels walk any layout") {
     const std::vector<Both> a = layouts(device, 1), b = layouts(device, 2), grad = layouts(device, 3);
     const std::vector<Both> ia = layouts(device, 4, DType::i32), ib = layouts(device, 5, DType::i32);
     const Both yes(test::numbers(shape.count(), -1, 1), shape, device, DType::i32);
+    const auto check = [&](DType dtype, Tolerance tolerance, const std::vector<Both>& inputs,
+                           const Kernel& kernel) {
+      check_kernel(shape, dtype, device, tolerance, inputs, kernel);
+    };
     for (std::size_t i = 0; i < a.size(); ++i) {
       const std::size_t j = (i * 3 + 1) % a.size(), k = (i * 5 + 2) % a.size();
       CAPTURE(i);
-      const auto check = [&](DType dtype, Tolerance tolerance, const auto& kernel) {
-        check_kernel(shape, dtype, device, tolerance, kernel);
-      };
-      check(DType::f32, 1e-5, [&](const Backend& backend, bool gpu, const Tensor& out) {
-        backend.unary(UnaryOp::gelu, {}, on(gpu, a[i]), out);
+      check(DType::f32, 1e-5, {a[i]},
+            [](auto& backend, auto& in, auto& out) { backend.unary(UnaryOp::gelu, {}, in[0], out); });
+      check(DType::f32, 1e-5, {a[i], grad[j]}, [](auto& backend, auto& in, auto& out) {
+        backend.unary_backward(UnaryOp::silu, {}, in[0], in[1], out);
       });
-      check(DType::f32, 1e-5, [&](const Backend& backend, bool gpu, const Tensor& out) {
-        backend.unary_backward(UnaryOp::silu, {}, on(gpu, a[i]), on(gpu, grad[j]), out);
-      });
-      check(DType::f32, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
-        backend.binary(BinaryOp::sub, on(gpu, a[i]), on(gpu, b[j]), out);
-      });
-      check(DType::i32, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
-        backend.binary(BinaryOp::mul, on(gpu, ia[i]), on(gpu, ib[j]), out);
-      });
-      check(DType::i32, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
-        backend.binary(BinaryOp::maximum, on(gpu, ia[i]), on(gpu, ib[j]), out);
-      });
-      for (int operand : {0, 1}) {
-        check(DType::f32, 1e-5, [&](const Backend& backend, bool gpu, const Tensor& out) {
-          backend.binary_backward(BinaryOp::div, operand, on(gpu, a[i]), on(gpu, b[j]), on(gpu, grad[k]),
-                                  out);
+      check(DType::f32, 0, {a[i], b[j]},
+            [](auto& backend, auto& in, auto& out) { backend.binary(BinaryOp::sub, in[0], in[1], out); });
+      for (const BinaryOp op : {BinaryOp::mul, BinaryOp::maximum})
+        check(DType::i32, 0, {ia[i], ib[j]},
+              [op](auto& backend, auto& in, auto& out) { backend.binary(op, in[0], in[1], out); });
+      for (const int operand : {0, 1})
+        check(DType::f32, 1e-5, {a[i], b[j], grad[k]}, [operand](auto& backend, auto& in, auto& out) {
+          backend.binary_backward(BinaryOp::div, operand, in[0], in[1], in[2], out);
         });
-      }
-      check(DType::i32, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
-        backend.compare(CompareOp::less, on(gpu, ia[i]), on(gpu, ib[j]), out);
-      });
-      check(DType::f32, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
-        backend.where(gpu ? ia[k].gpu : ia[k].cpu, on(gpu, a[i]), on(gpu, b[j]), out);
-      });
+      check(DType::i32, 0, {ia[i], ib[j]},
+            [](auto& backend, auto& in, auto& out) { backend.compare(CompareOp::less, in[0], in[1], out); });
+      check(DType::f32, 0, {ia[k], a[i], b[j]},
+            [](auto& backend, auto& in, auto& out) { backend.where(in[0], in[1], in[2], out); });
     }
-    check_kernel(shape, DType::i32, device, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
-      backend.where(on(gpu, yes), on(gpu, ia[0]), on(gpu, ib[4]), out);
-    });
+    check(DType::i32, 0, {yes, ia[0], ib[4]},
+          [](auto& backend, auto& in, auto& out) { backend.where(in[0], in[1], in[2], out); });
   });
 }
 
-TEST_CASE("vulkan: elementwise kernels write over their inputs, and take large transposed operands") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  const Both x = random_both({131, 257}, *device), y = random_both({257, 131}, *device, 1);
+VULKAN_TEST("vulkan: elementwise kernels write over their inputs, and take large transposed operands") {
+  const Both x = random_both({131, 257}, device), y = random_both({257, 131}, device, 1);
   const Both transposed = y.view({131, 257}, {1, 131});
   for (bool gpu : {false, true}) {
     const Backend& backend = backend_of(on(gpu, x));
@@ -266,18 +238,16 @@ TEST_CASE("vulkan: copies and fills of any layout") {
   });
 }
 
-TEST_CASE("vulkan: floats truncate to integers, and stay within their bounds") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: floats truncate to integers, and stay within their bounds") {
   const std::vector<double> values = {0.9,           -0.9,         2.5,      -2.5,         1e9,
                                       -1e9,          3e9,          -3e9,     2147483520.0, 2147483648.0,
                                       -2147483648.0, not_a_number, infinity, -infinity};
-  const Both x(values, {static_cast<std::int64_t>(values.size())}, *device);
-  check_kernel(x.cpu.shape(), DType::i32, *device, 0,
-               [&](const Backend& backend, bool gpu, const Tensor& out) { backend.copy(on(gpu, x), out); });
-  for (double value : {3.9, -3.9, 1e12, -1e12, not_a_number})
-    check_kernel({3}, DType::i32, *device, 0,
-                 [&](const Backend& backend, bool, const Tensor& out) { backend.fill(value, out); });
+  const Both x(values, {static_cast<std::int64_t>(values.size())}, device);
+  check_kernel(x.cpu.shape(), DType::i32, device, 0, {x},
+               [](auto& backend, auto& in, auto& out) { backend.copy(in[0], out); });
+  for (const double value : {3.9, -3.9, 1e12, -1e12, not_a_number})
+    check_kernel({3}, DType::i32, device, 0, {},
+                 [&](auto& backend, auto&, auto& out) { backend.fill(value, out); });
 }
 
 TEST_CASE("vulkan: reductions and running sums of any shape") {
@@ -287,23 +257,21 @@ TEST_CASE("vulkan: reductions and running sums of any shape") {
                                        {1, 7, 900}, {3, 40, 130}, {1, 2, 1500}};
     for (const Shape& shape : shapes) {
       CAPTURE(shape);
-      for (DType dtype : {DType::f32, DType::i32}) {
+      for (const DType dtype : {DType::f32, DType::i32}) {
         const Both x = random_both(shape, device, 3, dtype);
         const Tolerance sums(dtype == DType::i32 ? 0 : 3e-5, 1);  // of both signs: they cancel
-        for (ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
+        const Shape reduced{shape[0], shape[2]};
+        for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
           CAPTURE(static_cast<int>(op));
-          check_kernel({shape[0], shape[2]}, dtype, device, op == ReduceOp::sum ? sums : 0,
-                       [&](const Backend& backend, bool gpu, const Tensor& out) {
-                         backend.reduce(op, on(gpu, x), out);
-                       });
+          check_kernel(reduced, dtype, device, op == ReduceOp::sum ? sums : 0, {x},
+                       [op](auto& backend, auto& in, auto& out) { backend.reduce(op, in[0], out); });
         }
-        check_kernel(
-            {shape[0], shape[2]}, DType::i32, device, 0,
-            [&](const Backend& backend, bool gpu, const Tensor& out) { backend.argmax(on(gpu, x), out); });
-        for (bool reverse : {false, true}) {
+        check_kernel(reduced, DType::i32, device, 0, {x},
+                     [](auto& backend, auto& in, auto& out) { backend.argmax(in[0], out); });
+        for (const bool reverse : {false, true}) {
           CAPTURE(reverse);
-          check_kernel(shape, dtype, device, sums, [&](const Backend& backend, bool gpu, const Tensor& out) {
-            backend.cumulative_sum(on(gpu, x), reverse, out);
+          check_kernel(shape, dtype, device, sums, {x}, [reverse](auto& backend, auto& in, auto& out) {
+            backend.cumulative_sum(in[0], reverse, out);
           });
         }
       }
@@ -342,20 +310,16 @@ TEST_CASE("vulkan: extremes of ties, infinities and NaN; sums of nothing") {
     const Both ties(values, {2, 2000, 1}, device), columns(values, {1, 400, 10}, device);
     values[1999] = values[1998] = not_a_number;
     const Both with_nan(values, {2, 2000, 1}, device), nan_columns(values, {1, 400, 10}, device);
-    for (const Both* x : {&ties, &columns, &with_nan, &nan_columns}) {
-      const Shape shape{x->cpu.size(0), x->cpu.size(2)};
-      check_kernel(shape, DType::i32, device, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
-        backend.argmax(on(gpu, *x), out);
-      });
-      for (ReduceOp op : {ReduceOp::max, ReduceOp::min})
-        check_kernel(shape, DType::f32, device, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
-          backend.reduce(op, on(gpu, *x), out);
-        });
+    for (const Both& x : {ties, columns, with_nan, nan_columns}) {
+      const Shape shape{x.cpu.size(0), x.cpu.size(2)};
+      check_kernel(shape, DType::i32, device, 0, {x},
+                   [](auto& backend, auto& in, auto& out) { backend.argmax(in[0], out); });
+      for (const ReduceOp op : {ReduceOp::max, ReduceOp::min})
+        check_kernel(shape, DType::f32, device, 0, {x},
+                     [op](auto& backend, auto& in, auto& out) { backend.reduce(op, in[0], out); });
     }
-    const Both nothing({}, {3, 0, 2}, device);
-    check_kernel({3, 2}, DType::f32, device, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
-      backend.reduce(ReduceOp::sum, on(gpu, nothing), out);
-    });
+    check_kernel({3, 2}, DType::f32, device, 0, {Both({}, {3, 0, 2}, device)},
+                 [](auto& backend, auto& in, auto& out) { backend.reduce(ReduceOp::sum, in[0], out); });
   });
 }
 
@@ -364,24 +328,20 @@ TEST_CASE("vulkan: random numbers have the bits of the CPU") {
     const RandomKey key{0x123456789abcdef0, 77, 0xfffffff0};
     for (std::int64_t count : {1, 3, 4, 511, 513, 5003}) {
       CAPTURE(count);
-      const auto check = [&](Tolerance tolerance, const auto& kernel) {
-        check_kernel({count}, DType::f32, device, tolerance, kernel);
-      };
-      check(0, [&](const Backend& backend, bool, const Tensor& out) { backend.uniform(key, 0, 1, out); });
-      check(1e-6, [&](const Backend& backend, bool, const Tensor& out) { backend.uniform(key, 3, 5, out); });
-      // Angles are rounded before their cosine is taken, sums of both signs cancel:
-      // those errors are absolute.
-      check({3e-6, 1},
-            [&](const Backend& backend, bool, const Tensor& out) { backend.normal(key, 0, 1, out); });
       const Both x = random_both({count + 3}, device).view({count}, {1}, 3);
       const Both residual = random_both({count}, device, 1);
-      for (double p : {0.1, 0.5, 1 - 0x1p-24}) {
-        check(0, [&](const Backend& backend, bool gpu, const Tensor& out) {
-          backend.dropout(on(gpu, x), {}, p, key, out);
-        });
-        check({1e-6, 1}, [&](const Backend& backend, bool gpu, const Tensor& out) {
+      const auto check = [&](Tolerance tolerance, const Kernel& kernel) {
+        check_kernel({count}, DType::f32, device, tolerance, {x, residual}, kernel);
+      };
+      check(0, [&](auto& backend, auto&, auto& out) { backend.uniform(key, 0, 1, out); });
+      check(1e-6, [&](auto& backend, auto&, auto& out) { backend.uniform(key, 3, 5, out); });
+      // Angles are rounded before their cosine is taken, sums of both signs cancel: those errors are absolute.
+      check({3e-6, 1}, [&](auto& backend, auto&, auto& out) { backend.normal(key, 0, 1, out); });
+      for (const double p : {0.1, 0.5, 1 - 0x1p-24}) {
+        check(0, [&](auto& backend, auto& in, auto& out) { backend.dropout(in[0], {}, p, key, out); });
+        check({1e-6, 1}, [&](auto& backend, auto& in, auto& out) {
           backend.fill(0, out);
-          backend.dropout(on(gpu, x), on(gpu, residual), p, key, out);
+          backend.dropout(in[0], in[1], p, key, out);
         });
       }
     }
@@ -391,44 +351,31 @@ TEST_CASE("vulkan: random numbers have the bits of the CPU") {
 TEST_CASE("vulkan: half types are read, written, filled and reduced") {
   with_limits([](Device device) {
     const Both x = random_both({3, 41, 5}, device);
-    for (DType half : {DType::f16, DType::bf16}) {
+    for (const DType half : {DType::f16, DType::bf16}) {
       CAPTURE(half);
       const Tolerance rounding(half == DType::f16 ? 0x1p-11 : 0x1p-8, 1);
       const Backend& backend = backend_of(device);
-      const Tensor a = Tensor::empty({3, 41, 5}, half, device), b = Tensor::empty({3, 41, 5}, half, device);
-      const Tensor wide = Tensor::empty({3, 41, 5}, DType::f32, device);
-      backend.copy(x.gpu, a);
-      backend.copy(a, wide);
-      check_same(wide, x.cpu, rounding);
+      const auto wide = [](const Tensor& of_half) { return converted(of_half, DType::f32); };
+      const Tensor a = converted(x.gpu, half), b = Tensor::empty({3, 41, 5}, half, device);
+      check_same(wide(a), x.cpu, rounding);
       // The rounded values from here on. A view whose first element lies at an odd one, turned around.
-      const Tensor expected = Tensor::empty({5, 40}, DType::f32);
-      const std::vector<float> rounded = wide.to_vector<float>();
-      const Tensor host = Tensor::from(rounded, {3, 41, 5});
-      cpu_backend.copy(host.view({5, 40}, {1, 5}, 7), expected);
-      backend.copy(a.view({5, 40}, {1, 5}, 7), b.view({5, 40}, {40, 1}, 1));
-      const Tensor turned = Tensor::empty({5, 40}, DType::f32, device);
-      backend.copy(b.view({5, 40}, {40, 1}, 1), turned);
-      check_same(turned, expected, 0);
+      const Tensor host = wide(a).to(Device{}), turned = b.view({5, 40}, {40, 1}, 1);
+      backend.copy(a.view({5, 40}, {1, 5}, 7), turned);
+      check_same(wide(turned), converted(host.view({5, 40}, {1, 5}, 7), DType::f32), 0);
 
+      const Tensor sums = Tensor::empty({3, 41, 5}, DType::f32);
       backend.fill(0.333251953125, b);
       backend.binary(BinaryOp::add, a, b, b);
-      backend.copy(b, wide);
-      const Tensor sums = Tensor::empty({3, 41, 5}, DType::f32),
-                   third = Tensor::full({3, 41, 5}, 0.333251953125);
-      cpu_backend.binary(BinaryOp::add, host, third, sums);
-      check_same(wide, sums, {2 * rounding.error, 1});
+      cpu_backend.binary(BinaryOp::add, host, Tensor::full({3, 41, 5}, 0.333251953125), sums);
+      check_same(wide(b), sums, {2 * rounding.error, 1});
 
-      const Tensor total = Tensor::empty({3, 5}, half, device),
-                   total_wide = Tensor::empty({3, 5}, DType::f32, device);
-      const Tensor expected_total = Tensor::empty({3, 5}, DType::f32);
+      const Tensor total = Tensor::empty({3, 5}, half, device), expected = Tensor::empty({3, 5}, DType::f32);
       backend.reduce(ReduceOp::sum, a, total);
-      backend.copy(total, total_wide);
-      cpu_backend.reduce(ReduceOp::sum, host, expected_total);
-      check_same(total_wide, expected_total, rounding);
+      cpu_backend.reduce(ReduceOp::sum, host, expected);
+      check_same(wide(total), expected, rounding);
       backend.cumulative_sum(a, true, b);
-      backend.copy(b, wide);
       cpu_backend.cumulative_sum(host, true, sums);
-      check_same(wide, sums, rounding);
+      check_same(wide(b), sums, rounding);
     }
   });
 }

@@ -73,16 +73,14 @@ std::vector<double> half_losses(const std::string& attention, Device device, Pre
 
 }  // namespace
 
-TEST_CASE("vulkan: every attention trains in half precision as it does in f32") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: every attention trains in half precision as it does in f32") {
   for (const AttentionVariant& variant : attention_variants()) {
     CAPTURE(variant.name);
     const std::vector<double> expected = half_losses(variant.name, {}, Precision::f32);
     for (const Precision precision : {Precision::f16, Precision::bf16}) {
       CAPTURE(name_of(precision));
       std::vector<double> found;
-      REQUIRE_NOTHROW(found = half_losses(variant.name, *device, precision));
+      REQUIRE_NOTHROW(found = half_losses(variant.name, device, precision));
       REQUIRE(found.size() == expected.size());
       for (std::size_t i = 0; i < found.size(); ++i)
         CHECK(found[i] == doctest::Approx(expected[i]).epsilon(0.1));
@@ -90,9 +88,7 @@ TEST_CASE("vulkan: every attention trains in half precision as it does in f32") 
   }
 }
 
-TEST_CASE("vulkan: the causal forms of every attention run in half precision, forward and backward") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: the causal forms of every attention run in half precision, forward and backward") {
   for (const AttentionVariant& variant : attention_variants()) {
     if (!variant.capabilities.causal) continue;
     CAPTURE(variant.name);
@@ -102,15 +98,15 @@ TEST_CASE("vulkan: the causal forms of every attention run in half precision, fo
     config.causal = true;
     config.max_length = length;
     const auto layer = make_attention(variant.name, config);
-    layer->to(DType::f32, *device);
+    layer->to(DType::f32, device);
     std::vector<Tensor> weights;
     for (const NamedTensor& entry : layer->parameters()) {
       weights.push_back(*entry.tensor);
       *entry.tensor = cast(weights.back(), DType::f16);
     }
     Context context = Context::train(1, 1);
-    const Tensor x = parameter(normal({2, length, 16}, 0, 1, {1, 0, 0}, DType::f32, *device));
-    const Tensor mask = Tensor::ones({2, length}, DType::i32, *device);
+    const Tensor x = parameter(normal({2, length, 16}, 0, 1, {1, 0, 0}, DType::f32, device));
+    const Tensor mask = Tensor::ones({2, length}, DType::i32, device);
     Tensor loss = sum(cast((*layer)({cast(x, DType::f16), mask, {}, {}}, context), DType::f32));
     for (const AuxiliaryLoss& each : context.losses)
       loss = loss + reshape(each.value, {}).to(DType::f32) * each.weight;

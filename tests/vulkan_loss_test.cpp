@@ -10,7 +10,7 @@
 
 namespace heed::vulkan {
 LogitChunks plan_logits(std::uint64_t memory_bytes, std::int64_t element, std::int64_t rows,
-                        std::int64_t classes);  // of cross_entropy.cpp
+                        std::int64_t classes);  // of rows.cpp
 }
 
 using namespace heed;
@@ -102,11 +102,9 @@ TEST_CASE("vulkan loss: chunks of logits follow from the shape and the memory") 
   CHECK(vulkan::plan_logits(large, 4, 0, 10).rows >= 1);
 }
 
-TEST_CASE("vulkan loss: an odd vocabulary, in any chunks, gives what the CPU gives") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan loss: an odd vocabulary, in any chunks, gives what the CPU gives") {
   for (const LossCase& c : {LossCase{37, 12, 45}, LossCase{20, 7, 131, false, 0}, LossCase{1, 3, 2}}) {
-    const std::vector<Tensor> inputs = inputs_on(c, *device);
+    const std::vector<Tensor> inputs = inputs_on(c, device);
     for (const std::int64_t at_once : {0, 1, 8, 16}) {
       CAPTURE(at_once);
       const LossResults found = outcome_of(c, inputs, at_once);
@@ -116,30 +114,26 @@ TEST_CASE("vulkan loss: an odd vocabulary, in any chunks, gives what the CPU giv
   }
 }
 
-TEST_CASE("vulkan loss: a chunk costs a few dispatches, whatever its size") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan loss: a chunk costs a few dispatches, whatever its size") {
   const LossCase c{64, 8, 50, false};
-  const std::vector<Tensor> inputs = inputs_on(c, *device);
+  const std::vector<Tensor> inputs = inputs_on(c, device);
   const auto dispatches = [&](std::int64_t at_once) {
     outcome_of(c, inputs, at_once);
-    const std::int64_t before = device_counters(*device).dispatches;
+    const std::int64_t before = device_counters(device).dispatches;
     outcome_of(c, inputs, at_once);
-    return device_counters(*device).dispatches - before;
+    return device_counters(device).dispatches - before;
   };
   // Logits, loss, gradient of the logits, and what it gives x and the weight.
   CHECK(dispatches(8) - dispatches(16) == 4 * 5);
   CHECK(dispatches(0) == dispatches(64));
 }
 
-TEST_CASE("vulkan loss: half types add up the weight's gradient in f32") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan loss: half types add up the weight's gradient in f32") {
   const LossCase c{300, 8, 21};
   for (const auto& half : {std::pair(DType::f16, 0x1p-11), std::pair(DType::bf16, 0x1p-8)}) {
     const auto [dtype, step] = half;
     CAPTURE(half.first);
-    const std::vector<Tensor> inputs = inputs_on(c, *device, dtype);
+    const std::vector<Tensor> inputs = inputs_on(c, device, dtype);
     const LossResults expected = outcome_of(c, on_cpu(inputs), 0);
     // 300 roundings of a sum would come to much more than those of the single terms.
     for (const std::int64_t at_once : {1, 64, 300}) {
@@ -149,9 +143,7 @@ TEST_CASE("vulkan loss: half types add up the weight's gradient in f32") {
   }
 }
 
-TEST_CASE("vulkan loss: a loss scale keeps small gradients of logits") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan loss: a loss scale keeps small gradients of logits") {
   // All classes but the target are so unlikely that f16 rounds their probabilities to 0.
   const std::int64_t classes = 40, rows = 16;
   std::vector<float> bias(classes, -18.0f);
@@ -172,8 +164,8 @@ TEST_CASE("vulkan loss: a loss scale keeps small gradients of logits") {
   };
   const std::vector<double> right = weight_gradient({}, DType::f32, 1);
   CHECK(right[1] > 1e-8);
-  CHECK(weight_gradient(*device, DType::f16, 1)[1] == 0);
-  const std::vector<double> kept = weight_gradient(*device, DType::f16, 16384);
+  CHECK(weight_gradient(device, DType::f16, 1)[1] == 0);
+  const std::vector<double> kept = weight_gradient(device, DType::f16, 16384);
   CHECK(std::abs(kept[1] - right[1]) < 0.01 * right[1]);
 }
 

@@ -1,21 +1,13 @@
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "heed/backends/vulkan/cooperative_matrix.h"
-#include "heed/backends/vulkan/gpu.h"
-#include "heed/backends/vulkan/matmul_operands.h"
 #include "heed/backends/vulkan/matrix_hardware.h"
 #include "heed/backends/vulkan/shader_code.h"
-#include "heed/core/backend.h"
-#include "heed/core/device.h"
-#include "heed/tests/kernel_check.h"
 #include "vulkan_compare.h"
-#include "vulkan_support.h"
 
 // Matrix products of the Vulkan backend against those of the CPU: all layouts, ragged sizes, batches, sums in
 // parts, and lowered limits.
@@ -26,10 +18,6 @@ namespace {
 using test::LoweredLimits;
 using test::numbers;
 using test::tensor_of;
-
-Tensor to_device(const Tensor& tensor, Device device) {
-  return Tensor::from(tensor.to_vector<float>(), tensor.shape(), device);
-}
 
 /// One product: the extents, and how the operands lie in memory.
 struct Product {
@@ -75,170 +63,150 @@ struct View {
 };
 
 /// The whole memory behind `out` after the product, gaps included, on a device.
-std::vector<float> result_of(const Product& p, Device device) {
+std::vector<double> result_of(const Product& p, Device device) {
   const View a(p, p.m, p.k, p.a_transposed, p.a_broadcast), b(p, p.k, p.n, p.b_transposed, p.b_broadcast),
       out(p, p.m, p.n, false, false);
   const auto random = [&](std::int64_t count, std::uint32_t stream) {
-    return to_device(tensor_of<float>(numbers(count, -1, 1, stream), {count}), device);
+    return tensor_of<float>(numbers(count, -1, 1, stream), {count}).to(device);
   };
   const Tensor a_flat = random(a.elements, 1), b_flat = random(b.elements, 2),
                out_flat = random(out.elements, 3);
   const Tensor bias = p.bias ? random(p.n, 4) : Tensor();
   backend_of(device).matmul(a.of(a_flat, p.skip), b.of(b_flat, p.skip), bias, p.accumulate ? 1 : 0,
                             out.of(out_flat, p.skip));
-  return out_flat.to_vector<float>();
+  return out_flat.to_doubles();
 }
 
 void check_product(const Product& p, Device device) {
-  const std::vector<float> expected = result_of(p, {}), got = result_of(p, device);
   // Errors of f32 sums grow with the root of their length.
   const double allowed = 2e-6 * std::sqrt(static_cast<double>(std::max<std::int64_t>(p.k, 16)));
-  const double error = test::worst_error({got.begin(), got.end()}, {expected.begin(), expected.end()});
+  const double error = test::worst_error(result_of(p, device), result_of(p, {}));
   CHECK_MESSAGE(error <= allowed, p, ": error ", error);
 }
 
 }  // namespace
 
-TEST_CASE("vulkan matmul: every layout, ragged sizes") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan matmul: every layout, ragged sizes") {
   for (const bool a_transposed : {false, true}) {
     for (const bool b_transposed : {false, true}) {
       for (const auto& [m, n, k] :
            {std::array{32, 32, 16}, {37, 45, 29}, {3, 5, 2}, {64, 70, 1}, {2, 33, 66}}) {
         Product p{m, n, k, a_transposed, b_transposed};
-        check_product(p, *device);
+        check_product(p, device);
         p.bias = p.accumulate = true;
         p.gap = 4;  // reads in fours stay possible where the extents allow
-        check_product(p, *device);
+        check_product(p, device);
         p.gap = 3;
         p.skip = 5;
-        check_product(p, *device);
+        check_product(p, device);
       }
     }
   }
 }
 
-TEST_CASE("vulkan matmul: large tiles") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan matmul: large tiles") {
   for (const bool transposed : {false, true}) {
-    check_product({140, 260, 70, transposed, !transposed, true, false, {3}}, *device);
-    check_product({64, 64, 40, transposed, transposed, false, true, {40}}, *device);
+    check_product({140, 260, 70, transposed, !transposed, true, false, {3}}, device);
+    check_product({64, 64, 40, transposed, transposed, false, true, {40}}, device);
   }
 }
 
-TEST_CASE("vulkan matmul: products with vectors") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan matmul: products with vectors") {
   for (const bool a_transposed : {false, true}) {
     for (const bool b_transposed : {false, true}) {
       for (const auto& [m, n] : {std::array{1, 75}, {75, 1}, {1, 1}}) {
         Product p{m, n, 300, a_transposed, b_transposed, true, true};
-        check_product(p, *device);
+        check_product(p, device);
         p.batch = {3, 2};
         p.gap = 1;
         p.skip = 2;
-        check_product(p, *device);
+        check_product(p, device);
       }
     }
   }
 }
 
-TEST_CASE("vulkan matmul: batches, broadcast and not") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan matmul: batches, broadcast and not") {
   for (const Shape& batch : {Shape{5}, Shape{2, 3}, Shape{2, 1, 3, 2}}) {
     Product p{9, 10, 11, false, true, true};
     p.batch = batch;
-    check_product(p, *device);
+    check_product(p, device);
     p.b_broadcast = true;
-    check_product(p, *device);
+    check_product(p, device);
     p.a_transposed = true;
-    check_product(p, *device);
+    check_product(p, device);
     p.b_broadcast = false;
     p.a_broadcast = true;
-    check_product(p, *device);
+    check_product(p, device);
   }
   // Rows that go on evenly into the next item of the batch: [batch, 1, k] and [batch, m, k].
   for (const std::int64_t m : {1, 4})
-    check_product({m, 20, 16, false, false, true, true, {6}, 0, 0, false, true}, *device);
+    check_product({m, 20, 16, false, false, true, true, {6}, 0, 0, false, true}, device);
 }
 
-TEST_CASE("vulkan matmul: batch axes that no single stride spans") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan matmul: batch axes that no single stride spans") {
   // [batch, length, heads, width] seen as [batch, heads, length, width], the way attention does.
   const auto scores = [](Device where) {
     const Shape shape{2, 7, 3, 8};
-    const Tensor x = to_device(tensor_of<float>(numbers(shape.count(), -1, 1, 1), shape), where);
+    const Tensor x = tensor_of<float>(numbers(shape.count(), -1, 1, 1), shape).to(where);
     const Tensor heads = x.view({2, 3, 7, 8}, {7 * 24, 8, 24, 1}, 0),
                  keys = x.view({2, 3, 8, 7}, {7 * 24, 8, 1, 24}, 0);
     const Tensor out = Tensor::empty({2, 3, 7, 7}, DType::f32, where);
     backend_of(where).matmul(heads, keys, {}, 0, out);
     // Back into [batch, length, heads, width], through an output with gaps.
-    const Tensor mixed = to_device(Tensor::zeros(shape), where);
+    const Tensor mixed = Tensor::zeros(shape).to(where);
     backend_of(where).matmul(out, heads, {}, 0, mixed.view({2, 3, 7, 8}, {7 * 24, 8, 24, 1}, 0));
-    std::vector<float> values = mixed.to_vector<float>();
-    return std::vector<double>(values.begin(), values.end());
+    return mixed.to_doubles();
   };
-  CHECK(test::worst_error(scores(*device), scores({})) < 1e-5);
+  CHECK(test::worst_error(scores(device), scores({})) < 1e-5);
 }
 
-TEST_CASE("vulkan matmul: sums over k in parts") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  REQUIRE(vulkan::plan_matmul(vulkan::scalar_tiles(), vulkan::gpu(device->index).limits(), 1, 20, 30, 1100,
+VULKAN_TEST("vulkan matmul: sums over k in parts") {
+  REQUIRE(vulkan::plan_matmul(vulkan::scalar_tiles(), vulkan::gpu(device.index).limits(), 1, 20, 30, 1100,
                               1 << 20)
               .parts > 1);
   for (const bool accumulate : {false, true}) {
-    check_product({20, 30, 1100, true, false, !accumulate, accumulate}, *device);
-    check_product({20, 30, 1101, true, false, !accumulate, accumulate, {2, 2}, 3}, *device);
+    check_product({20, 30, 1100, true, false, !accumulate, accumulate}, device);
+    check_product({20, 30, 1101, true, false, !accumulate, accumulate, {2, 2}, 3}, device);
   }
 }
 
-TEST_CASE("vulkan matmul: nothing to sum, nothing to write") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan matmul: nothing to sum, nothing to write") {
   for (const std::int64_t m : {1, 4}) {
-    check_product({m, 5, 0, false, false, true, true}, *device);
-    check_product({m, 5, 0}, *device);
+    check_product({m, 5, 0, false, false, true, true}, device);
+    check_product({m, 5, 0}, device);
   }
-  check_product({0, 5, 3}, *device);
-  check_product({4, 5, 3, false, false, false, false, {0}}, *device);
+  check_product({0, 5, 3}, device);
+  check_product({4, 5, 3, false, false, false, false, {0}}, device);
 }
 
-TEST_CASE("vulkan matmul: the same bits every time") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan matmul: the same bits every time") {
   const Product p{70, 66, 600, true, false, true, true};
-  CHECK(result_of(p, *device) == result_of(p, *device));
+  CHECK(result_of(p, device) == result_of(p, device));
 }
 
-TEST_CASE("vulkan matmul: within lowered limits") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan matmul: within lowered limits") {
   SUBCASE("bindings") {
-    const LoweredLimits lowered(*device, [](vulkan::Limits& limits) { limits.max_range = 2048; });
+    const LoweredLimits lowered(device, [](vulkan::Limits& limits) { limits.max_range = 2048; });
     for (const bool a_transposed : {false, true})
       for (const bool b_transposed : {false, true})
-        check_product({40, 37, 50, a_transposed, b_transposed, true, false, {2, 2}}, *device);
-    check_product({1, 50, 60, false, false, true, true}, *device);
-    check_product({3, 4, 700, false, true, true, true}, *device);
+        check_product({40, 37, 50, a_transposed, b_transposed, true, false, {2, 2}}, device);
+    check_product({1, 50, 60, false, false, true, true}, device);
+    check_product({3, 4, 700, false, true, true, true}, device);
   }
   SUBCASE("workgroups") {
-    const LoweredLimits lowered(*device, [](vulkan::Limits& limits) { limits.max_groups = 2; });
-    check_product({100, 40, 20, false, false, true, false, {5}}, *device);
-    check_product({1, 100, 20, false, true, true, true}, *device);
-    check_product({20, 30, 1100, true, false, true, true}, *device);
+    const LoweredLimits lowered(device, [](vulkan::Limits& limits) { limits.max_groups = 2; });
+    check_product({100, 40, 20, false, false, true, false, {5}}, device);
+    check_product({1, 100, 20, false, true, true, true}, device);
+    check_product({20, 30, 1100, true, false, true, true}, device);
   }
   SUBCASE("invocations and shared memory") {
-    const LoweredLimits lowered(*device, [](vulkan::Limits& limits) {
+    const LoweredLimits lowered(device, [](vulkan::Limits& limits) {
       limits.max_invocations = 64;
       limits.shared_bytes = 8192;
     });
-    check_product({140, 140, 40, false, false, true}, *device);
-    check_product({1, 100, 70, false, false, true}, *device);
+    check_product({140, 140, 40, false, false, true}, device);
+    check_product({1, 100, 70, false, false, true}, device);
   }
 }
 
@@ -286,35 +254,19 @@ TEST_CASE("vulkan matmul plan: what the shapes of training get") {
 
 namespace {
 
-/// Halves are tested with numbers of which f32 holds every sum exactly: multiples of 1/8 between -1 and 1.
-float exact_number(std::size_t i) {
-  return static_cast<float>(i * 7 % 17) / 8 - 1;
-}
-
-std::uint16_t half_bits(float x, DType dtype) {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  if (dtype == DType::bf16 || x == 0) return static_cast<std::uint16_t>(bits >> 16);
-  return static_cast<std::uint16_t>((bits >> 16 & 0x8000u) | ((bits & 0x7fffffffu) - (112u << 23)) >> 13);
-}
-
-/// `count` exact numbers, f32 or half.
+/// Halves are tested with numbers of which f32 holds every sum exactly.
 Tensor exact_tensor(std::int64_t count, DType dtype, Device device) {
-  const Tensor x = Tensor::empty({count}, dtype, device);
-  std::vector<float> values(static_cast<std::size_t>(count));
-  std::vector<std::uint16_t> halves;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = exact_number(i);
-    halves.push_back(half_bits(values[i], dtype));
-  }
-  backend_of(device).upload(is_half(dtype) ? static_cast<const void*>(halves.data()) : values.data(), x);
-  return x;
+  const Device any = vulkan_test_device().value();
+  const Tensor halves = vulkan::exact_halves({count}, is_half(dtype) ? dtype : DType::bf16, any);
+  if (is_half(dtype)) return halves;
+  return Tensor::from(test::converted(halves, DType::f32).to_vector<float>(), {count}, device);
 }
 
 /// The product of exact numbers with factors of one type and an output of another, through the backend's
 /// matmul, or through one kernel and one tile.
-std::vector<unsigned char> exact_product(const Product& p, DType in, DType out_type, Device device,
-                                         const std::optional<vulkan::TileKernel>& kernel = {},
-                                         const vulkan::TileShape& tile = {}, std::int64_t parts = 1) {
+std::vector<double> exact_product(const Product& p, DType in, DType out_type, Device device,
+                                  const std::optional<vulkan::TileKernel>& kernel = {},
+                                  const vulkan::TileShape& tile = {}, std::int64_t parts = 1) {
   const View a(p, p.m, p.k, p.a_transposed, p.a_broadcast), b(p, p.k, p.n, p.b_transposed, p.b_broadcast),
       out(p, p.m, p.n, false, false);
   const Tensor a_flat = exact_tensor(a.elements, in, device), b_flat = exact_tensor(b.elements, in, device),
@@ -325,34 +277,27 @@ std::vector<unsigned char> exact_product(const Product& p, DType in, DType out_t
   const std::uint32_t stages = 2 * tile.stage_bytes + tile.other_bytes <= 32768 ? 2 : 1;
   if (!kernel) {
     backend_of(device).matmul(a_view, b_view, bias, p.accumulate ? 1 : 0, out_view);
-  } else {
-    vulkan::for_each_product(
-        a_view, b_view, bias, p.accumulate, out_view, [&](const vulkan::MatrixProduct& each) {
-          const std::int64_t depth = (each.k() + parts * tile.depth - 1) / (parts * tile.depth) * tile.depth;
-          const Tensor sums =
-              parts == 1
-                  ? Tensor()
-                  : Tensor::empty({parts, each.out.size(0), each.out.size(1), p.m, p.n}, DType::f32, device);
-          vulkan::multiply_tiles(vulkan::gpu(device.index), *kernel, vulkan::tiled(each, *kernel, sums),
-                                 {tile, stages, parts, depth});
-          if (!sums.defined()) return;
-          const std::vector<float> values = sums.to_vector<float>();
-          const std::size_t count = values.size() / static_cast<std::size_t>(parts);
-          std::vector<float> total(count);
-          for (std::size_t i = 0; i < values.size(); ++i) total[i % count] += values[i];
-          backend_of(device).upload(total.data(), out_flat);
-        });
+    return out_flat.to_doubles();
   }
-  std::vector<unsigned char> bytes(static_cast<std::size_t>(out_flat.count()) * size_of(out_type));
-  backend_of(device).download(out_flat, bytes.data());
-  return bytes;
+  std::vector<double> total;
+  vulkan::for_each_product(
+      a_view, b_view, bias, p.accumulate, out_view, [&](const vulkan::MatrixProduct& each) {
+        const std::int64_t depth = (each.k() + parts * tile.depth - 1) / (parts * tile.depth) * tile.depth;
+        const Shape of_parts{parts, each.out.size(0), each.out.size(1), p.m, p.n};
+        const Tensor sums = parts == 1 ? Tensor() : Tensor::empty(of_parts, DType::f32, device);
+        vulkan::multiply_tiles(vulkan::gpu(device.index), *kernel, vulkan::tiled(each, *kernel, sums),
+                               {tile, stages, parts, depth});
+        if (!sums.defined()) return;
+        const std::vector<double> values = sums.to_doubles();
+        total.resize(values.size() / static_cast<std::size_t>(parts));
+        for (std::size_t i = 0; i < values.size(); ++i) total[i % total.size()] += values[i];
+      });
+  return parts == 1 ? out_flat.to_doubles() : total;
 }
 
 }  // namespace
 
-TEST_CASE("vulkan matmul: factors of half precision") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan matmul: factors of half precision") {
   for (const DType half : {DType::f16, DType::bf16}) {
     CAPTURE(half);
     for (const Product& p :
@@ -361,34 +306,24 @@ TEST_CASE("vulkan matmul: factors of half precision") {
       CAPTURE(p);
       // In f32 everything here is exact, on any device and in any order.
       const auto expected = exact_product(p, DType::f32, DType::f32, {});
-      CHECK(exact_product(p, half, DType::f32, *device) == expected);
+      CHECK(exact_product(p, half, DType::f32, device) == expected);
       // Half outputs: the exact result rounded once. Compared where it needs no rounding: 8 bits suffice for
       // a sum of two products.
       Product small = p;
       small.k = 2;
       small.accumulate = small.bias = false;
-      const auto halves = exact_product(small, half, half, *device);
-      const auto singles = exact_product(small, DType::f32, DType::f32, {});
-      for (std::size_t i = 0; i < halves.size() / 2; ++i) {
-        float single;
-        std::uint16_t bits;
-        std::memcpy(&single, &singles[4 * i], 4);
-        std::memcpy(&bits, &halves[2 * i], 2);
-        if (bits != half_bits(single, half)) FAIL_CHECK("element ", i, ": ", single, " became ", bits);
-      }
+      CHECK(exact_product(small, half, half, device) == exact_product(small, DType::f32, DType::f32, {}));
     }
   }
 }
 
-TEST_CASE("vulkan matmul: the kernel for matrix hardware, emulated") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan matmul: the kernel for matrix hardware, emulated") {
   using enum vulkan::TileKernel;
   const vulkan::TileSet tiles = vulkan::fragment_tiles(16);
   const vulkan::TileShape small = tiles.tiles.back(), large = tiles.tiles.front();
   const auto check = [&](const Product& p, DType half, const vulkan::TileShape& tile,
                          std::int64_t parts = 1) {
-    CHECK_MESSAGE(exact_product(p, half, DType::f32, *device, emulated, tile, parts) ==
+    CHECK_MESSAGE(exact_product(p, half, DType::f32, device, emulated, tile, parts) ==
                       exact_product(p, DType::f32, DType::f32, {}),
                   half, ' ', p);
   };
@@ -399,20 +334,17 @@ TEST_CASE("vulkan matmul: the kernel for matrix hardware, emulated") {
   check({70, 72, 40, true, true, true}, DType::bf16, small);
   check({130, 136, 48, false, true, true}, DType::f16, large);
   check({20, 24, 150, true, true}, DType::bf16, small, 3);
-  for (const vulkan::TileShape& tile :
-       tiles.tiles)  // one has a depth of 64, which this device's limits may not hold
-    if (vulkan::fits(tile, vulkan::gpu(device->index).limits()))
+  // One has a depth of 64, which this device's limits may not hold.
+  for (const vulkan::TileShape& tile : tiles.tiles)
+    if (vulkan::fits(tile, vulkan::gpu(device.index).limits()))
       check({131, 140, 77, true, false, true}, DType::f16, tile);
   const Product narrow{20, 24, 18, true, true, true, true};
-  CHECK(
-      exact_product(narrow, DType::bf16, DType::bf16, *device, emulated, small) ==
-      exact_product(narrow, DType::bf16, DType::bf16, *device, scalar, vulkan::scalar_tiles().tiles.back()));
+  CHECK(exact_product(narrow, DType::bf16, DType::bf16, device, emulated, small) ==
+        exact_product(narrow, DType::bf16, DType::bf16, device, scalar, vulkan::scalar_tiles().tiles.back()));
 }
 
-TEST_CASE("vulkan: the variants of the kernel of matrix hardware are tested before they are used") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  vulkan::Gpu& gpu = vulkan::gpu(device->index);
+VULKAN_TEST("vulkan: the variants of the kernel of matrix hardware are tested before they are used") {
+  vulkan::Gpu& gpu = vulkan::gpu(device.index);
   const vulkan::TileSet tiles = vulkan::fragment_tiles(16);
   const auto problem = [&](const vulkan::FragmentVariant& variant) {
     return vulkan::problem_of_variant(gpu, vulkan::TileKernel::emulated, variant);
@@ -426,17 +358,9 @@ TEST_CASE("vulkan: the variants of the kernel of matrix hardware are tested befo
     CHECK(problem({DType::f16, true, false, true, true, true, true, 1, small, fragment}) == "");
     CHECK(problem({DType::bf16, false, true, false, true, false, false, 2, small, fragment}) == "");
   }
-  // A driver that only pretends to compute.
-  static PFN_vkCmdDispatch real;
-  real = gpu.api().CmdDispatch;
-  static int left;
-  left = 3;  // the kernel under test comes after its outputs were cleared
-  gpu.replaceable_api().CmdDispatch = [](VkCommandBuffer buffer, std::uint32_t x, std::uint32_t y,
-                                         std::uint32_t z) {
-    if (--left != 0) real(buffer, x, y, z);
-  };
+  // The kernel under test comes after its outputs were cleared.
+  const test::LeftOut third(gpu, 3);
   const std::string said = problem({DType::f16, true, true, true, true, true, false, 1, small});
-  gpu.replaceable_api().CmdDispatch = real;
   CHECK(said.find(gpu.name()) != said.npos);
   CHECK(said.find("f16 -> f32, tile 64 x 64 x 32, 32 x 32 each, 1 stages, a by rows in vectors, b by rows in "
                   "vectors") != said.npos);
@@ -491,10 +415,8 @@ TEST_CASE("vulkan: the shape of fragments comes from the device's list") {
   CHECK(none.missing.find("8 or 16") != none.missing.npos);
 }
 
-TEST_CASE("vulkan: kernels of matrix hardware ask for full subgroups of the device's size, and no others") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  vulkan::Gpu& gpu = vulkan::gpu(device->index);
+VULKAN_TEST("vulkan: kernels of matrix hardware ask for full subgroups of the device's size, and no others") {
+  vulkan::Gpu& gpu = vulkan::gpu(device.index);
   static std::optional<std::uint32_t> asked;  // subgroup size
   const auto asked_by = [&](const char* shader) {
     vulkan::DeviceApi& api = gpu.replaceable_api();
@@ -528,14 +450,12 @@ TEST_CASE("vulkan: kernels of matrix hardware ask for full subgroups of the devi
   CHECK(!asked_by("softmax_f32"));
 }
 
-TEST_CASE("vulkan: matrix hardware is used after a test, or a reason is given") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  const vulkan::MatrixHardware& hardware = vulkan::matrix_hardware(*device);
+VULKAN_TEST("vulkan: matrix hardware is used after a test, or a reason is given") {
+  const vulkan::MatrixHardware& hardware = vulkan::matrix_hardware(device);
   CHECK(hardware.f16 == hardware.f16_problem.empty());
   CHECK(hardware.bf16 == hardware.bf16_problem.empty());
   CHECK(!hardware.multiplies(DType::f32));
-  CHECK(matrix_hardware_use(*device).find("f16: ") == 0);
+  CHECK(matrix_hardware_use(device).find("f16: ") == 0);
 }
 
 }  // namespace heed

@@ -1,8 +1,6 @@
 // Every attention variant's layer, and whole small models, CPU against Vulkan in f32: outputs or losses, and
 // all gradients. A discrete choice that fell out differently would show in both.
 
-#include <doctest/doctest.h>
-
 #include "heed/tests/cases/model_cases.h"
 #include "heed/tests/cases/op_results.h"
 #include "vulkan_support.h"
@@ -27,10 +25,10 @@ void compare_cases(Device device, const std::string& kind) {
 
 }  // namespace
 
-TEST_CASE("vulkan: every attention variant agrees with the CPU") {
-  if (const auto device = vulkan_test_device()) compare_cases(*device, "attention/");
+VULKAN_TEST("vulkan: every attention variant agrees with the CPU") {
+  compare_cases(device, "attention/");
 }
 
-TEST_CASE("vulkan: whole models agree with the CPU") {
-  if (const auto device = vulkan_test_device()) compare_cases(*device, "model/");
+VULKAN_TEST("vulkan: whole models agree with the CPU") {
+  compare_cases(device, "model/");
 }

@@ -1,16 +1,8 @@
 // The op case table, CPU against Vulkan in f32: values and gradients.
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <vector>
-
 #include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
-#include "heed/backends/vulkan/gpu.h"
-#include "heed/core/backend.h"
 #include "heed/tests/cases/op_cases.h"
-#include "vulkan_support.h"
+#include "vulkan_compare.h"
 
 using namespace heed;
 
@@ -56,25 +48,19 @@ void compare_all(Device device) {
 
 }  // namespace
 
-TEST_CASE("vulkan: every op agrees with the CPU") {
-  if (const auto device = vulkan_test_device()) compare_all(*device);
+VULKAN_TEST("vulkan: every op agrees with the CPU") {
+  compare_all(device);
 }
 
-TEST_CASE("vulkan: every op agrees with the CPU when the device's limits are tiny") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  vulkan::Gpu& gpu = vulkan::gpu(device->index);
-  vulkan::Limits tiny = gpu.limits();
-  tiny.max_range = 1024;
-  tiny.max_groups = 3;
-  gpu.lower_limits(tiny);
-  compare_all(*device);
-  gpu.restore_limits();
+VULKAN_TEST("vulkan: every op agrees with the CPU when the device's limits are tiny") {
+  const test::LoweredLimits limits(device, [](vulkan::Limits& tiny) {
+    tiny.max_range = 1024;
+    tiny.max_groups = 3;
+  });
+  compare_all(device);
 }
 
-TEST_CASE("vulkan: composed ops agree with the CPU") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: composed ops agree with the CPU") {
   const ComposeOnly compose_only;
-  compare_all(*device);
+  compare_all(device);
 }

@@ -32,23 +32,28 @@ std::vector<std::vector<std::uint32_t>> instructions(std::span<const std::uint32
 }  // namespace
 
 TEST_CASE("vulkan baseline: what a device lacks is named") {
-  VkPhysicalDeviceLimits limits{};
-  limits.maxPerStageDescriptorStorageBuffers = vulkan::most_bindings;
-  limits.maxComputeSharedMemorySize = 32768;
-  limits.maxComputeWorkGroupInvocations = 256;
+  VkPhysicalDeviceLimits enough{};
+  enough.maxPerStageDescriptorStorageBuffers = vulkan::most_bindings;
+  enough.maxComputeSharedMemorySize = 32768;
+  enough.maxComputeWorkGroupInvocations = 256;
   VkPhysicalDeviceVulkan12Features features{};
-  CHECK(contains(vulkan::missing_from_baseline(limits, features), "timeline semaphores"));
+  CHECK(contains(vulkan::missing_from_baseline(enough, features), "timeline semaphores"));
   features.timelineSemaphore = VK_TRUE;
-  CHECK(vulkan::missing_from_baseline(limits, features).empty());
-  limits.maxPerStageDescriptorStorageBuffers = 4;
-  CHECK(
-      contains(vulkan::missing_from_baseline(limits, features), "4 storage buffers at once, fewer than 12"));
-  limits.maxPerStageDescriptorStorageBuffers = vulkan::most_bindings;
-  limits.maxComputeSharedMemorySize = 16384;
-  CHECK(contains(vulkan::missing_from_baseline(limits, features), "16384 bytes of shared memory"));
-  limits.maxComputeSharedMemorySize = 32768;
-  limits.maxComputeWorkGroupInvocations = 128;
-  CHECK(contains(vulkan::missing_from_baseline(limits, features), "128 invocations"));
+  CHECK(vulkan::missing_from_baseline(enough, features).empty());
+  struct Lack {
+    std::uint32_t VkPhysicalDeviceLimits::*limit;
+    std::uint32_t value;
+    const char* says;
+  };
+  for (const auto& [limit, value, says] :
+       {Lack{&VkPhysicalDeviceLimits::maxPerStageDescriptorStorageBuffers, 4,
+             "4 storage buffers at once, fewer than 12"},
+        Lack{&VkPhysicalDeviceLimits::maxComputeSharedMemorySize, 16384, "16384 bytes of shared memory"},
+        Lack{&VkPhysicalDeviceLimits::maxComputeWorkGroupInvocations, 128, "128 invocations"}}) {
+    VkPhysicalDeviceLimits limits = enough;
+    limits.*limit = value;
+    CHECK(contains(vulkan::missing_from_baseline(limits, features), says));
+  }
 }
 
 TEST_CASE("vulkan queues: the first that computes, or by choice the first that draws nothing") {
@@ -123,27 +128,28 @@ TEST_CASE("vulkan modules: constants are written into them, and what follows is 
   add(spec_constant, {uint_type, 11, 100});
   add(spec_true, {bool_type, 12});
   add(spec_composite, {vector_type, 13, 10, 11, 9});
+  struct Operation {
+    std::vector<std::uint32_t> words;
+    std::uint32_t result;
+  };
   // By the number of the operation: what the result is with 20 for constant 4, 100 for 5 (its default) and 3.
-  const std::vector<std::pair<std::vector<std::uint32_t>, std::uint32_t>> operations = {
-      {{128, 10, 9}, 23}, {{130, 10, 11}, -80u}, {{132, 10, 9}, 60},   {{134, 11, 9}, 33},
-      {{137, 11, 9}, 1},  {{194, 11, 9}, 12},    {{196, 10, 9}, 160},  {{197, 10, 9}, 23},
-      {{199, 10, 11}, 4}, {{81, 13, 1}, 100},    {{169, 12, 10, 9}, 3}};
-  std::uint32_t id = 20;
-  for (const auto& [words, result] : operations) {
-    std::vector<std::uint32_t> all{uint_type, id++};
-    all.insert(all.end(), words.begin(), words.end());
-    add(spec_op, all);
-  }
-  const std::vector<std::pair<std::vector<std::uint32_t>, bool>> conditions = {
+  const std::vector<Operation> operations = {{{128, 10, 9}, 23},  {{130, 10, 11}, -80u}, {{132, 10, 9}, 60},
+                                             {{134, 11, 9}, 33},  {{137, 11, 9}, 1},     {{194, 11, 9}, 12},
+                                             {{196, 10, 9}, 160}, {{197, 10, 9}, 23},    {{199, 10, 11}, 4},
+                                             {{81, 13, 1}, 100},  {{169, 12, 10, 9}, 3}};
+  const std::vector<Operation> conditions = {
       {{170, 10, 9}, false}, {{171, 10, 9}, true},  {{172, 10, 9}, true},
       {{174, 9, 10}, false}, {{176, 9, 10}, true},  {{178, 9, 9}, true},
       {{168, 12}, true},     {{166, 12, 41}, true}, {{167, 12, 41}, false}};
-  id = 40;
-  for (const auto& [words, result] : conditions) {
-    std::vector<std::uint32_t> all{bool_type, id++};
-    all.insert(all.end(), words.begin(), words.end());
-    add(spec_op, all);
-  }
+  const auto add_all = [&](const std::vector<Operation>& all, std::uint32_t type, std::uint32_t id) {
+    for (const auto& [words, result] : all) {
+      std::vector<std::uint32_t> whole{type, id++};
+      whole.insert(whole.end(), words.begin(), words.end());
+      add(spec_op, whole);
+    }
+  };
+  add_all(operations, uint_type, 20);
+  add_all(conditions, bool_type, 40);
   add(spec_op, {uint_type, 60, 134, 10, 61});  // by what nobody knows: left as it is
   add(spec_op, {uint_type, 62, 130, 9, 9});
   add(spec_op, {uint_type, 63, 134, 10, 62});  // by 0: likewise
@@ -156,18 +162,14 @@ TEST_CASE("vulkan modules: constants are written into them, and what follows is 
   CHECK(found.at(10) == 20);
   CHECK(found.at(11) == 100);
   CHECK(found.at(12) == 0);
-  id = 20;
-  for (const auto& row : operations) {
-    const auto& [words, result] = row;
-    CAPTURE(row.first[0]);
-    CHECK(found.at(id++) == result);
-  }
-  id = 40;
-  for (const auto& row : conditions) {
-    const auto& [words, result] = row;
-    CAPTURE(row.first[0]);
-    CHECK(found.at(id++) == result);
-  }
+  const auto check_all = [&](const std::vector<Operation>& all, std::uint32_t id) {
+    for (const Operation& each : all) {
+      CAPTURE(each.words[0]);
+      CHECK(found.at(id++) == each.result);
+    }
+  };
+  check_all(operations, 20);
+  check_all(conditions, 40);
   CHECK(instructions(made, composite) ==
         std::vector<std::vector<std::uint32_t>>{{vector_type, 13, 10, 11, 9}});
   CHECK(instructions(made, decorate) == std::vector<std::vector<std::uint32_t>>{{13, 11, 25}});
@@ -190,9 +192,7 @@ TEST_CASE("vulkan modules: no constant is left to the driver, and no loop where 
   CHECK(hints > 100);
 }
 
-TEST_CASE("vulkan: special values pass through copies, conversions and products as on the CPU") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: special values pass through copies, conversions and products as on the CPU") {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   // For f16 in turn: halfway cases on both sides, tiny numbers, what overflows, and its last number before
   // that.
@@ -200,12 +200,12 @@ TEST_CASE("vulkan: special values pass through copies, conversions and products 
                                       1 + 0x3p-11, 0x1p-24, -0x3p-24, 0x1.8p-25, 0x1p-25,
                                       65519,       65520,   -1e30};
   const Shape shape{static_cast<std::int64_t>(values.size())};
-  const Tensor x = copy_on(*device, tensor_of<float>(values, shape));
+  const Tensor x = copy_on(device, tensor_of<float>(values, shape));
   const auto bits_after = [&](DType dtype) {
-    const Tensor half = Tensor::empty(shape, dtype, *device);
-    backend_of(*device).copy(x, half);
+    const Tensor half = Tensor::empty(shape, dtype, device);
+    backend_of(device).copy(x, half);
     std::vector<std::uint16_t> bits(values.size());
-    backend_of(*device).download(half, bits.data());
+    backend_of(device).download(half, bits.data());
     return bits;
   };
   const std::vector<std::uint16_t> f16 = {0x8000, 0, 0x7c00, 0xfc00, 0x3c00, 0x3c02, 1,
@@ -225,27 +225,23 @@ TEST_CASE("vulkan: special values pass through copies, conversions and products 
   CHECK(zeros[4] == 0);
 }
 
-TEST_CASE("vulkan: a batch is submitted when its work is enough") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  vulkan::Stream& stream = vulkan::gpu(device->index).stream();
-  const Tensor x = Tensor::zeros({1000}, DType::f32, *device);
+VULKAN_TEST("vulkan: a batch is submitted when its work is enough") {
+  vulkan::Stream& stream = vulkan::gpu(device.index).stream();
+  const Tensor x = Tensor::zeros({1000}, DType::f32, device);
   const auto submissions = [&] {
     stream.wait_idle();
     // Every eight commands, where the device has always caught up.
     const std::int64_t before = stream.counters().submissions;
-    for (int i = 0; i < 20; ++i) backend_of(*device).unary(UnaryOp::neg, {}, x, x);
+    for (int i = 0; i < 20; ++i) backend_of(device).unary(UnaryOp::neg, {}, x, x);
     return stream.counters().submissions - before;
   };
   CHECK(submissions() <= 2);
-  const LoweredLimits limits(*device, [](vulkan::Limits& lower) { lower.batch_seconds = 1e-12; });
+  const LoweredLimits limits(device, [](vulkan::Limits& lower) { lower.batch_seconds = 1e-12; });
   CHECK(submissions() >= 20);
 }
 
-TEST_CASE("vulkan: the report of memory says what the driver has left") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  vulkan::Gpu& gpu = vulkan::gpu(device->index);
+VULKAN_TEST("vulkan: the report of memory says what the driver has left") {
+  vulkan::Gpu& gpu = vulkan::gpu(device.index);
   CHECK(contains(gpu.memory().report(), "by the driver this process has") ==
         gpu.capabilities().memory_budget);
   CHECK(gpu.limits().max_allocation > 0);

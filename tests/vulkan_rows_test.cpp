@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "heed/backends/vulkan/rows.h"
+#include "heed/backends/vulkan/launch.h"
 #include "heed/core/device.h"
 #include "vulkan_compare.h"
 
@@ -37,27 +37,23 @@ void split_everything(vulkan::Limits& limits) {
   limits.max_invocations = 64;
 }
 
+/// Rows of many lengths, and within limits that split them.
+void for_row_shapes(Device device, const std::function<void(const Shape&)>& check_shape) {
+  for (const Shape& shape : row_shapes) check_shape(shape);
+  const LoweredLimits limits(device, split_everything);
+  for (const Shape& shape : {Shape{70, 17}, Shape{900, 41}, Shape{2, 1031}, Shape{60, 202}})
+    check_shape(shape);
+}
+
 /// What a computation is held to; `allowed` is an error relative to the CPU's results.
 using Check = void (*)(Device, const std::vector<Tensor>& inputs, const Computation&, double allowed);
 
 /// With values exchanged within subgroups, where the device can, a computation gives the bits that it gives
 /// without.
 void check_exchange(Device device, const std::vector<Tensor>& inputs, const Computation& compute, double) {
-  const auto results = [&] {
-    std::vector<Tensor> copies;
-    for (const Tensor& input : inputs) copies.push_back(copy_on(device, input));
-    std::vector<std::vector<double>> all;
-    for (const Tensor& result : compute(backend_of(device), copies)) all.push_back(result.to_doubles());
-    return all;
-  };
-  const auto found = results();
+  const Numbers found = results_on(device, inputs, compute);
   const LoweredLimits without(device, [](vulkan::Limits& limits) { limits.exchanging = 1; });
-  const auto expected = results();
-  REQUIRE(expected.size() == found.size());
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    CAPTURE(i);
-    CHECK(worst_error(found[i], expected[i]) == 0);
-  }
+  check_near(found, results_on(device, inputs, compute), 0);
 }
 
 void check_softmax(Device device, const Shape& shape, Check check = check_agreement) {
@@ -229,19 +225,13 @@ Tensor awkward(const Shape& shape) {
 
 }  // namespace
 
-TEST_CASE("vulkan: softmax and log-softmax, with every kind of mask") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  for (const Shape& shape : row_shapes) check_softmax(*device, shape);
-  const LoweredLimits limits(*device, split_everything);
-  for (const Shape& shape : {Shape{70, 17}, Shape{900, 40}, Shape{2, 1031}}) check_softmax(*device, shape);
+VULKAN_TEST("vulkan: softmax and log-softmax, with every kind of mask") {
+  for_row_shapes(device, [&](const Shape& shape) { check_softmax(device, shape); });
 }
 
-TEST_CASE("vulkan: a row whose variance overflows is normalised to NaN, as on the CPU") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: a row whose variance overflows is normalised to NaN, as on the CPU") {
   const Tensor x = with(floats({3, 40}), {{41, 1e38}, {42, -1e38}});
-  check_agreement(*device, {x}, [](const Backend& backend, const std::vector<Tensor>& in) {
+  check_agreement(device, {x}, [](const Backend& backend, const std::vector<Tensor>& in) {
     const Device on = in[0].device();
     const Tensor y = empty_on(on, {3, 40}), mean = empty_on(on, {3}), inverse = empty_on(on, {3}),
                  root = empty_on(on, {3, 40}), of_root = empty_on(on, {3});
@@ -251,23 +241,19 @@ TEST_CASE("vulkan: a row whose variance overflows is normalised to NaN, as on th
   });
 }
 
-TEST_CASE("vulkan: a NaN spoils its row of a softmax and no other") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: a NaN spoils its row of a softmax and no other") {
   const Tensor x = with(floats({3, 40}), {{45, not_a_number}});
-  check_agreement(*device, {x}, [](const Backend& backend, const std::vector<Tensor>& in) {
+  check_agreement(device, {x}, [](const Backend& backend, const std::vector<Tensor>& in) {
     const Tensor y = empty_on(in[0].device(), {3, 40});
     backend.softmax.forward(in[0], Tensor(), false, y);
     return std::vector<Tensor>{y};
   });
 }
 
-TEST_CASE("vulkan: an infinity spoils its row of a softmax and of a cross entropy, as on the CPU") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: an infinity spoils its row of a softmax and of a cross entropy, as on the CPU") {
   const Tensor x = with(floats({3, 40}), {{40, infinity}});
   const Tensor targets = Tensor::from(std::vector<std::int32_t>{1, 2, 3}, {3});
-  check_agreement(*device, {x, targets}, [](const Backend& backend, const std::vector<Tensor>& in) {
+  check_agreement(device, {x, targets}, [](const Backend& backend, const std::vector<Tensor>& in) {
     const Device on = in[0].device();
     const Tensor soft = empty_on(on, {3, 40}), log = empty_on(on, {3, 40}), loss = empty_on(on, {3}),
                  sums = empty_on(on, {3, 2}), slope = empty_on(on, {3, 40});
@@ -279,41 +265,28 @@ TEST_CASE("vulkan: an infinity spoils its row of a softmax and of a cross entrop
   });
 }
 
-TEST_CASE("vulkan: layer norm, with and without weight and bias") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  for (const Shape& shape : row_shapes) {
-    check_layer_norm(*device, shape);
-    check_layer_norm(*device, shape, /*centred=*/false);
-  }
-  check_layer_norm(*device, {1500, 12});
-  const LoweredLimits limits(*device, split_everything);
-  for (const Shape& shape : {Shape{70, 17}, Shape{900, 40}, Shape{60, 200}}) check_layer_norm(*device, shape);
+VULKAN_TEST("vulkan: layer norm, with and without weight and bias") {
+  for (const bool centred : {false, true})
+    for_row_shapes(device, [&](const Shape& shape) { check_layer_norm(device, shape, centred); });
+  check_layer_norm(device, {1500, 12});
 }
 
-TEST_CASE("vulkan: a sum with dropout that is normalised on its way") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: a sum with dropout that is normalised on its way") {
   for (const bool centred : {false, true}) {
-    for (const Shape& shape : row_shapes) check_add_norm(*device, shape, centred);
-    check_add_norm(*device, {1500, 12}, centred);
+    for_row_shapes(device, [&](const Shape& shape) { check_add_norm(device, shape, centred); });
+    check_add_norm(device, {1500, 12}, centred);
   }
-  const LoweredLimits limits(*device, split_everything);
-  for (const Shape& shape : {Shape{70, 17}, Shape{900, 41}, Shape{60, 202}})
-    check_add_norm(*device, shape, true);
 }
 
-TEST_CASE("vulkan: values exchanged within subgroups give the same bits") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: values exchanged within subgroups give the same bits") {
   for (const Shape& shape : {Shape{70, 17}, Shape{37, 64}, Shape{5, 250}}) {
-    check_softmax(*device, shape, check_exchange);
-    check_layer_norm(*device, shape, true, check_exchange);
-    check_add_norm(*device, shape, true, check_exchange);
-    check_cross_entropy(*device, shape, check_exchange);
+    check_softmax(device, shape, check_exchange);
+    check_layer_norm(device, shape, true, check_exchange);
+    check_add_norm(device, shape, true, check_exchange);
+    check_cross_entropy(device, shape, check_exchange);
   }
   using vulkan::row_shader;
-  vulkan::Gpu& gpu = vulkan::gpu(device->index);
+  vulkan::Gpu& gpu = vulkan::gpu(device.index);
   const std::uint32_t can = gpu.limits().exchanging;
   const auto chosen = [&](std::uint32_t workgroup, std::uint32_t lanes) {
     return row_shader(gpu, "softmax", DType::f32, {workgroup, lanes});
@@ -323,42 +296,31 @@ TEST_CASE("vulkan: values exchanged within subgroups give the same bits") {
   CHECK(chosen(256, 256) == (can >= 16 ? "softmax_subgroups_f32" : "softmax_f32"));
 }
 
-TEST_CASE("vulkan: rotary positions, in one launch and in many that begin anywhere in a sequence") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: rotary positions, in one launch and in many that begin anywhere in a sequence") {
   const std::vector<Shape> shapes = {{1, 1, 1, 2}, {2, 5, 3, 8}, {3, 7, 1, 22}, {2, 90, 4, 16}, {0, 4, 2, 4}};
-  for (const Shape& shape : shapes) check_rotary(*device, shape);
-  const LoweredLimits limits(*device, split_everything);
-  for (const Shape& shape : shapes) check_rotary(*device, shape);
-  check_rotary(*device, {5, 33, 3, 70});
+  for (const Shape& shape : shapes) check_rotary(device, shape);
+  const LoweredLimits limits(device, split_everything);
+  for (const Shape& shape : shapes) check_rotary(device, shape);
+  check_rotary(device, {5, 33, 3, 70});
 }
 
-TEST_CASE("vulkan: the gradients of a layer norm without rows are zeros") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  const auto make = [&](const Shape& shape) { return Tensor::empty(shape, DType::f32, *device); };
+VULKAN_TEST("vulkan: the gradients of a layer norm without rows are zeros") {
+  const auto make = [&](const Shape& shape) { return Tensor::empty(shape, DType::f32, device); };
   const Tensor x = make({0, 4}), dweight = make({4}), dbias = make({4});
-  backend_of(*device).layer_norm.backward(x, {}, make({0}), make({0}), x, x, dweight, dbias);
+  backend_of(device).layer_norm.backward(x, {}, make({0}), make({0}), x, x, dweight, dbias);
   CHECK(dweight.to_doubles() == std::vector<double>(4, 0));
   CHECK(dbias.to_doubles() == std::vector<double>(4, 0));
 }
 
-TEST_CASE("vulkan: cross entropy, smoothed, ignored, in place") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  for (const Shape& shape : row_shapes) check_cross_entropy(*device, shape);
-  const LoweredLimits limits(*device, split_everything);
-  for (const Shape& shape : {Shape{70, 17}, Shape{900, 40}, Shape{2, 1031}})
-    check_cross_entropy(*device, shape);
+VULKAN_TEST("vulkan: cross entropy, smoothed, ignored, in place") {
+  for_row_shapes(device, [&](const Shape& shape) { check_cross_entropy(device, shape); });
 }
 
-TEST_CASE("vulkan: a target that is no class is an error at the next wait, with its row") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  const Backend& backend = backend_of(*device);
-  const Tensor logits = copy_on(*device, floats({5, 3}));
-  const Tensor targets = Tensor::from(std::vector<std::int32_t>{0, 1, 3, -2, -1}, {5}, *device);
-  const Tensor loss = empty_on(*device, {5}), logs = empty_on(*device, {5, 2});
+VULKAN_TEST("vulkan: a target that is no class is an error at the next wait, with its row") {
+  const Backend& backend = backend_of(device);
+  const Tensor logits = copy_on(device, floats({5, 3}));
+  const Tensor targets = Tensor::from(std::vector<std::int32_t>{0, 1, 3, -2, -1}, {5}, device);
+  const Tensor loss = empty_on(device, {5}), logs = empty_on(device, {5, 2});
   backend.cross_entropy.forward(logits, targets, 0, -1, loss, logs);
   CHECK_THROWS_WITH_AS(loss.to_doubles(),
                        doctest::Contains("cross_entropy: a target is not a class in [0, 3)"), Error);
@@ -367,11 +329,9 @@ TEST_CASE("vulkan: a target that is no class is an error at the next wait, with 
   CHECK(loss.to_doubles().size() == 5);  // said once
 }
 
-TEST_CASE("vulkan: gather and scatter, few and many rows, repeated and missing targets") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: gather and scatter, few and many rows, repeated and missing targets") {
   const auto check = [&](std::int64_t batch, std::int64_t n, std::int64_t m, std::int64_t width) {
-    check_gather_scatter(*device, batch, n, m, width);
+    check_gather_scatter(device, batch, n, m, width);
   };
   check(1, 1, 1, 1);
   check(1, 50, 400, 33);
@@ -380,7 +340,7 @@ TEST_CASE("vulkan: gather and scatter, few and many rows, repeated and missing t
   check(40, 30, 1, 1);
   check(3, 9, 100, 16);
   check(2, 5, 0, 3);
-  const LoweredLimits limits(*device, [](vulkan::Limits& lower) {
+  const LoweredLimits limits(device, [](vulkan::Limits& lower) {
     split_everything(lower);
     lower.max_range = 4096;
   });
@@ -388,41 +348,32 @@ TEST_CASE("vulkan: gather and scatter, few and many rows, repeated and missing t
   check(5, 40, 70, 30);
 }
 
-TEST_CASE("vulkan: an index that is no row is an error, with its position") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  const Backend& backend = backend_of(*device);
-  const Tensor x = copy_on(*device, floats({2, 4, 3})), out = empty_on(*device, {2, 3, 3});
-  const Tensor index = Tensor::from(std::vector<std::int32_t>{0, -1, 1, 2, -2, 4}, {2, 3}, *device);
+VULKAN_TEST("vulkan: an index that is no row is an error, with its position") {
+  const Backend& backend = backend_of(device);
+  const Tensor x = copy_on(device, floats({2, 4, 3})), out = empty_on(device, {2, 3, 3});
+  const Tensor index = Tensor::from(std::vector<std::int32_t>{0, -1, 1, 2, -2, 4}, {2, 3}, device);
   backend.gather_rows(x, index, out);
   CHECK_THROWS_WITH_AS(out.to_doubles(), doctest::Contains("gather_rows: an index is outside [0, 4)"), Error);
   backend.scatter_add_rows(out, index, x);
   CHECK_THROWS_WITH_AS(x.to_doubles(), doctest::Contains("(position 4)"), Error);
+  // Indices are looked at where there is no row to add to, too.
+  const Tensor first = copy_on(device, Tensor::from(std::vector<std::int32_t>{-1, 0}, {1, 2}));
+  backend.scatter_add_rows(copy_on(device, floats({1, 2, 3})), first, empty_on(device, {1, 0, 3}));
+  CHECK_THROWS_WITH_AS(synchronize(device), doctest::Contains("position 1"), Error);
 }
 
-TEST_CASE("vulkan: an index is looked at where there is no row to add to, too") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  const Tensor index = copy_on(*device, Tensor::from(std::vector<std::int32_t>{-1, 0}, {1, 2}));
-  backend_of(*device).scatter_add_rows(copy_on(*device, floats({1, 2, 3})), index,
-                                       empty_on(*device, {1, 0, 3}));
-  CHECK_THROWS_WITH_AS(synchronize(*device), doctest::Contains("position 1"), Error);
-}
-
-TEST_CASE("vulkan: argsort and top-k, stable, NaN as the largest") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: argsort and top-k, stable, NaN as the largest") {
   for (const Shape& shape :
        {Shape{1, 1}, Shape{50, 2}, Shape{7, 100}, Shape{3, 1024}, Shape{2, 2050}, Shape{1, 9000}}) {
-    check_sort(*device, awkward(shape));
-    check_sort(*device, integers(shape, -20, 20));
+    check_sort(device, awkward(shape));
+    check_sort(device, integers(shape, -20, 20));
   }
-  const LoweredLimits limits(*device, [](vulkan::Limits& lower) {
+  const LoweredLimits limits(device, [](vulkan::Limits& lower) {
     split_everything(lower);
     lower.shared_bytes = 1024;
   });
   for (const Shape& shape : {Shape{20, 700}, Shape{3, 64}, Shape{1, 2000}})
-    check_sort(*device, awkward(shape));
+    check_sort(device, awkward(shape));
 }
 
 namespace {
@@ -478,20 +429,16 @@ void check_optimizer(Device device, const OptimizerCase& with) {
 
 }  // namespace
 
-TEST_CASE("vulkan: Adam and gradient descent, scaled, decayed and skipped") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: Adam and gradient descent, scaled, decayed and skipped") {
   const std::vector<OptimizerCase> cases = {{true, false, false, true, -1}, {true, true, true, true, 0},
                                             {true, true, true, true, 5},    {false, false, false, false, -1},
                                             {false, true, true, true, 0},   {false, false, true, true, 1}};
-  for (const OptimizerCase& each : cases) check_optimizer(*device, each);
-  const LoweredLimits limits(*device, [](vulkan::Limits& lower) { lower.max_range = 4096; });
-  check_optimizer(*device, cases[1]);
+  for (const OptimizerCase& each : cases) check_optimizer(device, each);
+  const LoweredLimits limits(device, [](vulkan::Limits& lower) { lower.max_range = 4096; });
+  check_optimizer(device, cases[1]);
 }
 
-TEST_CASE("vulkan: sums of squares of many tensors") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: sums of squares of many tensors") {
   std::vector<Tensor> inputs;
   for (std::int64_t size : {1, 30000, 0, 7, 8192, 8193, 100, 64, 3, 20000, 1}) {
     inputs.push_back(floats({size}, -3, 3, static_cast<std::uint32_t>(inputs.size())));
@@ -503,12 +450,12 @@ TEST_CASE("vulkan: sums of squares of many tensors") {
     backend.sums_of_squares(in, out);
     return std::vector<Tensor>{out};
   };
-  check_agreement(*device, inputs, compute, 1e-6);
-  const LoweredLimits limits(*device, [](vulkan::Limits& lower) {
+  check_agreement(device, inputs, compute, 1e-6);
+  const LoweredLimits limits(device, [](vulkan::Limits& lower) {
     lower.max_range = 70000;
     lower.max_groups = 4;
   });
-  check_agreement(*device, inputs, compute, 1e-6);
+  check_agreement(device, inputs, compute, 1e-6);
 }
 
 namespace {
@@ -519,17 +466,12 @@ void check_half_agreement(Device device, DType dtype, const std::vector<Tensor>&
   CAPTURE(dtype);
   std::vector<Tensor> halves, rounded;
   for (const Tensor& input : inputs) {
-    const Tensor half = empty_on(device, input.shape(), dtype);
-    backend_of(device).copy(copy_on(device, input), half);
-    halves.push_back(half);
-    rounded.push_back(tensor_of<float>(half.to_doubles(), input.shape()));
+    halves.push_back(empty_on(device, input.shape(), dtype));
+    backend_of(device).copy(copy_on(device, input), halves.back());
+    rounded.push_back(tensor_of<float>(halves.back().to_doubles(), input.shape()));
   }
-  const auto found = compute(backend_of(device), halves), expected = compute(cpu_backend, rounded);
-  REQUIRE(expected.size() == found.size());
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    CAPTURE(i);
-    CHECK(worst_error(found[i].to_doubles(), expected[i].to_doubles()) <= allowed);
-  }
+  check_near(numbers_of(compute(backend_of(device), halves)), numbers_of(compute(cpu_backend, rounded)),
+             allowed);
 }
 
 /// Softmax, layer norm, that of a sum, cross entropy, gather, scatter and sort of x [30, 77].
@@ -571,11 +513,9 @@ std::vector<Tensor> rows_of_every_kind(const Backend& backend, const std::vector
 
 }  // namespace
 
-TEST_CASE("vulkan: rows of f16 and bf16, computed in f32") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: rows of f16 and bf16, computed in f32") {
   const std::vector<Tensor> inputs = {floats({30, 77}), floats({77}, 0.5, 2, 1), floats({77}, -1, 1, 2),
                                       floats({30, 77}, -1, 1, 3)};
-  check_half_agreement(*device, DType::f16, inputs, rows_of_every_kind, 2e-3);
-  check_half_agreement(*device, DType::bf16, inputs, rows_of_every_kind, 1.6e-2);
+  check_half_agreement(device, DType::f16, inputs, rows_of_every_kind, 2e-3);
+  check_half_agreement(device, DType::bf16, inputs, rows_of_every_kind, 1.6e-2);
 }

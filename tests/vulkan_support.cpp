@@ -1,7 +1,5 @@
 #include "vulkan_support.h"
 
-#include <doctest/doctest.h>
-
 #include <cstdlib>
 #include <iostream>
 
@@ -12,15 +10,14 @@
 namespace heed {
 
 namespace {
-bool used = false;
+std::optional<Device> used;
 }
 
 std::optional<Device> vulkan_test_device() {
   const char* named = std::getenv("HEED_TEST_VULKAN");
   try {
-    const Device device = find_device(named ? named : "vulkan:llvmpipe");
-    used = true;
-    return device;
+    used = find_device(named ? named : "vulkan:llvmpipe");
+    return used;
   } catch (const Error& error) {
     if (std::getenv("HEED_REQUIRE_VULKAN")) throw;
     MESSAGE("skipped: ", error.what());
@@ -32,9 +29,7 @@ bool vulkan_left_no_trace() {
   if (!used) return true;
   for (const std::string& message : vulkan::validation_messages())
     std::cerr << "Vulkan validation: " << message << '\n';
-  const char* named = std::getenv("HEED_TEST_VULKAN");
-  const Device device = find_device(named ? named : "vulkan:llvmpipe");
-  const std::int64_t damaged = vulkan::gpu(device.index).memory().damaged_guards();
+  const std::int64_t damaged = vulkan::gpu(used->index).memory().damaged_guards();
   if (damaged > 0) std::cerr << "Vulkan: the guard bytes around " << damaged << " blocks were overwritten\n";
   return vulkan::validation_messages().empty() && damaged == 0;
 }

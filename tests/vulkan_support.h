@@ -1,5 +1,7 @@
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <optional>
 
 #include "heed/core/device.h"
@@ -16,3 +18,12 @@ std::optional<Device> vulkan_test_device();
 bool vulkan_left_no_trace();
 
 }  // namespace heed
+
+/// A test case on that device, its `device`.
+#define VULKAN_TEST(name) HEED_VULKAN_TEST(DOCTEST_ANONYMOUS(vulkan_test_), name)
+#define HEED_VULKAN_TEST(body, name)                                   \
+  static void body(heed::Device device);                               \
+  TEST_CASE(name) {                                                    \
+    if (const auto device = heed::vulkan_test_device()) body(*device); \
+  }                                                                    \
+  static void body([[maybe_unused]] heed::Device device)

@@ -45,8 +45,7 @@ double loss_in(const std::string& json) {
 
 }  // namespace
 
-TEST_CASE("vulkan tasks: every command of every program, and an exit in order") {
-  if (!vulkan_test_device()) return;
+VULKAN_TEST("vulkan tasks: every command of every program, and an exit in order") {
   for (const TaskKind* kind : task_kinds()) {
     const std::string task(kind->name);
     CAPTURE(task);
@@ -82,8 +81,7 @@ TEST_CASE("vulkan tasks: every command of every program, and an exit in order") 
   }
 }
 
-TEST_CASE("vulkan tasks: ranks that share a device give the bits of one process, in half precision too") {
-  if (!vulkan_test_device()) return;
+VULKAN_TEST("vulkan tasks: ranks that share a device give the bits of one process, in half precision too") {
   const std::pair<std::string, std::string> tried[] = {
       {"f32", "dot_product"}, {"f16", "dot_product"}, {"f32", "routing_transformer"}};
   for (const auto& one : tried) {
@@ -100,8 +98,7 @@ TEST_CASE("vulkan tasks: ranks that share a device give the bits of one process,
   }
 }
 
-TEST_CASE("vulkan tasks: killed and resumed to the same bits") {
-  if (!vulkan_test_device()) return;
+VULKAN_TEST("vulkan tasks: killed and resumed to the same bits") {
   for (const TaskKind* kind : task_kinds()) {
     if (!std::getenv("HEED_KILLS") && kind != task_kinds().back())
       continue;  // one is what a test has time for
@@ -110,8 +107,7 @@ TEST_CASE("vulkan tasks: killed and resumed to the same bits") {
   }
 }
 
-TEST_CASE("vulkan tasks: an end that was asked for leaves while work is queued, and saves") {
-  if (!vulkan_test_device()) return;
+VULKAN_TEST("vulkan tasks: an end that was asked for leaves while work is queued, and saves") {
   const std::string task = "classify";
   const TemporaryFolder folder;
   const fs::path run = folder / "run";
@@ -190,8 +186,7 @@ int check_lost_training(const std::string& task, double growth) {
 
 }  // namespace
 
-TEST_CASE("vulkan tasks: HEED_VULKAN_QUEUE is obeyed, or an error") {
-  if (!vulkan_test_device()) return;
+VULKAN_TEST("vulkan tasks: HEED_VULKAN_QUEUE is obeyed, or an error") {
   const auto devices = [](const char* queue) {
     const Variable wanted("HEED_VULKAN_QUEUE", queue);
     const ProgramResult result = run_program("heed", {"devices"}, "", ".", limits);
@@ -204,8 +199,7 @@ TEST_CASE("vulkan tasks: HEED_VULKAN_QUEUE is obeyed, or an error") {
     CHECK(contains(devices("compute"), "it has no queue that computes and does not draw"));
 }
 
-TEST_CASE("vulkan tasks: a device lost in the middle of train ends it, and it resumes to the same bits") {
-  if (!vulkan_test_device()) return;
+VULKAN_TEST("vulkan tasks: a device lost in the middle of train ends it, and it resumes to the same bits") {
   int behind_checkpoint = 0;
   for (const TaskKind* kind : task_kinds()) {
     const std::string task(kind->name);
@@ -218,10 +212,9 @@ TEST_CASE("vulkan tasks: a device lost in the middle of train ends it, and it re
   CHECK(behind_checkpoint >= 2);
 }
 
-TEST_CASE(
+VULKAN_TEST(
     "vulkan tasks: a device that is lost while a run is used is an error, and so is a wrong "
     "HEED_VULKAN_LOSE_AFTER") {
-  if (!vulkan_test_device()) return;
   const Arguments command =
       joined(joined(predict_command("classify"), {"--run", small_run("classify").string()}), on_device());
   {

@@ -91,26 +91,22 @@ std::vector<float> table_after(BigramTask& task, std::int64_t steps) {
 
 }  // namespace
 
-TEST_CASE("vulkan: training gives the losses of the CPU, twice the same") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  const std::vector<double> expected = bigram_losses({}), found = bigram_losses(*device);
+VULKAN_TEST("vulkan: training gives the losses of the CPU, twice the same") {
+  const std::vector<double> expected = bigram_losses({}), found = bigram_losses(device);
   CHECK(expected.size() == 8);
   CHECK(expected[6] < 0.8 * expected[0]);
   CHECK(worst_error(found, expected) < 1e-5);
-  CHECK(bigram_losses(*device) == found);
+  CHECK(bigram_losses(device) == found);
 }
 
-TEST_CASE("vulkan: no step of training waits for the device") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: no step of training waits for the device") {
   // The record at the end waits, unless the device has caught up by then: sooner or later it has not.
   bool end_waited = false;
   for (int attempt = 0; attempt < 10 && !end_waited; ++attempt) {
-    BigramTask task(*device);
+    BigramTask task(device);
     std::vector<std::int64_t> waits;
     const auto count_waits = [&] {
-      waits.push_back(vulkan::gpu(device->index).stream().counters().waits);
+      waits.push_back(vulkan::gpu(device.index).stream().counters().waits);
       return false;
     };
     Trainer(task, bigram_options(20), {.stop_requested = count_waits}).run();
@@ -121,10 +117,8 @@ TEST_CASE("vulkan: no step of training waits for the device") {
   CHECK(end_waited);
 }
 
-TEST_CASE("vulkan: what is not finite changes nothing, and is named when somebody asks") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  BigramTask task(*device), good(*device);
+VULKAN_TEST("vulkan: what is not finite changes nothing, and is named when somebody asks") {
+  BigramTask task(device), good(device);
   const std::vector<float> expected = table_after(good, 3);
   Trainer trainer(task, bigram_options(9), {.stop_requested = [&, step = 0]() mutable {
                     if (++step == 3) task.poisoned_batch = 2;  // of step 4; later steps have good batches too
@@ -159,9 +153,8 @@ TEST_CASE("child: trains on a device that is lost" * doctest::skip()) {
   std::exit(4);  // the task and its tensors stay; the device is gone
 }
 
-TEST_CASE(
+VULKAN_TEST(
     "vulkan: a device lost in the middle of training ends it with an error that names its last kernels") {
-  if (!vulkan_test_device()) return;
   const ChildResult result = run_in_child("child: trains on a device that is lost",
                                           {{{"HEED_VULKAN_VALIDATION", ""}, {"HEED_VULKAN_GUARDS", ""}}});
   INFO(result.text());

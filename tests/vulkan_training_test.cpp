@@ -80,28 +80,24 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 
 }  // namespace
 
-TEST_CASE("vulkan: 25 steps of a translator follow the CPU's loss curve, and repeat bit for bit") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  const Curve expected = train({}), found = train(*device);
+VULKAN_TEST("vulkan: 25 steps of a translator follow the CPU's loss curve, and repeat bit for bit") {
+  const Curve expected = train({}), found = train(device);
   REQUIRE(expected.losses.size() == 25);
   CHECK(expected.losses.back() < expected.losses.front() - 0.5);
   CHECK(largest_difference(found.losses, expected.losses) < 1e-4);
   CHECK(largest_difference(found.weights, expected.weights) < 1e-3);
-  CHECK(train(*device) == found);
+  CHECK(train(device) == found);
 }
 
-TEST_CASE("vulkan: training in half precision learns as f32 does, with f32 weights") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan: training in half precision learns as f32 does, with f32 weights") {
   const Curve expected = train({});
   for (const auto& half : {std::pair(Precision::f16, 0.02), std::pair(Precision::bf16, 0.1)}) {
     const auto [precision, tolerance] = half;
     CAPTURE(name_of(half.first));
-    const Curve found = train(*device, precision);
+    const Curve found = train(device, precision);
     CHECK(found.losses != expected.losses);
     CHECK(largest_difference(found.losses, expected.losses) < tolerance);
-    CHECK(train(*device, precision) == found);
+    CHECK(train(device, precision) == found);
   }
 }
 
@@ -115,11 +111,9 @@ TEST_CASE("half precision needs a device that has it") {
   CHECK_THROWS_WITH_AS(precision_from_name("f8"), doctest::Contains("f32, f16, bf16"), Error);
 }
 
-TEST_CASE("vulkan: the loss scale halves when gradients overflow and doubles after good steps") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  LossScale scale(*device, {64, LossScale::patience - 2, 3});
-  const auto norm = [&](double value) { return Tensor::full({1}, value, DType::f32, *device); };
+VULKAN_TEST("vulkan: the loss scale halves when gradients overflow and doubles after good steps") {
+  LossScale scale(device, {64, LossScale::patience - 2, 3});
+  const auto norm = [&](double value) { return Tensor::full({1}, value, DType::f32, device); };
   scale.update(norm(1));
   CHECK(scale.skip().item() == 0);
   CHECK(scale.state().scale == 64);

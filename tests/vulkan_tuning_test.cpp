@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "heed/backends/vulkan/attention_call.h"
+#include "heed/backends/vulkan/attention.h"
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/backends/vulkan/tuning.h"
 #include "heed/base/file.h"
@@ -31,14 +31,12 @@ const vulkan::PhysicalDevice& found(Device device) {
 
 }  // namespace
 
-TEST_CASE("vulkan tuning: what was measured is used by whoever opens the device next") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan tuning: what was measured is used by whoever opens the device next") {
   const OwnCache cache;
-  CHECK(vulkan::tuning_of(found(*device)).digest.empty());
-  const std::filesystem::path file = tune_device(*device);
+  CHECK(vulkan::tuning_of(found(device)).digest.empty());
+  const std::filesystem::path file = tune_device(device);
   CHECK(file.parent_path() == cache.folder.path());
-  const vulkan::Tuning tuned = vulkan::tuning_of(found(*device));
+  const vulkan::Tuning tuned = vulkan::tuning_of(found(device));
   CHECK(tuned.digest.size() == 32);
   double best = 0;
   for (std::size_t i = 0; i < tuned.scalar.tiles.size(); ++i) {
@@ -49,26 +47,24 @@ TEST_CASE("vulkan tuning: what was measured is used by whoever opens the device 
   }
   CHECK(best == 1);
   CHECK(read_file(file).find(concat_text("\"lanes\": ", tuned.attention.lanes)) != std::string::npos);
-  CHECK(vulkan::gpu(device->index).tuning().attention.lanes == 16);  // what was tried is not what is used
+  CHECK(vulkan::gpu(device.index).tuning().attention.lanes == 16);  // what was tried is not what is used
   // A device that is opened now has it, and one that was opened before goes on as it was.
-  vulkan::Gpu& next = *new vulkan::Gpu(device->index);  // never closed, as all are
+  vulkan::Gpu& next = *new vulkan::Gpu(device.index);  // never closed, as all are
   CHECK(next.tuning().digest == tuned.digest);
-  CHECK(vulkan::gpu(device->index).tuning().digest.empty());
-  CHECK(platform_name(*device).find(found(*device).driver) != std::string::npos);
+  CHECK(vulkan::gpu(device.index).tuning().digest.empty());
+  CHECK(platform_name(device).find(found(device).driver) != std::string::npos);
   // It is made anew over an old one.
-  CHECK(tune_device(*device) == file);
+  CHECK(tune_device(device) == file);
 }
 
-TEST_CASE("vulkan tuning: a file that is damaged or another device's is refused by its name") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
+VULKAN_TEST("vulkan tuning: a file that is damaged or another device's is refused by its name") {
   const OwnCache cache;
-  const std::filesystem::path file = tune_device(*device);
+  const std::filesystem::path file = tune_device(device);
   const std::string whole = read_file(file);
   const auto refused = [&](const std::string& content, const char* reason) {
     write_file_atomically(file, content);
-    CHECK_THROWS_WITH_AS(vulkan::tuning_of(found(*device)), doctest::Contains(reason), Error);
-    CHECK_THROWS_WITH_AS(vulkan::tuning_of(found(*device)), doctest::Contains(file.c_str()), Error);
+    CHECK_THROWS_WITH_AS(vulkan::tuning_of(found(device)), doctest::Contains(reason), Error);
+    CHECK_THROWS_WITH_AS(vulkan::tuning_of(found(device)), doctest::Contains(file.c_str()), Error);
   };
   refused(whole.substr(0, whole.size() / 2), "not valid JSON");
   std::string changed = whole;
@@ -81,20 +77,18 @@ TEST_CASE("vulkan tuning: a file that is damaged or another device's is refused 
   add_digest(figures);
   refused(figures.dump(), "\"lanes\" is 5");
   refused(std::string(1 << 17, ' '), "bytes");
-  vulkan::PhysicalDevice other = found(*device);
+  vulkan::PhysicalDevice other = found(device);
   other.identity = "another";
   write_file_atomically(file.parent_path() / "tuning-another.json", whole);
   CHECK_THROWS_WITH_AS(vulkan::tuning_of(other), doctest::Contains("another device"), Error);
 }
 
-TEST_CASE(
+VULKAN_TEST(
     "vulkan tuning: attention's workgroups are as large as the tuning says, and no larger than its rows") {
-  const auto device = vulkan_test_device();
-  if (!device) return;
-  vulkan::Gpu& gpu = vulkan::gpu(device->index);
+  vulkan::Gpu& gpu = vulkan::gpu(device.index);
   const auto lanes = [&](std::int64_t length) {
     AttentionArgs args;
-    args.query = args.key = args.value = Tensor::zeros({1, 1, length, 64}, DType::f32, *device);
+    args.query = args.key = args.value = Tensor::zeros({1, 1, length, 64}, DType::f32, device);
     return vulkan::square_group(vulkan::AttentionCall(args), true, 64, 4).lanes;
   };
   CHECK(lanes(300) == 16);

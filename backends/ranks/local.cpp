@@ -22,28 +22,11 @@
 #include <utility>
 #include <vector>
 
+#include "heed/base/descriptor.h"
 #include "heed/core/ranks.h"
 
 namespace heed {
 namespace {
-
-/// A file descriptor, closed by its owner's destructor.
-class Descriptor {
- public:
-  explicit Descriptor(int number = -1) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~Descriptor() {
-    if (number_ >= 0) close(number_);
-  }
-  int number() const { return number_; }
-
- private:
-  int number_;
-};
 
 using Row = std::vector<Descriptor>;  // sockets to every other rank
 
@@ -59,7 +42,7 @@ class LocalRanks : public Ranks {
   ~LocalRanks() override { finish_transfers(); }
 
   bool asked_to_stop() const override {
-    pollfd waiting{parent_.number(), POLLIN, 0};
+    pollfd waiting{parent_.value, POLLIN, 0};
     return poll(&waiting, 1, 0) > 0;
   }
 
@@ -78,7 +61,7 @@ class LocalRanks : public Ranks {
       std::vector<int> missing;
       for (std::size_t r = 0; r < peers_.size(); ++r) {
         const int events = (to_send[r].empty() ? 0 : POLLOUT) | (to_get[r].empty() ? 0 : POLLIN);
-        waiting[r] = {events ? peers_[r].number() : -1, static_cast<short>(events), 0};
+        waiting[r] = {events ? peers_[r].value : -1, static_cast<short>(events), 0};
         if (events) missing.push_back(static_cast<int>(r));
       }
       if (missing.empty()) return;
@@ -91,10 +74,10 @@ class LocalRanks : public Ranks {
         // Receive first: a rank that has ended may have sent data before.
         if (waiting[r].revents && !to_get[r].empty())
           to_get[r] = to_get[r].subspan(
-              moved(r, recv(peers_[r].number(), to_get[r].data(), to_get[r].size(), MSG_DONTWAIT), true));
+              moved(r, recv(peers_[r].value, to_get[r].data(), to_get[r].size(), MSG_DONTWAIT), true));
         if (waiting[r].revents && !to_send[r].empty())
           to_send[r] = to_send[r].subspan(moved(
-              r, send(peers_[r].number(), to_send[r].data(), to_send[r].size(), MSG_DONTWAIT | MSG_NOSIGNAL),
+              r, send(peers_[r].value, to_send[r].data(), to_send[r].size(), MSG_DONTWAIT | MSG_NOSIGNAL),
               false));
       }
     }
@@ -137,7 +120,7 @@ std::unique_ptr<LocalRanks> join(int rank, Row peers, const Descriptor& parent,
                                  const RankPatience& patience) {
   const auto tell = [&](const std::exception& error) {
     const std::string text = concat_text("rank ", rank, " cannot begin: ", error.what());
-    (void)!send(parent.number(), text.data(), text.size(), MSG_NOSIGNAL);
+    (void)!send(parent.value, text.data(), text.size(), MSG_NOSIGNAL);
   };
   try {
     return std::make_unique<LocalRanks>(rank, std::move(peers), parent, patience);
@@ -174,7 +157,7 @@ std::unique_ptr<LocalRanks> join(int rank, Row peers, const Descriptor& parent,
 /// The error sent by a rank that could not begin; empty if there is none.
 std::string text_from(const Descriptor& ranks) {
   std::string text(4096, '\0');
-  const ssize_t bytes = recv(ranks.number(), text.data(), text.size(), MSG_DONTWAIT);
+  const ssize_t bytes = recv(ranks.value, text.data(), text.size(), MSG_DONTWAIT);
   text.resize(static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)));
   return text;
 }
@@ -267,7 +250,7 @@ int run_local_ranks(int count, const std::function<int(Ranks&)>& body,
       stragglers->look(processes.ids);
     }
     if (stop_requested && stop_requested()) {
-      shutdown(to_ranks.number(), SHUT_WR);
+      shutdown(to_ranks.value, SHUT_WR);
       for (const pid_t id : processes.ids)
         if (id > 0) kill(id, SIGCONT);  // a stopped process would keep the others from ending
     }

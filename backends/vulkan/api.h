@@ -4,6 +4,7 @@
 #include <vulkan/vulkan_core.h>
 
 #include <string>
+#include <vector>
 
 // The Vulkan functions that heed uses, in tables. The loader is opened at run time, so the same binary also
 // runs on machines without Vulkan, and a test can replace a function in a device's table.
@@ -28,7 +29,6 @@ namespace heed::vulkan {
   X(GetDeviceProcAddr)
 
 #define HEED_VULKAN_DEVICE_FUNCTIONS(X) \
-  X(DestroyDevice)                      \
   X(GetDeviceQueue)                     \
   X(QueueSubmit)                        \
   X(DeviceWaitIdle)                     \
@@ -90,8 +90,8 @@ struct DeviceApi {
 /// Opens the system's Vulkan loader and fills in the functions that need no instance. Returns why that
 /// failed; "" on success.
 std::string open_loader(InstanceApi& api);
-/// Fills in the functions of api.instance.
-void load_instance_functions(InstanceApi& api);
+/// Creates api.instance and fills in its functions. Returns why that failed; "" on success.
+std::string create_instance(InstanceApi& api);
 /// Fills in the functions of api.device.
 void load_device_functions(const InstanceApi& instance, DeviceApi& api);
 
@@ -103,6 +103,26 @@ Structure structure(VkStructureType type, const void* next = nullptr) {
   made.pNext = const_cast<void*>(next);  // pNext is const in what Vulkan reads, not in what it fills
   return made;
 }
+
+/// What one of Vulkan's functions lists: list(count, null) counts, list(count, items) fills in.
+template <class Item, class List>
+std::vector<Item> listed(const List& list) {
+  std::uint32_t count = 0;
+  list(&count, static_cast<Item*>(nullptr));
+  std::vector<Item> items(count);
+  list(&count, items.data());
+  return items;
+}
+
+bool has_extension(const std::vector<VkExtensionProperties>& extensions, const char* name);
+/// Whether an environment variable has a value other than "" and "0".
+bool is_set(const char* variable);
+
+/// Messages of the validation layers so far. HEED_VULKAN_VALIDATION=1 enables the layers; if they are not
+/// installed, the first use of Vulkan throws an Error.
+std::vector<std::string> validation_messages();
+/// Forgets them.
+void clear_validation_messages();
 
 /// "VK_ERROR_DEVICE_LOST" and so on; "VkResult N" for a result that has no name here.
 std::string name_of(VkResult result);

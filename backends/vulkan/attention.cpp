@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "heed/backends/kernels.h"
-#include "heed/backends/vulkan/attention_call.h"
 #include "heed/backends/vulkan/matrix_hardware.h"
 #include "heed/backends/vulkan/shader_code.h"
 #include "heed/base/error.h"
@@ -128,6 +127,21 @@ std::string shader_by(const std::optional<FragmentKernel>& fragments, const char
   return concat_text(shader, fragments->kernel == TileKernel::cooperative ? "_cooperative" : "_emulated");
 }
 
+void bias_gradient(const AttentionCall& call, const std::optional<FragmentKernel>& fragments,
+                   const AttentionOperand& slope, const Tensor& statistics, const Tensor& dbias) {
+  const Tensor sums =
+      dbias.dtype() == DType::f32 ? dbias : Tensor::empty(dbias.shape(), DType::f32, dbias.device());
+  fill(0, sums);
+  if (sums.count() > 0)
+    AttentionPass(call, true, fragments ? fragments->group : square_group(call, true, 4, 1))
+        .input(slope, true)
+        .statistics(statistics, false)
+        .bias_gradient(sums)
+        .run(shader_by(fragments, "attention_dbias").c_str(),
+             2 * call.area() * static_cast<double>(call.key_width + call.value_width));
+  if (sums.storage() != dbias.storage()) copy(sums, dbias);
+}
+
 }  // namespace
 
 void attention_forward_by(const FragmentChoice& choose, const AttentionArgs& args, const Tensor& out,
@@ -190,18 +204,7 @@ void attention_backward_by(const FragmentChoice& choose, const AttentionArgs& ar
       .output(of_key, false)
       .output(of_value, false)
       .run(shader_by(of_keys, "attention_dkey").c_str(), 4 * area * (key_width + value_width));
-  if (dbias.defined()) {
-    const Tensor sums =
-        dbias.dtype() == DType::f32 ? dbias : Tensor::empty(dbias.shape(), DType::f32, dbias.device());
-    backend_of(sums).fill(0, sums);
-    if (sums.count() > 0)
-      AttentionPass(call, true, of_bias ? of_bias->group : square_group(call, true, 4, 1))
-          .input(slope, true)
-          .statistics(statistics, false)
-          .bias_gradient(sums)
-          .run(shader_by(of_bias, "attention_dbias").c_str(), 2 * area * (key_width + value_width));
-    if (sums.storage() != dbias.storage()) backend_of(sums).copy(sums, dbias);
-  }
+  if (dbias.defined()) bias_gradient(call, of_bias, slope, statistics, dbias);
   if (dkey.defined()) finish_output(of_key, dkey);
   finish_output(of_value, dvalue);
 }
@@ -354,10 +357,8 @@ std::optional<FragmentKernel> trusted_fragments(const AttentionCall& call, Fragm
   const DType dtype = call.args.query.dtype();
   const Device device = call.args.query.device();
   const Capabilities& can = call.gpu.capabilities();
-  const Fragment of_device = dtype == DType::f16    ? can.fragment
-                             : dtype == DType::bf16 ? can.bfloat16_fragment
-                                                    : Fragment();
-  if (of_device == Fragment()) return {};
+  const Fragment of_device = is_half(dtype) ? can.matrices.of(dtype) : Fragment();
+  if (!of_device.exists()) return {};
   const FragmentShape fragment{can.subgroup_size, of_device.rows, call.gpu.tuning().attention.subgroups,
                                of_device.columns, of_device.depth};
   // If the hardware failed the test of products, attention does not try it.

@@ -4,14 +4,132 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "heed/backends/vulkan/attention_call.h"
+#include "heed/backends/vulkan/launch.h"
 #include "heed/backends/vulkan/matmul_operands.h"
-
-// Attention on matrix hardware (shaders/attention_fragments.comp) or by ordinary arithmetic
-// (shaders/attention_products.comp).
+#include "heed/core/attention.h"
+#include "heed/core/backend.h"
 
 namespace heed::vulkan {
+
+// --- attention_call.cpp: what the host does before attention's shaders run (shaders/attention.glsl): tiles,
+// masks, limits
+
+/// A tensor [B, H, L, d] whose batch stride follows from its other strides, which saves a push constant: each
+/// batch entry follows the one before, laid out as [L, H, d] or as [H, L, d].
+struct AttentionOperand {
+  Tensor tensor;
+  bool heads_outside = false;
+
+  std::int64_t row_stride() const { return tensor.stride(2); }
+  std::int64_t head_stride() const { return tensor.stride(1); }
+};
+
+/// The tensor itself if its strides and size allow it and its start, width and strides are multiples of
+/// `step` elements; otherwise a contiguous copy.
+AttentionOperand attention_input(const Gpu& gpu, const Tensor& x, std::int64_t step = 1);
+/// The tensor itself if it is usable and aligned likewise and has no gaps; otherwise a new contiguous tensor
+/// of its shape, from which finish_output() copies the result.
+AttentionOperand attention_output(const Gpu& gpu, const Tensor& x, std::int64_t step = 1);
+/// Copies the result to x, unless it was written in place.
+void finish_output(const AttentionOperand& written, const Tensor& x);
+
+/// A part of the work of a pass, small enough for one launch within the device's limits.
+struct PassPart {
+  std::int64_t batch = 0, batches = 0;
+  std::int64_t head = 0, heads = 0;
+  std::int64_t tile = 0, tiles = 0;
+};
+
+/// One attention call, forward or backward.
+class AttentionCall {
+ public:
+  explicit AttentionCall(const AttentionArgs& args);
+
+  Gpu& gpu;
+  std::int64_t batch, heads, queries, keys, key_width, value_width;
+  const AttentionArgs& args;
+  AttentionOperand query, key, value;
+  Tensor key_mask;  ///< [B, M] contiguous, or undefined
+  Tensor bias;      ///< [1 or B, 1 or H, N, M] contiguous, or undefined
+  Tensor mask;      ///< one bit per entry, or undefined
+  Tensor pattern;   ///< the block pattern's lists on the device, or undefined
+
+  /// The number of scores that are computed, those of padding included.
+  double area() const;
+  /// Whether the start, width and strides of x are multiples of `elements` elements, so that every part of it
+  /// is aligned.
+  static bool is_aligned(const AttentionOperand& x, std::int64_t elements = 4);
+
+ private:
+  Tensor mask_bits() const;
+  Tensor pattern_lists() const;
+};
+
+/// How a workgroup of a pass computes a tile: the first specialisation constants of shaders/attention.glsl.
+struct AttentionGroup {
+  std::int64_t invocations = 16;
+  std::int64_t lanes = 4;   ///< invocations side by side, each with four columns
+  std::int64_t own = 1;     ///< vec4s of a result row per invocation; with fragments: lanes of a subgroup
+  std::int64_t slices = 1;  ///< of the result's width, one workgroup each
+  std::int64_t fragment_columns = 0, fragment_depth = 0;  ///< 0: ordinary arithmetic
+
+  std::int64_t rows() const { return 4 * invocations / lanes; }
+  std::int64_t columns() const { return 4 * lanes; }
+};
+
+/// The most rows that a tile of a pass can hold: with a block pattern, those of one block.
+std::int64_t longest_tile(const AttentionCall& call, bool rows_are_queries);
+/// The square tiles of ordinary arithmetic. `result_width` is the width of the widest result; an invocation
+/// holds at most 4 x `most_quads` columns of it.
+AttentionGroup square_group(const AttentionCall& call, bool rows_are_queries, std::int64_t result_width,
+                            std::int64_t most_quads);
+
+/// One of the passes: how its tiles are cut, and what it binds besides query, key and value.
+class AttentionPass {
+ public:
+  AttentionPass(const AttentionCall& call, bool rows_are_queries, const AttentionGroup& group);
+
+  /// Binds an operand after query, key and value. `per_query`: it has a row per query, not per key.
+  AttentionPass& input(const AttentionOperand& x, bool per_query);
+  AttentionPass& output(const AttentionOperand& x, bool per_query);
+  /// Binds a contiguous f32 tensor [B, H, N, ...] of numbers per query.
+  AttentionPass& statistics(const Tensor& x, bool written);
+  /// Binds the gradient of the bias: f32, contiguous, of the bias's shape. Each workgroup of this pass then
+  /// takes a single tile of columns, and adds to what the gradient holds.
+  AttentionPass& bias_gradient(const Tensor& x);
+  void run(const char* shader, double flops) const;
+
+ private:
+  struct Bound {
+    AttentionOperand operand;
+    bool per_row = false;  // one row per row of a tile, not per column
+    bool written = false;
+    bool is_statistic = false;
+    bool is_bias = false;  // the bias or its gradient
+  };
+
+  AttentionPass& add(const AttentionOperand& x, bool per_query, bool written);
+  std::int64_t first_row_of(std::int64_t tile) const;
+  Tensor view_of(const Bound& bound, const PassPart& part) const;
+  std::int64_t most_column_tiles() const;
+  const Bound* written_bias() const;
+  bool fits(const PassPart& part) const;
+  void launch(const char* shader, double flops, const PassPart& part) const;
+  void run_part(const char* shader, double flops, const PassPart& part) const;
+  std::uint32_t flags() const;
+
+  const AttentionCall& call_;
+  bool rows_are_queries_;
+  std::int64_t rows_;
+  AttentionGroup group_;
+  std::int64_t tiles_;
+  std::vector<Bound> bound_;
+};
+
+// --- attention.cpp: on matrix hardware (shaders/attention_fragments.comp) or by ordinary arithmetic
+// (shaders/attention_products.comp)
 
 /// A device's fragments: the lanes of a subgroup, the rows of a fragment, the most subgroups of a workgroup,
 /// and the columns and depth of a fragment.

@@ -1,4 +1,4 @@
-#include "heed/backends/vulkan/attention_call.h"
+#include "heed/backends/vulkan/attention.h"
 
 #include <algorithm>
 #include <cmath>
@@ -41,19 +41,12 @@ AttentionOperand operand(const Tensor& x) {
 }
 
 Tensor without_gaps(const Tensor& x) {
-  if (!x.defined() || x.is_contiguous()) return x;
-  const Tensor copy = Tensor::empty(x.shape(), x.dtype(), x.device());
-  backend_of(x).copy(x, copy);
-  return copy;
+  return !x.defined() || x.is_contiguous() ? x : compact(x);
 }
 
 /// Whether the address of the first element is a multiple of `elements` elements.
 bool begins_aligned(const Tensor& x, std::int64_t elements) {
-  const auto& block = static_cast<const Block&>(*x.storage());
-  const std::uint64_t element = size_of(x.dtype());
-  return (block.offset() + static_cast<std::uint64_t>(x.offset()) * element) %
-             (static_cast<std::uint64_t>(elements) * element) ==
-         0;
+  return begin_of(x) % (static_cast<std::uint64_t>(elements) * size_of(x.dtype())) == 0;
 }
 
 // --- masks in the form that the shaders read
@@ -112,12 +105,6 @@ Lists transposed(const Lists& lists, std::int64_t heads, std::int64_t rows, std:
   return result;
 }
 
-/// Appends a list and notes in word `slot` of the header where it begins.
-void append(std::vector<std::int32_t>& words, std::size_t slot, const std::vector<std::int32_t>& list) {
-  words[slot] = static_cast<std::int32_t>(words.size());
-  std::copy(list.begin(), list.end(), std::back_inserter(words));  // GCC 14 warns of an insert() here
-}
-
 /// The masks that the blocks use, one bit per entry.
 std::vector<std::int32_t> packed_masks(const BlockPattern& pattern, const std::vector<std::int32_t>& ids) {
   const std::int64_t used = ids.empty() ? 0 : *std::max_element(ids.begin(), ids.end()) + 1;
@@ -141,24 +128,22 @@ std::vector<std::int32_t> packed(const BlockPattern& pattern) {
   const Lists lists{pattern.offsets.to_vector<std::int32_t>(), pattern.columns.to_vector<std::int32_t>(),
                     pattern.mask_ids.to_vector<std::int32_t>()};
   const Lists back = transposed(lists, pattern.heads, rows, columns);
+  const std::vector<std::int32_t> masks = packed_masks(pattern, lists.ids);
   std::vector<std::int32_t> words(7, 0);
-  append(words, 0, lists.offsets);
-  append(words, 1, lists.columns);
-  append(words, 2, lists.ids);
-  append(words, 3, back.offsets);
-  append(words, 4, back.columns);
-  append(words, 5, back.ids);
-  append(words, 6, packed_masks(pattern, lists.ids));
+  std::size_t slot = 0;
+  for (const auto* part :
+       {&lists.offsets, &lists.columns, &lists.ids, &back.offsets, &back.columns, &back.ids, &masks}) {
+    words[slot++] = static_cast<std::int32_t>(words.size());
+    std::copy(part->begin(), part->end(), std::back_inserter(words));  // GCC 14 warns of an insert() here
+  }
   return words;
 }
 
 }  // namespace
 
 AttentionOperand attention_input(const Gpu& gpu, const Tensor& x, std::int64_t step) {
-  if (is_usable(gpu, x) && AttentionCall::is_aligned(operand(x), step)) return operand(x);
-  const Tensor compact = Tensor::empty(x.shape(), x.dtype(), x.device());
-  backend_of(x).copy(x, compact);
-  return operand(compact);
+  const bool as_is = is_usable(gpu, x) && AttentionCall::is_aligned(operand(x), step);
+  return operand(as_is ? x : compact(x));
 }
 
 AttentionOperand attention_output(const Gpu& gpu, const Tensor& x, std::int64_t step) {
@@ -351,22 +336,20 @@ void AttentionPass::run(const char* shader, double flops) const {
 
 void AttentionPass::run_part(const char* shader, double flops, const PassPart& part) const {
   if (part.batches == 0 || part.heads == 0 || part.tiles == 0) return;
+  if (fits(part) || (part.batches == 1 && part.heads == 1 && part.tiles == 1))
+    return launch(shader, flops, part);
   PassPart first = part, second = part;
-  const auto halve = [](std::int64_t all, std::int64_t& count, std::int64_t& begin, std::int64_t& rest) {
-    count = all / 2;
-    begin += count;
-    rest = all - count;
+  const auto halve = [&](std::int64_t PassPart::*begin, std::int64_t PassPart::*count) {
+    first.*count = part.*count / 2;
+    second.*count = part.*count - first.*count;
+    second.*begin += first.*count;
   };
-  if (fits(part) || (part.batches == 1 && part.heads == 1 && part.tiles == 1)) {
-    launch(shader, flops, part);
-    return;
-  }
   if (part.batches > 1) {
-    halve(part.batches, first.batches, second.batch, second.batches);
+    halve(&PassPart::batch, &PassPart::batches);
   } else if (part.heads > 1) {
-    halve(part.heads, first.heads, second.head, second.heads);
+    halve(&PassPart::head, &PassPart::heads);
   } else {
-    halve(part.tiles, first.tiles, second.tile, second.tiles);
+    halve(&PassPart::tile, &PassPart::tiles);
   }
   run_part(shader, flops / 2, first);
   run_part(shader, flops / 2, second);

@@ -1,9 +1,12 @@
 #include "heed/backends/vulkan/gpu.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 
+#include "heed/backends/kernels.h"
 #include "heed/base/error.h"
 #include "heed/core/device.h"
 
@@ -45,25 +48,6 @@ void DeviceErrors::check() {
   heed::check(first.empty(), first);
 }
 
-Gpu::Gpu(int index)
-    : OpenDevice(index),
-      pipelines_(std::make_unique<Pipelines>(*this)),
-      stream_(std::make_unique<Stream>(*this)),
-      memory_(std::make_unique<Memory>(*this, *stream_)),
-      staging_(std::make_unique<Staging>(*this, *stream_)),
-      errors_(std::make_unique<DeviceErrors>(*this)) {
-  enlist();
-}
-
-Gpu::~Gpu() {
-  delist();
-}
-
-void Gpu::finish() noexcept {
-  stream_->finish();
-  pipelines_->save();
-}
-
 Gpu& gpu(int index) {
   check(!forked_from_driver(), "device vulkan:", index,
         ": this process was forked from one that uses Vulkan, whose ",
@@ -76,6 +60,103 @@ Gpu& gpu(int index) {
   return found != opened.end() ? *found->second : *opened.emplace(index, new Gpu(index)).first->second;
 }
 
+// --- memory and transfers as the rest of heed sees them
+
+namespace {
+
+/// Where the elements of a contiguous tensor lie.
+struct Range {
+  Gpu& gpu;
+  Block& block;
+  std::uint64_t skip;  ///< bytes of the block before the first element
+  std::uint64_t bytes;
+};
+
+Range range_of(const Tensor& tensor) {
+  const std::uint64_t element = size_of(tensor.dtype());
+  return {gpu_of(tensor), static_cast<Block&>(*tensor.storage()),
+          static_cast<std::uint64_t>(tensor.offset()) * element,
+          static_cast<std::uint64_t>(tensor.count()) * element};
+}
+
+}  // namespace
+
+std::shared_ptr<Storage> allocate(Device device, std::size_t bytes) {
+  Gpu& on = gpu(device.index);
+  const std::lock_guard lock(on.mutex());
+  return on.memory().allocate(device, bytes);
+}
+
+void upload(const void* host, const Tensor& to) {
+  const auto [gpu, block, skip, bytes] = range_of(to);
+  const std::lock_guard lock(gpu.mutex());
+  if (block.mapped() && block.last_use() <= gpu.stream().completed()) {
+    std::memcpy(block.mapped() + skip, host, bytes);
+    return;
+  }
+  const auto* from = static_cast<const std::byte*>(host);
+  for (std::uint64_t done = 0; done < bytes; done += Staging::largest_piece) {
+    const std::uint64_t part = std::min(bytes - done, Staging::largest_piece);
+    const Staging::Piece piece = gpu.staging().for_upload(part);
+    std::memcpy(piece.data, from + done, part);
+    block.used(gpu.stream().recording(), true);
+    gpu.stream().copy(piece.buffer, piece.offset, block.buffer(), block.offset() + skip + done, part);
+  }
+}
+
+void download(const Tensor& from, void* host) {
+  const auto [gpu, block, skip, bytes] = range_of(from);
+  const std::lock_guard lock(gpu.mutex());
+  if (block.mapped()) {
+    // Waits for launches that may report an error too, whatever they write: the next read of anything throws
+    // it.
+    gpu.stream().wait(std::max(block.last_write(), gpu.device_errors().last()));
+    gpu.device_errors().check();
+    std::memcpy(host, block.mapped() + skip, bytes);
+    return;
+  }
+  auto* to = static_cast<std::byte*>(host);
+  struct Piece {
+    std::byte *from, *to;
+    std::uint64_t bytes, value;
+  };
+  const auto take = [&gpu = gpu](const Piece& piece) {
+    gpu.stream().wait(piece.value);
+    gpu.device_errors().check();
+    std::memcpy(piece.to, piece.from, piece.bytes);
+  };
+  std::optional<Piece> before;  // the host takes it while the device copies the next
+  for (std::uint64_t done = 0; done < bytes; done += Staging::largest_piece) {
+    HostBuffer& buffer = gpu.staging().for_download();
+    const Piece piece{buffer.data(), to + done, std::min(bytes - done, Staging::largest_piece),
+                      gpu.stream().recording()};
+    block.used(piece.value, false);
+    gpu.stream().copy(block.buffer(), block.offset() + skip + done, buffer.buffer(), 0, piece.bytes);
+    gpu.stream().submit();
+    if (before) take(*before);
+    before = piece;
+  }
+  if (before) take(*before);
+}
+
+MemoryStats memory_stats(Device device) {
+  Gpu& on = gpu(device.index);
+  const std::lock_guard lock(on.mutex());
+  return on.memory().stats();
+}
+
+void reset_peak(Device device) {
+  Gpu& on = gpu(device.index);
+  const std::lock_guard lock(on.mutex());
+  on.memory().reset_peak();
+}
+
+void trim(Device device) {
+  Gpu& on = gpu(device.index);
+  const std::lock_guard lock(on.mutex());
+  on.memory().trim();
+}
+
 }  // namespace heed::vulkan
 
 namespace heed {
@@ -83,7 +164,7 @@ namespace heed {
 std::string device_platform(Device device) {
   const vulkan::Gpu& gpu = vulkan::gpu(device.index);
   const std::string& tuned = gpu.tuning().digest;
-  return concat_text(gpu.name(), ", ", gpu.driver(), tuned.empty() ? "" : ", tuned ", tuned);
+  return concat_text(gpu.name(), ", ", gpu.described().driver, tuned.empty() ? "" : ", tuned ", tuned);
 }
 
 DeviceCounters device_counters(Device device) {
@@ -116,6 +197,17 @@ const VulkanDevices& vulkan_devices() {
     return list;
   }();
   return all;
+}
+
+const Backend& vulkan_backend() {
+  static const Backend backend{
+      .name = "vulkan",
+#define HEED_KERNEL(kernel, ...) .kernel = vulkan::kernel,
+#define HEED_FUSED(kernel, ...) .kernel = {vulkan::kernel##_forward, vulkan::kernel##_backward},
+#define HEED_CPU_KERNEL(...)
+#include "heed/core/kernels.def"
+  };
+  return backend;
 }
 
 }  // namespace heed

@@ -57,29 +57,36 @@ class DeviceErrors {
 class Gpu final : public OpenDevice {
  public:
   /// `index` is the device's index in physical_devices().
-  explicit Gpu(int index);
-  ~Gpu() override;
+  explicit Gpu(int index) : OpenDevice(index) { enlist(); }
 
-  Memory& memory() { return *memory_; }
-  Pipelines& pipelines() { return *pipelines_; }
-  Stream& stream() { return *stream_; }
-  DeviceErrors& device_errors() { return *errors_; }
-  Staging& staging() { return *staging_; }
+  Memory& memory() { return memory_; }
+  Pipelines& pipelines() { return pipelines_; }
+  Stream& stream() { return stream_; }
+  DeviceErrors& device_errors() { return errors_; }
+  Staging& staging() { return staging_; }
 
-  void collect_times() override { stream_->collect_times(); }
-  void drain() noexcept override { stream_->drain(); }
-  void finish() noexcept override;
+  void collect_times() override { stream_.collect_times(); }
+  void drain() noexcept override { stream_.drain(); }
+  void finish() noexcept override {
+    stream_.finish();
+    pipelines_.save();
+  }
 
  private:
-  std::unique_ptr<Pipelines> pipelines_;
-  std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Memory> memory_;
-  std::unique_ptr<Staging> staging_;
-  std::unique_ptr<DeviceErrors> errors_;
+  Pipelines pipelines_{*this};
+  Stream stream_{*this};
+  Memory memory_{*this, stream_};
+  Staging staging_{*this, stream_};
+  DeviceErrors errors_{*this};
 };
 
 /// The device at an index of physical_devices(), opened on first use. Throws an Error with the reason if it
 /// is unusable, and in a child of fork(), where the driver's threads are missing.
 Gpu& gpu(int index);
+
+/// The device that holds a tensor.
+inline Gpu& gpu_of(const Tensor& tensor) {
+  return gpu(tensor.device().index);
+}
 
 }  // namespace heed::vulkan

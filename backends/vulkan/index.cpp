@@ -1,5 +1,5 @@
 #include "heed/backends/kernels.h"
-#include "heed/backends/vulkan/rows.h"
+#include "heed/backends/vulkan/launch.h"
 #include "heed/base/error.h"
 
 namespace heed::vulkan {
@@ -66,21 +66,15 @@ void scatter(Gpu& gpu, const Tensor& x, const Tensor& index, const Tensor& out, 
   const auto element = static_cast<std::int64_t>(size_of(x.dtype()));
   const bool fits = x.count() <= most_elements(gpu, element) && x.count() <= most_groups(gpu) * workgroup;
   if (!fits && batch > 1) {
-    const std::int64_t half = batch / 2;
-    scatter(gpu, row_range(x, 0, half), row_range(index, 0, half), row_range(out, 0, half), first_position);
-    return scatter(gpu, row_range(x, half, batch), row_range(index, half, batch), row_range(out, half, batch),
-                   first_position + half * m);
+    for (const Part part : halves(batch))
+      scatter(gpu, narrowed(x, 0, part), narrowed(index, 0, part), narrowed(out, 0, part),
+              first_position + part.first * m);
+    return;
   }
-  if (!fits && m > 1) {
-    // One half after the other, so that rows are still added in order.
-    const std::int64_t half = m / 2;
-    const auto part = [&](std::int64_t begin, std::int64_t end) {
-      const Tensor rows = x.view({1, end - begin, width}, x.strides(), x.offset() + begin * width);
-      const Tensor targets = index.view({1, end - begin}, index.strides(), index.offset() + begin);
-      scatter(gpu, rows, targets, out, first_position + begin);
-    };
-    part(0, half);
-    return part(half, m);
+  if (!fits && m > 1) {  // one half after the other, so that rows are still added in order
+    for (const Part part : halves(m))
+      scatter(gpu, narrowed(x, 1, part), narrowed(index, 1, part), out, first_position + part.first);
+    return;
   }
 
   Tensor order;

@@ -11,44 +11,28 @@ namespace heed::vulkan {
 
 namespace {
 
-/// How many elements of memory a view spans.
-std::int64_t extent_of(const Tensor& tensor) {
-  std::int64_t last = 0;
-  for (int i = 0; i < tensor.rank(); ++i) last += (tensor.shape()[i] - 1) * tensor.strides()[i];
-  return last + 1;
-}
-
 /// Where the bytes of a view begin and end in its buffer.
 std::pair<std::uint64_t, std::uint64_t> bytes_of(const Tensor& tensor) {
-  const std::uint64_t element = size_of(tensor.dtype());
-  const std::uint64_t begin = static_cast<const Block&>(*tensor.storage()).offset() +
-                              static_cast<std::uint64_t>(tensor.offset()) * element;
-  return {begin, begin + static_cast<std::uint64_t>(extent_of(tensor)) * element};
+  const std::uint64_t begin = begin_of(tensor);
+  return {begin, begin + static_cast<std::uint64_t>(reach_of(tensor)) * size_of(tensor.dtype())};
 }
 
-std::string_view module_name(std::string_view base, std::string_view type) {
+std::string_view module_name(std::string_view base, DType dtype, std::string_view type) {
+  check(dtype != DType::f64, base, ": f64 exists on the CPU only");
   std::string name(base);
   name += '_';
   name += type;
-  const ShaderCode* code = find_shader(name);
-  check(code != nullptr, "vulkan: this build has no shader \"", name, "\"");
-  return code->name;
+  return shader_code(name).name;
 }
 
 }  // namespace
 
-Gpu& gpu_of(const Tensor& tensor) {
-  return gpu(tensor.device().index);
-}
-
 std::string_view shader_name(std::string_view base, DType dtype) {
-  check(dtype != DType::f64, base, ": f64 exists on the CPU only");
-  return module_name(base, name_of(dtype));
+  return module_name(base, dtype, name_of(dtype));
 }
 
 std::string_view shader_name_by_size(std::string_view base, DType dtype) {
-  check(dtype != DType::f64, base, ": f64 exists on the CPU only");
-  return module_name(base, size_of(dtype) == 4 ? "u32" : "u16");
+  return module_name(base, dtype, size_of(dtype) == 4 ? "u32" : "u16");
 }
 
 Launch::Launch(Gpu& gpu, std::string_view shader, std::initializer_list<std::uint32_t> constants)
@@ -57,11 +41,19 @@ Launch::Launch(Gpu& gpu, std::string_view shader, std::initializer_list<std::uin
   std::ranges::copy(constants, constants_.begin());
 }
 
-Launch& Launch::bind(const Tensor& tensor, bool read, bool written) {
+Binding& Launch::next_binding() {
   check(binding_count_ < max_bindings, shader_, ": more than ", max_bindings, " bindings");
-  Binding& binding = bindings_[binding_count_];
-  Block*& of_binding = blocks_[binding_count_];
-  std::uint32_t& skip = skips_[binding_count_++];
+  return bindings_[binding_count_++];
+}
+
+void Launch::check_range(std::uint64_t bytes) const {
+  check(bytes <= gpu_.limits().max_range, "vulkan: ", shader_, " binds ", bytes, " bytes at once, ",
+        gpu_.name(), " allows ", gpu_.limits().max_range);
+}
+
+Launch& Launch::bind(const Tensor& tensor, bool read, bool written) {
+  const std::size_t at = binding_count_;
+  Binding& binding = next_binding();
   if (!tensor.defined() || tensor.count() == 0) {
     binding = {gpu_.memory().placeholder(), 0, Memory::placeholder_bytes, read, written};
     return *this;
@@ -69,17 +61,14 @@ Launch& Launch::bind(const Tensor& tensor, bool read, bool written) {
   check(tensor.device() == Device{DeviceType::vulkan, gpu_.index()}, "vulkan: ", shader_,
         " on vulkan:", gpu_.index(), " is given a tensor on ", tensor.device());
   auto& block = static_cast<Block&>(*tensor.storage());
-  const std::uint64_t element = size_of(tensor.dtype());
-  const std::uint64_t begin = block.offset() + static_cast<std::uint64_t>(tensor.offset()) * element;
+  const auto [begin, end] = bytes_of(tensor);
   const std::uint64_t aligned = begin / gpu_.limits().offset_alignment * gpu_.limits().offset_alignment;
-  skip = static_cast<std::uint32_t>((begin - aligned) / element);
-  binding = {block.buffer(), aligned,
-             begin - aligned + static_cast<std::uint64_t>(extent_of(tensor)) * element, read, written};
-  of_binding = &block;
-  check(binding.bytes <= gpu_.limits().max_range, "vulkan: ", shader_, " binds ", binding.bytes,
-        " bytes at once, ", gpu_.name(), " allows ", gpu_.limits().max_range);
-  if (const std::uint64_t end = block.end_of_guards(); end > 0)
-    binding.bytes = std::max(binding.bytes, std::min(gpu_.limits().max_range, end - aligned));
+  skips_[at] = static_cast<std::uint32_t>((begin - aligned) / size_of(tensor.dtype()));
+  binding = {block.buffer(), aligned, end - aligned, read, written};
+  blocks_[at] = &block;
+  check_range(binding.bytes);
+  if (const std::uint64_t guards = block.end_of_guards(); guards > 0)
+    binding.bytes = std::max(binding.bytes, std::min(gpu_.limits().max_range, guards - aligned));
   return *this;
 }
 
@@ -121,10 +110,8 @@ Window Launch::window_of(std::span<const Tensor> tensors) const {
 }
 
 Launch& Launch::bind(const Window& window, bool written) {
-  check(binding_count_ < max_bindings, shader_, ": more than ", max_bindings, " bindings");
-  check(window.bytes <= gpu_.limits().max_range, "vulkan: ", shader_, " binds ", window.bytes,
-        " bytes at once, ", gpu_.name(), " allows ", gpu_.limits().max_range);
-  bindings_[binding_count_++] = {window.buffer, window.offset, window.bytes, true, written};
+  check_range(window.bytes);
+  next_binding() = {window.buffer, window.offset, window.bytes, true, written};
   for (Block* block : window.blocks) in_windows_.emplace_back(block, written);
   return *this;
 }
@@ -132,28 +119,20 @@ Launch& Launch::bind(const Window& window, bool written) {
 Launch& Launch::reports_errors(std::string message) {
   DeviceErrors& errors = gpu_.device_errors();
   const std::uint64_t offset = errors.add(std::move(message));
-  bindings_[binding_count_++] = {errors.buffer(), offset, sizeof(std::uint32_t), true, true};
+  next_binding() = {errors.buffer(), offset, sizeof(std::uint32_t), true, true};
   return *this;
 }
 
-Launch& Launch::push_word(std::uint32_t word) {
+Launch& Launch::push(std::uint32_t value) {
   check(binding_count_ + pushed_count_ < max_words, shader_, ": more than ", max_words, " push constants");
-  pushed_[pushed_count_++] = word;
+  pushed_[pushed_count_++] = value;
   return *this;
 }
-Launch& Launch::push(std::uint32_t value) {
-  return push_word(value);
-}
-Launch& Launch::push(std::int32_t value) {
-  return push_word(static_cast<std::uint32_t>(value));
-}
+
 Launch& Launch::push(std::int64_t value) {
   check(value >= 0 && value <= std::numeric_limits<std::uint32_t>::max(), "vulkan: ", shader_, ": ", value,
         " does not fit 32 bits");
-  return push_word(static_cast<std::uint32_t>(value));
-}
-Launch& Launch::push(float value) {
-  return push_word(std::bit_cast<std::uint32_t>(value));
+  return push(static_cast<std::uint32_t>(value));
 }
 
 Launch& Launch::work(double flops, double bytes) {

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "heed/backends/kernels.h"
-#include "heed/backends/vulkan/launch.h"
 #include "heed/backends/vulkan/matmul_operands.h"
 #include "heed/backends/vulkan/matrix_hardware.h"
 #include "heed/backends/vulkan/shader_flags.h"
@@ -34,7 +33,7 @@ void add_parts(Gpu& gpu, const MatrixProduct& p, const Tensor& parts, const Tens
   launch.read(parts).read(p.bias);
   bind_out(launch, p);
   launch.read(row_parts).write(row_parts.defined() ? p.row_sums : p.out);
-  bind_activated(launch, p.activated, p.out);
+  p.activated.bind(launch, p.out);
   launch.push(parts.size(0)).push(p.out.count()).push(p.m()).push(p.n()).push(p.out.size(1));
   launch.push(MatrixLayout(p.out).leading).push(p.out.stride(0)).push(p.out.stride(1)).push(finish_bits(p));
   launch.push(row_parts.defined() ? p.m() : 0);
@@ -72,7 +71,7 @@ void multiply_vector(Gpu& gpu, const MatrixProduct& p) {
                 {invocations, std::min(v.columns, invocations), v.along_k ? 1u : 0u, p.activated.flags()});
   launch.read(v.x).read(v.matrix).read(p.bias);
   bind_out(launch, p);
-  bind_activated(launch, p.activated, p.out);
+  p.activated.bind(launch, p.out);
   launch.push(v.outputs).push(p.k());
   launch.push(v.by_row ? p.a.stride(3) : p.b.stride(2)).push(v.layout.leading);
   launch.push(v.by_row ? std::int64_t{1} : p.out.stride(2)).push(v.by_row ? 1u : 0u).push(p.out.size(1));
@@ -135,16 +134,9 @@ void multiply(Gpu& gpu, const MatrixProduct& p) {
   if (parts.defined()) add_parts(gpu, p, parts, row_parts);
 }
 
-/// The most bytes of an operand that one binding holds, given that the binding begins at an aligned address
-/// before the tensor.
-std::uint64_t most_operand_bytes(const Limits& limits) {
-  return limits.max_range - std::min<std::uint64_t>(limits.max_range / 2, limits.offset_alignment);
-}
-
 void multiply_within_limits(Gpu& gpu, const MatrixProduct& p) {
-  if (const auto axis = axis_to_halve(p, most_operand_bytes(gpu.limits())))
-    return multiply_halves(gpu, p, *axis);
-  multiply(gpu, p);
+  const auto axis = axis_to_halve(gpu, p);
+  axis ? multiply_halves(gpu, p, *axis) : multiply(gpu, p);
 }
 
 void multiply_halves(Gpu& gpu, const MatrixProduct& p, ProductAxis axis) {
@@ -163,8 +155,7 @@ bool multiply_maps(Gpu& gpu, std::span<const MatrixProduct> maps) {
   };
   const auto alike = [&](const MatrixProduct& map) {
     return map.n() == first.n() && map.bias.defined() == first.bias.defined() &&
-           begins_alike(map.b, first.b) && begins_alike(map.out, first.out) &&
-           !axis_to_halve(map, most_operand_bytes(gpu.limits()));
+           begins_alike(map.b, first.b) && begins_alike(map.out, first.out) && !axis_to_halve(gpu, map);
   };
   const auto count = static_cast<std::int64_t>(maps.size());
   const std::int64_t most_groups = gpu.limits().max_groups;
@@ -207,8 +198,7 @@ void linear_gradients(const Tensor& grad, const Tensor& x, const Tensor& dweight
   const std::int64_t rows = grad.size(0), outputs = grad.size(1), inputs = x.size(1);
   const MatrixProduct p{whole_transposed(grad), whole(x), {}, whole(dweight), false, dbias};
   const auto most_groups = static_cast<std::int64_t>(gpu.limits().max_groups);
-  const bool fits = !axis_to_halve(p, most_operand_bytes(gpu.limits())) &&
-                    ceil_div(outputs, 32) * ceil_div(inputs, 32) <= most_groups;
+  const bool fits = !axis_to_halve(gpu, p) && ceil_div(outputs, 32) * ceil_div(inputs, 32) <= most_groups;
   if (inputs > 0 && rows > 0 && !has_vector(p) && fits) return multiply(gpu, p);
   matmul(grad.view({outputs, rows}, {1, outputs}, grad.offset()), x, {}, 0, dweight);
   reduce(ReduceOp::sum, grad.view({1, rows, outputs}), dbias.view({1, outputs}));

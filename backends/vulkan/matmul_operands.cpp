@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "heed/backends/kernels.h"
-#include "heed/backends/vulkan/launch.h"
-#include "heed/backends/vulkan/shader_code.h"
 #include "heed/backends/vulkan/shader_flags.h"
 #include "heed/base/error.h"
 
@@ -114,36 +112,13 @@ Tensor last_two_axes(const Tensor& tensor) {
                      tensor.offset());
 }
 
-/// The number of elements of memory that a view spans.
-std::int64_t span_of(const Tensor& tensor) {
-  std::int64_t last = 0;
-  for (int axis = 0; axis < tensor.rank(); ++axis) last += (tensor.size(axis) - 1) * tensor.stride(axis);
-  return last + 1;
-}
-
-Tensor narrow(const Tensor& tensor, int axis, std::int64_t begin, std::int64_t count) {
-  Shape shape = tensor.shape();
-  shape[axis] = count;
-  return tensor.view(shape, tensor.strides(), tensor.offset() + begin * tensor.stride(axis));
-}
-
 /// The index of a product's axis in each operand; -1: the operand does not have it.
 struct OperandAxes {
   int a, b, out;
 };
 OperandAxes operand_axes(ProductAxis axis) {
-  switch (axis) {
-    case ProductAxis::outer:
-      return {0, 0, 0};
-    case ProductAxis::inner:
-      return {1, 1, 1};
-    case ProductAxis::m:
-      return {2, -1, 2};
-    case ProductAxis::n:
-      return {-1, 3, 3};
-    default:
-      return {3, 2, -1};
-  }
+  constexpr OperandAxes all[] = {{0, 0, 0}, {1, 1, 1}, {2, -1, 2}, {-1, 3, 3}, {3, 2, -1}};
+  return all[static_cast<std::size_t>(axis)];
 }
 
 /// The axis along which a view spans the most memory.
@@ -164,10 +139,6 @@ std::uint32_t Activated::flags() const {
   return use | static_cast<std::uint32_t>(line + 1) << activation_shift;
 }
 
-int Activated::beside() const {
-  return (sums.defined() ? 1 : 0) + (saved.defined() ? 1 : 0);
-}
-
 double MatrixProduct::flops() const {
   return 2.0 * static_cast<double>(out.count()) * static_cast<double>(k());
 }
@@ -184,13 +155,6 @@ MatrixLayout::MatrixLayout(const Tensor& matrix) {
   by_rows = lies_by_rows(matrix);
   const std::int64_t lines = by_rows ? rows : columns;
   leading = lines <= 1 ? 0 : by_rows ? matrix.stride(-2) : matrix.stride(-1);
-}
-
-bool begins_at_multiples(const Tensor& matrix, const MatrixLayout& layout, std::int64_t elements) {
-  const auto multiple = [&](std::int64_t x) { return x % elements == 0; };
-  return multiple(matrix.offset()) && multiple(layout.leading) &&
-         (matrix.size(0) == 1 || multiple(matrix.stride(0))) &&
-         (matrix.size(1) == 1 || multiple(matrix.stride(1)));
 }
 
 void for_each_product(const Tensor& a, const Tensor& b, const Tensor& bias, bool accumulate,
@@ -212,17 +176,18 @@ Halves halve(const MatrixProduct& product, ProductAxis axis) {
       middle = (middle + step - 1) / step * step;
       break;
     }
-  const auto part = [&](std::int64_t begin, std::int64_t count) {
+  const auto half = [&](Part part) {
     MatrixProduct p = product;
-    if (at.a >= 0) p.a = narrow(p.a, at.a, begin, count);
-    if (at.b >= 0) p.b = narrow(p.b, at.b, begin, count);
-    if (at.out >= 0) p.out = narrow(p.out, at.out, begin, count);
-    for (Tensor* beside : {&p.activated.sums, &p.activated.saved})
-      if (at.out >= 0 && beside->defined()) *beside = narrow(*beside, at.out, begin, count);
-    if (axis == ProductAxis::n && p.bias.defined()) p.bias = narrow(p.bias, 0, begin, count);
+    const auto narrow = [&](Tensor& x, int axis_of_x) {
+      if (axis_of_x >= 0 && x.defined()) x = narrowed(x, axis_of_x, part);
+    };
+    narrow(p.a, at.a);
+    narrow(p.b, at.b);
+    for (Tensor* x : {&p.out, &p.activated.sums, &p.activated.saved}) narrow(*x, at.out);
+    narrow(p.bias, axis == ProductAxis::n ? 0 : -1);
     return p;
   };
-  Halves halves{part(0, middle), part(middle, extent - middle)};
+  Halves halves{half({0, middle}), half({middle, extent - middle})};
   if (axis == ProductAxis::k) {
     halves.first.activated = {};
     halves.second.bias = Tensor();
@@ -231,16 +196,15 @@ Halves halve(const MatrixProduct& product, ProductAxis axis) {
   return halves;
 }
 
-std::optional<ProductAxis> axis_to_halve(const MatrixProduct& product, std::uint64_t most_bytes) {
+std::optional<ProductAxis> axis_to_halve(const Gpu& gpu, const MatrixProduct& product) {
   const auto too_large = [&](const Tensor& tensor) {
-    return tensor.count() > 0 &&
-           static_cast<std::uint64_t>(span_of(tensor)) * size_of(tensor.dtype()) > most_bytes;
+    return tensor.count() > 0 && !range_holds(gpu, reach_of(tensor), tensor.dtype());
   };
   using enum ProductAxis;
   constexpr std::array of_a{outer, inner, m, k}, of_b{outer, inner, k, n}, of_out{outer, inner, m, n};
   const auto longest = [&](const Tensor& tensor, const std::array<ProductAxis, 4>& axes) {
     const int axis = longest_axis(tensor);
-    check(tensor.size(axis) > 1, "matmul: one element needs more than ", most_bytes, " bytes");
+    check(tensor.size(axis) > 1, "matmul: one element needs more than ", most_bytes(gpu), " bytes");
     return axes[static_cast<std::size_t>(axis)];
   };
   if (too_large(product.out)) return longest(product.out, of_out);
@@ -251,22 +215,25 @@ std::optional<ProductAxis> axis_to_halve(const MatrixProduct& product, std::uint
 
 namespace {
 
+/// `vector`: how many elements a kernel reads or writes at once where every line of every item begins at a
+/// multiple of them.
 OperandPlace place_of(const Tensor& matrix, std::int64_t vector) {
   const MatrixLayout layout(matrix);
+  const auto multiple = [&](std::int64_t x) { return x % vector == 0; };
+  const auto items_begin_at_multiples = [&](int axis) {
+    return matrix.size(axis) == 1 || multiple(matrix.stride(axis));
+  };
   return {layout.by_rows, layout.leading, matrix.stride(0), matrix.stride(1),
-          begins_at_multiples(matrix, layout, vector)};
+          multiple(matrix.offset()) && multiple(layout.leading) && items_begin_at_multiples(0) &&
+              items_begin_at_multiples(1)};
 }
 
-std::string_view module_of(TileKernel kernel, const TiledProduct& product) {
+std::string_view module_of(TileKernel kernel, const TiledProduct& t) {
   std::string name = kernel == TileKernel::scalar        ? "matmul"
                      : kernel == TileKernel::cooperative ? "matmul_cooperative"
                                                          : "matmul_emulated";
-  if (product.wide) name += "_wide";
-  name += '_';
-  name += product.type;
-  const ShaderCode* code = find_shader(name);
-  check(code != nullptr, "vulkan: this build has no shader \"", name, "\"");
-  return code->name;
+  if (t.is_wide()) name += "_wide";
+  return shader_name(name, t.product.a.dtype());
 }
 
 }  // namespace
@@ -275,14 +242,8 @@ TiledProduct tiled(const MatrixProduct& product, TileKernel kernel, const Tensor
                    const Tensor& row_parts) {
   TiledProduct t;
   const std::int64_t vector = kernel == TileKernel::scalar ? 4 : 8;
-  t.m = product.m();
-  t.n = product.n();
-  t.k = product.k();
+  t.product = product;
   t.items = product.items();
-  t.inner = product.out.size(1);
-  t.type = name_of(product.a.dtype());
-  t.a = product.a;
-  t.b = product.b;
   t.a_place = place_of(product.a, vector);
   t.b_place = place_of(product.b, vector);
   t.flops = product.flops();
@@ -291,23 +252,19 @@ TiledProduct tiled(const MatrixProduct& product, TileKernel kernel, const Tensor
     const Shape& strides = parts.strides();
     const Tensor first =
         parts.view(product.out.shape(), {strides[1], strides[2], strides[3], strides[4]}, parts.offset());
+    t.product.bias = Tensor();
+    t.product.accumulate = false;
+    t.product.activated = {};
+    t.product.row_sums = row_parts;
     t.out = parts;
-    t.row_sums = row_parts;
     t.out_place = place_of(first, 4);
     t.out_part = strides[0];
-    t.wide = product.a.dtype() != DType::f32;
-  } else {
-    t.bias = product.bias;
-    t.out = product.out;
-    t.row_sums = product.row_sums;
-    t.out_place = place_of(product.out, 4);
-    t.accumulate = product.accumulate;
-    t.activated = product.activated;
-    for (const Tensor* beside : {&t.activated.sums, &t.activated.saved})
-      if (beside->defined())
-        t.out_place.in_vectors = t.out_place.in_vectors && place_of(*beside, 4).in_vectors;
-    t.wide = product.out.dtype() != product.a.dtype();
+    return t;
   }
+  t.out = product.out;
+  t.out_place = place_of(product.out, 4);
+  for (const Tensor* beside : {&product.activated.sums, &product.activated.saved})
+    if (beside->defined()) t.out_place.in_vectors = t.out_place.in_vectors && place_of(*beside, 4).in_vectors;
   return t;
 }
 
@@ -338,60 +295,55 @@ TiledProduct one_of(const TiledProduct& maps, std::size_t i) {
   one.items = 1;
   one.flops *= share;
   one.bytes *= share;
-  one.b = maps.map_b[i];
-  if (!maps.map_bias.empty()) one.bias = maps.map_bias[i];
+  one.product.b = maps.map_b[i];
+  if (!maps.map_bias.empty()) one.product.bias = maps.map_bias[i];
   one.out = maps.map_out[i];
   one.map_b = one.map_bias = one.map_out = {};
   return one;
 }
 
-void bind_activated(Launch& launch, const Activated& activated, const Tensor& out) {
-  launch.write(activated.sums.defined() ? activated.sums : out).read(activated.saved);
-}
-
-void multiply_tiles(Gpu& gpu, TileKernel kernel, const TiledProduct& p, const MatmulPlan& plan) {
+void multiply_tiles(Gpu& gpu, TileKernel kernel, const TiledProduct& t, const MatmulPlan& plan) {
+  const MatrixProduct& p = t.product;
   const TileShape& tile = plan.tile;
   const std::uint32_t flags =
-      bit_if(p.a_place.by_rows, a_along_k_bit) | bit_if(!p.b_place.by_rows, b_along_k_bit) |
-      bit_if(p.a_place.in_vectors, a_vectors_bit) | bit_if(p.b_place.in_vectors, b_vectors_bit) |
-      bit_if(p.row_sums.defined(), row_sums_bit) | bit_if(!p.map_b.empty(), maps_bit) | p.activated.flags();
+      bit_if(t.a_place.by_rows, a_along_k_bit) | bit_if(!t.b_place.by_rows, b_along_k_bit) |
+      bit_if(t.a_place.in_vectors, a_vectors_bit) | bit_if(t.b_place.in_vectors, b_vectors_bit) |
+      bit_if(p.row_sums.defined(), row_sums_bit) | bit_if(!t.map_b.empty(), maps_bit) | p.activated.flags();
   const std::uint32_t finish = bit_if(p.bias.defined(), bias_bit) | bit_if(p.accumulate, accumulate_bit) |
-                               bit_if(p.out_place.in_vectors, out_fours_bit);
-  const Capabilities& can = gpu.capabilities();
-  const Fragment fragment = kernel == TileKernel::emulated ? p.emulated
-                            : p.type == "f16"              ? can.fragment
-                                                           : can.bfloat16_fragment;
-  Launch launch(gpu, module_of(kernel, p),
+                               bit_if(t.out_place.in_vectors, out_fours_bit);
+  const Fragment fragment =
+      kernel == TileKernel::emulated ? t.emulated : gpu.capabilities().matrices.of(p.a.dtype());
+  Launch launch(gpu, module_of(kernel, t),
                 {tile.invocations, tile.rows, tile.columns, tile.depth, tile.own_rows, tile.own_columns,
                  plan.stages, flags, fragment.rows, fragment.columns, fragment.depth});
   std::array<std::uint64_t, 3 * most_maps> begins{};
-  if (p.map_b.empty()) {
-    launch.read(p.a).read(p.b).read(p.bias);
-    p.accumulate ? launch.update(p.out) : launch.write(p.out);
+  launch.read(p.a);
+  if (t.map_b.empty()) {
+    launch.read(p.b).read(p.bias);
+    p.accumulate ? launch.update(t.out) : launch.write(t.out);
   } else {
-    launch.read(p.a);
-    std::size_t place = 0;
-    for (const std::vector<Tensor>* tensors : {&p.map_b, &p.map_bias, &p.map_out}) {
+    auto place = begins.begin();
+    for (const std::vector<Tensor>* tensors : {&t.map_b, &t.map_bias, &t.map_out}) {
       if (tensors->empty()) {
         launch.read(Tensor());
       } else {
         const Window window = launch.window_of(*tensors);
-        launch.bind(window, tensors == &p.map_out);
-        std::ranges::copy(window.begins, begins.begin() + static_cast<std::ptrdiff_t>(place));
+        launch.bind(window, tensors == &t.map_out);
+        std::ranges::copy(window.begins, place);
       }
       place += most_maps;
     }
   }
-  launch.write(p.row_sums.defined() ? p.row_sums : p.out);
-  bind_activated(launch, p.activated, p.out);
-  launch.push(p.m).push(p.n).push(p.k).push(plan.part_depth);
-  launch.push(p.a_place.leading).push(p.b_place.leading).push(p.out_place.leading).push(p.inner);
-  for (const OperandPlace* place : {&p.a_place, &p.b_place, &p.out_place})
+  launch.write(p.row_sums.defined() ? p.row_sums : t.out);
+  p.activated.bind(launch, t.out);
+  launch.push(p.m()).push(p.n()).push(p.k()).push(plan.part_depth);
+  launch.push(t.a_place.leading).push(t.b_place.leading).push(t.out_place.leading).push(p.out.size(1));
+  for (const OperandPlace* place : {&t.a_place, &t.b_place, &t.out_place})
     launch.push(place->outer).push(place->inner);
-  launch.push(p.out_part).push(finish);
+  launch.push(t.out_part).push(finish);
   for (const std::uint64_t begin : begins) launch.push(static_cast<std::int64_t>(begin));
-  launch.work(p.flops, p.bytes);
-  launch.groups(plan.tiles(p.m, p.n), plan.parts, p.items);
+  launch.work(t.flops, t.bytes);
+  launch.groups(plan.tiles(p.m(), p.n()), plan.parts, t.items);
 }
 
 }  // namespace heed::vulkan

@@ -4,10 +4,9 @@
 #include <functional>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
-#include "heed/backends/vulkan/gpu.h"
+#include "heed/backends/vulkan/launch.h"
 #include "heed/backends/vulkan/tuning.h"
 #include "heed/core/elementwise.h"
 #include "heed/core/tensor.h"
@@ -24,7 +23,11 @@ struct Activated {
   /// The bits for the specialisation constant FLAGS.
   std::uint32_t flags() const;
   /// How many further tensors of out's size it reads or writes.
-  int beside() const;
+  int beside() const { return (sums.defined() ? 1 : 0) + (saved.defined() ? 1 : 0); }
+  /// Binds its tensors, and `out` in place of sums that are not wanted.
+  void bind(Launch& launch, const Tensor& out) const {
+    launch.write(sums.defined() ? sums : out).read(saved);
+  }
 };
 
 /// A batch of matrix products, out = a b + beta out + bias, whose operands all have two batch axes:
@@ -52,10 +55,6 @@ struct MatrixLayout {
   explicit MatrixLayout(const Tensor& matrix);
 };
 
-/// Whether every line of every item begins at a multiple of `elements`, so that a shader can read that many
-/// at once.
-bool begins_at_multiples(const Tensor& matrix, const MatrixLayout& layout, std::int64_t elements);
-
 /// Calls `visit` with the products that make up the given one (matmul in core/kernels.def). Batch axes that
 /// are evenly spaced in all operands become one, and a batch of products with the same b becomes one product
 /// with more rows; usually a single product remains.
@@ -70,11 +69,8 @@ struct Halves {
 };
 Halves halve(const MatrixProduct& product, ProductAxis axis);
 
-/// The axis along which to halve a product because an operand spans more than `most_bytes`; nullopt if all
-/// fit.
-std::optional<ProductAxis> axis_to_halve(const MatrixProduct& product, std::uint64_t most_bytes);
-
-class Launch;
+/// The axis along which to halve a product because an operand does not fit a binding; nullopt if all fit.
+std::optional<ProductAxis> axis_to_halve(const Gpu& gpu, const MatrixProduct& product);
 
 /// The kernels for products in tiles: ordinary arithmetic in f32; matrix hardware, for factors of half
 /// precision; and the latter's emulation by ordinary arithmetic.
@@ -89,20 +85,20 @@ struct OperandPlace {
 
 /// A batch of products as the numbers that shaders/matmul_tiles.glsl declares, and what to bind.
 struct TiledProduct {
-  std::string_view type;  ///< of the factors: "f32", "f16" or "bf16"
-  bool wide = false;      ///< the output is f32, whatever type the factors have
-  std::int64_t m, n, k, items, inner;
+  /// What is computed; of sums in parts only the sums.
+  MatrixProduct product;
+  Tensor out;  ///< product.out, or all parts of the sums
   OperandPlace a_place, b_place, out_place;
   std::int64_t out_part = 0;  ///< elements from the sums of one part of k to those of the next
-  bool accumulate = false;
-  Tensor a, b, bias, out;
-  Tensor row_sums;  ///< [parts, m], of the type that is written; undefined: not wanted
-  Activated activated;
+  std::int64_t items;
   /// The b, bias (of all maps or of none) and out of linear maps that share a and differ in nothing else;
   /// empty: a single product.
   std::vector<Tensor> map_b, map_bias, map_out;
   Fragment emulated{16, 16, 16};  ///< of the emulated kernel; the cooperative one uses the device's
   double flops, bytes;
+
+  /// Whether the output is f32 though the factors are not.
+  bool is_wide() const { return out.dtype() != product.a.dtype(); }
 };
 
 /// A product as the kernel takes it. `parts`, if defined, is f32 [parts, outer, inner, m, n] and receives the
@@ -120,9 +116,6 @@ TiledProduct tiled_maps(std::span<const MatrixProduct> maps, TileKernel kernel);
 bool fit_bindings(const Gpu& gpu, const TiledProduct& maps);
 /// Map i alone, cut and read in the same way as all of them together.
 TiledProduct one_of(const TiledProduct& maps, std::size_t i);
-
-/// Binds the tensors of `activated`, and `out` in place of sums that are not wanted.
-void bind_activated(Launch& launch, const Activated& activated, const Tensor& out);
 
 /// Records a product in tiles.
 void multiply_tiles(Gpu& gpu, TileKernel kernel, const TiledProduct& product, const MatmulPlan& plan);

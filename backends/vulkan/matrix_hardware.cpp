@@ -7,9 +7,6 @@
 #include <vector>
 
 #include "heed/backends/kernels.h"
-#include "heed/backends/vulkan/gpu.h"
-#include "heed/backends/vulkan/launch.h"
-#include "heed/backends/vulkan/matmul_operands.h"
 #include "heed/backends/vulkan/shader_code.h"
 #include "heed/base/error.h"
 #include "heed/core/device.h"
@@ -46,15 +43,14 @@ std::string text_of(const FragmentVariant& v) {
 
 /// Why the hardware is not used for a type; "" if it is.
 std::string problem_of(Gpu& gpu, const TileSet& tiles, DType dtype) {
-  const Capabilities& can = gpu.capabilities();
-  const bool there = dtype == DType::f16 ? can.cooperative_matrix : can.cooperative_bfloat16;
-  if (!there)
-    return can.no_cooperative_matrix.empty() ? "the driver does not offer it" : can.no_cooperative_matrix;
+  const CooperativeMatrices& offered = gpu.capabilities().matrices;
+  if (!offered.of(dtype).exists())
+    return offered.missing.empty() ? "the driver does not offer it" : offered.missing;
   if (!find_shader(concat_text("matmul_cooperative_", dtype)))
     return concat_text("heed was built with a glslang that does not know ",
                        dtype == DType::f16 ? "GL_KHR_cooperative_matrix" : "GL_EXT_bfloat16");
-  const TileShape* best =
-      nullptr;  // the tile of large products; the others are tested before their first use, too
+  // The tile of large products; the others are tested before their first use, too.
+  const TileShape* best = nullptr;
   for (const TileShape& tile : tiles.tiles)
     if (fits(tile, gpu.limits()) && (!best || tile.efficiency > best->efficiency)) best = &tile;
   if (!best) return "the device's workgroups hold none of its tiles";
@@ -109,13 +105,14 @@ const MatrixHardware& matrix_hardware(Device device) {
 }
 
 FragmentVariant variant_of(const TiledProduct& product, const MatmulPlan& plan) {
-  return {product.type == "f16" ? DType::f16 : DType::bf16,
-          product.wide,
+  const MatrixProduct& p = product.product;
+  return {p.a.dtype(),
+          product.is_wide(),
           product.a_place.by_rows,
           product.b_place.by_rows,
           product.a_place.in_vectors,
           product.b_place.in_vectors,
-          product.row_sums.defined(),
+          p.row_sums.defined(),
           plan.stages,
           plan.tile};
 }

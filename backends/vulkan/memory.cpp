@@ -1,7 +1,6 @@
 #include "heed/backends/vulkan/memory.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <iterator>
 
@@ -39,12 +38,6 @@ int memory_type(const VkPhysicalDeviceMemoryProperties& memory, std::uint32_t al
   return -1;
 }
 
-struct Allocation {
-  VkBuffer buffer = VK_NULL_HANDLE;
-  VkDeviceMemory memory = VK_NULL_HANDLE;
-  std::byte* data = nullptr;  // null: not mapped
-};
-
 /// A buffer with its own memory, of the first type in `wishes` that the device has; a null buffer if no
 /// memory is left.
 Allocation allocate_buffer(OpenDevice& device, std::uint64_t bytes,
@@ -79,6 +72,11 @@ Allocation allocate_buffer(OpenDevice& device, std::uint64_t bytes,
   return made;
 }
 
+void free_buffer(const OpenDevice& device, const Allocation& made) {
+  device.api().DestroyBuffer(device.api().device, made.buffer, nullptr);
+  device.api().FreeMemory(device.api().device, made.memory, nullptr);
+}
+
 constexpr VkMemoryPropertyFlags local = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
 constexpr VkMemoryPropertyFlags visible =
     VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
@@ -89,20 +87,16 @@ constexpr VkMemoryPropertyFlags cached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
 // --- host buffers ------------------------------------------------------------------------------------------
 
 HostBuffer::HostBuffer(OpenDevice& device, std::uint64_t bytes, bool read_by_host)
-    : device_(device), bytes_(bytes) {
-  const Allocation made = read_by_host ? allocate_buffer(device, bytes, {visible | cached, visible})
-                                       : allocate_buffer(device, bytes, {visible});
-  if (!made.buffer)
+    : device_(device),
+      made_(read_by_host ? allocate_buffer(device, bytes, {visible | cached, visible})
+                         : allocate_buffer(device, bytes, {visible})) {
+  if (!made_.buffer)
     throw OutOfMemory(
-        concat_text(device.name(), ": no room for ", bytes, " bytes of memory that the host sees"));
-  buffer_ = made.buffer;
-  memory_ = made.memory;
-  data_ = made.data;
+        concat_text(device_.name(), ": no room for ", bytes, " bytes of memory that the host sees"));
 }
 
 HostBuffer::~HostBuffer() {
-  device_.api().DestroyBuffer(device_.api().device, buffer_, nullptr);
-  device_.api().FreeMemory(device_.api().device, memory_, nullptr);
+  free_buffer(device_, made_);
 }
 
 // --- slabs and blocks --------------------------------------------------------------------------------------
@@ -132,8 +126,7 @@ Memory::Memory(OpenDevice& device, Stream& stream)
       stream_(stream),
       placeholder_(device, placeholder_bytes, false),
       next_slab_bytes_(first_slab) {
-  const char* guards = std::getenv("HEED_VULKAN_GUARDS");
-  if (guards && *guards && *guards != '0') guard_bytes_ = granule;
+  if (is_set("HEED_VULKAN_GUARDS")) guard_bytes_ = granule;
 }
 
 Memory::~Memory() = default;
@@ -252,8 +245,7 @@ void Memory::trim() {
       continue;
     }
     remove_free(*slab, whole);
-    device_.api().DestroyBuffer(device_.api().device, slab->allocation.buffer, nullptr);
-    device_.api().FreeMemory(device_.api().device, slab->allocation.memory, nullptr);
+    free_buffer(device_, slab->allocation);
     stats_.reserved_bytes -= slab->bytes;
     slab = slabs_.erase(slab);
   }

@@ -16,23 +16,26 @@ namespace heed::vulkan {
 
 class Memory;
 
-/// A buffer with its own memory, mapped at data(): for transfers and error words.
+/// A buffer with its own memory.
+struct Allocation {
+  VkBuffer buffer = VK_NULL_HANDLE;
+  VkDeviceMemory memory = VK_NULL_HANDLE;
+  std::byte* data = nullptr;  // null: not mapped
+};
+
+/// One that is mapped at data(): for transfers and error words.
 class HostBuffer {
  public:
   HostBuffer(OpenDevice& device, std::uint64_t bytes, bool cached);
   ~HostBuffer();
   HostBuffer(const HostBuffer&) = delete;
   HostBuffer& operator=(const HostBuffer&) = delete;
-  VkBuffer buffer() const { return buffer_; }
-  std::uint64_t bytes() const { return bytes_; }
-  std::byte* data() const { return data_; }
+  VkBuffer buffer() const { return made_.buffer; }
+  std::byte* data() const { return made_.data; }
 
  private:
   OpenDevice& device_;
-  std::uint64_t bytes_;
-  VkBuffer buffer_ = VK_NULL_HANDLE;
-  VkDeviceMemory memory_ = VK_NULL_HANDLE;
-  std::byte* data_ = nullptr;
+  Allocation made_;
 };
 
 struct Slab;

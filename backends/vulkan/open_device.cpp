@@ -3,10 +3,8 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cstdlib>
-#include <set>
 #include <vector>
 
-#include "heed/backends/vulkan/cooperative_matrix.h"
 #include "heed/base/error.h"
 #include "heed/core/profile.h"
 
@@ -18,13 +16,13 @@ VkDevice create_device(const PhysicalDevice& chosen) {
   auto v12 =
       structure<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
   v12.timelineSemaphore = VK_TRUE;
-  v12.shaderFloat16 = chosen.capabilities.float16 || chosen.capabilities.cooperative_matrix;
+  v12.shaderFloat16 = chosen.capabilities.float16 || chosen.capabilities.matrices.f16.exists();
   auto v11 = structure<VkPhysicalDeviceVulkan11Features>(
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, &v12);
   v11.storageBuffer16BitAccess = chosen.capabilities.storage16;
   // SPIR-V with cooperative matrices uses the Vulkan memory model.
-  const bool matrices = chosen.capabilities.cooperative_matrix,
-             bfloat16 = chosen.capabilities.cooperative_bfloat16;
+  const bool matrices = chosen.capabilities.matrices.f16.exists(),
+             bfloat16 = chosen.capabilities.matrices.bf16.exists();
   v12.vulkanMemoryModel = v12.vulkanMemoryModelDeviceScope = matrices;  // under it atomics name their scope
   CooperativeMatrixFeatures cooperative;
   cooperative.cooperativeMatrix = VK_TRUE;
@@ -75,44 +73,39 @@ const PhysicalDevice& usable_device(int index) {
 /// The devices that enlisted. Never destroyed, like them.
 struct Registry {
   std::mutex mutex;
-  std::set<OpenDevice*> all;
+  std::vector<OpenDevice*> all;
 };
 Registry& registry() {
   static Registry& instance = *new Registry;
   return instance;
 }
 
-std::vector<OpenDevice*> all_devices() {
-  const std::lock_guard lock(registry().mutex);
-  return {registry().all.begin(), registry().all.end()};
+void for_each_device(void (OpenDevice::*act)()) {
+  const auto all = [] {
+    const std::lock_guard lock(registry().mutex);
+    return registry().all;
+  }();
+  for (OpenDevice* device : all) {
+    const std::lock_guard lock(device->mutex());
+    (device->*act)();
+  }
 }
 
 void collect_profiles() {
-  for (OpenDevice* device : all_devices()) {
-    const std::lock_guard lock(device->mutex());
-    device->collect_times();
-  }
+  for_each_device(&OpenDevice::collect_times);
 }
 
 /// Drains the devices when it is destroyed: exit() destroys the thread_local objects of its calling thread
 /// before it runs any exit handler.
 struct Drainer {
   ~Drainer() {
-    if (forked_from_driver()) return;
-    for (OpenDevice* device : all_devices()) {
-      const std::lock_guard lock(device->mutex());
-      device->drain();
-    }
+    if (!forked_from_driver()) for_each_device(&OpenDevice::drain);
   }
 };
 
 /// Runs at exit, several times: see finish_before_exit_handlers().
 void finish_devices() {
-  if (forked_from_driver()) return;
-  for (OpenDevice* device : all_devices()) {
-    const std::lock_guard lock(device->mutex());
-    device->finish();
-  }
+  if (!forked_from_driver()) for_each_device(&OpenDevice::finish);
 }
 
 }  // namespace
@@ -127,15 +120,10 @@ OpenDevice::OpenDevice(int index)
 void OpenDevice::enlist() {
   {
     const std::lock_guard lock(registry().mutex);
-    registry().all.insert(this);
+    registry().all.push_back(this);
   }
   finish_before_exit_handlers();
   add_profile_source(collect_profiles);
-}
-
-void OpenDevice::delist() {
-  const std::lock_guard lock(registry().mutex);
-  registry().all.erase(this);
 }
 
 void finish_before_exit_handlers() {

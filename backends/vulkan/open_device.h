@@ -32,23 +32,14 @@ class OpenDevice {
   void forget_timestamps() { chosen_.timestamp_bits = 0; }
   const Capabilities& capabilities() const { return chosen_.capabilities; }
   int index() const { return index_; }
+  /// What the driver said about it; its limits may have been lowered since.
+  const PhysicalDevice& described() const { return chosen_; }
   const std::string& name() const { return chosen_.name; }
-  /// The name and version of its driver.
-  const std::string& driver() const { return chosen_.driver; }
-  /// Names the device and its driver's version in file names.
-  const std::string& identity() const { return chosen_.identity; }
   /// What the driver says about its memory, for error messages; "" if it says nothing.
   std::string memory_left() const;
-  double flops_per_second() const { return chosen_.flops_per_second; }
-  double bytes_per_second() const { return chosen_.bytes_per_second; }
-  /// Bytes of the largest device-local heap.
-  std::uint64_t memory_bytes() const { return chosen_.memory_bytes; }
   const Tuning& tuning() const { return tuning_; }
   /// For tune_device() and tests: changes the tuning until the device is opened again.
   void use(const AttentionTuning& attention) { tuning_.attention = attention; }
-  std::uint32_t queue_family() const { return chosen_.queue_family; }
-  std::uint32_t timestamp_bits() const { return chosen_.timestamp_bits; }
-  float timestamp_period() const { return chosen_.timestamp_period; }
   const VkPhysicalDeviceMemoryProperties& memory_properties() const { return memory_properties_; }
   std::recursive_mutex& mutex() { return mutex_; }
 
@@ -60,9 +51,8 @@ class OpenDevice {
   virtual void finish() noexcept = 0;
 
  protected:
-  /// Between the two, profiles and the end of the program call the functions above, with `mutex` held.
+  /// From now on, profiles and the end of the program call the functions above, with `mutex` held.
   void enlist();
-  void delist();
 
  private:
   int index_;

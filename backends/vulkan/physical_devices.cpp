@@ -6,161 +6,168 @@
 #include <atomic>
 #include <bit>
 #include <cstdlib>
-#include <cstring>
-#include <mutex>
 #include <sstream>
 #include <string_view>
 
-#include "heed/backends/vulkan/cooperative_matrix.h"
 #include "heed/base/error.h"
 #include "heed/base/plain_numbers.h"
 
 namespace heed::vulkan {
-
 namespace {
 
-// --- validation --------------------------------------------------------------------------------------------
+// --- matrix hardware ---------------------------------------------------------------------------------------
 
-constexpr const char* validation_layer = "VK_LAYER_KHRONOS_validation";
+// VkComponentTypeKHR and VkScopeKHR.
+constexpr std::int32_t float16_component = 0, float32_component = 1, bfloat16_component = 1000141000;
+constexpr std::int32_t subgroup_scope = 3;
 
-struct Messages {
-  std::mutex mutex;
-  std::vector<std::string> texts;
+struct FragmentProperties {  // VkCooperativeMatrixPropertiesKHR
+  VkStructureType sType = static_cast<VkStructureType>(1000506001);
+  void* pNext = nullptr;
+  std::uint32_t m = 0, n = 0, k = 0;
+  std::int32_t a = 0, b = 0, c = 0, result = 0;
+  VkBool32 saturating = VK_FALSE;
+  std::int32_t scope = 0;
 };
-/// Never destroyed: layers send messages while the program exits.
-Messages& messages() {
-  static Messages& all = *new Messages;
+using GetFragmentProperties = VkResult(VKAPI_PTR*)(VkPhysicalDevice, std::uint32_t*, FragmentProperties*);
+
+std::vector<FragmentProperties> fragments_of(const InstanceApi& api, VkPhysicalDevice device) {
+  const auto get = reinterpret_cast<GetFragmentProperties>(
+      api.GetInstanceProcAddr(api.instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
+  std::uint32_t count = 0;
+  if (!get || get(device, &count, nullptr) != VK_SUCCESS) return {};
+  std::vector<FragmentProperties> all(count);
+  if (get(device, &count, all.data()) != VK_SUCCESS) return {};
+  all.resize(count);
   return all;
 }
 
-VKAPI_ATTR VkBool32 VKAPI_CALL collect_message(VkDebugUtilsMessageSeverityFlagBitsEXT,
-                                               VkDebugUtilsMessageTypeFlagsEXT,
-                                               const VkDebugUtilsMessengerCallbackDataEXT* data, void*) {
-  const std::lock_guard lock(messages().mutex);
-  messages().texts.emplace_back(data->pMessage);
-  return VK_FALSE;
-}
-
-bool is_set(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value && *value && std::strcmp(value, "0") != 0;
-}
-
-/// What one of Vulkan's functions lists: list(count, null) counts, list(count, items) fills in.
-template <class Item, class List>
-std::vector<Item> listed(const List& list) {
-  std::uint32_t count = 0;
-  list(&count, static_cast<Item*>(nullptr));
-  std::vector<Item> items(count);
-  list(&count, items.data());
-  return items;
-}
-
-bool has_validation_layer(const InstanceApi& api) {
-  return std::ranges::any_of(
-      listed<VkLayerProperties>(api.EnumerateInstanceLayerProperties),
-      [](const VkLayerProperties& layer) { return std::strcmp(layer.layerName, validation_layer) == 0; });
-}
-
-bool has_extension(const std::vector<VkExtensionProperties>& extensions, const char* name) {
-  return std::ranges::any_of(extensions, [&](const VkExtensionProperties& extension) {
-    return std::strcmp(extension.extensionName, name) == 0;
-  });
-}
-
-// --- the instance ------------------------------------------------------------------------------------------
-
-/// Returns why no instance could be created; "" on success.
-std::string create_instance(InstanceApi& api) {
-  auto application = structure<VkApplicationInfo>(VK_STRUCTURE_TYPE_APPLICATION_INFO);
-  application.pEngineName = "heed";
-  application.apiVersion = VK_API_VERSION_1_2;
-  auto create = structure<VkInstanceCreateInfo>(VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO);
-  create.pApplicationInfo = &application;
-
-  auto messenger =
-      structure<VkDebugUtilsMessengerCreateInfoEXT>(VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT);
-  messenger.messageSeverity =
-      VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT;
-  messenger.messageType =
-      VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_TYPE_GENERAL_BIT_EXT;
-  messenger.pfnUserCallback = collect_message;
-  const VkValidationFeatureEnableEXT synchronization =
-      VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT;
-  auto features = structure<VkValidationFeaturesEXT>(VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT);
-  features.enabledValidationFeatureCount = 1;
-  features.pEnabledValidationFeatures = &synchronization;
-  messenger.pNext = &features;
-  const char* extensions[2];
-  create.ppEnabledExtensionNames = extensions;
-  // Without this a loader hides drivers such as MoltenVK, which lack parts of Vulkan that heed does not use.
-  const auto offered = listed<VkExtensionProperties>(
-      [&](auto* count, auto* items) { api.EnumerateInstanceExtensionProperties(nullptr, count, items); });
-  if (has_extension(offered, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME)) {
-    create.flags |= VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR;
-    extensions[create.enabledExtensionCount++] = VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME;
+/// The best fragment of a device's list for a type of factors.
+Fragment best_of(const std::vector<FragmentProperties>& all, std::int32_t factor) {
+  const auto worth = [](const Fragment& f) {  // among equal ones the wider and deeper
+    return f.rows * f.columns * f.depth + (f.columns == 16 && f.depth == 16 ? 1 : 0);
+  };
+  const auto is_served = [](std::uint32_t extent) { return extent == 8 || extent == 16; };
+  Fragment best;
+  for (const FragmentProperties& p : all) {
+    const Fragment one{p.m, p.n, p.k};
+    if (p.a == factor && p.b == factor && p.c == float32_component && p.result == float32_component &&
+        p.scope == subgroup_scope && is_served(p.m) && is_served(p.n) && is_served(p.k) &&
+        worth(one) > worth(best))
+      best = one;
   }
-
-  const bool validate = is_set("HEED_VULKAN_VALIDATION");
-  if (validate) {
-    if (!has_validation_layer(api))
-      return concat_text("HEED_VULKAN_VALIDATION asks for ", validation_layer,
-                         ", which is not installed (Debian: vulkan-validationlayers)");
-    create.pNext = &messenger;
-    create.enabledLayerCount = 1;
-    create.ppEnabledLayerNames = &validation_layer;
-    extensions[create.enabledExtensionCount++] = VK_EXT_DEBUG_UTILS_EXTENSION_NAME;
-  }
-  const VkResult result = api.CreateInstance(&create, nullptr, &api.instance);
-  if (result == VK_ERROR_INCOMPATIBLE_DRIVER) return "no Vulkan driver is installed";
-  if (result != VK_SUCCESS) return concat_text("vkCreateInstance failed: ", name_of(result));
-  load_instance_functions(api);
-  if (validate) {
-    const auto create_messenger = reinterpret_cast<PFN_vkCreateDebugUtilsMessengerEXT>(
-        api.GetInstanceProcAddr(api.instance, "vkCreateDebugUtilsMessengerEXT"));
-    messenger.pNext = nullptr;
-    VkDebugUtilsMessengerEXT handle = VK_NULL_HANDLE;
-    check_result(create_messenger(api.instance, &messenger, nullptr, &handle),
-                 "vkCreateDebugUtilsMessengerEXT");
-  }
-  return "";
+  return best;
 }
+
+}  // namespace
+
+CooperativeMatrices cooperative_matrices(const InstanceApi& api, VkPhysicalDevice device,
+                                         const std::vector<VkExtensionProperties>& extensions) {
+  CooperativeMatrices found;
+  if (!has_extension(extensions, cooperative_matrix_extension)) {
+    found.missing = "the driver has no VK_KHR_cooperative_matrix";
+    return found;
+  }
+  auto v12 =
+      structure<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
+  CooperativeMatrixFeatures cooperative;
+  cooperative.pNext = &v12;
+  Bfloat16Features bfloat16;
+  bfloat16.pNext = &cooperative;
+  const bool asks_bfloat16 = has_extension(extensions, bfloat16_extension);
+  auto features = structure<VkPhysicalDeviceFeatures2>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+      asks_bfloat16 ? static_cast<void*>(&bfloat16) : static_cast<void*>(&cooperative));
+  api.GetPhysicalDeviceFeatures2(device, &features);
+  if (!cooperative.cooperativeMatrix || !v12.vulkanMemoryModel || !v12.vulkanMemoryModelDeviceScope ||
+      !v12.shaderFloat16) {
+    found.missing =
+        "the driver lacks cooperativeMatrix, vulkanMemoryModel, its device scope or shaderFloat16";
+    return found;
+  }
+  const std::vector<FragmentProperties> fragments = fragments_of(api, device);
+  found.f16 = best_of(fragments, float16_component);
+  if (asks_bfloat16 && bfloat16.shaderBFloat16Type && bfloat16.shaderBFloat16CooperativeMatrix)
+    found.bf16 = best_of(fragments, bfloat16_component);
+  if (!found.f16.exists())
+    found.missing = "it has no fragments of 8 or 16 rows, columns and depth with sums in f32";
+  return found;
+}
+
+namespace {
 
 // --- one device --------------------------------------------------------------------------------------------
 
 struct Properties {
-  VkPhysicalDeviceProperties2 core =
-      structure<VkPhysicalDeviceProperties2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2);
-  VkPhysicalDeviceVulkan11Properties v11 =
-      structure<VkPhysicalDeviceVulkan11Properties>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES);
-  VkPhysicalDeviceVulkan12Properties v12 =
-      structure<VkPhysicalDeviceVulkan12Properties>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES);
-  // Properties of extensions: 0 if the extension is not offered.
-  VkPhysicalDevicePushDescriptorPropertiesKHR push_descriptor =
-      structure<VkPhysicalDevicePushDescriptorPropertiesKHR>(
-          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PUSH_DESCRIPTOR_PROPERTIES_KHR);
-  VkPhysicalDeviceShaderSMBuiltinsPropertiesNV multiprocessors =
-      structure<VkPhysicalDeviceShaderSMBuiltinsPropertiesNV>(
-          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV);
-  VkPhysicalDeviceShaderCorePropertiesAMD compute_units = structure<VkPhysicalDeviceShaderCorePropertiesAMD>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD);
-  VkPhysicalDeviceMaintenance4Properties maintenance4 = structure<VkPhysicalDeviceMaintenance4Properties>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES);
-  VkPhysicalDeviceSubgroupSizeControlProperties subgroups =
-      structure<VkPhysicalDeviceSubgroupSizeControlProperties>(
-          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES);
+  VkPhysicalDeviceProperties2 core{};
+  VkPhysicalDeviceVulkan11Properties v11{};
+  VkPhysicalDeviceVulkan12Properties v12{};
+  // Of extensions: 0 if the extension is not offered.
+  VkPhysicalDevicePushDescriptorPropertiesKHR push_descriptor{};
+  VkPhysicalDeviceShaderSMBuiltinsPropertiesNV multiprocessors{};
+  VkPhysicalDeviceShaderCorePropertiesAMD compute_units{};
+  VkPhysicalDeviceMaintenance4Properties maintenance4{};
+  VkPhysicalDeviceSubgroupSizeControlProperties subgroups{};
 };
 struct Features {
-  VkPhysicalDeviceFeatures2 core =
-      structure<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
-  VkPhysicalDeviceVulkan11Features v11 =
-      structure<VkPhysicalDeviceVulkan11Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES);
-  VkPhysicalDeviceVulkan12Features v12 =
-      structure<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
-  VkPhysicalDeviceSubgroupSizeControlFeatures subgroups =  // of an extension
-      structure<VkPhysicalDeviceSubgroupSizeControlFeatures>(
-          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES);
+  VkPhysicalDeviceFeatures2 core{};
+  VkPhysicalDeviceVulkan11Features v11{};
+  VkPhysicalDeviceVulkan12Features v12{};
+  VkPhysicalDeviceSubgroupSizeControlFeatures subgroups{};  // of an extension
 };
+
+/// What the driver says about a device of Vulkan 1.2.
+struct Answers {
+  std::vector<VkExtensionProperties> extensions;
+  Properties properties;
+  Features features;
+};
+
+/// A chain of structures for the driver to fill in. They must stay where they are until it has.
+class Chain {
+ public:
+  template <class First>
+  Chain(First& first, VkStructureType type) : last_(&first.pNext) {
+    first.sType = type;
+  }
+  template <class Next>
+  void add(Next& next, VkStructureType type) {
+    next.sType = type;
+    *last_ = &next;
+    last_ = &next.pNext;
+  }
+
+ private:
+  void** last_;
+};
+
+void ask(const InstanceApi& api, VkPhysicalDevice handle, Answers& answers) {
+  auto& [extensions, properties, features] = answers;
+  extensions = listed<VkExtensionProperties>([&](auto* count, auto* items) {
+    api.EnumerateDeviceExtensionProperties(handle, nullptr, count, items);
+  });
+  const auto offers = [&](const char* extension) { return has_extension(extensions, extension); };
+  Chain asked(properties.core, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2);
+  asked.add(properties.v11, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES);
+  asked.add(properties.v12, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES);
+  if (offers(VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME))
+    asked.add(properties.push_descriptor, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PUSH_DESCRIPTOR_PROPERTIES_KHR);
+  if (offers(VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME))
+    asked.add(properties.multiprocessors, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV);
+  if (offers(VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME))
+    asked.add(properties.compute_units, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD);
+  if (offers(VK_KHR_MAINTENANCE_4_EXTENSION_NAME))
+    asked.add(properties.maintenance4, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES);
+  Chain of_features(features.core, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
+  of_features.add(features.v11, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES);
+  of_features.add(features.v12, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
+  if (offers(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME)) {
+    asked.add(properties.subgroups, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES);
+    of_features.add(features.subgroups, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES);
+  }
+  api.GetPhysicalDeviceProperties2(handle, &properties.core);
+  api.GetPhysicalDeviceFeatures2(handle, &features.core);
+}
 
 /// The number of processors of NVIDIA's and AMD's GPUs; 0 for others.
 std::int64_t processors_of(const Properties& properties) {
@@ -245,7 +252,17 @@ void take_queue_family(const InstanceApi& api, PhysicalDevice& device) {
   device.timestamp_bits = families[device.queue_family].timestampValidBits;
 }
 
-Limits limits_of(const Properties& properties) {
+/// Whether invocations of a subgroup can exchange values: see Limits::exchanging.
+bool exchange_values(const Properties& properties, const Capabilities& can) {
+  const VkPhysicalDeviceVulkan11Properties& subgroups = properties.v11;
+  return can.subgroup_size_control && std::has_single_bit(can.subgroup_size) &&
+         (subgroups.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+         (subgroups.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0 &&
+         256 <= can.subgroup_size * std::uint64_t{properties.subgroups.maxComputeWorkgroupSubgroups} &&
+         !is_disabled("subgroup_shuffle");
+}
+
+Limits limits_of(const Properties& properties, const Capabilities& can) {
   const VkPhysicalDeviceLimits& given = properties.core.properties.limits;
   Limits limits;
   limits.max_range = given.maxStorageBufferRange;
@@ -253,12 +270,12 @@ Limits limits_of(const Properties& properties) {
   if (properties.maintenance4.maxBufferSize > 0)
     limits.max_allocation =
         std::min<std::uint64_t>(limits.max_allocation, properties.maintenance4.maxBufferSize);
-  limits.max_groups = std::min({given.maxComputeWorkGroupCount[0], given.maxComputeWorkGroupCount[1],
-                                given.maxComputeWorkGroupCount[2]});
+  limits.max_groups = *std::ranges::min_element(given.maxComputeWorkGroupCount);
   limits.max_invocations = std::min(given.maxComputeWorkGroupInvocations, given.maxComputeWorkGroupSize[0]);
   limits.shared_bytes = given.maxComputeSharedMemorySize;
   limits.offset_alignment =
       std::max<std::uint32_t>(16, static_cast<std::uint32_t>(given.minStorageBufferOffsetAlignment));
+  if (exchange_values(properties, can)) limits.exchanging = can.subgroup_size;
   return limits;
 }
 
@@ -298,9 +315,9 @@ void guess_speed(PhysicalDevice& device) {
   if (device.kind != "software") device.limits.batch_seconds = 0.5;
 }
 
-std::uint64_t largest_local_heap(const InstanceApi& api, PhysicalDevice& device) {
+std::uint64_t largest_local_heap(const InstanceApi& api, VkPhysicalDevice device) {
   VkPhysicalDeviceMemoryProperties memory;
-  api.GetPhysicalDeviceMemoryProperties(device.handle, &memory);
+  api.GetPhysicalDeviceMemoryProperties(device, &memory);
   std::uint64_t largest = 0;
   for (std::uint32_t i = 0; i < memory.memoryHeapCount; ++i)
     if (memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
@@ -308,42 +325,12 @@ std::uint64_t largest_local_heap(const InstanceApi& api, PhysicalDevice& device)
   return largest;
 }
 
-/// What the driver says about a device of Vulkan 1.2. Its structures point at each other.
-struct Answers {
-  std::vector<VkExtensionProperties> extensions;
-  Properties properties;
-  Features features;
-
-  Answers() = default;
-  Answers(const Answers&) = delete;
-  Answers& operator=(const Answers&) = delete;
-};
-
-void ask(const InstanceApi& api, VkPhysicalDevice handle, Answers& answers) {
-  Properties& properties = answers.properties;
-  Features& features = answers.features;
-  answers.extensions = listed<VkExtensionProperties>([&](auto* count, auto* items) {
-    api.EnumerateDeviceExtensionProperties(handle, nullptr, count, items);
-  });
-  properties.core.pNext = &properties.v11;
-  properties.v11.pNext = &properties.v12;
-  void** last = &properties.v12.pNext;
-  const auto ask_for = [&](auto& more, const char* extension) {
-    if (!has_extension(answers.extensions, extension)) return false;
-    *last = &more;
-    last = &more.pNext;
-    return true;
-  };
-  ask_for(properties.push_descriptor, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
-  ask_for(properties.multiprocessors, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME);
-  ask_for(properties.compute_units, VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME);
-  ask_for(properties.maintenance4, VK_KHR_MAINTENANCE_4_EXTENSION_NAME);
-  const bool sizes_subgroups = ask_for(properties.subgroups, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
-  api.GetPhysicalDeviceProperties2(handle, &properties.core);
-  features.core.pNext = &features.v11;
-  features.v11.pNext = &features.v12;
-  if (sizes_subgroups) features.v12.pNext = &features.subgroups;
-  api.GetPhysicalDeviceFeatures2(handle, &features.core);
+CooperativeMatrices matrices_of(const InstanceApi& api, VkPhysicalDevice handle,
+                                const std::vector<VkExtensionProperties>& extensions) {
+  if (!is_disabled("cooperative_matrix")) return cooperative_matrices(api, handle, extensions);
+  CooperativeMatrices none;
+  none.missing = "HEED_VULKAN_DISABLE names it";
+  return none;
 }
 
 /// All but the matrix hardware.
@@ -371,35 +358,16 @@ Capabilities capabilities_of(const Answers& answers) {
   return can;
 }
 
-void take_matrix_hardware(const CooperativeMatrices& offered, Capabilities& can) {
-  const bool forbidden = is_disabled("cooperative_matrix");
-  can.fragment = forbidden ? Fragment() : offered.f16;
-  can.bfloat16_fragment = forbidden ? Fragment() : offered.bf16;
-  can.cooperative_matrix = can.fragment.rows > 0;
-  can.cooperative_bfloat16 = can.bfloat16_fragment.rows > 0;
-  can.no_cooperative_matrix = forbidden ? "HEED_VULKAN_DISABLE names it" : offered.missing;
-}
-
-/// Whether invocations of a subgroup can exchange values: see Limits::exchanging.
-bool exchange_values(const Properties& properties, const Capabilities& can) {
-  const VkPhysicalDeviceVulkan11Properties& subgroups = properties.v11;
-  return can.subgroup_size_control && std::has_single_bit(can.subgroup_size) &&
-         (subgroups.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
-         (subgroups.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0 &&
-         256 <= can.subgroup_size * std::uint64_t{properties.subgroups.maxComputeWorkgroupSubgroups} &&
-         !is_disabled("subgroup_shuffle");
-}
-
 PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
   PhysicalDevice device;
   device.handle = handle;
   Answers answers;
   const Properties& properties = answers.properties;
   const VkPhysicalDeviceProperties& core = properties.core.properties;
+  answers.properties.core.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
   api.GetPhysicalDeviceProperties2(handle, &answers.properties.core);
   device.name = core.deviceName;
   device.kind = kind_of(core.deviceType);
-  device.api_version = core.apiVersion;
   if (core.apiVersion < VK_API_VERSION_1_2) {
     device.refusal = "its driver offers Vulkan " + version_text(core.apiVersion) + "; heed needs 1.2";
     return device;
@@ -409,16 +377,14 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
   device.driver = concat_text(properties.v12.driverName, " ", properties.v12.driverInfo);
   device.identity = identity_of(core);
   device.uuid = uuid_text(properties.v11.deviceUUID);
-  device.limits = limits_of(properties);
-  device.memory_bytes = largest_local_heap(api, device);
+  device.memory_bytes = largest_local_heap(api, handle);
   device.processors = processors_of(properties);
+  device.capabilities = capabilities_of(answers);
+  device.capabilities.matrices = matrices_of(api, handle, answers.extensions);
+  device.limits = limits_of(properties, device.capabilities);
   guess_speed(device);
   device.refusal = missing_from_baseline(core.limits, answers.features.v12);
   take_queue_family(api, device);
-  device.capabilities = capabilities_of(answers);
-  take_matrix_hardware(cooperative_matrices(api, handle, answers.extensions), device.capabilities);
-  if (exchange_values(properties, device.capabilities))
-    device.limits.exchanging = device.capabilities.subgroup_size;
   return device;
 }
 
@@ -429,26 +395,27 @@ struct Driver {
 
 std::atomic<bool> forked{false};
 
+/// Returns why there are no devices; "" if there are.
+std::string find_devices(Driver& driver) {
+  InstanceApi& api = driver.api;
+  if (std::string problem = problem_of_disabled(); !problem.empty()) return problem;
+  if (std::string problem = problem_of_queue(); !problem.empty()) return problem;
+  if (std::string problem = open_loader(api); !problem.empty()) return problem;
+  if (std::string problem = create_instance(api); !problem.empty()) return problem;
+  VkResult result = VK_SUCCESS;
+  const auto handles = listed<VkPhysicalDevice>([&](std::uint32_t* count, VkPhysicalDevice* items) {
+    if (result == VK_SUCCESS) result = api.EnumeratePhysicalDevices(api.instance, count, items);
+  });
+  if (result != VK_SUCCESS) return "vkEnumeratePhysicalDevices failed: " + name_of(result);
+  if (handles.empty()) return "the installed Vulkan drivers find no device";
+  for (const VkPhysicalDevice handle : handles) driver.found.devices.push_back(describe(api, handle));
+  return "";
+}
+
 Driver* ask_driver() {
   pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
   auto* driver = new Driver;  // kept until the program ends: drivers cope badly with being unloaded at exit
-  driver->found.problem = problem_of_disabled();
-  if (driver->found.problem.empty()) driver->found.problem = problem_of_queue();
-  if (driver->found.problem.empty()) driver->found.problem = open_loader(driver->api);
-  if (driver->found.problem.empty()) driver->found.problem = create_instance(driver->api);
-  if (!driver->found.problem.empty()) return driver;
-  std::uint32_t count = 0;
-  VkResult result = driver->api.EnumeratePhysicalDevices(driver->api.instance, &count, nullptr);
-  std::vector<VkPhysicalDevice> handles(count);
-  if (result == VK_SUCCESS)
-    result = driver->api.EnumeratePhysicalDevices(driver->api.instance, &count, handles.data());
-  if (result != VK_SUCCESS)
-    driver->found.problem = "vkEnumeratePhysicalDevices failed: " + name_of(result);
-  else if (count == 0)
-    driver->found.problem = "the installed Vulkan drivers find no device";
-  else
-    for (const VkPhysicalDevice handle : handles)
-      driver->found.devices.push_back(describe(driver->api, handle));
+  driver->found.problem = find_devices(*driver);
   return driver;
 }
 
@@ -523,16 +490,6 @@ const InstanceApi& instance() {
 
 bool forked_from_driver() {
   return forked.load(std::memory_order_relaxed);
-}
-
-std::vector<std::string> validation_messages() {
-  const std::lock_guard lock(messages().mutex);
-  return messages().texts;
-}
-
-void clear_validation_messages() {
-  const std::lock_guard lock(messages().mutex);
-  messages().texts.clear();
 }
 
 }  // namespace heed::vulkan

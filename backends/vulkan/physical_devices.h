@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "heed/backends/vulkan/api.h"
-#include "heed/backends/vulkan/cooperative_matrix.h"
 #include "heed/backends/vulkan/shader_code.h"
+#include "heed/core/tensor.h"
 
 namespace heed::vulkan {
 
@@ -18,6 +18,45 @@ namespace heed::vulkan {
 inline constexpr std::uint32_t most_bindings = 12;
 /// The headers declare it only where unfinished extensions are enabled.
 inline constexpr const char* portability_subset_extension = "VK_KHR_portability_subset";
+
+// VK_KHR_cooperative_matrix and VK_KHR_shader_bfloat16. Vulkan headers before 1.3.255 and 1.4.311 lack their
+// structures, so these are declared here, following the specification.
+inline constexpr const char* cooperative_matrix_extension = "VK_KHR_cooperative_matrix";
+inline constexpr const char* bfloat16_extension = "VK_KHR_shader_bfloat16";
+
+struct CooperativeMatrixFeatures {
+  VkStructureType sType = static_cast<VkStructureType>(1000506000);
+  void* pNext = nullptr;
+  VkBool32 cooperativeMatrix = VK_FALSE;
+  VkBool32 cooperativeMatrixRobustBufferAccess = VK_FALSE;
+};
+
+struct Bfloat16Features {
+  VkStructureType sType = static_cast<VkStructureType>(1000141000);
+  void* pNext = nullptr;
+  VkBool32 shaderBFloat16Type = VK_FALSE;
+  VkBool32 shaderBFloat16DotProduct = VK_FALSE;
+  VkBool32 shaderBFloat16CooperativeMatrix = VK_FALSE;
+};
+
+/// What a subgroup multiplies at once: rows x depth by depth x columns, each 8 or 16.
+struct Fragment {
+  std::uint32_t rows = 0, columns = 0, depth = 0;  ///< 0: no fragments
+
+  bool exists() const { return rows > 0; }
+  bool operator==(const Fragment&) const = default;
+};
+
+/// The half-precision fragments that a device multiplies into f32: the largest of its list, and among equally
+/// large ones the 8 x 16 x 16 (rows, columns, depth).
+struct CooperativeMatrices {
+  Fragment f16, bf16;
+  std::string missing;  ///< why there are no f16 fragments
+
+  const Fragment& of(DType half) const { return half == DType::f16 ? f16 : bf16; }
+};
+CooperativeMatrices cooperative_matrices(const InstanceApi& api, VkPhysicalDevice device,
+                                         const std::vector<VkExtensionProperties>& extensions);
 
 /// The limits that kernels have to respect.
 struct Limits {
@@ -39,15 +78,12 @@ struct Limits {
 /// most of it, so that the other path can be tested.
 struct Capabilities {
   bool push_descriptor = false;
-  bool storage16 = false;                ///< 16-bit elements in memory, which half precision needs
-  bool memory_budget = false;            ///< the driver says how much memory is left
-  bool portability_subset = false;       ///< must be enabled where it is offered (MoltenVK)
-  bool unified_memory = false;           ///< the host can access device memory
-  bool float16 = false;                  ///< arithmetic in f16 (storing it needs storage16)
-  bool cooperative_matrix = false;       ///< fragments of f16 with sums in f32 (matrix hardware)
-  bool cooperative_bfloat16 = false;     ///< the same of bf16
-  std::string no_cooperative_matrix;     ///< why there are no f16 fragments
-  Fragment fragment, bfloat16_fragment;  ///< their sizes
+  bool storage16 = false;           ///< 16-bit elements in memory, which half precision needs
+  bool memory_budget = false;       ///< the driver says how much memory is left
+  bool portability_subset = false;  ///< must be enabled where it is offered (MoltenVK)
+  bool unified_memory = false;      ///< the host can access device memory
+  bool float16 = false;             ///< arithmetic in f16 (storing it needs storage16)
+  CooperativeMatrices matrices;     ///< matrix hardware
   std::uint32_t subgroup_size = 1;
   bool subgroup_size_control = false;  ///< a shader may require full subgroups of that size
   FloatControls float_controls;
@@ -63,7 +99,6 @@ struct PhysicalDevice {
   std::string identity;  ///< vendor, device, driver version, pipeline-cache UUID, in hexadecimal
   std::string uuid;      ///< of the device, the same under its other drivers (CUDA): "00112233-4455-..."
   std::string refusal;   ///< why heed cannot use it; "" if it can
-  std::uint32_t api_version = 0;
   std::uint32_t queue_family = 0;
   std::uint32_t timestamp_bits = 0;  ///< valid bits of the queue's timestamps; 0: it has none
   float timestamp_period = 0;        ///< nanoseconds
@@ -111,11 +146,5 @@ const PhysicalDevices& physical_devices();
 const InstanceApi& instance();
 /// True in a child made by fork() after the driver was loaded: its threads stayed behind in the parent.
 bool forked_from_driver();
-
-/// Messages of the validation layers so far. HEED_VULKAN_VALIDATION=1 enables the layers; if they are not
-/// installed, the first use of Vulkan throws an Error.
-std::vector<std::string> validation_messages();
-/// Forgets them.
-void clear_validation_messages();
 
 }  // namespace heed::vulkan

@@ -2,8 +2,6 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -23,7 +21,7 @@ struct CacheHeader {
   std::uint64_t bytes = 0;
   std::uint64_t checksum = 0;
 };
-constexpr std::uintmax_t largest_cache = std::uintmax_t{1} << 30;
+constexpr std::int64_t largest_cache = std::int64_t{1} << 30;
 
 /// FNV-1a, 64 bits.
 std::uint64_t checksum_of(std::string_view data) {
@@ -32,14 +30,13 @@ std::uint64_t checksum_of(std::string_view data) {
   return hash;
 }
 
-/// The driver's data in a cache file; empty if the file is absent, damaged or another device's.
+/// The driver's data in a cache file; empty if the file cannot be read, is damaged or another device's.
 std::string read_cache(const std::filesystem::path& file, std::uint64_t device) {
-  std::error_code problem;  // a file that cannot be read counts as absent
-  if (!std::filesystem::is_regular_file(file, problem)) return {};
-  if (std::filesystem::file_size(file, problem) > largest_cache || problem) return {};
-  std::ifstream in(file, std::ios::binary);
-  std::string data((std::istreambuf_iterator<char>(in)), {});
-  return driver_data(std::move(data), device);
+  try {
+    return driver_data(read_file(file, largest_cache), device);
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 }  // namespace
@@ -60,8 +57,8 @@ Pipelines::Pipelines(OpenDevice& device) : device_(device) {
   const std::filesystem::path folder = cache_folder();
   std::string data;
   if (!folder.empty()) {
-    file_ = folder / ("pipelines-" + device.identity() + ".bin");
-    data = read_cache(file_, checksum_of(device.identity()));
+    file_ = folder / ("pipelines-" + device.described().identity + ".bin");
+    data = read_cache(file_, checksum_of(device.described().identity));
   }
   found_bytes_ = data.size();
   auto info = structure<VkPipelineCacheCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO);
@@ -110,12 +107,10 @@ std::vector<std::uint32_t> Pipelines::words_of(const ShaderCode& code,
 Pipeline Pipelines::compile(std::string_view shader, std::span<const std::uint32_t> constants,
                             std::size_t bindings) {
   const DeviceApi& api = device_.api();
-  const ShaderCode* code = find_shader(shader);
-  check(code != nullptr, "vulkan: this build has no shader \"", shader,
-        "\" (the glslang it was built with may lack an extension)");
-  check(device_.capabilities().storage16 || !uses_16_bit_storage(code->words), "vulkan: ", device_.name(),
+  const ShaderCode& code = shader_code(shader);
+  check(device_.capabilities().storage16 || !uses_16_bit_storage(code.words), "vulkan: ", device_.name(),
         " has no 16-bit storage, which half precision needs; compute in f32");
-  const std::vector<std::uint32_t> words = words_of(*code, constants);
+  const std::vector<std::uint32_t> words = words_of(code, constants);
   auto module_info = structure<VkShaderModuleCreateInfo>(VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO);
   module_info.codeSize = words.size() * sizeof words[0];
   module_info.pCode = words.data();
@@ -131,7 +126,7 @@ Pipeline Pipelines::compile(std::string_view shader, std::span<const std::uint32
   auto subgroups = structure<VkPipelineShaderStageRequiredSubgroupSizeCreateInfo>(
       VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO);
   subgroups.requiredSubgroupSize = device_.capabilities().subgroup_size;
-  if (device_.capabilities().subgroup_size_control && uses_subgroups(code->words)) {
+  if (device_.capabilities().subgroup_size_control && uses_subgroups(code.words)) {
     info.stage.pNext = &subgroups;
     info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
   }
@@ -154,7 +149,7 @@ const Pipeline& Pipelines::get(std::string_view shader, std::span<const std::uin
   const auto found = pipelines_.find(key);
   if (found != pipelines_.end()) return found->second;
   const Pipeline made = compile(shader, constants, bindings);
-  key.shader = find_shader(shader)->name;  // lives as long as the program
+  key.shader = shader_code(shader).name;  // lives as long as the program
   return pipelines_.emplace(key, made).first->second;
 }
 
@@ -169,7 +164,7 @@ void Pipelines::save() noexcept {
     if (api.GetPipelineCacheData(api.device, cache_, &bytes, data.data()) != VK_SUCCESS) return;
     data.resize(bytes);
     CacheHeader header;
-    header.device = checksum_of(device_.identity());
+    header.device = checksum_of(device_.described().identity);
     header.bytes = data.size();
     header.checksum = checksum_of(data);
     data.insert(0, reinterpret_cast<const char*>(&header), sizeof header);

@@ -44,7 +44,6 @@ class Pipelines {
                       std::size_t bindings);
   /// Writes the cache file if pipelines were added since it was read or written.
   void save() noexcept;
-  const std::filesystem::path& cache_file() const { return file_; }
   /// Bytes of the driver's data in the cache file when the device was opened; 0 if none were usable.
   std::size_t found_bytes() const { return found_bytes_; }
 

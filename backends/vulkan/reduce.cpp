@@ -1,8 +1,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <initializer_list>
 
-#include "heed/backends/vulkan/rows.h"
+#include "heed/backends/vulkan/launch.h"
 
 namespace heed::vulkan {
 namespace {
@@ -15,11 +16,31 @@ struct Fold {
   std::int64_t chunk, chunks;  ///< n is cut into `chunks` pieces of `chunk` rows; the last may have fewer
   std::uint32_t workgroup, width, height;  ///< invocations: in all, along inner, along n
 
+  Fold(const Shape& shape, std::int64_t rows, std::int64_t size, std::int64_t along_inner,
+       std::int64_t along_n)
+      : outer(shape[0]),
+        n(shape[1]),
+        inner(shape[2]),
+        chunk(rows),
+        chunks(std::max<std::int64_t>(1, ceil_div(n, rows))),
+        workgroup(static_cast<std::uint32_t>(size)),
+        width(static_cast<std::uint32_t>(along_inner)),
+        height(static_cast<std::uint32_t>(along_n)) {}
+
   std::int64_t groups() const {
     return ceil_div(inner, width) * ceil_div(outer * chunks, workgroup / (width * height));
   }
-  void push(Launch& launch) const { launch.push(outer).push(n).push(inner).push(chunk).push(chunks); }
+  /// Pushes it, says what the dispatch reads and writes in all, and records the dispatch.
+  void run(Launch& launch, std::initializer_list<std::int64_t> further, std::int64_t bytes) const {
+    launch.push(outer).push(n).push(inner).push(chunk).push(chunks);
+    for (const std::int64_t number : further) launch.push(number);
+    launch.work(0, static_cast<double>(bytes)).folded_groups(groups());
+  }
 };
+
+std::int64_t bytes_in(const Tensor& x) {
+  return x.count() * static_cast<std::int64_t>(size_of(x.dtype()));
+}
 
 std::int64_t power_above(std::int64_t n) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)));
@@ -27,22 +48,13 @@ std::int64_t power_above(std::int64_t n) {
 
 /// A layout for reductions of chunks of a given length.
 Fold reduction_fold(const Gpu& gpu, const Shape& shape, std::int64_t chunk) {
-  const std::int64_t outer = shape[0], n = shape[1], inner = shape[2];
-  const std::int64_t size = workgroup_size(gpu);
+  const std::int64_t inner = shape[2], size = workgroup_size(gpu);
   // Neighbours in memory are read together; then there are as many invocations along n as leave four rows to
   // each.
   const std::int64_t narrow = std::min<std::int64_t>({power_above(inner), 32, size});
   const std::int64_t height =
       std::min(power_above(ceil_div(std::max<std::int64_t>(chunk, 1), 4)), size / narrow);
-  const std::int64_t width = std::min(power_above(inner), size / height);
-  return {.outer = outer,
-          .n = n,
-          .inner = inner,
-          .chunk = chunk,
-          .chunks = std::max<std::int64_t>(1, ceil_div(n, chunk)),
-          .workgroup = static_cast<std::uint32_t>(size),
-          .width = static_cast<std::uint32_t>(width),
-          .height = static_cast<std::uint32_t>(height)};
+  return {shape, chunk, size, std::min(power_above(inner), size / height), height};
 }
 
 /// A layout for reductions of whole rows. If there are too few outputs to occupy a GPU, rows are cut into
@@ -61,9 +73,7 @@ Fold reduction_fold(const Gpu& gpu, const Shape& shape) {
 
 /// A contiguous copy of some columns of [outer, n, inner].
 Tensor columns_of(const Tensor& x, Part part) {
-  const Tensor columns = Tensor::empty({x.size(0), x.size(1), part.count}, x.dtype(), x.device());
-  copy(narrowed(x, 2, part), columns);
-  return columns;
+  return compact(narrowed(x, 2, part));
 }
 
 /// How many whole rows of [1, n, inner] one dispatch can bind; 0 if even the columns are too many for one.
@@ -144,9 +154,7 @@ void launch_reduce(Gpu& gpu, ReduceOp op, const Fold& fold, const Tensor& x, con
                                               : shader_name("reduce_partial", x.dtype());
   Launch launch(gpu, shader, {fold.workgroup, fold.width, fold.height, static_cast<std::uint32_t>(op)});
   launch.write(out).read(x);
-  fold.push(launch);
-  launch.work(0, static_cast<double>(x.count()) * static_cast<double>(size_of(x.dtype())));
-  launch.folded_groups(fold.groups());
+  fold.run(launch, {}, bytes_in(x));
 }
 
 struct Reduction {
@@ -180,10 +188,7 @@ struct IntegerSum {
         .read(in[0])
         .read(in[1])
         .reports_errors("sum: a sum does not fit in i32; convert the tensor to f32 first");
-    fold.push(launch);
-    launch.push(last ? out[0].offset() - result.offset() : 0);
-    launch.work(0, static_cast<double>(in[0].count()) * sizeof(std::int32_t));
-    launch.folded_groups(fold.groups());
+    fold.run(launch, {last ? out[0].offset() - result.offset() : 0}, bytes_in(in[0]));
   }
 };
 
@@ -217,11 +222,8 @@ struct LargestRow {
         gpu, shader_name("argmax", dtype),
         {fold.workgroup, fold.width, fold.height, rows.defined() ? 1u : 0u, values.defined() ? 1u : 0u});
     // The binding for the values must not be empty, and it counts as written since the shader may write.
-    launch.write(result).write(values.defined() ? values : result).read(x).read(rows);
-    fold.push(launch);
-    launch.push(first_row);
-    launch.work(0, static_cast<double>(x.count()) * static_cast<double>(size_of(dtype)));
-    launch.folded_groups(fold.groups());
+    launch.write(result).write(either(values, result)).read(x).read(rows);
+    fold.run(launch, {first_row}, bytes_in(x));
   }
 };
 
@@ -239,20 +241,11 @@ namespace {
 /// Tensors with a wide inner axis are scanned by one invocation per column, narrow ones by a workgroup along
 /// n. A long n is cut into chunks, for occupancy and to limit the rounding errors of a long chain.
 Fold scan_fold(const Gpu& gpu, const Shape& shape) {
-  const std::int64_t outer = shape[0], n = shape[1], inner = shape[2];
-  const std::int64_t size = workgroup_size(gpu);
+  const std::int64_t n = shape[1], inner = shape[2], size = workgroup_size(gpu);
   const std::int64_t width = std::min(power_above(inner), size);
   const std::int64_t height = inner >= 32 ? 1 : std::min(power_above(n), size / width);
   const std::int64_t longest = height == 1 ? 128 : 8 * height;
-  const std::int64_t chunk = n > 2 * longest ? longest : n;
-  return {.outer = outer,
-          .n = n,
-          .inner = inner,
-          .chunk = chunk,
-          .chunks = ceil_div(n, chunk),
-          .workgroup = static_cast<std::uint32_t>(size),
-          .width = static_cast<std::uint32_t>(width),
-          .height = static_cast<std::uint32_t>(height)};
+  return {shape, n > 2 * longest ? longest : n, size, width, height};
 }
 
 void launch_scan(Gpu& gpu, const Fold& fold, const Tensor& x, bool reverse, const Tensor& totals,
@@ -260,9 +253,7 @@ void launch_scan(Gpu& gpu, const Fold& fold, const Tensor& x, bool reverse, cons
   Launch launch(gpu, shader_name("cumulative_sum", x.dtype()),
                 {fold.workgroup, fold.width, fold.height, reverse ? 1u : 0u, totals.defined() ? 1u : 0u});
   launch.write(out).read(x).read(totals);
-  fold.push(launch);
-  launch.work(0, 2.0 * static_cast<double>(x.count()) * static_cast<double>(size_of(x.dtype())));
-  launch.folded_groups(fold.groups());
+  fold.run(launch, {}, 2 * bytes_in(x));
 }
 
 /// out += row, [1, n, inner] and [1, 1, inner].

@@ -259,4 +259,11 @@ const ShaderCode* find_shader(std::string_view name) {
   return found != all.end() && found->name == name ? &*found : nullptr;
 }
 
+const ShaderCode& shader_code(std::string_view name) {
+  const ShaderCode* const found = find_shader(name);
+  check(found != nullptr, "vulkan: this build has no shader \"", name,
+        "\" (the glslang it was built with may lack an extension)");
+  return *found;
+}
+
 }  // namespace heed::vulkan

@@ -61,6 +61,8 @@ std::span<const ShaderCode> shader_codes();
 /// The module of that name; null if there is none (it may have been left out because glslang lacked an
 /// extension).
 const ShaderCode* find_shader(std::string_view name);
+/// The same; throws an Error if there is none.
+const ShaderCode& shader_code(std::string_view name);
 
 /// The module with its specialisation constants turned into ordinary ones: those whose numbers are in
 /// `values` take these values, the others keep their defaults. Whatever follows from constants alone (array

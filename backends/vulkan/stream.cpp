@@ -10,22 +10,14 @@
 
 namespace heed::vulkan {
 
-bool Hazards::conflicts(VkBuffer buffer, std::uint64_t begin, std::uint64_t end, bool written) const {
-  return std::ranges::any_of(ranges_, [&](const Range& range) {
-    return range.buffer == buffer && range.begin < end && begin < range.end && (written || range.written);
-  });
-}
-
-void Hazards::add(VkBuffer buffer, std::uint64_t begin, std::uint64_t end, bool written) {
-  ranges_.push_back({buffer, begin, end, written});
-}
-
 namespace {
 // Large batches may exceed the time-outs of drivers; small ones cost latency. A device that is idle gets work
 // early.
 constexpr std::size_t longest_batch = 64, first_batch = 8;
 // At most this many batches wait for the device: the work of a few training steps.
 constexpr std::size_t most_in_flight = 64;
+// A longer list of accesses costs more to search than a barrier does.
+constexpr std::size_t most_accesses = 128;
 constexpr std::uint32_t sets_per_pool = 64, descriptors_per_set = most_bindings;
 
 constexpr VkPipelineStageFlags device_stages =
@@ -48,13 +40,12 @@ std::int64_t submissions_until_lost() {
 
 Stream::Stream(OpenDevice& device) : device_(device) {
   const DeviceApi& api = device.api();
-  api.GetDeviceQueue(api.device, device.queue_family(), 0, &queue_);
+  api.GetDeviceQueue(api.device, device.described().queue_family, 0, &queue_);
   auto type = structure<VkSemaphoreTypeCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO);
   type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
   auto info = structure<VkSemaphoreCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type);
   check_result(api.CreateSemaphore(api.device, &info, nullptr, &timeline_), "vkCreateSemaphore");
-  const char* serial = std::getenv("HEED_VULKAN_SERIAL");
-  serial_ = serial && *serial && *serial != '0';
+  serial_ = is_set("HEED_VULKAN_SERIAL");
   lose_after_ = submissions_until_lost();
 }
 
@@ -90,7 +81,7 @@ std::unique_ptr<Stream::Batch> Stream::fresh_batch() {
   batch = std::make_unique<Batch>();
   auto pool = structure<VkCommandPoolCreateInfo>(VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO);
   pool.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT;
-  pool.queueFamilyIndex = device_.queue_family();
+  pool.queueFamilyIndex = device_.described().queue_family;
   check_result(api.CreateCommandPool(api.device, &pool, nullptr, &batch->pool), "vkCreateCommandPool");
   auto info = structure<VkCommandBufferAllocateInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO);
   info.commandPool = batch->pool;
@@ -121,7 +112,7 @@ VkCommandBuffer Stream::commands() {
 void Stream::begin_timing() {
   batch_->is_timed = false;
   if (!profiling()) return;
-  if (device_.timestamp_bits() == 0) {
+  if (device_.described().timestamp_bits == 0) {
     add_profile_remark(
         concat_text(device_.name(), ": its queue writes no timestamps, so its kernels are not timed"));
     return;
@@ -149,10 +140,10 @@ void Stream::add_times(const Batch& batch) {
       api.GetQueryPoolResults(api.device, batch.times, 0, count + 1, (count + 1) * sizeof *ticks, ticks,
                               sizeof *ticks, VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT),
       "vkGetQueryPoolResults");
-  const std::uint64_t valid = ~std::uint64_t{0} >> (64 - device_.timestamp_bits());
+  const std::uint64_t valid = ~std::uint64_t{0} >> (64 - device_.described().timestamp_bits);
   for (std::size_t i = 0; i < count; ++i) {
     const auto passed = static_cast<double>((ticks[i + 1] - ticks[i]) & valid);
-    add_to_profile(batch.names[i], passed * device_.timestamp_period() * 1e-9, batch.works[i].flops,
+    add_to_profile(batch.names[i], passed * device_.described().timestamp_period * 1e-9, batch.works[i].flops,
                    batch.works[i].bytes);
   }
 }
@@ -176,8 +167,19 @@ void Stream::finish() noexcept {
   finished_ = true;
 }
 
+void Stream::order(std::span<const Binding> accesses) {
+  const auto conflicts = [&](const Binding& next) {
+    return std::ranges::any_of(since_barrier_, [&](const Binding& before) {
+      return before.buffer == next.buffer && before.offset < next.offset + next.bytes &&
+             next.offset < before.offset + before.bytes && (next.written || before.written);
+    });
+  };
+  if (since_barrier_.size() > most_accesses || std::ranges::any_of(accesses, conflicts)) barrier();
+  since_barrier_.insert(since_barrier_.end(), accesses.begin(), accesses.end());
+}
+
 void Stream::barrier() {
-  hazards_.clear();
+  since_barrier_.clear();
   if (leave_out_barriers_) return;
   auto memory = structure<VkMemoryBarrier>(VK_STRUCTURE_TYPE_MEMORY_BARRIER);
   memory.srcAccessMask = device_writes;
@@ -248,11 +250,7 @@ void Stream::dispatch(std::string_view name, const Pipeline& pipeline, std::span
                       const Work& work) {
   const DeviceApi& api = device_.api();
   const VkCommandBuffer buffer = commands();
-  const auto conflicts = [&](const Binding& b) {
-    return hazards_.conflicts(b.buffer, b.offset, b.offset + b.bytes, b.written);
-  };
-  if (std::ranges::any_of(bindings, conflicts) || hazards_.is_long()) barrier();
-  for (const Binding& b : bindings) hazards_.add(b.buffer, b.offset, b.offset + b.bytes, b.written);
+  order(bindings);
   if (bound_ != pipeline.pipeline) {
     api.CmdBindPipeline(buffer, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.pipeline);
     bound_ = pipeline.pipeline;
@@ -269,11 +267,8 @@ void Stream::dispatch(std::string_view name, const Pipeline& pipeline, std::span
 void Stream::copy(VkBuffer from, std::uint64_t from_offset, VkBuffer to, std::uint64_t to_offset,
                   std::uint64_t bytes) {
   const VkCommandBuffer buffer = commands();
-  if (hazards_.conflicts(from, from_offset, from_offset + bytes, false) ||
-      hazards_.conflicts(to, to_offset, to_offset + bytes, true))
-    barrier();
-  hazards_.add(from, from_offset, from_offset + bytes, false);
-  hazards_.add(to, to_offset, to_offset + bytes, true);
+  const Binding accesses[] = {{from, from_offset, bytes, true, false}, {to, to_offset, bytes, false, true}};
+  order(accesses);
   const VkBufferCopy region{from_offset, to_offset, bytes};
   device_.api().CmdCopyBuffer(buffer, from, to, 1, &region);
   after_command("copy", {0, 2.0 * static_cast<double>(bytes)});
@@ -281,8 +276,8 @@ void Stream::copy(VkBuffer from, std::uint64_t from_offset, VkBuffer to, std::ui
 
 void Stream::fill(VkBuffer target, std::uint64_t offset, std::uint64_t bytes, std::uint32_t word) {
   const VkCommandBuffer buffer = commands();
-  if (hazards_.conflicts(target, offset, offset + bytes, true)) barrier();
-  hazards_.add(target, offset, offset + bytes, true);
+  const Binding access{target, offset, bytes, false, true};
+  order({&access, 1});
   device_.api().CmdFillBuffer(buffer, target, offset, bytes, word);
   after_command("fill", {0, static_cast<double>(bytes)});
 }
@@ -296,7 +291,8 @@ void Stream::after_command(std::string_view name, const Work& work) {
     batch_->works.push_back(work);
   }
   if (serial_) return wait_idle();
-  batch_->seconds += work.flops / device_.flops_per_second() + work.bytes / device_.bytes_per_second();
+  batch_->seconds +=
+      work.flops / device_.described().flops_per_second + work.bytes / device_.described().bytes_per_second;
   if (batch_->seconds >= device_.limits().batch_seconds) return submit();
   const std::size_t length = batch_->names.size();
   if (length >= longest_batch || (length == first_batch && in_flight_.empty())) submit();

@@ -15,27 +15,6 @@
 
 namespace heed::vulkan {
 
-/// Remembers which ranges of memory were accessed since the last barrier, and says whether a command needs
-/// another: it does if it reads what was written, or writes what was read or written.
-class Hazards {
- public:
-  /// Whether an access conflicts with one since the last barrier.
-  bool conflicts(VkBuffer buffer, std::uint64_t begin, std::uint64_t end, bool written) const;
-  void add(VkBuffer buffer, std::uint64_t begin, std::uint64_t end, bool written);
-  /// To be called after a barrier.
-  void clear() { ranges_.clear(); }
-  /// A long list costs more to search than a barrier does.
-  bool is_long() const { return ranges_.size() > 128; }
-
- private:
-  struct Range {
-    VkBuffer buffer;
-    std::uint64_t begin, end;
-    bool written;
-  };
-  std::vector<Range> ranges_;
-};
-
 /// A range of device memory as one binding of a shader sees it.
 struct Binding {
   VkBuffer buffer = VK_NULL_HANDLE;
@@ -44,8 +23,6 @@ struct Binding {
   bool read = false;
   bool written = false;
 };
-
-using StreamCounters = DeviceCounters;
 
 /// What the profile counts for a command: floating-point operations of matrix products, and the minimum
 /// traffic.
@@ -76,7 +53,7 @@ class Stream {
   /// Throws DeviceLost.
   void wait(std::uint64_t value);
   void wait_idle() { wait(batch_ ? recording_ : recording_ - 1); }
-  const StreamCounters& counters() const { return counters_; }
+  const DeviceCounters& counters() const { return counters_; }
   /// Submits and waits, so that the profile has the times of all commands so far or, when a profile starts,
   /// of none of them.
   void collect_times();
@@ -106,6 +83,9 @@ class Stream {
   };
 
   VkCommandBuffer commands();
+  /// To be called with what the next command accesses: records a barrier if it reads what was written since the
+  /// last one, or writes what was read or written.
+  void order(std::span<const Binding> accesses);
   void bind(const Pipeline& pipeline, std::span<const Binding> bindings);
   VkDescriptorSet new_set(const Pipeline& pipeline);
   void after_command(std::string_view name, const Work& work);
@@ -128,8 +108,8 @@ class Stream {
   std::deque<std::unique_ptr<Batch>> in_flight_;  // oldest first
   std::vector<std::unique_ptr<Batch>> idle_;
   VkPipeline bound_ = VK_NULL_HANDLE;
-  Hazards hazards_;
-  StreamCounters counters_;
+  std::vector<Binding> since_barrier_;  // what commands accessed
+  DeviceCounters counters_;
   bool serial_;              // HEED_VULKAN_SERIAL: wait after every command, to find the one that fails
   std::int64_t lose_after_;  // HEED_VULKAN_LOSE_AFTER: submissions after which the device counts as lost
   bool leave_out_barriers_ = false;

@@ -1,16 +1,14 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <mutex>
 #include <span>
 
 #include "heed/backends/kernels.h"
-#include "heed/backends/vulkan/gpu.h"
-#include "heed/backends/vulkan/matmul_operands.h"
 #include "heed/backends/vulkan/matrix_hardware.h"
-#include "heed/backends/vulkan/tuning.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
 #include "heed/core/attention.h"
@@ -39,35 +37,17 @@ double seconds_of(Gpu& gpu, const std::function<void()>& work) {
   return rounds[2];
 }
 
-/// Measures the multiply-adds per second of square products with a tile, at the smallest size (a power of
-/// two, up to 4096, whose tiles one dispatch holds on any device) at which a product takes 10 ms.
-class ProductRate {
- public:
-  ProductRate(Gpu& gpu, TileKernel kernel, DType dtype) : gpu_(gpu), kernel_(kernel), dtype_(dtype) {}
-
-  double of(const TileShape& tile) {
-    while (size_ < 4096 && seconds(tile, size_) < 0.01) size_ *= 2;
-    return static_cast<double>(size_) * static_cast<double>(size_) * static_cast<double>(size_) /
-           seconds(tile, size_);
-  }
-
- private:
-  double seconds(const TileShape& tile, std::int64_t size) const {
-    const Device device{DeviceType::vulkan, gpu_.index()};
-    const Tensor a = Tensor::zeros({1, 1, size, size}, dtype_, device),
-                 b = Tensor::zeros({1, 1, size, size}, dtype_, device),
-                 out = Tensor::empty({1, 1, size, size}, dtype_, device);
-    const MatmulPlan plan{tile, stages_of(tile, gpu_.limits()), 1, ceil_div(size, tile.depth) * tile.depth};
-    return seconds_of(gpu_, [&] {
-      multiply_tiles(gpu_, kernel_, tiled({a, b, {}, out, false, {}}, kernel_, {}), plan);
-    });
-  }
-
-  Gpu& gpu_;
-  TileKernel kernel_;
-  DType dtype_;
-  std::int64_t size_ = 128;
-};
+/// Seconds of a square product with a tile.
+double product_seconds(Gpu& gpu, TileKernel kernel, DType dtype, const TileShape& tile, std::int64_t size) {
+  const Device device{DeviceType::vulkan, gpu.index()};
+  const Tensor a = Tensor::zeros({1, 1, size, size}, dtype, device),
+               b = Tensor::zeros({1, 1, size, size}, dtype, device),
+               out = Tensor::empty({1, 1, size, size}, dtype, device);
+  const MatmulPlan plan{tile, stages_of(tile, gpu.limits()), 1, ceil_div(size, tile.depth) * tile.depth};
+  return seconds_of(gpu, [&] {
+    multiply_tiles(gpu, kernel, tiled({a, b, {}, out, false, {}}, kernel, {}), plan);
+  });
+}
 
 /// Bytes per second that a copy of 16 MiB reads and writes.
 double memory_rate(Gpu& gpu) {
@@ -80,19 +60,23 @@ double memory_rate(Gpu& gpu) {
 double launch_seconds(Gpu& gpu) {
   const Device device{DeviceType::vulkan, gpu.index()};
   const Tensor one = Tensor::zeros({1}, DType::f32, device), other = Tensor::zeros({1}, DType::f32, device);
-  return seconds_of(gpu,
-                    [&] {
-                      for (int i = 0; i < 50; ++i) copy(one, other), copy(other, one);
-                    }) /
-         100;
+  constexpr int pairs = 50;
+  const auto copies = [&] {
+    for (int i = 0; i < pairs; ++i) copy(one, other), copy(other, one);
+  };
+  return seconds_of(gpu, copies) / (2 * pairs);
 }
 
+/// Measures the multiply-adds per second of products with each tile, at the smallest size (a power of two, up
+/// to 4096, whose tiles one dispatch holds on any device) at which a product takes 10 ms.
 void measure(Gpu& gpu, TileKernel kernel, DType dtype, TileSet& set) {
-  ProductRate rate(gpu, kernel, dtype);
+  std::int64_t size = 128;
   double best = 0;
   for (TileShape& tile : set.tiles) {
     if (!fits(tile, gpu.limits())) continue;  // it is never chosen
-    tile.efficiency = rate.of(tile);
+    const auto seconds = [&] { return product_seconds(gpu, kernel, dtype, tile, size); };
+    while (size < 4096 && seconds() < 0.01) size *= 2;
+    tile.efficiency = std::pow(static_cast<double>(size), 3) / seconds();
     best = std::max(best, tile.efficiency);
   }
   for (TileShape& tile : set.tiles)
@@ -101,50 +85,38 @@ void measure(Gpu& gpu, TileKernel kernel, DType dtype, TileSet& set) {
   set.per_launch = best / static_cast<double>(set.units) * launch_seconds(gpu);
 }
 
-/// Measures the seconds of attention, forward and backward, with a given tuning, at a length at which it
-/// takes 10 ms with the device's own tuning (at most 4096).
-class AttentionTime {
- public:
-  AttentionTime(Gpu& gpu, DType dtype) : gpu_(gpu), dtype_(dtype) {
-    while (length_ < 4096 && of(gpu.tuning().attention) < 0.01) length_ *= 2;
-  }
+/// Seconds of attention, forward and backward, with a given tuning.
+double attention_seconds(Gpu& gpu, DType dtype, std::int64_t length, const AttentionTuning& tried) {
+  struct Restored {
+    Gpu& gpu;
+    AttentionTuning before = gpu.tuning().attention;
+    ~Restored() { gpu.use(before); }
+  } const restored{gpu};
+  gpu.use(tried);
+  const Device device{DeviceType::vulkan, gpu.index()};
+  const Shape shape{1, 8, length, 64};
+  const auto empty = [&] { return Tensor::empty(shape, dtype, device); };
+  const Tensor x = Tensor::zeros(shape, dtype, device), out = empty(), dquery = empty(), dkey = empty(),
+               dvalue = empty(), sums = Tensor::empty({1, 8, length, 2}, DType::f32, device);
+  AttentionArgs args;
+  args.query = args.key = args.value = x;
+  return seconds_of(gpu, [&] {
+    attention_forward(args, out, sums);
+    attention_backward(args, out, sums, x, {}, dquery, dkey, dvalue, {});
+  });
+}
 
-  double of(const AttentionTuning& tried) const {
-    struct Restored {
-      Gpu& gpu;
-      AttentionTuning before = gpu.tuning().attention;
-      ~Restored() { gpu.use(before); }
-    } const restored{gpu_};
-    gpu_.use(tried);
-    const Device device{DeviceType::vulkan, gpu_.index()};
-    const Shape shape{1, 8, length_, 64};
-    const Tensor x = Tensor::zeros(shape, dtype_, device), out = Tensor::empty(shape, dtype_, device),
-                 sums = Tensor::empty({1, 8, length_, 2}, DType::f32, device);
-    AttentionArgs args;
-    args.query = args.key = args.value = x;
-    const std::array gradients{Tensor::empty(shape, dtype_, device), Tensor::empty(shape, dtype_, device),
-                               Tensor::empty(shape, dtype_, device)};
-    return seconds_of(gpu_, [&] {
-      attention_forward(args, out, sums);
-      attention_backward(args, out, sums, x, {}, gradients[0], gradients[1], gradients[2], {});
-    });
-  }
-
- private:
-  Gpu& gpu_;
-  DType dtype_;
-  std::int64_t length_ = 128;
-};
-
-/// Sets `size`, a member of `best`, to the value in `tried` with which attention is fastest.
+/// Sets `size`, a member of `best`, to the value in `tried` with which attention is fastest, at a length (at
+/// most 4096) at which it takes 10 ms with the device's own tuning.
 void measure(Gpu& gpu, DType dtype, std::span<const std::int64_t> tried, AttentionTuning& best,
              std::int64_t AttentionTuning::*size) {
-  const AttentionTime time(gpu, dtype);
+  std::int64_t length = 128;
+  while (length < 4096 && attention_seconds(gpu, dtype, length, gpu.tuning().attention) < 0.01) length *= 2;
   double least = std::numeric_limits<double>::infinity();
   for (const std::int64_t candidate : tried) {
     AttentionTuning with = best;
     with.*size = candidate;
-    const double seconds = time.of(with);
+    const double seconds = attention_seconds(gpu, dtype, length, with);
     if (seconds < least) best = with, least = seconds;
   }
 }
@@ -173,10 +145,10 @@ std::filesystem::path tune_device(Device device) {
   using namespace vulkan;
   check(device.type == DeviceType::vulkan, "tune: ", device, " has nothing to tune; name a Vulkan device");
   Gpu& gpu = vulkan::gpu(device.index);
-  const std::filesystem::path file = tuning_file(gpu.identity());
+  const std::filesystem::path file = tuning_file(gpu.described().identity);
   check(!file.empty(), "there is no folder to keep the tuning in: set HEED_CACHE_DIR");
   const std::lock_guard lock(gpu.mutex());
-  const std::string text = tuning_text(measured(gpu), gpu.identity(), gpu.name());
+  const std::string text = tuning_text(measured(gpu), gpu.described().identity, gpu.name());
   std::filesystem::create_directories(file.parent_path());
   write_file_atomically(file, text);
   return file;

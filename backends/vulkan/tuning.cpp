@@ -21,15 +21,9 @@ namespace {
 constexpr TileShape scalar_tile(std::uint32_t rows, std::uint32_t columns, std::uint32_t own_rows,
                                 std::uint32_t own_columns, double efficiency) {
   constexpr std::uint32_t depth = 16;
-  return {rows,
-          columns,
-          depth,
-          own_rows,
-          own_columns,
-          rows * columns / (own_rows * own_columns),
-          depth * (rows + columns + 8) * 4,
-          0,
-          efficiency};
+  const std::uint32_t invocations = rows * columns / (own_rows * own_columns),
+                      stage_bytes = depth * (rows + columns + 8) * 4;
+  return {rows, columns, depth, own_rows, own_columns, invocations, stage_bytes, 0, efficiency};
 }
 
 /// Bytes of a tile in half precision: lines of eights, with one eight more each, in the larger of the two
@@ -40,16 +34,10 @@ std::uint32_t half_tile_bytes(std::uint32_t extent, std::uint32_t depth) {
 
 TileShape fragment_tile(std::uint32_t lanes, std::uint32_t rows, std::uint32_t columns, std::uint32_t depth,
                         std::uint32_t own_rows, std::uint32_t own_columns, double efficiency) {
-  const std::uint32_t subgroups = rows / own_rows * (columns / own_columns);
-  return {rows,
-          columns,
-          depth,
-          own_rows,
-          own_columns,
-          subgroups * lanes,
-          half_tile_bytes(rows, depth) + half_tile_bytes(columns, depth),
-          subgroups * 1024,
-          efficiency};
+  const std::uint32_t subgroups = rows / own_rows * (columns / own_columns),
+                      stage_bytes = half_tile_bytes(rows, depth) + half_tile_bytes(columns, depth);
+  return {rows,        columns,          depth,     own_rows, own_columns, subgroups * lanes,
+          stage_bytes, subgroups * 1024, efficiency};
 }
 
 // The model: a GPU of TileSet::units processors, each of which needs `busy` invocations to hide its
