@@ -2,10 +2,11 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "heed/base/error.h"
 #include "heed/tests/hostile/small_runs.h"
@@ -68,44 +69,54 @@ addEventListener("load", () => setTimeout(async () => {
 }, 0));
 )";
 
-/// A page that frames another one, of the same origin, in a `width`, and shows what its probe says. (A
+/// A page and the width of its frame.
+using FramedPages = std::vector<std::pair<std::string, int>>;
+
+/// A page that frames others, of the same origin, side by side, and shows what their probes say once all have. (A
 /// browser's own window cannot be as narrow as a telephone.)
-inline std::string frame_html(const std::string& page, int width) {
-  return concat_text(
-      "<!DOCTYPE html><body><pre id=\"said\"></pre><script>addEventListener('message', e => "
-      "document.getElementById('said').textContent = e.data);</script>"
-      "<iframe src=\"",
-      page, "\" style=\"border:0;height:900px;width:", width, "px\"></iframe></body>");
+inline std::string frame_html(const FramedPages& pages) {
+  std::string html =
+      "<!DOCTYPE html><body style=\"white-space:nowrap\"><pre id=\"said\"></pre><script>const said = [];"
+      "addEventListener('message', e => {"
+      "const frames = [...document.querySelectorAll('iframe')];"
+      "said[frames.findIndex(frame => frame.contentWindow === e.source)] = e.data;"
+      "if (Object.keys(said).length === frames.length)"
+      "  document.getElementById('said').textContent = '[' + said.join() + ']'; });</script>";
+  for (const auto& [page, width] : pages)
+    html += concat_text("<iframe src=\"", page, "\" style=\"border:0;height:900px;width:", width,
+                        "px\"></iframe>");
+  return html + "</body>";
 }
 
-/// What the page in such a frame says, light or dark. `folder`: for the browser's own files.
-inline nlohmann::json said_in_frame(const std::string& program, const std::filesystem::path& folder,
-                                    const std::string& frame, bool dark) {
+/// What the pages in such a frame say, light or dark. `folder`: for the browser's own files.
+inline nlohmann::json said_in_frames(const std::string& program, const std::filesystem::path& folder,
+                                     const std::string& frame, bool dark) {
   const std::string command = concat_text(
       "timeout 120 ", program,
-      " --headless --no-sandbox --disable-gpu --window-size=1600,1000 --virtual-time-budget=20000 ",
+      " --headless --no-sandbox --disable-gpu --window-size=8000,1000 --virtual-time-budget=20000 ",
       dark ? "--blink-settings=preferredColorScheme=0 " : "", "--user-data-dir=", folder / "profile",
       " --dump-dom '", frame, "' 2> /dev/null");
-  FILE* output = ::popen(command.c_str(), "r");
-  REQUIRE(output != nullptr);
-  std::string dom;
-  for (int c = 0; (c = std::fgetc(output)) != EOF;) dom += static_cast<char>(c);
-  ::pclose(output);
+  const std::string dom = run_program("/bin/sh", {"-c", command}).output;
   const std::string start = "<pre id=\"said\">";
   const std::size_t at = dom.find(start);
   REQUIRE_MESSAGE(at != std::string::npos, "the browser said: " << dom);
   const std::string said = dom.substr(at + start.size(), dom.find("</pre>", at) - at - start.size());
-  REQUIRE_MESSAGE(said.starts_with("{"), "the page said nothing");
+  REQUIRE_MESSAGE(said.starts_with("["), "a page said nothing");
   return nlohmann::json::parse(said);
 }
 
-/// What the probe of a page says, given its text.
-inline nlohmann::json page_in_browser(const std::string& program, const std::filesystem::path& folder,
-                                      std::string page, int width, bool dark) {
-  page.insert(page.find("<style>"), concat_text("<script>", probe, "</script>"));
-  write_content(folder / "page.html", page);
-  write_content(folder / "frame.html", frame_html("page.html", width));
-  return said_in_frame(program, folder, concat_text("file://", (folder / "frame.html").string()), dark);
+/// What the probes of pages say, given their texts.
+inline nlohmann::json pages_in_browser(const std::string& program, const std::filesystem::path& folder,
+                                       FramedPages pages, bool dark) {
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    std::string& page = pages[i].first;
+    page.insert(page.find("<style>"), concat_text("<script>", probe, "</script>"));
+    const std::string name = concat_text("page", i, ".html");
+    write_content(folder / name, page);
+    page = name;
+  }
+  write_content(folder / "frame.html", frame_html(pages));
+  return said_in_frames(program, folder, concat_text("file://", (folder / "frame.html").string()), dark);
 }
 
 }  // namespace heed::test

@@ -13,10 +13,13 @@
 
 #include "heed/base/error.h"
 #include "heed/tests/support.h"
-#include "heed/tests/temporary_folder.h"
 
 namespace heed {
 namespace {
+
+std::string path_of(const std::string& program) {
+  return program.starts_with("/") ? program : std::string(HEED_PROGRAM_DIR) + "/" + program;
+}
 
 void redirect(int descriptor, const std::filesystem::path& path, int flags) {
   const int opened = open(path.c_str(), flags, 0600);
@@ -29,7 +32,7 @@ pid_t start(const std::string& program, const std::vector<std::string>& argument
             const std::filesystem::path& folder, const std::filesystem::path& input,
             const std::filesystem::path& output, const std::filesystem::path& errors,
             const ProgramLimits& limits = {}) {
-  const std::string path = program.starts_with("/") ? program : std::string(HEED_PROGRAM_DIR) + "/" + program;
+  const std::string path = path_of(program);
   std::vector<char*> argv{const_cast<char*>(program.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -69,12 +72,6 @@ void wait_for(pid_t process, int seconds, ProgramResult& result) {
   result.peak_bytes = static_cast<std::int64_t>(used.ru_maxrss) * 1024;
 }
 
-int wait_for(pid_t process) {
-  int status = 0;
-  while (waitpid(process, &status, 0) < 0) check(errno == EINTR, "waitpid failed");
-  return status_of(status);
-}
-
 }  // namespace
 
 ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
@@ -91,31 +88,49 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
   return result;
 }
 
-BackgroundProgram::BackgroundProgram(const std::string& program, const std::vector<std::string>& arguments,
-                                     const std::filesystem::path& folder, const std::filesystem::path& output)
-    : process_(start(program, arguments, folder, "/dev/null", output, "/dev/null")) {}
+std::vector<std::string> in_shell(const std::string& before, const std::string& program,
+                                  const std::vector<std::string>& arguments, const std::string& streams) {
+  return test::joined({"-c", before + "exec \"$0\" \"$@\"" + streams, path_of(program)}, arguments);
+}
+
+BackgroundProgram::BackgroundProgram(const std::string& program, const std::vector<std::string>& arguments)
+    : process_(start(program, arguments, ".", "/dev/null", streams_ / "output", streams_ / "errors")) {}
 
 BackgroundProgram::~BackgroundProgram() {
-  if (status_ >= 0) return;
+  if (!running()) return;
   send(SIGKILL);
-  wait_for(process_);
+  wait();
 }
 
 void BackgroundProgram::send(int signal) const {
   kill(process_, signal);
 }
 
-int BackgroundProgram::wait() {
-  if (status_ < 0) status_ = wait_for(process_);
+bool BackgroundProgram::running() {
+  int status = 0;
+  if (status_ < 0 && waitpid(process_, &status, WNOHANG) == process_) status_ = status_of(status);
+  return status_ < 0;
+}
+
+bool BackgroundProgram::wait_for_file(const std::filesystem::path& path) {
+  while (running() && !std::filesystem::exists(path))
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return std::filesystem::exists(path);
+}
+
+int BackgroundProgram::wait(std::chrono::milliseconds most) {
+  const auto end = std::chrono::steady_clock::now() + most;
+  while (running() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
   return status_;
 }
 
-bool BackgroundProgram::running() {
-  if (status_ >= 0) return false;
-  int status = 0;
-  if (waitpid(process_, &status, WNOHANG) == 0) return true;
-  status_ = status_of(status);
-  return false;
+std::string BackgroundProgram::output() const {
+  return test::content_of(streams_ / "output");
+}
+
+std::string BackgroundProgram::errors() const {
+  return test::content_of(streams_ / "errors");
 }
 
 }  // namespace heed

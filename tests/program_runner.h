@@ -1,8 +1,12 @@
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
+
+#include "heed/base/file.h"
 
 namespace heed {
 
@@ -26,22 +30,30 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
                           const std::string& input = {}, const std::filesystem::path& folder = ".",
                           const ProgramLimits& limits = {});
 
+/// The arguments with which /bin/sh starts a program of build/bin in its place, after the commands in
+/// `before`, with the redirections in `streams`.
+std::vector<std::string> in_shell(const std::string& before, const std::string& program,
+                                  const std::vector<std::string>& arguments, const std::string& streams = {});
+
 /// A program that runs next to the test.
 class BackgroundProgram {
  public:
-  BackgroundProgram(const std::string& program, const std::vector<std::string>& arguments,
-                    const std::filesystem::path& folder = ".",
-                    const std::filesystem::path& output = "/dev/null");
+  BackgroundProgram(const std::string& program, const std::vector<std::string>& arguments);
   ~BackgroundProgram();
   BackgroundProgram(const BackgroundProgram&) = delete;
   BackgroundProgram& operator=(const BackgroundProgram&) = delete;
   void send(int signal) const;
   int id() const { return process_; }
-  /// Waits for the end: the exit status, as in ProgramResult.
-  int wait();
   bool running();
+  /// Waits until it has written a file, or has ended without: false.
+  bool wait_for_file(const std::filesystem::path& path);
+  /// Waits for the end: the exit status, as in ProgramResult, or -1 where it still runs after that time.
+  int wait(std::chrono::milliseconds most = std::chrono::minutes(10));
+  /// What it has written so far.
+  std::string output() const, errors() const;
 
  private:
+  TemporaryFolder streams_;
   int process_ = -1;
   int status_ = -1;
 };

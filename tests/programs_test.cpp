@@ -17,7 +17,6 @@
 #include "heed/data/safetensors.h"
 #include "heed/data/text_file.h"
 #include "heed/tests/hostile/small_runs.h"
-#include "heed/tests/program_runner.h"
 #include "heed/tests/temporary_folder.h"
 
 namespace {
@@ -25,128 +24,64 @@ namespace {
 using namespace heed;
 using namespace heed::test;
 namespace fs = std::filesystem;
+using Json = nlohmann::json;
 
-/// A model that a step of takes a few milliseconds.
-const Arguments tiny_translator = {"--set", "data.numbers=300",
-                                   "--set", "data.held_out_numbers=20",
-                                   "--set", "model.width=16",
-                                   "--set", "model.feed_forward=16",
-                                   "--set", "model.heads=2",
-                                   "--set", "model.encoder_layers=1",
-                                   "--set", "model.decoder_layers=1",
-                                   "--set", "tokenizer.vocabulary=280",
-                                   "--set", "training.batch_tokens=512",
-                                   "--set", "training.evaluate_every=20",
-                                   "--set", "training.log_every=5",
-                                   "--set", "decoding.length_extra=2"};
-
-Arguments translate_training(const fs::path& run, const Arguments& more) {
-  Arguments arguments = {"train", "--out", run.string(), "--set", "threads=1"};
-  arguments.insert(arguments.end(), tiny_translator.begin(), tiny_translator.end());
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
-}
-
-std::size_t line_count(const std::string& text) {
-  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
-}
-
-/// One line, "program: error: ...", with the part that matters, and the status.
-void translate_refuses(const ProgramResult& result, int status, const std::string& part) {
-  CAPTURE(result.errors);
-  CHECK(result.status == status);
-  CHECK(contains(result.errors, "translate: error: "));
-  CHECK(result.errors.ends_with('\n'));
-  CHECK(contains(result.errors, part));
-  CHECK(result.output.empty());
-}
-
-/// One short run for all tests that only look at a run.
-const fs::path& finished_translate() {
-  static const TemporaryFolder folder;
-  static const fs::path run = [] {
-    const ProgramResult result =
-        run_program("translate", translate_training(folder / "run", {"--steps", "30"}));
-    REQUIRE_MESSAGE(result.status == 0, result.errors);
-    return folder / "run";
-  }();
-  return run;
+Json config_of(const fs::path& run) {
+  return Json::parse(content_of(run / "config.json"));
 }
 
 }  // namespace
 
-TEST_CASE("translate train leaves a whole run") {
-  const fs::path& run = finished_translate();
-  for (const char* file : {"config.json", "model.safetensors", "optimizer.safetensors", "trainer_state.json",
-                           "tokenizer.json", "metrics.jsonl", "best.safetensors"}) {
-    CAPTURE(file);
-    CHECK(fs::file_size(run / file) > 0);
+TEST_CASE("programs: training leaves a whole run, with the same weights for any number of threads") {
+  for (const std::string task : {"translate", "language_model"}) {
+    CAPTURE(task);
+    const fs::path& run = small_run(task);
+    for (const char* file : {"config.json", "model.safetensors", "optimizer.safetensors",
+                             "trainer_state.json", "tokenizer.json", "metrics.jsonl", "best.safetensors"})
+      CHECK_MESSAGE(fs::file_size(run / file) > 0, file);
+    const Json config = config_of(run);
+    CHECK(config["training"]["steps"] == 20);
+    CHECK(config["model"]["width"] == 16);
+    CHECK(config["model"]["norm"].is_string());  // defaults are written out, but nothing that no model reads
+    CHECK(config["model"].contains("encoder_layers") == (task == "translate"));
+    const TemporaryFolder folder;
+    const ProgramResult result = run_program(task, small_train(task, folder / "run", {"--threads", "3"}));
+    REQUIRE_MESSAGE(result.status == 0, result.errors);
+    CHECK(result.output.empty());  // progress belongs to standard error
+    CHECK(content_of(folder / "run/model.safetensors") == content_of(run / "model.safetensors"));
   }
-  const auto config = nlohmann::json::parse(content_of(run / "config.json"));
-  CHECK(config["training"]["steps"] == 30);
-  CHECK(config["model"]["width"] == 16);
-  CHECK(config["model"]["norm"].is_string());  // defaults are written out
 }
 
-TEST_CASE("the same run gives the same weights with any number of threads") {
-  const TemporaryFolder folder;
-  const ProgramResult result =
-      run_program("translate", translate_training(folder / "run", {"--steps", "30", "--threads", "3"}));
-  REQUIRE_MESSAGE(result.status == 0, result.errors);
-  CHECK(content_of(folder / "run/model.safetensors") ==
-        content_of(finished_translate() / "model.safetensors"));
-  CHECK(result.output.empty());  // progress belongs to standard error
-}
-
-TEST_CASE("a killed run resumes to the same bits") {
-  const TemporaryFolder folder;
-  const fs::path run = folder / "run";
-  // Kill it once it has a checkpoint; a fast machine may be done by then, so the run is repeated with an
-  // earlier kill.
-  BackgroundProgram program("translate", translate_training(run, {"--steps", "30", "--save-every", "3"}));
-  while (program.running() && !fs::exists(run / "trainer_state.json"))
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  program.send(SIGKILL);
-  program.wait();
-  const ProgramResult result =
-      run_program("translate", translate_training(run, {"--steps", "30", "--save-every", "3", "--resume"}));
-  REQUIRE_MESSAGE(result.status == 0, result.errors);
-  CHECK(content_of(run / "model.safetensors") == content_of(finished_translate() / "model.safetensors"));
-}
-
-TEST_CASE("an interrupted run saves, says so and resumes with nothing but the folder") {
-  const TemporaryFolder folder;
-  const fs::path run = folder / "run";
-  BackgroundProgram program("translate", translate_training(run, {"--steps", "100000"}));
-  while (program.running() && !fs::exists(run / "metrics.jsonl"))
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  program.send(SIGINT);
-  CHECK(program.wait() == 130);
-  CHECK(fs::exists(run / "trainer_state.json"));
-  const auto reached = nlohmann::json::parse(content_of(run / "trainer_state.json"))["step"].get<int>();
-  const ProgramResult result = run_program(
-      "translate",
-      {"train", "--out", run.string(), "--resume", "--threads", "1", "--steps", std::to_string(reached + 2)});
-  CHECK_MESSAGE(result.status == 0, result.errors);
-  CHECK(nlohmann::json::parse(content_of(run / "trainer_state.json"))["step"] == reached + 2);
+TEST_CASE(
+    "programs: a run that is given more steps goes on to the bits of one that had them from the start") {
+  for (const std::string task : {"classify", "language_model"}) {
+    CAPTURE(task);
+    const TemporaryFolder folder;
+    // The schedule follows the number of steps, so it is kept constant.
+    const auto train = [&](const char* name, const Arguments& more) {
+      const Arguments constant = {"--set", "training.schedule.name=constant", "--save-every", "7"};
+      return run_program(task, small_train(task, folder / name, joined(constant, more)));
+    };
+    REQUIRE(train("whole", {"--steps", "24", "--threads", "3"}).status == 0);
+    REQUIRE(train("part", {"--steps", "14"}).status == 0);
+    const ProgramResult result =
+        run_program(task, {"train", "--out", (folder / "part").string(), "--resume", "--steps", "24"});
+    REQUIRE_MESSAGE(result.status == 0, result.errors);
+    CHECK(content_of(folder / "part/model.safetensors") == content_of(folder / "whole/model.safetensors"));
+  }
 }
 
 TEST_CASE("the first signal ends a program that still reads its data") {
   const TemporaryFolder folder;
-  const fs::path text = folder / "text";
-  std::ofstream(text, std::ios::binary) << std::string(200 << 20, '\n');
+  const std::string text = write_content(folder / "text", std::string(200 << 20, '\n')).string();
   for (const int signal : {SIGTERM, SIGINT}) {
     CAPTURE(signal);
     BackgroundProgram program("language_model",
-                              {"train", "--data", text.string(), "--out", (folder / "run").string()});
+                              {"train", "--data", text, "--out", (folder / "run").string()});
     std::this_thread::sleep_for(std::chrono::milliseconds(700));
     REQUIRE(program.running());
     program.send(signal);
-    for (int i = 0; i < 100 && program.running(); ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    CHECK_FALSE(program.running());
-    if (program.running()) program.send(SIGKILL);
-    CHECK(program.wait() == 128 + signal);
+    CHECK(program.wait(std::chrono::seconds(2)) == 128 + signal);
     CHECK_FALSE(fs::exists(folder / "run"));
   }
 }
@@ -156,205 +91,140 @@ TEST_CASE("a second signal, of whichever kind, ends a program in the middle of a
   for (const std::string ranks : {"1", "2"}) {
     CAPTURE(ranks);
     const fs::path run = folder / ranks;
-    BackgroundProgram program("translate", translate_training(run, {"--ranks", ranks, "--steps", "1", "--set",
-                                                                    "training.accumulation=1000000"}));
-    while (program.running() && !fs::exists(run / "config.json"))
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    BackgroundProgram program("translate", small_train("translate", run,
+                                                       {"--ranks", ranks, "--steps", "1", "--set",
+                                                        "training.accumulation=1000000"}));
+    program.wait_for_file(run / "config.json");
     program.send(SIGUSR1);
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     REQUIRE(program.running());
     program.send(SIGINT);
-    for (int i = 0; i < 1000 && program.running(); ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    REQUIRE_FALSE(program.running());
-    CHECK(program.wait() == 130);
+    CHECK(program.wait(std::chrono::seconds(10)) == 130);
     CHECK_FALSE(fs::exists(run / "trainer_state.json"));
   }
 }
 
-TEST_CASE("a run is not overwritten, and is not continued with other settings") {
-  const std::string before = content_of(finished_translate() / "model.safetensors");
-  translate_refuses(run_program("translate", translate_training(finished_translate(), {"--steps", "30"})), 1,
-                    "--resume");
-  translate_refuses(
-      run_program("translate", translate_training(finished_translate(), {"--resume", "--seed", "9"})), 1,
-      "seed");
-  CHECK(content_of(finished_translate() / "model.safetensors") == before);
-}
-
 TEST_CASE("translate evaluate ends with a line of JSON") {
-  const ProgramResult result = run_program("translate", {"evaluate", "--run", finished_translate().string()});
-  REQUIRE_MESSAGE(result.status == 0, result.errors);
-  const auto report = nlohmann::json::parse(result.output);
+  const TemporaryFolder folder;
+  const std::string run = small_run("translate").string();
+  const auto evaluate = [&](const Arguments& more) {
+    const ProgramResult result = run_program("translate", joined({"evaluate", "--run", run}, more));
+    REQUIRE_MESSAGE(result.status == 0, result.errors);
+    return Json::parse(result.output);
+  };
+  const Json report = evaluate({});
   CHECK(report["exact"].is_number());
   CHECK_FALSE(report.contains("bleu"));  // number words are one word each
   CHECK(report["loss"].get<double>() > 0);
   CHECK(report["sentences"] == 20);
-  const TemporaryFolder folder;
   const std::string words = write_content(folder / "words", "one\ntwo\n").string(),
                     sentences = write_content(folder / "sentences", "eins zwei drei vier\nzwei\n").string();
-  const ProgramResult longer = run_program("translate", {"evaluate", "--run", finished_translate().string(),
-                                                         "--source", words, "--target", sentences});
-  REQUIRE_MESSAGE(longer.status == 0, longer.errors);
-  const auto counted = nlohmann::json::parse(longer.output);
+  const Json counted = evaluate({"--source", words, "--target", sentences});
   CHECK(counted["bleu"].is_number());
   CHECK(contains(counted["signature"], "tok:13a"));
-  const std::string run = (folder / "run").string();
-  const ProgramResult trained =
-      run_program("translate", {"train", "--out", run, "--source", words, "--target", words, "--valid-source",
-                                words, "--valid-target", words, "--steps", "2", "--width", "16"});
+  const ProgramResult trained = run_program(
+      "translate", {"train", "--out", (folder / "run").string(), "--source", words, "--target", words,
+                    "--valid-source", words, "--valid-target", words, "--steps", "2", "--width", "16"});
   REQUIRE_MESSAGE(trained.status == 0, trained.errors);
   CHECK(contains(trained.errors, "(training.keep_best_by=exact)"));
-  CHECK(contains(content_of(folder / "run" / "config.json"), R"("keep_best_by": "exact")"));
+  CHECK(config_of(folder / "run")["training"]["keep_best_by"] == "exact");
 }
 
-TEST_CASE("translate predict answers the sources of a table") {
+TEST_CASE("translate predict answers lines and the sources of a table, each by itself") {
   const TemporaryFolder folder;
-  const std::string run = finished_translate().string(),
-                    table = write_content(folder / "t.tsv", "id\tsource\n7\tone\n8\tforty-two\n").string();
-  const ProgramResult lines = run_program("translate", {"predict", "--run", run}, "one\nforty-two\n");
-  const ProgramResult rows = run_program("translate", {"predict", "--run", run, "--data", table, "--header"});
-  REQUIRE_MESSAGE(rows.status == 0, rows.errors);
-  CHECK(rows.output == lines.output);
-  const ProgramResult kept =
-      run_program("translate", {"predict", "--run", run, "--data", table, "--header", "--keep-columns"});
-  CHECK(kept.output.starts_with("id\tsource\tpredicted_translation\n7\tone\t"));
-  CHECK(contains(kept.output, "\n8\tforty-two\t"));
-  const ProgramResult target =
-      run_program("translate", {"predict", "--run", run, "--data", table, "--target-column", "2"});
-  CHECK(target.status == 2);
-  CHECK(contains(target.errors, "unknown option --target-column"));
-}
-
-TEST_CASE("translate predict writes a line for each line") {
-  const std::string run = finished_translate().string();
-  const ProgramResult result =
-      run_program("translate", {"predict", "--run", run}, "one\n\nforty-two\r\nseven");
-  REQUIRE_MESSAGE(result.status == 0, result.errors);
-  CHECK(line_count(result.output) == 4);
-  CHECK(contains(result.output, "\n\n"));  // the blank line stays where it was
-  CHECK(run_program("translate", {"predict", "--run", run}, "").output.empty());
-  CHECK(run_program("translate", {"predict", "--run", run}, "\n \n").output == "\n\n");
-  // Each translation depends on its line alone.
-  const ProgramResult alone = run_program("translate", {"predict", "--run", run}, "forty-two\n");
-  CHECK(contains(result.output, "\n\n" + alone.output));
-}
-
-TEST_CASE("usage errors are named with the nearest name, and end with 2") {
-  const TemporaryFolder folder;
-  const std::string run = (folder / "run").string();
-  translate_refuses(run_program("translate", {"train", "--out", run, "--sorce", "x"}), 2, "--source");
-  translate_refuses(run_program("translate", {"trian"}), 2, "train");
-  translate_refuses(run_program("translate", {"train"}), 2, "--out");
-  translate_refuses(run_program("translate", {"train", "--out", run, "--set", "model.widht=8"}), 2,
-                    "model.width");
-  translate_refuses(run_program("translate", {"train", "--out", run, "--set", "model.width=wide"}), 2,
-                    "model.width");
-  translate_refuses(run_program("translate", {"train", "--out", run, "--set", "model.width=7"}), 2, "width");
-  translate_refuses(run_program("translate", {"train", "--out", run, "--attention", "dot_prodct"}), 2,
-                    "dot_product");
-  translate_refuses(run_program("translate", {"train", "--out", run, "--device", "cpo"}), 2, "cpu");
-  translate_refuses(run_program("translate", {"train", "--out", run, "--source", "x"}), 2, "--target");
-  translate_refuses(run_program("translate", translate_training(run, {"--steps", "0"})), 2, "steps");
-  translate_refuses(
-      run_program("translate", translate_training(run, {"--set", "training.schedule.learning_rate=-1"})), 2,
-      "rate");
-  translate_refuses(run_program("translate", translate_training(run, {"--seed", "-1"})), 2, "seed");
-  translate_refuses(run_program("translate", {"train", "--out", run, "--config", run + "/none.json"}), 2,
-                    "none.json");
-  write_content(folder / "bad.json", "{\"trainig\": {}}");
-  translate_refuses(
-      run_program("translate", {"train", "--out", run, "--config", (folder / "bad.json").string()}), 2,
-      "training");
-  CHECK(!fs::exists(run));  // nothing was left behind
-}
-
-TEST_CASE("translate predict --capture writes what the model shows of its inside") {
-  const TemporaryFolder folder;
-  const std::string run = finished_translate().string(), file = (folder / "inside.safetensors").string();
-  const Arguments plain = {"predict", "--run", run}, watched = {"predict", "--run", run, "--capture", file};
-  const std::string lines = "one\n\nforty-two\n";
-  const ProgramResult result = run_program("translate", watched, lines);
-  CHECK(result.status == 0);
-  CHECK(result.output == run_program("translate", plain, lines).output);
-  const heed::TensorFile inside = heed::load_safetensors(file);
-  const auto shape_of = [&](const std::string& name) {
-    REQUIRE_MESSAGE(inside.tensors.contains(name), name);
-    return inside.tensors.at(name).shape();
+  const auto predict = [&](const std::string& input, const Arguments& more = {}) {
+    const ProgramResult result =
+        run_program("translate", use_command("translate", small_run("translate").string(), more), input);
+    CHECK_MESSAGE(result.status == 0, result.errors);
+    return result.output;
   };
-  const std::int64_t sources = shape_of("lines.2.source")[1], targets = shape_of("lines.2.target")[1];
-  CHECK(shape_of("lines.2.encoder.layers.0.attention.weights") == heed::Shape{1, 2, sources, sources});
-  CHECK(shape_of("lines.2.decoder.layers.0.self_attention.weights") == heed::Shape{1, 2, targets, targets});
-  CHECK(shape_of("lines.2.decoder.layers.0.cross_attention.weights") == heed::Shape{1, 2, targets, sources});
-  CHECK(inside.tensors.contains("lines.0.source"));
-  CHECK_FALSE(inside.tensors.contains("lines.1.source"));  // a blank line
+  const std::string lines = predict("one\nforty-two\n"),
+                    table = write_content(folder / "t.tsv", "id\tsource\n7\tone\n8\tforty-two\n").string();
+  CHECK(predict("", {"--data", table, "--header"}) == lines);
+  const std::string kept = predict("", {"--data", table, "--header", "--keep-columns"});
+  CHECK(kept.starts_with("id\tsource\tpredicted_translation\n7\tone\t"));
+  CHECK(contains(kept, "\n8\tforty-two\t"));
+
+  const std::string answers = predict("one\n\nforty-two\r\nseven");
+  CHECK(std::ranges::count(answers, '\n') == 4);
+  CHECK(contains(answers, "\n\n" + predict("forty-two\n")));  // the blank line stays where it was
+  CHECK(predict("").empty());
+}
+
+TEST_CASE("programs: --capture writes what a model shows of its inside, and answers the same") {
+  /// Attention weights, and the texts whose tokens ask and are asked.
+  struct Weights {
+    std::string name, queries, keys;
+  };
+  struct Case {
+    std::string task;
+    Arguments more;
+    std::string input;
+    std::vector<Weights> weights;
+    std::string absent = "nothing";
+  };
+  const TemporaryFolder folder;
+  const std::vector<Case> cases = {
+      {"translate",
+       {},
+       "one\n\nforty-two\n",
+       {{"lines.0.encoder.layers.0.attention.weights", "lines.0.source", "lines.0.source"},
+        {"lines.2.encoder.layers.0.attention.weights", "lines.2.source", "lines.2.source"},
+        {"lines.2.decoder.layers.0.self_attention.weights", "lines.2.target", "lines.2.target"},
+        {"lines.2.decoder.layers.0.cross_attention.weights", "lines.2.target", "lines.2.source"}},
+       "lines.1.source"},  // a blank line
+      {"classify",
+       {},
+       "a day\na sad night\n",
+       {{"lines.0.encoder.layers.0.attention.weights", "lines.0.tokens", "lines.0.tokens"},
+        {"lines.1.encoder.layers.0.attention.weights", "lines.1.tokens", "lines.1.tokens"}}},
+      {"language_model",
+       {"--samples", "2"},
+       "the cat\n",
+       {{"samples.0.decoder.layers.0.self_attention.weights", "samples.0.tokens", "samples.0.tokens"},
+        {"samples.1.decoder.layers.0.self_attention.weights", "samples.1.tokens", "samples.1.tokens"}}}};
+  for (const Case& one : cases) {
+    CAPTURE(one.task);
+    const std::string run = small_run(one.task).string(),
+                      file = (folder / one.task).string() + ".safetensors";
+    const Arguments plain = use_command(one.task, run, one.more);
+    const ProgramResult result = run_program(one.task, joined(plain, {"--capture", file}), one.input);
+    CHECK(result.status == 0);
+    CHECK(result.output == run_program(one.task, plain, one.input).output);
+    const auto inside = load_safetensors(file).tensors;
+    for (const Weights& shown : one.weights) {
+      CAPTURE(shown.name);
+      REQUIRE(inside.contains(shown.name));
+      REQUIRE(inside.contains(shown.queries));
+      CHECK(inside.at(shown.name).shape() ==
+            Shape{1, 2, inside.at(shown.queries).size(1), inside.at(shown.keys).size(1)});
+    }
+    CHECK_FALSE(inside.contains(one.absent));
+  }
 }
 
 TEST_CASE("translate train --preset chooses the attentions, and measures gamma") {
   const TemporaryFolder folder;
-  const auto model_after = [&](const std::string& preset, const Arguments& more) {
-    Arguments arguments = translate_training(folder / preset, {"--steps", "2", "--preset", preset});
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const ProgramResult result = run_program("translate", arguments);
+  const auto train = [&](const std::string& preset, const Arguments& more) {
+    const ProgramResult result = run_program("translate", small_train("translate", folder / preset, more));
     CHECK_MESSAGE(result.status == 0, result.errors);
-    return nlohmann::json::parse(content_of(folder / preset / "config.json")).at("model");
+    return config_of(folder / preset).at("model");
   };
-  const auto hc_all = model_after("hc-all", {});
+  const Json hc_all = train("hc-all", {"--steps", "2", "--preset", "hc-all"});
   CHECK(hc_all.at("encoder_attention") == "hard_coded_gaussian");
   const double gamma = hc_all.at("cross_attention").at("gamma");
   CHECK(gamma > 0.3);
   CHECK(gamma < 3);
   CHECK(gamma != 1);
-  const auto sh_x = model_after("sh-x", {"--set", "model.decoder_layers=2"});
+  // A run goes on with the gamma that it was started with.
+  CHECK(train("hc-all", {"--steps", "3", "--resume"}).at("cross_attention").at("gamma") == gamma);
+  const Json sh_x = train("sh-x", {"--steps", "2", "--preset", "sh-x", "--set", "model.decoder_layers=2"});
   REQUIRE(sh_x.at("cross_attention").size() == 2);
   CHECK(sh_x.at("cross_attention").at(0) == "none");
   CHECK(sh_x.at("cross_attention").at(1).at("heads") == 1);
-  const auto hc_sa = model_after("hc-sa", {"--decoder-attention", "fastformer"});
+  const Json hc_sa =
+      train("hc-sa", {"--steps", "2", "--preset", "hc-sa", "--decoder-attention", "fastformer"});
   CHECK(hc_sa.at("decoder_attention") == "fastformer");
-  translate_refuses(run_program("translate", translate_training(folder / "x", {"--preset", "hc-as"})), 2,
-                    "hc-sa");
-  // A run goes on with the gamma that it was started with.
-  const Arguments resumed = {"--steps", "3", "--resume"};
-  CHECK(run_program("translate", translate_training(folder / "hc-all", resumed)).status == 0);
-}
-
-TEST_CASE("data that cannot be used is named, and ends with 1") {
-  const TemporaryFolder folder;
-  const auto train = [&](const std::string& source, const std::string& target) {
-    return run_program("translate",
-                       translate_training(folder / "run", {"--source", (folder / source).string(), "--target",
-                                                           (folder / target).string(), "--steps", "1"}));
-  };
-  write_content(folder / "two", "a b\nc d\n");
-  write_content(folder / "three", "a\nb\nc\n");
-  write_content(folder / "empty", "");
-  write_content(folder / "latin", "caf\xe9\nx\n");
-  translate_refuses(train("missing", "two"), 1, "missing");
-  translate_refuses(train("two", "three"), 1, "3");
-  translate_refuses(train("empty", "empty"), 1, "empty");
-  translate_refuses(train("latin", "two"), 1, "UTF-8");
-  CHECK(!fs::exists(folder / "run"));
-}
-
-TEST_CASE("a damaged run is named, and ends with 1") {
-  const TemporaryFolder folder;
-  fs::copy(finished_translate(), folder / "run", fs::copy_options::recursive);
-  const std::string run = (folder / "run").string();
-  translate_refuses(run_program("translate", {"predict", "--run", (folder / "nothing").string()}, "one\n"), 1,
-                    "nothing");
-  const ProgramResult unreadable = run_program("translate", {"predict", "--run", run}, "caf\xe9\none\n");
-  CHECK(unreadable.status == 1);
-  CHECK(contains(unreadable.errors, "translate: error: standard input, line 1"));
-  CHECK(line_count(unreadable.output) == 2);  // the line has no answer, the next one has
-  CHECK(unreadable.output.starts_with("\n"));
-
-  const std::string weights = content_of(folder / "run/best.safetensors");
-  write_content(folder / "run/best.safetensors", weights.substr(0, weights.size() / 2));
-  translate_refuses(run_program("translate", {"predict", "--run", run}, "one\n"), 1, "best.safetensors");
-  write_content(folder / "run/tokenizer.json", "{");
-  translate_refuses(run_program("translate", {"evaluate", "--run", run}), 1, "tokenizer.json");
-  write_content(folder / "run/config.json", "{\"model\": 3}");
-  translate_refuses(run_program("translate", {"evaluate", "--run", run}), 1, "config.json");
 }
 
 TEST_CASE("heed devices, gradcheck and verify") {
@@ -375,7 +245,7 @@ TEST_CASE("heed devices, gradcheck and verify") {
   CHECK(broken.status == 1);
   CHECK(contains(broken.output, "mha__broken"));
 
-  std::filesystem::remove(folder / "mha__broken.safetensors");
+  fs::remove(folder / "mha__broken.safetensors");
   std::string of_nobody = read_file(HEED_SOURCE_DIR "/tests/vectors/mha__self_pad.safetensors");
   replace_all(of_nobody, "mha", "mhz");
   write_content(folder / "nobody__case.safetensors", of_nobody);
@@ -385,9 +255,9 @@ TEST_CASE("heed devices, gradcheck and verify") {
 }
 
 TEST_CASE("programs: a processor without the instructions is told which") {
-  using heed::programs::processor_error;
-  using heed::programs::ProcessorFeature;
-  std::vector<ProcessorFeature> features = heed::programs::needed_features();
+  using programs::processor_error;
+  using programs::ProcessorFeature;
+  std::vector<ProcessorFeature> features = programs::needed_features();
   CHECK(processor_error(features) == "");  // or this test would not run
 #if defined(__x86_64__)
   REQUIRE(features.size() == 5);

@@ -50,6 +50,13 @@ std::string results_of_training(const std::string& task, const fs::path& run, co
   return result.status == 0 ? results_in(run) : result.errors;
 }
 
+/// Checks that a number of ranks train to what one process does.
+void check_same_with(int ranks, const std::string& task, const Arguments& more) {
+  const TemporaryFolder folder;
+  CHECK(results_of_training(task, folder / "ranks", joined(more, with_ranks(ranks))) ==
+        results_of_training(task, folder / "alone", more));
+}
+
 /// The processes that a process has started.
 std::vector<pid_t> children_of(pid_t parent) {
   std::ifstream file(concat_text("/proc/", parent, "/task/", parent, "/children"));
@@ -58,37 +65,23 @@ std::vector<pid_t> children_of(pid_t parent) {
   return children;
 }
 
-/// For setsid: a classifier with three ranks in a process group of its own, which trains until it is told to
-/// stop.
-Arguments endless_of_three(const fs::path& run) {
+/// A training of a classifier with three ranks until it is told to stop.
+Arguments endless_of_three(const fs::path& run, const Arguments& more = {}) {
   const Arguments endless = {
       "--set", "training.accumulation=4", "--steps", "100000", "--save-every", "100000", "--ranks", "3"};
-  return joined({classify}, small_train("classify", run, endless));
+  return small_train("classify", run, joined(endless, more));
 }
 
-/// Waits while the program runs, for so many seconds at most, or until that holds.
-void wait_while_running(
-    BackgroundProgram& program, double seconds, const std::function<bool()>& until = [] { return false; }) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (program.running() && !until() && std::chrono::steady_clock::now() < end)
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-}
-
-/// Waits until a training of three ranks has begun, and names its ranks.
-std::vector<pid_t> begun_ranks(BackgroundProgram& program, const fs::path& run) {
-  wait_while_running(program, 600, [&] { return fs::exists(run / "metrics.jsonl"); });
-  const std::vector<pid_t> ranks = children_of(program.id());
+/// The ranks of one that trains already.
+std::vector<pid_t> three_ranks_of(BackgroundProgram& program, const fs::path& run) {
+  REQUIRE_MESSAGE(program.wait_for_file(run / "metrics.jsonl"), program.errors());
+  std::vector<pid_t> ranks = children_of(program.id());
   REQUIRE(ranks.size() == 3);
   return ranks;
 }
 
-/// Within so many seconds, with this status and no rank left.
-void check_ended(BackgroundProgram& program, double seconds, int status,
-                 const std::vector<pid_t>& ranks = {}) {
-  wait_while_running(program, seconds);
-  REQUIRE_FALSE(program.running());
-  CHECK(program.wait() == status);
-  for (const pid_t rank : ranks) CHECK_FALSE(fs::exists(concat_text("/proc/", rank)));
+void check_gone(const std::vector<pid_t>& processes) {
+  for (const pid_t process : processes) CHECK_FALSE(fs::exists(concat_text("/proc/", process)));
 }
 
 struct Launcher {
@@ -151,34 +144,26 @@ TEST_CASE("ranks: translator, classifier and language model are the same bytes f
 TEST_CASE("ranks: every other task, with two ranks") {
   for (const std::string task : {"summarize", "converse", "match", "recommend", "rate"}) {
     CAPTURE(task);
-    const TemporaryFolder folder;
-    CHECK(results_of_training(task, folder / "two", with_ranks(2)) ==
-          results_of_training(task, folder / "alone", {}));
+    check_same_with(2, task, {});
   }
 }
 
 TEST_CASE("ranks: every attention, those whose forward pass moves buffers among them") {
   const auto same = [](const std::string& task, const Arguments& more) {
-    const TemporaryFolder folder;
-    const Arguments flags = joined(more, {"--steps", "8"});
-    CHECK(results_of_training(task, folder / "three", joined(flags, with_ranks(3))) ==
-          results_of_training(task, folder / "alone", flags));
+    check_same_with(3, task, joined(more, {"--steps", "8"}));
   };
   for (const AttentionVariant& variant : attention_variants()) {
     const std::string name(variant.name);
     CAPTURE(name);
     // Under a sanitizer only those that move buffers: for ranks the others are all alike.
     if (sanitized && name != "routing_transformer" && name != "clusterformer") continue;
-    same("classify", {"--attention", name});
+    same("classify", {"--attention", name, "--set", "model.pooling=attention"});
   }
   same("classify", {"--attention", "routing_transformer", "--set", "model.encoder_attention.update=paper"});
   same("classify", {"--attention", "performer", "--set", "model.encoder_attention.redraw=3"});
   // With more than 50 passes the number of clusters is chosen.
-  const TemporaryFolder folder;
-  const Arguments automatic = {"--attention", "clusterformer", "--set",
-                               "model.encoder_attention.clusters=auto"};
-  const std::string chosen = results_of_training("classify", folder / "alone", automatic);
-  CHECK(results_of_training("classify", folder / "three", joined(automatic, with_ranks(3))) == chosen);
+  check_same_with(3, "classify",
+                  {"--attention", "clusterformer", "--set", "model.encoder_attention.clusters=auto"});
   same("language_model", {"--attention", "clusterformer", "--set", "model.decoder_attention.clusters=auto"});
   same("language_model", {"--attention", "routing_transformer"});
   same("translate", {"--preset", "hc-all"});  // gamma is measured on the data
@@ -187,16 +172,17 @@ TEST_CASE("ranks: every attention, those whose forward pass moves buffers among 
 
 TEST_CASE("ranks: averages, frozen parts, folds, another run to start from and masked words") {
   const TemporaryFolder folder;
-  const auto same = [&](const std::string& task, const std::string& name, const Arguments& more) {
-    CAPTURE(name);
-    CHECK(results_of_training(task, folder / (name + "-2"), joined(more, with_ranks(2))) ==
-          results_of_training(task, folder / name, more));
-  };
-  same("classify", "averages", {"--set", "training.ema_decay=0.9", "--set", "training.clip_norm=0.1"});
-  same("classify", "parts", {"--freeze", "embedding", "--set", "training.part_rates=encoder=0.5"});
-  same("language_model", "epochs", {"--steps", "0", "--set", "training.epochs=2"});
-  same("language_model", "masked", {"--masked"});
-  same("classify", "from", {"--from", (folder / "averages").string()});
+  const std::string source = (folder / "source").string();
+  results_of_training("classify", source, {});
+  for (const auto& row : std::vector<std::pair<std::string, std::string>>{
+           {"classify", "--set training.ema_decay=0.9 --set training.clip_norm=0.1"},
+           {"classify", "--freeze embedding --set training.part_rates=encoder=0.5"},
+           {"language_model", "--steps 0 --set training.epochs=2"},
+           {"language_model", "--masked"},
+           {"classify", "--from " + source}}) {
+    CAPTURE(row.second);
+    check_same_with(2, row.first, words(row.second));
+  }
   const Arguments crossed = {"--data", small_texts().string(), "--format", "lines", "--folds", "2", "--steps",
                              "4"};
   const ProgramResult alone = run_program("classify", small_train("classify", folder / "folds", crossed));
@@ -238,8 +224,7 @@ TEST_CASE("ranks: killed at random, any of them, and resumed with another number
     }
     ranks.pop_back();
     const auto any_left = [&] {
-      return std::any_of(ranks.begin(), ranks.end(),
-                         [](pid_t rank) { return fs::exists(concat_text("/proc/", rank)); });
+      return std::ranges::any_of(ranks, [](pid_t rank) { return fs::exists(concat_text("/proc/", rank)); });
     };
     while (any_left() && std::chrono::steady_clock::now() - start < std::chrono::seconds(most_seconds))
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -257,10 +242,8 @@ TEST_CASE("ranks: SIGINT and SIGUSR1 save and stop; the run goes on with another
     const std::string both = concat_text(signal, group);
     CAPTURE(both);
     const fs::path run = folder / both;
-    BackgroundProgram program("/usr/bin/setsid", endless_of_three(run));
-    wait_while_running(program, 600, [&] {
-      return fs::exists(run / "trainer_state.json") || fs::exists(run / "metrics.jsonl");
-    });
+    BackgroundProgram program("/usr/bin/setsid", joined({classify}, endless_of_three(run)));
+    program.wait_for_file(run / "metrics.jsonl");
     kill(group ? -program.id() : program.id(), signal);
     CHECK(program.wait() == (signal == SIGINT ? 130 : 143));
     CHECK(fs::exists(run / "model.safetensors"));
@@ -279,29 +262,28 @@ TEST_CASE("ranks: a signal in the first moments of the ranks is not lost") {
   for (int milliseconds = 0; milliseconds < 5; ++milliseconds) {
     CAPTURE(milliseconds);
     const TemporaryFolder folder;
-    BackgroundProgram program("/usr/bin/setsid", endless_of_three(folder / "run"));
+    BackgroundProgram program("classify", endless_of_three(folder / "run"));
     while (program.running() && children_of(program.id()).empty()) std::this_thread::yield();
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
     program.send(SIGTERM);
-    check_ended(program, 20, 143);
+    CHECK(program.wait(std::chrono::seconds(20)) == 143);
   }
 }
 
 TEST_CASE(
     "ranks: a rank that was stopped is named after ten seconds, and waited for; the first SIGTERM ends all") {
   const TemporaryFolder folder;
-  const fs::path run = folder / "run", errors = folder / "errors";
-  const Arguments shell = {"-c", "exec \"$0\" \"$@\" 2>" + errors.string()};
-  BackgroundProgram program("/bin/sh", joined(shell, endless_of_three(run)));
-  const std::vector<pid_t> ranks = begun_ranks(program, run);
+  const fs::path run = folder / "run";
+  BackgroundProgram program("classify", endless_of_three(run));
+  const std::vector<pid_t> ranks = three_ranks_of(program, run);
   kill(ranks[1], SIGSTOP);
   const auto waits_for = [&](const char* pattern, int seconds) {
     const std::regex text(pattern);
-    const auto says = [&] { return std::regex_search(content_of(errors), text); };
-    wait_while_running(program, seconds, says);
-    const std::string last =
-        content_of(errors).substr(std::max<std::size_t>(content_of(errors).size(), 500) - 500);
-    CHECK_MESSAGE(says(), last);
+    const auto says = [&] { return std::regex_search(program.errors(), text); };
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+    while (program.running() && !says() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    CHECK_MESSAGE(says(), program.errors());
   };
   // Rank 2 may be waiting for rank 1 itself, and then answers nobody either.
   waits_for("rank(s 1 and 2 have| 1 has) not answered for 1", 20);
@@ -310,26 +292,27 @@ TEST_CASE(
   kill(ranks[0], SIGSTOP);
   std::this_thread::sleep_for(std::chrono::seconds(1));
   program.send(SIGTERM);
-  check_ended(program, 10, 143, ranks);
+  CHECK(program.wait(std::chrono::seconds(10)) == 143);
   CHECK(fs::exists(run / "model.safetensors"));
+  check_gone(ranks);
 }
 
 TEST_CASE("ranks: --rank-timeout ends a training whose rank was stopped") {
   const TemporaryFolder folder;
   for (const std::size_t stopped : {0, 1}) {
     CAPTURE(stopped);
-    const fs::path run = folder / std::to_string(stopped), errors = folder / "errors";
-    const Arguments shell = {"-c", "exec \"$0\" \"$@\" --rank-timeout 2 2>" + errors.string()};
-    BackgroundProgram program("/bin/sh", joined(shell, endless_of_three(run)));
-    const std::vector<pid_t> ranks = begun_ranks(program, run);
+    const fs::path run = folder / std::to_string(stopped);
+    BackgroundProgram program("classify", endless_of_three(run, {"--rank-timeout", "2"}));
+    const std::vector<pid_t> ranks = three_ranks_of(program, run);
     kill(ranks[stopped], SIGSTOP);
-    check_ended(program, 20, 1, ranks);
-    const std::string text = content_of(errors);
+    CHECK(program.wait(std::chrono::seconds(20)) == 1);
+    const std::string text = program.errors();
     const std::regex names_it(
         stopped == 0 ? "error: ranks: rank(s 0 and [12] have| 0 has) not answered for "
                      : "error: ranks: rank(s 0 and 1 have|s 1 and 2 have| 1 has) not answered for ");
     CHECK_MESSAGE(std::regex_search(text, names_it), text);
     CHECK(text.find("error: ") == text.rfind("error: "));
+    check_gone(ranks);
   }
 }
 
@@ -341,14 +324,9 @@ TEST_CASE("ranks: whatever goes wrong is said once") {
     fs::remove_all(run);
     const ProgramResult result =
         run_program("classify", small_train("classify", run, joined(four_batches, more)), "", ".", limits);
-    CAPTURE(result.errors);
     CHECK_FALSE(result.hung);
     CHECK(result.status == status);
-    CHECK(contains(result.errors, says));
-    std::int64_t errors = 0;
-    for (std::size_t at = 0; (at = result.errors.find("error: ", at)) != std::string::npos; ++at) ++errors;
-    CHECK(errors == 1);
-    return result;
+    check_refused("classify", result, says);
   };
   for (const char* count : {"0", "-1", "1025", "two", "2.0", ""}) refused({"--ranks", count}, 2, "--ranks");
   refused({"--ranks", "2", "--ranks", "3"}, 2, "2 times");
@@ -361,14 +339,11 @@ TEST_CASE("ranks: whatever goes wrong is said once") {
   // A file system that is full, for rank 0 alone: only it writes.
   refused({"--ranks", "3"}, 1, "File too large", {.file_size = 20'000, .seconds = 60});
   if (!sanitized && !under_emulator) {  // sanitizers open pipes to look at memory
-    const Arguments words =
-        joined({"-c", "ulimit -n 6; exec \"$0\" \"$@\"", classify},
-               small_train("classify", folder / "few", joined(four_batches, with_ranks(4))));
-    const ProgramResult few = run_program("/bin/sh", words);
+    const ProgramResult few = run_program(
+        "/bin/sh", in_shell("ulimit -n 6; ", "classify",
+                            small_train("classify", folder / "few", joined(four_batches, with_ranks(4)))));
     CHECK(few.status == 1);
-    CHECK_MESSAGE(
-        contains(few.errors, "cannot be connected: Too many open files; use fewer, or raise ulimit -n"),
-        few.errors);
+    check_refused("classify", few, "cannot be connected: Too many open files; use fewer, or raise ulimit -n");
     CHECK_FALSE(contains(few.errors, "--resume"));
   }
   const ProgramResult idle = run_program(

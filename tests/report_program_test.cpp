@@ -30,12 +30,17 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t most_page_bytes = 500'000;
 
-/// A classifier of the small texts with an attention, trained for a moment.
-fs::path classifier(const fs::path& out, const std::string& attention, const Arguments& more = {}) {
-  const ProgramResult result =
-      run_program("classify", small_run_train("classify", out, joined({"--attention", attention}, more)));
+/// A run of a task, trained for a moment.
+fs::path with_report(const std::string& task, const fs::path& out, const Arguments& more) {
+  const ProgramResult result = run_program(task, small_train(task, out, more));
   REQUIRE_MESSAGE(result.status == 0, result.errors);
   return out;
+}
+
+/// A classifier of the small texts with an attention.
+fs::path classifier(const fs::path& out, const std::string& attention, const Arguments& more = {}) {
+  const Arguments texts = {"--data", small_texts().string(), "--format", "lines", "--test-fraction", "0.2"};
+  return with_report("classify", out, joined(joined(texts, {"--attention", attention}), more));
 }
 
 std::string report_of(const fs::path& run) {
@@ -99,10 +104,8 @@ TEST_CASE("report: every task has one, with maps of its examples and histograms 
 
 TEST_CASE("report: a masked language model's shows what it fills in") {
   const TemporaryFolder folder;
-  const ProgramResult result = run_program(
-      "language_model", small_train("language_model", folder / "run", {"--set", "objective=masked"}));
-  REQUIRE_MESSAGE(result.status == 0, result.errors);
-  const json page = checked(report_of(folder / "run"));
+  const json page =
+      checked(report_of(with_report("language_model", folder / "run", {"--set", "objective=masked"})));
   CHECK(contains(examples_in(page).dump(), "<mask>"));
   CHECK(has_maps(examples_in(page)));
 }
@@ -125,11 +128,8 @@ TEST_CASE("report: images are shown as images") {
   }
   write_content(folder / "set-images-idx3-ubyte", images);
   write_content(folder / "set-labels-idx1-ubyte", labels);
-  const ProgramResult result = run_program(
-      "classify",
-      small_train("classify", folder / "run", {"--data", (folder / "set-images-idx3-ubyte").string()}));
-  REQUIRE_MESSAGE(result.status == 0, result.errors);
-  const json page = checked(report_of(folder / "run"));
+  const json page = checked(report_of(
+      with_report("classify", folder / "run", {"--data", (folder / "set-images-idx3-ubyte").string()})));
   for (const json& one :
        {section_of(page, "Quality")["mistakes"]["shown"][0], examples_in(page)["shown"][0]}) {
     const json& image = one["line"]["image"];
@@ -189,10 +189,8 @@ TEST_CASE("report: labels and texts that are markup stay text") {
         i % 2 == 0 ? "</script><script>throw(1)</script>" : "<!--<img\"src=x'onerror=throw(2)>", '\t',
         i % 3 == 0 ? "<b>bold</b> </script> <script> " : "<!-- {\"a\": \"\\u003c\"} & &lt; ", i, '\n');
   write_content(folder / "texts.tsv", texts);
-  const ProgramResult result = run_program(
-      "classify", small_train("classify", folder / "<b>run", {"--data", (folder / "texts.tsv").string()}));
-  REQUIRE_MESSAGE(result.status == 0, result.errors);
-  const std::string page = report_of(folder / "<b>run");
+  const std::string page =
+      report_of(with_report("classify", folder / "<b>run", {"--data", (folder / "texts.tsv").string()}));
   const json drawn = checked(page);
   CHECK(drawn["title"] == "<b>run");
   const std::string of_text =
@@ -200,7 +198,7 @@ TEST_CASE("report: labels and texts that are markup stay text") {
   CHECK(contains(of_text, "throw(1)"));
   CHECK_FALSE(contains(of_text, "<"));
   if (const std::string program = browser(); !program.empty()) {
-    const json said = page_in_browser(program, folder.path(), page, 900, false);
+    const json said = pages_in_browser(program, folder.path(), {{page, 900}}, false)[0];
     CHECK_MESSAGE(said["findings"].empty(), said["findings"].dump());
     CHECK(said["charts"].get<int>() >= 5);
     CHECK(said["drawn"].get<int>() > 0);
@@ -224,11 +222,8 @@ TEST_CASE("heed report: makes the same page again, also beside others and withou
   const TemporaryFolder folder;
   const fs::path texts = folder / "texts";
   fs::copy_file(small_texts(), texts);
-  const ProgramResult trained = run_program(
-      "classify", small_train("classify", folder / "a",
-                              {"--data", texts.string(), "--format", "lines", "--valid-fraction", "0.2"}));
-  REQUIRE_MESSAGE(trained.status == 0, trained.errors);
-  const std::string first = report_of(folder / "a");
+  const std::string first = report_of(with_report(
+      "classify", folder / "a", {"--data", texts.string(), "--format", "lines", "--valid-fraction", "0.2"}));
   fs::remove(folder / "a" / "report.html");
   const ProgramResult again = run_program("heed", {"report", (folder / "a").string()});
   CHECK(again.status == 0);
@@ -267,9 +262,9 @@ TEST_CASE("heed report: makes the same page again, also beside others and withou
 TEST_CASE("heed report: standard output that goes to a file gets the page whole, and the answer behind it") {
   const TemporaryFolder folder;
   const std::string file = (folder / "page").string();
-  const ProgramResult result =
-      run_program("/bin/sh", {"-c", "\"$0\" report \"$1\" --out /dev/stdout > \"$2\"",
-                              std::string(HEED_PROGRAM_DIR) + "/heed", small_run("match").string(), file});
+  const ProgramResult result = run_program(
+      "/bin/sh", in_shell("", "heed", {"report", small_run("match").string(), "--out", "/dev/stdout"},
+                          " > '" + file + "'"));
   CHECK_MESSAGE(result.status == 0, result.errors);
   const std::string page = content_of(file);
   CHECK(page.starts_with("<!DOCTYPE html>"));
@@ -302,40 +297,44 @@ TEST_CASE("report: in a browser nothing overflows and no script fails") {
   const std::string both = (folder / "both.html").string();
   REQUIRE(run_program("heed", {"report", clusters.string(), small_run("translate").string(), "--out", both})
               .status == 0);
-  const std::vector<std::pair<std::string, std::string>> pages = {
-      {"classify", report_of(clusters)},
-      {"translate", report_of(small_run("translate"))},
-      {"two runs", content_of(both)}};
-  for (const auto& one : pages)
-    for (const int width : {420, 900, 1400}) {
-      const auto& name = one.first;
-      const auto& page = one.second;
-      CAPTURE(name);
-      CAPTURE(width);
-      const json said = page_in_browser(program, folder.path(), page, width, width == 420);
-      CHECK(said["width"].get<int>() <= width);
-      CHECK_MESSAGE(said["findings"].empty(), said["findings"].dump());
-      CHECK(said["charts"].get<int>() >= 5);
-      const json drawn = page_json(page);
-      for (const json& section : drawn["sections"])
-        CHECK((!section.contains("title") || holds(said["titles"], section["title"])));
-      if (name == "two runs") continue;
-      CHECK(contains(said["text"], "training.steps"));
-      if (name == "classify")
-        for (const char* title : {"Classes", "Confusion", "Line 1", "Tokens of one colour share a cluster"})
-          CHECK(contains(said["titles"].dump(), title));
-      else
-        CHECK(contains(said["text"], "written "));
-      CHECK(said["drawn"].get<int>() > 0);  // a canvas for every head
-      CHECK(said["cells"].get<int>() > 3);
-    }
+  const std::vector<std::string> names = {"classify", "translate", "two runs"},
+                                 pages = {report_of(clusters), report_of(small_run("translate")),
+                                          content_of(both)};
+  const auto check_page = [&](std::size_t page, int width, const json& said) {
+    CAPTURE(names[page]);
+    CAPTURE(width);
+    CHECK(said["width"].get<int>() <= width);
+    CHECK_MESSAGE(said["findings"].empty(), said["findings"].dump());
+    CHECK(said["charts"].get<int>() >= 5);
+    const json drawn = page_json(pages[page]);
+    for (const json& section : drawn["sections"])
+      CHECK((!section.contains("title") || holds(said["titles"], section["title"])));
+    if (names[page] == "two runs") return;
+    CHECK(contains(said["text"], "training.steps"));
+    if (names[page] == "classify")
+      for (const char* title : {"Classes", "Confusion", "Line 1", "Tokens of one colour share a cluster"})
+        CHECK(contains(said["titles"].dump(), title));
+    else
+      CHECK(contains(said["text"], "written "));
+    CHECK(said["drawn"].get<int>() > 0);  // a canvas for every head
+    CHECK(said["cells"].get<int>() > 3);
+  };
+  for (const bool dark : {true, false}) {
+    const std::vector<int> widths = dark ? std::vector{420} : std::vector{900, 1400};
+    FramedPages framed;
+    for (const std::string& page : pages)
+      for (const int width : widths) framed.emplace_back(page, width);
+    const json said = pages_in_browser(program, folder.path(), framed, dark);
+    for (std::size_t i = 0; i < framed.size(); ++i) check_page(i / widths.size(), framed[i].second, said[i]);
+  }
   // The probe finds what it looks for.
   const std::string broken =
       "<!DOCTYPE html><html><head><style></style></head><body><p style=\"width:3000px\">wide</p>"
       "<p "
       "style=\"width:5em;font-size:11px;overflow-wrap:anywhere\">incomprehensibilities</p><canvas></canvas>"
       "<script>console.error('no');no_such_function();</script></body></html>";
-  const std::string said = page_in_browser(program, folder.path(), broken, 390, false)["findings"].dump();
+  const std::string said =
+      pages_in_browser(program, folder.path(), {{broken, 390}}, false)[0]["findings"].dump();
   for (const char* finding :
        {"overflow: P", "script: ", "console: no", "small: incomp", "broken: incomp", "empty at first"})
     CHECK_MESSAGE(contains(said, finding), finding << " in " << said);

@@ -40,15 +40,12 @@ void wait_until(const std::function<bool()>& holds) {
 /// A run that is served by a program of its own.
 class Served {
  public:
-  /// `prepare`: a command of the shell that starts it.
-  explicit Served(const fs::path& run, const std::string& prepare = "true")
-      : program_("/bin/sh",
-                 {"-c", prepare + "; exec \"$0\" \"$@\"", std::string(HEED_PROGRAM_DIR) + "/heed", "serve",
-                  run.string()},
-                 ".", folder_ / "output") {
+  /// `prepare`: commands of the shell that starts it.
+  explicit Served(const fs::path& run, const std::string& prepare = {})
+      : program_("/bin/sh", in_shell(prepare, "heed", {"serve", run.string()})) {
     std::string address;
     wait_until([&] {
-      address = content_of(folder_ / "output");
+      address = program_.output();
       return address.ends_with("\n") || !program_.running();
     });
     REQUIRE(address.starts_with("http://127.0.0.1:"));
@@ -96,9 +93,17 @@ class Served {
   std::optional<httplib::Client> client;
 
  private:
-  TemporaryFolder folder_;
   BackgroundProgram program_;
 };
+
+/// Checks that a request was refused, with a reason.
+void check_refused(const httplib::Result& reply, int status, const std::string& says = {}) {
+  REQUIRE(reply);
+  CHECK_MESSAGE(reply->status == status, reply->body);
+  const std::string error = json::parse(reply->body)["error"];
+  CHECK_FALSE(error.empty());
+  CHECK_MESSAGE(contains(error, says), error);
+}
 
 /// The texts of the fields of a line.
 std::vector<std::string> parts_of(std::string line) {
@@ -174,24 +179,12 @@ class Held {
 TEST_CASE("heed serve: the page is for who has the token, and for no other host") {
   Served served(small_run("classify"));
   for (const char* path :
-       {"/", "/state", "/model", "/nothing", "/?token=", "/?token=0123456789abcdef0123456789abcdef"}) {
-    CAPTURE(path);
-    const httplib::Result reply = served.client->Get(path);
-    REQUIRE(reply);
-    CHECK(reply->status == 403);
-    CHECK(contains(json::parse(reply->body)["error"], "token"));
-  }
-  const httplib::Result asked = served.client->Post("/answer", R"({"parts":["a day"]})", "application/json");
-  REQUIRE(asked);
-  CHECK(asked->status == 403);
+       {"/", "/state", "/model", "/nothing", "/?token=", "/?token=0123456789abcdef0123456789abcdef"})
+    check_refused(served.client->Get(path), 403, "token");
+  check_refused(served.client->Post("/answer", R"({"parts":["a day"]})", "application/json"), 403, "token");
   for (const std::string& host : {std::string("example.org"), concat_text("example.org:", served.port),
-                                  std::string("127.0.0.1"), std::string()}) {
-    CAPTURE(host);
-    const httplib::Result reply = served.client->Get("/" + served.query, {{"Host", host}});
-    REQUIRE(reply);
-    CHECK(reply->status == 403);
-    CHECK(contains(json::parse(reply->body)["error"], "host"));
-  }
+                                  std::string("127.0.0.1"), std::string()})
+    check_refused(served.client->Get("/" + served.query, {{"Host", host}}), 403, "host");
   const httplib::Result local =
       served.client->Get("/state" + served.query, {{"Host", concat_text("localhost:", served.port)}});
   REQUIRE(local);
@@ -243,11 +236,6 @@ TEST_CASE("heed serve: nonsense is answered with what is wrong, and changes noth
   const auto before = snapshot(small_run("classify"));
   Served served(small_run("classify"));
   const NoPipeSignal scope;
-  const auto check_refused = [](const httplib::Result& reply, int status) {
-    REQUIRE(reply);
-    CHECK_MESSAGE(reply->status == status, reply->body);
-    CHECK_FALSE(json::parse(reply->body)["error"].get<std::string>().empty());
-  };
   for (const std::string& body :
        {std::string(), std::string("{"), std::string("[]"), std::string("null"),
         std::string(R"({"parts":1})"), std::string(R"({"parts":[]})"), std::string(R"({"parts":[1]})"),
@@ -330,7 +318,8 @@ TEST_CASE(
 TEST_CASE("heed serve: without threads for all connections it answers some") {
   if (sanitized) return;  // which need addresses without end
   // Every thread takes 1 GiB of 6 GiB of addresses.
-  Served served(small_run("classify"), "ulimit -s 1048576; ulimit -v 6291456; export OPENBLAS_NUM_THREADS=1");
+  Served served(small_run("classify"),
+                "ulimit -s 1048576; ulimit -v 6291456; export OPENBLAS_NUM_THREADS=1; ");
   std::list<RawClient> waiting;
   for (int i = 0; i < 12; ++i) waiting.emplace_back(served.port);
   wait_until([&] { return std::ranges::any_of(waiting, &RawClient::is_closed); });
@@ -373,7 +362,7 @@ TEST_CASE("heed serve: a training is followed, and its newest weights answer") {
                                   {"--steps", "1000000", "--save-every", "1000000", "--set",
                                    "training.evaluate_every=1000000", "--set", "training.shown_evaluations=0",
                                    "--set", "training.log_every=20"}));
-  wait_until([&] { return fs::exists(run / "config.json"); });
+  REQUIRE(training.wait_for_file(run / "config.json"));
   Served served(run);
   const json first = served.state();
   CHECK(first["training"] == true);
@@ -481,9 +470,9 @@ window.prepare = async () => {
                   fs::copy_options::overwrite_existing);
     looks = 0;
     training.emplace(run);
-    frame = frame_html("/" + served.query, width);
-    const json said =
-        said_in_frame(program, folder.path(), concat_text("http://127.0.0.1:", port, "/frame"), width == 420);
+    frame = frame_html({{"/" + served.query, width}});
+    const json said = said_in_frames(program, folder.path(), concat_text("http://127.0.0.1:", port, "/frame"),
+                                     width == 420)[0];
     CHECK(said["width"].get<int>() <= width);
     CHECK_MESSAGE(said["findings"].empty(), said["findings"].dump());
     CHECK(said["charts"].get<int>() >= 5);

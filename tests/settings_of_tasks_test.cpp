@@ -49,6 +49,11 @@ const std::map<std::string, std::vector<std::string>> reasons = {
     {"training.schedule.name", {"training.schedule.warmup_steps=1"}},
 };
 
+std::vector<std::string> reasons_of(const Setting& setting) {
+  const auto found = reasons.find(setting.name);
+  return found == reasons.end() ? std::vector<std::string>() : found->second;
+}
+
 /// Values, as JSON, that are not `value`; the first of them that is accepted will do.
 std::vector<std::string> others(const Setting& setting, const Json& value) {
   const std::map<std::string, std::string> texts = {{"model.lora_maps", "\"value\""}};
@@ -76,15 +81,10 @@ std::vector<std::string> others(const Setting& setting, const Json& value) {
 }
 
 Settings short_settings(const TaskKind& kind, const std::vector<std::string>& more) {
-  Settings settings = small_settings_of(kind);
-  for (const char* one :
-       {"training.steps=3", "training.evaluate_every=0", "training.schedule.warmup_steps=2"})
-    settings.assign(one);
-  const auto has = [&](const char* name) {
-    return std::ranges::any_of(settings.declared(), [&](const Setting& one) { return one.name == name; });
-  };
-  for (const char* layers : {"model.encoder_layers", "model.decoder_layers"})  // so that they can share
-    if (has(layers)) settings.assign(std::string(layers) + "=2");
+  Settings settings = small_settings_of(
+      kind, {"training.steps=3", "training.evaluate_every=0", "training.schedule.warmup_steps=2"});
+  for (const std::string layers : {"model.encoder_layers", "model.decoder_layers"})  // so that they can share
+    if (settings.has(layers)) settings.assign(layers + "=2");
   for (const std::string& one : more) settings.assign(one);
   return settings;
 }
@@ -162,9 +162,7 @@ TEST_CASE("--from: a setting that shapes weights comes along, and where another 
       if (group != "model" && group != "user" && group != "news") continue;
       if (setting.name.starts_with("model.lora_")) continue;  // what is added to the weights of a run
       CAPTURE(setting.name);
-      const auto reason = reasons.find(setting.name);
-      const std::vector<std::string> base =
-          reason == reasons.end() ? std::vector<std::string>() : reason->second;
+      const std::vector<std::string> base = reasons_of(setting);
       const std::string run = (folder / (std::string(kind->name) + "-" + setting.name)).string();
       if (!train_other_shape(*kind, setting, base, run)) continue;
       ++shaping;
@@ -188,9 +186,7 @@ TEST_CASE("every setting of a model and of training changes the weights") {
       if (!setting.name.starts_with("model.") && !setting.name.starts_with("training.")) continue;
       if (not_of_the_weights.contains(setting.name)) continue;
       CAPTURE(setting.name);
-      const auto reason = reasons.find(setting.name);
-      const std::vector<std::string> base =
-          reason == reasons.end() ? std::vector<std::string>() : reason->second;
+      const std::vector<std::string> base = reasons_of(setting);
       const Settings before = short_settings(*kind, base);
       std::string& expected = trained[base];
       if (expected.empty()) expected = weights(*kind, before);

@@ -45,20 +45,18 @@ bool same_answer(const std::string& one, const std::string& other) {
   });
 }
 
-/// The number of threads belongs to the process: other tests go on with theirs.
-class KeepThreads {
- public:
-  ~KeepThreads() { set_cpu_threads(before_); }
-
- private:
-  int before_ = cpu_threads();
-};
+/// A line that every run of the task can answer, without its end.
+std::string line_for(const TaskKind& kind) {
+  std::string line = small_line(std::string(kind.name));
+  line.pop_back();
+  return line;
+}
 
 }  // namespace
 
 TEST_CASE(
     "tasks: trained in one process, opened, measured and asked; the same bits for any number of threads") {
-  const KeepThreads keep;
+  const WithThreads keep(cpu_threads());
   for (const TaskKind* kind : task_kinds()) {
     CAPTURE(std::string(kind->name));
     const TemporaryFolder folder;
@@ -77,9 +75,7 @@ TEST_CASE(
     }
     Run run = Run::open(folder / "threads=1");
     CHECK(run.task() == kind->name);
-    const std::string line = small_line(std::string(kind->name));
-    const std::vector<std::string> lines = {line.substr(0, line.size() - 1), "",
-                                            line.substr(0, line.size() - 1)};
+    const std::vector<std::string> lines = {line_for(*kind), "", line_for(*kind)};
     CHECK_THROWS_WITH_AS(run.predict(std::vector<std::string>{lines.front(), "a\xff"}),
                          "predict: lines[1] is not UTF-8 at byte 2", Error);
     const std::vector<Prediction> answers = run.predict(lines);
@@ -111,7 +107,7 @@ TEST_CASE(
 }
 
 TEST_CASE("tasks: with every attention that can serve, and a reason where one cannot") {
-  const KeepThreads keep;
+  const WithThreads keep(cpu_threads());
   std::size_t cell = 0;
   for (const TaskKind* kind : task_kinds())
     for (const AttentionVariant& variant : attention_variants()) {
@@ -131,9 +127,7 @@ TEST_CASE("tasks: with every attention that can serve, and a reason where one ca
       CHECK(train_run(*kind, settings, {folder / "run"}).step == 3);
       for (const char* const weights : {"int8_weights=false", "int8_weights=true", "bf16_weights=true"}) {
         Run run = Run::open(folder / "run", {.settings = {weights}});
-        const std::string line = small_line(std::string(kind->name));
-        const std::vector<Prediction> answers =
-            run.predict(std::vector<std::string>{line.substr(0, line.size() - 1)});
+        const std::vector<Prediction> answers = run.predict(std::vector<std::string>{line_for(*kind)});
         REQUIRE(answers.size() == 1);
         CHECK(answers[0].error == "");
       }
@@ -164,12 +158,13 @@ TEST_CASE(
       const std::string name(variant.name);
       CAPTURE(name);
       CAPTURE(value);
-      const ProgramResult result =
-          run_program("classify",
-                      small_train("classify", folder / "run",
-                                  {"--steps", "2", "--attention", name, "--set",
-                                   "model.encoder_attention." + value, "--set", "data.max_tokens=64"}),
-                      "", ".", {.seconds = most_seconds});
+      Arguments flags = {"--steps", "1", "--attention", name};
+      for (const std::string& setting :
+           {"model.encoder_attention." + value, std::string("data.max_tokens=64"),
+            std::string("data.listops.count=60"), std::string("training.shown_evaluations=0")})
+        flags.insert(flags.end(), {"--set", setting});
+      const ProgramResult result = run_program("classify", small_train("classify", folder / "run", flags), "",
+                                               ".", {.seconds = most_seconds});
       CAPTURE(result.errors);
       CHECK_FALSE(result.hung);
       CHECK(result.status <= 2);
@@ -202,7 +197,7 @@ TEST_CASE("tasks: the worked example is trained, killed, resumed, measured and a
 }
 
 TEST_CASE("tasks: the number of threads is the program's, whatever a run's settings say") {
-  const KeepThreads keep;
+  const WithThreads keep(cpu_threads());
   const TemporaryFolder folder;
   const TaskKind& kind = task_kind("classify");
   const Settings settings = small_settings_of(kind, {"threads=1", "training.steps=2"});
@@ -279,15 +274,16 @@ TEST_CASE(
     CHECK(train_run(*kind, named, {.folder = by_file}).finished);
     CHECK(tensors_of(moved / "model.safetensors") == tensors_of(by_file / "model.safetensors"));
 
-    examples[0].columns[0][3] = "other";
+    std::string& cell = examples[0].columns[0][3];
+    cell = "other";
     CHECK_THROWS_WITH_AS(train_run(*kind, resumed, {.folder = moved, .resume = true, .examples = examples}),
                          doctest::Contains("the examples are not those"), Error);
-    examples[0].columns[0][3] = std::string("a\0b", 3);
-    CHECK_THROWS_WITH_AS(train_run(*kind, settings, {.folder = run, .examples = examples}),
-                         doctest::Contains("row 3 of \"train\""), Error);
-    examples[0].columns[0][3] = "\xff";
-    CHECK_THROWS_WITH_AS(train_run(*kind, settings, {.folder = run, .examples = examples}),
-                         doctest::Contains("is not UTF-8"), Error);
+    for (const auto& [text, says] : {std::pair(std::string("a\0b", 3), "row 3 of \"train\""),
+                                     std::pair(std::string("\xff"), "is not UTF-8")}) {
+      cell = text;
+      CHECK_THROWS_WITH_AS(train_run(*kind, settings, {.folder = run, .examples = examples}),
+                           doctest::Contains(says), Error);
+    }
     examples[0].columns[0].clear();
     CHECK_THROWS_AS(train_run(*kind, settings, {.folder = run, .examples = examples}), Error);
     CHECK_FALSE(fs::exists(run));
@@ -316,19 +312,16 @@ TEST_CASE("tasks: a run with a mechanism that is not registered here says so") {
 
 TEST_CASE("tasks: answers that are not finite are errors") {
   for (const TaskKind* kind : task_kinds()) {
-    const std::string task(kind->name);
-    CAPTURE(task);
-    Run run = Run::open(small_run(task));
+    CAPTURE(kind->name);
+    Run run = Run::open(small_run(std::string(kind->name)));
     for (const NamedTensor& one : run.learner().model().parameters()) {
       const std::vector<float> spoiled(static_cast<std::size_t>(one.tensor->count()),
                                        std::numeric_limits<float>::quiet_NaN());
       one.tensor->assign(std::span<const float>(spoiled));
     }
     run.learner().model().state_changed();
-    const std::string line = small_line(task);
     const std::string error = error_of([&] {
-      const Prediction answer =
-          run.predict(std::vector<std::string>{line.substr(0, line.size() - 1)}).front();
+      const Prediction answer = run.predict(std::vector<std::string>{line_for(*kind)}).front();
       check(answer.error.empty(), answer.error);
     });
     CHECK(error != "");

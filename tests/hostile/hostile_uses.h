@@ -116,15 +116,37 @@ inline std::string layers_setting(const std::string& task) {
   return task == "language_model" ? "model.decoder_layers" : "model.encoder_layers";
 }
 
-/// A command that asks the copied run, and one that trains in {t}/out with the small settings.
-inline Arguments use_command(const std::string& task, const Arguments& more = {}) {
-  Arguments command = predict_command(task);
-  return joined(joined({command.front(), "--run", "{run}"}, {command.begin() + 1, command.end()}), more);
-}
+/// Adds rows of a task's program. Each is returned, so that what is unusual can be set; the reference is good
+/// until the next one.
+class UsesOf {
+ public:
+  UsesOf(std::vector<HostileUse>& uses, std::string task) : uses_(&uses), task_(std::move(task)) {}
 
-inline Arguments train_command(const Arguments& more = {}) {
-  return joined({"train", "--out", "{t}/out", "{small}"}, more);
-}
+  HostileUse& call(const std::string& name, const Arguments& arguments, int status, const std::string& says,
+                   const Before& before = {}, const std::string& input = {}) const {
+    return uses_->emplace_back(HostileUse{name, task_, arguments, status, says, input, before});
+  }
+  /// Trains in {t}/out with the small settings.
+  HostileUse& train(const std::string& name, const Arguments& more, int status, const std::string& says,
+                    const Before& before = {}) const {
+    return call(name, joined({"train", "--out", "{t}/out", "{small}"}, more), status, says, before);
+  }
+  /// Goes on with the training of the copied run, by ten steps unless `more` says otherwise.
+  HostileUse& go_on(const std::string& name, const Arguments& more, int status, const std::string& says,
+                    const Before& before = {}) const {
+    return call(name + ", and goes on",
+                joined({"train", "--out", "{run}", "--resume", "--steps", "30"}, more), status, says, before);
+  }
+  /// Asks the copied run.
+  HostileUse& ask(const std::string& name, const Arguments& more, int status, const std::string& says,
+                  const Before& before = {}) const {
+    return call(name, use_command(task_, "{run}", more), status, says, before, small_line(task_));
+  }
+
+ private:
+  std::vector<HostileUse>* uses_;
+  std::string task_;
+};
 
 // --- the table, by sections of what can go wrong
 std::vector<HostileUse> uses_that_could_lose_files();

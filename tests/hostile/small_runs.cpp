@@ -1,5 +1,6 @@
 #include "heed/tests/hostile/small_runs.h"
 
+#include <doctest/doctest.h>
 #include <sys/stat.h>
 
 #include <cstring>
@@ -49,13 +50,6 @@ const std::map<std::string, std::vector<std::string>> for_task = {
     {"recommend", {"data.impressions=200", "model.encoder_layers=1", "user.max_history=8"}},
     {"rate", {"model.positions=learned"}},
 };
-
-std::vector<std::string> numbered_texts() {
-  std::vector<std::string> lines;
-  for (int i = 0; i < 200; ++i)
-    lines.push_back((i % 2 == 0 ? "good a fine day number " : "bad a sad night number ") + std::to_string(i));
-  return lines;
-}
 
 fs::path train_small_run(const std::string& task, int seed, const fs::path& out) {
   const ProgramResult result =
@@ -125,7 +119,8 @@ fs::path small_texts() {
   static const TemporaryFolder folder;
   static const fs::path path = [] {
     std::string text;
-    for (const std::string& line : numbered_texts()) text += line + "\n";
+    for (int i = 0; i < 200; ++i)
+      text += concat_text(i % 2 == 0 ? "good a fine day number " : "bad a sad night number ", i, '\n');
     return write_content(folder / "texts", text);
   }();
   return path;
@@ -144,6 +139,27 @@ std::string small_line(const std::string& task) {
 Arguments predict_command(const std::string& task) {
   if (task != "language_model") return {"predict"};
   return {"generate", "--prompts", "--tokens", "10"};
+}
+
+Arguments use_command(const std::string& task, const std::string& run, const Arguments& more) {
+  return joined(joined(predict_command(task), {"--run", run}), more);
+}
+
+std::vector<std::string> error_lines(const std::string& program, const std::string& errors) {
+  std::vector<std::string> lines;
+  std::istringstream stream(errors);
+  for (std::string line; std::getline(stream, line);)
+    if (line.starts_with(program + ": error: ")) lines.push_back(line);
+  return lines;
+}
+
+void check_refused(const std::string& program, const ProgramResult& result, const std::string& says,
+                   bool answers) {
+  CAPTURE(result.errors);
+  const std::vector<std::string> lines = error_lines(program, result.errors);
+  CHECK(lines.size() == 1);
+  if (!lines.empty()) CHECK_MESSAGE(contains(lines.front(), says), "expected: ", says);
+  if (!answers) CHECK(result.output.empty());
 }
 
 std::string tensors_of(const fs::path& path) {

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,12 @@
 // Small trainings of every task, and what tests of whole programs look at: folders, weights, texts.
 
 namespace heed::test {
+
+/// The words between the blanks of a line.
+inline Arguments words(const std::string& line) {
+  std::istringstream stream(line);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
 
 /// What no program may go beyond, whatever is done to it. Sanitizers cost time and memory of their own.
 inline constexpr int most_seconds = sanitized ? 200 : 20;
@@ -46,6 +54,15 @@ std::filesystem::path small_texts();
 std::string small_line(const std::string& task);
 /// What answers lines: {"predict"}, or {"generate", "--prompts"} with few tokens.
 Arguments predict_command(const std::string& task);
+/// The command by which a run answers lines.
+Arguments use_command(const std::string& task, const std::string& run = "{run}", const Arguments& more = {});
+
+/// The lines "program: error: ...".
+std::vector<std::string> error_lines(const std::string& program, const std::string& errors);
+/// Checks that a program said once what is wrong, `says` a part of it, and, unless it `answers` all the same,
+/// wrote nothing else.
+void check_refused(const std::string& program, const ProgramResult& result, const std::string& says,
+                   bool answers = false);
 
 /// Names, types, shapes and bytes of the tensors of a safetensors file: all but its metadata, which say which
 /// run wrote it.

@@ -212,12 +212,16 @@ class Published(unittest.TestCase):
         scale = max(1.0, np.abs(expected).max())
         self.assertLess(np.abs(found - expected).max() / scale, NEAR, what)
 
+    def outputs_of(self, run_folder, inputs):
+        """What the run's model says of them, and its gradients."""
+        save_file(inputs, self.folder / "input.safetensors")
+        run("published_gradients", run_folder, self.folder / "input.safetensors", self.folder / "output.safetensors")
+        return load_file(self.folder / "output.safetensors")
+
     def compare(self, run_folder, model, outputs, inputs, padding=None):
         """The outputs of the run, and its gradients under their published names, beside the model's. PyTorch gives the
         embedding of `padding` no gradient from what reads it, even where it begins a target."""
-        save_file(inputs, self.folder / "input.safetensors")
-        run("published_gradients", run_folder, self.folder / "input.safetensors", self.folder / "output.safetensors")
-        found = load_file(self.folder / "output.safetensors")
+        found = self.outputs_of(run_folder, inputs)
         expected = outputs.detach().numpy()
         self.near(found.pop("outputs"), expected, "outputs")
         model.zero_grad()
@@ -234,8 +238,7 @@ class Published(unittest.TestCase):
         self.assertEqual(list(gradients), [])
 
     def test_gpt2(self):
-        config = transformers.GPT2Config(n_embd=16, n_layer=2, n_head=4, vocab_size=VOCABULARY, n_positions=12,
-                                         bos_token_id=0, eos_token_id=0)
+        config = transformers.GPT2Config(**GPT2 | dict(vocab_size=VOCABULARY, bos_token_id=0, eos_token_id=0))
         model = scatter(transformers.GPT2LMHeadModel(config))
         model.save_pretrained(self.model_folder)
         word_tokenizer(self.model_folder, ["<|endoftext|>"])
@@ -270,9 +273,7 @@ class Published(unittest.TestCase):
             model = kind.from_pretrained(folder, dtype=torch.float32).eval()
         if kind is not transformers.BertModel:
             ids = np.ascontiguousarray(IDS[:1])
-            save_file({"ids": ids}, self.folder / "input.safetensors")
-            run("published_gradients", own, self.folder / "input.safetensors", self.folder / "output.safetensors")
-            self.near(load_file(self.folder / "output.safetensors")["outputs"], model(tensor(ids)).logits.detach().numpy(), "logits")
+            self.near(self.outputs_of(own, {"ids": ids})["outputs"], model(tensor(ids)).logits.detach().numpy(), "logits")
             return
         lines = ["the cats see w1", "w2, the cat.", "see w9"]
         found = run("embed_text", "predict", "--run", own, text="\n".join(lines) + "\n").strip().split("\n")
@@ -294,12 +295,8 @@ class Published(unittest.TestCase):
             self.assertLess(np.abs(found - expected).max() / np.abs(expected).max(), near, dtype)
             run("heed", "import", out, "--out", self.folder / f"again_{dtype}")
 
-    def bert_config(self):
-        return transformers.BertConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24,
-                                       vocab_size=VOCABULARY, max_position_embeddings=12)
-
     def test_bert_with_its_head(self):
-        model = scatter(transformers.BertForMaskedLM(self.bert_config()))
+        model = scatter(transformers.BertForMaskedLM(transformers.BertConfig(**SMALL)))
         model.save_pretrained(self.model_folder)
         word_tokenizer(self.model_folder, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
         run("heed", "import", self.model_folder, "--out", self.folder / "run")
@@ -318,7 +315,7 @@ class Published(unittest.TestCase):
         return torch.nn.functional.normalize((hidden * weights).sum(1) / weights.sum(1), dim=-1)
 
     def test_bert_without_a_head(self):
-        model = scatter(transformers.BertModel(self.bert_config(), add_pooling_layer=False))
+        model = scatter(transformers.BertModel(transformers.BertConfig(**SMALL), add_pooling_layer=False))
         model.save_pretrained(self.model_folder)
         word_tokenizer(self.model_folder, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
         run("heed", "import", self.model_folder, "--out", self.folder / "run")
@@ -419,9 +416,7 @@ class Published(unittest.TestCase):
         run("heed", "export", own, "--out", self.folder / "gpt2")
         model = transformers.GPT2LMHeadModel.from_pretrained(self.folder / "gpt2").eval()
         ids = np.ascontiguousarray(IDS[:1])
-        save_file({"ids": ids}, self.folder / "input.safetensors")
-        run("published_gradients", own, self.folder / "input.safetensors", self.folder / "output.safetensors")
-        self.near(load_file(self.folder / "output.safetensors")["outputs"], model(tensor(ids)).logits.detach().numpy(),
+        self.near(self.outputs_of(own, {"ids": ids})["outputs"], model(tensor(ids)).logits.detach().numpy(),
                   "logits of an own language model")
         own = self.folder / "translator"
         run("translate", "train", "--out", own, *small, "--set", "data.numbers=300", "--set", "tokenizer.vocabulary=300",
@@ -429,10 +424,8 @@ class Published(unittest.TestCase):
         run("heed", "export", own, "--out", self.folder / "marian")
         model = transformers.MarianMTModel.from_pretrained(self.folder / "marian").eval()
         target = np.array([[1, 4, 5, 6], [1, 7, 8, 9]], dtype=np.int32)
-        save_file({"ids": IDS, "mask": MASK, "target": target}, self.folder / "input.safetensors")
-        run("published_gradients", own, self.folder / "input.safetensors", self.folder / "output.safetensors")
         expected = model(tensor(IDS), attention_mask=tensor(MASK), decoder_input_ids=tensor(target)).logits
-        self.near(load_file(self.folder / "output.safetensors")["outputs"], expected.detach().numpy(),
+        self.near(self.outputs_of(own, {"ids": IDS, "mask": MASK, "target": target})["outputs"], expected.detach().numpy(),
                   "logits of an own translator")
 
     def test_blocks_of_llama(self):
