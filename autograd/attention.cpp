@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -104,11 +105,7 @@ Tensor allowed_entries(const Sizes& sizes, const AttentionOptions& options, Devi
   if (options.causal) restrict_to(causal_mask(sizes.queries, sizes.keys, device));
   if (options.bias.defined())
     restrict_to(greater(options.bias.detach(), -std::numeric_limits<double>::infinity()));
-  if (options.pattern) {
-    const Tensor dense = options.pattern->dense();
-    restrict_to(device == Device{} ? dense
-                                   : Tensor::from(dense.to_vector<std::int32_t>(), dense.shape(), device));
-  }
+  if (options.pattern) restrict_to(options.pattern->dense().to(device));
   return allowed;
 }
 
@@ -134,93 +131,67 @@ AttentionArgs kernel_arguments(const Tensor& query, const Tensor& key, const Ten
   return args;
 }
 
-/// The inputs, in the order of the gradients that kernel_gradients() returns.
-std::vector<Tensor> inputs_of(const Tensor& query, const Tensor& key, const Tensor& value,
-                              const AttentionOptions& options) {
-  std::vector<Tensor> inputs{query, key, value};
-  if (options.bias.defined()) inputs.push_back(options.bias);
-  return inputs;
-}
+/// A call of the fused kernels: the results of forward, with all that backward reads.
+struct FusedAttention {
+  AttentionArgs args;
+  bool wants_product, wants_bias;  // whether q k^T and the bias need gradients
+  Tensor output;
+  /// [B, H, N, 2]: the largest score of each query and the sum of exp(score - largest). They are kept apart,
+  /// because adding the logarithm of the sum to a large score would round it away.
+  Tensor sums;
 
-/// Whether the product q k^T and the bias need gradients.
-struct WantedGradients {
-  bool of_product, of_bias;
+  FusedAttention(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options)
+      : args(kernel_arguments(query, key, value, options)),
+        wants_product(query.tracked() || key.tracked()),
+        wants_bias(options.bias.tracked()),
+        output(empty_heads(query, value.size(3))),
+        sums(Tensor::empty({query.size(0), query.size(1), query.size(2), 2}, statistics_type(query.dtype()),
+                           query.device())) {
+    backend_of(query).attention.forward(args, output, sums);
+  }
+
+  std::array<const Tensor*, 8> reads() const {
+    return {&args.query, &args.key,    &args.value, &args.key_mask,
+            &args.mask,  &args.slopes, &args.bias,  &output};
+  }
+
+  /// Of query, key, value and bias, from the gradients of the output and of log_sum_exp (undefined: 0).
+  Gradients gradients(const Tensor& grad, const Tensor& log_sum_exp_grad) const {
+    const Tensor dquery = wants_product ? empty_heads(args.query, args.query.size(3)) : Tensor();
+    const Tensor dkey = wants_product ? empty_heads(args.key, args.key.size(3)) : Tensor();
+    const Tensor dvalue = empty_heads(args.value, args.value.size(3));
+    const Tensor dbias = wants_bias ? empty_like(args.bias) : Tensor();
+    backend_of(grad).attention.backward(args, output, sums, rows_adjacent(grad), log_sum_exp_grad, dquery,
+                                        dkey, dvalue, dbias);
+    return {dquery, dkey, dvalue, dbias};
+  }
 };
-
-WantedGradients wanted(const Tensor& query, const Tensor& key, const AttentionOptions& options) {
-  return {query.tracked() || key.tracked(), options.bias.tracked()};
-}
-
-/// The statistics of the softmax [B, H, N, 2]: the largest score of each query and the sum of exp(score -
-/// largest). They are kept apart, because adding the logarithm of the sum to a large score would round it
-/// away.
-Tensor empty_sums(const Tensor& query) {
-  return Tensor::empty({query.size(0), query.size(1), query.size(2), 2}, statistics_type(query.dtype()),
-                       query.device());
-}
-
-/// The gradients of the value, and of query, key and bias when wanted, from the gradients of the output and
-/// of log_sum_exp (undefined: 0).
-Gradients kernel_gradients(const AttentionArgs& args, WantedGradients wanted, const Tensor& output,
-                           const Tensor& sums, const Tensor& grad, const Tensor& log_sum_exp_grad) {
-  const Tensor dquery = wanted.of_product ? empty_heads(args.query, args.query.size(3)) : Tensor();
-  const Tensor dkey = wanted.of_product ? empty_heads(args.key, args.key.size(3)) : Tensor();
-  const Tensor dvalue = empty_heads(args.value, args.value.size(3));
-  const Tensor dbias = wanted.of_bias ? empty_like(args.bias) : Tensor();
-  backend_of(grad).attention.backward(args, output, sums, rows_adjacent(grad), log_sum_exp_grad, dquery, dkey,
-                                      dvalue, dbias);
-  Gradients gradients{dquery, dkey, dvalue};
-  if (args.bias.defined()) gradients.push_back(dbias);
-  return gradients;
-}
 
 Tensor attention_fused(const Tensor& query, const Tensor& key, const Tensor& value,
                        const AttentionOptions& options) {
-  const AttentionArgs args = kernel_arguments(query, key, value, options);
-  const Tensor output = empty_heads(query, value.size(3)), sums = empty_sums(query);
-  backend_of(query).attention.forward(args, output, sums);
-  const Tensor* const reads[] = {&args.query, &args.key,    &args.value, &args.key_mask,
-                                 &args.mask,  &args.slopes, &args.bias,  &output};
+  const FusedAttention fused(query, key, value, options);
+  const Tensor inputs[] = {query, key, value, options.bias};
   return record(
-      "attention", output, inputs_of(query, key, value, options),
-      [args, output, sums, gradients = wanted(query, key, options)](const Tensor& grad) {
-        return kernel_gradients(args, gradients, output, sums, grad, {});
-      },
-      reads);
-}
-
-/// An op has one output, so both results share its memory: the output, stored as [B, N, H, dv], and then
-/// log_sum_exp [B, H, N].
-AttentionPart places(const Tensor& memory, const Shape& rows, std::int64_t width) {
-  const std::int64_t batch = rows[0], heads = rows[1], queries = rows[2], outputs = rows.count() * width;
-  return {memory.view({batch, heads, queries, width}, {queries * heads * width, width, heads * width, 1},
-                      memory.offset()),
-          memory.view(rows, {heads * queries, queries, 1}, memory.offset() + outputs)};
+      "attention", fused.output, inputs, [fused](const Tensor& grad) { return fused.gradients(grad, {}); },
+      fused.reads());
 }
 
 AttentionPart attention_part_fused(const Tensor& query, const Tensor& key, const Tensor& value,
                                    const AttentionOptions& options) {
-  const AttentionArgs args = kernel_arguments(query, key, value, options);
-  const Shape rows{query.size(0), query.size(1), query.size(2)};
-  const std::int64_t width = value.size(3), outputs = rows.count() * width;
-  const Tensor memory = empty_like(query, {outputs + rows.count()});
-  const AttentionPart part = places(memory, rows, width);
-  const Tensor sums = empty_sums(query);
-  backend_of(query).attention.forward(args, part.output, sums);
-  const Tensor logs = slice(sums, 3, 0, 1) + log(slice(sums, 3, 1, 2));  // -infinity for queries without keys
-  backend_of(query).copy(reshape(logs, rows), part.log_sum_exp);
-  const Tensor* const reads[] = {&args.query, &args.key,    &args.value, &args.key_mask,
-                                 &args.mask,  &args.slopes, &args.bias,  &memory};
-  const Tensor both = record(
-      "attention_part", memory, inputs_of(query, key, value, options),
-      [args, output = part.output, sums, rows, width,
-       gradients = wanted(query, key, options)](const Tensor& grad) {
-        const AttentionPart grads = places(contiguous(grad), rows, width);
-        return kernel_gradients(args, gradients, output, sums, grads.output, grads.log_sum_exp);
+  const FusedAttention fused(query, key, value, options);
+  const Tensor largest = select(fused.sums, 3, 0), total = select(fused.sums, 3, 1);
+  const Tensor inputs[] = {query, key, value, options.bias};
+  const Tensor outs[] = {fused.output, largest + log(total)};  // -infinity for queries without keys
+  const std::vector<Tensor> results = record_joint(
+      "attention_part", outs, inputs,
+      [fused](std::span<const Tensor> grads) {
+        const Tensor& grad = grads[0];
+        return fused.gradients(
+            grad.defined() ? grad : Tensor::zeros(fused.output.shape(), grads[1].dtype(), grads[1].device()),
+            plain(grads[1]));
       },
-      reads);
-  const Tensor output = reshape(slice(both, 0, 0, outputs), {rows[0], rows[2], rows[1], width});
-  return {permute(output, {0, 2, 1, 3}), reshape(slice(both, 0, outputs, both.size(0)), rows)};
+      fused.reads());
+  return {results[0], results[1]};
 }
 
 /// Composed of single ops. A query without keys has output 0 and passes no gradient on.

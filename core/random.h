@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <concepts>
 #include <cstdint>
 
@@ -58,6 +59,14 @@ inline std::uint32_t random_word(const RandomKey& key, std::uint64_t index) {
 inline double unit_interval(std::uint32_t word) {
   return static_cast<double>(word >> 8) * 0x1p-24;
 }
+/// Dropout keeps element i iff unit_interval(word i) >= p. With integers: iff word >= first_kept, or, of the
+/// upper 24 bits, word >> 8 >= first_kept >> 8.
+struct DropoutRule {
+  explicit DropoutRule(double p) : first_kept(static_cast<std::uint64_t>(std::ceil(p * 0x1p24)) << 8) {}
+
+  /// The smallest word that is kept: 0 if all are, 2^32 if none is (p is within 2^-24 of 1).
+  std::uint64_t first_kept;
+};
 /// Uniform in [0, bound) for a bound of at most 2^32: bound times the word read as a 32-bit fraction. Its
 /// bias is bound / 2^32.
 inline std::uint64_t below(std::uint32_t word, std::uint64_t bound) {

@@ -29,16 +29,15 @@ std::vector<double> row_of(const std::vector<double>& values, std::int64_t row, 
 }
 
 std::vector<double> softmax_by_loop(const std::vector<double>& x, std::int64_t n, bool log) {
-  std::vector<double> y(x.size());
-  for (std::int64_t at = 0; at < static_cast<std::int64_t>(x.size()); at += n) {
-    const auto begin = static_cast<std::size_t>(at), end = static_cast<std::size_t>(at + n);
-    double largest = -infinity, sum = 0;
-    for (std::size_t i = begin; i < end; ++i) largest = std::max(largest, x[i]);
-    for (std::size_t i = begin; i < end; ++i) sum += std::exp(x[i] - largest);
-    for (std::size_t i = begin; i < end; ++i) {
-      y[i] = log ? x[i] - largest - std::log(sum) : std::exp(x[i] - largest) / sum;
-      if (largest == -infinity) y[i] = log ? -infinity : 0;
-    }
+  std::vector<double> y;
+  for (auto row = x.begin(); row < x.end(); row += n) {
+    const double largest = *std::max_element(row, row + n);
+    double sum = 0;
+    std::for_each(row, row + n, [&](double value) { sum += std::exp(value - largest); });
+    std::transform(row, row + n, std::back_inserter(y), [&](double value) {
+      if (largest == -infinity) return log ? -infinity : 0;
+      return log ? value - largest - std::log(sum) : std::exp(value - largest) / sum;
+    });
   }
   return y;
 }
@@ -144,16 +143,12 @@ TEST_CASE_TEMPLATE("the gradients of softmax and log-softmax", T, float, double)
       const Tensor y = softmax<T>(tensor_of<T>(numbers(rows * n, -3, 3), {rows, n}), {}, log);
       const std::vector<double> weights = values_of<T>(y);
       std::vector<double> expected(g.size());
-      for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t at = 0; at < rows * n; at += n) {
+        const double *const dy = g.data() + at, *const w = weights.data() + at;
         double sum = 0;
-        for (std::int64_t i = r * n; i < (r + 1) * n; ++i) {
-          const auto at = static_cast<std::size_t>(i);
-          sum += log ? g[at] : g[at] * weights[at];
-        }
-        for (std::int64_t i = r * n; i < (r + 1) * n; ++i) {
-          const auto at = static_cast<std::size_t>(i);
-          expected[at] = log ? g[at] - std::exp(weights[at]) * sum : weights[at] * (g[at] - sum);
-        }
+        for (std::int64_t i = 0; i < n; ++i) sum += log ? dy[i] : dy[i] * w[i];
+        for (std::int64_t i = 0; i < n; ++i)
+          expected.data()[at + i] = log ? dy[i] - std::exp(w[i]) * sum : w[i] * (dy[i] - sum);
       }
       const Tensor dx = softmax_backward<T>(y, tensor_of<T>(g, {rows, n}), log);
       CHECK(worst_error(values_of<T>(dx), expected) <= 10 * tolerance<T>);

@@ -9,32 +9,13 @@
 #include "heed/autograd/ops.h"
 #include "heed/core/backend.h"
 #include "heed/core/device.h"
-#include "heed/tests/cases/op_cases.h"
+#include "heed/tests/cases/op_results.h"
 #include "heed/tests/support.h"
 #include "heed/training/optimizer.h"
 
 using namespace heed;
 
 namespace {
-
-/// The output and the gradients of all floating inputs, as f64, for the loss sum(w * output).
-std::vector<std::vector<double>> run(const OpCase& op_case, DType dtype) {
-  std::vector<Tensor> inputs = inputs_for(op_case, dtype);
-  for (Tensor& input : inputs) {
-    if (is_floating(input.dtype()) && op_case.differentiable) input = parameter(input);
-  }
-  const Tensor output = op_case.function(inputs);
-  std::vector<std::vector<double>> results{cast(output.detach(), DType::f64).to_vector<double>()};
-  if (!op_case.differentiable) return results;
-  const Tensor weights = uniform(output.shape(), 0.5, 1.5, {7, 0, 0}, DType::f64);
-  backward(sum(output * cast(weights, dtype)));
-  for (const Tensor& input : inputs) {
-    if (!input.tracked()) continue;
-    REQUIRE(gradient(input).defined());
-    results.push_back(cast(gradient(input), DType::f64).to_vector<double>());
-  }
-  return results;
-}
 
 void check_close(const std::vector<std::vector<double>>& actual,
                  const std::vector<std::vector<double>>& expected, double tolerance) {
@@ -64,16 +45,16 @@ TEST_CASE("ops: gradients agree with finite differences") {
 TEST_CASE("ops: composed bodies agree with fused kernels") {
   for (const OpCase& op_case : op_cases()) {
     CAPTURE(op_case.name);
-    const auto fused = run(op_case, DType::f64);
+    const auto fused = op_results(op_case, DType::f64);
     const ComposeOnly compose_only;
-    check_close(run(op_case, DType::f64), fused, 1e-10);
+    check_close(op_results(op_case, DType::f64), fused, 1e-10);
   }
 }
 
 TEST_CASE("ops: f32 agrees with f64") {
   for (const OpCase& op_case : op_cases()) {
     CAPTURE(op_case.name);
-    check_close(run(op_case, DType::f32), run(op_case, DType::f64), 2e-5);
+    check_close(op_results(op_case, DType::f32), op_results(op_case, DType::f64), 2e-5);
   }
 }
 
@@ -83,7 +64,7 @@ TEST_CASE("ops: any number of threads gives the same bits") {
     std::vector<std::vector<double>> single;
     for (int count : {1, 2, 3, 8}) {
       const test::WithThreads scope(count);
-      const auto found = run(op_case, DType::f32);
+      const auto found = op_results(op_case, DType::f32);
       if (count == 1) single = found;
       CHECK(found == single);
     }

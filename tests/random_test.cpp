@@ -1,7 +1,7 @@
 #include <array>
 
 #include "heed/autograd/ops.h"
-#include "heed/backends/cpu/philox.h"
+#include "heed/backends/kernels.h"
 #include "kernel_check.h"
 
 using namespace heed;
@@ -74,7 +74,7 @@ TEST_CASE("bulk Philox equals the scalar one at any start and length") {
 
 TEST_CASE("the rule of dropout is the comparison with unit_interval") {
   for (double p : {0.0, 1e-9, 0x1p-24, 0.1, 0.25, 0.5, 0.9, 1 - 0x1p-24, 1 - 1e-12}) {
-    const cpu::DropoutRule rule(p);
+    const DropoutRule rule(p);
     CAPTURE(p);
     for (std::uint64_t near :
          {std::uint64_t{0}, static_cast<std::uint64_t>(p * 0x1p32), std::uint64_t{0xffffff00}}) {

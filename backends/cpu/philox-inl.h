@@ -15,7 +15,6 @@
 #include <cstring>
 
 #include "heed/backends/cpu/math-inl.h"
-#include "heed/backends/cpu/philox.h"
 #include "heed/core/random.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,7 +1,6 @@
 #include <cmath>
 
 #include "heed/backends/cpu/operands.h"
-#include "heed/backends/cpu/philox.h"
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/core/profile.h"
 
