@@ -136,6 +136,37 @@ bool take_digest(Json& object) {
   return digest == digest_of(object.dump());
 }
 
+/// The text of such an object. Throws an Error, `failure`, for names that are not UTF-8.
+template <class Json>
+std::string text_with_digest(Json object, std::string_view failure) {
+  try {
+    add_digest(object);
+    return object.dump(2) + "\n";
+  } catch (const typename Json::exception&) {
+    fail(failure);
+  }
+}
+
+/// read(object) of such a text. Throws an Error that begins with `source` unless it has this "format" and
+/// "format_version" and, where `hint` is not null, its own digest; the hint ends that message.
+template <class Json, class Read>
+auto read_own_json(std::string_view text, std::string_view source, const char* format, int version,
+                   const char* hint, const Read& read) {
+  try {
+    Json object = parse_json<Json>(text, "it", 4);
+    check(object.is_object() && object.value("format", Json()) == format, "it has no \"format\": \"", format,
+          "\"");
+    check(object.at("format_version") == version, "its format_version is ",
+          object.at("format_version").dump(), ", and this version of heed reads ", version);
+    check(take_digest(object) || hint == nullptr, "it was changed after it was written", hint);
+    return read(std::as_const(object));
+  } catch (const typename Json::exception& error) {
+    fail(source, " is damaged or of other software: ", error.what());
+  } catch (const Error& error) {
+    fail(source, " is damaged or of other software: ", error.what());
+  }
+}
+
 }  // namespace heed
 
 // Reads members of a JSON object from outside, with Json = nlohmann::json or ordered_json. `where` is the

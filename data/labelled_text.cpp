@@ -37,16 +37,10 @@ bool is_label(std::string_view label) {
          unicode::find_invalid(label) == std::string::npos;
 }
 
-/// Builds the text of the place only for a label that is refused.
-void check_label_at(std::string_view label, const auto& at) {
-  if (!is_label(label)) check_label(label, at.place());
+/// Builds the text of the row's place only for a label that is refused.
+void check_label_at(std::string_view label, const auto& row) {
+  if (!is_label(label)) check_label(label, row.place());
 }
-
-/// A file or folder whose name is a label.
-struct NamedPlace {
-  const fs::path& path;
-  std::string place() const { return path.string(); }
-};
 
 // --- formats that are one file -----------------------------------------------------------------------------
 
@@ -194,7 +188,7 @@ LabelledText read_class_files(std::span<const fs::path> files, const LabelledOpt
     check(type_of(file) == fs::file_type::regular, file.string(),
           ": expected the texts of a class, for which a regular file is needed");
     const std::string label = file.filename().string();
-    check_label_at(label, NamedPlace{file});
+    check_label(label, file.string());
     TextLines lines(file, options.text, report);
     while (const auto line = lines.next()) {
       if (line->empty()) fail(lines.place(), ": the line is empty; expected a text of the class on each");
@@ -245,7 +239,7 @@ LabelledText read_class_folder(const fs::path& path, const LabelledOptions& opti
   for (const fs::path& folder : classes) {
     check(type_of(folder) == fs::file_type::directory, folder.string(),
           ": expected one folder for each class, but this is a file");
-    check_label_at(folder.filename().string(), NamedPlace{folder});
+    check_label(folder.filename().string(), folder.string());
     const std::vector<fs::path> documents = sorted_entries(folder);
     check(!documents.empty(), folder.string(), ": the class has no documents");
     for (const fs::path& document : documents)

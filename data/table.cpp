@@ -19,22 +19,27 @@ namespace {
 
 constexpr std::size_t most_fields = 65'536;
 
-/// Checks that concern all rows of a file.
-class RowChecks {
- public:
-  /// Each row must be as wide as the first.
-  void check_width(const TableRow& row, const TextLines& lines) {
-    if (width_ == 0) width_ = row.fields.size();
-    check(row.fields.size() == width_, lines.origin(), ":", row.line, ": the row has ", row.fields.size(),
-          " fields, but the first row has ", width_);
+/// Takes a row for each line that is not empty: `read` fills in its fields, and may read further lines. Each must
+/// be as wide as the first.
+void read_rows(TextLines& lines, const TakeRow& take,
+               const std::function<void(std::string_view line, TableRow& row)>& read) {
+  TableRow row;
+  std::size_t width = 0;
+  while (const auto line = lines.next()) {
+    if (line->empty()) {
+      lines.leave_out();
+      continue;
+    }
+    row.fields.clear();
+    row.line = lines.number();
+    read(*line, row);
+    if (width == 0) width = row.fields.size();
+    check(row.fields.size() == width, lines.origin(), ":", row.line, ": the row has ", row.fields.size(),
+          " fields, but the first row has ", width);
+    take(row);
   }
-  void check_any(const TextLines& lines) const {
-    check(width_ > 0, lines.origin(), ": there are ", lines.number(), " lines, but all are blank");
-  }
-
- private:
-  std::size_t width_ = 0;
-};
+  check(width > 0, lines.origin(), ": there are ", lines.number(), " lines, but all are blank");
+}
 
 /// Fields are counted as they are found, since a row of separators takes more memory as fields than as
 /// text.
@@ -69,41 +74,11 @@ class CsvParser {
   CsvParser(TextLines& lines, char delimiter, ReadReport* report)
       : lines_(lines), report_(report), delimiter_(delimiter) {}
 
-  void rows(const TakeRow& take) {
-    RowChecks checks;
-    TableRow row;
-    while (next_line()) {
-      if (text_.empty()) {
-        lines_.leave_out();
-        continue;
-      }
-      if (delimiter_ == 0) find_delimiter();
-      read(row);
-      checks.check_width(row, lines_);
-      take(row);
-    }
-    checks.check_any(lines_);
-  }
-
- private:
-  bool next_line() {
-    const auto line = lines_.next();
-    if (line) text_ = *line;
+  /// Reads the row that begins with this line.
+  void read(std::string_view line, TableRow& row) {
+    text_ = line;
     at_ = 0;
-    return line.has_value();
-  }
-
-  void find_delimiter() {
-    const Delimiter& found = delimiter_of(text_);
-    delimiter_ = found.byte;
-    if (report_ && delimiter_ != ',')
-      report_->remarks.push_back(
-          concat_text(lines_.origin(), ": its fields are separated by ", found.plural));
-  }
-
-  void read(TableRow& row) {
-    row.fields.clear();
-    row.line = lines_.number();
+    if (delimiter_ == 0) find_delimiter();
     row.delimiter = delimiter_;
     while (true) {
       std::string& field = add_field(row, lines_);
@@ -114,6 +89,15 @@ class CsvParser {
       if (at_ == text_.size()) return;
       ++at_;  // the delimiter
     }
+  }
+
+ private:
+  void find_delimiter() {
+    const Delimiter& found = delimiter_of(text_);
+    delimiter_ = found.byte;
+    if (report_ && delimiter_ != ',')
+      report_->remarks.push_back(
+          concat_text(lines_.origin(), ": its fields are separated by ", found.plural));
   }
 
   void read_plain(std::string& field) {
@@ -130,7 +114,10 @@ class CsvParser {
       const std::size_t quote = text_.find('"', at_);
       if (quote == std::string::npos) {
         field.append(text_.substr(at_)).append(lines_.line_end());
-        if (!next_line()) fail(lines_.origin(), ":", first_line, ": a quoted field is never closed");
+        const auto line = lines_.next();
+        if (!line) fail(lines_.origin(), ":", first_line, ": a quoted field is never closed");
+        text_ = *line;
+        at_ = 0;
         continue;
       }
       field.append(text_.substr(at_, quote - at_));
@@ -156,29 +143,19 @@ class CsvParser {
 void read_csv(const TextInput& input, const TakeRow& take, const TextOptions& options, ReadReport* report,
               char delimiter) {
   TextLines lines(input, options, report);
-  CsvParser(lines, delimiter, report).rows(take);
+  CsvParser parser(lines, delimiter, report);
+  read_rows(lines, take, [&](std::string_view line, TableRow& row) { parser.read(line, row); });
 }
 
 void read_tsv(const TextInput& input, const TakeRow& take, const TextOptions& options, ReadReport* report) {
   TextLines lines(input, options, report);
-  RowChecks checks;
-  TableRow row;
-  while (const auto line = lines.next()) {
-    if (line->empty()) {
-      lines.leave_out();
-      continue;
-    }
-    row.fields.clear();
-    row.line = lines.number();
-    for (std::size_t begin = 0; begin <= line->size();) {
-      const std::size_t tab = std::min(line->find('\t', begin), line->size());
-      add_field(row, lines) = line->substr(begin, tab - begin);
+  read_rows(lines, take, [&](std::string_view line, TableRow& row) {
+    for (std::size_t begin = 0; begin <= line.size();) {
+      const std::size_t tab = std::min(line.find('\t', begin), line.size());
+      add_field(row, lines) = line.substr(begin, tab - begin);
       begin = tab + 1;
     }
-    checks.check_width(row, lines);
-    take(row);
-  }
-  checks.check_any(lines);
+  });
 }
 
 // --- tables
@@ -416,17 +393,15 @@ void rows_of_csv(const TextInput& input, const TableOptions& options, const Take
   check(options.delimiter.empty() || given != std::end(delimiters), "unknown delimiter \"", options.delimiter,
         "\": use one of ", quoted_names(table_delimiters()));
   ColumnPicker picker(options, take, input.origin, report);
-  read_csv(
-      input, [&](TableRow& row) { picker.row(row); }, options.text, report,
-      options.delimiter.empty() ? '\0' : given->byte);
+  const char delimiter = options.delimiter.empty() ? '\0' : given->byte;
+  read_csv(input, std::bind_front(&ColumnPicker::row, &picker), options.text, report, delimiter);
   picker.finish();
 }
 
 void rows_of_tsv(const TextInput& input, const TableOptions& options, const TakeCells& take,
                  ReadReport* report) {
   ColumnPicker picker(options, take, input.origin, report);
-  read_tsv(
-      input, [&](TableRow& row) { picker.row(row); }, options.text, report);
+  read_tsv(input, std::bind_front(&ColumnPicker::row, &picker), options.text, report);
   picker.finish();
 }
 
@@ -439,7 +414,7 @@ std::vector<std::string> keys_of(const Json& object) {
 }
 
 bool has(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::ranges::find(names, name) != names.end();
 }
 
 std::string member_text(const Json& object, const std::string& name, const std::string& place) {

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "heed/apps/tasks/run.h"
-#include "heed/data/token_kind.h"
+#include "heed/data/tokenizer.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
 

@@ -893,19 +893,25 @@ TEST_CASE("trainer: memory is flat over the steps") {
   CHECK(bytes[11] == bytes[2]);
 }
 
+namespace {
+
+const Progress some_progress{.step = 1200,
+                             .steps = 10000,
+                             .epoch = 3,
+                             .loss = 2.3144,
+                             .learning_rate = 5e-4,
+                             .gradient_norm = 0.83,
+                             .tokens_per_second = 12345,
+                             .seconds_left = 245};
+
+}  // namespace
+
 TEST_CASE("progress: text, durations and the line on a terminal") {
   CHECK(duration_text(245) == "4:05");
   CHECK(duration_text(3723) == "1:02:03");
   CHECK(duration_text(2 * 86400 + 5) == "2d 00:00:05");
   CHECK(duration_text(std::nan("")) == "?");
-  Progress progress{.step = 1200,
-                    .steps = 10000,
-                    .epoch = 3,
-                    .loss = 2.3144,
-                    .learning_rate = 5e-4,
-                    .gradient_norm = 0.83,
-                    .tokens_per_second = 12345,
-                    .seconds_left = 245};
+  Progress progress = some_progress;
   CHECK(progress_text(progress) ==
         "step 1200/10000  epoch 3  loss 2.314  rate 5.00e-04  norm 0.83  12.3k tokens/s  4:05 left");
 
@@ -930,14 +936,7 @@ TEST_CASE("progress: text, durations and the line on a terminal") {
 }
 
 TEST_CASE("progress: on a narrow terminal the time left is the last to go") {
-  Progress progress{.step = 1200,
-                    .steps = 10000,
-                    .epoch = 3,
-                    .loss = 2.3144,
-                    .learning_rate = 5e-4,
-                    .gradient_norm = 0.83,
-                    .tokens_per_second = 12345,
-                    .seconds_left = 245};
+  Progress progress = some_progress;
   progress.auxiliary = {{"clustering", 0.5}};
   const std::string whole = progress_text(progress);
   CHECK(whole.find("  clustering 0.5  ") != whole.npos);
@@ -1002,14 +1001,9 @@ TEST_CASE("names: each choice has one list") {
 }
 
 TEST_CASE("metrics: a line keeps what it was made from") {
-  Progress progress{.step = 7,
-                    .steps = 9,
-                    .epoch = 1,
-                    .loss = 0.1,
-                    .learning_rate = 1e-4,
-                    .gradient_norm = 2,
-                    .tokens_per_second = 100,
-                    .elapsed_seconds = 3.5};
+  Progress progress = some_progress;
+  progress.loss = 0.1;
+  progress.elapsed_seconds = 3.5;
   progress.auxiliary = {{"clustering", 0.25}};
   const Progress back = parse_metrics_line(metrics_line(progress));
   CHECK(metrics_line(back) == metrics_line(progress));

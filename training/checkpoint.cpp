@@ -55,14 +55,14 @@ void write_model(FileWriter& file, Module& model, std::map<std::string, std::str
 
 namespace {
 
-constexpr std::string_view optimizer_prefix = "optimizer:";  // no part of a model has such a name
+constexpr const char* optimizer_prefix = "optimizer:";  // no part of a model has such a name
 
-/// Moves the state of an optimizer out of the tensors of a file.
-std::map<std::string, Tensor> extract_optimizer(std::map<std::string, Tensor>& tensors) {
+/// Moves the tensors whose names begin with a prefix out of those of a file; without it.
+std::map<std::string, Tensor> extract(std::map<std::string, Tensor>& tensors, const std::string& prefix) {
   std::map<std::string, Tensor> state;
-  for (auto at = tensors.lower_bound(std::string(optimizer_prefix));
-       at != tensors.end() && at->first.starts_with(optimizer_prefix); at = tensors.erase(at))
-    state[at->first.substr(optimizer_prefix.size())] = at->second;
+  for (auto at = tensors.lower_bound(prefix); at != tensors.end() && at->first.starts_with(prefix);
+       at = tensors.erase(at))
+    state[at->first.substr(prefix.size())] = at->second;
   return state;
 }
 
@@ -70,7 +70,7 @@ std::map<std::string, Tensor> extract_optimizer(std::map<std::string, Tensor>& t
 
 std::map<std::string, std::string> load_model(Module& model, const fs::path& path) {
   TensorFile file = load_safetensors(path);
-  extract_optimizer(file.tensors);
+  extract(file.tensors, optimizer_prefix);
   load_model_state(model, file.tensors, path.string());
   return std::move(file.metadata);
 }
@@ -79,7 +79,7 @@ void save_model(Module& model, const Optimizer& optimizer, const fs::path& path,
                 std::map<std::string, std::string> metadata) {
   metadata.emplace("format", "pt");
   std::map<std::string, Tensor> tensors = model_state(model);
-  for (const auto& [name, tensor] : optimizer.state()) tensors[std::string(optimizer_prefix) + name] = tensor;
+  for (const auto& [name, tensor] : optimizer.state()) tensors[optimizer_prefix + name] = tensor;
   check_savable(tensors, "the model and its optimizer were not saved");
   write_file_atomically(path, [&](FileWriter& file) {
     write_safetensors(file, {std::move(tensors), std::move(metadata)});
@@ -88,7 +88,7 @@ void save_model(Module& model, const Optimizer& optimizer, const fs::path& path,
 
 std::map<std::string, std::string> load_model(Module& model, Optimizer& optimizer, const fs::path& path) {
   TensorFile file = load_safetensors(path);
-  const std::map<std::string, Tensor> state = extract_optimizer(file.tensors);
+  const std::map<std::string, Tensor> state = extract(file.tensors, optimizer_prefix);
   check(!state.empty(), path,
         " holds no state of an optimizer; load_model(model, path) loads its weights alone");
   optimizer.check_state(state);
@@ -116,17 +116,6 @@ std::map<std::string, Tensor> training_tensors(const TrainingParts& parts) {
   if (!parts.average) return tensors;
   for (const auto& [name, tensor] : parts.average->state()) tensors[average_prefix + name] = tensor;
   return tensors;
-}
-
-/// Moves the moving averages out of the tensors of optimizer.safetensors.
-std::map<std::string, Tensor> extract_averages(std::map<std::string, Tensor>& tensors) {
-  std::map<std::string, Tensor> averages;
-  const std::string prefix = average_prefix;
-  for (auto it = tensors.lower_bound(prefix); it != tensors.end() && it->first.starts_with(prefix);) {
-    averages[it->first.substr(prefix.size())] = it->second;
-    it = tensors.erase(it);
-  }
-  return averages;
 }
 
 /// Files of different checkpoints can only be mixed by hand; their steps reveal it.
@@ -214,12 +203,7 @@ struct FieldReader {
   }
 };
 
-TrainerState state_of(Json object, bool verify) {
-  check(object.is_object() && object.value("format", Json()) == format_name, "it has no \"format\": \"",
-        format_name, "\"");
-  check(object.at("format_version") == format_version, "its format_version is ",
-        object.at("format_version").dump(), ", and this version of heed reads ", format_version);
-  check(take_digest(object) || !verify, "it was changed after it was written", unverified_hint);
+TrainerState state_of(const Json& object) {
   TrainerState state;
   state.identity = object.at("run").get<std::string>();
   state.files = files_of(object.at("files"));
@@ -236,22 +220,13 @@ std::string trainer_state_text(const TrainerState& state) {
   for (const auto& [name, file] : state.files)
     object["files"][name] = {{"digest", file.digest}, {"step", file.step}};
   for_each_field(state, FieldWriter{object});
-  try {
-    add_digest(object);
-    return object.dump(2) + "\n";
-  } catch (const Json::exception&) {
-    fail("cannot write trainer_state.json: the name of a loss is not valid UTF-8");
-  }
+  return text_with_digest(std::move(object),
+                          "cannot write trainer_state.json: the name of a loss is not valid UTF-8");
 }
 
 TrainerState parse_trainer_state(std::string_view text, std::string_view source, bool verify) {
-  try {
-    return state_of(parse_json<Json>(text, "it", 4), verify);
-  } catch (const Json::exception& error) {
-    fail(source, " is damaged or of other software: ", error.what());
-  } catch (const Error& error) {
-    fail(source, " is damaged or of other software: ", error.what());
-  }
+  return read_own_json<Json>(text, source, format_name, format_version, verify ? unverified_hint : nullptr,
+                             state_of);
 }
 
 std::string platform_name(Device device) {
@@ -261,21 +236,10 @@ std::string platform_name(Device device) {
                      cpu.simd_target);
 }
 
-namespace {
-
-/// Forgets the best evaluation, so that the next one becomes the best.
-void forget_best(TrainerState& state) {
-  state.files.erase(best_name);
-  state.best_metric.reset();
-}
-
-}  // namespace
-
 void save_checkpoint(RunFolder& folder, const TrainingParts& parts, TrainerState& state, bool as_best) {
   // Equal weights give equal bytes: of the run, these files hold only the step.
   const std::map<std::string, std::string> metadata{{"step", std::to_string(state.step)}};
   TrainerState saved = state;  // a checkpoint that fails changes nothing
-  std::optional<std::int64_t> lost_best;
   saved.identity = folder.identity();
   const std::map<std::string, Tensor> training = training_tensors(parts);
   check_savable(training, concat_text("step ", state.step, " was not saved, and the last checkpoint stays"));
@@ -290,19 +254,11 @@ void save_checkpoint(RunFolder& folder, const TrainingParts& parts, TrainerState
       const AveragedWeights averaged(parts.average);
       add(best_name, [&](FileWriter& file) { write_model(file, parts.model, metadata); });
     }
-    if (const auto best = saved.files.find(best_name);
-        best != saved.files.end() && !as_best && !folder.folder().has(best_name)) {
-      lost_best = best->second.step;
-      forget_best(saved);
-    }
     const std::string text = trainer_state_text(saved);
     parse_trainer_state(text, "trainer_state.json, which was not saved,");
     staging.write("trainer_state.json", text);
   });
   state = std::move(saved);
-  check(!lost_best, folder.file(best_name), " disappeared during training, and with it the weights of step ",
-        lost_best.value_or(0), "; the checkpoint of step ", state.step,
-        " is whole without them: --resume goes on from it, and the next evaluation is the best");
 }
 
 TensorFile read_saved_file(const fs::path& path, const TrainerState& state, bool verify) {
@@ -342,8 +298,9 @@ void check_best(const RunFolder& folder, TrainerState& state) {
           " was changed after it was written, or belongs to another run", unverified_hint);
   } else if (is_there) {
     best->second.digest = digest_of_file(path);
-  } else {
-    forget_best(state);
+  } else {  // the next evaluation becomes the best
+    state.files.erase(best);
+    state.best_metric.reset();
   }
 }
 
@@ -363,7 +320,7 @@ TrainerState load_checkpoint(const RunFolder& folder, const TrainingParts& parts
   check_same_step(training.metadata, state.step, optimizer_path);
   check_best(folder, state);
 
-  const std::map<std::string, Tensor> averages = extract_averages(training.tensors);
+  const std::map<std::string, Tensor> averages = extract(training.tensors, average_prefix);
   check(averages.empty() == (parts.average == nullptr), optimizer_path,
         parts.average ? " has no moving average of the weights, but ema_decay is set"
                       : " has a moving average of the weights, but ema_decay is 0");

@@ -111,8 +111,7 @@ struct TrainingParts {
 
 /// Writes model.safetensors, optimizer.safetensors and trainer_state.json atomically; with `as_best`, also
 /// the current weights (their moving average if there is one) as best.safetensors. Sets the run's identity
-/// and the digests of the files in `state`. If the best weights have disappeared, throws an Error after
-/// writing a checkpoint without them.
+/// and the digests of the files in `state`.
 void save_checkpoint(RunFolder& folder, const TrainingParts& parts, TrainerState& state, bool as_best);
 /// Restores the parts. Throws an Error naming the file if the checkpoint is damaged, changed, from other
 /// software or from another model or run, or if its files do not belong together. If the folder does not

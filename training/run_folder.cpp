@@ -48,12 +48,7 @@ std::map<std::string, std::string> texts_in(const Json& object, const char* key)
   return texts;
 }
 
-RunManifest manifest_of(Json object, bool verify) {
-  check(object.is_object() && object.value("format", Json()) == manifest_format, "it has no \"format\": \"",
-        manifest_format, "\"");
-  check(object.at("format_version") == manifest_version, "its format_version is ",
-        object.at("format_version").dump(), ", and this version of heed reads ", manifest_version);
-  check(take_digest(object) || !verify, "it was changed after it was written", unverified_hint);
+RunManifest manifest_of(const Json& object) {
   RunManifest manifest;
   manifest.task = object.at("task").get<std::string>();
   manifest.identity = digest_in(object.at("identity"), "the identity");
@@ -88,22 +83,14 @@ std::string run_manifest_text(const RunManifest& manifest) {
   object["files"] = manifest.files;
   object["data"] = manifest.data;
   if (!manifest.origin.empty()) object["origin"] = manifest.origin;
-  try {
-    add_digest(object);
-    return object.dump(2) + "\n";
-  } catch (const Json::exception&) {
-    fail("cannot write run.json: the name of the task or of a part of the data is not valid UTF-8");
-  }
+  return text_with_digest(
+      std::move(object),
+      "cannot write run.json: the name of the task or of a part of the data is not valid UTF-8");
 }
 
 RunManifest parse_run_manifest(std::string_view text, std::string_view source, bool verify) {
-  try {
-    return manifest_of(parse_json<Json>(text, "it", 4), verify);
-  } catch (const Json::exception& error) {
-    fail(source, " is damaged or of other software: ", error.what());
-  } catch (const Error& error) {
-    fail(source, " is damaged or of other software: ", error.what());
-  }
+  return read_own_json<Json>(text, source, manifest_format, manifest_version,
+                             verify ? unverified_hint : nullptr, manifest_of);
 }
 
 namespace {
@@ -247,7 +234,6 @@ RunFolder::RunFolder(const std::filesystem::path& path, bool verify)
 RunFolder::RunFolder(RunFolder&& other) noexcept
     : folder_(std::move(other.folder_)),
       verify_(other.verify_),
-      files_(std::move(other.files_)),
       config_(std::move(other.config_)),
       saved_config_(std::move(other.saved_config_)),
       manifest_(std::move(other.manifest_)),
@@ -299,7 +285,6 @@ RunFolder RunFolder::resume(const std::filesystem::path& path, const RunStart& n
         "cannot resume: ", folder.file("trainer_state.json"),
         " is missing, although the run has saved its weights; put it back (--unverified begins anew)");
   folder.config_ = now.config;
-  folder.files_ = now.files;
   return folder;
 }
 
@@ -309,13 +294,12 @@ void RunFolder::start(const RunStart& start) {
   for (const auto& [name, content] : start.files)
     check(is_name_of_run_file(name), "a run has no file of the name \"", name, "\"");
   config_ = saved_config_ = start.config;
-  files_ = start.files;
   manifest_ = {
       start.task, random_hex(32), {digest_of(start.config)}, digests_of(start.files),
       start.data, start.origin,
   };
   folder_.write("run.json", run_manifest_text(manifest_));
-  for (const auto& [name, content] : files_) folder_.write(name, content);
+  for (const auto& [name, content] : start.files) folder_.write(name, content);
   folder_.write("config.json", config_);
 }
 
@@ -368,7 +352,8 @@ void RunFolder::remove_staging() {
 }
 
 void RunFolder::commit(const std::function<void(const OpenFolder& folder)>& write) {
-  move_committed_files();  // in case an earlier commit did not finish
+  if (folder_.place().empty()) check_in_place();  // a moved run still saves its checkpoint where it is now
+  move_committed_files();                         // in case an earlier commit did not finish
   try {
     remove_staging();
     const OpenFolder folder = folder_.make_folder(staging);
@@ -400,29 +385,22 @@ void RunFolder::move_committed_files() {
   folder_.sync();
 }
 
-std::vector<std::string> RunFolder::restore() {
-  if (folder_.place().empty()) check_in_place();  // a moved run still saves its checkpoint where it is now
-  std::vector<std::string> written;
-  const auto put = [&](const std::string& name, const std::string& content) {
-    if (folder_.has(name)) return;
-    folder_.write(name, content);
-    written.push_back(name);
-  };
-  put("run.json", run_manifest_text(manifest_));
-  for (const auto& [name, content] : files_) put(name, content);
-  put("config.json", saved_config_);
-  return written;
+void RunFolder::check_there(const std::string& name) const {
+  check(folder_.has(name), file(name),
+        " disappeared during training; put it back and go on with --resume, or start a new run");
 }
 
 void RunFolder::check_in_place() const {
-  const std::string fate = folder_.fate();
-  if (fate.empty()) return;
-  const fs::path place = folder_.place();
-  fail("the folder of the run, ", path(), ", ", fate, " while it trained; ",
-       place.empty() ? "nothing is left to go on from: train anew"
-       : folder_.has("trainer_state.json")
-           ? "the last checkpoint is whole there, and --resume goes on from it"
-           : "it has no checkpoint yet: train anew");
+  if (const std::string fate = folder_.fate(); !fate.empty())
+    fail("the folder of the run, ", path(), ", ", fate, " while it trained; ",
+         folder_.place().empty() ? "nothing is left to go on from: train anew"
+         : folder_.has("trainer_state.json")
+             ? "the last checkpoint is whole there, and --resume goes on from it"
+             : "it has no checkpoint yet: train anew");
+  check_there("run.json");
+  check_there("config.json");
+  for (const auto& [name, digest] : manifest_.files)
+    if (verify_) check_there(name);
 }
 
 }  // namespace heed

@@ -98,11 +98,12 @@ class RunFolder {
   /// folder it is given. On failure the old set is untouched.
   void commit(const std::function<void(const OpenFolder& folder)>& write);
 
-  /// Rewrites any missing files of those the run started with, and returns their names.
-  std::vector<std::string> restore();
   /// Throws an Error that says where the last complete checkpoint is if the path no longer leads to this
-  /// folder because it was moved, removed or replaced.
+  /// folder because it was moved, removed or replaced; and one that names a file of those the run started with
+  /// that is gone.
   void check_in_place() const;
+  /// Throws an Error unless a file of the run is there.
+  void check_there(const std::string& name) const;
 
  private:
   RunFolder(const std::filesystem::path& path, bool verify);
@@ -114,8 +115,7 @@ class RunFolder {
 
   OpenFolder folder_;
   bool verify_ = true;
-  std::map<std::string, std::string> files_;  // initial files, to restore any that disappear
-  std::string config_, saved_config_;         // saved_config_ is what config.json holds
+  std::string config_, saved_config_;  // saved_config_ is what config.json holds
   RunManifest manifest_;
   int lock_ = -1;
 };

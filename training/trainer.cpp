@@ -339,28 +339,23 @@ void Trainer::save(bool as_best) {
   state_.epoch_batches = batches_in(task_, state_.epoch);
   state_.platform = platform_name(device_);
   watch_->save();
-  restore_files();
   const bool only_averages = average_ && !watch_->evaluates();
   save_checkpoint(*folder_, parts(moments), state_, as_best || only_averages);
-  folder_->check_in_place();
+  check_files();
 }
 
-/// Files may have been removed during training.
-void Trainer::restore_files() {
-  for (const std::string& name : folder_->restore())
-    watch_->say(concat_text(folder_->file(name), " had disappeared and was written again"));
+/// The folder may have been moved and files removed while it trained.
+void Trainer::check_files() const {
+  folder_->check_in_place();
+  for (const auto& [name, file] : state_.files) folder_->check_there(name);
 }
 
 /// Training is complete only if the run can be opened.
 void Trainer::check_run() {
   if (!folder_) return;
-  restore_files();
-  folder_->check_in_place();
+  check_files();
   const RunFiles run = RunFiles::open(folder_->path(), folder_->verifies());
   if (folder_->verifies()) run.check_files();
-  for (const auto& [name, file] : state_.files)
-    check(folder_->folder().has(name), folder_->file(name),
-          " disappeared during training; put it back, or start a new run");
 }
 
 bool Trainer::any_rank(bool mine) {

@@ -102,7 +102,7 @@ class Trainer {
   void check_resumed();
   Evaluation measure();
   void save(bool as_best);
-  void restore_files();
+  void check_files() const;
   void check_run();
   bool any_rank(bool mine);
   TrainingParts parts(std::map<std::string, Tensor>& moments) {

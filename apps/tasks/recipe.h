@@ -113,7 +113,7 @@ void for_each_setting(auto&& visit, BeginMark& mark) {
 }
 
 /// Where tokenizer.kind is "auto" and a tokenizer is to be learned, sets what suits the texts
-/// (data/token_kind.h), and returns what there is to say about it; else "".
+/// (token_kind_for), and returns what there is to say about it; else "".
 std::string choose_token_kind(Settings& settings, const TextSource& texts);
 
 struct LearnTokenizerOptions {
