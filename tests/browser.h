@@ -88,14 +88,14 @@ inline std::string frame_html(const FramedPages& pages) {
   return html + "</body>";
 }
 
-/// What the pages in such a frame say, light or dark. `folder`: for the browser's own files.
+/// What the pages in such a frame say, light or dark, in a window of a width. `folder`: for the browser's own
+/// files.
 inline nlohmann::json said_in_frames(const std::string& program, const std::filesystem::path& folder,
-                                     const std::string& frame, bool dark) {
+                                     const std::string& frame, int width, bool dark) {
   const std::string command = concat_text(
-      "timeout 120 ", program,
-      " --headless --no-sandbox --disable-gpu --window-size=8000,1000 --virtual-time-budget=20000 ",
-      dark ? "--blink-settings=preferredColorScheme=0 " : "", "--user-data-dir=", folder / "profile",
-      " --dump-dom '", frame, "' 2> /dev/null");
+      "timeout 120 ", program, " --headless --no-sandbox --disable-gpu --window-size=", width,
+      ",1000 --virtual-time-budget=20000 ", dark ? "--blink-settings=preferredColorScheme=0 " : "",
+      "--user-data-dir=", folder / "profile", " --dump-dom '", frame, "' 2> /dev/null");
   const std::string dom = run_program("/bin/sh", {"-c", command}).output;
   const std::string start = "<pre id=\"said\">";
   const std::size_t at = dom.find(start);
@@ -108,15 +108,18 @@ inline nlohmann::json said_in_frames(const std::string& program, const std::file
 /// What the probes of pages say, given their texts.
 inline nlohmann::json pages_in_browser(const std::string& program, const std::filesystem::path& folder,
                                        FramedPages pages, bool dark) {
+  int window = 100;
   for (std::size_t i = 0; i < pages.size(); ++i) {
     std::string& page = pages[i].first;
+    window += pages[i].second + 10;
     page.insert(page.find("<style>"), concat_text("<script>", probe, "</script>"));
     const std::string name = concat_text("page", i, ".html");
     write_content(folder / name, page);
     page = name;
   }
   write_content(folder / "frame.html", frame_html(pages));
-  return said_in_frames(program, folder, concat_text("file://", (folder / "frame.html").string()), dark);
+  return said_in_frames(program, folder, concat_text("file://", (folder / "frame.html").string()), window,
+                        dark);
 }
 
 }  // namespace heed::test

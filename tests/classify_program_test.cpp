@@ -140,7 +140,8 @@ TEST_CASE("classify finds a header, keeps its columns, and answers tables by the
   const ProgramResult as_data = train("all", {"--label-column", "3", "--no-header"});
   CHECK(as_data.status == 0);
   CHECK(contains(as_data.errors, "\"kind\" 1"));
-  refused(train("none", {"--no-header", "--label-column", "kind"}), 2, "--label-column");
+  refused(train("none", {"--no-header", "--label-column", "kind"}), 1,
+          "the column \"kind\" is given by its name, which a file without a header has not");
   refused(train("none", {"--label-column", "3", "--header", "--no-header"}), 2, "contradict");
 
   // other files by name, in another order and with semicolons; the label may be missing

@@ -472,7 +472,7 @@ window.prepare = async () => {
     training.emplace(run);
     frame = frame_html({{"/" + served.query, width}});
     const json said = said_in_frames(program, folder.path(), concat_text("http://127.0.0.1:", port, "/frame"),
-                                     width == 420)[0];
+                                     1600, width == 420)[0];
     CHECK(said["width"].get<int>() <= width);
     CHECK_MESSAGE(said["findings"].empty(), said["findings"].dump());
     CHECK(said["charts"].get<int>() >= 5);

@@ -259,9 +259,10 @@ void add_data_that_cannot_be_used(Uses& uses) {
       .call("a label that the run does not know",
             {"evaluate", "--run", "{run}", "--data", "{t}/other.txt", "--format", "lines"}, 1,
             "other.txt:2: ", with_file("other.txt", "good day\nugly day\n"));
-  UsesOf(uses, "language_model")
-      .call("a text of unknown characters", {"evaluate", "--run", "{run}", "--data", "{t}/text"}, 1, "'!'",
-            with_file("text", "the cat sleeps!\n"));
+  const UsesOf language_model(uses, "language_model");
+  language_model.train("a folder without files", {"--data", "{t}/none"}, 1, "no files", with_folder("none"));
+  language_model.call("a text of unknown characters", {"evaluate", "--run", "{run}", "--data", "{t}/text"}, 1,
+                      "'!'", with_file("text", "the cat sleeps!\n"));
 }
 
 }  // namespace
