@@ -99,9 +99,8 @@ std::string checked_value(const Setting& setting, Json value, const std::string&
   try {
     return value.dump();
   } catch (const Json::exception&) {
-    refuse(origin, ": setting \"", setting.name,
-           "\" is not UTF-8, so that it cannot stand in config.json: ", dumped(value),
-           "; rename the file or link to it");
+    refuse(origin, ": setting \"", setting.name, "\" is not UTF-8, so that it cannot stand in config.json: '",
+           value.is_string() ? value.get<std::string>() : dumped(value), "'; rename the file or link to it");
   }
 }
 
