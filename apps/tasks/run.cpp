@@ -20,19 +20,25 @@ using Json = nlohmann::ordered_json;
 
 /// Lays the options over the settings of a run; what the model was made and trained with must stay.
 void set_for_use(Settings& settings, const RunOptions& options) {
-  const auto change = [&](const std::string& origin, const auto& lay_over) {
-    const Settings before = settings;
-    lay_over();
-    for (const Settings::Declared& one : settings.declared())
-      if ((one.changes == Changes::never || one.changes == Changes::on_resume) &&
-          one.value != before.setting(one.name).value)
-        throw SettingsError(concat_text(origin, ": \"", one.name,
-                                        "\" belongs to how the run was trained and cannot be changed "
-                                        "afterwards"));
+  const auto check_changeable = [](const Setting& one, const std::string& name, const std::string& origin) {
+    if (one.changes == Changes::never || one.changes == Changes::on_resume)
+      throw SettingsError(concat_text(origin, ": \"", name,
+                                      "\" belongs to how the run was trained and cannot be changed "
+                                      "afterwards"));
   };
-  if (!options.config.empty()) change(options.config, [&] { settings.merge_file(options.config); });
-  for (const std::string& assignment : options.settings)
-    change("--set " + assignment, [&] { settings.assign(assignment); });
+  if (!options.config.empty()) {
+    const Settings before = settings;
+    settings.merge_file(options.config);
+    for (const Settings::Declared& one : settings.declared())
+      if (before.setting(one.name).value != one.value) check_changeable(one, one.name, options.config);
+  }
+  for (const std::string& assignment : options.settings) {
+    const std::string name = assigned_name(assignment);  // of a setting, a group, or an attention's option
+    for (const Setting& one : settings.declared())
+      if ((name + ".").starts_with(one.name + ".") || one.name.starts_with(name + "."))
+        check_changeable(one, name, "--set " + assignment);
+    settings.assign(assignment);
+  }
 }
 
 /// The mechanisms that a model's setting names: its own and those that it gives to some of its heads.
