@@ -386,7 +386,8 @@ ExchangeReport export_run(const std::filesystem::path& path, const std::filesyst
 
 std::map<std::string, Tensor> published_tensors(Run& run, const std::map<std::string, Tensor>& ours) {
   hub::RunContent content = hub::run_content(run, ours, hub::tokenizers_of_exported(run).target);
-  return hub::published_weights(hub::architecture_of(content).export_plan(std::move(content)), "the run");
+  const hub::Architecture& architecture = hub::architecture_of(content);
+  return hub::published_weights(architecture.export_plan(std::move(content)), "the run");
 }
 
 }  // namespace heed
