@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -13,10 +14,10 @@
 
 namespace heed {
 
-/// Builds a value from the events of Json::sax_parse in linear time, where Json::parse of an ordered_json looks
-/// at all members of an object for each of them, and a parser with a callback at all siblings after each object.
-/// Refuses nesting of `limit` levels or more, since later walks over the value, for example to print it in an error,
-/// are recursive; and repeated members, of which it else keeps the last as parsers do.
+/// Builds a value from the events of Json::sax_parse in linear time, where Json::parse of an ordered_json
+/// looks at all members of an object for each of them, and a parser with a callback at all siblings after
+/// each object. Refuses nesting of `limit` levels or more, since later walks over the value, for example to
+/// print it in an error, are recursive; and repeated members, of which it else keeps the last as parsers do.
 template <class Json>
 class JsonBuilder {
  public:
@@ -120,6 +121,20 @@ Json parse_written_json(std::string_view text, std::string_view source, int dept
 template <class Json>
 std::string dumped(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// Bytes as text that JSON can hold (RFC 4648, section 4).
+inline std::string base64(std::string_view bytes) {
+  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    const std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
+    std::uint32_t word = 0;
+    for (std::size_t k = 0; k < 3; ++k)
+      word = word << 8 | (k < count ? static_cast<unsigned char>(bytes[i + k]) : 0U);
+    for (std::size_t k = 0; k < 4; ++k) text += k <= count ? digits[word >> (18 - 6 * k) & 63] : '=';
+  }
+  return text;
 }
 
 /// Appends a member "digest" to a JSON object: the digest of all other members.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <map>
 #include <mutex>
 #include <new>
@@ -91,16 +90,12 @@ std::string profile_table() {
   double total = 0;
   for (const ProfileRow& row : rows) total += row.seconds;
   std::string table = "kernel                          calls         ms   share    GFLOP/s     GB/s\n";
-  for (const ProfileRow& row : rows) {
-    char line[160];
-    const PlainNumbers plain;
-    std::snprintf(line, sizeof line, "%-28s %8lld %10.2f %6.1f%% %10.1f %8.1f\n", row.name.c_str(),
-                  static_cast<long long>(row.calls), row.seconds * 1e3,
-                  total > 0 ? 100 * row.seconds / total : 0,
-                  row.seconds > 0 ? row.flops / row.seconds * 1e-9 : 0,
-                  row.seconds > 0 ? row.bytes / row.seconds * 1e-9 : 0);
-    table += line;
-  }
+  for (const ProfileRow& row : rows)
+    table += formatted("%-28s %8lld %10.2f %6.1f%% %10.1f %8.1f\n", row.name.c_str(),
+                       static_cast<long long>(row.calls), row.seconds * 1e3,
+                       total > 0 ? 100 * row.seconds / total : 0,
+                       row.seconds > 0 ? row.flops / row.seconds * 1e-9 : 0,
+                       row.seconds > 0 ? row.bytes / row.seconds * 1e-9 : 0);
   const std::lock_guard lock(recorder().mutex);
   for (const std::string& remark : recorder().remarks) table += remark + '\n';
   return table;

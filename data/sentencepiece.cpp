@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "heed/base/error.h"
+#include "heed/base/json.h"
 #include "heed/base/unicode.h"
 #include "heed/data/token_models.h"
 
@@ -145,19 +146,6 @@ void read_normaliser(std::string_view message, const std::string& origin, Senten
   });
 }
 
-std::string to_base64(std::string_view bytes) {
-  constexpr std::string_view letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    std::uint32_t bits = 0;
-    for (std::size_t i = at; i < at + 3; ++i)
-      bits = bits << 8 | (i < bytes.size() ? static_cast<unsigned char>(bytes[i]) : 0u);
-    for (std::size_t i = 0; i < 4; ++i)
-      text += at + i > bytes.size() ? '=' : letters[bits >> (18 - 6 * i) & 63];
-  }
-  return text;
-}
-
 constexpr const char* other_language = "\x01";
 bool is_character(const std::string& token) {
   return static_cast<std::size_t>(unicode::decode(token, 0).length) == token.size();
@@ -174,7 +162,7 @@ Json normaliser_of(const SentencePieceModel& model) {
   // composed first.
   steps.push_back({{"type", "NFC"}});
   if (!model.character_map.empty())
-    steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", to_base64(model.character_map)}});
+    steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", base64(model.character_map)}});
   steps.push_back({{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}});
   steps.push_back({{"type", "Replace"}, {"pattern", {{"Regex", " {2,}"}}}, {"content", " "}});
   return {{"type", "Sequence"}, {"normalizers", std::move(steps)}};

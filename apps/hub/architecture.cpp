@@ -268,9 +268,10 @@ void check_fits(std::string_view layout, const Json& model,
   std::vector<std::string> misfits;
   for (const auto& [name, values] : allowed) {
     if (!model.contains(name) || std::ranges::count(values, model[name]) > 0) continue;
-    std::string wanted;
-    for (const Json& one : values) wanted += concat_text(wanted.empty() ? "" : " or ", dumped(one));
-    misfits.push_back(concat_text("model.", name, " is ", dumped(model[name]), " (it has ", wanted, ")"));
+    std::vector<std::string> wanted;
+    for (const Json& one : values) wanted.push_back(dumped(one));
+    misfits.push_back(
+        concat_text("model.", name, " is ", dumped(model[name]), " (it has ", listed(wanted, " or "), ")"));
   }
   check(misfits.empty(), "the layout of ", layout,
         " does not have what this run is made of: ", listed(misfits));

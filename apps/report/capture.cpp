@@ -316,19 +316,6 @@ Json histogram(std::vector<double>& values, double bin) {
 
 }  // namespace
 
-std::string base64(std::string_view bytes) {
-  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
-    std::uint32_t word = 0;
-    for (std::size_t k = 0; k < 3; ++k)
-      word = word << 8 | (k < count ? static_cast<unsigned char>(bytes[i + k]) : 0U);
-    for (std::size_t k = 0; k < 4; ++k) text += k <= count ? digits[word >> (18 - 6 * k) & 63] : '=';
-  }
-  return text;
-}
-
 Json examples(const CaptureFile& capture, const DrawingOptions& options) {
   std::vector<CapturedExample> all = examples_in_words(capture);
   Json shown = Json::array();

@@ -44,8 +44,6 @@ struct RunRecords {
 Json curves(std::span<const RunRecords> runs);
 /// "summary": the progress of a run and its best evaluation; empty without records.
 Json summary(std::span<const Progress> records);
-/// Bytes in base 64 (RFC 4648), as scripts read them.
-std::string base64(std::string_view bytes);
 /// A line of input as a reader sees it: an image (data/idx.h), else its text, the first 600 bytes of it.
 Json line(std::string_view line);
 /// "examples" of a capture, as the script's maps and strips() draw them; null where there is nothing to draw.

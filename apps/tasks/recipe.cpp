@@ -51,10 +51,7 @@ std::vector<PartRate> part_rates(const std::string& frozen, const std::string& r
 }
 
 std::string gigabytes(double bytes) {
-  char text[32];
-  const PlainNumbers plain;
-  std::snprintf(text, sizeof text, "%.3g GB", bytes / 1e9);
-  return text;
+  return formatted("%.3g GB", bytes / 1e9);
 }
 
 }  // namespace

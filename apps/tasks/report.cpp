@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <functional>
 #include <map>
 #include <optional>
@@ -28,10 +27,7 @@ constexpr std::int64_t tokens_shown = 40, maps_shown = 18, heads_shown = 8, cell
 
 /// Four significant digits; 23510, not 2.351e+04.
 std::string short_number(double value) {
-  char text[32];
-  const PlainNumbers plain;
-  std::snprintf(text, sizeof text, std::abs(value) < 10'000 ? "%.4g" : "%.0f", value);
-  return text;
+  return formatted(std::abs(value) < 10'000 ? "%.4g" : "%.0f", value);
 }
 
 /// A run as its files tell of it, without its model.
