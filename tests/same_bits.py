@@ -3,9 +3,10 @@
 
     python3 tests/same_bits.py OLD/bin NEW/bin [--steps 40] [--only NAME] [--data FOLDER]
 
-For changes that must change no result: every task with its defaults, and every attention mechanism on classify,
-translate and language_model where it can serve. With --data (folders as in examples/configs), three configurations
-of examples/configs on real data, too. Names each run whose weights differ; ends with 1 where one does.
+For changes that must change no result: every task with its defaults, and every attention mechanism and kind of
+positions on classify, translate and language_model where it can serve. With --data (folders as in examples/configs),
+three configurations of examples/configs on real data, too. Names each run whose weights differ; ends with 1 where one
+does.
 """
 
 import argparse
@@ -29,6 +30,9 @@ def runs(programs, data):
     for task in TASKS:
         yield task, task, []
     yield "masked", "language_model", ["--masked"]
+    for kind in ["learned", "sinusoidal_halves", "rotary", "alibi", "relative", "none"]:
+        for task in ["classify", "translate", "language_model"]:
+            yield f"{task} {kind}", task, ["--set", f"model.positions={kind}"]
     for name in mechanisms(programs):
         for task in ["classify", "translate", "language_model"]:
             yield f"{task} {name}", task, ["--attention", name]
