@@ -270,7 +270,8 @@ std::pair<Tensor, Tensor> top_k(const Tensor& x, std::int64_t k);
 
 // --- normalisation, dropout, losses ------------------------------------------------------------------------
 /// (x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis (arXiv 1607.06450); weight and
-/// bias are [n] or undefined. A row whose variance is beyond the range of its type gives NaN; so does rms_norm.
+/// bias are [n] or undefined. A row whose variance is beyond the range of its type gives NaN; so does
+/// rms_norm.
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
 /// x / sqrt(mean(x^2) + epsilon) * weight over the last axis (Zhang and Sennrich 2019, arXiv 1910.07467,
 /// eq. 4); weight is [n] or undefined.
@@ -303,8 +304,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothi
 /// mean((x - target)^2) as rank 0. Throws unless the shapes are equal: [n, 1] beside [n] would compare all
 /// with all.
 Tensor mean_squared_error(const Tensor& x, const Tensor& target);
-/// KL(p || q) per row: log probabilities [..., classes] -> [...]: sum_c p_c (log p_c - log q_c), where classes
-/// with p_c = 0 add nothing.
+/// KL(p || q) per row: log probabilities [..., classes] -> [...]: sum_c p_c (log p_c - log q_c), where
+/// classes with p_c = 0 add nothing.
 Tensor kl_divergence(const Tensor& log_p, const Tensor& log_q);
 
 /// sum(cross_entropy(linear(x, weight, bias), targets)) as rank 0 (f32 for half inputs), without ever

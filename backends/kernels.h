@@ -19,10 +19,11 @@ namespace heed::cpu {
 #define HEED_VULKAN_FUSED(...)
 #include "heed/core/kernels.def"
 
-/// The instruction sets that these are compiled for, as bits of Highway's: one alone in a build with HEED_NATIVE.
+/// The instruction sets that these are compiled for, as bits of Highway's: one alone in a build with
+/// HEED_NATIVE.
 extern const std::int64_t kernel_targets;
-/// Writes the words start, start + 1, ..., start + count - 1 of the stream `key` as the random kernels draw them,
-/// on the calling thread.
+/// Writes the words start, start + 1, ..., start + count - 1 of the stream `key` as the random kernels draw
+/// them, on the calling thread.
 void philox_fill(const RandomKey& key, std::uint64_t start, std::int64_t count, std::uint32_t* out);
 }  // namespace heed::cpu
 

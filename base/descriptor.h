@@ -44,8 +44,8 @@ std::size_t read_some(int descriptor, char* to, std::size_t room, const std::fil
 std::string read_all(int descriptor, std::int64_t size, std::int64_t limit,
                      const std::filesystem::path& path);
 
-/// The mode of what is at a path; 0 when nothing is there. Throws an Error when that cannot be told. `flags`: of
-/// fstatat().
+/// The mode of what is at a path; 0 when nothing is there. Throws an Error when that cannot be told. `flags`:
+/// of fstatat().
 mode_t mode_at(int folder, const std::filesystem::path& path, int flags, const std::filesystem::path& shown);
 /// "a folder", "a device", ...; "a link" when links are not followed.
 const char* kind_of(mode_t mode);

@@ -69,8 +69,8 @@ inline constexpr double below_one = 0x1.fffffffffffffp-1;
 /// The same in f32: what is nearer to 1 becomes 1 there.
 inline constexpr double below_one_in_f32 = 0x1.fffffep-1;
 
-/// "0 to 5", or "at least 0 and below 1" when `high` is below_one or that of f32. `low_text` and `high_text` are the
-/// bounds as the caller writes them.
+/// "0 to 5", or "at least 0 and below 1" when `high` is below_one or that of f32. `low_text` and `high_text`
+/// are the bounds as the caller writes them.
 inline std::string range_text(const std::string& low_text, double high, const std::string& high_text) {
   if (high == below_one) return "at least " + low_text + " and below 1";
   return high == below_one_in_f32 ? "at least " + low_text + " and below 1 in f32"

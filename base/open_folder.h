@@ -51,8 +51,8 @@ class OpenFolder {
   /// Replaces a file as write_file_atomically does.
   void write(const std::string& name, std::string_view content) const;
   void write(const std::string& name, const std::function<void(FileWriter&)>& write) const;
-  /// Opens a file for appending, creating it when missing. The caller closes the descriptor. This and cut() first
-  /// give a file that has other hard links, such as a copied run's, bytes of its own.
+  /// Opens a file for appending, creating it when missing. The caller closes the descriptor. This and cut()
+  /// first give a file that has other hard links, such as a copied run's, bytes of its own.
   int open_to_append(const std::string& name) const;
   void append(const std::string& name, std::string_view bytes) const;
   void cut(const std::string& name, std::int64_t bytes) const;

@@ -48,7 +48,8 @@ json parse_header(std::string_view text, std::string_view source) {
   const std::string what = concat_text(source, ": the header");
   json header = parse_json<json>(text, what, most_levels);
   check(header.is_object(), what, " is not a JSON object");
-  // Of members with the same name json keeps the last, silently. This pass keeps nothing, which makes it linear.
+  // Of members with the same name json keeps the last, silently. This pass keeps nothing, which makes it
+  // linear.
   std::vector<std::unordered_set<std::string>> names(most_levels + 1);  // of the open object of each level
   const auto check_names = [&](int level, json::parse_event_t event, const json& name) {
     if (event == json::parse_event_t::object_start) names[static_cast<std::size_t>(level) + 1].clear();

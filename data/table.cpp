@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::size_t most_fields = 65'536;
 
-/// Takes a row for each line that is not empty: `read` fills in its fields, and may read further lines. Each must
-/// be as wide as the first.
+/// Takes a row for each line that is not empty: `read` fills in its fields, and may read further lines. Each
+/// must be as wide as the first.
 void read_rows(TextLines& lines, const TakeRow& take,
                const std::function<void(std::string_view line, TableRow& row)>& read) {
   TableRow row;

@@ -232,8 +232,8 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
 constexpr const char* returns_alone =
     "its lines end in CR alone; convert it so that they end in LF (tr '\\r' '\\n')";
 
-/// Whether the first line of a text is all of it and has CRs: old Macs' files would be one line, of which the rest of
-/// the program makes a single example.
+/// Whether the first line of a text is all of it and has CRs: old Macs' files would be one line, of which the
+/// rest of the program makes a single example.
 bool has_returns_alone(std::string_view line) {
   return !line.ends_with('\n') && without_line_end(line).find('\r') != std::string_view::npos;
 }

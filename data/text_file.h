@@ -170,9 +170,10 @@ struct TextInput {
 };
 
 /// The lines of a text as UTF-8 without line ends. Lines end in "\n" or "\r\n"; the last line end may be
-/// missing. Throws Error for a text whose lines end in "\r" alone. A UTF-8 byte-order mark at the start is left out; a NUL is an ordinary character. Throws Error
-/// with origin and line number for invalid bytes, for a path that is not a regular file, for an empty file,
-/// for a damaged or truncated gzip file, and beyond the limits of the options, before allocating memory.
+/// missing. Throws Error for a text whose lines end in "\r" alone. A UTF-8 byte-order mark at the start is
+/// left out; a NUL is an ordinary character. Throws Error with origin and line number for invalid bytes, for
+/// a path that is not a regular file, for an empty file, for a damaged or truncated gzip file, and beyond the
+/// limits of the options, before allocating memory.
 TextList read_lines(const TextInput& input, const TextOptions& options = {}, ReadReport* report = nullptr);
 
 /// The text of such a file as UTF-8, line by line, with line ends unchanged; a line may have any length. The

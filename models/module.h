@@ -129,8 +129,8 @@ struct ModuleGradcheckResult : GradcheckResult {
   std::string worst_name;  ///< "input 0" or the name of a parameter
 };
 
-/// gradcheck() of function(inputs) with respect to every floating input and every parameter of `module`, which
-/// must be f64 (Module::to). The module is left as it was.
+/// gradcheck() of function(inputs) with respect to every floating input and every parameter of `module`,
+/// which must be f64 (Module::to). The module is left as it was.
 ModuleGradcheckResult gradcheck(Module& module,
                                 const std::function<Tensor(std::span<const Tensor>)>& function,
                                 std::vector<Tensor> inputs = {}, double tolerance = 1e-6, double step = 1e-5,

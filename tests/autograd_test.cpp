@@ -233,9 +233,9 @@ TEST_CASE("recompute: a layer that leaves something in the context is refused") 
   CHECK(context.losses.empty());
 }
 
-// --- Random graphs of ops in f64. Gradients must agree with finite differences and between fused and composed
-// bodies, and must not depend on who else holds the tensors in between: what an op overwrites when it is the
-// only owner must never be needed again.
+// --- Random graphs of ops in f64. Gradients must agree with finite differences and between fused and
+// composed bodies, and must not depend on who else holds the tensors in between: what an op overwrites when
+// it is the only owner must never be needed again.
 
 namespace {
 

@@ -72,8 +72,8 @@ addEventListener("load", () => setTimeout(async () => {
 /// A page and the width of its frame.
 using FramedPages = std::vector<std::pair<std::string, int>>;
 
-/// A page that frames others, of the same origin, side by side, and shows what their probes say once all have. (A
-/// browser's own window cannot be as narrow as a telephone.)
+/// A page that frames others, of the same origin, side by side, and shows what their probes say once all
+/// have. (A browser's own window cannot be as narrow as a telephone.)
 inline std::string frame_html(const FramedPages& pages) {
   std::string html =
       "<!DOCTYPE html><body style=\"white-space:nowrap\"><pre id=\"said\"></pre><script>const said = [];"

@@ -220,7 +220,8 @@ TEST_CASE("compare: interrupted, it goes on to the same bits") {
   bool interrupted = false;
   for (int i = 0; i < 8; ++i) {
     BackgroundProgram program("compare", flags("broken"));
-    // The first signal comes as soon as there is a run, however fast the machine; the others all over the time.
+    // The first signal comes as soon as there is a run, however fast the machine; the others all over the
+    // time.
     program.wait_for_file(folder / "broken/dot_product-seed1/run/config.json");
     std::this_thread::sleep_for(whole * i / 8);
     program.send(i % 2 == 0 ? SIGTERM : SIGKILL);

@@ -309,9 +309,9 @@ TEST_CASE("cpu binary kernels follow the table, in any layout, forward and backw
 
 namespace {
 
-/// What f32 cannot give: where numbers of different size are subtracted, an error of so many of their last places
-/// is left of a small difference. And where the table's expression leaves the range of f32 though its result does
-/// not, any answer is taken.
+/// What f32 cannot give: where numbers of different size are subtracted, an error of so many of their last
+/// places is left of a small difference. And where the table's expression leaves the range of f32 though its
+/// result does not, any answer is taken.
 struct Limit {
   const char* name;
   double (*lost)(double a, double b);

@@ -180,8 +180,8 @@ TEST_CASE("large text: a stream holds tokens of two and of four bytes") {
   }
 }
 
-// --- What readers of data take of memory: beside the texts themselves at most 40 bytes for each line, nothing
-// for what follows a bad line, and nothing for blank lines.
+// --- What readers of data take of memory: beside the texts themselves at most 40 bytes for each line,
+// nothing for what follows a bad line, and nothing for blank lines.
 
 // Sanitizers keep what was freed and pad what is there: numbers of bytes say nothing then.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -117,7 +117,8 @@ std::size_t points_in(const json& curves) {
   return curves[0]["rows"].size();
 }
 
-/// While it lives, a connection that the server closes is an error of the client, not the end of this process.
+/// While it lives, a connection that the server closes is an error of the client, not the end of this
+/// process.
 class NoPipeSignal {
  public:
   NoPipeSignal() : before_(std::signal(SIGPIPE, SIG_IGN)) {}

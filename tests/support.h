@@ -22,14 +22,15 @@
 
 namespace heed::test {
 
-/// Whether a sanitizer watches: it takes several times the time, memory and addresses, so that limits are wider, and
-/// tables of programs a selection.
+/// Whether a sanitizer watches: it takes several times the time, memory and addresses, so that limits are
+/// wider, and tables of programs a selection.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool sanitized = true;
 #else
 inline constexpr bool sanitized = false;
 #endif
-/// Whether an emulator runs the tests, which opens files of its own and whose libraries are not this machine's.
+/// Whether an emulator runs the tests, which opens files of its own and whose libraries are not this
+/// machine's.
 #ifdef HEED_EMULATOR
 inline constexpr bool under_emulator = true;
 #else

@@ -335,7 +335,8 @@ TEST_CASE("vulkan: random numbers have the bits of the CPU") {
       };
       check(0, [&](auto& backend, auto&, auto& out) { backend.uniform(key, 0, 1, out); });
       check(1e-6, [&](auto& backend, auto&, auto& out) { backend.uniform(key, 3, 5, out); });
-      // Angles are rounded before their cosine is taken, sums of both signs cancel: those errors are absolute.
+      // Angles are rounded before their cosine is taken, sums of both signs cancel: those errors are
+      // absolute.
       check({3e-6, 1}, [&](auto& backend, auto&, auto& out) { backend.normal(key, 0, 1, out); });
       for (const double p : {0.1, 0.5, 1 - 0x1p-24}) {
         check(0, [&](auto& backend, auto& in, auto& out) { backend.dropout(in[0], {}, p, key, out); });

@@ -1,5 +1,5 @@
-// What a program writes every day, on a Vulkan device: tensors that move, errors that come later, sampling, mixed
-// precision in a loop of one's own. ops_test.cpp and vulkan_ops_test.cpp compare the ops.
+// What a program writes every day, on a Vulkan device: tensors that move, errors that come later, sampling,
+// mixed precision in a loop of one's own. ops_test.cpp and vulkan_ops_test.cpp compare the ops.
 
 #include <cmath>
 #include <sstream>

@@ -277,8 +277,8 @@ VULKAN_TEST("vulkan: row sums of the kernel of matrix hardware, emulated") {
 
 namespace {
 
-/// Runs forward and back on leaves drawn in these shapes, and checks the dispatches and, against composed ops,
-/// the numbers.
+/// Runs forward and back on leaves drawn in these shapes, and checks the dispatches and, against composed
+/// ops, the numbers.
 void check_dispatches(Device device, const std::vector<Shape>& shapes, const Shape& of_result,
                       const std::function<Tensor(const std::vector<Tensor>&)>& forward, int there,
                       int at_most_back) {

@@ -99,8 +99,8 @@ class RunFolder {
   void commit(const std::function<void(const OpenFolder& folder)>& write);
 
   /// Throws an Error that says where the last complete checkpoint is if the path no longer leads to this
-  /// folder because it was moved, removed or replaced; and one that names a file of those the run started with
-  /// that is gone.
+  /// folder because it was moved, removed or replaced; and one that names a file of those the run started
+  /// with that is gone.
   void check_in_place() const;
   /// Throws an Error unless a file of the run is there.
   void check_there(const std::string& name) const;

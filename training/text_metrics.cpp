@@ -100,8 +100,8 @@ std::string tokenize_13a(std::string text) {
   return separate(" " + text + " ");
 }
 
-/// What sacreBLEU's zh sets apart. Its ranges beyond U+FFFF are written with four digits and one more, so that
-/// it compares with U+2000 and "0": to give its figures, so do we.
+/// What sacreBLEU's zh sets apart. Its ranges beyond U+FFFF are written with four digits and one more, so
+/// that it compares with U+2000 and "0": to give its figures, so do we.
 bool stands_alone_in_zh(char32_t c) {
   constexpr std::pair<char32_t, char32_t> ranges[] = {
       {0x2001, 0x2A6D}, {0x2E80, 0x2EFF}, {0x2F00, 0x2FDF}, {0x2FF0, 0x2FFF}, {0x3000, 0x303F},

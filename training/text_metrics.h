@@ -97,11 +97,12 @@ RougeWords rouge_words_for(std::span<const std::string> references);
 std::string rouge_signature(RougeWords kind, bool stemming);
 
 /// ROUGE of a text against its reference, as the Python package rouge-score 0.1.2 computes it where the
-/// reference is in ASCII, and by the words of every script elsewhere. With stemming, words in ASCII of more than
-/// 3 characters are compared by their stems (porter_stem()).
+/// reference is in ASCII, and by the words of every script elsewhere. With stemming, words in ASCII of more
+/// than 3 characters are compared by their stems (porter_stem()).
 RougeScore rouge(std::string_view text, std::string_view reference, bool stemming);
 
-/// ROUGE of each pair, with one kind of words for all. Throws Error if the numbers of texts and references differ or are 0.
+/// ROUGE of each pair, with one kind of words for all. Throws Error if the numbers of texts and references
+/// differ or are 0.
 std::vector<RougeScore> rouge_scores(std::span<const std::string> texts,
                                      std::span<const std::string> references, bool stemming);
 RougeScore mean_of(std::span<const RougeScore> scores);

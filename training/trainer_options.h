@@ -79,8 +79,8 @@ struct TrainerCallbacks {
   std::function<void(const Progress&)> progress = {};
   std::function<void(std::string_view)> message = {};  ///< warnings and remarks
   std::function<bool()> stop_requested = {};  ///< called after each step; true: save a checkpoint and return
-  /// Called after evaluations and at the end of a training in a folder, with all that was recorded: to write a
-  /// report, say. An Error that it throws becomes a message.
+  /// Called after evaluations and at the end of a training in a folder, with all that was recorded: to write
+  /// a report, say. An Error that it throws becomes a message.
   std::function<void(const RunFolder& run, std::span<const Progress> records)> report = {};
 };
 

@@ -178,8 +178,8 @@ TrainResult TrainingWatch::finish() {
           state_.best_step, elapsed_seconds()};
 }
 
-/// The number of the run's evaluations, those of earlier sessions included, where the metric that chooses is the
-/// same in all; else 0.
+/// The number of the run's evaluations, those of earlier sessions included, where the metric that chooses is
+/// the same in all; else 0.
 std::int64_t TrainingWatch::evaluations_alike() const {
   if (session_.evaluations == 0 || session_.metric_moves) return 0;
   std::int64_t recorded = 0;

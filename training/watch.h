@@ -18,8 +18,9 @@
 
 namespace heed {
 
-/// Who watches a Trainer at work: it shows and records progress while training goes on, warns about what looks wrong, and says which evaluation is the best and when patience is
-/// at an end. Nothing here changes a weight.
+/// Who watches a Trainer at work: it shows and records progress while training goes on, warns about what
+/// looks wrong, and says which evaluation is the best and when patience is at an end. Nothing here changes a
+/// weight.
 class TrainingWatch {
  public:
   /// `options` and `state` must outlive the watch, which keeps the best evaluation, the first loss, the

@@ -40,7 +40,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* address = "127.0.0.1";
 constexpr std::size_t most_bytes = 1 << 20;  // of a request's body
-// So much is read in vain, so that who sends too much hears why, and does not only find the connection closed.
+// So much is read in vain, so that who sends too much hears why, and does not only find the connection
+// closed.
 constexpr std::size_t most_read = 16 * most_bytes;
 constexpr std::size_t most_of_head = 32 << 10;  // of a request; browsers send some 1000 bytes, and cookies
 constexpr std::chrono::seconds head_time{5}, body_time{60}, answer_time{60};
@@ -340,8 +341,8 @@ class Connection final : public httplib::Stream {
   std::thread thread_;
 };
 
-/// cpp-httplib's server with a limit of connections, in place of its threads, of which eight slow clients take
-/// all, and which abort where the system gives none.
+/// cpp-httplib's server with a limit of connections, in place of its threads, of which eight slow clients
+/// take all, and which abort where the system gives none.
 class LimitedServer final : public httplib::Server {
  public:
   LimitedServer() {

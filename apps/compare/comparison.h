@@ -15,8 +15,8 @@
 #include "heed/training/progress.h"
 
 // A comparison trains one task under several choices (attentions, settings) and seeds, one cell for each.
-// Cells are independent, so they can be trained in any order and by several processes. A table has a row for each
-// choice, over its seeds.
+// Cells are independent, so they can be trained in any order and by several processes. A table has a row for
+// each choice, over its seeds.
 
 namespace heed {
 
@@ -130,7 +130,8 @@ struct ComparisonRow {
 std::vector<ComparisonRow> comparison_rows(std::span<const ComparisonCell> cells,
                                            std::span<const std::optional<CellResult>> results);
 
-/// The table: metrics with their spread, the difference from the first row, and what a choice costs; notes below.
+/// The table: metrics with their spread, the difference from the first row, and what a choice costs; notes
+/// below.
 std::string comparison_text(std::span<const ComparisonRow> rows);
 std::string comparison_markdown(std::span<const ComparisonRow> rows);
 /// A line of JSON for each choice, with all figures.

@@ -119,8 +119,8 @@ struct ImportPlan {
   std::int64_t end = -1;                  ///< the token that ends it; -1: the tokenizer's
 };
 
-/// Whether the output map is the embedding, both by their published names: config.json says so, and the file does
-/// not have another map all the same. The plan is told to compare the two, or what to remark.
+/// Whether the output map is the embedding, both by their published names: config.json says so, and the file
+/// does not have another map all the same. The plan is told to compare the two, or what to remark.
 bool ties_output(ImportPlan& plan, const Config& config, const Tensors& tensors, const std::string& map,
                  const std::string& embedding);
 

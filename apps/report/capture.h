@@ -52,7 +52,8 @@ class CaptureFile {
   TensorFile content() const;
   /// By their numbers.
   std::vector<CapturedExample> examples() const;
-  /// Of "lines.0", too, for "lines.0-second": of two texts that are read one by one. Null where there is none.
+  /// Of "lines.0", too, for "lines.0-second": of two texts that are read one by one. Null where there is
+  /// none.
   const Answered* answer_to(const std::string& example) const;
 
  private:

@@ -130,8 +130,8 @@ struct ClassFigures {
   std::vector<Metric> metrics;
   std::map<std::string, std::int64_t> groups = {};
 };
-/// What `evaluate` says: the metrics, and as JSON behind them "texts", "classes" with precision, recall and F1
-/// of each, "confusion", the rows expected and the columns predicted, in the order of the classes, and
+/// What `evaluate` says: the metrics, and as JSON behind them "texts", "classes" with precision, recall and
+/// F1 of each, "confusion", the rows expected and the columns predicted, in the order of the classes, and
 /// "groups"; and the wrong answers.
 Measurement class_measurement(ClassFigures figures, const ClassQuality& quality,
                               const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,

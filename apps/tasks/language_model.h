@@ -114,7 +114,8 @@ WindowOptions training_windows(const Settings& settings);
 /// Throws an Error that names the characters of the text which the tokenizer does not know, if any.
 void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_view what);
 
-/// What a language model reads: it reads the text of the settings, learns its tokens and cuts it into windows.
+/// What a language model reads: it reads the text of the settings, learns its tokens and cuts it into
+/// windows.
 class TextStream {
  public:
   /// Both must outlive it; the learner gets what is worth telling.

@@ -31,8 +31,9 @@ struct ReportOptions {
 /// part that cannot be made (data that is no longer there, say) says why in its place. Throws an Error when
 /// there is no run.
 std::string run_report(const std::filesystem::path& folder, const ReportOptions& options = {});
-/// The parts of that page, as JSON (apps/report/report.h). What the run's files tell takes no model: an object
-/// with "name", "task", "summary", "curves" and "settings", a list of sections. Throws as run_report() does.
+/// The parts of that page, as JSON (apps/report/report.h). What the run's files tell takes no model: an
+/// object with "name", "task", "summary", "curves" and "settings", a list of sections. Throws as run_report()
+/// does.
 std::string recorded_parts(const std::filesystem::path& folder, const ReportOptions& options = {});
 /// What its model does: the other sections, a list.
 std::string model_parts(const std::filesystem::path& folder, const ReportOptions& options = {});

@@ -37,7 +37,8 @@ struct Start {
 /// sqrt(width) where the model multiplies by that, so that the layers read the vectors as they stand. Throws
 /// Error for a file of vectors that is damaged (with file and line) or of another width.
 Start start_weights(Learner& learner);
-/// The same of a run that began like that: throws an Error unless what it took from elsewhere is still the same.
+/// The same of a run that began like that: throws an Error unless what it took from elsewhere is still the
+/// same.
 Start start_anew(Learner& learner, const RunFiles& files);
 
 }  // namespace heed

@@ -1,7 +1,7 @@
-// Summaries and headlines: an encoder-decoder Transformer (apps/tasks/text_to_text.h) that learns from texts with
-// their summaries, a table or two files of lines (apps/tasks/data.h), and writes summaries by beam search; without
-// data it learns headlines of reports made by rule. Measured by ROUGE (training/rouge.h), beside the first
-// words of each text.
+// Summaries and headlines: an encoder-decoder Transformer (apps/tasks/text_to_text.h) that learns from texts
+// with their summaries, a table or two files of lines (apps/tasks/data.h), and writes summaries by beam
+// search; without data it learns headlines of reports made by rule. Measured by ROUGE (training/rouge.h),
+// beside the first words of each text.
 //
 // Files of a run beside the weights: tokenizer.json. Parts of the data: train, valid, test.
 

@@ -73,8 +73,8 @@ struct TrainRequest {
 /// is written before training can begin. Throws a SettingsError or an Error.
 TrainResult train(const TaskKind& kind, const Settings& settings, const TrainRequest& request);
 /// Writes the run's report with examples (apps/tasks/report.h) in place of the trainer's, which has curves
-/// alone, and says what the run came to on its test part, where it has one. Says so where the report cannot be
-/// made: the training has succeeded.
+/// alone, and says what the run came to on its test part, where it has one. Says so where the report cannot
+/// be made: the training has succeeded.
 void write_report_of(const TaskKind& kind, const TrainRequest& request);
 
 // --- cross-validation
@@ -93,10 +93,10 @@ struct FoldsResult {
   std::string json;
 };
 
-/// K-fold cross-validation of a task with "data.folds" (apps/tasks/labelled.h): K runs in the folders fold-1 ...
-/// fold-K of request.folder, each trained and tested on other parts of the data, without reports. Which these
-/// are follows from data.split_seed alone. Resumed, folds that are finished are not trained again. Throws as
-/// train() does.
+/// K-fold cross-validation of a task with "data.folds" (apps/tasks/labelled.h): K runs in the folders fold-1
+/// ... fold-K of request.folder, each trained and tested on other parts of the data, without reports. Which
+/// these are follows from data.split_seed alone. Resumed, folds that are finished are not trained again.
+/// Throws as train() does.
 FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const TrainRequest& request);
 
 /// Whether the settings ask for all folds of a cross-validation.

@@ -1,6 +1,6 @@
-// Translation: an encoder-decoder Transformer (apps/tasks/text_to_text.h) that learns from pairs of sentences and
-// translates by beam search. Pairs come from a table or from two files, line by line (apps/tasks/data.h); without
-// them it learns English number words to German ones, made by rule.
+// Translation: an encoder-decoder Transformer (apps/tasks/text_to_text.h) that learns from pairs of sentences
+// and translates by beam search. Pairs come from a table or from two files, line by line (apps/tasks/data.h);
+// without them it learns English number words to German ones, made by rule.
 //
 // Files of a run beside the weights: tokenizer.json, one vocabulary for both languages. Parts of the data:
 // train, valid, test.

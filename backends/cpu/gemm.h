@@ -11,8 +11,8 @@ namespace heed::cpu {
 
 /// Terms of a sum that are added one after the other, before their sum is added to the others.
 constexpr std::int64_t depth_at_once = 256;
-/// Between the rows, or if transposed the columns, of a packed left operand. No power of 2, so that they do not
-/// share sets of the cache. An operand that is stored with this stride is multiplied as it is.
+/// Between the rows, or if transposed the columns, of a packed left operand. No power of 2, so that they do
+/// not share sets of the cache. An operand that is stored with this stride is multiplied as it is.
 constexpr std::int64_t packed_stride = depth_at_once + 16;
 
 // Slots of thread_scratch. Attention, whose tiles are multiplied here, uses lower ones.

@@ -1,5 +1,5 @@
-// SIMD helpers that the kernels share: partial vectors, lane sums, exponential and logarithm, and one SIMD type
-// with the operators and functions that core/elementwise.def uses. Included once per target.
+// SIMD helpers that the kernels share: partial vectors, lane sums, exponential and logarithm, and one SIMD
+// type with the operators and functions that core/elementwise.def uses. Included once per target.
 #if defined(HEED_BACKENDS_CPU_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_BACKENDS_CPU_MATH_INL_H_
 #undef HEED_BACKENDS_CPU_MATH_INL_H_

@@ -205,8 +205,8 @@ Tensor iterable(const Tensor& x) {
   return has_neighbours && !repeats ? compact(x) : x;
 }
 
-/// Launches a shader with its specialisation constants 2 and 3 and its own push constants, which computes `out`
-/// from up to three inputs.
+/// Launches a shader with its specialisation constants 2 and 3 and its own push constants, which computes
+/// `out` from up to three inputs.
 template <class... Parameters>
 void launch_each(std::string_view shader, std::array<std::uint32_t, 2> constants, const Tensor& out,
                  std::initializer_list<const Tensor*> inputs, Parameters... parameters) {

@@ -17,8 +17,8 @@ Tensor piece_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
 }
 
 /// Fills contiguous `out` by a shader of random.comp, which may read `inputs` laid out alike, with its
-/// specialisation constant 1 and its own parameters. The work is cut into pieces that one dispatch can bind and cover, each of which
-/// begins with a block of the stream.
+/// specialisation constant 1 and its own parameters. The work is cut into pieces that one dispatch can bind
+/// and cover, each of which begins with a block of the stream.
 template <class... Parameters>
 void draw(std::string_view shader, bool flag, const RandomKey& key, const Tensor& out,
           std::initializer_list<const Tensor*> inputs, Parameters... numbers) {

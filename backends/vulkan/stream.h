@@ -83,8 +83,8 @@ class Stream {
   };
 
   VkCommandBuffer commands();
-  /// To be called with what the next command accesses: records a barrier if it reads what was written since the
-  /// last one, or writes what was read or written.
+  /// To be called with what the next command accesses: records a barrier if it reads what was written since
+  /// the last one, or writes what was read or written.
   void order(std::span<const Binding> accesses);
   void bind(const Pipeline& pipeline, std::span<const Binding> bindings);
   VkDescriptorSet new_set(const Pipeline& pipeline);

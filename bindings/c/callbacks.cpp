@@ -1,5 +1,5 @@
-// The C API: functions of the caller's own that the library calls. A gradient check, an op with a derivative of
-// its own, an attention mechanism.
+// The C API: functions of the caller's own that the library calls. A gradient check, an op with a derivative
+// of its own, an attention mechanism.
 
 #include <algorithm>
 #include <mutex>

@@ -73,9 +73,9 @@ std::string_view cut(std::string_view& text, char end) {
 /// What heed_op() was given, handed out in the order in which the C++ function of the op takes it.
 class Given {
  public:
-  /// `takes`: tensors; settings -> results. A tensor that ends in '?' may be missing; "..." stands for more of
-  /// the last, or after a space for more pairs. A setting that is left out has the value after its '=', else 0
-  /// or none.
+  /// `takes`: tensors; settings -> results. A tensor that ends in '?' may be missing; "..." stands for more
+  /// of the last, or after a space for more pairs. A setting that is left out has the value after its '=',
+  /// else 0 or none.
   Given(const std::string& op, std::string_view takes, const heed_tensor* const* tensors, std::size_t count,
         Options with)
       : op_(op), with_(std::move(with)), declared_(takes) {

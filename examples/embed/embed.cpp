@@ -1,6 +1,6 @@
-// How an application uses heed as a library: its own operation, checked; its own network and training loop; the
-// library's trainer reporting to the application's log; an error that arrives as an exception; and, with the folder of
-// a run of any task, answers to lines:
+// How an application uses heed as a library: its own operation, checked; its own network and training loop;
+// the library's trainer reporting to the application's log; an error that arrives as an exception; and, with
+// the folder of a run of any task, answers to lines:
 //
 //   embed [RUN < lines]
 
@@ -22,8 +22,8 @@ heed::Tensor targets(const heed::Tensor& x) {
   return heed::sin(heed::slice(x, 1, 0, 1) * 3.0) * heed::slice(x, 1, 1, 2);
 }
 
-/// An operation of our own, composed of the library's: silu(x A^T) * (x B^T) (SwiGLU, arXiv 2002.05202, eq. 6). Its
-/// derivative follows from its parts.
+/// An operation of our own, composed of the library's: silu(x A^T) * (x B^T) (SwiGLU, arXiv 2002.05202, eq.
+/// 6). Its derivative follows from its parts.
 heed::Tensor swiglu(const heed::Tensor& x, const heed::Tensor& gate, const heed::Tensor& bias,
                     const heed::Tensor& value) {
   return heed::silu(heed::linear(x, gate, bias)) * heed::linear(x, value);

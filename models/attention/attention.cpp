@@ -29,8 +29,8 @@ void check_input(const AttentionConfig& config, const AttentionInput& input) {
   check_mask("memory_mask", input.memory_mask, input.memory);
 }
 
-/// x [B, N, d] with zeros in the rows of padding that are not finite: 0 times a NaN would be one. Others stay, since
-/// a mechanism may divide by their length.
+/// x [B, N, d] with zeros in the rows of padding that are not finite: 0 times a NaN would be one. Others
+/// stay, since a mechanism may divide by their length.
 Tensor with_finite_padding(const Tensor& x, const Tensor& mask) {
   if (!x.defined() || !mask.defined()) return x;
   const Tensor finite = isfinite(sum(x.detach(), 2, true));  // [B, N, 1]

@@ -127,8 +127,8 @@ struct AttentionCache {
 /// One attention mechanism: the part of a layer between two residual connections.
 class Attention : public Module {
  public:
-  /// O [B, N, d]; rows at padded query positions are exactly 0, and what they hold, NaN included, has no effect.
-  /// Errors name this layer's path in the model.
+  /// O [B, N, d]; rows at padded query positions are exactly 0, and what they hold, NaN included, has no
+  /// effect. Errors name this layer's path in the model.
   Tensor operator()(const AttentionInput& input, Context& context);
   /// Decoding: the outputs [B, n, d] for new positions x [B, n, d], given all earlier positions, which the
   /// cache holds. n > 1 is allowed where later tokens never change what a position sees
@@ -143,7 +143,8 @@ class Attention : public Module {
   explicit Attention(AttentionConfig config) : config_(std::move(config)), initialiser_(config_.seed) {}
   /// Whether the variant uses AttentionInput::global; giving it to any other variant is an error.
   virtual bool takes_global_tokens() const { return false; }
-  /// O, before the rows of padded queries are zeroed. What stands at padding, in x and in the memory, is finite here.
+  /// O, before the rows of padded queries are zeroed. What stands at padding, in x and in the memory, is
+  /// finite here.
   virtual Tensor forward(const AttentionInput& input, Context& context) = 0;
   /// Registers the four projections under their usual names.
   void add_projections(Projections& w);
@@ -157,7 +158,8 @@ class Attention : public Module {
   std::int64_t rows_per_memory(const AttentionInput& input) const;
   /// The queries of a step [B, n, d], grouped by the memory row they share: [S, (B / S) n, d].
   Tensor by_memory(const AttentionInput& input) const;
-  /// Records a tensor in Context::capture, detached; does nothing without a capture, when `value` is not called.
+  /// Records a tensor in Context::capture, detached; does nothing without a capture, when `value` is not
+  /// called.
   void show(Context& context, std::string_view name, const Tensor& value) const;
   void show(Context& context, std::string_view name, const std::function<Tensor()>& value) const;
   /// Records "weights" [B, H, N, M]: those of attention(query, key, value, options) before dropout.
@@ -236,11 +238,11 @@ Capabilities attention_capabilities(std::string_view name, const Options& option
 std::vector<Options::Asked> attention_settings(std::string_view name);
 
 /// Holds a registered variant to what it declares, in each of its uses: plain, causal and cross-attention.
-/// Tried in f64 on the CPU, on random sequences of 5 and 160 words: shapes, lengths, padding (whatever it holds,
-/// and in f32, too), the future (with words up to 100 times as large), decoding against the whole pass, gradients
-/// of inputs and parameters, samples of a batch that do not mix, buffers that move only through
-/// Context::observe() (or ranks would disagree), and random numbers. Throws an Error that names the use, what was
-/// broken, the position and the values. `options`: the variant's settings.
+/// Tried in f64 on the CPU, on random sequences of 5 and 160 words: shapes, lengths, padding (whatever it
+/// holds, and in f32, too), the future (with words up to 100 times as large), decoding against the whole
+/// pass, gradients of inputs and parameters, samples of a batch that do not mix, buffers that move only
+/// through Context::observe() (or ranks would disagree), and random numbers. Throws an Error that names the
+/// use, what was broken, the position and the values. `options`: the variant's settings.
 void check_attention(std::string_view name, const Options& options = {});
 /// What a variant was seen to do by the same trials, whatever it declares; `reason` is what it declares.
 Capabilities tried_capabilities(const AttentionVariant& variant);

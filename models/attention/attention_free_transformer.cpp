@@ -1,6 +1,6 @@
 // Attention Free Transformer: "An attention free Transformer", Zhai et al. 2021, arXiv 2105.14103, section 3.
-// No query meets a key. Every feature is averaged over the positions with weights of its own, made of the keys
-// and of biases w that are learned for pairs of places, and then gated by the query:
+// No query meets a key. Every feature is averaged over the positions with weights of its own, made of the
+// keys and of biases w that are learned for pairs of places, and then gated by the query:
 //
 //   Y_t = sigmoid(q_t) * sum_j e^(k_j + w_tj) * v_j / sum_j e^(k_j + w_tj)       element by element     (eq. 2)
 //   simple: w = 0 (eq. 5)        full: w_tj = a_t . b_j, of rank r (section 3.1)
@@ -9,7 +9,8 @@
 //
 // The simple form takes time and memory N d, and decodes with a state of constant size: both sums, and the
 // largest key so far, by which they are scaled. The others take time N^2 d and memory N (N + d), causal
-// N (N + d log N), and are built for a max_length L. In every form keys count relative to the largest that a position sees, which cancels.
+// N (N + d log N), and are built for a max_length L. In every form keys count relative to the largest that a
+// position sees, which cancels.
 //
 // The paper has no heads, nor Wo, which is kept here, as in other layers. Padded positions enter no sum.
 // Dropout drops tokens from the upper sum. Parameters 4 d^2, and 2 r L of the biases, which start from
@@ -61,7 +62,8 @@ ScaledSums part(const ScaledSums& x, int axis, std::int64_t begin, std::int64_t 
   return {slice(x.sums, axis, begin, end, step), slice(x.scale, axis, begin, end, step)};
 }
 
-/// Over all positions up to each: up to every second one from the sums of pairs, and from these to the others.
+/// Over all positions up to each: up to every second one from the sums of pairs, and from these to the
+/// others.
 ScaledSums over_prefixes(const ScaledSums& each) {
   const std::int64_t length = each.sums.size(1), pairs = length / 2;
   if (length == 1) return each;
@@ -82,8 +84,8 @@ ScaledSums over_prefixes(const ScaledSums& each) {
           in_turn(slice(firsts.scale, 1, 0, 1), up_to_firsts.scale, up_to_seconds.scale)};
 }
 
-/// Over all positions of a block, with weights e^w for each of its queries: sums [B, P, m, 2, d] and w [P, n, m]
-/// -> [B, P, n, 2, d], for P blocks.
+/// Over all positions of a block, with weights e^w for each of its queries: sums [B, P, m, 2, d] and w [P, n,
+/// m] -> [B, P, n, 2, d], for P blocks.
 ScaledSums over_block(const Tensor& w, const ScaledSums& each) {
   const std::int64_t batch = each.sums.size(0), blocks = each.sums.size(1), d = each.sums.size(4);
   const Tensor largest = max(each.scale, 2, true), largest_w = max(w, -1, true).detach();
@@ -169,7 +171,8 @@ class AttentionFree : public Attention {
     return quotient((config().causal ? over_past(a, b, each) : over_keys(a, b, each)).sums);
   }
 
-  /// w = a b^T for queries a [P, n, r] and keys b [P, m, r]; the first key is so far ahead of the first query.
+  /// w = a b^T for queries a [P, n, r] and keys b [P, m, r]; the first key is so far ahead of the first
+  /// query.
   Tensor biases(const Tensor& a, const Tensor& b, std::int64_t ahead) const {
     const Tensor w = matmul(a, transpose(b, 1, 2));
     if (form_ != "local") return w;
@@ -187,8 +190,8 @@ class AttentionFree : public Attention {
   }
 
   /// Of queries a [1, n, r], the last n of m positions, over all keys up to each. First over those before the
-  /// queries and over its own; then, in blocks of 2, 4, 8, ... positions, the second half adds the first: so no
-  /// key is scaled by one that comes later.
+  /// queries and over its own; then, in blocks of 2, 4, 8, ... positions, the second half adds the first: so
+  /// no key is scaled by one that comes later.
   ScaledSums over_past(const Tensor& a, const Tensor& b, const ScaledSums& each) const {
     const std::int64_t n = a.size(1), m = b.size(1), before = m - n;
     const ScaledSums recent = part(each, 1, before, m);

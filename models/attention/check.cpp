@@ -101,9 +101,9 @@ class Trial {
     }
   }
 
-  /// Other values in the last words change nothing before them, however large they are: neither by entering, nor
-  /// by deciding what is seen, nor by what they are measured against. The words before are much alike, so that
-  /// they crowd together where words are sorted.
+  /// Other values in the last words change nothing before them, however large they are: neither by entering,
+  /// nor by deciding what is seen, nor by what they are measured against. The words before are much alike, so
+  /// that they crowd together where words are sorted.
   void future_decides_nothing() const {
     AttentionInput with = input_, without = input_;
     with.x = drawn({1, 1, trial_width}, 3) + drawn({trial_batch, length_, trial_width}, 4) * 0.3;

@@ -7,8 +7,8 @@
 //   O   = ( silu(X Wg) * merge(GroupNorm(R)) ) Wo                                                 (eq. 8)
 //
 // q, k = X Wq, X Wk have width dh a head, v = X Wv and the gate e dh. GroupNorm takes each head and position
-// by itself; its gains would be those of Wo, and it has no biases, as in the authors' code. Computed in chunks
-// (eq. 7, shared/token_sums.h); decoding keeps S alone, whatever the length.
+// by itself; its gains would be those of Wo, and it has no biases, as in the authors' code. Computed in
+// chunks (eq. 7, shared/token_sums.h); decoding keeps S alone, whatever the length.
 //
 // Padded keys are not added, but positions count them. Dropout drops tokens from S.
 //

@@ -127,8 +127,8 @@ Tensor linear_per_head(const Tensor& x, const Tensor& weight, const Tensor& bias
   return split_heads(bias.defined() ? y + reshape(bias, {heads * out}) : y, heads);
 }
 
-// Settings shared by several kinds: the hidden width df (default d / H), and whether the maps that produce the
-// logits have biases (default: as the projections).
+// Settings shared by several kinds: the hidden width df (default d / H), and whether the maps that produce
+// the logits have biases (default: as the projections).
 
 std::int64_t take_hidden_width(const AttentionConfig& config) {
   return config.options.take_integer("hidden", config.inner_width() / config.heads, 1, most_units);

@@ -8,8 +8,8 @@
 namespace heed {
 
 /// The output of a case and, where it is differentiable, the gradients of its floating inputs for the loss
-/// sum(w * output), with weights w that are the same for every dtype and device. Inputs are rounded to f32, so
-/// that f64 sees the same numbers.
+/// sum(w * output), with weights w that are the same for every dtype and device. Inputs are rounded to f32,
+/// so that f64 sees the same numbers.
 std::vector<std::vector<double>> op_results(const OpCase& op_case, DType dtype, Device device = {});
 
 /// How far results are from others: the largest |a - b| / max(1, largest |b| of the tensor), and where.

@@ -19,8 +19,8 @@
 
 namespace heed::fuzz {
 
-/// A fuzzer of one parser. It returns whether the input was accepted; an input may be refused with an Error, and
-/// anything else is a finding.
+/// A fuzzer of one parser. It returns whether the input was accepted; an input may be refused with an Error,
+/// and anything else is a finding.
 struct Fuzzer {
   std::string_view parser;
   bool (*run)(std::string_view input);

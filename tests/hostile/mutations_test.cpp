@@ -294,10 +294,10 @@ std::string damage(const fs::path& run, const fs::path& other, Dice& dice) {
   return description;
 }
 
-/// Damages a copy of a small run of a task's program at random; the same seed, the same damage. Then a command
-/// reads the run, or goes on with it: it fails with status 1 or 2, or its results are those of the untouched
-/// run, to the last bit. One command in four takes the run --unverified: its results may be others. Returns
-/// whether it failed.
+/// Damages a copy of a small run of a task's program at random; the same seed, the same damage. Then a
+/// command reads the run, or goes on with it: it fails with status 1 or 2, or its results are those of the
+/// untouched run, to the last bit. One command in four takes the run --unverified: its results may be others.
+/// Returns whether it failed.
 bool check_mutation(const std::string& task, std::uint64_t seed) {
   Dice dice(seed * 1000003 + task.size());
   const Use use = dice.pick(uses_of(task));
