@@ -1,6 +1,6 @@
 #include "heed/models/classifier.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
@@ -10,56 +10,36 @@
 namespace heed {
 namespace {
 
-constexpr double scale = 20, long_text = 40;
-
-/// Hashes two words (the finaliser of SplitMix64, Steele et al. 2014); 0 means no word.
-std::uint64_t mixed(std::uint32_t first, std::uint32_t second) {
-  std::uint64_t z = (static_cast<std::uint64_t>(first) << 32 | second) + 0x9e3779b97f4a7c15U;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-  return z ^ (z >> 31);
-}
+constexpr std::int64_t most_columns = 16;
+constexpr double scale = 10;
 
 }  // namespace
 
-WordPairs::WordPairs(std::int64_t buckets, std::int64_t classes, double dropout) : dropout_(dropout) {
-  add_parameter("weight", weight, Initialiser::constant({buckets, classes}, 0));
+SparseLinear::SparseLinear(std::int64_t features, std::int64_t classes, Initialiser& initialiser) {
+  add_parameter("weight", weight, Initialiser::constant({features, std::min(classes, most_columns)}, 0));
+  if (classes <= most_columns) return;
+  output_ = std::make_unique<Linear>(most_columns, classes, false, initialiser);
+  add_module("output", *output_);
 }
 
-Tensor WordPairs::operator()(const Tensor& ids, Context& context, const Tensor& marks) const {
-  const std::int64_t batch = ids.size(0), length = ids.size(1);
-  const std::vector<std::int32_t> words = ids.to_vector<std::int32_t>();
-  const std::vector<std::int32_t> marked = marks.defined() ? marks.to_vector<std::int32_t>() : Tokens();
-  const std::size_t kinds = marks.defined() ? 3 : 2;         // f per word: alone, with the next, its mark
-  std::vector<std::int32_t> rows(kinds * words.size(), -1);  // -1: none, a row of zeros
-  std::vector<float> factors(static_cast<std::size_t>(batch));
-  const auto row_of = [&](std::uint32_t first, std::uint32_t second) {
-    return static_cast<std::int32_t>(mixed(first, second) % static_cast<std::uint64_t>(weight.size(0)));
+Tensor SparseLinear::operator()(const SparseBatch& batch) const {
+  check(batch.ids.defined(), "the model reads sparse features beside the tokens, but there are none");
+  const std::int64_t rows = batch.ids.size(0), width = batch.ids.size(1), columns = weight.size(1);
+  const Tensor values = reshape(cast(batch.values, weight.dtype()), {rows, 1, width});
+  const Tensor total = reshape(matmul(values, embedding(weight, batch.ids)), {rows, columns}) * scale;
+  return output_ ? (*output_)(total) : total;
+}
+
+Tensor ClassLogits::together() const {
+  return sparse.defined() ? deep * share + sparse : deep;
+}
+
+Loss ClassLogits::loss(const Tensor& labels, double smoothing, const Tensor& weights) const {
+  const auto summed = [&](const Tensor& logits) {
+    const Tensor losses = cross_entropy(logits, labels, smoothing);
+    return sum(weights.defined() ? losses * weights : losses);
   };
-  const auto word_at = [&](std::size_t at) {
-    const auto word = static_cast<std::uint32_t>(words[at]) + 1;
-    return marked.empty() ? word : word + static_cast<std::uint32_t>(marked[at]) * 0x9e3779b1U;
-  };
-  for (std::int64_t b = 0; b < batch; ++b) {
-    std::int64_t count = 0;
-    for (std::int64_t i = 0; i < length; ++i) {
-      const auto at = static_cast<std::size_t>(b * length + i);
-      if (words[at] < 0) continue;
-      rows[kinds * at] = row_of(word_at(at), 0);
-      const bool pair = i + 1 < length && words[at + 1] >= 0;
-      if (pair) rows[kinds * at + 1] = row_of(word_at(at), word_at(at + 1));
-      if (!marked.empty()) rows[kinds * at + 2] = row_of(0, static_cast<std::uint32_t>(marked[at]) + 1);
-      count += static_cast<std::int64_t>(kinds) - (pair ? 0 : 1);
-    }
-    const auto n = static_cast<double>(std::max<std::int64_t>(count, 1));
-    factors[static_cast<std::size_t>(b)] =
-        static_cast<float>(scale / std::sqrt(n * std::max(1.0, n / long_text)));
-  }
-  const Device device = ids.device();
-  const std::int64_t in_row = static_cast<std::int64_t>(kinds) * length;
-  const Tensor picked = embedding(weight, Tensor::from(rows, {batch, in_row}, device));  // [.., classes]
-  return sum(drop_tokens(picked, dropout_, context), 1) *
-         cast(Tensor::from(factors, {batch, 1}, device), weight.dtype());
+  return {sparse.defined() ? (summed(deep) + summed(sparse)) / 2 : summed(deep), labels.count()};
 }
 
 EncoderClassifier::EncoderClassifier(const TransformerConfig& config)
@@ -72,19 +52,19 @@ EncoderClassifier::EncoderClassifier(const TransformerConfig& config, Initialise
     : SequenceEncoder(config, initialiser), output_(config.width, config.classes, true, initialiser) {
   add_pooling(initialiser);
   add_module("output", output_);
-  if (config.word_pairs == 0) return;
-  pairs_ = std::make_unique<WordPairs>(config.word_pairs, config.classes, config.word_dropout);
-  add_module("pairs", *pairs_);
+  if (config.sparse_features == 0) return;
+  sparse_ = std::make_unique<SparseLinear>(config.sparse_features, config.classes, initialiser);
+  add_module("sparse", *sparse_);
 }
 
-Tensor EncoderClassifier::logits(const PaddedTokens& tokens, Context& context) {
+ClassLogits EncoderClassifier::logits_of_parts(const PaddedTokens& tokens, Context& context,
+                                               const SparseBatch& sparse) {
   const Tensor deep = output_(pooled(hidden(tokens, context), tokens.mask));
-  return pairs_ ? deep + (*pairs_)(tokens.ids, context) : deep;
+  return {deep, sparse_ ? (*sparse_)(sparse) : Tensor(), config().encoder_share};
 }
 
 Loss EncoderClassifier::loss(const ClassificationBatch& batch, double smoothing, Context& context) {
-  const Tensor losses = cross_entropy(logits(batch.input, context), batch.labels, smoothing);
-  return {sum(losses), batch.labels.count()};
+  return logits_of_parts(batch.input, context, batch.sparse).loss(batch.labels, smoothing);
 }
 
 namespace {
@@ -97,7 +77,7 @@ TransformerConfig of_patches(const ImageClassifierConfig& images) {
   TransformerConfig config = images;
   config.source_vocabulary = checked_product("a patch", images.patch, images.patch);
   config.max_length = images.patches();
-  config.word_pairs = config.local_width = 0;
+  config.sparse_features = config.local_width = 0;
   if (has_position_vectors(config) || config.positions == "none") config.positions = "learned";
   return config;
 }

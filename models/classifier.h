@@ -6,41 +6,56 @@
 
 namespace heed {
 
-/// A linear classifier over the words of a text and their pairs, used beside a deep one (Cheng et al. 2016,
-/// arXiv 1606.07792, eq. 3): it learns from few texts which words and word pairs matter, and leaves the
-/// rest to the deep part.
+/// A linear classifier over sparse features, used beside a deep one (Cheng et al. 2016, arXiv 1606.07792,
+/// eq. 3): it learns from few texts which words and parts of words matter, and leaves the rest to the deep
+/// part.
 ///
-///   logits = scale / sqrt(n max(1, n / 40)) sum_f V[h(f)],
-///   f over the words w_i and pairs (w_i, w_{i+1}), n of them together,
+///   logits = scale sum_f value_f V[f]
 ///
-/// with a table V "weight" [buckets, classes] (0) and a hash h with few collisions (arXiv 0902.2206).
-/// Without the factor max(1, n / 40), a step of Adam, which moves every V[h(f)] equally far, would memorise
-/// long texts. The scale lets Adam's even steps reach the weights of rare words, as a larger learning rate
-/// for V would.
-///
-/// Words may be marked, for example by the text that they belong to or by whether another text contains
-/// them. Then every word in the formula is combined with its mark, and the marks alone are additional f.
-class WordPairs : public Module {
+/// with a table V "weight" [features, classes] (0). The scale lets Adam's even steps reach the weights of
+/// rare features, as a larger learning rate for V would. For more than 16 classes the table would outgrow
+/// the rest of the model; V is then U W with the parts "weight" U [features, 16] (0) and "output" W [16,
+/// classes] (N(0, 1/16)).
+class SparseLinear : public Module {
  public:
-  WordPairs(std::int64_t buckets, std::int64_t classes, double dropout);
-  /// ids i32 [B, N] (padding: -1), read on the host, and optional marks i32 [B, N], 0 or more for each word
-  /// -> [B, classes]. In training each f is dropped with probability `dropout`.
-  Tensor operator()(const Tensor& ids, Context& context, const Tensor& marks = {}) const;
+  SparseLinear(std::int64_t features, std::int64_t classes, Initialiser& initialiser);
+  /// -> [B, classes]
+  Tensor operator()(const SparseBatch& batch) const;
 
   Tensor weight;
 
  private:
-  double dropout_;
+  std::unique_ptr<Linear> output_;  // null: the columns of the table are the classes
+};
+
+/// Class logits of a model with a deep and a sparse part. Each learns by a loss of its own: on their sum
+/// alone, the table would explain the training texts before the encoder has learned from them. The encoder
+/// learns more of few texts by heart, so that its logits are too large; `share` makes up for that.
+struct ClassLogits {
+  Tensor deep;         ///< [B, classes]
+  Tensor sparse = {};  ///< likewise; undefined: there is no sparse part
+  double share = 1;
+  /// share deep + sparse, from which the class is predicted; without a sparse part `deep`.
+  Tensor together() const;
+  /// The cross entropy with labels i32 [B], times `weights` f32 [B] where defined, summed over the samples;
+  /// of two parts their mean.
+  Loss loss(const Tensor& labels, double smoothing, const Tensor& weights = {}) const;
 };
 
 /// A sequence encoder whose pooled vector is mapped to `classes` logits by a linear map, the part "output".
-/// When `word_pairs` is set, the logits of the part "pairs" (WordPairs) are added.
+/// When `sparse_features` is set, the part "sparse" (SparseLinear) stands beside it, and `encoder_share` says
+/// how much the encoder's logits count (ClassLogits).
 class EncoderClassifier : public SequenceEncoder {
  public:
   explicit EncoderClassifier(const TransformerConfig& config);
 
-  /// Class logits [B, classes] of tokens i32 [B, N].
-  Tensor logits(const PaddedTokens& tokens, Context& context);
+  /// Class logits of tokens i32 [B, N]. With `sparse_features` set, `sparse` holds the features of the same
+  /// texts.
+  ClassLogits logits_of_parts(const PaddedTokens& tokens, Context& context, const SparseBatch& sparse = {});
+  /// The same together, [B, classes].
+  Tensor logits(const PaddedTokens& tokens, Context& context, const SparseBatch& sparse = {}) {
+    return logits_of_parts(tokens, context, sparse).together();
+  }
   /// Cross entropy summed over the samples. Auxiliary losses of layers are in the context.
   Loss loss(const ClassificationBatch& batch, double smoothing, Context& context);
 
@@ -48,7 +63,7 @@ class EncoderClassifier : public SequenceEncoder {
   EncoderClassifier(const TransformerConfig& config, Initialiser initialiser);
 
   Linear output_;
-  std::unique_ptr<WordPairs> pairs_;  // null: none
+  std::unique_ptr<SparseLinear> sparse_;  // null: none
 };
 
 /// What an image classifier needs beside the shape of its encoder.
@@ -64,7 +79,7 @@ struct ImageClassifierConfig : TransformerConfig {
 ///   z_p = x_p E + position_p (learned),    x_p the values of patch p between 0 and 1, row by row
 ///
 /// E is the "embedding" [patch^2, d]. With rotary, alibi or relative positions there are no position
-/// vectors. Settings about words (source_vocabulary, max_length, word_pairs, local_width, word_dropout) are
+/// vectors. Settings about words (source_vocabulary, max_length, sparse_features, local_width, word_dropout) are
 /// ignored.
 class ImageClassifier : public EncoderClassifier {
  public:

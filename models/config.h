@@ -35,9 +35,11 @@ struct TransformerConfig {
   std::int64_t classes = 0;  ///< for a classifier or a matcher
   /// How an encoder's outputs become one vector: "mean", "max" (per element) or "attention".
   std::string pooling = "mean";
-  /// Classifiers and matchers: rows of the table for hashed words and word pairs, which are classified
-  /// linearly beside the encoder; 0: none.
-  std::int64_t word_pairs = 0;
+  /// Classifiers and matchers: how many features of texts (data/text_features.h) are classified linearly
+  /// beside the encoder; 0: none.
+  std::int64_t sparse_features = 0;
+  double encoder_share =
+      1;  ///< with sparse features: factor of the encoder's logits where classes are predicted
   /// Encoders: number of neighbouring tokens that a convolution joins before the first layer; 0: none.
   std::int64_t local_width = 0;
   /// Limits learned positions, and variants whose parameters depend on the length.

@@ -49,10 +49,17 @@ struct LanguageModelBatch {
 /// Throws when a sequence has fewer than two tokens.
 LanguageModelBatch make_language_model_batch(std::span<const Tokens> sequences, Device device = {});
 
+/// Sparse vectors of a batch, padded to the one with the most entries.
+struct SparseBatch {
+  Tensor ids = {};     ///< i32 [B, F]: which features row b has; -1: padding
+  Tensor values = {};  ///< f32 [B, F]: their values
+};
+
 /// A batch for a classifier.
 struct ClassificationBatch {
   PaddedTokens input;
-  Tensor labels;  ///< i32 [B]
+  Tensor labels;            ///< i32 [B]
+  SparseBatch sparse = {};  ///< for models with `sparse_features`
 };
 /// Throws when the numbers of sequences and labels differ.
 ClassificationBatch make_classification_batch(std::span<const Tokens> sequences,

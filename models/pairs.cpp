@@ -17,13 +17,6 @@ void append(Tokens& tokens, const Tokens& more) {
   tokens.insert(tokens.end(), more.begin(), more.end());
 }
 
-/// Marks for WordPairs: the kinds of match, numbered separately for each text.
-Tokens marks_of(const Tokens& matches, std::int32_t segment) {
-  Tokens marks = matches;
-  for (std::int32_t& mark : marks) mark += segment * PairMatcher::match_kinds;
-  return marks;
-}
-
 /// No match gets no vector, just like padding.
 Tokens without_none(const Tokens& matches) {
   Tokens kinds = matches;
@@ -53,29 +46,26 @@ PairMatcher::PairMatcher(const TransformerConfig& config, bool joint, Initialise
   if (joint_ && !has_types_) add_module("segments", segments_);
   add_module("compare", compare_);
   add_module("output", output_);
-  if (config.word_pairs == 0) return;
-  pairs_ = std::make_unique<WordPairs>(config.word_pairs, config.classes, config.word_dropout);
-  add_module("pairs", *pairs_);
+  if (config.sparse_features == 0) return;
+  sparse_ = std::make_unique<SparseLinear>(config.sparse_features, config.classes, initialiser);
+  add_module("sparse", *sparse_);
 }
 
 PairBatch PairMatcher::batch(std::span<const TokenPair> pairs) const {
-  std::vector<Tokens> tokens, matches, segments, marks;
-  const auto add_row = [&](const MatchedTokens& text, std::int32_t segment) {
+  std::vector<Tokens> tokens, matches, segments;
+  const auto add_row = [&](const MatchedTokens& text) {
     tokens.push_back(text.tokens);
     matches.push_back(without_none(text.matches));
-    marks.push_back(marks_of(text.matches, segment));
   };
   if (!joint_) {
-    for (const TokenPair& pair : pairs) add_row(pair.first, 0);
-    for (const TokenPair& pair : pairs) add_row(pair.second, 1);
-    return {pad_tokens(tokens, device()),   pad_tokens(matches, device()).ids, {}, {}, {},
-            pad_tokens(marks, device()).ids};
+    for (const TokenPair& pair : pairs) add_row(pair.first);
+    for (const TokenPair& pair : pairs) add_row(pair.second);
+    return {pad_tokens(tokens, device()), pad_tokens(matches, device()).ids, {}, {}, {}};
   }
   for (const TokenPair& pair : pairs) {
-    add_row(pair.first, 0);
+    add_row(pair.first);
     append(tokens.back(), pair.second.tokens);
     append(matches.back(), without_none(pair.second.matches));
-    append(marks.back(), marks_of(pair.second.matches, 1));
     segments.emplace_back(pair.first.tokens.size(), 0).resize(tokens.back().size(), 1);
   }
   const PaddedTokens padded = pad_tokens(tokens, device());
@@ -86,15 +76,12 @@ PairBatch PairMatcher::batch(std::span<const TokenPair> pairs) const {
       for (const std::int32_t one : row) mask.push_back(one == segment ? 1 : 0);
       mask.resize(static_cast<std::size_t>(padded.ids.size(1)), 0);
     }
-  return {padded,
-          pad_tokens(matches, device()).ids,
-          pad_tokens(segments, device()).ids,
-          pad_tokens(in[0], device()).ids,
-          pad_tokens(in[1], device()).ids,
-          pad_tokens(marks, device()).ids};
+  return {padded, pad_tokens(matches, device()).ids, pad_tokens(segments, device()).ids,
+          pad_tokens(in[0], device()).ids, pad_tokens(in[1], device()).ids};
 }
 
-Tensor PairMatcher::logits(const PairBatch& batch, Context& context) {
+ClassLogits PairMatcher::logits_of_parts(const PairBatch& batch, Context& context,
+                                         const SparseBatch& sparse) {
   Tensor added = matches_(batch.matches);
   if (joint_ && !has_types_) added = added + segments_(batch.segments);
   PaddedTokens tokens = batch.tokens;
@@ -111,11 +98,7 @@ Tensor PairMatcher::logits(const PairBatch& batch, Context& context) {
   }
   const Tensor compared = relu(compare_(concat({u, v, abs(u - v), u * v}, -1)));
   const Tensor deep = output_(maybe_dropout(compared, config().dropout, context));
-  if (!pairs_) return deep;
-  const Tensor wide = (*pairs_)(batch.tokens.ids, context, batch.marks);
-  if (joint_) return deep + wide;
-  const std::int64_t count = deep.size(0);
-  return deep + slice(wide, 0, 0, count) + slice(wide, 0, count, 2 * count);
+  return {deep, sparse_ ? (*sparse_)(sparse) : Tensor(), config().encoder_share};
 }
 
 SentenceEncoder::SentenceEncoder(const TransformerConfig& config)

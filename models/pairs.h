@@ -25,7 +25,6 @@ struct PairBatch {
   Tensor matches;              ///< i32 [B or 2B, N]; -1: no match, or padding
   Tensor segments;             ///< i32 [B, N]: 0 first text, 1 second text, -1 padding; undefined for towers
   Tensor in_first, in_second;  ///< i32 [B, N]: 1 where segments is 0, or 1; undefined for towers
-  Tensor marks;  ///< i32 [B or 2B, N]: text and kind of match of each token, for the part "pairs"
 };
 
 /// Classifies pairs of texts. Their vectors u and v [B, d] are compared by difference and product (Mou et
@@ -38,20 +37,24 @@ struct PairBatch {
 /// text. Every token gets an additional embedding of its kind of match: a model trained from scratch on a
 /// few thousand pairs could hardly learn that a word also occurs in the other text. Parts beside those of
 /// SequenceEncoder: "matches", "segments" (joint, unless token_types provide them), "compare" (W1),
-/// "output" (W2). When `word_pairs` is set, the logits of the part "pairs" (WordPairs) are added: over
-/// words and pairs of words, each marked by its text and its kind of match; with towers, summed over both
-/// texts.
+/// "output" (W2). When `sparse_features` is set, the part "sparse" (SparseLinear) stands beside the encoder, as in
+/// EncoderClassifier.
 class PairMatcher : public SequenceEncoder {
  public:
-  /// Kinds of match: 0 (none) to 4; higher kinds are for rarer words.
-  static constexpr std::int32_t match_kinds = 5;
+  /// Kinds of match: 0 (none); 1 to 4 for words, higher ones for rarer words; 5 to 7 for runs of one to
+  /// three tokens within a word that itself has no match.
+  static constexpr std::int32_t match_kinds = 8;
 
   PairMatcher(const TransformerConfig& config, bool joint);
 
   /// The batch that this model reads. Throws an Error when there are no pairs.
   PairBatch batch(std::span<const TokenPair> pairs) const;
-  /// Class logits [B, classes].
-  Tensor logits(const PairBatch& batch, Context& context);
+  /// Class logits. With `sparse_features` set, `sparse` holds the features of the same pairs.
+  ClassLogits logits_of_parts(const PairBatch& batch, Context& context, const SparseBatch& sparse = {});
+  /// The same together, [B, classes].
+  Tensor logits(const PairBatch& batch, Context& context, const SparseBatch& sparse = {}) {
+    return logits_of_parts(batch, context, sparse).together();
+  }
 
  private:
   PairMatcher(const TransformerConfig& config, bool joint, Initialiser initialiser);
@@ -60,7 +63,7 @@ class PairMatcher : public SequenceEncoder {
   bool has_types_;  // segments are passed as token types
   Embedding matches_, segments_;
   Linear compare_, output_;
-  std::unique_ptr<WordPairs> pairs_;  // null: none
+  std::unique_ptr<SparseLinear> sparse_;  // null: none
 };
 
 /// A sequence encoder that maps a text to one unit vector: its pooled output divided by its norm. Texts

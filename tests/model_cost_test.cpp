@@ -37,23 +37,24 @@ std::vector<std::string> lines_of_tensors(const std::vector<NamedTensor>& tensor
 
 }  // namespace
 
-TEST_CASE("model cost: the table of word pairs counts, and the largest parameter is named") {
+TEST_CASE("model cost: the table of sparse features counts, and the largest parameter is named") {
   TransformerConfig config = tiny_config();
   config.source_vocabulary = 100;
-  config.word_pairs = 131'072;
-  config.classes = 10'000'000;
+  config.sparse_features = 1 << 28;
+  config.classes = 16;
   CHECK_THROWS_WITH_AS(check_model([&] { return model_of<EncoderClassifier>(config, 1024); }),
-                       doctest::Contains("pairs.weight [131072, 10000000] of model.word_pairs, 2.1e+04 GB)"),
+                       doctest::Contains("sparse.weight [268435456, 16] of model.sparse_features, 68.7 GB)"),
                        SettingsError);
-  config.classes = 2;
+  config.sparse_features = 131'072;
+  config.classes = 10'000;  // the table has 16 columns
   CHECK_NOTHROW(check_model([&] { return model_of<EncoderClassifier>(config, 1024); }));
 }
 
 TEST_CASE("child: model cost under a limit of this process" * doctest::skip()) {
   TransformerConfig config = tiny_config();
   config.source_vocabulary = 100;
-  config.word_pairs = 131'072;
-  config.classes = 2000;  // 4.2 GB
+  config.sparse_features = 1 << 24;
+  config.classes = 2000;  // 4.3 GB
   CHECK_THROWS_WITH_AS(check_model([&] { return model_of<EncoderClassifier>(config, 1024); }),
                        doctest::Contains("but this process may use 2.15 GB"), SettingsError);
 }

@@ -76,11 +76,7 @@ TEST_CASE("A pair has the same logits whatever stands beside it in the batch") {
     for (const char* pooling : {"mean", "attention"}) {
       TransformerConfig config = small_config();
       config.pooling = pooling;
-      config.word_pairs = 97;
       PairMatcher model(config, joint);
-      for (const NamedTensor& parameter : model.parameters())  // which begins as 0
-        if (parameter.name == "pairs.weight")
-          *parameter.tensor = uniform({97, 3}, -1, 1, {5, 0, 0}, DType::f32);
       const NoGrad no_grad;
       Context context = Context::inference();
       const std::vector<double> both = model.logits(model.batch(pairs), context).to_doubles();
@@ -97,25 +93,12 @@ TEST_CASE("A pair has the same logits whatever stands beside it in the batch") {
     }
 }
 
-TEST_CASE("The linear part tells a word by the text that it stands in, and by its match") {
-  const std::vector<TokenPair> pairs = {{{{5, 6, 2}, {0, 1, 0}}, {{6, 2}, {1, 0}}}};
-  const std::int32_t second = PairMatcher::match_kinds;
-  TransformerConfig config = small_config();
-  config.word_pairs = 97;
-  const auto marks = [&](bool joint) {
-    return PairMatcher(config, joint).batch(pairs).marks.to_vector<std::int32_t>();
-  };
-  CHECK(marks(true) == Tokens{0, 1, 0, second + 1, second});
-  CHECK(marks(false) == Tokens{0, 1, 0, second + 1, second, -1});
-
-  WordPairs linear(97, 3, 0);
-  linear.weight = uniform({97, 3}, -1, 1, {5, 0, 0});
-  const Tensor word = Tensor::from(Tokens{6}, {1, 1});
-  std::set<std::vector<double>> answers;
-  Context context = Context::inference();
-  for (const std::int32_t mark : {0, 1, second, second + 1})
-    answers.insert(linear(word, context, Tensor::from(Tokens{mark}, {1, 1})).to_doubles());
-  CHECK(answers.size() == 4);
+TEST_CASE("Where a word has no match, runs of its tokens have, as in scripts without spaces") {
+  PairTokenizer tokenizer = tokenizer_of({"猫が座る", "犬が走る"}, {"tokenizer.kind=characters"});
+  const TokenPair pair = tokenizer("猫が座る", "犬が座る、猫");
+  // a space, "猫", "が座る", the end mark; a space, "犬", "が座る", then a mark and a word with spaces
+  CHECK(pair.first.matches == Tokens{5, 5, 7, 7, 7, 0});
+  CHECK(Tokens(pair.second.matches.begin(), pair.second.matches.begin() + 5) == Tokens{5, 0, 7, 7, 7});
 }
 
 TEST_CASE("Questions with answers are a pure function of the seed, and right answers answer") {

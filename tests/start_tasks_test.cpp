@@ -127,22 +127,23 @@ TEST_CASE("--from: what tells classes is taken from a run of the same classes al
   const TemporaryFolder folder;
   const auto train = [&](const std::string& run, const std::string& data,
                          const std::vector<std::string>& more) {
-    return said_in_training("classify", folder / run,
-                            joined({data, "data.format=lines", "data.valid_fraction=0",
-                                    "tokenizer.kind=words", "model.word_pairs=97", "training.ema_decay=0"},
-                                   more));
+    return said_in_training(
+        "classify", folder / run,
+        joined({data, "data.format=lines", "data.valid_fraction=0", "tokenizer.kind=words",
+                "model.sparse_features=97", "training.ema_decay=0"},
+               more));
   };
   const std::string mine = texts_of_classes(folder / "mine.txt", "a", "b"),
                     others = texts_of_classes(folder / "others.txt", "c", "d"),
                     start = from(folder / "first");
   train("first", mine, {});
   const std::string refused = error_of([&] { train("others", others, {start}); });
-  CHECK(contains(refused, "pairs.weight (which means something else there)"));
+  CHECK(contains(refused, "sparse.weight (which means something else there)"));
   const std::string ignore = refused.substr(refused.rfind(' ') + 1);
-  CHECK_MESSAGE((ignore == "pairs,output" || ignore == "output,pairs"), refused);
+  CHECK_MESSAGE((ignore == "sparse,output" || ignore == "output,sparse"), refused);
   train("others", others, {start, "training.ignore=" + ignore});
-  train("mine", mine, {start, "training.freeze=pairs,output"});
-  CHECK(tensor_in(folder / "mine", "pairs.weight") == tensor_in(folder / "first", "pairs.weight"));
+  train("mine", mine, {start, "training.freeze=sparse,output"});
+  CHECK(tensor_in(folder / "mine", "sparse.weight") == tensor_in(folder / "first", "sparse.weight"));
   train("same", texts_of_classes(folder / "same.txt", "b", "a"), {start});  // in another order
 }
 
@@ -345,7 +346,7 @@ TEST_CASE("--embeddings: rows of known words are those of the file, as the layer
     return std::vector<std::string>{"data.file=\"" + data + "\"", "data.format=lines",
                                     "data.valid_fraction=0",      "tokenizer.kind=words",
                                     "tokenizer.min_frequency=1",  "training.freeze=embedding",
-                                    "training.batch_tokens=64",   "model.word_pairs=0",
+                                    "training.batch_tokens=64",   "model.sparse_features=0",
                                     "training.ema_decay=0",       "training.embeddings=\"" + file + "\""};
   };
   const std::string file =

@@ -33,7 +33,7 @@ Trained trained(const std::filesystem::path& out, const std::string& task, const
   if (resume) settings = settings_of_run(task_kind(task), RunFiles::open(out));
   for (const char* const setting :
        {"data.valid_fraction=0", "training.steps=2", "training.batch_tokens=64", "model.width=16",
-        "model.feed_forward=16", "model.heads=2", "model.word_pairs=16", "data.max_tokens=32"})
+        "model.feed_forward=16", "model.heads=2", "model.sparse_features=16", "data.max_tokens=32"})
     if (!resume) settings.assign(setting);
   if (!resume) settings.assign("data.file=\"" + file + "\"");
   for (const std::string& setting : more) settings.assign(setting);

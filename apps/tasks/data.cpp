@@ -119,16 +119,54 @@ std::vector<PairTokenizer::Word> PairTokenizer::words_of(std::string_view text) 
   return words;
 }
 
+namespace {
+
+constexpr std::size_t longest_run = 3;
+
+/// Calls visit(hash, begin, end) for each run of one to three tokens.
+template <class Visit>
+void for_each_run(const Tokens& tokens, const Visit& visit) {
+  for (std::size_t begin = 0; begin < tokens.size(); ++begin) {
+    std::uint64_t hash = 0;
+    for (std::size_t end = begin; end < std::min(begin + longest_run, tokens.size()); ++end) {
+      hash = (hash + static_cast<std::uint64_t>(tokens[end]) + 1) * 0x9e3779b97f4a7c15U;
+      visit(hash, begin, end + 1);
+    }
+  }
+}
+
+}  // namespace
+
+Tokens PairTokenizer::matches_of_runs(const Tokens& word, const std::unordered_set<std::uint64_t>& there) {
+  constexpr std::int32_t none_of_words = 4;
+  Tokens matches(word.size(), 0);
+  for_each_run(word, [&](std::uint64_t hash, std::size_t begin, std::size_t end) {
+    const auto kind = none_of_words + static_cast<std::int32_t>(end - begin);
+    if (there.contains(hash))
+      for (std::size_t at = begin; at < end; ++at) matches[at] = std::max(matches[at], kind);
+  });
+  return matches;
+}
+
 MatchedTokens PairTokenizer::matched(const std::vector<Word>& words, const std::vector<Word>& others,
                                      bool begins) {
   std::unordered_set<std::string_view> there;
-  for (const Word& other : others) there.insert(other.lower);
+  std::unordered_set<std::uint64_t> runs;
+  for (const Word& other : others) {
+    there.insert(other.lower);
+    for_each_run(other.tokens, [&](std::uint64_t hash, std::size_t, std::size_t) { runs.insert(hash); });
+  }
   MatchedTokens text;
   if (begins) text.tokens = bounded_.begin();
   text.matches.resize(text.tokens.size(), 0);
   for (const Word& word : words) {
     text.tokens.insert(text.tokens.end(), word.tokens.begin(), word.tokens.end());
-    text.matches.resize(text.tokens.size(), there.contains(word.lower) ? kind_of_match(word) : 0);
+    Tokens of_word(word.tokens.size(), 0);
+    if (there.contains(word.lower))
+      of_word.assign(word.tokens.size(), kind_of_match(word));
+    else if (word.tokens.size() > 1)
+      of_word = matches_of_runs(word.tokens, runs);
+    text.matches.insert(text.matches.end(), of_word.begin(), of_word.end());
   }
   text.tokens.push_back(tokenizer().id_of("</s>"));
   text.tokens = bounded_.bounded(std::move(text.tokens));

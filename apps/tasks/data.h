@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "heed/apps/report/capture.h"
@@ -155,7 +156,9 @@ class BoundedTokenizer {
 /// token whether the word it belongs to stands in the other text, too, in small or capital letters. A word is
 /// matched whole, so that names which the vocabulary lacks are found. The kinds of match tell how rare the
 /// word is by its place in the vocabulary, which is learned from the frequent to the rare: 1 for about 30
-/// words, 2 for 250, 3 for 2000, 4 for others and for words of several tokens.
+/// words, 2 for 250, 3 for 2000, 4 for others and for words of several tokens. Where a word of several tokens
+/// has no match, as most have in scripts without spaces, its tokens are compared in runs: 5 for a token that
+/// the other text has, 6 and 7 for one within a run of two or three tokens that it has.
 class PairTokenizer {
  public:
   PairTokenizer(Tokenizer tokenizer, const Settings& settings)
@@ -179,6 +182,7 @@ class PairTokenizer {
   std::vector<Word> words_of(std::string_view text) const;
   MatchedTokens matched(const std::vector<Word>& words, const std::vector<Word>& others, bool begins);
   std::int32_t kind_of_match(const Word& word) const;
+  static Tokens matches_of_runs(const Tokens& word, const std::unordered_set<std::uint64_t>& there);
 
   BoundedTokenizer bounded_;
   bool is_joint_;  // a row is the pair, and begins once

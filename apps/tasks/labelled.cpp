@@ -201,12 +201,26 @@ std::vector<float> class_weights(const Settings& settings, const std::vector<std
   return weights;
 }
 
-Loss class_loss(const Tensor& logits, const std::vector<std::int32_t>& labels,
+Loss class_loss(const ClassLogits& logits, const std::vector<std::int32_t>& labels,
                 const std::vector<float>& weights, double label_smoothing) {
   const auto count = static_cast<std::int64_t>(labels.size());
-  Tensor losses = cross_entropy(logits, Tensor::from(labels, {count}, logits.device()), label_smoothing);
-  if (!weights.empty()) losses = losses * Tensor::from(pick(weights, labels), {count}, logits.device());
-  return {sum(losses), count};
+  const Device device = logits.deep.device();
+  return logits.loss(Tensor::from(labels, {count}, device), label_smoothing,
+                     weights.empty() ? Tensor() : Tensor::from(pick(weights, labels), {count}, device));
+}
+
+SparseBatch sparse_batch(const std::vector<TextFeatures>& features, Device device) {
+  std::vector<Tokens> ids;
+  for (const TextFeatures& one : features) ids.push_back(one.ids);
+  SparseBatch batch = {pad_tokens(ids, device).ids, {}};
+  std::vector<float> values;
+  const auto width = static_cast<std::size_t>(batch.ids.size(1));
+  for (std::size_t row = 0; row < features.size(); ++row) {
+    values.insert(values.end(), features[row].values.begin(), features[row].values.end());
+    values.resize((row + 1) * width, 0);
+  }
+  batch.values = Tensor::from(values, batch.ids.shape(), device);
+  return batch;
 }
 
 std::vector<ExampleLine> labelled_lines(const LabelledText& text, std::size_t count) {

@@ -7,6 +7,8 @@
 
 #include "heed/apps/tasks/examples.h"
 #include "heed/data/labelled_text.h"
+#include "heed/data/text_features.h"
+#include "heed/models/classifier.h"
 
 // What tasks that tell classes apart have in common: their data, their loss, and how they are measured.
 
@@ -86,9 +88,11 @@ std::string remark_on_steps(const Settings& settings, std::int64_t batches);
 /// texts of it), so that the mean over the texts is 1.
 std::vector<float> class_weights(const Settings& settings, const std::vector<std::int32_t>& labels,
                                  std::size_t classes);
-/// sum_i w(label_i) cross_entropy_i of logits [B, classes].
-Loss class_loss(const Tensor& logits, const std::vector<std::int32_t>& labels,
+/// ClassLogits::loss with the weight of each label's class.
+Loss class_loss(const ClassLogits& logits, const std::vector<std::int32_t>& labels,
                 const std::vector<float>& weights, double label_smoothing);
+/// The sparse vectors of a batch as a model reads them.
+SparseBatch sparse_batch(const std::vector<TextFeatures>& features, Device device);
 /// Lines of a report's examples.
 std::vector<ExampleLine> labelled_lines(const LabelledText& text, std::size_t count);
 

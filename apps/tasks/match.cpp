@@ -27,10 +27,13 @@ constexpr MetricKind pair_metrics[] = {{"accuracy", true}, {"loss", false}, {"ma
 
 // --- settings
 
-/// Little data is soon learned by heart: a small model, dropout, decay and averaged weights.
+/// Little data is soon learned by heart: a small model, dropout, decay and averaged weights, and features of
+/// the texts beside the encoder. One evaluation, at the end, as in classify.
 constexpr const char* for_pairs = R"({
-  "tokenizer": {"kind": "auto", "vocabulary": 8000}, "model": {"dropout": 0.3, "word_pairs": 131072},
-  "training": {"steps": 2000, "evaluate_every": 200, "save_every": 200, "ema_decay": 0.99, "patience": 5,
+  "data": {"valid_fraction": 0.05},
+  "tokenizer": {"kind": "auto", "vocabulary": 8000},
+  "model": {"dropout": 0.3, "sparse_features": 131072, "encoder_share": 0.3},
+  "training": {"steps": 1000, "evaluate_every": 1000, "save_every": 500, "ema_decay": 0.99, "label_smoothing": 0.0,
     "optimizer": {"name": "adamw", "weight_decay": 0.01},
     "schedule": {"name": "cosine", "warmup_steps": 200, "learning_rate": 0.001}}})";
 
@@ -88,6 +91,12 @@ Settings match_settings(bool own_data) {
 
 // --- the task
 
+/// The tokens of a pair with its texts.
+struct MatchInput {
+  TokenPair tokens;
+  std::string_view first, second;
+};
+
 class MatchLearner : public Learner {
  public:
   MatchLearner(const TaskKind& kind, Settings given)
@@ -124,18 +133,19 @@ class MatchLearner : public Learner {
                                   const PredictOptions& options) override {
     return answer_lines(
         lines, options, [&](const std::string& line) { return input_of(line); },
-        [&](const std::vector<TokenPair>& pairs) {
+        [&](const std::vector<MatchInput>& pairs) {
           remark(tokenizer_->take_cut_message());
           return class_predictions(scores_of(pairs), classes_);
         },
-        [&](const TokenPair& pair, const std::string& name, CaptureFile& file) {
-          add_pass(file, name, captured([&](Context& context) { logits({pair}, context); }), rows_of(pair),
-                   tokenizer_->tokenizer());
+        [&](const MatchInput& pair, const std::string& name, CaptureFile& file) {
+          add_pass(file, name, captured([&](Context& context) { logits({pair}, context); }),
+                   rows_of(pair.tokens), tokenizer_->tokenizer());
         });
   }
 
   Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
-    return logits(inputs_of_lines(lines, [&](const std::string& line) { return input_of(line); }), context);
+    return logits(inputs_of_lines(lines, [&](const std::string& line) { return input_of(line); }), context)
+        .together();
   }
 
  protected:
@@ -192,7 +202,8 @@ class MatchLearner : public Learner {
   }
 
  private:
-  using Examples = TaskExamples<TokenPair, std::int32_t>;
+  using Inputs = std::vector<MatchInput>;
+  using Examples = TaskExamples<MatchInput, std::int32_t>;
 
   // --- what it reads
 
@@ -210,11 +221,14 @@ class MatchLearner : public Learner {
     return options;
   }
 
-  TokenPair input_of(const std::string& line) {
+  /// The line must outlive the input.
+  MatchInput input_of(const std::string& line) {
     const std::size_t tab = line.find('\t');
     check(tab != std::string::npos && line.find('\t', tab + 1) == std::string::npos,
           "expected two texts with one tab between them");
-    return (*tokenizer_)(line.substr(0, tab), line.substr(tab + 1));
+    const std::string_view first = std::string_view(line).substr(0, tab);
+    const std::string_view second = std::string_view(line).substr(tab + 1);
+    return {(*tokenizer_)(first, second), first, second};
   }
 
   Examples examples_of(const LabelledText& text) {
@@ -222,7 +236,8 @@ class MatchLearner : public Learner {
     std::int64_t empty = 0;
     for (std::size_t i = 0; i < text.size(); ++i) {
       try {
-        examples.inputs.push_back((*tokenizer_)(text.texts[i], text.seconds[i]));
+        examples.inputs.push_back(
+            {(*tokenizer_)(text.texts[i], text.seconds[i]), text.texts[i], text.seconds[i]});
       } catch (Error& error) {
         error.add_context(text.places[i] + ": ");
         throw;
@@ -234,11 +249,11 @@ class MatchLearner : public Learner {
     return examples;
   }
 
-  static Lengths lengths_of_pairs(const std::vector<TokenPair>& pairs) {
+  static Lengths lengths_of_pairs(const Inputs& pairs) {
     Lengths lengths;
-    for (const TokenPair& pair : pairs) {
-      lengths[0].push_back(static_cast<std::int32_t>(pair.first.tokens.size()));
-      lengths[1].push_back(static_cast<std::int32_t>(pair.second.tokens.size()));
+    for (const MatchInput& pair : pairs) {
+      lengths[0].push_back(static_cast<std::int32_t>(pair.tokens.first.tokens.size()));
+      lengths[1].push_back(static_cast<std::int32_t>(pair.tokens.second.tokens.size()));
     }
     return lengths;
   }
@@ -254,15 +269,23 @@ class MatchLearner : public Learner {
 
   // --- what it answers
 
-  Tensor logits(const std::vector<TokenPair>& pairs, Context& context) {
+  ClassLogits logits(const Inputs& pairs, Context& context) {
     auto& model = model_as<PairMatcher>();
-    return model.logits(model.batch(pairs), context);
+    std::vector<TokenPair> tokens;
+    for (const MatchInput& pair : pairs) tokens.push_back(pair.tokens);
+    SparseBatch sparse;
+    if (const std::int64_t count = model.config().sparse_features; count > 0) {
+      std::vector<TextFeatures> features;
+      for (const MatchInput& pair : pairs) features.push_back(pair_features(pair.first, pair.second, count));
+      sparse = sparse_batch(features, model.device());
+    }
+    return model.logits_of_parts(model.batch(tokens), context, sparse);
   }
 
-  std::vector<ClassScores> scores_of(const std::vector<TokenPair>& pairs) {
+  std::vector<ClassScores> scores_of(const Inputs& pairs) {
     return outputs_of(pairs, lengths_of_pairs(pairs), batch_size_, ranks(),
-                      [&](const std::vector<TokenPair>& batch, Context& context) {
-                        return log_softmax(logits(batch, context), -1);
+                      [&](const Inputs& batch, Context& context) {
+                        return log_softmax(logits(batch, context).together(), -1);
                       });
   }
 

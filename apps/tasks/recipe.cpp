@@ -150,10 +150,10 @@ std::vector<std::string> unread_by(Stacks stacks) {
       return {"decoder_layers",   "max_length", "tie_embeddings",    "output_bias",
               "output_transform", "pointer",    "decoder_attention", "cross_attention"};
     case Stacks::decoder:
-      return {"encoder_layers", "pooling", "word_pairs",        "local_width",
+      return {"encoder_layers", "pooling", "sparse_features",   "local_width",
               "word_dropout",   "pointer", "encoder_attention", "cross_attention"};
     default:
-      return {"pooling", "word_pairs", "local_width", "word_dropout", "token_types", "output_transform"};
+      return {"pooling", "sparse_features", "local_width", "word_dropout", "token_types", "output_transform"};
   }
 }
 
@@ -297,7 +297,9 @@ void check_cost(Module& model, const TransformerConfig& config, std::int64_t bat
   throw SettingsError(concat_text(
       "model: ", model.parameter_count(), " parameters take ", gigabytes(weights),
       " with gradients and moments (the largest, ", largest.name, ' ', largest.tensor->shape(),
-      config.word_pairs > 0 && largest.tensor->size(0) == config.word_pairs ? " of model.word_pairs, " : ", ",
+      config.sparse_features > 0 && largest.tensor->size(0) == config.sparse_features
+          ? " of model.sparse_features, "
+          : ", ",
       gigabytes(cost(largest.tensor->count())), "), and a batch of ", batch_tokens, " tokens at least ",
       gigabytes(step), ", but this ", is_limited ? "process may use " : "machine has ", gigabytes(most),
       ": choose a smaller model or training.batch_tokens"));

@@ -114,11 +114,11 @@ Tensor fitted(const std::string& name, const Tensor& saved, const Tensor& own) {
 /// The parts of a model that mean something else in the run, whatever their shapes: what tells other classes
 /// apart, and the vectors of the categories and the single news of another catalogue (news_catalogue.h).
 std::vector<std::string> foreign_parts(const Learner& learner, const RunFiles& files) {
-  if (files.task() != learner.kind().name) return {"output", "pairs", "category", "identity"};
+  if (files.task() != learner.kind().name) return {"output", "sparse", "category", "identity"};
   std::vector<std::string> foreign;
   const std::map<std::string, std::string>& own = learner.files();
   if (own.contains("classes.json") && own.at("classes.json") != files.text("classes.json"))
-    foreign = {"output", "pairs"};
+    foreign = {"output", "sparse"};
   if (!own.contains("news.json")) return foreign;
   const Json here = Json::parse(own.at("news.json")), there = Json::parse(files.text("news.json"));
   for (const auto& [part, list] : {std::pair("category", "categories"), {"identity", "identities"}})

@@ -227,9 +227,17 @@ Loss text_loss(LanguageModel& model, Context& context) {
   return model.loss(make_language_model_batch(sources(), model.device()), 0, context);
 }
 
+/// Sparse vectors of two samples, of which one has fewer entries.
+SparseBatch sparse_rows(Device device) {
+  return {Tensor::from(Tokens{0, 3, 4, 1, 3, -1}, {2, 3}, device),
+          Tensor::from(std::vector<float>{0.5F, 0.7F, 0.2F, 0.9F, 0.1F, 0}, {2, 3}, device)};
+}
+
 Loss class_loss(EncoderClassifier& model, Context& context) {
   const std::vector<std::int32_t> labels = {2, 0};
-  return model.loss(make_classification_batch(sources(), labels, model.device()), 0, context);
+  ClassificationBatch batch = make_classification_batch(sources(), labels, model.device());
+  batch.sparse = sparse_rows(model.device());
+  return model.loss(batch, 0, context);
 }
 
 Loss image_loss(ImageClassifier& model, Context& context) {
@@ -278,22 +286,31 @@ OpCase small_data_case() {
   config.pooling = "max";
   config.positions = "none";
   config.local_width = 3;
-  config.word_pairs = 5;  // so few that pairs collide
+  config.sparse_features = 5;
   return loss_case("encoder_classifier/small_data", config, class_loss);
+}
+
+/// A table of low rank, which more than 16 classes have.
+OpCase many_classes_case() {
+  TransformerConfig config = small_config("pre");
+  config.classes = 19;
+  config.sparse_features = 5;
+  return loss_case("encoder_classifier/many_classes", config, class_loss);
 }
 
 OpCase pair_case(bool joint) {
   TransformerConfig config = small_config("pre");
-  config.word_pairs = 5;
-  return module_case(
-      concat_text("model/pair_matcher/", joint ? "joint" : "towers"),
-      std::make_shared<PairMatcher>(config, joint), {}, [](PairMatcher& model, Inputs) {
-        const std::vector<TokenPair> pairs = {{{{5, 6, 2}, {0, 1, 0}}, {{6, 2}, {1, 0}}},
-                                              {{{4, 2}, {0, 0}}, {{3, 5, 4, 6, 2}, {0, 4, 3, 0, 0}}}};
-        Context context = Context::inference();
-        const Tensor logits = model.logits(model.batch(pairs), context);
-        return sum(cross_entropy(logits, Tensor::from(std::vector<std::int32_t>{2, 0}, {2}, model.device())));
-      });
+  config.sparse_features = 5;
+  return module_case(concat_text("model/pair_matcher/", joint ? "joint" : "towers"),
+                     std::make_shared<PairMatcher>(config, joint), {}, [](PairMatcher& model, Inputs) {
+                       const std::vector<TokenPair> pairs = {
+                           {{{5, 6, 2}, {0, 1, 0}}, {{6, 2}, {1, 0}}},
+                           {{{4, 2}, {0, 0}}, {{3, 5, 4, 6, 2}, {0, 4, 3, 0, 0}}}};
+                       Context context = Context::inference();
+                       const ClassLogits logits =
+                           model.logits_of_parts(model.batch(pairs), context, sparse_rows(model.device()));
+                       return logits.loss(Tensor::from(Tokens{2, 0}, {2}, model.device()), 0).sum;
+                     });
 }
 
 /// Layers that are shared, or of several kinds.
@@ -330,6 +347,7 @@ std::vector<OpCase> model_cases() {
   cases.push_back(classifier_case("post", "mean"));
   cases.push_back(classifier_case("pre", "attention"));
   cases.push_back(small_data_case());
+  cases.push_back(many_classes_case());
   cases.push_back(
       loss_case("image_classifier", ImageClassifierConfig{small_config("pre"), 4, 6, 2}, image_loss));
   cases.push_back(pair_case(/*joint=*/true));
