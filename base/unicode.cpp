@@ -315,6 +315,10 @@ bool is_mark(char32_t value) {
   return kind >= UTF8PROC_CATEGORY_MN && kind <= UTF8PROC_CATEGORY_ME;
 }
 
+bool stays_with_previous(char32_t value) {
+  return is_mark(value) || (category(value) == UTF8PROC_CATEGORY_CF && value != 0x200B);
+}
+
 bool is_nonspacing_mark(char32_t value) {
   return category(value) == UTF8PROC_CATEGORY_MN;
 }

@@ -50,6 +50,9 @@ bool is_control(char32_t value);             ///< General category Cc, Cf or Co.
 bool is_mark(char32_t value);                ///< General category M*.
 bool is_nonspacing_mark(char32_t value);     ///< General category Mn.
 bool is_space(char32_t value);               ///< Property White_Space.
+/// Stays with the character before it where words end (UAX #29, rule WB4): a mark such as a vowel sign, a
+/// joiner or another format character, but not U+200B, which stands between words.
+bool stays_with_previous(char32_t value);
 /// `\w` of UTS 18: letters (enclosed ones, too), marks, decimal and letter numbers, connectors, joiners.
 bool is_word(char32_t value);
 

@@ -1,27 +1,29 @@
 #!/usr/bin/env python3
-"""The classifier and the matcher beside simple rivals, on the same training and test texts of each set.
+"""Classifier and matcher without a setting, beside simple rivals, on the same training and test texts of each set.
 
-    python3 bench/compare_simple.py classify ../shared/data --seeds 3
-    python3 bench/compare_simple.py classify --set questions=train.txt,test.txt --encoding latin-1
-    python3 bench/compare_simple.py match ../shared/data --only rte --defaults -- --threads 1
+    python3 bench/compare_simple.py ../shared/data
+    python3 bench/compare_simple.py ../shared/data --only mr rte --seeds 1 --holdout -- --threads 1
 
-Prints a Markdown table of the accuracy on the test, for wikiqa the mean average precision over the questions that have a
-right answer; with mean and standard deviation where a seed matters. Needs scikit-learn.
+DATA is a folder with the sets of SETS below, as they are distributed. Every program reads the same JSON lines, made of
+the columns that SETS names. Prints a Markdown table of the accuracy on the test, for wikiqa of the mean average precision
+over the questions that have a right answer. Needs scikit-learn.
 
-classify: DATA is a folder with subj, mpqa, mr and cr as they are distributed; --set names other sets: files of lines (a
-label, a space and a text), the test in a file of its own or a tenth of the texts.
-    heed      build/bin/classify train with its defaults, which holds out its validation texts from the training texts
-    TF-IDF    words and pairs of words with logistic regression (C = 10), on all training texts
-    chars     the same of 2 to 5 characters in a row within words
-match: DATA is a folder with the sets of examples/configs.
-    heed      build/bin/match train with examples/configs/NAME.json; with --defaults only with what that says of the data
-    overlap   logistic regression (C = 1) on seven counts of the words that both texts have
-    TF-IDF    the same on these counts and on words and pairs of words of both texts, u and v, as [u; v; |u - v|; u * v]
-    chars     the same of 2 to 5 characters in a row within words
+    heed      build/bin/classify or match with its defaults: mean and standard error of the seeds; it holds out the texts
+              that it validates on from the training texts
+    words     TF-IDF of words and pairs of words with logistic regression, on all training texts (C = 10, of pairs 1)
+    chars     the same of 2 to 4 characters in a row within words
+    overlap   pairs: logistic regression on seven counts of the words that both texts have; words and chars have these, too,
+              and the texts u and v as [u; v; |u - v|; u * v]
+    error     the standard error of an accuracy on so many test texts
+    ahead     heed's mean less the best rival
+    seconds, MB   time and peak memory of heed (training and test, mean of the seeds) / of the best rival, one process each
 """
 import argparse
+import csv
+import io
 import json
 import math
+import os
 import pathlib
 import random
 import re
@@ -29,113 +31,113 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
-TEXTS = {"subj": ["subj/subj.all"], "mpqa": ["mpqa/mpqa.all"], "cr": ["cr/custrev.all"],
-         "mr": ["mr/rt-polarity.neg", "mr/rt-polarity.pos"]}
-# Training, validation (none: held out of the training pairs) and test files, and what is measured.
-PAIRS = {"snli": ("dev.txt", None, "test.txt", "accuracy"), "scitail": ("dev.txt", None, "test.txt", "accuracy"),
-         "mrpc": ("msr_paraphrase_train.txt", None, "msr_paraphrase_test.txt", "accuracy"),
-         "quora": ("dev.tsv", None, "test.tsv", "accuracy"), "rte": ("train.tsv", None, "dev.tsv", "accuracy"),
-         "wikiqa": ("WikiQA-train.txt", "WikiQA-dev.txt", "WikiQA-test.txt", "map")}
-CHARACTERS = {"ngram_range": (2, 5), "analyzer": "char_wb"}
-CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "examples/configs"
+# --- sets: rows of a label and one or two texts
 
 
-def shown(values):
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{statistics.mean(values):5.1f} ± {deviation:.1f}"
+def text_of(path, encoding="utf-8-sig"):
+    return path.read_bytes().decode(encoding, "replace")
 
 
-def heed_figures(options, metric, train, test):
-    """The metric of a run for each seed; `train` and `test` are flags."""
-    figures = []
-    for seed in range(1, options.seeds + 1):
-        with tempfile.TemporaryDirectory() as folder:
-            program, run = pathlib.Path(options.bin) / options.task, f"{folder}/run"
-            subprocess.run([program, "train", *train, "--seed", str(seed), "--out", run, *options.flags], check=True,
-                           stderr=subprocess.PIPE)
-            answer = subprocess.run([program, "evaluate", "--run", run, *test], check=True, capture_output=True, text=True)
-            figures.append(100 * json.loads(answer.stdout.splitlines()[-1])[metric])
-    return shown(figures)
+def lines_of(path, **encoding):
+    return [line.rstrip("\r") for line in text_of(path, **encoding).split("\n") if line.strip()]
 
 
-# --- texts
+def labelled_lines(path):
+    return [line.partition(" ")[::2] for line in lines_of(path, encoding="cp1252")]
 
 
-def lines_of(path):
-    return [line.rstrip(b"\r") for line in pathlib.Path(path).read_bytes().split(b"\n") if line.strip()]
+def file_for_each_class(path):
+    return [(file.suffix, line) for file in sorted(path.glob("*.???")) for line in lines_of(file, encoding="cp1252")]
 
 
-def split_of(lines, fraction=0.1):
-    """Training and test lines: shuffled, the same for everyone."""
-    lines = list(lines)
-    random.Random(1).shuffle(lines)
-    count = round(len(lines) * fraction)
-    return lines[count:], lines[:count]
+def folder_for_each_class(path):
+    return [(file.parent.name, text_of(file)) for file in sorted(path.glob("*/*"))]
 
 
-def text_sets(options):
-    for name, files in TEXTS.items() if options.data else ():
-        if len(files) == 1:
-            lines = lines_of(options.data / files[0])
-        else:  # a file for each class
-            lines = [b"%d %s" % (label, line) for label, file in enumerate(files) for line in lines_of(options.data / file)]
-        yield name, *split_of(lines)
-    for text in options.set:
-        name, _, files = text.partition("=")
-        train, _, test = files.partition(",")
-        yield (name, lines_of(train), lines_of(test)) if test else (name, *split_of(lines_of(train)))
+def columns_of(rows, columns):
+    """The columns by name where the first row has names, otherwise by number."""
+    header = next(rows) if isinstance(columns[0], str) else []
+    at = [header.index(column) if header else column for column in columns]
+    return [tuple(row[place] for place in at) for row in rows]
 
 
-def compare_texts(options):
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import LogisticRegression
-
-    print("| set | train | test | heed | TF-IDF | chars |\n|---|---|---|---|---|---|", flush=True)
-    for name, *parts in text_sets(options):
-        if options.only and name not in options.only:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            files = [pathlib.Path(folder) / part for part in ("train", "test")]
-            for file, lines in zip(files, parts):
-                file.write_bytes(b"\n".join(lines) + b"\n")
-            heed = heed_figures(options, "accuracy", ["--data", files[0], "--test", files[1], "--format", "lines",
-                                                      "--encoding", options.encoding], ["--part", "test"])
-        (train_labels, train), (test_labels, test) = (
-            zip(*(line.decode(options.encoding, "replace").partition(" ")[::2] for line in lines)) for lines in parts)
-        figures = []
-        for features in ({"ngram_range": (1, 2), "token_pattern": r"\S+"}, CHARACTERS):
-            vectors = TfidfVectorizer(**features)
-            model = LogisticRegression(C=10, max_iter=1000).fit(vectors.fit_transform(train), train_labels)
-            figures.append(f"{100 * model.score(vectors.transform(test), test_labels):.1f}")
-        print(f"| {name} | {len(train)} | {len(test)} | {heed} | {' | '.join(figures)} |", flush=True)
+def tsv(path, *columns):
+    return columns_of((line.split("\t") for line in lines_of(path)), columns)
 
 
-# --- pairs of texts
+def quoted(path, *columns):
+    text = text_of(path)
+    return columns_of(csv.reader(io.StringIO(text, newline=""), delimiter="\t" if "\t" in text[:50] else ","), columns)
 
 
-def read_pairs(path, data):
-    """First texts, second texts and labels, as the configuration's "data" names the columns."""
-    rows = [line.rstrip("\r").split("\t")
-            for line in path.read_bytes().decode("utf-8-sig", "replace").split("\n") if line.strip()]
-    header = rows.pop(0) if data.get("header") else []
-    columns = [data.get(name + "_column", place) for place, name in enumerate(("first", "second", "label"), 1)]
-    at = [header.index(column) if column in header else int(column) - 1 for column in columns]
-    return [[row[place] for row in rows] for place in at]
+def ag_news(path):
+    """Training texts with classes 0 to 3; test texts in two columns, with classes 1 to 4."""
+    if "train" in path.name:
+        return quoted(path, 1, 0)
+    return [(str(int(label) - 1), f"{title} {text}") for label, title, text in quoted(path, 0, 1, 2)]
+
+
+# Reader, training and test file (none: a tenth of the texts), and of tables the columns of the label and of the texts.
+SETS = {
+    "subj": (labelled_lines, "subj.all", None), "mpqa": (labelled_lines, "mpqa.all", None),
+    "mr": (file_for_each_class, "", None), "cr": (labelled_lines, "custrev.all", None),
+    "ag_news": (ag_news, "train_sample5000.csv", "test.csv"),
+    "20news_bydate": (folder_for_each_class, "20news-bydate-train", "20news-bydate-test"),
+    "imdb": (folder_for_each_class, "aclImdb/train", "aclImdb/test"),
+    "atis": (labelled_lines, "train.txt", "test.txt"),
+    "astd": (tsv, "train.tsv", "test.tsv", 1, 0),
+    "hotel_zh": (quoted, "train.csv", "test.csv", "label", "review"),
+    "rucola": (quoted, "train.csv", "dev.csv", "acceptable", "sentence"),
+    "mahasent": (quoted, "train.csv", "test.csv", "label", "tweet"),
+    "hatebr": (quoted, "train.csv", "test.csv", "label_final", "comentario"),
+    "snli": (tsv, "dev.txt", "test.txt", 2, 0, 1), "scitail": (tsv, "dev.txt", "test.txt", 2, 0, 1),
+    "mrpc": (tsv, "msr_paraphrase_train.txt", "msr_paraphrase_test.txt", "Quality", "#1 String", "#2 String"),
+    "quora": (tsv, "dev.tsv", "test.tsv", 0, 1, 2),
+    "rte": (tsv, "train.tsv", "dev.tsv", "label", "sentence1", "sentence2"),
+    "wikiqa": (tsv, "WikiQA-train.txt", "WikiQA-test.txt", 2, 0, 1),
+    "kornli": (tsv, "dev.tsv", "test.tsv", "gold_label", "sentence1", "sentence2"),
+    "farstail": (quoted, "train.csv", "test.csv", "label", "premise", "hypothesis"),
+}
+
+
+def split_of(rows):
+    """Nine tenths and a tenth, shuffled, the same for everyone; pairs stay in order, with those of the same first text."""
+    if len(rows[0]) == 2:
+        rows = list(rows)
+        random.Random(1).shuffle(rows)
+        count = round(len(rows) * 0.1)
+        return rows[count:], rows[:count]
+    firsts = list(dict.fromkeys(row[1] for row in rows))
+    held_out = set(random.Random(1).sample(firsts, round(len(firsts) * 0.1)))
+    return [row for row in rows if row[1] not in held_out], [row for row in rows if row[1] in held_out]
+
+
+def parts_of(folder, holdout, read, train, test, *columns):
+    train = read(folder / train, *columns)
+    train, tested = (train, read(folder / test, *columns)) if test and not holdout else split_of(train)
+    if holdout and not test:
+        train, tested = split_of(train)
+    classes = {row[0] for row in train}
+    return train, [row for row in tested if row[0] in classes]  # five texts of atis have a class of their own
+
+
+# --- rivals
 
 
 def words_of(text):
     return set(re.findall(r"\w+", text.lower()))
 
 
-def overlap_features(firsts, seconds, idf):
-    rows = []
-    for first, second in zip(map(words_of, firsts), map(words_of, seconds)):
+def overlap_features(rows, idf):
+    features = []
+    for first, second in ((words_of(one), words_of(other)) for _, one, other in rows):
         common = first & second
         weight = [sum(idf.get(word, idf[""]) for word in words) for words in (common, first, second)]
-        rows.append([len(common), len(common) / max(1, len(first)), len(common) / max(1, len(second)), weight[0],
-                     weight[0] / max(1, weight[1]), weight[0] / max(1, weight[2]), abs(len(first) - len(second))])
-    return rows
+        features.append([len(common), len(common) / max(1, len(first)), len(common) / max(1, len(second)), weight[0],
+                         weight[0] / max(1, weight[1]), weight[0] / max(1, weight[2]), abs(len(first) - len(second))])
+    return features
 
 
 def inverse_frequencies(texts):
@@ -146,12 +148,12 @@ def inverse_frequencies(texts):
     return {"": math.log(len(texts))} | {word: math.log(len(texts) / count) for word, count in counts.items()}
 
 
-def mean_average_precision(firsts, labels, scores):
+def mean_average_precision(rows, scores):
     groups = []
-    for place, first in enumerate(firsts):
-        if place == 0 or first != firsts[place - 1]:
+    for place, (label, first, _) in enumerate(rows):
+        if place == 0 or first != rows[place - 1][1]:
             groups.append([])
-        groups[-1].append((scores[place], labels[place] != "1"))  # of equal scores the wrong answer stands first
+        groups[-1].append((scores[place], label != "1"))  # of equal scores the wrong answer stands first
     precisions = []
     for group in groups:
         ordered = sorted(group, key=lambda one: (-one[0], not one[1]))
@@ -161,72 +163,103 @@ def mean_average_precision(firsts, labels, scores):
     return sum(precisions) / len(precisions)
 
 
-def rival_figures(train, test, metric):
-    """Of the counts, of TF-IDF, and of TF-IDF of characters."""
-    import numpy
+def rival(kind, metric, *files):
+    """Prints the metric as evaluate does."""
     from scipy.sparse import hstack
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
 
-    def figure(learned, measured):
-        model = LogisticRegression(max_iter=1000).fit(learned, train[2])
-        if metric == "map":
-            return 100 * mean_average_precision(test[0], test[2], model.predict_proba(measured)[:, 1])
-        return 100 * numpy.mean(model.predict(measured) == numpy.array(test[2]))
+    train, test = ([tuple(json.loads(line).values()) for line in open(file, encoding="utf-8")] for file in files)
+    pairs = len(train[0]) == 3
+    texts = [text for column in list(zip(*train))[1:] for text in column]
+    features = [[[]] * len(part) for part in (train, test)]
+    if pairs:
+        idf = inverse_frequencies(texts)
+        features = [overlap_features(part, idf) for part in (train, test)]
+        scaler = StandardScaler().fit(features[0])
+        features = [scaler.transform(part) for part in features]
+    if kind != "overlap":
+        vectors = TfidfVectorizer(**({"ngram_range": (2, 4), "analyzer": "char_wb"} if kind == "chars" else
+                                     {"ngram_range": (1, 2), "token_pattern": r"\w+" if pairs else r"\S+"})).fit(texts)
+        for place, part in enumerate((train, test)):
+            u, *v = (vectors.transform(column) for column in list(zip(*part))[1:])
+            features[place] = hstack([u, *v, abs(u - v[0]), u.multiply(v[0]), features[place]]).tocsr() if pairs else u
+    model = LogisticRegression(C=1 if pairs else 10, max_iter=1000).fit(features[0], [row[0] for row in train])
+    if metric == "map":
+        score = mean_average_precision(test, model.predict_proba(features[1])[:, 1])
+    else:
+        score = model.score(features[1], [row[0] for row in test])
+    print(json.dumps({metric: score}))
 
-    idf = inverse_frequencies(train[0] + train[1])
-    counts = [overlap_features(part[0], part[1], idf) for part in (train, test)]
-    scaler = StandardScaler().fit(counts[0])
-    counts = [scaler.transform(part) for part in counts]
 
-    def features(vectors, part, counts):
-        u, v = vectors.transform(part[0]), vectors.transform(part[1])
-        return hstack([u, v, abs(u - v), u.multiply(v), counts]).tocsr()
-
-    yield figure(*counts)
-    for kind in ({"ngram_range": (1, 2), "token_pattern": r"\w+"}, CHARACTERS):
-        vectors = TfidfVectorizer(**kind).fit(train[0] + train[1])
-        yield figure(*(features(vectors, *part) for part in zip((train, test), counts)))
+# --- the table
 
 
-def compare_pairs(options):
-    print("| set | train | test | heed | overlap | TF-IDF | chars |\n|---|---|---|---|---|---|---|", flush=True)
-    for name, (*files, metric) in PAIRS.items():
-        if options.only and name not in options.only:
-            continue
-        train_file, valid_file, test_file = (options.data / name / file if file else None for file in files)
-        config = json.loads((CONFIGS / f"{name}.json").read_text())
-        data = config["data"]
-        train, test = read_pairs(train_file, data), read_pairs(test_file, data)
-        with tempfile.TemporaryDirectory() as folder:
-            settings = pathlib.Path(folder) / "config.json"
-            settings.write_text(json.dumps({"data": data} if options.defaults else config))
-            flags = ["--data", train_file, "--config", settings, *(["--valid", valid_file] if valid_file else [])]
-            row = [heed_figures(options, metric, flags, ["--data", test_file])]
-        row += [f"{figure:.1f}" for figure in rival_figures(train, test, metric)]
-        print(f"| {name} | {len(train[0])} | {len(test[0])} | {' | '.join(row)} |", flush=True)
+def measured(metric, *commands):
+    """The metric in per cent that the last command prints, seconds and peak memory in MB of all commands."""
+    start, peak = time.monotonic(), 0
+    for command in commands:
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
+            process = subprocess.Popen(list(map(str, command)), stdout=out, stderr=error)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            out.seek(0), error.seek(0)
+            if process.returncode:
+                sys.exit(f"{' '.join(process.args)}\n{error.read().decode()}")
+            peak, answer = max(peak, usage.ru_maxrss / 1024), out.read()
+    return 100 * json.loads(answer.splitlines()[-1])[metric], time.monotonic() - start, peak
+
+
+def mean_and_error(values):
+    mean = statistics.mean(values)
+    return (mean, statistics.stdev(values) / len(values) ** 0.5) if len(values) > 1 else (mean, 0.0)
+
+
+def compare(name, parts, options):
+    pairs, metric = len(parts[0][0]) == 3, "map" if name == "wikiqa" else "accuracy"
+    names = ("label", "first", "second") if pairs else ("label", "text")
+    layout = [*(f"--set=data.{part}_column={part}" for part in names if part != "text"), "--format=jsonl"]
+    with tempfile.TemporaryDirectory() as folder:
+        files = [f"{folder}/{part}.jsonl" for part in ("train", "test")]
+        for file, rows in zip(files, parts):
+            lines = [json.dumps(dict(zip(names, row)), ensure_ascii=False) + "\n" for row in rows]
+            pathlib.Path(file).write_text("".join(lines), encoding="utf-8")
+        kinds = ["words", "chars"] + ["overlap"] * pairs
+        rivals = [measured(metric, [sys.executable, __file__, "--rival", kind, metric, *files]) for kind in kinds]
+        program = pathlib.Path(options.bin) / ("match" if pairs else "classify")
+        runs = []
+        for seed in range(1, options.seeds + 1):
+            run = f"{folder}/run{seed}"
+            train = [program, "train", "--data", files[0], *layout, "--seed", seed, "--out", run, *options.flags]
+            runs.append(measured(metric, train, [program, "evaluate", "--run", run, "--data", files[1], *layout]))
+    best, (heed, spread) = max(rivals), mean_and_error([run[0] for run in runs])
+    count = len({row[1] for row in parts[1] if row[0] == "1"}) if metric == "map" else len(parts[1])
+    error = 100 * math.sqrt(heed / 100 * (1 - heed / 100) / count)
+    others = [f"{one[0]:.1f}" for one in rivals] + [""] * (3 - len(rivals))
+    costs = [f"{statistics.mean(run[at] for run in runs):.0f} / {best[at]:.0f}" for at in (1, 2)]
+    print("|", " | ".join([name, *(str(len(part)) for part in parts), f"{heed:.1f} ± {spread:.1f}", *others,
+                           f"{error:.1f}", f"{heed - best[0]:+.1f}", *costs]), "|", flush=True)
+    return heed - best[0]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      epilog="Flags after -- go to `train`, such as --attention NAME.")
-    parser.add_argument("task", choices=("classify", "match"))
-    parser.add_argument("data", nargs="?", type=pathlib.Path)
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=TRAIN[,TEST]", help="classify: another set")
-    parser.add_argument("--encoding", default="cp1252", help="classify: of the texts (default cp1252)")
-    parser.add_argument("--defaults", action="store_true", help="match: the model and training of heed's defaults")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these sets only")
+    parser.add_argument("data", type=pathlib.Path)
+    parser.add_argument("--holdout", action="store_true", help="measure on a tenth of the training texts, not on the test")
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=SETS, default=SETS, help="these sets only")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--bin", default="build/bin", help="folder of the programs")
     own = sys.argv[1:]
     cut = own.index("--") if "--" in own else len(own)
     options = parser.parse_args(own[:cut])
     options.flags = own[cut + 1:]
-    if not options.data and not (options.task == "classify" and options.set):
-        parser.error("name the folder of the data, or a set with --set")
-    compare_texts(options) if options.task == "classify" else compare_pairs(options)
+    columns = ["set", "train", "test", "heed", "words", "chars", "overlap", "error", "ahead", "seconds", "MB"]
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
+    ahead = [compare(name, parts_of(options.data / name, options.holdout, *SETS[name]), options) for name in options.only]
+    print(f"\nahead on {sum(one > 0 for one in ahead)} of {len(ahead)} sets, at worst {min(ahead):+.1f}")
 
 
 if __name__ == "__main__":
-    main()
+    rival(*sys.argv[2:]) if sys.argv[1:2] == ["--rival"] else main()

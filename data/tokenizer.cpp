@@ -52,8 +52,9 @@ Tokenizer Tokenizer::train(std::span<const std::string> lines, const TokenizerTr
 }
 
 Tokenizer Tokenizer::train(const TextSource& lines, const TokenizerTraining& options) {
-  TokenizerSettings settings = settings_to_learn(options.normalizer, /*byte_level=*/true,
-                                                 options.add_prefix_space, options.split_words);
+  TokenizerSettings settings =
+      settings_to_learn(options.normalizer, /*byte_level=*/true, options.add_prefix_space,
+                        options.split_words ? WordSplit::whole : WordSplit::none);
   settings.added_tokens = special_tokens(options.special_tokens);
   WordCounts counts;
   std::int64_t count = 0;
@@ -71,8 +72,7 @@ Tokenizer Tokenizer::train(const TextSource& lines, const TokenizerTraining& opt
 Tokenizer Tokenizer::train_characters(std::span<const std::string> texts,
                                       const std::vector<std::string>& special_tokens,
                                       const std::vector<TextStep>& normalizer) {
-  TokenizerSettings settings =
-      settings_to_learn(normalizer, /*byte_level=*/true, false, /*split_words=*/false);
+  TokenizerSettings settings = settings_to_learn(normalizer, /*byte_level=*/true, false, WordSplit::none);
   settings.added_tokens = heed::special_tokens(special_tokens);
   std::vector<std::string> normalized;
   for (const std::string& text : texts) normalized.push_back(normalize_text(text, normalizer));

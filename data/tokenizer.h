@@ -24,7 +24,8 @@ struct TokenizerTraining {
   /// Puts a space before a text that lacks one, so that its first word is the same token as elsewhere;
   /// decode() then returns the text with that space.
   bool add_prefix_space = false;
-  /// GPT-2's word split. Without it a whole line is one word, and merges cross spaces.
+  /// GPT-2's word split, but vowel signs and other marks stay with their letters, as do the joiners. Without
+  /// it a whole line is one word, and merges cross spaces.
   bool split_words = true;
   std::vector<TextStep> normalizer = {};
 };

@@ -47,13 +47,21 @@ class TokenizerFile {
     if (is_null(file, "pre_tokenizer")) return;  // the whole text is one word
     const SortedJson& part = file["pre_tokenizer"];
     settings.pre_tokenizer_text = part.dump(2);
-    settings.byte_level = text_in(part, "type", "pre_tokenizer") == "ByteLevel";
-    if (!settings.byte_level) {
-      settings.pre_tokenizer = read_pre_tokenizer(part.dump());
+    if (text_in(part, "type", "pre_tokenizer") == "ByteLevel") {
+      settings.byte_level = true;
+      settings.add_prefix_space = flag(part, "add_prefix_space", true, "pre_tokenizer");
+      const bool splits = flag(part, "use_regex", true, "pre_tokenizer");
+      settings.word_split = splits ? WordSplit::gpt2 : WordSplit::none;
       return;
     }
-    settings.add_prefix_space = flag(part, "add_prefix_space", true, "pre_tokenizer");
-    settings.split_words = flag(part, "use_regex", true, "pre_tokenizer");
+    for (const bool adds_space : {false, true}) {
+      if (settings.pre_tokenizer_text != byte_level_pre_tokenizer(adds_space, WordSplit::whole)) continue;
+      settings.byte_level = true;
+      settings.add_prefix_space = adds_space;
+      settings.word_split = WordSplit::whole;
+      return;
+    }
+    settings.pre_tokenizer = read_pre_tokenizer(part.dump());
   }
 
   static void read_decoder_part(const SortedJson& file, TokenizerSettings& settings) {

@@ -100,6 +100,7 @@ enum class Kind : unsigned char { end, space, letter, number, other };
 struct Character {
   Kind kind = Kind::end;
   std::size_t length = 0;
+  char32_t value = 0;  ///< 0 for ASCII and for ill-formed bytes
 };
 
 Kind kind_of(char32_t value) {
@@ -128,11 +129,15 @@ Character character_at(std::string_view text, std::size_t at) {
   if (const auto byte = static_cast<unsigned char>(text[at]); byte < ascii_kinds.size())
     return {ascii_kinds[byte], 1};
   const unicode::CodePoint c = unicode::decode(text, at);
-  return {c.valid ? kind_of(c.value) : Kind::other, static_cast<std::size_t>(c.length)};
+  if (!c.valid) return {Kind::other, static_cast<std::size_t>(c.length)};
+  return {kind_of(c.value), static_cast<std::size_t>(c.length), c.value};
 }
 
-std::size_t end_of_run(std::string_view text, std::size_t at, Kind kind) {
-  for (Character c = character_at(text, at); c.kind == kind; c = character_at(text, at)) at += c.length;
+std::size_t end_of_run(std::string_view text, std::size_t at, Kind kind, WordSplit split) {
+  const bool is_whole = split == WordSplit::whole;
+  for (Character c = character_at(text, at);
+       c.kind == kind || (is_whole && unicode::stays_with_previous(c.value)); c = character_at(text, at))
+    at += c.length;
   return at;
 }
 
@@ -159,18 +164,19 @@ std::size_t end_of_space(std::string_view text, std::size_t at) {
 
 }  // namespace
 
-std::size_t end_of_word(std::string_view text, std::size_t at) {
+std::size_t end_of_word(std::string_view text, std::size_t at, WordSplit split) {
+  if (split == WordSplit::none) return text.size();
   if (const std::size_t length = contraction_length(text.substr(at))) return at + length;
   const std::size_t body = text[at] == ' ' ? at + 1 : at;
   const Kind kind = character_at(text, body).kind;
   if (kind == Kind::space || kind == Kind::end) return end_of_space(text, at);
-  return end_of_run(text, body, kind);
+  return end_of_run(text, body, kind, split);
 }
 
-std::vector<std::string_view> split_words(std::string_view text) {
+std::vector<std::string_view> split_words(std::string_view text, WordSplit split) {
   std::vector<std::string_view> words;
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = end_of_word(text, at);
+    const std::size_t end = end_of_word(text, at, split);
     words.push_back(text.substr(at, end - at));
     at = end;
   }
@@ -265,28 +271,48 @@ std::string TokenizerParts::decode(std::span<const std::int32_t> ids, bool keep_
   return text;
 }
 
+namespace {
+
+using Json = nlohmann::json;  // with sorted keys, like the parts read from a file
+
+Json byte_level_part(bool adds_space, bool splits) {
+  return {
+      {"type", "ByteLevel"}, {"add_prefix_space", adds_space}, {"trim_offsets", true}, {"use_regex", splits}};
+}
+
+}  // namespace
+
+std::string byte_level_pre_tokenizer(bool add_prefix_space, WordSplit split) {
+  if (split != WordSplit::whole) return byte_level_part(add_prefix_space, split == WordSplit::gpt2).dump(2);
+  const char* const words =
+      "'s|'t|'re|'ve|'m|'ll|'d"
+      R"(| ?\p{L}(?:[\p{L}\p{M}]|(?!\u200B)\p{Cf})*| ?\p{N}(?:[\p{N}\p{M}]|(?!\u200B)\p{Cf})*)"
+      R"(| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+  Json parts = Json::array();
+  // ByteLevel comes last and would add its space to each word; this adds one to the text.
+  if (add_prefix_space)
+    parts.push_back(
+        {{"type", "Metaspace"}, {"replacement", " "}, {"prepend_scheme", "always"}, {"split", false}});
+  parts.push_back(
+      {{"type", "Split"}, {"pattern", {{"Regex", words}}}, {"behavior", "Isolated"}, {"invert", false}});
+  parts.push_back(byte_level_part(false, false));
+  return Json{{"type", "Sequence"}, {"pretokenizers", std::move(parts)}}.dump(2);
+}
+
 TokenizerSettings settings_to_learn(std::span<const TextStep> steps, bool byte_level, bool add_prefix_space,
-                                    bool split_words) {
-  using Json = nlohmann::json;  // with sorted keys, like the parts read from a file
-  const auto byte_level_part = [](bool adds_space, bool splits) {
-    return Json{{"type", "ByteLevel"},
-                {"add_prefix_space", adds_space},
-                {"trim_offsets", true},
-                {"use_regex", splits}};
-  };
+                                    WordSplit split) {
   TokenizerSettings settings;
   settings.byte_level = byte_level;
   settings.add_prefix_space = add_prefix_space;
-  settings.split_words = split_words;
+  settings.word_split = split;
   Json list = Json::array();
   for (const TextStep step : steps) list.push_back({{"type", text_steps.name_of(step)}});
   Json normalizer = list.size() == 1 ? list[0] : Json();
   if (list.size() > 1) normalizer = {{"type", "Sequence"}, {"normalizers", list}};
   settings.normalizer_text = normalizer.dump(2);
   if (!steps.empty()) settings.normalizer = read_normalizer(settings.normalizer_text);
-  const Json words =
-      byte_level ? byte_level_part(add_prefix_space, split_words) : Json{{"type", "BertPreTokenizer"}};
-  settings.pre_tokenizer_text = words.dump(2);
+  settings.pre_tokenizer_text = byte_level ? byte_level_pre_tokenizer(add_prefix_space, split)
+                                           : Json{{"type", "BertPreTokenizer"}}.dump(2);
   if (byte_level)
     settings.decoder_text = byte_level_part(true, true).dump(2);
   else

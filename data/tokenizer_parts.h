@@ -43,14 +43,22 @@ class TokenMatcher {
   std::array<bool, 256> begins_pattern_{};
 };
 
-/// Splits a text into the words that byte-level BPE never merges across. The rule is the pattern of GPT-2
-/// (Radford et al., 2019), scanned by hand with Unicode categories:
-///   's | 't | 're | 've | 'm | 'll | 'd | ?L+ | ?N+ | ?(other)+ | space+ not before a non-space | space+
-/// where " ?" is one optional U+0020. The words follow one another without gaps; ill-formed bytes count as
-/// "other".
-std::vector<std::string_view> split_words(std::string_view text);
+/// The words that byte-level BPE never merges across.
+enum class WordSplit {
+  none,  ///< A whole text is one.
+  /// The pattern of GPT-2 (Radford et al., 2019), scanned by hand with Unicode categories:
+  ///   's | 't | 're | 've | 'm | 'll | 'd | ?L+ | ?N+ | ?(other)+ | space+ not before a non-space | space+
+  /// where " ?" is one optional U+0020. Vowel signs are "other" here, and part words from their middle.
+  gpt2,
+  /// The same, but after an L or N also all that Unicode's word boundaries leave with it
+  /// (unicode::stays_with_previous): heed's own.
+  whole,
+};
+
+/// Splits a text into words, which follow one another without gaps; ill-formed bytes count as "other".
+std::vector<std::string_view> split_words(std::string_view text, WordSplit split);
 /// The end of the word that begins at byte `at`, which must be inside the text.
-std::size_t end_of_word(std::string_view text, std::size_t at);
+std::size_t end_of_word(std::string_view text, std::size_t at, WordSplit split);
 
 /// The ids of words seen before, since most words of a text are repeats. Each word has only a few places
 /// where it may be stored, so no text makes the look-up slow; if these are taken the word is not cached.
@@ -82,9 +90,10 @@ struct TokenizerSettings {
   std::vector<TextRule> normalizer;
   /// Words keep their spaces, and bytes are spelled in the byte alphabet, so nothing is lost.
   bool byte_level = true;
-  bool add_prefix_space = false, split_words = true;  // for byte-level
-  std::vector<WordRule> pre_tokenizer;                // otherwise
-  std::optional<std::vector<TokenRule>> decoder;      // otherwise; none: tokens are joined by spaces
+  bool add_prefix_space = false;                  // for byte-level
+  WordSplit word_split = WordSplit::gpt2;         // for byte-level
+  std::vector<WordRule> pre_tokenizer;            // otherwise
+  std::optional<std::vector<TokenRule>> decoder;  // otherwise; none: tokens are joined by spaces
   /// JSON text of the parts, as written to the file.
   std::string normalizer_text = "null", pre_tokenizer_text = "null", decoder_text = "null";
   /// Adds special tokens around sequences: ignored by encode(), but kept for save().
@@ -93,7 +102,9 @@ struct TokenizerSettings {
 
 /// The settings of a tokenizer to be learned: its text steps, and byte-level words or those of BERT.
 TokenizerSettings settings_to_learn(std::span<const TextStep> steps, bool byte_level,
-                                    bool add_prefix_space = false, bool split_words = true);
+                                    bool add_prefix_space = false, WordSplit split = WordSplit::whole);
+/// The JSON text of the pre-tokenizer that gives byte-level words.
+std::string byte_level_pre_tokenizer(bool add_prefix_space, WordSplit split);
 
 /// The state of a tokenizer; immutable except for the cache.
 struct TokenizerParts {
@@ -145,9 +156,8 @@ void for_each_word(std::string_view text, const TokenizerSettings& settings, std
     std::string spaced;
     if (lacks_space) spaced.append(" ").append(text);
     if (lacks_space) text = spaced;
-    if (!settings.split_words) return visit(text);
     for (std::size_t at = 0, end = 0; at < text.size(); at = end) {
-      end = end_of_word(text, at);
+      end = end_of_word(text, at, settings.word_split);
       visit(text.substr(at, end - at));
     }
     return;

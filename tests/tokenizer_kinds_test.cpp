@@ -142,6 +142,8 @@ TEST_CASE("Words end at white space, and each punctuation mark is one") {
   CHECK(parts("1+1=2 a_b «x»\u00a0y") ==
         std::vector<std::string>{"1", "+", "1", "=", "2", "a", "_", "b", "«", "x", "»", "y"});
   CHECK(parts(" \n ").empty());
+  CHECK(parts("खुप वाह। می‌خواهم") ==
+        std::vector<std::string>{"खुप", "वाह", "।", "می‌خواهم"});
   CHECK(parts("a\xff"
               "b") == std::vector<std::string>{"a\xff"
                                                "b"});

@@ -30,6 +30,13 @@ std::vector<std::string> text() {
   return read_lines(folder / "text.txt").strings();
 }
 
+/// The same, and lines in scripts with vowel signs, joiners and other marks.
+std::vector<std::string> text_with_marks() {
+  std::vector<std::string> lines = text();
+  for (std::string& line : read_lines(folder / "marks.txt").strings()) lines.push_back(std::move(line));
+  return lines;
+}
+
 Json case_file(const std::string& name) {
   return Json::parse(read_file(folder / name));
 }
@@ -88,8 +95,8 @@ std::vector<std::pair<std::string, int>> segments_of(const std::vector<std::stri
   return segments;
 }
 
-std::vector<std::string> split_words_of(std::string_view text) {
-  const auto words = split_words(text);
+std::vector<std::string> split_words_of(std::string_view text, WordSplit split = WordSplit::gpt2) {
+  const auto words = split_words(text, split);
   return {words.begin(), words.end()};
 }
 
@@ -114,13 +121,13 @@ TEST_CASE("Files made by Hugging Face tokenizers give the same ids and texts") {
 TEST_CASE("Training gives the very file that Hugging Face tokenizers gives") {
   TokenizerTraining options;
   options.vocabulary_size = 420;
-  CHECK(Json::parse(Tokenizer::train(text(), options).to_json()) == case_file("plain.json"));
-  options.vocabulary_size = 320;
+  const std::vector<std::string> lines = text_with_marks();
+  CHECK(Json::parse(Tokenizer::train(lines, options).to_json()) == case_file("whole_plain.json"));
   options.add_prefix_space = true;
-  CHECK(Json::parse(Tokenizer::train(text(), options).to_json()) == case_file("prefix_space.json"));
+  CHECK(Json::parse(Tokenizer::train(lines, options).to_json()) == case_file("whole_prefix_space.json"));
   options.add_prefix_space = false;
   options.normalizer = {TextStep::nfkc, TextStep::lower_case};
-  CHECK(Json::parse(Tokenizer::train(text(), options).to_json()) == case_file("lower_case.json"));
+  CHECK(Json::parse(Tokenizer::train(lines, options).to_json()) == case_file("whole_lower_case.json"));
   options.vocabulary_size = 340;
   options.normalizer.clear();
   options.split_words = false;
@@ -131,8 +138,9 @@ TEST_CASE("Training gives the very file that Hugging Face tokenizers gives") {
 }
 
 TEST_CASE("A file that is read and written again says the same") {
-  for (const char* name : {"plain", "prefix_space", "whole_lines", "lower_case", "composed", "few_bytes",
-                           "dropped_bytes", "words", "word_piece", "unigram", "unigram_bytes"})
+  for (const char* name : {"plain", "prefix_space", "whole_lines", "lower_case", "whole_plain",
+                           "whole_prefix_space", "whole_lower_case", "composed", "few_bytes", "dropped_bytes",
+                           "words", "word_piece", "unigram", "unigram_bytes"})
     CHECK(Json::parse(Tokenizer::load(folder / (std::string(name) + ".json")).to_json()) ==
           case_file(std::string(name) + ".json"));
 }
@@ -175,7 +183,7 @@ TEST_CASE("Decoding gives back any bytes") {
   }));
   CHECK(rc::check("the words of a text join to the text", [&](const std::string& bytes) {
     std::string joined;
-    for (const auto& word : split_words_of(bytes)) joined += word;
+    for (const auto& word : split_words_of(bytes, WordSplit::whole)) joined += word;
     RC_ASSERT(joined == bytes);
   }));
 }
@@ -198,6 +206,18 @@ TEST_CASE("Words are split as GPT-2 does") {
   CHECK(split_words_of("a \u00a0b") == Words{"a", " ", "\u00a0", "b"});
   CHECK(split_words_of("'ll'lL") == Words{"'ll", "'", "lL"});
   CHECK(split_words_of("").empty());
+}
+
+TEST_CASE("Words that heed learns keep their vowel signs, joiners and other marks") {
+  using Words = std::vector<std::string>;
+  const auto words = [](std::string_view text) { return split_words_of(text, WordSplit::whole); };
+  CHECK(split_words_of("वाह जी") == Words{"व", "ा", "ह", " ज", "ी"});
+  CHECK(words("वाह जी!") == Words{"वाह", " जी", "!"});
+  CHECK(words("می‌خواهم") == Words{"می‌خواهم"});
+  CHECK(words("ab\u00adc\u200bd") == Words{"ab\u00adc", "\u200b", "d"});
+  CHECK(words("1\ufe0f\u20e3a") == Words{"1\ufe0f\u20e3", "a"});
+  CHECK(words("\u0301a \u0301!\u0301a") == Words{"\u0301", "a", " \u0301!\u0301", "a"});
+  CHECK(words("It's  12 o'clock") == split_words_of("It's  12 o'clock"));
 }
 
 TEST_CASE("Bytes without a token are reported") {

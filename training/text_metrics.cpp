@@ -554,8 +554,7 @@ std::vector<std::string> words_of_every_script(std::string_view text, bool stemm
     const unicode::CodePoint c = unicode::decode(lower, at);
     const std::string_view bytes = std::string_view(lower).substr(at, static_cast<std::size_t>(c.length));
     at += bytes.size();
-    const bool joins = c.valid && (unicode::is_mark(c.value) || c.value == 0x200C || c.value == 0x200D);
-    if (!joins) {
+    if (!c.valid || !unicode::stays_with_previous(c.value)) {
       const bool is_part = c.valid && (unicode::is_letter(c.value) || unicode::is_number(c.value));
       const auto script = is_part ? unicode::script_of(c.value) : unicode::Script::other;
       const bool is_word = script == unicode::Script::han || script == unicode::Script::unspaced;

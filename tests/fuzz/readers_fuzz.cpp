@@ -54,9 +54,11 @@ bool fuzz_text(std::string_view bytes) {
       require(bad_bytes == BadBytes::replace || report.replaced == 0);
     }
   }
-  std::size_t length = 0;
-  for (const auto word : split_words(bytes)) length += word.size();
-  require(length == bytes.size());
+  for (const WordSplit split : {WordSplit::gpt2, WordSplit::whole}) {
+    std::size_t length = 0;
+    for (const auto word : split_words(bytes, split)) length += word.size();
+    require(length == bytes.size());
+  }
   for (const auto form : {unicode::Form::nfc, unicode::Form::nfkd}) unicode::normalize(bytes, form);
   require(is_utf8(unicode::replace_invalid(bytes)));
   return any;

@@ -14,13 +14,27 @@ PROBES = [
     "Die Möwe fliegt über das große Schiff, 1234 Meter weit; №5 kostet 3,50 €!", "x\u00a0y\u2003z\u3000w \u0085 \u200b\u1680",
     "日本語のテキスト and ελληνικά και русский", "😀👩‍👩‍👧 🇩🇪", "e\u0301 é ﬁne ① ² Ⅷ İstanbul ΟΔΟΣ ẞ", "<s>Hello</s>", "<pad><pad> <unk>x<s", "Hello world HelloWorld Hello",
     "take the <mask> out <mask><mask>", "left <right>   gap", "new  wave new wave newwave", "\x00\x01\x7f\x1c end", "'", "1'2''3's", "\t\n \n", "Ωé ＡＢＣ１２３",
+    "আমি বাংলায় গান গাই। ", "तुम्ही कुठे जात आहात?", "می‌خواهم کتاب‌ها كِتَابٌ", "กินข้าว\u200bที่บ้าน", "\u1112\u1161\u11ab\u1100\u116e\u11a8",
+    "\u0301a \u0301b\t\u0301 1\ufe0f\u20e3 x\u00ady\u200e !\u0301z ❤\ufe0f\u200d🔥ok it's\u0301",
 ]
+# The words of GPT-2 with the marks that belong to them, which is what heed learns.
+WHOLE_WORDS = (r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}(?:[\p{L}\p{M}]|(?!\u200B)\p{Cf})*| ?\p{N}(?:[\p{N}\p{M}]|(?!\u200B)\p{Cf})*"
+               r"| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
+
 
 
 def tokenizer(add_prefix_space=False, use_regex=True, **model):
     result = Tokenizer(models.BPE(**model))
     result.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space, use_regex=use_regex)
     result.decoder = decoders.ByteLevel()
+    return result
+
+
+def whole_words(add_prefix_space=False):
+    result = tokenizer()
+    spaces = [pre_tokenizers.Metaspace(replacement=" ", prepend_scheme="always", split=False)] if add_prefix_space else []
+    words = pre_tokenizers.Split(Regex(WHOLE_WORDS), "isolated")
+    result.pre_tokenizer = pre_tokenizers.Sequence(spaces + [words, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     return result
 
 
@@ -40,6 +54,11 @@ def main():
     lowered = tokenizer()
     lowered.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     made["lower_case"] = train(lowered, lines, 320)
+    for name, one in list(made.items()):
+        if name != "whole_lines":
+            part = whole_words(add_prefix_space=name == "prefix_space")
+            part.normalizer = one.normalizer
+            made["whole_" + name] = train(part, lines + (HERE / "marks.txt").read_text(encoding="utf-8").splitlines(), 420)
     composed = tokenizer()
     composed.normalizer = normalizers.NFC()
     composed.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)])
