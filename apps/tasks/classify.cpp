@@ -142,10 +142,7 @@ class ClassifyLearner : public Learner {
                                   const PredictOptions& options) override {
     return answer_lines(
         lines, options, [&](const std::string& line) { return input_of(line); },
-        [&](const std::vector<Tokens>& inputs) {
-          if (tokenizer_) remark(tokenizer_->take_cut_message());
-          return class_predictions(scores_of(inputs), classes_);
-        },
+        [&](const std::vector<Tokens>& inputs) { return class_predictions(scores_of(inputs), classes_); },
         [&](const Tokens& input, const std::string& name, CaptureFile& file) {
           const Capture capture = captured([&](Context& context) { logits({input}, context); });
           tokenizer_ ? add_pass(file, name, capture, {input}, tokenizer_->tokenizer())
@@ -208,6 +205,8 @@ class ClassifyLearner : public Learner {
     return answered ? std::vector<ExampleLine>() : labelled_lines(shown_part(parts_), count);
   }
 
+  std::string take_cut_message() override { return tokenizer_ ? tokenizer_->take_cut_message() : ""; }
+
   void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
     if (reads_images_) throw SettingsError(file + ": the run reads images, not tables");
     read_texts_of_table(file, text_options(file, settings_), take, &report);
@@ -258,7 +257,6 @@ class ClassifyLearner : public Learner {
     Examples examples{{}, classes_of(text, classes_)};
     if (tokenizer_) {
       examples.inputs = (*tokenizer_)(text.texts, text.places);
-      remark(tokenizer_->take_cut_message());
     } else {
       for (const std::string_view line : text.texts) examples.inputs.push_back(pixels_of(line));
     }

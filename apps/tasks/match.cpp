@@ -124,10 +124,7 @@ class MatchLearner : public Learner {
                                   const PredictOptions& options) override {
     return answer_lines(
         lines, options, [&](const std::string& line) { return input_of(line); },
-        [&](const std::vector<TokenPair>& pairs) {
-          remark(tokenizer_->take_cut_message());
-          return class_predictions(scores_of(pairs), classes_);
-        },
+        [&](const std::vector<TokenPair>& pairs) { return class_predictions(scores_of(pairs), classes_); },
         [&](const TokenPair& pair, const std::string& name, CaptureFile& file) {
           add_pass(file, name, captured([&](Context& context) { logits({pair}, context); }), rows_of(pair),
                    tokenizer_->tokenizer());
@@ -188,6 +185,8 @@ class MatchLearner : public Learner {
   }
 
   void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
+  std::string take_cut_message() override { return tokenizer_ ? tokenizer_->take_cut_message() : ""; }
+
     read_texts_of_table(file, table_options(file, settings_), take, &report);
   }
 
@@ -229,7 +228,6 @@ class MatchLearner : public Learner {
       }
       if (is_blank(text.texts[i]) || is_blank(text.seconds[i])) ++empty;
     }
-    remark(tokenizer_->take_cut_message());
     if (empty > 0) remark(concat_text(empty, " pairs have a text that says nothing"));
     return examples;
   }
