@@ -292,25 +292,34 @@ std::vector<std::size_t> drawn_order(std::size_t count, std::uint64_t seed) {
 
 using Part = LabelledText TextParts::*;
 
-/// Assigns the groups of `order` to parts: first the test texts, then the validation texts. `what`
-/// describes them in errors.
-void draw_parts(std::vector<std::size_t> order, const SplitOptions& options, const std::string& what,
-                std::vector<Part>& part_of) {
+/// Assigns the groups of `order` to parts: first the test texts, then the validation texts. `before`: groups
+/// that were assigned earlier. Shares are rounded so that they add up to that of all these together; `kept`
+/// groups at the least are left for training.
+void draw_parts(std::vector<std::size_t> order, std::size_t before, std::size_t kept,
+                const SplitOptions& options, std::vector<Part>& part_of) {
   const std::size_t count = order.size();
-  const auto part = [&](std::size_t whole, double fraction) {
-    return static_cast<std::size_t>(std::llround(static_cast<double>(whole) * fraction));
-  };
-  std::size_t test = part(count, options.test_fraction), valid = part(count, options.valid_fraction);
-  if (options.folds > 0) {
-    const auto begin_of = [&](std::int64_t fold) {
-      return count * static_cast<std::size_t>(fold) / static_cast<std::size_t>(options.folds);
+  const auto part = [](std::size_t earlier, std::size_t groups, double fraction) {
+    const auto rounded = [&](std::size_t all) {
+      return static_cast<std::size_t>(std::llround(static_cast<double>(all) * fraction));
     };
-    const std::size_t begin = begin_of(options.fold - 1);
-    test = begin_of(options.fold) - begin;
-    valid = part(count - test, options.valid_fraction);
+    return rounded(earlier + groups) - rounded(earlier);
+  };
+  std::size_t test = std::min(part(before, count, options.test_fraction), count - kept);
+  std::size_t valid = part(before, count, options.valid_fraction);
+  if (options.folds > 0) {
+    const auto folds = static_cast<std::size_t>(options.folds);
+    // Of `groups` that are dealt to the folds in turn, those that fall to the first ones.
+    const auto dealt = [&](std::size_t groups, std::size_t first) {
+      return groups / folds * first + std::min(groups % folds, first);
+    };
+    const auto fold = static_cast<std::size_t>(options.fold);
+    const std::size_t tested_before = dealt(before, fold) - dealt(before, fold - 1);
+    const std::size_t begin = dealt(before + count, fold - 1) - dealt(before, fold - 1);
+    test = dealt(before + count, fold) - dealt(before + count, fold - 1) - tested_before;
+    valid = part(before - tested_before, count - test, options.valid_fraction);
     std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(begin), order.end());
   }
-  check(test + valid < count, "none of the ", count, " texts", what, " would be left to train on");
+  valid = std::min(valid, count - kept - test);
   for (std::size_t rank = 0; rank < test + valid; ++rank)
     part_of[order[rank]] = rank < test ? &TextParts::test : &TextParts::valid;
 }
@@ -340,12 +349,35 @@ void check_split(const SplitOptions& options, std::size_t groups) {
 
 /// Throws for a class with a single group: the fold that tests it would have none to learn from.
 void check_classes_of_folds(const LabelledText& text, const std::vector<std::size_t>& group_of) {
+/// The same of each class by itself. The class of a group is its rarest label, so that no class is held out
+/// with a group that counts as another's.
+void draw_parts_of_classes(const LabelledText& text, const std::vector<std::size_t>& group_of,
+                           const std::vector<std::size_t>& order, const SplitOptions& options,
+                           std::vector<Part>& part_of) {
+  std::unordered_map<std::string_view, std::size_t> texts_of;
+  for (const std::string_view label : text.labels) ++texts_of[label];
+  std::vector<std::string_view> label_of(order.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    std::string_view& label = label_of[group_of[i]];
+    const std::string_view its = text.labels[i];
+    if (label.data() == nullptr || texts_of[its] < texts_of[label]) label = its;
+  }
+  std::map<std::string_view, std::vector<std::size_t>> order_of;
+  for (const std::size_t group : order) order_of[label_of[group]].push_back(group);
+  std::size_t before = 0;
+  for (const auto& [label, its_order] : order_of) {
+    if (its_order.size() == 1) continue;  // stays for training
+    draw_parts(its_order, before, 1, options, part_of);
+    before += its_order.size();
+  }
+}
+
   std::map<std::string_view, std::set<std::size_t>> groups;
   for (std::size_t i = 0; i < text.size(); ++i) groups[text.labels[i]].insert(group_of[i]);
   for (const auto& [label, its_groups] : groups)
     check(its_groups.size() >= 2, "the class \"", label, "\" has ",
           text.seconds.empty() ? "one text" : "one first text",
-          ": the fold that tests it has none to learn it from; leave the class out, or train without folds");
+          ": the fold that tests it has none to learn it from; data.stratified=true keeps it in training");
 }
 
 }  // namespace
@@ -450,19 +482,15 @@ TextParts split_text(const LabelledText& text, const SplitOptions& options) {
   const std::vector<std::size_t> group_of = inseparable(text);
   const std::size_t groups = group_of.empty() ? 0 : *std::ranges::max_element(group_of) + 1;
   check_split(options, groups);
-  if (options.folds > 0) check_classes_of_folds(text, group_of);
+  if (options.folds > 0 && !options.stratified) check_classes_of_folds(text, group_of);
   const std::vector<std::size_t> order = drawn_order(groups, options.seed);
   std::vector<Part> part_of(groups, &TextParts::train);
-  if (options.stratified && groups > 0) {
-    std::vector<std::string_view> label_of(groups);
-    for (std::size_t i = text.size(); i-- > 0;) label_of[group_of[i]] = text.labels[i];
-    std::map<std::string_view, std::vector<std::size_t>> order_of;
-    for (const std::size_t group : order) order_of[label_of[group]].push_back(group);
-    for (const auto& [label, its_order] : order_of)
-      draw_parts(its_order, options, concat_text(" of the class \"", label, "\""), part_of);
-  } else {
-    draw_parts(order, options, "", part_of);
-  }
+  if (options.stratified)
+    draw_parts_of_classes(text, group_of, order, options, part_of);
+  else
+    draw_parts(order, 0, 0, options, part_of);
+  check(std::ranges::count(part_of, &TextParts::train) > 0, "none of the ", groups,
+        " texts would be left to train on");
   const auto part = [&](Part wanted) {
     std::vector<std::size_t> indices;
     for (std::size_t i = 0; i < text.size(); ++i)

@@ -97,7 +97,7 @@ struct SplitOptions {
   double valid_fraction = 0;
   double test_fraction = 0;
   std::uint64_t seed = 1;
-  bool stratified = false;  ///< splits each class by these fractions, not only all texts together
+  bool stratified = false;  ///< of each class the same share, and at least one text for training
   /// Cross-validation: the test part is part `fold` (from 1) of `folds`, whatever test_fraction; 0: none.
   std::int64_t folds = 0, fold = 0;
 };
@@ -107,10 +107,12 @@ struct SplitOptions {
 /// the order of these words the first round(n * test_fraction) of n groups are for the test, the next round(n
 /// * valid_fraction) for validation, and the others for training; each part keeps the order of the data. So
 /// the test part does not depend on the size of the validation part. In fold k of K the test groups are those
-/// from n (k - 1) / K to n k / K in that order, and of the r others the round(r * valid_fraction) after them,
-/// cyclically, are for validation. Stratified, the same is done within each class, which is that of a group's
-/// first text. Throws Error for fractions that leave nothing to train on (in a class, if stratified), for
-/// more folds than groups, and for a class with a single group.
+/// that fall to k where they are dealt to the folds in turn, and of the r others the round(r *
+/// valid_fraction) after them, cyclically, are for validation. Stratified, the same is done within each
+/// class, which is the rarest label of a group: the shares are rounded so that those of the classes, in the
+/// order of their names, add up to that of the whole, and the last group of a class stays for training,
+/// whatever the fractions or the fold. Throws Error for fractions that leave nothing to train on and for more
+/// folds than groups; not stratified, for a class with a single group in folds, too.
 TextParts split_text(const LabelledText& text, const SplitOptions& options);
 
 }  // namespace heed

@@ -37,7 +37,7 @@ struct ClassifyData {
   std::int64_t patch = 4;
   std::string label_column = {};
   std::vector<std::string> text_columns = {};
-  SplitOptions split = {.valid_fraction = 0.1};
+  SplitOptions split = {.valid_fraction = 0.1, .stratified = true};
   TextLimits limits = {};
   std::int64_t expressions = 20000;
   ListOpsRule rule = {.max_depth = 4, .max_arguments = 5, .longer_than = 3, .shorter_than = 30};
@@ -196,6 +196,7 @@ class ClassifyLearner : public Learner {
     const auto read = [&](std::span<const std::string> files, const Settings& layout, ReadReport& report) {
       return read_file(files.front(), layout, report);
     };
+      remark(remark_on_other_labels(classes_, text, unit_));
     return measured_data(parts_, source, read, [&](const LabelledText& text) {
       return measured_examples(examples_of(text), text);
     });
@@ -254,7 +255,7 @@ class ClassifyLearner : public Learner {
   }
 
   Examples examples_of(const LabelledText& text) {
-    Examples examples{{}, classes_of(text, classes_)};
+    Examples examples{{}, classes_of(text, with_other_labels(classes_, text))};
     if (tokenizer_) {
       examples.inputs = (*tokenizer_)(text.texts, text.places);
     } else {
@@ -295,9 +296,10 @@ class ClassifyLearner : public Learner {
 
   Measurement measured_examples(const Examples& examples, const LabelledText& text) {
     const std::vector<ClassScores> scores = scores_of(examples.inputs);
-    const ClassQuality quality = quality_of(scores, examples.targets, classes_.size());
+    const std::vector<std::string> classes = with_other_labels(classes_, text);
+    const ClassQuality quality = quality_of(scores, examples.targets, classes.size());
     ClassFigures figures{metrics(std::vector<double>{quality.accuracy, quality.loss, quality.macro_f1})};
-    return class_measurement(std::move(figures), quality, scores, examples.targets, text, classes_);
+    return class_measurement(std::move(figures), quality, scores, examples.targets, text, classes);
   }
 
   const ClassifyData data_;

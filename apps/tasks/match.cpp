@@ -43,7 +43,7 @@ struct MatchData {
   LabelledFiles files = {.formats = table_formats(),
                          .formats_help = "csv; tsv, in which nothing is quoted; jsonl"};
   std::string first_column = {}, second_column = {}, label_column = {}, positive_label = {};
-  SplitOptions split = {.valid_fraction = 0.1};
+  SplitOptions split = {.valid_fraction = 0.1, .stratified = true};
   TextLimits limits = {};
   std::int64_t questions = 1500;
 };
@@ -176,6 +176,7 @@ class MatchLearner : public Learner {
       return read_labelled_text(files.front(), table_options(files.front(), layout), &report);
     };
     return measured_data(parts_, source, read, [&](const LabelledText& text) {
+      remark(remark_on_other_labels(classes_, text, unit_));
       return measured_examples(examples_of(text), text);
     });
   }
@@ -217,7 +218,7 @@ class MatchLearner : public Learner {
   }
 
   Examples examples_of(const LabelledText& text) {
-    Examples examples{{}, classes_of(text, classes_)};
+    Examples examples{{}, classes_of(text, with_other_labels(classes_, text))};
     std::int64_t empty = 0;
     for (std::size_t i = 0; i < text.size(); ++i) {
       try {
@@ -266,9 +267,10 @@ class MatchLearner : public Learner {
 
   Measurement measured_examples(const Examples& examples, const LabelledText& text) {
     const std::vector<ClassScores> scores = scores_of(examples.inputs);
-    const ClassQuality quality = quality_of(scores, examples.targets, classes_.size());
+    const std::vector<std::string> classes = with_other_labels(classes_, text);
+    const ClassQuality quality = quality_of(scores, examples.targets, classes.size());
     return class_measurement(figures(quality, scores, text), quality, scores, examples.targets, text,
-                             classes_);
+                             classes);
   }
 
   /// The metrics that say something of this data.
@@ -318,7 +320,8 @@ class MatchLearner : public Learner {
     if (parts_.valid.size() == 0) return;
     const auto name = settings_.get<std::string>("training.keep_best_by");
     const std::vector<ClassScores> scores(parts_.valid.size(), ClassScores(classes_.size(), 0));
-    const ClassQuality quality = quality_of(scores, classes_of(parts_.valid, classes_), classes_.size());
+    const std::vector<std::string> classes = with_other_labels(classes_, parts_.valid);
+    const ClassQuality quality = quality_of(scores, classes_of(parts_.valid, classes), classes.size());
     const ClassFigures given = figures(quality, scores, parts_.valid);
     if (std::ranges::any_of(given.metrics, [&](const Metric& metric) { return metric.name == name; })) return;
     throw SettingsError(
