@@ -14,6 +14,7 @@
 #include "heed/base/error.h"
 #include "heed/base/unicode.h"
 #include "heed/core/random.h"
+#include "heed/data/columns.h"
 #include "heed/data/table.h"
 #include "heed/data/text_file.h"
 
@@ -81,41 +82,58 @@ std::vector<std::string> names_in_table(const TableCells& row) {
   return all ? row.names : std::vector<std::string>();
 }
 
-/// What is read of a table, but for the label.
-TableOptions table_of_texts(const LabelledOptions& options) {
-  TableOptions table{.format = options.format,
-                     .header = options.header,
-                     .delimiter = options.delimiter,
-                     .others = options.text_columns.empty(),
-                     .text = options.text};
-  if (!options.second_column.empty()) table.columns.push_back(options.second_column);
-  table.columns.insert(table.columns.end(), options.text_columns.begin(), options.text_columns.end());
-  return table;
+/// How a table is read, whatever its columns.
+TableOptions table_of(const LabelledOptions& options) {
+  return {.format = options.format,
+          .header = options.header,
+          .delimiter = options.delimiter,
+          .text = options.text};
+}
+
+/// The columns of the label, of a second text and of the texts, as the settings give them: "" for those that
+/// they do not.
+std::vector<std::string> given_columns(const LabelledOptions& options) {
+  std::vector<std::string> columns = {options.label_column};
+  if (options.pairs) columns.push_back(options.second_column);
+  if (options.text_columns.empty()) columns.emplace_back();
+  columns.insert(columns.end(), options.text_columns.begin(), options.text_columns.end());
+  return columns;
+}
+
+/// Finds the columns that are not given in the first rows, puts them into `places`, and says which they are.
+auto finder_of(const LabelledOptions& options, std::vector<std::size_t>& places, ReadReport* report) {
+  const ColumnsGiven given{options.label_column, options.text_columns, options.pairs, options.second_column};
+  return [given, &places, report](const TableSample& sample) {
+    const ColumnsFound found = find_columns(sample, given);
+    if (report) report->remarks.push_back(concat_text(sample.origin, ": ", found.remark));
+    places = {found.label};
+    if (found.second) places.push_back(*found.second);
+    places.insert(places.end(), found.texts.begin(), found.texts.end());
+    return places;
+  };
 }
 
 LabelledText read_labelled_table(const FileInput& input) {
   const LabelledOptions& options = input.options;
-  const std::string first = options.format == "jsonl" ? "label" : "1";
-  const std::string& label = options.label_column.empty() ? first : options.label_column;
-  const bool pairs = !options.second_column.empty();
-  TableOptions table = table_of_texts(options);
-  table.columns.insert(table.columns.begin(), label);
-  table.usual_names = options.usual_names;
-  if (options.label_column.empty()) table.usual_names = {"label"};
-  table.labelled = table.distinct = true;
-  const std::size_t before = pairs ? 2 : 1;
+  TableOptions table = table_of(options);
+  table.columns = given_columns(options);
+  table.distinct = true;
+  std::vector<std::size_t> places;  // of columns that are found by the data
+  if (std::erase(table.columns, "") > 0) table.choose = finder_of(options, places, input.report);
   LabelledText text;
+  const std::size_t before = options.pairs ? 2 : 1;
   const auto take = [&](const TableCells& row) {
     std::vector<std::string>& cells = row.cells;
     if (text.size() == 0) {
-      check(cells.size() > before, row.origin, ": the rows have a label, but no text");
       text.first_line = row.first;
       text.columns = names_in_table(row);
+      if (text.columns.empty() && options.format != "jsonl")
+        for (const std::size_t place : places) text.columns.push_back(std::to_string(place + 1));
     }
     if (cells[0].empty()) fail(row.place(), ": the label in column ", row.names[0], " is empty");
     check_label_at(cells[0], row);
     const std::string words = joined({cells.begin() + static_cast<std::ptrdiff_t>(before), cells.end()});
-    if (pairs)
+    if (options.pairs)
       text.add_pair(words, cells[1], cells[0], row.origin, row.line);
     else
       text.add(words, cells[0], row.origin, row.line);
@@ -133,13 +151,20 @@ std::vector<std::string> columns_of_label(const LabelledOptions& options) {
 
 void read_unlabelled_table(const FileInput& input, const TakeText& take) {
   const LabelledOptions& options = input.options;
-  TableOptions table = table_of_texts(options);
-  if (!options.usual_names.empty())
-    table.usual_names = {options.usual_names.begin() + 1, options.usual_names.end()};
+  TableOptions table = table_of(options);
+  table.others = !options.pairs && options.text_columns.empty();
+  table.columns = options.text_columns;
+  if (options.pairs) {
+    const auto column = [&](const std::string& given, const char* name, const char* number) {
+      table.usual_names.emplace_back(given.empty() ? name : "");
+      return !given.empty() ? given : std::string(options.format == "jsonl" ? name : number);
+    };
+    const std::string second = column(options.second_column, "second", "2");
+    table.columns = {second, column(table.columns.empty() ? "" : table.columns[0], "first", "1")};
+  }
   table.left_out = columns_of_label(options);
   if (options.format != "jsonl" && table.header == Header::detected && is_column_name(table.left_out.back()))
     table.header = Header::present;
-  const bool pairs = !options.second_column.empty();
   bool is_first = true;
   const auto take_row = [&](const TableCells& row) {
     if (std::exchange(is_first, false)) {
@@ -147,7 +172,7 @@ void read_unlabelled_table(const FileInput& input, const TakeText& take) {
             quoted_names(table.left_out), "); name it");
       if (input.report) input.report->remarks.push_back(remark_on_columns(row));
     }
-    if (!pairs) return take(joined(row.cells), row);
+    if (!options.pairs) return take(joined(row.cells), row);
     for (std::string& cell : row.cells) std::ranges::replace(cell, '\t', ' ');
     take(concat_text(joined(std::span(row.cells).subspan(1)), '\t', row.cells[0]), row);
   };
@@ -324,6 +349,29 @@ void draw_parts(std::vector<std::size_t> order, std::size_t before, std::size_t 
     part_of[order[rank]] = rank < test ? &TextParts::test : &TextParts::valid;
 }
 
+/// The same of each class by itself. The class of a group is its rarest label, so that no class is held out
+/// with a group that counts as another's.
+void draw_parts_of_classes(const LabelledText& text, const std::vector<std::size_t>& group_of,
+                           const std::vector<std::size_t>& order, const SplitOptions& options,
+                           std::vector<Part>& part_of) {
+  std::unordered_map<std::string_view, std::size_t> texts_of;
+  for (const std::string_view label : text.labels) ++texts_of[label];
+  std::vector<std::string_view> label_of(order.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    std::string_view& label = label_of[group_of[i]];
+    const std::string_view its = text.labels[i];
+    if (label.data() == nullptr || texts_of[its] < texts_of[label]) label = its;
+  }
+  std::map<std::string_view, std::vector<std::size_t>> order_of;
+  for (const std::size_t group : order) order_of[label_of[group]].push_back(group);
+  std::size_t before = 0;
+  for (const auto& [label, its_order] : order_of) {
+    if (its_order.size() == 1) continue;  // stays for training
+    draw_parts(its_order, before, 1, options, part_of);
+    before += its_order.size();
+  }
+}
+
 /// The group of each text, which must stay in one part: pairs with the same first text, or any other text
 /// by itself; numbered in order of appearance.
 std::vector<std::size_t> inseparable(const LabelledText& text) {
@@ -349,29 +397,6 @@ void check_split(const SplitOptions& options, std::size_t groups) {
 
 /// Throws for a class with a single group: the fold that tests it would have none to learn from.
 void check_classes_of_folds(const LabelledText& text, const std::vector<std::size_t>& group_of) {
-/// The same of each class by itself. The class of a group is its rarest label, so that no class is held out
-/// with a group that counts as another's.
-void draw_parts_of_classes(const LabelledText& text, const std::vector<std::size_t>& group_of,
-                           const std::vector<std::size_t>& order, const SplitOptions& options,
-                           std::vector<Part>& part_of) {
-  std::unordered_map<std::string_view, std::size_t> texts_of;
-  for (const std::string_view label : text.labels) ++texts_of[label];
-  std::vector<std::string_view> label_of(order.size());
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    std::string_view& label = label_of[group_of[i]];
-    const std::string_view its = text.labels[i];
-    if (label.data() == nullptr || texts_of[its] < texts_of[label]) label = its;
-  }
-  std::map<std::string_view, std::vector<std::size_t>> order_of;
-  for (const std::size_t group : order) order_of[label_of[group]].push_back(group);
-  std::size_t before = 0;
-  for (const auto& [label, its_order] : order_of) {
-    if (its_order.size() == 1) continue;  // stays for training
-    draw_parts(its_order, before, 1, options, part_of);
-    before += its_order.size();
-  }
-}
-
   std::map<std::string_view, std::set<std::size_t>> groups;
   for (std::size_t i = 0; i < text.size(); ++i) groups[text.labels[i]].insert(group_of[i]);
   for (const auto& [label, its_groups] : groups)
@@ -453,6 +478,7 @@ std::vector<std::string> labelled_formats() {
 void read_texts_of_table(const TextInput& input, const LabelledOptions& options, const TakeText& take,
                          ReadReport* report) {
   LabelledOptions named = options;
+  named.pairs |= !named.second_column.empty();
   if (named.format.empty()) named.format = table_format(input.origin);
   check(!named.format.empty() && format_named(named.format).has_columns, input.origin,
         ": a table is expected: give --format csv, tsv or jsonl");
@@ -465,6 +491,7 @@ LabelledText read_labelled_text(const TextInput& input, const LabelledOptions& o
   const fs::file_type type = input.bytes ? fs::file_type::regular : type_of(input.path);
   check(type != fs::file_type::not_found, input.origin, ": there is no such file or folder");
   LabelledOptions named = options;
+  named.pairs |= !named.second_column.empty();
   if (named.format.empty())
     named.format = input.bytes ? table_format(input.origin) : labelled_format(input.path);
   check(!named.format.empty(), input.origin,

@@ -21,7 +21,8 @@ struct LabelledText {
   TextList seconds = {};  ///< for pairs: the second texts (`texts` are the first); otherwise empty
   /// For tables: the first line of the selected columns; their names if it is a header, or for jsonl.
   std::vector<std::string> first_line = {};
-  /// The columns that were read by names that the table gives: of the label, of a second text, of the texts.
+  /// The columns that were read, of the label, of a second text, of the texts: by names that the table gives,
+  /// or by numbers where they were found by the data.
   std::vector<std::string> columns = {};
   std::size_t size() const { return texts.size(); }
   void add(std::string_view text, std::string_view label, std::string_view origin, std::size_t line = 0);
@@ -54,13 +55,12 @@ std::vector<std::int32_t> classes_of(const LabelledText& text, std::span<const s
 struct LabelledOptions {
   std::string format = {};  ///< "": from the name: a folder, .csv, .tsv, .jsonl, each also with .gz
   TextOptions text = {};
-  // For csv, tsv and jsonl; columns are numbers from 1 or names.
-  std::string label_column = {};               ///< "": "label", or the first where nothing is called so
-  std::vector<std::string> text_columns = {};  ///< joined with a space; empty: all but the label
-  std::string second_column = {};              ///< for pairs: the other text; "": none
-  /// Names that stand in place of the label, the second text and the texts where a header has them
-  /// (TableOptions); without a label column its is "label".
-  std::vector<std::string> usual_names = {};
+  // For csv, tsv and jsonl; columns are numbers from 1 or names, and where none are given found by the data
+  // (see find_columns of data/columns.h).
+  std::string label_column = {};
+  std::vector<std::string> text_columns = {};  ///< joined with a space; of pairs the first text
+  bool pairs = false;
+  std::string second_column = {};    ///< of pairs; where it is given they are pairs
   Header header = Header::detected;  ///< of csv and tsv
   std::string delimiter = {};        ///< of csv (TableOptions)
 };

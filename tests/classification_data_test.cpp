@@ -253,9 +253,10 @@ TEST_CASE("Labelled tables: columns have usual names, and texts are read without
   CHECK(named.labels == Names{"good", "bad"});
   CHECK(named.columns == Names{"label", "text"});
   CHECK(labelled("text,label\na,b\n", {.label_column = "1"}).columns == Names{"text", "label"});
-  CHECK(labelled("b,a\n").columns.empty());
-  CHECK(labelled("label,\nb,a\n", {.header = Header::present})
-            .columns.empty());  // nothing finds the second again
+  CHECK(labelled("b,a\n").columns == Names{"1", "2"});
+  CHECK(labelled("label,\nb,a\n", {.header = Header::present}).columns ==
+        Names{"1", "2"});  // one has no name
+  CHECK(labelled("b,a\n", {.label_column = "1", .text_columns = {"2"}}).columns.empty());
 
   using Rows = std::vector<std::pair<std::string, Names>>;
   const auto texts = [](std::string_view bytes, LabelledOptions options, std::string format = "csv") {
@@ -479,7 +480,6 @@ TEST_CASE("Stratified parts have the same share of every class") {
   SplitOptions larger = options;
   larger.valid_fraction = 0.4;
   CHECK(split_text(text, larger).test.texts == parts.test.texts);
-  set_label(text, 7, "once");
 }
 
 TEST_CASE("Stratified, every class keeps a text in training, and small classes are held out by turns") {
@@ -487,6 +487,7 @@ TEST_CASE("Stratified, every class keeps a text in training, and small classes a
   const auto count = [](const LabelledText& part, const std::string& label) {
     return std::count(part.labels.begin(), part.labels.end(), label);
   };
+  set_label(text, 7, "once");
   for (std::size_t i = 0; i < 40; ++i) set_label(text, i * 25, concat_text("twice ", i / 2));
   SplitOptions options{.valid_fraction = 0.3, .test_fraction = 0.6, .seed = 5, .stratified = true};
   const TextParts parts = split_text(text, options);

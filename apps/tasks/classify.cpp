@@ -50,11 +50,10 @@ void for_each_setting(auto&& visit, ClassifyData& data) {
         "\"images\" and \"idx3\"");
   visit(data.patch, "patch", 1, 4096, "Of idx: rows and columns of the patches that are an image's tokens");
   visit(data.label_column, "label_column",
-        "Of tables: the label's number, from 1, or name; empty: \"label\", or the first where nothing is "
-        "called so",
+        "Of tables: the label's number, from 1, or name; empty: \"label\", or found by the data, and said",
         {.kind = Setting::Kind::column});
   visit(data.text_columns, "text_columns",
-        "Of tables: the columns of the text, joined by a space; empty: all others");
+        "Of tables: the columns of the text, joined by a space; empty: found by the data, and said");
   for_each_setting(visit, data.split);
   for_each_setting(visit, data.limits);
   visit(data.expressions, "listops.count", 1, 1e8, "Without data: how many ListOps expressions");
@@ -196,8 +195,8 @@ class ClassifyLearner : public Learner {
     const auto read = [&](std::span<const std::string> files, const Settings& layout, ReadReport& report) {
       return read_file(files.front(), layout, report);
     };
-      remark(remark_on_other_labels(classes_, text, unit_));
     return measured_data(parts_, source, read, [&](const LabelledText& text) {
+      remark(remark_on_other_labels(classes_, text, unit_));
       return measured_examples(examples_of(text), text);
     });
   }

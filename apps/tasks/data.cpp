@@ -36,6 +36,11 @@ void use_layout_of(const ExampleTable& table, Settings& settings) {
   for (const Setting& one : before.declared())
     if (is_layout(one)) settings.set_json(one.name, one.initial, "defaults");
   if (settings.has("data.format")) settings.set("data.format", std::string(table.ending), "examples");
+  for (const ExampleColumn& column : table.columns) {
+    const std::string name = "data." + std::string(column.name), quoted = concat_text('"', column.name, '"');
+    if (settings.has(name + "_column")) settings.set_json(name + "_column", quoted, "examples");
+    if (settings.has(name + "_columns")) settings.set_json(name + "_columns", '[' + quoted + ']', "examples");
+  }
 }
 
 BoundedTokenizer::BoundedTokenizer(Tokenizer tokenizer, const Settings& settings)
@@ -54,12 +59,12 @@ Tokens BoundedTokenizer::operator()(std::string_view text) {
 }
 
 Tokens BoundedTokenizer::bounded(Tokens tokens) {
+  ++texts_;
   if (tokens.size() <= max_tokens_) return tokens;
   check(cut_, "the text has ", tokens.size(), " tokens, more than data.max_tokens = ", max_tokens_,
         "; raise that, or set data.long_texts=cut, which reads the beginning of such texts");
   ++cut_texts_;
   const std::int32_t end = tokens.back();
-  ++texts_;
   tokens.resize(max_tokens_);
   tokens.back() = end;
   return tokens;

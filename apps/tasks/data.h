@@ -103,7 +103,7 @@ std::vector<ExampleTable> pair_examples();
 
 /// Whether a setting says how files of data are laid out: those of examples in memory heed itself writes.
 bool is_layout(const Setting& setting);
-/// Sets how the file of a table is laid out.
+/// Sets how the file of a table is laid out, and what its columns are called.
 void use_layout_of(const ExampleTable& table, Settings& settings);
 
 // --- files

@@ -52,11 +52,11 @@ void for_each_setting(auto&& visit, MatchData& data) {
   const SettingTraits column = {.kind = Setting::Kind::column};
   for_each_setting(visit, data.files);
   visit(data.first_column, "first_column",
-        "The first text: number or name; empty: \"first\", or 1 where nothing is called so", column);
+        "The first text: number or name; empty: \"first\", or found by the data, and said", column);
   visit(data.second_column, "second_column",
-        "The second text: number or name; empty: \"second\", or 2 where nothing is called so", column);
+        "The second text: number or name; empty: \"second\", or found by the data, and said", column);
   visit(data.label_column, "label_column",
-        "The class: number or name; empty: \"label\", or 3 where nothing is called so", column);
+        "The class: number or name; empty: \"label\", or found by the data, and said", column);
   visit(data.positive_label, "positive_label",
         "Of two classes the one of f1, map and mrr; empty: the last by its bytes, as 1 of 0 and 1");
   for_each_setting(visit, data.split);
@@ -185,9 +185,9 @@ class MatchLearner : public Learner {
     return answered ? std::vector<ExampleLine>() : labelled_lines(shown_part(parts_), count);
   }
 
-  void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
   std::string take_cut_message() override { return tokenizer_ ? tokenizer_->take_cut_message() : ""; }
 
+  void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
     read_texts_of_table(file, table_options(file, settings_), take, &report);
   }
 
@@ -199,14 +199,11 @@ class MatchLearner : public Learner {
   static LabelledOptions table_options(const std::string& path, const Settings& layout) {
     LabelledOptions options = labelled_options(layout, path, "--format tsv, csv or jsonl");
     if (options.format.empty()) options.format = labelled_format(path);
-    const auto column = [&](const std::string& given, const char* name, const char* number) {
-      options.usual_names.emplace_back(given.empty() ? name : "");
-      return !given.empty() ? given : options.format == "jsonl" ? name : number;
-    };
     const auto data = layout.read<MatchData>("data");
-    options.label_column = column(data.label_column, "label", "3");
-    options.second_column = column(data.second_column, "second", "2");
-    options.text_columns = {column(data.first_column, "first", "1")};
+    options.pairs = true;
+    options.label_column = data.label_column;
+    options.second_column = data.second_column;
+    if (!data.first_column.empty()) options.text_columns = {data.first_column};
     return options;
   }
 
