@@ -14,6 +14,7 @@
 #include "heed/base/error.h"
 #include "heed/base/unicode.h"
 #include "heed/core/random.h"
+#include "heed/data/columns.h"
 #include "heed/data/table.h"
 #include "heed/data/text_file.h"
 
@@ -81,41 +82,58 @@ std::vector<std::string> names_in_table(const TableCells& row) {
   return all ? row.names : std::vector<std::string>();
 }
 
-/// What is read of a table, but for the label.
-TableOptions table_of_texts(const LabelledOptions& options) {
-  TableOptions table{.format = options.format,
-                     .header = options.header,
-                     .delimiter = options.delimiter,
-                     .others = options.text_columns.empty(),
-                     .text = options.text};
-  if (!options.second_column.empty()) table.columns.push_back(options.second_column);
-  table.columns.insert(table.columns.end(), options.text_columns.begin(), options.text_columns.end());
-  return table;
+/// How a table is read, whatever its columns.
+TableOptions table_of(const LabelledOptions& options) {
+  return {.format = options.format,
+          .header = options.header,
+          .delimiter = options.delimiter,
+          .text = options.text};
+}
+
+/// The columns of the label, of a second text and of the texts, as the settings give them: "" for those that
+/// they do not.
+std::vector<std::string> given_columns(const LabelledOptions& options) {
+  std::vector<std::string> columns = {options.label_column};
+  if (options.pairs) columns.push_back(options.second_column);
+  if (options.text_columns.empty()) columns.emplace_back();
+  columns.insert(columns.end(), options.text_columns.begin(), options.text_columns.end());
+  return columns;
+}
+
+/// Finds the columns that are not given in the first rows, puts them into `places`, and says which they are.
+auto finder_of(const LabelledOptions& options, std::vector<std::size_t>& places, ReadReport* report) {
+  const ColumnsGiven given{options.label_column, options.text_columns, options.pairs, options.second_column};
+  return [given, &places, report](const TableSample& sample) {
+    const ColumnsFound found = find_columns(sample, given);
+    if (report) report->remarks.push_back(concat_text(sample.origin, ": ", found.remark));
+    places = {found.label};
+    if (found.second) places.push_back(*found.second);
+    places.insert(places.end(), found.texts.begin(), found.texts.end());
+    return places;
+  };
 }
 
 LabelledText read_labelled_table(const FileInput& input) {
   const LabelledOptions& options = input.options;
-  const std::string first = options.format == "jsonl" ? "label" : "1";
-  const std::string& label = options.label_column.empty() ? first : options.label_column;
-  const bool pairs = !options.second_column.empty();
-  TableOptions table = table_of_texts(options);
-  table.columns.insert(table.columns.begin(), label);
-  table.usual_names = options.usual_names;
-  if (options.label_column.empty()) table.usual_names = {"label"};
-  table.labelled = table.distinct = true;
-  const std::size_t before = pairs ? 2 : 1;
+  TableOptions table = table_of(options);
+  table.columns = given_columns(options);
+  table.distinct = true;
+  std::vector<std::size_t> places;  // of columns that are found by the data
+  if (std::erase(table.columns, "") > 0) table.choose = finder_of(options, places, input.report);
   LabelledText text;
+  const std::size_t before = options.pairs ? 2 : 1;
   const auto take = [&](const TableCells& row) {
     std::vector<std::string>& cells = row.cells;
     if (text.size() == 0) {
-      check(cells.size() > before, row.origin, ": the rows have a label, but no text");
       text.first_line = row.first;
       text.columns = names_in_table(row);
+      if (text.columns.empty() && options.format != "jsonl")
+        for (const std::size_t place : places) text.columns.push_back(std::to_string(place + 1));
     }
     if (cells[0].empty()) fail(row.place(), ": the label in column ", row.names[0], " is empty");
     check_label_at(cells[0], row);
     const std::string words = joined({cells.begin() + static_cast<std::ptrdiff_t>(before), cells.end()});
-    if (pairs)
+    if (options.pairs)
       text.add_pair(words, cells[1], cells[0], row.origin, row.line);
     else
       text.add(words, cells[0], row.origin, row.line);
@@ -133,13 +151,20 @@ std::vector<std::string> columns_of_label(const LabelledOptions& options) {
 
 void read_unlabelled_table(const FileInput& input, const TakeText& take) {
   const LabelledOptions& options = input.options;
-  TableOptions table = table_of_texts(options);
-  if (!options.usual_names.empty())
-    table.usual_names = {options.usual_names.begin() + 1, options.usual_names.end()};
+  TableOptions table = table_of(options);
+  table.others = !options.pairs && options.text_columns.empty();
+  table.columns = options.text_columns;
+  if (options.pairs) {
+    const auto column = [&](const std::string& given, const char* name, const char* number) {
+      table.usual_names.emplace_back(given.empty() ? name : "");
+      return !given.empty() ? given : std::string(options.format == "jsonl" ? name : number);
+    };
+    const std::string second = column(options.second_column, "second", "2");
+    table.columns = {second, column(table.columns.empty() ? "" : table.columns[0], "first", "1")};
+  }
   table.left_out = columns_of_label(options);
   if (options.format != "jsonl" && table.header == Header::detected && is_column_name(table.left_out.back()))
     table.header = Header::present;
-  const bool pairs = !options.second_column.empty();
   bool is_first = true;
   const auto take_row = [&](const TableCells& row) {
     if (std::exchange(is_first, false)) {
@@ -147,7 +172,7 @@ void read_unlabelled_table(const FileInput& input, const TakeText& take) {
             quoted_names(table.left_out), "); name it");
       if (input.report) input.report->remarks.push_back(remark_on_columns(row));
     }
-    if (!pairs) return take(joined(row.cells), row);
+    if (!options.pairs) return take(joined(row.cells), row);
     for (std::string& cell : row.cells) std::ranges::replace(cell, '\t', ' ');
     take(concat_text(joined(std::span(row.cells).subspan(1)), '\t', row.cells[0]), row);
   };
@@ -292,27 +317,59 @@ std::vector<std::size_t> drawn_order(std::size_t count, std::uint64_t seed) {
 
 using Part = LabelledText TextParts::*;
 
-/// Assigns the groups of `order` to parts: first the test texts, then the validation texts. `what`
-/// describes them in errors.
-void draw_parts(std::vector<std::size_t> order, const SplitOptions& options, const std::string& what,
-                std::vector<Part>& part_of) {
+/// Assigns the groups of `order` to parts: first the test texts, then the validation texts. `before`: groups
+/// that were assigned earlier. Shares are rounded so that they add up to that of all these together; `kept`
+/// groups at the least are left for training.
+void draw_parts(std::vector<std::size_t> order, std::size_t before, std::size_t kept,
+                const SplitOptions& options, std::vector<Part>& part_of) {
   const std::size_t count = order.size();
-  const auto part = [&](std::size_t whole, double fraction) {
-    return static_cast<std::size_t>(std::llround(static_cast<double>(whole) * fraction));
-  };
-  std::size_t test = part(count, options.test_fraction), valid = part(count, options.valid_fraction);
-  if (options.folds > 0) {
-    const auto begin_of = [&](std::int64_t fold) {
-      return count * static_cast<std::size_t>(fold) / static_cast<std::size_t>(options.folds);
+  const auto part = [](std::size_t earlier, std::size_t groups, double fraction) {
+    const auto rounded = [&](std::size_t all) {
+      return static_cast<std::size_t>(std::llround(static_cast<double>(all) * fraction));
     };
-    const std::size_t begin = begin_of(options.fold - 1);
-    test = begin_of(options.fold) - begin;
-    valid = part(count - test, options.valid_fraction);
+    return rounded(earlier + groups) - rounded(earlier);
+  };
+  std::size_t test = std::min(part(before, count, options.test_fraction), count - kept);
+  std::size_t valid = part(before, count, options.valid_fraction);
+  if (options.folds > 0) {
+    const auto folds = static_cast<std::size_t>(options.folds);
+    // Of `groups` that are dealt to the folds in turn, those that fall to the first ones.
+    const auto dealt = [&](std::size_t groups, std::size_t first) {
+      return groups / folds * first + std::min(groups % folds, first);
+    };
+    const auto fold = static_cast<std::size_t>(options.fold);
+    const std::size_t tested_before = dealt(before, fold) - dealt(before, fold - 1);
+    const std::size_t begin = dealt(before + count, fold - 1) - dealt(before, fold - 1);
+    test = dealt(before + count, fold) - dealt(before + count, fold - 1) - tested_before;
+    valid = part(before - tested_before, count - test, options.valid_fraction);
     std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(begin), order.end());
   }
-  check(test + valid < count, "none of the ", count, " texts", what, " would be left to train on");
+  valid = std::min(valid, count - kept - test);
   for (std::size_t rank = 0; rank < test + valid; ++rank)
     part_of[order[rank]] = rank < test ? &TextParts::test : &TextParts::valid;
+}
+
+/// The same of each class by itself. The class of a group is its rarest label, so that no class is held out
+/// with a group that counts as another's.
+void draw_parts_of_classes(const LabelledText& text, const std::vector<std::size_t>& group_of,
+                           const std::vector<std::size_t>& order, const SplitOptions& options,
+                           std::vector<Part>& part_of) {
+  std::unordered_map<std::string_view, std::size_t> texts_of;
+  for (const std::string_view label : text.labels) ++texts_of[label];
+  std::vector<std::string_view> label_of(order.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    std::string_view& label = label_of[group_of[i]];
+    const std::string_view its = text.labels[i];
+    if (label.data() == nullptr || texts_of[its] < texts_of[label]) label = its;
+  }
+  std::map<std::string_view, std::vector<std::size_t>> order_of;
+  for (const std::size_t group : order) order_of[label_of[group]].push_back(group);
+  std::size_t before = 0;
+  for (const auto& [label, its_order] : order_of) {
+    if (its_order.size() == 1) continue;  // stays for training
+    draw_parts(its_order, before, 1, options, part_of);
+    before += its_order.size();
+  }
 }
 
 /// The group of each text, which must stay in one part: pairs with the same first text, or any other text
@@ -345,7 +402,7 @@ void check_classes_of_folds(const LabelledText& text, const std::vector<std::siz
   for (const auto& [label, its_groups] : groups)
     check(its_groups.size() >= 2, "the class \"", label, "\" has ",
           text.seconds.empty() ? "one text" : "one first text",
-          ": the fold that tests it has none to learn it from; leave the class out, or train without folds");
+          ": the fold that tests it has none to learn it from; data.stratified=true keeps it in training");
 }
 
 }  // namespace
@@ -421,6 +478,7 @@ std::vector<std::string> labelled_formats() {
 void read_texts_of_table(const TextInput& input, const LabelledOptions& options, const TakeText& take,
                          ReadReport* report) {
   LabelledOptions named = options;
+  named.pairs |= !named.second_column.empty();
   if (named.format.empty()) named.format = table_format(input.origin);
   check(!named.format.empty() && format_named(named.format).has_columns, input.origin,
         ": a table is expected: give --format csv, tsv or jsonl");
@@ -433,6 +491,7 @@ LabelledText read_labelled_text(const TextInput& input, const LabelledOptions& o
   const fs::file_type type = input.bytes ? fs::file_type::regular : type_of(input.path);
   check(type != fs::file_type::not_found, input.origin, ": there is no such file or folder");
   LabelledOptions named = options;
+  named.pairs |= !named.second_column.empty();
   if (named.format.empty())
     named.format = input.bytes ? table_format(input.origin) : labelled_format(input.path);
   check(!named.format.empty(), input.origin,
@@ -450,19 +509,15 @@ TextParts split_text(const LabelledText& text, const SplitOptions& options) {
   const std::vector<std::size_t> group_of = inseparable(text);
   const std::size_t groups = group_of.empty() ? 0 : *std::ranges::max_element(group_of) + 1;
   check_split(options, groups);
-  if (options.folds > 0) check_classes_of_folds(text, group_of);
+  if (options.folds > 0 && !options.stratified) check_classes_of_folds(text, group_of);
   const std::vector<std::size_t> order = drawn_order(groups, options.seed);
   std::vector<Part> part_of(groups, &TextParts::train);
-  if (options.stratified && groups > 0) {
-    std::vector<std::string_view> label_of(groups);
-    for (std::size_t i = text.size(); i-- > 0;) label_of[group_of[i]] = text.labels[i];
-    std::map<std::string_view, std::vector<std::size_t>> order_of;
-    for (const std::size_t group : order) order_of[label_of[group]].push_back(group);
-    for (const auto& [label, its_order] : order_of)
-      draw_parts(its_order, options, concat_text(" of the class \"", label, "\""), part_of);
-  } else {
-    draw_parts(order, options, "", part_of);
-  }
+  if (options.stratified)
+    draw_parts_of_classes(text, group_of, order, options, part_of);
+  else
+    draw_parts(order, 0, 0, options, part_of);
+  check(std::ranges::count(part_of, &TextParts::train) > 0, "none of the ", groups,
+        " texts would be left to train on");
   const auto part = [&](Part wanted) {
     std::vector<std::size_t> indices;
     for (std::size_t i = 0; i < text.size(); ++i)

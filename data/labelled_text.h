@@ -21,7 +21,8 @@ struct LabelledText {
   TextList seconds = {};  ///< for pairs: the second texts (`texts` are the first); otherwise empty
   /// For tables: the first line of the selected columns; their names if it is a header, or for jsonl.
   std::vector<std::string> first_line = {};
-  /// The columns that were read by names that the table gives: of the label, of a second text, of the texts.
+  /// The columns that were read, of the label, of a second text, of the texts: by names that the table gives,
+  /// or by numbers where they were found by the data.
   std::vector<std::string> columns = {};
   std::size_t size() const { return texts.size(); }
   void add(std::string_view text, std::string_view label, std::string_view origin, std::size_t line = 0);
@@ -54,13 +55,12 @@ std::vector<std::int32_t> classes_of(const LabelledText& text, std::span<const s
 struct LabelledOptions {
   std::string format = {};  ///< "": from the name: a folder, .csv, .tsv, .jsonl, each also with .gz
   TextOptions text = {};
-  // For csv, tsv and jsonl; columns are numbers from 1 or names.
-  std::string label_column = {};               ///< "": "label", or the first where nothing is called so
-  std::vector<std::string> text_columns = {};  ///< joined with a space; empty: all but the label
-  std::string second_column = {};              ///< for pairs: the other text; "": none
-  /// Names that stand in place of the label, the second text and the texts where a header has them
-  /// (TableOptions); without a label column its is "label".
-  std::vector<std::string> usual_names = {};
+  // For csv, tsv and jsonl; columns are numbers from 1 or names, and where none are given found by the data
+  // (see find_columns of data/columns.h).
+  std::string label_column = {};
+  std::vector<std::string> text_columns = {};  ///< joined with a space; of pairs the first text
+  bool pairs = false;
+  std::string second_column = {};    ///< of pairs; where it is given they are pairs
   Header header = Header::detected;  ///< of csv and tsv
   std::string delimiter = {};        ///< of csv (TableOptions)
 };
@@ -97,7 +97,7 @@ struct SplitOptions {
   double valid_fraction = 0;
   double test_fraction = 0;
   std::uint64_t seed = 1;
-  bool stratified = false;  ///< splits each class by these fractions, not only all texts together
+  bool stratified = false;  ///< of each class the same share, and at least one text for training
   /// Cross-validation: the test part is part `fold` (from 1) of `folds`, whatever test_fraction; 0: none.
   std::int64_t folds = 0, fold = 0;
 };
@@ -107,10 +107,12 @@ struct SplitOptions {
 /// the order of these words the first round(n * test_fraction) of n groups are for the test, the next round(n
 /// * valid_fraction) for validation, and the others for training; each part keeps the order of the data. So
 /// the test part does not depend on the size of the validation part. In fold k of K the test groups are those
-/// from n (k - 1) / K to n k / K in that order, and of the r others the round(r * valid_fraction) after them,
-/// cyclically, are for validation. Stratified, the same is done within each class, which is that of a group's
-/// first text. Throws Error for fractions that leave nothing to train on (in a class, if stratified), for
-/// more folds than groups, and for a class with a single group.
+/// that fall to k where they are dealt to the folds in turn, and of the r others the round(r *
+/// valid_fraction) after them, cyclically, are for validation. Stratified, the same is done within each
+/// class, which is the rarest label of a group: the shares are rounded so that those of the classes, in the
+/// order of their names, add up to that of the whole, and the last group of a class stays for training,
+/// whatever the fractions or the fold. Throws Error for fractions that leave nothing to train on and for more
+/// folds than groups; not stratified, for a class with a single group in folds, too.
 TextParts split_text(const LabelledText& text, const SplitOptions& options);
 
 }  // namespace heed

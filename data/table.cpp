@@ -198,92 +198,8 @@ void check_distinct(const auto& found, const std::vector<std::string>& columns, 
             "\" are one; name each once");
 }
 
-// --- whether the first row names the columns
-
-std::string_view without_spaces(std::string_view text) {
-  const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
-  return text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
-}
-
-bool is_number(std::string_view cell) {
-  const std::string_view text = without_spaces(cell);
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
-/// Short, and neither a number nor a sentence.
-bool may_be_name(std::string_view cell) {
-  constexpr std::size_t most_columns = 40, most_spaces = 3;
-  return !without_spaces(cell).empty() && !is_number(cell) && cell.find('\n') == std::string_view::npos &&
-         std::ranges::count(cell, ' ') <= static_cast<std::ptrdiff_t>(most_spaces) &&
-         unicode::columns(cell) <= most_columns;
-}
-
-std::string small_name(std::string_view cell) {
-  return unicode::lower_case(without_spaces(cell), unicode::FinalSigma::medial);
-}
-
-bool is_usual_name(std::string_view cell) {
-  static const std::set<std::string, std::less<>> names = {
-      "answer",    "article",     "body",    "category", "class",    "comment",    "content",   "document",
-      "english",   "first",       "french",  "german",   "headline", "hypothesis", "input",     "intent",
-      "label",     "labels",      "message", "output",   "passage",  "premise",    "query",     "question",
-      "question1", "question2",   "rating",  "review",   "second",   "sentence",   "sentence1", "sentence2",
-      "sentiment", "source",      "spanish", "src",      "stars",    "summary",    "tag",       "target",
-      "text",      "text1",       "text2",   "text_a",   "text_b",   "texts",      "tgt",       "title",
-      "topic",     "translation", "tweet",   "utterance"};
-  return names.contains(small_name(cell));
-}
-
-/// Different names, but for the first, which the index of a data frame has not.
-bool may_be_names(const std::vector<std::string>& cells) {
-  std::set<std::string> names;
-  for (std::size_t i = 0; i < cells.size(); ++i)
-    if (!(i == 0 && cells[i].empty() && cells.size() > 1) &&
-        !(may_be_name(cells[i]) && names.insert(small_name(cells[i])).second))
-      return false;
-  return true;
-}
-
-/// The first row of a table beside those below it.
-class FirstRow {
- public:
-  FirstRow(std::span<const TableRow> rows, std::vector<std::size_t> chosen)
-      : first_(rows.front().fields), below_(rows.subspan(1)), chosen_(std::move(chosen)) {}
-
-  bool names_columns(bool labelled) const {
-    if (below_.empty() || !may_be_names(first_)) return false;
-    return stands_on_numbers() || (labelled ? is_above_labels() : has_usual_names());
-  }
-
- private:
-  /// A name above numbers, some three at least.
-  bool stands_on_numbers() const {
-    for (std::size_t i = 0; below_.size() >= 3 && i < first_.size(); ++i)
-      if (!first_[i].empty() &&
-          std::ranges::all_of(below_, [&](const TableRow& row) { return is_number(row.fields[i]); }))
-        return true;
-    return false;
-  }
-
-  /// What would be its label is that of no row below, and these share a few, or two cells are usual names.
-  bool is_above_labels() const {
-    std::set<std::string_view> labels;
-    for (const TableRow& row : below_) labels.insert(row.fields[chosen_[0]]);
-    if (labels.contains(first_[chosen_[0]])) return false;
-    return (below_.size() >= 10 && labels.size() * 5 <= below_.size()) ||
-           std::ranges::count_if(first_, is_usual_name) >= 2;
-  }
-
-  bool has_usual_names() const {
-    return std::ranges::all_of(chosen_, [&](std::size_t column) { return is_usual_name(first_[column]); });
-  }
-
-  const std::vector<std::string>& first_;
-  std::span<const TableRow> below_;
-  std::vector<std::size_t> chosen_;  // columns
-};
+/// What is looked at before anything is read: rows, and bytes of their cells.
+constexpr std::size_t most_rows = 10'000, most_bytes = 1 << 24;
 
 /// Picks the selected columns from the rows of csv and tsv.
 class ColumnPicker {
@@ -291,32 +207,41 @@ class ColumnPicker {
   ColumnPicker(const TableOptions& options, const TakeCells& take, std::string_view origin,
                ReadReport* report)
       : options_(options), take_(take), origin_(origin), report_(report), header_(options.header) {
-    const auto name = std::ranges::find_if(options.columns, is_column_name);
-    if (name == options.columns.end()) return;
-    check(header_ != Header::absent, origin, ": the column \"", *name,
-          "\" is given by its name, which a file without a header has not; give its number");
-    header_ = Header::present;
+    if (const auto name = std::ranges::find_if(options.columns, is_column_name);
+        name != options.columns.end()) {
+      check(header_ != Header::absent, origin, ": the column \"", *name,
+            "\" is given by its name, which a file without a header has not; give its number");
+      header_ = Header::present;
+    }
+    waits_ = header_ == Header::detected || options.choose;
   }
 
   void row(TableRow& row) {
-    constexpr std::size_t most_rows = 1000, most_bytes = 1 << 20;
-    if (header_ != Header::detected) return pick(row);
+    if (!waits_) return pick(row);
     for (const std::string& field : row.fields) waiting_bytes_ += field.size();
     waiting_.push_back(std::move(row));
-    if (waiting_.size() > most_rows || waiting_bytes_ > most_bytes) detect();
+    if (waiting_.size() > most_rows || waiting_bytes_ > most_bytes) look(false);
   }
   void finish() {
-    if (header_ == Header::detected) detect();
+    if (waits_) look(true);
     check(has_rows_, origin_, ": there is nothing but a header");
   }
 
  private:
+  /// At the first rows; `is_whole`: there are no others.
+  void look(bool is_whole) {
+    waits_ = false;
+    if (header_ == Header::detected) detect();
+    if (options_.choose) choose(is_whole);
+    for (TableRow& row : waiting_) pick(row);
+    waiting_ = {};
+  }
+
   void detect() {
     const TableRow& first = waiting_.front();
     std::vector<std::size_t> chosen;
     for (const std::string& column : options_.columns) chosen.push_back(column_index(column, first, origin_));
-    for (std::size_t i = 0; options_.columns.empty() && i < first.fields.size(); ++i) chosen.push_back(i);
-    const bool is_header = FirstRow(waiting_, chosen).names_columns(options_.labelled);
+    const bool is_header = names_columns(waiting_, options_.others ? std::vector<std::size_t>() : chosen);
     header_ = is_header ? Header::present : Header::absent;
     if (report_)
       report_->remarks.push_back(
@@ -325,14 +250,28 @@ class ColumnPicker {
                     : concat_text(origin_,
                                   ": its first row is read as data; --header (data.header=true) "
                                   "says that it names the columns"));
-    for (TableRow& row : waiting_) pick(row);
-    waiting_ = {};
+  }
+
+  void choose(bool is_whole) {
+    const TableRow& first = waiting_.front();
+    const bool has_header = header_ == Header::present;
+    const std::span<const TableRow> rows = std::span(waiting_).subspan(has_header ? 1 : 0);
+    check(!rows.empty(), origin_, ": there is nothing but a header");
+    TableSample sample{names_of(first, has_header), has_header, false, rows, is_whole, origin_, {}};
+    sample.find = [&](const std::string& column) { return column_index(column, first, origin_); };
+    indices_ = options_.choose(sample);
+  }
+
+  static std::vector<std::string> names_of(const TableRow& first, bool has_header) {
+    std::vector<std::string> names = first.fields;
+    for (std::size_t i = 0; !has_header && i < names.size(); ++i) names[i] = std::to_string(i + 1);
+    return names;
   }
 
   void pick(TableRow& row) {
     const bool has_header = header_ == Header::present;
     if (first_.empty()) {
-      choose(row, has_header);
+      begin(row, has_header);
       if (has_header) return;
     }
     has_rows_ = true;
@@ -341,16 +280,20 @@ class ColumnPicker {
     take_({names_, first_, has_header, cells_, row.fields, row.delimiter, origin_, row.line});
   }
 
-  void choose(const TableRow& first, bool has_header) {
+  void begin(const TableRow& first, bool has_header) {
     first_ = first.fields;
+    if (!options_.choose) find_columns(first, has_header);
+    const std::vector<std::string> names = names_of(first, has_header);
+    for (const std::size_t index : indices_) names_.push_back(names[index]);
+  }
+
+  void find_columns(const TableRow& first, bool has_header) {
     std::vector<std::string> columns = options_.columns;
     for (std::size_t i = 0; has_header && i < options_.usual_names.size(); ++i)
       if (std::ranges::count(first_, options_.usual_names[i]) == 1) columns[i] = options_.usual_names[i];
     for (const std::string& column : columns) indices_.push_back(column_index(column, first, origin_));
     check_distinct(indices_, columns, options_.distinct, origin_);
     if (options_.others || indices_.empty()) add_others(has_header);
-    for (const std::size_t index : indices_)
-      names_.push_back(has_header ? first_[index] : std::to_string(index + 1));
   }
 
   void add_others(bool has_header) {
@@ -380,7 +323,8 @@ class ColumnPicker {
   std::string_view origin_;
   ReadReport* report_;
   Header header_;
-  std::vector<TableRow> waiting_;  // until it is known whether the first names the columns
+  bool waits_;  // until it is known whether the first row names the columns, and which are read
+  std::vector<TableRow> waiting_;
   std::size_t waiting_bytes_ = 0;
   std::vector<std::size_t> indices_;
   std::vector<std::string> names_, first_, cells_;
@@ -428,38 +372,101 @@ std::string member_text(const Json& object, const std::string& name, const std::
   return found->dump();
 }
 
+/// The selected members of the objects on the lines of jsonl.
+class MemberPicker {
+ public:
+  MemberPicker(const TableOptions& options, const TakeCells& take, std::string_view origin)
+      : options_(options), take_(take), origin_(origin), names_(options.columns) {
+    check_distinct(options.columns, options.columns, options.distinct, origin);
+    waits_ = options.choose != nullptr;
+  }
+
+  void line(std::string text, std::size_t number) {
+    const std::string place = concat_text(origin_, ":", number);
+    Line line{parse_written_json<Json>(text, place), std::move(text), number};
+    check(line.object.is_object(), place, ": expected a JSON object, not ", line.object.type_name());
+    if (!std::exchange(is_begun_, true)) begin(line.object);
+    if (!waits_) return pick(line);
+    waiting_bytes_ += line.text.size();
+    waiting_.push_back(std::move(line));
+    if (waiting_.size() >= most_rows || waiting_bytes_ > most_bytes) choose(false);
+  }
+
+  /// False: there was no line.
+  bool finish() {
+    if (waits_ && is_begun_) choose(true);
+    return is_begun_;
+  }
+
+ private:
+  struct Line {
+    Json object;
+    std::string text;
+    std::size_t number;
+  };
+
+  void begin(const Json& object) {
+    first_ = keys_of(object);
+    if (options_.choose || !(options_.others || options_.columns.empty())) return;
+    const auto left_out =
+        std::ranges::find_if(options_.left_out, [&](const auto& name) { return has(first_, name); });
+    for (const std::string& key : first_)
+      if (!has(options_.columns, key) && !(left_out != options_.left_out.end() && key == *left_out))
+        names_.push_back(key);
+  }
+
+  void choose(bool is_whole) {
+    waits_ = false;
+    std::vector<TableRow> rows;
+    for (const Line& line : waiting_) {
+      TableRow& row = rows.emplace_back();
+      for (const std::string& key : first_) {
+        const auto found = line.object.find(key);
+        const bool is_plain = found != line.object.end() && !found->is_structured() && !found->is_null();
+        row.fields.push_back(!is_plain ? "" : found->is_string() ? found->get<std::string>() : found->dump());
+      }
+    }
+    TableSample sample{first_, true, true, rows, is_whole, origin_, {}};
+    sample.find = [&](const std::string& name) {
+      check(has(first_, name), origin_, ":", waiting_.front().number, ": there is no \"", name, "\" among ",
+            quoted_names(first_));
+      return static_cast<std::size_t>(std::ranges::find(first_, name) - first_.begin());
+    };
+    names_.clear();
+    for (const std::size_t index : options_.choose(sample)) names_.push_back(first_[index]);
+    for (const Line& line : waiting_) pick(line);
+    waiting_ = {};
+  }
+
+  void pick(const Line& line) {
+    cells_.clear();
+    const std::string place = concat_text(origin_, ":", line.number);
+    for (const std::string& name : names_) cells_.push_back(member_text(line.object, name, place));
+    take_({names_, first_, true, cells_, {&line.text, 1}, '\n', origin_, line.number});
+  }
+
+  const TableOptions& options_;
+  const TakeCells& take_;
+  std::string_view origin_;
+  bool waits_, is_begun_ = false;
+  std::vector<Line> waiting_;  // until it is known which members are read
+  std::size_t waiting_bytes_ = 0;
+  std::vector<std::string> names_, first_, cells_;
+};
+
 void rows_of_json_lines(const TextInput& input, const TableOptions& options, const TakeCells& take,
                         ReadReport* report) {
   TextLines lines(input, options.text, report);
-  const std::string& origin = input.origin;
-  check(options.header != Header::present, origin,
+  check(options.header != Header::present, input.origin,
         ": a header is for csv and tsv; each line of jsonl names its columns");
-  check_distinct(options.columns, options.columns, options.distinct, origin);
-  std::vector<std::string> names = options.columns, first, cells;
-  bool is_first = true;
+  MemberPicker picker(options, take, input.origin);
   while (const auto line = lines.next()) {
-    if (line->empty()) {
+    if (line->empty())
       lines.leave_out();
-      continue;
-    }
-    const std::string place = lines.place();
-    const Json object = parse_written_json<Json>(std::string(*line), place);
-    check(object.is_object(), place, ": expected a JSON object, not ", object.type_name());
-    if (std::exchange(is_first, false)) {
-      first = keys_of(object);
-      const auto left_out =
-          std::ranges::find_if(options.left_out, [&](const auto& name) { return has(first, name); });
-      if (options.others || options.columns.empty())
-        for (const std::string& key : first)
-          if (!has(options.columns, key) && !(left_out != options.left_out.end() && key == *left_out))
-            names.push_back(key);
-    }
-    cells.clear();
-    for (const std::string& name : names) cells.push_back(member_text(object, name, place));
-    const std::string whole(*line);
-    take({names, first, true, cells, {&whole, 1}, '\n', origin, lines.number()});
+    else
+      picker.line(std::string(*line), lines.number());
   }
-  check(!is_first, origin, ": there are ", lines.number(), " lines, but all are blank");
+  check(picker.finish(), input.origin, ": there are ", lines.number(), " lines, but all are blank");
 }
 
 // --- the formats

@@ -8,18 +8,12 @@
 #include <string_view>
 #include <vector>
 
+#include "heed/data/columns.h"
 #include "heed/data/text_file.h"
 
 namespace heed {
 
 // --- rows of csv and tsv
-
-/// One row of a table and the line where it begins, from 1.
-struct TableRow {
-  std::vector<std::string> fields;
-  std::size_t line = 0;
-  char delimiter = '\t';  ///< what separates them
-};
 
 /// Receives each row as it is read. It may move the fields away.
 using TakeRow = std::function<void(TableRow& row)>;
@@ -42,9 +36,10 @@ void read_tsv(const TextInput& input, const TakeRow& take, const TextOptions& op
 // --- tables
 
 /// Whether the first row of csv and tsv names the columns. Unless it is known it is found out from the first
-/// 1,000 rows, and the report says what it was taken for. It names them if its cells look like names (short,
-/// different, no numbers) and something else speaks for it, too: a column of numbers below; a label that no
-/// other row has, where the others have few; or well-known names such as "label" and "text".
+/// rows, at most 10,000, and the report says what it was taken for. It names them if its cells look like
+/// names (short, different, no numbers), no other row has one of them in the same column, and something else
+/// speaks for it, too: a column of numbers below; a column of which ten rows or more share few values; of
+/// texts that are read, cells that are nearly all longer; or well-known names such as "label" and "text".
 enum class Header { detected, present, absent };
 
 /// The layout of a table file, and what to read from it. Formats:
@@ -59,11 +54,12 @@ struct TableOptions {
   std::vector<std::string> columns = {};
   /// For each of these "", or the name that stands in its place where a header has it.
   std::vector<std::string> usual_names = {};
-  bool labelled = false;  ///< the first of these holds labels
   bool distinct = false;  ///< these must differ, so that the label column is not also a text
   bool others = false;    ///< adds all other columns after these; for jsonl those of the first line
   /// The first of these columns that is there is none of the others.
   std::vector<std::string> left_out = {};
+  /// In place of all these: the places of the columns, chosen from the first rows.
+  std::function<std::vector<std::size_t>(const TableSample& sample)> choose = {};
   TextOptions text = {};
 };
 

@@ -99,7 +99,6 @@ class RateLearner : public Learner {
   std::vector<Prediction> predict(std::span<const std::string> lines,
                                   const PredictOptions& options) override {
     const auto answers_to = [&](const std::vector<Tokens>& texts) {
-      remark(tokenizer_->take_cut_message());
       std::vector<Prediction> answers;
       for (const Output& rate : rates_of(texts)) answers.push_back({std::to_string(rate[0]), 1});
       return answers;
@@ -122,6 +121,7 @@ class RateLearner : public Learner {
     return digests_of(parts_, [](const LabelledText& part) { return digest_of(part); });
   }
   NamedFiles learned_files() override { return learned_tokenizer(all_texts(parts_.train)); }
+  std::string take_cut_message() override { return tokenizer_ ? tokenizer_->take_cut_message() : ""; }
   void open(const ReadFile& read) override {
     tokenizer_.emplace(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"), settings_);
   }
@@ -146,7 +146,6 @@ class RateLearner : public Learner {
     Examples examples{(*tokenizer_)(text.texts, text.places), {}};
     for (std::size_t i = 0; i < text.size(); ++i)
       examples.targets.push_back(number_in(std::string(text.labels[i]), text.places[i]));
-    remark(tokenizer_->take_cut_message());
     return examples;
   }
   Tensor outputs(const std::vector<Tokens>& texts, Context& context) {

@@ -253,9 +253,10 @@ TEST_CASE("Labelled tables: columns have usual names, and texts are read without
   CHECK(named.labels == Names{"good", "bad"});
   CHECK(named.columns == Names{"label", "text"});
   CHECK(labelled("text,label\na,b\n", {.label_column = "1"}).columns == Names{"text", "label"});
-  CHECK(labelled("b,a\n").columns.empty());
-  CHECK(labelled("label,\nb,a\n", {.header = Header::present})
-            .columns.empty());  // nothing finds the second again
+  CHECK(labelled("b,a\n").columns == Names{"1", "2"});
+  CHECK(labelled("label,\nb,a\n", {.header = Header::present}).columns ==
+        Names{"1", "2"});  // one has no name
+  CHECK(labelled("b,a\n", {.label_column = "1", .text_columns = {"2"}}).columns.empty());
 
   using Rows = std::vector<std::pair<std::string, Names>>;
   const auto texts = [](std::string_view bytes, LabelledOptions options, std::string format = "csv") {
@@ -479,10 +480,55 @@ TEST_CASE("Stratified parts have the same share of every class") {
   SplitOptions larger = options;
   larger.valid_fraction = 0.4;
   CHECK(split_text(text, larger).test.texts == parts.test.texts);
+}
+
+TEST_CASE("Stratified, every class keeps a text in training, and small classes are held out by turns") {
+  LabelledText text = numbered(1000);
+  const auto count = [](const LabelledText& part, const std::string& label) {
+    return std::count(part.labels.begin(), part.labels.end(), label);
+  };
   set_label(text, 7, "once");
-  CHECK(split_text(text, options).train.size() > 0);
-  larger.test_fraction = 0.5;
-  CHECK(contains(error_of([&] { split_text(text, larger); }), "none of the 1 texts of the class \"once\""));
+  for (std::size_t i = 0; i < 40; ++i) set_label(text, i * 25, concat_text("twice ", i / 2));
+  SplitOptions options{.valid_fraction = 0.3, .test_fraction = 0.6, .seed = 5, .stratified = true};
+  const TextParts parts = split_text(text, options);
+  CHECK(count(parts.train, "once") == 1);
+  std::size_t held_out = 0;
+  for (int i = 0; i < 20; ++i) {
+    CHECK(count(parts.train, concat_text("twice ", i)) == 1);
+    held_out += static_cast<std::size_t>(count(parts.test, concat_text("twice ", i)));
+  }
+  CHECK(held_out > 10);
+  options.valid_fraction = 0;
+  CHECK(split_text(text, options).test.texts == parts.test.texts);
+
+  // the shares are those of the whole, however many classes there are
+  LabelledText many;
+  for (int i = 0; i < 600; ++i) many.add("text", concat_text("class ", i % 150), "f");
+  CHECK(split_text(many, {.valid_fraction = 0.05, .stratified = true}).valid.size() == 30);
+  std::multiset<std::string> classes_tested;
+  for (std::int64_t fold = 1; fold <= 10; ++fold) {
+    const TextParts one =
+        split_text(many, {.valid_fraction = 0.05, .stratified = true, .folds = 10, .fold = fold});
+    CHECK(one.test.size() == 60);
+    CHECK(one.valid.size() == 27);
+    classes_tested.insert(one.test.labels.begin(), one.test.labels.end());
+  }
+  for (int i = 0; i < 150; ++i) CHECK(classes_tested.count(concat_text("class ", i)) == 4);
+  std::ptrdiff_t tested = 0;
+  for (std::int64_t fold = 1; fold <= 5; ++fold)
+    tested += count(split_text(text, {.stratified = true, .folds = 5, .fold = fold}).test, "once");
+  CHECK(tested == 0);  // there would be nothing to learn it from
+}
+
+TEST_CASE("Stratified, the class of pairs with one first text is the rarest among them") {
+  LabelledText text;
+  for (int i = 0; i < 100; ++i) {
+    text.add_pair(concat_text("question ", i), "wrong", "0", "f");
+    text.add_pair(concat_text("question ", i), "right", i == 50 ? "only" : i % 10 == 0 ? "1" : "0", "f");
+  }
+  const TextParts parts = split_text(text, {.valid_fraction = 0.3, .test_fraction = 0.3, .stratified = true});
+  CHECK(std::count(parts.train.labels.begin(), parts.train.labels.end(), "only") == 1);
+  CHECK(std::count(parts.test.labels.begin(), parts.test.labels.end(), "1") == 3);
 }
 
 TEST_CASE("Folds: every text is a test text once, and all parts follow the seed") {

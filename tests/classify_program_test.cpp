@@ -199,20 +199,29 @@ TEST_CASE("every program says which data its defaults are for, and takes an enco
   }
 }
 
-TEST_CASE("texts that are too long are an error, or are cut and counted") {
+TEST_CASE("texts that are too long are cut and counted, or an error") {
   std::string long_text;
   for (int i = 0; i < 150; ++i) long_text += "a day ";
   const std::string lines = long_text + "y\na fine day\n";
-  const ProgramResult refused = predict_classes({"--batch-size", "1", "--set", "data.max_tokens=100"}, lines);
+  const ProgramResult refused = predict_classes(
+      {"--batch-size", "1", "--set", "data.max_tokens=100", "--set", "data.long_texts=error"}, lines);
   CHECK(refused.status == 1);
   CHECK(contains(refused.errors, "classify: error: standard input, line 1"));
   CHECK(refused.output.starts_with("\n"));  // the line has no answer, the next one has
   CHECK(std::ranges::count(refused.output, '\n') == 2);
-  const ProgramResult result =
-      predict_classes({"--set", "data.max_tokens=100", "--set", "data.long_texts=cut"}, lines);
+  const ProgramResult result = predict_classes({"--batch-size", "1", "--set", "data.max_tokens=100"}, lines);
   REQUIRE_MESSAGE(result.status == 0, result.errors);
   CHECK(std::ranges::count(result.output, '\n') == 2);
-  CHECK(contains(result.errors, "1 text is longer"));
+  CHECK(contains(
+      result.errors,
+      "1 of 2 texts is longer than data.max_tokens = 100 and was cut; --set data.max_tokens=200 reads more "
+      "of it\n"));
+  std::string all;
+  for (int i = 0; i < 1500; ++i) all += long_text + "\n";
+  CHECK(contains(
+      predict_classes({"--set", "data.max_tokens=100"}, all).errors,
+      "1500 of 1500 texts are longer than data.max_tokens = 100 and were cut; --set data.max_tokens=200 "
+      "reads more of them\n"));
 }
 
 TEST_CASE("balanced class weights change what is learned, and nothing where the classes are alike") {

@@ -69,8 +69,9 @@ TEST_CASE("Columns of a table are chosen by number or by a name of the header") 
 
   const Table all = csv(bytes, {}, Header::present);
   CHECK(all.names == Names{"id", "text", "label"});
-  CHECK(csv(bytes).places.size() == 3);
-  CHECK(csv(bytes).names == Names{"1", "2", "3"});
+  CHECK(csv(bytes, {}, Header::absent).places.size() == 3);
+  CHECK(csv(bytes, {}, Header::absent).names == Names{"1", "2", "3"});
+  CHECK(csv(bytes).names == all.names);
   const Table others = read_table(
       {bytes, "f"}, {.format = "csv", .header = Header::present, .columns = {"3"}, .others = true});
   CHECK(others.names == Names{"label", "id", "text"});
@@ -121,7 +122,7 @@ TEST_CASE("Whether the first row names the columns is found out, and always said
     for (int i = 0; i < times; ++i) bytes += others[static_cast<std::size_t>(i) % others.size()] + "\n";
     return bytes;
   };
-  const TableOptions labelled{.columns = {"1"}, .usual_names = {"label"}, .labelled = true, .others = true};
+  const TableOptions labelled{.columns = {"1"}, .usual_names = {"label"}, .others = true};
   const Names reviews = {"good,\"a fine, quiet film that stays with you\"", "bad,not for me"};
   // names: a label that no other row has, numbers below, or what such columns are called
   CHECK(first(rows("kind,what it says", reviews, 10), labelled) == "good");
@@ -131,13 +132,14 @@ TEST_CASE("Whether the first row names the columns is found out, and always said
   CHECK(first("Source,target\na,b\n", {.columns = {"1", "2"}}) == "a");
   CHECK(first("from,to,n\na,b,1\nc,d,2\ne,f,3\n", {.columns = {"1", "2"}}) == "a");
   CHECK(first(rows(",label,text", {"0,good,fine", "1,bad,poor"}, 2),
-              {.columns = {"1"}, .usual_names = {"label"}, .labelled = true}) == "good");
-  // data: a class that comes again, few rows, sentences, numbers, and pairs that might be anything
+              {.columns = {"1"}, .usual_names = {"label"}}) == "good");
+  CHECK(first(rows("a,b", {"c,d", "e,f"}, 20), {.columns = {"1", "2"}}) == "c");
+  // data: a cell that comes again, few rows, sentences, numbers, and pairs that might be anything
   CHECK(first(rows("good,fine", reviews, 10), labelled) == "good");
   CHECK(first(rows("kind,what it says", reviews, 9), labelled) == "kind");
   CHECK(first(rows("odd,a real text that is longer than names are", reviews, 20), labelled) == "odd");
   CHECK(first(rows("odd,7", reviews, 20), labelled) == "odd");
-  CHECK(first(rows("a,b", {"c,d", "e,f"}, 20), {.columns = {"1", "2"}}) == "a");
+  CHECK(first(rows("a,b", {"c,d", "e,f"}, 9), {.columns = {"1", "2"}}) == "a");
   CHECK(first("text,text\na,b\n", {.columns = {"1", "2"}}) == "text");
   CHECK(first("text,label\n", labelled) == "text");
   CHECK(first("question,hello\nanswer,fine\n", labelled) == "question");

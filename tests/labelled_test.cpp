@@ -134,3 +134,48 @@ TEST_CASE("Texts that are read by themselves show each its own inside, of every 
     CHECK(second == first);
   }
 }
+
+TEST_CASE("A label that training lacks counts as wrong, is a class of the measurement, and is said") {
+  const TemporaryFolder folder;
+  std::string rows, test = "odd a fine day\nstrange a fine day\n";
+  for (int i = 0; i < 30; ++i) rows += i % 2 == 0 ? "good a fine day\n" : "bad a sad night\n";
+  for (int i = 0; i < 4; ++i) test += i % 2 == 0 ? "good a fine day\n" : "bad a sad night\n";
+  write_file_atomically(folder / "data.txt", rows);
+  write_file_atomically(folder / "test.txt", test);
+  for (const char* const part : {"data.test", "data.valid"}) {
+    CAPTURE(part);
+    Settings settings =
+        small_settings_of(task_kind("classify"), {"data.format=lines", "training.steps=30"}, true);
+    settings.set("data.file", (folder / "data.txt").string(), "test");
+    settings.set(part, (folder / "test.txt").string(), "test");
+    std::string said;
+    const std::filesystem::path folder_of_run = folder / part;
+    train_run(task_kind("classify"), settings,
+              {.folder = folder_of_run,
+               .callbacks = {.message = [&](std::string_view text) { said.append(text).append("\n"); }}});
+    const std::string unknown =
+        "2 of 6 texts have labels that training lacks, \"odd\", \"strange\": they count as wrong answers, "
+        "and the "
+        "loss leaves them out";
+    CHECK(contains(said, unknown));
+    Run run = Run::open(folder_of_run);
+    const Measurement measured = run.measure(std::string(part).substr(5));
+    CHECK(contains(listed(run.learner().take_remarks()), unknown));
+    const Json json = Json::parse(measured.json);
+    CHECK(json["texts"] == 6);
+    CHECK(json["accuracy"].get<double>() == doctest::Approx(4.0 / 6).epsilon(0.001));
+    CHECK(std::isfinite(json["loss"].get<double>()));
+    CHECK(json["classes"]["odd"] == Json({{"texts", 1}, {"precision", 0.0}, {"recall", 0.0}, {"f1", 0.0}}));
+    CHECK(json["confusion"].size() == 4);
+    CHECK(json["confusion"][2] == Json({0, 1, 0, 0}));
+    CHECK(measured.mistakes.size() == 2);
+  }
+}
+
+TEST_CASE("Defaults of texts with labels: long ones are cut, and every class is held out by the same share") {
+  for (const char* const task : {"classify", "match", "embed_text"}) {
+    const Settings settings = task_kind(task).settings(true);
+    CHECK(settings.get<std::string>("data.long_texts") == "cut");
+    if (settings.has("data.stratified")) CHECK(settings.get<bool>("data.stratified"));
+  }
+}

@@ -58,9 +58,9 @@ TEST_CASE("A word is matched whole, in small or capital letters, and known to th
     CHECK(pair.first.matches == Tokens{4, 4, 0, 0, 0});
     CHECK(pair.second.matches == Tokens{1, 0, 0, 0, 4, 0});
   }
-  PairTokenizer tokenizer = tokenizer_of({"a b c"}, {"data.max_tokens=3"});
+  PairTokenizer tokenizer = tokenizer_of({"a b c"}, {"data.max_tokens=3", "data.long_texts=error"});
   CHECK_THROWS_AS(tokenizer("a b", "a b c"), Error);
-  PairTokenizer cutting = tokenizer_of({"a b c"}, {"data.max_tokens=3", "data.long_texts=cut"});
+  PairTokenizer cutting = tokenizer_of({"a b c"}, {"data.max_tokens=3"});
   const TokenPair cut = cutting("a b", "a b c");
   CHECK(cut.second.tokens.size() == 3);
   CHECK(cut.second.matches.size() == 3);

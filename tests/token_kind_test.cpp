@@ -107,8 +107,9 @@ TEST_CASE("Parts of words are few, unless their number is given") {
   const auto tokens = [&](const char* run, const Lines& more) {
     const Trained made = trained(folder / run, "classify", file, more);
     CHECK(made.kind == "bpe");
-    CHECK(contains(made.said, "tokens are parts of words (bpe), since "));
-    return Run::open(folder / run).settings().get<std::int64_t>("tokenizer.vocabulary");
+    const auto parts = Run::open(folder / run).settings().get<std::int64_t>("tokenizer.vocabulary");
+    CHECK(contains(made.said, concat_text("tokens are parts of words (bpe, ", parts, " of them), since ")));
+    return parts;
   };
   CHECK(tokens("run", {}) == 2000);
   CHECK(tokens("given", {"tokenizer.vocabulary=300"}) == 300);

@@ -1,10 +1,13 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "heed/base/unicode.h"
 #include "heed/core/backend.h"
@@ -332,6 +335,36 @@ TEST_CASE("trainer: a schedule of one's own") {
   options.learning_rate = [](std::int64_t, std::int64_t) { return -1.0; };
   CHECK_THROWS_WITH_AS(Trainer(task, options).run(), doctest::Contains("the learning rate of step 1 is -1"),
                        Error);
+}
+
+TEST_CASE("trainer: a warm-up of minutes is said after ten steps, with the time of the whole") {
+  class SlowTask : public LineTask {
+   public:
+    Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      return LineTask::loss(epoch, batch, context);
+    }
+  };
+  const auto said = [](std::int64_t warmup, std::int64_t stop_after) {
+    SlowTask task;
+    std::string text;
+    std::int64_t steps = 0;
+    TrainerOptions options = options_for(1'000'000);
+    options.log_every = options.evaluate_every = 0;
+    options.schedule.warmup_steps = warmup;
+    Trainer(task, options,
+            {.message = [&](std::string_view message) { text.append(message); },
+             .stop_requested = [&] { return ++steps == stop_after; }})
+        .run();
+    return text;
+  };
+  const std::string text = said(100'000, 12);
+  CHECK(contains(text, "the warm-up alone, 100000 steps, will take "));
+  CHECK(contains(text, ", and the training of 1000000 steps "));
+  CHECK(contains(text, "training.schedule.warmup_steps"));
+  CHECK(std::ranges::count(text, ',') == std::ranges::count(said(100'000, 20), ','));  // once
+  CHECK(said(100'000, 9).empty());
+  CHECK(said(100, 12).empty());
 }
 
 TEST_CASE("trainer: the recorded loss is the mean over the tokens since the last record") {

@@ -316,6 +316,22 @@ void TrainingWatch::say_untrained(const std::vector<Shape>& shapes) const {
                   "; register them with add_parameter(), or their module with add_module()"));
 }
 
+void TrainingWatch::say_long_warmup() const {
+  constexpr std::int64_t steps_that_tell = 10;
+  constexpr double long_seconds = 180;
+  const std::int64_t done = state_.step - session_.first_step,
+                     warmup = options_.learning_rate ? 0 : std::min(options_.schedule.warmup_steps, steps_);
+  if (done != steps_that_tell || state_.step >= warmup) return;
+  const double step_seconds =
+      (elapsed_seconds() - session_.earlier_seconds) / static_cast<double>(steps_that_tell);
+  const double warmup_seconds = step_seconds * static_cast<double>(warmup);
+  if (warmup_seconds <= long_seconds) return;
+  say(concat_text("the warm-up alone, ", warmup, " steps, will take ", duration_text(warmup_seconds),
+                  ", and the training of ", steps_, " steps ",
+                  duration_text(step_seconds * static_cast<double>(steps_)), ", going by the first ",
+                  steps_that_tell, "; training.schedule.warmup_steps and training.steps set them"));
+}
+
 void TrainingWatch::say(std::string_view text) const {
   if (callbacks_.message) callbacks_.message(text);
 }

@@ -39,6 +39,10 @@ class TrainingWatch {
   /// model.
   void say_untrained(const std::vector<Shape>& shapes) const;
 
+  /// After ten steps of a session: that the warm-up takes long, where it alone takes more than three minutes,
+  /// and how long the training will take.
+  void say_long_warmup() const;
+
   /// A record of the losses since the last one. `weights`: of the auxiliary losses; `loss_scale`: null unless
   /// the model computes in f16. Waits for the device.
   void record(const StepOutcome& outcome, const LossMeter& losses,

@@ -37,7 +37,7 @@ struct ClassifyData {
   std::int64_t patch = 4;
   std::string label_column = {};
   std::vector<std::string> text_columns = {};
-  SplitOptions split = {.valid_fraction = 0.1};
+  SplitOptions split = {.valid_fraction = 0.1, .stratified = true};
   TextLimits limits = {};
   std::int64_t expressions = 20000;
   ListOpsRule rule = {.max_depth = 4, .max_arguments = 5, .longer_than = 3, .shorter_than = 30};
@@ -50,11 +50,10 @@ void for_each_setting(auto&& visit, ClassifyData& data) {
         "\"images\" and \"idx3\"");
   visit(data.patch, "patch", 1, 4096, "Of idx: rows and columns of the patches that are an image's tokens");
   visit(data.label_column, "label_column",
-        "Of tables: the label's number, from 1, or name; empty: \"label\", or the first where nothing is "
-        "called so",
+        "Of tables: the label's number, from 1, or name; empty: \"label\", or found by the data, and said",
         {.kind = Setting::Kind::column});
   visit(data.text_columns, "text_columns",
-        "Of tables: the columns of the text, joined by a space; empty: all others");
+        "Of tables: the columns of the text, joined by a space; empty: found by the data, and said");
   for_each_setting(visit, data.split);
   for_each_setting(visit, data.limits);
   visit(data.expressions, "listops.count", 1, 1e8, "Without data: how many ListOps expressions");
@@ -148,10 +147,7 @@ class ClassifyLearner : public Learner {
                                   const PredictOptions& options) override {
     return answer_lines(
         lines, options, [&](const std::string& line) { return input_of(line); },
-        [&](const std::vector<ClassifyInput>& inputs) {
-          if (tokenizer_) remark(tokenizer_->take_cut_message());
-          return class_predictions(scores_of(inputs), classes_);
-        },
+        [&](const Inputs& inputs) { return class_predictions(scores_of(inputs), classes_); },
         [&](const ClassifyInput& input, const std::string& name, CaptureFile& file) {
           const Capture capture = captured([&](Context& context) { logits({input}, context); });
           tokenizer_ ? add_pass(file, name, capture, {input.tokens}, tokenizer_->tokenizer())
@@ -207,6 +203,7 @@ class ClassifyLearner : public Learner {
       return read_file(files.front(), layout, report);
     };
     return measured_data(parts_, source, read, [&](const LabelledText& text) {
+      remark(remark_on_other_labels(classes_, text, unit_));
       return measured_examples(examples_of(text), text);
     });
   }
@@ -214,6 +211,8 @@ class ClassifyLearner : public Learner {
   std::vector<ExampleLine> examples(std::size_t count, bool answered) const override {
     return answered ? std::vector<ExampleLine>() : labelled_lines(shown_part(parts_), count);
   }
+
+  std::string take_cut_message() override { return tokenizer_ ? tokenizer_->take_cut_message() : ""; }
 
   void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
     if (reads_images_) throw SettingsError(file + ": the run reads images, not tables");
@@ -266,12 +265,11 @@ class ClassifyLearner : public Learner {
   }
 
   Examples examples_of(const LabelledText& text) {
-    Examples examples{{}, classes_of(text, classes_)};
+    Examples examples{{}, classes_of(text, with_other_labels(classes_, text))};
     if (tokenizer_) {
       std::vector<Tokens> tokens = (*tokenizer_)(text.texts, text.places);
       for (std::size_t i = 0; i < tokens.size(); ++i)
         examples.inputs.push_back({std::move(tokens[i]), text.texts[i]});
-      remark(tokenizer_->take_cut_message());
     } else {
       for (const std::string_view line : text.texts) examples.inputs.push_back({pixels_of(line)});
     }
@@ -322,9 +320,10 @@ class ClassifyLearner : public Learner {
 
   Measurement measured_examples(const Examples& examples, const LabelledText& text) {
     const std::vector<ClassScores> scores = scores_of(examples.inputs);
-    const ClassQuality quality = quality_of(scores, examples.targets, classes_.size());
+    const std::vector<std::string> classes = with_other_labels(classes_, text);
+    const ClassQuality quality = quality_of(scores, examples.targets, classes.size());
     ClassFigures figures{metrics(std::vector<double>{quality.accuracy, quality.loss, quality.macro_f1})};
-    return class_measurement(std::move(figures), quality, scores, examples.targets, text, classes_);
+    return class_measurement(std::move(figures), quality, scores, examples.targets, text, classes);
   }
 
   const ClassifyData data_;

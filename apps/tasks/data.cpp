@@ -36,6 +36,11 @@ void use_layout_of(const ExampleTable& table, Settings& settings) {
   for (const Setting& one : before.declared())
     if (is_layout(one)) settings.set_json(one.name, one.initial, "defaults");
   if (settings.has("data.format")) settings.set("data.format", std::string(table.ending), "examples");
+  for (const ExampleColumn& column : table.columns) {
+    const std::string name = "data." + std::string(column.name), quoted = concat_text('"', column.name, '"');
+    if (settings.has(name + "_column")) settings.set_json(name + "_column", quoted, "examples");
+    if (settings.has(name + "_columns")) settings.set_json(name + "_columns", '[' + quoted + ']', "examples");
+  }
 }
 
 BoundedTokenizer::BoundedTokenizer(Tokenizer tokenizer, const Settings& settings)
@@ -54,9 +59,10 @@ Tokens BoundedTokenizer::operator()(std::string_view text) {
 }
 
 Tokens BoundedTokenizer::bounded(Tokens tokens) {
+  ++texts_;
   if (tokens.size() <= max_tokens_) return tokens;
   check(cut_, "the text has ", tokens.size(), " tokens, more than data.max_tokens = ", max_tokens_,
-        "; raise that, or set data.long_texts=cut to read the beginning of such texts");
+        "; raise that, or set data.long_texts=cut, which reads the beginning of such texts");
   ++cut_texts_;
   const std::int32_t end = tokens.back();
   tokens.resize(max_tokens_);
@@ -79,11 +85,12 @@ std::vector<Tokens> BoundedTokenizer::operator()(const TextList& texts, const Te
 }
 
 std::string BoundedTokenizer::take_cut_message() {
-  const std::int64_t cut = cut_texts_.exchange(0);
+  const std::int64_t texts = texts_.exchange(0), cut = cut_texts_.exchange(0);
   if (cut == 0) return "";
-  return concat_text(cut, cut == 1 ? " text is" : " texts are",
+  return concat_text(cut, " of ", texts, texts == 1 ? " text " : " texts ", cut == 1 ? "is" : "are",
                      " longer than data.max_tokens = ", max_tokens_, " and ", cut == 1 ? "was" : "were",
-                     " cut");
+                     " cut; --set data.max_tokens=", 2 * max_tokens_, " reads more of ",
+                     cut == 1 ? "it" : "them");
 }
 
 Tokens tokens_with_end(const Tokenizer& tokenizer, std::string_view text) {

@@ -62,13 +62,13 @@ void visit_split_seed(auto&& visit, std::uint64_t& seed) {
 /// How long texts may be, and what happens to longer ones.
 struct TextLimits {
   std::int64_t max_tokens = 256;
-  enum class LongTexts { error, cut } long_texts = LongTexts::error;
+  enum class LongTexts { error, cut } long_texts = LongTexts::cut;
 };
 
 void for_each_setting(auto&& visit, TextLimits& limits) {
   visit(limits.max_tokens, "max_tokens", 1, 1 << 24, "The most tokens of a text, its end mark included");
   visit(limits.long_texts, "long_texts", {"error", "cut"},
-        "A longer text is an error, or cut: its beginning alone is read, and a message says so");
+        "A longer text is an error, or cut: its beginning alone is read, and a message says how many were");
 }
 
 // --- examples in memory
@@ -104,7 +104,7 @@ std::vector<ExampleTable> pair_examples();
 
 /// Whether a setting says how files of data are laid out: those of examples in memory heed itself writes.
 bool is_layout(const Setting& setting);
-/// Sets how the file of a table is laid out.
+/// Sets how the file of a table is laid out, and what its columns are called.
 void use_layout_of(const ExampleTable& table, Settings& settings);
 
 // --- files
@@ -140,7 +140,8 @@ class BoundedTokenizer {
   Tokens bounded(Tokens tokens);
   /// All texts; errors say where each came from.
   std::vector<Tokens> operator()(const TextList& texts, const TextPlaces& places);
-  /// "3 texts are longer than data.max_tokens = 256 and were cut", or "" when none was since the last call.
+  /// "3 of 90 texts are longer than data.max_tokens = 256 and were cut; ..." of the texts since the last
+  /// call, or "" when none was cut.
   std::string take_cut_message();
   const Tokenizer& tokenizer() const { return tokenizer_; }
 
@@ -149,7 +150,7 @@ class BoundedTokenizer {
   Tokens begin_;
   std::size_t max_tokens_ = 0;
   bool cut_ = false;
-  std::atomic<std::int64_t> cut_texts_ = 0;
+  std::atomic<std::int64_t> texts_ = 0, cut_texts_ = 0;
 };
 
 /// Turns pairs of texts into what a PairMatcher reads: each text's tokens with the end mark, and for each

@@ -126,7 +126,6 @@ class EmbedTextLearner : public Learner {
   std::vector<Prediction> predict(std::span<const std::string> lines,
                                   const PredictOptions& options) override {
     const auto answers_to = [&](const std::vector<Tokens>& texts) {
-      remark(tokenizer_->take_cut_message());
       std::vector<Prediction> answers;
       for (Output& vector : vectors_of(texts))
         answers.push_back({numbers_text(vector), 1, {}, {}, vector});  // surely: there is no other answer
@@ -173,6 +172,8 @@ class EmbedTextLearner : public Learner {
     return answered ? std::vector<ExampleLine>() : lines_of(short_lines(shown_part(parts_).source, count));
   }
 
+  std::string take_cut_message() override { return tokenizer_ ? tokenizer_->take_cut_message() : ""; }
+
   void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
     read_sources(settings_, file, take, report);
   }
@@ -181,10 +182,7 @@ class EmbedTextLearner : public Learner {
   using Examples = TaskExamples<Tokens, Tokens>;
 
   Examples examples_of(const ParallelText& pairs) {
-    Examples examples{tokens_of(pairs.source, "first text of pair "),
-                      tokens_of(pairs.target, "second text of pair ")};
-    remark(tokenizer_->take_cut_message());
-    return examples;
+    return {tokens_of(pairs.source, "first text of pair "), tokens_of(pairs.target, "second text of pair ")};
   }
 
   std::vector<Tokens> tokens_of(const TextList& texts, std::string_view what) {

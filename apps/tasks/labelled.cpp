@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -172,6 +173,8 @@ std::vector<std::string> remarks_on_labelled(const TextParts& parts, const std::
                   parts.valid.size(), " to measure with, ", parts.test.size(), " kept for a test; ",
                   description),
       "classes: " + class_counts(counts, classes)};
+  for (const LabelledText* const part : {&parts.valid, &parts.test})
+    remarks.push_back(remark_on_other_labels(classes, *part, unit));
   std::vector<std::string> rare;
   for (std::size_t i = 0; i < classes.size(); ++i)
     if (counts[i] < 5) rare.push_back(in_quotes(classes[i]));
@@ -271,8 +274,7 @@ ClassQuality quality_of(const std::vector<ClassScores>& scores, const std::vecto
   ClassQuality quality;
   quality.classes.resize(classes);
   if (classes <= most_confused) quality.confusion.assign(classes, std::vector<std::int64_t>(classes, 0));
-  const auto count = static_cast<double>(scores.size());
-  std::int64_t all_right = 0;
+  std::int64_t all_right = 0, known = 0;
   for (std::size_t i = 0; i < scores.size(); ++i) {
     const auto label = static_cast<std::size_t>(labels[i]);
     const std::size_t best = best_class(scores[i]);
@@ -282,13 +284,44 @@ ClassQuality quality_of(const std::vector<ClassScores>& scores, const std::vecto
     quality.classes[best].right += right;
     if (!quality.confusion.empty()) ++quality.confusion[label][best];
     all_right += right;
-    quality.loss -= static_cast<double>(scores[i][label]) / count;
+    if (label >= scores[i].size()) continue;
+    ++known;
+    quality.loss -= static_cast<double>(scores[i][label]);
   }
-  quality.accuracy = static_cast<double>(all_right) / count;
+  quality.loss /= static_cast<double>(std::max<std::int64_t>(known, 1));
+  quality.accuracy = static_cast<double>(all_right) / static_cast<double>(scores.size());
   const auto occurring = std::ranges::count_if(quality.classes, &ClassQuality::One::occurs);
   for (const ClassQuality::One& one : quality.classes)
     if (one.occurs()) quality.macro_f1 += one.f1() / static_cast<double>(occurring);
   return quality;
+}
+
+std::vector<std::string> with_other_labels(const std::vector<std::string>& classes,
+                                           const LabelledText& text) {
+  std::set<std::string_view> others;
+  bool any_known = false;
+  for (const std::string_view label : text.labels) {
+    const bool known = std::ranges::binary_search(classes, label);
+    if (!known) others.insert(label);
+    any_known |= known;
+  }
+  std::vector<std::string> all = classes;
+  if (any_known) all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
+
+std::string remark_on_other_labels(const std::vector<std::string>& classes, const LabelledText& text,
+                                   const std::string& unit) {
+  std::vector<std::string> others = with_other_labels(classes, text);
+  others.erase(others.begin(), others.begin() + std::ssize(classes));
+  if (others.empty()) return "";
+  const auto count = std::ranges::count_if(
+      text.labels, [&](std::string_view label) { return std::ranges::binary_search(others, label); });
+  std::ranges::transform(others, others.begin(), in_quotes);
+  return concat_text(count, " of ", text.size(), ' ', unit, count == 1 ? " has a label" : " have labels",
+                     " that training lacks, ", listed(others, 5), ": ",
+                     count == 1 ? "it counts as a wrong answer" : "they count as wrong answers",
+                     ", and the loss leaves ", count == 1 ? "it" : "them", " out");
 }
 
 std::vector<Confusion> confusions_in(const std::vector<std::vector<std::int64_t>>& matrix) {

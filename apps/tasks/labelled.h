@@ -42,7 +42,8 @@ void for_each_setting(auto&& visit, SplitOptions& split) {
   visit_valid_fraction(visit, split.valid_fraction);
   visit_test_fraction(visit, split.test_fraction);
   visit_split_seed(visit, split.seed);
-  visit(split.stratified, "stratified", "Whether every class is held out by the same share");
+  visit(split.stratified, "stratified",
+        "Whether every class is held out by the same share, and keeps at least one example for training");
   visit(split.folds, "folds", 0, 1000,
         "Cross-validation: so many runs, each tested on another part of data.file; 0: none");
   visit(split.fold, "fold", 0, 1000, "Which of these runs, from 1; 0: all, each in a folder of its own");
@@ -120,8 +121,16 @@ struct ClassQuality {
   /// [expected][predicted]; of more than 200 classes empty.
   std::vector<std::vector<std::int64_t>> confusion;
 };
+/// A label behind the classes that there are scores of is a wrong answer, and the loss leaves it out.
 ClassQuality quality_of(const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
                         std::size_t classes);
+/// The classes, and behind them in byte order the labels of texts to measure on that are none of them; not
+/// where no label is one of the classes, since these are hardly the labels (classes_of() then names the
+/// first).
+std::vector<std::string> with_other_labels(const std::vector<std::string>& classes, const LabelledText& text);
+/// "5 of 893 texts have labels that training lacks, ...", or "" when none has.
+std::string remark_on_other_labels(const std::vector<std::string>& classes, const LabelledText& text,
+                                   const std::string& unit);
 /// How often texts of a class were taken for another.
 struct Confusion {
   std::int64_t count = 0;

@@ -23,6 +23,7 @@ std::vector<Metric> metrics_of(std::span<const MetricKind> kinds, std::span<cons
 }
 
 std::vector<std::string> Learner::take_remarks() {
+  remark(take_cut_message());
   const std::lock_guard lock(remarks_mutex_);
   return std::exchange(remarks_, {});
 }

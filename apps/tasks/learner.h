@@ -230,7 +230,7 @@ class Learner : public Task {
   /// Says what is worth telling the user; "": nothing.
   void remark(std::string text);
   void remark_all(std::vector<std::string> texts);
-  /// What was said since the last call.
+  /// What was said since the last call, and last how many texts were cut.
   std::vector<std::string> take_remarks();
 
  protected:
@@ -248,6 +248,8 @@ class Learner : public Task {
   /// What example_lines() and, with `answered`, written_examples() show.
   virtual std::vector<ExampleLine> examples(std::size_t /*count*/, bool /*answered*/) const { return {}; }
   virtual void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const;
+  /// How many texts were cut since the last call; "": none. Said once for all that a command reads.
+  virtual std::string take_cut_message() { return ""; }
 
   // --- what it needs for them
 

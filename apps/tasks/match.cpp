@@ -46,7 +46,7 @@ struct MatchData {
   LabelledFiles files = {.formats = table_formats(),
                          .formats_help = "csv; tsv, in which nothing is quoted; jsonl"};
   std::string first_column = {}, second_column = {}, label_column = {}, positive_label = {};
-  SplitOptions split = {.valid_fraction = 0.1};
+  SplitOptions split = {.valid_fraction = 0.1, .stratified = true};
   TextLimits limits = {};
   std::int64_t questions = 1500;
 };
@@ -55,11 +55,11 @@ void for_each_setting(auto&& visit, MatchData& data) {
   const SettingTraits column = {.kind = Setting::Kind::column};
   for_each_setting(visit, data.files);
   visit(data.first_column, "first_column",
-        "The first text: number or name; empty: \"first\", or 1 where nothing is called so", column);
+        "The first text: number or name; empty: \"first\", or found by the data, and said", column);
   visit(data.second_column, "second_column",
-        "The second text: number or name; empty: \"second\", or 2 where nothing is called so", column);
+        "The second text: number or name; empty: \"second\", or found by the data, and said", column);
   visit(data.label_column, "label_column",
-        "The class: number or name; empty: \"label\", or 3 where nothing is called so", column);
+        "The class: number or name; empty: \"label\", or found by the data, and said", column);
   visit(data.positive_label, "positive_label",
         "Of two classes the one of f1, map and mrr; empty: the last by its bytes, as 1 of 0 and 1");
   for_each_setting(visit, data.split);
@@ -133,10 +133,7 @@ class MatchLearner : public Learner {
                                   const PredictOptions& options) override {
     return answer_lines(
         lines, options, [&](const std::string& line) { return input_of(line); },
-        [&](const std::vector<MatchInput>& pairs) {
-          remark(tokenizer_->take_cut_message());
-          return class_predictions(scores_of(pairs), classes_);
-        },
+        [&](const Inputs& pairs) { return class_predictions(scores_of(pairs), classes_); },
         [&](const MatchInput& pair, const std::string& name, CaptureFile& file) {
           add_pass(file, name, captured([&](Context& context) { logits({pair}, context); }),
                    rows_of(pair.tokens), tokenizer_->tokenizer());
@@ -189,6 +186,7 @@ class MatchLearner : public Learner {
       return read_labelled_text(files.front(), table_options(files.front(), layout), &report);
     };
     return measured_data(parts_, source, read, [&](const LabelledText& text) {
+      remark(remark_on_other_labels(classes_, text, unit_));
       return measured_examples(examples_of(text), text);
     });
   }
@@ -196,6 +194,8 @@ class MatchLearner : public Learner {
   std::vector<ExampleLine> examples(std::size_t count, bool answered) const override {
     return answered ? std::vector<ExampleLine>() : labelled_lines(shown_part(parts_), count);
   }
+
+  std::string take_cut_message() override { return tokenizer_ ? tokenizer_->take_cut_message() : ""; }
 
   void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
     read_texts_of_table(file, table_options(file, settings_), take, &report);
@@ -210,14 +210,11 @@ class MatchLearner : public Learner {
   static LabelledOptions table_options(const std::string& path, const Settings& layout) {
     LabelledOptions options = labelled_options(layout, path, "--format tsv, csv or jsonl");
     if (options.format.empty()) options.format = labelled_format(path);
-    const auto column = [&](const std::string& given, const char* name, const char* number) {
-      options.usual_names.emplace_back(given.empty() ? name : "");
-      return !given.empty() ? given : options.format == "jsonl" ? name : number;
-    };
     const auto data = layout.read<MatchData>("data");
-    options.label_column = column(data.label_column, "label", "3");
-    options.second_column = column(data.second_column, "second", "2");
-    options.text_columns = {column(data.first_column, "first", "1")};
+    options.pairs = true;
+    options.label_column = data.label_column;
+    options.second_column = data.second_column;
+    if (!data.first_column.empty()) options.text_columns = {data.first_column};
     return options;
   }
 
@@ -232,7 +229,7 @@ class MatchLearner : public Learner {
   }
 
   Examples examples_of(const LabelledText& text) {
-    Examples examples{{}, classes_of(text, classes_)};
+    Examples examples{{}, classes_of(text, with_other_labels(classes_, text))};
     std::int64_t empty = 0;
     for (std::size_t i = 0; i < text.size(); ++i) {
       try {
@@ -244,7 +241,6 @@ class MatchLearner : public Learner {
       }
       if (is_blank(text.texts[i]) || is_blank(text.seconds[i])) ++empty;
     }
-    remark(tokenizer_->take_cut_message());
     if (empty > 0) remark(concat_text(empty, " pairs have a text that says nothing"));
     return examples;
   }
@@ -291,9 +287,10 @@ class MatchLearner : public Learner {
 
   Measurement measured_examples(const Examples& examples, const LabelledText& text) {
     const std::vector<ClassScores> scores = scores_of(examples.inputs);
-    const ClassQuality quality = quality_of(scores, examples.targets, classes_.size());
+    const std::vector<std::string> classes = with_other_labels(classes_, text);
+    const ClassQuality quality = quality_of(scores, examples.targets, classes.size());
     return class_measurement(figures(quality, scores, text), quality, scores, examples.targets, text,
-                             classes_);
+                             classes);
   }
 
   /// The metrics that say something of this data.
@@ -343,7 +340,8 @@ class MatchLearner : public Learner {
     if (parts_.valid.size() == 0) return;
     const auto name = settings_.get<std::string>("training.keep_best_by");
     const std::vector<ClassScores> scores(parts_.valid.size(), ClassScores(classes_.size(), 0));
-    const ClassQuality quality = quality_of(scores, classes_of(parts_.valid, classes_), classes_.size());
+    const std::vector<std::string> classes = with_other_labels(classes_, parts_.valid);
+    const ClassQuality quality = quality_of(scores, classes_of(parts_.valid, classes), classes.size());
     const ClassFigures given = figures(quality, scores, parts_.valid);
     if (std::ranges::any_of(given.metrics, [&](const Metric& metric) { return metric.name == name; })) return;
     throw SettingsError(

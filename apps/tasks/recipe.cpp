@@ -91,8 +91,11 @@ std::string choose_token_kind(Settings& settings, const TextSource& texts) {
       settings.json("tokenizer.vocabulary") != settings.setting("tokenizer.vocabulary").initial;
   if (chosen.vocabulary > 0 && !is_given)
     settings.set("tokenizer.vocabulary", std::to_string(chosen.vocabulary), "the training texts");
-  return concat_text("tokens are ", chosen.name == "bpe" ? "parts of words (bpe)" : chosen.name, ", since ",
-                     chosen.why, " (tokenizer.kind=auto)");
+  const std::string name = chosen.name == "bpe"
+                               ? concat_text("parts of words (bpe, ",
+                                             settings.get<std::int64_t>("tokenizer.vocabulary"), " of them)")
+                               : chosen.name;
+  return concat_text("tokens are ", name, ", since ", chosen.why, " (tokenizer.kind=auto)");
 }
 
 namespace {

@@ -277,6 +277,8 @@ class RecommendLearner : public Learner {
     });
   }
 
+  std::string take_cut_message() override { return tokenizer_ ? tokenizer_->take_cut_message() : ""; }
+
   /// Of users with some clicks: what they clicked last, and some of what they were shown.
   std::vector<ExampleLine> examples(std::size_t count, bool answered) const override {
     std::vector<ExampleLine> lines;
@@ -331,7 +333,6 @@ class RecommendLearner : public Learner {
 
   void tokenize() {
     catalogue_.tokenize([&](const std::string& text) { return (*tokenizer_)(text); });
-    remark(tokenizer_->take_cut_message());
   }
 
   void read_more_news() {
