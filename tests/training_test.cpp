@@ -15,6 +15,7 @@
 #include "heed/models/layers.h"
 #include "heed/models/module.h"
 #include "heed/models/transformer.h"
+#include "heed/tests/support.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/trainer.h"
 #include "temporary_folder.h"
@@ -359,9 +360,9 @@ TEST_CASE("trainer: a warm-up of minutes is said after ten steps, with the time 
     return text;
   };
   const std::string text = said(100'000, 12);
-  CHECK(contains(text, "the warm-up alone, 100000 steps, will take "));
-  CHECK(contains(text, ", and the training of 1000000 steps "));
-  CHECK(contains(text, "training.schedule.warmup_steps"));
+  CHECK(test::contains(text, "the warm-up alone, 100000 steps, will take "));
+  CHECK(test::contains(text, ", and the training of 1000000 steps "));
+  CHECK(test::contains(text, "training.schedule.warmup_steps"));
   CHECK(std::ranges::count(text, ',') == std::ranges::count(said(100'000, 20), ','));  // once
   CHECK(said(100'000, 9).empty());
   CHECK(said(100, 12).empty());
@@ -869,7 +870,7 @@ TEST_CASE("optimizer: what f32 would take for 0, 1 or infinity is refused by nam
     CHECK(contains(refusal([&](TrainerOptions& o) { o.optimizer.weight_decay = bad; }), "weight_decay"));
     CHECK(contains(refusal([&](TrainerOptions& o) { o.clip_norm = bad; }), "clip_norm"));
   }
-  CHECK(contains(refusal([](TrainerOptions& o) {
+  CHECK(test::contains(refusal([](TrainerOptions& o) {
                    o.schedule.learning_rate = 1e-20;
                    o.part_rates = {{"line", 1e-20}};
                  }),
@@ -884,9 +885,9 @@ TEST_CASE("optimizer: what f32 would take for 0, 1 or infinity is refused by nam
                          Error);
   }
   const double almost_one = 1 - 1e-9;
-  CHECK(contains(refusal([&](TrainerOptions& o) { o.optimizer.beta1 = almost_one; }), "beta1"));
-  CHECK(contains(refusal([&](TrainerOptions& o) { o.optimizer.beta2 = almost_one; }), "beta2"));
-  CHECK(contains(refusal([&](TrainerOptions& o) { o.schedule.final_rate = 1e39; }), "final_rate"));
+  CHECK(test::contains(refusal([&](TrainerOptions& o) { o.optimizer.beta1 = almost_one; }), "beta1"));
+  CHECK(test::contains(refusal([&](TrainerOptions& o) { o.optimizer.beta2 = almost_one; }), "beta2"));
+  CHECK(test::contains(refusal([&](TrainerOptions& o) { o.schedule.final_rate = 1e39; }), "final_rate"));
 }
 
 TEST_CASE("trainer: the weights are the same bits for 1, 2, 3 and 8 threads") {

@@ -40,7 +40,7 @@ void train(const std::filesystem::path& folder) {
   const heed::Examples examples[] = {{"train", {texts, labels}}};
   const heed::TaskKind& kind = heed::task_kind("classify");
   heed::Settings settings = kind.settings(true);
-  for (const char* one : {"training.steps=60", "model.width=32", "model.heads=2"}) settings.assign(one);
+  for (const char* one : {"training.steps=200", "model.width=32", "model.heads=2"}) settings.assign(one);
   heed::train(kind, settings, {.folder = folder, .examples = examples});
 }
 

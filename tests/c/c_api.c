@@ -546,7 +546,7 @@ static void test_training(const char* folder) {
   FAILS(heed_train("classify", NULL, NULL, 1, "/nowhere/x", NULL, NULL, NULL), HEED_BAD_ARGUMENT, "examples");
   FAILS(heed_train(NULL, NULL, NULL, 0, "/nowhere/x", NULL, NULL, NULL), HEED_BAD_ARGUMENT, "task is NULL");
   OK(heed_task_settings("match", 1, &text));
-  CHECK(strstr(text, "\"name\":\"training.steps\",\"kind\":\"integer\",\"default\":2000") != NULL);
+  CHECK(strstr(text, "\"name\":\"training.steps\",\"kind\":\"integer\",\"default\":1000") != NULL);
   heed_text_free(text);
 }
 
