@@ -13,6 +13,7 @@ namespace heed {
 namespace {
 
 constexpr std::size_t longest_run = 5;
+constexpr std::size_t bytes_read = 1 << 16;
 
 using Hashes = std::vector<std::uint64_t>;
 
@@ -53,7 +54,7 @@ struct Found {
 
 Found features_in(std::string_view text) {
   Found found;
-  for (const std::string_view word : split_at_punctuation(text)) {
+  for (const std::string_view word : split_at_punctuation(unicode::beginning(text, bytes_read))) {
     const std::string lower = unicode::lower_case(word, unicode::FinalSigma::medial);
     const std::uint64_t hash = hash_of(lower);
     found.all.push_back(hash);

@@ -18,7 +18,7 @@ struct TextFeatures {
 /// 0902.2206): its words and marks of punctuation in lower case, and as they stand where they have capitals;
 /// pairs of words that follow each other; and runs of 1 to 5 characters within a word, its ends counting as
 /// characters. One that occurs n times has 1 + ln n before the vector is scaled to length 1. Words end at
-/// white space and punctuation.
+/// white space and punctuation. Of longer texts the first 65,536 bytes are read.
 TextFeatures text_features(std::string_view text, std::int64_t count);
 
 /// The same of a pair: every feature of either text, told apart by which of the texts have it, each once.

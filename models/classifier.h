@@ -15,7 +15,7 @@ namespace heed {
 /// with a table V "weight" [features, classes] (0). The scale lets Adam's even steps reach the weights of
 /// rare features, as a larger learning rate for V would. For more than 16 classes the table would outgrow
 /// the rest of the model; V is then U W with the parts "weight" U [features, 16] (0) and "output" W [16,
-/// classes] (N(0, 1/16)).
+/// classes].
 class SparseLinear : public Module {
  public:
   SparseLinear(std::int64_t features, std::int64_t classes, Initialiser& initialiser);

@@ -49,6 +49,8 @@ TEST_CASE("A text's features are its words, pairs of words and runs of 1 to 5 ch
   CHECK(in_common("সুন্দর", "সুন্দরী") > 10);  // endings of every script
   CHECK(in_common("天気がいい", "天気がわるい") > 5);
   CHECK(text_features("", many).ids.empty());
+  const std::string long_text(1 << 16, 'a');  // all that is read
+  CHECK(text_features(long_text + " b", many).ids == text_features(long_text, many).ids);
   CHECK_THROWS_AS(text_features("a", 0), Error);
 }
 
