@@ -871,10 +871,10 @@ TEST_CASE("optimizer: what f32 would take for 0, 1 or infinity is refused by nam
     CHECK(contains(refusal([&](TrainerOptions& o) { o.clip_norm = bad; }), "clip_norm"));
   }
   CHECK(test::contains(refusal([](TrainerOptions& o) {
-                   o.schedule.learning_rate = 1e-20;
-                   o.part_rates = {{"line", 1e-20}};
-                 }),
-                 "learning_rate of part \"line\""));
+                         o.schedule.learning_rate = 1e-20;
+                         o.part_rates = {{"line", 1e-20}};
+                       }),
+                       "learning_rate of part \"line\""));
   Tensor weight = parameter(Tensor::ones({2}));
   for (const double bad : {1e-60, 1e39}) {
     const std::vector<ParameterGroup> rates = {{{{"w", &weight}}, bad, 0}},
