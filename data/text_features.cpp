@@ -86,7 +86,7 @@ TextFeatures counted(Hashes hashes, std::int64_t count) {
 /// Each hash once, in order.
 Hashes distinct(Hashes hashes) {
   std::ranges::sort(hashes);
-  hashes.erase(std::ranges::unique(hashes).begin(), hashes.end());
+  hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());
   return hashes;
 }
 
