@@ -66,8 +66,8 @@ void for_each_setting(auto&& visit, ClassifyData& data) {
 /// A few thousand texts are soon learned by heart. What helps: whole words, those met once being <unk>;
 /// embeddings that begin near 0, so that rare words stay there, and norms with an epsilon that leaves small
 /// vectors small; heavy dropout of words; a local layer in place of positions; features of words and parts of
-/// words beside the encoder, and most of the answer theirs; averaged weights. One evaluation, at the end: the average there is better than what a few hundred
-/// held-out texts like best on the way.
+/// words beside the encoder, and most of the answer theirs; averaged weights. One evaluation, at the end: the
+/// average there is better than what a few hundred held-out texts like best on the way.
 constexpr const char* for_texts = R"({
   "data": {"valid_fraction": 0.05},
   "tokenizer": {"kind": "auto", "vocabulary": 30000},
@@ -88,7 +88,8 @@ Settings classify_settings(bool own_data) {
   settings.declare("data", ClassifyData());
   settings.declare("tokenizer", BeginMark());
   settings.declare("tokenizer", VocabularySettings());
-  declare_model(settings, {.width = 128, .feed_forward = 256, .encoder_layers = 2}, Stacks::encoder);
+  declare_model(settings, {.width = 128, .feed_forward = 256, .encoder_layers = 2}, Stacks::encoder,
+                /*has_sparse_features=*/true);
   declare_training(settings, class_metrics);
   declare_classes(settings);
   settings.change_defaults(own_data ? for_texts : for_listops);
@@ -289,26 +290,21 @@ class ClassifyLearner : public Learner {
 
   /// As the encoder sees them.
   Lengths lengths(const Inputs& inputs) const {
-    if (tokenizer_) return {lengths_of(tokens_of(inputs)), {}};
-    const auto patches = static_cast<std::int32_t>(image_config().patches());
-    return {std::vector<std::int32_t>(inputs.size(), patches), {}};
-  }
-
-  static std::vector<Tokens> tokens_of(const Inputs& inputs) {
-    std::vector<Tokens> tokens;
-    for (const ClassifyInput& input : inputs) tokens.push_back(input.tokens);
-    return tokens;
+    const auto patches = tokenizer_ ? 0 : static_cast<std::int32_t>(image_config().patches());
+    Lengths lengths;
+    for (const ClassifyInput& input : inputs)
+      lengths[0].push_back(tokenizer_ ? static_cast<std::int32_t>(input.tokens.size()) : patches);
+    return lengths;
   }
 
   ClassLogits logits(const Inputs& inputs, Context& context) {
     auto& model = model_as<EncoderClassifier>();
-    SparseBatch sparse;
-    if (const std::int64_t count = model.config().sparse_features; count > 0) {
-      std::vector<TextFeatures> features;
-      for (const ClassifyInput& input : inputs) features.push_back(text_features(input.text, count));
-      sparse = sparse_batch(features, model.device());
-    }
-    return model.logits_of_parts(pad_tokens(tokens_of(inputs), model.device()), context, sparse);
+    std::vector<Tokens> tokens;
+    for (const ClassifyInput& input : inputs) tokens.push_back(input.tokens);
+    const SparseBatch sparse = sparse_batch_of(
+        inputs, model,
+        [](const ClassifyInput& input, std::int64_t count) { return text_features(input.text, count); });
+    return model.logits_of_parts(pad_tokens(tokens, model.device()), context, sparse);
   }
 
   std::vector<ClassScores> scores_of(const Inputs& inputs) {

@@ -48,7 +48,7 @@ Settings embed_text_settings(bool own_data) {
   settings.declare("data", NumberSettings{.count = 5000, .held_out = 300});
   settings.declare("tokenizer", BeginMark());
   settings.declare("tokenizer", VocabularySettings());
-  declare_model(settings, {}, Stacks::encoder, {"sparse_features"});  // which tell classes
+  declare_model(settings, {}, Stacks::encoder);
   declare_training(settings, embed_kinds);
   settings.declare("training", EmbedTextTraining());
   settings.declare("prediction", PredictionSettings());

@@ -94,6 +94,16 @@ Loss class_loss(const ClassLogits& logits, const std::vector<std::int32_t>& labe
                 const std::vector<float>& weights, double label_smoothing);
 /// The sparse vectors of a batch as a model reads them.
 SparseBatch sparse_batch(const std::vector<TextFeatures>& features, Device device);
+/// Those of inputs for a model with sparse features, features_of(input, count) of each; for others nothing.
+template <class Input, class FeaturesOf>
+SparseBatch sparse_batch_of(const std::vector<Input>& inputs, const SequenceEncoder& model,
+                            const FeaturesOf& features_of) {
+  const std::int64_t count = model.config().sparse_features;
+  if (count == 0) return {};
+  std::vector<TextFeatures> features;
+  for (const Input& input : inputs) features.push_back(features_of(input, count));
+  return sparse_batch(features, model.device());
+}
 /// Lines of a report's examples.
 std::vector<ExampleLine> labelled_lines(const LabelledText& text, std::size_t count);
 

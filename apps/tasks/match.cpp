@@ -81,7 +81,8 @@ Settings match_settings(bool own_data) {
   settings.declare("data", MatchData());
   settings.declare("tokenizer", BeginMark());
   settings.declare("tokenizer", VocabularySettings{.kind = "words"});
-  declare_model(settings, {.width = 64, .feed_forward = 128, .encoder_layers = 1}, Stacks::encoder);
+  declare_model(settings, {.width = 64, .feed_forward = 128, .encoder_layers = 1}, Stacks::encoder,
+                /*has_sparse_features=*/true);
   settings.declare("model", MatchModel());
   declare_training(settings, pair_metrics);
   declare_classes(settings);
@@ -269,12 +270,9 @@ class MatchLearner : public Learner {
     auto& model = model_as<PairMatcher>();
     std::vector<TokenPair> tokens;
     for (const MatchInput& pair : pairs) tokens.push_back(pair.tokens);
-    SparseBatch sparse;
-    if (const std::int64_t count = model.config().sparse_features; count > 0) {
-      std::vector<TextFeatures> features;
-      for (const MatchInput& pair : pairs) features.push_back(pair_features(pair.first, pair.second, count));
-      sparse = sparse_batch(features, model.device());
-    }
+    const SparseBatch sparse = sparse_batch_of(pairs, model, [](const MatchInput& pair, std::int64_t count) {
+      return pair_features(pair.first, pair.second, count);
+    });
     return model.logits_of_parts(model.batch(tokens), context, sparse);
   }
 

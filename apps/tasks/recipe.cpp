@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -153,21 +154,21 @@ std::vector<std::string> unread_by(Stacks stacks) {
       return {"decoder_layers",   "max_length", "tie_embeddings",    "output_bias",
               "output_transform", "pointer",    "decoder_attention", "cross_attention"};
     case Stacks::decoder:
-      return {"encoder_layers", "pooling", "sparse_features",   "local_width",
-              "word_dropout",   "pointer", "encoder_attention", "cross_attention"};
+      return {"encoder_layers", "pooling",           "local_width",    "word_dropout",
+              "pointer",        "encoder_attention", "cross_attention"};
     default:
-      return {"pooling", "sparse_features", "local_width", "word_dropout", "token_types", "output_transform"};
+      return {"pooling", "local_width", "word_dropout", "token_types", "output_transform"};
   }
 }
 
 }  // namespace
 
 void declare_model(Settings& settings, const TransformerConfig& defaults, Stacks stacks,
-                   const std::vector<std::string>& without) {
+                   bool has_sparse_features) {
   const Json initial = Json::parse(to_json(defaults));
   std::vector<std::string> left_out = {"source_vocabulary", "target_vocabulary", "classes", "seed"};
-  for (const auto& more : {unread_by(stacks), without})
-    left_out.insert(left_out.end(), more.begin(), more.end());
+  std::ranges::copy(unread_by(stacks), std::back_inserter(left_out));
+  if (!has_sparse_features) left_out.insert(left_out.end(), {"sparse_features", "encoder_share"});
   for (const Setting& setting : transformer_settings())
     if (std::ranges::count(left_out, setting.name) == 0)
       settings.declare_json("model", setting, initial.at(setting.name).dump());

@@ -132,10 +132,10 @@ Tokenizer learn_tokenizer(const Settings& settings, const TextSource& texts,
                           const LearnTokenizerOptions& how = {});
 
 /// "model": all of TransformerConfig but what follows from the data, what a model of these stacks does not
-/// read, and what this task's does not, `without`. An encoder alone has no "model.max_length":
-/// data.max_tokens is the one limit.
+/// read. An encoder alone has no "model.max_length": data.max_tokens is the one limit. Sparse features are for
+/// tasks that give the model some beside the tokens.
 void declare_model(Settings& settings, const TransformerConfig& defaults, Stacks stacks,
-                   const std::vector<std::string>& without = {});
+                   bool has_sparse_features = false);
 /// What the settings say of the model; sizes of vocabularies and classes are left to the caller, and what a
 /// task has declared below "model" besides. Without "model.max_length" it is data.max_tokens.
 TransformerConfig model_config(const Settings& settings);

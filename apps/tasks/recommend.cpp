@@ -82,7 +82,7 @@ Settings recommend_settings(bool own_data) {
   settings.declare("user", UserSettings());
   settings.declare("tokenizer", VocabularySettings());
   declare_model(settings, {.width = 64, .feed_forward = 128, .encoder_layers = 1, .pooling = "attention"},
-                Stacks::encoder, {"sparse_features"});  // which tell classes
+                Stacks::encoder);
   declare_training(settings, click_metrics);
   settings.declare("training", RecommendTraining());
   settings.declare("prediction", RecommendPrediction());
