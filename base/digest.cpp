@@ -35,6 +35,12 @@ std::string Digest::hex() const {
   return text;
 }
 
+std::uint64_t fnv1a(std::string_view bytes) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
+}
+
 std::string digest_of(std::string_view bytes) {
   Digest digest;
   digest.add(bytes);

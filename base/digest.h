@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -28,6 +29,8 @@ class Digest {
 };
 
 std::string digest_of(std::string_view bytes);
+/// FNV-1a, 64 bits: for a few bytes, whose hash is the same on every machine.
+std::uint64_t fnv1a(std::string_view bytes);
 /// True for text that has the form of Digest::hex().
 bool is_digest(std::string_view text);
 /// The digest of a regular file, which need not fit in memory. Throws as read_file does.

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "heed/base/digest.h"
 #include "heed/base/error.h"
 #include "heed/base/unicode.h"
 #include "heed/data/text_rules.h"
@@ -26,9 +27,7 @@ std::uint64_t mixed(std::uint64_t z) {
 }
 
 std::uint64_t hash_of(std::string_view word) {
-  std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
-  for (const char c : word) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  return mixed(hash);
+  return mixed(fnv1a(word));
 }
 
 void add_runs(std::string_view word, Hashes& found) {

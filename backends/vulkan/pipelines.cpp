@@ -7,6 +7,7 @@
 
 #include "heed/backends/vulkan/open_device.h"
 #include "heed/backends/vulkan/shader_code.h"
+#include "heed/base/digest.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
 
@@ -22,13 +23,6 @@ struct CacheHeader {
   std::uint64_t checksum = 0;
 };
 constexpr std::int64_t largest_cache = std::int64_t{1} << 30;
-
-/// FNV-1a, 64 bits.
-std::uint64_t checksum_of(std::string_view data) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : data) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
 
 /// The driver's data in a cache file; empty if the file cannot be read, is damaged or another device's.
 std::string read_cache(const std::filesystem::path& file, std::uint64_t device) {
@@ -48,8 +42,7 @@ std::string driver_data(std::string file, std::uint64_t device) {
   std::memcpy(&header, file.data(), sizeof header);
   file.erase(0, sizeof header);
   const bool whole = std::memcmp(header.magic, expected.magic, sizeof header.magic) == 0 &&
-                     header.device == device && header.bytes == file.size() &&
-                     header.checksum == checksum_of(file);
+                     header.device == device && header.bytes == file.size() && header.checksum == fnv1a(file);
   return whole ? file : std::string();
 }
 
@@ -58,7 +51,7 @@ Pipelines::Pipelines(OpenDevice& device) : device_(device) {
   std::string data;
   if (!folder.empty()) {
     file_ = folder / ("pipelines-" + device.described().identity + ".bin");
-    data = read_cache(file_, checksum_of(device.described().identity));
+    data = read_cache(file_, fnv1a(device.described().identity));
   }
   found_bytes_ = data.size();
   auto info = structure<VkPipelineCacheCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO);
@@ -164,9 +157,9 @@ void Pipelines::save() noexcept {
     if (api.GetPipelineCacheData(api.device, cache_, &bytes, data.data()) != VK_SUCCESS) return;
     data.resize(bytes);
     CacheHeader header;
-    header.device = checksum_of(device_.described().identity);
+    header.device = fnv1a(device_.described().identity);
     header.bytes = data.size();
-    header.checksum = checksum_of(data);
+    header.checksum = fnv1a(data);
     data.insert(0, reinterpret_cast<const char*>(&header), sizeof header);
     std::filesystem::create_directories(file_.parent_path());
     if (std::filesystem::is_symlink(file_)) std::filesystem::remove(file_);  // its target is not heed's file
