@@ -142,9 +142,7 @@ void for_each_run(const Tokens& tokens, const Visit& visit) {
   }
 }
 
-}  // namespace
-
-Tokens PairTokenizer::matches_of_runs(const Tokens& word, const std::unordered_set<std::uint64_t>& there) {
+Tokens matches_of_runs(const Tokens& word, const std::unordered_set<std::uint64_t>& there) {
   constexpr std::int32_t none_of_words = 4;
   Tokens matches(word.size(), 0);
   for_each_run(word, [&](std::uint64_t hash, std::size_t begin, std::size_t end) {
@@ -155,24 +153,27 @@ Tokens PairTokenizer::matches_of_runs(const Tokens& word, const std::unordered_s
   return matches;
 }
 
+}  // namespace
+
 MatchedTokens PairTokenizer::matched(const std::vector<Word>& words, const std::vector<Word>& others,
                                      bool begins) {
   std::unordered_set<std::string_view> there;
+  for (const Word& other : others) there.insert(other.lower);
+  const auto asks_for_runs = [&](const Word& word) {
+    return word.tokens.size() > 1 && !there.contains(word.lower);
+  };
   std::unordered_set<std::uint64_t> runs;
-  for (const Word& other : others) {
-    there.insert(other.lower);
-    for_each_run(other.tokens, [&](std::uint64_t hash, std::size_t, std::size_t) { runs.insert(hash); });
-  }
+  if (std::ranges::any_of(words, asks_for_runs))
+    for (const Word& other : others)
+      for_each_run(other.tokens, [&](std::uint64_t hash, std::size_t, std::size_t) { runs.insert(hash); });
   MatchedTokens text;
   if (begins) text.tokens = bounded_.begin();
   text.matches.resize(text.tokens.size(), 0);
   for (const Word& word : words) {
     text.tokens.insert(text.tokens.end(), word.tokens.begin(), word.tokens.end());
-    Tokens of_word(word.tokens.size(), 0);
-    if (there.contains(word.lower))
-      of_word.assign(word.tokens.size(), kind_of_match(word));
-    else if (word.tokens.size() > 1)
-      of_word = matches_of_runs(word.tokens, runs);
+    const Tokens of_word = asks_for_runs(word) ? matches_of_runs(word.tokens, runs)
+                                               : Tokens(word.tokens.size(),
+                                                        there.contains(word.lower) ? kind_of_match(word) : 0);
     text.matches.insert(text.matches.end(), of_word.begin(), of_word.end());
   }
   text.tokens.push_back(tokenizer().id_of("</s>"));

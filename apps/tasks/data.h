@@ -7,7 +7,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <vector>
 
 #include "heed/apps/report/capture.h"
@@ -183,7 +182,6 @@ class PairTokenizer {
   std::vector<Word> words_of(std::string_view text) const;
   MatchedTokens matched(const std::vector<Word>& words, const std::vector<Word>& others, bool begins);
   std::int32_t kind_of_match(const Word& word) const;
-  static Tokens matches_of_runs(const Tokens& word, const std::unordered_set<std::uint64_t>& there);
 
   BoundedTokenizer bounded_;
   bool is_joint_;  // a row is the pair, and begins once
