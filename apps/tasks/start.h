@@ -30,9 +30,9 @@ struct Start {
 /// Fills a new model with what the settings name. From another run come the weights: its best ones, where it
 /// has measured itself, with low-rank parts merged; of learned positions as many as the model has. All
 /// weights of the model must be there by their names and shapes, but those of the parts in training.ignore;
-/// an encoder may take the layers of a decoder. "output" and "sparse" (SparseLinear) are taken from runs of the
-/// same task with the same classes alone, the vectors of categories and single news from those that number
-/// them alike. Else a SettingsError lists what does not match, the settings by which the models differ, and
+/// an encoder may take the layers of a decoder. "output" and "sparse" (SparseLinear) are taken from runs of
+/// the same task with the same classes alone, the vectors of categories and single news from those that
+/// number them alike. Else a SettingsError lists what does not match, the settings by which the models differ, and
 /// what to ignore. The rows of the embedding are then set to the vectors of training.embeddings, divided by
 /// sqrt(width) where the model multiplies by that, so that the layers read the vectors as they stand. Throws
 /// Error for a file of vectors that is damaged (with file and line) or of another width.
