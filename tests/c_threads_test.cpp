@@ -121,7 +121,8 @@ TEST_CASE("c threads: many predict with one run, and look at it meanwhile") {
   const char* lines[] = {"[ MAX 2 9 ]", "[ MIN 4 3 ]", "[ MAX 1 [ MIN 7 8 ] ]", "[ MIN 5 ]", "one"};
   const auto answers = [&](std::size_t first) {
     char* text = nullptr;
-    if (heed_run_predict(run, lines + first, 2, &text) != HEED_OK) return std::string(heed_last_error());
+    if (heed_run_predict(run, lines + first, 2, nullptr, &text) != HEED_OK)
+      return std::string(heed_last_error());
     const std::string found = text;
     heed_text_free(text);
     return found;
@@ -153,7 +154,7 @@ TEST_CASE("c threads: many predict with one run, and look at it meanwhile") {
   CHECK(answers(0) == alone[0]);
   CHECK(asked > 0);
   REQUIRE(heed_set_stop(at_once, &asked) == HEED_OK);
-  CHECK(heed_run_predict(run, lines, 2, &text) == HEED_INTERRUPTED);
+  CHECK(heed_run_predict(run, lines, 2, nullptr, &text) == HEED_INTERRUPTED);
   CHECK(text == nullptr);
   CHECK(std::string(heed_last_error()).find("interrupted") != std::string::npos);
   CHECK(heed_run_measure(run, "valid", &text) == HEED_INTERRUPTED);

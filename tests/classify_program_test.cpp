@@ -114,6 +114,14 @@ TEST_CASE("classify reads CSV and folders, in the encoding that they have") {
   CHECK(train_classifier(folder / "2",
                          joined(few, {"--data", (folder / "set").string(), "--encoding", "latin-1"}))
             .status == 0);
+  const Arguments predict = {"predict", "--run", (folder / "2").string(), "--json"};
+  const std::string source = write_content(folder / "texts", "bad \xe9\n"), typed = "bad \u00e9\n";
+  const ProgramResult answered = run_program("classify", predict, typed);  // standard input is UTF-8
+  REQUIRE_MESSAGE(answered.status == 0, answered.errors);
+  CHECK(answered.output == run_program("classify", joined(predict, {"--source", source})).output);
+  const ProgramResult refused = run_program("classify", joined(predict, {"--encoding", "latin-1"}), typed);
+  CHECK(refused.status == 2);
+  check_refused("classify", refused, "standard input is UTF-8");
 }
 
 TEST_CASE("classify finds a header, keeps its columns, and answers tables by them") {
@@ -210,6 +218,7 @@ TEST_CASE("texts that are too long are cut and counted, or an error") {
       {"--batch-size", "1", "--set", "data.max_tokens=100", "--set", "data.long_texts=error"}, lines);
   CHECK(refused.status == 1);
   CHECK(contains(refused.errors, "classify: error: standard input, line 1"));
+  CHECK(refused.errors.ends_with("classify: error: lines without an answer: 1 of 2\n"));
   CHECK(refused.output.starts_with("\n"));  // the line has no answer, the next one has
   CHECK(std::ranges::count(refused.output, '\n') == 2);
   const ProgramResult result = predict_classes({"--batch-size", "1", "--set", "data.max_tokens=100"}, lines);

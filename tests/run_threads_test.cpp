@@ -170,6 +170,25 @@ TEST_CASE("run threads: what a queue draws for a text does not follow from those
   CHECK(wrong == 0);
 }
 
+TEST_CASE("run threads: a text without an answer throws, or says why where errors are asked for") {
+  const SmallRun small("classify", {"data.long_texts=error", "data.max_tokens=100"});
+  const std::string line = small.lines(1).front(), longer = line + std::string(400, 'x');
+  Run run = small.open();
+  const Lines lines = {line, "", longer, longer};
+  const std::string error = error_of([&] { run.predict(lines); });
+  CHECK(error.starts_with("predict: lines[2] cannot be answered: "));
+  CHECK(contains(error, "data.max_tokens"));
+  CHECK(contains(error, "the first of 2 such lines"));
+  CHECK(error_of([&] { run.predict(lines, {.first_line = 1024}); }).starts_with("predict: lines[1026] "));
+  const std::vector<Prediction> answers = run.predict(lines, {.return_errors = true});
+  CHECK(contains(answers[2].error, "data.max_tokens"));
+  CHECK(same_predictions(answers[0], run.predict(Lines{line}).front()));
+  AnswerQueue throwing(run), returning(run, {.return_errors = true});
+  CHECK(contains(error_of([&] { throwing.answer(longer); }), "cannot be answered"));
+  CHECK(returning.answer(longer).error == answers[2].error);
+  CHECK(throwing.answer(line).text == answers[0].text);
+}
+
 TEST_CASE("run threads: a text at fault fails alone") {
   const SmallRun small("classify");
   const std::string line = small.lines(1).front();

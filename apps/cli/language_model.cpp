@@ -37,7 +37,7 @@ std::string without_escapes(const std::string& line) {
 class GenerateCommand {
  public:
   GenerateCommand(CLI::App& command, const TaskProgram& program)
-      : run_(command, program, program.predict_flags), capture_(command) {
+      : run_(command, program, program.predict_flags, false), capture_(command) {
     prompt_.add(command, "--prompt", "TEXT",
                 "How the text begins; default: a line break, which is not printed");
     command.add_flag("--prompts", prompts_,
@@ -52,7 +52,7 @@ class GenerateCommand {
     Run run = run_.open();
     samples_ = run.settings().get<std::int64_t>("generation.samples");
     if (prompts_) {
-      LineReader reader("", run.settings().read<TextOptions>("data"));
+      LineReader reader("", run_.options_of_lines(run, false));
       for (std::vector<InputLine> lines; !(lines = reader.next(1)).empty();) {
         check(lines.front().error.empty(), "standard input, line ", reader.line_number(), ": ",
               lines.front().error);
@@ -130,7 +130,8 @@ int main(int argc, char** argv) {
                          {"model.max_length", "--context"}};
   program.evaluate_flags = {"evaluation.stride", "evaluation.sentences"};
   program.predict_flags = {"generation.tokens", "generation.samples", "generation.temperature",
-                           "generation.top_k",  "generation.top_p",   "generation.seed"};
+                           "generation.top_k",  "generation.top_p",   "generation.seed",
+                           "data.on_bad_bytes"};
   program.files = "Text to measure with: a file or a folder; default: the run's validation text";
   const auto add_filling = [](CLI::App& app,
                               TaskProgram filling) {  // of lines that are filled in, or written on

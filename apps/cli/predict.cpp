@@ -47,7 +47,9 @@ class PredictCommand {
     data_.given() ? answer_rows(run) : answer_lines(run);
     capture_.save();
     print_remarks(run_.program(), run.learner());
-    return status_;
+    if (failed_ == 0) return exit_success;
+    print_message(run_.program(), concat_text("error: lines without an answer: ", failed_, " of ", number_));
+    return exit_failure;
   }
 
  private:
@@ -58,7 +60,7 @@ class PredictCommand {
   };
 
   void answer_lines(Run& run) {
-    LineReader reader(source_.value(), run.settings().read<TextOptions>("data"));
+    LineReader reader(source_.value(), run_.options_of_lines(run, source_.given()));
     const std::string origin = source_.value("standard input");
     for (std::vector<InputLine> lines; !(lines = reader.next(most_waiting)).empty();) {
       Waiting waiting;
@@ -92,13 +94,14 @@ class PredictCommand {
   }
 
   void answer(Run& run, const Waiting& waiting) {
-    std::vector<Prediction> answers = run.predict(waiting.texts, {capture_.file(), number_});
+    std::vector<Prediction> answers = run.predict(
+        waiting.texts, {.capture = capture_.file(), .first_line = number_, .return_errors = true});
     for (std::size_t i = 0; i < answers.size(); ++i) {
       if (!waiting.errors[i].empty()) answers[i].error = waiting.errors[i];
       std::cout << (keep_columns_ ? row_with(waiting.rows[i], answers[i]) : line_of(answers[i])) << '\n';
       if (answers[i].error.empty()) continue;
       print_message(run_.program(), concat_text("error: ", waiting.places[i], ": ", answers[i].error));
-      status_ = exit_failure;
+      ++failed_;
     }
     number_ += std::ssize(answers);
     flush_output();
@@ -169,8 +172,8 @@ class PredictCommand {
   bool probability_ = false, json_ = false, keep_columns_ = false;
   std::string format_;                // of the table
   std::vector<std::string> columns_;  // its names or numbers
-  std::int64_t number_ = 0;           // of what was answered
-  int status_ = exit_success;
+  std::int64_t number_ = 0;           // of lines so far
+  std::int64_t failed_ = 0;           // of these, without an answer
 };
 
 }  // namespace

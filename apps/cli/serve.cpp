@@ -108,8 +108,9 @@ class RunPage {
     if (!alone) throw Refusal{503, "another text is being answered; try again"};
     Run& run = newest_run();
     CaptureFile capture;
-    const Prediction answer =
-        run.predict(std::vector<std::string>{line_of(body, run.task())}, {&capture, 0}).front();
+    const Prediction answer = run.predict(std::vector<std::string>{line_of(body, run.task())},
+                                          {.capture = &capture, .return_errors = true})
+                                  .front();
     if (!answer.error.empty()) throw Refusal{422, answer.error};
     Json section = {
         {"said", {{"text", answer.text}, {"probability", answer.probability}, {"step", saved_.step}}}};

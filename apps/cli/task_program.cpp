@@ -127,7 +127,8 @@ void add_decoding_flags(TaskProgram& program) {
                                  "decoding.batch_size"});
 }
 
-RunFlags::RunFlags(CLI::App& command, const TaskProgram& program, const std::vector<SettingFlag>& flags)
+RunFlags::RunFlags(CLI::App& command, const TaskProgram& program, const std::vector<SettingFlag>& flags,
+                   bool reads_files)
     : program_(program.kind.name), kind_(program.kind), flags_(flags) {
   run_.add(command, "--run", "RUN", "Folder of a run that train made");
   weights_.add(command, "--weights", "WHICH",
@@ -137,7 +138,7 @@ RunFlags::RunFlags(CLI::App& command, const TaskProgram& program, const std::vec
   add_set_flag(command, assignments_);
   command.add_flag("--unverified", unverified_,
                    "Uses files of the run even where they were changed after they were written");
-  add_encoding_flags(program.kind, flags_);
+  if (reads_files) add_encoding_flags(program.kind, flags_);
   flags_.insert(flags_.end(), runtime_flags.begin(), runtime_flags.begin() + 2);
   add_setting_flags(command, program.kind, flags_);
 }
@@ -157,6 +158,18 @@ Run RunFlags::open() const {
   Run run = Run::open(run_.value(), options);
   apply_threads(run.settings());
   return run;
+}
+
+TextOptions RunFlags::options_of_lines(const Run& run, bool of_file) const {
+  auto options = run.settings().read<TextOptions>("data");
+  if (of_file) return options;
+  for (const SettingFlag* flag : given_flags(flags_))
+    if (flag->setting == "data.encoding" && flag->given.value() != "utf-8")
+      throw SettingsError(concat_text("--encoding ", flag->given.value(),
+                                      " is for files, and standard input is UTF-8: name the file (--source), "
+                                      "or convert what is piped in (iconv)"));
+  options.encoding = Encoding::utf8;
+  return options;
 }
 
 DataFlags::DataFlags(CLI::App& command, const TaskProgram& program)

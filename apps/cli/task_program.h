@@ -66,8 +66,13 @@ std::string json_text(const nlohmann::ordered_json& value);
 /// The flags of commands that use a trained run.
 class RunFlags {
  public:
-  RunFlags(CLI::App& command, const TaskProgram& program, const std::vector<SettingFlag>& flags);
+  /// `reads_files`: the command has --encoding.
+  RunFlags(CLI::App& command, const TaskProgram& program, const std::vector<SettingFlag>& flags,
+           bool reads_files = true);
   Run open() const;
+  /// How lines are read: those of a file as the run's data or as --encoding says, standard input always as
+  /// UTF-8. Throws a SettingsError for an --encoding of standard input.
+  TextOptions options_of_lines(const Run& run, bool of_file) const;
   const std::string& program() const { return program_; }
 
  private:

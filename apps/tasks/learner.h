@@ -84,11 +84,14 @@ struct Prediction {
 struct PredictOptions {
   /// Gets what the model shows of its inside for each line that is not blank; null: nobody looks.
   CaptureFile* capture = nullptr;
-  std::int64_t first_line = 0;  ///< the number of the first line in the capture: "lines.<number>"
+  std::int64_t first_line =
+      0;  ///< the number of the first line, in the capture ("lines.<number>") and errors
   /// What is drawn for a line follows from the seed and the line's number; true: every line is a first one,
   /// so that its answer does not depend on its place.
   bool each_first = false;
   TextPieces* pieces = nullptr;  ///< of one line alone: gets its answer while it is written (Run::stream())
+  /// Of Run::predict(): a line that cannot be answered gets its Prediction::error; false: it throws.
+  bool return_errors = false;
 
   /// The name of a line in the capture.
   std::string name_of(std::size_t line) const {

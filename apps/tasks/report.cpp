@@ -168,7 +168,8 @@ class ModelSections {
     Run& run = with_data();
     lines_ = run.learner().example_lines(examples_shown);
     if (lines_.empty()) return {};
-    const std::vector<Prediction> answers = run.predict(lines_, {&capture_, 0});
+    const std::vector<Prediction> answers =
+        run.predict(lines_, {.capture = &capture_, .return_errors = true});
     if (std::ranges::none_of(answers, [](const Prediction& one) { return one.error.empty(); }))
       fail(answers.front().error);
     return member("examples", examples_of_report(capture_));
@@ -178,7 +179,7 @@ class ModelSections {
   Json histograms() {
     if (lines_.empty()) return {};
     CaptureFile before;
-    Run::open(folder_, run_options("initial")).predict(lines_, {&before, 0});
+    Run::open(folder_, run_options("initial")).predict(lines_, {.capture = &before, .return_errors = true});
     return member("histograms", page::histograms(before, capture_, layers_in_histograms));
   }
 

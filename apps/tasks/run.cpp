@@ -132,11 +132,28 @@ std::string fault_of(const Prediction& answer) {
                               : concat_text("the model answers ", *bad, ", which is not finite", diverged);
 }
 
-void check_utf8(std::span<const std::string> lines, std::string_view what) {
+void check_utf8(std::span<const std::string> lines, std::string_view what, std::int64_t first_line = 0) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::size_t at = unicode::find_invalid(lines[i]);
-    check(at == std::string::npos, what, ": lines[", i, "] is not UTF-8 at byte ", at + 1);
+    check(at == std::string::npos, what, ": lines[", first_line + static_cast<std::int64_t>(i),
+          "] is not UTF-8 at byte ", at + 1);
   }
+}
+
+void check_answered(std::span<const Prediction> answers, std::int64_t first_line) {
+  const auto is_missing = [](const Prediction& one) { return !one.error.empty(); };
+  const auto first = std::ranges::find_if(answers, is_missing);
+  if (first == answers.end()) return;
+  const auto missing = std::ranges::count_if(answers, is_missing);
+  fail("predict: lines[", first_line + (first - answers.begin()), "] cannot be answered: ", first->error,
+       missing > 1 ? concat_text(" (the first of ", missing, " such lines)") : "",
+       "; leave it out, or ask for errors to be returned");
+}
+
+/// One answer, to a text that has no number.
+Prediction checked_answer(Prediction answer, std::string_view what) {
+  check(answer.error.empty(), what, ": the text cannot be answered: ", answer.error);
+  return answer;
 }
 
 }  // namespace
@@ -153,7 +170,7 @@ Measurement Run::measure_examples(const Examples& examples) {
 }
 
 std::vector<Prediction> Run::predict(std::span<const std::string> lines, const PredictOptions& options) {
-  check_utf8(lines, "predict");
+  check_utf8(lines, "predict", options.first_line);
   const std::shared_lock use(*use_);
   std::vector<Prediction> answers = learner_->predict(lines, options);
   for (Prediction& answer : answers)
@@ -165,6 +182,7 @@ std::vector<Prediction> Run::predict(std::span<const std::string> lines, const P
     options.capture->add_answer(
         concat_text("lines.", options.first_line + static_cast<std::int64_t>(i)),
         {lines[i], answers[i].error.empty() ? answers[i].text : answers[i].error, answers[i].probability});
+  if (!options.return_errors) check_answered(answers, options.first_line);
   return answers;
 }
 
@@ -188,8 +206,9 @@ Prediction Run::stream(const std::string& line, const OnText& on_text) {
   TextPieces pieces(on_text);
   PredictOptions options;
   options.pieces = &pieces;
+  options.return_errors = true;
   try {
-    Prediction answer = predict({&line, 1}, options).front();
+    Prediction answer = checked_answer(predict({&line, 1}, options).front(), "stream");
     pieces.finish(answer.text);
     return answer;
   } catch (const TextPieces::Ended&) {
@@ -255,9 +274,10 @@ Prediction AnswerQueue::answer(const std::string& text) {
   changed_.notify_one();
   do check_stop();
   while (found.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready);
-  if (std::optional<Prediction> answer = found.get()) return std::move(*answer);
+  std::optional<Prediction> answer = found.get();
   // What is wrong with one text is not the others' fault: each is answered alone, and its error thrown here.
-  return run_.predict({&text, 1}).front();
+  if (!answer) answer = run_.predict({&text, 1}, {.return_errors = true}).front();
+  return options_.return_errors ? std::move(*answer) : checked_answer(std::move(*answer), "answer");
 }
 
 /// Empty: the queue ends.
@@ -284,7 +304,7 @@ void AnswerQueue::work() {
     for (const Question& one : batch) texts.push_back(one.text);
     std::vector<std::optional<Prediction>> answers(batch.size());
     try {
-      std::ranges::move(run_.predict(texts, {.each_first = true}), answers.begin());
+      std::ranges::move(run_.predict(texts, {.each_first = true, .return_errors = true}), answers.begin());
     } catch (const std::exception&) {  // whoever asked gets to know, see answer()
     }
     for (std::size_t i = 0; i < batch.size(); ++i) batch[i].answer.set_value(std::move(answers[i]));

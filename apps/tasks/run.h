@@ -54,7 +54,8 @@ class Run {
   /// The task at work, for what is its own.
   Learner& learner() { return *learner_; }
 
-  /// One answer for each line. Throws an Error for one that is not UTF-8.
+  /// One answer for each line. Throws an Error that names the line for one that is not UTF-8, and, unless
+  /// `return_errors` asks for its Prediction::error, for one that cannot be answered.
   std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options = {});
   std::vector<Prediction> predict(const std::vector<std::string>& lines, const PredictOptions& options = {}) {
     return predict(std::span(lines), options);
@@ -96,6 +97,7 @@ Settings settings_of_run(const TaskKind& kind, const RunFiles& files);
 struct QueueOptions {
   std::int64_t max_batch = 32;  ///< the most texts that are answered in one pass, 1 to 65,536
   std::int64_t workers = 1;     ///< threads that answer, 1 to 1,000
+  bool return_errors = false;   ///< true: a text that cannot be answered gets its Prediction::error
 };
 
 /// Answers the texts of many threads with one run, those that wait together in one pass:
@@ -117,8 +119,8 @@ class AnswerQueue {
   AnswerQueue(const AnswerQueue&) = delete;
   AnswerQueue& operator=(const AnswerQueue&) = delete;
 
-  /// Waits for the answer. Throws what predict() throws for this text, and Interrupted when a StopCheck of
-  /// the calling thread says so. May be called from any thread.
+  /// Waits for the answer. Throws an Error for a text that is not UTF-8 or, unless `return_errors`, cannot be
+  /// answered, and Interrupted when a StopCheck of the calling thread says so. May be called from any thread.
   Prediction answer(const std::string& text);
 
  private:

@@ -28,7 +28,7 @@ extern "C" {
 #endif
 
 /** Increases whenever programs compiled before would break: compare it with heed_abi_version(). */
-#define HEED_ABI_VERSION 1
+#define HEED_ABI_VERSION 2
 /** The largest rank of a tensor. */
 #define HEED_MAX_RANK 8
 /** As the axis of heed_reduce(): all elements, giving rank 0. */
@@ -459,11 +459,14 @@ heed_status heed_run_open(const char* folder, const char* settings, heed_run** o
 heed_status heed_run_describe(heed_run* run, char** out);
 /**
  * One answer for each line: [{"text", "probability", "alternatives": [{"text", "probability"}]}, ...], with
- * "vector", its numbers, where it is one; or {"error"} for a line without one.
+ * "vector", its numbers, where it is one. A line that cannot be answered fails the call, with its number.
+ * `settings`: "errors", "raise" or "return" (then such a line has {"error"} alone), and "first_line" (0), the
+ * number of the first line, which errors and what is drawn for a line follow; NULL: none.
  */
-heed_status heed_run_predict(heed_run* run, const char* const* lines, size_t count, char** out);
+heed_status heed_run_predict(heed_run* run, const char* const* lines, size_t count, const char* settings,
+                             char** out);
 /**
- * The same, and writes the model's internals for each line to `path`: attention maps if it ends in .html,
+ * The same without settings, and writes the model's internals for each line to `path`: attention maps if it ends in .html,
  * else safetensors. An existing file is an error unless `overwrite` is not 0.
  */
 heed_status heed_run_capture(heed_run* run, const char* const* lines, size_t count, const char* path,
@@ -503,7 +506,8 @@ heed_status heed_run_stream_bytes(heed_run* run, const char* line, heed_on_bytes
                                   char** out);
 /**
  * For servers: any number of threads ask, and what waits is answered together. `settings`: "max_batch" (32),
- * the most texts of one pass, and "workers" (1), the threads that answer. The queue keeps the run.
+ * the most texts of one pass, "workers" (1), the threads that answer, and "errors" ("raise"), as
+ * heed_run_predict() has it. The queue keeps the run.
  */
 heed_status heed_queue_create(heed_run* run, const char* settings, heed_queue** out);
 /** Waits for the answer to one line: an object as in the list of heed_run_predict(). */

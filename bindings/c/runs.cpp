@@ -112,11 +112,28 @@ std::string streamed(heed_run* run, const char* line, const OnText& take) {
   return from_run(run, [&](Run& open) { return dumped(json_of(open.stream(text, take))); });
 }
 
+/// "errors": whether a line that cannot be answered fails the call, "raise", or has its {"error"}, "return".
+bool returns_errors(const Options& given) {
+  return given.take_choice("errors", {"raise", "return"}) == "return";
+}
+
+PredictOptions predict_options(const char* settings) {
+  return about_settings([&] {
+    const Options given = settings_of(settings);
+    PredictOptions options;
+    options.first_line = given.take_integer("first_line", 0, 0);
+    options.return_errors = returns_errors(given);
+    given.check_all_taken("predict");
+    return options;
+  });
+}
+
 QueueOptions queue_options(const Options& given) {
   return about_settings([&] {
     QueueOptions options;
     options.max_batch = given.take_integer("max_batch", options.max_batch, 1, 65'536);
     options.workers = given.take_integer("workers", options.workers, 1, 1000);
+    options.return_errors = returns_errors(given);
     given.check_all_taken("a queue");
     return options;
   });
@@ -382,9 +399,11 @@ heed_status heed_run_describe(heed_run* run, char** out) {
   });
 }
 
-heed_status heed_run_predict(heed_run* run, const char* const* lines, size_t count, char** out) {
-  return give_text(__func__, run, out,
-                   [&](Run& open) { return json_of(open.predict(lines_of(lines, count))); });
+heed_status heed_run_predict(heed_run* run, const char* const* lines, size_t count, const char* settings,
+                             char** out) {
+  return give_text(__func__, run, out, [&](Run& open) {
+    return json_of(open.predict(lines_of(lines, count), predict_options(settings)));
+  });
 }
 
 heed_status heed_run_stream(heed_run* run, const char* line, heed_on_text on_text, void* context,

@@ -457,7 +457,7 @@ static void test_arguments(void) {
   FAILS(heed_run_open("/nowhere", "{\"settings\": [\"threads=2\"]}", &run), HEED_BAD_SETTINGS,
         "heed_set_cpu_threads");
   FAILS(heed_run_open(NULL, NULL, &run), HEED_BAD_ARGUMENT, "folder is NULL");
-  FAILS(heed_run_predict(NULL, NULL, 0, &text), HEED_BAD_ARGUMENT, "run is NULL");
+  FAILS(heed_run_predict(NULL, NULL, 0, NULL, &text), HEED_BAD_ARGUMENT, "run is NULL");
   FAILS(heed_run_model(NULL, &module), HEED_BAD_ARGUMENT, "run is NULL");
   FAILS(heed_module_parameter_count(NULL, &count), HEED_BAD_ARGUMENT, "module is NULL");
   FAILS(heed_context_auxiliary_loss(NULL, &y), HEED_BAD_ARGUMENT, "context is NULL");
@@ -485,10 +485,34 @@ static heed_status see(void* context, const char* record) {
   return HEED_ERROR;
 }
 
+/* Lines that are too long fail the call, or have their own errors. */
+static void test_lines_without_answers(heed_run* run) {
+  static char longer[4001];
+  const char* lines[] = {"a good one", longer, longer};
+  heed_queue* queue = NULL;
+  char* text = NULL;
+  for (size_t i = 0; i < 2000; ++i) memcpy(longer + 2 * i, "x ", 3);
+  FAILS(heed_run_predict(run, lines, 3, NULL, &text), HEED_ERROR, "lines[1] cannot be answered: ");
+  FAILS(heed_run_predict(run, lines, 3, "{\"first_line\": 1024}", &text), HEED_ERROR, "lines[1025]");
+  OK(heed_run_predict(run, lines, 3, "{\"errors\": \"return\"}", &text));
+  CHECK(strstr(text, "{\"text\":\"") && strstr(text, "{\"error\":\"") && strstr(text, "data.max_tokens"));
+  heed_text_free(text);
+  FAILS(heed_run_predict(run, lines, 1, "{\"errors\": \"ignore\"}", &text), HEED_BAD_SETTINGS, "return");
+  OK(heed_queue_create(run, NULL, &queue));
+  FAILS(heed_queue_answer(queue, longer, &text), HEED_ERROR, "cannot be answered");
+  heed_queue_free(queue);
+  OK(heed_queue_create(run, "{\"errors\": \"return\"}", &queue));
+  OK(heed_queue_answer(queue, longer, &text));
+  CHECK(strstr(text, "{\"error\":\"") == text);
+  heed_text_free(text);
+  heed_queue_free(queue);
+}
+
 static void test_training(const char* folder) {
   const char* settings =
       "{\"device\": \"cpu\", \"training\": {\"steps\": 4, \"log_every\": 1}, \"model.width\": 16, "
-      "\"model.feed_forward\": 32, \"attention\": \"fastformer\", \"data.valid_fraction\": 0}";
+      "\"model.feed_forward\": 32, \"attention\": \"fastformer\", \"data.valid_fraction\": 0, "
+      "\"data.long_texts\": \"error\"}";
   const char* cells[] = {"a good film",    "a \"bad\"\nfilm",
                          "good\tand fine", "bad and dull",
                          "good",           "bad",
@@ -513,9 +537,10 @@ static void test_training(const char* folder) {
   OK(heed_run_describe(run, &text));
   CHECK(strstr(text, "\"classes\":[\"bad\",\"good\"]") && strstr(text, "fastformer") != NULL);
   heed_text_free(text);
-  OK(heed_run_predict(run, lines, 2, &text));
+  OK(heed_run_predict(run, lines, 2, NULL, &text));
   CHECK(strstr(text, "\"probability\"") != NULL);
   heed_text_free(text);
+  test_lines_without_answers(run);
   OK(heed_run_measure_examples(run, &examples, &text));
   CHECK(strstr(text, "\"accuracy\"") != NULL);
   heed_text_free(text);

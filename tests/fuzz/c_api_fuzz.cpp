@@ -538,7 +538,8 @@ class CProgram {
     auto* const wrong = reinterpret_cast<heed_run*>(some(static_cast<Kind>(choices_.below(4))));
     require(!ok(heed_run_open("/nowhere/at/all",
                               settings({"device", "weights", "verify", "settings"}).c_str(), &run)));
-    require(!ok(heed_run_describe(wrong, &text)) && !ok(heed_run_predict(wrong, nullptr, 1, &text)));
+    require(!ok(heed_run_describe(wrong, &text)));
+    require(!ok(heed_run_predict(wrong, nullptr, 1, settings({"errors", "first_line"}).c_str(), &text)));
     require(!ok(heed_run_capture(wrong, nullptr, 0, "/nowhere/at/all", 0, &text)));
     require(!ok(heed_run_measure(wrong, "test", &text)) && !ok(heed_run_model(wrong, &model)));
     require(!run && !text && !model);

@@ -42,6 +42,22 @@ class Runs(Case):
         lines = subprocess.run(command, input="\n".join(texts) + "\n", check=True, capture_output=True, text=True).stdout
         self.assertEqual([str(one) for one in answers], lines.split("\n")[:3])
 
+    def test_texts_without_answers(self):
+        """Each way of asking raises, with the text's number, and says why where that is asked for."""
+        run = heed.Run.open(self.path, device="cpu", settings=["data.long_texts=error"])
+        texts = ["a fine film"] * 1025 + ["x " * 1000]
+        self.refuses((heed.Error, r"lines\[1025\] cannot be answered: .*data.max_tokens", lambda: run.predict(texts)),
+                     (heed.SettingsError, "return", lambda: run.predict(texts, errors="ignore")),
+                     (heed.SettingsError, "return", lambda: run.serve(errors="ignore")))
+        answers = run.predict(texts[-2:], errors="return")
+        self.assertEqual([answers[0]], run.predict(texts[:1]))
+        self.assertEqual(answers[1].text, "")
+        self.assertIn("data.max_tokens", answers[1].error)
+        with run.serve() as queue:
+            self.assertRaisesRegex(heed.Error, "cannot be answered: .*data.max_tokens", queue.answer, texts[-1])
+        with run.serve(errors="return") as queue:
+            self.assertEqual(queue.answer(texts[-1]).error, answers[1].error)
+
     def test_many_threads_ask(self):
         texts = [f"a {'fine' if i % 3 else 'dull'} film {i}" for i in range(8)]
         alone = [self.run_.predict([text])[0] for text in texts]
@@ -110,7 +126,7 @@ class Runs(Case):
         finished = False
         with self.assertRaises(KeyboardInterrupt):
             with heed.run.lib.interruptible():
-                heed.run.lib.result_json("heed_run_predict", self.run_, lines, len(lines))
+                heed.run.lib.result_json("heed_run_predict", self.run_, lines, len(lines), None)
                 finished = True
         timer.join()
         self.assertFalse(finished)

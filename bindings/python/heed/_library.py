@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Union
 
 Path = Union[str, "os.PathLike[str]"]
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 MAX_RANK = 8
 ALL_AXES = 2**31 - 1
 
@@ -187,7 +187,7 @@ _CALLS = {
     "heed_report": [_texts, _size, _text, _out],
     "heed_run_open": [_text, _text, _out],
     "heed_run_describe": [_handle, _out],
-    "heed_run_predict": [_handle, _texts, _size, _out],
+    "heed_run_predict": [_handle, _texts, _size, _text, _out],
     "heed_run_stream": [_handle, _text, ON_TEXT, ctypes.c_void_p, _out],
     "heed_run_stream_bytes": [_handle, _text, ON_BYTES, ctypes.c_void_p, _out],
     "heed_queue_create": [_handle, _text, _out],

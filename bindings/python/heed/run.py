@@ -32,7 +32,10 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The answer to one line: a label, a translation, a continuation. `error` says why there is none."""
+    """The answer to one line: a label, a translation, a continuation.
+
+    `error` says why there is none; without ``errors="return"`` that is an exception.
+    """
 
     text: str = ""
     probability: float = 0.0
@@ -266,15 +269,20 @@ class Run(_Handle):
         """The model, whose parameters can be read and trained; called with texts it gives their logits."""
         return Model(self)
 
-    def predict(self, texts: Sequence[str]) -> Predictions:
-        """One answer for each text: a list, with the arrays ``labels``, ``probabilities`` and ``vectors``."""
+    def predict(self, texts: Sequence[str], *, errors: str = "raise") -> Predictions:
+        """One answer for each text: a list, with the arrays ``labels``, ``probabilities`` and ``vectors``.
+
+        A text that cannot be answered raises heed.Error with its number; ``errors="return"``: its Prediction says
+        why in ``error``, and has no text.
+        """
         texts = texts.tolist() if hasattr(texts, "tolist") else texts
         _lines(texts)  # fails before the first call
         answers: List[Prediction] = []
         with lib.interruptible():
             for begin in range(0, len(texts), _AT_ONCE):
                 lines = _lines(texts[begin : begin + _AT_ONCE])
-                answers += map(_prediction, lib.result_json("heed_run_predict", self, lines, len(lines)))
+                given = lib.settings_json(dict(errors=errors, first_line=begin))
+                answers += map(_prediction, lib.result_json("heed_run_predict", self, lines, len(lines), given))
         return Predictions(answers, self._describe()["classes"])
 
     def stream(self, text: str) -> Iterator[str]:
@@ -295,8 +303,8 @@ class Run(_Handle):
         def write() -> None:
             try:
                 with lib.interruptible():
-                    answer = _prediction(lib.result_json("heed_run_stream_bytes", self, line, lib.ON_BYTES(take), None))
-                found.put(lib.Error(answer.error) if answer.error else None)
+                    lib.result_json("heed_run_stream_bytes", self, line, lib.ON_BYTES(take), None)
+                found.put(None)
             except BaseException as error:  # noqa: B902 - raised again below
                 found.put(error)
 
@@ -313,15 +321,18 @@ class Run(_Handle):
             left.set()
             writer.join()
 
-    def serve(self, max_batch: int = 32, workers: int = 1) -> "AnswerQueue":
-        """For servers: a queue that many threads ask, and that answers what waits together."""
-        given = lib.settings_json(dict(max_batch=max_batch, workers=workers))
+    def serve(self, max_batch: int = 32, workers: int = 1, *, errors: str = "raise") -> "AnswerQueue":
+        """For servers: a queue that many threads ask, and that answers what waits together.
+
+        ``errors``: as of predict().
+        """
+        given = lib.settings_json(dict(max_batch=max_batch, workers=workers, errors=errors))
         made = AnswerQueue(lib.result("heed_queue_create", self, given))
         lib.closed_at_end.add(made)
         return made
 
     def capture(self, texts: Sequence[str], path: Path, overwrite: bool = False) -> List[Prediction]:
-        """The same, and writes what the model attends to: maps if the name ends in .html, else safetensors."""
+        """What predict() answers, and writes what the model attends to: maps if the name ends in .html, else safetensors."""
         lines, file = _lines(texts), lib.encoded(os.fspath(path))
         with lib.interruptible():
             found = lib.result_json("heed_run_capture", self, lines, len(lines), file, int(overwrite))

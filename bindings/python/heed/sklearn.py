@@ -92,7 +92,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         A blank text, of which the model reads nothing, gets each class alike.
         """
         check_is_fitted(self, "run_")
-        answers = self.run_.predict(_texts(X))
+        answers = self.run_.predict(_texts(X), errors="return")
         for row, answer in enumerate(answers):
             if answer.error:
                 raise ValueError(f"X[{row}]: {answer.error}")
