@@ -181,11 +181,12 @@ void read_unlabelled_table(const FileInput& input, const TakeText& take) {
 
 // --- folders of documents ----------------------------------------------------------------------------------
 
+/// Without hidden ones, which file managers and version control leave behind.
 std::vector<fs::path> sorted_entries(const fs::path& folder) {
   std::error_code error;
   std::vector<fs::path> entries;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
-    entries.push_back(entry->path());
+    if (!entry->path().filename().string().starts_with('.')) entries.push_back(entry->path());
   check(!error, folder.string(), ": the folder cannot be read: ", error.message());
   std::sort(entries.begin(), entries.end());
   return entries;

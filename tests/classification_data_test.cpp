@@ -176,6 +176,8 @@ TEST_CASE("Folders of documents: a folder for each class, a file for each docume
   write_content(root / "pos" / "2_9.txt", "good\r\nfilm\n");
   write_content(root / "pos" / "1_7.txt", "fine");
   write_content(root / "neg" / "1_1.txt", "bad \xc3\xa9");
+  for (const char* hidden : {".DS_Store", ".git/config", "pos/.DS_Store", "pos/.ipynb_checkpoints/1_7.txt"})
+    write_content(root / hidden, "\xff");
   const LabelledText text = read_labelled_text(root);
   CHECK(text.labels == Names{"neg", "pos", "pos"});
   CHECK(text.texts == Names{"bad \xc3\xa9", "fine", "good\nfilm"});
