@@ -489,6 +489,21 @@ TEST_CASE("trainer: early stopping says why") {
                   "loss of") != said.npos);
 }
 
+TEST_CASE("trainer: a patience that can stop nothing is said at the start") {
+  LineTask task;
+  TrainerOptions options = options_for(40);
+  options.schedule.learning_rate = 1e-37;
+  options.evaluate_every = 10;
+  options.patience = 3;
+  CHECK(said_by(task, options)
+            .starts_with("patience is 3, but evaluations of every 10 steps cannot stop a "
+                         "training of 40 early"));
+  options.steps = 41;
+  const std::string said = said_by(task, options);
+  CHECK(said.find("cannot stop") == said.npos);
+  CHECK(said.find("stopped early in step 40") != said.npos);
+}
+
 TEST_CASE("trainer: a training that diverges says so, and has no best weights") {
   const TemporaryFolder folder;
   LineTask task;

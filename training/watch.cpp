@@ -67,6 +67,11 @@ void TrainingWatch::open(RunFolder* folder) {
   session_.earlier_tokens = state_.tokens_since_record;
   session_.earlier_seconds = state_.elapsed_seconds;
   session_.skipped_said = state_.loss_scale.skipped;
+  // The first evaluation is always a better one, and one at the end stops nothing.
+  if (options_.patience > 0 && options_.patience >= (steps_ - 1) / options_.evaluate_every)
+    say(concat_text("patience is ", options_.patience, ", but evaluations of every ", options_.evaluate_every,
+                    " steps cannot stop a training of ", steps_,
+                    " early; give a smaller training.evaluate_every or training.patience, or more steps"));
 }
 
 void TrainingWatch::record(const StepOutcome& outcome, const LossMeter& losses,
