@@ -95,18 +95,20 @@ Hashes common(const Hashes& some, const Hashes& others) {
   return found;
 }
 
-/// A share of 0 to 1 by linear interpolation between features for 0, 0.1, ..., 1.
-void add_share(TextFeatures& features, std::uint64_t number, std::size_t part, std::size_t whole,
-               std::int64_t count) {
-  constexpr double length = 0.2, knots = 10;
-  const double place = whole == 0 ? 0 : knots * static_cast<double>(part) / static_cast<double>(whole);
-  const double below = std::floor(place);
+/// Adds a number as two features: linear interpolation between the whole numbers around it.
+void add_number(TextFeatures& features, std::uint64_t kind, double number, std::int64_t count) {
+  const double below = std::floor(number);
   for (const auto& [knot, value] :
-       {std::pair(below, below + 1 - place), std::pair(below + 1, place - below)}) {
-    const std::uint64_t hash = mixed(16 * number + static_cast<std::uint64_t>(knot));
+       {std::pair(below, below + 1 - number), std::pair(below + 1, number - below)}) {
+    const std::uint64_t hash = mixed((kind << 8) + static_cast<std::uint64_t>(knot));
     features.ids.push_back(static_cast<std::int32_t>(hash % static_cast<std::uint64_t>(count)));
-    features.values.push_back(static_cast<float>(length * value));
+    features.values.push_back(static_cast<float>(value));
   }
+}
+
+/// How much of `whole` things are `part`, in quarters.
+double quarters(std::size_t part, std::size_t whole) {
+  return whole == 0 ? 0 : 4 * static_cast<double>(part) / static_cast<double>(whole);
 }
 
 }  // namespace
@@ -127,11 +129,16 @@ TextFeatures pair_features(std::string_view first, std::string_view second, std:
   for (const std::uint64_t hash : both) all.push_back(mixed(hash ^ in_both));
   TextFeatures features = counted(std::move(all), count);
   const Hashes words = distinct(of_first.words), others = distinct(of_second.words);
-  const std::size_t common_words = common(words, others).size();
-  add_share(features, 1, common_words, words.size(), count);
-  add_share(features, 2, common_words, others.size(), count);
-  add_share(features, 3, both.size(), a.size(), count);
-  add_share(features, 4, both.size(), b.size(), count);
+  const std::size_t in_common = common(words, others).size();
+  const auto difference =
+      static_cast<double>(std::max(words.size(), others.size()) - std::min(words.size(), others.size()));
+  const double numbers[] = {quarters(in_common, words.size()),
+                            quarters(in_common, others.size()),
+                            quarters(both.size(), a.size()),
+                            quarters(both.size(), b.size()),
+                            std::log2(1 + static_cast<double>(in_common)),
+                            std::log2(1 + difference)};
+  for (std::uint64_t kind = 0; const double number : numbers) add_number(features, ++kind, number, count);
   return features;
 }
 

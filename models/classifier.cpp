@@ -1,6 +1,10 @@
 #include "heed/models/classifier.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <tuple>
+#include <vector>
 
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
@@ -12,11 +16,80 @@ namespace {
 
 constexpr std::int64_t most_columns = 16;
 constexpr double scale = 10;
+using Shares = std::array<double, 2>;
+constexpr std::array<float, 2> first_shares = {0.25F, 1};
+
+/// A cross entropy with its first and second derivatives by the shares.
+struct Fit {
+  double value = 0;
+  Shares gradient = {};
+  double deep_twice = 0, mixed = 0, sparse_twice = 0;
+};
+
+/// One sample's share in the fit: with p the softmax of z = s_0 deep + s_1 sparse and y the label,
+///   dL/ds_i = E_p[part_i] - part_i[y],    d2L/ds_i ds_j = Cov_p(part_i, part_j).
+void add_sample(Fit& fit, const Shares& shares, std::span<const float> logits, std::size_t label) {
+  const std::size_t classes = logits.size() / 2;
+  const std::span<const float> deep = logits.first(classes), sparse = logits.last(classes);
+  const auto together = [&](std::size_t c) {
+    return shares[0] * static_cast<double>(deep[c]) + shares[1] * static_cast<double>(sparse[c]);
+  };
+  double largest = together(0), total = 0, a = 0, b = 0, aa = 0, ab = 0, bb = 0;
+  for (std::size_t c = 1; c < classes; ++c) largest = std::max(largest, together(c));
+  for (std::size_t c = 0; c < classes; ++c) {
+    const double p = std::exp(together(c) - largest);
+    // beside the label's, so that large logits cancel before they are squared
+    const double x = static_cast<double>(deep[c]) - static_cast<double>(deep[label]);
+    const double y = static_cast<double>(sparse[c]) - static_cast<double>(sparse[label]);
+    total += p;
+    a += p * x;
+    b += p * y;
+    aa += p * x * x;
+    ab += p * x * y;
+    bb += p * y * y;
+  }
+  a /= total;
+  b /= total;
+  fit.value += std::log(total) + largest - together(label);
+  fit.gradient[0] += a;
+  fit.gradient[1] += b;
+  fit.deep_twice += aa / total - a * a;
+  fit.mixed += ab / total - a * b;
+  fit.sparse_twice += bb / total - b * b;
+}
+
+Fit fit_at(const Shares& shares, std::span<const std::vector<float>> logits,
+           std::span<const std::int32_t> labels) {
+  Fit fit;
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    if (const auto label = static_cast<std::size_t>(labels[i]); label < logits[i].size() / 2)
+      add_sample(fit, shares, logits[i], label);
+  // The prior: normal distributions around the first shares, with these as deviations.
+  for (const std::size_t i : {0, 1}) {
+    const auto first = static_cast<double>(first_shares[i]);
+    const double distance = (shares[i] - first) / first;
+    fit.value += distance * distance / 2;
+    fit.gradient[i] += distance / first;
+    (i == 0 ? fit.deep_twice : fit.sparse_twice) += 1 / (first * first);
+  }
+  return fit;
+}
+
+/// Newton's step on the shares; one that is 0 and wants to fall stays there.
+Shares newton_step(const Fit& fit, const Shares& shares) {
+  const bool deep_stays = shares[0] == 0 && fit.gradient[0] > 0;
+  const bool sparse_stays = shares[1] == 0 && fit.gradient[1] > 0;
+  const double mixed = deep_stays || sparse_stays ? 0 : fit.mixed;
+  const double determinant = fit.deep_twice * fit.sparse_twice - mixed * mixed;
+  return {deep_stays ? 0 : (mixed * fit.gradient[1] - fit.sparse_twice * fit.gradient[0]) / determinant,
+          sparse_stays ? 0 : (mixed * fit.gradient[0] - fit.deep_twice * fit.gradient[1]) / determinant};
+}
 
 }  // namespace
 
 SparseLinear::SparseLinear(std::int64_t features, std::int64_t classes, Initialiser& initialiser) {
   add_parameter("weight", weight, Initialiser::constant({features, std::min(classes, most_columns)}, 0));
+  add_buffer("shares", shares, Tensor::from(std::vector<float>{first_shares[0], first_shares[1]}, {2}));
   if (classes <= most_columns) return;
   output_ = std::make_unique<Linear>(most_columns, classes, false, initialiser);
   add_module("output", *output_);
@@ -30,8 +103,35 @@ Tensor SparseLinear::operator()(const SparseBatch& batch) const {
   return output_ ? (*output_)(total) : total;
 }
 
+void SparseLinear::fit_shares(std::span<const std::vector<float>> logits,
+                              std::span<const std::int32_t> labels) {
+  check(logits.size() == labels.size(), "shares: ", logits.size(), " samples have ", labels.size(),
+        " labels");
+  Shares found = {static_cast<double>(first_shares[0]), static_cast<double>(first_shares[1])};
+  Fit fit = fit_at(found, logits, labels);
+  for (int step = 0; step < 100; ++step) {
+    const Shares direction = newton_step(fit, found);
+    bool improved = false;
+    for (double length = 1; length > 1e-6 && !improved; length /= 2) {
+      const Shares next = {std::max(0., found[0] + length * direction[0]),
+                           std::max(0., found[1] + length * direction[1])};
+      const Fit its_fit = fit_at(next, logits, labels);
+      improved = its_fit.value < fit.value - 1e-9;
+      if (improved) std::tie(found, fit) = std::tie(next, its_fit);
+    }
+    if (!improved) break;
+  }
+  const Tensor values = Tensor::from(std::vector<double>{found[0], found[1]}, {2});
+  shares = values.to(shares.dtype()).to(shares.device());
+}
+
 Tensor ClassLogits::together() const {
-  return sparse.defined() ? deep * share + sparse : deep;
+  if (!sparse.defined()) return deep;
+  return deep * slice(shares, 0, 0, 1) + sparse * slice(shares, 0, 1, 2);
+}
+
+Tensor ClassLogits::side_by_side() const {
+  return concat({deep, sparse}, -1);
 }
 
 Loss ClassLogits::loss(const Tensor& labels, double smoothing, const Tensor& weights) const {
@@ -60,7 +160,7 @@ EncoderClassifier::EncoderClassifier(const TransformerConfig& config, Initialise
 ClassLogits EncoderClassifier::logits_of_parts(const PaddedTokens& tokens, Context& context,
                                                const SparseBatch& sparse) {
   const Tensor deep = output_(pooled(hidden(tokens, context), tokens.mask));
-  return {deep, sparse_ ? (*sparse_)(sparse) : Tensor(), config().encoder_share};
+  return {deep, sparse_ ? (*sparse_)(sparse) : Tensor(), sparse_ ? sparse_->shares : Tensor()};
 }
 
 Loss EncoderClassifier::loss(const ClassificationBatch& batch, double smoothing, Context& context) {

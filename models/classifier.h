@@ -1,5 +1,10 @@
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
 #include "heed/models/layers.h"
 #include "heed/models/loss.h"
 #include "heed/models/sequence_encoder.h"
@@ -15,36 +20,42 @@ namespace heed {
 /// with a table V "weight" [features, classes] (0). The scale lets Adam's even steps reach the weights of
 /// rare features, as a larger learning rate for V would. For more than 16 classes the table would outgrow
 /// the rest of the model; V is then U W with the parts "weight" U [features, 16] (0) and "output" W [16,
-/// classes].
+/// classes]. The buffer "shares" [2] holds how much the deep part and this one count in an answer
+/// (0.25, 1 until fit_shares() is called).
 class SparseLinear : public Module {
  public:
   SparseLinear(std::int64_t features, std::int64_t classes, Initialiser& initialiser);
   /// -> [B, classes]
   Tensor operator()(const SparseBatch& batch) const;
+  /// Sets the shares, at least 0, that give held-out samples the smallest cross entropy (stacking, Wolpert
+  /// 1992): the deep part learns more of few samples by heart, so that its logits are too large. `logits`
+  /// holds the classes' deep logits and then their sparse ones, for each sample; samples whose label is no
+  /// class are passed over. The initial shares count as one sample, so that few samples change them little.
+  void fit_shares(std::span<const std::vector<float>> logits, std::span<const std::int32_t> labels);
 
-  Tensor weight;
+  Tensor weight, shares;
 
  private:
   std::unique_ptr<Linear> output_;  // null: the columns of the table are the classes
 };
 
 /// Class logits of a model with a deep and a sparse part. Each learns by a loss of its own: on their sum
-/// alone, the table would explain the training texts before the encoder has learned from them. The encoder
-/// learns more of few texts by heart, so that its logits are too large; `share` makes up for that.
+/// alone, the table would explain the training texts before the encoder has learned from them.
 struct ClassLogits {
   Tensor deep;         ///< [B, classes]
   Tensor sparse = {};  ///< likewise; undefined: there is no sparse part
-  double share = 1;
-  /// share deep + sparse, from which the class is predicted; without a sparse part `deep`.
+  Tensor shares = {};  ///< [2], of the sparse part
+  /// shares[0] deep + shares[1] sparse, from which the class is predicted; without a sparse part `deep`.
   Tensor together() const;
+  /// [B, 2 classes]: the deep logits and then the sparse ones.
+  Tensor side_by_side() const;
   /// The cross entropy with labels i32 [B], times `weights` f32 [B] where defined, summed over the samples;
   /// of two parts their mean.
   Loss loss(const Tensor& labels, double smoothing, const Tensor& weights = {}) const;
 };
 
 /// A sequence encoder whose pooled vector is mapped to `classes` logits by a linear map, the part "output".
-/// When `sparse_features` is set, the part "sparse" (SparseLinear) stands beside it, and `encoder_share` says
-/// how much the encoder's logits count (ClassLogits).
+/// When `sparse_features` is set, the part "sparse" (SparseLinear) stands beside it.
 class EncoderClassifier : public SequenceEncoder {
  public:
   explicit EncoderClassifier(const TransformerConfig& config);
@@ -56,6 +67,8 @@ class EncoderClassifier : public SequenceEncoder {
   Tensor logits(const PaddedTokens& tokens, Context& context, const SparseBatch& sparse = {}) {
     return logits_of_parts(tokens, context, sparse).together();
   }
+  /// The sparse part; null: none.
+  SparseLinear* sparse() { return sparse_.get(); }
   /// Cross entropy summed over the samples. Auxiliary losses of layers are in the context.
   Loss loss(const ClassificationBatch& batch, double smoothing, Context& context);
 

@@ -29,8 +29,6 @@ void for_each_setting(auto&& visit, TransformerConfig& c) {
   visit(c.sparse_features, "sparse_features", 0, 1 << 28,
         "how many hashed words, pairs of words and runs of 1 to 5 characters are classified linearly beside "
         "the encoder; 0: none");
-  visit(c.encoder_share, "encoder_share", 0, 1e6,
-        "with sparse features: factor of the encoder's logits where classes are predicted");
   visit(c.local_width, "local_width", 0, 64,
         "neighbouring tokens that a convolution joins before the encoder; 0: none");
   visit(c.max_length, "max_length", 1, most_length, "positions, where parameters depend on them");

@@ -38,8 +38,6 @@ struct TransformerConfig {
   /// Classifiers and matchers: how many features of texts (data/text_features.h) are classified linearly
   /// beside the encoder; 0: none.
   std::int64_t sparse_features = 0;
-  /// With sparse features: factor of the encoder's logits where classes are predicted.
-  double encoder_share = 1;
   /// Encoders: number of neighbouring tokens that a convolution joins before the first layer; 0: none.
   std::int64_t local_width = 0;
   /// Limits learned positions, and variants whose parameters depend on the length.

@@ -98,7 +98,7 @@ ClassLogits PairMatcher::logits_of_parts(const PairBatch& batch, Context& contex
   }
   const Tensor compared = relu(compare_(concat({u, v, abs(u - v), u * v}, -1)));
   const Tensor deep = output_(maybe_dropout(compared, config().dropout, context));
-  return {deep, sparse_ ? (*sparse_)(sparse) : Tensor(), config().encoder_share};
+  return {deep, sparse_ ? (*sparse_)(sparse) : Tensor(), sparse_ ? sparse_->shares : Tensor()};
 }
 
 SentenceEncoder::SentenceEncoder(const TransformerConfig& config)

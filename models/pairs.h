@@ -55,6 +55,8 @@ class PairMatcher : public SequenceEncoder {
   Tensor logits(const PairBatch& batch, Context& context, const SparseBatch& sparse = {}) {
     return logits_of_parts(batch, context, sparse).together();
   }
+  /// The sparse part; null: none.
+  SparseLinear* sparse() { return sparse_.get(); }
 
  private:
   PairMatcher(const TransformerConfig& config, bool joint, Initialiser initialiser);

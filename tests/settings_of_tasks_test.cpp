@@ -28,24 +28,12 @@ using Json = nlohmann::json;
 
 /// Those that say when something is written, measured or ended, or where it comes from; tests of their own
 /// hold them.
-const std::set<std::string> not_of_the_weights = {"model.recompute_layers",
-                                                  "training.steps",
-                                                  "training.epochs",
-                                                  "training.ema_decay",
-                                                  "training.part_rates",
-                                                  "training.freeze",
-                                                  "training.from",
-                                                  "training.embeddings",
-                                                  "training.ignore",
-                                                  "training.log_every",
-                                                  "training.patience",
-                                                  "training.log_seconds",
-                                                  "training.tensorboard",
-                                                  "training.evaluate_every",
-                                                  "training.save_every",
-                                                  "training.keep_best_by",
-                                                  "training.shown_evaluations",
-                                                  "model.encoder_share"};
+const std::set<std::string> not_of_the_weights = {
+    "model.recompute_layers",    "training.steps",          "training.epochs",     "training.ema_decay",
+    "training.part_rates",       "training.freeze",         "training.from",       "training.embeddings",
+    "training.ignore",           "training.log_every",      "training.patience",   "training.log_seconds",
+    "training.tensorboard",      "training.evaluate_every", "training.save_every", "training.keep_best_by",
+    "training.shown_evaluations"};
 
 /// What must be set for a setting to matter.
 const std::map<std::string, std::vector<std::string>> reasons = {
@@ -190,21 +178,20 @@ TEST_CASE("--from: a setting that shapes weights comes along, and where another 
   CHECK(shaping > 80);
 }
 
-TEST_CASE("the encoder's share changes the answers, and only tasks with sparse features have it") {
+TEST_CASE("only tasks that tell classes have sparse features, and evaluations fit the shares of the parts") {
   for (const TaskKind* kind : task_kinds()) {
     CAPTURE(kind->name);
     const bool tells_classes = kind->name == "classify" || kind->name == "match";
-    for (const char* const name : {"model.sparse_features", "model.encoder_share"})
-      CHECK(kind->settings(true).has(name) == tells_classes);
+    CHECK(kind->settings(true).has("model.sparse_features") == tells_classes);
     if (!tells_classes) continue;
-    const std::string lines = small_line(std::string(kind->name)), line = lines.substr(0, lines.find('\n'));
-    const auto answers = [&](const char* share) {
-      const NoGrad no_grad;
-      Context context = Context::inference();
-      const auto learner = built(*kind, short_settings(*kind, {"model.sparse_features=97", share}));
-      return learner->outputs_of_lines({&line, 1}, context).to_doubles();
-    };
-    CHECK(answers("model.encoder_share=1") != answers("model.encoder_share=0.5"));
+    const auto learner = built(*kind, short_settings(*kind, {"model.sparse_features=97"}));
+    learner->prepare_training();
+    const auto shares = [&] { return model_state(learner->model()).at("sparse.shares").to_doubles(); };
+    const std::vector<double> before = shares();
+    learner->measure("valid");
+    CHECK(shares() == before);
+    learner->evaluate();
+    CHECK(shares() != before);
   }
 }
 

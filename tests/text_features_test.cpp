@@ -107,12 +107,69 @@ TEST_CASE("Both parts of a classifier learn by a loss of their own, and answer t
   const Tensor deep = Tensor::from(std::vector<float>{1, -1}, {1, 2});
   const Tensor sparse = Tensor::from(std::vector<float>{0, 3}, {1, 2});
   const Tensor label = Tensor::from(Tokens{1}, {1});
-  const ClassLogits both{deep, sparse, 0.5};
-  CHECK(both.together().to_doubles() == std::vector<double>{0.5, 2.5});
+  const ClassLogits both{deep, sparse, Tensor::from(std::vector<float>{0.5F, 2}, {2})};
+  CHECK(both.together().to_doubles() == std::vector<double>{0.5, 5.5});
+  CHECK(both.side_by_side().to_doubles() == std::vector<double>{1, -1, 0, 3});
   CHECK(both.loss(label, 0).sum.item() ==
         doctest::Approx((sum(cross_entropy(deep, label)).item() + sum(cross_entropy(sparse, label)).item()) /
                         2));
   CHECK(ClassLogits{deep}.together().to_doubles() == deep.to_doubles());
   const Tensor twice = Tensor::from(std::vector<float>{2}, {1});
   CHECK(both.loss(label, 0, twice).sum.item() == doctest::Approx(2 * both.loss(label, 0).sum.item()));
+}
+
+namespace {
+
+constexpr double first_deep = 0.25, first_sparse = 1;
+
+/// What fit_shares() makes small: the cross entropy of two classes, and the prior.
+double cost(const std::vector<std::vector<float>>& logits, const Tokens& labels, double deep, double sparse) {
+  double total = (std::pow(deep / first_deep - 1, 2) + std::pow(sparse / first_sparse - 1, 2)) / 2;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const double ahead = deep * (logits[i][1] - logits[i][0]) + sparse * (logits[i][3] - logits[i][2]);
+    total += std::log1p(std::exp(labels[i] == 1 ? -ahead : ahead));
+  }
+  return total;
+}
+
+std::vector<double> fitted(const std::vector<std::vector<float>>& logits, const Tokens& labels) {
+  Initialiser initialiser(1);
+  SparseLinear linear(5, 2, initialiser);
+  linear.fit_shares(logits, labels);
+  return linear.shares.to_doubles();
+}
+
+}  // namespace
+
+TEST_CASE("The shares of the parts are those that suit held-out samples best") {
+  // A sparse part that is right in three of four samples, beside a deep one that is right in six of seven.
+  std::vector<std::vector<float>> logits;
+  Tokens labels;
+  for (int i = 0; i < 200; ++i) {
+    labels.push_back(i % 2);
+    const float right = i % 2 == 0 ? -1.F : 1.F;
+    logits.push_back({0, i % 7 == 0 ? -right : right, 0, i % 4 < 1 ? -3 * right : 3 * right});
+  }
+  const std::vector<double> shares = fitted(logits, labels);
+  const double best = cost(logits, labels, shares[0], shares[1]);
+  CHECK(best < cost(logits, labels, first_deep, first_sparse) - 10);
+  for (const double factor : {0.9, 0.99, 1.01, 1.1}) {
+    CHECK(cost(logits, labels, shares[0] * factor, shares[1]) > best);
+    CHECK(cost(logits, labels, shares[0], shares[1] * factor) > best);
+  }
+}
+
+TEST_CASE("A part that is wrong on held-out samples counts for nothing, and few samples change little") {
+  const std::vector<float> deep_is_wrong = {4, -4, -1, 1}, large = {-1e30F, 1e30F, -1e30F, 1e30F};
+  const std::vector<double> shares = fitted(std::vector(50, deep_is_wrong), Tokens(50, 1));
+  CHECK(shares[0] == 0);
+  CHECK(shares[1] > 1);
+  CHECK(shares[1] < 5);  // right in all samples, yet finite
+  const std::vector<double> none = fitted({}, {});
+  CHECK(none[0] == doctest::Approx(first_deep));
+  CHECK(none[1] == doctest::Approx(first_sparse));
+  CHECK(fitted({deep_is_wrong}, {7}) == none);  // a label that training lacks
+  for (const std::int32_t label : {0, 1})
+    for (const double share : fitted({large, deep_is_wrong}, {label, 1})) CHECK(std::isfinite(share));
+  CHECK_THROWS_AS(fitted({large}, {}), Error);
 }

@@ -72,8 +72,7 @@ constexpr const char* for_texts = R"({
   "data": {"valid_fraction": 0.05},
   "tokenizer": {"kind": "auto", "vocabulary": 30000},
   "model": {"width": 64, "feed_forward": 128, "encoder_layers": 1, "dropout": 0.5, "word_dropout": 0.4,
-    "positions": "none", "local_width": 3, "epsilon": 0.1, "embedding_deviation": 0.01, "sparse_features": 131072,
-    "encoder_share": 0.2},
+    "positions": "none", "local_width": 3, "epsilon": 0.1, "embedding_deviation": 0.01, "sparse_features": 131072},
   "training": {"steps": 1000, "batch_tokens": 1024, "evaluate_every": 1000, "save_every": 500, "ema_decay": 0.99,
     "label_smoothing": 0.0, "schedule": {"name": "cosine", "warmup_steps": 50, "learning_rate": 0.002}}})";
 
@@ -141,6 +140,12 @@ class ClassifyLearner : public Learner {
 
   Evaluation evaluate() override {
     if (valid_.inputs.empty()) return {};
+    if (SparseLinear* const sparse = model_as<EncoderClassifier>().sparse())
+      sparse->fit_shares(outputs_of(valid_.inputs, lengths(valid_.inputs), batch_size_, ranks(),
+                                    [&](const Inputs& batch, Context& context) {
+                                      return logits(batch, context).side_by_side();
+                                    }),
+                         valid_.targets);
     return evaluation(measured_examples(valid_, parts_.valid).metrics);
   }
 

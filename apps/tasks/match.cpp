@@ -32,7 +32,7 @@ constexpr MetricKind pair_metrics[] = {{"accuracy", true}, {"loss", false}, {"ma
 constexpr const char* for_pairs = R"({
   "data": {"valid_fraction": 0.05},
   "tokenizer": {"kind": "auto", "vocabulary": 8000},
-  "model": {"dropout": 0.3, "sparse_features": 131072, "encoder_share": 0.3},
+  "model": {"dropout": 0.3, "sparse_features": 131072},
   "training": {"steps": 1000, "evaluate_every": 1000, "save_every": 500, "ema_decay": 0.99, "label_smoothing": 0.0,
     "optimizer": {"name": "adamw", "weight_decay": 0.01},
     "schedule": {"name": "cosine", "warmup_steps": 200, "learning_rate": 0.001}}})";
@@ -127,6 +127,12 @@ class MatchLearner : public Learner {
 
   Evaluation evaluate() override {
     if (valid_.inputs.empty()) return {};
+    if (SparseLinear* const sparse = model_as<PairMatcher>().sparse())
+      sparse->fit_shares(outputs_of(valid_.inputs, lengths_of_pairs(valid_.inputs), batch_size_, ranks(),
+                                    [&](const Inputs& batch, Context& context) {
+                                      return logits(batch, context).side_by_side();
+                                    }),
+                         valid_.targets);
     return evaluation(measured_examples(valid_, parts_.valid).metrics);
   }
 
