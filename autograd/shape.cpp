@@ -273,7 +273,7 @@ Tensor tile(const Tensor& x, const Shape& counts) {
 
 namespace {
 
-/// By halves: the gradient of a slice is as large as what it was cut from, so pieces that were all cut from x
+/// By halves: the gradient of a slice is as large as what it was cut from, so pieces all cut from x
 /// would cost their number times x.
 void cut(const Tensor& x, int axis, std::span<const std::int64_t> sizes, std::vector<Tensor>& pieces) {
   if (sizes.size() <= 1) {

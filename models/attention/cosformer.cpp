@@ -3,9 +3,10 @@
 // which comes apart into features of each position. With q, k, v = split(X Wq), split(Y Wk),
 // split(Y Wv), memory Y = X in self-attention:
 //
-//   s_ij = relu(q_i) relu(k_j)^T cos( pi (i - j) / (2 L) )                                     (eq. 9, 10)
-//        = phi(q_i) phi(k_j)^T,    phi(x_i) = [ relu(x_i) cos(a_i), relu(x_i) sin(a_i) ],  a_i = pi i / (2 L)
-//   O_i  = merge( sum_j s_ij v_j / sum_j s_ij ) Wo        over the keys j, causal: j <= i       (eq. 6)
+//   s_ij = relu(q_i) relu(k_j)^T cos( pi (i - j) / (2 L) )                              (eq. 9, 10)
+//        = phi(q_i) phi(k_j)^T,    phi(x_i) = [ relu(x_i) cos(a_i), relu(x_i) sin(a_i) ]
+//   a_i  = pi i / (2 L)
+//   O_i  = merge( sum_j s_ij v_j / sum_j s_ij ) Wo     over the keys j, causal: j <= i      (eq. 6)
 //
 // L is max_length, for which the layer is built. The paper only asks it to be no less than the
 // lengths; the authors' code takes the length of the batch, so that a token's output would depend

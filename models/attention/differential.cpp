@@ -4,9 +4,9 @@
 // split(X Wq), split(Y Wk), split(Y Wv) of widths dh / 2, dh / 2 and dh, memory Y = X in
 // self-attention:
 //
-//   A = softmax( q1 k1^T / sqrt(dh / 2) ) - lambda softmax( q2 k2^T / sqrt(dh / 2) )                  (eq. 1)
-//   lambda = e^( lambda_q1 . lambda_k1 ) - e^( lambda_q2 . lambda_k2 ) + lambda_init                  (eq. 2)
-//   O = merge( (1 - lambda_init) RMSNorm(A v) ) Wo        each head normalised by itself              (eq. 3)
+//   A = softmax( q1 k1^T / sqrt(dh / 2) ) - lambda softmax( q2 k2^T / sqrt(dh / 2) )        (eq. 1)
+//   lambda = e^( lambda_q1 . lambda_k1 ) - e^( lambda_q2 . lambda_k2 ) + lambda_init        (eq. 2)
+//   O = merge( (1 - lambda_init) RMSNorm(A v) ) Wo      each head normalised by itself      (eq. 3)
 //   lambda_init = 0.8 - 0.6 e^(-0.3 l)                    in layer l = 0, 1, ...
 //
 // A key is allowed as in dot_product.cpp. The vectors of lambda are shared by the heads of a layer

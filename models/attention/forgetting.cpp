@@ -4,7 +4,7 @@
 //
 //   f_t  = sigmoid( x_t wf + bf )                     one number for each head
 //   D_ij = log f_{j+1} + ... + log f_i = c_i - c_j    c_t = log f_1 + ... + log f_t
-//   O    = merge( softmax( q k^T / sqrt(dh) + D ) v ) Wo          over the keys j <= i               (eq. 5)
+//   O    = merge( softmax( q k^T / sqrt(dh) + D ) v ) Wo        over the keys j <= i        (eq. 5)
 //
 // There is no N x N matrix: c_i is the same for all keys of a query and cancels in its softmax, and
 // -c_j is one more column of the keys beside a column of ones of the queries. c is summed up, and

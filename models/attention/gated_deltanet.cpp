@@ -4,8 +4,8 @@
 // from keys to values; a token overwrites what the map holds for its key, as far as beta says,
 // after all of it has faded:
 //
-//   S_t = alpha_t S_{t-1} (I - beta_t k_t^T k_t) + beta_t k_t^T v_t      (rows: keys),   o_t = q_t S_t  (eq. 10)
-//   alpha_t = e^( -e^A softplus(x_t Wa + ba) ),   beta_t = sigmoid(x_t Wb)           one for each head
+//   S_t = alpha_t (I - beta_t k_t^T k_t) S_{t-1} + beta_t k_t^T v_t,   o_t = q_t S_t        (eq. 10)
+//   alpha_t = e^( -e^A softplus(x_t Wa + ba) ),   beta_t = sigmoid(x_t Wb)        one for each head
 //   q, k = unit( silu( conv(X Wq) ) ), unit( silu( conv(X Wk) ) ),   v = silu( conv(X Wv) )
 //   O = ( silu(X Wg) * merge(RMSNorm(o)) ) Wo      one vector of gains for all heads
 //   DeltaNet: alpha = 1, O = merge(RMSNorm(o)) Wo

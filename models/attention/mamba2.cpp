@@ -3,9 +3,10 @@
 // whose decay is one number for each head and token, which is linear attention with a mask of
 // decays:
 //
-//   h_t = e^( -e^A dt_t ) h_{t-1} + dt_t B_t^T x_t,   y_t = C_t h_t + D x_t       dt = softplus(U Wdt + bdt)
-//   i.e. y = (C B^T * L) (dt x) + D x,   L_tj = e^( -e^A (dt_{j+1} + ... + dt_t) ) for j <= t, else 0
-//   [x, B, C] = silu( conv( U [Wx, WB, WC] ) ),   O = RMSNorm( merge(y) * silu(U Wz) ) Wo           (figure 6)
+//   h_t = e^( -e^A dt_t ) h_{t-1} + dt_t B_t^T x_t,   y_t = C_t h_t + D x_t
+//   dt  = softplus(U Wdt + bdt)
+//   i.e. y = (C B^T * L) (dt x) + D x,  L_tj = e^( -e^A (dt_{j+1} + ... + dt_t) ) for j <= t, else 0
+//   [x, B, C] = silu( conv( U [Wx, WB, WC] ) ),  O = RMSNorm( merge(y) * silu(U Wz) ) Wo  (figure 6)
 //
 // U are the inputs. x has e d / H elements a head; B and C have n and are the same for all heads
 // (one group, "multi-value"). conv is causal, of c taps with a bias (shared/short_convolution.h).

@@ -2,10 +2,10 @@
 // and values are made of one short vector of each token, all that decoding keeps beside a small key
 // with rotary positions that all heads share:
 //
-//   c_t = RMSNorm(x_t Wdkv)  [dc],    k_C = split(c Wuk),  v = split(c Wuv)                       (eq. 9 - 11)
-//   k_R = RoPE(x_t Wkr)      [dR],    one for all heads                                           (eq. 15)
-//   q_C = split(x Wq),  q_R = RoPE(split(x Wqr))                                                  (eq. 13, 14)
-//   O   = merge( softmax( [q_C; q_R] [k_C; k_R]^T / sqrt(dh + dR) ) v ) Wo                        (eq. 16 - 18)
+//   c_t = RMSNorm(x_t Wdkv)  [dc],    k_C = split(c Wuk),  v = split(c Wuv)            (eq. 9 - 11)
+//   k_R = RoPE(x_t Wkr)      [dR],    one for all heads                                    (eq. 15)
+//   q_C = split(x Wq),  q_R = RoPE(split(x Wqr))                                       (eq. 13, 14)
+//   O   = merge( softmax( [q_C; q_R] [k_C; k_R]^T / sqrt(dh + dR) ) v ) Wo            (eq. 16 - 18)
 //
 // With a query rank, x in the third line is RMSNorm(x Wdq) [rq] (eq. 12). In decoding Wuk moves to
 // the queries and Wuv behind the softmax, so that keys and values of past tokens are never made

@@ -25,8 +25,8 @@ class FeatureAttention : public Attention {
     Tensor values;          ///< [B, H, N, m]
     Tensor log_scale = {};  ///< [B, H, N], without gradient; undefined: 0
   };
-  /// Where the rows of x stand: at begin, ..., begin + count - 1, and so on again from begin, where queries of
-  /// several samples share one memory.
+  /// Where the rows of x stand: at begin, ..., begin + count - 1, and again from begin on where
+  /// queries of several samples share one memory.
   struct Places {
     std::int64_t begin, count;
   };
