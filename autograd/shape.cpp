@@ -271,6 +271,23 @@ Tensor tile(const Tensor& x, const Shape& counts) {
   return result;
 }
 
+namespace {
+
+/// By halves: the gradient of a slice is as large as what it was cut from, so pieces all cut from x
+/// would cost their number times x.
+void cut(const Tensor& x, int axis, std::span<const std::int64_t> sizes, std::vector<Tensor>& pieces) {
+  if (sizes.size() <= 1) {
+    if (!sizes.empty()) pieces.push_back(x);
+    return;
+  }
+  const auto first = sizes.first(sizes.size() / 2), second = sizes.subspan(first.size());
+  const std::int64_t middle = std::accumulate(first.begin(), first.end(), std::int64_t{0});
+  cut(slice(x, axis, 0, middle), axis, first, pieces);
+  cut(slice(x, axis, middle, x.size(axis)), axis, second, pieces);
+}
+
+}  // namespace
+
 std::vector<Tensor> split(const Tensor& x, int axis, std::span<const std::int64_t> sizes) {
   const std::int64_t extent = x.size(resolve_axis("split", x, axis));
   std::int64_t total = 0;
@@ -281,11 +298,7 @@ std::vector<Tensor> split(const Tensor& x, int axis, std::span<const std::int64_
   check(total == extent, "split: sizes add up to ", total, ", axis ", axis, " of shape ", x.shape(), " has ",
         extent);
   std::vector<Tensor> pieces;
-  std::int64_t begin = 0;
-  for (std::int64_t size : sizes) {
-    pieces.push_back(slice(x, axis, begin, begin + size));
-    begin += size;
-  }
+  cut(x, axis, sizes, pieces);
   return pieces;
 }
 

@@ -27,7 +27,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MECHANISMS = """dot_product synthesizer_dense synthesizer_random synthesizer_random_fixed synthesizer_factorized_dense
     synthesizer_factorized_random synthesizer_mixture hard_coded_gaussian fastformer clusterformer linformer sparse_transformer
     reformer routing_transformer longformer bigbird linear_transformer performer retnet fnet nystromformer
-    gated_linear_attention attention_free_transformer local sinkhorn mixed_heads""".split()
+    gated_linear_attention attention_free_transformer local sinkhorn differential forgetting cosformer abc gated_deltanet mamba2
+    multi_head_latent mixed_heads""".split()
 # Task: its program, and where its data lie below --data; None: made by rule.
 TASKS = {
     "listops": ("classify", None),

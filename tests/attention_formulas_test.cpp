@@ -690,6 +690,13 @@ TEST_CASE("the newer mechanisms keep their word with settings other than the def
       {"attention_free_transformer", options_of({{"form", "local"}, {"window", 2}})},
       {"local", options_of({{"reach", 1}})},
       {"sinkhorn", options_of({{"block", 2}})},
+      {"local", options_of({{"reach", 2}, {"sinks", 3}, {"sink", "learned"}, {"gate", "headwise"}})},
+      {"dot_product", options_of({{"sink", "learned"}, {"gate", "elementwise"}, {"kv_heads", 1}})},
+      {"dot_product", options_of({{"sink", "zero"}, {"gate", "headwise"}})},
+      {"abc", options_of({{"slots", 3}})},
+      {"gated_deltanet", options_of({{"gated", false}, {"value_width", 2}, {"convolution", 1}})},
+      {"mamba2", options_of({{"expand", 1}, {"state", 3}, {"convolution", 2}})},
+      {"multi_head_latent", options_of({{"kv_rank", 3}, {"query_rank", 5}, {"rotary_width", 4}})},
   };
   for (const auto& row : rows) {
     CAPTURE(row.first);
@@ -699,10 +706,21 @@ TEST_CASE("the newer mechanisms keep their word with settings other than the def
 }
 
 TEST_CASE("decoding with a state: it does not grow with the text, and beam search can reorder it") {
-  for (const std::string name : {"linear_transformer", "performer", "retnet", "gated_linear_attention",
-                                 "attention_free_transformer", "local"}) {
+  const std::pair<std::string, Options> rows[] = {{"linear_transformer", {}},
+                                                  {"performer", {}},
+                                                  {"retnet", {}},
+                                                  {"gated_linear_attention", {}},
+                                                  {"attention_free_transformer", {}},
+                                                  {"local", {}},
+                                                  {"local", options_of({{"sinks", 3}, {"reach", 5}})},
+                                                  {"cosformer", {}},
+                                                  {"abc", {}},
+                                                  {"mamba2", {}},
+                                                  {"gated_deltanet", {}},
+                                                  {"gated_deltanet", options_of({{"gated", false}})}};
+  for (const auto& [name, options] : rows) {
     CAPTURE(name);
-    const auto layer = layer_of(name, true);
+    const auto layer = layer_of(name, true, false, options);
     const Tensor x = normal_numbers(23, {2, 150, width}, 4);
     Context context;
     const NoGrad no_grad;
@@ -724,6 +742,49 @@ TEST_CASE("decoding with a state: it does not grow with the text, and beam searc
     const Tensor next = layer->step({index_select(slice(x, 1, 100, 101), 0, swap)}, other, context);
     CHECK(worst_difference(index_select(next, 0, swap), slice(whole, 1, 100, 101)) < 1e-12);
   }
+}
+
+TEST_CASE("latent attention: decoding keeps the latent and the rotary key alone, and gives the whole pass") {
+  const auto layer =
+      layer_of("multi_head_latent", true, false, options_of({{"kv_rank", 3}, {"rotary_width", 2}}));
+  const Tensor x = normal_numbers(23, {2, 40, width}, 4);
+  Context context;
+  const NoGrad no_grad;
+  const Tensor whole = (*layer)({x}, context);
+  AttentionCache cache;
+  for (std::int64_t t = 0; t < 40; t += 4)
+    CHECK(worst_difference(layer->step({slice(x, 1, t, t + 4)}, cache, context), slice(whole, 1, t, t + 4)) <
+          1e-12);
+  CHECK(cache.key.shape() == Shape{2, 40, 3});
+  CHECK(cache.value.shape() == Shape{2, 40, 2});
+}
+
+TEST_CASE("forgetting attention: gates that close at once stay within range, in single precision") {
+  for (const bool causal : {false, true}) {
+    CAPTURE(causal);
+    const auto layer = layer_of("forgetting", causal);
+    for (const NamedTensor& entry : layer->parameters())
+      if (entry.name == "forget.bias") *entry.tensor = parameter(*entry.tensor - 1e4);
+    layer->to(DType::f32, {});
+    const Tensor x = parameter(cast(normal_numbers(23, {1, 50, width}, 6), DType::f32));
+    Context context;
+    const Tensor out = (*layer)({x}, context);
+    backward(sum(square(out)));
+    for (const Tensor& values : {out, gradient(x)})
+      for (const double value : values.to_doubles()) REQUIRE(std::isfinite(value));
+  }
+}
+
+TEST_CASE("DeltaNet: in single precision it keeps its digits where all keys are alike") {
+  const auto layer = layer_of("gated_deltanet", true, false, options_of({{"gated", false}}));
+  for (const NamedTensor& entry : layer->parameters())
+    if (entry.name == "strength.bias") *entry.tensor = parameter(*entry.tensor + 5);  // beta is nearly 1
+  const Tensor x = normal_numbers(23, {1, 1, width}, 6) + normal_numbers(23, {1, 150, width}, 7) * 0.02;
+  Context context;
+  const Tensor exact = (*layer)({x}, context);
+  layer->to(DType::f32, {});
+  const Tensor single = (*layer)({cast(x, DType::f32)}, context);
+  CHECK(worst_difference(cast(single, DType::f64), exact) < 1e-4 * max(abs(exact)).item());
 }
 
 TEST_CASE("Attention Free Transformer: with biases, decoding gives what the whole pass gives") {

@@ -10,6 +10,7 @@
 #include "heed/autograd/ops.h"
 #include "heed/core/backend.h"
 #include "heed/core/device.h"
+#include "heed/core/profile.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/transformer.h"
 #include "heed/tests/model_support.h"
@@ -39,6 +40,18 @@ TEST_CASE("autograd: a tensor used several times collects every path") {
   const Tensor y = x * x + x + x;  // dy/dx = 2 x + 2
   backward(sum(y * y));
   CHECK(gradient(x).to_doubles()[0] == doctest::Approx(2 * 15 * 8));
+}
+
+TEST_CASE("autograd: the gradient of many pieces does not cost their number times what was split") {
+  const Tensor x = parameter(Tensor::ones({256, 64}, DType::f64));
+  const std::vector<std::int64_t> single(256, 1);
+  start_profile();
+  backward(sum(square(concat(split(x, 0, single), 0))));
+  stop_profile();
+  double bytes = 0;
+  for (const ProfileRow& row : profile_rows()) bytes += row.bytes;
+  CHECK(bytes < 100 * 256 * 64 * 8);  // 8 halvings of a few passes each
+  CHECK(gradient(x).to_doubles() == std::vector<double>(256 * 64, 2));
 }
 
 TEST_CASE("autograd: two leaves that receive the same gradient do not share its memory when it is changed") {

@@ -95,9 +95,18 @@ Options small_options(const std::string& variant) {
 }  // namespace
 
 TEST_CASE("capture: the output follows from the weights that a layer shows") {
-  // These have no weights between words (see below), and mixed heads show those of each part.
-  const std::set<std::string> unweighted{
-      "fastformer", "retnet", "fnet", "mixed_heads", "gated_linear_attention", "attention_free_transformer"};
+  // These have no weights between words (see below), mixed heads show those of each part, differential
+  // attention normalises what its weights give, and latent attention makes its values of another map.
+  const std::set<std::string> unweighted{"fastformer",
+                                         "retnet",
+                                         "fnet",
+                                         "mixed_heads",
+                                         "gated_linear_attention",
+                                         "attention_free_transformer",
+                                         "gated_deltanet",
+                                         "mamba2",
+                                         "differential",
+                                         "multi_head_latent"};
   for (const AttentionVariant& variant : attention_variants()) {
     if (unweighted.contains(variant.name)) continue;
     for (const LayerUse& use : uses_of(variant)) {

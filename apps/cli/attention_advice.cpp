@@ -47,6 +47,7 @@ std::span<const ArenaTask> arena_tasks() {
 }
 
 double AttentionNotes::mean_accuracy() const {
+  if (arena.empty()) return -1;
   double sum = 0;
   for (const ArenaResult& result : arena) sum += result.accuracy;
   return sum / static_cast<double>(arena.size());
@@ -70,7 +71,7 @@ double advised_accuracy(const AttentionNotes& notes, std::string_view task) {
   if (task.empty()) return notes.mean_accuracy();
   std::vector<std::string> names;
   for (const ArenaTask& one : arena_tasks()) {
-    if (one.name == task) return notes.arena[names.size()].accuracy;
+    if (one.name == task) return notes.arena.empty() ? -1 : notes.arena[names.size()].accuracy;
     names.push_back(one.name);
   }
   fail("there is no task '", task, "' among those that were measured: ", listed(names));
@@ -105,7 +106,8 @@ std::string advice_text(const AdviceQuestion& question) {
                                     : "%-9.2f",
                       gflop);
     for (const ArenaResult& result : one->arena) text += formatted("%-11.1f", result.accuracy);
-    text += formatted("%.1f", one->mean_accuracy()) + "\n    " + one->when + '\n';
+    text += one->arena.empty() ? "not yet measured" : formatted("%.1f", one->mean_accuracy());
+    text += "\n    " + one->when + '\n';
   }
   return text;
 }

@@ -6,8 +6,9 @@
 #include <string_view>
 #include <vector>
 
-// What heed's own mechanisms are, when to take them, and what they came to in measurements: the figures of
-// attention_advice.json, of which the tables of docs/ and `heed variants --advise` are made.
+// What heed's own mechanisms are, when to take them, and what they came to in measurements: the
+// figures of attention_advice.json, of which the tables of docs/ and `heed variants --advise` are
+// made.
 
 namespace heed {
 
@@ -30,12 +31,12 @@ struct AttentionNotes {
   std::string name;
   std::string what, when;  ///< a line each
   std::string growth;      ///< of the time with the length N: "N", "N^1.5", "N^2"
-  /// Products and attention of a layer of width 512 with 8 heads, forward and backward, at 1,024 and 8,192
-  /// positions (docs/explanation/attention_costs.md).
+  /// Products and attention of a layer of width 512 with 8 heads, forward and backward, at 1,024
+  /// and 8,192 positions (docs/explanation/attention_costs.md).
   double gflop_1024, gflop_8192;
-  std::vector<ArenaResult> arena;  ///< in the order of arena_tasks()
+  std::vector<ArenaResult> arena;  ///< in the order of arena_tasks(); empty: not yet measured
 
-  /// Mean over the tasks, in percent.
+  /// Mean over the tasks, in percent; -1 for what was not measured.
   double mean_accuracy() const;
   /// GFLOP at a length: a N + b N^2 through both figures.
   double gflop(std::int64_t length) const;
@@ -53,13 +54,14 @@ struct AdviceQuestion {
   std::string_view task = {};  ///< whose accuracy decides; empty: the mean over all
 };
 
-/// The mechanisms that can serve, best first, by accuracy. Beyond 1,024 positions those whose time grows by
-/// less than N^2 come before all others. Throws an Error for an unknown task and a length below 1.
+/// The mechanisms that can serve, best first, by accuracy; those not yet measured last. Beyond
+/// 1,024 positions those whose time grows by less than N^2 come before all others. Throws an Error
+/// for an unknown task and a length below 1.
 std::vector<const AttentionNotes*> advise(const AdviceQuestion& question);
-/// What decides in advise().
+/// What decides in advise(); -1 for what was not measured.
 double advised_accuracy(const AttentionNotes& notes, std::string_view task);
-/// The advice for a question as a table, best first: growth, GFLOP at that length, accuracy by task, and when
-/// to take it. For a terminal.
+/// The advice for a question as a table, best first: growth, GFLOP at that length, accuracy by
+/// task, and when to take it. For a terminal.
 std::string advice_text(const AdviceQuestion& question);
 
 }  // namespace heed

@@ -1,5 +1,6 @@
 // Multi-head scaled dot-product attention: "Attention is all you need", Vaswani et al. 2017, arXiv
-// 1706.03762, sections 3.2.1 - 3.2.3. With heads of width dh = d / H, memory Y = X in self-attention:
+// 1706.03762, sections 3.2.1 - 3.2.3. With heads of width dh = d / H, memory Y = X in
+// self-attention:
 //
 //   q = split(X Wq),  k = split(Y Wk),  v = split(Y Wv)         [B, H, N or M, dh]
 //   A = softmax( q k^T / sqrt(dh) )  over the allowed keys      (eq. 1)
@@ -8,17 +9,19 @@
 // A key is allowed unless it is padding or, in the causal form, later than the query.
 // Time N M d + (N + M) d^2, parameters 4 d^2; the fused kernel holds no N x M matrix.
 //
-// Grouped queries (Ainslie et al. 2023, arXiv 2305.13245, section 2.2): with G heads of keys and values, Wk
-// and Wv are [d -> G dh], and each of these heads serves H / G consecutive query heads. Parameters
-// 2 d^2 (1 + G / H); the decoding cache shrinks to G / H of its size. G = 1 is multi-query attention
-// (Shazeer 2019, arXiv 1911.02150).
+// Grouped queries (Ainslie et al. 2023, arXiv 2305.13245, section 2.2): with G heads of keys and
+// values, Wk and Wv are [d -> G dh], and each of these heads serves H / G consecutive query heads.
+// Parameters 2 d^2 (1 + G / H); the decoding cache shrinks to G / H of its size. G = 1 is
+// multi-query attention (Shazeer 2019, arXiv 1911.02150).
 //
 // Positions may rotate the queries and keys or add to the logits (models/positions.h).
 //
-// Settings: "kv_heads" G, a divisor of H (0: H).
+// Settings: "kv_heads" G, a divisor of H (0: H); "sink" and "gate" (shared/sink_and_gate.h), both
+// "none".
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
+#include "heed/models/attention/shared/sink_and_gate.h"
 #include "heed/models/positions.h"
 
 namespace heed {
@@ -31,9 +34,13 @@ class DotProductAttention : public Attention {
         key_heads_(key_heads_of(config)),
         w_(config, initialiser_, key_heads_),
         rotary_(config),
-        distances_(config, initialiser_) {
+        distances_(config, initialiser_),
+        sink_(config),
+        gate_(config, initialiser_) {
     add_projections(w_);
     if (distances_.has_parameters()) add_module("relative", distances_);
+    if (sink_.has_parameters()) add_module("sink", sink_);
+    if (gate_.map()) add_module("gate", *gate_.map());
   }
 
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
@@ -44,24 +51,25 @@ class DotProductAttention : public Attention {
         cache.key = memory.key, cache.value = memory.value;
       }
       cache.of_memory = true;
-      return reshape(attend(w_.query(by_memory(input)), cache.key, cache.value, input.memory_mask, context),
+      const Tensor x = by_memory(input);
+      return reshape(attend(x, w_.query(x), cache.key, cache.value, input.memory_mask, context),
                      input.x.shape());
     }
     const std::int64_t before = cache.extend_mask(input);
     const Projections::Projected x = w_.of(input.x);
     cache.key = appended(std::move(cache.key), rotary_(x.key, before));
     cache.value = appended(std::move(cache.value), x.value);
-    return attend(rotary_(x.query, before), cache.key, cache.value, cache.mask, context);
+    return attend(input.x, rotary_(x.query, before), cache.key, cache.value, cache.mask, context);
   }
 
  protected:
   Tensor forward(const AttentionInput& input, Context& context) override {
     if (config().cross) {
       const Projections::Projected memory = w_.of_memory(input.memory);
-      return attend(w_.query(input.x), memory.key, memory.value, input.memory_mask, context);
+      return attend(input.x, w_.query(input.x), memory.key, memory.value, input.memory_mask, context);
     }
     const Projections::Projected x = w_.of(input.x);
-    return attend(rotary_(x.query), rotary_(x.key), x.value, input.mask, context);
+    return attend(input.x, rotary_(x.query), rotary_(x.key), x.value, input.mask, context);
   }
 
  private:
@@ -72,31 +80,33 @@ class DotProductAttention : public Attention {
     return heads > 0 ? heads : config.heads;
   }
 
-  /// Queries [B, N, H dh], keys and values [B, M, G dh].
-  Tensor attend(const Tensor& queries, const Tensor& keys, const Tensor& values, const Tensor& key_mask,
-                Context& context) {
+  /// Inputs x [B, N, d] and their queries [B, N, H dh], keys and values [B, M, G dh].
+  Tensor attend(const Tensor& x, const Tensor& queries, const Tensor& keys, const Tensor& values,
+                const Tensor& key_mask, Context& context) {
     const Tensor key = split_heads(keys, key_heads_), value = split_heads(values, key_heads_);
     AttentionOptions options = kernel_options(key_mask, context);
     options.causal = config().causal;
     const Tensor query = split_heads(queries, config().heads);
     distances_.add_to(options, query.size(2), key.size(2), query);
-    if (context.capture) show_weights(context, query, for_all_heads(key), options);
-    return w_.output(merge_heads(grouped(query, key, value, options)));
+    show(context, "weights",
+         [&] { return sink_.weights(query.detach(), for_all_heads(key).detach(), options); });
+    return w_.output(gate_(merge_heads(grouped(query, key, value, options)), x));
   }
 
   /// query [B, H, N, dh], key and value [B, G, M, dh].
   Tensor grouped(const Tensor& query, const Tensor& key, const Tensor& value, AttentionOptions options) {
     const std::int64_t batch = query.size(0), length = query.size(2), sharing = config().heads / key_heads_;
     if (sharing == 1 || (length > 1 && (options.causal || distances_.active())))
-      return attention(query, for_all_heads(key), for_all_heads(value), options);
-    // All queries see the same keys, so the queries of a group become one head, and no key is copied.
+      return sink_.attend(query, for_all_heads(key), for_all_heads(value), options);
+    // All queries see the same keys, so the queries of a group become one head, and no key is
+    // copied.
     options.causal = false;
     if (distances_.active()) {  // one query: the bias row of each head becomes a row of its group
       options.bias = reshape(distances_.matrix(1, key.size(2), query), {1, key_heads_, sharing, key.size(2)});
       options.slopes = {};
     }
     const Tensor group = reshape(query, {batch, key_heads_, sharing * length, query.size(3)});
-    return reshape(attention(group, key, value, options), query.shape());
+    return reshape(sink_.attend(group, key, value, options), query.shape());
   }
 
   /// Repeats each head of x [B, G, M, dh] for every query head of its group: [B, H, M, dh].
@@ -111,6 +121,8 @@ class DotProductAttention : public Attention {
   Projections w_;
   Rotary rotary_;
   DistanceBias distances_;
+  AttentionSink sink_;
+  OutputGate gate_;
 };
 
 }  // namespace

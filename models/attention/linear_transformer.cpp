@@ -28,7 +28,7 @@ class LinearTransformer : public FeatureAttention {
 
  protected:
   FeatureMap feature_map(Context&) override {
-    return [](const Tensor& x) { return Features{relu(x) + exp(minimum(x, 0))}; };
+    return [](const Tensor& x, const Places&) { return Features{relu(x) + exp(minimum(x, 0))}; };
   }
 };
 

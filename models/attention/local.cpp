@@ -1,16 +1,23 @@
-// Local attention: the dot product within a window that slides over the text, the "local attention" of
-// comparisons such as Tay et al. 2020 (arXiv 2011.04006, section 3.2) and the base of Longformer and BigBird,
-// without anything global:
+// Local attention: the dot product within a window that slides over the text, the "local attention"
+// of comparisons such as Tay et al. 2020 (arXiv 2011.04006, section 3.2) and the base of Longformer
+// and BigBird, without anything global:
 //
 //   O_i = softmax( q_i k_j^T / sqrt(dh) ) v_j  over  |i - j| <= r        causal: 0 <= i - j <= r
 //   O   = merge(...) Wo                        q, k, v = split(X Wq), split(X Wk), split(X Wv)
 //
-// Decoding keeps the keys and values of the last r positions, whatever the length. Padding is a key that is
-// not seen, and counts as a position.
+// Decoding keeps the keys and values of the last r positions, whatever the length. Padding is a key
+// that is not seen, and counts as a position.
 //
-// Time N r d + N d^2, parameters 4 d^2.
+// Attention sinks ("Efficient streaming language models with attention sinks", Xiao et al. 2023,
+// arXiv 2309.17453, section 3.2): the first n positions are seen from everywhere, causal from all
+// after them, and decoding keeps them, too. The paper counts positions within what is kept, so that
+// none is farther than in training; here rotary positions are those of the text, and ALiBi cannot
+// be combined with sinks.
 //
-// Settings: "reach" r, the tokens seen on each side (64).
+// Time N (r + n) d + N d^2, parameters 4 d^2.
+//
+// Settings: "reach" r, the tokens seen on each side (64); "sinks" n (0; the paper takes 4); "sink"
+// and "gate" (shared/sink_and_gate.h), both "none".
 
 #include <algorithm>
 #include <cstdlib>
@@ -18,17 +25,27 @@
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/attention/shared/block_patterns.h"
+#include "heed/models/attention/shared/sink_and_gate.h"
 
 namespace heed {
 namespace {
+
+std::int64_t sinks_of(const Options& options) {
+  return options.take_integer("sinks", 0, 0, most_positions);
+}
 
 class Local : public PatternAttention {
  public:
   explicit Local(const AttentionConfig& config)
       : PatternAttention(config),
         w_(config, initialiser_),
-        reach_(config.options.take_integer("reach", 64, 0, most_positions)) {
+        reach_(config.options.take_integer("reach", 64, 0, most_positions)),
+        sinks_(sinks_of(config.options)),
+        sink_(config),
+        gate_(config, initialiser_) {
     add_projections(w_);
+    if (sink_.has_parameters()) add_module("sink", sink_);
+    if (gate_.map()) add_module("gate", *gate_.map());
   }
 
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
@@ -37,38 +54,44 @@ class Local : public PatternAttention {
     cache.extend_mask(input);
     cache.key = appended(std::move(cache.key), rotary_(x.key, cache.position));
     cache.value = appended(std::move(cache.value), x.value);
-    const Tensor out = attend(rotary_(x.query, cache.position), cache.key, cache.value, cache.mask, context);
+    const Tensor out =
+        attend(input.x, rotary_(x.query, cache.position), cache.key, cache.value, cache.mask, context);
     cache.position += input.x.size(1);
-    const std::int64_t held = cache.key.size(1), begin = std::max<std::int64_t>(0, held - reach_);
+    const std::int64_t held = cache.key.size(1), begin = held - reach_;
     for (Tensor* kept : {&cache.key, &cache.value, &cache.mask})
-      if (kept->defined() && begin > 0) *kept = contiguous(slice(*kept, 1, begin, held));
+      if (kept->defined() && begin > sinks_)
+        *kept = concat({slice(*kept, 1, 0, sinks_), slice(*kept, 1, begin, held)}, 1);
     return out;
   }
 
  protected:
+  /// Also where the positions between the sinks and the last ones were left out.
   bool sees(std::int64_t, std::int64_t i, std::int64_t j, std::int64_t) const override {
+    if (j < sinks_) return !config().causal || j <= i;
     return i - j >= least() && i - j <= reach_;
   }
 
   Tensor forward(const AttentionInput& input, Context& context) override {
     const Projections::Projected x = w_.of(input.x);
-    return attend(rotary_(x.query), rotary_(x.key), x.value, input.mask, context);
+    return attend(input.x, rotary_(x.query), rotary_(x.key), x.value, input.mask, context);
   }
 
  private:
   /// The least i - j that is seen.
   std::int64_t least() const { return config().causal ? 0 : -reach_; }
 
-  /// Queries [B, N, H dh], keys and values [B, M, H dh]; the last query is at the last key.
-  Tensor attend(const Tensor& queries, const Tensor& keys, const Tensor& values, const Tensor& mask,
-                Context& context) {
+  /// Inputs x [B, N, d] and their queries [B, N, H dh], keys and values [B, M, H dh]; the last
+  /// query is at the last key.
+  Tensor attend(const Tensor& x, const Tensor& queries, const Tensor& keys, const Tensor& values,
+                const Tensor& mask, Context& context) {
     const std::int64_t heads = config().heads;
     const Tensor query = split_heads(queries, heads), key = split_heads(keys, heads);
     AttentionOptions options = kernel_options(mask, context);
     options.pattern = pattern(query.size(2), key.size(2));
     distances_.add_to(options, query.size(2), key.size(2), query);
-    show_weights(context, query, key, options);
-    return w_.output(merge_heads(attention(query, key, split_heads(values, heads), options)));
+    show(context, "weights", [&] { return sink_.weights(query.detach(), key.detach(), options); });
+    const Tensor attended = sink_.attend(query, key, split_heads(values, heads), options);
+    return w_.output(gate_(merge_heads(attended), x));
   }
 
   std::shared_ptr<const BlockPattern> pattern(std::int64_t queries, std::int64_t keys) {
@@ -81,6 +104,7 @@ class Local : public PatternAttention {
       definition.content = [&, b = definition.block](std::int64_t, std::int64_t row, std::int64_t column) {
         const std::int64_t middle = first + (row - column) * b;  // i - j within a block: middle +- (b - 1)
         const std::int64_t low = middle - (b - 1), high = middle + (b - 1);
+        if (column * b < sinks_) return BlockContent::some;
         if (high < least() || low > reach_) return BlockContent::none;
         return low >= least() && high <= reach_ ? BlockContent::all : BlockContent::some;
       };
@@ -89,19 +113,23 @@ class Local : public PatternAttention {
   }
 
   Projections w_;
-  std::int64_t reach_;
+  std::int64_t reach_, sinks_;
+  AttentionSink sink_;
+  OutputGate gate_;
 };
+
+Capabilities local_capabilities(const Options& options) {
+  return {.causal = true,
+          .as_heads = true,
+          .rotary = true,
+          .alibi = sinks_of(options) == 0,
+          .reason = "its window slides over one sequence"};
+}
 
 }  // namespace
 
 AttentionVariant local_variant() {
-  return {"local",
-          {.causal = true,
-           .as_heads = true,
-           .rotary = true,
-           .alibi = true,
-           .reason = "its window slides over one sequence"},
-          make_layer<Local>};
+  return {"local", local_capabilities({}), make_layer<Local>, local_capabilities};
 }
 
 }  // namespace heed

@@ -51,7 +51,7 @@ class Performer : public FeatureAttention {
   FeatureMap feature_map(Context& context) override {
     const Tensor w = features_for(context);
     const double scale = std::pow(static_cast<double>(width_), -0.25);
-    return [w, scale](const Tensor& x) {
+    return [w, scale](const Tensor& x, const Places&) {
       const Tensor scaled = x * scale;
       const Tensor exponents = matmul(scaled, transpose(cast(w.to(x.device()), x.dtype()), 0, 1)) -
                                sum(square(scaled), -1, true) * 0.5;

@@ -36,6 +36,13 @@
   variant(attention_free_transformer)    \
   variant(local)                         \
   variant(sinkhorn)                      \
+  variant(differential)                  \
+  variant(forgetting)                    \
+  variant(cosformer)                     \
+  variant(abc)                           \
+  variant(gated_deltanet)                \
+  variant(mamba2)                        \
+  variant(multi_head_latent)             \
   variant(mixed_heads)
 // clang-format on
 

@@ -28,8 +28,9 @@ Tensor FeatureAttention::forward(const AttentionInput& input, Context& context) 
   const FeatureMap phi = feature_map(context);
   const Projections::Projected x = config().cross ? w_.of_memory(input.memory) : w_.of(input.x);
   const Tensor& mask = config().cross ? input.memory_mask : input.mask;
-  const Tensor query = phi(heads_of(config().cross ? w_.query(input.x) : x.query)).values;
-  if (context.capture) show_weights_of(context, query, phi(heads_of(x.key)), mask);
+  const Tensor query =
+      phi(heads_of(config().cross ? w_.query(input.x) : x.query), {0, input.x.size(1)}).values;
+  if (context.capture) show_weights_of(context, query, phi(heads_of(x.key), {0, x.key.size(1)}), mask);
   return output(matmul(query, sums_of(phi, x, mask, context)), input.x);
 }
 
@@ -40,7 +41,9 @@ Tensor FeatureAttention::step(const AttentionInput& input, AttentionCache& cache
   if (!cache.key.defined()) cache.key = sums_of(phi, w_.of_memory(input.memory), input.memory_mask, context);
   cache.of_memory = true;
   const Tensor x = by_memory(input);
-  return reshape(output(matmul(phi(heads_of(w_.query(x))).values, cache.key), x), input.x.shape());
+  const Places places{cache.position, input.x.size(1)};
+  cache.position += places.count;
+  return reshape(output(matmul(phi(heads_of(w_.query(x)), places).values, cache.key), x), input.x.shape());
 }
 
 /// The cache holds S and z in `key` [B, H, m, dh + 1], and in `value` [B, H, 1] the log scale that both are
@@ -48,8 +51,10 @@ Tensor FeatureAttention::step(const AttentionInput& input, AttentionCache& cache
 Tensor FeatureAttention::causal(const AttentionInput& input, AttentionCache& cache, Context& context) {
   const FeatureMap phi = feature_map(context);
   const Projections::Projected x = w_.of(input.x);
-  const Tensor query = phi(heads_of(x.query)).values;
-  const Features keys = phi(heads_of(x.key));
+  const Places places{cache.position, input.x.size(1)};
+  cache.position += places.count;
+  const Tensor query = phi(heads_of(x.query), places).values;
+  const Features keys = phi(heads_of(x.key), places);
   if (context.capture) show_weights_of(context, query, keys, input.mask);
   Tensor key = keys.values, log_decay;
   if (keys.log_scale.defined()) {
@@ -88,7 +93,7 @@ Tensor FeatureAttention::keys_of(const Features& features, const Tensor& mask) {
 /// S and z over all keys, [B, H, m, dh + 1].
 Tensor FeatureAttention::sums_of(const FeatureMap& phi, const Projections::Projected& memory,
                                  const Tensor& mask, Context& context) const {
-  const Tensor key = keys_of(phi(heads_of(memory.key)), mask);
+  const Tensor key = keys_of(phi(heads_of(memory.key), {0, memory.key.size(1)}), mask);
   return matmul(transpose(key, 2, 3), values_of(memory.value, context));
 }
 

@@ -25,8 +25,13 @@ class FeatureAttention : public Attention {
     Tensor values;          ///< [B, H, N, m]
     Tensor log_scale = {};  ///< [B, H, N], without gradient; undefined: 0
   };
+  /// Where the rows of x stand: at begin, ..., begin + count - 1, and again from begin on where
+  /// queries of several samples share one memory.
+  struct Places {
+    std::int64_t begin, count;
+  };
   /// Of x [B, H, N, dh], which is f32 or f64.
-  using FeatureMap = std::function<Features(const Tensor& x)>;
+  using FeatureMap = std::function<Features(const Tensor& x, const Places& places)>;
 
   /// phi, the same for the queries and keys of one pass.
   virtual FeatureMap feature_map(Context& context) = 0;

@@ -1,0 +1,56 @@
+// cosFormer: "cosFormer: rethinking softmax in attention", Qin et al. 2022, arXiv 2202.08791,
+// section 3. Products of features that are not negative, weighted by the cosine of the distance,
+// which comes apart into features of each position. With q, k, v = split(X Wq), split(Y Wk),
+// split(Y Wv), memory Y = X in self-attention:
+//
+//   s_ij = relu(q_i) relu(k_j)^T cos( pi (i - j) / (2 L) )                              (eq. 9, 10)
+//        = phi(q_i) phi(k_j)^T,    phi(x_i) = [ relu(x_i) cos(a_i), relu(x_i) sin(a_i) ]
+//   a_i  = pi i / (2 L)
+//   O_i  = merge( sum_j s_ij v_j / sum_j s_ij ) Wo     over the keys j, causal: j <= i      (eq. 6)
+//
+// L is max_length, for which the layer is built. The paper only asks it to be no less than the
+// lengths; the authors' code takes the length of the batch, so that a token's output would depend
+// on what comes after it, and on the batch. Their code adds 1e-6 to denominators; here a query
+// without any key's like gives 0.
+//
+// Positions count padding. Padded keys have no part in the sums. The rest, and decoding with a
+// state of constant size, are those of shared/feature_attention.h.
+//
+// Time N dh d + N d^2 with features of width 2 dh, memory N d, parameters 4 d^2. No settings.
+
+#include <numbers>
+
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/shared/feature_attention.h"
+
+namespace heed {
+namespace {
+
+class CosFormer : public FeatureAttention {
+ public:
+  using FeatureAttention::FeatureAttention;
+
+ protected:
+  FeatureMap feature_map(Context&) override {
+    return [this](const Tensor& x, const Places& places) {
+      check_length(places.begin + places.count);
+      const std::int64_t times = places.count > 0 ? x.size(2) / places.count : 0;
+      const Tensor at = tile(Tensor::arange(places.count, DType::i32, x.device()), {times});
+      const double turn = std::numbers::pi / (2 * static_cast<double>(config().max_length));
+      const Tensor angle =
+          unsqueeze((cast(at, x.dtype()) + static_cast<double>(places.begin)) * turn, 1);  // [N, 1]
+      const Tensor positive = relu(x);
+      return Features{concat({positive * cos(angle), positive * sin(angle)}, 3)};
+    };
+  }
+};
+
+}  // namespace
+
+AttentionVariant cosformer_variant() {
+  return {"cosformer",
+          {.causal = true, .cross = true, .any_length = false, .as_heads = true},
+          make_layer<CosFormer>};
+}
+
+}  // namespace heed

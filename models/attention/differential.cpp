@@ -1,0 +1,136 @@
+// Differential attention: "Differential Transformer", Ye et al. 2024, arXiv 2410.05258, section
+// 2.1. Each head has two softmaxes, of queries and keys half as wide as its values, and takes the
+// difference of the two, so that what both see in everything cancels. With [q1; q2], [k1; k2], v =
+// split(X Wq), split(Y Wk), split(Y Wv) of widths dh / 2, dh / 2 and dh, memory Y = X in
+// self-attention:
+//
+//   A = softmax( q1 k1^T / sqrt(dh / 2) ) - lambda softmax( q2 k2^T / sqrt(dh / 2) )        (eq. 1)
+//   lambda = e^( lambda_q1 . lambda_k1 ) - e^( lambda_q2 . lambda_k2 ) + lambda_init        (eq. 2)
+//   O = merge( (1 - lambda_init) RMSNorm(A v) ) Wo      each head normalised by itself      (eq. 3)
+//   lambda_init = 0.8 - 0.6 e^(-0.3 l)                    in layer l = 0, 1, ...
+//
+// A key is allowed as in dot_product.cpp. The vectors of lambda are shared by the heads of a layer
+// and start from N(0, 0.1^2). The paper halves the number of heads to keep the widths of q and k;
+// here H heads have values as wide as those of other mechanisms. The gains of RMSNorm are one
+// vector for all heads, as in the authors' code, and it adds 1e-5. They drop no weights; here
+// dropout acts on both softmaxes. The paper has decoders with rotary positions; cross-attention and
+// other positions, which add the same to both logits, are extensions.
+//
+// Time N M d + (N + M) d^2 with values read twice; parameters 4 d^2. No settings. The width of a
+// head is even.
+
+#include <cmath>
+
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/positions.h"
+
+namespace heed {
+namespace {
+
+class Differential : public Attention {
+ public:
+  explicit Differential(const AttentionConfig& config)
+      : Attention(config),
+        w_(config, initialiser_),
+        rotary_(of_halves(config)),
+        distances_(config, initialiser_),
+        initial_lambda_(0.8 - 0.6 * std::exp(-0.3 * static_cast<double>(config.layer))) {
+    add_projections(w_);
+    if (distances_.has_parameters()) add_module("relative", distances_);
+    const std::int64_t width = config.inner_width() / config.heads;
+    const char* const names[] = {"lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2"};
+    for (int i = 0; i < 4; ++i) add_parameter(names[i], lambdas_[i], initialiser_.normal({width / 2}, 0.1));
+    add_parameter("norm", gains_, Initialiser::constant({width}, 1));
+  }
+
+  Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
+    if (config().cross) {
+      // The memory is the same at every step, so it is projected once.
+      if (!cache.key.defined()) {
+        const Projections::Projected memory = w_.of_memory(input.memory);
+        cache.key = memory.key, cache.value = memory.value;
+      }
+      cache.of_memory = true;
+      return reshape(attend(w_.query(by_memory(input)), cache.key, cache.value, input.memory_mask, context),
+                     input.x.shape());
+    }
+    const std::int64_t before = cache.extend_mask(input);
+    const Projections::Projected x = w_.of(input.x);
+    cache.key = appended(std::move(cache.key), rotary_(x.key, before));
+    cache.value = appended(std::move(cache.value), x.value);
+    return attend(rotary_(x.query, before), cache.key, cache.value, cache.mask, context);
+  }
+
+ protected:
+  Tensor forward(const AttentionInput& input, Context& context) override {
+    if (config().cross) {
+      const Projections::Projected memory = w_.of_memory(input.memory);
+      return attend(w_.query(input.x), memory.key, memory.value, input.memory_mask, context);
+    }
+    const Projections::Projected x = w_.of(input.x);
+    return attend(rotary_(x.query), rotary_(x.key), x.value, input.mask, context);
+  }
+
+ private:
+  /// Both halves of the queries and keys of a head are rotated by themselves.
+  static AttentionConfig of_halves(AttentionConfig config) {
+    const std::int64_t width = config.inner_width() / config.heads;
+    check(width % 2 == 0, "the width of a head must be even, since two softmaxes share it, got ", width);
+    config.width = config.inner_width();
+    config.head_width = 0;
+    config.heads *= 2;
+    return config;
+  }
+
+  Tensor lambda(DType dtype) const {
+    const auto exponential = [&](int i) {
+      return exp(
+          sum(cast(lambdas_[i], statistics_type(dtype)) * cast(lambdas_[i + 1], statistics_type(dtype))));
+    };
+    return cast(exponential(0) - exponential(2) + initial_lambda_, dtype);
+  }
+
+  /// Queries [B, N, H dh], keys and values [B, M, H dh]; in self-attention the last query is at the
+  /// last key.
+  Tensor attend(const Tensor& queries, const Tensor& keys, const Tensor& values, const Tensor& key_mask,
+                Context& context) {
+    const std::int64_t heads = config().heads;
+    const Tensor query = split_heads(queries, 2 * heads), key = split_heads(keys, 2 * heads),
+                 value = split_heads(values, heads);
+    const auto half = [&](const Tensor& x, std::int64_t which) { return slice(x, 1, which, 2 * heads, 2); };
+    const auto options = [&] {
+      AttentionOptions own = kernel_options(key_mask, context);
+      own.causal = config().causal;
+      distances_.add_to(own, query.size(2), key.size(2), query);
+      return own;
+    };
+    const AttentionOptions first_options = options(), second_options = options();
+    const Tensor factor = lambda(query.dtype());
+    show(context, "weights", [&] {
+      return attention_weights(half(query, 0), half(key, 0), first_options) -
+             attention_weights(half(query, 1), half(key, 1), second_options) * factor;
+    });
+    const Tensor first = attention(half(query, 0), half(key, 0), value, first_options),
+                 second = attention(half(query, 1), half(key, 1), value, second_options);
+    const Tensor normed = rms_norm(first - second * factor, gains_) * (1 - initial_lambda_);
+    return w_.output(merge_heads(normed));
+  }
+
+  Projections w_;
+  Rotary rotary_;
+  DistanceBias distances_;
+  double initial_lambda_;
+  Tensor lambdas_[4];  // [dh / 2] each
+  Tensor gains_;       // [dh]
+};
+
+}  // namespace
+
+AttentionVariant differential_variant() {
+  return {"differential",
+          {.causal = true, .cross = true, .as_heads = true, .rotary = true, .alibi = true, .relative = true},
+          make_layer<Differential>};
+}
+
+}  // namespace heed

@@ -1,0 +1,116 @@
+// Mamba-2: "Transformers are SSMs: generalized models and efficient algorithms through structured
+// state space duality", Dao and Gu 2024, arXiv 2405.21060, sections 3, 6 and 7. A state space model
+// whose decay is one number for each head and token, which is linear attention with a mask of
+// decays:
+//
+//   h_t = e^( -e^A dt_t ) h_{t-1} + dt_t B_t^T x_t,   y_t = C_t h_t + D x_t
+//   dt  = softplus(U Wdt + bdt)
+//   i.e. y = (C B^T * L) (dt x) + D x,  L_tj = e^( -e^A (dt_{j+1} + ... + dt_t) ) for j <= t, else 0
+//   [x, B, C] = silu( conv( U [Wx, WB, WC] ) ),  O = RMSNorm( merge(y) * silu(U Wz) ) Wo  (figure 6)
+//
+// U are the inputs. x has e d / H elements a head; B and C have n and are the same for all heads
+// (one group, "multi-value"). conv is causal, of c taps with a bias (shared/short_convolution.h).
+// RMSNorm has gains and is over all heads. Computed in chunks (section 6, shared/token_sums.h);
+// decoding keeps h and c - 1 inputs of conv.
+//
+// e^A starts from U(1, 16), softplus(bdt) from e^U(log 0.001, log 0.1), D from 1, as in the
+// authors' code, which has n = 128 and heads of 64. Padded tokens add nothing, fade nothing and are
+// 0 for conv. Dropout drops tokens from h.
+//
+// The paper has the causal form only. Without `causal`, an extension: L_tj decays to both sides,
+// and conv still looks back.
+//
+// Time N n e d + 3 e N d^2, memory N e d, parameters 3 e d^2 and some 2 n d.
+//
+// Settings: "expand" e (2); "state" n (64); "convolution" c (4).
+
+#include <cmath>
+#include <vector>
+
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/attention/shared/short_convolution.h"
+#include "heed/models/attention/shared/token_sums.h"
+
+namespace heed {
+namespace {
+
+class Mamba2 : public Attention {
+ public:
+  explicit Mamba2(const AttentionConfig& config)
+      : Attention(config),
+        inner_(config.options.take_integer("expand", 2, 1, 64) * config.width),
+        states_(config.options.take_integer("state", 64, 1, 4096)),
+        gate_(config.width, inner_, config.bias, initialiser_),
+        value_(config.width, inner_, config.bias, initialiser_),
+        key_(config.width, states_, config.bias, initialiser_),
+        query_(config.width, states_, config.bias, initialiser_),
+        step_(config.width, config.heads, false, initialiser_),
+        output_(inner_, config.width, config.bias, initialiser_),
+        convolution_(config.options.take_integer("convolution", 4, 1, 64), inner_ + 2 * states_, true,
+                     initialiser_) {
+    add_module("gate", gate_);
+    add_module("value", value_);
+    add_module("key", key_);
+    add_module("query", query_);
+    add_module("step", step_);
+    add_module("output", output_);
+    add_module("convolution", convolution_);
+    add_parameter("decay_rate", rate_, first_decay_rates(config.heads, initialiser_));
+    add_parameter("first_step", first_step_, first_decay_steps(config.heads, initialiser_));
+    add_parameter("skip", skip_, Initialiser::constant({config.heads}, 1));
+    add_parameter("norm", gains_, Initialiser::constant({inner_}, 1));
+  }
+
+  /// The cache holds h in `key` [B, H, n, e d / H], and in `value` the last inputs of the
+  /// convolution.
+  Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
+    return config().causal ? mixed(input, &cache, context) : Attention::step(input, cache, context);
+  }
+
+ protected:
+  Tensor forward(const AttentionInput& input, Context& context) override {
+    return mixed(input, nullptr, context);
+  }
+
+ private:
+  Tensor mixed(const AttentionInput& input, AttentionCache* cache, Context& context) const {
+    const std::int64_t heads = config().heads;
+    const DType type = input.x.dtype(), precise = statistics_type(type);
+    const std::vector<Tensor> maps = Linear::each({&gate_, &value_, &key_, &query_, &step_}, input.x);
+    const Tensor joined = without_padding(concat({maps[1], maps[2], maps[3]}, 2), input.mask);
+    const Tensor xbc = silu(convolution_(joined, cache ? &cache->value : nullptr));
+    const auto heads_of = [&](std::int64_t begin, std::int64_t end, std::int64_t count) {
+      return cast(split_heads(contiguous(slice(xbc, 2, begin, end)), count), precise);
+    };
+    const auto for_all = [&](const Tensor& t) { return expand(t, {t.size(0), heads, t.size(2), t.size(3)}); };
+    const Tensor x = heads_of(0, inner_, heads), key = for_all(heads_of(inner_, inner_ + states_, 1)),
+                 query = for_all(heads_of(inner_ + states_, inner_ + 2 * states_, 1));
+    const Tensor dt = transpose(
+        without_padding(softplus(cast(maps[4], precise) + cast(first_step_, precise)), input.mask), 1, 2);
+    const Tensor log_decay = dt * unsqueeze(-exp(cast(rate_, precise)), 1);  // [B, H, N]
+    show(context, "fading", [&] { return exp(log_decay); });
+    const Tensor value = drop_tokens(x * unsqueeze(dt, 3), config().dropout, context);
+    const Tensor sums = config().causal
+                            ? linear_recurrence(query, key, value, log_decay, cache ? &cache->key : nullptr)
+                            : recurrence_both_ways(query, key, value, log_decay);
+    const Tensor y = sums + x * reshape(cast(skip_, precise), {heads, 1, 1});
+    return output_(rms_norm(swiglu(maps[0], cast(merge_heads(y), type)), gains_));
+  }
+
+  std::int64_t inner_, states_;  // e d, n
+  Linear gate_, value_, key_, query_, step_, output_;
+  ShortConvolution convolution_;
+  Tensor rate_, first_step_, skip_;  // A, bdt, D [H]
+  Tensor gains_;                     // [e d]
+};
+
+}  // namespace
+
+AttentionVariant mamba2_variant() {
+  return {"mamba2",
+          {.causal = true, .reason = "what its state holds fades from token to token of one sequence"},
+          make_layer<Mamba2>};
+}
+
+}  // namespace heed

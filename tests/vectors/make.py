@@ -1,0 +1,414 @@
+#!/usr/bin/env python3
+"""Makes the reference vectors of the newer mechanisms: float64, dense and slow, from the papers' equations.
+
+    python3 tests/vectors/make.py            # writes the cases beside this file, the same bytes every time
+    python3 tests/vectors/make.py abc mamba2 # those of some mechanisms
+
+README.md describes the format. Each function below is a mechanism as its paper writes it, token by token or with whole
+matrices; nothing of heed is used. Gradients are derivatives by a complex step (f(x + ih) has the imaginary part h f'(x),
+without rounding errors), so that a function must be written with analytic operations: no abs, no conjugates, and a maximum
+that looks at real parts alone.
+"""
+
+import json
+import pathlib
+import struct
+import sys
+
+import numpy as np
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+STEP = 1e-30
+
+
+# --- small pieces, analytic
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def silu(x):
+    return x * sigmoid(x)
+
+
+def softplus(x):
+    return np.log(1 + np.exp(x))
+
+
+def relu(x):
+    return np.where(x.real > 0, x, 0)
+
+
+def softmax(logits, allowed):
+    """Over the last axis; a row without an allowed entry is 0."""
+    weights = np.where(allowed, np.exp(np.where(allowed, logits, 0)), 0)
+    total = weights.sum(-1, keepdims=True)
+    return weights / np.where(allowed.any(-1, keepdims=True), total, 1)
+
+
+def rms_norm(x, gain, epsilon=1e-5):
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + epsilon) * gain
+
+
+def split(x, heads):
+    """[N, H n] -> [H, N, n]."""
+    return x.reshape(x.shape[0], heads, -1).transpose(1, 0, 2)
+
+
+def merge(x):
+    return x.transpose(1, 0, 2).reshape(x.shape[1], -1)
+
+
+def linear(p, x, name):
+    y = x @ p["W" + name]
+    return y + p["b" + name] if "b" + name in p else y
+
+
+def rotate(x, width):
+    """x [N, H width]: in every head elements i and i + width / 2 are turned by n 10000^(-2i / width)."""
+    half = width // 2
+    angle = np.arange(x.shape[0])[:, None] * 10000.0 ** (-2 * np.arange(half) / width)
+    parts = x.reshape(x.shape[0], -1, 2, half)
+    a, b = parts[:, :, 0], parts[:, :, 1]
+    cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
+    return np.stack([a * cos - b * sin, a * sin + b * cos], 2).reshape(x.shape)
+
+
+def allowed_of(config, real, keys_real):
+    """[N, M]: which keys a query sees."""
+    allowed = np.broadcast_to(keys_real, (len(real), len(keys_real))).copy()
+    if config["causal"]:
+        allowed &= np.tri(len(real), len(keys_real), dtype=bool)
+    return allowed
+
+
+def both_ways(config, scan, *sequences):
+    """scan(sequences) in one direction, or the sum of both."""
+    forward = scan(*sequences)
+    if config["causal"]:
+        return forward
+    return forward + scan(*[s[::-1] for s in sequences])[::-1]
+
+
+def convolve(x, taps):
+    """Causal, channel by channel: taps[-1] is of the token itself."""
+    padded = np.concatenate([np.zeros((len(taps) - 1, x.shape[1])), x])
+    return sum(padded[t : t + len(x)] * taps[t] for t in range(len(taps)))
+
+
+# --- the mechanisms: (config, parameters, x, y, real, memory_real) of one sample -> O before padding becomes 0
+
+
+def mha(config, p, x, y, real, keys_real):
+    """Dot product (1706.03762) with grouped queries (2305.13245), a sink (2309.17453), a gate (2505.06708)."""
+    heads = config["H"]
+    groups = config.get("kv_heads", heads) or heads
+    q = split(linear(p, x, "q"), heads)
+    k, v = (np.repeat(split(linear(p, y, name), groups), heads // groups, 0) for name in "kv")
+    logits = q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[2])
+    allowed = allowed_of(config, real, keys_real)
+    if "reach" in config:
+        i, j = np.arange(len(x))[:, None], np.arange(len(x))
+        allowed &= (abs(i - j) <= config["reach"]) | (j < config.get("sinks", 0))
+    weights = np.where(allowed, np.exp(logits), 0)
+    total = weights.sum(-1, keepdims=True)
+    if config.get("sink", "none") != "none":
+        total = total + (np.exp(p["s"])[:, None, None] if "s" in p else 1)
+    else:
+        total = np.where(allowed.any(-1, keepdims=True), total, 1)
+    out = merge(weights / total @ v)
+    if config.get("gate", "none") != "none":
+        gate = sigmoid(linear(p, x, "g"))
+        out = out * np.repeat(gate, out.shape[1] // gate.shape[1], 1)
+    return linear(p, out, "o")
+
+
+def differential(config, p, x, y, real, keys_real):
+    """2410.05258, equations 1 to 3."""
+    heads = config["H"]
+    q, k = (split(linear(p, source, name), 2 * heads) for source, name in ((x, "q"), (y, "k")))
+    v = split(linear(p, y, "v"), heads)
+    weights = softmax(q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[2]), allowed_of(config, real, keys_real))
+    start = 0.8 - 0.6 * np.exp(-0.3 * config.get("layer", 0))
+    factor = np.exp(p["lambda_q1"] @ p["lambda_k1"]) - np.exp(p["lambda_q2"] @ p["lambda_k2"]) + start
+    out = (weights[0::2] - factor * weights[1::2]) @ v
+    return linear(p, merge((1 - start) * rms_norm(out, p["gain"])), "o")
+
+
+def forgetting(config, p, x, y, real, keys_real):
+    """2503.02130, section 3: the gates between two tokens fade what one is to the other."""
+    heads, length = config["H"], len(x)
+    q, k, v = (split(linear(p, x, name), heads) for name in "qkv")
+    log_f = np.where(real[:, None], np.log(sigmoid(linear(p, x, "f"))), 0)  # [N, H]
+    d = np.zeros((heads, length, length), complex)
+    for i in range(length):
+        for j in range(length):
+            d[:, i, j] = log_f[min(i, j) + 1 : max(i, j) + 1].sum(0)
+    weights = softmax(q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[2]) + d, allowed_of(config, real, keys_real))
+    return linear(p, merge(weights @ v), "o")
+
+
+def cosformer(config, p, x, y, real, keys_real):
+    """2202.08791, equations 6, 9 and 10, with M = max_length."""
+    heads = config["H"]
+    q, k, v = (split(linear(p, source, name), heads) for source, name in ((x, "q"), (y, "k"), (y, "v")))
+    distance = np.arange(len(x))[:, None] - np.arange(len(y))
+    s = relu(q) @ relu(k).transpose(0, 2, 1) * np.cos(np.pi * distance / (2 * config["L"]))
+    s = np.where(allowed_of(config, real, keys_real), s, 0)
+    total = s.sum(-1, keepdims=True)
+    return linear(p, merge(s / np.where(total == 0, 1, total) @ v), "o")
+
+
+def abc(config, p, x, y, real, keys_real):
+    """2110.02488, section 4, with a memory for each query."""
+    heads = config["H"]
+    q, k, v, s = (split(linear(p, source, name), heads) for source, name in ((x, "q"), (y, "k"), (y, "v"), (y, "s")))
+    allowed = allowed_of(config, real, keys_real)
+    out = np.zeros(q.shape, complex)
+    for i in range(len(x)):
+        phi = np.where(allowed[i][None, :, None], np.exp(s), 0)
+        phi = phi / (phi.sum(1, keepdims=True) if allowed[i].any() else 1)  # [H, M, n]
+        keys, values = (phi.transpose(0, 2, 1) @ t for t in (k, v))  # [H, n, dh]
+        logits = np.einsum("hc,hnc->hn", q[:, i], keys) / np.sqrt(q.shape[2])
+        out[:, i] = np.einsum("hn,hnc->hc", softmax(logits, np.ones(logits.shape, bool)), values)
+    return linear(p, merge(out), "o")
+
+
+def gated_deltanet(config, p, x, y, real, keys_real):
+    """2412.06464, equation 10; without decay and gate 2406.06484: a loop over tokens."""
+    heads, gated = config["H"], config.get("gated", True)
+    width = x.shape[1]
+    maps = np.concatenate([linear(p, x, name) for name in "qkv"], 1)
+    beta = np.where(real[:, None], sigmoid(linear(p, x, "b")), 0)
+    log_alpha = np.zeros_like(beta)
+    if gated:
+        log_alpha = np.where(real[:, None], -np.exp(p["A"]) * softplus(x @ p["Wa"] + p["ba"]), 0)
+
+    def scan(maps, beta, log_alpha):
+        mixed = silu(convolve(maps, p["conv"]))
+        q, k, v = (split(t, heads) for t in (mixed[:, :width], mixed[:, width : 2 * width], mixed[:, 2 * width :]))
+        q, k = (t / np.sqrt((t * t).sum(-1, keepdims=True) + 1e-6) for t in (q, k))
+        out = np.zeros((len(x), heads, v.shape[2]), complex)
+        for h in range(heads):
+            state = np.zeros((k.shape[2], v.shape[2]), complex)
+            for t in range(len(x)):
+                state = np.exp(log_alpha[t, h]) * state
+                state = state + beta[t, h] * np.outer(k[h, t], v[h, t] - k[h, t] @ state)
+                out[t, h] = q[h, t] @ state
+        return out
+
+    out = both_ways(config, scan, np.where(real[:, None], maps, 0), beta, log_alpha)
+    out = rms_norm(out, p["gain"]).reshape(len(x), -1)
+    return linear(p, silu(linear(p, x, "g")) * out if gated else out, "o")
+
+
+def mamba2(config, p, x, y, real, keys_real):
+    """2405.21060: y = (C B^T * L) (dt x) + D x, with the matrix L itself."""
+    heads, length, states = config["H"], len(x), config["state"]
+    maps = np.where(real[:, None], np.concatenate([linear(p, x, name) for name in "xBC"], 1), 0)
+    mixed = silu(convolve(maps, p["conv"]) + p["bconv"])
+    inner = mixed.shape[1] - 2 * states
+    value, b, c = split(mixed[:, :inner], heads), mixed[:, inner : inner + states], mixed[:, inner + states :]
+    dt = np.where(real[:, None], softplus(x @ p["Wdt"] + p["bdt"]), 0).T  # [H, N]
+    fading = -np.exp(p["A"])[:, None] * dt
+    mask = np.zeros((heads, length, length), complex)
+    for t in range(length):
+        for j in range(t + 1 if config["causal"] else length):
+            between = slice(j + 1, t + 1) if j <= t else slice(t, j)
+            mask[:, t, j] = np.exp(fading[:, between].sum(1))
+    out = (c @ b.T * mask) @ (value * dt[:, :, None]) + p["D"][:, None, None] * value
+    return linear(p, rms_norm(merge(out) * silu(linear(p, x, "z")), p["gain"]), "o")
+
+
+def multi_head_latent(config, p, x, y, real, keys_real):
+    """2405.04434, equations 9 to 18, with keys and values made of the latent."""
+    heads, rotary = config["H"], config["rotary_width"]
+    latent = rms_norm(linear(p, x, "dkv"), p["gain_c"])
+    asking = rms_norm(linear(p, x, "dq"), p["gain_q"]) if "Wdq" in p else x
+    q = np.concatenate([split(linear(p, asking, "q"), heads),
+                        split(rotate(linear(p, asking, "qr"), rotary), heads)], 2)
+    shared = np.repeat(rotate(linear(p, x, "kr"), rotary)[None], heads, 0)
+    k = np.concatenate([split(latent @ p["Wuk"], heads), shared], 2)
+    weights = softmax(q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[2]), allowed_of(config, real, keys_real))
+    return linear(p, merge(weights @ split(linear(p, latent, "uv"), heads)), "o")
+
+
+# --- parameters, by name and shape
+
+
+def projections(d, bias, *sizes):
+    """A map from d for each (name, width): W, and with a bias b."""
+    shapes = {}
+    for name, width in sizes:
+        shapes["W" + name] = (d, width)
+        if bias:
+            shapes["b" + name] = (width,)
+    return shapes
+
+
+def usual(config, d, keys=None):
+    return projections(d, config["bias"], ("q", d), ("k", keys or d), ("v", keys or d), ("o", d))
+
+
+def shapes_of(config, d):
+    kind, heads, bias = config["variant"], config["H"], config["bias"]
+    width = d // heads
+    if kind in ("mha", "local"):
+        shapes = usual(config, d, config.get("kv_heads", heads) * width)
+        if config.get("sink") == "learned":
+            shapes["s"] = (heads,)
+        if config.get("gate", "none") != "none":
+            shapes |= projections(d, bias, ("g", heads if config["gate"] == "headwise" else d))
+        return shapes
+    if kind == "differential":
+        return usual(config, d) | {f"lambda_{n}": (width // 2,) for n in ("q1", "k1", "q2", "k2")} | {"gain": (width,)}
+    if kind == "forgetting":
+        return usual(config, d) | {"Wf": (d, heads), "bf": (heads,)}
+    if kind == "abc":
+        return usual(config, d) | projections(d, bias, ("s", heads * config["slots"]))
+    if kind == "gated_deltanet":
+        inner = d * config["value_width"]
+        shapes = projections(d, bias, ("q", d), ("k", d), ("v", inner), ("b", heads)) | projections(inner, bias, ("o", d))
+        shapes |= {"conv": (config["convolution"], 2 * d + inner), "gain": (inner // heads,)}
+        if config["gated"]:
+            shapes |= projections(d, bias, ("g", inner)) | {"Wa": (d, heads), "ba": (heads,), "A": (heads,)}
+        return shapes
+    if kind == "mamba2":
+        inner, states = d * config["expand"], config["state"]
+        shapes = projections(d, bias, ("z", inner), ("x", inner), ("B", states), ("C", states))
+        shapes |= projections(inner, bias, ("o", d)) | {"Wdt": (d, heads), "bdt": (heads,), "A": (heads,), "D": (heads,)}
+        return shapes | {"conv": (config["convolution"], inner + 2 * states), "bconv": (inner + 2 * states,),
+                         "gain": (inner,)}
+    if kind == "multi_head_latent":
+        rank, asking, rotary = config["kv_rank"], config["query_rank"], config["rotary_width"]
+        shapes = projections(asking or d, bias, ("q", d), ("qr", heads * rotary))
+        shapes |= projections(d, bias, ("dkv", rank), ("kr", rotary), ("o", d)) | projections(rank, bias, ("uv", d))
+        shapes |= {"Wuk": (rank, d), "gain_c": (rank,)}
+        if asking:
+            shapes |= projections(d, bias, ("dq", asking)) | {"gain_q": (asking,)}
+        return shapes
+    return usual(config, d)
+
+
+# --- a case
+
+
+def masks_of(config, length, batch):
+    """The second sample has padding at both ends."""
+    real = np.ones((batch, length), bool)
+    if config.pop("pad", False):
+        real[1, :2] = real[1, -3:] = False
+    return real
+
+
+def outputs(config, p, tensors, real, keys_real):
+    x = tensors["X"]
+    y = tensors.get("Y", x)
+    samples = [FUNCTIONS[config["variant"]](config, p, x[b], y[b], real[b], keys_real[b]) for b in range(len(x))]
+    return np.where(real[:, :, None], np.stack(samples), 0)
+
+
+def make(name, config, length, heads, d=8, memory=None, batch=2, seed=1):
+    config = {"variant": name.partition("__")[0], "H": heads, "causal": False, "cross": memory is not None, "bias": True,
+              **config}
+    draw = np.random.default_rng([seed, *name.encode()])
+    padded = config.get("pad", False)
+    real = masks_of(config, length, batch)
+    keys_real = real if memory is None else np.arange(memory)[None] < np.array([[memory], [memory - 2 * padded]])
+    inputs = {"X": draw.standard_normal((batch, length, d))}
+    if memory is not None:
+        inputs["Y"] = draw.standard_normal((batch, memory, d))
+    parameters = {}
+    for key, shape in shapes_of(config, d).items():
+        scale = 1 / np.sqrt(shape[0]) if len(shape) == 2 else 0.3
+        parameters[key] = draw.standard_normal(shape) * scale + (1 if key.startswith("gain") or key == "D" else 0)
+    cotangent = draw.standard_normal((batch, length, d)) * real[:, :, None]
+
+    def loss():
+        return (cotangent * outputs(config, parameters, inputs, real, keys_real)).sum()
+
+    tensors = {"in." + key: value for key, value in inputs.items()}
+    if padded:
+        tensors["in.mask"] = real.astype(np.int64)
+        if memory is not None:
+            tensors["in.mask_mem"] = keys_real.astype(np.int64)
+    tensors |= {"param." + key: value for key, value in parameters.items()}
+    tensors |= {"out.O": outputs(config, parameters, inputs, real, keys_real).real, "cot.O": cotangent,
+                "loss": np.array([loss().real])}
+    for prefix, group in (("grad.in.", inputs), ("grad.param.", parameters)):
+        for key, value in list(group.items()):
+            gradient = np.zeros(value.shape)
+            for at in np.ndindex(*value.shape):
+                group[key] = value.astype(complex)
+                group[key][at] += 1j * STEP
+                gradient[at] = loss().imag / STEP
+            group[key] = value
+            tensors[prefix + key] = gradient
+    write(name, config, tensors)
+
+
+def write(name, config, tensors):
+    header = {"__metadata__": {"case": name, "config": json.dumps(config), "frozen": "[]", "aux": "[]", "outputs": '["O"]'}}
+    data = b""
+    for key, value in tensors.items():
+        content = np.ascontiguousarray(value).tobytes()
+        header[key] = {"dtype": "I64" if value.dtype == np.int64 else "F64", "shape": list(value.shape),
+                       "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    (FOLDER / f"{name}.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+FUNCTIONS = {"mha": mha, "local": mha, "differential": differential, "forgetting": forgetting, "cosformer": cosformer,
+             "abc": abc, "gated_deltanet": gated_deltanet, "mamba2": mamba2, "multi_head_latent": multi_head_latent}
+
+DELTA = {"gated": True, "value_width": 1, "convolution": 4}
+STATE = {"expand": 2, "state": 3, "convolution": 4}
+LATENT = {"kv_rank": 5, "query_rank": 0, "rotary_width": 2}
+CASES = [
+    ("mha__sink_zero_pad", {"sink": "zero", "pad": True}, 9, 2),
+    ("mha__sink_learned_causal", {"sink": "learned", "causal": True, "kv_heads": 2}, 7, 4),
+    ("mha__sink_gate_cross_pad", {"sink": "learned", "gate": "elementwise", "pad": True, "memory": 6}, 8, 2),
+    ("mha__gate_pad", {"gate": "elementwise", "pad": True}, 9, 2),
+    ("mha__gate_headwise_causal", {"gate": "headwise", "causal": True}, 7, 4),
+    ("local__sinks_pad", {"reach": 2, "sinks": 3, "pad": True}, 11, 2),
+    ("local__sinks_causal", {"reach": 2, "sinks": 1, "causal": True}, 11, 4),
+    ("local__sink_gate_causal", {"reach": 1, "sinks": 2, "sink": "learned", "gate": "headwise", "causal": True}, 7, 2),
+    ("differential__pad", {"pad": True, "layer": 2}, 9, 2),
+    ("differential__causal", {"causal": True}, 7, 4),
+    ("differential__cross_pad", {"pad": True, "memory": 6}, 8, 2),
+    ("forgetting__pad", {"pad": True}, 9, 2),
+    ("forgetting__causal", {"causal": True}, 11, 4),
+    ("forgetting__causal_pad", {"causal": True, "pad": True, "bias": False}, 13, 2),
+    ("cosformer__pad", {"pad": True, "L": 16}, 9, 2),
+    ("cosformer__causal", {"causal": True, "L": 7}, 7, 4),
+    ("cosformer__cross_pad", {"pad": True, "L": 11, "memory": 6}, 8, 2),
+    ("abc__pad", {"pad": True, "slots": 3}, 9, 2),
+    ("abc__causal", {"causal": True, "slots": 5}, 11, 4),
+    ("abc__causal_pad", {"causal": True, "pad": True, "slots": 2, "bias": False}, 9, 2),
+    ("abc__cross_pad", {"pad": True, "slots": 3, "memory": 7}, 8, 2),
+    ("gated_deltanet__causal", {"causal": True, **DELTA}, 37, 2),
+    ("gated_deltanet__causal_pad", {"causal": True, "pad": True, **DELTA, "value_width": 2, "bias": False}, 11, 4),
+    ("gated_deltanet__both_ways_pad", {"pad": True, **DELTA}, 9, 2),
+    ("gated_deltanet__delta_causal_pad", {"causal": True, "pad": True, **DELTA, "gated": False}, 13, 2),
+    ("mamba2__causal", {"causal": True, **STATE}, 13, 4),
+    ("mamba2__causal_pad", {"causal": True, "pad": True, **STATE, "bias": False}, 11, 2),
+    ("mamba2__both_ways_pad", {"pad": True, **STATE, "expand": 1}, 9, 2),
+    ("multi_head_latent__pad", {"pad": True, **LATENT}, 9, 2),
+    ("multi_head_latent__causal", {"causal": True, **LATENT, "rotary_width": 4}, 11, 4),
+    ("multi_head_latent__query_rank_causal_pad", {"causal": True, "pad": True, **LATENT, "query_rank": 3}, 9, 2),
+]
+
+
+def main():
+    wanted = sys.argv[1:]
+    for name, config, length, heads in CASES:
+        if not wanted or name.partition("__")[0] in wanted:
+            config = dict(config)
+            make(name, config, length, heads, memory=config.pop("memory", None))
+
+
+if __name__ == "__main__":
+    main()
