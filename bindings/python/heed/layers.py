@@ -131,6 +131,17 @@ class Module(_Handle):
             found[_joined(prefix, (name.value or b"").decode())] = Parameter._of(handle.value)
         return found
 
+    def __repr__(self) -> str:
+        """Its parts, an indented line for each, with the shapes of their parameters."""
+        lines = []
+        for name, part in vars(self).items():
+            for key, one in _named_parts(part, name):
+                said = f"{list(one.shape)}" if isinstance(one, Parameter) else repr(one).replace("\n", "\n  ")
+                lines.append(f"  {key}: {said}")
+        if self._handle is not None:
+            lines += [f"  {key}: {list(one.shape)}" for key, one in self._own_parameters("").items()]
+        return f"{type(self).__name__}(" + "".join("\n" + line for line in lines) + ("\n)" if lines else ")")
+
     def save(self, path: Path, optimizer: Optional["Optimizer"] = None) -> None:
         """Writes safetensors, completely or not at all, with the state of an optimizer if one is given."""
         save(path, {"": self} if optimizer is None else {"": self, "optimizer": optimizer})
@@ -152,6 +163,15 @@ def _entries_of(part: Any, name: str) -> Iterator[Tuple[str, Union[Parameter, Mo
     elif isinstance(part, (dict, list, tuple)):
         for key, one in part.items() if isinstance(part, dict) else enumerate(part):
             yield from _entries_of(one, _joined(name, str(key)))
+
+
+def _named_parts(part: Any, name: str) -> Iterator[Tuple[str, Union[Parameter, Module]]]:
+    """The parameters and modules of an attribute themselves."""
+    if isinstance(part, (Parameter, Module)):
+        yield name, part
+    elif isinstance(part, (dict, list, tuple)):
+        for key, one in part.items() if isinstance(part, dict) else enumerate(part):
+            yield from _named_parts(one, _joined("" if name == "_parts" else name, str(key)))
 
 
 Saved = Mapping[str, Union[Tensor, Module, "Optimizer"]]
