@@ -1,5 +1,7 @@
 """Training from Python: every task from memory, to the same bits as from files; bad input; stops; scikit-learn."""
 
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -452,7 +454,9 @@ try:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer
 
-    from heed.sklearn import Classifier
+    from sklearn.linear_model import LogisticRegression
+
+    from heed.sklearn import Classifier, Embedder
 except ImportError:
     sklearn = None
 
@@ -508,6 +512,69 @@ class ScikitLearn(Folder):
         for method in (model.predict, model.predict_proba):
             with self.assertRaises(sklearn.exceptions.NotFittedError):
                 method(["a"])
+
+    def test_parameters_as_in_scikit_learn(self):
+        said = []
+        first = Classifier(steps=3, random_state=5, settings=QUICK).fit(TEXTS, LABELS)
+        self.assertEqual(first.run_.settings["seed"], 5)
+        drawn = Classifier(steps=3, random_state=np.random.RandomState(1), settings=QUICK).fit(TEXTS, LABELS)
+        self.assertNotIn(drawn.run_.settings["seed"], (1, 5))
+        balanced = Classifier(steps=3, class_weight="balanced", settings=QUICK).fit(TEXTS[:30], LABELS[:30])
+        self.assertEqual(balanced.run_.settings["training"]["class_weights"], "balanced")
+        settings = dict(QUICK, **{"training.schedule.learning_rate": 1e-9})
+        model = Classifier(steps=200, early_stopping=True, n_iter_no_change=2, settings=settings, on_progress=said.append)
+        model.fit(TEXTS, LABELS)
+        self.assertEqual(model.run_.settings["data"]["valid_fraction"], 0.1)
+        self.assertLess(max(one["step"] for one in said if "step" in one), 200)
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            Classifier(steps=3, verbose=1, settings=QUICK).fit(TEXTS, LABELS)
+        self.assertIn("step 3 of 3", out.getvalue())
+        self.refuses((ValueError, "class_weight", lambda: Classifier(class_weight={"pos": 2}).fit(TEXTS, LABELS)),
+                     (ValueError, "validation_fraction", lambda: Classifier(early_stopping=True, validation_fraction=0.0).fit(TEXTS, LABELS)))
+
+    def test_progress_survives_pickling(self):
+        for told in (lambda record: None, heed.ProgressLine(), [].append):
+            model = Classifier(steps=2, settings=QUICK, on_progress=told).fit(TEXTS, LABELS)
+            again = pickle.loads(pickle.dumps(model))
+            self.assertTrue(callable(again.on_progress))
+            again.fit(TEXTS, LABELS)
+            np.testing.assert_array_equal(again.predict_proba(TEXTS), model.predict_proba(TEXTS))
+
+    def test_workers_share_the_processor(self):
+        program = (
+            "import sys; sys.path[:0] = %r\n"
+            "from joblib import Parallel, delayed\n"
+            "from support import *\n"
+            "from heed.sklearn import Classifier\n"
+            "def busy(model):\n"
+            "    before = len(os.listdir('/proc/self/task'))\n"
+            "    model.fit(TEXTS, LABELS)\n"
+            "    return len(os.listdir('/proc/self/task')) - before, int(os.environ['OMP_NUM_THREADS'])\n"
+            "model = Classifier(steps=2, settings={'model.width': 16, 'model.heads': 2, 'device': 'cpu'})\n"
+            "for made, given in Parallel(n_jobs=2)(delayed(busy)(model) for _ in range(2)): print(made, given)\n"
+        ) % ([str(pathlib.Path(heed.__file__).parent.parent), str(pathlib.Path(__file__).parent)],)
+        env = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+        lines = subprocess.run([sys.executable, "-c", program], env=env, check=True, capture_output=True, text=True).stdout
+        rows = [[int(one) for one in line.split()] for line in lines.splitlines()]
+        self.assertEqual(len(rows), 2)
+        for made, given in rows:
+            self.assertLess(made, given, "threads beside the first")
+
+    def test_embedder(self):
+        self.assertRaises(sklearn.exceptions.NotFittedError, Embedder("nowhere").transform, WORDS)
+        heed.train("embed_text", WORDS, CODES, settings=SMALL, out=self.path("embed"))
+        run = Embedder(self.path("embed")).fit(WORDS)
+        vectors = run.transform(["one two", " "])
+        self.assertEqual((vectors.shape, vectors.dtype), ((2, 16), np.float32))
+        self.assertFalse(vectors[1].any())
+        pipeline = make_pipeline(Embedder(self.path("embed")), LogisticRegression()).fit(WORDS, CODES)
+        self.assertGreater(pipeline.score(WORDS, CODES), 0.5)
+        again = pickle.loads(pickle.dumps(pipeline))
+        np.testing.assert_array_equal(again.predict_proba(WORDS), pipeline.predict_proba(WORDS))
+        heed.train("classify", TEXTS, LABELS, settings=SMALL, out=self.path("classify"))
+        self.refuses((ValueError, "one of classify", lambda: Embedder(self.path("classify")).fit(WORDS)),
+                     (ValueError, "needs run", lambda: Embedder().fit(WORDS)))
 
     def test_a_failed_fit_keeps_the_first_state(self):
         model = Classifier(steps=2, settings=QUICK).fit(TEXTS, LABELS)
