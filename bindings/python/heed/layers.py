@@ -7,9 +7,11 @@ import os
 import threading
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
+import numpy as np
+
 from . import _library as lib
 from ._library import Path
-from .tensor import Like, Parameter, Tensor, _maybe, _t
+from .tensor import Array, Like, Parameter, Tensor, _maybe, _t
 
 
 class _Handle:
@@ -130,6 +132,29 @@ class Module(_Handle):
             lib.call("heed_module_parameter", self, index, ctypes.byref(name), ctypes.byref(handle))
             found[_joined(prefix, (name.value or b"").decode())] = Parameter._of(handle.value)
         return found
+
+    def state_dict(self) -> Dict[str, Array]:
+        """The values of its parameters by dotted name, copied: f32 and f64 as they are, others as float32."""
+        return {name: one.numpy(copy=True) for name, one in self.parameters().items()}
+
+    def load_state_dict(self, values: Mapping[str, Like]) -> None:
+        """Sets the parameters to what state_dict() gave, of this module or one like it.
+
+        Names and shapes must all match; otherwise nothing changes: KeyError names what is missing or unknown, and
+        ValueError the first shape that differs.
+        """
+        own = self.parameters()
+        missing, unknown = [name for name in own if name not in values], [name for name in values if name not in own]
+        if missing or unknown:
+            raise KeyError(f"load_state_dict: missing {missing}, unknown {unknown}")
+        arrays = {name: np.asarray(values[name]) for name in own}
+        for name, one in own.items():
+            if arrays[name].shape != one.shape:
+                raise ValueError(f"load_state_dict: {name!r} has the shape {arrays[name].shape}, and the parameter {one.shape}")
+            if arrays[name].dtype.kind not in "biuf":
+                raise TypeError(f"load_state_dict: {name!r} is of {arrays[name].dtype}; expected numbers")
+        for name, one in own.items():
+            one.assign(arrays[name])
 
     def __repr__(self) -> str:
         """Its parts, an indented line for each, with the shapes of their parameters."""
