@@ -261,6 +261,7 @@ class Training(Folder):
                      (TypeError, 'say which.*text="..."', lambda: self.train("classify", frame)),
                      (TypeError, "neither", lambda: self.train("classify", TEXTS, LABELS, text="review")),
                      (TypeError, "is a file", lambda: self.train("classify", "a.csv", text="review")),
+                     (TypeError, "in memory", lambda: run.evaluate("a.csv", text="review")),
                      (TypeError, "no column 'news'", lambda: run.evaluate(frame, news="x")))
 
     def test_rows_that_lack_a_value(self):

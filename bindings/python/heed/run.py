@@ -346,7 +346,7 @@ class Run(_Handle):
     def __repr__(self) -> str:
         if self._handle is None:
             return "<heed.Run, closed>"
-        found = lib.result_json("heed_run_describe", self)
+        found = self._describe()
         mechanism = _mechanism(found["settings"].get("model", {}))
         count = sum(one.size for one in self.model.parameters().values())
         classes = f", {len(found['classes'])} classes" if found["classes"] else ""
@@ -495,6 +495,8 @@ class Run(_Handle):
         self, *examples: Any, part: str = "valid", missing: str = "error", **columns: str
     ) -> Dict[str, Any]:
         """The task's metrics on examples or files, as train() takes them; without any on ``part`` of the run's data."""
+        if (columns or missing != "error") and all(is_path(one) for one in examples):
+            raise TypeError("missing and names of columns are of examples in memory: a file is read as the run's settings say")
         if not examples:
             return self.measure(part)
         with lib.interruptible():
