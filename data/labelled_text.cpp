@@ -113,24 +113,38 @@ auto finder_of(const LabelledOptions& options, std::vector<std::size_t>& places,
   };
 }
 
+/// Whether a label, the second text of a pair, or the whole text behind these `before` cells is missing.
+bool lacks_something(std::span<const std::string> cells, std::size_t before) {
+  const auto is_empty = [](const std::string& cell) { return cell.empty(); };
+  return std::ranges::any_of(cells.first(before), is_empty) ||
+         std::ranges::all_of(cells.subspan(before), is_empty);
+}
+
 LabelledText read_labelled_table(const FileInput& input) {
   const LabelledOptions& options = input.options;
   TableOptions table = table_of(options);
   table.columns = given_columns(options);
   table.distinct = true;
+  table.null_as_empty = options.drop_missing;
   std::vector<std::size_t> places;  // of columns that are found by the data
   if (std::erase(table.columns, "") > 0) table.choose = finder_of(options, places, input.report);
   LabelledText text;
   const std::size_t before = options.pairs ? 2 : 1;
   const auto take = [&](const TableCells& row) {
     std::vector<std::string>& cells = row.cells;
+    if (options.drop_missing && lacks_something(cells, before)) {
+      if (input.report) ++input.report->missing;
+      return;
+    }
     if (text.size() == 0) {
       text.first_line = row.first;
       text.columns = names_in_table(row);
       if (text.columns.empty() && options.format != "jsonl")
         for (const std::size_t place : places) text.columns.push_back(std::to_string(place + 1));
     }
-    if (cells[0].empty()) fail(row.place(), ": the label in column ", row.names[0], " is empty");
+    if (cells[0].empty())
+      fail(row.place(), ": the label in column ", row.names[0],
+           " is empty; data.missing=drop leaves such rows out");
     check_label_at(cells[0], row);
     const std::string words = joined({cells.begin() + static_cast<std::ptrdiff_t>(before), cells.end()});
     if (options.pairs)
@@ -139,6 +153,7 @@ LabelledText read_labelled_table(const FileInput& input) {
       text.add(words, cells[0], row.origin, row.line);
   };
   read_table_rows(input.text, table, take, input.report);
+  check(text.size() > 0, input.text.origin, ": every row lacks its label or its text");
   return text;
 }
 
@@ -297,10 +312,11 @@ const Format& format_named(const std::string& name) {
 
 void check_columns_are_used(const LabelledOptions& options, const Format& format) {
   const LabelledOptions plain;
-  check(format.has_columns || (options.label_column == plain.label_column && options.text_columns.empty() &&
-                               options.header == plain.header && options.delimiter == plain.delimiter),
-        "a label column, text columns, a header and a delimiter are for csv and tsv (the columns for jsonl, "
-        "too), not for ",
+  check(format.has_columns ||
+            (options.label_column == plain.label_column && options.text_columns.empty() &&
+             options.header == plain.header && options.delimiter == plain.delimiter && !options.drop_missing),
+        "a label column, text columns, a header, a delimiter and rows that lack something (data.missing) are "
+        "for csv and tsv (columns and rows for jsonl, too), not for ",
         format.name);
 }
 

@@ -63,6 +63,9 @@ struct LabelledOptions {
   std::string second_column = {};    ///< of pairs; where it is given they are pairs
   Header header = Header::detected;  ///< of csv and tsv
   std::string delimiter = {};        ///< of csv (TableOptions)
+  /// Whether a row without a label or a text (an empty cell; of jsonl null) is left out and counted; else the
+  /// first one without a label is an Error.
+  bool drop_missing = false;
 };
 
 /// Throws an Error that begins with `place` for a label that is longer than 1,000 bytes, contains line ends
@@ -76,7 +79,7 @@ std::vector<std::string> labelled_formats();
 std::string labelled_format(const std::filesystem::path& path);
 
 /// Reads labelled texts. Throws Error, with the place, as read_lines does; for a name that implies no format;
-/// for a label that is missing or empty, a column that does not exist, a file without rows, and options for
+/// for a label that is missing or empty (unless such rows are dropped), a column that does not exist, a file without rows, and options for
 /// columns if the format has none; for a folder without class folders, a file beside them, a class without
 /// documents, an empty document, and a document that is not a regular file.
 LabelledText read_labelled_text(const TextInput& input, const LabelledOptions& options = {},

@@ -58,6 +58,7 @@ struct TableOptions {
   bool others = false;    ///< adds all other columns after these; for jsonl those of the first line
   /// The first of these columns that is there is none of the others.
   std::vector<std::string> left_out = {};
+  bool null_as_empty = false;  ///< of jsonl: null, or a member that a line lacks, is an empty cell
   /// In place of all these: the places of the columns, chosen from the first rows.
   std::function<std::vector<std::size_t>(const TableSample& sample)> choose = {};
   TextOptions text = {};

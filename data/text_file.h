@@ -152,6 +152,7 @@ struct TextOptions {
 struct ReadReport {
   std::int64_t replaced = 0;              ///< bytes replaced by U+FFFD
   std::int64_t blank = 0;                 ///< blank lines left out, in tables and in parallel texts
+  std::int64_t missing = 0;               ///< rows left out for want of a label or a text
   std::vector<std::string> remarks = {};  ///< what was found out about a file
 };
 

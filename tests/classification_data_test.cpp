@@ -260,6 +260,19 @@ TEST_CASE("Labelled tables: columns have usual names, and texts are read without
         Names{"1", "2"});  // one has no name
   CHECK(labelled("b,a\n", {.label_column = "1", .text_columns = {"2"}}).columns.empty());
 
+  const std::string gaps = "text,label\na,good\nb,\n,bad\nc,bad\n";
+  CHECK(contains(error_of([&] { labelled(gaps); }),
+                 "f:3: the label in column label is empty; data.missing=drop"));
+  ReadReport report;
+  const LabelledOptions dropping = {.format = "csv", .drop_missing = true};
+  CHECK(read_labelled_text({gaps, "f"}, dropping, &report).labels == Names{"good", "bad"});
+  CHECK(report.missing == 2);
+  CHECK(contains(error_of([&] { labelled("text,label\na,\n,b\n", dropping); }), "every row lacks"));
+  const std::string lines = "{\"text\":\"a\",\"label\":1}\n{\"text\":null,\"label\":2}\n{\"text\":\"b\"}\n";
+  const LabelledOptions of_lines = {
+      .format = "jsonl", .label_column = "label", .text_columns = {"text"}, .drop_missing = true};
+  CHECK(read_labelled_text({lines, "f"}, of_lines).labels == Names{"1"});
+
   using Rows = std::vector<std::pair<std::string, Names>>;
   const auto texts = [](std::string_view bytes, LabelledOptions options, std::string format = "csv") {
     options.format = std::move(format);

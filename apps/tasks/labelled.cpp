@@ -76,6 +76,7 @@ LabelledOptions labelled_options(const Settings& settings, const std::string& pa
   options.text = data.text;
   options.header = data.header;
   options.delimiter = data.delimiter;
+  options.drop_missing = data.missing == LabelledFiles::Missing::drop;
   return options;
 }
 

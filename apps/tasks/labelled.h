@@ -23,6 +23,7 @@ struct LabelledFiles {
   TextOptions text = {};
   Header header = Header::detected;
   std::string delimiter = {};
+  enum class Missing { error, drop } missing = Missing::error;
   std::vector<std::string> formats = {};  ///< the choices
   std::string formats_help = {};
 };
@@ -35,6 +36,9 @@ void for_each_setting(auto&& visit, LabelledFiles& data) {
   for_each_setting(visit, data.text);
   visit_header(visit, data.header);
   visit_delimiter(visit, data.delimiter);
+  visit(data.missing, "missing", {"error", "drop"},
+        "Of tables: a row without its label or its text (empty; of jsonl null) is an error, or left out, "
+        "and said");
 }
 
 /// How the data are split where no files are named for the parts.

@@ -364,7 +364,7 @@ double TextWriter::share_by_rule(std::int64_t count) {
   const Tokens line_break = text_.tokenizer->encode("\n");
   options.end = line_break.front();
   std::int64_t right = 0;
-  for (const Tokens& tokens : generate(model_as<LanguageModel>(), line_break, count, options))
+  for (const Tokens& tokens : heed::generate(model_as<LanguageModel>(), line_break, count, options))
     right += follows_agreement(text_.tokenizer->decode(tokens)) ? 1 : 0;
   return static_cast<double>(right) / static_cast<double>(count);
 }
@@ -387,8 +387,16 @@ Tensor TextWriter::outputs_of_lines(std::span<const std::string> lines, Context&
   return model.logits(model.hidden(pad_tokens(all, model.device()), context));
 }
 
+std::vector<Prediction> TextWriter::generate(const std::string& prompt, const WritingOptions& options) {
+  GenerationOptions generation = generation_;
+  generation.tokens = options.max_tokens.value_or(generation.tokens);
+  options.lay_over(generation.sampling, generation.seed);
+  return write(prompt, options.samples, {}, generation);
+}
+
 std::vector<Prediction> TextWriter::write(const std::string& prompt, std::int64_t samples,
-                                          const PredictOptions& options) {
+                                          const PredictOptions& options,
+                                          const GenerationOptions& generation) {
   const Tokens start = prompt_tokens(prompt);
   std::vector<Prediction> texts;
   TokenWatch watch;
@@ -398,7 +406,7 @@ std::vector<Prediction> TextWriter::write(const std::string& prompt, std::int64_
     };
   std::vector<double> scores;
   for (const Tokens& tokens :
-       generate(model_as<LanguageModel>(), start, samples, generation_, &scores, watch)) {
+       heed::generate(model_as<LanguageModel>(), start, samples, generation, &scores, watch)) {
     const double score = scores[texts.size()];
     Prediction text{continuation(start, tokens), std::exp(score)};
     text.alternatives = {{text.text, text.probability, score}};

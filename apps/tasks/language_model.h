@@ -175,7 +175,10 @@ class TextWriter : public Learner {
   /// `samples` continuations of a prompt; text i depends on the prompt, the settings and i alone. An empty
   /// prompt stands for a line break. Throws an Error for a prompt that the model cannot read.
   std::vector<Prediction> write(const std::string& prompt, std::int64_t samples,
-                                const PredictOptions& options);
+                                const PredictOptions& options) {
+    return write(prompt, samples, options, generation_);
+  }
+  std::vector<Prediction> generate(const std::string& prompt, const WritingOptions& options) override;
 
  protected:
   std::map<std::string, std::string> read_parts() override;
@@ -186,6 +189,8 @@ class TextWriter : public Learner {
   std::vector<ExampleLine> examples(std::size_t count, bool answered) const override;
 
  private:
+  std::vector<Prediction> write(const std::string& prompt, std::int64_t samples,
+                                const PredictOptions& options, const GenerationOptions& generation);
   Measurement measured_text(const LargeText& documents, bool by_rule);
   double share_by_rule(std::int64_t count);
   std::string continuation(const Tokens& prompt, std::span<const std::int32_t> tokens) const;

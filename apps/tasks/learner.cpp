@@ -71,6 +71,8 @@ void Learner::remark_on_reading(const ReadReport& report) {
   if (report.replaced > 0)
     remark(concat_text(report.replaced, " bytes of the data were no characters and were replaced"));
   if (report.blank > 0) remark(concat_text(report.blank, " blank lines of the data were left out"));
+  if (report.missing > 0)
+    remark(concat_text(report.missing, " rows without a label or a text were left out (data.missing)"));
   remark_all(report.remarks);
 }
 
@@ -142,6 +144,10 @@ Tensor Learner::outputs_of_lines(std::span<const std::string> /*lines*/, Context
   fail("the model of a ", kind_.name,
        " run has no outputs for lines alone: predict() answers them, and with targets there are the "
        "log-probabilities of these");
+}
+
+std::vector<Prediction> Learner::generate(const std::string& /*prompt*/, const WritingOptions& /*options*/) {
+  fail("a ", kind_.name, " run writes no text; predict() answers lines");
 }
 
 Tensor Learner::log_probabilities_of(std::span<const std::string> /*lines*/,

@@ -18,6 +18,7 @@
 #include "heed/core/device.h"
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer.h"
+#include "heed/models/decoding.h"
 #include "heed/training/trainer.h"
 
 namespace heed {
@@ -96,6 +97,24 @@ struct PredictOptions {
   /// The name of a line in the capture.
   std::string name_of(std::size_t line) const {
     return concat_text("lines.", first_line + static_cast<std::int64_t>(line));
+  }
+};
+
+/// How Run::generate() writes. What is left open is as the settings of the run have it.
+struct WritingOptions {
+  std::optional<std::int64_t> max_tokens = {};  ///< at most so many tokens are written; from 1
+  // As SamplingOptions has them. With one of these, or several samples, texts are drawn, not searched for.
+  std::optional<double> temperature = {};
+  std::optional<std::int64_t> top_k = {};
+  std::optional<double> top_p = {};
+  std::optional<std::uint64_t> seed = {};
+  std::int64_t samples = 1;  ///< so many texts are written, 1 to 1,024
+
+  bool draws() const { return samples > 1 || temperature || top_k || top_p || seed; }
+  void lay_over(SamplingOptions& sampling, std::uint64_t& its_seed) const {
+    sampling = {temperature.value_or(sampling.temperature), top_k.value_or(sampling.top_k),
+                top_p.value_or(sampling.top_p)};
+    its_seed = seed.value_or(its_seed);
   }
 };
 
@@ -216,6 +235,9 @@ class Learner : public Task {
   /// [B, width], scores. Tracked, so that the model can be trained further. Throws an Error for a line that
   /// it cannot read, and where the task has no such output.
   virtual Tensor outputs_of_lines(std::span<const std::string> lines, Context& context);
+  /// Texts for a prompt (Run::generate()). Throws an Error for a prompt that the model cannot read, and where
+  /// the task writes no texts.
+  virtual std::vector<Prediction> generate(const std::string& prompt, const WritingOptions& options);
   /// log p(target | line) [B] of each pair, natural logarithm, the end of the target included. Tracked.
   /// Throws an Error where the task writes no text for a text.
   virtual Tensor log_probabilities_of(std::span<const std::string> lines,

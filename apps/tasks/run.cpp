@@ -169,7 +169,8 @@ Measurement Run::measure_examples(const Examples& examples) {
   return finite(learner_->measure_examples(files.path_of(examples)));
 }
 
-std::vector<Prediction> Run::predict(std::span<const std::string> lines, const PredictOptions& options) {
+std::vector<Prediction> Run::predict(std::span<const std::string> lines,
+                                     const PredictOptions& options) const {
   check_utf8(lines, "predict", options.first_line);
   const std::shared_lock use(*use_);
   std::vector<Prediction> answers = learner_->predict(lines, options);
@@ -186,21 +187,21 @@ std::vector<Prediction> Run::predict(std::span<const std::string> lines, const P
   return answers;
 }
 
-Tensor Run::outputs(std::span<const std::string> lines, Context& context) {
+Tensor Run::outputs(std::span<const std::string> lines, Context& context) const {
   check_utf8(lines, "outputs");
   const std::shared_lock use(*use_);
   return learner_->outputs_of_lines(lines, context);
 }
 
 Tensor Run::log_probabilities(std::span<const std::string> lines, std::span<const std::string> targets,
-                              Context& context) {
+                              Context& context) const {
   check_utf8(lines, "log probabilities");
   check_utf8(targets, "log probabilities of targets");
   const std::shared_lock use(*use_);
   return learner_->log_probabilities_of(lines, targets, context);
 }
 
-Prediction Run::stream(const std::string& line, const OnText& on_text) {
+Prediction Run::stream(const std::string& line, const OnText& on_text) const {
   check(learner_->writes_text(), "a ", task(),
         " run writes no text token by token that could be shown in pieces; predict() answers it");
   TextPieces pieces(on_text);
@@ -216,6 +217,17 @@ Prediction Run::stream(const std::string& line, const OnText& on_text) {
     so_far.text = pieces.shown();
     return so_far;
   }
+}
+
+std::vector<Prediction> Run::generate(const std::string& prompt, const WritingOptions& options) const {
+  check_utf8({&prompt, 1}, "generate");
+  checked_range("generate: samples", options.samples, 1, 1024);
+  if (options.max_tokens) checked_range("generate: max_tokens", *options.max_tokens, 1, 1'000'000);
+  const std::shared_lock use(*use_);
+  std::vector<Prediction> texts = learner_->generate(prompt, options);
+  for (const Prediction& text : texts)
+    if (const std::string fault = fault_of(text); !fault.empty()) fail("generate: ", fault);
+  return texts;
 }
 
 Measurement Run::measure(std::string_view part) {
@@ -244,7 +256,7 @@ bool are_alike(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-AnswerQueue::AnswerQueue(Run& run, const QueueOptions& options) : run_(run), options_(options) {
+AnswerQueue::AnswerQueue(const Run& run, const QueueOptions& options) : run_(run), options_(options) {
   checked_range("AnswerQueue: max_batch", options.max_batch, 1, 65'536);
   checked_range("AnswerQueue: workers", options.workers, 1, 1000);
   try {

@@ -40,7 +40,7 @@ struct RunOptions {
 ///   auto run = heed::Run::open("runs/subj");
 ///   for (const heed::Prediction& answer : run.predict(lines)) std::cout << answer.text << '\n';
 ///
-/// Any number of threads may call predict(), outputs(), log_probabilities() and stream() at once, all with
+/// Any number of threads may call predict(), outputs(), log_probabilities(), generate() and stream() at once, all with
 /// the same weights; only those of a recommend run wait for each other. measure() and its kin read data into
 /// the run: they wait until no other call is under way, and others for them.
 class Run {
@@ -56,21 +56,27 @@ class Run {
 
   /// One answer for each line. Throws an Error that names the line for one that is not UTF-8, and, unless
   /// `return_errors` asks for its Prediction::error, for one that cannot be answered.
-  std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options = {});
-  std::vector<Prediction> predict(const std::vector<std::string>& lines, const PredictOptions& options = {}) {
+  std::vector<Prediction> predict(std::span<const std::string> lines,
+                                  const PredictOptions& options = {}) const;
+  std::vector<Prediction> predict(const std::vector<std::string>& lines,
+                                  const PredictOptions& options = {}) const {
     return predict(std::span(lines), options);
   }
   /// What the model computes for lines (Learner::outputs_of_lines). Throws an Error for one that is not
   /// UTF-8.
-  Tensor outputs(std::span<const std::string> lines, Context& context);
+  Tensor outputs(std::span<const std::string> lines, Context& context) const;
   /// How likely targets are, given lines (Learner::log_probabilities_of): [B].
   Tensor log_probabilities(std::span<const std::string> lines, std::span<const std::string> targets,
-                           Context& context);
+                           Context& context) const;
   /// The answer to one line, of a task that writes texts: `on_text` gets it in pieces, in this thread, as
   /// soon as they are certain: of greedy search and sampling token by token, of beam search when all
   /// hypotheses agree. Together they are the answer's text, the same as predict() gives. When `on_text`
   /// returns false the answer is the text so far, with probability 0.
-  Prediction stream(const std::string& line, const OnText& on_text);
+  Prediction stream(const std::string& line, const OnText& on_text) const;
+  /// Texts that go on from a prompt, or for a task that writes a text for a text, answers to it: `samples` of
+  /// them. Greedy with temperature 0. A text has its log-probability as the score of its only alternative.
+  /// Throws an Error for options out of range and for a prompt that the model cannot read.
+  std::vector<Prediction> generate(const std::string& prompt, const WritingOptions& options = {}) const;
   /// The digest of a part of the run's own data, "valid", "test" or "train"; "" where there is none.
   std::string data_digest(std::string_view part) const { return files_.data_digest(part); }
   bool has_part(std::string_view part) const { return !data_digest(part).empty(); }
@@ -113,7 +119,7 @@ struct QueueOptions {
 class AnswerQueue {
  public:
   /// The run must outlive the queue. Throws an Error for options out of range.
-  explicit AnswerQueue(Run& run, const QueueOptions& options = {});
+  explicit AnswerQueue(const Run& run, const QueueOptions& options = {});
   /// No thread may still ask.
   ~AnswerQueue();
   AnswerQueue(const AnswerQueue&) = delete;
@@ -131,7 +137,7 @@ class AnswerQueue {
   std::vector<Question> next_batch();
   void work();
 
-  Run& run_;
+  const Run& run_;
   const QueueOptions options_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -309,6 +309,25 @@ std::vector<Prediction> TextToTextLearner::predict(std::span<const std::string> 
   return predictions;
 }
 
+std::vector<Prediction> TextToTextLearner::generate(const std::string& prompt,
+                                                    const WritingOptions& options) {
+  Decoding decoding = decoding_;
+  if (options.draws()) decoding.method = Decoding::Method::sample;
+  options.lay_over(decoding.sampling, decoding.seed);
+  decoding.search.best = options.samples;
+  if (options.max_tokens)
+    decoding.search.length_ratio = 0, decoding.search.length_extra = *options.max_tokens;
+  const std::vector<std::string> sources = {source_of(prompt)};
+  const Prediction answer = answers_to(sources, decoding, {}).front();
+  say_what_was_cut("decoding.max_source_tokens");
+  check(!answer.alternatives.empty(), "generate: the prompt is blank, and a ", kind().name,
+        " run writes a text for a text");
+  std::vector<Prediction> texts;
+  for (const Prediction::Alternative& one : answer.alternatives)
+    texts.push_back({one.text, one.probability, {one}});
+  return texts;
+}
+
 ParallelText TextToTextLearner::read_files(std::span<const std::string> files) {
   ReadReport report;
   ParallelText pairs = task_.read(settings_, files, report);

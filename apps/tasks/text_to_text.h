@@ -130,6 +130,7 @@ class TextToTextLearner : public Learner {
   Evaluation evaluate() override;
 
   std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
+  std::vector<Prediction> generate(const std::string& prompt, const WritingOptions& options) override;
   Tensor log_probabilities_of(std::span<const std::string> lines, std::span<const std::string> targets,
                               Context& context) override;
 

@@ -505,6 +505,13 @@ typedef int32_t (*heed_on_bytes)(void* context, const char* piece, size_t size);
 heed_status heed_run_stream_bytes(heed_run* run, const char* line, heed_on_bytes on_bytes, void* context,
                                   char** out);
 /**
+ * Texts that go on from a prompt, or for a task that writes a text for a text, answers to it. `settings`:
+ * "max_tokens", "temperature" (0: greedy), "top_k", "top_p", "samples" (1) and "seed"; what is not given is as
+ * the run has it. `out`: a JSON list of the texts, each as heed_run_predict() gives an answer; its score is its
+ * log-probability.
+ */
+heed_status heed_run_generate(heed_run* run, const char* prompt, const char* settings, char** out);
+/**
  * For servers: any number of threads ask, and what waits is answered together. `settings`: "max_batch" (32),
  * the most texts of one pass, "workers" (1), the threads that answer, and "errors" ("raise"), as
  * heed_run_predict() has it. The queue keeps the run.

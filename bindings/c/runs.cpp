@@ -128,6 +128,26 @@ PredictOptions predict_options(const char* settings) {
   });
 }
 
+WritingOptions writing_options(const Options& given) {
+  return about_settings([&] {
+    WritingOptions options;
+    const auto where_given = [&](const char* name, auto value) {
+      return given.values().contains(name) ? std::optional(value) : std::nullopt;
+    };
+    const auto integer = [&](const char* name, std::int64_t low, std::int64_t high) {
+      return where_given(name, given.take_integer(name, low, low, high));
+    };
+    options.max_tokens = integer("max_tokens", 1, 1'000'000);
+    options.temperature = where_given("temperature", given.take_number("temperature", 1, 0));
+    options.top_k = integer("top_k", 0, 1'000'000'000);
+    options.top_p = where_given("top_p", given.take_number("top_p", 1, 0, 1));
+    options.seed = integer("seed", 0, std::int64_t{1} << 53);
+    options.samples = given.take_integer("samples", 1, 1, 1024);
+    given.check_all_taken("generate");
+    return options;
+  });
+}
+
 QueueOptions queue_options(const Options& given) {
   return about_settings([&] {
     QueueOptions options;
@@ -427,6 +447,12 @@ heed_status heed_run_stream_bytes(heed_run* run, const char* line, heed_on_bytes
     return new_text(streamed(run, line, [&](std::string_view piece) {
       return on_bytes(context, piece.data(), piece.size()) == 0;
     }));
+  });
+}
+
+heed_status heed_run_generate(heed_run* run, const char* prompt, const char* settings, char** out) {
+  return give_text(__func__, run, out, [&](Run& open) {
+    return json_of(open.generate(text_of(prompt, "prompt"), writing_options(settings_of(settings))));
   });
 }
 

@@ -619,6 +619,11 @@ static void test_zeros_in_text(const char* folder) {
   CHECK(all.zeros > 0);
   CHECK(answer && strstr(answer, all.json) != NULL);
   heed_text_free(answer);
+  OK(heed_run_generate(run, "a", "{\"max_tokens\": 3, \"samples\": 2, \"seed\": 4}", &answer));
+  CHECK(answer && strstr(answer, "},{\"text\"") != NULL);
+  heed_text_free(answer);
+  FAILS(heed_run_generate(run, "a", "{\"max_tokens\": 0}", &answer), HEED_BAD_SETTINGS, "max_tokens");
+  FAILS(heed_run_generate(run, "a", "{\"max_token\": 3}", &answer), HEED_BAD_SETTINGS, "max_token");
   FAILS(heed_run_stream(run, "a", take_text, &all, &answer), HEED_ERROR, "heed_run_stream_bytes");
   FAILS(heed_run_stream_bytes(run, "a", NULL, &all, &answer), HEED_BAD_ARGUMENT, "on_bytes is NULL");
   heed_run_free(run);

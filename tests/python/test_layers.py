@@ -46,6 +46,24 @@ class Outputs(Case):
     def same(self, found, expected):
         super().same(found, expected, 1e-10)
 
+    def test_state_as_arrays(self):
+        make = lambda: heed.nn.Sequential(heed.nn.Linear(4, 4), heed.attention("fastformer", 4, heads=2, seed=3))
+        first, second = make(), make()
+        state = first.state_dict()
+        self.assertEqual(set(state), set(first.parameters()))
+        state["0.weight"] += 1  # a copy
+        second.load_state_dict(state)
+        np.testing.assert_array_equal(second.state_dict()["0.weight"], state["0.weight"])
+        self.assertTrue((first.state_dict()["0.weight"] != state["0.weight"]).all())
+        before = second.state_dict()
+        wrong = dict(state, **{"1." + "x": np.ones(1)})
+        shape = dict({name: one * 0 for name, one in state.items()}, **{"0.bias": np.ones(3)})
+        self.refuses((KeyError, "unknown ..1.x", lambda: second.load_state_dict(wrong)),
+                     (KeyError, "missing", lambda: second.load_state_dict({})),
+                     (ValueError, "'0.bias' has the shape", lambda: second.load_state_dict(shape)))
+        for name, one in second.state_dict().items():
+            np.testing.assert_array_equal(one, before[name])
+
     def test_dot_product(self):
         x, memory = draw(BATCH, LENGTH, WIDTH), draw(BATCH, 4, WIDTH)
         mask = np.array([[1] * LENGTH, [1] * 5 + [0] * 2])

@@ -1,5 +1,7 @@
 """Training from Python: every task from memory, to the same bits as from files; bad input; stops; scikit-learn."""
 
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -211,7 +213,8 @@ class Training(Folder):
             ((LABELS, [1.5] * 40), TypeError, r"label\[0\] is 1.5"),
             (([3] * 40, LABELS), TypeError, r"text\[0\] is 3"),
             ((np.zeros((40, 2)), LABELS), TypeError, "one dimension"),
-            ((TEXTS[:-1] + [None], LABELS), TypeError, r"text\[39\] is None"),
+            ((TEXTS[:-1] + [None], LABELS), ValueError, r"text\[39\] is None: 1 of 40 rows of 'train'"),
+            ((TEXTS, LABELS[:-1] + [float("nan")]), ValueError, r"label\[39\] is nan"),
             ((TEXTS[:-1] + [b"bytes"], LABELS), TypeError, "expected a text"),
             ((TEXTS[:-1] + ["a\0b"], LABELS), ValueError, r"text\[39\].*NUL"),
             ((TEXTS[:-1] + ["\ud800"], LABELS), ValueError, r"text\[39\] is not Unicode"),
@@ -227,14 +230,110 @@ class Training(Folder):
                 self.train("classify", *examples, out=self.path("bad"))
             self.assertFalse(os.path.exists(self.path("bad")), message)
         for settings, message in [({"training.stepz": 3}, "training.steps"), ({"training": {"steps": -1}}, "training.steps"),
-                                  ({"data.format": "csv"}, "in memory"), ({"threads": 2}, "set_cpu_threads"),
-                                  ({"data.file": "x.csv"}, "give one"), ({"data.folds": 3}, "heed_cross_validate")]:
+                                  ({"data.format": "csv"}, "in memory"), ({"threads": 2}, r"heed\.set_threads\(\)"),
+                                  ({"data.file": "x.csv"}, "give one"), ({"data.folds": 3}, r"heed\.cross_validate\(\)")]:
             with self.assertRaisesRegex(heed.SettingsError, message):
                 self.train("classify", TEXTS, LABELS, settings=settings)
         train = lambda **given: self.train("classify", TEXTS, LABELS, **given)
         self.refuses((TypeError, "no 'news'", lambda: train(news=(TEXTS,))),
                      (heed.Error, "fastformer", lambda: train(attention="fastforma")),
                      (TypeError, "object", lambda: train(settings={"training.steps": object()})))
+
+    def test_keywords_are_settings(self):
+        settings = {name: value for name, value in SMALL.items() if name not in ("training.steps", "training.batch_tokens", "device")}
+        named = heed.train("classify", TEXTS, LABELS, settings=settings, out=self.path("named"), steps=4, seed=7, device="cpu",
+                           learning_rate=0.004, batch_tokens=128, precision="f32")
+        by_settings = dict(settings, **{"training.steps": 4, "seed": 7, "device": "cpu", "training.batch_tokens": 128,
+                                        "training.schedule.learning_rate": 0.004, "precision": "f32"})
+        heed.train("classify", TEXTS, LABELS, settings=by_settings, out=self.path("settings"))
+        self.assertEqual(weights(self.path("named")), weights(self.path("settings")))
+        self.assertEqual(named.settings["training"]["steps"], 4)
+        self.assertEqual(self.train("classify", TEXTS, LABELS, epochs=1).settings["training"]["epochs"], 1)
+        self.refuses((TypeError, "'training.steps' is given twice", lambda: self.train("classify", TEXTS, LABELS, steps=3)))
+
+    def test_columns_by_name(self):
+        frame = {"id": range(40), "review": TEXTS, "stars": LABELS}  # a DataFrame looks so
+        run = self.train("classify", frame, text="review", label="stars", out=self.path("frame"))
+        self.train("classify", TEXTS, LABELS, out=self.path("lists"))
+        self.assertEqual(weights(self.path("frame")), weights(self.path("lists")))
+        self.assertEqual(run.evaluate(frame, text="review", label="stars"), run.evaluate(TEXTS, LABELS))
+        self.refuses((KeyError, "no column 'revue'", lambda: self.train("classify", frame, text="revue", label="stars")),
+                     (TypeError, 'say which.*text="..."', lambda: self.train("classify", frame)),
+                     (TypeError, "neither", lambda: self.train("classify", TEXTS, LABELS, text="review")),
+                     (TypeError, "is a file", lambda: self.train("classify", "a.csv", text="review")),
+                     (TypeError, "in memory", lambda: run.evaluate("a.csv", text="review")),
+                     (TypeError, "no column 'news'", lambda: run.evaluate(frame, news="x")))
+
+    def test_rows_that_lack_a_value(self):
+        texts, labels = list(TEXTS), [float(i % 2) for i in range(40)]
+        texts[3], labels[5] = None, float("nan")
+        said = []
+        run = self.train("classify", texts, labels, missing="drop", out=self.path("drop"), on_progress=said.append)
+        kept = [i for i in range(40) if i not in (3, 5)]
+        self.train("classify", [TEXTS[i] for i in kept], [i % 2 for i in kept], out=self.path("kept"))
+        self.assertEqual(weights(self.path("drop")), weights(self.path("kept")))
+        self.assertEqual(run.classes, ["0", "1"])
+        self.assertIn({"message": "2 rows of 'train' that lack a value were left out"}, said)
+        self.assertEqual(run.evaluate(texts, labels, missing="drop")["texts"], 38)
+        self.refuses((ValueError, r"text\[3\] is None: 2 of 40", lambda: self.train("classify", texts, labels)),
+                     (ValueError, "'dorp'", lambda: self.train("classify", TEXTS, LABELS, missing="dorp")))
+        file = jsonl(self.path("lacks.jsonl"), text=texts, label=[None if i == 5 else str(i % 2) for i in range(40)])
+        said.clear()
+        self.train("classify", file, missing="drop", out=self.path("file"), on_progress=said.append)
+        self.assertTrue(any("2 rows without a label or a text" in one.get("message", "") for one in said))
+        self.assertEqual(heed.Run.open(self.path("file")).settings["data"]["missing"], "drop")
+
+    def test_errors_speak_python(self):
+        run = self.train("classify", TEXTS, LABELS, out=self.path("run"))
+        self.refuses((heed.Error, "continue it with resume=True", lambda: self.train("classify", TEXTS, LABELS, out=self.path("run"))),
+                     (heed.SettingsError, 'settings={"model.width": 8}',
+                      lambda: heed.Run.open(self.path("run"), settings={"model": {"width": 8}})),
+                     (heed.Error, "^row 1 of 'train': the label", lambda: run.evaluate(["a", "b"], ["neg", ""])),
+                     (heed.Error, r'x.to\("f32"\)', lambda: heed.exp(heed.Tensor([1, 2]))))
+
+    def test_generate(self):
+        run = self.train("language_model", TEXTS, settings={"model.max_length": 32})
+        found = run.generate("good", max_tokens=5, temperature=0.9, top_k=20, top_p=0.95, samples=3, seed=4)
+        self.assertEqual(len(found), 3)
+        self.assertEqual(found, run.generate("good", max_tokens=5, temperature=0.9, top_k=20, top_p=0.95, samples=3, seed=4))
+        self.assertNotEqual(found, run.generate("good", max_tokens=5, temperature=0.9, top_k=20, top_p=0.95, samples=3, seed=5))
+        greedy = run.generate("good", max_tokens=5, temperature=0)
+        self.assertEqual(greedy, run.generate("good", max_tokens=5, temperature=0, seed=9))
+        self.assertTrue(0 < len(greedy[0].text) <= 40)
+        drawn = self.train("translate", WORDS, CODES).generate("one two", max_tokens=3, samples=2, seed=1)
+        self.assertEqual(len(drawn), 2)
+        self.assertGreaterEqual(drawn[0].probability, drawn[1].probability)
+        self.refuses((heed.SettingsError, "top_p", lambda: run.generate("good", top_p=1.5)),
+                     (heed.SettingsError, "samples", lambda: run.generate("good", samples=0)),
+                     (heed.Error, "writes no text", lambda: self.train("classify", TEXTS, LABELS).generate("good")))
+
+    def test_one_file_and_back(self):
+        run = self.train("classify", TEXTS, LABELS)
+        run.save(self.path("run.heed"))
+        again = heed.Run.open(self.path("run.heed"), settings={"prediction": {"batch_size": 3}})
+        self.assertEqual(heed.Run.open(self.path("run.heed")).predict(TEXTS), run.predict(TEXTS))
+        self.assertEqual(again.settings["prediction"]["batch_size"], 3)
+        again.save(self.path("again.heed"))
+        self.assertEqual(pathlib.Path(self.path("again.heed")).read_bytes(), pathlib.Path(self.path("run.heed")).read_bytes())
+        pathlib.Path(self.path("text")).write_text("no run")
+        self.refuses((heed.Error, "overwrite=True", lambda: run.save(self.path("run.heed"))),
+                     (heed.Error, "neither", lambda: heed.Run.open(self.path("text"))))
+
+    def test_attention_weights_are_arrays(self):
+        weights_of = self.train("classify", TEXTS, LABELS).attention("good film")
+        found = weights_of["encoder.layers.0.attention.weights"]
+        self.assertEqual((found.shape, weights_of.tokens, weights_of.targets), ((2, 3, 3), ["good", "film", "</s>"], []))
+        np.testing.assert_allclose(found.sum(axis=2), 1, atol=1e-5)
+        both = self.train("translate", WORDS, CODES).attention("one two")
+        self.assertEqual(both["decoder.layers.0.cross_attention.weights"].shape[1:], (len(both.targets), len(both.tokens)))
+
+    def test_what_is_shown(self):
+        run = self.train("classify", TEXTS, LABELS, attention="fastformer", out=self.path("run"))
+        self.assertRegex(repr(run), r"^<heed.Run of classify with fastformer, [\d,]+ parameters, 2 classes, in '.*run'>$")
+        self.assertIn("output.weight: [2, 16]", repr(run.model))
+        net = heed.nn.Sequential(heed.nn.Linear(2, 3), heed.gelu, heed.nn.ModuleList([heed.nn.LayerNorm(3)]))
+        self.assertIn("  0: Linear(\n    weight: [3, 2]\n    bias: [3]\n  )", repr(net))
+        self.assertIn("    0: LayerNorm(", repr(net))
 
     def test_by_rule_and_from_a_config(self):
         with open(self.path("config.json"), "w") as file:
@@ -356,7 +455,9 @@ try:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer
 
-    from heed.sklearn import Classifier
+    from sklearn.linear_model import LogisticRegression
+
+    from heed.sklearn import Classifier, Embedder
 except ImportError:
     sklearn = None
 
@@ -412,6 +513,69 @@ class ScikitLearn(Folder):
         for method in (model.predict, model.predict_proba):
             with self.assertRaises(sklearn.exceptions.NotFittedError):
                 method(["a"])
+
+    def test_parameters_as_in_scikit_learn(self):
+        said = []
+        first = Classifier(steps=3, random_state=5, settings=QUICK).fit(TEXTS, LABELS)
+        self.assertEqual(first.run_.settings["seed"], 5)
+        drawn = Classifier(steps=3, random_state=np.random.RandomState(1), settings=QUICK).fit(TEXTS, LABELS)
+        self.assertNotIn(drawn.run_.settings["seed"], (1, 5))
+        balanced = Classifier(steps=3, class_weight="balanced", settings=QUICK).fit(TEXTS[:30], LABELS[:30])
+        self.assertEqual(balanced.run_.settings["training"]["class_weights"], "balanced")
+        settings = dict(QUICK, **{"training.schedule.learning_rate": 1e-9})
+        model = Classifier(steps=200, early_stopping=True, n_iter_no_change=2, settings=settings, on_progress=said.append)
+        model.fit(TEXTS, LABELS)
+        self.assertEqual(model.run_.settings["data"]["valid_fraction"], 0.1)
+        self.assertLess(max(one["step"] for one in said if "step" in one), 200)
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            Classifier(steps=3, verbose=1, settings=QUICK).fit(TEXTS, LABELS)
+        self.assertIn("step 3 of 3", out.getvalue())
+        self.refuses((ValueError, "class_weight", lambda: Classifier(class_weight={"pos": 2}).fit(TEXTS, LABELS)),
+                     (ValueError, "validation_fraction", lambda: Classifier(early_stopping=True, validation_fraction=0.0).fit(TEXTS, LABELS)))
+
+    def test_progress_survives_pickling(self):
+        for told in (lambda record: None, heed.ProgressLine(), [].append):
+            model = Classifier(steps=2, settings=QUICK, on_progress=told).fit(TEXTS, LABELS)
+            again = pickle.loads(pickle.dumps(model))
+            self.assertTrue(callable(again.on_progress))
+            again.fit(TEXTS, LABELS)
+            np.testing.assert_array_equal(again.predict_proba(TEXTS), model.predict_proba(TEXTS))
+
+    def test_workers_share_the_processor(self):
+        program = (
+            "import sys; sys.path[:0] = %r\n"
+            "from joblib import Parallel, delayed\n"
+            "from support import *\n"
+            "from heed.sklearn import Classifier\n"
+            "def busy(model):\n"
+            "    before = len(os.listdir('/proc/self/task'))\n"
+            "    model.fit(TEXTS, LABELS)\n"
+            "    return len(os.listdir('/proc/self/task')) - before, int(os.environ['OMP_NUM_THREADS'])\n"
+            "model = Classifier(steps=2, settings={'model.width': 16, 'model.heads': 2, 'device': 'cpu'})\n"
+            "for made, given in Parallel(n_jobs=2)(delayed(busy)(model) for _ in range(2)): print(made, given)\n"
+        ) % ([str(pathlib.Path(heed.__file__).parent.parent), str(pathlib.Path(__file__).parent)],)
+        env = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+        lines = subprocess.run([sys.executable, "-c", program], env=env, check=True, capture_output=True, text=True).stdout
+        rows = [[int(one) for one in line.split()] for line in lines.splitlines()]
+        self.assertEqual(len(rows), 2)
+        for made, given in rows:
+            self.assertLess(made, given, "threads beside the first")
+
+    def test_embedder(self):
+        self.assertRaises(sklearn.exceptions.NotFittedError, Embedder("nowhere").transform, WORDS)
+        heed.train("embed_text", WORDS, CODES, settings=SMALL, out=self.path("embed"))
+        run = Embedder(self.path("embed")).fit(WORDS)
+        vectors = run.transform(["one two", " "])
+        self.assertEqual((vectors.shape, vectors.dtype), ((2, 16), np.float32))
+        self.assertFalse(vectors[1].any())
+        pipeline = make_pipeline(Embedder(self.path("embed")), LogisticRegression()).fit(WORDS, CODES)
+        self.assertGreater(pipeline.score(WORDS, CODES), 0.5)
+        again = pickle.loads(pickle.dumps(pipeline))
+        np.testing.assert_array_equal(again.predict_proba(WORDS), pipeline.predict_proba(WORDS))
+        heed.train("classify", TEXTS, LABELS, settings=SMALL, out=self.path("classify"))
+        self.refuses((ValueError, "one of classify", lambda: Embedder(self.path("classify")).fit(WORDS)),
+                     (ValueError, "needs run", lambda: Embedder().fit(WORDS)))
 
     def test_a_failed_fit_keeps_the_first_state(self):
         model = Classifier(steps=2, settings=QUICK).fit(TEXTS, LABELS)

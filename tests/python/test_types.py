@@ -52,6 +52,17 @@ def similar(call: heed.AttentionCall) -> heed.Tensor:
 heed.register_attention("similar", similar, causal=True, parameters={"scale": lambda config: [1 / config["heads"]]})
 
 
+def typed(folder: str, frame: Any) -> str:
+    """For the type checker alone."""
+    run = heed.train("classify", frame, text="review", label="stars", missing="drop", steps=3, learning_rate=1e-3)
+    run.save(folder + "/run.heed")
+    run = heed.Run.open(folder + "/run.heed", settings={"decoding": {"beam": 1}})
+    found: Array = run.attention("a film")["encoder.layers.0.attention.weights"]
+    net = Net()
+    net.load_state_dict(net.state_dict())
+    return f"{run.generate('a', max_tokens=3, samples=2)[0].text} {found.shape} {net!r}"
+
+
 def train(folder: str) -> float:
     net = Net()
     adam = heed.Optimizer("adamw", [net], 1e-3, weight_decay=0.1)

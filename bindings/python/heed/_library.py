@@ -9,6 +9,7 @@ import json
 import operator
 import os
 import pathlib
+import re
 import signal
 import threading
 import weakref
@@ -190,6 +191,7 @@ _CALLS = {
     "heed_run_predict": [_handle, _texts, _size, _text, _out],
     "heed_run_stream": [_handle, _text, ON_TEXT, ctypes.c_void_p, _out],
     "heed_run_stream_bytes": [_handle, _text, ON_BYTES, ctypes.c_void_p, _out],
+    "heed_run_generate": [_handle, _text, _text, _out],
     "heed_queue_create": [_handle, _text, _out],
     "heed_queue_answer": [_handle, _text, _out],
     "heed_run_capture": [_handle, _texts, _size, _text, _int, _out],
@@ -369,11 +371,36 @@ def _call(name: str, *arguments: Any) -> None:
         failure, said = getattr(_callbacks, "failure", (None, b""))
         _callbacks.failure = None, b""
         if failure is None or said not in message:
-            failure = _EXCEPTIONS.get(status, Error)(message.decode("utf-8", "replace"))
+            failure = _EXCEPTIONS.get(status, Error)(_in_python(message.decode("utf-8", "replace")))
         try:
             raise failure
         finally:
             failure = None  # the exception refers to this frame
+
+
+def _setting_in_python(found: "re.Match[str]") -> str:
+    name, value = found.groups()
+    plain = re.fullmatch(r"-?[\d.]+(e-?\d+)?|N|\[.*\]", value) or value in ("true", "false")
+    return f'settings={{"{name}": {value.title() if value in ("true", "false") else value if plain else repr(value)}}}'
+
+
+_IN_PYTHON: List[Tuple[str, Any]] = [
+    (r"--set ([\w.]+)=([^\s,;:]+)", _setting_in_python),
+    (r"--resume\b", "resume=True"),
+    (r"\S*heed-examples-\w+/(\w+)\.jsonl:(\d+)", lambda found: f"row {int(found[2]) - 1} of {found[1]!r}"),
+    (r"\S*heed-examples-\w+/(\w+)\.jsonl", r"'\1'"),
+    (r"give --format ([\w, ]+)", r'give settings={"data.format": ...}: \1'),
+    (r"cast\(\) makes one", 'x.to("f32") makes one'),
+    (r"heed_set_cpu_threads\(\)", "heed.set_threads()"),
+    (r"heed_cross_validate\(\)", "heed.cross_validate()"),
+]
+
+
+def _in_python(message: str) -> str:
+    """What an error of the library says of flags of a command and functions of C, as Python has them."""
+    for pattern, words in _IN_PYTHON:
+        message = re.sub(pattern, words, message)
+    return message
 
 
 def freeing(name: str) -> Any:

@@ -7,9 +7,11 @@ import os
 import threading
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
+import numpy as np
+
 from . import _library as lib
 from ._library import Path
-from .tensor import Like, Parameter, Tensor, _maybe, _t
+from .tensor import Array, Like, Parameter, Tensor, _maybe, _t
 
 
 class _Handle:
@@ -131,6 +133,40 @@ class Module(_Handle):
             found[_joined(prefix, (name.value or b"").decode())] = Parameter._of(handle.value)
         return found
 
+    def state_dict(self) -> Dict[str, Array]:
+        """The values of its parameters by dotted name, copied: f32 and f64 as they are, others as float32."""
+        return {name: one.numpy(copy=True) for name, one in self.parameters().items()}
+
+    def load_state_dict(self, values: Mapping[str, Like]) -> None:
+        """Sets the parameters to what state_dict() gave, of this module or one like it.
+
+        Names and shapes must all match; otherwise nothing changes: KeyError names what is missing or unknown, and
+        ValueError the first shape that differs.
+        """
+        own = self.parameters()
+        missing, unknown = [name for name in own if name not in values], [name for name in values if name not in own]
+        if missing or unknown:
+            raise KeyError(f"load_state_dict: missing {missing}, unknown {unknown}")
+        arrays = {name: np.asarray(values[name]) for name in own}
+        for name, one in own.items():
+            if arrays[name].shape != one.shape:
+                raise ValueError(f"load_state_dict: {name!r} has the shape {arrays[name].shape}, and the parameter {one.shape}")
+            if arrays[name].dtype.kind not in "biuf":
+                raise TypeError(f"load_state_dict: {name!r} is of {arrays[name].dtype}; expected numbers")
+        for name, one in own.items():
+            one.assign(arrays[name])
+
+    def __repr__(self) -> str:
+        """Its parts, an indented line for each, with the shapes of their parameters."""
+        lines = []
+        for name, part in vars(self).items():
+            for key, one in _named_parts(part, name):
+                said = f"{list(one.shape)}" if isinstance(one, Parameter) else repr(one).replace("\n", "\n  ")
+                lines.append(f"  {key}: {said}")
+        if self._handle is not None:
+            lines += [f"  {key}: {list(one.shape)}" for key, one in self._own_parameters("").items()]
+        return f"{type(self).__name__}(" + "".join("\n" + line for line in lines) + ("\n)" if lines else ")")
+
     def save(self, path: Path, optimizer: Optional["Optimizer"] = None) -> None:
         """Writes safetensors, completely or not at all, with the state of an optimizer if one is given."""
         save(path, {"": self} if optimizer is None else {"": self, "optimizer": optimizer})
@@ -152,6 +188,15 @@ def _entries_of(part: Any, name: str) -> Iterator[Tuple[str, Union[Parameter, Mo
     elif isinstance(part, (dict, list, tuple)):
         for key, one in part.items() if isinstance(part, dict) else enumerate(part):
             yield from _entries_of(one, _joined(name, str(key)))
+
+
+def _named_parts(part: Any, name: str) -> Iterator[Tuple[str, Union[Parameter, Module]]]:
+    """The parameters and modules of an attribute themselves."""
+    if isinstance(part, (Parameter, Module)):
+        yield name, part
+    elif isinstance(part, (dict, list, tuple)):
+        for key, one in part.items() if isinstance(part, dict) else enumerate(part):
+            yield from _named_parts(one, _joined("" if name == "_parts" else name, str(key)))
 
 
 Saved = Mapping[str, Union[Tensor, Module, "Optimizer"]]

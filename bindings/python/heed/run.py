@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import operator
 import os
 import queue
 import tempfile
 import threading
 import warnings
+import zipfile
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from . import _library as lib
 from ._library import Path
 from .layers import Context, Module, _Handle
 from .notebook import Page, report
-from .tensor import Tensor
+from .tensor import Array, Tensor
 
 _AT_ONCE = 1024  # lines of one call, as in the sample programs
 
@@ -112,6 +114,8 @@ def _element(value: Any, column: Dict[str, Any], where: str) -> str:
             return str(operator.index(value))
         except TypeError:
             pass
+        if isinstance(value, (float, np.floating)) and float(value).is_integer():
+            return str(int(value))  # a column of numbers in which some are missing
         raise TypeError(f"{where} is {value!r}; expected a text or a whole number")
     raise TypeError(f"{where} is {value!r}; expected a text")
 
@@ -134,36 +138,68 @@ def _cell(value: Any, column: Dict[str, Any], where: str) -> bytes:
         raise ValueError(f"{where}: {error}") from None
 
 
-def _column(values: Any, column: Dict[str, Any], where: str) -> List[bytes]:
+def is_missing(value: Any) -> bool:
+    """None, NaN, or what pandas has in their place."""
+    if isinstance(value, (float, np.floating)):
+        return value != value
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def _values(values: Any, where: str) -> List[Any]:
+    """A column as a list."""
     if isinstance(values, (str, bytes)):
         raise TypeError(f"{where} is one text; expected a list of texts")
     if not hasattr(values, "__iter__"):
         raise TypeError(f"{where} is a {type(values).__name__}; expected a list of texts")
     if getattr(values, "ndim", 1) != 1:
         raise TypeError(f"{where} has the shape {tuple(values.shape)}; expected one dimension")
-    values = values.tolist() if hasattr(values, "tolist") else values
-    return [_cell(value, column, f"{where}[{row}]") for row, value in enumerate(values)]
+    return values.tolist() if hasattr(values, "tolist") else list(values)
+
+
+def _checked_missing(names: List[str], found: List[List[Any]], part: str, missing: str) -> Tuple[List[List[Any]], int]:
+    """The columns without the rows in which one lacks its value, and how many these are; or an error."""
+    lacking = {row: name for name, values in zip(names, found) for row, value in enumerate(values) if is_missing(value)}
+    if not lacking:
+        return found, 0
+    if missing != "drop":
+        row = min(lacking)
+        values = found[names.index(lacking[row])]
+        raise ValueError(f"{lacking[row]}[{row}] is {values[row]!r}: {len(lacking)} of {len(values)} rows of {part!r} lack"
+                         " a value; give one, or leave these rows out by missing=\"drop\"")
+    return [[value for row, value in enumerate(values) if row not in lacking] for values in found], len(lacking)
 
 
 class Table:
-    """Examples as the library takes them."""
+    """Examples as the library takes them; ``dropped``: how many rows were left out for want of a value."""
 
-    def __init__(self, task: str, part: str, columns: List[Dict[str, Any]], given: Sequence[Any]) -> None:
+    def __init__(
+        self, task: str, part: str, columns: List[Dict[str, Any]], given: Sequence[Any], missing: str = "error"
+    ) -> None:
         names = [one["name"] for one in columns]
         if len(given) > len(columns) or len(given) < sum(not one["optional"] for one in columns):
             raise TypeError(f"{task} takes {', '.join(names)} as the columns of {part!r}, and {len(given)} are given")
-        cells = [_column(values, column, column["name"]) for values, column in zip(given, columns)]
-        for name, one in zip(names, cells):
-            if len(one) != len(cells[0]):
-                raise ValueError(f"{len(cells[0])} of {names[0]}, but {len(one)} of {name} in {part!r}")
+        found = [_values(values, name) for values, name in zip(given, names)]
+        for name, one in zip(names, found):
+            if len(one) != len(found[0]):
+                raise ValueError(f"{len(found[0])} of {names[0]}, but {len(one)} of {name} in {part!r}")
+        found, self.dropped = _checked_missing(names, found, part, missing)
+        cells = [[_cell(value, column, f"{column['name']}[{row}]") for row, value in enumerate(values)]
+                 for values, column in zip(found, columns)]
         flat = [cell for column in cells for cell in column]
         self._kept = (ctypes.c_char_p * len(flat))(*flat)
         self.struct = lib.ExamplesStruct(part.encode(), len(cells), len(cells[0]),
                                          ctypes.cast(self._kept, ctypes.POINTER(ctypes.c_char_p)))
 
 
-def table_of(task: Dict[str, Any], part: str, value: Any) -> Table:
-    """Columns, or a mapping of their names, as a table of the task."""
+def table_of(
+    task: Dict[str, Any], part: str, value: Any, names_of: Optional[Dict[str, str]] = None, missing: str = "error"
+) -> Table:
+    """Columns, or a mapping of their names, as a table of the task.
+
+    ``names_of``: of the task's columns, what they are called in a mapping; it may then have others, too.
+    """
+    if missing not in ("error", "drop"):
+        raise ValueError(f"missing is {missing!r}; expected \"error\" or \"drop\"")
     tables = {one["name"]: one["columns"] for one in task["examples"]}
     if not tables:
         raise TypeError(f"{task['name']} takes files, not examples in memory")
@@ -171,18 +207,33 @@ def table_of(task: Dict[str, Any], part: str, value: Any) -> Table:
         raise TypeError(f"{task['name']} has no {part!r}")
     columns = tables.get(part, tables[""])
     names = [one["name"] for one in columns]
+    if names_of and columns is tables[""]:
+        if not hasattr(value, "keys"):
+            raise TypeError(f"{', '.join(names_of)} name columns of a DataFrame or a dictionary, and {part!r} is neither")
+        absent = [name for name in names_of.values() if name not in value.keys()]
+        if absent:
+            raise KeyError(f"{part!r} has no column {absent[0]!r} among {list(value.keys())}")
+        value = {name: value[names_of.get(name, name)] for name in names if names_of.get(name, name) in value.keys()}
     if hasattr(value, "keys"):
         given = list(value.keys())
         unknown = [name for name in given if name not in names]
-        missing = [one["name"] for one in columns if not one["optional"] and one["name"] not in given]
-        if unknown or missing:
-            raise TypeError(f"{task['name']} takes the columns {', '.join(names)}, and {part!r} has {given}")
+        absent = [one["name"] for one in columns if not one["optional"] and one["name"] not in given]
+        if unknown or absent:
+            said = ", ".join(f'{name}="..."' for name in names)
+            raise TypeError(f"{task['name']} takes the columns {', '.join(names)}, and {part!r} has {given}; say which"
+                            f" of them to read by {said}")
         ordered: Tuple[Any, ...] = tuple(value[name] for name in names if name in given)
         if names[: len(ordered)] != [name for name in names if name in given]:
             raise TypeError(f"{part!r} has {given}: columns may be left out at the end of {', '.join(names)} alone")
-        return Table(task["name"], part, columns, ordered)
+        return Table(task["name"], part, columns, ordered, missing)
     single = len(columns) == 1 and not isinstance(value, tuple)
-    return Table(task["name"], part, columns, [value] if single else list(value))
+    return Table(task["name"], part, columns, [value] if single else list(value), missing)
+
+
+def column_names(task: Dict[str, Any], named: Dict[str, Any]) -> Dict[str, str]:
+    """Takes out of keywords those that name a column of the task's examples."""
+    columns = [one["name"] for table in task["examples"] if not table["name"] for one in table["columns"]]
+    return {name: named.pop(name) for name in columns if name in named}
 
 
 class Model(Module):
@@ -234,15 +285,75 @@ class Run(_Handle):
         device: Optional[str] = None,
         weights: Optional[str] = None,
         config: Optional[str] = None,
-        settings: Optional[Sequence[str]] = None,
+        settings: Union[None, Mapping[str, Any], Sequence[str]] = None,
         verify: bool = True,
     ) -> "Run":
-        """``weights``: "best", "last" or "initial"; ``settings``: ["decoding.beam=1", ...] override the run's."""
-        given = dict(device=device, weights=weights, config=config, verify=verify)
-        given["settings"] = list(settings) if settings else None
+        """A run in a folder, or in a file that save() wrote.
+
+        ``weights``: "best", "last" or "initial". ``settings`` override those of the run: {"decoding.beam": 1},
+        dotted or nested, or a list of "decoding.beam=1".
+        """
+        if os.path.isfile(folder):
+            return cls._unpacked(folder, device=device, weights=weights, config=config, settings=settings, verify=verify)
+        given: Dict[str, Any] = dict(device=device, weights=weights, config=config, verify=verify)
+        given["settings"] = list(_assignments(settings)) if isinstance(settings, Mapping) else list(settings or ()) or None
         run = cls(lib.result("heed_run_open", lib.encoded(os.fspath(folder)), lib.settings_json(given)))
         run.folder = os.fspath(folder)
         return run
+
+    @classmethod
+    def _unpacked(cls, path: Path, **given: Any) -> "Run":
+        """A run from a file, in a temporary folder that goes with it."""
+        temporary = tempfile.TemporaryDirectory(prefix="heed-run-")
+        try:
+            with zipfile.ZipFile(path) as packed:
+                for name in packed.namelist():
+                    if name != os.path.basename(name) or name in ("", ".", ".."):
+                        raise lib.Error(f"{os.fspath(path)}: it has {name!r}, which is no file of a run")
+                    packed.extract(name, temporary.name)
+        except zipfile.BadZipFile as error:
+            raise lib.Error(f"{os.fspath(path)} is neither the folder of a run nor a file that Run.save() wrote: {error}") from None
+        run = cls.open(temporary.name, **given)
+        run._temporary = temporary
+        return run
+
+    def save(self, path: Path, *, overwrite: bool = False) -> None:
+        """Writes the run as one file (zip), whole or not at all, for Run.open(path) on this machine or another.
+
+        It holds what the folder has but the state of the optimizer, with which heed.resume() would go on, and parts
+        of data in folders of their own.
+        """
+        if not self.folder:
+            raise lib.Error("the run has no folder whose files could be saved")
+        target = os.fspath(path)
+        if os.path.exists(target) and not overwrite:
+            raise lib.Error(f"{target} exists; overwrite=True replaces it")
+        handle, temporary = tempfile.mkstemp(prefix=".heed-", dir=os.path.dirname(os.path.abspath(target)))
+        try:
+            with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as packed:
+                for name, content in self._files():
+                    packed.writestr(zipfile.ZipInfo(name), content)
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, target)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+    def _files(self) -> Iterator[Tuple[str, bytes]]:
+        """What answers need: the files of the folder but the optimizer's."""
+        for one in sorted(os.scandir(self.folder), key=lambda one: one.name):
+            if one.is_file() and one.name != "optimizer.safetensors":
+                with open(one.path, "rb") as file:
+                    yield one.name, file.read()
+
+    def __repr__(self) -> str:
+        if self._handle is None:
+            return "<heed.Run, closed>"
+        found = self._describe()
+        mechanism = _mechanism(found["settings"].get("model", {}))
+        count = sum(one.size for one in self.model.parameters().values())
+        classes = f", {len(found['classes'])} classes" if found["classes"] else ""
+        return f"<heed.Run of {found['task']}{mechanism}, {count:,} parameters{classes}, in {self.folder!r}>"
 
     def _describe(self) -> Dict[str, Any]:
         """Remarks of the run become warnings."""
@@ -321,6 +432,39 @@ class Run(_Handle):
             left.set()
             writer.join()
 
+    def generate(
+        self, prompt: str, *, max_tokens: Optional[int] = None, temperature: Optional[float] = None,
+        top_k: Optional[int] = None, top_p: Optional[float] = None, samples: int = 1, seed: Optional[int] = None,
+    ) -> Predictions:
+        """Texts that go on from a prompt, or of a task that writes a text for a text answers to it: ``samples`` of them.
+
+        >>> print(run.generate("Once upon", max_tokens=50, temperature=0.8)[0])
+
+        ``temperature`` divides the logits, 0 takes the likeliest token each time; ``top_k`` and ``top_p`` leave only
+        the likeliest tokens. What is not given is as the run has it; the same ``seed`` draws the same texts.
+        """
+        line = lib.encoded(prompt)
+        given = lib.settings_json(dict(max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
+                                       samples=samples, seed=seed))
+        with lib.interruptible():
+            found = lib.result_json("heed_run_generate", self, line, given)
+        return Predictions([_prediction(one) for one in found], [])
+
+    def attention(self, text: str) -> "AttentionWeights":
+        """What the model attends to in a text: of each layer its weights as an array, with the tokens.
+
+        >>> weights = run.attention("an uneven but touching film .")
+        >>> weights["encoder.layers.0.attention.weights"].shape, weights.tokens      # [heads, queries, keys]
+
+        Mechanisms that have no such weights show what they have: clusters, buckets, orders.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "shown.safetensors")
+            answer = self.capture([text], path)[0]
+            if answer.error:
+                raise lib.Error(f"attention: {answer.error}")
+            return AttentionWeights._read(path)
+
     def serve(self, max_batch: int = 32, workers: int = 1, *, errors: str = "raise") -> "AnswerQueue":
         """For servers: a queue that many threads ask, and that answers what waits together.
 
@@ -358,8 +502,12 @@ class Run(_Handle):
         with lib.interruptible():
             return lib.result_json("heed_run_measure", self, lib.encoded(part))
 
-    def evaluate(self, *examples: Any, part: str = "valid") -> Dict[str, Any]:
+    def evaluate(
+        self, *examples: Any, part: str = "valid", missing: str = "error", **columns: str
+    ) -> Dict[str, Any]:
         """The task's metrics on examples or files, as train() takes them; without any on ``part`` of the run's data."""
+        if (columns or missing != "error") and all(is_path(one) for one in examples):
+            raise TypeError("missing and names of columns are of examples in memory: a file is read as the run's settings say")
         if not examples:
             return self.measure(part)
         with lib.interruptible():
@@ -367,8 +515,62 @@ class Run(_Handle):
                 files = _lines([os.fspath(one) for one in examples])
                 return lib.result_json("heed_run_measure_files", self, files, len(files))
             kind = next(one for one in lib.listing("tasks") if one["name"] == self.task)
-            table = table_of(kind, "train", examples[0] if len(examples) == 1 else examples)
+            names_of = column_names(kind, columns)
+            if columns:
+                raise TypeError(f"{self.task} has no column {next(iter(columns))!r}")
+            value = examples[0] if len(examples) == 1 else examples
+            table = table_of(kind, "train", value, names_of, missing)
             return lib.result_json("heed_run_measure_examples", self, ctypes.byref(table.struct))
+
+
+class AttentionWeights(Dict[str, Array]):
+    """What the layers of a model show, by name: float arrays [heads, queries, keys], and other numbers of tokens."""
+
+    tokens: List[str]  #: that the model read; of a model that reads two texts the first's
+    targets: List[str]  #: that it wrote or read second; [] where there is one text
+
+    @classmethod
+    def _read(cls, path: str) -> "AttentionWeights":
+        """Safetensors, as capture() writes them of one line."""
+        with open(path, "rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header, content = json.loads(file.read(size)), file.read()
+        made = cls()
+        lists = [json.loads(text) for name, text in header.pop("__metadata__", {}).items() if name in header]
+        texts = [name for name in header if header[name]["dtype"] == "I32" and len(header[name]["shape"]) < 3]
+        for name, one in header.items():
+            begin, end = one["data_offsets"]
+            array = np.frombuffer(content[begin:end], _SAFETENSORS[one["dtype"]]).reshape(one["shape"])
+            if not (name in texts and name.count(".") == 2):
+                made[name.split(".", 2)[2]] = array[0] if array.ndim == 4 and len(array) == 1 else array
+        made.tokens, made.targets = (lists + [[], []])[:2]
+        return made
+
+
+_SAFETENSORS = {"F32": np.float32, "F64": np.float64, "I32": np.int32, "F16": np.float16}
+
+
+def _assignments(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """A mapping, dotted or nested, as "name=value"."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _assignments(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}={value if isinstance(value, str) else json.dumps(value, default=lib._plain)}"
+
+
+def _mechanism(model: Dict[str, Any]) -> str:
+    """Of the encoder, or of the decoder where there is no encoder."""
+    for name in ("encoder_attention", "decoder_attention"):
+        if isinstance(model.get(name), str):
+            return f" with {model[name]}"
+    return ""
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 class AnswerQueue(_Handle):

@@ -1,4 +1,4 @@
-"""A scikit-learn estimator: heed.sklearn.Classifier() has fit, predict, predict_proba and score.
+"""Estimators for scikit-learn: Classifier has fit, predict, predict_proba and score, Embedder transforms texts.
 
 >>> from heed.sklearn import Classifier
 >>> cross_val_score(Classifier("fastformer", steps=300), texts, labels)
@@ -6,35 +6,60 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pathlib
+import pickle
 import tempfile
 import warnings
-from typing import Any, Callable, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional, Union
 
 import numpy as np
 
 try:
-    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+    from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets, type_of_target
     from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 except ImportError as error:
     raise ImportError("heed.sklearn needs scikit-learn: pip install scikit-learn") from error
 
+try:
+    import cloudpickle  # comes with joblib, without which there is no scikit-learn
+except ImportError:
+    from joblib.externals import cloudpickle  # before its version 1.6
+
+from . import _library as lib
+from ._library import Path
+from .notebook import ProgressLine
 from .run import Run
+from .train import settings as settings_of_task
 from .train import train
+
+
+def _share_processor() -> None:
+    """In a worker of joblib: the threads that it leaves to each, so that n_jobs of them do not crowd the processor."""
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    if multiprocessing.current_process().name.startswith("Loky") and threads.isdigit() and int(threads) > 0:
+        lib.call("heed_set_cpu_threads", int(threads))
 
 
 class Classifier(ClassifierMixin, BaseEstimator):
     """Tells classes of texts apart, by a run of the task ``classify``.
 
-    ``attention``: the encoder's mechanism (``heed.attentions()``). ``steps``, ``seed``: of the training.
+    ``attention``: the encoder's mechanism (``heed.attentions()``). ``steps``: of the training.
+    ``random_state``: an integer is its seed, a RandomState draws one, and None is the task's default, so that two
+    fits are alike. ``class_weight``: "balanced" has rare classes count more, so that all weigh the same.
+
     ``validation_fraction``: of the texts, held out to choose the best weights; 0 trains on all and keeps the
-    last (or, with training.ema_decay, their average). ``settings``: any others (``heed.settings("classify")``),
-    laid over these. ``on_progress``: as in ``heed.train``. ``out``: the folder of the run, new for each fit.
+    last (or, with training.ema_decay, their average); None: a tenth for ``early_stopping``, else 0.
+    ``early_stopping``: ends after ``n_iter_no_change`` evaluations without a better one, of twenty in ``steps``.
+
+    ``settings``: any others (``heed.settings("classify")``), laid over these. ``on_progress``: as in
+    ``heed.train``; ``verbose`` without it shows a line of progress. ``out``: the folder of the run, new for each fit.
 
     ``fit`` sets ``classes_`` and ``run_``, the trained run. A fitted estimator can be pickled: it carries the
-    files of its run.
+    files of its run, and ``on_progress``, a lambda too.
     """
 
     def __init__(
@@ -42,16 +67,24 @@ class Classifier(ClassifierMixin, BaseEstimator):
         attention: Optional[str] = None,
         *,
         steps: Optional[int] = None,
-        seed: Optional[int] = None,
-        validation_fraction: float = 0.0,
+        random_state: Any = None,
+        class_weight: Optional[str] = None,
+        validation_fraction: Optional[float] = None,
+        early_stopping: bool = False,
+        n_iter_no_change: int = 5,
+        verbose: Union[bool, int] = 0,
         settings: Optional[Mapping[str, Any]] = None,
         on_progress: Optional[Callable[[Dict[str, Any]], Any]] = None,
         out: Optional[str] = None,
     ) -> None:
         self.attention = attention
         self.steps = steps
-        self.seed = seed
+        self.random_state = random_state
+        self.class_weight = class_weight
         self.validation_fraction = validation_fraction
+        self.early_stopping = early_stopping
+        self.n_iter_no_change = n_iter_no_change
+        self.verbose = verbose
         self.settings = settings
         self.on_progress = on_progress
         self.out = out
@@ -69,17 +102,37 @@ class Classifier(ClassifierMixin, BaseEstimator):
         if len(classes) < 2:
             raise ValueError(f"Classifier needs texts of at least two classes; the number of classes is {len(classes)}")
         names = _names(classes)
-        given = {"training.steps": self.steps, "seed": self.seed, "data.valid_fraction": float(self.validation_fraction)}
-        given.update(self.settings or {})
+        given = self._settings()
+        _share_processor()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             run = train(
                 "classify", _texts(X), [names[row] for row in rows], attention=self.attention,
-                settings={name: value for name, value in given.items() if value is not None},
-                out=self.out, on_progress=self.on_progress,
+                settings=given, out=self.out,
+                on_progress=self.on_progress or (ProgressLine() if self.verbose else None),
             )
         self.classes_, self.run_ = classes, run  # together: a fit that fails changes nothing
         return self
+
+    def _settings(self) -> Dict[str, Any]:
+        """Those of the task, as the parameters say."""
+        if self.class_weight not in (None, "balanced"):
+            raise ValueError(f"class_weight is {self.class_weight!r}; expected None or 'balanced'")
+        fraction = self.validation_fraction
+        if fraction is None:
+            fraction = 0.1 if self.early_stopping else 0.0
+        if self.early_stopping and not fraction:
+            raise ValueError("early_stopping needs texts to measure on: set validation_fraction, such as 0.1")
+        seed = self.random_state
+        if seed is not None and not isinstance(seed, (int, np.integer)):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        given = {"training.steps": self.steps, "seed": seed, "data.valid_fraction": float(fraction),
+                 "training.class_weights": self.class_weight}
+        if self.early_stopping:
+            steps = self.steps or settings_of_task("classify")["training.steps"].default
+            given.update({"training.patience": self.n_iter_no_change, "training.evaluate_every": max(1, steps // 20)})
+        given.update(self.settings or {})
+        return {name: value for name, value in given.items() if value is not None}
 
     def predict(self, X: Any) -> np.ndarray:
         """The likeliest class of each text."""
@@ -92,6 +145,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         A blank text, of which the model reads nothing, gets each class alike.
         """
         check_is_fitted(self, "run_")
+        _share_processor()
         answers = self.run_.predict(_texts(X), errors="return")
         for row, answer in enumerate(answers):
             if answer.error:
@@ -115,13 +169,16 @@ class Classifier(ClassifierMixin, BaseEstimator):
         state = dict(super().__getstate__())
         run = state.pop("run_", None)
         if run is not None:
-            folder = pathlib.Path(run.folder)
-            state["_files"] = {one.name: one.read_bytes() for one in folder.iterdir()
-                               if one.is_file() and one.name != "optimizer.safetensors"}
+            state["_files"] = dict(run._files())
+        if state.get("on_progress") is not None:  # pickle itself takes neither lambdas nor a stream
+            state["_on_progress"] = cloudpickle.dumps(state.pop("on_progress"))
         return state
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
-        files = state.pop("_files", None)
+        state = dict(state)
+        files, told = state.pop("_files", None), state.pop("_on_progress", None)
+        if told is not None:
+            state["on_progress"] = pickle.loads(told)
         super().__setstate__(state)
         if files is None:
             return
@@ -130,6 +187,49 @@ class Classifier(ClassifierMixin, BaseEstimator):
             pathlib.Path(temporary.name, os.path.basename(name)).write_bytes(content)
         self.run_ = Run.open(temporary.name)
         self.run_._temporary = temporary
+
+
+class Embedder(TransformerMixin, BaseEstimator):
+    """Texts as vectors, by a trained run of the task ``embed_text``.
+
+    >>> make_pipeline(Embedder("runs/embed"), LogisticRegression()).fit(texts, labels)
+
+    ``run``: its folder, or a file of ``Run.save()``. ``fit`` opens it and learns nothing.
+    """
+
+    def __init__(self, run: Optional[Path] = None) -> None:
+        self.run = run
+
+    def fit(self, X: Any, y: Any = None) -> "Embedder":
+        """Opens the run. Raises heed.Error where there is none, and ValueError for one without vectors."""
+        if self.run is None:
+            raise ValueError("Embedder needs run: the folder of a run of embed_text")
+        opened = Run.open(self.run)
+        if opened.task != "embed_text":
+            raise ValueError(f"Embedder needs a run of embed_text, and this is one of {opened.task}")
+        self.run_ = opened
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """float32 [n, width]; zeros for a blank text, of which the model reads nothing."""
+        check_is_fitted(self, "run_")
+        _share_processor()
+        return np.nan_to_num(self.run_.predict(_texts(X)).vectors)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "run_")
+
+    def __getstate__(self) -> Dict[str, Any]:
+        state = dict(super().__getstate__())
+        state["_is_open"] = state.pop("run_", None) is not None
+        return state
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        state = dict(state)
+        is_open = state.pop("_is_open")
+        super().__setstate__(state)
+        if is_open:
+            self.fit(None)
 
 
 def _names(classes: np.ndarray) -> list:

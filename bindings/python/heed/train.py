@@ -13,7 +13,7 @@ import numpy as np
 
 from . import _library as lib
 from ._library import Path
-from .run import Run, Table, is_path, table_of
+from .run import Run, Table, column_names, is_path, table_of
 
 Record = Dict[str, Any]
 
@@ -95,8 +95,16 @@ def train(
     decoder_attention: Optional[str] = None,
     cross_attention: Optional[str] = None,
     preset: Optional[str] = None,
+    steps: Optional[int] = None,
+    epochs: Optional[int] = None,
+    seed: Optional[int] = None,
+    device: Optional[str] = None,
+    learning_rate: Optional[float] = None,
+    batch_tokens: Optional[int] = None,
+    precision: Optional[str] = None,
     settings: Optional[Mapping[str, Any]] = None,
     config: Optional[Path] = None,
+    missing: str = "error",
     out: Optional[Path] = None,
     resume: bool = False,
     verify: bool = True,
@@ -111,10 +119,15 @@ def train(
     ``examples``: the columns of the task (``heed.tasks()``), each a list or an array; one mapping of their
     names, such as a DataFrame; one path of a file; or nothing, for data that the task makes by rule.
     ``valid`` and ``test``: likewise, several columns as a tuple; or the share of the examples that is held
-    out. ``tables``: others that the task has, such as ``news=``.
+    out. ``tables``: others that the task has, such as ``news=``, and the names of columns of a DataFrame
+    that has others, too: ``heed.train("classify", reviews, text="review", label="stars")``.
 
-    ``settings``: ``{"training.steps": 500}``, dotted or nested, laid over those of the file ``config``
-    (``heed.settings(task)``). ``attention``: the mechanism of the encoder, and of the decoder where it can
+    ``missing``: None and NaN are an error that names the row, or with "drop" these rows are left out; of
+    files of labelled texts, rows without a text or a label.
+
+    ``settings``: ``{"model.width": 64}``, dotted or nested, laid over those of the file ``config``
+    (``heed.settings(task)``). Those of ``steps``, ``epochs``, ``seed``, ``device``, ``learning_rate``,
+    ``batch_tokens`` and ``precision`` ("f32", "f16", "bf16") may be given by these names, too. ``attention``: the mechanism of the encoder, and of the decoder where it can
     serve there (``heed.attentions()``).
 
     ``out``: the folder of the run; without it a temporary one that lives as long as the run. ``resume``:
@@ -125,8 +138,12 @@ def train(
     ``heed.resume(out)`` goes on.
     """
     given, parts = _given(
-        task, examples, valid, test, tables, settings, config, attention=attention, resume=resume, verify=verify,
-        decoder_attention=decoder_attention, cross_attention=cross_attention, preset=preset,
+        task, examples, valid, test, tables, settings, config, missing, on_progress, attention=attention,
+        resume=resume, verify=verify, decoder_attention=decoder_attention, cross_attention=cross_attention,
+        preset=preset,
+        **{"training.steps": steps, "training.epochs": epochs, "seed": seed, "device": device,
+           "training.schedule.learning_rate": learning_rate, "training.batch_tokens": batch_tokens,
+           "precision": precision},
     )
     if out is None and resume:
         raise ValueError("resume needs out, the folder of the run")
@@ -140,12 +157,17 @@ def cross_validate(
     valid: Any = None,
     attention: Optional[str] = None,
     preset: Optional[str] = None,
+    steps: Optional[int] = None,
+    seed: Optional[int] = None,
+    device: Optional[str] = None,
     settings: Optional[Mapping[str, Any]] = None,
     config: Optional[Path] = None,
+    missing: str = "error",
     out: Optional[Path] = None,
     resume: bool = False,
     verify: bool = True,
     on_progress: Optional[Callable[[Record], Any]] = None,
+    **columns: str,
 ) -> Dict[str, Any]:
     """Trains a task ``folds`` times, each time tested on another part of the examples.
 
@@ -156,8 +178,9 @@ def cross_validate(
     trains what is missing there. Of tasks with the setting ``data.folds``.
     """
     given, parts = _given(
-        task, examples, valid, None, {}, settings, config, attention=attention, preset=preset, resume=resume,
-        verify=verify,
+        task, examples, valid, None, columns, settings, config, missing, on_progress, attention=attention,
+        preset=preset, resume=resume, verify=verify,
+        **{"training.steps": steps, "seed": seed, "device": device},
     )
     given["data.folds"] = folds
     with tempfile.TemporaryDirectory(prefix="heed-folds-") as temporary:
@@ -169,11 +192,17 @@ def cross_validate(
 
 def _given(
     task: str, examples: Tuple[Any, ...], valid: Any, test: Any, tables: Mapping[str, Any],
-    settings: Optional[Mapping[str, Any]], config: Optional[Path], **others: Any,
+    settings: Optional[Mapping[str, Any]], config: Optional[Path], missing: str,
+    on_progress: Optional[Callable[[Record], Any]], **others: Any,
 ) -> Tuple[Dict[str, Any], List["Table"]]:
     """The settings that training is given, and its tables."""
     given = dict(settings or {})
+    for name, value in others.items():
+        if value is not None and name in given:
+            raise TypeError(f"{name!r} is given twice: in settings, and as a keyword")
     kind = tasks().get(task)
+    tables = dict(tables)
+    names_of = column_names(kind, tables) if kind else {}
     shared: List[Tuple[str, Any]] = [("valid", valid), ("test", test), *tables.items()]
     parts = []
     if examples:
@@ -184,12 +213,20 @@ def _given(
         if value is None:
             continue
         if is_path(value):
+            if names_of:
+                raise TypeError(f"{', '.join(names_of)} name columns of a DataFrame or a dictionary, and {part!r} is a"
+                                " file: settings, such as \"data.label_column\", name its columns")
             given[setting] = os.fspath(value)
+            if missing == "drop" and "data.missing" in _setting_names(task):
+                given["data.missing"] = missing
         elif part in ("valid", "test") and isinstance(value, (float, np.floating)):
             given[f"{setting}_fraction"] = float(value)
         else:
-            parts.append(_part(kind, task, part, value))
-    given.update(others, config=None if config is None else os.fspath(config))
+            parts.append(_part(kind, task, part, value, names_of, missing))
+            if parts[-1].dropped and on_progress:
+                on_progress({"message": f"{parts[-1].dropped} rows of {part!r} that lack a value were left out"})
+    given.update({name: value for name, value in others.items() if value is not None})
+    given["config"] = None if config is None else os.fspath(config)
     return given, parts
 
 
@@ -207,10 +244,16 @@ def resume(
     return _train(None, dict(settings or {}, resume=True, verify=verify), [], folder, on_progress)
 
 
-def _part(kind: Optional[Dict[str, Any]], task: str, part: str, value: Any) -> "Table":
+def _setting_names(task: str) -> List[str]:
+    return list(settings(task))
+
+
+def _part(
+    kind: Optional[Dict[str, Any]], task: str, part: str, value: Any, names_of: Dict[str, str], missing: str
+) -> "Table":
     if kind is None:  # the library names the nearest
         lib.result_text("heed_task_settings", lib.encoded(task), 1)
-    return table_of(kind, part, value)
+    return table_of(kind, part, value, names_of, missing)
 
 
 _until_the_end: List[Any] = []
