@@ -149,7 +149,8 @@ std::vector<std::string> error_lines(const std::string& program, const std::stri
   std::vector<std::string> lines;
   std::istringstream stream(errors);
   for (std::string line; std::getline(stream, line);)
-    if (line.starts_with(program + ": error: ")) lines.push_back(line);
+    if (line.starts_with(program + ": error: ") && !contains(line, "lines without an answer"))
+      lines.push_back(line);
   return lines;
 }
 

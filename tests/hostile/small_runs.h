@@ -57,7 +57,7 @@ Arguments predict_command(const std::string& task);
 /// The command by which a run answers lines.
 Arguments use_command(const std::string& task, const std::string& run = "{run}", const Arguments& more = {});
 
-/// The lines "program: error: ...".
+/// The lines "program: error: ...", but for the one that counts the lines without an answer.
 std::vector<std::string> error_lines(const std::string& program, const std::string& errors);
 /// Checks that a program said once what is wrong, `says` a part of it, and, unless it `answers` all the same,
 /// wrote nothing else.
