@@ -73,7 +73,10 @@ class Forgetting : public Attention {
     Tensor query, key, value, c;
   };
 
-  double scale() const { return 1 / std::sqrt(static_cast<double>(config().inner_width() / config().heads)); }
+  double scale() const {
+    const std::int64_t width = config().inner_width() / config().heads;
+    return 1 / std::sqrt(static_cast<double>(width));
+  }
 
   Parts parts_of(const AttentionInput& input, std::int64_t begin) {
     const DType precise = statistics_type(input.x.dtype());
