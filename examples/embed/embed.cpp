@@ -108,12 +108,14 @@ void train_with_trainer() {
   heed::Trainer(task, options, callbacks).run();
 }
 
-/// Answers the lines of standard input with what a sample program trained.
+/// Answers the lines of standard input with what a sample program trained. One that it cannot answer costs itself
+/// alone; without return_errors, predict() would throw.
 void answer_lines(const char* folder) {
   std::vector<std::string> lines;
   for (std::string line; std::getline(std::cin, line);) lines.push_back(line);
   auto run = heed::Run::open(folder);
-  for (const heed::Prediction& answer : run.predict(lines)) std::cout << answer.text << '\n';
+  for (const heed::Prediction& answer : run.predict(lines, {.return_errors = true}))
+    std::cout << (answer.error.empty() ? answer.text : "error: " + answer.error) << '\n';
 }
 
 /// A mistake is an exception that says what was wrong, and the program goes on.
