@@ -705,6 +705,19 @@ TEST_CASE("the newer mechanisms keep their word with settings other than the def
   }
 }
 
+namespace {
+
+/// Whether positions from `begin` on, a few at a step, get what the whole pass over x gives them.
+void check_steps(Attention& layer, const Tensor& x, const Tensor& whole, std::int64_t begin, std::int64_t few,
+                 AttentionCache& cache) {
+  Context context;
+  for (std::int64_t t = begin; t < x.size(1); t += few)
+    CHECK(worst_difference(layer.step({slice(x, 1, t, t + few)}, cache, context),
+                           slice(whole, 1, t, t + few)) < 1e-12);
+}
+
+}  // namespace
+
 TEST_CASE("decoding with a state: it does not grow with the text, and beam search can reorder it") {
   const std::pair<std::string, Options> rows[] = {{"linear_transformer", {}},
                                                   {"performer", {}},
@@ -729,9 +742,7 @@ TEST_CASE("decoding with a state: it does not grow with the text, and beam searc
     const Tensor prompt = layer->step({slice(x, 1, 0, 100)}, cache, context);
     CHECK(worst_difference(prompt, slice(whole, 1, 0, 100)) < 1e-12);
     const Shape size = cache.key.shape();
-    for (std::int64_t t = 100; t < 150; ++t)
-      CHECK(worst_difference(layer->step({slice(x, 1, t, t + 1)}, cache, context),
-                             slice(whole, 1, t, t + 1)) < 1e-12);
+    check_steps(*layer, x, whole, 100, 1, cache);
     CHECK(cache.key.shape() == size);
 
     const std::vector<std::int32_t> swapped{1, 0};
@@ -752,27 +763,9 @@ TEST_CASE("latent attention: decoding keeps the latent and the rotary key alone,
   const NoGrad no_grad;
   const Tensor whole = (*layer)({x}, context);
   AttentionCache cache;
-  for (std::int64_t t = 0; t < 40; t += 4)
-    CHECK(worst_difference(layer->step({slice(x, 1, t, t + 4)}, cache, context), slice(whole, 1, t, t + 4)) <
-          1e-12);
+  check_steps(*layer, x, whole, 0, 4, cache);
   CHECK(cache.key.shape() == Shape{2, 40, 3});
   CHECK(cache.value.shape() == Shape{2, 40, 2});
-}
-
-TEST_CASE("forgetting attention: gates that close at once stay within range, in single precision") {
-  for (const bool causal : {false, true}) {
-    CAPTURE(causal);
-    const auto layer = layer_of("forgetting", causal);
-    for (const NamedTensor& entry : layer->parameters())
-      if (entry.name == "forget.bias") *entry.tensor = parameter(*entry.tensor - 1e4);
-    layer->to(DType::f32, {});
-    const Tensor x = parameter(cast(normal_numbers(23, {1, 50, width}, 6), DType::f32));
-    Context context;
-    const Tensor out = (*layer)({x}, context);
-    backward(sum(square(out)));
-    for (const Tensor& values : {out, gradient(x)})
-      for (const double value : values.to_doubles()) REQUIRE(std::isfinite(value));
-  }
 }
 
 TEST_CASE("DeltaNet: in single precision it keeps its digits where all keys are alike") {
@@ -796,9 +789,7 @@ TEST_CASE("Attention Free Transformer: with biases, decoding gives what the whol
     const NoGrad no_grad;
     const Tensor whole = (*layer)({x}, context);
     AttentionCache cache;
-    for (std::int64_t t = 0; t < 40; t += 4)
-      CHECK(worst_difference(layer->step({slice(x, 1, t, t + 4)}, cache, context),
-                             slice(whole, 1, t, t + 4)) < 1e-12);
+    check_steps(*layer, x, whole, 0, 4, cache);
     CHECK(contains(error_of([&] {
                      (*layer)({normal_numbers(23, {1, 257, width}, 4)}, context);
                    }),
@@ -808,17 +799,27 @@ TEST_CASE("Attention Free Transformer: with biases, decoding gives what the whol
   CHECK(contains(error_of([&] { layer_of("attention_free_transformer", true, false, wrong); }), "'rank'"));
 }
 
-TEST_CASE("gated linear attention: gates that close at once stay within range, in single precision") {
-  const auto layer = layer_of("gated_linear_attention", true);
-  for (const NamedTensor& entry : layer->parameters())
-    if (entry.name == "fade_out.bias") *entry.tensor = parameter(*entry.tensor - 1e4);
-  layer->to(DType::f32, {});
-  const Tensor x = parameter(cast(normal_numbers(23, {1, 50, width}, 6), DType::f32));
-  Context context;
-  const Tensor out = (*layer)({x}, context);
-  backward(sum(square(out)));
-  for (const Tensor& values : {out, gradient(x)})
-    for (const double value : values.to_doubles()) REQUIRE(std::isfinite(value));
+TEST_CASE("gates that close at once stay within range, in single precision") {
+  struct Row {
+    const char *name, *bias;
+    bool causal;
+  };
+  for (const auto& [name, bias, causal] :
+       {Row{"gated_linear_attention", "fade_out.bias", true}, Row{"forgetting", "forget.bias", false},
+        Row{"forgetting", "forget.bias", true}}) {
+    CAPTURE(name);
+    CAPTURE(causal);
+    const auto layer = layer_of(name, causal);
+    for (const NamedTensor& entry : layer->parameters())
+      if (entry.name == bias) *entry.tensor = parameter(*entry.tensor - 1e4);
+    layer->to(DType::f32, {});
+    const Tensor x = parameter(cast(normal_numbers(23, {1, 50, width}, 6), DType::f32));
+    Context context;
+    const Tensor out = (*layer)({x}, context);
+    backward(sum(square(out)));
+    for (const Tensor& values : {out, gradient(x)})
+      for (const double value : values.to_doubles()) REQUIRE(std::isfinite(value));
+  }
 }
 
 TEST_CASE("what is cut by the length of a sample does not depend on the padding beside it") {

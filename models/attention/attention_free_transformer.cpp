@@ -21,7 +21,7 @@
 #include <cmath>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/attention.h"
+#include "heed/models/attention/shared/recurrent_attention.h"
 #include "heed/models/attention/shared/sorting.h"
 #include "heed/models/attention/shared/token_sums.h"
 
@@ -100,10 +100,10 @@ Tensor quotient(const Tensor& sums) {
   return select(sums, 2, 0) / divisor(select(sums, 2, 1));
 }
 
-class AttentionFree : public Attention {
+class AttentionFree : public RecurrentAttention {
  public:
   explicit AttentionFree(const AttentionConfig& config)
-      : Attention(config),
+      : RecurrentAttention(config),
         w_(config, initialiser_),
         form_(config.options.take_choice("form", {"simple", "local", "full"})) {
     add_projections(w_);
@@ -114,17 +114,8 @@ class AttentionFree : public Attention {
     if (form_ == "local") window_ = config.options.take_integer("window", 32, 1, most_positions);
   }
 
-  Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
-    return config().causal ? mixed(input, &cache, context) : Attention::step(input, cache, context);
-  }
-
  protected:
-  Tensor forward(const AttentionInput& input, Context& context) override {
-    return mixed(input, nullptr, context);
-  }
-
- private:
-  Tensor mixed(const AttentionInput& input, AttentionCache* cache, Context& context) const {
+  Tensor mixed(const AttentionInput& input, AttentionCache* cache, Context& context) override {
     const DType precise = statistics_type(input.x.dtype());
     const Projections::Projected x = w_.of(input.x);
     const Tensor key = cast(x.key, precise);
@@ -134,6 +125,7 @@ class AttentionFree : public Attention {
     return w_.output(sigmoid(x.query) * cast(average, input.x.dtype()));
   }
 
+ private:
   /// The cache holds the sums so far in `key` [B, 1, 2, d], and their scale in `value` [B, 1, 1, d].
   Tensor simple(const Tensor& key, const Tensor& value, const Tensor& mask, AttentionCache* cache) const {
     ScaledSums each = of_positions(key, value, mask);

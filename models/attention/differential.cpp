@@ -22,79 +22,25 @@
 #include <cmath>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/attention.h"
-#include "heed/models/positions.h"
+#include "heed/models/attention/shared/projected_attention.h"
 
 namespace heed {
 namespace {
 
-class Differential : public Attention {
+class Differential : public ProjectedAttention {
  public:
   explicit Differential(const AttentionConfig& config)
-      : Attention(config),
-        w_(config, initialiser_),
-        rotary_(of_halves(config)),
-        distances_(config, initialiser_),
+      : ProjectedAttention(config, config.heads, 2),
         initial_lambda_(0.8 - 0.6 * std::exp(-0.3 * static_cast<double>(config.layer))) {
-    add_projections(w_);
-    if (distances_.has_parameters()) add_module("relative", distances_);
     const std::int64_t width = config.inner_width() / config.heads;
     const char* const names[] = {"lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2"};
     for (int i = 0; i < 4; ++i) add_parameter(names[i], lambdas_[i], initialiser_.normal({width / 2}, 0.1));
     add_parameter("norm", gains_, Initialiser::constant({width}, 1));
   }
 
-  Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
-    if (config().cross) {
-      // The memory is the same at every step, so it is projected once.
-      if (!cache.key.defined()) {
-        const Projections::Projected memory = w_.of_memory(input.memory);
-        cache.key = memory.key, cache.value = memory.value;
-      }
-      cache.of_memory = true;
-      return reshape(attend(w_.query(by_memory(input)), cache.key, cache.value, input.memory_mask, context),
-                     input.x.shape());
-    }
-    const std::int64_t before = cache.extend_mask(input);
-    const Projections::Projected x = w_.of(input.x);
-    cache.key = appended(std::move(cache.key), rotary_(x.key, before));
-    cache.value = appended(std::move(cache.value), x.value);
-    return attend(rotary_(x.query, before), cache.key, cache.value, cache.mask, context);
-  }
-
  protected:
-  Tensor forward(const AttentionInput& input, Context& context) override {
-    if (config().cross) {
-      const Projections::Projected memory = w_.of_memory(input.memory);
-      return attend(w_.query(input.x), memory.key, memory.value, input.memory_mask, context);
-    }
-    const Projections::Projected x = w_.of(input.x);
-    return attend(rotary_(x.query), rotary_(x.key), x.value, input.mask, context);
-  }
-
- private:
-  /// Both halves of the queries and keys of a head are rotated by themselves.
-  static AttentionConfig of_halves(AttentionConfig config) {
-    const std::int64_t width = config.inner_width() / config.heads;
-    check(width % 2 == 0, "the width of a head must be even, since two softmaxes share it, got ", width);
-    config.width = config.inner_width();
-    config.head_width = 0;
-    config.heads *= 2;
-    return config;
-  }
-
-  Tensor lambda(DType dtype) const {
-    const auto exponential = [&](int i) {
-      return exp(
-          sum(cast(lambdas_[i], statistics_type(dtype)) * cast(lambdas_[i + 1], statistics_type(dtype))));
-    };
-    return cast(exponential(0) - exponential(2) + initial_lambda_, dtype);
-  }
-
-  /// Queries [B, N, H dh], keys and values [B, M, H dh]; in self-attention the last query is at the
-  /// last key.
-  Tensor attend(const Tensor& queries, const Tensor& keys, const Tensor& values, const Tensor& key_mask,
-                Context& context) {
+  Tensor attend(const Tensor& /*x*/, const Tensor& queries, const Tensor& keys, const Tensor& values,
+                const Tensor& key_mask, Context& context) override {
     const std::int64_t heads = config().heads;
     const Tensor query = split_heads(queries, 2 * heads), key = split_heads(keys, 2 * heads),
                  value = split_heads(values, heads);
@@ -117,9 +63,15 @@ class Differential : public Attention {
     return w_.output(merge_heads(normed));
   }
 
-  Projections w_;
-  Rotary rotary_;
-  DistanceBias distances_;
+ private:
+  Tensor lambda(DType dtype) const {
+    const auto exponential = [&](int i) {
+      return exp(
+          sum(cast(lambdas_[i], statistics_type(dtype)) * cast(lambdas_[i + 1], statistics_type(dtype))));
+    };
+    return cast(exponential(0) - exponential(2) + initial_lambda_, dtype);
+  }
+
   double initial_lambda_;
   Tensor lambdas_[4];  // [dh / 2] each
   Tensor gains_;       // [dh]

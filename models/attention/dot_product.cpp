@@ -20,69 +20,23 @@
 // "none".
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/attention.h"
+#include "heed/models/attention/shared/projected_attention.h"
 #include "heed/models/attention/shared/sink_and_gate.h"
-#include "heed/models/positions.h"
 
 namespace heed {
 namespace {
 
-class DotProductAttention : public Attention {
+class DotProductAttention : public ProjectedAttention {
  public:
   explicit DotProductAttention(const AttentionConfig& config)
-      : Attention(config),
-        key_heads_(key_heads_of(config)),
-        w_(config, initialiser_, key_heads_),
-        rotary_(config),
-        distances_(config, initialiser_),
-        sink_(config),
-        gate_(config, initialiser_) {
-    add_projections(w_);
-    if (distances_.has_parameters()) add_module("relative", distances_);
+      : ProjectedAttention(config, key_heads_of(config), 1), sink_(config), gate_(config, initialiser_) {
     if (sink_.has_parameters()) add_module("sink", sink_);
     if (gate_.map()) add_module("gate", *gate_.map());
   }
 
-  Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
-    if (config().cross) {
-      // The memory is the same at every step, so it is projected once.
-      if (!cache.key.defined()) {
-        const Projections::Projected memory = w_.of_memory(input.memory);
-        cache.key = memory.key, cache.value = memory.value;
-      }
-      cache.of_memory = true;
-      const Tensor x = by_memory(input);
-      return reshape(attend(x, w_.query(x), cache.key, cache.value, input.memory_mask, context),
-                     input.x.shape());
-    }
-    const std::int64_t before = cache.extend_mask(input);
-    const Projections::Projected x = w_.of(input.x);
-    cache.key = appended(std::move(cache.key), rotary_(x.key, before));
-    cache.value = appended(std::move(cache.value), x.value);
-    return attend(input.x, rotary_(x.query, before), cache.key, cache.value, cache.mask, context);
-  }
-
  protected:
-  Tensor forward(const AttentionInput& input, Context& context) override {
-    if (config().cross) {
-      const Projections::Projected memory = w_.of_memory(input.memory);
-      return attend(input.x, w_.query(input.x), memory.key, memory.value, input.memory_mask, context);
-    }
-    const Projections::Projected x = w_.of(input.x);
-    return attend(input.x, rotary_(x.query), rotary_(x.key), x.value, input.mask, context);
-  }
-
- private:
-  static std::int64_t key_heads_of(const AttentionConfig& config) {
-    const std::int64_t heads = config.options.take_integer("kv_heads", 0, 0, most_units);
-    check(heads == 0 || config.heads % heads == 0, "setting 'kv_heads' must divide the ", config.heads,
-          " heads, each of which has one of keys and values, got ", heads);
-    return heads > 0 ? heads : config.heads;
-  }
-
-  /// Inputs x [B, N, d] and their queries [B, N, H dh], keys and values [B, M, G dh].
   Tensor attend(const Tensor& x, const Tensor& queries, const Tensor& keys, const Tensor& values,
-                const Tensor& key_mask, Context& context) {
+                const Tensor& key_mask, Context& context) override {
     const Tensor key = split_heads(keys, key_heads_), value = split_heads(values, key_heads_);
     AttentionOptions options = kernel_options(key_mask, context);
     options.causal = config().causal;
@@ -91,6 +45,14 @@ class DotProductAttention : public Attention {
     show(context, "weights",
          [&] { return sink_.weights(query.detach(), for_all_heads(key).detach(), options); });
     return w_.output(gate_(merge_heads(grouped(query, key, value, options)), x));
+  }
+
+ private:
+  static std::int64_t key_heads_of(const AttentionConfig& config) {
+    const std::int64_t heads = config.options.take_integer("kv_heads", 0, 0, most_units);
+    check(heads == 0 || config.heads % heads == 0, "setting 'kv_heads' must divide the ", config.heads,
+          " heads, each of which has one of keys and values, got ", heads);
+    return heads > 0 ? heads : config.heads;
   }
 
   /// query [B, H, N, dh], key and value [B, G, M, dh].
@@ -117,10 +79,6 @@ class DotProductAttention : public Attention {
     return reshape(expand(unsqueeze(x, 2), each), {x.size(0), config().heads, x.size(2), x.size(3)});
   }
 
-  std::int64_t key_heads_;  // G
-  Projections w_;
-  Rotary rotary_;
-  DistanceBias distances_;
   AttentionSink sink_;
   OutputGate gate_;
 };

@@ -41,7 +41,7 @@
 #include <vector>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/attention.h"
+#include "heed/models/attention/shared/recurrent_attention.h"
 #include "heed/models/attention/shared/short_convolution.h"
 #include "heed/models/attention/shared/token_sums.h"
 
@@ -111,10 +111,10 @@ Tensor delta_rule(const Tensor& query, const Tensor& key, const Tensor& value, c
   return reshape(all, value.shape());
 }
 
-class GatedDeltaNet : public Attention {
+class GatedDeltaNet : public RecurrentAttention {
  public:
   explicit GatedDeltaNet(const AttentionConfig& config)
-      : Attention(config),
+      : RecurrentAttention(config),
         inner_(config.options.take_integer("value_width", 1, 1, 64) * config.width),
         query_(config.width, config.width, config.bias, initialiser_),
         key_(config.width, config.width, config.bias, initialiser_),
@@ -139,25 +139,9 @@ class GatedDeltaNet : public Attention {
     add_parameter("decay_step", step_, first_decay_steps(config.heads, initialiser_));
   }
 
-  /// The cache holds S in `key`, and in `value` the last inputs of the convolution.
-  Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
-    return config().causal ? mixed(input, &cache, context) : Attention::step(input, cache, context);
-  }
-
  protected:
-  Tensor forward(const AttentionInput& input, Context& context) override {
-    return mixed(input, nullptr, context);
-  }
-
- private:
-  /// The maps of x, with what padding must not do left out.
-  struct Parts {
-    Tensor qkv;        // [B, N, 2 d + e d]
-    Tensor strength;   // beta [B, N, H]
-    Tensor log_decay;  // log alpha [B, N, H]; undefined: 0
-  };
-
-  Tensor mixed(const AttentionInput& input, AttentionCache* cache, Context& context) const {
+  /// The cache holds S in `key`, and in `value` the last inputs of the convolution.
+  Tensor mixed(const AttentionInput& input, AttentionCache* cache, Context& context) override {
     const DType type = input.x.dtype(), precise = statistics_type(type);
     const std::vector<Tensor> x =
         decay_ ? Linear::each({&query_, &key_, &value_, &strength_, decay_.get(), gate_.get()}, input.x)
@@ -181,6 +165,14 @@ class GatedDeltaNet : public Attention {
     const Tensor normed = cast(merge_heads(rms_norm(out, cast(gains_, precise))), type);
     return output_(gate_ ? swiglu(x[5], normed) : normed);
   }
+
+ private:
+  /// The maps of x, with what padding must not do left out.
+  struct Parts {
+    Tensor qkv;        // [B, N, 2 d + e d]
+    Tensor strength;   // beta [B, N, H]
+    Tensor log_decay;  // log alpha [B, N, H]; undefined: 0
+  };
 
   /// o [B, H, N, dv] in one direction.
   Tensor recurred(const Parts& parts, AttentionCache* cache) const {

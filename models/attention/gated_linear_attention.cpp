@@ -23,16 +23,16 @@
 #include <vector>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/attention.h"
+#include "heed/models/attention/shared/recurrent_attention.h"
 #include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
 namespace {
 
-class GatedLinearAttention : public Attention {
+class GatedLinearAttention : public RecurrentAttention {
  public:
   explicit GatedLinearAttention(const AttentionConfig& config)
-      : Attention(config),
+      : RecurrentAttention(config),
         rank_(config.options.take_integer("gate_rank", 16, 1, most_units)),
         temperature_(config.options.take_number("temperature", 16, 1, 1e6)),
         key_width_(std::max<std::int64_t>(config.width / config.heads / 2, 1) * config.heads),
@@ -52,17 +52,9 @@ class GatedLinearAttention : public Attention {
     add_module("output", output_);
   }
 
-  Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
-    return config().causal ? summed(input, &cache.key, context) : Attention::step(input, cache, context);
-  }
-
  protected:
-  Tensor forward(const AttentionInput& input, Context& context) override {
-    return summed(input, nullptr, context);
-  }
-
- private:
-  Tensor summed(const AttentionInput& input, Tensor* state, Context& context) const {
+  /// The cache holds S in `key`.
+  Tensor mixed(const AttentionInput& input, AttentionCache* cache, Context& context) override {
     const Tensor& x = input.x;
     const DType precise = statistics_type(x.dtype());
     const auto heads_of = [&](const Tensor& t) { return cast(split_heads(t, config().heads), precise); };
@@ -75,12 +67,13 @@ class GatedLinearAttention : public Attention {
     const Tensor fading = softplus(-heads_of(fade_out_(projected[4]))) / -temperature_;
     const Tensor log_decay = without_padding(maximum(fading, least_log_decay), input.mask);
     show(context, "fading", [&] { return exp(log_decay); });
-    const Tensor sums = config().causal ? linear_recurrence(q, k, v, log_decay, state)
+    const Tensor sums = config().causal ? linear_recurrence(q, k, v, log_decay, cache ? &cache->key : nullptr)
                                         : recurrence_both_ways(q, k, v, log_decay);
     const Tensor normed = merge_heads(layer_norm(sums, {}, {}));
     return output_(swiglu(projected[3], cast(normed, x.dtype())));
   }
 
+ private:
   std::int64_t rank_;
   double temperature_;
   std::int64_t key_width_;  // H dk

@@ -28,17 +28,17 @@
 #include <vector>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/attention.h"
+#include "heed/models/attention/shared/recurrent_attention.h"
 #include "heed/models/attention/shared/short_convolution.h"
 #include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
 namespace {
 
-class Mamba2 : public Attention {
+class Mamba2 : public RecurrentAttention {
  public:
   explicit Mamba2(const AttentionConfig& config)
-      : Attention(config),
+      : RecurrentAttention(config),
         inner_(config.options.take_integer("expand", 2, 1, 64) * config.width),
         states_(config.options.take_integer("state", 64, 1, 4096)),
         gate_(config.width, inner_, config.bias, initialiser_),
@@ -62,19 +62,10 @@ class Mamba2 : public Attention {
     add_parameter("norm", gains_, Initialiser::constant({inner_}, 1));
   }
 
+ protected:
   /// The cache holds h in `key` [B, H, n, e d / H], and in `value` the last inputs of the
   /// convolution.
-  Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
-    return config().causal ? mixed(input, &cache, context) : Attention::step(input, cache, context);
-  }
-
- protected:
-  Tensor forward(const AttentionInput& input, Context& context) override {
-    return mixed(input, nullptr, context);
-  }
-
- private:
-  Tensor mixed(const AttentionInput& input, AttentionCache* cache, Context& context) const {
+  Tensor mixed(const AttentionInput& input, AttentionCache* cache, Context& context) override {
     const std::int64_t heads = config().heads;
     const DType type = input.x.dtype(), precise = statistics_type(type);
     const std::vector<Tensor> maps = Linear::each({&gate_, &value_, &key_, &query_, &step_}, input.x);
@@ -98,6 +89,7 @@ class Mamba2 : public Attention {
     return output_(rms_norm(swiglu(maps[0], cast(merge_heads(y), type)), gains_));
   }
 
+ private:
   std::int64_t inner_, states_;  // e d, n
   Linear gate_, value_, key_, query_, step_, output_;
   ShortConvolution convolution_;

@@ -23,17 +23,17 @@
 #include <vector>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/attention.h"
+#include "heed/models/attention/shared/recurrent_attention.h"
 #include "heed/models/attention/shared/token_sums.h"
 #include "heed/models/positions.h"
 
 namespace heed {
 namespace {
 
-class RetNet : public Attention {
+class RetNet : public RecurrentAttention {
  public:
   explicit RetNet(const AttentionConfig& config)
-      : Attention(config),
+      : RecurrentAttention(config),
         inner_(config.options.take_integer("value_width", 2, 1, 64) * config.width),
         query_(config.width, config.width, config.bias, initialiser_),
         key_(config.width, config.width, config.bias, initialiser_),
@@ -48,27 +48,11 @@ class RetNet : public Attention {
     add_module("output", output_);
   }
 
-  Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
-    if (!config().causal) return Attention::step(input, cache, context);
-    const Tensor out = retained(input, cache.position, &cache.key, context);
-    cache.position += input.x.size(1);
-    return out;
-  }
-
  protected:
-  Tensor forward(const AttentionInput& input, Context& context) override {
-    return retained(input, 0, nullptr, context);
-  }
-
- private:
-  static AttentionConfig rotated(AttentionConfig config) {
-    config.rotary = true;
-    return config;
-  }
-
-  /// O of the positions from `begin` on, given the state before them.
-  Tensor retained(const AttentionInput& input, std::int64_t begin, Tensor* state, Context& context) {
+  /// The cache holds S in `key`.
+  Tensor mixed(const AttentionInput& input, AttentionCache* cache, Context& context) override {
     const Tensor& x = input.x;
+    const std::int64_t begin = cache ? cache->position : 0;
     const DType precise = statistics_type(x.dtype());
     const auto heads_of = [&](const Tensor& t) { return cast(split_heads(t, config().heads), precise); };
     const std::vector<Tensor> projected = Linear::each({&query_, &key_, &value_, &gate_}, x);
@@ -78,11 +62,18 @@ class RetNet : public Attention {
     const Tensor v = drop_tokens(heads_of(projected[2]), config().dropout, context);
     const Tensor log_decay = decay(x.size(1), q);
 
-    const Tensor sums = config().causal ? linear_recurrence(q, k, v, log_decay, state)
+    const Tensor sums = config().causal ? linear_recurrence(q, k, v, log_decay, cache ? &cache->key : nullptr)
                                         : recurrence_both_ways(q, k, v, log_decay);
+    if (cache) cache->position += x.size(1);
     show(context, "retention", [&] { return retention(q, k); });
     const Tensor normed = merge_heads(layer_norm(sums, {}, {}));
     return output_(swiglu(projected[3], cast(normed, x.dtype())));
+  }
+
+ private:
+  static AttentionConfig rotated(AttentionConfig config) {
+    config.rotary = true;
+    return config;
   }
 
   /// log gamma_h at every position, [1, H, N].

@@ -26,14 +26,4 @@ Tensor ShortConvolution::operator()(const Tensor& x, Tensor* before) const {
   return bias.defined() ? sum + bias : sum;
 }
 
-Tensor first_decay_rates(std::int64_t heads, Initialiser& initialiser) {
-  const Tensor rates = initialiser.uniform({heads}, 1, 16);
-  return ShapesOnly::active() ? rates : log(rates);
-}
-
-Tensor first_decay_steps(std::int64_t heads, Initialiser& initialiser) {
-  const Tensor logarithms = initialiser.uniform({heads}, std::log(0.001), std::log(0.1));
-  return ShapesOnly::active() ? logarithms : log(expm1(exp(logarithms)));  // the inverse of softplus
-}
-
 }  // namespace heed

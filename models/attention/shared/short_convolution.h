@@ -17,9 +17,4 @@ class ShortConvolution : public Module {
   Tensor weight, bias;
 };
 
-/// First values for H heads that fade as e^( -e^A softplus(x + b) ), as in Mamba-2's code: e^A from
-/// U(1, 16), and softplus(b) from e^U(log 0.001, log 0.1).
-Tensor first_decay_rates(std::int64_t heads, Initialiser& initialiser);  // A
-Tensor first_decay_steps(std::int64_t heads, Initialiser& initialiser);  // b
-
 }  // namespace heed

@@ -20,7 +20,6 @@ class AttentionSink : public Module {
  public:
   explicit AttentionSink(const AttentionConfig& config);
 
-  bool active() const { return active_; }
   bool has_parameters() const { return logit_.defined(); }
   /// attention(query, key, value, options) with the sink. The rows of H heads may be regrouped as
   /// [B, G, n, dh].

@@ -142,6 +142,16 @@ Tensor recurrence_both_ways(const Tensor& query, const Tensor& key, const Tensor
          sum(query * key, -1, true) * value;
 }
 
+Tensor first_decay_rates(std::int64_t heads, Initialiser& initialiser) {
+  const Tensor rates = initialiser.uniform({heads}, 1, 16);
+  return ShapesOnly::active() ? rates : log(rates);
+}
+
+Tensor first_decay_steps(std::int64_t heads, Initialiser& initialiser) {
+  const Tensor logarithms = initialiser.uniform({heads}, std::log(0.001), std::log(0.1));
+  return ShapesOnly::active() ? logarithms : log(expm1(exp(logarithms)));  // the inverse of softplus
+}
+
 RealPlaces real_places(const Tensor& mask, const Tensor& x) {
   const DType precise = statistics_type(x.dtype());
   const std::int64_t length = x.size(1);

@@ -35,6 +35,11 @@ inline constexpr double least_log_decay = -5;
 Tensor recurrence_both_ways(const Tensor& query, const Tensor& key, const Tensor& value,
                             const Tensor& log_decay);
 
+/// First values for H heads that fade as e^( -e^A softplus(x + b) ), as in Mamba-2's code: e^A from
+/// U(1, 16), and softplus(b) from e^U(log 0.001, log 0.1).
+Tensor first_decay_rates(std::int64_t heads, Initialiser& initialiser);  // A
+Tensor first_decay_steps(std::int64_t heads, Initialiser& initialiser);  // b
+
 /// Where the real tokens of each sample stand among themselves, so that what is cut or transformed by the
 /// length of a sample does not depend on the padding that a batch adds to it.
 struct RealPlaces {
