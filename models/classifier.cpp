@@ -130,6 +130,10 @@ Tensor ClassLogits::together() const {
   return deep * slice(shares, 0, 0, 1) + sparse * slice(shares, 0, 1, 2);
 }
 
+Tensor ClassLogits::log_probabilities() const {
+  return log_softmax(together(), -1);
+}
+
 Tensor ClassLogits::side_by_side() const {
   return concat({deep, sparse}, -1);
 }
@@ -140,6 +144,11 @@ Loss ClassLogits::loss(const Tensor& labels, double smoothing, const Tensor& wei
     return sum(weights.defined() ? losses * weights : losses);
   };
   return {sparse.defined() ? (summed(deep) + summed(sparse)) / 2 : summed(deep), labels.count()};
+}
+
+ClassLogits class_logits(const Tensor& deep, const SparseLinear* sparse, const SparseBatch& batch) {
+  if (!sparse) return {deep};
+  return {deep, (*sparse)(batch), sparse->shares};
 }
 
 EncoderClassifier::EncoderClassifier(const TransformerConfig& config)
@@ -159,8 +168,7 @@ EncoderClassifier::EncoderClassifier(const TransformerConfig& config, Initialise
 
 ClassLogits EncoderClassifier::logits_of_parts(const PaddedTokens& tokens, Context& context,
                                                const SparseBatch& sparse) {
-  const Tensor deep = output_(pooled(hidden(tokens, context), tokens.mask));
-  return {deep, sparse_ ? (*sparse_)(sparse) : Tensor(), sparse_ ? sparse_->shares : Tensor()};
+  return class_logits(output_(pooled(hidden(tokens, context), tokens.mask)), sparse_.get(), sparse);
 }
 
 Loss EncoderClassifier::loss(const ClassificationBatch& batch, double smoothing, Context& context) {

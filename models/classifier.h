@@ -47,12 +47,17 @@ struct ClassLogits {
   Tensor shares = {};  ///< [2], of the sparse part
   /// shares[0] deep + shares[1] sparse, from which the class is predicted; without a sparse part `deep`.
   Tensor together() const;
+  /// The logarithms of the classes' probabilities, [B, classes].
+  Tensor log_probabilities() const;
   /// [B, 2 classes]: the deep logits and then the sparse ones.
   Tensor side_by_side() const;
   /// The cross entropy with labels i32 [B], times `weights` f32 [B] where defined, summed over the samples;
   /// of two parts their mean.
   Loss loss(const Tensor& labels, double smoothing, const Tensor& weights = {}) const;
 };
+
+/// The logits of a deep part beside those of a sparse one; null: there is none.
+ClassLogits class_logits(const Tensor& deep, const SparseLinear* sparse, const SparseBatch& batch);
 
 /// A sequence encoder whose pooled vector is mapped to `classes` logits by a linear map, the part "output".
 /// When `sparse_features` is set, the part "sparse" (SparseLinear) stands beside it.

@@ -97,8 +97,7 @@ ClassLogits PairMatcher::logits_of_parts(const PairBatch& batch, Context& contex
     v = slice(both, 0, both.size(0) / 2, both.size(0));
   }
   const Tensor compared = relu(compare_(concat({u, v, abs(u - v), u * v}, -1)));
-  const Tensor deep = output_(maybe_dropout(compared, config().dropout, context));
-  return {deep, sparse_ ? (*sparse_)(sparse) : Tensor(), sparse_ ? sparse_->shares : Tensor()};
+  return class_logits(output_(maybe_dropout(compared, config().dropout, context)), sparse_.get(), sparse);
 }
 
 SentenceEncoder::SentenceEncoder(const TransformerConfig& config)

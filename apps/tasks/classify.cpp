@@ -140,13 +140,11 @@ class ClassifyLearner : public Learner {
 
   Evaluation evaluate() override {
     if (valid_.inputs.empty()) return {};
-    if (SparseLinear* const sparse = model_as<EncoderClassifier>().sparse())
-      sparse->fit_shares(outputs_of(valid_.inputs, lengths(valid_.inputs), batch_size_, ranks(),
-                                    [&](const Inputs& batch, Context& context) {
-                                      return logits(batch, context).side_by_side();
-                                    }),
-                         valid_.targets);
-    return evaluation(measured_examples(valid_, parts_.valid).metrics);
+    SparseLinear* const sparse = model_as<EncoderClassifier>().sparse();
+    const std::vector<ClassScores> scores =
+        sparse ? fitted_scores(*sparse, outputs(valid_.inputs, &ClassLogits::side_by_side), valid_.targets)
+               : scores_of(valid_.inputs);
+    return evaluation(measured_scores(scores, valid_, parts_.valid).metrics);
   }
 
   std::vector<Prediction> predict(std::span<const std::string> lines,
@@ -312,15 +310,22 @@ class ClassifyLearner : public Learner {
     return model.logits_of_parts(pad_tokens(tokens, model.device()), context, sparse);
   }
 
+  std::vector<Output> outputs(const Inputs& inputs, Tensor (ClassLogits::*of_logits)() const) {
+    return outputs_of(
+        inputs, lengths(inputs), batch_size_, ranks(),
+        [&](const Inputs& batch, Context& context) { return (logits(batch, context).*of_logits)(); });
+  }
+
   std::vector<ClassScores> scores_of(const Inputs& inputs) {
-    return outputs_of(inputs, lengths(inputs), batch_size_, ranks(),
-                      [&](const Inputs& batch, Context& context) {
-                        return log_softmax(logits(batch, context).together(), -1);
-                      });
+    return outputs(inputs, &ClassLogits::log_probabilities);
   }
 
   Measurement measured_examples(const Examples& examples, const LabelledText& text) {
-    const std::vector<ClassScores> scores = scores_of(examples.inputs);
+    return measured_scores(scores_of(examples.inputs), examples, text);
+  }
+
+  Measurement measured_scores(const std::vector<ClassScores>& scores, const Examples& examples,
+                              const LabelledText& text) {
     const std::vector<std::string> classes = with_other_labels(classes_, text);
     const ClassQuality quality = quality_of(scores, examples.targets, classes.size());
     ClassFigures figures{metrics(std::vector<double>{quality.accuracy, quality.loss, quality.macro_f1})};

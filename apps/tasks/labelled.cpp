@@ -253,6 +253,22 @@ Prediction prediction_of(const ClassScores& scores, const std::vector<std::strin
 
 }  // namespace
 
+std::vector<ClassScores> fitted_scores(SparseLinear& sparse, const std::vector<std::vector<float>>& logits,
+                                       const std::vector<std::int32_t>& labels) {
+  sparse.fit_shares(logits, labels);
+  std::vector<float> all;
+  for (const std::vector<float>& one : logits) all.insert(all.end(), one.begin(), one.end());
+  const auto rows = std::ssize(logits), classes = std::ssize(logits.front()) / 2;
+  const Tensor parts =
+      Tensor::from(all, {rows, 2 * classes}).to(sparse.shares.dtype()).to(sparse.shares.device());
+  const ClassLogits both{slice(parts, 1, 0, classes), slice(parts, 1, classes, 2 * classes), sparse.shares};
+  const std::vector<float> found = both.log_probabilities().to_vector<float>();
+  std::vector<ClassScores> scores;
+  for (auto next = found.begin(); next != found.end(); next += classes)
+    scores.emplace_back(next, next + classes);
+  return scores;
+}
+
 std::vector<Prediction> class_predictions(const std::vector<ClassScores>& scores,
                                           const std::vector<std::string>& classes) {
   std::vector<Prediction> predictions;

@@ -115,6 +115,10 @@ std::vector<ExampleLine> labelled_lines(const LabelledText& text, std::size_t co
 
 /// The logarithm of the probability of each class.
 using ClassScores = std::vector<float>;
+/// Fits the shares of a classifier's parts to held-out samples, from the logits of each (ClassLogits::side_by_side).
+/// Returns the scores that follow.
+std::vector<ClassScores> fitted_scores(SparseLinear& sparse, const std::vector<std::vector<float>>& logits,
+                                       const std::vector<std::int32_t>& labels);
 /// Of each input the best class with its probability, and all others behind it.
 std::vector<Prediction> class_predictions(const std::vector<ClassScores>& scores,
                                           const std::vector<std::string>& classes);

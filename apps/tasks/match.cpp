@@ -127,13 +127,11 @@ class MatchLearner : public Learner {
 
   Evaluation evaluate() override {
     if (valid_.inputs.empty()) return {};
-    if (SparseLinear* const sparse = model_as<PairMatcher>().sparse())
-      sparse->fit_shares(outputs_of(valid_.inputs, lengths_of_pairs(valid_.inputs), batch_size_, ranks(),
-                                    [&](const Inputs& batch, Context& context) {
-                                      return logits(batch, context).side_by_side();
-                                    }),
-                         valid_.targets);
-    return evaluation(measured_examples(valid_, parts_.valid).metrics);
+    SparseLinear* const sparse = model_as<PairMatcher>().sparse();
+    const std::vector<ClassScores> scores =
+        sparse ? fitted_scores(*sparse, outputs(valid_.inputs, &ClassLogits::side_by_side), valid_.targets)
+               : scores_of(valid_.inputs);
+    return evaluation(measured_scores(scores, valid_, parts_.valid).metrics);
   }
 
   std::vector<Prediction> predict(std::span<const std::string> lines,
@@ -282,15 +280,22 @@ class MatchLearner : public Learner {
     return model.logits_of_parts(model.batch(tokens), context, sparse);
   }
 
-  std::vector<ClassScores> scores_of(const Inputs& pairs) {
-    return outputs_of(pairs, lengths_of_pairs(pairs), batch_size_, ranks(),
-                      [&](const Inputs& batch, Context& context) {
-                        return log_softmax(logits(batch, context).together(), -1);
-                      });
+  std::vector<Output> outputs(const Inputs& inputs, Tensor (ClassLogits::*of_logits)() const) {
+    return outputs_of(
+        inputs, lengths_of_pairs(inputs), batch_size_, ranks(),
+        [&](const Inputs& batch, Context& context) { return (logits(batch, context).*of_logits)(); });
+  }
+
+  std::vector<ClassScores> scores_of(const Inputs& inputs) {
+    return outputs(inputs, &ClassLogits::log_probabilities);
   }
 
   Measurement measured_examples(const Examples& examples, const LabelledText& text) {
-    const std::vector<ClassScores> scores = scores_of(examples.inputs);
+    return measured_scores(scores_of(examples.inputs), examples, text);
+  }
+
+  Measurement measured_scores(const std::vector<ClassScores>& scores, const Examples& examples,
+                              const LabelledText& text) {
     const std::vector<std::string> classes = with_other_labels(classes_, text);
     const ClassQuality quality = quality_of(scores, examples.targets, classes.size());
     return class_measurement(figures(quality, scores, text), quality, scores, examples.targets, text,
