@@ -441,11 +441,12 @@ class MemberPicker {
   void pick(const Line& line) {
     cells_.clear();
     const std::string place = concat_text(origin_, ":", line.number);
-    for (const std::string& name : names_) {
+    const auto is_none = [&](const std::string& name) {
       const auto found = line.object.find(name);
-      const bool is_none = found == line.object.end() ? has(first_, name) : found->is_null();
-      cells_.push_back(options_.null_as_empty && is_none ? "" : member_text(line.object, name, place));
-    }
+      return found == line.object.end() ? has(first_, name) : found->is_null();
+    };
+    for (const std::string& name : names_)
+      cells_.push_back(options_.null_as_empty && is_none(name) ? "" : member_text(line.object, name, place));
     take_({names_, first_, true, cells_, {&line.text, 1}, '\n', origin_, line.number});
   }
 
