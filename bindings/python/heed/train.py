@@ -217,8 +217,8 @@ def _given(
                 raise TypeError(f"{', '.join(names_of)} name columns of a DataFrame or a dictionary, and {part!r} is a"
                                 " file: settings, such as \"data.label_column\", name its columns")
             given[setting] = os.fspath(value)
-            if missing == "drop" and "data.missing" in _setting_names(task):
-                given["data.missing"] = missing
+            if missing == "drop":
+                given["data.missing"] = missing  # the library says so where the task has no such setting
         elif part in ("valid", "test") and isinstance(value, (float, np.floating)):
             given[f"{setting}_fraction"] = float(value)
         else:
@@ -242,10 +242,6 @@ def resume(
     ``settings``: those that may change, such as ``{"training.steps": 2000}``.
     """
     return _train(None, dict(settings or {}, resume=True, verify=verify), [], folder, on_progress)
-
-
-def _setting_names(task: str) -> List[str]:
-    return list(settings(task))
 
 
 def _part(
