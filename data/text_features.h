@@ -23,8 +23,8 @@ TextFeatures text_features(std::string_view text, std::int64_t count);
 
 /// The same of a pair: every feature of either text, told apart by which of the texts have it, each once.
 /// Behind them stand six numbers: the shares of one text's words, and of all its features, that the other
-/// has, too, in quarters; and log2(1 + n) of the words that both have, and of the difference of their counts. Each
-/// lies between the features of two whole numbers, with values that sum to 1.
+/// has, too, in quarters; and log2(1 + n) of the words that both have, and of the difference of their counts.
+/// Each lies between the features of two whole numbers, with values that sum to 1.
 TextFeatures pair_features(std::string_view first, std::string_view second, std::int64_t count);
 
 }  // namespace heed

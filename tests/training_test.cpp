@@ -74,6 +74,15 @@ TrainerOptions options_for(std::int64_t steps) {
   return options;
 }
 
+/// A training that gets no better, and whose patience is three evaluations.
+TrainerOptions impatient(std::int64_t steps) {
+  TrainerOptions options = options_for(steps);
+  options.schedule.learning_rate = 1e-37;
+  options.evaluate_every = 10;
+  options.patience = 3;
+  return options;
+}
+
 std::vector<std::vector<float>> weights_of(Module& model) {
   std::vector<std::vector<float>> all;
   for (const NamedTensor& entry : model.state()) all.push_back(entry.tensor->to_vector<float>());
@@ -417,10 +426,7 @@ TEST_CASE("trainer: NaN stops it with the step and the parameter, weights untouc
 
 TEST_CASE("trainer: stops early when evaluations get no better") {
   LineTask task;
-  TrainerOptions options = options_for(100);
-  options.schedule.learning_rate = 1e-37;
-  options.evaluate_every = 10;
-  options.patience = 3;
+  TrainerOptions options = impatient(100);
   const TrainResult result = Trainer(task, options).run();
   CHECK(result.stopped_early);
   CHECK(result.finished);
@@ -480,10 +486,7 @@ std::size_t times(const std::string& text, const std::string& part) {
 
 TEST_CASE("trainer: early stopping says why") {
   LineTask task;
-  TrainerOptions options = options_for(100);
-  options.schedule.learning_rate = 1e-37;
-  options.evaluate_every = 10;
-  options.patience = 3;
+  TrainerOptions options = impatient(100);
   const std::string said = said_by(task, options);
   CHECK(said.find("stopped early in step 40: 3 evaluations (the patience is 3) brought nothing better than a "
                   "loss of") != said.npos);
@@ -491,10 +494,7 @@ TEST_CASE("trainer: early stopping says why") {
 
 TEST_CASE("trainer: a patience that can stop nothing is said at the start") {
   LineTask task;
-  TrainerOptions options = options_for(40);
-  options.schedule.learning_rate = 1e-37;
-  options.evaluate_every = 10;
-  options.patience = 3;
+  TrainerOptions options = impatient(40);
   CHECK(said_by(task, options)
             .starts_with("patience is 3, but evaluations of every 10 steps cannot stop a "
                          "training of 40 early"));

@@ -390,7 +390,7 @@ Tensor TextWriter::outputs_of_lines(std::span<const std::string> lines, Context&
 std::vector<Prediction> TextWriter::generate(const std::string& prompt, const WritingOptions& options) {
   GenerationOptions generation = generation_;
   generation.tokens = options.max_tokens.value_or(generation.tokens);
-  options.lay_over(generation.sampling, generation.seed);
+  options.apply_to(generation.sampling, generation.seed);
   return write(prompt, options.samples, {}, generation);
 }
 

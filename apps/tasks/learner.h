@@ -85,8 +85,8 @@ struct Prediction {
 struct PredictOptions {
   /// Gets what the model shows of its inside for each line that is not blank; null: nobody looks.
   CaptureFile* capture = nullptr;
-  std::int64_t first_line =
-      0;  ///< the number of the first line, in the capture ("lines.<number>") and errors
+  /// The number of the first line, in the capture ("lines.<number>") and errors.
+  std::int64_t first_line = 0;
   /// What is drawn for a line follows from the seed and the line's number; true: every line is a first one,
   /// so that its answer does not depend on its place.
   bool each_first = false;
@@ -111,7 +111,7 @@ struct WritingOptions {
   std::int64_t samples = 1;  ///< so many texts are written, 1 to 1,024
 
   bool draws() const { return samples > 1 || temperature || top_k || top_p || seed; }
-  void lay_over(SamplingOptions& sampling, std::uint64_t& its_seed) const {
+  void apply_to(SamplingOptions& sampling, std::uint64_t& its_seed) const {
     sampling = {temperature.value_or(sampling.temperature), top_k.value_or(sampling.top_k),
                 top_p.value_or(sampling.top_p)};
     its_seed = seed.value_or(its_seed);

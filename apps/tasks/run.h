@@ -40,9 +40,9 @@ struct RunOptions {
 ///   auto run = heed::Run::open("runs/subj");
 ///   for (const heed::Prediction& answer : run.predict(lines)) std::cout << answer.text << '\n';
 ///
-/// Any number of threads may call predict(), outputs(), log_probabilities(), generate() and stream() at once, all with
-/// the same weights; only those of a recommend run wait for each other. measure() and its kin read data into
-/// the run: they wait until no other call is under way, and others for them.
+/// Any number of threads may call predict(), outputs(), log_probabilities(), generate() and stream() at once,
+/// all with the same weights; only those of a recommend run wait for each other. measure() and its kin read
+/// data into the run: they wait until no other call is under way, and others for them.
 class Run {
  public:
   /// Opens a run with its settings, vocabulary and weights. Throws an Error when there is none, when a file

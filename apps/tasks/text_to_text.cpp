@@ -313,7 +313,7 @@ std::vector<Prediction> TextToTextLearner::generate(const std::string& prompt,
                                                     const WritingOptions& options) {
   Decoding decoding = decoding_;
   if (options.draws()) decoding.method = Decoding::Method::sample;
-  options.lay_over(decoding.sampling, decoding.seed);
+  options.apply_to(decoding.sampling, decoding.seed);
   decoding.search.best = options.samples;
   if (options.max_tokens)
     decoding.search.length_ratio = 0, decoding.search.length_extra = *options.max_tokens;

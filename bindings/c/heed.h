@@ -466,8 +466,8 @@ heed_status heed_run_describe(heed_run* run, char** out);
 heed_status heed_run_predict(heed_run* run, const char* const* lines, size_t count, const char* settings,
                              char** out);
 /**
- * The same without settings, and writes the model's internals for each line to `path`: attention maps if it ends in .html,
- * else safetensors. An existing file is an error unless `overwrite` is not 0.
+ * The same without settings, and writes the model's internals for each line to `path`: attention maps if it
+ * ends in .html, else safetensors. An existing file is an error unless `overwrite` is not 0.
  */
 heed_status heed_run_capture(heed_run* run, const char* const* lines, size_t count, const char* path,
                              int32_t overwrite, char** out);

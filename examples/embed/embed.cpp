@@ -108,8 +108,8 @@ void train_with_trainer() {
   heed::Trainer(task, options, callbacks).run();
 }
 
-/// Answers the lines of standard input with what a sample program trained. One that it cannot answer costs itself
-/// alone; without return_errors, predict() would throw.
+/// Answers the lines of standard input with what a sample program trained. One that it cannot answer costs
+/// itself alone; without return_errors, predict() would throw.
 void answer_lines(const char* folder) {
   std::vector<std::string> lines;
   for (std::string line; std::getline(std::cin, line);) lines.push_back(line);

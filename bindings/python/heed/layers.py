@@ -160,7 +160,7 @@ class Module(_Handle):
         """Its parts, an indented line for each, with the shapes of their parameters."""
         lines = []
         for name, part in vars(self).items():
-            for key, one in _named_parts(part, name):
+            for key, one in _parts_of(part, "" if name == "_parts" else name):
                 said = f"{list(one.shape)}" if isinstance(one, Parameter) else repr(one).replace("\n", "\n  ")
                 lines.append(f"  {key}: {said}")
         if self._handle is not None:
@@ -180,23 +180,18 @@ def _joined(*names: str) -> str:
     return ".".join(name for name in names if name)
 
 
-def _entries_of(part: Any, name: str) -> Iterator[Tuple[str, Union[Parameter, Module]]]:
-    if isinstance(part, Parameter):
-        yield name, part
-    elif isinstance(part, Module):
-        yield from part._entries(name)
-    elif isinstance(part, (dict, list, tuple)):
-        for key, one in part.items() if isinstance(part, dict) else enumerate(part):
-            yield from _entries_of(one, _joined(name, str(key)))
-
-
-def _named_parts(part: Any, name: str) -> Iterator[Tuple[str, Union[Parameter, Module]]]:
-    """The parameters and modules of an attribute themselves."""
+def _parts_of(part: Any, name: str) -> Iterator[Tuple[str, Union[Parameter, Module]]]:
+    """The parameters and modules that an attribute is or holds, by dotted name."""
     if isinstance(part, (Parameter, Module)):
         yield name, part
     elif isinstance(part, (dict, list, tuple)):
         for key, one in part.items() if isinstance(part, dict) else enumerate(part):
-            yield from _named_parts(one, _joined("" if name == "_parts" else name, str(key)))
+            yield from _parts_of(one, _joined(name, str(key)))
+
+
+def _entries_of(part: Any, name: str) -> Iterator[Tuple[str, Union[Parameter, Module]]]:
+    for key, one in _parts_of(part, name):
+        yield from one._entries(key) if isinstance(one, Module) else [(key, one)]
 
 
 Saved = Mapping[str, Union[Tensor, Module, "Optimizer"]]
