@@ -504,6 +504,34 @@ TEST_CASE("trainer: a patience that can stop nothing is said at the start") {
   CHECK(said.find("stopped early in step 40") != said.npos);
 }
 
+TEST_CASE("trainer: a warm-up and an accumulation beyond the training are said at the start") {
+  LineTask task;
+  TrainerOptions options = options_for(5);
+  const std::int64_t batches = task.batches(0);
+  options.schedule.warmup_steps = 5;
+  options.accumulation = batches;
+  CHECK(said_by(task, options).empty());
+  options.schedule.warmup_steps = 6;
+  options.accumulation = batches + 1;
+  const std::string said = said_by(task, options);
+  CHECK(said.find("rises for 6 steps, but training has 5, so that it never reaches 0.01") != said.npos);
+  CHECK(said.find(concat_text("a step takes ", batches + 1, " batches, but there are ", batches)) !=
+        said.npos);
+}
+
+TEST_CASE("trainer: an evaluation that was only shown and was better than the one that is kept is named") {
+  LineTask task;
+  TrainerOptions options = options_for(60);
+  options.evaluate_every = 60;
+  options.shown_evaluations = 3;
+  CHECK(said_by(task, options).find("was only shown") == std::string::npos);
+  options.learning_rate = [](std::int64_t step, std::int64_t) { return step <= 40 ? 0.01 : 10.0; };
+  const std::string said = said_by(task, options);
+  CAPTURE(said);
+  CHECK(said.find("kept are the weights of step 60, with loss ") != said.npos);
+  CHECK(said.find("; step 40 had ") != said.npos);
+}
+
 TEST_CASE("trainer: a training that diverges says so, and has no best weights") {
   const TemporaryFolder folder;
   LineTask task;
@@ -525,7 +553,7 @@ TEST_CASE("trainer: a training that diverges says so, and has no best weights") 
   for (const Progress& evaluation : evaluations) {
     CHECK(std::isfinite(evaluation.metrics[0].second));  // the loss itself, by which the best is chosen
     CHECK(std::isinf(evaluation.metrics[1].second));
-    CHECK(progress_text(evaluation).find("(best)") == std::string::npos);
+    CHECK(progress_text(evaluation).find("(kept)") == std::string::npos);
   }
   CHECK_FALSE(result.best_metric.has_value());
   CHECK_FALSE(std::filesystem::exists(folder / "run/best.safetensors"));
@@ -979,9 +1007,9 @@ TEST_CASE("progress: text, durations and the line on a terminal") {
 
   progress.metrics = {{"loss", 1.5}, {"bleu", 34.25}};
   progress.is_best = true;
-  CHECK(progress_text(progress) == "step 1200/10000  evaluation  loss 1.5  bleu 34.25  (best)");
+  CHECK(progress_text(progress) == "step 1200/10000  evaluation  loss 1.5  bleu 34.25  (kept)");
   progress.metrics[1] = {"exact", 0.5};
-  CHECK(progress_text(progress) == "step 1200/10000  evaluation  loss 1.5  exact match 0.5  (best)");
+  CHECK(progress_text(progress) == "step 1200/10000  evaluation  loss 1.5  exact match 0.5  (kept)");
 }
 
 TEST_CASE("progress: on a narrow terminal the time left is the last to go") {
@@ -1012,7 +1040,7 @@ TEST_CASE("progress: what would steer the terminal is shown, not obeyed") {
   progress.metrics = {{"accuracy of \x1b]0;x", 1}};
   progress.is_best = true;
   ProgressPrinter(out, {.overwrite = true, .color = true}).show(progress);
-  CHECK(out.str() == "\x1b[32mstep 1/2  evaluation  accuracy of \\x1b]0;x 1  (best)\x1b[0m\n");
+  CHECK(out.str() == "\x1b[32mstep 1/2  evaluation  accuracy of \\x1b]0;x 1  (kept)\x1b[0m\n");
   CHECK(unicode::printable("Grüße, 世界 🙂") == "Grüße, 世界 🙂");
   CHECK(unicode::beginning("世界", 5) == "世");
   CHECK(unicode::beginning("世\xe7\x95", 4) == "世");  // a character that is cut already

@@ -89,7 +89,7 @@ std::string progress_text(const Progress& progress, int columns) {
   if (progress.is_evaluation()) {
     std::vector<std::pair<std::string, double>> metrics = progress.metrics;
     for (auto& [name, value] : metrics) name = metric_title(name);
-    return step_text(progress) + "  evaluation" + list_text(metrics) + (progress.is_best ? "  (best)" : "");
+    return step_text(progress) + "  evaluation" + list_text(metrics) + (progress.is_best ? "  (kept)" : "");
   }
   std::vector<Piece> parts{
       {step_text(progress), 7},

@@ -267,7 +267,7 @@ void Trainer::open(RunFolder* folder) {
   if (folder_) folder_->write_config();
   if (options_.precision != Precision::f32)
     autocast_ = std::make_unique<Autocast>(task_.model(), options_.precision, state_.loss_scale);
-  watch_->open(folder_);
+  watch_->open(folder_, batches_in(task_, 0));
   if (const std::string remark = precision_remark(options_.precision, device_); !remark.empty())
     watch_->say(remark);
   if (const int count = exchange_ ? exchange_->count() : 1; options_.accumulation < count)

@@ -34,6 +34,10 @@ bool is_far_above(double loss, double first_loss) {
   return first_loss > 0 && loss > far_above * first_loss;
 }
 
+bool is_better(const Metric& metric, double other) {
+  return metric.larger_is_better ? metric.value > other : metric.value < other;
+}
+
 /// Whether the weights are useless even if the deciding metric, such as an accuracy, is still finite: some
 /// metric is not, or the loss is over a thousand times that of the first step and its exponential overflows.
 bool has_diverged(const Evaluation& evaluation, std::optional<double> first_loss) {
@@ -55,7 +59,7 @@ TrainingWatch::TrainingWatch(const TrainerOptions& options, TrainerCallbacks cal
       device_(device),
       evaluates_(options.evaluate_every > 0) {}
 
-void TrainingWatch::open(RunFolder* folder) {
+void TrainingWatch::open(RunFolder* folder, std::int64_t batches) {
   const auto remark = [this](std::string_view text) { say(text); };
   folder_ = folder;
   if (folder) metrics_ = std::make_unique<MetricsLog>(folder->folder(), state_.metrics_bytes, remark);
@@ -67,11 +71,24 @@ void TrainingWatch::open(RunFolder* folder) {
   session_.earlier_tokens = state_.tokens_since_record;
   session_.earlier_seconds = state_.elapsed_seconds;
   session_.skipped_said = state_.loss_scale.skipped;
+  say_what_has_no_effect(batches);
+}
+
+void TrainingWatch::say_what_has_no_effect(std::int64_t batches) const {
   // The first evaluation is always a better one, and one at the end stops nothing.
   if (options_.patience > 0 && options_.patience >= (steps_ - 1) / options_.evaluate_every)
     say(concat_text("patience is ", options_.patience, ", but evaluations of every ", options_.evaluate_every,
                     " steps cannot stop a training of ", steps_,
                     " early; give a smaller training.evaluate_every or training.patience, or more steps"));
+  const ScheduleOptions& schedule = options_.schedule;
+  if (!options_.learning_rate && schedule.warmup_steps > steps_)
+    say(concat_text("the learning rate rises for ", schedule.warmup_steps, " steps, but training has ",
+                    steps_, ", so that it never reaches ", schedule.learning_rate,
+                    "; give a smaller training.schedule.warmup_steps, or more steps"));
+  if (options_.accumulation > batches)
+    say(concat_text("a step takes ", options_.accumulation, " batches, but there are ", batches,
+                    batches == 1 ? " of them" : " different ones",
+                    ": a smaller training.accumulation gives the same gradients sooner"));
 }
 
 void TrainingWatch::record(const StepOutcome& outcome, const LossMeter& losses,
@@ -108,6 +125,10 @@ Evaluation TrainingWatch::timed(const std::function<Evaluation()>& measure) {
 void TrainingWatch::show_evaluation(const std::function<Evaluation()>& measure) {
   const Evaluation evaluation = timed(measure);
   if (evaluation.metrics.empty()) return;
+  const auto found = std::ranges::find(evaluation.metrics, evaluation.keep_best_by, &Metric::name);
+  if (found != evaluation.metrics.end() &&
+      (!session_.best_shown || is_better(*found, session_.best_shown->value)))
+    session_.best_shown = *found, session_.best_shown_step = state_.step;
   publish(progress_of(evaluation));
   report();
 }
@@ -173,6 +194,7 @@ TrainResult TrainingWatch::finish() {
                     " on the validation data, and it was ", first,
                     " in training before the first step: training has made the model worse; try a lower"
                     " learning_rate, more warmup_steps or a clip_norm"));
+  say_better_shown(metric);
   if (stopped_early)
     say(concat_text("stopped early in step ", state_.step, ": ", state_.evaluations_without_improvement,
                     " evaluations (the patience is ", options_.patience, ") brought nothing better",
@@ -181,6 +203,16 @@ TrainResult TrainingWatch::finish() {
   return {state_.step,      state_.step >= steps_ || stopped_early,
           stopped_early,    state_.best_metric,
           state_.best_step, elapsed_seconds()};
+}
+
+/// That an evaluation which was only shown was better than the one whose weights are kept.
+void TrainingWatch::say_better_shown(const Metric& metric) const {
+  if (!state_.best_metric || !session_.best_shown || !is_better(*session_.best_shown, *state_.best_metric))
+    return;
+  say(concat_text("kept are the weights of step ", state_.best_step, ", with ", metric.name, ' ',
+                  *state_.best_metric, "; step ", session_.best_shown_step, " had ",
+                  session_.best_shown->value,
+                  ", but was only shown (training.evaluate_every chooses among more evaluations)"));
 }
 
 /// The number of the run's evaluations, those of earlier sessions included, where the metric that chooses is

@@ -29,8 +29,9 @@ class TrainingWatch {
   TrainingWatch(const TrainerOptions& options, TrainerCallbacks callbacks, TrainerState& state,
                 std::int64_t steps, std::string unit, Device device);
 
-  /// Begins a session of the run. With a folder, records go to its files; null: to the callbacks only.
-  void open(RunFolder* folder);
+  /// Begins a session of the run, and says which options can have no effect. With a folder, records go to its
+  /// files; null: to the callbacks only. `batches`: of an epoch.
+  void open(RunFolder* folder, std::int64_t batches);
 
   void say(std::string_view text) const;
   /// Remembers the loss of the untrained model, which later ones are compared with; one element.
@@ -72,6 +73,8 @@ class TrainingWatch {
   using Clock = std::chrono::steady_clock;
 
   Evaluation timed(const std::function<Evaluation()>& measure);
+  void say_what_has_no_effect(std::int64_t batches) const;
+  void say_better_shown(const Metric& metric) const;
   Progress progress_of(const Evaluation& evaluation) const;
   Progress progress_now() const;
   Progress measured(const StepOutcome& outcome, const LossMeter& losses) const;
@@ -95,8 +98,10 @@ class TrainingWatch {
     int steep_records = 0;          // consecutive records whose gradient norm dwarfed the loss
     std::set<std::string> said;     // topics already reported
     std::int64_t evaluations = 0;
-    Metric first_metric = {};   // that chooses the best, of the first of them
-    bool metric_moves = false;  // another evaluation had another value
+    Metric first_metric = {};               // that chooses the best, of the first of them
+    bool metric_moves = false;              // another evaluation had another value
+    std::optional<Metric> best_shown = {};  // of the evaluations that were only shown
+    std::int64_t best_shown_step = 0;
   };
 
   const TrainerOptions& options_;

@@ -223,7 +223,7 @@ Json outcomes_of(std::span<const RecordedRun> runs) {
       for (const auto& [name, value] : record.metrics)
         if (std::ranges::count(metrics, name) == 0) metrics.push_back(name);
   std::vector<std::vector<std::string>> rows = {{"run", "task", "steps", "training time", "peak memory"}};
-  for (const std::string& name : metrics) rows[0].push_back("best " + name);
+  for (const std::string& name : metrics) rows[0].push_back(name + " (kept)");
   for (const RecordedRun& run : runs) {
     std::int64_t memory = 0;
     std::map<std::string, double> best;

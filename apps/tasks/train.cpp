@@ -40,6 +40,27 @@ void add_given(const Settings& settings, const Json& object, const std::string& 
   }
 }
 
+/// Patience counts the evaluations that choose weights: where it is given without them, there are twenty.
+void evaluate_for_patience(const Settings& settings, Settings& defaults) {
+  constexpr std::int64_t evaluations = 20;
+  const auto of_both = [&](const char* name) {
+    return (settings.setting(name).is_given ? settings : defaults).get<std::int64_t>(name);
+  };
+  const std::int64_t every = of_both("training.steps") / evaluations;
+  if (of_both("training.patience") > 0 && every > 0 &&
+      every < defaults.get<std::int64_t>("training.evaluate_every"))
+    defaults.change_defaults(concat_text(R"({"training": {"evaluate_every": )", every, "}}"));
+}
+
+/// The defaults that follow from what is given: those for the user's data, and the model of training.from.
+Settings defaults_beside(const TaskKind& kind, const GivenSettings& given, const Settings& settings) {
+  Settings defaults = kind.settings(given.own_data || kind.names_data(settings));
+  if (const auto from = settings.get<std::string>("training.from"); !from.empty())
+    take_model_of(defaults, from);
+  evaluate_for_patience(settings, defaults);
+  return defaults;
+}
+
 /// All that is given but what concerns attention, over the defaults or the settings of the run that goes on.
 Settings laid_over_defaults(const TaskKind& kind, const GivenSettings& given) {
   const bool is_new = given.resumed.empty();
@@ -52,13 +73,7 @@ Settings laid_over_defaults(const TaskKind& kind, const GivenSettings& given) {
   if (!given.config.empty()) settings.merge_file(given.config);
   for (const GivenSetting& one : given.settings)
     if (!belongs_to_attention(kind.stacks, one.name)) settings.set(one.name, one.value, one.origin);
-  if (!is_new) return settings;
-  const bool own_data = given.own_data || kind.names_data(settings);  // which defaults depend on
-  const auto from = settings.get<std::string>("training.from");
-  if (own_data == given.own_data && from.empty()) return settings;
-  Settings defaults = kind.settings(own_data);
-  if (!from.empty()) take_model_of(defaults, from);
-  settings.lay_under(defaults);
+  if (is_new) settings.lay_under(defaults_beside(kind, given, settings));
   return settings;
 }
 

@@ -278,7 +278,7 @@ void add_huge_rate(const UsesOf& program, const std::string& task, const std::st
       1, "learning rate");
   use.may_succeed = use.writes = true;
   use.after = [=](const fs::path& folder, const ProgramResult& result) {
-    CHECK_FALSE(contains(result.errors, "(best)"));
+    CHECK_FALSE(contains(result.errors, "(kept)"));
     CHECK_FALSE(fs::exists(folder / "out/best.safetensors"));
     const bool warned = contains(result.errors, "learning_rate") || contains(result.errors, "learning rate");
     CHECK_MESSAGE(warned, result.errors);
@@ -340,7 +340,7 @@ void add_flags_of_tasks(Uses& uses) {
   language_model.call("--prompt and --prompts",
                       {"generate", "--run", "{run}", "--prompt", "the", "--prompts"}, 2, "--prompt");
   UsesOf(uses, "match").go_on("folds", {"--folds", "2"}, 1, "data.folds");
-  for (const std::string task : {"match", "rate"})
+  for (const std::string task : {"match", "tag"})
     UsesOf(uses, task).ask("texts of any length", {"--set", "data.max_tokens=16777216"}, 0, "");
 }
 

@@ -481,7 +481,7 @@ const blocks = {
   charts: (to, charts) => new Group(to, charts, true),
   summary(to, {step, steps, epoch, seconds, best}) {
     if (step === undefined) return add(to, "p", "Nothing has been recorded yet.");
-    const found = best ? ` Best evaluation at step ${best.step}: ${metrics(best.metrics)}.` : "";
+    const found = best ? ` Kept: the weights of step ${best.step}, ${metrics(best.metrics)}.` : "";
     add(to, "p", `Step ${step} of ${steps}, epoch ${epoch}, ${clock(seconds)} of training.${found}`);
   },
   measured: (to, one) => add(to, "p", `On the ${one.part} part, ${one.count} examples: ${metrics(one.metrics)}.`),

@@ -64,7 +64,7 @@ class ProgressLine:
             parts.append(f"{left:.0f} s left")
         else:
             parts += [f"{name} {value:.4g}" for name, value in found.items()]
-            parts += ["(best)"] if record.get("best") else []
+            parts += ["(kept)"] if record.get("best") else []
         self._write("  ".join(parts), end="" if found is None else "\n")
 
     def _write(self, text: str, end: str) -> None:
