@@ -21,11 +21,15 @@ std::string_view without_spaces(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
 }
 
-bool is_number(std::string_view cell) {
+std::optional<double> number_in(std::string_view cell) {
   const std::string_view text = without_spaces(cell);
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
+bool is_number(std::string_view cell) {
+  return number_in(cell).has_value();
 }
 
 /// An id, a date or an address: ASCII, and either without letters or one word with a digit or a slash in it.
@@ -55,8 +59,8 @@ std::string small_name(std::string_view cell) {
 using Names = std::set<std::string, std::less<>>;
 
 bool is_usual_label(std::string_view cell) {
-  static const Names names = {"answer", "category",  "class", "gold_label", "intent", "label", "labels",
-                              "rating", "sentiment", "stars", "tag",        "target", "topic"};
+  static const Names names = {"answer", "category", "class",     "gold_label", "intent", "label",  "labels",
+                              "rating", "score",    "sentiment", "stars",      "tag",    "target", "topic"};
   return names.contains(small_name(cell));
 }
 
@@ -155,6 +159,8 @@ struct Column {
   Content content = Content::nothing;
   std::size_t cells = 0, values = 0;  // that are not empty; different ones of them
   double width = 0, spaces = 0;       // of a cell, in the mean
+  bool numbers = false;               // all of them
+  bool counts_up = false;             // each is one more than the one before
   bool is_short() const { return width <= most_name_columns && spaces <= most_name_spaces; }
 };
 
@@ -175,17 +181,23 @@ Column column_of(std::span<const TableRow> rows, std::size_t index) {
   Column column;
   std::unordered_set<std::string_view> values;
   std::size_t numbers = 0, codes = 0;
+  std::optional<double> last;
+  column.counts_up = true;
   for (const TableRow& row : rows) {
     const std::string_view cell = without_spaces(row.fields[index]);
     if (cell.empty()) continue;
     ++column.cells;
     values.insert(cell);
-    numbers += is_number(cell) ? 1 : 0;
+    const std::optional<double> number = number_in(cell);
+    numbers += number ? 1 : 0;
+    column.counts_up = column.counts_up && number && (!last || *number == *last + 1);
+    last = number;
     codes += is_code(cell) ? 1 : 0;
     column.width += static_cast<double>(unicode::columns(cell));
     column.spaces += static_cast<double>(std::ranges::count(cell, ' '));
   }
   column.values = values.size();
+  column.numbers = column.cells > 0 && numbers == column.cells;
   if (column.cells > 0) column.width /= static_cast<double>(column.cells);
   if (column.cells > 0) column.spaces /= static_cast<double>(column.cells);
   column.content = content_of(column, numbers, codes);
@@ -206,7 +218,7 @@ class ColumnFinder {
     take_given();
     find_texts_and_label();
     take_by_place();
-    ColumnsFound found{*label_, second_, given_.pairs ? Places{*first_} : texts_, {}};
+    ColumnsFound found{*label_, second_, given_.pairs ? Places{*first_} : texts_, weight_, {}};
     found.remark = remark_on(found);
     return found;
   }
@@ -244,6 +256,7 @@ class ColumnFinder {
   void take_given() {
     label_ = take_given(given_.label);
     second_ = take_given(given_.second);
+    weight_ = take_given(given_.weight);
     for (const std::string& text : given_.texts) texts_.push_back(*take_given(text));
     if (given_.pairs && !texts_.empty()) first_ = texts_.front();
     if (!label_) label_ = take_named("label");
@@ -267,7 +280,7 @@ class ColumnFinder {
 
   void find_texts_and_label() {
     const std::size_t wanted = wanted_texts();
-    if (!label_) label_ = found_label(possible_texts());
+    if (!label_) label_ = given_.numbers ? found_number() : found_label(possible_texts());
     if (!label_ || wanted == 0) return;
     const Places texts = possible_texts();
     if (texts.size() < wanted) return;
@@ -297,6 +310,15 @@ class ColumnFinder {
     const bool is_clear = words.size() >= 2 && columns_[words[0]].width > 1.5 * columns_[words[1]].width;
     if (is_clear || (label_ && words.size() == 1)) texts = {words.front()};
     return texts;
+  }
+
+  /// The label, where it is a number.
+  std::optional<std::size_t> found_number() {
+    const Places numbers = free_places(
+        [](const Column& one) { return one.numbers && !(one.counts_up && one.cells >= few_rows); });
+    const Places likely = likely_labels(numbers);
+    if (likely.size() > 1) fail_on_labels(likely);
+    return likely.empty() ? std::nullopt : std::optional(take(likely.front()));
   }
 
   /// The label, where texts are left beside it.
@@ -402,8 +424,10 @@ class ColumnFinder {
   std::string remark_on(const ColumnsFound& found) const {
     Places texts = found.texts;
     if (found.second) texts.push_back(*found.second);
-    std::string remark = concat_text("reads the text", found.second ? "s" : "", " from ", called(texts),
-                                     ", the label from ", called(Places{found.label}));
+    std::string remark =
+        concat_text("reads the text", found.second ? "s" : "", " from ", called(texts), ", the label from ",
+                    called(Places{found.label}),
+                    found.weight ? ", the weight from " + called(Places{*found.weight}) : "");
     std::vector<std::pair<std::string, Places>> passed_over;  // by what they hold
     for (const std::size_t place : free_places([](const Column&) { return true; })) {
       const std::string reason = holding(place, true);
@@ -423,7 +447,7 @@ class ColumnFinder {
   std::vector<Column> columns_;
   Places taken_, texts_;
   std::vector<std::string> taken_names_;
-  std::optional<std::size_t> label_, first_, second_;
+  std::optional<std::size_t> label_, first_, second_, weight_;
 };
 
 }  // namespace

@@ -42,6 +42,8 @@ struct ColumnsGiven {
   std::vector<std::string> texts = {};
   bool pairs = false;
   std::string second = {};  ///< of pairs, whose first text is the one of `texts`
+  std::string weight = {};  ///< "": there is none
+  bool numbers = false;     ///< the label is a number
 };
 
 /// The columns that are read, from 0.
@@ -49,6 +51,7 @@ struct ColumnsFound {
   std::size_t label = 0;
   std::optional<std::size_t> second = {};
   std::vector<std::size_t> texts = {};
+  std::optional<std::size_t> weight = {};
   std::string remark;  ///< "reads the text from "review", the label from "stars"; passes over "id", ..."
 };
 
@@ -56,7 +59,8 @@ struct ColumnsFound {
 /// "second"; finds the others in this way. Texts are the columns that are not empty, no numbers, no ids,
 /// dates or addresses, and do not repeat few values; a pair needs two of them. The label repeats few values.
 /// Where two columns do, it is the one that is as short as a name, and then the one that is called so
-/// ("class", "sentiment"). Small tables in which nothing repeats, or everything, have the label in the first
+/// ("class", "sentiment"). A label that is a number stands in the one column of numbers that do not count the
+/// rows, and of several in the one that is called so. Small tables in which nothing repeats, or everything, have the label in the first
 /// column (pairs in the third), and texts in the others. Throws an Error that names the columns where more
 /// than one could be the label, or more than two the texts of a pair.
 ColumnsFound find_columns(const TableSample& sample, const ColumnsGiven& given);

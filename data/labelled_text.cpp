@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -90,25 +91,28 @@ TableOptions table_of(const LabelledOptions& options) {
           .text = options.text};
 }
 
-/// The columns of the label, of a second text and of the texts, as the settings give them: "" for those that
-/// they do not.
+/// The columns of the label, of a second text, of the texts and of the weight, as the settings give them: ""
+/// for those that they do not.
 std::vector<std::string> given_columns(const LabelledOptions& options) {
   std::vector<std::string> columns = {options.label_column};
   if (options.pairs) columns.push_back(options.second_column);
   if (options.text_columns.empty()) columns.emplace_back();
   columns.insert(columns.end(), options.text_columns.begin(), options.text_columns.end());
+  if (!options.weight_column.empty()) columns.push_back(options.weight_column);
   return columns;
 }
 
 /// Finds the columns that are not given in the first rows, puts them into `places`, and says which they are.
 auto finder_of(const LabelledOptions& options, std::vector<std::size_t>& places, ReadReport* report) {
-  const ColumnsGiven given{options.label_column, options.text_columns, options.pairs, options.second_column};
+  const ColumnsGiven given{options.label_column,  options.text_columns,  options.pairs,
+                           options.second_column, options.weight_column, options.numbers};
   return [given, &places, report](const TableSample& sample) {
     const ColumnsFound found = find_columns(sample, given);
     if (report) report->remarks.push_back(concat_text(sample.origin, ": ", found.remark));
     places = {found.label};
     if (found.second) places.push_back(*found.second);
     places.insert(places.end(), found.texts.begin(), found.texts.end());
+    if (found.weight) places.push_back(*found.weight);
     return places;
   };
 }
@@ -118,6 +122,16 @@ bool lacks_something(std::span<const std::string> cells, std::size_t before) {
   const auto is_empty = [](const std::string& cell) { return cell.empty(); };
   return std::ranges::any_of(cells.first(before), is_empty) ||
          std::ranges::all_of(cells.subspan(before), is_empty);
+}
+
+/// How much a row counts.
+float weight_in(const std::string& cell, const TableCells& row) {
+  float weight = 0;
+  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), weight);
+  if (error != std::errc() || end != cell.data() + cell.size() || !std::isfinite(weight) || weight < 0)
+    fail(row.place(), ": the weight in column ", row.names.back(), " is \"", unicode::shortened(cell, 40),
+         "\"; expected a number from 0 within the range of f32");
+  return weight;
 }
 
 LabelledText read_labelled_table(const FileInput& input) {
@@ -130,8 +144,9 @@ LabelledText read_labelled_table(const FileInput& input) {
   if (std::erase(table.columns, "") > 0) table.choose = finder_of(options, places, input.report);
   LabelledText text;
   const std::size_t before = options.pairs ? 2 : 1;
+  const bool weighted = !options.weight_column.empty();
   const auto take = [&](const TableCells& row) {
-    std::vector<std::string>& cells = row.cells;
+    const std::span<std::string> cells = std::span(row.cells).first(row.cells.size() - (weighted ? 1 : 0));
     if (options.drop_missing && lacks_something(cells, before)) {
       if (input.report) ++input.report->missing;
       return;
@@ -141,12 +156,14 @@ LabelledText read_labelled_table(const FileInput& input) {
       text.columns = names_in_table(row);
       if (text.columns.empty() && options.format != "jsonl")
         for (const std::size_t place : places) text.columns.push_back(std::to_string(place + 1));
+      if (weighted && !text.columns.empty()) text.columns.pop_back();
     }
     if (cells[0].empty())
       fail(row.place(), ": the label in column ", row.names[0],
            " is empty; data.missing=drop leaves such rows out");
     check_label_at(cells[0], row);
-    const std::string words = joined({cells.begin() + static_cast<std::ptrdiff_t>(before), cells.end()});
+    if (weighted) text.weights.push_back(weight_in(row.cells.back(), row));
+    const std::string words = joined(cells.subspan(before));
     if (options.pairs)
       text.add_pair(words, cells[1], cells[0], row.origin, row.line);
     else
@@ -312,10 +329,11 @@ const Format& format_named(const std::string& name) {
 
 void check_columns_are_used(const LabelledOptions& options, const Format& format) {
   const LabelledOptions plain;
-  check(format.has_columns ||
-            (options.label_column == plain.label_column && options.text_columns.empty() &&
-             options.header == plain.header && options.delimiter == plain.delimiter && !options.drop_missing),
-        "a label column, text columns, a header, a delimiter and rows that lack something (data.missing) are "
+  check(format.has_columns || (options.label_column == plain.label_column && options.text_columns.empty() &&
+                               options.weight_column.empty() && options.header == plain.header &&
+                               options.delimiter == plain.delimiter && !options.drop_missing),
+        "a label column, text columns, a weight column, a header, a delimiter and rows that lack something "
+        "(data.missing) are "
         "for csv and tsv (columns and rows for jsonl, too), not for ",
         format.name);
 }
@@ -437,10 +455,24 @@ void LabelledText::add_pair(std::string_view first, std::string_view second, std
   seconds.push_back(second);
 }
 
+namespace {
+
+std::vector<float> weights_at(const std::vector<float>& weights, std::span<const std::size_t> indices) {
+  std::vector<float> picked;
+  for (const std::size_t index : indices)
+    if (!weights.empty()) picked.push_back(weights[index]);
+  return picked;
+}
+
+}  // namespace
+
 LabelledText LabelledText::picked(std::span<const std::size_t> indices) const {
-  return {texts.picked(indices), labels.picked(indices),
+  return {texts.picked(indices),
+          labels.picked(indices),
           places.size() == 0 ? TextPlaces() : places.picked(indices),
-          seconds.empty() ? TextList() : seconds.picked(indices), first_line};
+          seconds.empty() ? TextList() : seconds.picked(indices),
+          weights_at(weights, indices),
+          first_line};
 }
 
 std::vector<std::size_t> groups_of(const LabelledText& text) {
@@ -526,7 +558,7 @@ TextParts split_text(const LabelledText& text, const SplitOptions& options) {
   const std::vector<std::size_t> group_of = inseparable(text);
   const std::size_t groups = group_of.empty() ? 0 : *std::ranges::max_element(group_of) + 1;
   check_split(options, groups);
-  if (options.folds > 0 && !options.stratified) check_classes_of_folds(text, group_of);
+  if (options.folds > 0 && options.classes && !options.stratified) check_classes_of_folds(text, group_of);
   const std::vector<std::size_t> order = drawn_order(groups, options.seed);
   std::vector<Part> part_of(groups, &TextParts::train);
   if (options.stratified)

@@ -18,7 +18,8 @@ namespace heed {
 struct LabelledText {
   TextList texts, labels;
   TextPlaces places;
-  TextList seconds = {};  ///< for pairs: the second texts (`texts` are the first); otherwise empty
+  TextList seconds = {};            ///< for pairs: the second texts (`texts` are the first); otherwise empty
+  std::vector<float> weights = {};  ///< how much each counts in training; empty: all alike
   /// For tables: the first line of the selected columns; their names if it is a header, or for jsonl.
   std::vector<std::string> first_line = {};
   /// The columns that were read, of the label, of a second text, of the texts: by names that the table gives,
@@ -61,6 +62,8 @@ struct LabelledOptions {
   std::vector<std::string> text_columns = {};  ///< joined with a space; of pairs the first text
   bool pairs = false;
   std::string second_column = {};    ///< of pairs; where it is given they are pairs
+  std::string weight_column = {};    ///< of finite numbers, 0 or more; "": there is none
+  bool numbers = false;              ///< the labels are numbers: a column of numbers may be the label
   Header header = Header::detected;  ///< of csv and tsv
   std::string delimiter = {};        ///< of csv (TableOptions)
   /// Whether a row without a label or a text (an empty cell; of jsonl null) is left out and counted; else the
@@ -101,6 +104,7 @@ struct SplitOptions {
   double test_fraction = 0;
   std::uint64_t seed = 1;
   bool stratified = false;  ///< of each class the same share, and at least one text for training
+  bool classes = true;      ///< false: the labels are numbers, and need not be known in every part
   /// Cross-validation: the test part is part `fold` (from 1) of `folds`, whatever test_fraction; 0: none.
   std::int64_t folds = 0, fold = 0;
 };
@@ -115,7 +119,7 @@ struct SplitOptions {
 /// class, which is the rarest label of a group: the shares are rounded so that those of the classes, in the
 /// order of their names, add up to that of the whole, and the last group of a class stays for training,
 /// whatever the fractions or the fold. Throws Error for fractions that leave nothing to train on and for more
-/// folds than groups; not stratified, for a class with a single group in folds, too.
+/// folds than groups; of classes that are not stratified, for one with a single group in folds, too.
 TextParts split_text(const LabelledText& text, const SplitOptions& options);
 
 }  // namespace heed

@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t most_columns = 16;
 constexpr double scale = 10;
 using Shares = std::array<double, 2>;
-constexpr std::array<float, 2> first_shares = {0.25F, 1};
+constexpr Shares first_shares = {0.25, 1}, first_shares_of_number = {0.5, 0.5};
 
 /// A cross entropy with its first and second derivatives by the shares.
 struct Fit {
@@ -66,8 +66,7 @@ Fit fit_at(const Shares& shares, std::span<const std::vector<float>> logits,
       add_sample(fit, shares, logits[i], label);
   // The prior: normal distributions around the first shares, with these as deviations.
   for (const std::size_t i : {0, 1}) {
-    const auto first = static_cast<double>(first_shares[i]);
-    const double distance = (shares[i] - first) / first;
+    const double first = first_shares[i], distance = (shares[i] - first) / first;
     fit.value += distance * distance / 2;
     fit.gradient[i] += distance / first;
     (i == 0 ? fit.deep_twice : fit.sparse_twice) += 1 / (first * first);
@@ -89,7 +88,8 @@ Shares newton_step(const Fit& fit, const Shares& shares) {
 
 SparseLinear::SparseLinear(std::int64_t features, std::int64_t classes, Initialiser& initialiser) {
   add_parameter("weight", weight, Initialiser::constant({features, std::min(classes, most_columns)}, 0));
-  add_buffer("shares", shares, Tensor::from(std::vector<float>{first_shares[0], first_shares[1]}, {2}));
+  const Shares& first = classes == 1 ? first_shares_of_number : first_shares;
+  add_buffer("shares", shares, Tensor::from(std::vector<float>{first.begin(), first.end()}, {2}));
   if (classes <= most_columns) return;
   output_ = std::make_unique<Linear>(most_columns, classes, false, initialiser);
   add_module("output", *output_);
@@ -107,7 +107,7 @@ void SparseLinear::fit_shares(std::span<const std::vector<float>> logits,
                               std::span<const std::int32_t> labels) {
   check(logits.size() == labels.size(), "shares: ", logits.size(), " samples have ", labels.size(),
         " labels");
-  Shares found = {static_cast<double>(first_shares[0]), static_cast<double>(first_shares[1])};
+  Shares found = first_shares;
   Fit fit = fit_at(found, logits, labels);
   for (int step = 0; step < 100; ++step) {
     const Shares direction = newton_step(fit, found);
@@ -121,6 +121,31 @@ void SparseLinear::fit_shares(std::span<const std::vector<float>> logits,
     }
     if (!improved) break;
   }
+  set_shares(found);
+}
+
+/// Least squares, with the same prior. Where the best share is negative it is 0, and the other by itself.
+void SparseLinear::fit_shares(std::span<const std::vector<float>> outputs, std::span<const float> targets) {
+  check(outputs.size() == targets.size(), "shares: ", outputs.size(), " samples have ", targets.size(),
+        " targets");
+  double aa = 0, ab = 0, bb = 0, at = 0, bt = 0;
+  const auto add = [&](double a, double b, double target) {
+    aa += a * a, ab += a * b, bb += b * b, at += a * target, bt += b * target;
+  };
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    add(static_cast<double>(outputs[i][0]), static_cast<double>(outputs[i][1]),
+        static_cast<double>(targets[i]));
+  const auto& [a, b] = first_shares_of_number;
+  add(1 / a, 0, 1);
+  add(0, 1 / b, 1);
+  const double determinant = aa * bb - ab * ab;
+  const double deep = (at * bb - bt * ab) / determinant, sparse = (bt * aa - at * ab) / determinant;
+  set_shares(deep < 0     ? Shares{0, std::max(0., bt / bb)}
+             : sparse < 0 ? Shares{std::max(0., at / aa), 0}
+                          : Shares{deep, sparse});
+}
+
+void SparseLinear::set_shares(const Shares& found) {
   const Tensor values = Tensor::from(std::vector<double>{found[0], found[1]}, {2});
   shares = values.to(shares.dtype()).to(shares.device());
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -20,8 +21,8 @@ namespace heed {
 /// with a table V "weight" [features, classes] (0). The scale lets Adam's even steps reach the weights of
 /// rare features, as a larger learning rate for V would. For more than 16 classes the table would outgrow
 /// the rest of the model; V is then U W with the parts "weight" U [features, 16] (0) and "output" W [16,
-/// classes]. The buffer "shares" [2] holds how much the deep part and this one count in an answer
-/// (0.25, 1 until fit_shares() is called).
+/// classes]. The buffer "shares" [2] holds how much the deep part and this one count in an answer: 0.25 and 1,
+/// or of one output, which is a number, 0.5 each, until they are fitted.
 class SparseLinear : public Module {
  public:
   SparseLinear(std::int64_t features, std::int64_t classes, Initialiser& initialiser);
@@ -32,10 +33,14 @@ class SparseLinear : public Module {
   /// holds the classes' deep logits and then their sparse ones, for each sample; samples whose label is no
   /// class are passed over. The initial shares count as one sample, so that few samples change them little.
   void fit_shares(std::span<const std::vector<float>> logits, std::span<const std::int32_t> labels);
+  /// The same for one output, a number: the smallest sum of squared errors. `outputs` holds the deep and the
+  /// sparse output for each sample, in units in which the targets have a deviation near 1.
+  void fit_shares(std::span<const std::vector<float>> outputs, std::span<const float> targets);
 
   Tensor weight, shares;
 
  private:
+  void set_shares(const std::array<double, 2>& found);
   std::unique_ptr<Linear> output_;  // null: the columns of the table are the classes
 };
 

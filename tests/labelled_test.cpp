@@ -96,13 +96,116 @@ TEST_CASE(
   CHECK(quality_of({}, {}, 3).macro_f1 == 0);
 }
 
-TEST_CASE("Balanced weights: a rare class counts more, and the mean over the texts is 1") {
+TEST_CASE("Weights: a rare class counts more, examples as their data say, and the mean is 1") {
   Settings settings = task_kind("classify").settings(true);
-  CHECK(class_weights(settings, {0, 0, 0, 1}, 2).empty());
+  LabelledText text;
+  CHECK(example_weights(settings, text, {0, 0, 0, 1}, 2).empty());
   settings.assign("training.class_weights=balanced");
-  const std::vector<float> weights = class_weights(settings, {0, 0, 0, 1}, 2);
-  CHECK(weights[0] == doctest::Approx(4.0 / (2 * 3)));
-  CHECK(weights[1] == doctest::Approx(4.0 / (2 * 1)));
+  std::vector<float> weights = example_weights(settings, text, {0, 0, 0, 1}, 2);
+  CHECK(weights[2] == doctest::Approx(4.0 / (2 * 3)));
+  CHECK(weights[3] == doctest::Approx(4.0 / (2 * 1)));
+  text.weights = {3e38F, 0, 3e38F, 3e38F};
+  weights = example_weights(settings, text, {0, 0, 0, 1}, 2);
+  CHECK(weights[0] == doctest::Approx(4.0 / 5));
+  CHECK(weights[1] == 0);
+  CHECK(weights[3] == doctest::Approx(4.0 * 3 / 5));
+  settings.assign("training.class_weights=equal");
+  CHECK(example_weights(settings, text, {0, 0, 0, 1}, 2)[3] == doctest::Approx(4.0 / 3));
+  text.weights = {0, 0};
+  CHECK_THROWS_WITH_AS(example_weights(text), doctest::Contains("none counts"), Error);
+}
+
+namespace {
+
+Settings small_table_run(const std::string& task, const std::filesystem::path& file,
+                         const std::vector<std::string>& more) {
+  Settings settings = small_settings_of(task_kind(task), {}, true);
+  settings.set("data.file", file.string(), "test");
+  for (const std::string& one : more) settings.assign(one);
+  return settings;
+}
+
+}  // namespace
+
+TEST_CASE("Weights of the data: an example that counts three times is as good as three of it") {
+  const TemporaryFolder folder;
+  std::string weighted = "w,text,label\n", repeated = "text,label\n";
+  for (int i = 0; i < 20; ++i) {
+    const std::string row = concat_text(static_cast<char>('a' + i), ',', i % 2 == 0 ? "in" : "out", '\n');
+    weighted += concat_text(i < 10 ? "1.5" : "0.5", ',', row);
+    for (int copy = 0; copy < (i < 10 ? 3 : 1); ++copy) repeated += row;
+  }
+  write_file_atomically(folder / "weighted.csv", weighted);
+  write_file_atomically(folder / "repeated.csv", repeated);
+  // One batch holds all of either, so that its mean loss is the same.
+  const std::vector<std::string> whole = {
+      "training.steps=3",     "training.batch_tokens=100000", "data.valid_fraction=0",    "model.dropout=0",
+      "model.word_dropout=0", "tokenizer.kind=words",         "tokenizer.min_frequency=1"};
+  const auto loss_of = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), whole.begin(), whole.end());
+    double loss = 0;
+    train_run(task_kind("classify"), small_table_run("classify", folder / (name + ".csv"), more),
+              {.folder = folder / (name + "-run"),
+               .callbacks = {.progress = [&](const Progress& progress) { loss = progress.loss; }}});
+    return loss;
+  };
+  const double expected = loss_of("repeated", {});
+  CHECK(loss_of("weighted", {"data.weight_column=w"}) == doctest::Approx(expected).epsilon(1e-5));
+  for (const char* const bad : {"-1", "nan", "", "much", "1e39"}) {
+    CAPTURE(bad);
+    write_file_atomically(folder / "bad.csv", concat_text("w,text,label\n1,a,x\n", bad, ",b,y\n"));
+    CHECK_THROWS_WITH_AS(loss_of("bad", {"data.weight_column=w"}), doctest::Contains("bad.csv:3: the weight"),
+                         Error);
+  }
+}
+
+TEST_CASE("Ratings: numbers at any magnitude, alike or not, are learned in units of their deviation") {
+  const TemporaryFolder folder;
+  for (const std::string& scale : {std::string("e0"), std::string("e-37"), std::string("e37")}) {
+    CAPTURE(scale);
+    std::string rows = "id,stars,text\n";
+    for (int i = 0; i < 60; ++i)
+      rows += concat_text(i, ',', i % 3 == 0 ? 8 : 2, scale, i % 3 == 0 ? ",it is good\n" : ",it is bad\n");
+    write_file_atomically(folder / "rated.csv", rows);
+    const Settings settings = small_table_run("rate", folder / "rated.csv",
+                                              {"training.steps=150", "training.schedule.warmup_steps=5"});
+    const std::filesystem::path out = folder / ("run" + scale);
+    train_run(task_kind("rate"), settings, {.folder = out});
+    Run run = Run::open(out);
+    const std::vector<std::string> lines = {"it is good", "", "it is bad"};
+    const std::vector<Prediction> answers = run.predict(lines);
+    const double unit = std::stod("1" + scale);
+    CHECK(std::stod(answers[0].text) == doctest::Approx(8 * unit).epsilon(0.2));
+    CHECK(answers[1].text.empty());
+    CHECK(std::stod(answers[2].text) == doctest::Approx(2 * unit).epsilon(0.4));
+    CHECK(run.measure("valid").metrics[2].value > 0.8);  // r2
+  }
+  write_file_atomically(folder / "same.tsv", "5\tone\n5\ttwo\n5\tthree\n5\tfour\n");
+  train_run(task_kind("rate"),
+            small_table_run("rate", folder / "same.tsv", {"training.steps=2", "data.valid_fraction=0.3"}),
+            {.folder = folder / "same"});
+  CHECK(std::stod(Run::open(folder / "same").predict(std::vector<std::string>{"two"})[0].text) ==
+        doctest::Approx(5).epsilon(0.5));
+}
+
+TEST_CASE("Ratings: labels that are no numbers of f32, and columns that could all be the number") {
+  const TemporaryFolder folder;
+  const auto error_of = [&](const std::string& content) -> std::string {
+    write_file_atomically(folder / "data.csv", content);
+    try {
+      train_run(task_kind("rate"), small_table_run("rate", folder / "data.csv", {"training.steps=1"}),
+                {.folder = folder / "run"});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(contains(error_of("label,text\n1,a b\nfine,c d\n"), "data.csv:3: \"fine\" is no number"));
+  CHECK(contains(error_of("label,text\n1,a b\n1e39,c d\n"), "\"1e39\" is no number within"));
+  CHECK(contains(error_of("label,text\n1,a b\nnan,c d\n"), "\"nan\" is no number"));
+  std::string rows = "depth,text,width\n";
+  for (int i = 0; i < 20; ++i) rows += concat_text(i * i, ",word ", i, " of many,", i * 2 % 7, ".5\n");
+  CHECK(contains(error_of(rows), "could both be the label"));
 }
 
 TEST_CASE("Texts that are read by themselves show each its own inside, of every kind of mechanism") {

@@ -142,7 +142,7 @@ TEST_CASE("ranks: translator, classifier and language model are the same bytes f
 }
 
 TEST_CASE("ranks: every other task, with two ranks") {
-  for (const std::string task : {"summarize", "converse", "match", "recommend", "rate"}) {
+  for (const std::string task : {"summarize", "converse", "match", "recommend", "tag"}) {
     CAPTURE(task);
     check_same_with(2, task, {});
   }

@@ -1,5 +1,5 @@
 // The programs of the tasks, one source for all: HEED_PROGRAM is the name of the one that it is compiled for.
-// language_model, which can do more, and rate, which brings its own task, have files of their own.
+// language_model, which can do more, and tag, which brings its own task, have files of their own.
 //
 //   translate train --source train.en.gz --target train.de.gz --valid-fraction 0.01 --out run
 //   translate predict --run run < english > german
@@ -38,6 +38,11 @@ void add_text_to_text_flags(TaskProgram& program) {
   add_decoding_flags(program);
 }
 
+void add_text_columns_flags(TaskProgram& program) {
+  for (auto* flags : {&program.train_flags, &program.evaluate_flags, &program.predict_flags})
+    flags->emplace_back("data.text_columns");
+}
+
 constexpr Row rows[] = {
     {"translate", "English number words to German ones",
      "tens of thousands of pairs of sentences (29,000 captions: examples/configs/multi30k.json)",
@@ -64,14 +69,20 @@ constexpr Row rows[] = {
      "Labelled texts",
      [](TaskProgram& program) {
        add_labelled_flags(program);
-       program.train_flags.emplace_back("data.text_columns");
-       program.evaluate_flags.emplace_back("data.text_columns");
-       program.predict_flags.emplace_back("data.text_columns");
+       add_text_columns_flags(program);
        program.train_flags.emplace_back("data.labels");
      }},
     {"match", "to answer simple questions",
      "a few thousand pairs of sentences, such as snli, mrpc, quora and rte",
      "--data pairs.tsv --test pairs_test.tsv --out runs/pairs", "label", "Pairs", add_labelled_flags},
+    {"rate", "how large a number is from its English words",
+     "a few thousand texts with a number each, such as the stars of reviews",
+     "--data reviews.csv --label-column stars --text-columns text --out runs/stars", "number", "Rated texts",
+     [](TaskProgram& program) {
+       add_labelled_flags(program);
+       program.has_labels = false;
+       add_text_columns_flags(program);
+     }},
     {"embed_text", "which number words say the same", "thousands of pairs of sentences; tuned on no set",
      "--data pairs.tsv --out runs/pairs", "vector", "A table of pairs", add_pair_flags},
     {"recommend", "which topics the users like",

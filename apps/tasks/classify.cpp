@@ -35,7 +35,7 @@ struct ClassifyData {
           "documents, or a file with a text on each line; idx: images"};
   std::string labels = {};
   std::int64_t patch = 4;
-  std::string label_column = {};
+  std::string label_column = {}, weight_column = {};
   std::vector<std::string> text_columns = {};
   SplitOptions split = {.valid_fraction = 0.1, .stratified = true};
   TextLimits limits = {};
@@ -52,8 +52,8 @@ void for_each_setting(auto&& visit, ClassifyData& data) {
   visit(data.label_column, "label_column",
         "Of tables: the label's number, from 1, or name; empty: \"label\", or found by the data, and said",
         {.kind = Setting::Kind::column});
-  visit(data.text_columns, "text_columns",
-        "Of tables: the columns of the text, joined by a space; empty: found by the data, and said");
+  visit_weight_column(visit, data.weight_column);
+  visit_text_columns(visit, data.text_columns);
   for_each_setting(visit, data.split);
   for_each_setting(visit, data.limits);
   visit(data.expressions, "listops.count", 1, 1e8, "Without data: how many ListOps expressions");
@@ -128,14 +128,14 @@ class ClassifyLearner : public Learner {
     train_ = examples_of(parts_.train);
     valid_ = examples_of(parts_.valid);
     plan_batches(lengths(train_.inputs), training_batches(settings_));
-    weights_ = class_weights(settings_, train_.targets, classes_.size());
+    weights_ = example_weights(settings_, parts_.train, train_.targets, classes_.size());
     remark(remark_on_steps(settings_, batches(0)));
   }
 
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
     const Batch& rows = batches_.at(epoch, batch);
-    return class_loss(logits(pick(train_.inputs, rows), context), pick(train_.targets, rows), weights_,
-                      label_smoothing_);
+    return class_loss(logits(pick(train_.inputs, rows), context), pick(train_.targets, rows),
+                      batch_weights(weights_, rows), label_smoothing_);
   }
 
   Evaluation evaluate() override {
@@ -169,7 +169,8 @@ class ClassifyLearner : public Learner {
   std::map<std::string, std::string> read_parts() override {
     parts_ = reported([&](ReadReport& report) {
       return read_labelled_parts(
-          settings_, [&] { return draw_listops(data_.split.seed, data_.expressions, data_.rule); },
+          settings_, Labels::classes,
+          [&] { return draw_listops(data_.split.seed, data_.expressions, data_.rule); },
           [&](const std::string& path, const Settings& layout) { return read_file(path, layout, report); });
     });
     return digests_of(parts_, [](const LabelledText& text) { return digest_of(text); });
@@ -232,10 +233,11 @@ class ClassifyLearner : public Learner {
   static LabelledText read_file(const std::string& path, const Settings& layout, ReadReport& report) {
     const auto data = layout.read<ClassifyData>("data");
     if (!reads_images(layout)) return read_labelled_text(path, text_options(path, layout), &report);
-    if (!data.label_column.empty() || !data.text_columns.empty() || data.files.header != Header::detected ||
-        !data.files.delimiter.empty())
+    if (!data.label_column.empty() || !data.text_columns.empty() || !data.weight_column.empty() ||
+        data.files.header != Header::detected || !data.files.delimiter.empty())
       throw SettingsError(
-          "data.label_column, data.text_columns, data.header and data.delimiter are for tables, not for "
+          "data.label_column, data.text_columns, data.weight_column, data.header and data.delimiter are for "
+          "tables, not for "
           "images");
     return read_labelled_images(path, path == data.files.files.file ? data.labels : "", data.files.text);
   }
@@ -251,6 +253,7 @@ class ClassifyLearner : public Learner {
         "--format lines (a label, a space and a text on each line), --format csv, tsv or jsonl");
     options.label_column = data.label_column;
     options.text_columns = data.text_columns;
+    if (path == data.files.files.file) options.weight_column = data.weight_column;
     return options;
   }
 
@@ -339,7 +342,7 @@ class ClassifyLearner : public Learner {
   Images image_;                               // an example of their size, where the texts are images
   std::optional<BoundedTokenizer> tokenizer_;  // none: they are
   Examples train_, valid_;
-  std::vector<float> weights_;  // of the classes; empty: all alike
+  std::vector<float> weights_;  // of the examples to learn from; empty: all alike
 };
 
 }  // namespace
@@ -348,7 +351,7 @@ const TaskKind& classify_task() {
   static const TaskKind kind = task_of<ClassifyLearner>(
       "classify", "Learns to tell classes of texts, measures it, and labels texts with it", Stacks::encoder,
       class_metrics, classify_settings, names_labelled_data,
-      {{"", {{"text", "A text"}, {"label", "The name of its class", true}}}});
+      {{"", {{"text", "A text"}, {"label", "The name of its class", true}, weight_of_example}}});
   return kind;
 }
 

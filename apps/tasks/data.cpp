@@ -1,6 +1,8 @@
 #include "heed/apps/tasks/data.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <unordered_set>
 #include <utility>
@@ -31,12 +33,12 @@ bool is_layout(const Setting& setting) {
   return setting.name.ends_with("_column") || setting.name.ends_with("_columns");
 }
 
-void use_layout_of(const ExampleTable& table, Settings& settings) {
+void use_layout_of(const ExampleTable& table, std::size_t columns, Settings& settings) {
   const Settings before = settings;
   for (const Setting& one : before.declared())
     if (is_layout(one)) settings.set_json(one.name, one.initial, "defaults");
   if (settings.has("data.format")) settings.set("data.format", std::string(table.ending), "examples");
-  for (const ExampleColumn& column : table.columns) {
+  for (const ExampleColumn& column : std::span(table.columns).first(columns)) {
     const std::string name = "data." + std::string(column.name), quoted = concat_text('"', column.name, '"');
     if (settings.has(name + "_column")) settings.set_json(name + "_column", quoted, "examples");
     if (settings.has(name + "_columns")) settings.set_json(name + "_columns", '[' + quoted + ']', "examples");
@@ -279,7 +281,7 @@ TextSource source_of(std::vector<const TextList*> lists) {
 namespace {
 
 /// A digest of texts, in their order.
-std::string digest_of_texts(std::initializer_list<const TextList*> lists) {
+std::string digest_of_texts(const std::vector<const TextList*>& lists) {
   Digest digest;
   for (const TextList* list : lists) {
     for (const std::string_view text : *list) add_text(digest, text);
@@ -290,9 +292,19 @@ std::string digest_of_texts(std::initializer_list<const TextList*> lists) {
 
 }  // namespace
 
+std::string number_text(float number) {
+  std::array<char, 32> text;
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
+}
+
 std::string digest_of(const LabelledText& text) {
-  return text.seconds.empty() ? digest_of_texts({&text.texts, &text.labels})
-                              : digest_of_texts({&text.texts, &text.seconds, &text.labels});
+  TextList weights;
+  for (const float weight : text.weights) weights.push_back(number_text(weight));
+  std::vector<const TextList*> lists = {&text.texts};
+  if (!text.seconds.empty()) lists.push_back(&text.seconds);
+  lists.push_back(&text.labels);
+  if (!weights.empty()) lists.push_back(&weights);
+  return digest_of_texts(lists);
 }
 
 std::string digest_of(const ParallelText& pairs) {

@@ -79,6 +79,7 @@ struct ExampleColumn {
   bool is_name = false;
   std::string_view separator = {};  ///< of a cell that is a list: what stands between its elements
   bool optional = false;            ///< it and the columns after it may be left out
+  bool is_number = false;           ///< a caller may have a number, too
 };
 
 /// A table of examples, and how its rows become a file that the task reads.
@@ -103,8 +104,8 @@ std::vector<ExampleTable> pair_examples();
 
 /// Whether a setting says how files of data are laid out: those of examples in memory heed itself writes.
 bool is_layout(const Setting& setting);
-/// Sets how the file of a table is laid out, and what its columns are called.
-void use_layout_of(const ExampleTable& table, Settings& settings);
+/// Sets how the file of a table is laid out, and what its first `columns` are called.
+void use_layout_of(const ExampleTable& table, std::size_t columns, Settings& settings);
 
 // --- files
 
@@ -246,6 +247,9 @@ using Lengths = std::array<std::vector<std::int32_t>, 2>;
 
 /// The limits of a training batch: training.batch_tokens, data.max_tokens and the seed.
 BatchOptions training_batches(const Settings& settings);
+/// The shortest text that reads as the number.
+std::string number_text(float number);
+
 /// The batches of an evaluation: no example is left out, and like lengths stand together.
 BatchOptions evaluation_batches(std::int64_t batch_size);
 /// Lengths as the model sees them; each sequence gains `more` marks.

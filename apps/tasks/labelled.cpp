@@ -116,9 +116,10 @@ void keep_columns(Settings& settings, const LabelledText& train) {
 }  // namespace
 
 TextParts read_labelled_parts(
-    Settings& settings, const std::function<LabelledText()>& by_rule,
+    Settings& settings, Labels labels, const std::function<LabelledText()>& by_rule,
     const std::function<LabelledText(const std::string& path, const Settings& layout)>& read) {
   auto split = settings.read<SplitOptions>("data");
+  split.classes = labels == Labels::classes;
   if (!names_labelled_data(settings)) return split_text(by_rule(), split);
   const auto files = settings.read<DataFiles>("data");
   return parts_of_files(
@@ -126,7 +127,7 @@ TextParts read_labelled_parts(
       [&](const std::string& path) {
         LabelledText text = read(path, settings);
         if (path != files.file) return text;
-        check_labels(text, path);
+        if (split.classes) check_labels(text, path);
         keep_columns(settings, text);
         return text;
       },
@@ -193,16 +194,34 @@ std::string remark_on_steps(const Settings& settings, std::int64_t batches) {
                      " batches were read once: this much data deserves more steps");
 }
 
-std::vector<float> class_weights(const Settings& settings, const std::vector<std::int32_t>& labels,
-                                 std::size_t classes) {
-  if (settings.read<ClassSettings>("training").weights == ClassSettings::Weights::equal) return {};
-  std::vector<double> counts(classes, 0);
+namespace {
+
+std::vector<float> with_mean_1(std::vector<double> weights) {
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  check(sum > 0, "all ", weights.size(), " examples have the weight 0 (data.weight_column): none counts");
+  std::vector<float> scaled;
+  for (const double weight : weights)
+    scaled.push_back(static_cast<float>(weight / sum * static_cast<double>(weights.size())));
+  return scaled;
+}
+
+}  // namespace
+
+std::vector<float> example_weights(const LabelledText& text) {
+  if (text.weights.empty()) return {};
+  return with_mean_1({text.weights.begin(), text.weights.end()});
+}
+
+std::vector<float> example_weights(const Settings& settings, const LabelledText& text,
+                                   const std::vector<std::int32_t>& labels, std::size_t classes) {
+  if (settings.read<ClassSettings>("training").weights == ClassSettings::Weights::equal)
+    return example_weights(text);
+  std::vector<double> counts(classes, 0), weights;
   for (const std::int32_t label : labels) ++counts[static_cast<std::size_t>(label)];
-  std::vector<float> weights;
-  for (const double count : counts)
-    weights.push_back(
-        static_cast<float>(static_cast<double>(labels.size()) / (static_cast<double>(classes) * count)));
-  return weights;
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    weights.push_back((text.weights.empty() ? 1 : static_cast<double>(text.weights[i])) /
+                      counts[static_cast<std::size_t>(labels[i])]);
+  return with_mean_1(std::move(weights));
 }
 
 Loss class_loss(const ClassLogits& logits, const std::vector<std::int32_t>& labels,
@@ -210,7 +229,7 @@ Loss class_loss(const ClassLogits& logits, const std::vector<std::int32_t>& labe
   const auto count = static_cast<std::int64_t>(labels.size());
   const Device device = logits.deep.device();
   return logits.loss(Tensor::from(labels, {count}, device), label_smoothing,
-                     weights.empty() ? Tensor() : Tensor::from(pick(weights, labels), {count}, device));
+                     weights.empty() ? Tensor() : Tensor::from(weights, {count}, device));
 }
 
 SparseBatch sparse_batch(const std::vector<TextFeatures>& features, Device device) {

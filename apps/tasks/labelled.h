@@ -41,16 +41,31 @@ void for_each_setting(auto&& visit, LabelledFiles& data) {
         "and said");
 }
 
+void visit_weight_column(auto&& visit, std::string& column) {
+  visit(column, "weight_column",
+        "Of tables: how much an example counts in training, a number from 0: the column's number or name; "
+        "empty: all alike",
+        {.kind = Setting::Kind::column});
+}
+void visit_text_columns(auto&& visit, std::vector<std::string>& columns) {
+  visit(columns, "text_columns",
+        "Of tables: the columns of the text, joined by a space; empty: found by the data, and said");
+}
+
 /// How the data are split where no files are named for the parts.
-void for_each_setting(auto&& visit, SplitOptions& split) {
+void visit_split(auto&& visit, SplitOptions& split, bool of_classes) {
   visit_valid_fraction(visit, split.valid_fraction);
   visit_test_fraction(visit, split.test_fraction);
   visit_split_seed(visit, split.seed);
-  visit(split.stratified, "stratified",
-        "Whether every class is held out by the same share, and keeps at least one example for training");
+  if (of_classes)
+    visit(split.stratified, "stratified",
+          "Whether every class is held out by the same share, and keeps at least one example for training");
   visit(split.folds, "folds", 0, 1000,
         "Cross-validation: so many runs, each tested on another part of data.file; 0: none");
   visit(split.fold, "fold", 0, 1000, "Which of these runs, from 1; 0: all, each in a folder of its own");
+}
+void for_each_setting(auto&& visit, SplitOptions& split) {
+  visit_split(visit, split, /*of_classes=*/true);
 }
 
 struct ClassSettings {
@@ -71,11 +86,12 @@ LabelledOptions labelled_options(const Settings& settings, const std::string& pa
 /// The classes as a file of a run, and back. Throws an Error for a file that is damaged.
 std::string classes_to_json(const std::vector<std::string>& classes);
 std::vector<std::string> classes_from_json(const std::string& text);
+enum class Labels { classes, numbers };
 /// The parts of the data: what by_rule() makes where the settings name no files, else what read(path,
-/// settings) finds in these. Throws a SettingsError for labels that are none. Other files are read by the
+/// settings) finds in these. Throws a SettingsError for classes that are none. Other files are read by the
 /// columns of the training file: their names become settings where it has a header.
 TextParts read_labelled_parts(
-    Settings& settings, const std::function<LabelledText()>& by_rule,
+    Settings& settings, Labels labels, const std::function<LabelledText()>& by_rule,
     const std::function<LabelledText(const std::string& path, const Settings& layout)>& read);
 /// Throws a SettingsError for labels that are none: more than 200, with fewer than three texts each on
 /// average. It names the columns that there are; to be called before anything is built for so many classes.
@@ -89,11 +105,18 @@ std::vector<std::string> remarks_on_labelled(const TextParts& parts, const std::
                                              const std::string& unit, const std::string& description);
 /// The same when steps are fewer than the batches of an epoch; else "".
 std::string remark_on_steps(const Settings& settings, std::int64_t batches);
-/// What the settings make an example of each class count; empty: all alike. Balanced: texts / (classes *
-/// texts of it), so that the mean over the texts is 1.
-std::vector<float> class_weights(const Settings& settings, const std::vector<std::int32_t>& labels,
-                                 std::size_t classes);
-/// ClassLogits::loss with the weight of each label's class.
+/// The weights that the data give the examples, times what makes their mean 1; empty: all count alike. Throws
+/// an Error where all are 0.
+std::vector<float> example_weights(const LabelledText& text);
+/// The same, and where the settings balance the classes times texts / (classes * texts of its class). `labels`:
+/// the class of each example.
+std::vector<float> example_weights(const Settings& settings, const LabelledText& text,
+                                   const std::vector<std::int32_t>& labels, std::size_t classes);
+/// The weights of a batch; empty: all count alike.
+inline std::vector<float> batch_weights(const std::vector<float>& weights, const Batch& rows) {
+  return weights.empty() ? weights : pick(weights, rows);
+}
+/// ClassLogits::loss with the weight of each example; empty: all count alike.
 Loss class_loss(const ClassLogits& logits, const std::vector<std::int32_t>& labels,
                 const std::vector<float>& weights, double label_smoothing);
 /// The sparse vectors of a batch as a model reads them.
@@ -108,6 +131,9 @@ SparseBatch sparse_batch_of(const std::vector<Input>& inputs, const SequenceEnco
   for (const Input& input : inputs) features.push_back(features_of(input, count));
   return sparse_batch(features, model.device());
 }
+/// The optional last column of labelled examples in memory.
+inline constexpr ExampleColumn weight_of_example = {
+    .name = "weight", .help = "How much it counts in training", .optional = true, .is_number = true};
 /// Lines of a report's examples.
 std::vector<ExampleLine> labelled_lines(const LabelledText& text, std::size_t count);
 

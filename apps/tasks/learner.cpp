@@ -98,10 +98,20 @@ Measurement Learner::measurement(std::span<const double> values, std::size_t cou
   return measurement;
 }
 
+namespace {
+
+/// Those that may not be left out.
+std::size_t required_columns(const ExampleTable& table) {
+  return static_cast<std::size_t>(std::ranges::count(table.columns, false, &ExampleColumn::optional));
+}
+
+}  // namespace
+
 Measurement Learner::measure_examples(const std::string& file) {
   check(!kind_.examples.empty(), kind_.name, " measures on files, not on examples in memory");
   Settings layout = settings_;
-  use_layout_of(kind_.examples.front(), layout);
+  const ExampleTable& table = kind_.examples.front();
+  use_layout_of(table, required_columns(table), layout);
   return measured({"", {&file, 1}, layout});
 }
 
@@ -172,14 +182,13 @@ void check_cell(const std::string& cell, const ExampleColumn& column, const auto
 
 /// The file that holds the rows.
 std::string content_of(const TaskKind& kind, const ExampleTable& table, const Examples& examples) {
-  const auto required = std::ranges::count_if(table.columns, [](const auto& one) { return !one.optional; });
   const std::size_t given = examples.columns.size();
   std::vector<std::string> names;
   for (const ExampleColumn& column : table.columns)
     names.push_back(concat_text(column.name, column.optional ? " (may be left out)" : ""));
-  check(static_cast<std::ptrdiff_t>(given) >= required && given <= table.columns.size(), kind.name,
-        ": the examples of \"", examples.part, "\" have ", given, given == 1 ? " column" : " columns",
-        ", but expected are ", listed(names));
+  check(given >= required_columns(table) && given <= table.columns.size(), kind.name, ": the examples of \"",
+        examples.part, "\" have ", given, given == 1 ? " column" : " columns", ", but expected are ",
+        listed(names));
   const std::size_t rows = examples.columns[0].size();
   for (std::size_t c = 1; c < given; ++c)
     check(examples.columns[c].size() == rows, kind.name, ": the columns of \"", examples.part,
@@ -226,6 +235,7 @@ ExampleFiles::ExampleFiles(const TaskKind& kind, std::span<const Examples> examp
     check(std::ranges::count(parts_, part.part) == 0, kind.name, ": the examples of \"", part.part,
           "\" are given twice");
     parts_.push_back(part.part);
+    if (part.part == "train") train_columns_ = part.columns.size();
     files_[name_of(part.part)] = content_of(kind, table_of(part.part), part);
   }
   for (const auto& [name, content] : files_) write_output(folder_ / name, content, false);
@@ -267,7 +277,7 @@ void ExampleFiles::name_in(Settings& settings) const {
       throw SettingsError(
           concat_text(setting, " names a file, and examples of \"", part, "\" are in memory: give one"));
   }
-  use_layout_of(kind_.examples.front(), settings);
+  use_layout_of(kind_.examples.front(), train_columns_, settings);
   for (const std::string& part : parts_)
     settings.set(setting_of(part), (folder_ / name_of(part)).string(), "examples");
 }
@@ -283,6 +293,7 @@ void ExampleFiles::name_in(Settings& settings) const {
   task(converse)         \
   task(classify)         \
   task(match)            \
+  task(rate)             \
   task(embed_text)       \
   task(recommend)        \
   task(language_model)

@@ -370,6 +370,7 @@ class ExampleFiles {
   const TaskKind& kind_;
   std::vector<std::string> parts_;
   std::map<std::string, std::string> files_;
+  std::size_t train_columns_ = 0;
   TemporaryFolder folder_{"heed-examples"};
 };
 

@@ -45,7 +45,8 @@ constexpr const char* for_answers = R"({
 struct MatchData {
   LabelledFiles files = {.formats = table_formats(),
                          .formats_help = "csv; tsv, in which nothing is quoted; jsonl"};
-  std::string first_column = {}, second_column = {}, label_column = {}, positive_label = {};
+  std::string first_column = {}, second_column = {}, label_column = {}, weight_column = {},
+              positive_label = {};
   SplitOptions split = {.valid_fraction = 0.1, .stratified = true};
   TextLimits limits = {};
   std::int64_t questions = 1500;
@@ -60,6 +61,7 @@ void for_each_setting(auto&& visit, MatchData& data) {
         "The second text: number or name; empty: \"second\", or found by the data, and said", column);
   visit(data.label_column, "label_column",
         "The class: number or name; empty: \"label\", or found by the data, and said", column);
+  visit_weight_column(visit, data.weight_column);
   visit(data.positive_label, "positive_label",
         "Of two classes the one of f1, map and mrr; empty: the last by its bytes, as 1 of 0 and 1");
   for_each_setting(visit, data.split);
@@ -114,15 +116,15 @@ class MatchLearner : public Learner {
     train_ = examples_of(parts_.train);
     valid_ = examples_of(parts_.valid);
     plan_batches(lengths_of_pairs(train_.inputs), training_batches(settings_));
-    weights_ = class_weights(settings_, train_.targets, classes_.size());
+    weights_ = example_weights(settings_, parts_.train, train_.targets, classes_.size());
     remark(remark_on_steps(settings_, batches(0)));
     check_metric();
   }
 
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
     const Batch& rows = batches_.at(epoch, batch);
-    return class_loss(logits(pick(train_.inputs, rows), context), pick(train_.targets, rows), weights_,
-                      label_smoothing_);
+    return class_loss(logits(pick(train_.inputs, rows), context), pick(train_.targets, rows),
+                      batch_weights(weights_, rows), label_smoothing_);
   }
 
   Evaluation evaluate() override {
@@ -155,7 +157,7 @@ class MatchLearner : public Learner {
   std::map<std::string, std::string> read_parts() override {
     parts_ = reported([&](ReadReport& report) {
       return read_labelled_parts(
-          settings_, [&] { return draw_answer_pairs(data_.split.seed, data_.questions); },
+          settings_, Labels::classes, [&] { return draw_answer_pairs(data_.split.seed, data_.questions); },
           [&](const std::string& path, const Settings& layout) {
             return read_labelled_text(path, table_options(path, layout), &report);
           });
@@ -219,6 +221,7 @@ class MatchLearner : public Learner {
     options.pairs = true;
     options.label_column = data.label_column;
     options.second_column = data.second_column;
+    if (path == data.files.files.file) options.weight_column = data.weight_column;
     if (!data.first_column.empty()) options.text_columns = {data.first_column};
     return options;
   }
@@ -365,7 +368,7 @@ class MatchLearner : public Learner {
   TextParts parts_;
   std::optional<PairTokenizer> tokenizer_;
   Examples train_, valid_;
-  std::vector<float> weights_;  // of the classes; empty: all alike
+  std::vector<float> weights_;  // of the examples to learn from; empty: all alike
 };
 
 }  // namespace

@@ -192,6 +192,7 @@ Json task_list() {
         columns.push_back({{"name", column.name},
                            {"help", column.help},
                            {"is_name", column.is_name},
+                           {"is_number", column.is_number},
                            {"separator", column.separator},
                            {"optional", column.optional}});
       tables.push_back({{"name", table.name}, {"columns", std::move(columns)}});

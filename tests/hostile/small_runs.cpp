@@ -49,6 +49,7 @@ const std::map<std::string, std::vector<std::string>> for_task = {
       "decoding.length_extra=10"}},
     {"recommend", {"data.impressions=200", "model.encoder_layers=1", "user.max_history=8"}},
     {"rate", {"model.positions=learned"}},
+    {"tag", {"model.positions=learned"}},
 };
 
 fs::path train_small_run(const std::string& task, int seed, const fs::path& out) {

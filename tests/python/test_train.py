@@ -35,6 +35,7 @@ class Training(Folder):
     # what each task learns from in memory: columns, those held out, other tables, its file, and further settings
     tasks = {
         "classify": ((TEXTS, LABELS), (TEXTS[:8], LABELS[:8]), {}, "text label", {}),
+        "rate": ((TEXTS, [i / 7 for i in range(40)]), (TEXTS[:8], list(range(8))), {}, "text label", {}),
         "match": ((WORDS, CODES, [str(i % 2) for i in range(24)]), (WORDS[:6], CODES[:6], list("010101")), {},
                   "first second label", {}),
         "translate": ((WORDS, CODES), (WORDS[:4], CODES[:4]), {}, "source target", {}),
@@ -209,7 +210,8 @@ class Training(Folder):
             ((TEXTS, LABELS[:-1]), ValueError, "40 of text, but 39 of label"),
             (([], []), heed.Error, "empty"),
             ((TEXTS,), TypeError, "text, label"),
-            ((TEXTS, LABELS, LABELS), TypeError, "text, label"),
+            ((TEXTS, LABELS, LABELS), TypeError, r"weight\[0\] is '\w+'; expected a number"),
+            ((TEXTS, LABELS, [1] * 40, LABELS), TypeError, "text, label, weight"),
             ((LABELS, [1.5] * 40), TypeError, r"label\[0\] is 1.5"),
             (([3] * 40, LABELS), TypeError, r"text\[0\] is 3"),
             ((np.zeros((40, 2)), LABELS), TypeError, "one dimension"),
@@ -457,7 +459,7 @@ try:
 
     from sklearn.linear_model import LogisticRegression
 
-    from heed.sklearn import Classifier, Embedder
+    from heed.sklearn import Classifier, Embedder, Regressor
 except ImportError:
     sklearn = None
 
@@ -531,8 +533,42 @@ class ScikitLearn(Folder):
         with contextlib.redirect_stdout(out):
             Classifier(steps=3, verbose=1, settings=QUICK).fit(TEXTS, LABELS)
         self.assertIn("step 3 of 3", out.getvalue())
-        self.refuses((ValueError, "class_weight", lambda: Classifier(class_weight={"pos": 2}).fit(TEXTS, LABELS)),
+        self.refuses((ValueError, "class_weight", lambda: Classifier(class_weight="even").fit(TEXTS, LABELS)),
                      (ValueError, "validation_fraction", lambda: Classifier(early_stopping=True, validation_fraction=0.0).fit(TEXTS, LABELS)))
+
+    def test_weights(self):
+        plain = Classifier(steps=3, settings=QUICK).fit(TEXTS, LABELS).predict_proba(TEXTS)
+        alike = Classifier(steps=3, settings=QUICK).fit(TEXTS, LABELS, sample_weight=np.full(40, 7)).predict_proba(TEXTS)
+        np.testing.assert_array_equal(alike, plain)
+        of_class = Classifier(steps=3, class_weight={LABELS[0]: 9, LABELS[1]: 1}, settings=QUICK).fit(TEXTS, LABELS)
+        weights = [9 if one == LABELS[0] else 1 for one in LABELS]
+        given = Classifier(steps=3, settings=QUICK).fit(TEXTS, LABELS, weights)
+        np.testing.assert_array_equal(of_class.predict_proba(TEXTS), given.predict_proba(TEXTS))
+        first = list(given.classes_).index(LABELS[0])
+        self.assertTrue((given.predict_proba(TEXTS)[:, first] > plain[:, first]).all())
+        self.refuses((ValueError, "inconsistent", lambda: Classifier(settings=QUICK).fit(TEXTS, LABELS, [1, 2])),
+                     (heed.Error, "the weight", lambda: Classifier(settings=QUICK).fit(TEXTS, LABELS, [-1] * 40)))
+
+    def test_regressor(self):
+        from sklearn.utils.estimator_checks import check_estimator
+
+        texts = [f"{'good' if i % 2 else 'bad'} film" for i in range(60)]
+        stars = np.array([4.5 if i % 2 else 1.25 for i in range(60)])
+        model = Regressor(steps=80, settings=QUICK).fit(texts, stars)
+        self.assertGreater(model.score(texts, stars), 0.9)
+        answers = model.predict(np.array(["good film", " "]))
+        self.assertEqual(answers.dtype, np.float64)
+        self.assertAlmostEqual(answers[1], stars.mean())
+        again = pickle.loads(pickle.dumps(model))
+        np.testing.assert_array_equal(again.predict(texts), model.predict(texts))
+        self.assertEqual(cross_val_score(Regressor(steps=3, settings=QUICK), texts, stars, cv=2).shape, (2,))
+        heavy = Regressor(steps=80, settings=QUICK).fit(["film"] * 60, stars, sample_weight=(stars > 3) + 1e-9)
+        self.assertGreater(heavy.predict(["film"])[0], 3.5)
+        check_estimator(Regressor(steps=2, settings=QUICK))
+        with self.assertRaises(sklearn.exceptions.NotFittedError):
+            Regressor().predict(["a"])
+        self.refuses((ValueError, "NaN", lambda: Regressor().fit(texts, [np.nan] * 60)),
+                     (heed.Error, "not numbers", lambda: heed.train("classify", TEXTS, LABELS, settings=SMALL).predict(["a"]).numbers))
 
     def test_progress_survives_pickling(self):
         for told in (lambda record: None, heed.ProgressLine(), [].append):

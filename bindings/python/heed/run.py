@@ -86,6 +86,14 @@ class Predictions(List[Prediction]):
         return found
 
     @property
+    def numbers(self) -> np.ndarray:
+        """The answers as numbers, float64 [n]; NaN where there is none. Of tasks that learn a number."""
+        try:
+            return np.array([float(one.text) if one.text else np.nan for one in self], dtype=np.float64)
+        except ValueError:
+            raise lib.Error("the answers of this task are not numbers: see `labels`") from None
+
+    @property
     def vectors(self) -> np.ndarray:
         """float32 [n, width]; NaN where a text has no answer. Of tasks whose answer is a vector."""
         width = max((len(one.vector) for one in self if one.vector), default=0)
@@ -105,6 +113,8 @@ def is_path(value: Any) -> bool:
 
 def _element(value: Any, column: Dict[str, Any], where: str) -> str:
     """One text; of a label or an id also a whole number or a truth value."""
+    if column["is_number"]:
+        return _number(value, where)
     if isinstance(value, str):
         return value
     if column["is_name"]:
@@ -118,6 +128,16 @@ def _element(value: Any, column: Dict[str, Any], where: str) -> str:
             return str(int(value))  # a column of numbers in which some are missing
         raise TypeError(f"{where} is {value!r}; expected a text or a whole number")
     raise TypeError(f"{where} is {value!r}; expected a text")
+
+
+def _number(value: Any, where: str) -> str:
+    """A number, or a text that is one, as the library reads it."""
+    try:
+        if isinstance(value, (bool, np.bool_)):
+            raise TypeError
+        return repr(float(value))
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{where} is {value!r}; expected a number") from None
 
 
 def _cell(value: Any, column: Dict[str, Any], where: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Estimators for scikit-learn: Classifier has fit, predict, predict_proba and score, Embedder transforms texts.
+"""Estimators for scikit-learn: Classifier and Regressor learn from texts, Embedder makes vectors of them.
 
 >>> from heed.sklearn import Classifier
 >>> cross_val_score(Classifier("fastformer", steps=300), texts, labels)
@@ -17,8 +17,9 @@ from typing import Any, Callable, Dict, Mapping, Optional, Union
 import numpy as np
 
 try:
-    from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
     from sklearn.utils import check_random_state
+    from sklearn.utils.class_weight import compute_sample_weight
     from sklearn.utils.multiclass import check_classification_targets, type_of_target
     from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 except ImportError as error:
@@ -32,8 +33,7 @@ except ImportError:
 from . import _library as lib
 from ._library import Path
 from .notebook import ProgressLine
-from .run import Run
-from .train import settings as settings_of_task
+from .run import Predictions, Run
 from .train import train
 
 
@@ -44,80 +44,28 @@ def _share_processor() -> None:
         lib.call("heed_set_cpu_threads", int(threads))
 
 
-class Classifier(ClassifierMixin, BaseEstimator):
-    """Tells classes of texts apart, by a run of the task ``classify``.
+class _Estimator(BaseEstimator):
+    """What Classifier and Regressor have in common: a run of a task that learns one thing of each text."""
 
-    ``attention``: the encoder's mechanism (``heed.attentions()``). ``steps``: of the training.
-    ``random_state``: an integer is its seed, a RandomState draws one, and None is the task's default, so that two
-    fits are alike. ``class_weight``: "balanced" has rare classes count more, so that all weigh the same.
+    _task = ""
 
-    ``validation_fraction``: of the texts, held out to choose the best weights; 0 trains on all and keeps the
-    last (or, with training.ema_decay, their average); None: a tenth for ``early_stopping``, else 0.
-    ``early_stopping``: ends after ``n_iter_no_change`` evaluations without a better one, of twenty in ``steps``.
-
-    ``settings``: any others (``heed.settings("classify")``), laid over these. ``on_progress``: as in
-    ``heed.train``; ``verbose`` without it shows a line of progress. ``out``: the folder of the run, new for each fit.
-
-    ``fit`` sets ``classes_`` and ``run_``, the trained run. A fitted estimator can be pickled: it carries the
-    files of its run, and ``on_progress``, a lambda too.
-    """
-
-    def __init__(
-        self,
-        attention: Optional[str] = None,
-        *,
-        steps: Optional[int] = None,
-        random_state: Any = None,
-        class_weight: Optional[str] = None,
-        validation_fraction: Optional[float] = None,
-        early_stopping: bool = False,
-        n_iter_no_change: int = 5,
-        verbose: Union[bool, int] = 0,
-        settings: Optional[Mapping[str, Any]] = None,
-        on_progress: Optional[Callable[[Dict[str, Any]], Any]] = None,
-        out: Optional[str] = None,
-    ) -> None:
-        self.attention = attention
-        self.steps = steps
-        self.random_state = random_state
-        self.class_weight = class_weight
-        self.validation_fraction = validation_fraction
-        self.early_stopping = early_stopping
-        self.n_iter_no_change = n_iter_no_change
-        self.verbose = verbose
-        self.settings = settings
-        self.on_progress = on_progress
-        self.out = out
-
-    def fit(self, X: Any, y: Any) -> "Classifier":
-        """Trains on texts and the class of each."""
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None: a class for each text")
-        check_consistent_length(X, y)
-        labels = column_or_1d(y, warn=True)
-        check_classification_targets(labels)
-        if type_of_target(labels) not in ("binary", "multiclass"):
-            raise ValueError(f"y must have one class for each text, not {type_of_target(labels)}")
-        classes, rows = np.unique(labels, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(f"Classifier needs texts of at least two classes; the number of classes is {len(classes)}")
-        names = _names(classes)
-        given = self._settings()
+    def _train(self, X: Any, labels: list, sample_weight: Any, more: Mapping[str, Any]) -> Run:
+        """Trains with the settings that the parameters name, and ``more``."""
+        columns = [_texts(X), labels]
+        if sample_weight is not None:
+            weights = column_or_1d(sample_weight)
+            check_consistent_length(columns[0], weights)
+            columns.append(weights)
         _share_processor()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
-            run = train(
-                "classify", _texts(X), [names[row] for row in rows], attention=self.attention,
-                settings=given, out=self.out,
+            return train(
+                self._task, *columns, attention=self.attention, settings={**self._settings(), **more}, out=self.out,
                 on_progress=self.on_progress or (ProgressLine() if self.verbose else None),
             )
-        self.classes_, self.run_ = classes, run  # together: a fit that fails changes nothing
-        return self
 
     def _settings(self) -> Dict[str, Any]:
-        """Those of the task, as the parameters say."""
-        if self.class_weight not in (None, "balanced"):
-            raise ValueError(f"class_weight is {self.class_weight!r}; expected None or 'balanced'")
+        """Those of the task, as the parameters that all have in common say."""
         fraction = self.validation_fraction
         if fraction is None:
             fraction = 0.1 if self.early_stopping else 0.0
@@ -126,34 +74,21 @@ class Classifier(ClassifierMixin, BaseEstimator):
         seed = self.random_state
         if seed is not None and not isinstance(seed, (int, np.integer)):
             seed = check_random_state(seed).randint(2**31 - 1)
-        given = {"training.steps": self.steps, "seed": seed, "data.valid_fraction": float(fraction),
-                 "training.class_weights": self.class_weight}
+        given = {"training.steps": self.steps, "seed": seed, "data.valid_fraction": float(fraction)}
         if self.early_stopping:
-            steps = self.steps or settings_of_task("classify")["training.steps"].default
-            given.update({"training.patience": self.n_iter_no_change, "training.evaluate_every": max(1, steps // 20)})
+            given["training.patience"] = self.n_iter_no_change  # with it go twenty evaluations
         given.update(self.settings or {})
         return {name: value for name, value in given.items() if value is not None}
 
-    def predict(self, X: Any) -> np.ndarray:
-        """The likeliest class of each text."""
-        check_is_fitted(self, "run_")
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class [n, classes], in the order of ``classes_``.
-
-        A blank text, of which the model reads nothing, gets each class alike.
-        """
+    def _answers(self, X: Any) -> Predictions:
+        """Raises NotFittedError before fit, and ValueError for a text that cannot be answered."""
         check_is_fitted(self, "run_")
         _share_processor()
         answers = self.run_.predict(_texts(X), errors="return")
         for row, answer in enumerate(answers):
             if answer.error:
                 raise ValueError(f"X[{row}]: {answer.error}")
-        order = [answers.classes.index(name) for name in _names(self.classes_)]
-        found = answers.probabilities[:, order]
-        found[np.isnan(found).any(axis=1)] = 1 / len(self.classes_)
-        return found
+        return answers
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -187,6 +122,151 @@ class Classifier(ClassifierMixin, BaseEstimator):
             pathlib.Path(temporary.name, os.path.basename(name)).write_bytes(content)
         self.run_ = Run.open(temporary.name)
         self.run_._temporary = temporary
+
+
+class Classifier(ClassifierMixin, _Estimator):
+    """Tells classes of texts apart, by a run of the task ``classify``.
+
+    ``attention``: the encoder's mechanism (``heed.attentions()``). ``steps``: of the training.
+    ``random_state``: an integer is its seed, a RandomState draws one, and None is the task's default, so that two
+    fits are alike. ``class_weight``: "balanced" has rare classes count more, so that all weigh the same; a
+    dictionary has the weight of each class.
+
+    ``validation_fraction``: of the texts, held out to choose the best weights; 0 trains on all and keeps the
+    last (or, with training.ema_decay, their average); None: a tenth for ``early_stopping``, else 0.
+    ``early_stopping``: ends after ``n_iter_no_change`` evaluations without a better one, of twenty in ``steps``.
+
+    ``settings``: any others (``heed.settings("classify")``), laid over these. ``on_progress``: as in
+    ``heed.train``; ``verbose`` without it shows a line of progress. ``out``: the folder of the run, new for each fit.
+
+    ``fit`` sets ``classes_`` and ``run_``, the trained run. A fitted estimator can be pickled: it carries the
+    files of its run, and ``on_progress``, a lambda too.
+    """
+
+    _task = "classify"
+
+    def __init__(
+        self,
+        attention: Optional[str] = None,
+        *,
+        steps: Optional[int] = None,
+        random_state: Any = None,
+        class_weight: Union[None, str, Mapping[Any, float]] = None,
+        validation_fraction: Optional[float] = None,
+        early_stopping: bool = False,
+        n_iter_no_change: int = 5,
+        verbose: Union[bool, int] = 0,
+        settings: Optional[Mapping[str, Any]] = None,
+        on_progress: Optional[Callable[[Dict[str, Any]], Any]] = None,
+        out: Optional[str] = None,
+    ) -> None:
+        self.attention = attention
+        self.steps = steps
+        self.random_state = random_state
+        self.class_weight = class_weight
+        self.validation_fraction = validation_fraction
+        self.early_stopping = early_stopping
+        self.n_iter_no_change = n_iter_no_change
+        self.verbose = verbose
+        self.settings = settings
+        self.on_progress = on_progress
+        self.out = out
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "Classifier":
+        """Trains on texts and the class of each; ``sample_weight``: how much each counts, a number from 0."""
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None: a class for each text")
+        check_consistent_length(X, y)
+        labels = column_or_1d(y, warn=True)
+        check_classification_targets(labels)
+        if type_of_target(labels) not in ("binary", "multiclass"):
+            raise ValueError(f"y must have one class for each text, not {type_of_target(labels)}")
+        classes, rows = np.unique(labels, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"Classifier needs texts of at least two classes; the number of classes is {len(classes)}")
+        more = {}
+        if isinstance(self.class_weight, Mapping):
+            of_class = compute_sample_weight(dict(self.class_weight), labels)
+            sample_weight = of_class if sample_weight is None else of_class * column_or_1d(sample_weight)
+        elif self.class_weight == "balanced":
+            more["training.class_weights"] = "balanced"
+        elif self.class_weight is not None:
+            raise ValueError(f"class_weight is {self.class_weight!r}; expected None, 'balanced' or a dictionary")
+        names = _names(classes)
+        run = self._train(X, [names[row] for row in rows], sample_weight, more)
+        self.classes_, self.run_ = classes, run  # together: a fit that fails changes nothing
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The likeliest class of each text."""
+        check_is_fitted(self, "run_")
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class [n, classes], in the order of ``classes_``.
+
+        A blank text, of which the model reads nothing, gets each class alike.
+        """
+        answers = self._answers(X)
+        order = [answers.classes.index(name) for name in _names(self.classes_)]
+        found = answers.probabilities[:, order]
+        found[np.isnan(found).any(axis=1)] = 1 / len(self.classes_)
+        return found
+
+
+class Regressor(RegressorMixin, _Estimator):
+    """Learns a number for a text, by a run of the task ``rate``.
+
+    >>> Regressor(steps=500).fit(reviews, stars).predict(["would come again"])
+
+    Parameters are those of Classifier, without ``class_weight``; ``settings``: ``heed.settings("rate")``. ``fit``
+    sets ``mean_``, the mean of the numbers, and ``run_``, the trained run.
+    """
+
+    _task = "rate"
+
+    def __init__(
+        self,
+        attention: Optional[str] = None,
+        *,
+        steps: Optional[int] = None,
+        random_state: Any = None,
+        validation_fraction: Optional[float] = None,
+        early_stopping: bool = False,
+        n_iter_no_change: int = 5,
+        verbose: Union[bool, int] = 0,
+        settings: Optional[Mapping[str, Any]] = None,
+        on_progress: Optional[Callable[[Dict[str, Any]], Any]] = None,
+        out: Optional[str] = None,
+    ) -> None:
+        self.attention = attention
+        self.steps = steps
+        self.random_state = random_state
+        self.validation_fraction = validation_fraction
+        self.early_stopping = early_stopping
+        self.n_iter_no_change = n_iter_no_change
+        self.verbose = verbose
+        self.settings = settings
+        self.on_progress = on_progress
+        self.out = out
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "Regressor":
+        """Trains on texts and the number of each; ``sample_weight``: how much each counts, a number from 0."""
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None: a number for each text")
+        check_consistent_length(X, y)
+        numbers = column_or_1d(y, warn=True).astype(np.float64)
+        if not np.isfinite(numbers).all():
+            row = int(np.argmin(np.isfinite(numbers)))
+            raise ValueError(f"y[{row}] is {numbers[row]}: input contains NaN or infinity")
+        run = self._train(X, numbers.tolist(), sample_weight, {})
+        self.mean_, self.run_ = float(numbers.mean()), run
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The number of each text, float64 [n]; of a blank text, of which the model reads nothing, ``mean_``."""
+        numbers = self._answers(X).numbers
+        return np.where(np.isnan(numbers), self.mean_, numbers)
 
 
 class Embedder(TransformerMixin, BaseEstimator):

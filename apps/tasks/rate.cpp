@@ -1,0 +1,378 @@
+// Rating: learns a number for a text, such as the stars of a review. An encoder with one output and, beside
+// it, a linear part over words and parts of words (models/classifier.h) each learn the number by the squared
+// error. Rated texts come from files (data/labelled_text.h); without them it learns how large a number is from
+// its English words.
+//
+// Files of a run beside the weights: tokenizer.json, and scale.json with the mean and the standard deviation
+// of the numbers to learn from, in units of which the model computes. Parts of the data: train, valid, test.
+
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "heed/apps/tasks/labelled.h"
+#include "heed/apps/tasks/recipe.h"
+#include "heed/autograd/ops.h"
+#include "heed/base/json.h"
+#include "heed/base/unicode.h"
+#include "heed/data/pairs_by_rule.h"
+#include "heed/models/classifier.h"
+
+namespace heed {
+namespace {
+
+constexpr MetricKind error_metrics[] = {
+    {"root_mean_squared_error", false}, {"mean_absolute_error", false}, {"r2", true}};
+
+// --- settings
+
+struct RateData {
+  LabelledFiles files = {
+      .formats = labelled_formats(),
+      .formats_help =
+          "lines: a number, a space and a text; csv; tsv; jsonl; folders: for each number a "
+          "folder of documents, or a file with a text on each line"};
+  std::string label_column = {}, weight_column = {};
+  std::vector<std::string> text_columns = {};
+  SplitOptions split = {.valid_fraction = 0.1};
+  TextLimits limits = {};
+};
+
+void for_each_setting(auto&& visit, RateData& data) {
+  for_each_setting(visit, data.files);
+  visit(data.label_column, "label_column",
+        "Of tables: the number's column, by its own number, from 1, or name; empty: \"label\", or the one "
+        "that holds numbers",
+        {.kind = Setting::Kind::column});
+  visit_weight_column(visit, data.weight_column);
+  visit_text_columns(visit, data.text_columns);
+  visit_split(visit, data.split, /*of_classes=*/false);
+  for_each_setting(visit, data.limits);
+}
+
+/// As of classify, whose texts are of the same kind; the shares of the parts take more held-out texts.
+constexpr const char* for_ratings = R"({
+  "data": {"valid_fraction": 0.1},
+  "tokenizer": {"kind": "auto", "vocabulary": 30000},
+  "model": {"width": 64, "feed_forward": 128, "encoder_layers": 1, "dropout": 0.5, "word_dropout": 0.4,
+    "positions": "none", "local_width": 3, "epsilon": 0.1, "embedding_deviation": 0.01, "sparse_features": 131072},
+  "training": {"steps": 1000, "batch_tokens": 1024, "evaluate_every": 1000, "save_every": 500, "ema_decay": 0.99,
+    "label_smoothing": 0.0, "schedule": {"name": "cosine", "warmup_steps": 50, "learning_rate": 0.002}}})";
+
+constexpr const char* for_numbers = R"({
+  "tokenizer": {"vocabulary": 300}, "model": {"width": 64, "feed_forward": 128, "encoder_layers": 1},
+  "training": {"steps": 400, "evaluate_every": 80, "save_every": 100, "label_smoothing": 0.0,
+    "schedule": {"warmup_steps": 50, "learning_rate": 0.003}}})";
+
+Settings rate_settings(bool own_data) {
+  Settings settings;
+  settings.declare("", RuntimeSettings());
+  settings.declare("data", RateData());
+  settings.declare("tokenizer", BeginMark());
+  settings.declare("tokenizer", VocabularySettings());
+  declare_model(settings, {.width = 64, .feed_forward = 128, .encoder_layers = 1}, Stacks::encoder,
+                /*has_sparse_features=*/true);
+  declare_training(settings, error_metrics);
+  settings.declare("prediction", PredictionSettings());
+  settings.change_defaults(own_data ? for_ratings : for_numbers);
+  return settings;
+}
+
+// --- data
+
+/// log10(n + 1) of numbers by their words.
+LabelledText number_sizes(std::uint64_t seed) {
+  LabelledText text;
+  const std::vector<std::int32_t> numbers = draw_numbers(seed, 3000, 1).train;
+  const TextList words = number_words(numbers).source;
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    text.add(words[i], std::to_string(std::log10(numbers[i] + 1.0)), words[i]);
+  return text;
+}
+
+double number_in(std::string_view text, const std::string& place) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  check(error == std::errc() && end == text.data() + text.size() && std::abs(number) <= most_in_f32, place,
+        ": \"", unicode::shortened(text, 40), "\" is no number within the range of f32");
+  return number;
+}
+
+/// Maps numbers to a mean of 0 and a standard deviation of 1, and back.
+struct Scale {
+  double mean = 0, deviation = 1;
+
+  /// Numbers that are all alike keep their deviation of 1.
+  static Scale of(const std::vector<double>& numbers) {
+    Scale scale;
+    for (const double number : numbers) scale.mean += number / static_cast<double>(numbers.size());
+    double squares = 0;
+    for (const double number : numbers)
+      squares += (number - scale.mean) * (number - scale.mean) / static_cast<double>(numbers.size());
+    if (squares > 0) scale.deviation = std::sqrt(squares);
+    return scale;
+  }
+  static Scale from_json(const std::string& text) {
+    const auto json = parse_json<nlohmann::json>(text, "scale.json", 2);
+    const auto member = [&](const char* name) {
+      check(json.is_object() && json.contains(name) && json.at(name).is_number(), "scale.json: expected \"",
+            name, "\", a number");
+      return json.at(name).get<double>();
+    };
+    const Scale scale{member("mean"), member("deviation")};
+    check(std::isfinite(scale.mean) && std::isfinite(scale.deviation) && scale.deviation > 0,
+          "scale.json: the mean is ", scale.mean, " and the deviation ", scale.deviation,
+          "; expected finite numbers, and a deviation above 0");
+    return scale;
+  }
+  std::string json() const {
+    return nlohmann::ordered_json({{"mean", mean}, {"deviation", deviation}}).dump(2) + "\n";
+  }
+  double scaled(double number) const { return (number - mean) / deviation; }
+  double unscaled(double output) const { return mean + deviation * output; }
+};
+
+/// A text with its tokens.
+struct RateInput {
+  Tokens tokens;
+  std::string_view text;
+};
+
+class RateLearner : public Learner {
+ public:
+  RateLearner(const TaskKind& kind, Settings given)
+      : Learner(kind, std::move(given)),
+        data_(settings_.read<RateData>("data")),
+        batch_size_(settings_.read<PredictionSettings>("prediction").batch_size) {
+    unit_ = "texts";
+    if (label_smoothing_ > 0)
+      throw SettingsError("training.label_smoothing needs classes; this task predicts a number");
+  }
+
+  void prepare_training() override {
+    train_ = examples_of(parts_.train);
+    valid_ = examples_of(parts_.valid);
+    weights_ = example_weights(parts_.train);
+    remark(concat_text(parts_.train.size(), " texts to learn from, ", parts_.valid.size(),
+                       " to measure with, ", parts_.test.size(),
+                       " kept for a test; their numbers have the mean ", scale_.mean,
+                       " and the standard deviation ", scale_.deviation, "; vocabulary ",
+                       tokenizer_->tokenizer().vocabulary_size()));
+    plan_batches(lengths(train_.inputs), training_batches(settings_));
+    remark(remark_on_steps(settings_, batches(0)));
+  }
+
+  /// The sum of w_i (y_i - t_i)^2 over the texts, in units of the deviation; of two parts their mean.
+  Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
+    const Batch& rows = batches_.at(epoch, batch);
+    const ClassLogits found = outputs(pick(train_.inputs, rows), context);
+    const std::vector<float> weights = batch_weights(weights_, rows);
+    std::vector<float> targets;
+    for (const double number : pick(train_.targets, rows))
+      targets.push_back(static_cast<float>(scale_.scaled(number)));
+    const auto column = [&](const std::vector<float>& values) {
+      return Tensor::from(values, found.deep.shape(), found.deep.device());
+    };
+    const auto summed = [&](const Tensor& numbers) {
+      const Tensor squares = square(numbers - column(targets));
+      return sum(weights.empty() ? squares : squares * column(weights));
+    };
+    const Tensor deep = summed(found.deep);
+    return {found.sparse.defined() ? (deep + summed(found.sparse)) / 2 : deep, found.deep.size(0)};
+  }
+
+  Evaluation evaluate() override {
+    if (valid_.inputs.empty()) return {};
+    if (SparseLinear* const sparse = model_as<EncoderClassifier>().sparse()) fit_shares(*sparse);
+    return evaluation(errors_of(valid_).metrics);
+  }
+
+  std::vector<Prediction> predict(std::span<const std::string> lines,
+                                  const PredictOptions& options) override {
+    return answer_lines(
+        lines, options, [&](const std::string& line) { return input_of(line); },
+        [&](const Inputs& inputs) {
+          std::vector<Prediction> answers;
+          for (const double number : numbers_of(inputs))
+            answers.push_back({number_text(static_cast<float>(number)), 1});
+          return answers;
+        },
+        [&](const RateInput& input, const std::string& name, CaptureFile& file) {
+          add_pass(file, name, captured([&](Context& context) { outputs({input}, context); }), {input.tokens},
+                   tokenizer_->tokenizer());
+        });
+  }
+
+  /// In the units of the labels.
+  Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
+    const auto inputs = inputs_of_lines(lines, [&](const std::string& line) { return input_of(line); });
+    return outputs(inputs, context).together() * scale_.deviation + scale_.mean;
+  }
+
+ protected:
+  std::map<std::string, std::string> read_parts() override {
+    parts_ = reported([&](ReadReport& report) {
+      return read_labelled_parts(
+          settings_, Labels::numbers, [&] { return number_sizes(data_.split.seed); },
+          [&](const std::string& path, const Settings& layout) { return read_file(path, layout, report); });
+    });
+    return digests_of(parts_, [](const LabelledText& text) { return digest_of(text); });
+  }
+
+  NamedFiles learned_files() override {
+    NamedFiles files = learned_tokenizer(all_texts(parts_.train));
+    files["scale.json"] = Scale::of(numbers_in(parts_.train)).json();
+    return files;
+  }
+
+  void open(const ReadFile& read) override {
+    tokenizer_.emplace(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"), settings_);
+    scale_ = Scale::from_json(read("scale.json"));
+  }
+
+  std::unique_ptr<Module> make_model() override {
+    const std::int64_t vocabulary = tokenizer_ ? tokenizer_->tokenizer().vocabulary_size() : 300;
+    return model_of<EncoderClassifier>(encoder_config(vocabulary, 1), batch_tokens());
+  }
+
+  Measurement measured(const MeasureSource& source) override {
+    const auto read = [&](std::span<const std::string> files, const Settings& layout, ReadReport& report) {
+      return read_file(files.front(), layout, report);
+    };
+    return measured_data(parts_, source, read,
+                         [&](const LabelledText& text) { return errors_of(examples_of(text)); });
+  }
+
+  std::vector<ExampleLine> examples(std::size_t count, bool answered) const override {
+    return answered ? std::vector<ExampleLine>() : labelled_lines(shown_part(parts_), count);
+  }
+
+  std::string take_cut_message() override { return tokenizer_ ? tokenizer_->take_cut_message() : ""; }
+
+  void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
+    read_texts_of_table(file, text_options(file, settings_), take, &report);
+  }
+
+ private:
+  using Inputs = std::vector<RateInput>;
+  using Examples = TaskExamples<RateInput, double>;
+
+  // --- what it reads
+
+  static LabelledText read_file(const std::string& path, const Settings& layout, ReadReport& report) {
+    return read_labelled_text(path, text_options(path, layout), &report);
+  }
+
+  static LabelledOptions text_options(const std::string& path, const Settings& layout) {
+    const auto data = layout.read<RateData>("data");
+    LabelledOptions options = labelled_options(
+        layout, path,
+        "--format lines (a number, a space and a text on each line), --format csv, tsv or jsonl");
+    options.label_column = data.label_column;
+    options.text_columns = data.text_columns;
+    if (path == data.files.files.file) options.weight_column = data.weight_column;
+    options.numbers = true;
+    return options;
+  }
+
+  /// The line must outlive the input.
+  RateInput input_of(const std::string& line) { return {(*tokenizer_)(line), line}; }
+
+  static std::vector<double> numbers_in(const LabelledText& text) {
+    std::vector<double> numbers;
+    for (std::size_t i = 0; i < text.size(); ++i)
+      numbers.push_back(number_in(text.labels[i], text.places[i]));
+    return numbers;
+  }
+
+  Examples examples_of(const LabelledText& text) {
+    Examples examples{{}, numbers_in(text)};
+    std::vector<Tokens> tokens = (*tokenizer_)(text.texts, text.places);
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      examples.inputs.push_back({std::move(tokens[i]), text.texts[i]});
+    return examples;
+  }
+
+  static Lengths lengths(const Inputs& inputs) {
+    Lengths lengths;
+    for (const RateInput& input : inputs)
+      lengths[0].push_back(static_cast<std::int32_t>(input.tokens.size()));
+    return lengths;
+  }
+
+  // --- what it answers
+
+  /// [B, 1] of each part, in units of the deviation.
+  ClassLogits outputs(const Inputs& inputs, Context& context) {
+    auto& model = model_as<EncoderClassifier>();
+    std::vector<Tokens> tokens;
+    for (const RateInput& input : inputs) tokens.push_back(input.tokens);
+    const SparseBatch sparse = sparse_batch_of(inputs, model, [](const RateInput& input, std::int64_t count) {
+      return text_features(input.text, count);
+    });
+    return model.logits_of_parts(pad_tokens(tokens, model.device()), context, sparse);
+  }
+
+  std::vector<Output> outputs(const Inputs& inputs, Tensor (ClassLogits::*of_outputs)() const) {
+    return outputs_of(
+        inputs, lengths(inputs), batch_size_, ranks(),
+        [&](const Inputs& batch, Context& context) { return (outputs(batch, context).*of_outputs)(); });
+  }
+
+  std::vector<double> numbers_of(const Inputs& inputs) {
+    std::vector<double> numbers;
+    for (const Output& one : outputs(inputs, &ClassLogits::together))
+      numbers.push_back(scale_.unscaled(static_cast<double>(one[0])));
+    return numbers;
+  }
+
+  void fit_shares(SparseLinear& sparse) {
+    std::vector<float> targets;
+    for (const double number : valid_.targets) targets.push_back(static_cast<float>(scale_.scaled(number)));
+    sparse.fit_shares(outputs(valid_.inputs, &ClassLogits::side_by_side), targets);
+  }
+
+  /// R^2 is 1 - squared errors / squares around the mean; where all numbers are alike 1 for answers without
+  /// an error, else 0, as scikit-learn has it.
+  Measurement errors_of(const Examples& examples) {
+    const std::vector<double> numbers = numbers_of(examples.inputs);
+    const auto count = static_cast<double>(numbers.size());
+    const double mean = Scale::of(examples.targets).mean;
+    double squares = 0, absolutes = 0, around_mean = 0;
+    std::vector<std::vector<double>> rows;
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const double error = numbers[i] - examples.targets[i], distance = examples.targets[i] - mean;
+      squares += error * error / count;
+      absolutes += std::abs(error) / count;
+      around_mean += distance * distance / count;
+      rows.push_back({std::abs(error), 1});
+    }
+    const double r2 = around_mean > 0 ? 1 - squares / around_mean : squares > 0 ? 0 : 1;
+    Measurement found = measurement(std::vector<double>{std::sqrt(squares), absolutes, r2}, numbers.size());
+    found.examples = {"mean_absolute_error", "mean", std::move(rows)};
+    return found;
+  }
+
+  const RateData data_;
+  const std::int64_t batch_size_;
+  TextParts parts_;
+  std::optional<BoundedTokenizer> tokenizer_;
+  Scale scale_;
+  Examples train_, valid_;
+  std::vector<float> weights_;  // of the texts to learn from; empty: all alike
+};
+
+}  // namespace
+
+const TaskKind& rate_task() {
+  static const TaskKind kind =
+      task_of<RateLearner>("rate", "Learns a number for a text, measures it, and rates texts with it",
+                           Stacks::encoder, error_metrics, rate_settings, names_labelled_data,
+                           {{"",
+                             {{"text", "A text"},
+                              {.name = "label", .help = "Its number", .is_number = true},
+                              weight_of_example}}});
+  return kind;
+}
+
+}  // namespace heed
