@@ -37,6 +37,11 @@ ExampleStatistics accuracy_of(const std::vector<int>& right) {
   return statistics;
 }
 
+ProgramResult run_compare(const Arguments& arguments, const std::string& input = {},
+                          const fs::path& folder = ".") {
+  return run_program("heed", joined({"compare"}, arguments), input, folder);
+}
+
 Arguments comparison_of(const fs::path& out, const Arguments& more) {
   return joined(joined({"--task", "classify", "--out", out.string()}, more), small_flags("classify"));
 }
@@ -70,6 +75,80 @@ TEST_CASE("comparison: every attention with every value of the grid and every se
   plan.settings = {{"data.split_seed", std::vector<std::string>()}};
   for (int i = 0; i < 10'001; ++i) plan.settings[0].values.push_back(std::to_string(i));
   CHECK_THROWS_WITH_AS(cells_of(plan), doctest::Contains("10000"), SettingsError);
+}
+
+TEST_CASE("comparison: choices are drawn from lists and ranges, each once, and the same again") {
+  ComparisonPlan plan = small_plan();
+  plan.settings = {{"training.schedule.learning_rate", {"1e-4", "1e-1"}, true},
+                   {"model.heads", {"1", "2"}, true},
+                   {"model.norm", {"pre", "post"}}};
+  CHECK_THROWS_WITH_AS(cells_of(plan), doctest::Contains("--random"), SettingsError);
+  plan.draws = 40;
+  const std::vector<ComparisonCell> cells = cells_of(plan);
+  REQUIRE(cells.size() == 40);
+  std::set<std::string> choices;
+  int small = 0, one_head = 0;
+  for (const ComparisonCell& cell : cells) {
+    choices.insert(cell.choice);
+    const auto rate = cell.settings.get<double>("training.schedule.learning_rate");
+    CHECK((rate >= 1e-4 && rate <= 1e-1));
+    small += rate < 3.2e-3 ? 1 : 0;  // the middle of the logarithms
+    one_head += cell.settings.get<std::int64_t>("model.heads") == 1 ? 1 : 0;
+    CHECK(cell.varied.size() == 3);
+  }
+  CHECK(choices.size() == 40);
+  CHECK((small > 10 && small < 30));
+  CHECK((one_head > 10 && one_head < 30));
+  CHECK(cells_of(plan)[7].choice == cells[7].choice);
+  plan.settings = {{"model.norm", {"pre", "post"}}};
+  CHECK(cells_of(plan).size() == 2);  // there are no more
+  for (const ComparedSetting& bad : {ComparedSetting{"model.norm", {"pre", "post"}, true},
+                                     {"model.dropout", {"0.5", "0.1"}, true},
+                                     {"model.dropout", {"a", "0.1"}, true}}) {
+    plan.settings = {bad};
+    CHECK_THROWS_AS(cells_of(plan), SettingsError);
+  }
+}
+
+TEST_CASE("comparison: successive halving trains thirds of the choices longer, until three are left") {
+  CHECK(steps_of_rounds(3, 900).empty());
+  CHECK(steps_of_rounds(9, 900) == std::vector<std::int64_t>{300});
+  CHECK(steps_of_rounds(20, 900) == std::vector<std::int64_t>{100, 300});
+  CHECK(steps_of_rounds(100, 2) == std::vector<std::int64_t>{1, 1, 1, 1});
+  CHECK(kept_of(20) == 7);
+  CHECK(kept_of(2) == 2);
+  ComparisonPlan plan = small_plan();
+  plan.base.assign("training.steps=90");
+  plan.base.assign("training.schedule.warmup_steps=30");
+  const std::vector<ComparisonCell> cells = cells_of(plan), shorter = shortened(cells, 10);
+  CHECK(shorter[0].settings.get<std::int64_t>("training.steps") == 10);
+  CHECK(shorter[0].settings.get<std::int64_t>("training.schedule.warmup_steps") == 3);
+  CHECK(shorter[0].part == "valid");
+  CHECK(shorter[0].name != cells[0].name);
+  plan.settings = {{"training.steps", {"5", "10"}}};
+  CHECK_THROWS_WITH_AS(shortened(cells_of(plan), 3), doctest::Contains("training.steps is compared"),
+                       SettingsError);
+}
+
+TEST_CASE("comparison: what mattered is the share of the variance between the values of a setting") {
+  ComparisonPlan plan = small_plan();
+  plan.settings = {{"model.width", {"16", "32"}}, {"model.norm", {"pre", "post"}}};
+  const std::vector<ComparisonCell> cells = cells_of(plan);
+  std::vector<std::optional<CellResult>> results;
+  for (const double accuracy : {0.2, 0.4, 0.7, 0.9}) {
+    CellResult& result = results.emplace_back().emplace();
+    result.metrics = {{"accuracy", accuracy, true}};
+  }
+  const std::vector<ComparisonRow> rows = comparison_rows(cells, results);
+  // Means 0.3 and 0.8, of the norm 0.45 and 0.65; between them 0.25 and 0.04 of 0.29.
+  CHECK(what_mattered(cells, rows) ==
+        "what mattered for accuracy, over 4 choices (share of the variance between them; means):\n"
+        "  model.width 86 %: 16 0.3, 32 0.8\n"
+        "  model.norm 14 %: pre 0.45, post 0.65\n");
+  CHECK(best_choices(rows).front() == "model.width=32, model.norm=post");
+  CHECK(best_choices(rows).size() == 3);
+  plan.settings.pop_back();
+  CHECK(what_mattered(cells_of(plan), rows).empty());
 }
 
 TEST_CASE("comparison: the paired bootstrap finds what is more than chance") {
@@ -137,7 +216,7 @@ TEST_CASE("compare: trains what is missing, shows what failed, and refuses anoth
   const fs::path out = folder / "which";
   const Arguments flags = comparison_of(
       out, {"--attention", "dot_product,linformer", "--seeds", "1,2", "--jobs", "2", "--table", "json"});
-  const ProgramResult first = run_program("compare", flags);
+  const ProgramResult first = run_compare(flags);
   CAPTURE(first.errors);
   REQUIRE(first.status == 0);
   const std::vector<Json> rows = json_lines(first.output);
@@ -167,7 +246,7 @@ TEST_CASE("compare: trains what is missing, shows what failed, and refuses anoth
 
   // Again: nothing is trained, and the table is the same.
   const std::string before = tensors_of(out / "dot_product-seed1" / "run" / "model.safetensors");
-  const ProgramResult again = run_program("compare", flags);
+  const ProgramResult again = run_compare(flags);
   CHECK(again.status == 0);
   CHECK(again.output == first.output);
   CHECK(contains(again.errors, "4 of 4 cells are done"));
@@ -175,9 +254,8 @@ TEST_CASE("compare: trains what is missing, shows what failed, and refuses anoth
   // One cell more, and one that fails: the others stay.
   fs::create_directory(out / "longformer-seed1");
   write_content(out / "longformer-seed1" / "run", "no folder");
-  const ProgramResult more = run_program(
-      "compare",
-      comparison_of(out, {"--attention", "dot_product,longformer", "--seeds", "1", "--table", "json"}));
+  const ProgramResult more = run_compare(comparison_of(out, {"--attention", "dot_product,longformer",
+                                                                     "--seeds", "1", "--table", "json"}));
   CAPTURE(more.errors);
   CHECK(more.status == 1);
   const std::vector<Json> other = json_lines(more.output);
@@ -188,8 +266,8 @@ TEST_CASE("compare: trains what is missing, shows what failed, and refuses anoth
   CHECK(tensors_of(out / "dot_product-seed1" / "run" / "model.safetensors") == before);
 
   // Another model in the same folder.
-  const ProgramResult refused = run_program(
-      "compare", comparison_of(out, {"--attention", "dot_product", "--set", "model.activation=gelu"}));
+  const ProgramResult refused =
+      run_compare(comparison_of(out, {"--attention", "dot_product", "--set", "model.activation=gelu"}));
   CHECK(refused.status == 1);
   CHECK(contains(refused.errors, "model.activation"));
 }
@@ -199,9 +277,8 @@ TEST_CASE("compare: choices that are measured on other examples stand side by si
   // As many examples, or more of them.
   for (const char* const choices : {"data.split_seed=1,2", "data.valid_fraction=0.2,0.3"}) {
     CAPTURE(choices);
-    const ProgramResult result = run_program(
-        "compare", comparison_of(folder / choices,
-                                 {"--data", small_texts().string(), "--format", "lines", "--set", choices}));
+    const ProgramResult result = run_compare(comparison_of(
+        folder / choices, {"--data", small_texts().string(), "--format", "lines", "--set", choices}));
     CAPTURE(result.errors);
     CHECK(result.status == 0);
     CHECK(contains(result.output, "other examples than the first"));
@@ -215,11 +292,11 @@ TEST_CASE("compare: interrupted, it goes on to the same bits") {
     return comparison_of(folder / out, {"--attention", "dot_product", "--seeds", "1,2", "--steps", "60"});
   };
   const auto start = std::chrono::steady_clock::now();
-  REQUIRE(run_program("compare", flags("whole")).status == 0);
+  REQUIRE(run_compare(flags("whole")).status == 0);
   const auto whole = std::chrono::steady_clock::now() - start;
   bool interrupted = false;
   for (int i = 0; i < 8; ++i) {
-    BackgroundProgram program("compare", flags("broken"));
+    BackgroundProgram program("heed", joined({"compare"}, flags("broken")));
     // The first signal comes as soon as there is a run, however fast the machine; the others all over the
     // time.
     program.wait_for_file(folder / "broken/dot_product-seed1/run/config.json");
@@ -233,7 +310,7 @@ TEST_CASE("compare: interrupted, it goes on to the same bits") {
   // A process whose parent was killed saves and ends by itself; its folder is locked until then.
   ProgramResult last;
   for (int i = 0; i < 20 && (i == 0 || last.status != 0); ++i) {
-    last = run_program("compare", flags("broken"));
+    last = run_compare(flags("broken"));
     if (last.status != 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
   }
   CAPTURE(last.errors);
@@ -264,11 +341,15 @@ TEST_CASE("compare: what makes no sense is refused before anything is trained") 
            {"--task classify --out x --seeds 1 --set seed=5", "name the same"},
            {"--task classify --out x --steps 2 --set training.steps=5,10", "name the same"},
            {"--task classify --out x --steps 0", "training.steps"},
+           {"--task classify --out x --grid model.width=8..64", "--random"},
+           {"--task classify --out x --grid model.widht=8,64", "model.width"},
+           {"--task classify --out x --random 5", "--grid"},
+           {"--task classify --out x --random 0", "--random"},
            {"--task classify --out x --set data.valid_fraction=0", "no valid part"}}) {
     CAPTURE(row.first);
-    const ProgramResult result = run_program("compare", words(row.first), {}, folder.path());
+    const ProgramResult result = run_compare(words(row.first), {}, folder.path());
     CHECK(result.status == 2);
-    check_refused("compare", result, row.second);
+    check_refused("heed", result, row.second);
   }
   CHECK(fs::is_empty(folder.path()));
 }
@@ -281,10 +362,10 @@ TEST_CASE(
   for (int i = 0; i < 60; ++i) lines += i % 2 == 0 ? "a the cat runs\n" : "b the dogs run\n";
   const std::string data = write_content(folder / "data", lines).string();
   const auto compare = [&](const char* seeds) {
-    return run_program(
-        "compare", {"--task", "classify", "--data", data, "--format", "lines", "--out",
-                    (folder / "out").string(), "--steps", "4", "--seeds", seeds, "--set", "model.width=16",
-                    "--set", "model.heads=2", "--set", "training.schedule.warmup_steps=1"});
+    return run_compare({"--task", "classify", "--data", data, "--format", "lines", "--out",
+                        (folder / "out").string(), "--steps", "4", "--seeds", seeds, "--set",
+                        "model.width=16", "--set", "model.heads=2", "--set",
+                        "training.schedule.warmup_steps=1"});
   };
   REQUIRE(compare("1").status == 0);
   const fs::path result = folder / "out" / "as_set-seed1" / "result.json";
@@ -311,7 +392,7 @@ TEST_CASE("compare: what differs from the cells that are there is refused before
   const TemporaryFolder folder;
   const fs::path out = folder / "which", result = out / "linformer-seed1" / "result.json";
   const auto compare = [&](const Arguments& more) {
-    return run_program("compare", comparison_of(out, joined({"--attention", "dot_product,linformer"}, more)));
+    return run_compare(comparison_of(out, joined({"--attention", "dot_product,linformer"}, more)));
   };
   const auto refused = [&](const Arguments& more, const std::string& what, const std::string& remedy) {
     const auto before = snapshot(out);
@@ -350,16 +431,16 @@ TEST_CASE("compare: what differs from the cells that are there is refused before
 TEST_CASE("compare: a folder with files of others is refused, and so are links in one that somebody sent") {
   const TemporaryFolder folder, other, sent;
   const auto refused = [](const fs::path& out, const std::string& says) {
-    const ProgramResult result = run_program("compare", comparison_of(out, {"--steps", "2"}));
+    const ProgramResult result = run_compare(comparison_of(out, {"--steps", "2"}));
     CHECK(result.status == 1);
-    check_refused("compare", result, says);
+    check_refused("heed", result, says);
   };
   write_content(other / "notes", "mine");
   refused(other.path(), "\"notes\"");
   const fs::path profile = write_content(folder / "table.txt", "mine");
   refused(folder.path(), "none of a comparison's cells");
 
-  const ProgramResult made = run_program("compare", comparison_of(sent.path(), {"--steps", "2"}));
+  const ProgramResult made = run_compare(comparison_of(sent.path(), {"--steps", "2"}));
   REQUIRE_MESSAGE(made.status == 0, made.errors);
   fs::remove(sent / "table.md");
   fs::create_symlink(profile, sent / "table.md");
@@ -371,7 +452,7 @@ TEST_CASE("compare: a folder with files of others is refused, and so are links i
   fs::rename(cell / "run", folder / "run");
   fs::create_symlink(folder / "run", cell / "run");
   fs::remove(cell / "result.json");
-  const ProgramResult led = run_program("compare", comparison_of(sent.path(), {"--steps", "2"}));
+  const ProgramResult led = run_compare(comparison_of(sent.path(), {"--steps", "2"}));
   CHECK(led.status == 1);
   CHECK(contains(led.errors, "is a link"));
 }
@@ -427,7 +508,7 @@ TEST_CASE("experiments: compare accepts every command of the page, and every con
     there.insert("examples/configs/experiments/" + entry.path().filename().string());
   const TemporaryFolder folder;
   for (Arguments command :
-       commands_in(read_file(source / "docs/explanation/experiments.md"), "build/bin/compare")) {
+       commands_in(read_file(source / "docs/explanation/experiments.md"), "build/bin/heed compare")) {
     const std::string out = value_of(command, "--out");
     CAPTURE(out);
     REQUIRE(out.starts_with("runs/"));
@@ -443,8 +524,8 @@ TEST_CASE("experiments: compare accepts every command of the page, and every con
     *std::ranges::find(command, out) = (folder / out.substr(5)).string();
     *(std::ranges::find(command, std::string("--seeds")) + 1) = "1";
     command.insert(command.end(), {"--jobs", "8", "--threads", "1"});
-    command.erase(command.begin());
-    const ProgramResult result = run_program("compare", command, {}, source);
+    command.erase(command.begin(), command.begin() + 2);
+    const ProgramResult result = run_compare(command, {}, source);
     CHECK_MESSAGE(result.status == 1, result.errors);  // 2: a setting was refused
     CHECK_MESSAGE(result.errors.find("no/such/data") != std::string::npos, result.errors);
     CHECK_MESSAGE(result.errors.find("done") == std::string::npos, result.errors);

@@ -103,11 +103,11 @@ def check_command(words):
     if program == "heed_tests":
         return  # doctest's flags, and patterns
     command = [program]
-    while rest and rest[0] in re.findall(r"^  ([a-z]+)  ", output(*command, "--help").partition("Subcommands:")[2], re.M):
+    while rest and rest[0] in re.findall(r"^  ([a-z-]+)  ", output(*command, "--help").partition("Subcommands:")[2], re.M):
         command.append(rest.pop(0))
     known = flags_of(output(*command, "--help"))
     task = program
-    if program == "compare" and "--task" in rest:
+    if command[1:] == ["compare"] and "--task" in rest:
         task = rest[rest.index("--task") + 1]
         known |= flags_of(output(task, "train", "--help"))
     if program == "heed":

@@ -1,7 +1,9 @@
-// compare: trains one task with several attentions, settings and seeds, and says which is best at what cost.
+// heed compare: trains one task with several attentions, settings and seeds, and says which is best at what cost.
 //
-//   compare --task classify --data subj.all --format lines --encoding cp1252 --test-fraction 0.1
-//           --attention dot_product,fastformer,clusterformer --seeds 1,2,3 --out runs/which
+//   heed compare --task classify --data subj.all --format lines --encoding cp1252 --test-fraction 0.1
+//                --attention dot_product,fastformer,clusterformer --seeds 1,2,3 --out runs/which
+//   heed compare --task classify --data subj.all --format lines --encoding cp1252 --random 20 --halving
+//                --grid training.schedule.learning_rate=5e-4..1e-2 --grid model.width=32,64,128 --out runs/search
 //
 // Every cell is a process of its own, so that a failing one does not stop the others. The same command
 // resumes an interrupted comparison.
@@ -18,6 +20,7 @@
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <new>
 #include <optional>
 #include <span>
@@ -232,9 +235,16 @@ class CompareCommand {
     device_.add(app, "--device", "DEVICE", "Device to compute on");
     format_.add(app, "--table", "FORMAT",
                 "Format of the printed table: text (the default), markdown or json");
-    app.add_option("--set", assignments_, "A setting; several values separated by commas make a grid")
-        ->type_name("KEY=VALUES")
-        ->allow_extra_args(false);
+    const auto add_settings = [&](const char* flag, const char* type, auto& list, const char* help) {
+      app.add_option(flag, list, help)->type_name(type)->allow_extra_args(false);
+    };
+    add_settings("--grid", "KEY=VALUES", grid_,
+                 "A setting that varies: values separated by commas, or with --random a range LOW..HIGH");
+    random_.add(app, "--random", "N",
+                "So many choices, drawn from what varies, in place of all combinations");
+    app.add_flag("--halving", halving_,
+                 "Short trainings choose which third is trained longer, until three are trained whole");
+    add_settings("--set", "KEY=VALUE", assignments_, "A setting; several values are those of --grid");
     app.allow_extras();
     app.footer(
         "The flags of the task's data (--data, --format, --source ...) are those of its own program.\n");
@@ -247,49 +257,25 @@ class CompareCommand {
     check_name("--table", table, {"text", "markdown", "json"});
     const int jobs = jobs_.count(1, 1024);
     const ComparisonPlan plan = make_plan(jobs);
-    const std::vector<ComparisonCell> cells = cells_of(plan);
     const fs::path folder = out_.value();
-    for (const ComparisonCell& cell : cells)  // report what cannot be trained before training anything
-      check_cell(plan.kind, cell);
-    check_comparison_folder(folder);
     const InterruptGuard interrupt;
-    const std::vector<std::optional<CellResult>> results = CellProcesses(plan.kind, cells, folder).run(jobs);
-    const OpenFolder opened(folder);
-    const std::vector<ComparisonRow> rows = comparison_rows(cells, results);
-    const std::string text = comparison_text(rows), markdown = comparison_markdown(rows),
-                      json = comparison_json_lines(rows);
-    opened.write("table.txt", text);
-    opened.write("table.md", markdown);
-    opened.write("table.jsonl", json);
-    opened.write("report.html", page(plan, rows, cells, folder));
-    std::cout << (table == "text" ? text : table == "json" ? json : markdown);
+    const Comparison found = compare(
+        plan, folder,
+        [&](std::span<const ComparisonCell> cells) {
+          return CellProcesses(plan.kind, cells, folder).run(jobs);
+        },
+        [](std::string_view text) { print_message("compare", std::string(text)); });
+    std::cout << (table == "text"   ? found.text()
+                  : table == "json" ? comparison_json_lines(found.rows)
+                                    : found.markdown());
     flush_output();
     if (InterruptGuard::interrupted()) return InterruptGuard::exit_status();
-    return std::ranges::all_of(results, [](const auto& one) { return one && one->failure.empty(); })
-               ? exit_success
-               : exit_failure;
+    const bool failed =
+        std::ranges::any_of(found.rows, [](const auto& row) { return !row.failures.empty(); });
+    return found.finished && !failed ? exit_success : exit_failure;
   }
 
  private:
-  static void check_cell(const TaskKind& kind, const ComparisonCell& cell) {
-    kind.make(cell.settings)->check_settings();
-    if (asks_for_all_folds(cell.settings))
-      throw SettingsError("a cell is one training: choose folds (data.folds) with --set data.fold=1,2,...");
-    if (cell.settings.get<std::int64_t>("training.steps") == 0 &&
-        cell.settings.get<std::int64_t>("training.epochs") == 0)
-      throw SettingsError("training.steps is 0: there is nothing to compare");
-  }
-
-  static std::string page(const ComparisonPlan& plan, const std::vector<ComparisonRow>& rows,
-                          const std::vector<ComparisonCell>& cells, const fs::path& folder) {
-    std::vector<std::vector<Progress>> progress;
-    for (const ComparisonRow& row : rows)
-      progress.push_back(
-          read_metrics(folder / std::ranges::find(cells, row.choice, &ComparisonCell::choice)->name /
-                       "run/metrics.jsonl"));
-    return comparison_html(concat_text("Comparison: ", plan.kind.name), rows, progress);
-  }
-
   ComparisonPlan make_plan(int jobs) const {
     const TaskKind* kind = nullptr;
     try {
@@ -303,11 +289,15 @@ class CompareCommand {
       settings.set("threads", std::to_string(std::max(1, processors / jobs)), "--jobs");
     }
     ComparisonPlan plan{*kind, settings, parts_of_flag(attention_), {}, {}};
+    plan.halving = halving_;
+    plan.draws = random_.given() ? random_.count(1, 10'000) : 0;
+    for (const std::string& assignment : grid_) plan.settings.push_back(varied_setting(assignment));
     for (const std::string& assignment : assignments_)
       if (!is_plain(*kind, assignment)) {
         const std::string name = assigned_name(assignment);
         plan.settings.push_back({name, parts_of(assignment.substr(name.size() + 1))});
       }
+    for (const ComparedSetting& setting : plan.settings) check_setting_name(settings, *kind, setting.name);
     for (const ComparedSetting& setting : plan.settings)
       if (steps_.given() && setting.name == "training.steps")
         throw SettingsError("--steps and --set training.steps name the same: give one");
@@ -323,6 +313,22 @@ class CompareCommand {
       plan.seeds.push_back(checked.get<std::int64_t>("seed"));
     }
     return plan;
+  }
+
+  /// "KEY=LOW..HIGH" or "KEY=A,B,C".
+  static ComparedSetting varied_setting(const std::string& assignment) {
+    const std::string name = assigned_name(assignment), values = assignment.substr(name.size() + 1);
+    const std::size_t dots = values.find("..");
+    if (dots == std::string::npos || values.find_first_of(",[{\"") != std::string::npos)
+      return {name, parts_of(values)};
+    return {name, {values.substr(0, dots), values.substr(dots + 2)}, true};
+  }
+
+  static void check_setting_name(const Settings& settings, const TaskKind& kind, const std::string& name) {
+    if (settings.has(name) || belongs_to_attention(kind.stacks, name)) return;
+    std::vector<std::string> names;
+    for (const Setting& one : settings.declared()) names.push_back(one.name);
+    check_name("setting", name, names);
   }
 
   /// A single value that does not belong to an attention, applied below the flags. Settings of an attention
@@ -365,18 +371,20 @@ class CompareCommand {
   }
 
   CLI::App* app_;
-  TextFlag task_, out_, attention_, seeds_, steps_, config_, jobs_, threads_, device_, format_;
-  std::vector<std::string> assignments_;
+  TextFlag task_, out_, attention_, seeds_, steps_, config_, random_;
+  TextFlag jobs_, threads_, device_, format_;
+  std::vector<std::string> assignments_, grid_;
+  bool halving_ = false;
 };
 
 }  // namespace
-}  // namespace heed::programs
 
-int main(int argc, char** argv) {
-  using namespace heed::programs;
-  CLI::App app(
-      "Trains one task with several attentions, settings and seeds, and says which is best at what cost",
-      "compare");
-  CompareCommand command(app);
-  return run_commands(app, argc, argv, {[&] { return command.run(); }});
+std::function<int()> add_compare_command(CLI::App& app) {
+  CLI::App& command = subcommand(
+      app, "compare",
+      "Trains one task with several attentions, settings and seeds, and says which is best at what cost");
+  auto compare = std::make_shared<CompareCommand>(command);
+  return [compare] { return compare->run(); };
 }
+
+}  // namespace heed::programs

@@ -1,5 +1,5 @@
-// heed: looks at the devices of this machine and checks the engine on them. The commands are in this folder;
-// devices and tune are here.
+// heed: devices, checks of the engine, comparisons, reports and published models. The commands are in this folder;
+// devices and tune-gpu are here.
 
 #include <CLI/CLI.hpp>
 #include <fstream>
@@ -81,9 +81,9 @@ int tune(const std::string& choice) {
 
 }  // namespace
 
-std::function<int()> add_tune_command(CLI::App& app) {
+std::function<int()> add_tune_gpu_command(CLI::App& app) {
   CLI::App& command =
-      subcommand(app, "tune",
+      subcommand(app, "tune-gpu",
                  "Times the tile sizes of matrix products on a Vulkan device and saves the results, so that "
                  "products use the fastest");
   auto device = std::make_shared<TextFlag>();
@@ -100,10 +100,10 @@ std::function<int()> add_devices_command(CLI::App& app) {
 
 int main(int argc, char** argv) {
   using namespace heed::programs;
-  CLI::App app("Looks at the devices of this machine and checks the engine on them.", "heed");
+  CLI::App app("Devices, checks of the engine, comparisons, reports and published models.", "heed");
   return run_commands(
       app, argc, argv,
       {add_devices_command(app), add_gradcheck_command(app), add_verify_command(app), add_bench_command(app),
        add_variants_command(app), add_report_command(app), add_serve_command(app), add_import_command(app),
-       add_export_command(app), add_tune_command(app)});
+       add_export_command(app), add_compare_command(app), add_tune_gpu_command(app)});
 }

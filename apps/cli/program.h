@@ -134,7 +134,8 @@ std::function<int()> add_gradcheck_command(CLI::App& app);
 std::function<int()> add_import_command(CLI::App& app);
 std::function<int()> add_report_command(CLI::App& app);
 std::function<int()> add_serve_command(CLI::App& app);
-std::function<int()> add_tune_command(CLI::App& app);
+std::function<int()> add_compare_command(CLI::App& app);
+std::function<int()> add_tune_gpu_command(CLI::App& app);
 std::function<int()> add_variants_command(CLI::App& app);
 std::function<int()> add_verify_command(CLI::App& app);
 

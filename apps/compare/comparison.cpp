@@ -14,6 +14,7 @@
 #include "heed/base/names.h"
 #include "heed/core/device.h"
 #include "heed/core/profile.h"
+#include "heed/core/random.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/progress.h"
 
@@ -23,35 +24,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-constexpr std::size_t most_cells = 10'000;
 constexpr const char* run_name = "run";
 constexpr const char* log_name = "log.txt";
 constexpr const char* result_name = "result.json";
-
-/// A folder name: letters, digits and a few signs stay, everything else becomes "_".
-std::string folder_name(const std::string& text) {
-  std::string name;
-  for (const char c : text)
-    name += (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                    std::string_view("=.-+").find(c) != std::string_view::npos
-                ? c
-                : '_';
-  return name.substr(0, 150);
-}
-
-void check_distinct(const char* what, const std::vector<std::string>& values) {
-  std::set<std::string> seen;
-  for (const std::string& value : values)
-    if (!seen.insert(value).second) throw SettingsError(concat_text(what, ": ", value, " is named twice"));
-}
-
-/// The values of a point of the grid; the last setting varies fastest.
-std::vector<std::string> point_of(const std::vector<ComparedSetting>& settings, std::size_t point) {
-  std::vector<std::string> values(settings.size());
-  for (std::size_t i = settings.size(); i-- > 0; point /= settings[i].values.size())
-    values[i] = settings[i].values[point % settings[i].values.size()];
-  return values;
-}
+constexpr const char* data_name = "data";  // examples that were in memory
 
 /// The matrix products of one training step.
 double gflops_of_step(Learner& learner) {
@@ -166,61 +142,6 @@ std::int64_t peak_bytes_of(const fs::path& run) {
 
 }  // namespace
 
-std::vector<ComparisonCell> cells_of(const ComparisonPlan& plan) {
-  check_distinct("attentions", plan.attentions);
-  std::vector<std::string> attentions = plan.attentions, names, seeds;
-  for (const ComparedSetting& setting : plan.settings) {
-    names.push_back(setting.name);
-    check_distinct(setting.name.c_str(), setting.values);
-  }
-  check_distinct("settings", names);
-  const std::string chosen = attention_settings(plan.kind.stacks).front();
-  if (!attentions.empty() && std::ranges::count(names, chosen) > 0)
-    throw SettingsError(concat_text("--set ", chosen, " and --attention name the same: give one"));
-  if (std::ranges::count(names, "seed") > 0)
-    throw SettingsError("seeds cannot be compared: give them with --seeds");
-  for (const std::int64_t seed : plan.seeds) seeds.push_back(std::to_string(seed));
-  check_distinct("seeds", seeds);
-  if (std::ranges::count(attentions, "") > 0)
-    throw SettingsError("--attention: a name is empty; give names with commas between them");
-  if (attentions.empty()) attentions.emplace_back();
-
-  std::size_t points = 1;
-  for (const ComparedSetting& setting : plan.settings)
-    points = std::min(points * setting.values.size(), most_cells + 1);
-  if (attentions.size() * points * plan.seeds.size() > most_cells)
-    throw SettingsError(concat_text("a comparison has at most ", most_cells, " cells"));
-
-  std::vector<ComparisonCell> cells;
-  std::set<std::string> folders;
-  for (const std::string& attention : attentions)
-    for (std::size_t point = 0; point < points; ++point) {
-      const std::vector<std::string> values = point_of(plan.settings, point);
-      Settings settings = plan.base;
-      std::string choice = attention;
-      // As in the programs, an attention and its options override the other settings.
-      const auto assign = [&](bool of_attention) {
-        for (std::size_t i = 0; i < values.size(); ++i)
-          if (belongs_to_attention(plan.kind.stacks, names[i]) == of_attention)
-            settings.assign(names[i] + "=" + values[i]);
-      };
-      assign(false);
-      if (!attention.empty()) choose_attentions(settings, plan.kind.stacks, {.attention = attention});
-      assign(true);
-      for (std::size_t i = 0; i < values.size(); ++i)
-        if (plan.settings[i].values.size() > 1)
-          choice += concat_text(choice.empty() ? "" : ", ", names[i], "=", values[i]);
-      if (choice.empty()) choice = "as set";
-      for (const std::int64_t seed : plan.seeds) {
-        settings.set("seed", std::to_string(seed), "seeds");
-        std::string name = folder_name(concat_text(choice, "-seed", seed));
-        while (!folders.insert(name).second) name += "+";
-        cells.push_back({choice, name, seed, settings});
-      }
-    }
-  return cells;
-}
-
 std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& cell, const fs::path& folder,
                                    const TrainerCallbacks& callbacks) {
   create_folders(folder);
@@ -246,7 +167,7 @@ std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& c
 
   Run run = Run::open(run_folder, {.kind = &kind});
   result.parameters = run.learner().model().parameter_count();
-  result.part = run.has_part("test") ? "test" : "valid";
+  result.part = !cell.part.empty() ? cell.part : run.has_part("test") ? "test" : "valid";
   result.data = run.data_digest(result.part);
   const auto start = std::chrono::steady_clock::now();
   Measurement measurement = run.measure(result.part);
@@ -284,6 +205,11 @@ std::map<std::string, std::string> ComparedData::digests(const ComparisonCell& c
 
 void ComparedData::check_measurable(const ComparisonCell& cell) {
   const auto parts = digests(cell);
+  if (!cell.part.empty() && !parts.contains(cell.part))
+    throw SettingsError(
+        concat_text("the data has no ", cell.part,
+                    " part, on which --halving chooses: hold out a share (data.valid_fraction), or name a "
+                    "file (data.valid)"));
   if (!parts.contains("test") && !parts.contains("valid"))
     throw SettingsError(
         "the data has no test part and no valid part to compare on: name a file for one, or hold out a "
@@ -305,10 +231,11 @@ void check_comparison_folder(const fs::path& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     const bool is_table = tables.contains(name), is_temporary = name.starts_with(".heed-");
-    const bool is_cell = fs::is_directory(entry.symlink_status()) &&
+    const bool is_data = name == data_name && fs::is_directory(entry.symlink_status());
+    const bool is_cell = !is_data && fs::is_directory(entry.symlink_status()) &&
                          (fs::is_empty(entry.path()) || path_exists(entry.path() / log_name) ||
                           path_exists(entry.path() / run_name) || path_exists(entry.path() / result_name));
-    check(is_table || is_temporary || is_cell, "--out ", folder, " has ", entry.path().filename(),
+    check(is_table || is_temporary || is_data || is_cell, "--out ", folder, " has ", entry.path().filename(),
           " in it, which is not part of a comparison: name a folder that is new or empty");
     has_cells = has_cells || is_cell;
     has_tables = has_tables || is_table;
@@ -327,6 +254,117 @@ CellResult read_failure(const fs::path& folder) {
 
 void write_result(const CellResult& result, const OpenFolder& cell) {
   cell.write(result_name, dumped(json_of(result)) + "\n");
+}
+
+void keep_examples(const TaskKind& kind, std::span<const Examples> examples, const fs::path& folder,
+                   Settings& settings) {
+  if (examples.empty()) return;
+  const ExampleFiles files(kind, examples);
+  files.name_in(settings);
+  move_data(settings, files.folder(), folder / data_name);
+  create_folders(folder);
+  const OpenFolder data = OpenFolder(folder).make_folder(data_name);
+  for (const auto& [name, content] : files.files()) {
+    const fs::path path = folder / data_name / name;
+    if (!path_exists(path))
+      data.write(name, content);
+    else
+      check(read_file(path) == content, path, " holds other examples than these: compare in another folder");
+  }
+}
+
+CellTrainer cells_in_turn(const TaskKind& kind, const fs::path& folder, const TrainerCallbacks& callbacks) {
+  return [&kind, folder, callbacks](std::span<const ComparisonCell> cells) {
+    std::vector<std::optional<CellResult>> results(cells.size());
+    std::vector<std::size_t> waiting;
+    ComparedData data(kind);
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      results[i] = read_result(cells[i], folder / cells[i].name);
+      if (results[i])
+        data.check_same(cells[i], folder / cells[i].name);
+      else
+        waiting.push_back(i);
+    }
+    if (!waiting.empty()) data.check_measurable(cells[waiting.front()]);
+    for (const std::size_t i : waiting) {
+      if (callbacks.stop_requested && callbacks.stop_requested()) break;
+      if (callbacks.message) callbacks.message(concat_text(cells[i].choice, ", seed ", cells[i].seed));
+      try {
+        results[i] = run_cell(kind, cells[i], folder / cells[i].name, callbacks);
+      } catch (const DeviceLost&) {
+        throw;
+      } catch (const std::exception& error) {
+        CellResult& failed = results[i].emplace();
+        failed.settings = cells[i].settings.json();
+        failed.failure = error.what();
+      }
+      if (!results[i]) break;
+      write_result(*results[i], OpenFolder(folder / cells[i].name));
+    }
+    return results;
+  };
+}
+
+namespace {
+
+void check_cell(const TaskKind& kind, const ComparisonCell& cell) {
+  kind.make(cell.settings)->check_settings();
+  if (asks_for_all_folds(cell.settings))
+    throw SettingsError("a cell is one training: choose folds (data.folds) with --set data.fold=1,2,...");
+  if (cell.settings.get<std::int64_t>("training.steps") == 0 &&
+      cell.settings.get<std::int64_t>("training.epochs") == 0)
+    throw SettingsError("training.steps is 0: there is nothing to compare");
+}
+
+/// The cells of a round's best choices, best first.
+std::vector<ComparisonCell> cells_of_best(std::span<const ComparisonCell> cells,
+                                          std::span<const ComparisonRow> rows) {
+  std::vector<ComparisonCell> kept;
+  for (const std::string& choice : best_choices(rows))
+    std::ranges::copy_if(cells, std::back_inserter(kept),
+                         [&](const ComparisonCell& cell) { return cell.choice == choice; });
+  return kept;
+}
+
+}  // namespace
+
+Comparison compare(const ComparisonPlan& plan, const fs::path& folder, const CellTrainer& train_cells,
+                   const std::function<void(std::string_view)>& say) {
+  Comparison found{cells_of(plan)};
+  for (const ComparisonCell& cell : found.cells)  // report what cannot be trained before training anything
+    check_cell(plan.kind, cell);
+  check_comparison_folder(folder);
+  const auto is_measured = [](const auto& one) { return one.has_value(); };
+  if (plan.halving) {
+    const std::size_t choices = found.cells.size() / plan.seeds.size();
+    for (const std::int64_t steps : steps_of_rounds(choices, plan.base.get<std::int64_t>("training.steps"))) {
+      const std::vector<ComparisonCell> shorter = shortened(found.cells, steps);
+      say(concat_text(shorter.size() / plan.seeds.size(), " choices, ", steps, " steps each"));
+      const auto results = train_cells(shorter);
+      if (!std::ranges::all_of(results, is_measured)) return found;
+      const std::vector<ComparisonRow> rows = comparison_rows(shorter, results);
+      if (found.mattered.empty()) found.mattered = what_mattered(shorter, rows);
+      found.cells = cells_of_best(found.cells, rows);
+      check(!found.cells.empty(), "no choice could be measured after ", steps, " steps; their folders in ",
+            folder, " say why");
+    }
+  }
+  const auto results = train_cells(found.cells);
+  found.finished = std::ranges::all_of(results, is_measured);
+  found.rows = comparison_rows(found.cells, results);
+  if (!plan.halving) found.mattered = what_mattered(found.cells, found.rows);
+  std::vector<std::vector<Progress>> progress;
+  for (const ComparisonRow& row : found.rows)
+    progress.push_back(
+        read_metrics(folder / std::ranges::find(found.cells, row.choice, &ComparisonCell::choice)->name /
+                     "run/metrics.jsonl"));
+  const OpenFolder opened(folder);
+  opened.write("table.txt", found.text());
+  opened.write("table.md", found.markdown());
+  opened.write("table.jsonl", comparison_json_lines(found.rows));
+  opened.write("report.html", comparison_html(concat_text("Comparison: ", plan.kind.name), found.rows,
+                                              found.mattered, progress));
+  return found;
 }
 
 }  // namespace heed

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -20,10 +21,11 @@
 
 namespace heed {
 
-/// A setting that varies, with its values as --set takes them.
+/// A setting that varies, with its values as --set takes them; of a range its two ends.
 struct ComparedSetting {
   std::string name;
   std::vector<std::string> values;
+  bool is_range = false;
 };
 
 struct ComparisonPlan {
@@ -32,6 +34,10 @@ struct ComparisonPlan {
   std::vector<std::string> attentions = {};    ///< empty: that of `base`
   std::vector<ComparedSetting> settings = {};  ///< the grid: all combinations
   std::vector<std::int64_t> seeds = {1};
+  /// 0: all combinations; else so many, drawn at random with the first seed. From a range numbers are drawn
+  /// evenly, or where its ends are ten times apart or more, their logarithms.
+  std::int64_t draws = 0;
+  bool halving = false;  ///< short trainings choose which choices are trained whole (steps_of_rounds)
 };
 
 /// One training of a comparison.
@@ -40,12 +46,24 @@ struct ComparisonCell {
   std::string name;    ///< of its folder; unique in the plan
   std::int64_t seed = 1;
   Settings settings;
+  /// Of each setting that varies its value in this choice, the attention first where it does.
+  std::vector<std::pair<std::string, std::string>> varied = {};
+  std::string part = {};  ///< to measure on; "": "test", or "valid" if there is no test part
 };
 
-/// All cells, choice by choice, in the order of the plan. Throws a SettingsError for invalid settings,
-/// duplicate names or values, seeds among the settings, attentions given both ways, and more than 10,000
-/// cells.
+/// All cells, choice by choice, in the order of the plan; of those drawn as many as there are different ones.
+/// Throws a SettingsError for invalid settings, duplicate names or values, a range without draws, seeds among
+/// the settings, attentions given both ways, and more than 10,000 cells.
 std::vector<ComparisonCell> cells_of(const ComparisonPlan& plan);
+
+/// The cells as trainings of fewer steps, of which the warm-up takes its share, measured on the validation
+/// part. Throws a SettingsError where steps are compared, or epochs given.
+std::vector<ComparisonCell> shortened(std::span<const ComparisonCell> cells, std::int64_t steps);
+/// How many of so many choices a round keeps: a third, and at least three.
+std::size_t kept_of(std::size_t choices);
+/// Successive halving (Jamieson and Talwalkar, AISTATS 2016): the steps of each round but the last, in which
+/// the choices that are left are trained whole. Each keeps a third of its choices, until three are left.
+std::vector<std::int64_t> steps_of_rounds(std::size_t choices, std::int64_t steps);
 
 /// The result of a cell.
 struct CellResult {
@@ -94,6 +112,17 @@ void check_comparison_folder(const std::filesystem::path& folder);
 CellResult read_failure(const std::filesystem::path& folder);
 void write_result(const CellResult& result, const OpenFolder& cell);
 
+/// Examples in memory become files in the folder of a comparison, which the settings then name. Throws an Error
+/// where it has others.
+void keep_examples(const TaskKind& kind, std::span<const Examples> examples,
+                   const std::filesystem::path& folder, Settings& settings);
+
+/// Gives the result of each cell, and trains those that have none; empty: it was stopped before.
+using CellTrainer = std::function<std::vector<std::optional<CellResult>>(std::span<const ComparisonCell>)>;
+/// Trains in this process, one after the other. A cell that fails stops no other.
+CellTrainer cells_in_turn(const TaskKind& kind, const std::filesystem::path& folder,
+                          const TrainerCallbacks& callbacks);
+
 // --- the table (summary.cpp)
 
 /// Whether two choices differ by more than chance.
@@ -134,12 +163,34 @@ std::vector<ComparisonRow> comparison_rows(std::span<const ComparisonCell> cells
 /// below.
 std::string comparison_text(std::span<const ComparisonRow> rows);
 std::string comparison_markdown(std::span<const ComparisonRow> rows);
+/// The choices that a round keeps: those with the best first metric, best first.
+std::vector<std::string> best_choices(std::span<const ComparisonRow> rows);
+/// Of a comparison in which two settings or more vary: for each setting the mean of the first metric at each of
+/// its values, or in each third of its range, and which share of the variance between choices lies between
+/// these. A line each, the largest share first; "" where too little varies.
+std::string what_mattered(std::span<const ComparisonCell> cells, std::span<const ComparisonRow> rows);
 /// A line of JSON for each choice, with all figures.
 std::string comparison_json_lines(std::span<const ComparisonRow> rows);
 
-/// A self-contained page for a comparison: the table, quality against cost, and the learning curves of all
-/// choices. `progress[i]` is that of one seed of row i, or empty.
+/// A whole comparison.
+struct Comparison {
+  std::vector<ComparisonCell> cells;  ///< of --halving those that were trained whole, the best choice first
+  std::vector<ComparisonRow> rows = {};
+  std::string mattered = {};  ///< what_mattered(); of --halving in the first round, which has all choices
+  bool finished = false;      ///< no cell was stopped
+
+  std::string text() const { return comparison_text(rows) + mattered; }
+  std::string markdown() const { return comparison_markdown(rows) + mattered; }
+};
+/// Trains the cells of the plan in the folder, and writes table.txt, table.md, table.jsonl and report.html there;
+/// where a round of a search was stopped nothing. Throws a SettingsError for a cell that cannot be trained before
+/// any is.
+Comparison compare(const ComparisonPlan& plan, const std::filesystem::path& folder,
+                   const CellTrainer& train_cells, const std::function<void(std::string_view)>& say);
+
+/// A self-contained page for a comparison: the table, `notes` below it, quality against cost, and the learning
+/// curves of all choices. `progress[i]` is that of one seed of row i, or empty.
 std::string comparison_html(std::string_view title, std::span<const ComparisonRow> rows,
-                            std::span<const std::vector<Progress>> progress);
+                            const std::string& notes, std::span<const std::vector<Progress>> progress);
 
 }  // namespace heed

@@ -287,12 +287,111 @@ std::string comparison_json_lines(std::span<const ComparisonRow> rows) {
   return text;
 }
 
+namespace {
+
+/// The first metric of a row, its mean over the seeds; NaN where there is none.
+double quality_of_row(const ComparisonRow& row) {
+  if (row.results.empty() || row.results.front().metrics.empty()) return std::nan("");
+  return metric_spread(row, row.results.front().metrics.front().name).mean;
+}
+
+/// The rows whose quality is known, as values of one setting.
+struct ValueGroup {
+  std::string value;
+  std::vector<double> qualities;
+  double mean() const { return spread_of(qualities).mean; }
+};
+
+/// By value, in the order of their first row; many different numbers are cut into thirds.
+std::vector<ValueGroup> value_groups(std::vector<std::pair<std::string, double>> rows) {
+  constexpr std::size_t few = 6, thirds = 3;
+  std::vector<ValueGroup> groups;
+  const auto add = [&](const std::string& value, double quality) {
+    auto found = std::ranges::find(groups, value, &ValueGroup::value);
+    if (found == groups.end()) found = groups.insert(found, {value, {}});
+    found->qualities.push_back(quality);
+  };
+  for (const auto& [value, quality] : rows) add(value, quality);
+  if (groups.size() <= few) return groups;
+  const auto number = [](const auto& row) { return std::strtod(row.first.c_str(), nullptr); };
+  std::ranges::stable_sort(rows, {}, number);
+  groups.clear();
+  for (std::size_t third = 0; third < thirds; ++third) {
+    const std::size_t begin = rows.size() * third / thirds, end = rows.size() * (third + 1) / thirds;
+    ValueGroup& group = groups.emplace_back();
+    group.value = rows[begin].first + " to " + rows[end - 1].first;
+    for (std::size_t i = begin; i < end; ++i) group.qualities.push_back(rows[i].second);
+  }
+  return groups;
+}
+
+/// The share of the variance between the rows that lies between the groups (eta squared).
+double share_between(std::span<const ValueGroup> groups) {
+  double count = 0, sum = 0, between = 0, all = 0;
+  for (const ValueGroup& group : groups)
+    for (const double quality : group.qualities) sum += quality, ++count;
+  for (const ValueGroup& group : groups)
+    for (const double quality : group.qualities) {
+      between += (group.mean() - sum / count) * (group.mean() - sum / count);
+      all += (quality - sum / count) * (quality - sum / count);
+    }
+  return all > 0 ? between / all : 0;
+}
+
+}  // namespace
+
+std::vector<std::string> best_choices(std::span<const ComparisonRow> rows) {
+  std::vector<const ComparisonRow*> order;
+  for (const ComparisonRow& row : rows)
+    if (std::isfinite(quality_of_row(row))) order.push_back(&row);
+  std::ranges::stable_sort(order, [](const ComparisonRow* a, const ComparisonRow* b) {
+    const bool larger = a->results.front().metrics.front().larger_is_better;
+    return larger ? quality_of_row(*a) > quality_of_row(*b) : quality_of_row(*a) < quality_of_row(*b);
+  });
+  std::vector<std::string> best;
+  for (std::size_t i = 0; i < std::min(order.size(), kept_of(rows.size())); ++i)
+    best.push_back(order[i]->choice);
+  return best;
+}
+
+std::string what_mattered(std::span<const ComparisonCell> cells, std::span<const ComparisonRow> rows) {
+  if (cells.empty() || cells.front().varied.size() < 2) return "";
+  std::vector<std::pair<double, std::string>> lines;
+  std::size_t known = 0;
+  std::string metric;
+  for (std::size_t which = 0; which < cells.front().varied.size(); ++which) {
+    std::vector<std::pair<std::string, double>> values;
+    for (const ComparisonRow& row : rows) {
+      const double quality = quality_of_row(row);
+      if (!std::isfinite(quality)) continue;
+      metric = row.results.front().metrics.front().name;
+      values.emplace_back(std::ranges::find(cells, row.choice, &ComparisonCell::choice)->varied[which].second,
+                          quality);
+    }
+    known = values.size();
+    const std::vector<ValueGroup> groups = value_groups(std::move(values));
+    if (groups.size() < 2) continue;
+    std::string text = concat_text("  ", cells.front().varied[which].first, " ",
+                                   formatted("%.0f", 100 * share_between(groups)), " %:");
+    for (const ValueGroup& group : groups)
+      text += concat_text(&group == groups.data() ? " " : ", ", group.value, ' ',
+                          formatted("%.4g", group.mean()));
+    lines.emplace_back(share_between(groups), unicode::message_line(text) + "\n");
+  }
+  if (known < 4 || lines.empty()) return "";
+  std::ranges::stable_sort(lines, std::ranges::greater(), &std::pair<double, std::string>::first);
+  std::string text = concat_text("what mattered for ", metric, ", over ", known,
+                                 " choices (share of the variance between them; means):\n");
+  for (const auto& [share, line] : lines) text += line;
+  return text;
+}
+
 std::string comparison_html(std::string_view title, std::span<const ComparisonRow> rows,
-                            std::span<const std::vector<Progress>> progress) {
+                            const std::string& notes, std::span<const std::vector<Progress>> progress) {
   auto table = comparison_table(rows);
   for (std::vector<std::string>& line : table)
     for (std::string& cell : line) replace_all(cell, " +- ", " ± ");
-  Json sections = {{{"compact", table}, {"notes", comparison_notes(rows)}}};
+  Json sections = {{{"compact", table}, {"notes", comparison_notes(rows) + notes}}};
   const auto measured = std::ranges::find_if(rows, [](const auto& row) { return !row.results.empty(); });
   if (measured == rows.end() || measured->results.front().metrics.empty())
     return page::html({{"title", title}, {"sections", sections}});

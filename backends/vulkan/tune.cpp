@@ -14,7 +14,7 @@
 #include "heed/core/attention.h"
 #include "heed/core/device.h"
 
-// Measures what tuning.h assumes of a device: `heed tune`.
+// Measures what tuning.h assumes of a device: `heed tune-gpu`.
 
 namespace heed::vulkan {
 namespace {

@@ -64,7 +64,7 @@ double time_of(const TileSet& set, const TileShape& tile, std::int64_t items, st
 
 }  // namespace
 
-// The figures assumed until `heed tune` has measured a device are those that it measured on an H100.
+// The figures assumed until `heed tune-gpu` has measured a device are those that it measured on an H100.
 const TileSet& scalar_tiles() {
   static const TileSet set{
       {scalar_tile(128, 128, 8, 8, 1.0), scalar_tile(128, 64, 8, 8, 0.63), scalar_tile(64, 128, 8, 8, 0.64),
@@ -196,7 +196,7 @@ Tuning tuning_of(const PhysicalDevice& device) {
     tuning.digest = digest;
   } catch (const std::exception& error) {
     fail("the tuning of ", device.name, " in ", file, " cannot be used: ", error.what(),
-         "; remove that file (`heed tune` makes a new one)");
+         "; remove that file (`heed tune-gpu` makes a new one)");
   }
   return tuning;
 }

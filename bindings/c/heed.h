@@ -444,6 +444,18 @@ heed_status heed_cross_validate(const char* task, const char* settings, const he
                                 size_t count, const char* folder, heed_progress progress, void* context,
                                 char** out);
 
+/**
+ * A comparison: one training for each combination of what varies, and seed, each in a folder of its own in
+ * `folder`; those that are finished there are kept, and an interrupted one goes on. `settings`: as for
+ * heed_train(); and "attention" (a list of names), "grid" (settings that vary: lists of values by name, or
+ * {"low": number, "high": number}), "seeds" (a list), "random" (so many combinations are drawn; ranges need it)
+ * and "halving" (short trainings choose which are trained whole). `out`: an object with "rows" (for each choice
+ * its metrics, costs and the difference from the first), "runs" (choice, seed and folder of each), "text" and
+ * "markdown" (tables) and "mattered" (what explains the differences; ""). Otherwise as heed_train().
+ */
+heed_status heed_compare_trainings(const char* task, const char* settings, const heed_examples* examples, size_t count,
+                         const char* folder, heed_progress progress, void* context, char** out);
+
 /* --- runs: what was trained. Any number of threads may ask one run at once, with one set of weights. --- */
 
 /**

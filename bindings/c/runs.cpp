@@ -1,7 +1,9 @@
 // The C API: trained runs, and lists.
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "heed/apps/compare/comparison.h"
 #include "heed/apps/report/capture.h"
 #include "heed/apps/tasks/report.h"
 #include "heed/apps/tasks/train.h"
@@ -245,18 +247,23 @@ struct TrainingCall {
   bool resume = false;
 };
 
-TrainingCall training_call(const char* task, const char* json, const std::string& folder) {
+/// Takes a member of the settings that is no setting of a task.
+template <class Kind>
+void take_member(Json& object, const char* name, Kind, auto& value) {
+  const auto found = object.find(name);
+  if (found == object.end()) return;
+  try {
+    value = found->template get<Kind>();
+  } catch (const Json::exception&) {
+    throw SettingsError(concat_text("settings: \"", name, "\" cannot be ", dumped(*found)));
+  }
+  object.erase(found);
+}
+
+TrainingCall training_call(const char* task, Json object, const std::string& folder) {
   TrainingCall call;
-  auto object = settings_object<Json>(json);
-  const auto take = [&]<class Kind>(const char* name, Kind, auto& value) {
-    const auto found = object.find(name);
-    if (found == object.end()) return;
-    try {
-      value = found->template get<Kind>();
-    } catch (const Json::exception&) {
-      throw SettingsError(concat_text("settings: \"", name, "\" cannot be ", dumped(*found)));
-    }
-    object.erase(found);
+  const auto take = [&](const char* name, const auto& kind, auto& value) {
+    take_member(object, name, kind, value);
   };
   const bool flag = false;
   const std::string text;
@@ -337,7 +344,7 @@ std::pair<std::string, bool> trained(const char* task, const char* json, const h
                                      const Train& train_them) {
   const std::string path = text_of(folder, "folder");
   check_argument(examples != nullptr || count == 0, "examples is NULL");
-  TrainingCall call = training_call(task, json, path);
+  TrainingCall call = training_call(task, settings_object<Json>(json), path);
   call.given.own_data = count > 0;
   std::vector<Examples> tables;
   for (std::size_t i = 0; i < count; ++i) tables.push_back(examples_of(examples[i]));
@@ -359,6 +366,69 @@ std::pair<std::string, bool> trained(const char* task, const char* json, const h
   }
   calls.check_progress();
   return {path, request.verify};
+}
+
+// --- comparisons
+
+ComparedSetting compared_setting(const std::string& name, const Json& values) {
+  const auto text_of_value = [](const Json& value) {
+    return value.is_string() ? value.get<std::string>() : dumped(value);
+  };
+  if (values.is_object() && values.size() == 2 && values.contains("low") && values.contains("high"))
+    return {name, {text_of_value(values["low"]), text_of_value(values["high"])}, true};
+  if (!values.is_array() || values.empty())
+    throw SettingsError(concat_text("grid: \"", name, "\" is ", dumped(values),
+                                    R"(; expected a list of values, or {"low": ..., "high": ...})"));
+  ComparedSetting setting{name, {}};
+  for (const Json& value : values) setting.values.push_back(text_of_value(value));
+  return setting;
+}
+
+std::string json_of(const Comparison& found, const std::string& folder) {
+  Json json = {{"text", found.text()}, {"markdown", found.markdown()}, {"mattered", found.mattered}};
+  std::istringstream lines(comparison_json_lines(found.rows));
+  json["rows"] = Json::array();
+  for (std::string line; std::getline(lines, line);) json["rows"].push_back(Json::parse(line));
+  for (const ComparisonCell& cell : found.cells)
+    json["runs"].push_back({{"choice", cell.choice},
+                            {"seed", cell.seed},
+                            {"folder", (std::filesystem::path(folder) / cell.name / "run").string()}});
+  return dumped(json);
+}
+
+std::string compared(const char* task, const char* settings, const heed_examples* examples, std::size_t count,
+                     const char* folder, TrainingCalls calls) {
+  const std::string path = text_of(folder, "folder");
+  check_argument(task != nullptr, "task is NULL");
+  check_argument(examples != nullptr || count == 0, "examples is NULL");
+  auto object = settings_object<Json>(settings);
+  std::vector<std::string> attentions;
+  std::vector<std::int64_t> seeds;
+  Json grid = Json::object();
+  std::int64_t draws = 0;
+  bool halving = false;
+  if (object.contains("attention") && object["attention"].is_array())
+    take_member(object, "attention", attentions, attentions);
+  take_member(object, "seeds", seeds, seeds);
+  take_member(object, "grid", grid, grid);
+  take_member(object, "random", draws, draws);
+  take_member(object, "halving", halving, halving);
+  TrainingCall call = training_call(task, std::move(object), path);
+  call.given.own_data = count > 0;
+  std::vector<Examples> tables;
+  for (std::size_t i = 0; i < count; ++i) tables.push_back(examples_of(examples[i]));
+  Settings base = training_settings(*call.kind, call.given);
+  keep_examples(*call.kind, tables, path, base);
+  if (seeds.empty()) seeds = {base.get<std::int64_t>("seed")};
+  if (draws < 0)
+    throw SettingsError(concat_text("\"random\" is ", draws, "; expected how many choices to draw"));
+  ComparisonPlan plan{*call.kind, base, attentions, {}, seeds, draws, halving};
+  for (const auto& [name, values] : grid.items()) plan.settings.push_back(compared_setting(name, values));
+  const TrainerCallbacks callbacks = calls.callbacks();
+  const Comparison found = compare(plan, path, cells_in_turn(*call.kind, path, callbacks), callbacks.message);
+  calls.check_progress();
+  if (!found.finished) throw Interrupted();
+  return json_of(found, path);
 }
 
 Json device_list() {
@@ -516,6 +586,13 @@ heed_status heed_cross_validate(const char* task, const char* settings, const he
               found = train_all_folds(kind, all, request);
             });
     return new_text(found);
+  });
+}
+
+heed_status heed_compare_trainings(const char* task, const char* settings, const heed_examples* examples, size_t count,
+                         const char* folder, heed_progress progress, void* context, char** out) {
+  return guarded(__func__, out, [&] {
+    return new_text(compared(task, settings, examples, count, folder, TrainingCalls(progress, context)));
   });
 }
 

@@ -195,6 +195,37 @@ class Training(Folder):
         self.refuses((heed.SettingsError, "data.folds", lambda: heed.cross_validate("translate", WORDS, CODES)),
                      (heed.SettingsError, "data.folds", lambda: heed.cross_validate("classify", TEXTS, LABELS, folds=0)))
 
+    def test_compare(self):
+        settings = {name: value for name, value in SMALL.items() if name != "training.steps"}
+        out, said = self.path("which"), []
+        call = dict(attention=["dot_product", "fastformer"], seeds=[1, 2], valid=0.2, steps=2, settings=settings, out=out)
+        found = heed.compare("classify", TEXTS, LABELS, on_progress=said.append, **call)
+        self.assertEqual([row["choice"] for row in found.rows], ["dot_product", "fastformer"])
+        self.assertEqual(found.rows[1]["seeds"], 2)
+        self.assertIn("accuracy", repr(found))
+        self.assertIn("| fastformer |", found.markdown)
+        self.assertIn("<", found._repr_html_())
+        self.assertEqual(found.run("fastformer", 2).settings["seed"], 2)
+        self.assertEqual(sum("message" in one and "seed 2" in one["message"] for one in said), 2)
+        said.clear()
+        again = heed.compare("classify", TEXTS, LABELS, on_progress=said.append, **call)
+        self.assertEqual((again.rows, said), (found.rows, []))
+        search = heed.compare("classify", TEXTS, LABELS, valid=0.2, steps=6, settings=settings, random=5, halving=True,
+                              grid={"training.schedule.learning_rate": (1e-4, 1e-2), "model.dropout": [0.0, 0.5]},
+                              out=self.path("search"))
+        self.assertEqual(len(search.rows), 3)
+        self.assertEqual({row["steps"] for row in search.rows}, {6})
+        self.assertRegex(search.mattered, r"what mattered for accuracy, over 5 choices(.|\n)*learning_rate \d+ %:")
+        self.refuses(
+            (heed.Error, "other examples", lambda: heed.compare("classify", TEXTS, LABELS[::-1], **call)),
+            (heed.SettingsError, "random N", lambda: heed.compare(
+                "classify", TEXTS, LABELS, grid={"model.dropout": (0.0, 0.5)}, out=self.path("range"))),
+            (heed.SettingsError, "model.widht", lambda: heed.compare(
+                "classify", TEXTS, LABELS, grid={"model.widht": [16, 32]}, out=self.path("name"))),
+            (heed.Error, "no choice|part", lambda: heed.compare(
+                "classify", TEXTS, LABELS, valid=0.0, steps=6, settings=settings, random=5, halving=True,
+                grid={"model.dropout": (0.0, 0.5)}, out=self.path("unmeasured"))))
+
     def test_labels(self):
         for labels, classes in ([[i % 3 for i in range(40)], ["0", "1", "2"]],
                                 [np.arange(40) % 2, ["0", "1"]],

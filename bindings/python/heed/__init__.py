@@ -26,12 +26,12 @@ from .ops import *  # noqa: F401, F403
 from .own import AttentionCall, Function, check_attention, register_attention
 from .run import Alternative, AnswerQueue, Model, Prediction, Predictions, Run
 from .tensor import Parameter, Tensor, from_dlpack, from_numpy
-from .train import Setting, Settings, cross_validate, resume, settings, tasks, train
+from .train import Comparison, Setting, Settings, compare, cross_validate, resume, settings, tasks, train
 
 __all__ = [
-    "Alternative", "AnswerQueue", "Attention", "AttentionCall", "BadArgument", "CallbackFailed", "Context", "DeviceLost", "Error",
+    "Alternative", "AnswerQueue", "Attention", "AttentionCall", "BadArgument", "CallbackFailed", "Comparison", "Context", "DeviceLost", "Error",
     "Function", "Interrupted", "Model", "Module", "Optimizer", "OutOfMemory", "Page", "Parameter", "Prediction", "Predictions", "ProgressLine",
-    "Run", "Setting", "Settings", "SettingsError", "Tensor", "attention", "attentions", "check_attention", "cross_validate",
+    "Run", "Setting", "Settings", "SettingsError", "Tensor", "attention", "attentions", "check_attention", "compare", "cross_validate",
     "from_dlpack", "from_numpy", "listing", "load", "nn",
     "register_attention", "report", "resume", "save", "set_threads", "settings",
     "tasks", "train",

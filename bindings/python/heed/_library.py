@@ -181,6 +181,7 @@ _CALLS = {
     "heed_optimizer_zero_gradients": [_handle],
     "heed_task_settings": [_text, _int, _out],
     "heed_train": [_text, _text, _examples, _size, _text, PROGRESS, ctypes.c_void_p, _out],
+    "heed_compare_trainings": [_text, _text, _examples, _size, _text, PROGRESS, ctypes.c_void_p, _out],
     "heed_cross_validate": [_text, _text, _examples, _size, _text, PROGRESS, ctypes.c_void_p, _out],
     "heed_save": [_text, _texts, _handles, _size],
     "heed_load": [_text, _texts, _handles, _size],
@@ -392,6 +393,7 @@ _IN_PYTHON: List[Tuple[str, Any]] = [
     (r"give --format ([\w, ]+)", r'give settings={"data.format": ...}: \1'),
     (r"cast\(\) makes one", 'x.to("f32") makes one'),
     (r"heed_set_cpu_threads\(\)", "heed.set_threads()"),
+    (r"--(grid|random|halving|seeds)\b", r"\1"),
     (r"heed_cross_validate\(\)", "heed.cross_validate()"),
 ]
 

@@ -7,12 +7,13 @@ import os
 import tempfile
 import warnings
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from . import _library as lib
 from ._library import Path
+from .notebook import Page
 from .run import Run, Table, column_names, is_path, table_of
 
 Record = Dict[str, Any]
@@ -188,6 +189,94 @@ def cross_validate(
         found: Dict[str, Any] = json.loads(
             _called(lib.result_text, "heed_cross_validate", task, given, parts, folder, on_progress))
         return found
+
+
+class Comparison:
+    """What heed.compare() found; printed as its table."""
+
+    def __init__(self, found: Dict[str, Any], folder: str) -> None:
+        self.folder = folder
+        #: for each choice "choice", "metrics" (mean and deviation of each), "difference" from the first, and costs
+        self.rows: List[Dict[str, Any]] = found["rows"]
+        self._found = found
+
+    @property
+    def mattered(self) -> str:
+        """Which setting explains how much of the differences; "" where fewer than two vary."""
+        return str(self._found["mattered"])
+
+    @property
+    def markdown(self) -> str:
+        """The table in Markdown."""
+        return str(self._found["markdown"])
+
+    def run(self, choice: Optional[str] = None, seed: Optional[int] = None) -> Run:
+        """Opens a run: of a choice, by default the first of the table, and a seed, by default its first."""
+        choice = self.rows[0]["choice"] if choice is None else choice
+        found = [one for one in self._found["runs"] if one["choice"] == choice and seed in (None, one["seed"])]
+        if not found:
+            raise KeyError(f"there is no run of {choice!r}" + ("" if seed is None else f" with the seed {seed}"))
+        return Run.open(found[0]["folder"])
+
+    def _repr_html_(self) -> str:
+        with open(os.path.join(self.folder, "report.html"), encoding="utf-8") as file:
+            return Page(file.read())._repr_html_()
+
+    def __repr__(self) -> str:
+        return str(self._found["text"])
+
+
+def compare(
+    task: str,
+    *examples: Any,
+    out: Path,
+    attention: Any = None,
+    grid: Optional[Mapping[str, Any]] = None,
+    seeds: Iterable[int] = (1,),
+    random: Optional[int] = None,
+    halving: bool = False,
+    valid: Any = None,
+    test: Any = None,
+    preset: Optional[str] = None,
+    steps: Optional[int] = None,
+    device: Optional[str] = None,
+    settings: Optional[Mapping[str, Any]] = None,
+    config: Optional[Path] = None,
+    missing: str = "error",
+    on_progress: Optional[Callable[[Record], Any]] = None,
+    **tables: Any,
+) -> Comparison:
+    """Trains a task with each attention, each value of ``grid`` and each seed, and compares them.
+
+    >>> heed.compare("classify", texts, labels, attention=["dot_product", "fastformer"], seeds=[1, 2, 3],
+    ...              out="runs/which")
+    >>> heed.compare("classify", texts, labels, random=20, halving=True, out="runs/search",
+    ...              grid={"training.schedule.learning_rate": (5e-4, 1e-2), "model.width": [32, 64, 128]})
+
+    ``grid``: for each setting a list of its values, or a pair of numbers, a range, from which ``random`` draws.
+    ``random``: so many combinations, in place of all. ``halving``: short trainings, measured on the validation
+    part, choose which third is trained longer, until three are trained whole. ``out``: a folder with a run for
+    each training; called again with it, compare() keeps what is finished there. The trainings are those of
+    train(), one after the other; so are the other arguments. Metrics are of the test part, where there is one.
+    """
+    given, parts = _given(
+        task, examples, valid, test, tables, settings, config, missing, on_progress, preset=preset,
+        **{"training.steps": steps, "device": device},
+    )
+    names = attention is not None and not isinstance(attention, str)
+    given.update(attention=list(attention) if names else attention, seeds=[int(one) for one in seeds], halving=halving,
+                 random=random or 0, grid={name: _varied(values) for name, values in (grid or {}).items()})
+    if given["attention"] is None:
+        del given["attention"]
+    found = json.loads(_called(lib.result_text, "heed_compare_trainings", task, given, parts, os.fspath(out), on_progress))
+    return Comparison(found, os.fspath(out))
+
+
+def _varied(values: Any) -> Any:
+    """The values of a setting that varies, as the library takes them."""
+    if isinstance(values, tuple) and len(values) == 2:
+        return {"low": values[0], "high": values[1]}
+    return list(values)
 
 
 def _given(

@@ -1,0 +1,193 @@
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+
+#include "heed/apps/compare/comparison.h"
+#include "heed/base/names.h"
+#include "heed/base/plain_numbers.h"
+#include "heed/core/random.h"
+
+// What a comparison trains: all combinations of what varies, or some at random, and the rounds of a search.
+
+namespace heed {
+namespace {
+
+constexpr std::size_t most_cells = 10'000;
+
+/// A folder name: letters, digits and a few signs stay, everything else becomes "_".
+std::string folder_name(const std::string& text) {
+  std::string name;
+  for (const char c : text)
+    name += (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                    std::string_view("=.-+").find(c) != std::string_view::npos
+                ? c
+                : '_';
+  return name.substr(0, 150);
+}
+
+void check_distinct(const char* what, const std::vector<std::string>& values) {
+  std::set<std::string> seen;
+  for (const std::string& value : values)
+    if (!seen.insert(value).second) throw SettingsError(concat_text(what, ": ", value, " is named twice"));
+}
+
+/// A choice: its attention, "" for that of the settings, and the value of each setting that is compared.
+struct Choice {
+  std::string attention;
+  std::vector<std::string> values;
+  auto operator<=>(const Choice&) const = default;
+};
+
+/// All combinations; the last setting varies fastest.
+std::vector<Choice> all_choices(const std::vector<std::string>& attentions,
+                                const std::vector<ComparedSetting>& settings) {
+  std::vector<Choice> choices;
+  for (const std::string& attention : attentions) choices.push_back({attention, {}});
+  for (const ComparedSetting& setting : settings) {
+    if (setting.is_range)
+      throw SettingsError(
+          concat_text(setting.name, " has a range, from which --random N draws; or name its values"));
+    std::vector<Choice> longer;
+    for (const Choice& one : choices)
+      for (const std::string& value : setting.values) {
+        longer.push_back(one);
+        longer.back().values.push_back(value);
+      }
+    choices = std::move(longer);
+    if (choices.size() > most_cells) return choices;
+  }
+  return choices;
+}
+
+/// A value of a setting, of a number in [0, 1).
+std::string value_at(const ComparedSetting& setting, const Setting& declared, double place) {
+  if (!setting.is_range)
+    return setting.values[static_cast<std::size_t>(place * static_cast<double>(setting.values.size()))];
+  const auto end = [&](std::size_t which) {
+    const std::string& text = setting.values[which];
+    double number = 0;
+    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return error == std::errc() && rest == text.data() + text.size() ? number : std::nan("");
+  };
+  const double low = end(0), high = end(1);
+  const bool is_integer = declared.kind == Setting::Kind::integer;
+  if ((!is_integer && declared.kind != Setting::Kind::number) || !(low < high))
+    throw SettingsError(concat_text(setting.name, ": ", setting.values[0], "..", setting.values[1],
+                                    " is no range of numbers from the smaller to the larger"));
+  if (is_integer) return std::to_string(std::llround(std::floor(low + place * (high - low + 1))));
+  const bool by_logarithm = low > 0 && high >= 10 * low;
+  return formatted("%.3g", by_logarithm ? low * std::pow(high / low, place) : low + place * (high - low));
+}
+
+/// Different choices at random: number i is drawn by its own words of the random stream.
+std::vector<Choice> drawn_choices(const ComparisonPlan& plan, const std::vector<std::string>& attentions) {
+  constexpr std::uint32_t tries_each = 100;
+  std::vector<Choice> choices;
+  std::set<Choice> seen;
+  const auto wanted = static_cast<std::size_t>(plan.draws);
+  for (std::uint32_t i = 0; choices.size() < wanted && i < tries_each * wanted; ++i) {
+    const RandomKey key{static_cast<std::uint64_t>(plan.seeds.front()), i, 0};
+    const auto place = [&](std::size_t which) { return random_word(key, which) * 0x1p-32; };
+    Choice one{attentions[static_cast<std::size_t>(place(0) * static_cast<double>(attentions.size()))], {}};
+    for (const ComparedSetting& setting : plan.settings)
+      one.values.push_back(value_at(setting, plan.base.setting(setting.name), place(one.values.size() + 1)));
+    if (seen.insert(one).second) choices.push_back(std::move(one));
+  }
+  return choices;
+}
+
+}  // namespace
+
+std::vector<ComparisonCell> cells_of(const ComparisonPlan& plan) {
+  check_distinct("attentions", plan.attentions);
+  std::vector<std::string> attentions = plan.attentions, names, seeds;
+  for (const ComparedSetting& setting : plan.settings) {
+    names.push_back(setting.name);
+    check_distinct(setting.name.c_str(), setting.values);
+  }
+  check_distinct("settings", names);
+  if (plan.draws > 0 && plan.settings.empty() && plan.attentions.size() < 2)
+    throw SettingsError("--random draws from what --grid and --attention name: name some");
+  const std::string chosen = attention_settings(plan.kind.stacks).front();
+  if (!attentions.empty() && std::ranges::count(names, chosen) > 0)
+    throw SettingsError(concat_text("--set ", chosen, " and --attention name the same: give one"));
+  if (std::ranges::count(names, "seed") > 0)
+    throw SettingsError("seeds cannot be compared: give them with --seeds");
+  for (const std::int64_t seed : plan.seeds) seeds.push_back(std::to_string(seed));
+  check_distinct("seeds", seeds);
+  if (std::ranges::count(attentions, "") > 0)
+    throw SettingsError("--attention: a name is empty; give names with commas between them");
+  if (attentions.empty()) attentions.emplace_back();
+
+  const std::vector<Choice> choices =
+      plan.draws > 0 ? drawn_choices(plan, attentions) : all_choices(attentions, plan.settings);
+  if (choices.size() * plan.seeds.size() > most_cells)
+    throw SettingsError(concat_text("a comparison has at most ", most_cells, " cells"));
+
+  std::vector<ComparisonCell> cells;
+  std::set<std::string> folders;
+  for (const Choice& one : choices) {
+    Settings settings = plan.base;
+    // As in the programs, an attention and its options override the other settings.
+    const auto assign = [&](bool of_attention) {
+      for (std::size_t i = 0; i < one.values.size(); ++i)
+        if (belongs_to_attention(plan.kind.stacks, names[i]) == of_attention)
+          settings.assign(names[i] + "=" + one.values[i]);
+    };
+    assign(false);
+    if (!one.attention.empty()) choose_attentions(settings, plan.kind.stacks, {.attention = one.attention});
+    assign(true);
+    std::string choice = one.attention;
+    std::vector<std::pair<std::string, std::string>> varied;
+    if (attentions.size() > 1) varied.emplace_back("attention", one.attention);
+    for (std::size_t i = 0; i < one.values.size(); ++i) {
+      if (plan.settings[i].values.size() < 2) continue;
+      varied.emplace_back(names[i], one.values[i]);
+      choice += concat_text(choice.empty() ? "" : ", ", names[i], "=", one.values[i]);
+    }
+    if (choice.empty()) choice = "as set";
+    for (const std::int64_t seed : plan.seeds) {
+      settings.set("seed", std::to_string(seed), "seeds");
+      std::string name = folder_name(concat_text(choice, "-seed", seed));
+      while (!folders.insert(name).second) name += "+";
+      cells.push_back({choice, name, seed, settings, varied});
+    }
+  }
+  return cells;
+}
+
+std::vector<ComparisonCell> shortened(std::span<const ComparisonCell> cells, std::int64_t steps) {
+  std::vector<ComparisonCell> shorter(cells.begin(), cells.end());
+  for (ComparisonCell& cell : shorter) {
+    for (const auto& [name, value] : cell.varied)
+      if (name == "training.steps" || name == "training.epochs")
+        throw SettingsError(
+            concat_text("--halving chooses the steps of each training, and ", name, " is compared"));
+    if (cell.settings.get<std::int64_t>("training.epochs") > 0)
+      throw SettingsError("--halving needs training.steps, not training.epochs");
+    const auto all = cell.settings.get<std::int64_t>("training.steps"),
+               warmup = cell.settings.get<std::int64_t>("training.schedule.warmup_steps");
+    cell.settings.set("training.steps", std::to_string(steps), "--halving");
+    cell.settings.set("training.schedule.warmup_steps", std::to_string(warmup * steps / all), "--halving");
+    cell.name += concat_text("-steps", steps);
+    cell.part = "valid";
+  }
+  return shorter;
+}
+
+std::size_t kept_of(std::size_t choices) {
+  constexpr std::size_t least = 3;
+  return std::min(choices, std::max(least, (choices + 2) / 3));
+}
+
+std::vector<std::int64_t> steps_of_rounds(std::size_t choices, std::int64_t steps) {
+  std::vector<std::int64_t> rounds;
+  for (; kept_of(choices) < choices; choices = kept_of(choices)) {
+    for (std::int64_t& earlier : rounds) earlier = std::max<std::int64_t>(earlier / 3, 1);
+    rounds.push_back(std::max<std::int64_t>(steps / 3, 1));
+  }
+  return rounds;
+}
+
+}  // namespace heed
