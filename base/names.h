@@ -13,6 +13,9 @@
 
 namespace heed {
 
+/// The parts of a text between separators, which are not empty; of an empty text none.
+std::vector<std::string_view> parts_between(std::string_view text, std::string_view separator);
+
 /// "a, b, c"; with `last` = " and ", "a, b and c".
 template <class Items>
 std::string listed(const Items& items, std::string_view last = ", ") {

@@ -117,10 +117,11 @@ auto finder_of(const LabelledOptions& options, std::vector<std::size_t>& places,
   };
 }
 
-/// Whether a label, the second text of a pair, or the whole text behind these `before` cells is missing.
-bool lacks_something(std::span<const std::string> cells, std::size_t before) {
+/// Whether a label, the second text of a pair, or the whole text behind these `before` cells is missing; the
+/// first cells, which may be empty, aside.
+bool lacks_something(std::span<const std::string> cells, std::size_t first, std::size_t before) {
   const auto is_empty = [](const std::string& cell) { return cell.empty(); };
-  return std::ranges::any_of(cells.first(before), is_empty) ||
+  return std::ranges::any_of(cells.subspan(first, before - first), is_empty) ||
          std::ranges::all_of(cells.subspan(before), is_empty);
 }
 
@@ -140,6 +141,8 @@ LabelledText read_labelled_table(const FileInput& input) {
   table.columns = given_columns(options);
   table.distinct = true;
   table.null_as_empty = options.drop_missing;
+  table.list_separator = options.label_separator;
+  const bool needs_label = options.label_separator.empty();
   std::vector<std::size_t> places;  // of columns that are found by the data
   if (std::erase(table.columns, "") > 0) table.choose = finder_of(options, places, input.report);
   LabelledText text;
@@ -147,7 +150,7 @@ LabelledText read_labelled_table(const FileInput& input) {
   const bool weighted = !options.weight_column.empty();
   const auto take = [&](const TableCells& row) {
     const std::span<std::string> cells = std::span(row.cells).first(row.cells.size() - (weighted ? 1 : 0));
-    if (options.drop_missing && lacks_something(cells, before)) {
+    if (options.drop_missing && lacks_something(cells, needs_label ? 0 : 1, before)) {
       if (input.report) ++input.report->missing;
       return;
     }
@@ -158,7 +161,7 @@ LabelledText read_labelled_table(const FileInput& input) {
         for (const std::size_t place : places) text.columns.push_back(std::to_string(place + 1));
       if (weighted && !text.columns.empty()) text.columns.pop_back();
     }
-    if (cells[0].empty())
+    if (cells[0].empty() && needs_label)
       fail(row.place(), ": the label in column ", row.names[0],
            " is empty; data.missing=drop leaves such rows out");
     check_label_at(cells[0], row);

@@ -61,8 +61,11 @@ struct LabelledOptions {
   std::string label_column = {};
   std::vector<std::string> text_columns = {};  ///< joined with a space; of pairs the first text
   bool pairs = false;
-  std::string second_column = {};    ///< of pairs; where it is given they are pairs
-  std::string weight_column = {};    ///< of finite numbers, 0 or more; "": there is none
+  std::string second_column = {};  ///< of pairs; where it is given they are pairs
+  std::string weight_column = {};  ///< of finite numbers, 0 or more; "": there is none
+  /// What stands between the labels of a text that may have several, or none; "": each has one. Of jsonl they
+  /// may be a list of texts.
+  std::string label_separator = {};
   bool numbers = false;              ///< the labels are numbers: a column of numbers may be the label
   Header header = Header::detected;  ///< of csv and tsv
   std::string delimiter = {};        ///< of csv (TableOptions)

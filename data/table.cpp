@@ -351,20 +351,49 @@ void rows_of_tsv(const TextInput& input, const TableOptions& options, const Take
 
 // --- jsonl
 
+/// Of a member that is an object the names of its own, behind a dot.
 std::vector<std::string> keys_of(const Json& object) {
   std::vector<std::string> keys;
-  for (const auto& [key, value] : object.items()) keys.push_back(key);
+  for (const auto& [key, value] : object.items()) {
+    if (!value.is_object()) keys.push_back(key);
+    if (value.is_object())
+      for (const std::string& inner : keys_of(value)) keys.push_back(concat_text(key, '.', inner));
+  }
   return keys;
+}
+
+/// The member of a name, or of "a.b" the member b of the member a; null: there is none.
+const Json* member(const Json& object, const std::string& name) {
+  if (const auto found = object.find(name); found != object.end()) return &*found;
+  for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
+    const auto outer = object.find(name.substr(0, dot));
+    if (outer == object.end() || !outer->is_object()) continue;
+    if (const Json* const found = member(*outer, name.substr(dot + 1))) return found;
+  }
+  return nullptr;
 }
 
 bool has(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-std::string member_text(const Json& object, const std::string& name, const std::string& place) {
-  const auto found = object.find(name);
-  check(found != object.end(), place, ": there is no \"", name, "\" among ", quoted_names(keys_of(object)));
+/// A list of texts as one.
+std::string list_text(const Json& list, const std::string& separator, const std::string& place) {
+  std::string text;
+  for (const Json& one : list) {
+    check(one.is_string() && one.get<std::string>().find(separator) == std::string::npos, place,
+          ": a list holds ", one.dump(), "; expected texts without \"", separator, "\" in them");
+    text += (&one == &list.front() ? "" : separator) + one.get<std::string>();
+  }
+  return text;
+}
+
+std::string member_text(const Json& object, const std::string& name, const std::string& separator,
+                        const std::string& place) {
+  const Json* const found = member(object, name);
+  check(found, place, ": there is no \"", name, "\" among ", quoted_names(keys_of(object)));
   if (found->is_string()) return found->get<std::string>();
+  if (found->is_array() && !separator.empty()) return list_text(*found, separator, place);
   check(found->is_number() || found->is_boolean(), place, ": \"", name,
         "\" must be a text, a number, true or false, not ", found->type_name());
   check(!found->is_number_float() || std::abs(found->get<double>()) < 0x1p53, place, ": the number \"", name,
@@ -421,8 +450,10 @@ class MemberPicker {
     for (const Line& line : waiting_) {
       TableRow& row = rows.emplace_back();
       for (const std::string& key : first_) {
-        const auto found = line.object.find(key);
-        const bool is_plain = found != line.object.end() && !found->is_structured() && !found->is_null();
+        const Json* const found = member(line.object, key);
+        const bool is_plain =
+            found && !found->is_null() &&
+            (!found->is_structured() || (found->is_array() && !options_.list_separator.empty()));
         row.fields.push_back(!is_plain ? "" : found->is_string() ? found->get<std::string>() : found->dump());
       }
     }
@@ -442,11 +473,13 @@ class MemberPicker {
     cells_.clear();
     const std::string place = concat_text(origin_, ":", line.number);
     const auto is_none = [&](const std::string& name) {
-      const auto found = line.object.find(name);
-      return found == line.object.end() ? has(first_, name) : found->is_null();
+      const Json* const found = member(line.object, name);
+      return found ? found->is_null() : has(first_, name);
     };
     for (const std::string& name : names_)
-      cells_.push_back(options_.null_as_empty && is_none(name) ? "" : member_text(line.object, name, place));
+      cells_.push_back(options_.null_as_empty && is_none(name)
+                           ? ""
+                           : member_text(line.object, name, options_.list_separator, place));
     take_({names_, first_, true, cells_, {&line.text, 1}, '\n', origin_, line.number});
   }
 

@@ -44,7 +44,8 @@ enum class Header { detected, present, absent };
 
 /// The layout of a table file, and what to read from it. Formats:
 /// - csv, tsv: see read_csv and read_tsv; columns have numbers, and names if the first row holds them;
-/// - jsonl: one JSON object per line, whose members are the columns: texts, numbers, true and false.
+/// - jsonl: one JSON object per line, whose members are the columns: texts, numbers, true and false; "a.b" is
+///   the member b of the object a.
 struct TableOptions {
   std::string format = {};  ///< "": from the file name: .csv, .tsv, .jsonl, each also with .gz
   /// Of csv and tsv. Where a column is given by its name the first row names them.
@@ -58,6 +59,8 @@ struct TableOptions {
   bool others = false;    ///< adds all other columns after these; for jsonl those of the first line
   /// The first of these columns that is there is none of the others.
   std::vector<std::string> left_out = {};
+  std::string list_separator =
+      {};  ///< of jsonl: a list of texts is one text, with this between them; "": an error
   bool null_as_empty = false;  ///< of jsonl: null, or a member that a line lacks, is an empty cell
   /// In place of all these: the places of the columns, chosen from the first rows.
   std::function<std::vector<std::size_t>(const TableSample& sample)> choose = {};

@@ -28,7 +28,9 @@ struct Fit {
 
 /// One sample's share in the fit: with p the softmax of z = s_0 deep + s_1 sparse and y the label,
 ///   dL/ds_i = E_p[part_i] - part_i[y],    d2L/ds_i ds_j = Cov_p(part_i, part_j).
-void add_sample(Fit& fit, const Shares& shares, std::span<const float> logits, std::size_t label) {
+void add_sample(Fit& fit, const Shares& shares, std::span<const float> logits, std::int32_t its_class) {
+  const auto label = static_cast<std::size_t>(its_class);
+  if (label >= logits.size() / 2) return;  // no class
   const std::size_t classes = logits.size() / 2;
   const std::span<const float> deep = logits.first(classes), sparse = logits.last(classes);
   const auto together = [&](std::size_t c) {
@@ -58,12 +60,29 @@ void add_sample(Fit& fit, const Shares& shares, std::span<const float> logits, s
   fit.sparse_twice += bb / total - b * b;
 }
 
-Fit fit_at(const Shares& shares, std::span<const std::vector<float>> logits,
-           std::span<const std::int32_t> labels) {
+/// The same of a sample that may have any number of classes: with p_c = 1 / (1 + exp(-z_c)) and y_c 1 or 0
+///   dL/ds_i = sum_c (p_c - y_c) part_i[c],    d2L/ds_i ds_j = sum_c p_c (1 - p_c) part_i[c] part_j[c].
+void add_sample(Fit& fit, const Shares& shares, std::span<const float> logits,
+                const std::vector<std::int32_t>& its_classes) {
+  const std::size_t classes = logits.size() / 2;
+  for (std::size_t c = 0; c < classes; ++c) {
+    const auto a = static_cast<double>(logits[c]), b = static_cast<double>(logits[classes + c]);
+    const bool has = std::ranges::count(its_classes, static_cast<std::int32_t>(c)) > 0;
+    const double z = shares[0] * a + shares[1] * b, sign = has ? -1 : 1;
+    const double p = 1 / (1 + std::exp(-z)), slope = p * (1 - p);
+    fit.value += std::max(sign * z, 0.) + std::log1p(std::exp(-std::abs(z)));
+    fit.gradient[0] += (p - (has ? 1 : 0)) * a;
+    fit.gradient[1] += (p - (has ? 1 : 0)) * b;
+    fit.deep_twice += slope * a * a;
+    fit.mixed += slope * a * b;
+    fit.sparse_twice += slope * b * b;
+  }
+}
+
+template <class Label>
+Fit fit_at(const Shares& shares, std::span<const std::vector<float>> logits, std::span<const Label> labels) {
   Fit fit;
-  for (std::size_t i = 0; i < logits.size(); ++i)
-    if (const auto label = static_cast<std::size_t>(labels[i]); label < logits[i].size() / 2)
-      add_sample(fit, shares, logits[i], label);
+  for (std::size_t i = 0; i < logits.size(); ++i) add_sample(fit, shares, logits[i], labels[i]);
   // The prior: normal distributions around the first shares, with these as deviations.
   for (const std::size_t i : {0, 1}) {
     const double first = first_shares[i], distance = (shares[i] - first) / first;
@@ -103,8 +122,8 @@ Tensor SparseLinear::operator()(const SparseBatch& batch) const {
   return output_ ? (*output_)(total) : total;
 }
 
-void SparseLinear::fit_shares(std::span<const std::vector<float>> logits,
-                              std::span<const std::int32_t> labels) {
+template <class Label>
+void SparseLinear::fit_to(std::span<const std::vector<float>> logits, std::span<const Label> labels) {
   check(logits.size() == labels.size(), "shares: ", logits.size(), " samples have ", labels.size(),
         " labels");
   Shares found = first_shares;
@@ -122,6 +141,16 @@ void SparseLinear::fit_shares(std::span<const std::vector<float>> logits,
     if (!improved) break;
   }
   set_shares(found);
+}
+
+void SparseLinear::fit_shares(std::span<const std::vector<float>> logits,
+                              std::span<const std::int32_t> labels) {
+  fit_to(logits, labels);
+}
+
+void SparseLinear::fit_shares(std::span<const std::vector<float>> logits,
+                              std::span<const std::vector<std::int32_t>> labels) {
+  fit_to(logits, labels);
 }
 
 /// Least squares, with the same prior. Where the best share is negative it is 0, and the other by itself.
@@ -163,12 +192,35 @@ Tensor ClassLogits::side_by_side() const {
   return concat({deep, sparse}, -1);
 }
 
-Loss ClassLogits::loss(const Tensor& labels, double smoothing, const Tensor& weights) const {
-  const auto summed = [&](const Tensor& logits) {
-    const Tensor losses = cross_entropy(logits, labels, smoothing);
+namespace {
+
+/// The losses [B] that `loss_of` gives for logits, summed over the samples; of two parts their mean.
+template <class LossOf>
+Loss loss_of_parts(const ClassLogits& logits, const Tensor& weights, const LossOf& loss_of) {
+  const auto summed = [&](const Tensor& part) {
+    const Tensor losses = loss_of(part);
     return sum(weights.defined() ? losses * weights : losses);
   };
-  return {sparse.defined() ? (summed(deep) + summed(sparse)) / 2 : summed(deep), labels.count()};
+  const Tensor deep = summed(logits.deep);
+  return {logits.sparse.defined() ? (deep + summed(logits.sparse)) / 2 : deep, logits.deep.size(0)};
+}
+
+}  // namespace
+
+Loss ClassLogits::loss(const Tensor& labels, double smoothing, const Tensor& weights) const {
+  return loss_of_parts(*this, weights,
+                       [&](const Tensor& logits) { return cross_entropy(logits, labels, smoothing); });
+}
+
+Tensor ClassLogits::log_probabilities_of_each() const {
+  return -softplus(-together());
+}
+
+Loss ClassLogits::loss_of_each(const Tensor& targets, double smoothing, const Tensor& weights) const {
+  const Tensor smooth = targets * (1 - smoothing) + smoothing / 2;
+  return loss_of_parts(*this, weights, [&](const Tensor& logits) {
+    return sum(binary_cross_entropy_with_logits(cast(logits, DType::f32), smooth), -1);
+  });
 }
 
 ClassLogits class_logits(const Tensor& deep, const SparseLinear* sparse, const SparseBatch& batch) {

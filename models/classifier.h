@@ -33,6 +33,10 @@ class SparseLinear : public Module {
   /// holds the classes' deep logits and then their sparse ones, for each sample; samples whose label is no
   /// class are passed over. The initial shares count as one sample, so that few samples change them little.
   void fit_shares(std::span<const std::vector<float>> logits, std::span<const std::int32_t> labels);
+  /// The same where a sample may have any number of the classes: `labels` holds those that it has, and the
+  /// cross entropy is that of ClassLogits::loss_of_each.
+  void fit_shares(std::span<const std::vector<float>> logits,
+                  std::span<const std::vector<std::int32_t>> labels);
   /// The same for one output, a number: the smallest sum of squared errors. `outputs` holds the deep and the
   /// sparse output for each sample, in units in which the targets have a deviation near 1.
   void fit_shares(std::span<const std::vector<float>> outputs, std::span<const float> targets);
@@ -40,6 +44,8 @@ class SparseLinear : public Module {
   Tensor weight, shares;
 
  private:
+  template <class Label>
+  void fit_to(std::span<const std::vector<float>> logits, std::span<const Label> labels);
   void set_shares(const std::array<double, 2>& found);
   std::unique_ptr<Linear> output_;  // null: the columns of the table are the classes
 };
@@ -59,6 +65,14 @@ struct ClassLogits {
   /// The cross entropy with labels i32 [B], times `weights` f32 [B] where defined, summed over the samples;
   /// of two parts their mean.
   Loss loss(const Tensor& labels, double smoothing, const Tensor& weights = {}) const;
+
+  // Where a sample may have any number of the classes, each class is a question of its own.
+
+  /// The logarithm of the probability that a sample has a class, -softplus(-logit), [B, classes].
+  Tensor log_probabilities_of_each() const;
+  /// The binary cross entropy with targets f32 [B, classes], 1 where the sample has the class, else 0, summed
+  /// over classes and samples; `smoothing` and `weights` as above.
+  Loss loss_of_each(const Tensor& targets, double smoothing, const Tensor& weights = {}) const;
 };
 
 /// The logits of a deep part beside those of a sparse one; null: there is none.

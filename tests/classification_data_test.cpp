@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "heed/base/error.h"
+#include "heed/base/file.h"
 #include "heed/data/labelled_text.h"
 #include "heed/data/table.h"
 #include "heed/data/text_file.h"
@@ -89,6 +90,37 @@ LabelledText numbered(std::size_t count) {
 }
 
 }  // namespace
+
+TEST_CASE("labelled text: members of members by a dot, and lists of labels") {
+  const TemporaryFolder folder;
+  const auto read = [&](const std::string& lines, LabelledOptions options) {
+    write_file_atomically(folder / "data.jsonl", lines);
+    return read_labelled_text((folder / "data.jsonl").string(), options);
+  };
+  const std::string nested =
+      R"({"user": {"name": "x"}, "review": {"text": "fine", "said": {"stars": 5}}, "a.b": "c"})"
+      "\n";
+  LabelledOptions options;
+  options.label_column = "review.said.stars";
+  options.text_columns = {"review.text", "a.b"};
+  const LabelledText text = read(nested, options);
+  CHECK(text.labels[0] == "5");
+  CHECK(text.texts[0] == "fine c");
+  options.label_column = "review.said.moons";
+  CHECK_THROWS_WITH_AS(read(nested, options), doctest::Contains("\"review.said.stars\""), Error);
+  const std::string lists = R"({"text": "one", "label": ["a", "b"]})"
+                            "\n"
+                            R"({"text": "two", "label": []})"
+                            "\n";
+  CHECK_THROWS_WITH_AS(read(lists, {}), doctest::Contains("must be a text"), Error);
+  const LabelledText several = read(lists, {.label_separator = "|"});
+  CHECK(several.labels[0] == "a|b");
+  CHECK(several.labels[1].empty());
+  CHECK_THROWS_WITH_AS(read(R"({"text": "one", "label": ["a|b"]})"
+                            "\n",
+                            {.label_separator = "|"}),
+                       doctest::Contains("expected texts without"), Error);
+}
 
 TEST_CASE("Labelled lines: a label, a space and a text, which may be empty") {
   const TemporaryFolder folder;

@@ -96,6 +96,62 @@ TEST_CASE(
   CHECK(quality_of({}, {}, 3).macro_f1 == 0);
 }
 
+TEST_CASE("Several labels a text: sets of classes, and their figures as scikit-learn has them") {
+  LabelledText text;
+  text.add("one", "a|b", "f", 1);
+  text.add("two", "", "f", 2);
+  text.add("three", "c|c", "f", 3);
+  const std::vector<std::string> classes = {"a", "b", "c"};
+  CHECK(class_sets_of(text, "|", classes) == std::vector<ClassSet>{{0, 1}, {}, {2}});
+  CHECK(class_names(one_label_each(text, "|")) == classes);
+  text.add("four", "a|d", "f", 4);
+  CHECK_THROWS_WITH_AS(class_sets_of(text, "|", classes), doctest::Contains("f:4: the label \"d\""), Error);
+  text.add("five", "a|", "f", 5);
+  CHECK_THROWS_WITH_AS(one_label_each(text, "|"),
+                       doctest::Contains("f:5: the labels \"a|\" have an empty one"), Error);
+
+  const float yes = std::log(0.9F), no = std::log(0.2F), half = std::log(0.5F);
+  const std::vector<ClassScores> scores = {{yes, no, no}, {no, no, no}, {yes, no, half}};
+  const ClassQuality quality = quality_of_sets(scores, std::vector<ClassSet>{{0, 1}, {}, {2}}, 3);
+  CHECK(quality.accuracy == doctest::Approx(1.0 / 3));
+  // sklearn.metrics.f1_score([[1, 1, 0], [0, 0, 0], [0, 0, 1]], [[1, 0, 0], [0, 0, 0], [1, 0, 1]], average=...)
+  CHECK(quality.micro_f1 == doctest::Approx(2.0 / 3));
+  CHECK(quality.macro_f1 == doctest::Approx((2.0 / 3 + 0 + 1) / 3));
+  CHECK(quality.loss == doctest::Approx(-(std::log(0.9) + std::log(0.2) + std::log(0.8) + 3 * std::log(0.8) +
+                                          std::log(0.1) + std::log(0.8) + std::log(0.5)) /
+                                        3));
+  const std::vector<Prediction> answers = class_set_predictions(scores, classes, "|");
+  CHECK(answers[0].text == "a");
+  CHECK(answers[1].text.empty());
+  CHECK(answers[2].text == "a|c");
+  CHECK(answers[2].probability == doctest::Approx(0.9 * 0.8 * 0.5));
+  CHECK(answers[1].alternatives.size() == 3);
+}
+
+TEST_CASE("Shares of several labels a text: those with the smallest cross entropy, also of huge logits") {
+  Initialiser initialiser(1);
+  SparseLinear sparse(8, 2, initialiser);
+  std::vector<std::vector<float>> logits;
+  std::vector<ClassSet> labels;
+  for (int i = 0; i < 200; ++i) {  // the deep part is right twice as often as not, the sparse one is noise
+    const bool first = i % 2 == 0, second = i % 4 < 2, right = i % 3 != 0;
+    const float sign = right ? 1 : -1;
+    logits.push_back(
+        {first ? sign : -sign, second ? sign : -sign, i % 5 < 2 ? 1.F : -1.F, i % 7 < 3 ? 1.F : -1.F});
+    labels.push_back({});
+    if (first) labels.back().push_back(0);
+    if (second) labels.back().push_back(1);
+  }
+  sparse.fit_shares(logits, labels);
+  std::vector<float> shares = sparse.shares.to_vector<float>();
+  CHECK(shares[0] == doctest::Approx(std::log(2.0)).epsilon(0.15));  // log(p / (1 - p)) of p = 2/3
+  CHECK(shares[1] < 0.2F);
+  for (std::vector<float>& one : logits)
+    for (float& value : one) value *= 1e30F;
+  sparse.fit_shares(logits, labels);
+  for (const float share : sparse.shares.to_vector<float>()) CHECK(std::isfinite(share));
+}
+
 TEST_CASE("Weights: a rare class counts more, examples as their data say, and the mean is 1") {
   Settings settings = task_kind("classify").settings(true);
   LabelledText text;

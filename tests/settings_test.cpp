@@ -74,6 +74,19 @@ std::string refused_change(Change&& change) {
 
 }  // namespace
 
+TEST_CASE("settings: a list of columns is a name, names between commas, or JSON") {
+  Settings settings = task_kind("classify").settings(true);
+  for (const auto& [given, list] :
+       std::vector<std::pair<std::string, std::string>>{{"text", R"(["text"])"},
+                                                        {"title,body", R"(["title","body"])"},
+                                                        {"2", R"(["2"])"},
+                                                        {R"(["a,b","c"])", R"(["a,b","c"])"},
+                                                        {R"("a,b")", R"(["a,b"])"}}) {
+    settings.assign("data.text_columns=" + given);
+    CHECK(settings.json("data.text_columns") == list);
+  }
+}
+
 TEST_CASE("settings keep their kinds through text, JSON and copies") {
   Settings settings = some_settings();
   settings.assign("training.steps=500");

@@ -16,6 +16,7 @@ std::string value_name(const SettingFlag& flag, const Setting& setting) {
   if (setting.kind == Setting::Kind::integer) return "N";
   if (setting.kind == Setting::Kind::number) return "X";
   if (!setting.choices.empty()) return "NAME";
+  if (setting.kind == Setting::Kind::columns) return "COLUMNS";
   return setting.name.ends_with("_column") ? "COLUMN" : "PATH";
 }
 
@@ -40,6 +41,13 @@ SettingFlag::SettingFlag(std::string_view its_setting, std::string its_flag, std
   std::ranges::replace(flag, '_', '-');
 }
 
+std::string SettingFlag::text() const {
+  if (!is_list) return given.value();
+  std::string all;
+  for (const std::string& one : given.values) all += (all.empty() ? "" : ",") + one;
+  return all;
+}
+
 void add_encoding_flags(const TaskKind& kind, std::vector<SettingFlag>& flags) {
   if (kind.settings(true).has("data.encoding"))
     flags.insert(flags.end(), {"data.encoding", "data.on_bad_bytes"});
@@ -62,6 +70,7 @@ void add_setting_flags(CLI::App& command, const TaskKind& kind, std::vector<Sett
   for (SettingFlag& one : flags) {
     const Setting& setting = settings.setting(one.setting);
     command.option_defaults()->group(group_of(one.setting));
+    one.is_list = setting.kind == Setting::Kind::columns;
     if (one.value.empty())
       one.given.add(command, one.flag, value_name(one, setting), setting.help);
     else
@@ -153,7 +162,7 @@ Run RunFlags::open() const {
   options.config = config_.value();
   options.settings = assignments_;
   for (const SettingFlag* flag : given_flags(flags_))
-    options.settings.push_back(flag->setting + "=" + flag->given.value());
+    options.settings.push_back(flag->setting + "=" + flag->text());
   options.kind = &kind_;
   Run run = Run::open(run_.value(), options);
   apply_threads(run.settings());

@@ -24,7 +24,10 @@ struct SettingFlag {
   std::string setting, flag;
   std::string value_name;  ///< in the help; "": by the kind of the setting
   std::string value;       ///< what the flag stands for if it takes no value
+  bool is_list = false;    ///< of columns: it may be given several times
   TextFlag given = {};     ///< what the command line says
+  /// As the setting takes it.
+  std::string text() const;
 };
 
 /// What a task's program has beside what all have.

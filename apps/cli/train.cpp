@@ -221,7 +221,7 @@ class TrainCommand {
       given.settings.push_back({name, assignment.substr(name.size() + 1), "--set " + assignment});
     }
     for (const SettingFlag* flag : given_flags(flags_))
-      given.settings.push_back({flag->setting, flag->given.value(), flag->flag});
+      given.settings.push_back({flag->setting, flag->text(), flag->flag});
     given.attention = {attention_.optional(), decoder_.optional(), cross_.optional(), preset_.optional()};
     std::vector<std::string> notes;
     Settings settings = training_settings(program_.kind, given, &notes);

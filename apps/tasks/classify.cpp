@@ -17,7 +17,8 @@
 namespace heed {
 namespace {
 
-constexpr MetricKind class_metrics[] = {{"accuracy", true}, {"loss", false}, {"macro_f1", true}};
+constexpr MetricKind class_metrics[] = {
+    {"accuracy", true}, {"loss", false}, {"macro_f1", true}, {"micro_f1", true}};
 
 // --- settings
 
@@ -35,7 +36,7 @@ struct ClassifyData {
           "documents, or a file with a text on each line; idx: images"};
   std::string labels = {};
   std::int64_t patch = 4;
-  std::string label_column = {}, weight_column = {};
+  std::string label_column = {}, label_separator = {}, weight_column = {};
   std::vector<std::string> text_columns = {};
   SplitOptions split = {.valid_fraction = 0.1, .stratified = true};
   TextLimits limits = {};
@@ -52,6 +53,11 @@ void for_each_setting(auto&& visit, ClassifyData& data) {
   visit(data.label_column, "label_column",
         "Of tables: the label's number, from 1, or name; empty: \"label\", or found by the data, and said",
         {.kind = Setting::Kind::column});
+  visit(data.label_separator, "label_separator",
+        "What stands between the labels of a text that may have several, such as |, or none; of jsonl they "
+        "may be a "
+        "list; empty: every text has one",
+        {.changes = Changes::never});
   visit_weight_column(visit, data.weight_column);
   visit_text_columns(visit, data.text_columns);
   for_each_setting(visit, data.split);
@@ -115,35 +121,48 @@ class ClassifyLearner : public Learner {
       : Learner(kind, std::move(given)),
         data_(settings_.read<ClassifyData>("data")),
         batch_size_(settings_.read<PredictionSettings>("prediction").batch_size),
+        separator_(data_.label_separator),
         reads_images_(reads_images(settings_)),
         image_{data_.patch, data_.patch, {}} {
     unit_ = reads_images_ ? "images" : "texts";
+    if (!has_sets()) return;
+    if (reads_images_) throw SettingsError("data.label_separator is for texts, not for images");
+    if (settings_.read<ClassSettings>("training").weights != ClassSettings::Weights::equal)
+      throw SettingsError(
+          "training.class_weights is for texts with one label each, not for data.label_separator");
   }
 
   void prepare_training() override {
     remark_all(remarks_on_labelled(
-        parts_, classes_, unit_,
+        parts_, {labels_of(parts_.train), labels_of(parts_.valid), labels_of(parts_.test)}, classes_, unit_,
         reads_images_ ? concat_text("images of ", image_.rows, " x ", image_.columns)
                       : concat_text("vocabulary ", tokenizer_->tokenizer().vocabulary_size())));
     train_ = examples_of(parts_.train);
     valid_ = examples_of(parts_.valid);
     plan_batches(lengths(train_.inputs), training_batches(settings_));
-    weights_ = example_weights(settings_, parts_.train, train_.targets, classes_.size());
+    weights_ = has_sets() ? example_weights(parts_.train)
+                          : example_weights(settings_, parts_.train, firsts(train_.targets), classes_.size());
     remark(remark_on_steps(settings_, batches(0)));
   }
 
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
     const Batch& rows = batches_.at(epoch, batch);
-    return class_loss(logits(pick(train_.inputs, rows), context), pick(train_.targets, rows),
-                      batch_weights(weights_, rows), label_smoothing_);
+    const ClassLogits found = logits(pick(train_.inputs, rows), context);
+    const std::vector<ClassSet> targets = pick(train_.targets, rows);
+    const std::vector<float> weights = batch_weights(weights_, rows);
+    return has_sets() ? class_set_loss(found, targets, weights, label_smoothing_)
+                      : class_loss(found, firsts(targets), weights, label_smoothing_);
   }
 
   Evaluation evaluate() override {
     if (valid_.inputs.empty()) return {};
     SparseLinear* const sparse = model_as<EncoderClassifier>().sparse();
-    const std::vector<ClassScores> scores =
-        sparse ? fitted_scores(*sparse, outputs(valid_.inputs, &ClassLogits::side_by_side), valid_.targets)
-               : scores_of(valid_.inputs);
+    const auto fitted = [&] {
+      const std::vector<Output> logits = outputs(valid_.inputs, &ClassLogits::side_by_side);
+      return has_sets() ? fitted_scores(*sparse, logits, valid_.targets)
+                        : fitted_scores(*sparse, logits, firsts(valid_.targets));
+    };
+    const std::vector<ClassScores> scores = sparse ? fitted() : scores_of(valid_.inputs);
     return evaluation(measured_scores(scores, valid_, parts_.valid).metrics);
   }
 
@@ -151,7 +170,11 @@ class ClassifyLearner : public Learner {
                                   const PredictOptions& options) override {
     return answer_lines(
         lines, options, [&](const std::string& line) { return input_of(line); },
-        [&](const Inputs& inputs) { return class_predictions(scores_of(inputs), classes_); },
+        [&](const Inputs& inputs) {
+          const std::vector<ClassScores> scores = scores_of(inputs);
+          return has_sets() ? class_set_predictions(scores, classes_, separator_)
+                            : class_predictions(scores, classes_);
+        },
         [&](const ClassifyInput& input, const std::string& name, CaptureFile& file) {
           const Capture capture = captured([&](Context& context) { logits({input}, context); });
           tokenizer_ ? add_pass(file, name, capture, {input.tokens}, tokenizer_->tokenizer())
@@ -182,7 +205,7 @@ class ClassifyLearner : public Learner {
       files["image.txt"] = image_line(image_of_line(parts_.train.texts.front()), 0) + "\n";
     else
       files = learned_tokenizer(all_texts(parts_.train));
-    files["classes.json"] = classes_to_json(class_names(parts_.train));
+    files["classes.json"] = classes_to_json(class_names(labels_of(parts_.train)));
     return files;
   }
 
@@ -208,7 +231,7 @@ class ClassifyLearner : public Learner {
       return read_file(files.front(), layout, report);
     };
     return measured_data(parts_, source, read, [&](const LabelledText& text) {
-      remark(remark_on_other_labels(classes_, text, unit_));
+      remark(remark_on_other_labels(classes_, labels_of(text), has_sets() ? "labels" : unit_));
       return measured_examples(examples_of(text), text);
     });
   }
@@ -226,7 +249,20 @@ class ClassifyLearner : public Learner {
 
  private:
   using Inputs = std::vector<ClassifyInput>;
-  using Examples = TaskExamples<ClassifyInput, std::int32_t>;
+  using Examples = TaskExamples<ClassifyInput, ClassSet>;
+
+  /// Whether a text may have several labels.
+  bool has_sets() const { return !separator_.empty(); }
+  /// A row for each label.
+  LabelledText labels_of(const LabelledText& text) const {
+    return has_sets() ? one_label_each(text, separator_) : text;
+  }
+  /// The classes of texts that have one each.
+  static std::vector<std::int32_t> firsts(const std::vector<ClassSet>& sets) {
+    std::vector<std::int32_t> classes;
+    for (const ClassSet& one : sets) classes.push_back(one.front());
+    return classes;
+  }
 
   // --- what it reads
 
@@ -252,6 +288,7 @@ class ClassifyLearner : public Learner {
         layout, path,
         "--format lines (a label, a space and a text on each line), --format csv, tsv or jsonl");
     options.label_column = data.label_column;
+    options.label_separator = data.label_separator;
     options.text_columns = data.text_columns;
     if (path == data.files.files.file) options.weight_column = data.weight_column;
     return options;
@@ -272,7 +309,12 @@ class ClassifyLearner : public Learner {
   }
 
   Examples examples_of(const LabelledText& text) {
-    Examples examples{{}, classes_of(text, with_other_labels(classes_, text))};
+    Examples examples;
+    const std::vector<std::string> classes = with_other_labels(classes_, labels_of(text));
+    if (has_sets())
+      examples.targets = class_sets_of(text, separator_, classes);
+    else
+      for (const std::int32_t one : classes_of(text, classes)) examples.targets.push_back({one});
     if (tokenizer_) {
       std::vector<Tokens> tokens = (*tokenizer_)(text.texts, text.places);
       for (std::size_t i = 0; i < tokens.size(); ++i)
@@ -320,7 +362,8 @@ class ClassifyLearner : public Learner {
   }
 
   std::vector<ClassScores> scores_of(const Inputs& inputs) {
-    return outputs(inputs, &ClassLogits::log_probabilities);
+    return outputs(inputs,
+                   has_sets() ? &ClassLogits::log_probabilities_of_each : &ClassLogits::log_probabilities);
   }
 
   Measurement measured_examples(const Examples& examples, const LabelledText& text) {
@@ -329,14 +372,21 @@ class ClassifyLearner : public Learner {
 
   Measurement measured_scores(const std::vector<ClassScores>& scores, const Examples& examples,
                               const LabelledText& text) {
-    const std::vector<std::string> classes = with_other_labels(classes_, text);
-    const ClassQuality quality = quality_of(scores, examples.targets, classes.size());
-    ClassFigures figures{metrics(std::vector<double>{quality.accuracy, quality.loss, quality.macro_f1})};
-    return class_measurement(std::move(figures), quality, scores, examples.targets, text, classes);
+    const std::vector<std::string> classes = with_other_labels(classes_, labels_of(text));
+    const ClassQuality quality = has_sets() ? quality_of_sets(scores, examples.targets, classes.size())
+                                            : quality_of(scores, firsts(examples.targets), classes.size());
+    ClassFigures figures{
+        metrics(std::vector<double>{quality.accuracy, quality.loss, quality.macro_f1, quality.micro_f1})};
+    if (has_sets())
+      return class_measurement(std::move(figures), quality, scores, examples.targets, text, classes,
+                               separator_);
+    figures.metrics.pop_back();  // of one class each the micro F1 is the accuracy
+    return class_measurement(std::move(figures), quality, scores, firsts(examples.targets), text, classes);
   }
 
   const ClassifyData data_;
   const std::int64_t batch_size_;
+  const std::string separator_;  // of the labels; empty: each text has one
   const bool reads_images_;
   TextParts parts_;
   Images image_;                               // an example of their size, where the texts are images
@@ -351,7 +401,7 @@ const TaskKind& classify_task() {
   static const TaskKind kind = task_of<ClassifyLearner>(
       "classify", "Learns to tell classes of texts, measures it, and labels texts with it", Stacks::encoder,
       class_metrics, classify_settings, names_labelled_data,
-      {{"", {{"text", "A text"}, {"label", "The name of its class", true}, weight_of_example}}});
+      {{"", {{"text", "A text"}, {"label", "The name of its class", true, "|"}, weight_of_example}}});
   return kind;
 }
 

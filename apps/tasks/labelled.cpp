@@ -120,6 +120,7 @@ TextParts read_labelled_parts(
     const std::function<LabelledText(const std::string& path, const Settings& layout)>& read) {
   auto split = settings.read<SplitOptions>("data");
   split.classes = labels == Labels::classes;
+  split.stratified = split.stratified && split.classes;
   if (!names_labelled_data(settings)) return split_text(by_rule(), split);
   const auto files = settings.read<DataFiles>("data");
   return parts_of_files(
@@ -167,15 +168,16 @@ void check_labels(const LabelledText& text, std::string_view origin) {
                                         listed(columns, 20)));
 }
 
-std::vector<std::string> remarks_on_labelled(const TextParts& parts, const std::vector<std::string>& classes,
-                                             const std::string& unit, const std::string& description) {
-  const std::vector<std::size_t> counts = counts_of(parts.train, classes);
+std::vector<std::string> remarks_on_labelled(const TextParts& parts, const TextParts& labels,
+                                             const std::vector<std::string>& classes, const std::string& unit,
+                                             const std::string& description) {
+  const std::vector<std::size_t> counts = counts_of(labels.train, classes);
   std::vector<std::string> remarks = {
       concat_text(parts.train.size(), ' ', unit, " of ", classes.size(), " classes to learn from, ",
                   parts.valid.size(), " to measure with, ", parts.test.size(), " kept for a test; ",
                   description),
       "classes: " + class_counts(counts, classes)};
-  for (const LabelledText* const part : {&parts.valid, &parts.test})
+  for (const LabelledText* const part : {&labels.valid, &labels.test})
     remarks.push_back(remark_on_other_labels(classes, *part, unit));
   std::vector<std::string> rare;
   for (std::size_t i = 0; i < classes.size(); ++i)
@@ -246,6 +248,43 @@ SparseBatch sparse_batch(const std::vector<TextFeatures>& features, Device devic
   return batch;
 }
 
+LabelledText one_label_each(const LabelledText& text, std::string_view separator) {
+  LabelledText rows;
+  for (std::size_t i = 0; i < text.size(); ++i)
+    for (const std::string_view label : parts_between(text.labels[i], separator)) {
+      check(!label.empty(), text.places[i], ": the labels ", in_quotes(text.labels[i]), " have an empty one");
+      rows.add(text.texts[i], label, text.places[i]);
+    }
+  return rows;
+}
+
+std::vector<ClassSet> class_sets_of(const LabelledText& text, std::string_view separator,
+                                    std::span<const std::string> classes) {
+  std::vector<ClassSet> sets(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i)
+    for (const std::string_view label : parts_between(text.labels[i], separator)) {
+      const auto found = std::ranges::find(classes, label);
+      check(found != classes.end(), text.places[i], ": the label ", in_quotes(label), " is none of the ",
+            classes.size(), " classes");
+      const auto place = static_cast<std::int32_t>(found - classes.begin());
+      if (std::ranges::count(sets[i], place) == 0) sets[i].push_back(place);
+    }
+  return sets;
+}
+
+Loss class_set_loss(const ClassLogits& logits, const std::vector<ClassSet>& labels,
+                    const std::vector<float>& weights, double label_smoothing) {
+  const Device device = logits.deep.device();
+  const std::int64_t classes = logits.deep.size(1);
+  std::vector<float> targets(labels.size() * static_cast<std::size_t>(classes), 0);
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    for (const std::int32_t one : labels[i])
+      targets[i * static_cast<std::size_t>(classes) + static_cast<std::size_t>(one)] = 1;
+  const auto count = static_cast<std::int64_t>(labels.size());
+  return logits.loss_of_each(Tensor::from(targets, {count, classes}, device), label_smoothing,
+                             weights.empty() ? Tensor() : Tensor::from(weights, {count}, device));
+}
+
 std::vector<ExampleLine> labelled_lines(const LabelledText& text, std::size_t count) {
   TextList lines;
   for (std::size_t i = 0; i < text.size(); ++i) lines.push_back(text_at(text, i));
@@ -258,22 +297,53 @@ std::size_t best_class(const ClassScores& scores) {
   return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
 
+/// Every class with its probability, the likeliest first.
+std::vector<Prediction::Alternative> alternatives_of(const ClassScores& scores,
+                                                     const std::vector<std::string>& classes) {
+  std::vector<Prediction::Alternative> alternatives;
+  for (std::size_t i = 0; i < scores.size(); ++i)
+    alternatives.push_back({classes[i], std::exp(static_cast<double>(scores[i]))});
+  std::ranges::stable_sort(alternatives, std::ranges::greater(), &Prediction::Alternative::probability);
+  return alternatives;
+}
+
 Prediction prediction_of(const ClassScores& scores, const std::vector<std::string>& classes) {
   Prediction prediction;
-  for (std::size_t i = 0; i < scores.size(); ++i)
-    prediction.alternatives.push_back({classes[i], std::exp(static_cast<double>(scores[i]))});
-  const std::size_t best = best_class(scores);
-  prediction.text = classes[best];
-  prediction.probability = prediction.alternatives[best].probability;
-  std::stable_sort(prediction.alternatives.begin(), prediction.alternatives.end(),
-                   [](const auto& a, const auto& b) { return a.probability > b.probability; });
+  prediction.alternatives = alternatives_of(scores, classes);
+  prediction.text = prediction.alternatives.front().text;
+  prediction.probability = prediction.alternatives.front().probability;
+  return prediction;
+}
+
+/// Whether a class is an answer, of several that a text may have.
+bool is_chosen(float log_probability) {
+  return log_probability >= static_cast<float>(std::log(0.5));
+}
+
+Prediction set_prediction(const ClassScores& scores, const std::vector<std::string>& classes,
+                          std::string_view separator) {
+  Prediction prediction;
+  prediction.alternatives = alternatives_of(scores, classes);
+  double log_probability = 0;
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    const auto its = static_cast<double>(scores[i]);
+    log_probability += is_chosen(scores[i]) ? its : std::log1p(-std::exp(its));
+    if (is_chosen(scores[i]))
+      prediction.text.append(prediction.text.empty() ? "" : separator).append(classes[i]);
+  }
+  prediction.probability = std::exp(log_probability);
   return prediction;
 }
 
 }  // namespace
 
-std::vector<ClassScores> fitted_scores(SparseLinear& sparse, const std::vector<std::vector<float>>& logits,
-                                       const std::vector<std::int32_t>& labels) {
+namespace {
+
+/// Fits the shares, and gives the scores of the same samples.
+template <class Label>
+std::vector<ClassScores> scores_after_fit(SparseLinear& sparse, const std::vector<std::vector<float>>& logits,
+                                          const std::vector<Label>& labels,
+                                          Tensor (ClassLogits::*log_probabilities)() const) {
   sparse.fit_shares(logits, labels);
   std::vector<float> all;
   for (const std::vector<float>& one : logits) all.insert(all.end(), one.begin(), one.end());
@@ -281,17 +351,37 @@ std::vector<ClassScores> fitted_scores(SparseLinear& sparse, const std::vector<s
   const Tensor parts =
       Tensor::from(all, {rows, 2 * classes}).to(sparse.shares.dtype()).to(sparse.shares.device());
   const ClassLogits both{slice(parts, 1, 0, classes), slice(parts, 1, classes, 2 * classes), sparse.shares};
-  const std::vector<float> found = both.log_probabilities().to_vector<float>();
+  const std::vector<float> found = (both.*log_probabilities)().to_vector<float>();
   std::vector<ClassScores> scores;
   for (auto next = found.begin(); next != found.end(); next += classes)
     scores.emplace_back(next, next + classes);
   return scores;
 }
 
+}  // namespace
+
+std::vector<ClassScores> fitted_scores(SparseLinear& sparse, const std::vector<std::vector<float>>& logits,
+                                       const std::vector<std::int32_t>& labels) {
+  return scores_after_fit(sparse, logits, labels, &ClassLogits::log_probabilities);
+}
+
+std::vector<ClassScores> fitted_scores(SparseLinear& sparse, const std::vector<std::vector<float>>& logits,
+                                       const std::vector<ClassSet>& labels) {
+  return scores_after_fit(sparse, logits, labels, &ClassLogits::log_probabilities_of_each);
+}
+
 std::vector<Prediction> class_predictions(const std::vector<ClassScores>& scores,
                                           const std::vector<std::string>& classes) {
   std::vector<Prediction> predictions;
   for (const ClassScores& one : scores) predictions.push_back(prediction_of(one, classes));
+  return predictions;
+}
+
+std::vector<Prediction> class_set_predictions(const std::vector<ClassScores>& scores,
+                                              const std::vector<std::string>& classes,
+                                              std::string_view separator) {
+  std::vector<Prediction> predictions;
+  for (const ClassScores& one : scores) predictions.push_back(set_prediction(one, classes, separator));
   return predictions;
 }
 
@@ -304,6 +394,20 @@ double ClassQuality::One::recall() const {
 double ClassQuality::One::f1() const {
   return share(2 * right, texts + predicted);
 }
+
+namespace {
+
+void set_f1(ClassQuality& quality) {
+  const auto occurring = std::ranges::count_if(quality.classes, &ClassQuality::One::occurs);
+  ClassQuality::One all;
+  for (const ClassQuality::One& one : quality.classes) {
+    if (one.occurs()) quality.macro_f1 += one.f1() / static_cast<double>(occurring);
+    all.texts += one.texts, all.predicted += one.predicted, all.right += one.right;
+  }
+  quality.micro_f1 = all.f1();
+}
+
+}  // namespace
 
 ClassQuality quality_of(const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
                         std::size_t classes) {
@@ -326,9 +430,34 @@ ClassQuality quality_of(const std::vector<ClassScores>& scores, const std::vecto
   }
   quality.loss /= static_cast<double>(std::max<std::int64_t>(known, 1));
   quality.accuracy = static_cast<double>(all_right) / static_cast<double>(scores.size());
-  const auto occurring = std::ranges::count_if(quality.classes, &ClassQuality::One::occurs);
-  for (const ClassQuality::One& one : quality.classes)
-    if (one.occurs()) quality.macro_f1 += one.f1() / static_cast<double>(occurring);
+  set_f1(quality);
+  return quality;
+}
+
+ClassQuality quality_of_sets(const std::vector<ClassScores>& scores, const std::vector<ClassSet>& labels,
+                             std::size_t classes) {
+  ClassQuality quality;
+  quality.classes.resize(classes);
+  double all_right = 0;
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    bool is_right = true;
+    for (std::size_t c = 0; c < classes; ++c) {
+      const bool has = std::ranges::count(labels[i], static_cast<std::int32_t>(c)) > 0;
+      const bool known = c < scores[i].size(), chosen = known && is_chosen(scores[i][c]);
+      ClassQuality::One& one = quality.classes[c];
+      one.texts += has ? 1 : 0;
+      one.predicted += chosen ? 1 : 0;
+      one.right += has && chosen ? 1 : 0;
+      is_right = is_right && has == chosen;
+      if (!known) continue;
+      const auto log_p = static_cast<double>(scores[i][c]);
+      quality.loss -= has ? log_p : std::log1p(-std::min(std::exp(log_p), 1 - 1e-12));
+    }
+    all_right += is_right ? 1 : 0;
+  }
+  quality.loss /= static_cast<double>(scores.size());
+  quality.accuracy = all_right / static_cast<double>(scores.size());
+  set_f1(quality);
   return quality;
 }
 
@@ -369,9 +498,12 @@ std::vector<Confusion> confusions_in(const std::vector<std::vector<std::int64_t>
   return found;
 }
 
-Measurement class_measurement(ClassFigures figures, const ClassQuality& quality,
-                              const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
-                              const LabelledText& text, const std::vector<std::string>& classes) {
+namespace {
+
+/// `right`: whether each answer is.
+Measurement measurement_of(ClassFigures figures, const ClassQuality& quality,
+                           const std::vector<Prediction>& answers, const std::vector<bool>& right,
+                           const LabelledText& text, const std::vector<std::string>& classes) {
   Measurement measurement;
   Json json;
   for (const Metric& metric : figures.metrics)
@@ -388,19 +520,44 @@ Measurement class_measurement(ClassFigures figures, const ClassQuality& quality,
   if (!figures.groups.empty()) json["groups"] = figures.groups;
   measurement.json = json.dump();
   measurement.metrics = std::move(figures.metrics);
-  measurement.count = static_cast<std::int64_t>(scores.size());
+  measurement.count = static_cast<std::int64_t>(answers.size());
   measurement.examples = {"accuracy", "mean", {}};
-  for (std::size_t i = 0; i < scores.size(); ++i) {
-    const std::size_t best = best_class(scores[i]);
-    const bool right = static_cast<std::int32_t>(best) == labels[i];
-    measurement.examples.rows.push_back({right ? 1.0 : 0.0, 1});
-    if (!right)
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    measurement.examples.rows.push_back({right[i] ? 1.0 : 0.0, 1});
+    if (!right[i])
       measurement.mistakes.push_back({text.places[i], text_at(text, i), std::string(text.labels[i]),
-                                      classes[best], std::exp(static_cast<double>(scores[i][best]))});
+                                      answers[i].text, answers[i].probability});
   }
   std::stable_sort(measurement.mistakes.begin(), measurement.mistakes.end(),
                    [](const Mistake& a, const Mistake& b) { return a.probability > b.probability; });
   return measurement;
+}
+
+}  // namespace
+
+Measurement class_measurement(ClassFigures figures, const ClassQuality& quality,
+                              const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
+                              const LabelledText& text, const std::vector<std::string>& classes) {
+  std::vector<bool> right;
+  for (std::size_t i = 0; i < scores.size(); ++i)
+    right.push_back(static_cast<std::int32_t>(best_class(scores[i])) == labels[i]);
+  return measurement_of(std::move(figures), quality, class_predictions(scores, classes), right, text,
+                        classes);
+}
+
+Measurement class_measurement(ClassFigures figures, const ClassQuality& quality,
+                              const std::vector<ClassScores>& scores, const std::vector<ClassSet>& labels,
+                              const LabelledText& text, const std::vector<std::string>& classes,
+                              std::string_view separator) {
+  std::vector<bool> right;
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    ClassSet chosen;
+    for (std::size_t c = 0; c < scores[i].size(); ++c)
+      if (is_chosen(scores[i][c])) chosen.push_back(static_cast<std::int32_t>(c));
+    right.push_back(std::ranges::is_permutation(chosen, labels[i]));
+  }
+  return measurement_of(std::move(figures), quality, class_set_predictions(scores, classes, separator), right,
+                        text, classes);
 }
 
 }  // namespace heed

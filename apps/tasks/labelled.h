@@ -49,7 +49,9 @@ void visit_weight_column(auto&& visit, std::string& column) {
 }
 void visit_text_columns(auto&& visit, std::vector<std::string>& columns) {
   visit(columns, "text_columns",
-        "Of tables: the columns of the text, joined by a space; empty: found by the data, and said");
+        "Of tables: the columns of the text, joined by a space, such as title,body; empty: found by the "
+        "data, and "
+        "said");
 }
 
 /// How the data are split where no files are named for the parts.
@@ -86,7 +88,7 @@ LabelledOptions labelled_options(const Settings& settings, const std::string& pa
 /// The classes as a file of a run, and back. Throws an Error for a file that is damaged.
 std::string classes_to_json(const std::vector<std::string>& classes);
 std::vector<std::string> classes_from_json(const std::string& text);
-enum class Labels { classes, numbers };
+enum class Labels { classes, sets, numbers };
 /// The parts of the data: what by_rule() makes where the settings name no files, else what read(path,
 /// settings) finds in these. Throws a SettingsError for classes that are none. Other files are read by the
 /// columns of the training file: their names become settings where it has a header.
@@ -101,8 +103,10 @@ void check_labels(const LabelledText& text, std::string_view origin);
 
 /// What there is to say before it: how many examples there are, called `unit`, and of which classes.
 /// `description`: what they are, "vocabulary 8000".
-std::vector<std::string> remarks_on_labelled(const TextParts& parts, const std::vector<std::string>& classes,
-                                             const std::string& unit, const std::string& description);
+/// `labels`: the same parts with a row for each label.
+std::vector<std::string> remarks_on_labelled(const TextParts& parts, const TextParts& labels,
+                                             const std::vector<std::string>& classes, const std::string& unit,
+                                             const std::string& description);
 /// The same when steps are fewer than the batches of an epoch; else "".
 std::string remark_on_steps(const Settings& settings, std::int64_t batches);
 /// The weights that the data give the examples, times what makes their mean 1; empty: all count alike. Throws
@@ -134,6 +138,19 @@ SparseBatch sparse_batch_of(const std::vector<Input>& inputs, const SequenceEnco
 /// The optional last column of labelled examples in memory.
 inline constexpr ExampleColumn weight_of_example = {
     .name = "weight", .help = "How much it counts in training", .optional = true, .is_number = true};
+// --- several labels a text
+
+/// The classes that a text has, each once.
+using ClassSet = std::vector<std::int32_t>;
+/// A row for each label of each text: what classes are found and counted in.
+LabelledText one_label_each(const LabelledText& text, std::string_view separator);
+/// The classes of each text. Throws an Error with the place of the first label that is none of `classes`.
+std::vector<ClassSet> class_sets_of(const LabelledText& text, std::string_view separator,
+                                    std::span<const std::string> classes);
+/// ClassLogits::loss_of_each with the weight of each example; empty: all count alike.
+Loss class_set_loss(const ClassLogits& logits, const std::vector<ClassSet>& labels,
+                    const std::vector<float>& weights, double label_smoothing);
+
 /// Lines of a report's examples.
 std::vector<ExampleLine> labelled_lines(const LabelledText& text, std::size_t count);
 
@@ -145,6 +162,14 @@ using ClassScores = std::vector<float>;
 /// Returns the scores that follow.
 std::vector<ClassScores> fitted_scores(SparseLinear& sparse, const std::vector<std::vector<float>>& logits,
                                        const std::vector<std::int32_t>& labels);
+/// The same where a text may have several classes: the logarithm of the probability of each by itself.
+std::vector<ClassScores> fitted_scores(SparseLinear& sparse, const std::vector<std::vector<float>>& logits,
+                                       const std::vector<ClassSet>& labels);
+/// Of each input the classes whose probability is at least one half, with `separator` between them; the
+/// probability that these and no others are right; and each class with its own.
+std::vector<Prediction> class_set_predictions(const std::vector<ClassScores>& scores,
+                                              const std::vector<std::string>& classes,
+                                              std::string_view separator);
 /// Of each input the best class with its probability, and all others behind it.
 std::vector<Prediction> class_predictions(const std::vector<ClassScores>& scores,
                                           const std::vector<std::string>& classes);
@@ -154,6 +179,7 @@ struct ClassQuality {
   double accuracy = 0, loss = 0;
   /// The mean F1 of the classes that occur among the labels or the answers, as scikit-learn has it.
   double macro_f1 = 0;
+  double micro_f1 = 0;  ///< of all decisions together; where each text has one class it is the accuracy
   struct One {
     std::int64_t texts = 0, predicted = 0, right = 0;
     bool occurs() const { return texts + predicted > 0; }
@@ -168,6 +194,10 @@ struct ClassQuality {
 /// A label behind the classes that there are scores of is a wrong answer, and the loss leaves it out.
 ClassQuality quality_of(const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
                         std::size_t classes);
+/// The same where a text may have several classes: the accuracy is the share of texts all of whose classes are
+/// right, the loss the sum over a text's classes, and there is no confusion.
+ClassQuality quality_of_sets(const std::vector<ClassScores>& scores, const std::vector<ClassSet>& labels,
+                             std::size_t classes);
 /// The classes, and behind them in byte order the labels of texts to measure on that are none of them; not
 /// where no label is one of the classes, since these are hardly the labels (classes_of() then names the
 /// first).
@@ -193,5 +223,9 @@ struct ClassFigures {
 Measurement class_measurement(ClassFigures figures, const ClassQuality& quality,
                               const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
                               const LabelledText& text, const std::vector<std::string>& classes);
+Measurement class_measurement(ClassFigures figures, const ClassQuality& quality,
+                              const std::vector<ClassScores>& scores, const std::vector<ClassSet>& labels,
+                              const LabelledText& text, const std::vector<std::string>& classes,
+                              std::string_view separator);
 
 }  // namespace heed

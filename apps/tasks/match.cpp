@@ -111,7 +111,7 @@ class MatchLearner : public Learner {
   }
 
   void prepare_training() override {
-    remark_all(remarks_on_labelled(parts_, classes_, unit_,
+    remark_all(remarks_on_labelled(parts_, parts_, classes_, unit_,
                                    concat_text("vocabulary ", tokenizer_->tokenizer().vocabulary_size())));
     train_ = examples_of(parts_.train);
     valid_ = examples_of(parts_.valid);

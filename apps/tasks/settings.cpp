@@ -296,7 +296,10 @@ void Settings::set(std::string_view name, const std::string& text, const std::st
     refuse(origin, ": setting \"", name, "\" must be an integer written in digits (", allowed_text(*setting),
            "), not ", text);
   // A text may look like a number or like JSON, quotes included where it was written as JSON.
-  if (value.is_discarded() || (setting && setting->kind == Kind::text && !value.is_string())) value = text;
+  if (value.is_discarded() && setting && setting->kind == Kind::columns)
+    value = parts_between(text, ",");
+  else if (value.is_discarded() || (setting && setting->kind == Kind::text && !value.is_string()))
+    value = text;
   lay_over(list_, std::string(name), std::move(value), origin);
 }
 

@@ -580,6 +580,25 @@ class ScikitLearn(Folder):
         self.refuses((ValueError, "inconsistent", lambda: Classifier(settings=QUICK).fit(TEXTS, LABELS, [1, 2])),
                      (heed.Error, "the weight", lambda: Classifier(settings=QUICK).fit(TEXTS, LABELS, [-1] * 40)))
 
+    def test_several_labels(self):
+        texts = [" ".join(word for word, has in (("good", i % 2), ("long", i % 3), ("film", 1)) if has) for i in range(60)]
+        sets = np.array([[i % 2, int(i % 3 > 0)] for i in range(60)])
+        model = Classifier(steps=120, settings=QUICK).fit(texts, sets)
+        self.assertGreater(model.score(texts, sets), 0.9)
+        self.assertEqual(model.predict(["good film", "film", " "]).tolist(), [[1, 0], [0, 0], [0, 0]])
+        again = pickle.loads(pickle.dumps(model))
+        np.testing.assert_array_equal(again.predict_proba(texts), model.predict_proba(texts))
+        lists = [[name for name, has in zip(("fine", "lengthy"), row) if has] for row in sets]
+        run = heed.train("classify", texts, lists, settings=dict(QUICK, **{"training.steps": 120}))
+        self.assertEqual(run.classes, ["fine", "lengthy"])
+        answers = run.predict(["good long film", "film"])
+        self.assertEqual(answers.label_lists, [["fine", "lengthy"], []])
+        self.assertEqual(answers.labels.tolist(), ["fine|lengthy", ""])
+        self.assertGreater(run.evaluate(texts, lists)["micro_f1"], 0.9)
+        self.refuses((ValueError, "no text has the label 1", lambda: Classifier().fit(texts, sets * [1, 0])),
+                     (ValueError, "class_weight", lambda: Classifier(class_weight="balanced").fit(texts, sets)),
+                     (ValueError, "must not stand", lambda: heed.train("classify", texts, [["a|b"]] * 60)))
+
     def test_regressor(self):
         from sklearn.utils.estimator_checks import check_estimator
 

@@ -69,6 +69,12 @@ class Predictions(List[Prediction]):
         return np.array([one.text for one in self], dtype=str)
 
     @property
+    def label_lists(self) -> List[List[str]]:
+        """Of a run whose texts may have several labels: those with a probability of one half or more, in order."""
+        return [[name for name in self.classes if name in {a.text for a in one.alternatives if a.probability >= 0.5}]
+                for one in self]
+
+    @property
     def probability(self) -> np.ndarray:
         """Of each answer [n]."""
         return np.array([one.probability for one in self], dtype=np.float64)
@@ -140,9 +146,13 @@ def _number(value: Any, where: str) -> str:
         raise TypeError(f"{where} is {value!r}; expected a number") from None
 
 
+def _is_list(value: Any) -> bool:
+    return not isinstance(value, str) and hasattr(value, "__iter__")
+
+
 def _cell(value: Any, column: Dict[str, Any], where: str) -> bytes:
     separator = column["separator"]
-    if separator and not isinstance(value, str) and hasattr(value, "__iter__"):
+    if separator and _is_list(value):
         elements = [_element(one, column, where) for one in value]
         for one in elements:
             if separator.strip() in one if separator.strip() else separator in one:
@@ -206,6 +216,8 @@ class Table:
         cells = [[_cell(value, column, f"{column['name']}[{row}]") for row, value in enumerate(values)]
                  for values, column in zip(found, columns)]
         flat = [cell for column in cells for cell in column]
+        #: whether a name has lists of names in its cells
+        self.has_lists = any(_is_list(value) for values, column in zip(found, columns) if column["is_name"] for value in values)
         self._kept = (ctypes.c_char_p * len(flat))(*flat)
         self.struct = lib.ExamplesStruct(part.encode(), len(cells), len(cells[0]),
                                          ctypes.cast(self._kept, ctypes.POINTER(ctypes.c_char_p)))

@@ -125,7 +125,7 @@ class _Estimator(BaseEstimator):
 
 
 class Classifier(ClassifierMixin, _Estimator):
-    """Tells classes of texts apart, by a run of the task ``classify``.
+    """Tells classes of texts apart, by a run of the task ``classify``; or finds any number of labels for each.
 
     ``attention``: the encoder's mechanism (``heed.attentions()``). ``steps``: of the training.
     ``random_state``: an integer is its seed, a RandomState draws one, and None is the task's default, so that two
@@ -139,7 +139,8 @@ class Classifier(ClassifierMixin, _Estimator):
     ``settings``: any others (``heed.settings("classify")``), laid over these. ``on_progress``: as in
     ``heed.train``; ``verbose`` without it shows a line of progress. ``out``: the folder of the run, new for each fit.
 
-    ``fit`` sets ``classes_`` and ``run_``, the trained run. A fitted estimator can be pickled: it carries the
+    ``fit`` takes a class for each text, or an indicator matrix of labels (``MultiLabelBinarizer``). It sets
+    ``classes_`` and ``run_``, the trained run. A fitted estimator can be pickled: it carries the
     files of its run, and ``on_progress``, a lambda too.
     """
 
@@ -177,6 +178,8 @@ class Classifier(ClassifierMixin, _Estimator):
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None: a class for each text")
         check_consistent_length(X, y)
+        if type_of_target(y) == "multilabel-indicator":
+            return self._fit_sets(X, np.asarray(y.todense() if hasattr(y, "todense") else y), sample_weight)
         labels = column_or_1d(y, warn=True)
         check_classification_targets(labels)
         if type_of_target(labels) not in ("binary", "multiclass"):
@@ -194,23 +197,37 @@ class Classifier(ClassifierMixin, _Estimator):
             raise ValueError(f"class_weight is {self.class_weight!r}; expected None, 'balanced' or a dictionary")
         names = _names(classes)
         run = self._train(X, [names[row] for row in rows], sample_weight, more)
-        self.classes_, self.run_ = classes, run  # together: a fit that fails changes nothing
+        self.classes_, self.run_, self._has_sets = classes, run, False  # together: a fit that fails changes nothing
+        return self
+
+    def _fit_sets(self, X: Any, sets: np.ndarray, sample_weight: Any) -> "Classifier":
+        """Trains on texts with any number of labels each, the columns of an indicator matrix."""
+        if self.class_weight is not None:
+            raise ValueError("class_weight is for one class a text; with several, sample_weight weights texts")
+        if not sets.any(axis=0).all():
+            raise ValueError(f"no text has the label {int(np.argmin(sets.any(axis=0)))}: leave out its column")
+        labels = [[str(column) for column in np.flatnonzero(row)] for row in sets]
+        run = self._train(X, labels, sample_weight, {"data.label_separator": "|"})
+        self.classes_, self.run_, self._has_sets = np.arange(sets.shape[1]), run, True
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """The likeliest class of each text."""
+        """The likeliest class of each text; of several labels a text an indicator matrix [n, labels]."""
         check_is_fitted(self, "run_")
+        if self._has_sets:
+            return (self.predict_proba(X) >= 0.5).astype(int)
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class [n, classes], in the order of ``classes_``.
 
-        A blank text, of which the model reads nothing, gets each class alike.
+        A blank text, of which the model reads nothing, gets each class alike. Where a text may have several labels
+        each probability stands by itself, and a blank text has none.
         """
         answers = self._answers(X)
         order = [answers.classes.index(name) for name in _names(self.classes_)]
         found = answers.probabilities[:, order]
-        found[np.isnan(found).any(axis=1)] = 1 / len(self.classes_)
+        found[np.isnan(found).any(axis=1)] = 0 if self._has_sets else 1 / len(self.classes_)
         return found
 
 

@@ -312,6 +312,8 @@ def _given(
             given[f"{setting}_fraction"] = float(value)
         else:
             parts.append(_part(kind, task, part, value, names_of, missing))
+            if parts[-1].has_lists and task == "classify":
+                given.setdefault("data.label_separator", "|")
             if parts[-1].dropped and on_progress:
                 on_progress({"message": f"{parts[-1].dropped} rows of {part!r} that lack a value were left out"})
     given.update({name: value for name, value in others.items() if value is not None})
