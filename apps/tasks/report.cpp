@@ -145,15 +145,23 @@ class ModelSections {
     const Measurement measurement = run.measure(part);
     has_data_ = true;
     if (options_.measured) options_.measured(part, measurement);
+    if (part == "test" && !measurement.metrics.empty())
+      score_ = concat_text("test: ", metric_title(measurement.metrics.front().name), ' ',
+                           short_number(measurement.metrics.front().value));
     Json metrics = Json::array();
     for (const Metric& metric : measurement.metrics)
       metrics.push_back(Json::array({metric_title(metric.name), page::rounded(metric.value)}));
     Json quality = {{"measured", {{"part", part}, {"count", measurement.count}, {"metrics", metrics}}}};
     if (!has_classes) return quality;
     quality["classes"] = classes_of(measurement);
-    quality["mistakes"] = mistakes_of(measurement);
+    mistakes_ = mistakes_of(measurement);
     return quality;
   }
+
+  /// Of the answers that quality() has measured; empty where none of them can be wrong.
+  const Json& mistakes() const { return mistakes_; }
+  /// "test: accuracy 0.95", once quality() has measured it; "": there is no test part.
+  const std::string& score() const { return score_; }
 
   Json written() {
     Json list = Json::array();
@@ -209,6 +217,8 @@ class ModelSections {
   const ReportOptions& options_;
   std::optional<Run> run_;
   bool has_data_ = false;
+  std::string score_;
+  Json mistakes_;
   std::vector<std::string> lines_;
   CaptureFile capture_;
 };
@@ -273,10 +283,13 @@ Json recorded_json(const RecordedRun& run) {
           {"settings", std::move(settings)}};
 }
 
-void add_model_sections(Json& sections, const fs::path& folder, const RecordedRun& run,
-                        const ReportOptions& options) {
-  ModelSections model(folder, run, options);
+void add_quality(Json& sections, ModelSections& model) {
   add_section(sections, "Quality", [&] { return model.quality(); });
+}
+
+/// After add_quality().
+void add_inside(Json& sections, ModelSections& model) {
+  if (!model.mistakes().empty()) sections.push_back({{"mistakes", model.mistakes()}});
   add_section(sections, "What it writes for held-out examples", [&] { return model.written(); });
   add_section(sections, "What the model looks at", [&] { return model.examples(); });
   add_section(sections, "Attention weights before and after training", [&] { return model.histograms(); });
@@ -301,17 +314,26 @@ std::string recorded_parts(const fs::path& folder, const ReportOptions& options)
 
 std::string model_parts(const fs::path& folder, const ReportOptions& options) {
   Json sections = Json::array();
-  add_model_sections(sections, folder, recorded_run(folder, options), options);
+  const RecordedRun run = recorded_run(folder, options);
+  ModelSections model(folder, run, options);
+  add_quality(sections, model);
+  add_inside(sections, model);
   return dumped(sections);
 }
 
 std::string run_report(const fs::path& folder, const ReportOptions& options) {
   const RecordedRun run = recorded_run(folder, options);
   const Json recorded = recorded_json(run);
-  Json sections = {{{"summary", recorded["summary"]}}, {{"title", "Curves"}, {"curves", recorded["curves"]}}};
+  ModelSections model(folder, run, options);
+  Json sections = {{{"summary", recorded["summary"]}}};
+  add_quality(sections, model);
+  sections.push_back({{"title", "Curves"}, {"curves", recorded["curves"]}});
   for (const Json& one : recorded["settings"]) sections.push_back(one);
-  add_model_sections(sections, folder, run, options);
-  return page::html({{"title", run.name}, {"task", run.kind.name}, {"sections", std::move(sections)}});
+  add_inside(sections, model);
+  return page::html({{"title", run.name},
+                     {"task", run.kind.name},
+                     {"score", model.score()},
+                     {"sections", std::move(sections)}});
 }
 
 fs::path write_run_report(const fs::path& folder, const ReportOptions& options) {

@@ -26,12 +26,13 @@ const table = (to, rows, kind = "table") => {
   const e = add(add(to, "div.wide"), kind);
   rows.forEach((row, i) => {
     const line = add(e, "tr");
-    row.forEach(cell => add(line, i ? "td" : "th", cell));
+    row.forEach((cell, c) => { add(line, i ? "td" : "th", cell).dataset.column = rows[0][c]; });
   });
 };
 const figures = (value, count) => String(Number(value.toPrecision(count)));
 const number = value => Math.abs(value) < 1e5 ? figures(value, 4) : String(Math.round(value));
-const percent = share => `${(100 * share).toFixed(1)} %`;
+// A share, as the metrics are given everywhere.
+const share = value => value.toFixed(3);
 const clock = seconds => {
   const s = Math.round(seconds), pad = n => String(n).padStart(2, "0");
   return s < 3600 ? `${Math.floor(s / 60)}:${pad(s % 60)}` : `${Math.floor(s / 3600)}:${pad(Math.floor(s / 60) % 60)}:${pad(s % 60)}`;
@@ -106,9 +107,14 @@ const smoothed = points => {
     return {...p, y: mean / weight};
   });
 };
-// What differs by less than a hundredth is shown as what hardly differs.
-const range = values => {
+// What differs by less than a hundredth is shown as what hardly differs; a tenth of all examples at the least, where the
+// values are shares of these, so that two texts make no trend.
+const range = (values, areShares) => {
   const low = Math.min(...values), high = Math.max(...values), size = Math.max(Math.abs(low), Math.abs(high));
+  if (areShares && high - low < 0.1) {
+    const from = Math.min(Math.max((low + high) / 2 - 0.05, 0), 0.9);
+    return {min: from, max: from + 0.1};
+  }
   if (high - low >= 0.01 * size && high > low) return {};
   if (!size) return {min: 0, max: 1};
   return {suggestedMin: (low + high) / 2 - 0.05 * size, suggestedMax: (low + high) / 2 + 0.05 * size};
@@ -157,13 +163,18 @@ class Drawing {
     });
     const color = css("--muted"), grid = {color: css("--grid"), borderColor: css("--line-soft")};
     const ticks = {color, maxRotation: 0, autoSkipPadding: 14};
+    // Three digits, or as many as tell neighbouring ticks apart.
+    const digits = (value, i, all) => {
+      const step = Math.abs(all[1]?.value - all[0].value) || 1;
+      return figures(value, Math.min(Math.max(Math.ceil(Math.log10(Math.max(Math.abs(value), step) / step)) + 1, 3), 12));
+    };
     const title = text => ({display: true, text, color});
     const xScale = kind === "bars"
       ? {type: "category", labels: this.data.series[0].points.map(p => figures(p[0], 5)), offset: true}
       : {type: "linear", ticks: lines ? {precision: 0, ...byTime && {callback: clock}} : {}};
     const yScale = isLog
       ? {type: "logarithmic", ticks: {autoSkip: false, callback: v => (Math.max(...values) < 100 * Math.min(...values) ? /^[1235]/ : /^1/).test(v.toExponential()) ? figures(v, 5) : ""}}
-      : kind === "bars" ? {type: "linear", beginAtZero: true} : {type: "linear", ...range(values)};
+      : kind === "bars" ? {type: "linear", beginAtZero: true} : {type: "linear", ...range(values, lines && SHARES.has(y))};
     return {
       type: kind === "bars" ? "bar" : kind === "marks" ? "scatter" : "line",
       data: {datasets: kind === "bars" ? datasets.map(set => ({...set, data: set.data.map(p => p.y)})) : datasets},
@@ -173,7 +184,7 @@ class Drawing {
         interaction: kind === "lines" ? {mode: "each", intersect: false} : kind === "marks" ? {mode: "nearest", intersect: false} : {mode: "index", intersect: false},
         scales: {
           x: {...xScale, grid, title: title(lines && byTime ? "training time (min:s)" : x), ticks: {...ticks, ...xScale.ticks}},
-          y: {...yScale, grid, title: title(isLog ? `${y} (log scale)` : y), ticks: {...ticks, autoSkipPadding: 6, ...yScale.ticks}}},
+          y: {...yScale, grid, title: title(isLog ? `${y} (log scale)` : y), ticks: {...ticks, autoSkipPadding: 6, callback: digits, ...yScale.ticks}}},
         plugins: {
           legend: {display: this.data.series.length > 1 && !this.group.oneLegend,
             labels: {color: css("--ink"), boxWidth: 12, boxHeight: 12, filter: (item, data) => !data.datasets[item.datasetIndex].faint},
@@ -250,6 +261,7 @@ class Group {
 const isMeasured = name => name.startsWith("validation ");
 // Losses, parts of the loss, metrics, everything else.
 const rank = name => ["training loss", "validation loss"].includes(name) ? 0 : name.startsWith("part of the loss: ") ? 1 : isMeasured(name) ? 2 : 3;
+const SHARES = new Set(["accuracy", "macro_f1", "micro_f1", "f1", "exact match", "auc", "map", "mrr", "ndcg5", "ndcg10"]);
 const unit = name => rank(name) < 2 ? "loss" : name === "peak memory in MB" ? "MB" : name.replace(/^validation /, "");
 // Its curves by name, those of the most interest first.
 const read = ({name, curves, rows}) => {
@@ -285,6 +297,14 @@ const numbers = (to, {curves}, most) => {
   if (evaluations.length + others.length < all.length) add(to, "p.muted", `${evaluations.length + others.length} of ${all.length} steps.`);
 };
 
+// Why the loss in training may be the larger one.
+const remarkOn = curves => {
+  const [training, validation] = ["training loss", "validation loss"].map(name => curves.get(name)?.at(-1)?.[1]);
+  return training > validation
+    ? "The training loss lies above the validation loss because it is measured with dropout and label smoothing, over the steps before; the validation loss without them, where there is a moving average with the averaged weights."
+    : "";
+};
+
 class Curves {
   constructor(to, runs) {
     this.box = add(to, "div");
@@ -298,8 +318,10 @@ class Curves {
     } else {
       this.box.textContent = "";
       this.group = new Group(this.box, charts, runs.length > 1);
+      this.remark = runs.length === 1 && add(this.box, "p.muted");
       this.tables = all.map(run => add(details(this.box, runs.length > 1 ? `The numbers of ${run.name}` : "The numbers"), "div"));
     }
+    if (this.remark) this.remark.textContent = remarkOn(all[0].curves);
     all.forEach((run, i) => {
       this.tables[i].textContent = "";
       numbers(this.tables[i], run, runs.length > 1 ? 10 : 40);
@@ -464,7 +486,7 @@ const matrix = (to, names, confusion) => {
       const cell = add(row, i === j ? "td.right" : "td", count);
       if (!count) return;
       cell.style.setProperty("--w", (0.75 * count / all).toFixed(3));
-      cell.title = percent(count / all);
+      cell.title = share(count / all);
     });
   });
 };
@@ -487,7 +509,7 @@ const blocks = {
   measured: (to, one) => add(to, "p", `On the ${one.part} part, ${one.count} examples: ${metrics(one.metrics)}.`),
   classes(to, {figures: rows, confusion, pairs}) {
     add(to, "h3", "Classes");
-    table(to, [["class", "texts", "precision", "recall", "F1"], ...rows.map(([name, texts, ...shares]) => [name, texts, ...shares.map(percent)])]);
+    table(to, [["class", "texts", "precision", "recall", "F1"], ...rows.map(([name, texts, ...shares]) => [name, texts, ...shares.map(share)])]);
     if (confusion || pairs) add(to, "h3", "Confusion");
     if (confusion) matrix(to, rows.map(row => row[0]), confusion);
     if (!pairs) return;
@@ -500,7 +522,7 @@ const blocks = {
     for (const one of shown) {
       const item = add(list, "li"), labels = add(item, "div.labels", "predicted ");
       add(labels, "b", one.predicted);
-      labels.append(` (${percent(one.probability)}), expected `);
+      labels.append(` (${share(one.probability)}), expected `);
       add(labels, "b", one.expected);
       line(item, one.line);
     }
@@ -517,7 +539,7 @@ const blocks = {
   said(to, {text, probability, step}) {
     const box = add(to, "p.said");
     add(box, "b", text);
-    if (probability > 0) box.append(` ${percent(probability)}`);
+    if (probability > 0) box.append(` ${share(probability)}`);
     add(to, "p.muted", `Answered with the weights of step ${step}.`);
   },
   examples(to, {shown, all}) {
@@ -645,10 +667,10 @@ const serve = ({fields, version, state, summary, curves, settings}) => {
   };
 };
 
-const {title, task, sections, live} = page;
+const {title, task, score, sections, live} = page;
 document.title = task ? `${title}: ${task}` : title;
 const heading = add(document.body, "h1", title);
-if (task) add(heading, "small", ` ${task}`);
+if (task) add(heading, "small", ` ${task}${score ? `, ${score}` : ""}`);
 if (live) serve(live);
 else show(document.body, sections);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
