@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
@@ -342,4 +343,30 @@ TEST_CASE("embed_text: texts that cannot be told apart are ranked as chance woul
   REQUIRE(found.metrics.size() == 2);
   CHECK(found.metrics[0].value == doctest::Approx((1 + 1.0 / 2 + 1.0 / 3) / 3));
   CHECK(found.metrics[1].value == doctest::Approx(1.0 / 3));
+}
+
+TEST_CASE(
+    "translate: few pairs end a training after sixty passes, unless steps are given, and resume to the same "
+    "bits") {
+  const TemporaryFolder folder;
+  const auto steps_of = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), {"data.numbers=200", "training.batch_tokens=2000"});
+    Settings fresh = task_kind("translate").settings(false);
+    for (const std::string& one :
+         {std::string("model.width=16"), std::string("model.heads=2"), std::string("model.feed_forward=16")})
+      fresh.assign(one);
+    for (const std::string& one : more) fresh.assign(one);
+    std::string said;
+    train_run(task_kind("translate"), fresh,
+              {.folder = folder / name,
+               .callbacks = {.message = [&](std::string_view text) { said.append(text).append("\n"); }}});
+    CHECK(contains(said, "60 passes over so little data") == (name == "few"));
+    return nlohmann::json::parse(read_file(folder / name / "config.json"))["training"];
+  };
+  const nlohmann::json few = steps_of("few", {"training.evaluate_every=50"});
+  CHECK(few["steps"] < 800);
+  CHECK(few["steps"] >= 100);
+  CHECK(few["schedule"]["warmup_steps"] < 100);
+  CHECK(few["evaluate_every"] == 50);
+  CHECK(steps_of("given", {"training.steps=2"})["steps"] == 2);
 }

@@ -347,7 +347,7 @@ TEST_CASE("trainer: a schedule of one's own") {
                        Error);
 }
 
-TEST_CASE("trainer: a warm-up of minutes is said after ten steps, with the time of the whole") {
+TEST_CASE("trainer: a training of minutes says after ten steps how long it will take, and its warm-up") {
   class SlowTask : public LineTask {
    public:
     Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
@@ -355,11 +355,11 @@ TEST_CASE("trainer: a warm-up of minutes is said after ten steps, with the time 
       return LineTask::loss(epoch, batch, context);
     }
   };
-  const auto said = [](std::int64_t warmup, std::int64_t stop_after) {
+  const auto said = [](std::int64_t warmup, std::int64_t stop_after, std::int64_t all = 1'000'000) {
     SlowTask task;
     std::string text;
     std::int64_t steps = 0;
-    TrainerOptions options = options_for(1'000'000);
+    TrainerOptions options = options_for(all);
     options.log_every = options.evaluate_every = 0;
     options.schedule.warmup_steps = warmup;
     Trainer(task, options,
@@ -369,12 +369,14 @@ TEST_CASE("trainer: a warm-up of minutes is said after ten steps, with the time 
     return text;
   };
   const std::string text = said(100'000, 12);
-  CHECK(test::contains(text, "the warm-up alone, 100000 steps, will take "));
-  CHECK(test::contains(text, ", and the training of 1000000 steps "));
-  CHECK(test::contains(text, "training.schedule.warmup_steps"));
+  CHECK(
+      test::contains(text, "; the warm-up alone, 100000 steps (training.schedule.warmup_steps), will take "));
+  CHECK(text.starts_with("training will take another "));
+  CHECK(test::contains(text, " for its 1000000 steps (training.steps)"));
   CHECK(std::ranges::count(text, ',') == std::ranges::count(said(100'000, 20), ','));  // once
   CHECK(said(100'000, 9).empty());
-  CHECK(said(100, 12).empty());
+  CHECK_FALSE(test::contains(said(100, 12), "warm-up"));
+  CHECK(said(100, 12, 1000).empty());
 }
 
 TEST_CASE("trainer: the recorded loss is the mean over the tokens since the last record") {

@@ -91,7 +91,7 @@ TrainResult Trainer::run(RunFolder* folder) {
     const StepOutcome outcome = step();
     if (first_step) watch_->say_untrained(first_step->left());
     first_step.reset();
-    watch_->say_long_warmup();
+    watch_->say_expected_time();
     if (state_.step == 1) watch_->set_first_loss(meter_.mean("loss"));
     const bool last = state_.step == steps_;
     if (due(options_.log_every) || last) {

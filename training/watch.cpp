@@ -353,20 +353,24 @@ void TrainingWatch::say_untrained(const std::vector<Shape>& shapes) const {
                   "; register them with add_parameter(), or their module with add_module()"));
 }
 
-void TrainingWatch::say_long_warmup() const {
+void TrainingWatch::say_expected_time() const {
   constexpr std::int64_t steps_that_tell = 10;
   constexpr double long_seconds = 180;
   const std::int64_t done = state_.step - session_.first_step,
                      warmup = options_.learning_rate ? 0 : std::min(options_.schedule.warmup_steps, steps_);
-  if (done != steps_that_tell || state_.step >= warmup) return;
+  if (done != steps_that_tell) return;
   const double step_seconds =
       (elapsed_seconds() - session_.earlier_seconds) / static_cast<double>(steps_that_tell);
+  const double left = step_seconds * static_cast<double>(steps_ - state_.step);
+  if (left <= long_seconds) return;
+  std::string text =
+      concat_text("training will take another ", duration_text(left), " for its ", steps_,
+                  " steps (training.steps), evaluations aside, going by the first ", steps_that_tell);
   const double warmup_seconds = step_seconds * static_cast<double>(warmup);
-  if (warmup_seconds <= long_seconds) return;
-  say(concat_text("the warm-up alone, ", warmup, " steps, will take ", duration_text(warmup_seconds),
-                  ", and the training of ", steps_, " steps ",
-                  duration_text(step_seconds * static_cast<double>(steps_)), ", going by the first ",
-                  steps_that_tell, "; training.schedule.warmup_steps and training.steps set them"));
+  if (state_.step < warmup && warmup_seconds > long_seconds)
+    text += concat_text("; the warm-up alone, ", warmup,
+                        " steps (training.schedule.warmup_steps), will take ", duration_text(warmup_seconds));
+  say(text);
 }
 
 void TrainingWatch::say(std::string_view text) const {

@@ -40,9 +40,9 @@ class TrainingWatch {
   /// model.
   void say_untrained(const std::vector<Shape>& shapes) const;
 
-  /// After ten steps of a session: that the warm-up takes long, where it alone takes more than three minutes,
-  /// and how long the training will take.
-  void say_long_warmup() const;
+  /// After ten steps of a session: how long the training will take, where that is more than three minutes, and
+  /// the warm-up, where it alone takes as long.
+  void say_expected_time() const;
 
   /// A record of the losses since the last one. `weights`: of the auxiliary losses; `loss_scale`: null unless
   /// the model computes in f16. Waits for the device.

@@ -76,7 +76,9 @@ void add_setting_flags(CLI::App& command, const TaskKind& kind, std::vector<Sett
     else
       command.add_flag_function(
           one.flag, [&one](std::int64_t) { one.given.values = {one.value}; },
-          one.value == "false" ? "The same with false" : setting.help);
+          one.value == "false" ? "The same with false"
+          : one.value == "0"   ? "Holds nothing out"
+                               : setting.help);
   }
   command.option_defaults()->group("Options");
 }
@@ -93,10 +95,14 @@ std::string json_text(const nlohmann::ordered_json& value) {
   return unicode::printable(dumped(value));
 }
 
+namespace {
+const SettingFlag no_validation{"data.valid_fraction", "--no-validation", "", "0"};
+}
+
 void add_labelled_flags(TaskProgram& program) {
   program.has_labels = true;
-  program.train_flags = {"data.file",           "data.valid",         "data.test",
-                         "data.valid_fraction", "data.test_fraction", "data.folds"};
+  program.train_flags = {"data.file",          "data.valid", "data.test",  "data.valid_fraction",
+                         "data.test_fraction", "data.folds", no_validation};
   program.evaluate_flags = {"prediction.batch_size"};
   program.predict_flags = {"prediction.batch_size"};
   add_table_flags(program, {"data.label_column"});
@@ -114,9 +120,9 @@ void add_table_flags(TaskProgram& program, const std::vector<SettingFlag>& colum
 }
 
 void add_pair_flags(TaskProgram& program) {
-  program.train_flags = {"data.source",      "data.target",        "data.valid_source", "data.valid_target",
-                         "data.test_source", "data.test_target",   "data.file",         "data.valid",
-                         "data.test",        "data.valid_fraction"};
+  program.train_flags = {"data.source",      "data.target",         "data.valid_source", "data.valid_target",
+                         "data.test_source", "data.test_target",    "data.file",         "data.valid",
+                         "data.test",        "data.valid_fraction", no_validation};
   add_table_flags(program, {"data.source_column"});
   for (auto* flags : {&program.train_flags, &program.evaluate_flags})  // predict reads no targets
     flags->emplace_back("data.target_column");

@@ -129,6 +129,8 @@ std::vector<ComparisonCell> cells_of(const ComparisonPlan& plan) {
   std::set<std::string> folders;
   for (const Choice& one : choices) {
     Settings settings = plan.base;
+    settings.set("training.steps", settings.json("training.steps"),
+                 "compare");  // the same for all, whatever their data
     // As in the programs, an attention and its options override the other settings.
     const auto assign = [&](bool of_attention) {
       for (std::size_t i = 0; i < one.values.size(); ++i)

@@ -25,7 +25,7 @@ constexpr MetricKind summary_metrics[] = {
 /// Of a few thousand pairs a model learns to copy sooner than to spell: a pointer, and words that are one
 /// token each.
 constexpr const char* for_documents = R"({
-  "tokenizer": {"kind": "words", "vocabulary": 20000}, "data": {"long_sources": "cut"},
+  "tokenizer": {"kind": "words", "vocabulary": 20000}, "data": {"long_sources": "cut", "valid_fraction": 0.02},
   "model": {"width": 128, "feed_forward": 256, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.3, "norm": "pre",
     "pointer": true},
   "training": {"steps": 3000, "batch_tokens": 8192, "evaluate_every": 500, "save_every": 500,

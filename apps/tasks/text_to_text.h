@@ -102,6 +102,7 @@ struct TextToTextTask {
   /// pairs. `loss`: the mean over all target tokens, without label smoothing.
   Measurement (*quality)(const Settings& settings, std::span<const std::string> answers,
                          const ParallelText& pairs, double loss);
+  std::int64_t most_passes = 0;  ///< of a training whose steps nobody has set; 0: no limit
   PairParts (*named_parts)(const Settings& settings, ReadReport& report) = read_pair_parts;
   ParallelText (*read)(const Settings& layout, std::span<const std::string> files,
                        ReadReport& report) = read_pairs;

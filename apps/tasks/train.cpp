@@ -213,8 +213,9 @@ class Training {
   }
 
   TrainResult run() {
-    const TrainerOptions options = checked_options();
+    check_beforehand();
     read_and_build();
+    const TrainerOptions options = trainer_options(learner_->settings());  // with what follows from the data
     TrainerCallbacks callbacks = request_.callbacks;
     if (!callbacks.report) callbacks.report = page::write_while_training;
     Trainer trainer(*learner_, options, callbacks, ranks_);
@@ -236,11 +237,11 @@ class Training {
 
   /// What can be known without data: that the settings make sense, that ranks have the same, and that the
   /// folder is one to train in.
-  TrainerOptions checked_options() {
+  void check_beforehand() {
     learner_ = kind_.make(settings_);
     learner_->check_settings();
     check_start(settings_);
-    TrainerOptions options = trainer_options(settings_);
+    const TrainerOptions options = trainer_options(settings_);
     Settings recorded = settings_;  // as config.json will have them, whatever the temporary folder
     if (examples_ && !request_.resume) name_as_in_run(recorded, examples_->folder(), examples_->files());
     if (ranks_) check_same_settings(*ranks_, kind_, recorded);
@@ -251,7 +252,6 @@ class Training {
       open_before();
     else if (is_first_)
       RunFolder::check_new(request_.folder);
-    return options;
   }
 
   void open_before() {

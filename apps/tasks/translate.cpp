@@ -21,7 +21,7 @@ constexpr MetricKind translation_metrics[] = {{"bleu", true}, {"loss", false}, {
 /// Sentences need a larger vocabulary and model than number words, which a small model learns within a
 /// minute.
 constexpr const char* for_sentences = R"({
-  "tokenizer": {"vocabulary": 8000}, "model": {"dropout": 0.3, "norm": "pre"},
+  "data": {"valid_fraction": 0.02}, "tokenizer": {"vocabulary": 8000}, "model": {"dropout": 0.3, "norm": "pre"},
   "training": {"steps": 6000, "batch_tokens": 8192, "evaluate_every": 1000, "save_every": 500,
     "schedule": {"warmup_steps": 1000, "learning_rate": 0.002}}})";
 
@@ -104,6 +104,7 @@ const TaskKind& translate_task() {
         return text_to_text_learner(its_kind, std::move(settings),
                                     {.made_by_rule = number_parts,
                                      .quality = translation_quality,
+                                     .most_passes = 60,
                                      .choose_metric = choose_translation_metric});
       },
       pair_examples()};
