@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "heed/base/error.h"
 #include "heed/base/names.h"
 #include "heed/models/attention/attention.h"
+#include "heed/models/attention/option_help.h"
 #include "heed/models/module.h"
 
 // The list of heed's own variants; applications add theirs with register_attention(). For each name a file
@@ -210,10 +212,11 @@ std::unique_ptr<Attention> make_attention(std::string_view name, const Attention
   }
 }
 
-std::vector<Options::Asked> attention_settings(std::string_view name) {
+namespace {
+
+/// Adds what a layer in each of the uses of a variant asks for, beside a value of one of its settings.
+void add_asked(std::string_view name, const std::string& beside, std::vector<Options::Asked>& settings) {
   const Capabilities can = attention_capabilities(name, {});
-  const ShapesOnly scope;
-  std::vector<Options::Asked> settings;
   for (const bool causal : {false, true}) {
     for (const bool cross : {false, true}) {
       if ((causal && (cross || !can.causal)) || (cross && !can.cross)) continue;
@@ -223,13 +226,33 @@ std::vector<Options::Asked> attention_settings(std::string_view name) {
       config.max_length = 256;
       config.causal = causal;
       config.cross = cross;
+      if (!beside.empty()) {
+        const std::string other = beside.substr(0, beside.find('='));
+        config.options.set(other, option_from_json(other, beside.substr(other.size() + 1)));
+      }
       make_attention(name, config);
-      for (const Options::Asked& asked : config.options.asked()) {
-        const auto same = [&](const Options::Asked& other) { return other.name == asked.name; };
-        if (std::none_of(settings.begin(), settings.end(), same)) settings.push_back(asked);
+      for (Options::Asked asked : config.options.asked()) {
+        if (std::ranges::count(settings, asked.name, &Options::Asked::name) > 0) continue;
+        asked.beside = beside;
+        settings.push_back(std::move(asked));
       }
     }
   }
+}
+
+}  // namespace
+
+std::vector<Options::Asked> attention_settings(std::string_view name) {
+  const ShapesOnly scope;
+  std::vector<Options::Asked> settings;
+  add_asked(name, "", settings);
+  for (const OptionHelp& known : option_help())
+    if (known.variant == name && !known.beside.empty()) add_asked(name, std::string(known.beside), settings);
+  for (Options::Asked& asked : settings)
+    for (const OptionHelp& known : option_help())
+      if (known.option == asked.name &&
+          (known.variant == name || (known.variant.empty() && asked.help.empty())))
+        asked.help = known.help;
   return settings;
 }
 

@@ -117,6 +117,10 @@ class GradcheckStruct(ctypes.Structure):
     ]
 
 
+class GroupStruct(ctypes.Structure):
+    _fields_ = [("parameters", _handles), ("count", ctypes.c_size_t), ("rate", _real), ("weight_decay", _real)]
+
+
 # Functions that return a status; call() raises it as an exception.
 _CALLS = {
     "heed_set_stop": [STOP, ctypes.c_void_p],
@@ -177,8 +181,16 @@ _CALLS = {
     "heed_module_save": [_handle, _text],
     "heed_module_load": [_handle, _text],
     "heed_optimizer_create": [_text, _text, _handles, _size, _out],
+    "heed_optimizer_create_groups": [_text, _text, ctypes.POINTER(GroupStruct), _size, _out],
     "heed_optimizer_step": [_handle, _real],
     "heed_optimizer_zero_gradients": [_handle],
+    "heed_learning_rate": [_text, _long, _long, _out],
+    "heed_move": [_handles, _size, _text, _text],
+    "heed_autocast_create": [_handles, _size, _text, _real, _out],
+    "heed_autocast_dtype": [_handle, _out],
+    "heed_autocast_backward": [_handle, FUNCTION, ctypes.c_void_p, _out],
+    "heed_autocast_step": [_handle, _handle, _real],
+    "heed_autocast_loss_scale": [_handle, _out, _out],
     "heed_task_settings": [_text, _int, _out],
     "heed_train": [_text, _text, _examples, _size, _text, PROGRESS, ctypes.c_void_p, _out],
     "heed_cross_validate": [_text, _text, _examples, _size, _text, PROGRESS, ctypes.c_void_p, _out],
@@ -203,7 +215,8 @@ _CALLS = {
     "heed_run_model": [_handle, _out],
 }
 _FREES = [
-    "heed_tensor_free", "heed_context_free", "heed_module_free", "heed_optimizer_free", "heed_run_free", "heed_queue_free"
+    "heed_tensor_free", "heed_context_free", "heed_module_free", "heed_optimizer_free", "heed_run_free", "heed_queue_free",
+    "heed_autocast_free",
 ]
 _OTHERS: Dict[str, Tuple[Any, List[Any]]] = {
     "heed_abi_version": (ctypes.c_int32, []),
