@@ -342,8 +342,8 @@ heed_status heed_module_save(heed_module* module, const char* path);
 heed_status heed_module_load(heed_module* module, const char* path);
 void heed_module_free(heed_module* module);
 /**
- * Moves parameters in place to a device (named as above) and, unless it is NULL or "", to a dtype, "f32" or
- * "f64". objects[i] is a leaf or an attention layer, whose buffers move, too; the model of a run is an error.
+ * Moves parameters in place to a device (named as above) and a dtype, "f32" or "f64"; NULL: where they are,
+ * and as they are. objects[i] is a leaf or an attention layer, whose buffers move, too; the model of a run is an error.
  * Their handles, and optimizers that have them, follow; gradients do not. f64 exists on the CPU only.
  */
 heed_status heed_move(const void* const* objects, size_t count, const char* device, const char* dtype);

@@ -115,9 +115,8 @@ void check_rate(double learning_rate) {
         "; it must not be negative");
 }
 
-/// Moves leaves and layers. `dtype`: "" for the one they have.
-void move(const Leaves& leaves, const std::string& device, const std::string& dtype) {
-  const Device to = find_device(device);
+/// Moves leaves and layers; without a device or a dtype they keep theirs.
+void move(const Leaves& leaves, const std::optional<Device>& device, const std::string& dtype) {
   check(dtype.empty() || dtype == "f32" || dtype == "f64", "parameters are f32 or f64, not ", dtype,
         "; heed_autocast_create() computes in f16 and bf16");
   const auto dtype_for = [&](const Tensor& now) {
@@ -130,14 +129,16 @@ void move(const Leaves& leaves, const std::string& device, const std::string& dt
   const NoGrad no_grad;
   for (const auto& leaf : leaves.tensors) {
     gradient(*leaf);  // throws if it is none
-    const Tensor typed = leaf->detach().to(dtype_for(*leaf)).to(to);
-    Tensor copy = Tensor::empty(typed.shape(), typed.dtype(), to);
+    const Tensor typed = leaf->detach().to(dtype_for(*leaf)).to(device.value_or(leaf->device()));
+    Tensor copy = Tensor::empty(typed.shape(), typed.dtype(), typed.device());
     backend_of(copy).copy(typed, copy);
     moved.push_back(parameter(copy));
   }
   for (const auto& object : leaves.modules) {
     const std::vector<NamedTensor> state = object->module->state();
-    if (!state.empty()) object->module->to(dtype_for(*state[0].tensor), to);
+    if (state.empty()) continue;
+    const Tensor& first = *state[0].tensor;
+    object->module->to(dtype_for(first), device.value_or(first.device()));
   }
   for (std::size_t i = 0; i < moved.size(); ++i) *leaves.tensors[i] = moved[i];
 }
@@ -401,8 +402,10 @@ heed_status heed_learning_rate(const char* settings, int64_t step, int64_t steps
 }
 
 heed_status heed_move(const void* const* objects, size_t count, const char* device, const char* dtype) {
-  return guarded(__func__,
-                 [&] { move(leaves_of(objects, count), text_of(device, "device"), dtype ? dtype : ""); });
+  return guarded(__func__, [&] {
+    move(leaves_of(objects, count), device ? std::optional(find_device(device)) : std::nullopt,
+         dtype ? dtype : "");
+  });
 }
 
 heed_status heed_autocast_create(const void* const* objects, size_t count, const char* precision,

@@ -20,7 +20,7 @@ from ._library import (
     listing,
 )
 from . import nn, ops
-from .layers import Attention, Context, Module, Optimizer, attention, attentions, load, save
+from .layers import Attention, Autocast, Context, Module, Optimizer, Schedule, attention, attentions, load, save
 from .notebook import Page, ProgressLine, report
 from .ops import *  # noqa: F401, F403
 from .own import AttentionCall, Function, check_attention, register_attention
@@ -29,9 +29,9 @@ from .tensor import Parameter, Tensor, from_dlpack, from_numpy
 from .train import Setting, Settings, cross_validate, resume, settings, tasks, train
 
 __all__ = [
-    "Alternative", "AnswerQueue", "Attention", "AttentionCall", "BadArgument", "CallbackFailed", "Context", "DeviceLost", "Error",
+    "Alternative", "AnswerQueue", "Attention", "AttentionCall", "Autocast", "BadArgument", "CallbackFailed", "Context", "DeviceLost", "Error",
     "Function", "Interrupted", "Model", "Module", "Optimizer", "OutOfMemory", "Page", "Parameter", "Prediction", "Predictions", "ProgressLine",
-    "Run", "Setting", "Settings", "SettingsError", "Tensor", "attention", "attentions", "check_attention", "cross_validate",
+    "Run", "Schedule", "Setting", "Settings", "SettingsError", "Tensor", "attention", "attentions", "check_attention", "cross_validate",
     "from_dlpack", "from_numpy", "listing", "load", "nn",
     "register_attention", "report", "resume", "save", "set_threads", "settings",
     "tasks", "train",

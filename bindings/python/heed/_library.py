@@ -406,6 +406,8 @@ _IN_PYTHON: List[Tuple[str, Any]] = [
     (r"cast\(\) makes one", 'x.to("f32") makes one'),
     (r"heed_set_cpu_threads\(\)", "heed.set_threads()"),
     (r"heed_cross_validate\(\)", "heed.cross_validate()"),
+    (r"heed_run_open\(\)", "heed.Run.open(folder, device=...)"),
+    (r"heed_autocast_create\(\)", "heed.Autocast"),
 ]
 
 
