@@ -400,6 +400,11 @@ def _setting_in_python(found: "re.Match[str]") -> str:
 _IN_PYTHON: List[Tuple[str, Any]] = [
     (r"--set ([\w.]+)=([^\s,;:]+)", _setting_in_python),
     (r"--resume\b", "resume=True"),
+    (r"--unverified\b", "verify=False"),
+    (r"\(--ignore\)", '("training.ignore")'),
+    (r"give --ignore ([\w.,]+)", r'give settings={"training.ignore": "\1"}'),
+    (r"--from\b", '"training.from"'),
+    (r"--weights (\w+)", r'weights="\1"'),
     (r"\S*heed-examples-\w+/(\w+)\.jsonl:(\d+)", lambda found: f"row {int(found[2]) - 1} of {found[1]!r}"),
     (r"\S*heed-examples-\w+/(\w+)\.jsonl", r"'\1'"),
     (r"give --format ([\w, ]+)", r'give settings={"data.format": ...}: \1'),

@@ -359,7 +359,7 @@ class Optimizer(_Handle):
     _free_name = "heed_optimizer_free"
 
     def __init__(
-        self, name: str, parameters: Union[Parameters, Iterable[Union[Parameters, Group]]], learning_rate: float = 1e-3,
+        self, name: str, parameters: Union[Parameters, Iterable[object]], learning_rate: float = 1e-3,
         **settings: float,
     ) -> None:
         self.learning_rate = learning_rate
