@@ -24,12 +24,12 @@ from .layers import Attention, Autocast, Context, Module, Optimizer, Schedule, a
 from .notebook import Page, ProgressLine, report
 from .ops import *  # noqa: F401, F403
 from .own import AttentionCall, Function, check_attention, register_attention
-from .run import Alternative, AnswerQueue, Model, Prediction, Predictions, Run
+from .run import Alternative, AnswerQueue, AttentionWeights, Model, Prediction, Predictions, Run
 from .tensor import Parameter, Tensor, from_dlpack, from_numpy
 from .train import Setting, Settings, cross_validate, resume, settings, tasks, train
 
 __all__ = [
-    "Alternative", "AnswerQueue", "Attention", "AttentionCall", "Autocast", "BadArgument", "CallbackFailed", "Context", "DeviceLost", "Error",
+    "Alternative", "AnswerQueue", "Attention", "AttentionCall", "AttentionWeights", "Autocast", "BadArgument", "CallbackFailed", "Context", "DeviceLost", "Error",
     "Function", "Interrupted", "Model", "Module", "Optimizer", "OutOfMemory", "Page", "Parameter", "Prediction", "Predictions", "ProgressLine",
     "Run", "Schedule", "Setting", "Settings", "SettingsError", "Tensor", "attention", "attentions", "check_attention", "cross_validate",
     "from_dlpack", "from_numpy", "listing", "load", "nn",
