@@ -384,7 +384,7 @@ def _call(name: str, *arguments: Any) -> None:
         failure, said = getattr(_callbacks, "failure", (None, b""))
         _callbacks.failure = None, b""
         if failure is None or said not in message:
-            failure = _EXCEPTIONS.get(status, Error)(_in_python(message.decode("utf-8", "replace")))
+            failure = _EXCEPTIONS.get(status, Error)(in_python(message.decode("utf-8", "replace")))
         try:
             raise failure
         finally:
@@ -399,6 +399,7 @@ def _setting_in_python(found: "re.Match[str]") -> str:
 
 _IN_PYTHON: List[Tuple[str, Any]] = [
     (r"--set ([\w.]+)=([^\s,;:]+)", _setting_in_python),
+    (r"unknown --((?:decoder-|cross-)?attention): ", lambda found: f"{found[1].replace('-', '_')}: unknown "),
     (r"--resume\b", "resume=True"),
     (r"--unverified\b", "verify=False"),
     (r"\(--ignore\)", '("training.ignore")'),
@@ -416,7 +417,7 @@ _IN_PYTHON: List[Tuple[str, Any]] = [
 ]
 
 
-def _in_python(message: str) -> str:
+def in_python(message: str) -> str:
     """What an error of the library says of flags of a command and functions of C, as Python has them."""
     for pattern, words in _IN_PYTHON:
         message = re.sub(pattern, words, message)

@@ -363,7 +363,7 @@ class Run(_Handle):
         """Remarks of the run become warnings."""
         found = lib.result_json("heed_run_describe", self)
         for remark in found["remarks"]:
-            warnings.warn(remark, stacklevel=3)
+            warnings.warn(lib.in_python(remark), stacklevel=3)
         return found
 
     @property
