@@ -55,6 +55,14 @@ class Devices(Folder):
         for name, value in net.state_dict().items():
             np.testing.assert_array_equal(value, before[name])
 
+    def test_moments_of_another_dtype(self):
+        net = Net()
+        adam, sgd = heed.Optimizer("adam", net), heed.Optimizer("sgd", net)
+        x = heed.Tensor(X).to("f64")
+        net.to("f64")
+        self.assertRaisesRegex(heed.Error, "make a new optimizer", lambda: steps_of(net, adam, 1, x))
+        self.assertGreater(steps_of(net, sgd, 2, x)[0], 0)
+
     def test_optimizers_follow(self):
         """One that was made before the move takes the same steps as one made after it."""
         for name, settings in {"sgd": {}, "adam": {}, "adamw": {"weight_decay": 0.1}}.items():

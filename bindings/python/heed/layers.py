@@ -171,8 +171,9 @@ class Module(_Handle):
     def to(self: AnyModule, where: str) -> AnyModule:
         """Moves its parameters, in place, to a device ("cpu", "vulkan", "vulkan:1", "auto") or a dtype ("f32", "f64").
 
-        Returns itself. Optimizers made before follow, with their moments; gradients are dropped, and tensors that are
-        no parameters stay. Raises heed.Error for f64 on a GPU, for a device that is not there, and for the model of a
+        Returns itself. Optimizers made before follow to a device, with their moments; after another dtype those that
+        keep moments are to be made anew, as step() says. Gradients are dropped, and tensors that are no parameters stay.
+        Raises heed.Error for f64 on a GPU, for a device that is not there, and for the model of a
         run, which stays where Run.open(device=...) put it. To train in f16 or bf16 there is heed.Autocast.
         """
         parts = _objects(self)
