@@ -166,8 +166,8 @@ Json asked_json(const Options::Asked& asked) {
            {"default", Json::parse(asked.fallback_text())},
            {"range", asked.range()},
            {"help", asked.help}};
-  if (const std::size_t end = asked.beside.find('='); end != std::string::npos)
-    one["beside"] = Json{{asked.beside.substr(0, end), Json::parse(asked.beside.substr(end + 1))}};
+  for (const auto& [other, value] : asked.beside)
+    one["beside"][other] = std::visit([](const auto& held) { return Json(held); }, value);
   return one;
 }
 

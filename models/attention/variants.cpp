@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -214,8 +215,9 @@ std::unique_ptr<Attention> make_attention(std::string_view name, const Attention
 
 namespace {
 
-/// Adds what a layer in each of the uses of a variant asks for, beside a value of one of its settings.
-void add_asked(std::string_view name, const std::string& beside, std::vector<Options::Asked>& settings) {
+/// Adds what a layer in each of the uses of a variant asks for, beside values of its settings.
+void add_asked(std::string_view name, const std::map<std::string, Options::Value>& beside,
+               std::vector<Options::Asked>& settings) {
   const Capabilities can = attention_capabilities(name, {});
   for (const bool causal : {false, true}) {
     for (const bool cross : {false, true}) {
@@ -226,11 +228,8 @@ void add_asked(std::string_view name, const std::string& beside, std::vector<Opt
       config.max_length = 256;
       config.causal = causal;
       config.cross = cross;
-      if (!beside.empty()) {
-        const std::string other = beside.substr(0, beside.find('='));
-        config.options.set(other, option_from_json(other, beside.substr(other.size() + 1)));
-      }
-      make_attention(name, config);
+      for (const auto& [other, value] : beside) config.options.set(other, value);
+      checked_attention(name, config);  // not make_attention(), which looks here for names
       for (Options::Asked asked : config.options.asked()) {
         if (std::ranges::count(settings, asked.name, &Options::Asked::name) > 0) continue;
         asked.beside = beside;
@@ -245,9 +244,13 @@ void add_asked(std::string_view name, const std::string& beside, std::vector<Opt
 std::vector<Options::Asked> attention_settings(std::string_view name) {
   const ShapesOnly scope;
   std::vector<Options::Asked> settings;
-  add_asked(name, "", settings);
-  for (const OptionHelp& known : option_help())
-    if (known.variant == name && !known.beside.empty()) add_asked(name, std::string(known.beside), settings);
+  add_asked(name, {}, settings);
+  for (const OptionHelp& known : option_help()) {
+    if (known.variant != name || known.beside.empty()) continue;
+    const std::size_t end = known.beside.find('=');
+    const std::string other(known.beside.substr(0, end));
+    add_asked(name, {{other, option_from_json(other, known.beside.substr(end + 1))}}, settings);
+  }
   for (Options::Asked& asked : settings)
     for (const OptionHelp& known : option_help())
       if (known.option == asked.name &&

@@ -92,6 +92,19 @@ class Pages(Folder):
                     call()
                 self.assertIn(next(one for one in told if one.startswith(words)), str(found.exception))
 
+    def test_errors_speak_python(self):
+        """None names a flag of the programs."""
+        another = lambda **settings: train(TEXTS, ["yes", "no"] * 20, settings={"training.from": "runs/mine", **settings})
+        for words, call in {
+            r"^\"training.from\" runs/mine.*give settings=\{\"training.ignore\": \"output,": another,
+            r"no part \"end\" to start afresh \(\"training.ignore\"\)": lambda: another(**{"training.ignore": "end"}),
+            r"^attention: unknown attention \"linformr\"; did you mean 'linformer'": lambda: train(attention="linformr"),
+            r"\(verify=False ": changed,
+        }.items():
+            with self.subTest(words), self.assertRaisesRegex(heed.Error, words) as found:
+                call()
+            self.assertNotIn("--", str(found.exception))
+
     def test_without_the_library(self):
         path = str(pathlib.Path(heed.__file__).parents[1])
         env = dict(os.environ, PYTHONPATH=path, HEED_LIBRARY="/nowhere/libheed.so")
