@@ -46,8 +46,10 @@ class Options {
   struct Asked {
     std::string name;
     Value fallback;
-    double low = -infinity, high = infinity;  ///< range of numbers, both inclusive
-    std::vector<std::string> choices = {};    ///< permitted values of a text
+    double low = -infinity, high = infinity;   ///< range of numbers, both inclusive
+    std::vector<std::string> choices = {};     ///< permitted values of a text
+    std::string help = {};                     ///< a line; "" where none is known
+    std::map<std::string, Value> beside = {};  ///< values of other settings beside which alone it exists
 
     std::string type() const;           ///< "an integer", "true or false", ...
     std::string fallback_text() const;  ///< the default in JSON

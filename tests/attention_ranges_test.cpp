@@ -105,6 +105,7 @@ TEST_CASE("attention ranges: any number builds and runs in little memory and tim
         for (const int use : {0, 1, 2}) {
           if ((use == 1 && !can.causal) || (use == 2 && !can.cross)) continue;
           AttentionConfig config = config_for(use == 1, use == 2);
+          for (const auto& [other, beside] : asked.beside) config.options.set(other, beside);
           config.options.set(asked.name, value);
           CAPTURE(variant.name);
           CAPTURE(asked.name);

@@ -198,13 +198,14 @@ Optimizer::Optimizer(std::span<const ParameterGroup> groups, const OptimizerOpti
   for (const ParameterGroup& group : groups) {
     check(std::isfinite(group.rate) && group.rate >= 0, "optimizer: the rate of a group is ", group.rate,
           "; it must not be negative");
-    check(std::isfinite(group.weight_decay) && group.weight_decay >= 0,
-          "optimizer: the weight_decay of a group is ", group.weight_decay, "; it must not be negative");
+    const double decay = group.weight_decay.value_or(0);
+    check(std::isfinite(decay) && decay >= 0, "optimizer: the weight_decay of a group is ", decay,
+          "; it must not be negative");
     check_in_f32("optimizer: the rate of a group", group.rate);
-    check_in_f32("optimizer: the weight_decay of a group", group.weight_decay);
+    check_in_f32("optimizer: the weight_decay of a group", decay);
     for (std::size_t k = 0; k < group.parameters.size(); ++k, ++i) {
       rates_[i] = group.rate;
-      decays_[i] = group.weight_decay;
+      if (group.weight_decay) decays_[i] = *group.weight_decay;
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -109,8 +110,9 @@ TrainedParameters trained_parameters(Module& model, std::span<const PartRate> pa
 /// Parameters that an optimizer treats alike.
 struct ParameterGroup {
   std::vector<NamedTensor> parameters;
-  double rate = 1;          ///< multiplies the learning rate
-  double weight_decay = 0;  ///< replaces the options' value, for vectors too
+  double rate = 1;  ///< multiplies the learning rate
+  /// Replaces the options' value, for vectors too; std::nullopt: that of the options.
+  std::optional<double> weight_decay = 0;
 };
 
 /// Updates parameters from their gradients, with one fused kernel call for all parameters that share a

@@ -48,11 +48,11 @@ std::string precision_remark(Precision precision, Device device) {
          " precision f32 is faster here";
 }
 
-LowerPrecision::LowerPrecision(Module& model, Precision precision) {
+LowerPrecision::LowerPrecision(const std::vector<NamedTensor>& parameters, Precision precision) {
   if (precision == Precision::f32) return;
   const DType half = precision == Precision::f16 ? DType::f16 : DType::bf16;
   std::vector<Tensor> weights, copies;
-  for (const NamedTensor& named : model.parameters()) {
+  for (const NamedTensor& named : parameters) {
     check_precision(precision, named.tensor->device());
     if (named.tensor->device().type == DeviceType::cpu && !products_) products_.emplace();
     if (products_ || named.tensor->dtype() != DType::f32) continue;
@@ -124,12 +124,11 @@ LossScaleState LossScale::state() const {
   return {scale_.item(), static_cast<std::int64_t>(good_.item()), static_cast<std::int64_t>(skipped_.item())};
 }
 
-Autocast::Autocast(Module& model, Precision precision, const LossScaleState& loss_scale)
-    : model_(model), precision_(precision) {
+Autocast::Autocast(std::vector<NamedTensor> parameters, Precision precision, const LossScaleState& loss_scale)
+    : parameters_(std::move(parameters)), precision_(precision) {
   if (precision == Precision::f32) return;
-  const std::vector<NamedTensor> parameters = model.parameters();
-  check(!parameters.empty(), "Autocast: the model has no parameters");
-  const Device device = parameters[0].tensor->device();
+  check(!parameters_.empty(), "Autocast: the model has no parameters");
+  const Device device = parameters_[0].tensor->device();
   check_precision(precision, device);
   if (device.type != DeviceType::cpu) dtype_ = precision == Precision::f16 ? DType::f16 : DType::bf16;
   if (precision != Precision::f16) return;
@@ -146,7 +145,7 @@ Tensor Autocast::backward(const std::function<Tensor()>& loss) {
     explicit Computing(bool& set) : flag(set) { flag = true; }
     ~Computing() { flag = false; }
   } const computing(computing_);
-  const LowerPrecision lower(model_, precision_);
+  const LowerPrecision lower(parameters_, precision_);
   const ExpectedGradient expected(loss_scale_ ? loss_scale_->factor() : Tensor());
   Tensor found = loss();
   check(

@@ -35,7 +35,8 @@ std::string precision_remark(Precision precision, Device device);
 class LowerPrecision {
  public:
   /// Throws an Error if the device has no half types (see check_precision). Does nothing with Precision::f32.
-  LowerPrecision(Module& model, Precision precision);
+  LowerPrecision(Module& model, Precision precision) : LowerPrecision(model.parameters(), precision) {}
+  LowerPrecision(const std::vector<NamedTensor>& parameters, Precision precision);
   ~LowerPrecision();
   LowerPrecision(const LowerPrecision&) = delete;
   LowerPrecision& operator=(const LowerPrecision&) = delete;
@@ -106,7 +107,10 @@ class Autocast {
   /// step(). `loss_scale`:
   /// the starting scale for f16. The default suits a loss that is a sum over tokens; a mean over many
   /// tokens can start higher, such as {.scale = 1024}.
-  Autocast(Module& model, Precision precision, const LossScaleState& loss_scale = {});
+  Autocast(Module& model, Precision precision, const LossScaleState& loss_scale = {})
+      : Autocast(model.parameters(), precision, loss_scale) {}
+  /// The same for parameters that no one module owns.
+  Autocast(std::vector<NamedTensor> parameters, Precision precision, const LossScaleState& loss_scale = {});
 
   /// The type of the model's tensors within backward(): f32 on the CPU, where bf16
   /// only affects matrix products.
@@ -126,7 +130,7 @@ class Autocast {
   LossScale* loss_scale() { return loss_scale_ ? &*loss_scale_ : nullptr; }
 
  private:
-  Module& model_;
+  std::vector<NamedTensor> parameters_;
   Precision precision_;
   DType dtype_ = DType::f32;
   std::optional<LossScale> loss_scale_;

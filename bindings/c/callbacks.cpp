@@ -71,6 +71,8 @@ void call_back(const char* what, const Call& call) {
   throw CallbackFailed(concat_text(what, " failed: ", said.empty() ? "without a message" : said));
 }
 
+}  // namespace
+
 Tensor call(heed_function function, void* context, std::span<const Tensor> inputs) {
   const Lent lent(inputs);
   Results results(lent, 1);
@@ -79,6 +81,8 @@ Tensor call(heed_function function, void* context, std::span<const Tensor> input
   if (!output.defined()) throw CallbackFailed("the function returned no output");
   return output;
 }
+
+namespace {
 
 // --- an op of the caller's own
 

@@ -28,8 +28,8 @@ Table& table() {
 }
 
 const char* name_of(std::uintptr_t kind) {
-  static constexpr const char* names[] = {"heed_tensor",    "heed_context", "heed_module",
-                                          "heed_optimizer", "heed_run",     "heed_queue"};
+  static constexpr const char* names[] = {"heed_tensor", "heed_context", "heed_module",  "heed_optimizer",
+                                          "heed_run",    "heed_queue",   "heed_autocast"};
   return kind >= 1 && kind <= std::size(names) ? names[kind - 1] : nullptr;
 }
 

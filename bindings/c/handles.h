@@ -16,6 +16,7 @@
 #include "heed/models/attention/attention.h"
 #include "heed/models/options.h"
 #include "heed/training/optimizer.h"
+#include "heed/training/precision.h"
 
 // The layer between the C API and the library: handles, and exceptions that become statuses.
 
@@ -46,10 +47,36 @@ struct ModuleObject {
   std::vector<NamedTensor> parameters;
 };
 
-struct OptimizerObject {
-  std::vector<Tensor> tensors;  // the optimizer keeps pointers to these
-  std::unique_ptr<Optimizer> optimizer;
-  double clip_norm = 0;
+/// An optimizer whose parameters may move to another device.
+class OptimizerObject {
+ public:
+  /// `leaves`: those of all groups, in order.
+  OptimizerObject(std::vector<std::shared_ptr<Tensor>> leaves, std::vector<ParameterGroup> groups,
+                  const OptimizerOptions& options, double limit);
+  /// With moments where the parameters are now.
+  Optimizer& get();
+
+  const double clip_norm;  // 0: none
+
+ private:
+  std::vector<std::shared_ptr<Tensor>> leaves_;  // the groups hold pointers to these
+  std::vector<ParameterGroup> groups_;
+  OptimizerOptions options_;
+  Device device_;
+  std::unique_ptr<Optimizer> optimizer_;
+};
+
+/// Leaves, and the parameters of modules.
+struct Leaves {
+  std::vector<std::shared_ptr<void>> owners;  // of the tensors
+  std::vector<NamedTensor> parameters;        // each once
+  std::vector<std::shared_ptr<ModuleObject>> modules;
+  std::vector<std::shared_ptr<Tensor>> tensors;  // those that belong to no module
+};
+
+struct AutocastObject {
+  Leaves leaves;
+  Autocast autocast;
 };
 
 /// Calls the caller's function once, when it is destroyed.
@@ -83,7 +110,7 @@ struct QueueObject {
 };
 
 /// The types of handles, in order of their numbers.
-enum class Kind : std::uint8_t { tensor = 1, context, module, optimizer, run, queue };
+enum class Kind : std::uint8_t { tensor = 1, context, module, optimizer, run, queue, autocast };
 
 /// The object behind a type of handle.
 template <class Handle>
@@ -105,6 +132,8 @@ template <>
 struct Behind<heed_run> : BehindAll<RunObject, Kind::run> {};
 template <>
 struct Behind<heed_queue> : BehindAll<QueueObject, Kind::queue> {};
+template <>
+struct Behind<heed_autocast> : BehindAll<AutocastObject, Kind::autocast> {};
 
 /// The table of all handles. A handle is a number disguised as a pointer: it is looked up, never
 /// dereferenced, and never reused, so that a freed one is recognised.
@@ -149,6 +178,11 @@ inline std::string text_of(const char* text, const char* argument) {
   check_argument(text != nullptr, argument, " is NULL");
   return text;
 }
+/// What a list of leaves and modules holds.
+Leaves leaves_of(const void* const* objects, std::size_t count);
+/// What the caller's function computes of the inputs. Throws a CallbackFailed if it fails.
+Tensor call(heed_function function, void* context, std::span<const Tensor> inputs);
+
 /// A text that the caller must free.
 char* new_text(const std::string& text);
 

@@ -60,6 +60,7 @@ typedef struct heed_context heed_context;     /**< the state of one forward pass
 typedef struct heed_module heed_module;       /**< a layer or a model with its named parameters */
 typedef struct heed_optimizer heed_optimizer; /**< parameters and the moments of their gradients */
 typedef struct heed_run heed_run;             /**< what a sample program trained */
+typedef struct heed_autocast heed_autocast;   /**< mixed precision of some parameters */
 typedef struct heed_queue heed_queue;         /**< what answers the texts of many threads with one run */
 
 /* --- the library --- */
@@ -86,7 +87,8 @@ int64_t heed_live_handles(void);
 /**
  * A list as JSON. "ops": the names for heed_unary(), heed_binary(), heed_compare(), heed_reduce() and
  * heed_op(), with what these take, and "does", what each computes; unary ones that take parameters are
- * "parametric". "attention": every mechanism with its capabilities and its settings with defaults and ranges.
+ * "parametric". "attention": every mechanism with its capabilities, the "positions" it can have, and its
+ * settings with defaults, ranges, help, and what value of another one they need ("beside").
  * "optimizers": names. "tasks": names, summaries, and the tables of "examples" that heed_train() takes, with
  * their "columns". "devices": name, kind, and why one cannot be used ("" if it can).
  */
@@ -144,7 +146,7 @@ heed_status heed_tensor_read(const heed_tensor* tensor, void* destination, size_
 heed_status heed_tensor_assign(heed_tensor* tensor, const void* source, size_t bytes);
 /** The only element, of any dtype; an error if there are more. */
 heed_status heed_tensor_item(const heed_tensor* tensor, double* out);
-/** An untracked copy on another device (named as above); shares the elements if it is already there. */
+/** The same values on another device (named as above), with a gradient; x itself if it is already there. */
 heed_status heed_tensor_to_device(const heed_tensor* tensor, const char* device, heed_tensor** out);
 
 /* --- gradients --- */
@@ -289,8 +291,8 @@ heed_status heed_op(const char* op, const heed_tensor* const* inputs, size_t cou
 /**
  * An attention layer by the name of its mechanism, such as "clusterformer". `settings`: "width" (required),
  * "heads", "dropout", "bias", "causal", "cross", "max_length" (required by some mechanisms), "seed" of the
- * initial parameters, "dtype" ("f32" or "f64"), "device", and those of the mechanism
- * (heed_list("attention")).
+ * initial parameters, "dtype" ("f32" or "f64"), "device", "positions" within the logits ("none", "rotary",
+ * "alibi" or "relative", where the mechanism has them), and those of the mechanism (heed_list("attention")).
  */
 heed_status heed_attention_create(const char* name, const char* settings, heed_module** out);
 /**
@@ -339,6 +341,12 @@ heed_status heed_module_save(heed_module* module, const char* path);
 /** Names, shapes and types must all match; otherwise nothing changes. */
 heed_status heed_module_load(heed_module* module, const char* path);
 void heed_module_free(heed_module* module);
+/**
+ * Moves parameters in place to a device (named as above) and a dtype, "f32" or "f64"; NULL: where they are,
+ * and as they are. objects[i] is a leaf or an attention layer, whose buffers move, too; the model of a run is an error.
+ * Their handles, and optimizers that have them, follow; gradients do not. f64 exists on the CPU only.
+ */
+heed_status heed_move(const void* const* objects, size_t count, const char* device, const char* dtype);
 
 /* --- optimizers --- */
 
@@ -349,10 +357,55 @@ void heed_module_free(heed_module* module);
  */
 heed_status heed_optimizer_create(const char* name, const char* settings, heed_tensor* const* parameters,
                                   size_t count, heed_optimizer** out);
+/** Parameters that an optimizer treats alike. */
+typedef struct heed_parameter_group {
+  heed_tensor* const* parameters;
+  size_t count;
+  double rate;         /**< multiplies the learning rate; 0: the parameters stay */
+  double weight_decay; /**< in place of the settings', for vectors too; NaN: the settings' */
+} heed_parameter_group;
+/** The same with parameters in groups. */
+heed_status heed_optimizer_create_groups(const char* name, const char* settings,
+                                         const heed_parameter_group* groups, size_t count,
+                                         heed_optimizer** out);
 /** One update in place. Parameters without a gradient are skipped; an error if none has one. */
 heed_status heed_optimizer_step(heed_optimizer* optimizer, double learning_rate);
 heed_status heed_optimizer_zero_gradients(heed_optimizer* optimizer);
 void heed_optimizer_free(heed_optimizer* optimizer);
+/**
+ * The learning rate of step 1, 2, ... of `steps`. `settings`: "name", how it goes on after the warm-up
+ * ("constant"; "linear", "cosine" (arXiv 1608.03983) or "inverse_sqrt" (arXiv 1706.03762, section 5.3)),
+ * "learning_rate", its peak (1e-3), "warmup_steps" (0), in which it rises from 0, and "final_rate" (0), that
+ * of the last step of linear and cosine.
+ */
+heed_status heed_learning_rate(const char* settings, int64_t step, int64_t steps, double* out);
+
+/* --- mixed precision: weights in f32, computation in a smaller type (arXiv 1710.03740) --- */
+
+/**
+ * For a loop of the caller's own, once before it. objects[i]: a leaf or a module, whose parameters are
+ * computed with in `precision`, "f32", "bf16" or "f16". On the CPU bf16 is for what is multiplied, and f16 is
+ * an error. `loss_scale`: where the scale of the loss starts in f16; 0 for 16, which suits a sum over tokens.
+ */
+heed_status heed_autocast_create(const void* const* objects, size_t count, const char* precision,
+                                 double loss_scale, heed_autocast** out);
+/** The type of inputs: f32 on the CPU. */
+heed_status heed_autocast_dtype(const heed_autocast* autocast, heed_dtype* out);
+/**
+ * Calls `loss`, of no inputs, whose output has one element, and adds its gradients to those of the parameters,
+ * as heed_backward() does. While it runs the parameters are of the smaller type. `out`: the loss in f32,
+ * untracked.
+ */
+heed_status heed_autocast_backward(heed_autocast* autocast, heed_function loss, void* context,
+                                   heed_tensor** out);
+/**
+ * One step of an optimizer, after which there are no gradients. Where a gradient overflowed in f16 nothing
+ * changes but the scale of the loss, which is halved; after 1000 steps without it is doubled.
+ */
+heed_status heed_autocast_step(heed_autocast* autocast, heed_optimizer* optimizer, double learning_rate);
+/** The scale of the loss and the number of steps that were left out; either may be NULL. Of f16 alone. */
+heed_status heed_autocast_loss_scale(const heed_autocast* autocast, double* scale, int64_t* skipped);
+void heed_autocast_free(heed_autocast* autocast);
 /**
  * Writes tensors, modules (parameters and buffers) and optimizers (moments and steps) as one safetensors
  * file, completely or not at all. objects[i] is a heed_tensor, heed_module or heed_optimizer; what it holds

@@ -1,10 +1,16 @@
-// The C API: attention layers, the parameters of modules, optimizers, files of all these.
+// The C API: attention layers, the parameters of modules, optimizers, mixed precision, files of all these.
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
 #include "heed/c/handles.h"
+#include "heed/core/backend.h"
 #include "heed/core/device.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/layers.h"
@@ -36,16 +42,27 @@ std::shared_ptr<Attention> make_layer(const std::string& name, const Options& gi
   config.seed = static_cast<std::uint64_t>(given.take_integer("seed", 0, 0));
   const DType dtype = given.take_choice("dtype", {"f32", "f64"}) == "f64" ? DType::f64 : DType::f32;
   const Device device = find_device(given.take_text("device", ""));
+  const std::string positions = given.take_choice("positions", {"none", "rotary", "alibi", "relative"});
+  config.rotary = positions == "rotary";
+  config.alibi = positions == "alibi";
+  config.relative = positions == "relative";
   config.options = given;  // including those taken here, so that a misspelt name finds the nearest
   std::shared_ptr<Attention> made = make_attention(name, config);
   if (dtype != DType::f32 || device != Device{}) made->to(dtype, device);
   return made;
 }
 
+/// The leaf behind a handle, which finds it again after heed_move().
+std::shared_ptr<Tensor> leaf_of(const heed_tensor* handle, const std::string& argument) {
+  std::shared_ptr<Tensor> leaf = object_of(handle, argument.c_str());
+  gradient(*leaf);  // throws if it is none
+  return leaf;
+}
+
 std::shared_ptr<OptimizerObject> make_optimizer(const std::string& name, const Options& settings,
-                                                std::vector<Tensor> tensors) {
-  auto object = std::make_shared<OptimizerObject>();
+                                                std::span<const heed_parameter_group> groups) {
   OptimizerOptions options;
+  double clip_norm = 0;
   about_settings([&] {
     options.kind = optimizer_kind(name);
     const bool is_sgd = options.kind == OptimizerKind::sgd;
@@ -54,17 +71,76 @@ std::shared_ptr<OptimizerObject> make_optimizer(const std::string& name, const O
     options.epsilon = settings.take_number("epsilon", options.epsilon, 1e-30, 1);
     options.weight_decay = settings.take_number("weight_decay", options.weight_decay, 0, 1e6);
     options.decay_vectors = settings.take_bool("decay_vectors", false);
-    object->clip_norm = settings.take_number("clip_norm", 0, 0, 1e30);
+    clip_norm = settings.take_number("clip_norm", 0, 0, 1e30);
     settings.check_all_taken("optimizer '" + name + "'");
   });
-  object->tensors = std::move(tensors);
-  std::vector<NamedTensor> named;
-  for (std::size_t i = 0; i < object->tensors.size(); ++i) {
-    gradient(object->tensors[i]);  // throws if it is not a leaf
-    named.push_back({concat_text("parameters[", i, ']'), &object->tensors[i]});
+  std::vector<std::shared_ptr<Tensor>> leaves;
+  std::vector<ParameterGroup> made;
+  for (const heed_parameter_group& group : groups) {
+    check_argument(group.parameters != nullptr || group.count == 0, "parameters is NULL");
+    ParameterGroup& to = made.emplace_back();
+    to.rate = group.rate;
+    to.weight_decay =
+        std::isnan(group.weight_decay) ? std::nullopt : std::optional<double>(group.weight_decay);
+    for (std::size_t i = 0; i < group.count; ++i) {
+      const std::string parameter = concat_text("parameters[", leaves.size(), ']');
+      leaves.push_back(leaf_of(group.parameters[i], parameter));
+      to.parameters.push_back({parameter, leaves.back().get()});
+    }
   }
-  object->optimizer = std::make_unique<Optimizer>(std::move(named), options);
-  return object;
+  return std::make_shared<OptimizerObject>(std::move(leaves), std::move(made), options, clip_norm);
+}
+
+ScheduleOptions schedule_options(const Options& given) {
+  ScheduleOptions options;
+  for_each_setting(SettingVisitor([&](auto& value, const Setting& one) {
+                     using T = std::remove_cvref_t<decltype(value)>;
+                     if constexpr (std::is_enum_v<T>) {
+                       const std::string name = given.take_choice(one.name, one.choices);
+                       value = static_cast<T>(std::ranges::find(one.choices, name) - one.choices.begin());
+                     } else if constexpr (std::is_floating_point_v<T>) {
+                       value = given.take_number(one.name, value, one.low, one.high);
+                     } else {
+                       value = given.take_integer(one.name, value, static_cast<std::int64_t>(one.low),
+                                                  static_cast<std::int64_t>(one.high));
+                     }
+                   }),
+                   options);
+  given.check_all_taken("a schedule");
+  return options;
+}
+
+void check_rate(double learning_rate) {
+  check(learning_rate >= 0 && learning_rate <= 1e30, "optimizer: the learning rate is ", learning_rate,
+        "; it must not be negative");
+}
+
+/// Moves leaves and layers; without a device or a dtype they keep theirs.
+void move(const Leaves& leaves, const std::optional<Device>& device, const std::string& dtype) {
+  check(dtype.empty() || dtype == "f32" || dtype == "f64", "parameters are f32 or f64, not ", dtype,
+        "; heed_autocast_create() computes in f16 and bf16");
+  const auto dtype_for = [&](const Tensor& now) {
+    return dtype.empty() ? now.dtype() : dtype == "f64" ? DType::f64 : DType::f32;
+  };
+  for (const auto& object : leaves.modules)
+    check(object->attention != nullptr,
+          "the model of a run stays on the device that the run was opened with: heed_run_open()");
+  std::vector<Tensor> moved;  // all before any leaf changes
+  const NoGrad no_grad;
+  for (const auto& leaf : leaves.tensors) {
+    gradient(*leaf);  // throws if it is none
+    const Tensor typed = leaf->detach().to(dtype_for(*leaf)).to(device.value_or(leaf->device()));
+    Tensor copy = Tensor::empty(typed.shape(), typed.dtype(), typed.device());
+    backend_of(copy).copy(typed, copy);
+    moved.push_back(parameter(copy));
+  }
+  for (const auto& object : leaves.modules) {
+    const std::vector<NamedTensor> state = object->module->state();
+    if (state.empty()) continue;
+    const Tensor& first = *state[0].tensor;
+    object->module->to(dtype_for(first), device.value_or(first.device()));
+  }
+  for (std::size_t i = 0; i < moved.size(); ++i) *leaves.tensors[i] = moved[i];
 }
 
 /// Objects that share a file.
@@ -90,7 +166,7 @@ struct Saved {
         return add(prefix, model_state(*modules.back()->module));
       case Kind::optimizer:
         optimizers.emplace_back(prefix, object_of(static_cast<const heed_optimizer*>(object), argument));
-        return add(prefix, optimizers.back().second->optimizer->state());
+        return add(prefix, optimizers.back().second->get().state());
       default:
         return add("", {{name, tensor_of(static_cast<const heed_tensor*>(object), argument).detach()}});
     }
@@ -113,13 +189,57 @@ void load_saved(const Saved& saved, const std::filesystem::path& path) {
                      concat_text(path.string(), " does not fit"));
   for (const auto& module : saved.modules) module->module->state_changed();
   for (const auto& [prefix, object] : saved.optimizers) {  // again, with the number of steps
-    std::map<std::string, Tensor> state = object->optimizer->state();
+    std::map<std::string, Tensor> state = object->get().state();
     for (auto& [name, tensor] : state) tensor = read.at(prefix + name);
-    object->optimizer->load_state(state);
+    object->get().load_state(state);
   }
 }
 
 }  // namespace
+
+OptimizerObject::OptimizerObject(std::vector<std::shared_ptr<Tensor>> leaves,
+                                 std::vector<ParameterGroup> groups, const OptimizerOptions& options,
+                                 double limit)
+    : clip_norm(limit),
+      leaves_(std::move(leaves)),
+      groups_(std::move(groups)),
+      options_(options),
+      optimizer_(std::make_unique<Optimizer>(std::span<const ParameterGroup>(groups_), options_)) {
+  device_ = leaves_[0]->device();
+}
+
+Optimizer& OptimizerObject::get() {
+  if (leaves_[0]->device() == device_) return *optimizer_;
+  auto moved = std::make_unique<Optimizer>(std::span<const ParameterGroup>(groups_), options_);
+  moved->load_state(optimizer_->state());
+  optimizer_ = std::move(moved);
+  device_ = leaves_[0]->device();
+  return *optimizer_;
+}
+
+Leaves leaves_of(const void* const* objects, std::size_t count) {
+  check_argument(objects != nullptr || count == 0, "objects is NULL");
+  Leaves found;
+  std::set<const Tensor*> seen;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string argument = concat_text("objects[", i, ']');
+    if (kind_of(reinterpret_cast<std::uintptr_t>(objects[i])) == Kind::module) {
+      const auto module = object_of(static_cast<const heed_module*>(objects[i]), argument.c_str());
+      found.modules.push_back(module);
+      found.owners.push_back(module);
+      for (const NamedTensor& parameter : module->module->parameters())
+        if (seen.insert(parameter.tensor).second) found.parameters.push_back(parameter);
+      continue;
+    }
+    const auto leaf = object_of(static_cast<const heed_tensor*>(objects[i]), argument.c_str());
+    if (!seen.insert(leaf.get()).second) continue;
+    found.owners.push_back(leaf);
+    found.tensors.push_back(leaf);
+    found.parameters.push_back({argument, leaf.get()});
+  }
+  return found;
+}
+
 }  // namespace heed::c
 
 using namespace heed;
@@ -204,7 +324,10 @@ heed_status heed_module_parameter(heed_module* module, size_t index, const char*
     check_argument(index < object->parameters.size(), "index is ", index, ", but the module has ",
                    object->parameters.size(), " parameters");
     const NamedTensor& parameter = object->parameters[index];
-    if (out) *out = new_handle<heed_tensor>(std::make_shared<Tensor>(*parameter.tensor));
+    // The caller's own layer may move: the handle is its member. A run computes for other threads, too.
+    const auto leaf = object->attention ? std::shared_ptr<Tensor>(object, parameter.tensor)
+                                        : std::make_shared<Tensor>(*parameter.tensor);
+    if (out) *out = new_handle<heed_tensor>(leaf);
     if (name) *name = parameter.name.c_str();
   });
 }
@@ -240,26 +363,97 @@ heed_status heed_run_model(heed_run* run, heed_module** out) {
 
 heed_status heed_optimizer_create(const char* name, const char* settings, heed_tensor* const* parameters,
                                   size_t count, heed_optimizer** out) {
-  return guarded(__func__, out, [&] {
-    return new_handle<heed_optimizer>(make_optimizer(text_of(name, "name"), settings_of(settings),
-                                                     tensors_of(parameters, count, "parameters")));
+  const heed_parameter_group all = {parameters, count, 1, std::numeric_limits<double>::quiet_NaN()};
+  return heed_optimizer_create_groups(name, settings, &all, 1, out);
+}
+
+heed_status heed_optimizer_create_groups(const char* name, const char* settings,
+                                         const heed_parameter_group* groups, size_t count,
+                                         heed_optimizer** out) {
+  return guarded("heed_optimizer_create", out, [&] {
+    check_argument(groups != nullptr || count == 0, "groups is NULL");
+    return new_handle<heed_optimizer>(
+        make_optimizer(text_of(name, "name"), settings_of(settings), std::span(groups, count)));
   });
 }
 
 heed_status heed_optimizer_step(heed_optimizer* optimizer, double learning_rate) {
   return guarded(__func__, [&] {
     const auto object = object_of(optimizer, "optimizer");
-    check(learning_rate >= 0 && learning_rate <= 1e30, "optimizer: the learning rate is ", learning_rate,
-          "; it must not be negative");
-    if (object->clip_norm > 0) object->optimizer->clip(object->clip_norm);
-    object->optimizer->step(learning_rate);
+    check_rate(learning_rate);
+    if (object->clip_norm > 0) object->get().clip(object->clip_norm);
+    object->get().step(learning_rate);
   });
 }
 
 heed_status heed_optimizer_zero_gradients(heed_optimizer* optimizer) {
-  return guarded(__func__, [&] { object_of(optimizer, "optimizer")->optimizer->zero_gradients(); });
+  return guarded(__func__, [&] { object_of(optimizer, "optimizer")->get().zero_gradients(); });
 }
 
 void heed_optimizer_free(heed_optimizer* optimizer) {
   free_handle(__func__, optimizer);
+}
+
+heed_status heed_learning_rate(const char* settings, int64_t step, int64_t steps, double* out) {
+  return guarded(__func__, out, [&] {
+    return about_settings(
+        [&] { return learning_rate_at(schedule_options(settings_of(settings)), step, steps); });
+  });
+}
+
+heed_status heed_move(const void* const* objects, size_t count, const char* device, const char* dtype) {
+  return guarded(__func__, [&] {
+    move(leaves_of(objects, count), device ? std::optional(find_device(device)) : std::nullopt,
+         dtype ? dtype : "");
+  });
+}
+
+heed_status heed_autocast_create(const void* const* objects, size_t count, const char* precision,
+                                 double loss_scale, heed_autocast** out) {
+  return guarded(__func__, out, [&] {
+    const Precision kind =
+        about_settings([&] { return precision_from_name(text_of(precision, "precision")); });
+    Leaves leaves = leaves_of(objects, count);
+    for (const auto& leaf : leaves.tensors) gradient(*leaf);  // throws if it is none
+    LossScaleState scale;
+    if (loss_scale != 0) scale.scale = loss_scale;
+    Autocast autocast(leaves.parameters, kind, scale);
+    return new_handle<heed_autocast>(
+        std::make_shared<AutocastObject>(std::move(leaves), std::move(autocast)));
+  });
+}
+
+heed_status heed_autocast_dtype(const heed_autocast* autocast, heed_dtype* out) {
+  return guarded(__func__, out,
+                 [&] { return static_cast<heed_dtype>(object_of(autocast, "autocast")->autocast.dtype()); });
+}
+
+heed_status heed_autocast_backward(heed_autocast* autocast, heed_function loss, void* context,
+                                   heed_tensor** out) {
+  return guarded_tensor(__func__, out, [&] {
+    check_argument(loss != nullptr, "loss is NULL");
+    return object_of(autocast, "autocast")->autocast.backward([&] { return call(loss, context, {}); });
+  });
+}
+
+heed_status heed_autocast_step(heed_autocast* autocast, heed_optimizer* optimizer, double learning_rate) {
+  return guarded(__func__, [&] {
+    const auto cast = object_of(autocast, "autocast");
+    const auto object = object_of(optimizer, "optimizer");
+    check_rate(learning_rate);
+    if (object->clip_norm > 0) object->get().clip(object->clip_norm);
+    cast->autocast.step(object->get(), learning_rate);
+  });
+}
+
+heed_status heed_autocast_loss_scale(const heed_autocast* autocast, double* scale, int64_t* skipped) {
+  return guarded(__func__, [&] {
+    const LossScaleState state = object_of(autocast, "autocast")->autocast.loss_scale_state();
+    if (scale) *scale = state.scale;
+    if (skipped) *skipped = state.skipped;
+  });
+}
+
+void heed_autocast_free(heed_autocast* autocast) {
+  free_handle(__func__, autocast);
 }

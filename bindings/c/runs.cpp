@@ -161,16 +161,29 @@ QueueOptions queue_options(const Options& given) {
   });
 }
 
+/// A setting of an attention, with "beside", {"form": "local"}, where it exists beside this value alone.
+Json asked_json(const Options::Asked& asked) {
+  Json one{{"name", asked.name},
+           {"type", asked.type()},
+           {"default", Json::parse(asked.fallback_text())},
+           {"range", asked.range()},
+           {"help", asked.help}};
+  for (const auto& [other, value] : asked.beside)
+    one["beside"][other] = std::visit([](const auto& held) { return Json(held); }, value);
+  return one;
+}
+
 Json attention_list() {
   Json list = Json::array();
   for (const AttentionVariant& variant : attention_variants()) {
     const Capabilities can = attention_capabilities(variant.name, {});
     Json settings = Json::array();
     for (const Options::Asked& asked : attention_settings(variant.name))
-      settings.push_back({{"name", asked.name},
-                          {"type", asked.type()},
-                          {"default", Json::parse(asked.fallback_text())},
-                          {"range", asked.range()}});
+      settings.push_back(asked_json(asked));
+    Json positions = Json::array();
+    for (const auto& [name, has] :
+         {std::pair("rotary", can.rotary), {"alibi", can.alibi}, {"relative", can.relative}})
+      if (has) positions.push_back(name);
     list.push_back({{"name", variant.name},
                     {"causal", can.causal},
                     {"cross", can.cross},
@@ -179,6 +192,7 @@ Json attention_list() {
                     {"strictly_causal", can.strictly_causal},
                     {"cross_by_step", can.cross_by_step},
                     {"deterministic", can.deterministic},
+                    {"positions", std::move(positions)},
                     {"settings", std::move(settings)}});
   }
   return list;

@@ -168,17 +168,7 @@ heed_status heed_tensor_item(const heed_tensor* tensor, double* out) {
 }
 
 heed_status heed_tensor_to_device(const heed_tensor* tensor, const char* device, heed_tensor** out) {
-  return guarded_tensor(__func__, out, [&] {
-    const Tensor x = tensor_of(tensor, "tensor");
-    const Device to = device_of(device);
-    if (x.device() == to) return x.detach();
-    check(!is_half(x.dtype()), x.dtype(), " exists on Vulkan devices only: cast to f32 first");
-    std::vector<std::byte> bytes(bytes_of(x));
-    read(x, bytes.data());
-    Tensor copy = Tensor::empty(x.shape(), x.dtype(), to);
-    assign(copy, bytes.data());
-    return copy;
-  });
+  return guarded_tensor(__func__, out, [&] { return tensor_of(tensor, "tensor").to(device_of(device)); });
 }
 
 heed_status heed_tensor_parameter(const heed_tensor* tensor, heed_tensor** out) {

@@ -232,9 +232,9 @@ std::unique_ptr<Attention> make_attention(std::string_view name, const Attention
 const AttentionVariant& attention_variant(std::string_view name);
 /// What a variant can do with these settings. Throws for an unknown name, suggesting the nearest one.
 Capabilities attention_capabilities(std::string_view name, const Options& options);
-/// The settings of a variant over all its uses, with defaults and ranges. Defaults that follow from the
-/// configuration are those for 4 heads of width 16 and 256 positions. Throws for an unknown name,
-/// suggesting the nearest one.
+/// The settings of a variant over all its uses, with defaults, ranges and help (option_help.h), those that
+/// exist beside certain values of others behind the rest. Defaults that follow from the configuration are
+/// those for 4 heads of width 16 and 256 positions. Throws for an unknown name, suggesting the nearest one.
 std::vector<Options::Asked> attention_settings(std::string_view name);
 
 /// Holds a registered variant to what it declares, in each of its uses: plain, causal and cross-attention.

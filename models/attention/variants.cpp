@@ -1,10 +1,13 @@
 #include <algorithm>
+#include <map>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "heed/base/error.h"
 #include "heed/base/names.h"
 #include "heed/models/attention/attention.h"
+#include "heed/models/attention/option_help.h"
 #include "heed/models/module.h"
 
 // The list of heed's own variants; applications add theirs with register_attention(). For each name a file
@@ -210,10 +213,12 @@ std::unique_ptr<Attention> make_attention(std::string_view name, const Attention
   }
 }
 
-std::vector<Options::Asked> attention_settings(std::string_view name) {
+namespace {
+
+/// Adds what a layer in each of the uses of a variant asks for, beside values of its settings.
+void add_asked(std::string_view name, const std::map<std::string, Options::Value>& beside,
+               std::vector<Options::Asked>& settings) {
   const Capabilities can = attention_capabilities(name, {});
-  const ShapesOnly scope;
-  std::vector<Options::Asked> settings;
   for (const bool causal : {false, true}) {
     for (const bool cross : {false, true}) {
       if ((causal && (cross || !can.causal)) || (cross && !can.cross)) continue;
@@ -223,13 +228,34 @@ std::vector<Options::Asked> attention_settings(std::string_view name) {
       config.max_length = 256;
       config.causal = causal;
       config.cross = cross;
-      make_attention(name, config);
-      for (const Options::Asked& asked : config.options.asked()) {
-        const auto same = [&](const Options::Asked& other) { return other.name == asked.name; };
-        if (std::none_of(settings.begin(), settings.end(), same)) settings.push_back(asked);
+      for (const auto& [other, value] : beside) config.options.set(other, value);
+      checked_attention(name, config);  // not make_attention(), which looks here for names
+      for (Options::Asked asked : config.options.asked()) {
+        if (std::ranges::count(settings, asked.name, &Options::Asked::name) > 0) continue;
+        asked.beside = beside;
+        settings.push_back(std::move(asked));
       }
     }
   }
+}
+
+}  // namespace
+
+std::vector<Options::Asked> attention_settings(std::string_view name) {
+  const ShapesOnly scope;
+  std::vector<Options::Asked> settings;
+  add_asked(name, {}, settings);
+  for (const OptionHelp& known : option_help()) {
+    if (known.variant != name || known.beside.empty()) continue;
+    const std::size_t end = known.beside.find('=');
+    const std::string other(known.beside.substr(0, end));
+    add_asked(name, {{other, option_from_json(other, known.beside.substr(end + 1))}}, settings);
+  }
+  for (Options::Asked& asked : settings)
+    for (const OptionHelp& known : option_help())
+      if (known.option == asked.name &&
+          (known.variant == name || (known.variant.empty() && asked.help.empty())))
+        asked.help = known.help;
   return settings;
 }
 

@@ -286,6 +286,20 @@ static void test_own_attention(void) {
 }
 
 /* A layer whose parameters an optimizer moves, saved and read again. */
+/* `context`: the layer and its input */
+static heed_status loss_of_layer(void* context, heed_tensor* const* inputs, size_t count,
+                                 heed_tensor** output) {
+  void* const* objects = context;
+  heed_tensor* y;
+  heed_status status;
+  (void)inputs, (void)count;
+  status = heed_attention_forward(objects[0], objects[1], NULL, NULL, NULL, NULL, &y);
+  if (status != HEED_OK) return status;
+  status = heed_reduce("sum", y, HEED_ALL_AXES, 0, output);
+  heed_tensor_free(y);
+  return status;
+}
+
 static void test_modules(const char* file) {
   const int64_t shape[] = {2, 5, 8};
   const int32_t mask_values[] = {1, 1, 1, 0, 0, 1, 1, 1, 1, 1};
@@ -333,6 +347,43 @@ static void test_modules(const char* file) {
   FAILS(heed_module_load(same, file), HEED_ERROR, file);
 
   twice[0] = twice[1] = parameters[0];
+  {
+    /* groups, of which one stays; a schedule; moving; mixed precision of a layer and its caller's leaf */
+    const heed_parameter_group groups[2] = {{parameters, 1, 0, NAN}, {parameters + 1, count - 1, 2, 0}};
+    void* objects[2];
+    heed_optimizer* grouped;
+    heed_autocast* autocast;
+    heed_dtype dtype;
+    double rate;
+    objects[0] = layer, objects[1] = x;
+    OK(heed_optimizer_create_groups("sgd", NULL, groups, 2, &grouped));
+    OK(heed_learning_rate("{\"name\": \"linear\", \"learning_rate\": 1, \"warmup_steps\": 2}", 7, 12, &rate));
+    CHECK(fabs(rate - 0.5) < 1e-12);
+    FAILS(heed_learning_rate("{\"name\": \"line\"}", 1, 2, &rate), HEED_BAD_SETTINGS, "linear");
+    FAILS(heed_learning_rate(NULL, 0, 2, &rate), HEED_BAD_SETTINGS, "count from 1");
+    OK(heed_move((const void* const*)objects, 1, NULL, "f64"));
+    OK(heed_tensor_dtype(parameters[0], &dtype));
+    CHECK(dtype == HEED_F64); /* the handle follows */
+    OK(heed_move((const void* const*)objects, 1, "cpu", "f32"));
+    FAILS(heed_move((const void* const*)objects, 2, "cpu", NULL), HEED_ERROR, "leaf");
+    FAILS(heed_move((const void* const*)objects, 1, NULL, "f16"), HEED_ERROR, "f16");
+    FAILS(heed_autocast_create((const void* const*)objects, 1, "f8", 0, &autocast), HEED_BAD_SETTINGS,
+          "bf16");
+    FAILS(heed_autocast_create((const void* const*)objects, 1, "f16", 0, &autocast), HEED_ERROR, "Vulkan");
+    OK(heed_autocast_create((const void* const*)objects, 1, "bf16", 0, &autocast));
+    OK(heed_autocast_dtype(autocast, &dtype));
+    CHECK(dtype == HEED_F32);
+    OK(heed_tensor_read(parameters[count - 1], before, sizeof before));
+    heed_tensor_free(y);
+    OK(heed_autocast_backward(autocast, loss_of_layer, objects, &y));
+    OK(heed_autocast_step(autocast, grouped, 0.1));
+    OK(heed_tensor_read(parameters[count - 1], after, sizeof after));
+    CHECK(memcmp(before, after, sizeof before) != 0);
+    FAILS(heed_autocast_step(autocast, grouped, 0.1), HEED_ERROR, "no parameter has a gradient");
+    FAILS(heed_autocast_loss_scale(autocast, &rate, NULL), HEED_ERROR, "only f16");
+    heed_autocast_free(autocast);
+    heed_optimizer_free(grouped);
+  }
   {
     heed_optimizer* none;
     heed_module* no_layer;

@@ -1,13 +1,28 @@
-"""examples/embed/text_classifier.py: what a notebook's user writes, in under twenty lines."""
+"""examples/embed/text_classifier.py: what a notebook's user writes, in under twenty lines. And examples/python, ten programs."""
 
+import importlib.util
 import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import heed
 
+PROGRAMS = pathlib.Path(__file__).resolve().parents[2] / "examples" / "python"
+PRINTS = {  # by program: what it needs, and what it prints
+    "classify_lists": ("", r"accuracy on held-out texts: 1\.00\ngood .*\nbad .*\n\['bad', 'good'\] \(2, 2\)"),
+    "classify_frame": ("pandas", r"review +stars +predicted\n( *\d+ .*\n){3}"),
+    "grid_search": ("sklearn", r"\{'classifier__attention': '\w+'\} [01]\.\d+\n\['good'\]"),
+    "own_attention": ("", r"\(2, 10, 64\)\n(good|bad)"),
+    "training_loop": ("", r"step 60, loss 0\.\d+\naccuracy (1\.00|0\.9\d)"),
+    "load_and_predict": ("", r"<heed.Run of classify.*\n\['good' 'bad' 'bad'\]\n(.|\n)*1\.0"),
+    "generate_text": ("", r"(- .+\n){3} ?\S.*"),
+    "attention_maps": ("", r"\['a', 'fine', 'film', '</s>'\]\nencoder.layers.0.attention.weights \(4, 4, 4\) most seen: "),
+    "fine_tune": ("", r"\['yes' 'no'\]"),
+    "cross_validate": ("", r"dot_product: [01]\.\d+ \+- \d\.\d+\nfastformer: "),
+}
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "embed" / "text_classifier.py"
 
 
@@ -23,6 +38,21 @@ class Examples(unittest.TestCase):
     def test_it_is_short(self):
         lines = EXAMPLE.read_text(encoding="utf-8").splitlines()[1:]  # without its docstring
         self.assertLess(len([line for line in lines if line.strip()]), 20)
+
+    def test_ten_programs(self):
+        self.assertEqual(set(PRINTS), {one.stem for one in PROGRAMS.glob("*.py")})
+        path = str(pathlib.Path(heed.__file__).parents[1])
+        for name, (needs, prints) in PRINTS.items():
+            if needs and not importlib.util.find_spec(needs):
+                continue
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                for _ in range(2 if name == "load_and_predict" else 1):  # it opens what it trained before
+                    found = subprocess.run([sys.executable, "-B", str(PROGRAMS / f"{name}.py")], cwd=folder,
+                                           env=dict(os.environ, PYTHONPATH=path), capture_output=True, text=True)
+                    self.assertEqual((found.returncode, found.stderr), (0, ""))
+                    self.assertRegex(found.stdout, prints)
+                lines = (PROGRAMS / f"{name}.py").read_text(encoding="utf-8").splitlines()
+                self.assertLess(len([line for line in lines if line.strip()]), 45)
 
 
 if __name__ == "__main__":

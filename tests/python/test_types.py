@@ -1,10 +1,12 @@
-"""A user's program that `mypy --strict` accepts; it is checked where mypy is installed, and run."""
+"""What `mypy --strict` and pyright accept, where they are installed: this program, which also runs, and examples/python."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +19,8 @@ import heed
 import heed.nn.functional as F
 
 Array = np.ndarray[Any, Any]
+PACKAGE = str(pathlib.Path(heed.__file__).parents[1])
+PROGRAMS = [pathlib.Path(__file__), *sorted((pathlib.Path(__file__).parents[2] / "examples/python").glob("*.py"))]
 
 
 class Net(heed.nn.Module):
@@ -65,7 +69,9 @@ def typed(folder: str, frame: Any) -> str:
 
 def train(folder: str) -> float:
     net = Net()
-    adam = heed.Optimizer("adamw", [net], 1e-3, weight_decay=0.1)
+    groups = [{"params": net.hidden, "learning_rate": 1e-4}, {"params": [net.body, net.scale]}]
+    adam = heed.Optimizer("adamw", groups, 1e-3, weight_decay=0.1)
+    schedule, autocast = heed.Schedule("cosine", steps=10), heed.Autocast([net.to("cpu")], "f32")
     x = heed.Tensor(np.zeros((4, 2), np.float32))
     with heed.Context(seed=1, step=1) as context:
         loss = heed.square(net(x) - 1).mean()
@@ -73,8 +79,10 @@ def train(folder: str) -> float:
     if extra is not None:
         loss = loss + extra
     loss.backward()
-    adam.step()
+    adam.step(schedule(1))
     adam.zero_grad()
+    autocast.backward(lambda: heed.square(net(x.to(autocast.dtype)) - 1).mean())
+    autocast.step(adam)
     net.save(os.path.join(folder, "net.safetensors"), adam)
     heed.save(os.path.join(folder, "all.safetensors"), {"net": net, "adam": adam, "x": x})
     return loss.item()
@@ -117,13 +125,31 @@ class Types(unittest.TestCase):
 
     @unittest.skipUnless(importlib.util.find_spec("mypy"), "needs mypy")
     def test_mypy_accepts_it(self) -> None:
-        package = str(pathlib.Path(heed.__file__).parents[1])
         with tempfile.TemporaryDirectory() as cache:
-            command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", cache, __file__]
-            path = {} if "site-packages" in package else {"MYPYPATH": package}  # mypy finds what is installed
+            command = [sys.executable, "-m", "mypy", "--strict", "--ignore-missing-imports", "--no-error-summary",
+                       "--cache-dir", cache, *map(str, PROGRAMS)]
+            path = {} if "site-packages" in PACKAGE else {"MYPYPATH": PACKAGE}  # mypy finds what is installed
             found = subprocess.run(command, env=dict(os.environ, **path), capture_output=True, text=True)
-        lines = [one for one in found.stdout.splitlines() if pathlib.Path(__file__).name in one]
+        names = [one.name for one in PROGRAMS]
+        lines = [one for one in found.stdout.splitlines() if any(name in one for name in names)]
         self.assertEqual((lines, found.stderr), ([], ""))
+
+    @unittest.skipUnless(importlib.util.find_spec("pyright"), "needs pyright")
+    def test_pyright_accepts_it(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for one in PROGRAMS:
+                shutil.copy(one, folder)
+            settings = {"include": ["."], "extraPaths": [PACKAGE], "reportMissingImports": False,
+                        "reportMissingModuleSource": False}
+            pathlib.Path(folder, "pyrightconfig.json").write_text(json.dumps(settings))
+            command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "-p", folder]
+            found = subprocess.run(command, capture_output=True, text=True)
+        if not found.stdout.startswith("{"):
+            self.skipTest(f"pyright does not start: {found.stderr[-200:]}")
+        told = json.loads(found.stdout)
+        self.assertEqual(told["summary"]["filesAnalyzed"], len(PROGRAMS))
+        self.assertEqual([f"{one['file']}:{one['range']['start']['line'] + 1}: {one['message']}"
+                          for one in told["generalDiagnostics"] if one["severity"] == "error"], [])
 
 
 if __name__ == "__main__":

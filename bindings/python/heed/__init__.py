@@ -20,18 +20,18 @@ from ._library import (
     listing,
 )
 from . import nn, ops
-from .layers import Attention, Context, Module, Optimizer, attention, attentions, load, save
+from .layers import Attention, Autocast, Context, Module, Optimizer, Schedule, attention, attentions, load, save
 from .notebook import Page, ProgressLine, report
 from .ops import *  # noqa: F401, F403
 from .own import AttentionCall, Function, check_attention, register_attention
-from .run import Alternative, AnswerQueue, Model, Prediction, Predictions, Run
+from .run import Alternative, AnswerQueue, AttentionWeights, Model, Prediction, Predictions, Run
 from .tensor import Parameter, Tensor, from_dlpack, from_numpy
 from .train import Comparison, Setting, Settings, compare, cross_validate, resume, settings, tasks, train
 
 __all__ = [
-    "Alternative", "AnswerQueue", "Attention", "AttentionCall", "BadArgument", "CallbackFailed", "Comparison", "Context", "DeviceLost", "Error",
+    "Alternative", "AnswerQueue", "Attention", "AttentionCall", "AttentionWeights", "Autocast", "BadArgument", "CallbackFailed", "Comparison", "Context", "DeviceLost", "Error",
     "Function", "Interrupted", "Model", "Module", "Optimizer", "OutOfMemory", "Page", "Parameter", "Prediction", "Predictions", "ProgressLine",
-    "Run", "Setting", "Settings", "SettingsError", "Tensor", "attention", "attentions", "check_attention", "compare", "cross_validate",
+    "Run", "Schedule", "Setting", "Settings", "SettingsError", "Tensor", "attention", "attentions", "check_attention", "compare", "cross_validate",
     "from_dlpack", "from_numpy", "listing", "load", "nn",
     "register_attention", "report", "resume", "save", "set_threads", "settings",
     "tasks", "train",

@@ -68,6 +68,7 @@ def _function(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return method(_t(x), *arguments, **settings)
 
     op.__name__, op.__doc__ = method.__name__, method.__doc__
+    op.__wrapped__ = method  # type: ignore[attr-defined]  # for its signature
     return op
 
 

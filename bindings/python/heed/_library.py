@@ -117,6 +117,10 @@ class GradcheckStruct(ctypes.Structure):
     ]
 
 
+class GroupStruct(ctypes.Structure):
+    _fields_ = [("parameters", _handles), ("count", ctypes.c_size_t), ("rate", _real), ("weight_decay", _real)]
+
+
 # Functions that return a status; call() raises it as an exception.
 _CALLS = {
     "heed_set_stop": [STOP, ctypes.c_void_p],
@@ -177,8 +181,16 @@ _CALLS = {
     "heed_module_save": [_handle, _text],
     "heed_module_load": [_handle, _text],
     "heed_optimizer_create": [_text, _text, _handles, _size, _out],
+    "heed_optimizer_create_groups": [_text, _text, ctypes.POINTER(GroupStruct), _size, _out],
     "heed_optimizer_step": [_handle, _real],
     "heed_optimizer_zero_gradients": [_handle],
+    "heed_learning_rate": [_text, _long, _long, _out],
+    "heed_move": [_handles, _size, _text, _text],
+    "heed_autocast_create": [_handles, _size, _text, _real, _out],
+    "heed_autocast_dtype": [_handle, _out],
+    "heed_autocast_backward": [_handle, FUNCTION, ctypes.c_void_p, _out],
+    "heed_autocast_step": [_handle, _handle, _real],
+    "heed_autocast_loss_scale": [_handle, _out, _out],
     "heed_task_settings": [_text, _int, _out],
     "heed_train": [_text, _text, _examples, _size, _text, PROGRESS, ctypes.c_void_p, _out],
     "heed_compare_trainings": [_text, _text, _examples, _size, _text, PROGRESS, ctypes.c_void_p, _out],
@@ -204,7 +216,8 @@ _CALLS = {
     "heed_run_model": [_handle, _out],
 }
 _FREES = [
-    "heed_tensor_free", "heed_context_free", "heed_module_free", "heed_optimizer_free", "heed_run_free", "heed_queue_free"
+    "heed_tensor_free", "heed_context_free", "heed_module_free", "heed_optimizer_free", "heed_run_free", "heed_queue_free",
+    "heed_autocast_free",
 ]
 _OTHERS: Dict[str, Tuple[Any, List[Any]]] = {
     "heed_abi_version": (ctypes.c_int32, []),
@@ -372,7 +385,7 @@ def _call(name: str, *arguments: Any) -> None:
         failure, said = getattr(_callbacks, "failure", (None, b""))
         _callbacks.failure = None, b""
         if failure is None or said not in message:
-            failure = _EXCEPTIONS.get(status, Error)(_in_python(message.decode("utf-8", "replace")))
+            failure = _EXCEPTIONS.get(status, Error)(in_python(message.decode("utf-8", "replace")))
         try:
             raise failure
         finally:
@@ -387,7 +400,13 @@ def _setting_in_python(found: "re.Match[str]") -> str:
 
 _IN_PYTHON: List[Tuple[str, Any]] = [
     (r"--set ([\w.]+)=([^\s,;:]+)", _setting_in_python),
+    (r"unknown --((?:decoder-|cross-)?attention): ", lambda found: f"{found[1].replace('-', '_')}: unknown "),
     (r"--resume\b", "resume=True"),
+    (r"--unverified\b", "verify=False"),
+    (r"\(--ignore\)", '("training.ignore")'),
+    (r"give --ignore ([\w.,]+)", r'give settings={"training.ignore": "\1"}'),
+    (r"--from\b", '"training.from"'),
+    (r"--weights (\w+)", r'weights="\1"'),
     (r"\S*heed-examples-\w+/(\w+)\.jsonl:(\d+)", lambda found: f"row {int(found[2]) - 1} of {found[1]!r}"),
     (r"\S*heed-examples-\w+/(\w+)\.jsonl", r"'\1'"),
     (r"give --format ([\w, ]+)", r'give settings={"data.format": ...}: \1'),
@@ -395,10 +414,12 @@ _IN_PYTHON: List[Tuple[str, Any]] = [
     (r"heed_set_cpu_threads\(\)", "heed.set_threads()"),
     (r"--(grid|random|halving|seeds)\b", r"\1"),
     (r"heed_cross_validate\(\)", "heed.cross_validate()"),
+    (r"heed_run_open\(\)", "heed.Run.open(folder, device=...)"),
+    (r"heed_autocast_create\(\)", "heed.Autocast"),
 ]
 
 
-def _in_python(message: str) -> str:
+def in_python(message: str) -> str:
     """What an error of the library says of flags of a command and functions of C, as Python has them."""
     for pattern, words in _IN_PYTHON:
         message = re.sub(pattern, words, message)

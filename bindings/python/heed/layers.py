@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import threading
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, TypeVar, Union
 
 import numpy as np
 
 from . import _library as lib
 from ._library import Path
-from .tensor import Array, Like, Parameter, Tensor, _maybe, _t
+from .tensor import _NAMES, DTYPES, Array, Like, Parameter, Tensor, _maybe, _t
 
 
 class _Handle:
@@ -167,6 +168,19 @@ class Module(_Handle):
             lines += [f"  {key}: {list(one.shape)}" for key, one in self._own_parameters("").items()]
         return f"{type(self).__name__}(" + "".join("\n" + line for line in lines) + ("\n)" if lines else ")")
 
+    def to(self: AnyModule, where: str) -> AnyModule:
+        """Moves its parameters, in place, to a device ("cpu", "vulkan", "vulkan:1", "auto") or a dtype ("f32", "f64").
+
+        Returns itself. Optimizers made before follow to a device, with their moments; after another dtype those that
+        keep moments are to be made anew, as step() says. Gradients are dropped, and tensors that are no parameters stay.
+        Raises heed.Error for f64 on a GPU, for a device that is not there, and for the model of a
+        run, which stays where Run.open(device=...) put it. To train in f16 or bf16 there is heed.Autocast.
+        """
+        parts = _objects(self)
+        name, is_dtype = lib.encoded(where), where in DTYPES
+        lib.call("heed_move", lib.handles_of(parts), len(parts), None if is_dtype else name, name if is_dtype else None)
+        return self
+
     def save(self, path: Path, optimizer: Optional["Optimizer"] = None) -> None:
         """Writes safetensors, completely or not at all, with the state of an optimizer if one is given."""
         save(path, {"": self} if optimizer is None else {"": self, "optimizer": optimizer})
@@ -174,6 +188,9 @@ class Module(_Handle):
     def load(self, path: Path, optimizer: Optional["Optimizer"] = None) -> None:
         """Reads what save() wrote. Names, shapes and types must all match; otherwise nothing changes."""
         load(path, {"": self} if optimizer is None else {"": self, "optimizer": optimizer})
+
+
+AnyModule = TypeVar("AnyModule", bound=Module)
 
 
 def _joined(*names: str) -> str:
@@ -248,21 +265,38 @@ class Attention(Module):
 
 
 def attention(
-    name: str, width: int, heads: int = 1, *, dropout: Optional[float] = None, bias: Optional[bool] = None,
-    causal: Optional[bool] = None, cross: Optional[bool] = None, max_length: Optional[int] = None,
-    seed: Optional[int] = None, dtype: Optional[str] = None, device: Optional[str] = None, **options: Any,
+    name: str, width: int, heads: int = 1, *, positions: Optional[str] = None, dropout: Optional[float] = None,
+    bias: Optional[bool] = None, causal: Optional[bool] = None, cross: Optional[bool] = None,
+    max_length: Optional[int] = None, seed: Optional[int] = None, dtype: Optional[str] = None,
+    device: Optional[str] = None, **options: Any,
 ) -> Attention:
-    """A layer of any mechanism: attention("clusterformer", 64, heads=4, clusters=8).
+    """A layer of any mechanism, which maps [batch, length, width] to the same shape.
 
-    ``options`` are the mechanism's own settings: attentions() lists them with defaults and ranges.
+    >>> heed.attention("clusterformer", 64, heads=4, clusters=8)
+    >>> heed.attention("dot_product", 64, heads=4, positions="rotary", causal=True)
+
+    ``options`` are the mechanism's own settings: attentions() lists them with defaults and ranges. ``positions``:
+    "rotary" (arXiv 2104.09864), "alibi" (2108.12409) or "relative" (T5, 1910.10683), within the logits, of mechanisms
+    that have them; "none", the default, leaves positions to the vectors x. ``cross``: keys and values come from a
+    memory. ``max_length``: needed where attentions() says that "any_length" is False. ``dtype``: "f32" or "f64".
+    Raises heed.SettingsError for an unknown name or setting, a value out of range, and what the mechanism cannot do.
     """
-    settings = dict(options, width=width, heads=heads, dropout=dropout, bias=bias, causal=causal, cross=cross,
-                    max_length=max_length, seed=seed, dtype=dtype, device=device)
+    settings = dict(options, width=width, heads=heads, positions=positions, dropout=dropout, bias=bias, causal=causal,
+                    cross=cross, max_length=max_length, seed=seed, dtype=dtype, device=device)
     return Attention(name, lib.result("heed_attention_create", lib.encoded(name), lib.settings_json(settings)))
 
 
 def attentions() -> Dict[str, Dict[str, Any]]:
-    """Every mechanism by name, with its capabilities and settings."""
+    """Every mechanism by name: what it can do, and its settings.
+
+    >>> for setting in heed.attentions()["longformer"]["settings"]:
+    ...     print(setting["name"], setting["default"], setting["range"], setting["help"])
+
+    "causal", "cross", "any_length", "padding", "strictly_causal", "cross_by_step" and "deterministic" are bools;
+    "positions" lists those of attention(positions=...). Each setting has "name", "type", "default", "range", "help",
+    and "beside", such as {"form": "local"}, if it exists beside this value of another setting alone. Defaults that
+    follow from the layer are those for 4 heads of width 16 and 256 positions.
+    """
     return {one["name"]: one for one in lib.listing("attention")}
 
 
@@ -281,26 +315,71 @@ def _tensors(parameters: Union[Parameters, Iterable[Parameters]]) -> List[Tensor
     return [tensor for part in parameters for tensor in _tensors(part)]
 
 
+def _objects(parameters: Union[Parameters, Iterable[Parameters]]) -> List[Union[Tensor, Module]]:
+    """The leaves and the library's modules that these consist of, each once."""
+    if isinstance(parameters, Module):
+        found: Dict[int, Union[Tensor, Module]] = {id(part): part for _, part in parameters._entries()}
+    elif isinstance(parameters, Tensor):
+        found = {id(parameters): parameters}
+    else:
+        parts = parameters.values() if isinstance(parameters, dict) else parameters
+        found = {id(one): one for part in parts for one in _objects(part)}
+    return list(found.values())
+
+
+Group = Mapping[str, Any]
+_OF_A_GROUP = ("params", "learning_rate", "weight_decay")
+
+
+def _group(given: Group, learning_rate: float) -> Tuple[List[Tensor], float, float]:
+    """The parameters of a group, the multiple of the learning rate, and the decay."""
+    unknown = [name for name in given if name not in _OF_A_GROUP]
+    if unknown:
+        raise TypeError(f"a parameter group has no {unknown[0]!r}; it has {', '.join(_OF_A_GROUP)}")
+    rate = given.get("learning_rate", learning_rate)
+    if learning_rate == 0 and rate != 0:
+        raise ValueError("the learning rates of groups are multiples of the optimizer's, which is 0: give learning_rate")
+    return _tensors(given["params"]), rate / learning_rate if rate else 0.0, given.get("weight_decay", math.nan)
+
+
 class Optimizer(_Handle):
-    """ "sgd", "adam" or "adamw" over parameters: tensors, modules, dictionaries, or a list of these.
+    """ "sgd", "adam" or "adamw" over parameters: tensors, modules, dictionaries, or a list of these; or groups.
+
+    >>> heed.Optimizer("adamw", net, 1e-3, weight_decay=0.01, clip_norm=1.0)
+    >>> heed.Optimizer("adamw", [{"params": net.body, "learning_rate": 1e-4}, {"params": net.head}], 1e-3)
 
     ``settings``: beta1 (for sgd the momentum), beta2, epsilon, weight_decay, decay_vectors
-    (False: adamw does not decay parameters of rank 0 or 1, such as biases), clip_norm.
+    (False: adamw does not decay parameters of rank 0 or 1, such as biases), clip_norm, the limit of the global norm.
+
+    A group has "params", and may have a "learning_rate" (0: its parameters stay as they are) and a "weight_decay",
+    which then goes for vectors, too. step(rate) multiplies the rates of groups by rate / learning_rate, so that one
+    schedule leads all of them. Parameters that move to another device (Module.to) take their moments along.
+    Raises heed.SettingsError for an unknown name or setting, and heed.Error for what is no parameter or given twice.
     """
 
     _free_name = "heed_optimizer_free"
 
     def __init__(
-        self, name: str, parameters: Union[Parameters, Iterable[Parameters]], learning_rate: float = 1e-3,
+        self, name: str, parameters: Union[Parameters, Iterable[object]], learning_rate: float = 1e-3,
         **settings: float,
     ) -> None:
         self.learning_rate = learning_rate
-        tensors = _tensors(parameters)
-        given = lib.encoded(name), lib.settings_json(settings), lib.handles_of(tensors), len(tensors)
-        super().__init__(lib.result("heed_optimizer_create", *given))
+        given: Any = parameters if isinstance(parameters, (Tensor, Module, dict, str)) else list(parameters)
+        is_group = [isinstance(one, Mapping) and "params" in one for one in given] if isinstance(given, list) else []
+        if any(is_group) and not all(is_group):
+            raise TypeError("an optimizer takes groups, all of them with \"params\", or parameters, not both in one list")
+        groups = given if any(is_group) else [{"params": given}]
+        found = [_group(one, learning_rate) for one in groups]
+        structs = (lib.GroupStruct * len(found))(
+            *[lib.GroupStruct(lib.handles_of(tensors), len(tensors), rate, decay) for tensors, rate, decay in found])
+        made = lib.encoded(name), lib.settings_json(settings), structs, len(found)
+        super().__init__(lib.result("heed_optimizer_create_groups", *made))
 
     def step(self, learning_rate: Optional[float] = None) -> None:
-        """One update in place, from the gradients."""
+        """One update in place, from the gradients, with this learning rate in place of the optimizer's.
+
+        Parameters without a gradient stay as they are; raises heed.Error if none has one.
+        """
         lib.call("heed_optimizer_step", self, self.learning_rate if learning_rate is None else learning_rate)
 
     def zero_grad(self) -> None:
@@ -314,3 +393,102 @@ class Optimizer(_Handle):
     def load(self, path: Path) -> None:
         """Reads what save() wrote, for the same parameters in the same order."""
         load(path, {"": self})
+
+
+class Schedule:
+    """The learning rate of each step: a warm-up, in which it rises from 0, then by name.
+
+    >>> schedule = heed.Schedule("cosine", 1e-3, steps=1000, warmup_steps=100)
+    >>> adam.step(schedule(step))  # step 1, 2, ...
+
+    "constant" stays at `learning_rate`, the peak; "linear" falls to `final_rate` at step `steps`; "cosine" falls along
+    half a cosine (arXiv 1608.03983); "inverse_sqrt" is peak sqrt(warmup_steps / step) (arXiv 1706.03762, section 5.3).
+    Raises heed.SettingsError for an unknown name or a value out of range, ValueError for linear and cosine without
+    `steps`.
+    """
+
+    def __init__(
+        self, name: str = "constant", learning_rate: float = 1e-3, *, steps: Optional[int] = None, warmup_steps: int = 0,
+        final_rate: float = 0.0,
+    ) -> None:
+        if steps is None and name in ("linear", "cosine"):
+            raise ValueError(f"a {name} schedule needs steps, the number of steps of the training")
+        self.steps = steps
+        settings = dict(name=name, learning_rate=learning_rate, warmup_steps=warmup_steps, final_rate=final_rate)
+        self._settings, self._json = settings, lib.settings_json(settings)
+        self(1)  # raises what is wrong with them
+
+    def __call__(self, step: int) -> float:
+        """The rate of a step; the first one is 1. Raises heed.SettingsError below that."""
+        given = self._json, step, self.steps or 0
+        return float(lib.result("heed_learning_rate", *given, kind=ctypes.c_double))
+
+    def __repr__(self) -> str:
+        return f"heed.Schedule({', '.join(f'{name}={value!r}' for name, value in dict(self._settings, steps=self.steps).items())})"
+
+
+class Autocast(_Handle):
+    """Mixed precision for a loop of your own: weights stay f32, the model computes in "bf16" or "f16" (arXiv 1710.03740).
+
+    >>> autocast = heed.Autocast(net, "bf16")
+    >>> loss = autocast.backward(lambda: heed.cross_entropy(net(x.to(autocast.dtype)), labels).to("f32").sum())
+    >>> autocast.step(adam)
+
+    On a GPU the parameters of `model` (a module, tensors, or a list of these) are of the smaller type while backward()
+    calls the function, and so is what is computed of them; compute losses in f32. On the CPU tensors stay f32 and bf16
+    is for what is multiplied; "f16" raises heed.Error there. "f32" does nothing, so that one loop serves all three.
+    ``loss_scale``: where the scale of the loss starts in f16; 16, the default, suits a sum over tokens, a mean
+    may start at 1024.
+    """
+
+    _free_name = "heed_autocast_free"
+
+    def __init__(
+        self, model: Union[Parameters, Iterable[Parameters]], precision: str = "bf16", loss_scale: Optional[float] = None
+    ) -> None:
+        parts = _objects(model)
+        given = lib.handles_of(parts), len(parts), lib.encoded(precision), loss_scale or 0.0
+        super().__init__(lib.result("heed_autocast_create", *given))
+
+    @property
+    def dtype(self) -> str:
+        """What inputs of the model are to be cast to: "f32" on the CPU, else the smaller type."""
+        return _NAMES[lib.result("heed_autocast_dtype", self, kind=ctypes.c_int32)]
+
+    def backward(self, loss: Callable[[], Tensor]) -> Tensor:
+        """Calls the function, whose loss has one element, and adds its gradients to those of the weights.
+
+        Returns the loss in f32, without a gradient. Several calls before a step() add up. An exception of the function
+        is raised here.
+        """
+
+        def bridge(_context: Any, _inputs: Any, _count: int, out: Any) -> None:
+            found = loss()
+            if not isinstance(found, Tensor):
+                raise TypeError(f"the function must return a heed.Tensor, not {type(found).__name__}")
+            out[0] = found._handed_over()
+
+        return Tensor._result("heed_autocast_backward", self, lib.callback(lib.FUNCTION, bridge), None)
+
+    def step(self, optimizer: Optimizer, learning_rate: Optional[float] = None) -> None:
+        """One update, after which there are no gradients: no zero_grad() is needed.
+
+        Where a gradient overflowed in f16, weights stay and the scale of the loss is halved.
+        """
+        rate = optimizer.learning_rate if learning_rate is None else learning_rate
+        lib.call("heed_autocast_step", self, optimizer, rate)
+
+    @property
+    def loss_scale(self) -> float:
+        """The scale of the loss in f16; raises heed.Error in other types."""
+        return self._state()[0]
+
+    @property
+    def skipped_steps(self) -> int:
+        """How many steps were left out for a gradient that overflowed in f16; raises heed.Error in other types."""
+        return self._state()[1]
+
+    def _state(self) -> Tuple[float, int]:
+        scale, skipped = ctypes.c_double(), ctypes.c_int64()
+        lib.call("heed_autocast_loss_scale", self, ctypes.byref(scale), ctypes.byref(skipped))
+        return scale.value, skipped.value

@@ -53,6 +53,7 @@ class ProgressLine:
         self._width = 0
 
     def __call__(self, record: Mapping[str, Any]) -> None:
+        """Shows a record of a training, or its message."""
         if "message" in record:
             return self._write(str(record["message"]), end="\n")
         parts = [f"step {record['step']} of {record['steps']}"]

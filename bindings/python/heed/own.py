@@ -125,7 +125,7 @@ def register_attention(
     """Makes an attention mechanism of your own known by name, in this process, wherever heed's own are.
 
     >>> def cosine(call):
-    ...     q, k = (t / (t * t).sum(-1, keepdims=True) ** 0.5 for t in (call.query, call.key))
+    ...     q, k = (t / ((t * t).sum(-1, keepdims=True) + 1e-6) ** 0.5 for t in (call.query, call.key))
     ...     weights = heed.masked_softmax(q @ k.transpose() * call.parameters["scale"], call.allowed)
     ...     call.show("weights", weights)
     ...     return weights @ call.value

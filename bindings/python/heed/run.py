@@ -27,6 +27,8 @@ _AT_ONCE = 1024  # lines of one call, as in the sample programs
 
 @dataclass(frozen=True)
 class Alternative:
+    """Another answer to a line, with its probability; of texts that are written, also the score of the search."""
+
     text: str
     probability: float
     score: Optional[float] = None
@@ -322,8 +324,10 @@ class Run(_Handle):
     ) -> "Run":
         """A run in a folder, or in a file that save() wrote.
 
-        ``weights``: "best", "last" or "initial". ``settings`` override those of the run: {"decoding.beam": 1},
-        dotted or nested, or a list of "decoding.beam=1".
+        ``device``: "cpu", "vulkan", "vulkan:1" or "auto"; None: what the run was trained with. ``weights``: "best",
+        "last" or "initial". ``settings`` override those of the run: {"decoding.beam": 1}, dotted or nested, or a list
+        of "decoding.beam=1". ``verify``: False opens a run whose files were changed. Raises heed.Error where there is
+        no run, or where a file is missing or was changed.
         """
         if os.path.isfile(folder):
             return cls._unpacked(folder, device=device, weights=weights, config=config, settings=settings, verify=verify)
@@ -391,15 +395,17 @@ class Run(_Handle):
         """Remarks of the run become warnings."""
         found = lib.result_json("heed_run_describe", self)
         for remark in found["remarks"]:
-            warnings.warn(remark, stacklevel=3)
+            warnings.warn(lib.in_python(remark), stacklevel=3)
         return found
 
     @property
     def task(self) -> str:
+        """What it was trained for: "classify", "translate", ..."""
         return self._describe()["task"]
 
     @property
     def settings(self) -> Dict[str, Any]:
+        """All settings, nested: settings["training"]["steps"]."""
         return self._describe()["settings"]
 
     @property

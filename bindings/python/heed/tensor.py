@@ -284,10 +284,16 @@ class Tensor:
         lib.call("heed_tensor_assign", self, array.ctypes.data, array.nbytes)
 
     def to(self, where: str) -> "Tensor":
-        """Another dtype ("f32", ...), with a gradient, or a copy on another device, without one."""
+        """The same values in another dtype ("f32", ...) or on another device ("cpu", "vulkan", ...), with a gradient.
+
+        A parameter moved like this is a parameter no more: Module.to moves it in place. Raises heed.Error for a device
+        that is not there, for f64 on a GPU and for f16 and bf16 on the CPU.
+        """
         if where in DTYPES:
             return Tensor._result("heed_cast", self, DTYPES[where])
-        return Tensor._result("heed_tensor_to_device", self, lib.encoded(where))
+        moved = Tensor._result("heed_tensor_to_device", self, lib.encoded(where))
+        moved._is_mask = self._is_mask
+        return moved
 
     # --- gradients
 

@@ -47,6 +47,7 @@ class Settings(Mapping[str, Setting]):
         self._all = {one.name: one for one in all_of_them}
 
     def __getitem__(self, name: str) -> Setting:
+        """The setting of this dotted name; raises KeyError for one that the task does not have."""
         return self._all[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -108,6 +108,7 @@ class ModuleList(Module):
         self._parts.append(part)
 
     def __getitem__(self, index: int) -> Any:
+        """The module of this number; negative ones count from the end."""
         return self._parts[index]
 
     def __len__(self) -> int:
@@ -145,6 +146,10 @@ Tanh = partial(Activation, functional.tanh)
 
 
 def MultiheadAttention(width: int, heads: int = 1, mechanism: str = "dot_product", **settings: Any) -> Attention:
-    """An attention layer of any mechanism: heed.attention(mechanism, width, heads, ...)."""
+    """An attention layer of any mechanism: heed.attention(mechanism, width, heads, ...).
+
+    Maps x [batch, length, width] to the same shape; ``settings`` are those of heed.attention(), such as `causal` and
+    `positions`. Without a `seed` it draws the next initial values, as the layers above do.
+    """
     settings.setdefault("seed", _seed + next(_streams))
     return attention(mechanism, width, heads, **settings)
