@@ -234,6 +234,131 @@ def multi_head_latent(config, p, x, y, real, keys_real):
     return linear(p, merge(weights @ split(linear(p, latent, "uv"), heads)), "o")
 
 
+def kimi_delta(config, p, x, y, real, keys_real):
+    """2510.26692, equation 1, with the gates of its section 4: a loop over tokens."""
+    heads, width = config["H"], x.shape[1]
+    maps = np.concatenate([linear(p, x, name) for name in "qkv"], 1)
+    beta = np.where(real[:, None], sigmoid(linear(p, x, "b")), 0)
+    rates = np.repeat(np.exp(p["A"]), width // heads)
+    log_alpha = np.where(real[:, None], -rates * softplus(x @ p["Wa1"] @ p["Wa2"] + p["ba"]), 0)
+
+    def scan(maps, beta, log_alpha):
+        mixed = silu(convolve(maps, p["conv"]))
+        q, k, v = (split(t, heads) for t in (mixed[:, :width], mixed[:, width : 2 * width], mixed[:, 2 * width :]))
+        q, k = (t / np.sqrt((t * t).sum(-1, keepdims=True) + 1e-6) for t in (q, k))
+        alpha = np.exp(split(log_alpha, heads))
+        out = np.zeros((len(x), heads, v.shape[2]), complex)
+        for h in range(heads):
+            state = np.zeros((k.shape[2], v.shape[2]), complex)
+            for t in range(len(x)):
+                faded = np.diag(alpha[h, t]) @ state
+                state = (np.eye(len(faded)) - beta[t, h] * np.outer(k[h, t], k[h, t])) @ faded
+                state = state + beta[t, h] * np.outer(k[h, t], v[h, t])
+                out[t, h] = q[h, t] @ state
+        return out
+
+    out = both_ways(config, scan, np.where(real[:, None], maps, 0), beta, log_alpha)
+    gate = sigmoid(x @ p["Wg1"] @ p["Wg2"] + p["bg"])
+    return linear(p, gate * rms_norm(out, p["gain"]).reshape(len(x), -1), "o")
+
+
+def rwkv7(config, p, x, y, real, keys_real):
+    """2503.14456, equations 3 to 22, in one layer: a loop over tokens; S has values as rows, as in the paper."""
+    heads = config["H"]
+    x = np.where(real[:, None], x, 0)
+    before = np.concatenate([np.zeros((1, x.shape[1])), x[:-1]])
+    xr, xw, xk, xv, xa, xg = (x + (before - x) * mu for mu in p["mu"])
+    r, k, v = linear(p, xr, "r"), linear(p, xk, "k"), np.where(real[:, None], linear(p, xv, "v"), 0)
+    w = np.exp(-np.exp(-0.5) * sigmoid(p["w0"] + np.tanh(xw @ p["Ww1"]) @ p["Ww2"]))
+    w = np.where(real[:, None], w, 1)
+    a = np.where(real[:, None], sigmoid(p["a0"] + xa @ p["Wa1"] @ p["Wa2"]), 0)
+    gate = sigmoid(xg @ p["Wg1"]) @ p["Wg2"]
+    kappa = split(k * p["xi"], heads)
+    length = np.sqrt((kappa * kappa).sum(-1, keepdims=True))
+    kappa = kappa / np.where(length == 0, 1, length)
+    replacing = split(k * (1 + (a - 1) * p["alpha"]), heads)
+    rho, r, v, w, a = split(p["rho"][None], heads), *(split(t, heads) for t in (r, v, w, a))
+    rows = [t.transpose(1, 0, 2) for t in (r, kappa, replacing, v, w, a)]
+
+    def scan(r, kappa, replacing, v, w, a):
+        out = np.zeros(r.shape, complex)
+        for h in range(heads):
+            state = np.zeros((r.shape[2], r.shape[2]), complex)
+            for t in range(len(r)):
+                change = np.diag(w[t, h]) - np.outer(kappa[t, h], a[t, h] * kappa[t, h])
+                state = state @ change + np.outer(v[t, h], replacing[t, h])
+                out[t, h] = state @ r[t, h]
+        return out
+
+    out = both_ways(config, scan, *rows)
+    centred = out - out.mean(-1, keepdims=True)
+    normed = centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-5 * out.shape[2])
+    normed = normed.reshape(len(x), -1) * p["gain"] + p["norm_bias"]
+    bonus = merge((r * rho * replacing).sum(-1, keepdims=True) * v)
+    return linear(p, (normed + bonus) * gate, "o")
+
+
+def moba(config, p, x, y, real, keys_real):
+    """2502.13189, equations 2, 5 and 6, with a loop over queries."""
+    heads, block, length = config["H"], config["block"], len(x)
+    q, k, v = (split(linear(p, x, name), heads) for name in "qkv")
+    block_of = np.arange(length) // block
+    allowed = np.zeros((heads, length, length), bool)
+    for h in range(heads):
+        for i in range(length):
+            scores = {}
+            for b in range(block_of[-1] + 1):
+                members = (block_of == b) & keys_real
+                if b != block_of[i] and members.any() and (b < block_of[i] or not config["causal"]):
+                    scores[b] = (q[h, i] @ k[h, members].mean(0)).real
+            chosen = sorted(scores, key=scores.get)[::-1][: config["blocks"] - 1] + [block_of[i]]
+            allowed[h, i] = np.isin(block_of, chosen)
+    allowed &= allowed_of(config, real, keys_real)
+    return linear(p, merge(softmax(q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[2]), allowed) @ v), "o")
+
+
+def native_sparse(config, p, x, y, real, keys_real):
+    """2502.11089, equations 5 to 12, for blocks that do not overlap and are those that are chosen."""
+    heads, groups, block, length = config["H"], config["kv_heads"], config["block"], len(x)
+    q = split(linear(p, x, "q"), heads)
+    k, v = (split(linear(p, x, name), 3 * groups).reshape(3, groups, length, -1) for name in "kv")
+    gates = sigmoid(linear(p, x, "g")).reshape(length, 3, heads)
+    width, blocks = q.shape[2], -(-length // block)
+
+    def in_short(t, name):  # [G, N, dh] -> [G, blocks, dh]
+        padded = np.zeros((groups, blocks * block, width), complex)
+        padded[:, :length] = t
+        padded = padded.reshape(groups, blocks, block, width) + p["e" + name]
+        exists = np.zeros(blocks * block, bool)
+        exists[:length] = keys_real
+        padded = np.where(exists.reshape(blocks, block, 1), padded, 0).reshape(groups, blocks, -1)
+        return silu(padded @ p[f"W{name}1"] + p[f"b{name}1"]) @ p[f"W{name}2"] + p[f"b{name}2"]
+
+    short_k, short_v = in_short(k[0], "k"), in_short(v[0], "v")
+    block_of = np.arange(length) // block
+    visible = np.array([[keys_real[block_of == b].any() and (not config["causal"] or (b + 1) * block <= i + 1)
+                         for b in range(blocks)] for i in range(length)])
+    allowed = allowed_of(config, real, keys_real)
+    distance = np.arange(length)[:, None] - np.arange(length)
+    near = allowed & (abs(distance) < config["window"])
+    out = np.zeros(q.shape, complex)
+    for g in range(groups):
+        members = range(g * heads // groups, (g + 1) * heads // groups)
+        p_short = {h: softmax(q[h] @ short_k[g].T / np.sqrt(width), visible) for h in members}
+        total = sum(p_short.values()).real
+        chosen = np.zeros((length, length), bool)
+        for i in range(length):
+            others = [b for b in range(blocks) if visible[i, b] and b != block_of[i]]
+            others.sort(key=lambda b: (b not in (0, block_of[i] - 1), -total[i, b]))
+            chosen[i] = np.isin(block_of, others[: config["blocks"] - 1] + [block_of[i]])
+        for h in members:
+            logits = [q[h] @ k[m, g].T / np.sqrt(width) for m in (1, 2)]
+            branches = (p_short[h] @ short_v[g], softmax(logits[0], allowed & chosen) @ v[1, g],
+                        softmax(logits[1], near) @ v[2, g])
+            out[h] = sum(gates[:, m, h, None] * branch for m, branch in enumerate(branches))
+    return linear(p, merge(out), "o")
+
+
 # --- parameters, by name and shape
 
 
@@ -287,6 +412,25 @@ def shapes_of(config, d):
         shapes |= {"Wuk": (rank, d), "gain_c": (rank,)}
         if asking:
             shapes |= projections(d, bias, ("dq", asking)) | {"gain_q": (asking,)}
+        return shapes
+    if kind == "kimi_delta":
+        inner, rank = d * config["value_width"], config["gate_rank"]
+        shapes = projections(d, bias, ("q", d), ("k", d), ("v", inner), ("b", heads)) | projections(inner, bias, ("o", d))
+        shapes |= {"conv": (config["convolution"], 2 * d + inner), "gain": (inner // heads,)}
+        shapes |= {"Wa1": (d, rank), "Wa2": (rank, d), "ba": (d,), "A": (heads,)}
+        return shapes | {"Wg1": (d, rank), "Wg2": (rank, inner), "bg": (inner,)}
+    if kind == "rwkv7":
+        rank, gate_rank = config["rank"], config["gate_rank"]
+        shapes = projections(d, bias, ("r", d), ("k", d), ("v", d), ("o", d)) | {"mu": (6, d)}
+        shapes |= {"Ww1": (d, rank), "Ww2": (rank, d), "Wa1": (d, rank), "Wa2": (rank, d), "Wg1": (d, gate_rank),
+                   "Wg2": (gate_rank, d)}
+        return shapes | {name: (d,) for name in ("w0", "a0", "xi", "alpha", "rho", "gain", "norm_bias")}
+    if kind == "native_sparse":
+        keys = 3 * config["kv_heads"] * width
+        shapes = usual(config, d, keys) | projections(d, bias, ("g", 3 * heads))
+        for name in "kv":
+            shapes |= {"e" + name: (config["block"], width), f"W{name}1": (config["block"] * width, width),
+                       f"b{name}1": (width,), f"W{name}2": (width, width), f"b{name}2": (width,)}
         return shapes
     return usual(config, d)
 
@@ -362,10 +506,13 @@ def write(name, config, tensors):
 
 
 FUNCTIONS = {"mha": mha, "local": mha, "differential": differential, "forgetting": forgetting, "cosformer": cosformer,
-             "abc": abc, "gated_deltanet": gated_deltanet, "mamba2": mamba2, "multi_head_latent": multi_head_latent}
+             "abc": abc, "gated_deltanet": gated_deltanet, "mamba2": mamba2, "multi_head_latent": multi_head_latent,
+             "kimi_delta": kimi_delta, "rwkv7": rwkv7, "moba": moba, "native_sparse": native_sparse}
 
 DELTA = {"gated": True, "value_width": 1, "convolution": 4}
 STATE = {"expand": 2, "state": 3, "convolution": 4}
+KIMI = {"value_width": 1, "convolution": 4, "gate_rank": 3}
+GOOSE = {"rank": 3, "gate_rank": 5}
 LATENT = {"kv_rank": 5, "query_rank": 0, "rotary_width": 2}
 CASES = [
     ("mha__sink_zero_pad", {"sink": "zero", "pad": True}, 9, 2),
@@ -399,6 +546,19 @@ CASES = [
     ("multi_head_latent__pad", {"pad": True, **LATENT}, 9, 2),
     ("multi_head_latent__causal", {"causal": True, **LATENT, "rotary_width": 4}, 11, 4),
     ("multi_head_latent__query_rank_causal_pad", {"causal": True, "pad": True, **LATENT, "query_rank": 3}, 9, 2),
+    ("kimi_delta__causal", {"causal": True, **KIMI}, 37, 2),
+    ("kimi_delta__causal_pad", {"causal": True, "pad": True, **KIMI, "value_width": 2, "bias": False}, 11, 4),
+    ("kimi_delta__both_ways_pad", {"pad": True, **KIMI}, 9, 2),
+    ("rwkv7__causal", {"causal": True, **GOOSE}, 37, 2),
+    ("rwkv7__causal_pad", {"causal": True, "pad": True, **GOOSE, "bias": False}, 11, 4),
+    ("rwkv7__both_ways_pad", {"pad": True, **GOOSE}, 9, 2),
+    ("moba__causal", {"causal": True, "block": 3, "blocks": 2}, 17, 4),
+    ("moba__causal_pad", {"causal": True, "pad": True, "block": 4, "blocks": 3}, 22, 2),
+    ("moba__pad", {"pad": True, "block": 2, "blocks": 3}, 13, 2),
+    ("native_sparse__causal", {"causal": True, "kv_heads": 2, "block": 2, "blocks": 3, "window": 3}, 15, 4),
+    ("native_sparse__causal_pad", {"causal": True, "pad": True, "kv_heads": 1, "block": 3, "blocks": 4, "window": 4,
+                                   "bias": False}, 20, 2),
+    ("native_sparse__pad", {"pad": True, "kv_heads": 2, "block": 2, "blocks": 4, "window": 2}, 13, 2),
 ]
 
 
