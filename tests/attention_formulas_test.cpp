@@ -387,9 +387,11 @@ Formula fnet(bool unitary) {
 
 /// kernel_width 0: without convolution.
 Formula nystromformer(std::size_t most_landmarks, int iterations, std::size_t kernel_width = 0) {
-  return [=](const Numbers& layer, const Sample& x, const Sample&, bool) {
-    const std::size_t length = x.x.rows, count = std::min(most_landmarks, length);
+  return [=](const Numbers& layer, const Sample& x, const Sample& y, bool) {
+    const std::size_t length = x.x.rows, rows = std::min(most_landmarks, length),
+                      columns = std::min(most_landmarks, y.x.rows);
     const auto landmarks = [&](const Matrix& t) {
+      const std::size_t length = t.rows, count = std::min(most_landmarks, length);
       Matrix sums(count, t.columns);
       std::vector<double> members(count, 0);
       for (std::size_t p = 0; p < length; ++p) {
@@ -406,20 +408,20 @@ Formula nystromformer(std::size_t most_landmarks, int iterations, std::size_t ke
       normalise_rows(scores, true);
       return scores;
     };
-    const Matrix q = layer.map("query", x.x), k = layer.map("key", x.x), v = layer.map("value", x.x);
+    const Matrix q = layer.map("query", x.x), k = layer.map("key", y.x), v = layer.map("value", y.x);
     Matrix merged(length, width);
     for (std::size_t h = 0; h < heads; ++h) {
       const Matrix qh = head_of(q, h), kh = head_of(k, h), ql = landmarks(qh), kl = landmarks(kh);
       const Matrix a = softmax_of(ql, kl);
-      Matrix z(count, count);
+      Matrix z(columns, rows);
       double largest = 0;
-      for (std::size_t j = 0; j < count; ++j) {
+      for (std::size_t j = 0; j < columns; ++j) {
         double column = 0;
-        for (std::size_t i = 0; i < count; ++i) column += a(i, j);
+        for (std::size_t i = 0; i < rows; ++i) column += a(i, j);
         largest = std::max(largest, column);
       }
-      for (std::size_t i = 0; i < count; ++i)
-        for (std::size_t j = 0; j < count; ++j) z(i, j) = a(j, i) / largest;
+      for (std::size_t i = 0; i < columns; ++i)
+        for (std::size_t j = 0; j < rows; ++j) z(i, j) = a(j, i) / largest;
       const auto less = [](double scale, Matrix m) {  // scale I - m
         for (double& value : m.values) value = -value;
         for (std::size_t i = 0; i < m.rows; ++i) m(i, i) += scale;
@@ -536,7 +538,8 @@ TEST_CASE(
       {"sinkhorn", sinkhorn, "pc", {4, 30}, options_of({{"block", 4}})},
       {"fnet", fnet(false), "p", {7, 64}},
       {"fnet", fnet(true), "p", {7, 64}, options_of({{"unitary", true}})},
-      {"nystromformer", nystromformer(5, 6), "p", {5, 33}, options_of({{"landmarks", 5}})},
+      {"nystromformer", nystromformer(5, 6), "px", {5, 33}, options_of({{"landmarks", 5}})},
+      {"nystromformer", nystromformer(20, 6), "x", {6, 14}, options_of({{"landmarks", 20}})},
       {"nystromformer", nystromformer(64, 6), "p", {9}},
       {"nystromformer",
        nystromformer(5, 6, 7),
@@ -563,6 +566,13 @@ TEST_CASE("sparse Sinkhorn attention: noise disturbs the sorting in training alo
   CHECK(with.first != with.second);
   CHECK(without.first == without.second);
   CHECK(with.second == without.second);
+}
+
+TEST_CASE("Nystromformer: cross-attention without convolution") {
+  CHECK(contains(error_of([&] {
+                   layer_of("nystromformer", false, true, options_of({{"convolution", 5}}));
+                 }),
+                 "cannot serve as cross-attention"));
 }
 
 TEST_CASE("Nystromformer: with a landmark for every token and enough iterations it is the dot product") {
@@ -839,7 +849,7 @@ TEST_CASE("Kimi Delta Attention: features that fade alike are Gated DeltaNet's")
   for (const std::string name : {"decay_in.weight", "gate_in.weight"}) set(*kimi, name, 0);
   for (const std::string name : {"decay.weight", "gate.weight"}) set(*gated, name, 0);
   set(*kimi, "decay_step", -1.5), set(*gated, "decay_step", -1.5);
-  set(*kimi, "gate_out.bias", 0);          // sigmoid: 1/2
+  set(*kimi, "gate_out.bias", 0);                // sigmoid: 1/2
   set(*gated, "gate.bias", 0.7388350311316078);  // silu: 1/2
   const Tensor x = normal_numbers(23, {2, 70, width}, 3);
   Context context;

@@ -33,7 +33,8 @@ struct DeltaRule {
 /// T comes from the inverses of blocks of 1, 2, 4, ... rows, in twice log2(32) products, which does not lose
 /// digits where keys are alike, as powers of L would. With a number for each row of S, products of pairs are
 /// taken level by level: for blocks of 2 m tokens, e^{c_i - c_j} of i in the second half and j in the first
-/// is e^{c_i - c_m} e^{c_m - c_j}, neither of which exceeds 1, however fast the state fades.
+/// is e^{c_i - c_m} e^{c_m - c_j}, neither of which exceeds 1, however fast the state fades; both exponents
+/// are added up from the middle, not taken from c.
 ///
 /// Time N (dk dv + 32 (dk + dv)), memory N (dk + dv + 32 + dk dv / 32), of decays for each row N dk log2(32).
 /// With a `state` [B, H, dk, dv] that is S before the first position (undefined: 0), and becomes that after
