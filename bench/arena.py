@@ -28,7 +28,7 @@ MECHANISMS = """dot_product synthesizer_dense synthesizer_random synthesizer_ran
     synthesizer_factorized_random synthesizer_mixture hard_coded_gaussian fastformer clusterformer linformer sparse_transformer
     reformer routing_transformer longformer bigbird linear_transformer performer retnet fnet nystromformer
     gated_linear_attention attention_free_transformer local sinkhorn differential forgetting cosformer abc gated_deltanet mamba2
-    multi_head_latent mixed_heads""".split()
+    multi_head_latent kimi_delta rwkv7 moba native_sparse mixed_heads""".split()
 # Task: its program, and where its data lie below --data; None: made by rule.
 TASKS = {
     "listops": ("classify", None),

@@ -1,6 +1,7 @@
 // Local attention: the dot product within a window that slides over the text, the "local attention"
-// of comparisons such as Tay et al. 2020 (arXiv 2011.04006, section 3.2) and the base of Longformer
-// and BigBird, without anything global:
+// of CAB (Zhang et al. 2022, arXiv 2210.07661) and the base of Longformer and BigBird, without
+// anything global. (That of the Long Range Arena, arXiv 2011.04006, is in its code attention within
+// blocks, which do not see each other.)
 //
 //   O_i = softmax( q_i k_j^T / sqrt(dh) ) v_j  over  |i - j| <= r        causal: 0 <= i - j <= r
 //   O   = merge(...) Wo                        q, k, v = split(X Wq), split(X Wk), split(X Wv)
