@@ -12,11 +12,11 @@
 // of gated_deltanet; however fast a feature fades, no factor exceeds 1 (shared/delta_rule.h). The
 // paper takes no positions. Decoding keeps S and c - 1 inputs of conv.
 //
-// The paper leaves alpha's function open ("similar to those of GDN and Mamba"); the one above, and bg
-// without a bias elsewhere, are those of flash-linear-attention, which the authors use. It starts
-// ba from 0, so that most of the state is gone after a token; here softplus(ba) starts from e^U(log
-// 0.001, log 0.1), as in Gated DeltaNet, e^A from U(1, 16), as theirs. They scale q by 1 / sqrt(dk),
-// which RMSNorm divides out but for its 1e-5.
+// The paper says of alpha only that it is made as in Gated DeltaNet and Mamba. The formula above and the
+// bias bg are those of the authors' code, in flash-linear-attention. There ba starts from 0, so that at
+// first most of the state is gone after one token; here softplus(ba) starts from e^U(log 0.001, log
+// 0.1), as in Gated DeltaNet, and e^A from U(1, 16), as theirs. They scale q by 1 / sqrt(dk), which
+// RMSNorm divides out but for its 1e-5.
 //
 // Padded tokens write nothing, fade nothing and are 0 for conv. Dropout drops tokens from what is
 // written. Without `causal`, an extension: o is the sum of both directions'.

@@ -93,6 +93,12 @@ class Nystromformer : public Attention {
     }
   }
 
+  Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
+    check(!config().cross, described("attention"),
+          ": cross-attention 'nystromformer' takes means of all queries and cannot decode token by token");
+    return Attention::step(input, cache, context);
+  }
+
  protected:
   Tensor forward(const AttentionInput& input, Context& context) override {
     const std::int64_t heads = config().heads;

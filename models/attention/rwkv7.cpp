@@ -18,11 +18,11 @@
 // (shared/delta_rule.h), which reads what has already faded: kappa / w in place of kappa. Decoding
 // keeps S and the last x.
 //
-// Left out: from the second layer on the paper mixes v with that of the first layer (eq. 9), which
-// goes beyond one layer; its channel mixing is a feed-forward layer. First values of mu, w0, a0, xi,
-// alpha and rho are those that the authors' code gives a first layer, without regard to depth; that of
-// the matrices are heed's, while theirs begin with Wo, Ww1, Wa1 and Wg1 at 0. r, k, v and O have biases
-// where projections have them, which the paper's have not.
+// Left out: from the second layer on, the paper mixes v with that of the first layer (eq. 9), which
+// goes beyond one layer. Its channel mixing is a feed-forward layer. mu, w0, a0, xi, alpha and rho
+// start from what the authors' code gives a first layer, at any depth; matrices start as all of heed's
+// do, where theirs start with Wo, Ww1, Wa1 and Wg1 at 0. The maps to r, k, v and O have biases where
+// projections have them; the paper's have none.
 //
 // Padded tokens are 0 for the next, write, remove and fade nothing. Dropout drops tokens from what is
 // added. The paper has the causal form only. Without `causal`, an extension: r S is the sum of both

@@ -145,6 +145,7 @@ const std::vector<OptionCase>& option_cases() {
         {"window", std::int64_t{2}}}},
       {"moba", {{"block", std::int64_t{2}}, {"blocks", std::int64_t{2}}}},
       {"mixed_heads", {{"parts", std::vector<std::string>{"linear_transformer", "nystromformer"}}}},
+      {"mixed_heads", {{"parts", std::vector<std::string>{"moba", "native_sparse"}}}},
       {"performer", {{"features", std::int64_t{3}}}},
       {"retnet", {{"value_width", std::int64_t{1}}}},
       {"gated_linear_attention", {{"temperature", 2.0}, {"gate_rank", std::int64_t{3}}}},
