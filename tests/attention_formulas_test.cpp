@@ -875,6 +875,7 @@ TEST_CASE("chosen blocks: decoding gives the whole pass, and all blocks chosen a
       AttentionCache cache;
       check_steps(*layer, x, whole, 0, few, cache);
     }
+    CHECK((*layer)({slice(x, 0, 0, 0)}, context).shape() == Shape{0, 150, width});
   }
   for (const bool causal : {false, true}) {
     CAPTURE(causal);

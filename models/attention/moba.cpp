@@ -88,7 +88,7 @@ class MixtureOfBlocks : public Attention {
     const NoGrad no_grad;
     const std::int64_t keys = key.size(2), length = query.size(2), blocks = ceil_div(keys, block_);
     const DType precise = statistics_type(key.dtype());
-    const Tensor real = mask_as_numbers(mask, reshape(key, {key.size(0), keys, -1}));
+    const Tensor real = mask_as_numbers(mask, select(key, 1, 0));
     const Tensor summed = sum(blocks_of(cast(without_padding(key, mask), precise)), 3);
     const Tensor counts = sum(blocks_of(cast(reshape(real, {real.size(0), 1, keys, 1}), precise)), 3);
     const Tensor scores = matmul(cast(query, precise), transpose(summed / maximum(counts, 1), 2, 3));

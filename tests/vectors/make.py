@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the reference vectors of the newer mechanisms: float64, dense and slow, from the papers' equations.
+"""Makes the reference vectors of all but the oldest mechanisms: float64, dense and slow, from the papers' equations.
 
     python3 tests/vectors/make.py            # writes the cases beside this file, the same bytes every time
     python3 tests/vectors/make.py abc mamba2 # those of some mechanisms
@@ -359,6 +359,154 @@ def native_sparse(config, p, x, y, real, keys_real):
     return linear(p, merge(out), "o")
 
 
+# --- mechanisms of the years before
+
+
+def linear_transformer(config, p, x, y, real, keys_real):
+    """2006.16236, equations 4 and 7: weights of features, of all pairs."""
+    heads = config["H"]
+    q, k, v = (split(linear(p, source, name), heads) for source, name in ((x, "q"), (y, "k"), (y, "v")))
+    q, k = (np.where(t.real > 0, t + 1, np.exp(np.where(t.real > 0, 0, t))) for t in (q, k))
+    weights = np.where(allowed_of(config, real, keys_real), q @ k.transpose(0, 2, 1), 0)
+    total = weights.sum(-1, keepdims=True)
+    return linear(p, merge(weights / np.where(total == 0, 1, total) @ v), "o")
+
+
+def normalised_heads(sums):
+    """[H, N, n]: each head and token by itself."""
+    centred = sums - sums.mean(-1, keepdims=True)
+    return merge(centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-5))
+
+
+def retnet(config, p, x, y, real, keys_real):
+    """2307.08621, equation 5, with the matrix D."""
+    heads, length = config["H"], len(x)
+    width = x.shape[1] // heads
+    q, k = (split(rotate(linear(p, x, name), width), heads) for name in "qk")
+    gamma = 1 - 2.0 ** (-5 - np.arange(heads))
+    distance = np.arange(length)[:, None] - np.arange(length)
+    d = np.where(allowed_of(config, real, keys_real), gamma[:, None, None] ** abs(distance), 0)
+    sums = (q @ k.transpose(0, 2, 1) * d) @ split(linear(p, x, "v"), heads) / np.sqrt(width)
+    return linear(p, silu(linear(p, x, "g")) * normalised_heads(sums), "o")
+
+
+def gated_linear_attention(config, p, x, y, real, keys_real):
+    """2312.06635, equation 3: a loop over tokens. In both directions a token counts itself once."""
+    heads = config["H"]
+    q, k, v = (split(linear(p, x, name), heads) for name in "qkv")
+    k = np.where(real[:, None], k, 0)
+    alpha = sigmoid(x @ p["Wa1"] @ p["Wa2"] + p["ba"]) ** (1 / config["temperature"])
+    alpha = np.where(real[:, None], split(alpha, heads), 1)
+
+    def scan(alpha, k, v, q):
+        out = np.zeros(v.shape, complex)
+        for h in range(heads):
+            state = np.zeros((k.shape[2], v.shape[2]), complex)
+            for t in range(len(x)):
+                state = alpha[h, t][:, None] * state + np.outer(k[h, t], v[h, t])
+                out[h, t] = q[h, t] @ state
+        return out
+
+    out = scan(alpha, k, v, q)
+    if not config["causal"]:
+        back = [t[:, ::-1] for t in (alpha, k, v, q)]
+        out = out + scan(*back)[:, ::-1] - (q * k).sum(-1, keepdims=True) * v
+    gate = silu(x @ p["Wr"] + p["br"])
+    return linear(p, gate * normalised_heads(out / np.sqrt(k.shape[2])), "o")
+
+
+def attention_free_transformer(config, p, x, y, real, keys_real):
+    """2105.14103, equations 2 and 3."""
+    length = len(x)
+    q, k, v = (linear(p, x, name) for name in "qkv")
+    bias = np.zeros((length, length))
+    if config["form"] != "simple":
+        distance = abs(np.arange(length)[:, None] - np.arange(length))
+        near = distance < config.get("window", length)
+        bias = np.where(near, p["of_queries"][:length] @ p["of_keys"][:length].T, 0)
+    weights = np.where(allowed_of(config, real, keys_real)[:, :, None], np.exp(k[None] + bias[:, :, None]), 0)
+    total = weights.sum(1)
+    return linear(p, sigmoid(q) * (weights * v[None]).sum(1) / np.where(total == 0, 1, total), "o")
+
+
+def fnet(config, p, x, y, real, keys_real):
+    """2105.03824, equation 3, over the real tokens."""
+
+    def waves(count):
+        turns = np.outer(np.arange(count), np.arange(count)) % count * (2 * np.pi / max(count, 1))
+        return np.cos(turns), np.sin(turns)
+
+    (cos_n, sin_n), (cos_d, sin_d) = waves(real.sum()), waves(x.shape[1])
+    out = np.zeros(x.shape, complex)
+    out[real] = cos_n @ x[real] @ cos_d - sin_n @ x[real] @ sin_d
+    return out / np.sqrt(real.sum() * x.shape[1]) if config["unitary"] else out
+
+
+def nystromformer(config, p, x, y, real, keys_real):
+    """2102.03902, equations 11 and 13, over the real tokens."""
+    heads = config["H"]
+    out = np.zeros(x.shape, complex)
+    q = split(linear(p, x[real], "q"), heads)
+    k, v = (split(linear(p, y[keys_real], name), heads) for name in "kv")
+
+    def landmarks(t):
+        count = min(config["landmarks"], t.shape[1])
+        segment = np.arange(t.shape[1]) * count // t.shape[1]
+        return np.stack([t[:, segment == s].mean(1) for s in range(count)], 1)
+
+    def weights(a, b):
+        logits = a @ b.transpose(0, 2, 1) / np.sqrt(q.shape[2])
+        return softmax(logits, np.ones(logits.shape, bool))
+
+    def largest(sums):
+        return np.take_along_axis(sums, sums.real.argmax(1)[:, None], 1)[:, :, None]
+
+    asking, asked = landmarks(q), landmarks(k)
+    a = weights(asking, asked)
+    z = a.transpose(0, 2, 1) / (largest(a.sum(1)) * largest(a.sum(2)))
+    one = np.eye(a.shape[1])
+    for _ in range(config["iterations"]):
+        az = a @ z
+        z = z @ (13 * one - az @ (15 * one - az @ (7 * one - az))) / 4
+    out[real] = linear(p, merge(weights(q, asked) @ z @ weights(asking, k) @ v), "o")
+    return out
+
+
+def sinkhorn(config, p, x, y, real, keys_real):
+    """2002.11296, section 3, with means for sums, without noise: token by token."""
+    heads, block, length, causal = config["H"], config["block"], len(x), config["causal"]
+    count = -(-length // block)
+    place, block_of = np.arange(length) % block, np.arange(length) // block
+    exists = np.array([real[block_of == i].any() for i in range(count)])
+    means = np.zeros((count, x.shape[1]), complex)
+    for i in range(count):
+        members = real & ((block_of < i) | (np.arange(length) == i * block) if causal else block_of == i)
+        means[i] = x[members].sum(0) / max(members.sum(), 1)
+    wants = (relu(means @ p["W1"] + p["c1"]) @ p["W2"] + p["c2"]).reshape(count, heads, -1)[:, :, :count]
+    pairs = exists[:, None] & exists & (np.tri(count, k=-1, dtype=bool) if causal else True)
+    q, k, v = (split(linear(p, x, name), heads) for name in "qkv")
+    out = np.zeros(q.shape, complex)
+    for h in range(heads):
+        moves = np.where(pairs, np.exp(wants[:, h] / config["temperature"]), 0)
+        for _ in range(config["iterations"]):
+            rows = moves.sum(1, keepdims=True)
+            moves = moves / np.where(rows == 0, 1, rows)
+            columns = np.cumsum(moves, 0) if causal else moves.sum(0, keepdims=True)
+            moves = moves / np.where(columns == 0, 1, columns)
+        for t in np.flatnonzero(real):
+            i = block_of[t]
+            keys, values = [], []
+            for at in range(block):
+                others = np.flatnonzero(real & (place == at) & ((block_of < i) | (not causal)))
+                if len(others):
+                    keys.append(moves[i, block_of[others]] @ k[h, others])
+                    values.append(moves[i, block_of[others]] @ v[h, others])
+            own = np.flatnonzero(real & (block_of == i) & ((np.arange(length) <= t) | (not causal)))
+            weights = np.exp(np.concatenate([np.array(keys).reshape(-1, q.shape[2]), k[h, own]]) @ q[h, t] / np.sqrt(q.shape[2]))
+            out[h, t] = weights / weights.sum() @ np.concatenate([np.array(values).reshape(-1, q.shape[2]), v[h, own]])
+    return linear(p, merge(out), "o")
+
+
 # --- parameters, by name and shape
 
 
@@ -425,6 +573,20 @@ def shapes_of(config, d):
         shapes |= {"Ww1": (d, rank), "Ww2": (rank, d), "Wa1": (d, rank), "Wa2": (rank, d), "Wg1": (d, gate_rank),
                    "Wg2": (gate_rank, d)}
         return shapes | {name: (d,) for name in ("w0", "a0", "xi", "alpha", "rho", "gain", "norm_bias")}
+    if kind == "fnet":
+        return {}
+    if kind == "retnet":
+        inner = d * config["value_width"]
+        return projections(d, bias, ("q", d), ("k", d), ("v", inner), ("g", inner)) | projections(inner, bias, ("o", d))
+    if kind == "gated_linear_attention":
+        keys, rank = d // 2, config["gate_rank"]
+        shapes = projections(d, bias, ("q", keys), ("k", keys), ("v", d), ("o", d))
+        return shapes | {"Wr": (d, d), "br": (d,), "Wa1": (d, rank), "Wa2": (rank, keys), "ba": (keys,)}
+    if kind == "attention_free_transformer" and config["form"] != "simple":
+        return usual(config, d) | {"of_queries": (config["L"], config["rank"]), "of_keys": (config["L"], config["rank"])}
+    if kind == "sinkhorn":
+        blocks = -(-config["L"] // config["block"])
+        return usual(config, d) | {"W1": (d, d), "c1": (d,), "W2": (d, heads * blocks), "c2": (heads * blocks,)}
     if kind == "native_sparse":
         keys = 3 * config["kv_heads"] * width
         shapes = usual(config, d, keys) | projections(d, bias, ("g", 3 * heads))
@@ -507,7 +669,10 @@ def write(name, config, tensors):
 
 FUNCTIONS = {"mha": mha, "local": mha, "differential": differential, "forgetting": forgetting, "cosformer": cosformer,
              "abc": abc, "gated_deltanet": gated_deltanet, "mamba2": mamba2, "multi_head_latent": multi_head_latent,
-             "kimi_delta": kimi_delta, "rwkv7": rwkv7, "moba": moba, "native_sparse": native_sparse}
+             "kimi_delta": kimi_delta, "rwkv7": rwkv7, "moba": moba, "native_sparse": native_sparse,
+             "linear_transformer": linear_transformer, "retnet": retnet, "gated_linear_attention": gated_linear_attention,
+             "attention_free_transformer": attention_free_transformer, "fnet": fnet, "nystromformer": nystromformer,
+             "sinkhorn": sinkhorn}
 
 DELTA = {"gated": True, "value_width": 1, "convolution": 4}
 STATE = {"expand": 2, "state": 3, "convolution": 4}
@@ -559,6 +724,29 @@ CASES = [
     ("native_sparse__causal_pad", {"causal": True, "pad": True, "kv_heads": 1, "block": 3, "blocks": 4, "window": 4,
                                    "bias": False}, 20, 2),
     ("native_sparse__pad", {"pad": True, "kv_heads": 2, "block": 2, "blocks": 4, "window": 2}, 13, 2),
+    ("linear_transformer__pad", {"pad": True}, 9, 2),
+    ("linear_transformer__causal", {"causal": True}, 11, 4),
+    ("linear_transformer__cross_pad", {"pad": True, "memory": 7, "bias": False}, 8, 2),
+    ("retnet__pad", {"pad": True, "value_width": 2}, 9, 2),
+    ("retnet__causal", {"causal": True, "value_width": 1}, 11, 4),
+    ("retnet__causal_pad", {"causal": True, "pad": True, "value_width": 2, "bias": False}, 13, 2),
+    ("gated_linear_attention__pad", {"pad": True, "gate_rank": 3, "temperature": 2}, 9, 2),
+    ("gated_linear_attention__causal", {"causal": True, "gate_rank": 5, "temperature": 16}, 19, 4),
+    ("gated_linear_attention__causal_pad", {"causal": True, "pad": True, "gate_rank": 2, "temperature": 4}, 13, 2),
+    ("attention_free_transformer__pad", {"pad": True, "form": "simple"}, 9, 2),
+    ("attention_free_transformer__causal", {"causal": True, "form": "full", "rank": 3, "L": 11}, 11, 4),
+    ("attention_free_transformer__causal_pad", {"causal": True, "pad": True, "form": "local", "rank": 2, "window": 3,
+                                                "L": 13}, 13, 2),
+    ("sinkhorn__pad", {"pad": True, "block": 3, "iterations": 7, "temperature": 0.75, "L": 16}, 14, 2),
+    ("sinkhorn__causal", {"causal": True, "block": 3, "iterations": 7, "temperature": 0.75, "L": 11}, 11, 4),
+    ("sinkhorn__causal_pad", {"causal": True, "pad": True, "block": 2, "iterations": 3, "temperature": 2, "L": 13,
+                              "bias": False}, 13, 2),
+    ("fnet__plain", {"unitary": False}, 7, 2),
+    ("fnet__pad", {"pad": True, "unitary": False}, 11, 4),
+    ("fnet__unitary_pad", {"pad": True, "unitary": True}, 12, 2),
+    ("nystromformer__pad", {"pad": True, "landmarks": 3, "iterations": 6}, 13, 2),
+    ("nystromformer__plain", {"landmarks": 4, "iterations": 3, "bias": False}, 11, 4),
+    ("nystromformer__cross_pad", {"pad": True, "landmarks": 5, "iterations": 6, "memory": 6}, 9, 2),
 ]
 
 

@@ -101,6 +101,11 @@ void take_max_length(const ReferenceCase& reference, AttentionConfig& config) {
   config.max_length = reference.config.at("L");
 }
 
+/// L, where there are biases between places.
+void take_length_of_biases(const ReferenceCase& reference, AttentionConfig& config) {
+  if (reference.has("param.of_keys")) take_max_length(reference, config);
+}
+
 /// gamma is for cross-attention; the cases of self-attention name the 1 that it has there.
 void take_gamma(const ReferenceCase& reference, AttentionConfig& config) {
   if (config.cross) config.options.set("gamma", reference.config.value("gamma", 1.0));
@@ -331,6 +336,38 @@ std::span<const Adapter> adapters() {
                       {"rho", "bonus"},
                       {"gain", "norm"},
                       {"norm_bias", "norm_bias"}}},
+      {.variant = "linear_transformer", .attention = "linear_transformer"},
+      {.variant = "fnet", .attention = "fnet", .options = {{"unitary", "unitary"}}},
+      {.variant = "nystromformer",
+       .attention = "nystromformer",
+       .options = {{"landmarks", "landmarks"}, {"iterations", "iterations"}}},
+      {.variant = "sinkhorn",
+       .attention = "sinkhorn",
+       .options = {{"block", "block"}, {"iterations", "iterations"}, {"temperature", "temperature"}},
+       .ignored = {"L"},
+       .parameters = {{"W1", "hidden.weight", true},
+                      {"c1", "hidden.bias"},
+                      {"W2", "order.weight", true},
+                      {"c2", "order.bias"}},
+       .configure = take_max_length},
+      {.variant = "retnet",
+       .attention = "retnet",
+       .options = {{"value_width", "value_width"}},
+       .parameters = {{"Wg", "gate.weight", true}, {"bg", "gate.bias"}}},
+      {.variant = "gated_linear_attention",
+       .attention = "gated_linear_attention",
+       .options = {{"gate_rank", "gate_rank"}, {"temperature", "temperature"}},
+       .parameters = {{"Wr", "gate.weight", true},
+                      {"br", "gate.bias"},
+                      {"Wa1", "fade_in.weight", true},
+                      {"Wa2", "fade_out.weight", true},
+                      {"ba", "fade_out.bias"}}},
+      {.variant = "attention_free_transformer",
+       .attention = "attention_free_transformer",
+       .options = {{"form", "form"}, {"rank", "rank"}, {"window", "window"}},
+       .ignored = {"L"},
+       .parameters = {{"of_queries", "of_queries"}, {"of_keys", "of_keys"}},
+       .configure = take_length_of_biases},
       {.variant = "native_sparse",
        .attention = "native_sparse",
        .options = {{"kv_heads", "kv_heads"}, {"block", "block"}, {"blocks", "blocks"}, {"window", "window"}},
