@@ -11,6 +11,17 @@ made; OUT/chart.svg draws them. The same command goes on where it was stopped. d
 of it.
 
 With --lengths 1000 4000 the tasks are reviews of imdb instead, read byte by byte up to these lengths.
+
+With --patterns there is a task for each of CAB's four patterns of attention (arXiv 2210.07661), and a mechanism takes part
+in those that it can serve as:
+
+    noncausal self   text        the topic of news, by bytes: accuracy in percent, as above
+    causal self      characters  the next character of Shakespeare: nats, less is better
+    noncausal cross  questions   do two questions ask the same (bench/arena_questions.py): accuracy in percent
+    causal cross     captions    captions of Multi30k into German, self-attention by dot products: nats a token, less is better
+
+OUT/patterns.txt has a score for each pattern, as CAB's compositional index: by how many standard deviations a mechanism is
+better than the mean of those measured. Cross-attention in Python is found through HEED_LIBRARY, else build/lib/libheed.so.
 """
 
 import argparse
@@ -21,6 +32,7 @@ import pathlib
 import random
 import statistics
 import subprocess
+import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -28,7 +40,14 @@ MECHANISMS = """dot_product synthesizer_dense synthesizer_random synthesizer_ran
     synthesizer_factorized_random synthesizer_mixture hard_coded_gaussian fastformer clusterformer linformer sparse_transformer
     reformer routing_transformer longformer bigbird linear_transformer performer retnet fnet nystromformer
     gated_linear_attention attention_free_transformer local sinkhorn differential forgetting cosformer abc gated_deltanet mamba2
-    multi_head_latent mixed_heads""".split()
+    multi_head_latent kimi_delta rwkv7 moba native_sparse mixed_heads""".split()
+# A task for each pattern, and whether more is better in it.
+PATTERNS = {
+    "noncausal self": ("text", True),
+    "causal self": ("characters", False),
+    "noncausal cross": ("questions", True),
+    "causal cross": ("captions", False),
+}
 # Task: its program, and where its data lie below --data; None: made by rule.
 TASKS = {
     "listops": ("classify", None),
@@ -36,7 +55,10 @@ TASKS = {
     "retrieval": ("match", "quora/dev.tsv"),
     "pixels": ("classify", "mnist_10k/t10k-images-idx3-ubyte.gz"),
     "path": ("classify", "paths.txt"),
+    "characters": ("language_model", "tinyshakespeare/input.txt"),
+    "captions": ("translate", "multi30k"),
 }
+ARENA = [task for task in TASKS if task not in ("characters", "captions")]
 
 
 # --- a path by rule: a wall from left to right, with or without a gap, among single blocks
@@ -86,19 +108,31 @@ def write_paths(file, count=12000, size=12, blocks=0.06):
 # --- one cell
 
 
-def processor_seconds(command):
-    """Runs a command; the processor time that it took, with all its processes."""
+def finished(command):
+    """Runs a command; the processor time that it took, with all its processes, and what it printed."""
+    library = os.environ.get("HEED_LIBRARY", ROOT / "build/lib/libheed.so")
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=ROOT)
+        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=ROOT, env={
+            **os.environ, "HEED_LIBRARY": str(library), "PYTHONPATH": str(ROOT / "bindings/python")})
         _, status, usage = os.wait4(process.pid, 0)
+        output.seek(0)
+        printed = output.read().decode(errors="replace")
         if status:
-            output.seek(0)
-            raise SystemExit(" ".join(map(str, command)) + "\n" + output.read().decode(errors="replace"))
-    return usage.ru_utime + usage.ru_stime
+            raise SystemExit(" ".join(map(str, command)) + "\n" + printed)
+    return usage.ru_utime + usage.ru_stime, printed
+
+
+def processor_seconds(command):
+    return finished(command)[0]
 
 
 def program_of(task):
     return TASKS[task][0] if task in TASKS else "classify"
+
+
+def chosen(task, mechanism):
+    """The flags that choose a mechanism."""
+    return ["--set", "model.cross_attention=" + mechanism] if task == "captions" else ["--attention", mechanism]
 
 
 class Arena:
@@ -119,17 +153,28 @@ class Arena:
                     "--set", "data.encoding=latin-1", "--set", "data.label_column=",
                     "--set", f"data.max_tokens={task.partition('_')[2]}"]
         where = TASKS[task][1]
+        if task == "captions":
+            data = pathlib.Path(self.options.data).resolve() / where
+            files = {"source": "train.en", "target": "train.de", "valid-source": "val.en", "valid-target": "val.de"}
+            return ["--config", ROOT / "examples/configs/experiments/arena_captions.json", "--threads", "1",
+                    *(part for flag, name in files.items() for part in ("--" + flag, data / (name + ".gz")))]
         data = self.paths if where == "paths.txt" else where and pathlib.Path(self.options.data).resolve() / where
         config = ROOT / f"examples/configs/experiments/arena_{task}.json"
         return ["--config", config, "--threads", "1", *(["--data", data] if data else [])]
+
+    def questions(self, mechanism, steps, seed):
+        return [sys.executable, ROOT / "bench/arena_questions.py", "--attention", mechanism, "--steps", str(steps), "--seed",
+                str(seed), "--data", pathlib.Path(self.options.data).resolve() / "quora/dev.tsv"]
 
     def steps_per_second(self, task, mechanism):
         """Of processor time: a training of a few steps against one of a single step."""
         program = self.programs / program_of(task)
 
         def seconds(steps):
+            if task == "questions":
+                return processor_seconds(self.questions(mechanism, steps, 1))
             with tempfile.TemporaryDirectory() as folder:
-                return processor_seconds([program, "train", *self.flags(task), "--attention", mechanism, "--steps",
+                return processor_seconds([program, "train", *self.flags(task), *chosen(task, mechanism), "--steps",
                                           str(steps), "--out", pathlib.Path(folder) / "run"])
 
         alone, steps, enough = seconds(1), 7, 0.08 * self.options.seconds
@@ -138,22 +183,68 @@ class Arena:
         return steps / taken
 
     def cell(self, task, mechanism):
-        """Accuracy in percent, its standard deviation over the seeds, steps per second of processor time, and the peak of all
-        tensors in MB."""
+        """Accuracy in percent, or nats, its standard deviation over the seeds, steps per second of processor time, and the peak
+        of all tensors in MB."""
         rate = self.out / "rates" / task / mechanism
         if not rate.exists():
             rate.parent.mkdir(parents=True, exist_ok=True)
             rate.write_text(f"{self.steps_per_second(task, mechanism):.4g}")
         steps_per_second = float(rate.read_text())
         steps = max(1, round(steps_per_second * self.options.seconds))
-        folder = self.out / task / mechanism
-        processor_seconds([self.programs / "compare", "--task", program_of(task), *self.flags(task), "--attention", mechanism,
-                           "--steps", str(steps), "--seeds", ",".join(map(str, range(1, self.options.seeds + 1))),
-                           "--out", folder])
-        results = [json.loads(file.read_text()) for file in folder.glob("*/result.json")]
-        accuracies = [100 * result["metrics"][0]["value"] for result in results]
+        seeds = range(1, self.options.seeds + 1)
+        if task == "questions":
+            results = [json.loads(finished(self.questions(mechanism, steps, seed))[1]) for seed in seeds]
+            accuracies = [result["accuracy"] for result in results]
+        else:
+            folder = self.out / task / mechanism
+            processor_seconds([self.programs / "compare", "--task", program_of(task), *self.flags(task),
+                               *chosen(task, mechanism), "--steps", str(steps), "--seeds", ",".join(map(str, seeds)),
+                               "--out", folder])
+            results = [json.loads(file.read_text()) for file in folder.glob("*/result.json")]
+            found = [{metric["name"]: metric["value"] for metric in result["metrics"]} for result in results]
+            accuracies = [100 * one["accuracy"] if "accuracy" in one else one["loss"] for one in found]
         return (statistics.mean(accuracies), statistics.stdev(accuracies) if len(accuracies) > 1 else 0, steps_per_second,
                 max(result["peak_bytes"] for result in results) / 1e6)
+
+
+# --- a score for each pattern
+
+
+def patterns_of(programs):
+    """{mechanism: the patterns that it can serve as}, as `heed variants` finds them out."""
+    lines = finished([programs / "heed", "variants", "--markdown"])[1].splitlines()
+    rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines]
+    causal, cross = rows[0].index("causal"), rows[0].index("cross")
+    return {row[0]: ["noncausal self"] + ["causal self"] * (row[causal] != "-") + ["noncausal cross"] * (row[cross] != "-")
+            + ["causal cross"] * (row[cross] == "yes") for row in rows[2:]}
+
+
+def indices(cells):
+    """{pattern: {mechanism: its compositional index}} of {pattern: {mechanism: (accuracy or nats, ...)}}."""
+    found = {}
+    for pattern, column in cells.items():
+        values = {name: own[0] for name, own in column.items()}
+        mean, deviation = statistics.mean(values.values()), statistics.pstdev(values.values())
+        sign = 1 if PATTERNS[pattern][1] else -1
+        found[pattern] = {name: sign * (value - mean) / deviation if deviation else 0 for name, value in values.items()}
+    return found
+
+
+def measure_patterns(arena, mechanisms):
+    can = patterns_of(arena.programs)
+    cells = {pattern: {} for pattern in PATTERNS}
+    for pattern, (task, _) in PATTERNS.items():
+        for mechanism in mechanisms:
+            if pattern in can[mechanism]:
+                own = cells[pattern][mechanism] = arena.cell(task, mechanism)
+                print("{:17}{:32}{:8.3f} ± {:.3f}{:8.3g} steps/s{:6.0f} MB".format(pattern, mechanism, *own), flush=True)
+    scores = indices({pattern: column for pattern, column in cells.items() if column})
+    lines = ["| mechanism | " + " | ".join(PATTERNS) + " |", "|---|" + "---|" * len(PATTERNS)]
+    for mechanism in mechanisms:
+        row = ["{:.3g} ({:+.2f})".format(cells[pattern][mechanism][0], scores[pattern][mechanism])
+               if mechanism in cells[pattern] else "-" for pattern in PATTERNS]
+        lines.append(f"| `{mechanism}` | " + " | ".join(row) + " |")
+    (arena.out / "patterns.txt").write_text("\n".join(lines) + "\n")
 
 
 # --- the chart: quality against speed, as the Long Range Arena draws it
@@ -208,11 +299,14 @@ def main():
     parser.add_argument("--programs", default=ROOT / "build/bin", help="folder of heed's programs (default: build/bin)")
     parser.add_argument("--seconds", type=float, default=10, help="processor time of each training (default: 10)")
     parser.add_argument("--seeds", type=int, default=3, help="trainings of each cell (default: 3)")
-    parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=TASKS)
+    parser.add_argument("--tasks", nargs="*", default=ARENA, choices=ARENA)
+    parser.add_argument("--patterns", action="store_true", help="a task of each pattern of attention, in place of the tasks")
     parser.add_argument("--lengths", nargs="*", type=int, help="reviews by bytes up to these lengths, in place of the tasks")
     parser.add_argument("--mechanisms", nargs="*", default=MECHANISMS)
     options = parser.parse_args()
     arena = Arena(options)
+    if options.patterns:
+        return measure_patterns(arena, options.mechanisms)
     cells = {mechanism: [] for mechanism in options.mechanisms}
     for task in [f"reviews_{length}" for length in options.lengths] if options.lengths else options.tasks:
         for mechanism in options.mechanisms:

@@ -125,7 +125,8 @@ class Rotary {
 /// What self-attention adds to its logits for the distance of query and key, instead of position vectors.
 ///
 /// AttentionConfig::alibi: -m_h |i - j| with m_h = 2^(-8 h / H), h = 1, ..., H (ALiBi: Press, Smith and
-/// Lewis 2022, arXiv 2108.12409, section 3). It has no parameters.
+/// Lewis 2022, arXiv 2108.12409, section 3). It has no parameters. Where H is no power of two, the authors'
+/// code and BLOOM have other slopes: those of the next smaller power, then every second one of twice as many.
 ///
 /// AttentionConfig::relative: a learned number per head and bucket of distances (T5: Raffel et al. 2020,
 /// arXiv 1910.10683, section 2.1). There are 32 buckets; unless attention is causal, half of them are for

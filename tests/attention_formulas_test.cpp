@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
 #include <functional>
@@ -386,9 +387,11 @@ Formula fnet(bool unitary) {
 
 /// kernel_width 0: without convolution.
 Formula nystromformer(std::size_t most_landmarks, int iterations, std::size_t kernel_width = 0) {
-  return [=](const Numbers& layer, const Sample& x, const Sample&, bool) {
-    const std::size_t length = x.x.rows, count = std::min(most_landmarks, length);
+  return [=](const Numbers& layer, const Sample& x, const Sample& y, bool) {
+    const std::size_t length = x.x.rows, rows = std::min(most_landmarks, length),
+                      columns = std::min(most_landmarks, y.x.rows);
     const auto landmarks = [&](const Matrix& t) {
+      const std::size_t length = t.rows, count = std::min(most_landmarks, length);
       Matrix sums(count, t.columns);
       std::vector<double> members(count, 0);
       for (std::size_t p = 0; p < length; ++p) {
@@ -405,20 +408,20 @@ Formula nystromformer(std::size_t most_landmarks, int iterations, std::size_t ke
       normalise_rows(scores, true);
       return scores;
     };
-    const Matrix q = layer.map("query", x.x), k = layer.map("key", x.x), v = layer.map("value", x.x);
+    const Matrix q = layer.map("query", x.x), k = layer.map("key", y.x), v = layer.map("value", y.x);
     Matrix merged(length, width);
     for (std::size_t h = 0; h < heads; ++h) {
       const Matrix qh = head_of(q, h), kh = head_of(k, h), ql = landmarks(qh), kl = landmarks(kh);
       const Matrix a = softmax_of(ql, kl);
-      Matrix z(count, count);
+      Matrix z(columns, rows);
       double largest = 0;
-      for (std::size_t j = 0; j < count; ++j) {
+      for (std::size_t j = 0; j < columns; ++j) {
         double column = 0;
-        for (std::size_t i = 0; i < count; ++i) column += a(i, j);
+        for (std::size_t i = 0; i < rows; ++i) column += a(i, j);
         largest = std::max(largest, column);
       }
-      for (std::size_t i = 0; i < count; ++i)
-        for (std::size_t j = 0; j < count; ++j) z(i, j) = a(j, i) / largest;
+      for (std::size_t i = 0; i < columns; ++i)
+        for (std::size_t j = 0; j < rows; ++j) z(i, j) = a(j, i) / largest;
       const auto less = [](double scale, Matrix m) {  // scale I - m
         for (double& value : m.values) value = -value;
         for (std::size_t i = 0; i < m.rows; ++i) m(i, i) += scale;
@@ -535,7 +538,8 @@ TEST_CASE(
       {"sinkhorn", sinkhorn, "pc", {4, 30}, options_of({{"block", 4}})},
       {"fnet", fnet(false), "p", {7, 64}},
       {"fnet", fnet(true), "p", {7, 64}, options_of({{"unitary", true}})},
-      {"nystromformer", nystromformer(5, 6), "p", {5, 33}, options_of({{"landmarks", 5}})},
+      {"nystromformer", nystromformer(5, 6), "px", {5, 33}, options_of({{"landmarks", 5}})},
+      {"nystromformer", nystromformer(20, 6), "x", {6, 14}, options_of({{"landmarks", 20}})},
       {"nystromformer", nystromformer(64, 6), "p", {9}},
       {"nystromformer",
        nystromformer(5, 6, 7),
@@ -562,6 +566,13 @@ TEST_CASE("sparse Sinkhorn attention: noise disturbs the sorting in training alo
   CHECK(with.first != with.second);
   CHECK(without.first == without.second);
   CHECK(with.second == without.second);
+}
+
+TEST_CASE("Nystromformer: cross-attention without convolution") {
+  CHECK(contains(error_of([&] {
+                   layer_of("nystromformer", false, true, options_of({{"convolution", 5}}));
+                 }),
+                 "cannot serve as cross-attention"));
 }
 
 TEST_CASE("Nystromformer: with a landmark for every token and enough iterations it is the dot product") {
@@ -697,6 +708,12 @@ TEST_CASE("the newer mechanisms keep their word with settings other than the def
       {"gated_deltanet", options_of({{"gated", false}, {"value_width", 2}, {"convolution", 1}})},
       {"mamba2", options_of({{"expand", 1}, {"state", 3}, {"convolution", 2}})},
       {"multi_head_latent", options_of({{"kv_rank", 3}, {"query_rank", 5}, {"rotary_width", 4}})},
+      {"kimi_delta", options_of({{"value_width", 2}, {"convolution", 1}, {"gate_rank", 3}})},
+      {"rwkv7", options_of({{"rank", 3}, {"gate_rank", 5}})},
+      {"moba", options_of({{"block", 16}, {"blocks", 2}})},
+      {"moba", options_of({{"block", 5}, {"blocks", 1}})},
+      {"native_sparse", options_of({{"kv_heads", 1}, {"block", 16}, {"blocks", 4}, {"window", 7}})},
+      {"native_sparse", options_of({{"block", 5}, {"blocks", 1}, {"window", 1}})},
   };
   for (const auto& row : rows) {
     CAPTURE(row.first);
@@ -730,7 +747,9 @@ TEST_CASE("decoding with a state: it does not grow with the text, and beam searc
                                                   {"abc", {}},
                                                   {"mamba2", {}},
                                                   {"gated_deltanet", {}},
-                                                  {"gated_deltanet", options_of({{"gated", false}})}};
+                                                  {"gated_deltanet", options_of({{"gated", false}})},
+                                                  {"kimi_delta", {}},
+                                                  {"rwkv7", {}}};
   for (const auto& [name, options] : rows) {
     CAPTURE(name);
     const auto layer = layer_of(name, true, false, options);
@@ -778,6 +797,124 @@ TEST_CASE("DeltaNet: in single precision it keeps its digits where all keys are 
   layer->to(DType::f32, {});
   const Tensor single = (*layer)({cast(x, DType::f32)}, context);
   CHECK(worst_difference(cast(single, DType::f64), exact) < 1e-4 * max(abs(exact)).item());
+}
+
+TEST_CASE("delta rules: features that fade at once, beside others that stay, in either precision") {
+  for (const std::string name : {"kimi_delta", "gated_deltanet"}) {
+    for (const bool causal : {true, false}) {
+      CAPTURE(name);
+      CAPTURE(causal);
+      const auto layer = layer_of(name, causal);
+      for (const NamedTensor& entry : layer->parameters()) {
+        if (entry.name != "decay_step") continue;
+        std::vector<double> steps = entry.tensor->to_doubles();
+        for (std::size_t i = 0; i < steps.size(); i += 2) steps[i] += 1e3;  // e^(c_i - c_j) would be e^16000
+        *entry.tensor = parameter(Tensor::from(steps, entry.tensor->shape()));
+      }
+      const Tensor x = parameter(normal_numbers(23, {1, 80, width}, 6));
+      Context context;
+      const Tensor whole = (*layer)({x}, context);
+      if (causal) {
+        const NoGrad no_grad;
+        AttentionCache cache;
+        check_steps(*layer, x.detach(), whole.detach(), 0, 5, cache);
+      }
+      backward(sum(square(whole)));
+      const Tensor exact = gradient(x);
+      layer->to(DType::f32, {});
+      const Tensor single = parameter(cast(x.detach(), DType::f32)), out = (*layer)({single}, context);
+      backward(sum(square(out)));
+      CHECK(worst_difference(cast(out.detach(), DType::f64), whole.detach()) < 1e-4);
+      CHECK(worst_difference(cast(gradient(single), DType::f64), exact) < 1e-3 * max(abs(exact)).item());
+    }
+  }
+}
+
+TEST_CASE("Kimi Delta Attention: features that fade alike are Gated DeltaNet's") {
+  const auto kimi = layer_of("kimi_delta", true), gated = layer_of("gated_deltanet", true);
+  const auto named = [](Attention& layer, const std::string& name) -> Tensor& {
+    for (const NamedTensor& entry : layer.parameters())
+      if (entry.name == name) return *entry.tensor;
+    throw Error("no " + name);
+  };
+  for (const std::string part : {"query", "key", "value", "strength", "output"})
+    for (const std::string end : {".weight", ".bias"})
+      named(*gated, part + end) = parameter(named(*kimi, part + end).detach());
+  for (const std::string name : {"convolution.weight", "norm", "decay_rate"})
+    named(*gated, name) = parameter(named(*kimi, name).detach());
+  const auto set = [&](Attention& layer, const std::string& name, double value) {
+    Tensor& to = named(layer, name);
+    to = parameter(Tensor::full(to.shape(), value, DType::f64));
+  };
+  for (const std::string name : {"decay_in.weight", "gate_in.weight"}) set(*kimi, name, 0);
+  for (const std::string name : {"decay.weight", "gate.weight"}) set(*gated, name, 0);
+  set(*kimi, "decay_step", -1.5), set(*gated, "decay_step", -1.5);
+  set(*kimi, "gate_out.bias", 0);                // sigmoid: 1/2
+  set(*gated, "gate.bias", 0.7388350311316078);  // silu: 1/2
+  const Tensor x = normal_numbers(23, {2, 70, width}, 3);
+  Context context;
+  CHECK(worst_difference((*kimi)({x}, context), (*gated)({x}, context)) < 1e-8);
+}
+
+TEST_CASE("chosen blocks: decoding gives the whole pass, and all blocks chosen are the dot product") {
+  const std::pair<std::string, Options> rows[] = {
+      {"moba", options_of({{"block", 4}, {"blocks", 3}})},
+      {"moba", options_of({{"block", 7}, {"blocks", 1}})},
+      {"moba", options_of({{"block", 64}})},
+      {"native_sparse", options_of({{"block", 4}, {"blocks", 4}, {"window", 3}, {"kv_heads", 1}})},
+      {"native_sparse", options_of({{"block", 8}, {"blocks", 1}, {"window", 30}})},
+      {"native_sparse", {}}};
+  for (const auto& [name, options] : rows) {
+    CAPTURE(name);
+    const auto layer = layer_of(name, true, false, options);
+    const Tensor x = normal_numbers(23, {2, 150, width}, 4);
+    Context context;
+    const NoGrad no_grad;
+    const Tensor whole = (*layer)({x}, context);
+    for (const std::int64_t few : {1, 5, 30}) {
+      AttentionCache cache;
+      check_steps(*layer, x, whole, 0, few, cache);
+    }
+    CHECK((*layer)({slice(x, 0, 0, 0)}, context).shape() == Shape{0, 150, width});
+  }
+  for (const bool causal : {false, true}) {
+    CAPTURE(causal);
+    Context context;
+    const AttentionInput input{normal_numbers(23, {2, 50, width}, 1), mask_for(50)};
+    const Tensor exact = (*layer_of("dot_product", causal))(input, context);
+    for (const std::int64_t blocks : {9, 10}) {  // of 9: at 8 all but one
+      const auto layer = layer_of("moba", causal, false, options_of({{"block", 6}, {"blocks", blocks}}));
+      CHECK(worst_difference((*layer)(input, context), exact) < 1e-12);
+    }
+    const auto fewer = layer_of("moba", causal, false, options_of({{"block", 6}, {"blocks", 8}}));
+    CHECK(worst_difference((*fewer)(input, context), exact) > 1e-6);
+  }
+  CHECK_THROWS_AS(
+      make_attention("native_sparse", {.width = width, .heads = 2, .options = options_of({{"kv_heads", 3}})}),
+      Error);
+}
+
+TEST_CASE("MoBA: however many queries choose one block, all are served") {
+  const auto layer = layer_of("moba", false, false, options_of({{"block", 4}, {"blocks", 2}}));
+  Tensor x = normal_numbers(23, {1, 1, width}, 5) + normal_numbers(23, {1, 90, width}, 6) * 0.01;
+  x = concat({x, normal_numbers(23, {1, 4, width}, 7) * 9}, 1);  // one block draws them all, or repels them
+  Context context, captured;
+  Capture capture;
+  captured.capture = &capture;
+  const Tensor out = (*layer)({x}, context);
+  static_cast<void>((*layer)({x}, captured));
+  const Tensor weights = capture.find("weights");
+  Numbers numbers(*layer);
+  const std::vector<double> w = weights.to_doubles(), found = out.to_doubles();
+  const Matrix v = numbers.map("value", samples_of(x, {})[0].x);
+  Matrix merged(94, width);
+  for (std::size_t h = 0; h < heads; ++h) {
+    Matrix of_head(94, 94);
+    std::copy_n(w.begin() + static_cast<std::ptrdiff_t>(h * 94 * 94), 94 * 94, of_head.values.begin());
+    put_head(product(of_head, head_of(v, h)), h, merged);
+  }
+  const Matrix expected = numbers.map("output", merged);
+  for (std::size_t i = 0; i < found.size(); ++i) CHECK(std::abs(found[i] - expected.values[i]) < 1e-10);
 }
 
 TEST_CASE("Attention Free Transformer: with biases, decoding gives what the whole pass gives") {

@@ -206,6 +206,10 @@ TEST_CASE("capabilities: the table in docs/reference/attention.md is the one tha
   check_made_part("docs/reference/attention.md", "capabilities", capability_table(tried(), true));
 }
 
+TEST_CASE("patterns: the table in docs/reference/attention.md is the one that the variants make") {
+  check_made_part("docs/reference/attention.md", "patterns", pattern_table(tried()));
+}
+
 TEST_CASE("capabilities: the table lines up for terminals") {
   const std::string table = capability_table(tried(), false);
   std::istringstream lines(table);

@@ -87,7 +87,8 @@ Options small_options(const std::string& variant) {
       {"bigbird", options_of({{"block", 2}})},
       {"reformer", options_of({{"chunk", 2}})},
       {"linformer", options_of({{"k", 3}})},
-      {"nystromformer", options_of({{"landmarks", 3}})}};
+      {"nystromformer", options_of({{"landmarks", 3}})},
+      {"moba", options_of({{"block", 2}, {"blocks", 2}})}};
   const auto found = rows.find(variant);
   return found == rows.end() ? Options() : found->second;
 }
@@ -105,6 +106,9 @@ TEST_CASE("capture: the output follows from the weights that a layer shows") {
                                          "attention_free_transformer",
                                          "gated_deltanet",
                                          "mamba2",
+                                         "kimi_delta",
+                                         "rwkv7",
+                                         "native_sparse",
                                          "differential",
                                          "multi_head_latent"};
   for (const AttentionVariant& variant : attention_variants()) {

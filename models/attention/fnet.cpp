@@ -8,7 +8,8 @@
 // The op fourier() transforms, on the CPU as a fast transform.
 //
 // Padding: n is the number of real tokens of the sample, which are brought together for the transform, so a
-// sample gives the same in any batch. (The authors transform the padding, too.)
+// sample gives the same in any batch. The authors transform the padding, too, so their published weights saw
+// other numbers wherever a text was padded.
 //
 // The transform multiplies lengths by sqrt(n d), beside which the residual X vanishes, as in the paper;
 // `unitary` divides by it. Every output sees every input, so there is no causal form. Dropout has nothing to

@@ -9,7 +9,8 @@
 // q, k = split(X Wq), split(X Wk) are half as wide as v = split(X Wv): dk = dh / 2. In chunks in training
 // (shared/token_sums.h); decoding keeps S alone, whatever the length. For this alpha is at least e^-5.
 //
-// The gains of the LayerNorm would be those of Wo, and it has no biases. Padded positions neither add nor
+// The gains of the LayerNorm would be those of Wo, and it has no biases; flash-linear-attention normalises by
+// RMS, with gains, and has no floor of alpha. Padded positions neither add nor
 // fade anything. Dropout drops tokens from S.
 //
 // The paper has the causal form only. Without `causal`, an extension: a recurrence in each direction.

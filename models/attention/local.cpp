@@ -1,6 +1,7 @@
 // Local attention: the dot product within a window that slides over the text, the "local attention"
-// of comparisons such as Tay et al. 2020 (arXiv 2011.04006, section 3.2) and the base of Longformer
-// and BigBird, without anything global:
+// of CAB (Zhang et al. 2022, arXiv 2210.07661) and the base of Longformer and BigBird, without
+// anything global. (That of the Long Range Arena, arXiv 2011.04006, is in its code attention within
+// blocks, which do not see each other.)
 //
 //   O_i = softmax( q_i k_j^T / sqrt(dh) ) v_j  over  |i - j| <= r        causal: 0 <= i - j <= r
 //   O   = merge(...) Wo                        q, k, v = split(X Wq), split(X Wk), split(X Wv)
@@ -96,17 +97,14 @@ class Local : public PatternAttention {
 
   std::shared_ptr<const BlockPattern> pattern(std::int64_t queries, std::int64_t keys) {
     return patterns_.get({queries, keys}, [&] {
-      PatternDefinition definition{queries, keys, 1, 64, {}, {}};
-      const std::int64_t first = keys - queries;  // the position of query 0
+      PatternDefinition definition = window_definition(queries, keys, least(), reach_);
+      if (sinks_ == 0) return make_block_pattern(definition);
       definition.entry = [&](std::int64_t head, std::int64_t i, std::int64_t j) {
-        return sees(head, first + i, j, keys);
+        return sees(head, keys - queries + i, j, keys);
       };
-      definition.content = [&, b = definition.block](std::int64_t, std::int64_t row, std::int64_t column) {
-        const std::int64_t middle = first + (row - column) * b;  // i - j within a block: middle +- (b - 1)
-        const std::int64_t low = middle - (b - 1), high = middle + (b - 1);
-        if (column * b < sinks_) return BlockContent::some;
-        if (high < least() || low > reach_) return BlockContent::none;
-        return low >= least() && high <= reach_ ? BlockContent::all : BlockContent::some;
+      definition.content = [&, window = definition.content, b = definition.block](
+                               std::int64_t head, std::int64_t row, std::int64_t column) {
+        return column * b < sinks_ ? BlockContent::some : window(head, row, column);
       };
       return make_block_pattern(definition);
     });

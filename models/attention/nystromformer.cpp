@@ -1,8 +1,8 @@
 // Nystromformer: "Nystromformer: a Nystrom-based algorithm for approximating self-attention", Xiong et al.
 // 2021, arXiv 2102.03902, section 3. Landmarks are the means of m segments of queries and keys, and stand for
-// all of them on one side of each softmax. With s = 1 / sqrt(dh):
+// all of them on one side of each softmax. With s = 1 / sqrt(dh), memory Y = X in self-attention:
 //
-//   q~, k~ = means of q, k = split(X Wq), split(X Wk) over each segment      [B, H, m, dh]      (section 3.4)
+//   q~, k~ = means of q, k = split(X Wq), split(Y Wk) over each segment      [B, H, m, dh]      (section 3.4)
 //   A = softmax( s q~ k~^T )                                                 [B, H, m, m]
 //   O = merge( softmax( s q k~^T )  A+  softmax( s q~ k^T ) v  +  C ) Wo                        (eq. 13)
 //   C_n = sum_t w_h[t] v[n + t - c / 2],  t = 0 ... c - 1: a convolution of the values, a kernel for each head
@@ -14,6 +14,14 @@
 //
 // Padding: a segment holds n / m of the n real tokens of the sample (to within one), so a sample gives the
 // same in any batch. With n <= m every token is a landmark; the rest of the m have no part in anything.
+//
+// Six steps reach the pseudo-inverse of a well-conditioned A alone: below 64 tokens, where all are landmarks
+// and the exact one would give the dot product, they do not, and some 24 would. Z_0 is of each matrix, as in
+// the paper; the authors' code takes the largest |A|_1 |A|_inf of the batch for all. Published checkpoints
+// count padding among the tokens of a segment; here padding is passed over.
+//
+// Cross-attention is an extension that the paper's derivation allows: A is then [m of X, m of Y]. Since every
+// query enters the landmarks of X, it cannot decode token by token, and it has no convolution.
 //
 // The convolution is off by default. It counts positions, and padding is 0 there. Dropout acts on the two
 // softmaxes over tokens and landmarks. Every landmark mixes past and future, so there is no causal form.
@@ -51,10 +59,10 @@ Segments segments_of(const Tensor& mask, const Tensor& x, std::int64_t count) {
   return {cast(member, share.dtype()) * unsqueeze(share, 2), greater(tokens, 0)};
 }
 
-/// A+ of a [B, H, m, m]; rows and columns of zeros stay.
+/// A+ [B, H, n, m] of a [B, H, m, n]; rows and columns of zeros stay.
 Tensor pseudo_inverse(const Tensor& a, std::int64_t iterations) {
   const auto norm = [&](int axis) { return max(sum(a, axis, true), {2, 3}, true); };  // a is not negative
-  const Tensor identity = eye(a.size(3), a.dtype(), a.device());
+  const Tensor identity = eye(a.size(2), a.dtype(), a.device());
   Tensor z = transpose(a, 2, 3) / maximum(norm(2) * norm(3), 1e-30);  // 0 / 0 where a sample is all padding
   for (std::int64_t i = 0; i < iterations; ++i) {
     const Tensor az = matmul(a, z);
@@ -64,6 +72,10 @@ Tensor pseudo_inverse(const Tensor& a, std::int64_t iterations) {
   return z;
 }
 
+std::int64_t convolution_of(const Options& options) {
+  return options.take_integer("convolution", 0, 0, 255);
+}
+
 class Nystromformer : public Attention {
  public:
   explicit Nystromformer(const AttentionConfig& config)
@@ -71,7 +83,7 @@ class Nystromformer : public Attention {
         w_(config, initialiser_),
         landmarks_(config.options.take_integer("landmarks", 64, 1, 4096)),
         iterations_(config.options.take_integer("iterations", 6, 1, 64)),
-        kernel_width_(config.options.take_integer("convolution", 0, 0, 255)) {
+        kernel_width_(convolution_of(config.options)) {
     check(kernel_width_ == 0 || kernel_width_ % 2 == 1, "attention 'nystromformer': convolution is ",
           kernel_width_, "; the width of a kernel must be odd, or 0 for none");
     add_projections(w_);
@@ -81,25 +93,40 @@ class Nystromformer : public Attention {
     }
   }
 
+  Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
+    check(!config().cross, described("attention"),
+          ": cross-attention 'nystromformer' takes means of all queries and cannot decode token by token");
+    return Attention::step(input, cache, context);
+  }
+
  protected:
   Tensor forward(const AttentionInput& input, Context& context) override {
     const std::int64_t heads = config().heads;
     const DType type = input.x.dtype(), precise = statistics_type(type);
-    const Projections::Projected x = w_.of(input.x);
-    const Segments segments = segments_of(input.mask, input.x, std::min(landmarks_, input.x.size(1)));
-    const auto landmarks_of = [&](const Tensor& t) {  // [B, N, d] -> [B, H, m, dh]
-      return split_heads(matmul(segments.mean, cast(without_padding(t, input.mask), precise)), heads);
+    const bool cross = config().cross;
+    const Tensor &memory = cross ? input.memory : input.x,
+                 &memory_mask = cross ? input.memory_mask : input.mask;
+    Projections::Projected x = cross ? w_.of_memory(memory) : w_.of(input.x);
+    if (cross) x.query = w_.query(input.x);
+    const auto cut = [&](const Tensor& mask, const Tensor& t) {
+      return segments_of(mask, t, std::min(landmarks_, t.size(1)));
     };
-    const Tensor query_landmarks = landmarks_of(x.query), key_landmarks = landmarks_of(x.key);
+    const Segments segments = cut(memory_mask, memory),
+                   asking_segments = cross ? cut(input.mask, input.x) : segments;
+    const auto landmarks_of = [&](const Segments& of, const Tensor& t, const Tensor& mask) {
+      return split_heads(matmul(of.mean, cast(without_padding(t, mask), precise)), heads);  // [B, H, m, dh]
+    };
+    const Tensor query_landmarks = landmarks_of(asking_segments, x.query, input.mask),
+                 key_landmarks = landmarks_of(segments, x.key, memory_mask);
     const double scale = 1 / std::sqrt(static_cast<double>(query_landmarks.size(3)));
     const Tensor between = masked_softmax(matmul(query_landmarks, transpose(key_landmarks, 2, 3)) * scale,
                                           unsqueeze(unsqueeze(segments.exists, 1), 1)) *
-                           cast(unsqueeze(unsqueeze(segments.exists, 1), 3), precise);
-    const Tensor inverse = pseudo_inverse(between, iterations_);  // [B, H, m, m]
+                           cast(unsqueeze(unsqueeze(asking_segments.exists, 1), 3), precise);
+    const Tensor inverse = pseudo_inverse(between, iterations_);  // [B, H, m of Y, m of X]
 
     const Tensor query = split_heads(x.query, heads), key = split_heads(x.key, heads);
     const Tensor asking = cast(query_landmarks, type), asked = cast(key_landmarks, type);
-    const AttentionOptions over_tokens = kernel_options(input.mask, context);
+    const AttentionOptions over_tokens = kernel_options(memory_mask, context);
     const AttentionOptions over_landmarks =
         kernel_options(expand(segments.exists, {query.size(0), segments.exists.size(1)}), context);
     const Tensor pooled = attention(asking, key, split_heads(x.value, heads), over_tokens);  // [B, H, m, dh]
@@ -131,13 +158,20 @@ class Nystromformer : public Attention {
   Tensor kernels_;  // w [H, c]; undefined without convolution
 };
 
+Capabilities nystromformer_capabilities(const Options& options) {
+  return {.cross = convolution_of(options) == 0,
+          .cross_by_step = false,
+          .as_heads = true,
+          .reason =
+              "each of its landmarks is a mean over past and future, and its convolution goes over the "
+              "places of one sequence"};
+}
+
 }  // namespace
 
 AttentionVariant nystromformer_variant() {
-  return {
-      "nystromformer",
-      {.as_heads = true, .reason = "each of its landmarks is a mean over past and future of one sequence"},
-      make_layer<Nystromformer>};
+  return {"nystromformer", nystromformer_capabilities({}), make_layer<Nystromformer>,
+          nystromformer_capabilities};
 }
 
 }  // namespace heed

@@ -10,6 +10,9 @@
 // by itself; its gains would be those of Wo, and it has no biases, as in the authors' code. Computed in
 // chunks (eq. 7, shared/token_sums.h); decoding keeps S alone, whatever the length.
 //
+// The authors' code and flash-linear-attention normalise heads by their RMS; here mean and variance, as the
+// paper says. The angles are n 10000^(-2i/dh); torchscale's are n 10000^(-i/(dh/2 - 1)).
+//
 // Padded keys are not added, but positions count them. Dropout drops tokens from S.
 //
 // The paper has the causal form only. Without `causal`, an extension: D_nm = gamma_h^|n-m|, from a recurrence

@@ -12,7 +12,8 @@
 // divided by their sums over the rows so far; and within its block a token sees those before it.
 //
 // The noise is there in training only. The paper adds up the tokens of a block where this takes their mean,
-// so that the size of R does not depend on b. Padding enters neither means nor sorted blocks, and blocks of
+// so that the size of R does not depend on b, and others' code has another relu around R, which would keep
+// blocks from being pushed away. Padding enters neither means nor sorted blocks, and blocks of
 // padding alone are not sorted; blocks count positions from the beginning of the text.
 //
 // Time N b d + n_B N d + N d^2, memory N (b + d), parameters 5 d^2 + H ceil(L / b) d with L = max_length.

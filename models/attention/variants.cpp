@@ -46,6 +46,10 @@
   variant(gated_deltanet)                \
   variant(mamba2)                        \
   variant(multi_head_latent)             \
+  variant(kimi_delta)                    \
+  variant(rwkv7)                         \
+  variant(moba)                          \
+  variant(native_sparse)                 \
   variant(mixed_heads)
 // clang-format on
 

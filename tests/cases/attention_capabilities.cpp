@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <functional>
 
+#include "heed/autograd/ops.h"
+#include "heed/base/error.h"
+
 namespace heed {
 namespace {
 
@@ -37,13 +40,45 @@ std::string padded(std::string text, std::size_t to) {
   return text;
 }
 
+bool sees_later(const AttentionVariant& variant) {
+  constexpr std::int64_t length = 16, known = length / 2;
+  AttentionConfig config;
+  config.width = 8;
+  config.heads = 2;
+  config.max_length = length;
+  const auto layer = make_attention(variant.name, config);
+  layer->to(DType::f64, {});
+  const auto outputs = [&](std::uint32_t stream) {
+    const auto drawn = [](std::uint32_t which, std::int64_t count) {
+      return normal({1, count, 8}, 0, 1, {5, 0, which}, DType::f64);
+    };
+    Context context = Context::inference();
+    const AttentionInput input{concat({drawn(1, known), drawn(stream, length - known)}, 1)};
+    return slice((*layer)(input, context), 1, 0, known).to_doubles();
+  };
+  return outputs(2) != outputs(3);
+}
+
 }  // namespace
 
 std::vector<TriedCapabilities> try_all_capabilities() {
   std::vector<TriedCapabilities> rows;
   for (const AttentionVariant& variant : attention_variants())
-    rows.push_back({std::string(variant.name), tried_capabilities(variant)});
+    rows.push_back({std::string(variant.name), tried_capabilities(variant), sees_later(variant)});
   return rows;
+}
+
+std::string pattern_table(std::span<const TriedCapabilities> rows) {
+  std::string table =
+      "| variant | noncausal self | causal self | noncausal cross | causal cross |\n|---|---|---|---|---|\n";
+  for (const TriedCapabilities& row : rows) {
+    const bool cells[] = {row.sees_later, row.can.causal, row.can.cross,
+                          row.can.cross && row.can.cross_by_step};
+    table += "| `" + row.name + "` |";
+    for (const bool cell : cells) table += concat_text(" ", cell ? yes : no, " |");
+    table += "\n";
+  }
+  return table;
 }
 
 std::string capability_table(std::span<const TriedCapabilities> rows, bool markdown) {

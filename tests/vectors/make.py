@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the reference vectors of the newer mechanisms: float64, dense and slow, from the papers' equations.
+"""Makes the reference vectors of all but the oldest mechanisms: float64, dense and slow, from the papers' equations.
 
     python3 tests/vectors/make.py            # writes the cases beside this file, the same bytes every time
     python3 tests/vectors/make.py abc mamba2 # those of some mechanisms
@@ -234,6 +234,279 @@ def multi_head_latent(config, p, x, y, real, keys_real):
     return linear(p, merge(weights @ split(linear(p, latent, "uv"), heads)), "o")
 
 
+def kimi_delta(config, p, x, y, real, keys_real):
+    """2510.26692, equation 1, with the gates of its section 4: a loop over tokens."""
+    heads, width = config["H"], x.shape[1]
+    maps = np.concatenate([linear(p, x, name) for name in "qkv"], 1)
+    beta = np.where(real[:, None], sigmoid(linear(p, x, "b")), 0)
+    rates = np.repeat(np.exp(p["A"]), width // heads)
+    log_alpha = np.where(real[:, None], -rates * softplus(x @ p["Wa1"] @ p["Wa2"] + p["ba"]), 0)
+
+    def scan(maps, beta, log_alpha):
+        mixed = silu(convolve(maps, p["conv"]))
+        q, k, v = (split(t, heads) for t in (mixed[:, :width], mixed[:, width : 2 * width], mixed[:, 2 * width :]))
+        q, k = (t / np.sqrt((t * t).sum(-1, keepdims=True) + 1e-6) for t in (q, k))
+        alpha = np.exp(split(log_alpha, heads))
+        out = np.zeros((len(x), heads, v.shape[2]), complex)
+        for h in range(heads):
+            state = np.zeros((k.shape[2], v.shape[2]), complex)
+            for t in range(len(x)):
+                faded = np.diag(alpha[h, t]) @ state
+                state = (np.eye(len(faded)) - beta[t, h] * np.outer(k[h, t], k[h, t])) @ faded
+                state = state + beta[t, h] * np.outer(k[h, t], v[h, t])
+                out[t, h] = q[h, t] @ state
+        return out
+
+    out = both_ways(config, scan, np.where(real[:, None], maps, 0), beta, log_alpha)
+    gate = sigmoid(x @ p["Wg1"] @ p["Wg2"] + p["bg"])
+    return linear(p, gate * rms_norm(out, p["gain"]).reshape(len(x), -1), "o")
+
+
+def rwkv7(config, p, x, y, real, keys_real):
+    """2503.14456, equations 3 to 22, in one layer: a loop over tokens; S has values as rows, as in the paper."""
+    heads = config["H"]
+    x = np.where(real[:, None], x, 0)
+    before = np.concatenate([np.zeros((1, x.shape[1])), x[:-1]])
+    xr, xw, xk, xv, xa, xg = (x + (before - x) * mu for mu in p["mu"])
+    r, k, v = linear(p, xr, "r"), linear(p, xk, "k"), np.where(real[:, None], linear(p, xv, "v"), 0)
+    w = np.exp(-np.exp(-0.5) * sigmoid(p["w0"] + np.tanh(xw @ p["Ww1"]) @ p["Ww2"]))
+    w = np.where(real[:, None], w, 1)
+    a = np.where(real[:, None], sigmoid(p["a0"] + xa @ p["Wa1"] @ p["Wa2"]), 0)
+    gate = sigmoid(xg @ p["Wg1"]) @ p["Wg2"]
+    kappa = split(k * p["xi"], heads)
+    length = np.sqrt((kappa * kappa).sum(-1, keepdims=True))
+    kappa = kappa / np.where(length == 0, 1, length)
+    replacing = split(k * (1 + (a - 1) * p["alpha"]), heads)
+    rho, r, v, w, a = split(p["rho"][None], heads), *(split(t, heads) for t in (r, v, w, a))
+    rows = [t.transpose(1, 0, 2) for t in (r, kappa, replacing, v, w, a)]
+
+    def scan(r, kappa, replacing, v, w, a):
+        out = np.zeros(r.shape, complex)
+        for h in range(heads):
+            state = np.zeros((r.shape[2], r.shape[2]), complex)
+            for t in range(len(r)):
+                change = np.diag(w[t, h]) - np.outer(kappa[t, h], a[t, h] * kappa[t, h])
+                state = state @ change + np.outer(v[t, h], replacing[t, h])
+                out[t, h] = state @ r[t, h]
+        return out
+
+    out = both_ways(config, scan, *rows)
+    centred = out - out.mean(-1, keepdims=True)
+    normed = centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-5 * out.shape[2])
+    normed = normed.reshape(len(x), -1) * p["gain"] + p["norm_bias"]
+    bonus = merge((r * rho * replacing).sum(-1, keepdims=True) * v)
+    return linear(p, (normed + bonus) * gate, "o")
+
+
+def moba(config, p, x, y, real, keys_real):
+    """2502.13189, equations 2, 5 and 6, with a loop over queries."""
+    heads, block, length = config["H"], config["block"], len(x)
+    q, k, v = (split(linear(p, x, name), heads) for name in "qkv")
+    block_of = np.arange(length) // block
+    allowed = np.zeros((heads, length, length), bool)
+    for h in range(heads):
+        for i in range(length):
+            scores = {}
+            for b in range(block_of[-1] + 1):
+                members = (block_of == b) & keys_real
+                if b != block_of[i] and members.any() and (b < block_of[i] or not config["causal"]):
+                    scores[b] = (q[h, i] @ k[h, members].mean(0)).real
+            chosen = sorted(scores, key=scores.get)[::-1][: config["blocks"] - 1] + [block_of[i]]
+            allowed[h, i] = np.isin(block_of, chosen)
+    allowed &= allowed_of(config, real, keys_real)
+    return linear(p, merge(softmax(q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[2]), allowed) @ v), "o")
+
+
+def native_sparse(config, p, x, y, real, keys_real):
+    """2502.11089, equations 5 to 12, for blocks that do not overlap and are those that are chosen."""
+    heads, groups, block, length = config["H"], config["kv_heads"], config["block"], len(x)
+    q = split(linear(p, x, "q"), heads)
+    k, v = (split(linear(p, x, name), 3 * groups).reshape(3, groups, length, -1) for name in "kv")
+    gates = sigmoid(linear(p, x, "g")).reshape(length, 3, heads)
+    width, blocks = q.shape[2], -(-length // block)
+
+    def in_short(t, name):  # [G, N, dh] -> [G, blocks, dh]
+        padded = np.zeros((groups, blocks * block, width), complex)
+        padded[:, :length] = t
+        padded = padded.reshape(groups, blocks, block, width) + p["e" + name]
+        exists = np.zeros(blocks * block, bool)
+        exists[:length] = keys_real
+        padded = np.where(exists.reshape(blocks, block, 1), padded, 0).reshape(groups, blocks, -1)
+        return silu(padded @ p[f"W{name}1"] + p[f"b{name}1"]) @ p[f"W{name}2"] + p[f"b{name}2"]
+
+    short_k, short_v = in_short(k[0], "k"), in_short(v[0], "v")
+    block_of = np.arange(length) // block
+    visible = np.array([[keys_real[block_of == b].any() and (not config["causal"] or (b + 1) * block <= i + 1)
+                         for b in range(blocks)] for i in range(length)])
+    allowed = allowed_of(config, real, keys_real)
+    distance = np.arange(length)[:, None] - np.arange(length)
+    near = allowed & (abs(distance) < config["window"])
+    out = np.zeros(q.shape, complex)
+    for g in range(groups):
+        members = range(g * heads // groups, (g + 1) * heads // groups)
+        p_short = {h: softmax(q[h] @ short_k[g].T / np.sqrt(width), visible) for h in members}
+        total = sum(p_short.values()).real
+        chosen = np.zeros((length, length), bool)
+        for i in range(length):
+            others = [b for b in range(blocks) if visible[i, b] and b != block_of[i]]
+            others.sort(key=lambda b: (b not in (0, block_of[i] - 1), -total[i, b]))
+            chosen[i] = np.isin(block_of, others[: config["blocks"] - 1] + [block_of[i]])
+        for h in members:
+            logits = [q[h] @ k[m, g].T / np.sqrt(width) for m in (1, 2)]
+            branches = (p_short[h] @ short_v[g], softmax(logits[0], allowed & chosen) @ v[1, g],
+                        softmax(logits[1], near) @ v[2, g])
+            out[h] = sum(gates[:, m, h, None] * branch for m, branch in enumerate(branches))
+    return linear(p, merge(out), "o")
+
+
+# --- mechanisms of the years before
+
+
+def linear_transformer(config, p, x, y, real, keys_real):
+    """2006.16236, equations 4 and 7: weights of features, of all pairs."""
+    heads = config["H"]
+    q, k, v = (split(linear(p, source, name), heads) for source, name in ((x, "q"), (y, "k"), (y, "v")))
+    q, k = (np.where(t.real > 0, t + 1, np.exp(np.where(t.real > 0, 0, t))) for t in (q, k))
+    weights = np.where(allowed_of(config, real, keys_real), q @ k.transpose(0, 2, 1), 0)
+    total = weights.sum(-1, keepdims=True)
+    return linear(p, merge(weights / np.where(total == 0, 1, total) @ v), "o")
+
+
+def normalised_heads(sums):
+    """[H, N, n]: each head and token by itself."""
+    centred = sums - sums.mean(-1, keepdims=True)
+    return merge(centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-5))
+
+
+def retnet(config, p, x, y, real, keys_real):
+    """2307.08621, equation 5, with the matrix D."""
+    heads, length = config["H"], len(x)
+    width = x.shape[1] // heads
+    q, k = (split(rotate(linear(p, x, name), width), heads) for name in "qk")
+    gamma = 1 - 2.0 ** (-5 - np.arange(heads))
+    distance = np.arange(length)[:, None] - np.arange(length)
+    d = np.where(allowed_of(config, real, keys_real), gamma[:, None, None] ** abs(distance), 0)
+    sums = (q @ k.transpose(0, 2, 1) * d) @ split(linear(p, x, "v"), heads) / np.sqrt(width)
+    return linear(p, silu(linear(p, x, "g")) * normalised_heads(sums), "o")
+
+
+def gated_linear_attention(config, p, x, y, real, keys_real):
+    """2312.06635, equation 3: a loop over tokens. In both directions a token counts itself once."""
+    heads = config["H"]
+    q, k, v = (split(linear(p, x, name), heads) for name in "qkv")
+    k = np.where(real[:, None], k, 0)
+    alpha = sigmoid(x @ p["Wa1"] @ p["Wa2"] + p["ba"]) ** (1 / config["temperature"])
+    alpha = np.where(real[:, None], split(alpha, heads), 1)
+
+    def scan(alpha, k, v, q):
+        out = np.zeros(v.shape, complex)
+        for h in range(heads):
+            state = np.zeros((k.shape[2], v.shape[2]), complex)
+            for t in range(len(x)):
+                state = alpha[h, t][:, None] * state + np.outer(k[h, t], v[h, t])
+                out[h, t] = q[h, t] @ state
+        return out
+
+    out = scan(alpha, k, v, q)
+    if not config["causal"]:
+        back = [t[:, ::-1] for t in (alpha, k, v, q)]
+        out = out + scan(*back)[:, ::-1] - (q * k).sum(-1, keepdims=True) * v
+    gate = silu(x @ p["Wr"] + p["br"])
+    return linear(p, gate * normalised_heads(out / np.sqrt(k.shape[2])), "o")
+
+
+def attention_free_transformer(config, p, x, y, real, keys_real):
+    """2105.14103, equations 2 and 3."""
+    length = len(x)
+    q, k, v = (linear(p, x, name) for name in "qkv")
+    bias = np.zeros((length, length))
+    if config["form"] != "simple":
+        distance = abs(np.arange(length)[:, None] - np.arange(length))
+        near = distance < config.get("window", length)
+        bias = np.where(near, p["of_queries"][:length] @ p["of_keys"][:length].T, 0)
+    weights = np.where(allowed_of(config, real, keys_real)[:, :, None], np.exp(k[None] + bias[:, :, None]), 0)
+    total = weights.sum(1)
+    return linear(p, sigmoid(q) * (weights * v[None]).sum(1) / np.where(total == 0, 1, total), "o")
+
+
+def fnet(config, p, x, y, real, keys_real):
+    """2105.03824, equation 3, over the real tokens."""
+
+    def waves(count):
+        turns = np.outer(np.arange(count), np.arange(count)) % count * (2 * np.pi / max(count, 1))
+        return np.cos(turns), np.sin(turns)
+
+    (cos_n, sin_n), (cos_d, sin_d) = waves(real.sum()), waves(x.shape[1])
+    out = np.zeros(x.shape, complex)
+    out[real] = cos_n @ x[real] @ cos_d - sin_n @ x[real] @ sin_d
+    return out / np.sqrt(real.sum() * x.shape[1]) if config["unitary"] else out
+
+
+def nystromformer(config, p, x, y, real, keys_real):
+    """2102.03902, equations 11 and 13, over the real tokens."""
+    heads = config["H"]
+    out = np.zeros(x.shape, complex)
+    q = split(linear(p, x[real], "q"), heads)
+    k, v = (split(linear(p, y[keys_real], name), heads) for name in "kv")
+
+    def landmarks(t):
+        count = min(config["landmarks"], t.shape[1])
+        segment = np.arange(t.shape[1]) * count // t.shape[1]
+        return np.stack([t[:, segment == s].mean(1) for s in range(count)], 1)
+
+    def weights(a, b):
+        logits = a @ b.transpose(0, 2, 1) / np.sqrt(q.shape[2])
+        return softmax(logits, np.ones(logits.shape, bool))
+
+    def largest(sums):
+        return np.take_along_axis(sums, sums.real.argmax(1)[:, None], 1)[:, :, None]
+
+    asking, asked = landmarks(q), landmarks(k)
+    a = weights(asking, asked)
+    z = a.transpose(0, 2, 1) / (largest(a.sum(1)) * largest(a.sum(2)))
+    one = np.eye(a.shape[1])
+    for _ in range(config["iterations"]):
+        az = a @ z
+        z = z @ (13 * one - az @ (15 * one - az @ (7 * one - az))) / 4
+    out[real] = linear(p, merge(weights(q, asked) @ z @ weights(asking, k) @ v), "o")
+    return out
+
+
+def sinkhorn(config, p, x, y, real, keys_real):
+    """2002.11296, section 3, with means for sums, without noise: token by token."""
+    heads, block, length, causal = config["H"], config["block"], len(x), config["causal"]
+    count = -(-length // block)
+    place, block_of = np.arange(length) % block, np.arange(length) // block
+    exists = np.array([real[block_of == i].any() for i in range(count)])
+    means = np.zeros((count, x.shape[1]), complex)
+    for i in range(count):
+        members = real & ((block_of < i) | (np.arange(length) == i * block) if causal else block_of == i)
+        means[i] = x[members].sum(0) / max(members.sum(), 1)
+    wants = (relu(means @ p["W1"] + p["c1"]) @ p["W2"] + p["c2"]).reshape(count, heads, -1)[:, :, :count]
+    pairs = exists[:, None] & exists & (np.tri(count, k=-1, dtype=bool) if causal else True)
+    q, k, v = (split(linear(p, x, name), heads) for name in "qkv")
+    out = np.zeros(q.shape, complex)
+    for h in range(heads):
+        moves = np.where(pairs, np.exp(wants[:, h] / config["temperature"]), 0)
+        for _ in range(config["iterations"]):
+            rows = moves.sum(1, keepdims=True)
+            moves = moves / np.where(rows == 0, 1, rows)
+            columns = np.cumsum(moves, 0) if causal else moves.sum(0, keepdims=True)
+            moves = moves / np.where(columns == 0, 1, columns)
+        for t in np.flatnonzero(real):
+            i = block_of[t]
+            keys, values = [], []
+            for at in range(block):
+                others = np.flatnonzero(real & (place == at) & ((block_of < i) | (not causal)))
+                if len(others):
+                    keys.append(moves[i, block_of[others]] @ k[h, others])
+                    values.append(moves[i, block_of[others]] @ v[h, others])
+            own = np.flatnonzero(real & (block_of == i) & ((np.arange(length) <= t) | (not causal)))
+            weights = np.exp(np.concatenate([np.array(keys).reshape(-1, q.shape[2]), k[h, own]]) @ q[h, t] / np.sqrt(q.shape[2]))
+            out[h, t] = weights / weights.sum() @ np.concatenate([np.array(values).reshape(-1, q.shape[2]), v[h, own]])
+    return linear(p, merge(out), "o")
+
+
 # --- parameters, by name and shape
 
 
@@ -287,6 +560,39 @@ def shapes_of(config, d):
         shapes |= {"Wuk": (rank, d), "gain_c": (rank,)}
         if asking:
             shapes |= projections(d, bias, ("dq", asking)) | {"gain_q": (asking,)}
+        return shapes
+    if kind == "kimi_delta":
+        inner, rank = d * config["value_width"], config["gate_rank"]
+        shapes = projections(d, bias, ("q", d), ("k", d), ("v", inner), ("b", heads)) | projections(inner, bias, ("o", d))
+        shapes |= {"conv": (config["convolution"], 2 * d + inner), "gain": (inner // heads,)}
+        shapes |= {"Wa1": (d, rank), "Wa2": (rank, d), "ba": (d,), "A": (heads,)}
+        return shapes | {"Wg1": (d, rank), "Wg2": (rank, inner), "bg": (inner,)}
+    if kind == "rwkv7":
+        rank, gate_rank = config["rank"], config["gate_rank"]
+        shapes = projections(d, bias, ("r", d), ("k", d), ("v", d), ("o", d)) | {"mu": (6, d)}
+        shapes |= {"Ww1": (d, rank), "Ww2": (rank, d), "Wa1": (d, rank), "Wa2": (rank, d), "Wg1": (d, gate_rank),
+                   "Wg2": (gate_rank, d)}
+        return shapes | {name: (d,) for name in ("w0", "a0", "xi", "alpha", "rho", "gain", "norm_bias")}
+    if kind == "fnet":
+        return {}
+    if kind == "retnet":
+        inner = d * config["value_width"]
+        return projections(d, bias, ("q", d), ("k", d), ("v", inner), ("g", inner)) | projections(inner, bias, ("o", d))
+    if kind == "gated_linear_attention":
+        keys, rank = d // 2, config["gate_rank"]
+        shapes = projections(d, bias, ("q", keys), ("k", keys), ("v", d), ("o", d))
+        return shapes | {"Wr": (d, d), "br": (d,), "Wa1": (d, rank), "Wa2": (rank, keys), "ba": (keys,)}
+    if kind == "attention_free_transformer" and config["form"] != "simple":
+        return usual(config, d) | {"of_queries": (config["L"], config["rank"]), "of_keys": (config["L"], config["rank"])}
+    if kind == "sinkhorn":
+        blocks = -(-config["L"] // config["block"])
+        return usual(config, d) | {"W1": (d, d), "c1": (d,), "W2": (d, heads * blocks), "c2": (heads * blocks,)}
+    if kind == "native_sparse":
+        keys = 3 * config["kv_heads"] * width
+        shapes = usual(config, d, keys) | projections(d, bias, ("g", 3 * heads))
+        for name in "kv":
+            shapes |= {"e" + name: (config["block"], width), f"W{name}1": (config["block"] * width, width),
+                       f"b{name}1": (width,), f"W{name}2": (width, width), f"b{name}2": (width,)}
         return shapes
     return usual(config, d)
 
@@ -362,10 +668,16 @@ def write(name, config, tensors):
 
 
 FUNCTIONS = {"mha": mha, "local": mha, "differential": differential, "forgetting": forgetting, "cosformer": cosformer,
-             "abc": abc, "gated_deltanet": gated_deltanet, "mamba2": mamba2, "multi_head_latent": multi_head_latent}
+             "abc": abc, "gated_deltanet": gated_deltanet, "mamba2": mamba2, "multi_head_latent": multi_head_latent,
+             "kimi_delta": kimi_delta, "rwkv7": rwkv7, "moba": moba, "native_sparse": native_sparse,
+             "linear_transformer": linear_transformer, "retnet": retnet, "gated_linear_attention": gated_linear_attention,
+             "attention_free_transformer": attention_free_transformer, "fnet": fnet, "nystromformer": nystromformer,
+             "sinkhorn": sinkhorn}
 
 DELTA = {"gated": True, "value_width": 1, "convolution": 4}
 STATE = {"expand": 2, "state": 3, "convolution": 4}
+KIMI = {"value_width": 1, "convolution": 4, "gate_rank": 3}
+GOOSE = {"rank": 3, "gate_rank": 5}
 LATENT = {"kv_rank": 5, "query_rank": 0, "rotary_width": 2}
 CASES = [
     ("mha__sink_zero_pad", {"sink": "zero", "pad": True}, 9, 2),
@@ -399,6 +711,42 @@ CASES = [
     ("multi_head_latent__pad", {"pad": True, **LATENT}, 9, 2),
     ("multi_head_latent__causal", {"causal": True, **LATENT, "rotary_width": 4}, 11, 4),
     ("multi_head_latent__query_rank_causal_pad", {"causal": True, "pad": True, **LATENT, "query_rank": 3}, 9, 2),
+    ("kimi_delta__causal", {"causal": True, **KIMI}, 37, 2),
+    ("kimi_delta__causal_pad", {"causal": True, "pad": True, **KIMI, "value_width": 2, "bias": False}, 11, 4),
+    ("kimi_delta__both_ways_pad", {"pad": True, **KIMI}, 9, 2),
+    ("rwkv7__causal", {"causal": True, **GOOSE}, 37, 2),
+    ("rwkv7__causal_pad", {"causal": True, "pad": True, **GOOSE, "bias": False}, 11, 4),
+    ("rwkv7__both_ways_pad", {"pad": True, **GOOSE}, 9, 2),
+    ("moba__causal", {"causal": True, "block": 3, "blocks": 2}, 17, 4),
+    ("moba__causal_pad", {"causal": True, "pad": True, "block": 4, "blocks": 3}, 22, 2),
+    ("moba__pad", {"pad": True, "block": 2, "blocks": 3}, 13, 2),
+    ("native_sparse__causal", {"causal": True, "kv_heads": 2, "block": 2, "blocks": 3, "window": 3}, 15, 4),
+    ("native_sparse__causal_pad", {"causal": True, "pad": True, "kv_heads": 1, "block": 3, "blocks": 4, "window": 4,
+                                   "bias": False}, 20, 2),
+    ("native_sparse__pad", {"pad": True, "kv_heads": 2, "block": 2, "blocks": 4, "window": 2}, 13, 2),
+    ("linear_transformer__pad", {"pad": True}, 9, 2),
+    ("linear_transformer__causal", {"causal": True}, 11, 4),
+    ("linear_transformer__cross_pad", {"pad": True, "memory": 7, "bias": False}, 8, 2),
+    ("retnet__pad", {"pad": True, "value_width": 2}, 9, 2),
+    ("retnet__causal", {"causal": True, "value_width": 1}, 11, 4),
+    ("retnet__causal_pad", {"causal": True, "pad": True, "value_width": 2, "bias": False}, 13, 2),
+    ("gated_linear_attention__pad", {"pad": True, "gate_rank": 3, "temperature": 2}, 9, 2),
+    ("gated_linear_attention__causal", {"causal": True, "gate_rank": 5, "temperature": 16}, 19, 4),
+    ("gated_linear_attention__causal_pad", {"causal": True, "pad": True, "gate_rank": 2, "temperature": 4}, 13, 2),
+    ("attention_free_transformer__pad", {"pad": True, "form": "simple"}, 9, 2),
+    ("attention_free_transformer__causal", {"causal": True, "form": "full", "rank": 3, "L": 11}, 11, 4),
+    ("attention_free_transformer__causal_pad", {"causal": True, "pad": True, "form": "local", "rank": 2, "window": 3,
+                                                "L": 13}, 13, 2),
+    ("sinkhorn__pad", {"pad": True, "block": 3, "iterations": 7, "temperature": 0.75, "L": 16}, 14, 2),
+    ("sinkhorn__causal", {"causal": True, "block": 3, "iterations": 7, "temperature": 0.75, "L": 11}, 11, 4),
+    ("sinkhorn__causal_pad", {"causal": True, "pad": True, "block": 2, "iterations": 3, "temperature": 2, "L": 13,
+                              "bias": False}, 13, 2),
+    ("fnet__plain", {"unitary": False}, 7, 2),
+    ("fnet__pad", {"pad": True, "unitary": False}, 11, 4),
+    ("fnet__unitary_pad", {"pad": True, "unitary": True}, 12, 2),
+    ("nystromformer__pad", {"pad": True, "landmarks": 3, "iterations": 6}, 13, 2),
+    ("nystromformer__plain", {"landmarks": 4, "iterations": 3, "bias": False}, 11, 4),
+    ("nystromformer__cross_pad", {"pad": True, "landmarks": 5, "iterations": 6, "memory": 6}, 9, 2),
 ]
 
 

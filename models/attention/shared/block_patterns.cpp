@@ -107,6 +107,22 @@ std::shared_ptr<const BlockPattern> make_block_pattern(const PatternDefinition& 
   return builder.finish();
 }
 
+PatternDefinition window_definition(std::int64_t queries, std::int64_t keys, std::int64_t least,
+                                    std::int64_t most) {
+  PatternDefinition definition{queries, keys, 1, 64, {}, {}};
+  const std::int64_t first = keys - queries;  // the position of query 0
+  definition.entry = [=](std::int64_t, std::int64_t i, std::int64_t j) {
+    return first + i - j >= least && first + i - j <= most;
+  };
+  definition.content = [=, b = definition.block](std::int64_t, std::int64_t row, std::int64_t column) {
+    const std::int64_t middle = first + (row - column) * b;  // i - j within a block: middle +- (b - 1)
+    const std::int64_t low = middle - (b - 1), high = middle + (b - 1);
+    if (high < least || low > most) return BlockContent::none;
+    return low >= least && high <= most ? BlockContent::all : BlockContent::some;
+  };
+  return definition;
+}
+
 Tensor PatternAttention::visible(std::int64_t length) const {
   const std::int64_t heads = config().heads;
   std::vector<std::int32_t> entries;

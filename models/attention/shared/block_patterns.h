@@ -32,6 +32,10 @@ struct PatternDefinition {
 /// The blocks that hold an entry. Blocks that turn out full need no mask, and equal masks are stored once.
 std::shared_ptr<const BlockPattern> make_block_pattern(const PatternDefinition& definition);
 
+/// The window least <= i - j <= most of one head, where the last query stands at the last key.
+PatternDefinition window_definition(std::int64_t queries, std::int64_t keys, std::int64_t least,
+                                    std::int64_t most);
+
 /// Block patterns built earlier.
 using PatternCache = BoundedCache<std::shared_ptr<const BlockPattern>, 256>;
 

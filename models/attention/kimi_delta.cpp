@@ -1,0 +1,83 @@
+// Kimi Delta Attention: "Kimi Linear: an expressive, efficient attention architecture", Kimi Team
+// 2025, arXiv 2510.26692, sections 3 and 4. Gated DeltaNet (gated_deltanet.cpp) whose state fades
+// feature by feature of the keys, and whose gates come from a narrow vector of each token:
+//
+//   S_t = (I - beta_t k_t^T k_t) diag(alpha_t) S_{t-1} + beta_t k_t^T v_t,   o_t = q_t S_t    (eq. 1)
+//   alpha_t = e^( -e^A softplus(x_t Wa1 Wa2 + ba) )       [dk], with one A for each head
+//   beta_t = sigmoid(x_t Wb)
+//   q, k = unit( silu( conv(X Wq) ) ), unit( silu( conv(X Wk) ) ),   v = silu( conv(X Wv) )
+//   O = ( sigmoid(X Wg1 Wg2 + bg) * merge(RMSNorm(o)) ) Wo       one vector of gains for all heads
+//
+// Wa1 and Wg1 lead to r features, the width of a head. unit, conv and the state in chunks are those
+// of gated_deltanet; however fast a feature fades, no factor exceeds 1 (shared/delta_rule.h). The
+// paper takes no positions. Decoding keeps S and c - 1 inputs of conv.
+//
+// The paper says of alpha only that it is made as in Gated DeltaNet and Mamba. The formula above and the
+// bias bg are those of the authors' code, in flash-linear-attention. There ba starts from 0, so that at
+// first most of the state is gone after one token; here softplus(ba) starts from e^U(log 0.001, log
+// 0.1), as in Gated DeltaNet, and e^A from U(1, 16), as theirs. They scale q by 1 / sqrt(dk), which
+// RMSNorm divides out but for its 1e-5.
+//
+// Padded tokens write nothing, fade nothing and are 0 for conv. Dropout drops tokens from what is
+// written. Without `causal`, an extension: o is the sum of both directions'.
+//
+// Time N (dk + dv + 32 log2(32)) d + N d^2, memory N d log2(32), parameters (3 + e) d^2 + 2 r d (1 + e).
+//
+// Settings: "value_width" e, that of v in that of q (1); "convolution" c (4); "gate_rank" r (0: d / H).
+
+#include <vector>
+
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/shared/delta_net.h"
+#include "heed/models/attention/shared/token_sums.h"
+
+namespace heed {
+namespace {
+
+class KimiDelta : public DeltaNet {
+ public:
+  explicit KimiDelta(const AttentionConfig& config)
+      : DeltaNet(config),
+        rank_(rank_of(config)),
+        decay_in_(config.width, rank_, false, initialiser_),
+        decay_out_(rank_, config.width, false, initialiser_),
+        gate_in_(config.width, rank_, false, initialiser_),
+        gate_out_(rank_, value_width_, true, initialiser_) {
+    add_module("decay_in", decay_in_);
+    add_module("decay_out", decay_out_);
+    add_module("gate_in", gate_in_);
+    add_module("gate_out", gate_out_);
+    add_parameter("decay_rate", rate_, first_decay_rates(config.heads, initialiser_));
+    add_parameter("decay_step", step_, first_decay_steps(config.width, initialiser_));
+  }
+
+ protected:
+  Tensor mixed(const AttentionInput& input, AttentionCache* cache, Context& context) override {
+    const std::vector<Tensor> x =
+        Linear::each({&query_, &key_, &value_, &strength_, &decay_in_, &gate_in_}, input.x);
+    const DType precise = statistics_type(input.x.dtype());
+    const Tensor rates = repeat(exp(cast(rate_, precise)), config().width / config().heads, 0);  // [d]
+    const Tensor log_alpha = softplus(cast(decay_out_(x[4]), precise) + cast(step_, precise)) * -rates;
+    return output_(sigmoid(gate_out_(x[5])) * recurred(x, log_alpha, input.mask, cache, context));
+  }
+
+ private:
+  static std::int64_t rank_of(const AttentionConfig& config) {
+    const std::int64_t given = config.options.take_integer("gate_rank", 0, 0, most_units);
+    return given > 0 ? given : config.width / config.heads;
+  }
+
+  std::int64_t rank_;                                 // r
+  Linear decay_in_, decay_out_, gate_in_, gate_out_;  // Wa1, Wa2, Wg1, Wg2 with bg
+  Tensor rate_, step_;                                // A [H], ba [d]
+};
+
+}  // namespace
+
+AttentionVariant kimi_delta_variant() {
+  return {"kimi_delta",
+          {.causal = true, .reason = "it overwrites what it holds from token to token of one sequence"},
+          make_layer<KimiDelta>};
+}
+
+}  // namespace heed
