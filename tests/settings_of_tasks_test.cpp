@@ -46,6 +46,11 @@ const std::map<std::string, std::vector<std::string>> reasons = {
     {"training.optimizer.decay_vectors",
      {"training.optimizer.name=adamw", "training.optimizer.weight_decay=0.5"}},
     {"training.optimizer.weight_decay", {"training.optimizer.name=adamw"}},
+    {"training.optimizer.momentum", {"training.optimizer.name=muon"}},
+    {"training.optimizer.nesterov", {"training.optimizer.name=muon"}},
+    {"training.optimizer.iterations", {"training.optimizer.name=muon"}},
+    {"training.optimizer.adjust_rate", {"training.optimizer.name=muon"}},
+    {"training.optimizer.matrix_rate", {"training.optimizer.name=muon"}},
     {"training.schedule.final_rate", {"training.schedule.name=linear"}},
     {"training.schedule.name", {"training.schedule.warmup_steps=1"}},
 };

@@ -155,19 +155,26 @@ TEST_CASE("optimizer: a parameter without a gradient is left alone") {
 }
 
 TEST_CASE("optimizer: with its state restored it goes on to the same bits") {
-  for (OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw}) {
+  for (const std::string& kind : optimizer_names()) {
+    CAPTURE(kind);
     OptimizerOptions options;
-    options.kind = kind;
-    Tensor a = leaf_with_gradient({1, 2}, {0.3, -2});
-    Optimizer first({{"w", &a}}, options);
+    options.kind = optimizer_kind(kind);
+    const auto matrix_with_gradient = [](const Values& values) {
+      const Tensor matrix = parameter(Tensor::from(values, {2, 3}));
+      backward(sum(matrix * Tensor::from(Values{0.3, -2, 1, 0.5, 0.1, -0.7}, {2, 3})));
+      return matrix;
+    };
+    Tensor a = leaf_with_gradient({1, 2}, {0.3, -2}), m = matrix_with_gradient({1, 2, 3, 4, 5, 6});
+    Optimizer first({{"w", &a}, {"m", &m}}, options);
     for (int i = 0; i < 3; ++i) first.step(0.1);
 
-    Tensor b = leaf_with_gradient(a.to_doubles(), {0.3, -2});
-    Optimizer second({{"w", &b}}, options);
+    Tensor b = leaf_with_gradient(a.to_doubles(), {0.3, -2}), n = matrix_with_gradient(m.to_doubles());
+    Optimizer second({{"w", &b}, {"m", &n}}, options);
     second.load_state(first.state());
     first.step(0.1);
     second.step(0.1);
     CHECK(a.to_doubles() == b.to_doubles());
+    CHECK(m.to_doubles() == n.to_doubles());
     CHECK(second.steps() == 4);
   }
 }
@@ -908,21 +915,24 @@ TEST_CASE("optimizer: what f32 would take for 0, 1 or infinity is refused by nam
 TEST_CASE("trainer: the weights are the same bits for 1, 2, 3 and 8 threads") {
   const int threads_before = cpu_threads();
   const TinySizes sizes{.vocabulary = 211, .width = 64, .heads = 4, .batch = 6, .length = 48, .batches = 3};
-  std::vector<std::vector<float>> expected;
-  for (int threads : {1, 2, 3, 8}) {
-    set_cpu_threads(threads);
-    TinyTask task(sizes);
-    const auto initial = weights_of(task.model());
-    TrainerOptions options = options_for(6);
-    options.clip_norm = 0.5;
-    options.ema_decay = 0.9;
-    options.accumulation = 2;
-    Trainer(task, options).run();
-    const auto weights = weights_of(task.model());
-    CHECK((weights != initial));
-    if (expected.empty()) expected = weights;
-    CAPTURE(threads);
-    CHECK((weights == expected));
+  for (const OptimizerKind kind : {OptimizerKind::adam, OptimizerKind::muon}) {
+    std::vector<std::vector<float>> expected;
+    for (int threads : {1, 2, 3, 8}) {
+      set_cpu_threads(threads);
+      TinyTask task(sizes);
+      const auto initial = weights_of(task.model());
+      TrainerOptions options = options_for(6);
+      options.optimizer.kind = kind;
+      options.clip_norm = 0.5;
+      options.ema_decay = 0.9;
+      options.accumulation = 2;
+      Trainer(task, options).run();
+      const auto weights = weights_of(task.model());
+      CHECK((weights != initial));
+      if (expected.empty()) expected = weights;
+      CAPTURE(threads);
+      CHECK((weights == expected));
+    }
   }
   set_cpu_threads(threads_before);
 }

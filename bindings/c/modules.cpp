@@ -42,6 +42,15 @@ std::shared_ptr<Attention> make_layer(const std::string& name, const Options& gi
   return made;
 }
 
+void take_muon(const Options& settings, MuonOptions& options) {
+  options.momentum = settings.take_number("momentum", options.momentum, 0, 0.9999999);
+  options.nesterov = settings.take_bool("nesterov", options.nesterov);
+  options.iterations = settings.take_integer("iterations", options.iterations, 1, 99);
+  options.rate = settings.take_number("matrix_rate", options.rate, 1e-37, 1e30);
+  const bool original = settings.take_choice("adjust_rate", {"match_rms_adamw", "original"}) == "original";
+  options.adjustment = original ? RateAdjustment::original : RateAdjustment::match_rms_adamw;
+}
+
 std::shared_ptr<OptimizerObject> make_optimizer(const std::string& name, const Options& settings,
                                                 std::vector<Tensor> tensors) {
   auto object = std::make_shared<OptimizerObject>();
@@ -54,6 +63,7 @@ std::shared_ptr<OptimizerObject> make_optimizer(const std::string& name, const O
     options.epsilon = settings.take_number("epsilon", options.epsilon, 1e-30, 1);
     options.weight_decay = settings.take_number("weight_decay", options.weight_decay, 0, 1e6);
     options.decay_vectors = settings.take_bool("decay_vectors", false);
+    if (options.kind == OptimizerKind::muon) take_muon(settings, options.muon);
     object->clip_norm = settings.take_number("clip_norm", 0, 0, 1e30);
     settings.check_all_taken("optimizer '" + name + "'");
   });

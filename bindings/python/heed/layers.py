@@ -282,20 +282,30 @@ def _tensors(parameters: Union[Parameters, Iterable[Parameters]]) -> List[Tensor
 
 
 class Optimizer(_Handle):
-    """ "sgd", "adam" or "adamw" over parameters: tensors, modules, dictionaries, or a list of these.
+    """ "sgd", "adam", "adamw" or "muon" over parameters: tensors, modules, dictionaries, or a list of these.
 
     ``settings``: beta1 (for sgd the momentum), beta2, epsilon, weight_decay, decay_vectors
-    (False: adamw does not decay parameters of rank 0 or 1, such as biases), clip_norm.
+    (False: adamw and muon do not decay parameters of rank 0 or 1, such as biases), clip_norm.
+
+    "muon" orthogonalises the steps of matrices, but for nn.Embedding and for the embeddings and last maps of the
+    library's models, and takes adamw's for all else. ``adamw``: what else muon should not orthogonalise, now or
+    later, such as the last map of a model of your own. More settings: momentum (0.95), nesterov (True), iterations (5), matrix_rate (1) times
+    the learning rate for matrices, adjust_rate ("match_rms_adamw": times 0.2 sqrt(max(rows, columns)); "original":
+    times sqrt(max(1, rows / columns))).
     """
 
     _free_name = "heed_optimizer_free"
 
     def __init__(
-        self, name: str, parameters: Union[Parameters, Iterable[Parameters]], learning_rate: float = 1e-3,
-        **settings: float,
+        self, name: str, parameters: Union[Parameters, Iterable[Parameters]], learning_rate: float = 1e-3, *,
+        adamw: Union[Parameters, Iterable[Parameters]] = (), **settings: Union[float, str],
     ) -> None:
         self.learning_rate = learning_rate
         tensors = _tensors(parameters)
+        if name != "muon" and adamw != ():
+            raise TypeError(f"adamw= is for the optimizer 'muon', not {name!r}")
+        for tensor in _tensors(adamw):
+            lib.call("heed_tensor_set_hidden_map", tensor, 0)
         given = lib.encoded(name), lib.settings_json(settings), lib.handles_of(tensors), len(tensors)
         super().__init__(lib.result("heed_optimizer_create", *given))
 
