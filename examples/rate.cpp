@@ -92,7 +92,9 @@ class RateLearner : public Learner {
     return {sum(square(rates - targets)), rates.size(0)};
   }
   Evaluation evaluate() override {
-    return valid_.inputs.empty() ? Evaluation() : evaluation(errors_of(valid_).metrics);
+    if (valid_.inputs.empty()) return {};
+    const Batch rows = spread_over(valid_.inputs.size(), sample());  // all, where it chooses weights
+    return evaluation(errors_of(picked(valid_, rows)).metrics, rows.size(), valid_.inputs.size());
   }
 
   // --- what it answers

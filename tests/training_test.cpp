@@ -476,6 +476,35 @@ TEST_CASE("trainer: evaluations that are only shown choose nothing and change no
   CHECK(trained(9, 400, 1e-37).result.step == 200);
 }
 
+TEST_CASE("trainer: what is only shown is measured on a sample, and the others on all") {
+  class Sampled : public LineTask {
+   public:
+    Evaluation evaluate() override {
+      Evaluation found = LineTask::evaluate();
+      samples.push_back(sample());
+      if (sample() > 0) found.sample = sample(), found.all = 1000;
+      return found;
+    }
+    std::vector<std::int64_t> samples;
+  };
+  Sampled task;
+  TrainerOptions options = options_for(90);
+  options.evaluate_every = 50;
+  options.shown_evaluations = 4;
+  options.shown_sample = 7;
+  std::string said;
+  std::vector<std::int64_t> recorded;
+  const TrainerCallbacks callbacks{.progress =
+                                       [&](const Progress& progress) {
+                                         if (progress.is_evaluation()) recorded.push_back(progress.sample);
+                                       },
+                                   .message = [&](std::string_view text) { said += text; }};
+  Trainer(task, options, callbacks).run();
+  CHECK(task.samples == std::vector<std::int64_t>{7, 7, 0, 7, 7, 0});
+  CHECK(recorded == task.samples);
+  CHECK(said == "evaluations that only show progress read 7 of 1000 tokens (training.shown_sample)");
+}
+
 namespace {
 /// What training says beside its progress.
 std::string said_by(Task& task, const TrainerOptions& options) {
@@ -1069,6 +1098,8 @@ TEST_CASE("metrics: a line keeps what it was made from") {
   CHECK(back.loss == 0.1);
   CHECK(back.auxiliary == progress.auxiliary);
   progress.metrics = {{"bleu", std::nan("")}};
+  progress.sample = 4096;
+  CHECK(parse_metrics_line(metrics_line(progress)).sample == 4096);
   CHECK(metrics_line(progress).find("\"bleu\":null") != std::string::npos);
   CHECK(std::isnan(parse_metrics_line(metrics_line(progress)).metrics[0].second));
   CHECK_THROWS_WITH_AS(parse_metrics_line("{}"), doctest::Contains("not a line of metrics"), Error);
