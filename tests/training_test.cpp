@@ -1082,7 +1082,7 @@ TEST_CASE("progress: what would steer the terminal is shown, not obeyed") {
 }
 
 TEST_CASE("names: each choice has one list") {
-  CHECK(optimizer_names() == std::vector<std::string>{"sgd", "adam", "adamw"});
+  CHECK(optimizer_names() == std::vector<std::string>{"sgd", "adam", "adamw", "muon"});
   CHECK(precision_names() == std::vector<std::string>{"f32", "f16", "bf16"});
   for (const std::string& name : optimizer_names()) CHECK(name_of(optimizer_kind(name)) == name);
   for (const std::string& name : precision_names()) CHECK(name_of(precision_from_name(name)) == name);
