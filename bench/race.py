@@ -123,9 +123,10 @@ class Table:
         found, hardest = {}, max if larger else min
         for name, (lines, own_marks, work) in sides.items():
             its_marks = [mark for mark in marks if own_marks is None or mark in own_marks]
-            if not its_marks:
+            if not its_marks or not any(part in name for part in self.options.sides):
                 continue
             curve, memory = work(lambda value: reached(value, hardest(its_marks)))
+            print(f"{race}, {name}: {json.dumps(curve)}", file=sys.stderr, flush=True)
             for mark in its_marks:
                 first = next((one for one in curve if reached(one["value"], mark)), None)
                 found[name, mark] = first, lines, memory, curve[-1]["value"]
@@ -158,11 +159,11 @@ def flags_of(options, every):
 
 NANOGPT = {"modern": False, "layers": 4, "heads": 4, "width": 128, "hidden": 512, "context": 64, "batch": 12, "dropout": 0.0,
            "steps": 2000, "rate": 1e-3, "final_rate": 1e-4, "warmup": 100, "beta2": 0.99, "weight_decay": 0.1, "every": 100}
-# The same in heed's blocks, with its own rate and schedule; until the first mark.
+# A model of the same size in heed's blocks, with what its own experiments found (docs/explanation/experiments.md).
 SMALL = {"model.width": 128, "model.heads": 4, "model.feed_forward": 344, "model.decoder_layers": 4, "model.max_length": 64,
          "model.dropout": 0.0, "model.activation": "swiglu", "model.norm_kind": "rms", "model.positions": "rotary",
-         "training.steps": 700, "training.batch_tokens": 768, "training.schedule.learning_rate": 0.004,
-         "training.schedule.warmup_steps": 50}
+         "model.embedding_deviation": 0.02, "training.steps": 300, "training.batch_tokens": 768, "training.optimizer.name": "muon",
+         "training.schedule.name": "linear", "training.schedule.learning_rate": 0.008, "training.schedule.warmup_steps": 10}
 LARGE = {"modern": True, "layers": 4, "heads": 8, "width": 256, "hidden": 704, "context": 256, "batch": 12, "dropout": 0.2,
          "steps": 3600, "rate": 2e-3, "final_rate": 0.0, "warmup": 200, "beta2": 0.99, "weight_decay": 0.1, "ema": 0.998,
          "every": 100}
@@ -299,6 +300,7 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, required=True, help="folder of the sets, as they are distributed")
     parser.add_argument("--only", default=",".join(RACES), help="races, with commas between (default: all)")
     parser.add_argument("--marks", type=float, nargs="+", help="these marks only")
+    parser.add_argument("--sides", nargs="+", default=[""], help="sides whose name has one of these texts (default: all)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bin", type=pathlib.Path, default=peers.BIN, help="folder of heed's programs")

@@ -313,6 +313,20 @@ TEST_CASE("orthogonalised() brings singular values near 1, and refuses what is n
   CHECK_THROWS_WITH_AS(orthogonalised(Tensor::ones({3, 3}), 0), doctest::Contains("at least 1"), Error);
 }
 
+TEST_CASE("orthogonalised() is right for singular values of all magnitudes, long matrices and square ones") {
+  for (const std::int64_t columns : {7, 64}) {
+    Initialiser initialiser(1);
+    std::vector<float> values;
+    for (int i = 0; i < 7; ++i) values.push_back(std::pow(10.0F, static_cast<float>(-i)));
+    const Tensor x = matmul(initialiser.orthogonal(7, 7),
+                            initialiser.orthogonal(7, columns) * Tensor::from(values, {7, 1}));
+    for (const Tensor& matrix : {x, contiguous(transpose(x, 0, 1))}) {
+      const std::vector<double> expected = orthogonalised(cast(matrix, DType::f64)).to_doubles();
+      CHECK(worst_error(values_of<float>(orthogonalised(matrix)), expected) < 1e-3);
+    }
+  }
+}
+
 TEST_CASE("Muon's matrices have the same bits for any number of threads, alone or together") {
   std::vector<Tensor> gradients;
   for (std::uint32_t i = 0; i < 5; ++i) gradients.push_back(random_floats({70, 130}, i));

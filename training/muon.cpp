@@ -31,20 +31,53 @@ Tensor normalised(const Tensor& x) {
   return y / maximum(sqrt(sum(square(y), both, true)), least_norm / largest);
 }
 
-/// With A = Y Y': a Y + (b A + c A^2) Y, or the same from the right where that makes A smaller.
-Tensor iterated(const Tensor& y, const Tensor& diagonal) {
-  const bool is_tall = y.size(-2) > y.size(-1);
-  const Tensor other = transpose(y, -2, -1);
-  const Tensor gram = is_tall ? matmul(other, y) : matmul(y, other);
-  const Tensor factor = gram * of_third + matmul(gram, gram) * of_fifth + diagonal;
-  return is_tall ? matmul(y, factor) : matmul(factor, y);
-}
+/// Iterations y = (a + b A + c A^2) y with A = y y', or A = y' y from the right where that is smaller.
+///
+/// The factors commute with A, so that a long matrix need not be multiplied by each of them: with Q = a + b A +
+/// c A^2 the next A is Q A Q, and only the product of all Q meets y. That is less work from 1.5 times as long
+/// as wide on. In half types it is not done: there the small eigenvalues of A are lost beside the large ones.
+class NewtonSchulz {
+ public:
+  explicit NewtonSchulz(const Tensor& y)
+      : is_tall_(y.size(-2) > y.size(-1)),
+        diagonal_(eye(std::min(y.size(-2), y.size(-1)), y.dtype(), y.device()) * of_first) {}
+
+  Tensor operator()(Tensor y, std::int64_t iterations) const {
+    const auto [narrow, wide] = std::minmax({y.size(-2), y.size(-1)});
+    if (!is_half(y.dtype()) && !Bf16Products::active() && 2 * wide > 3 * narrow)
+      return times(product_of_factors(gram_of(y), iterations), y);
+    for (std::int64_t i = 0; i < iterations; ++i) y = times(factor_of(gram_of(y)), y);
+    return y;
+  }
+
+ private:
+  Tensor gram_of(const Tensor& y) const {
+    const Tensor other = transpose(y, -2, -1);
+    return is_tall_ ? matmul(other, y) : matmul(y, other);
+  }
+  Tensor factor_of(const Tensor& gram) const {
+    return gram * of_third + matmul(gram, gram) * of_fifth + diagonal_;
+  }
+  Tensor product_of_factors(Tensor gram, std::int64_t iterations) const {
+    Tensor factor = factor_of(gram), product = factor;
+    for (std::int64_t i = 1; i < iterations; ++i) {
+      gram = matmul(matmul(factor, gram), factor);
+      factor = factor_of(gram);
+      product = matmul(factor, product);
+    }
+    return product;
+  }
+  Tensor times(const Tensor& factor, const Tensor& y) const {
+    return is_tall_ ? matmul(y, factor) : matmul(factor, y);
+  }
+
+  bool is_tall_;
+  Tensor diagonal_;
+};
 
 Tensor orthogonalised_in(const Tensor& x, std::int64_t iterations, DType dtype) {
-  Tensor y = cast(normalised(x), dtype);
-  const Tensor diagonal = eye(std::min(x.size(-2), x.size(-1)), dtype, x.device()) * of_first;
-  for (std::int64_t i = 0; i < iterations; ++i) y = iterated(y, diagonal);
-  return contiguous(cast(y, x.dtype()));
+  const Tensor y = cast(normalised(x), dtype);
+  return contiguous(cast(NewtonSchulz(y)(y, iterations), x.dtype()));
 }
 
 double adjustment(RateAdjustment kind, const Shape& shape) {
