@@ -27,6 +27,13 @@ Tensor gradient(const Tensor& leaf);
 /// Drops the gradient of a leaf.
 void zero_gradient(const Tensor& leaf);
 
+/// Whether a leaf, if it is a matrix, maps one hidden layer to another, so that an optimizer may treat it as
+/// such a map (OptimizerKind::muon). True of parameter(). Of the parameters of a Module it is true of those
+/// of Linear, but for the maps to classes at the end of heed's models.
+bool is_hidden_map(const Tensor& leaf);
+/// Says so of a leaf: false for tables of vectors and for the last map of a model of your own.
+void set_hidden_map(const Tensor& leaf, bool is_map);
+
 /// While it lives, records the leaves that backward() gives a gradient to on this thread. A leaf that still
 /// holds a gradient after step() and zero_gradients() of all optimizers is trained by none of them; an
 /// example is a parameter of a part that was never registered with add_module():

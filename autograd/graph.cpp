@@ -215,6 +215,16 @@ void zero_gradient(const Tensor& leaf) {
   leaf.node()->gradient = {};
 }
 
+bool is_hidden_map(const Tensor& leaf) {
+  return leaf.tracked() && is_leaf(*leaf.node()) && leaf.node()->hidden_map;
+}
+
+void set_hidden_map(const Tensor& leaf, bool is_map) {
+  check(leaf.tracked() && is_leaf(*leaf.node()),
+        "set_hidden_map: the tensor is not a leaf made by parameter()");
+  leaf.node()->hidden_map = is_map;
+}
+
 void backward(const Tensor& output, const Tensor& start) {
   check(output.defined(), "backward: the output is undefined");
   check(output.tracked(), "backward: the output does not depend on any parameter",

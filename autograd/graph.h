@@ -39,8 +39,9 @@ struct Node {
     std::uint64_t version;
   };
   std::vector<Read> reads;
-  Tensor gradient;  ///< a leaf keeps it until zero_gradient()
-  ~Node();          // unlinks long chains without recursion
+  Tensor gradient;         ///< a leaf keeps it until zero_gradient()
+  bool hidden_map = true;  ///< of a leaf: is_hidden_map()
+  ~Node();                 // unlinks long chains without recursion
 };
 
 /// Attaches a node to `out` when recording is on and an input is tracked; otherwise returns `out`

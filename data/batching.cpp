@@ -26,6 +26,14 @@ void shuffle_batches(std::vector<Batch>& batches, const RandomKey& key) {
 
 }  // namespace
 
+Batch spread_over(std::size_t count, std::int64_t most) {
+  const auto all = static_cast<std::int64_t>(count);
+  const std::int64_t some = most == 0 ? all : std::min(all, most);
+  Batch rows;
+  for (std::int64_t i = 0; i < some; ++i) rows.push_back(static_cast<std::int32_t>(i * all / some));
+  return rows;
+}
+
 BatchPlan::BatchPlan(std::span<const std::int32_t> source_lengths,
                      std::span<const std::int32_t> target_lengths, const BatchOptions& options)
     : options_(options),

@@ -20,6 +20,9 @@ struct BatchOptions {
 
 using Batch = std::vector<std::int32_t>;  ///< Indices of examples.
 
+/// At most `most` of the indices of `count` examples, evenly spread and in ascending order; 0: all.
+Batch spread_over(std::size_t count, std::int64_t most);
+
 /// Groups examples of similar length, so that there is little padding. The batches of an epoch are a pure
 /// function of the lengths, the options and the epoch number, so (epoch, batch index) is all that a resumed
 /// run needs.

@@ -147,7 +147,9 @@ class TagLearner : public Learner {
             count};
   }
   Evaluation evaluate() override {
-    return valid_.inputs.empty() ? Evaluation() : evaluation(quality_of(valid_).metrics);
+    if (valid_.inputs.empty()) return {};
+    const Batch rows = spread_over(valid_.inputs.size(), sample());  // all, where it chooses weights
+    return evaluation(quality_of(picked(valid_, rows)).metrics, rows.size(), valid_.inputs.size());
   }
 
   // --- what it answers: the likeliest tag of each word
@@ -237,7 +239,9 @@ class TagLearner : public Learner {
     return examples;
   }
 
-  PaddedTokens padded(const std::vector<Tokens>& texts) { return pad_tokens(texts, model_as<Tagger>().device()); }
+  PaddedTokens padded(const std::vector<Tokens>& texts) {
+    return pad_tokens(texts, model_as<Tagger>().device());
+  }
 
   /// The logarithm of the probability of each tag of each word [words, tags], text by text.
   std::vector<std::vector<float>> scores_of(const std::vector<Tokens>& texts) {

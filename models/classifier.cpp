@@ -111,6 +111,7 @@ SparseLinear::SparseLinear(std::int64_t features, std::int64_t classes, Initiali
   add_buffer("shares", shares, Tensor::from(std::vector<float>{first.begin(), first.end()}, {2}));
   if (classes <= most_columns) return;
   output_ = std::make_unique<Linear>(most_columns, classes, false, initialiser);
+  set_hidden_map(output_->weight, false);
   add_module("output", *output_);
 }
 
@@ -236,6 +237,7 @@ EncoderClassifier::EncoderClassifier(const TransformerConfig& config)
 
 EncoderClassifier::EncoderClassifier(const TransformerConfig& config, Initialiser initialiser)
     : SequenceEncoder(config, initialiser), output_(config.width, config.classes, true, initialiser) {
+  set_hidden_map(output_.weight, false);
   add_pooling(initialiser);
   add_module("output", output_);
   if (config.sparse_features == 0) return;

@@ -34,7 +34,7 @@ std::int64_t number_of_choice(std::string_view setting, std::string_view name) {
 
 Linear::Linear(std::int64_t in, std::int64_t out, bool with_bias, Initialiser& initialiser, double gain) {
   check(in > 0 && out > 0, "Linear: widths must be positive, got ", in, " -> ", out);
-  add_parameter("weight", weight, initialiser.linear_weight(out, in, gain));
+  add_parameter("weight", weight, initialiser.linear_weight(out, in, gain), true);
   if (with_bias) add_parameter("bias", bias, initialiser.linear_bias(out, in));
 }
 
@@ -82,8 +82,8 @@ void Linear::add_low_rank(std::int64_t rank, double alpha, Initialiser& initiali
         weight.size(1), " -> ", weight.size(0), ", is ", rank);
   freeze();
   add_parameter("lora_a", lora_a_,
-                initialiser.normal({rank, weight.size(1)}, 1 / std::sqrt(static_cast<double>(rank))));
-  add_parameter("lora_b", lora_b_, Initialiser::constant({weight.size(0), rank}, 0));
+                initialiser.normal({rank, weight.size(1)}, 1 / std::sqrt(static_cast<double>(rank))), true);
+  add_parameter("lora_b", lora_b_, Initialiser::constant({weight.size(0), rank}, 0), true);
   lora_scale_ = alpha / static_cast<double>(rank);
 }
 

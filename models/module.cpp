@@ -71,7 +71,9 @@ void Module::to(DType dtype, Device device) {
   check(is_floating(dtype), "a model's parameters must be f32 or f64, not ", dtype);
   const NoGrad no_grad;
   for (const NamedTensor& entry : parameters()) {
+    const bool hidden_map = is_hidden_map(*entry.tensor);
     *entry.tensor = parameter(converted(entry.tensor->detach(), dtype, device));
+    set_hidden_map(*entry.tensor, hidden_map);
   }
   for (const NamedTensor& entry : buffers()) {
     Tensor& buffer = *entry.tensor;
@@ -160,9 +162,10 @@ std::string Module::described(const char* kind) const {
   return where.empty() ? std::string(kind) : where + " (" + kind + ")";
 }
 
-void Module::add_parameter(std::string name, Tensor& member, const Tensor& initial) {
+void Module::add_parameter(std::string name, Tensor& member, const Tensor& initial, bool hidden_map) {
   check_new_name(described("module"), "parameter", name, parameters_, buffers_, parts_);
   member = parameter(initial);
+  set_hidden_map(member, hidden_map);
   parameters_.push_back({std::move(name), &member});
 }
 

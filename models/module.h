@@ -71,8 +71,9 @@ class Module {
  protected:
   /// Discards what was derived from parameters and buffers.
   virtual void forget() {}
-  /// Makes `member` a tracked leaf with the values of `initial`.
-  void add_parameter(std::string name, Tensor& member, const Tensor& initial);
+  /// Makes `member` a tracked leaf with the values of `initial`. `hidden_map`: what is_hidden_map() says of
+  /// it.
+  void add_parameter(std::string name, Tensor& member, const Tensor& initial, bool hidden_map = false);
   void add_buffer(std::string name, Tensor& member, const Tensor& initial);
   void add_module(std::string name, Module& part);
   /// The start of an error message: path and kind, such as "encoder.layers.0.attention (Linear)".

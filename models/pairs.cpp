@@ -41,6 +41,7 @@ PairMatcher::PairMatcher(const TransformerConfig& config, bool joint, Initialise
       segments_(2, config.width, added_deviation(config), initialiser),
       compare_(4 * config.width, config.width, true, initialiser),
       output_(config.width, config.classes, true, initialiser) {
+  set_hidden_map(output_.weight, false);
   add_pooling(initialiser);
   add_module("matches", matches_);
   if (joint_ && !has_types_) add_module("segments", segments_);

@@ -62,6 +62,14 @@ TEST_CASE("An epoch holds every example once, within the budget") {
         0.75 * static_cast<double>(padded));  // without sorting it would be about one half
 }
 
+TEST_CASE("A sample of examples is evenly spread") {
+  CHECK(spread_over(7, 3) == Batch{0, 2, 4});
+  CHECK(spread_over(3, 3) == Batch{0, 1, 2});
+  CHECK(spread_over(3, 9) == Batch{0, 1, 2});
+  CHECK(spread_over(3, 0) == Batch{0, 1, 2});
+  CHECK(spread_over(0, 5).empty());
+}
+
 TEST_CASE("An epoch depends on the seed and its number alone") {
   const LengthList lengths = random_lengths(300, 2);
   BatchOptions options;

@@ -96,6 +96,21 @@ TEST_CASE(
   CHECK(quality_of({}, {}, 3).macro_f1 == 0);
 }
 
+TEST_CASE("A sample of pairs has whole groups") {
+  LabelledText pairs;
+  for (int question = 0; question < 6; ++question)
+    for (int answer = 0; answer < 3; ++answer)
+      pairs.add_pair(std::to_string(question), std::to_string(answer), "no", "a table");
+  using Rows = std::vector<std::size_t>;
+  CHECK(sampled_rows(pairs, 10) == Rows{0, 1, 2, 6, 7, 8, 12, 13, 14});
+  CHECK(sampled_rows(pairs, 1) == Rows{0, 1, 2});
+  CHECK(sampled_rows(pairs, 18).size() == 18);
+  CHECK(sampled_rows(pairs, 0).size() == 18);
+  LabelledText texts;
+  for (int i = 0; i < 5; ++i) texts.add("the same", "yes", "a table");
+  CHECK(sampled_rows(texts, 2) == Rows{0, 2});
+}
+
 TEST_CASE("Several labels a text: sets of classes, and their figures as scikit-learn has them") {
   LabelledText text;
   text.add("one", "a|b", "f", 1);

@@ -85,6 +85,28 @@ TEST_CASE("perplexity: with a stride of 1 a token sees all that the window can h
   CHECK(text_loss(model, text, 11, {5, 1, 4}).nats == doctest::Approx(expected).epsilon(1e-5));
 }
 
+TEST_CASE(
+    "perplexity: a sample is windows side by side, evenly spread, and has its share of the characters") {
+  LanguageModel model(tiny_config());
+  const Tokens text = some_text(49);
+  // The windows of 8 begin at 0, 8, ..., 40: three of them are the first, the third and the fifth.
+  double expected = 0;
+  for (const std::int64_t begin : {0, 16, 32}) {
+    const Tokens part(text.begin() + begin, text.begin() + begin + 9);
+    expected += text_loss(model, part, 8, {8, 8, 1}).nats;
+  }
+  for (const std::int64_t rows : {1, 2, 16}) {
+    const TextLoss loss = text_loss(model, text, 96, {8, 4, rows, 25});
+    CHECK(loss.nats == doctest::Approx(expected).epsilon(1e-5));
+    CHECK(loss.tokens == 24);
+    CHECK(loss.characters == 48);
+  }
+  const TextLoss all = text_loss(model, text, 96, {8, 4, 4}),
+                 more = text_loss(model, text, 96, {8, 4, 4, 48});
+  CHECK(more.nats == all.nats);
+  CHECK(text_loss(model, text, 96, {8, 4, 4, 1}).tokens == 8);  // at least a window
+}
+
 TEST_CASE("perplexity: units") {
   TextLoss loss;
   loss.nats = 8 * std::log(2.0);
@@ -98,6 +120,7 @@ TEST_CASE("perplexity: units") {
 
 TEST_CASE("perplexity: a text without a token to predict is refused") {
   LanguageModel model(tiny_config());
+  CHECK_THROWS_AS(text_loss(model, some_text(9), 9, {8, 4, 2, -1}), Error);
   CHECK_THROWS_AS(text_loss(model, some_text(1), 1, {8, 4, 2}), Error);
   CHECK_THROWS_AS(text_loss(model, some_text(9), 9, {8, 0, 2}), Error);
   CHECK_THROWS_AS(text_loss(model, some_text(9), 9, {8, 4, 0}), Error);

@@ -7,9 +7,11 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
+#include "heed/core/low_precision.h"
 #include "heed/models/layers.h"
 #include "heed/tests/kernel_check.h"
 #include "heed/training/optimizer.h"
+#include "heed/training/precision.h"
 
 using namespace heed;
 using namespace heed::test;
@@ -158,6 +160,257 @@ TEST_CASE("optimizers have the same bits for any number of threads") {
     }
     return results;
   });
+}
+
+// --- Muon.
+
+namespace {
+
+using Rows = std::vector<std::vector<double>>;
+
+Rows times(const Rows& a, const Rows& b) {
+  Rows out(a.size(), std::vector<double>(b[0].size(), 0));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    for (std::size_t k = 0; k < b.size(); ++k)
+      for (std::size_t j = 0; j < b[0].size(); ++j) out[i][j] += a[i][k] * b[k][j];
+  return out;
+}
+
+Rows turned(const Rows& a) {
+  Rows out(a[0].size(), std::vector<double>(a.size()));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    for (std::size_t j = 0; j < a[0].size(); ++j) out[j][i] = a[i][j];
+  return out;
+}
+
+/// x + factor y
+Rows plus(const Rows& x, const Rows& y, double factor, double of_x = 1) {
+  Rows out = x;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    for (std::size_t j = 0; j < x[0].size(); ++j) out[i][j] = of_x * x[i][j] + factor * y[i][j];
+  return out;
+}
+
+double length_of(const Rows& x) {
+  double squares = 0;
+  for (const auto& row : x)
+    for (const double value : row) squares += value * value;
+  return std::sqrt(squares);
+}
+
+/// As torch.optim.Muon has it (its documentation, version 2.9): X = G / max(|G|, 1e-7), then five times
+/// X = a X + (b A + c A^2) X with A = X X'.
+Rows newton_schulz(const Rows& x, int iterations = 5) {
+  if (x.size() > x[0].size()) return turned(newton_schulz(turned(x), iterations));
+  Rows y = plus(x, x, 0, 1 / std::max(length_of(x), 1e-7));
+  for (int i = 0; i < iterations; ++i) {
+    const Rows gram = times(y, turned(y));
+    y = plus(y, times(plus(gram, times(gram, gram), 2.0315, -4.775), y), 1, 3.4445);
+  }
+  return y;
+}
+
+Rows rows_of(std::int64_t rows, std::int64_t columns, std::uint32_t stream, double scale = 1) {
+  const std::vector<double> all = numbers(rows * columns, -scale, scale, stream);
+  Rows out;
+  for (std::int64_t i = 0; i < rows; ++i)
+    out.emplace_back(all.begin() + i * columns, all.begin() + (i + 1) * columns);
+  return out;
+}
+
+template <class T>
+Tensor leaf_of(const Rows& rows) {
+  return parameter(tensor_of<T>(
+      flatten(rows), {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(rows[0].size())}));
+}
+
+template <class T>
+void give(const Tensor& leaf, const Rows& gradient) {
+  zero_gradient(leaf);
+  backward(sum(leaf * tensor_of<T>(flatten(gradient), leaf.shape())));
+}
+
+/// The step that a matrix takes from 0 with a gradient of this size, beside the reference.
+double error_of_step(double scale) {
+  const Rows gradient = rows_of(8, 12, 3, scale);
+  Tensor leaf = leaf_of<float>(Rows(8, std::vector<double>(12, 0)));
+  give<float>(leaf, gradient);
+  Optimizer optimizer({{"w", &leaf}}, {.kind = OptimizerKind::muon,
+                                       .muon = {.momentum = 0, .adjustment = RateAdjustment::original}});
+  optimizer.step(1);
+  return worst_error(values_of<float>(leaf), flatten(plus(gradient, newton_schulz(gradient), -1, 0)));
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("Muon takes the step that torch.optim.Muon documents", T, float, double) {
+  const std::vector<std::pair<std::int64_t, std::int64_t>> shapes = {{8, 8},   {5, 9},  {9, 5}, {8, 8},
+                                                                     {40, 17}, {2, 70}, {9, 5}};
+  for (const bool nesterov : {false, true}) {
+    for (const RateAdjustment adjustment : {RateAdjustment::original, RateAdjustment::match_rms_adamw}) {
+      std::vector<Rows> expected, moments;
+      std::vector<Tensor> leaves;
+      for (std::uint32_t i = 0; i < shapes.size(); ++i) {
+        expected.push_back(rows_of(shapes[i].first, shapes[i].second, i));
+        leaves.push_back(leaf_of<T>(expected[i]));
+        moments.push_back(plus(expected[i], expected[i], 0, 0));
+      }
+      std::vector<NamedTensor> named;
+      for (Tensor& leaf : leaves) named.push_back({concat_text("w", named.size()), &leaf});
+      Optimizer optimizer(
+          named, {.kind = OptimizerKind::muon,
+                  .weight_decay = 0.1,
+                  .muon = {.momentum = 0.8, .nesterov = nesterov, .adjustment = adjustment, .rate = 0.5}});
+      for (std::uint32_t step = 1; step <= 3; ++step) {
+        for (std::uint32_t i = 0; i < shapes.size(); ++i) {
+          const Rows gradient = rows_of(shapes[i].first, shapes[i].second, 100 * step + i);
+          give<T>(leaves[i], gradient);
+          moments[i] = plus(moments[i], gradient, 0.2 * 0.25, 0.8);
+          const Rows direction = nesterov ? plus(gradient, moments[i], 0.8, 0.2 * 0.25) : moments[i];
+          const auto [rows, columns] = shapes[i];
+          const double ratio = static_cast<double>(rows) / static_cast<double>(columns);
+          const double factor = adjustment == RateAdjustment::original
+                                    ? std::sqrt(std::max(1.0, ratio))
+                                    : 0.2 * std::sqrt(static_cast<double>(std::max(rows, columns)));
+          expected[i] = plus(expected[i], newton_schulz(direction), -0.05 * factor, 1 - 0.05 * 0.1);
+        }
+        optimizer.step(0.1, tensor_of<T>({0.25}, {1}));
+      }
+      for (std::size_t i = 0; i < shapes.size(); ++i) {
+        CAPTURE(i);
+        CHECK(worst_error(values_of<T>(leaves[i]), flatten(expected[i])) <= 5 * tolerance<T>);
+      }
+    }
+  }
+}
+
+TEST_CASE("Muon's steps are right at every magnitude of the gradient") {
+  for (const double scale : {0.0, 1e-38, 1e-30, 1e-12, 1e-7, 1e-3, 1.0, 1e18, 1e30, 1e38}) {
+    CAPTURE(scale);
+    CHECK(error_of_step(scale) <= 3e-6);
+  }
+  // Of 1e-38 the step is not 0 either: that of the norm's least value, 1e-7.
+  const Tensor tiny = orthogonalised(Tensor::full({2, 2}, 1e-38));
+  CHECK(tiny.to_doubles()[0] > 1e-30);
+  // One matrix among others neither hides them nor is hidden.
+  const Tensor both =
+      Tensor::from(std::vector<float>{1e38f, 0, 0, 1e38f, 1e-38f, 0, 0, 1, 0, 0, 0, 0}, {3, 2, 2});
+  const std::vector<double> found = orthogonalised(both).to_doubles();
+  CHECK(found[0] == doctest::Approx(found[3]));
+  CHECK(found[0] > 0.5);
+  CHECK(found[7] > 0.5);
+  CHECK(found[8] == 0);
+}
+
+TEST_CASE("orthogonalised() brings singular values near 1, and refuses what is no matrix") {
+  const Tensor x = uniform({3, 20, 31}, -1, 1, {5, 0, 1});
+  const Tensor y = orthogonalised(x), gram = matmul(y, transpose(y, 1, 2));
+  // The sum of the squares of singular values between 0.68 and 1.14, and of their fourth powers.
+  CHECK(sum(square(y)).item() / 60 == doctest::Approx(0.85).epsilon(0.15));
+  CHECK(sum(square(gram)).item() / 60 == doctest::Approx(0.75).epsilon(0.3));
+  CHECK(orthogonalised(Tensor::empty({0, 3, 4})).count() == 0);
+  CHECK_THROWS_WITH_AS(orthogonalised(Tensor::ones({3})), doctest::Contains("matrices"), Error);
+  CHECK_THROWS_WITH_AS(orthogonalised(Tensor::ones({3, 3}), 0), doctest::Contains("at least 1"), Error);
+}
+
+TEST_CASE("orthogonalised() is right for singular values of all magnitudes, long matrices and square ones") {
+  for (const std::int64_t columns : {7, 64}) {
+    Initialiser initialiser(1);
+    std::vector<float> values;
+    for (int i = 0; i < 7; ++i) values.push_back(std::pow(10.0F, static_cast<float>(-i)));
+    const Tensor x = matmul(initialiser.orthogonal(7, 7),
+                            initialiser.orthogonal(7, columns) * Tensor::from(values, {7, 1}));
+    for (const Tensor& matrix : {x, contiguous(transpose(x, 0, 1))}) {
+      const std::vector<double> expected = orthogonalised(cast(matrix, DType::f64)).to_doubles();
+      CHECK(worst_error(values_of<float>(orthogonalised(matrix)), expected) < 1e-3);
+    }
+  }
+}
+
+TEST_CASE("Muon's matrices have the same bits for any number of threads, alone or together") {
+  std::vector<Tensor> gradients;
+  for (std::uint32_t i = 0; i < 5; ++i) gradients.push_back(random_floats({70, 130}, i));
+  gradients.push_back(random_floats({300, 200}, 9));
+  const auto after_steps = [&](std::size_t first, std::size_t last) {
+    std::vector<Tensor> leaves;
+    std::vector<NamedTensor> named;
+    for (std::size_t i = first; i < last; ++i)
+      leaves.push_back(parameter(random_floats(gradients[i].shape(), 50 + static_cast<std::uint32_t>(i))));
+    for (Tensor& leaf : leaves) named.push_back({concat_text("w", named.size()), &leaf});
+    Optimizer optimizer(named, {.kind = OptimizerKind::muon});
+    for (int step = 0; step < 2; ++step) {
+      for (std::size_t i = first; i < last; ++i) {
+        zero_gradient(leaves[i - first]);
+        backward(sum(leaves[i - first] * gradients[i]));
+      }
+      optimizer.step(0.1);
+    }
+    for (Tensor& leaf : leaves) leaf = leaf.detach();
+    return leaves;
+  };
+  check_thread_identity([&] { return after_steps(0, gradients.size()); });
+  const std::vector<Tensor> together = after_steps(0, gradients.size());
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    CAPTURE(i);
+    CHECK(bits_of(after_steps(i, i + 1)[0]) == bits_of(together[i]));
+  }
+}
+
+TEST_CASE("Muon steps hidden maps as matrices, and all else as AdamW does") {
+  class Net : public Module {
+   public:
+    explicit Net(Initialiser initialiser = Initialiser(1))
+        : table(7, 4, 1, initialiser),
+          hidden(4, 6, true, initialiser),
+          column(6, 1, false, initialiser),
+          last(6, 5, false, initialiser) {
+      set_hidden_map(last.weight, false);
+      add_module("table", table);
+      add_module("hidden", hidden);
+      add_module("column", column);
+      add_module("last", last);
+    }
+    Embedding table;
+    Linear hidden, column, last;
+  };
+  const auto stepped = [](OptimizerKind kind, Net& net) {
+    net.to(DType::f64, {});  // which keeps what is a hidden map
+    Optimizer optimizer(net.parameters(), {.kind = kind, .weight_decay = 0.1});
+    for (const NamedTensor& one : net.parameters()) backward(sum(square(*one.tensor)));
+    optimizer.step(0.1);
+    return optimizer.state();
+  };
+  Net muon, adamw;
+  const auto state = stepped(OptimizerKind::muon, muon), other = stepped(OptimizerKind::adamw, adamw);
+  CHECK(state.size() == other.size() - 1);
+  CHECK_FALSE(state.contains("second_moment.hidden.weight"));
+  for (std::size_t i = 0; i < muon.parameters().size(); ++i) {
+    const NamedTensor mine = muon.parameters()[i];
+    CAPTURE(mine.name);
+    CHECK((mine.tensor->to_doubles() == adamw.parameters()[i].tensor->to_doubles()) ==
+          (mine.name != "hidden.weight"));
+  }
+  CHECK(is_hidden_map(parameter(Tensor::ones({2, 2}))));
+  CHECK_FALSE(is_hidden_map(Tensor::ones({2, 2})));
+  CHECK_THROWS_WITH_AS(set_hidden_map(Tensor::ones({2}), true), doctest::Contains("leaf"), Error);
+}
+
+TEST_CASE("Muon in bf16 is near to f32, and a step that is skipped changes nothing") {
+  const auto stepped = [](Precision precision, std::int32_t skip) {
+    Tensor leaf = parameter(random_floats({64, 96}, 1));
+    backward(sum(leaf * random_floats({64, 96}, 2)));
+    Optimizer optimizer({{"w", &leaf}}, {.kind = OptimizerKind::muon, .weight_decay = 0.1});
+    optimizer.compute_in(precision);
+    optimizer.step(0.1, {}, Tensor::full({1}, skip, DType::i32));
+    return std::pair(values_of<float>(leaf), values_of<float>(optimizer.state().at("first_moment.w")));
+  };
+  const auto exact = stepped(Precision::f32, 0), rounded = stepped(Precision::bf16, 0);
+  CHECK(worst_error(rounded.first, exact.first) < 1e-2);
+  CHECK((rounded.first != exact.first) == Bf16Products::available());
+  CHECK(rounded.second == exact.second);
+  const auto left = stepped(Precision::f32, 1);
+  CHECK(left.first == values_of<float>(random_floats({64, 96}, 1)));
+  CHECK(left.second == std::vector<double>(64 * 96, 0));
 }
 
 // --- Frozen parts and learning rates of parts.

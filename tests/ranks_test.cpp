@@ -397,6 +397,10 @@ TEST_CASE("ranks: the files of a run have the same bytes for any number of ranks
   const TemporaryFolder folder;
   const TrainerOptions options = options_of_all(20);
   REQUIRE(train_in(folder / "alone", options, nullptr, TinyTask()));
+  TrainerOptions of_muon = options;  // of whose matrices two and more of one shape are computed together
+  of_muon.optimizer.kind = OptimizerKind::muon;
+  of_muon.part_rates = {};
+  REQUIRE(train_in(folder / "muon", of_muon, nullptr, TinyTask()));
   TrainerOptions of_line = options;
   of_line.part_rates = {};
   const auto line_task = [] {
@@ -411,10 +415,12 @@ TEST_CASE("ranks: the files of a run have the same bytes for any number of ranks
     const std::string name = std::to_string(count);
     CHECK(status_of_ranks(count, [&](Ranks& ranks) {
             return train_in(folder / name, options, &ranks, TinyTask()) &&
+                   train_in(folder / ("muon" + name), of_muon, &ranks, TinyTask()) &&
                    train_in(folder / ("line" + name), of_line, &ranks, *line_task());
           }) == 0);
     CHECK(weights_in(folder / name) == weights_in(folder / "alone"));
     CHECK(records_of(folder / name) == records_of(folder / "alone"));
+    CHECK(weights_in(folder / ("muon" + name)) == weights_in(folder / "muon"));
     CHECK(weights_in(folder / ("line" + name)) == weights_in(folder / "line"));
     CHECK(records_of(folder / ("line" + name)) == records_of(folder / "line"));
   }
@@ -478,13 +484,15 @@ TEST_CASE(
 
 TEST_CASE("ranks: a run goes on with another number of ranks") {
   const TemporaryFolder folder;
-  REQUIRE(train_in(folder / "alone", options_of_all(16), nullptr, TinyTask()));
+  TrainerOptions options = options_of_all(16);
+  options.optimizer.kind = OptimizerKind::muon;  // whose matrices lack a moment that other parameters have
+  REQUIRE(train_in(folder / "alone", options, nullptr, TinyTask()));
   const auto train_until = [&](std::int64_t step, Ranks* ranks) {
     TrainerCallbacks callbacks;
     // Asked of the last rank alone.
     if (!ranks || ranks->rank() == ranks->count() - 1)
       callbacks.stop_requested = [step, asked = std::int64_t{0}]() mutable { return ++asked == step; };
-    train_in(folder / "run", options_of_all(16), ranks, TinyTask(), callbacks);
+    train_in(folder / "run", options, ranks, TinyTask(), callbacks);
     return true;
   };
   CHECK(status_of_ranks(3, [&](Ranks& ranks) { return train_until(5, &ranks); }) == 0);

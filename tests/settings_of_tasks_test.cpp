@@ -28,12 +28,24 @@ using Json = nlohmann::json;
 
 /// Those that say when something is written, measured or ended, or where it comes from; tests of their own
 /// hold them.
-const std::set<std::string> not_of_the_weights = {
-    "model.recompute_layers",    "training.steps",          "training.epochs",     "training.ema_decay",
-    "training.part_rates",       "training.freeze",         "training.from",       "training.embeddings",
-    "training.ignore",           "training.log_every",      "training.patience",   "training.log_seconds",
-    "training.tensorboard",      "training.evaluate_every", "training.save_every", "training.keep_best_by",
-    "training.shown_evaluations"};
+const std::set<std::string> not_of_the_weights = {"model.recompute_layers",
+                                                  "training.steps",
+                                                  "training.epochs",
+                                                  "training.ema_decay",
+                                                  "training.part_rates",
+                                                  "training.freeze",
+                                                  "training.from",
+                                                  "training.embeddings",
+                                                  "training.ignore",
+                                                  "training.log_every",
+                                                  "training.patience",
+                                                  "training.log_seconds",
+                                                  "training.tensorboard",
+                                                  "training.evaluate_every",
+                                                  "training.save_every",
+                                                  "training.keep_best_by",
+                                                  "training.shown_evaluations",
+                                                  "training.shown_sample"};
 
 /// What must be set for a setting to matter.
 const std::map<std::string, std::vector<std::string>> reasons = {
@@ -46,6 +58,11 @@ const std::map<std::string, std::vector<std::string>> reasons = {
     {"training.optimizer.decay_vectors",
      {"training.optimizer.name=adamw", "training.optimizer.weight_decay=0.5"}},
     {"training.optimizer.weight_decay", {"training.optimizer.name=adamw"}},
+    {"training.optimizer.momentum", {"training.optimizer.name=muon"}},
+    {"training.optimizer.nesterov", {"training.optimizer.name=muon"}},
+    {"training.optimizer.iterations", {"training.optimizer.name=muon"}},
+    {"training.optimizer.adjust_rate", {"training.optimizer.name=muon"}},
+    {"training.optimizer.matrix_rate", {"training.optimizer.name=muon"}},
     {"training.schedule.final_rate", {"training.schedule.name=linear"}},
     {"training.schedule.name", {"training.schedule.warmup_steps=1"}},
 };
@@ -222,6 +239,32 @@ TEST_CASE("every setting of a model and of training changes the weights") {
         if (changed) break;
       }
       CHECK_MESSAGE(changed, refusals);
+    }
+  }
+}
+
+TEST_CASE("an evaluation that is only shown reads a sample, in every task") {
+  for (const TaskKind* const kind : task_kinds()) {
+    std::vector<std::vector<std::string>> variants = {{}};
+    if (kind->name == "language_model")
+      variants.push_back({"objective=masked", "training.keep_best_by=loss"});
+    for (const std::vector<std::string>& more : variants) {
+      CAPTURE(kind->name);
+      const std::unique_ptr<Learner> learner = built(*kind, short_settings(*kind, more));
+      learner->prepare_training();
+      const NoGrad no_grad;
+      const Evaluation all = learner->evaluate();
+      REQUIRE_FALSE(all.metrics.empty());
+      CHECK(all.sample == 0);
+      learner->set_sample(2);
+      const Evaluation some = learner->evaluate();
+      CHECK(some.sample > 0);
+      CHECK(some.sample < some.all);
+      CHECK(some.keep_best_by == all.keep_best_by);
+      REQUIRE(some.metrics.size() == all.metrics.size());
+      for (std::size_t i = 0; i < all.metrics.size(); ++i) CHECK(some.metrics[i].name == all.metrics[i].name);
+      learner->set_sample(1'000'000'000);
+      CHECK(learner->evaluate().sample == 0);
     }
   }
 }

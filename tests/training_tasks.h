@@ -70,10 +70,10 @@ class TinyTransformer : public heed::Module {
     const auto normal = [&](const heed::Shape& shape) { return heed::normal(shape, 0, 0.1, random.next()); };
     add_parameter("embedding", embedding_, normal({vocabulary, width}));
     add_parameter("query_key_value", query_key_value_, normal({3 * width, width}));
-    add_parameter("output", output_, normal({width, width}));
-    add_parameter("first", first_, normal({2 * width, width}));
+    add_parameter("output", output_, normal({width, width}), true);
+    add_parameter("first", first_, normal({2 * width, width}), true);
     add_parameter("first_bias", first_bias_, heed::Tensor::zeros({2 * width}));
-    add_parameter("second", second_, normal({width, 2 * width}));
+    add_parameter("second", second_, normal({width, 2 * width}), true);
     add_parameter("norm", norm_, heed::Tensor::ones({width}));
     add_parameter("norm_bias", norm_bias_, heed::Tensor::zeros({width}));
   }

@@ -155,19 +155,26 @@ TEST_CASE("optimizer: a parameter without a gradient is left alone") {
 }
 
 TEST_CASE("optimizer: with its state restored it goes on to the same bits") {
-  for (OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw}) {
+  for (const std::string& kind : optimizer_names()) {
+    CAPTURE(kind);
     OptimizerOptions options;
-    options.kind = kind;
-    Tensor a = leaf_with_gradient({1, 2}, {0.3, -2});
-    Optimizer first({{"w", &a}}, options);
+    options.kind = optimizer_kind(kind);
+    const auto matrix_with_gradient = [](const Values& values) {
+      const Tensor matrix = parameter(Tensor::from(values, {2, 3}));
+      backward(sum(matrix * Tensor::from(Values{0.3, -2, 1, 0.5, 0.1, -0.7}, {2, 3})));
+      return matrix;
+    };
+    Tensor a = leaf_with_gradient({1, 2}, {0.3, -2}), m = matrix_with_gradient({1, 2, 3, 4, 5, 6});
+    Optimizer first({{"w", &a}, {"m", &m}}, options);
     for (int i = 0; i < 3; ++i) first.step(0.1);
 
-    Tensor b = leaf_with_gradient(a.to_doubles(), {0.3, -2});
-    Optimizer second({{"w", &b}}, options);
+    Tensor b = leaf_with_gradient(a.to_doubles(), {0.3, -2}), n = matrix_with_gradient(m.to_doubles());
+    Optimizer second({{"w", &b}, {"m", &n}}, options);
     second.load_state(first.state());
     first.step(0.1);
     second.step(0.1);
     CHECK(a.to_doubles() == b.to_doubles());
+    CHECK(m.to_doubles() == n.to_doubles());
     CHECK(second.steps() == 4);
   }
 }
@@ -469,6 +476,35 @@ TEST_CASE("trainer: evaluations that are only shown choose nothing and change no
   CHECK(among.result.best_metric == alone.result.best_metric);
   // Patience counts the others alone.
   CHECK(trained(9, 400, 1e-37).result.step == 200);
+}
+
+TEST_CASE("trainer: what is only shown is measured on a sample, and the others on all") {
+  class Sampled : public LineTask {
+   public:
+    Evaluation evaluate() override {
+      Evaluation found = LineTask::evaluate();
+      samples.push_back(sample());
+      if (sample() > 0) found.sample = sample(), found.all = 1000;
+      return found;
+    }
+    std::vector<std::int64_t> samples;
+  };
+  Sampled task;
+  TrainerOptions options = options_for(90);
+  options.evaluate_every = 50;
+  options.shown_evaluations = 4;
+  options.shown_sample = 7;
+  std::string said;
+  std::vector<std::int64_t> recorded;
+  const TrainerCallbacks callbacks{.progress =
+                                       [&](const Progress& progress) {
+                                         if (progress.is_evaluation()) recorded.push_back(progress.sample);
+                                       },
+                                   .message = [&](std::string_view text) { said += text; }};
+  Trainer(task, options, callbacks).run();
+  CHECK(task.samples == std::vector<std::int64_t>{7, 7, 0, 7, 7, 0});
+  CHECK(recorded == task.samples);
+  CHECK(said == "evaluations that only show progress read 7 of 1000 tokens (training.shown_sample)");
 }
 
 namespace {
@@ -938,21 +974,24 @@ TEST_CASE("optimizer: what f32 would take for 0, 1 or infinity is refused by nam
 TEST_CASE("trainer: the weights are the same bits for 1, 2, 3 and 8 threads") {
   const int threads_before = cpu_threads();
   const TinySizes sizes{.vocabulary = 211, .width = 64, .heads = 4, .batch = 6, .length = 48, .batches = 3};
-  std::vector<std::vector<float>> expected;
-  for (int threads : {1, 2, 3, 8}) {
-    set_cpu_threads(threads);
-    TinyTask task(sizes);
-    const auto initial = weights_of(task.model());
-    TrainerOptions options = options_for(6);
-    options.clip_norm = 0.5;
-    options.ema_decay = 0.9;
-    options.accumulation = 2;
-    Trainer(task, options).run();
-    const auto weights = weights_of(task.model());
-    CHECK((weights != initial));
-    if (expected.empty()) expected = weights;
-    CAPTURE(threads);
-    CHECK((weights == expected));
+  for (const OptimizerKind kind : {OptimizerKind::adam, OptimizerKind::muon}) {
+    std::vector<std::vector<float>> expected;
+    for (int threads : {1, 2, 3, 8}) {
+      set_cpu_threads(threads);
+      TinyTask task(sizes);
+      const auto initial = weights_of(task.model());
+      TrainerOptions options = options_for(6);
+      options.optimizer.kind = kind;
+      options.clip_norm = 0.5;
+      options.ema_decay = 0.9;
+      options.accumulation = 2;
+      Trainer(task, options).run();
+      const auto weights = weights_of(task.model());
+      CHECK((weights != initial));
+      if (expected.empty()) expected = weights;
+      CAPTURE(threads);
+      CHECK((weights == expected));
+    }
   }
   set_cpu_threads(threads_before);
 }
@@ -1073,7 +1112,7 @@ TEST_CASE("progress: what would steer the terminal is shown, not obeyed") {
 }
 
 TEST_CASE("names: each choice has one list") {
-  CHECK(optimizer_names() == std::vector<std::string>{"sgd", "adam", "adamw"});
+  CHECK(optimizer_names() == std::vector<std::string>{"sgd", "adam", "adamw", "muon"});
   CHECK(precision_names() == std::vector<std::string>{"f32", "f16", "bf16"});
   for (const std::string& name : optimizer_names()) CHECK(name_of(optimizer_kind(name)) == name);
   for (const std::string& name : precision_names()) CHECK(name_of(precision_from_name(name)) == name);
@@ -1089,6 +1128,8 @@ TEST_CASE("metrics: a line keeps what it was made from") {
   CHECK(back.loss == 0.1);
   CHECK(back.auxiliary == progress.auxiliary);
   progress.metrics = {{"bleu", std::nan("")}};
+  progress.sample = 4096;
+  CHECK(parse_metrics_line(metrics_line(progress)).sample == 4096);
   CHECK(metrics_line(progress).find("\"bleu\":null") != std::string::npos);
   CHECK(std::isnan(parse_metrics_line(metrics_line(progress)).metrics[0].second));
   CHECK_THROWS_WITH_AS(parse_metrics_line("{}"), doctest::Contains("not a line of metrics"), Error);

@@ -55,9 +55,11 @@ struct Curve {
   friend bool operator==(const Curve&, const Curve&) = default;
 };
 
-Curve train(Device device, Precision precision = Precision::f32) {
+Curve train(Device device, Precision precision = Precision::f32,
+            OptimizerKind optimizer = OptimizerKind::adam) {
   CopyTask task(device);
   TrainerOptions options;
+  options.optimizer.kind = optimizer;
   options.steps = 25;
   options.log_every = 1;
   options.clip_norm = 1;
@@ -87,6 +89,18 @@ VULKAN_TEST("vulkan: 25 steps of a translator follow the CPU's loss curve, and r
   CHECK(largest_difference(found.losses, expected.losses) < 1e-4);
   CHECK(largest_difference(found.weights, expected.weights) < 1e-3);
   CHECK(train(device) == found);
+}
+
+VULKAN_TEST("vulkan: muon follows the CPU, in half precision too, and repeats bit for bit") {
+  const Curve expected = train({}, Precision::f32, OptimizerKind::muon);
+  CHECK(expected.losses.back() < expected.losses.front() - 0.5);
+  for (const auto& [precision, tolerance] :
+       {std::pair(Precision::f32, 1e-3), {Precision::f16, 0.02}, {Precision::bf16, 0.1}}) {
+    CAPTURE(name_of(precision));
+    const Curve found = train(device, precision, OptimizerKind::muon);
+    CHECK(largest_difference(found.losses, expected.losses) < tolerance);
+    CHECK(train(device, precision, OptimizerKind::muon) == found);
+  }
 }
 
 VULKAN_TEST("vulkan: training in half precision learns as f32 does, with f32 weights") {

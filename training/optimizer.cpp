@@ -5,6 +5,7 @@
 #include <limits>
 #include <numbers>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "heed/autograd/autograd.h"
@@ -13,6 +14,7 @@
 #include "heed/base/names.h"
 #include "heed/core/backend.h"
 #include "heed/data/safetensors.h"
+#include "heed/training/muon.h"
 #include "heed/training/step.h"
 
 namespace heed {
@@ -54,17 +56,24 @@ double learning_rate_at(const ScheduleOptions& options, std::int64_t step, std::
 
 namespace {
 
-constexpr NameTable<OptimizerKind, 3> optimizer_kinds{
-    "optimizer",
-    {{{"sgd", OptimizerKind::sgd}, {"adam", OptimizerKind::adam}, {"adamw", OptimizerKind::adamw}}}};
+constexpr NameTable<OptimizerKind, 4> optimizer_kinds{"optimizer",
+                                                      {{{"sgd", OptimizerKind::sgd},
+                                                        {"adam", OptimizerKind::adam},
+                                                        {"adamw", OptimizerKind::adamw},
+                                                        {"muon", OptimizerKind::muon}}}};
 
-std::vector<Tensor> zeros_like(const std::vector<NamedTensor>& parameters, const std::vector<bool>& owned) {
+/// Undefined where `wanted` says false.
+std::vector<Tensor> zeros_like(const std::vector<NamedTensor>& parameters, const auto& wanted) {
   std::vector<Tensor> zeros(parameters.size());
   for (std::size_t i = 0; i < zeros.size(); ++i) {
     const Tensor& tensor = *parameters[i].tensor;
-    if (owned.empty() || owned[i]) zeros[i] = Tensor::zeros(tensor.shape(), tensor.dtype(), tensor.device());
+    if (wanted(i)) zeros[i] = Tensor::zeros(tensor.shape(), tensor.dtype(), tensor.device());
   }
   return zeros;
+}
+
+bool is_matrix(const Tensor& tensor) {
+  return tensor.rank() == 2 && tensor.size(0) > 1 && tensor.size(1) > 1 && is_hidden_map(tensor);
 }
 
 /// Appends the moments to a list, naming them with the prefix "first_moment." or "second_moment.".
@@ -164,7 +173,8 @@ Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions
   check_ranges("optimizer", options_);
   check_in_f32("optimizer: weight_decay", options_.weight_decay);
   check_distinct(parameters_);
-  const bool spares_vectors = options_.kind == OptimizerKind::adamw && !options_.decay_vectors;
+  const bool decouples = options_.kind == OptimizerKind::adamw || options_.kind == OptimizerKind::muon;
+  const bool spares_vectors = decouples && !options_.decay_vectors;
   if (rates_.empty()) rates_.assign(parameters_.size(), 1);
   check(rates_.size() == parameters_.size(), "optimizer: ", rates_.size(), " learning rates for ",
         parameters_.size(), " parameters");
@@ -185,11 +195,14 @@ Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions
     check(tensor.device() == parameters_[0].tensor->device(), "optimizer: \"", parameter.name, "\" is on ",
           tensor.device(), ", but \"", parameters_[0].name, "\" is on ", parameters_[0].tensor->device());
     shapes_.push_back(tensor.shape());
+    matrices_.push_back(options_.kind == OptimizerKind::muon && is_matrix(tensor));
     decays_.push_back(spares_vectors && tensor.rank() < 2 ? 0 : options_.weight_decay);
   }
   const bool is_sgd = options_.kind == OptimizerKind::sgd;
-  if (!is_sgd || options_.beta1 > 0) first_moment_ = zeros_like(parameters_, owned_);
-  if (!is_sgd) second_moment_ = zeros_like(parameters_, owned_);
+  const auto is_own = [this](std::size_t i) { return owned_.empty() || owned_[i]; };
+  if (!is_sgd || options_.beta1 > 0) first_moment_ = zeros_like(parameters_, is_own);
+  if (!is_sgd)
+    second_moment_ = zeros_like(parameters_, [&](std::size_t i) { return is_own(i) && !matrices_[i]; });
 }
 
 Optimizer::Optimizer(std::span<const ParameterGroup> groups, const OptimizerOptions& options)
@@ -246,31 +259,32 @@ void Optimizer::step(double learning_rate, const Tensor& gradient_scale, const T
   update.beta1 = options_.beta1;
   update.beta2 = options_.beta2;
   update.epsilon = options_.epsilon;
-  update.decoupled_decay = options_.kind == OptimizerKind::adamw;
+  update.decoupled_decay = options_.kind == OptimizerKind::adamw || options_.kind == OptimizerKind::muon;
   update.step = steps_ + 1;
 
-  std::set<std::pair<double, double>> groups;
-  for (std::size_t i = 0; i < rates_.size(); ++i) groups.emplace(rates_[i], decays_[i]);
-  for (const auto& group : groups) {
-    update.learning_rate = learning_rate * group.first;
-    update.weight_decay = group.second;
-    step_group(group.first, group.second, update);
+  std::set<std::tuple<double, double, bool>> groups;
+  for (std::size_t i = 0; i < rates_.size(); ++i) groups.emplace(rates_[i], decays_[i], matrices_[i]);
+  for (const auto& [rate, decay, of_matrices] : groups) {
+    update.learning_rate = learning_rate * rate * (of_matrices ? options_.muon.rate : 1);
+    update.weight_decay = decay;
+    step_group(rate, decay, of_matrices, update);
   }
   ++steps_;
 }
 
-/// Updates the parameters that share a learning rate and decay.
-void Optimizer::step_group(double rate, double decay, OptimizerStep& update) {
+/// Updates the parameters that share a learning rate and decay, and are all stepped as matrices, or none.
+void Optimizer::step_group(double rate, double decay, bool of_matrices, OptimizerStep& update) {
   std::vector<Tensor> weights, gradients, first, second;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& weight = *parameters_[i].tensor;
-    const bool is_due = rates_[i] == rate && decays_[i] == decay && (owned_.empty() || owned_[i]);
+    const bool is_due = rates_[i] == rate && decays_[i] == decay && matrices_[i] == of_matrices &&
+                        (owned_.empty() || owned_[i]);
     const Tensor grad = is_due ? gradient(weight) : Tensor();
     if (!grad.defined()) continue;
     weights.push_back(weight.detach());
     gradients.push_back(contiguous(grad.detach()));
     if (!first_moment_.empty()) first.push_back(first_moment_[i]);
-    if (!second_moment_.empty()) second.push_back(second_moment_[i]);
+    if (!second_moment_.empty() && !of_matrices) second.push_back(second_moment_[i]);
   }
   if (weights.empty()) return;
   update.parameters = weights;
@@ -278,9 +292,12 @@ void Optimizer::step_group(double rate, double decay, OptimizerStep& update) {
   update.first_moment = first;
   update.second_moment = second;
   const Backend& backend = backend_of(weights[0]);
-  const bool is_sgd = options_.kind == OptimizerKind::sgd;
-  const auto kernel = is_sgd ? backend.sgd : backend.adam;
-  kernel(update);
+  if (of_matrices)
+    muon(update, options_.muon, precision_);
+  else if (options_.kind == OptimizerKind::sgd)
+    backend.sgd(update);
+  else
+    backend.adam(update);
   for (const Tensor& weight : weights) weight.storage()->overwritten();
 }
 

@@ -51,16 +51,55 @@ Schedule schedule_of(const ScheduleOptions& options);
 double learning_rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t steps);
 
 struct OptimizerStep;
+enum class Precision;
 
 /// sgd: v = beta1 v + g, w -= lr v (beta1 is the momentum; 0: plain gradient descent). adam: arXiv 1412.6980,
-/// weight decay added to the gradient. adamw: arXiv 1711.05101, weight decay applied to the weights.
-enum class OptimizerKind { sgd, adam, adamw };
+/// weight decay added to the gradient. adamw: arXiv 1711.05101, weight decay applied to the weights. muon:
+/// orthogonalised momentum (MuonOptions) for the matrices that map one hidden layer to another
+/// (is_hidden_map()), and adamw for all else: embeddings, last maps, vectors, tensors of other ranks, and
+/// matrices of one row or column.
+enum class OptimizerKind { sgd, adam, adamw, muon };
 
-/// "sgd", "adam", "adamw".
+/// "sgd", "adam", "adamw", "muon".
 std::vector<std::string> optimizer_names();
 /// Throws an Error listing the names if `name` is not one of them.
 OptimizerKind optimizer_kind(std::string_view name);
 std::string_view name_of(OptimizerKind kind);
+
+/// What Muon multiplies the rate of a matrix [rows, columns] by. original: sqrt(max(1, rows / columns))
+/// (Jordan 2024, kellerjordan.github.io/posts/muon). match_rms_adamw: 0.2 sqrt(max(rows, columns)), which
+/// makes steps as long as AdamW's, so that its rate and decay serve for the matrices, too (Liu et al. 2025,
+/// arXiv 2502.16982, eq. 4).
+enum class RateAdjustment { original, match_rms_adamw };
+
+/// Muon's step of a matrix W with gradient G (Jordan 2024), as torch.optim.Muon takes it:
+///
+///   M = momentum M + (1 - momentum) G
+///   D = (1 - momentum) G + momentum M          without `nesterov`: M
+///   W = (1 - rate decay) W - rate adjustment orthogonalised(D)
+struct MuonOptions {
+  double momentum = 0.95;
+  bool nesterov = true;
+  std::int64_t iterations = 5;  ///< of Newton and Schulz
+  RateAdjustment adjustment = RateAdjustment::match_rms_adamw;
+  double rate = 1;  ///< of the matrices, as a multiple of the learning rate
+};
+
+void for_each_setting(auto&& visit, MuonOptions& options) {
+  visit(options.momentum, "momentum", 0, below_one_in_f32, "Of muon: of the matrices' moment");
+  visit(options.nesterov, "nesterov", "Of muon: whether the gradient counts once more beside the moment");
+  visit(options.iterations, "iterations", 1, 99, "Of muon: iterations of Newton and Schulz");
+  visit(options.adjustment, "adjust_rate", {"original", "match_rms_adamw"},
+        "Of muon: how a matrix's rate follows from its shape; match_rms_adamw: steps as long as adamw's");
+  visit(options.rate, "matrix_rate", least_in_f32, most_in_f32,
+        "Of muon: the learning rate of the matrices, as a multiple of the schedule's");
+}
+
+/// The matrices nearest to those of x [..., rows, columns] whose singular values are equal, but that these
+/// end between about 0.7 and 1.2 (Jordan 2024): U S V' of a matrix becomes U f(S) V', where f(s) goes
+/// `iterations` times through 3.4445 s - 4.775 s^3 + 2.0315 s^5, from s / max(|x|, 1e-7) on with the
+/// Frobenius norm. Right at every magnitude of f32; a matrix of zeros stays one. x is floating and untracked.
+Tensor orthogonalised(const Tensor& x, std::int64_t iterations = 5);
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::adam;
@@ -68,9 +107,10 @@ struct OptimizerOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
-  /// Whether adamw also decays parameters with fewer than two axes: biases, and the scales and shifts of
-  /// norms. The other kinds decay all parameters.
+  /// Whether adamw and muon also decay parameters with fewer than two axes: biases, and the scales and shifts
+  /// of norms. The other kinds decay all parameters.
   bool decay_vectors = false;
+  MuonOptions muon = {};
 };
 
 void for_each_setting(auto&& visit, OptimizerOptions& options) {
@@ -79,9 +119,10 @@ void for_each_setting(auto&& visit, OptimizerOptions& options) {
   visit(options.beta2, "beta2", 0, below_one_in_f32, "Of Adam's second moment");
   visit(options.epsilon, "epsilon", least_in_f32, most_in_f32, "Added to the root of Adam's second moment");
   visit(options.weight_decay, "weight_decay", 0, most_in_f32,
-        "Of adamw: on the weights; of adam: added to the gradient");
+        "Of adamw and muon: on the weights; of adam: added to the gradient");
   visit(options.decay_vectors, "decay_vectors",
-        "Whether adamw also decays biases and the scales and shifts of norms");
+        "Whether adamw and muon also decay biases and the scales and shifts of norms");
+  for_each_setting(visit, options.muon);
 }
 
 /// Whether the parameter belongs to the part of a model: a dotted name or a prefix of one, such as "encoder"
@@ -116,7 +157,7 @@ struct ParameterGroup {
 };
 
 /// Updates parameters from their gradients, with one fused kernel call for all parameters that share a
-/// learning rate and decay.
+/// learning rate and decay. Muon orthogonalises matrices of one shape together.
 ///
 /// A step skips parameters without a gradient: no decay, and their moments do not change. Adam's bias
 /// correction counts the optimizer's steps, the same for all parameters.
@@ -137,13 +178,16 @@ class Optimizer {
   /// One update. Every gradient is multiplied by `gradient_scale` (one element, may be undefined). If
   /// `skip` (i32, one element, may be undefined) is not 0, weights and moments do not change.
   void step(double learning_rate, const Tensor& gradient_scale = {}, const Tensor& skip = {});
+  /// In which type muon multiplies matrices while it orthogonalises them: that of the training, f32 by
+  /// default. On a CPU without instructions for bf16 (Bf16Products::available()) f32 all the same.
+  void compute_in(Precision precision) { precision_ = precision; }
   /// Forgets all gradients.
   void zero_gradients();
   std::int64_t steps() const { return steps_; }
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
 
   /// The moments as named tensors ("first_moment.<parameter>", "second_moment.<parameter>") and the number of
-  /// steps ("steps"). The moments share memory with the optimizer.
+  /// steps ("steps"). The moments share memory with the optimizer; muon's matrices have no second one.
   std::map<std::string, Tensor> state() const;
   /// Restores what state() returned. Throws, naming the tensor, if one is missing,
   /// unknown or has another shape.
@@ -153,17 +197,19 @@ class Optimizer {
 
  private:
   void check_parameters() const;
-  void step_group(double rate, double decay, OptimizerStep& update);
+  void step_group(double rate, double decay, bool of_matrices, OptimizerStep& update);
 
   std::vector<NamedTensor> parameters_;
   std::vector<double> rates_;   // of each parameter
   std::vector<double> decays_;  // likewise
   std::vector<bool> owned_;     // empty: all
+  std::vector<bool> matrices_;  // which are stepped as matrices
   std::vector<Shape> shapes_;   // of each parameter at construction, and of its moments
   OptimizerOptions options_;
   // Empty if the kind has none; undefined for parameters that other processes own.
   std::vector<Tensor> first_moment_, second_moment_;
   std::int64_t steps_ = 0;
+  Precision precision_ = {};
   Tensor clip_;  // gradient scale for the next step; undefined: none
 };
 

@@ -6,6 +6,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/base/error.h"
+#include "heed/data/batching.h"
 
 namespace heed {
 
@@ -48,10 +49,19 @@ LanguageModelBatch window_batch(const TokenStream& tokens, std::span<const Windo
 TextLoss text_loss(LanguageModel& model, const TokenStream& tokens, std::int64_t characters,
                    const TextLossOptions& options, Ranks* ranks) {
   check(options.rows >= 1, "text_loss: rows must be at least 1, is ", options.rows);
+  check(options.sample >= 0, "text_loss: the sample is ", options.sample,
+        " tokens; at least 1, or 0 for all");
   const NoGrad no_grad;
-  const auto windows = strided_windows(tokens.size(), options.window, options.stride);
+  const bool is_sample = options.sample > 0 && options.sample < tokens.size() - 1;
+  auto windows = strided_windows(tokens.size(), options.window, is_sample ? options.window : options.stride);
+  if (is_sample) {
+    const std::int64_t most = std::max<std::int64_t>(options.sample / options.window, 1);
+    std::vector<Window> some;
+    for (const std::int32_t i : spread_over(windows.size(), most))
+      some.push_back(windows[static_cast<std::size_t>(i)]);
+    windows = std::move(some);
+  }
   TextLoss result;
-  result.characters = characters;
   const auto rows = static_cast<std::size_t>(options.rows);
   result.parts = deal_out_numbers<double>(ranks, (windows.size() + rows - 1) / rows, [&](std::size_t batch) {
     const std::size_t begin = batch * rows, count = std::min(rows, windows.size() - begin);
@@ -64,6 +74,8 @@ TextLoss text_loss(LanguageModel& model, const TokenStream& tokens, std::int64_t
     result.nats += part[0];
     result.tokens += static_cast<std::int64_t>(part[1]);
   }
+  const double share = static_cast<double>(result.tokens) / static_cast<double>(tokens.size() - 1);
+  result.characters = is_sample ? std::llround(static_cast<double>(characters) * share) : characters;
   return result;
 }
 

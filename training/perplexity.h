@@ -33,11 +33,13 @@ struct TextLossOptions {
   std::int64_t window = 256;  ///< tokens the model reads at once
   std::int64_t stride = 128;  ///< tokens from one window to the next (see strided_windows)
   std::int64_t rows = 16;     ///< windows computed at a time
+  /// The most tokens that are predicted, in windows side by side that are evenly spread; 0: all.
+  std::int64_t sample = 0;
 };
 
 /// The loss of every token of a stream but the first, each predicted once. The caller passes
-/// `characters`, the number of characters in the text of the predicted tokens. The batches are split
-/// among ranks, if any. Records no gradient.
+/// `characters`, the number of characters in the text of all these tokens; a sample has its share of them.
+/// The batches are split among ranks, if any. Records no gradient.
 TextLoss text_loss(LanguageModel& model, const TokenStream& tokens, std::int64_t characters,
                    const TextLossOptions& options, Ranks* ranks = nullptr);
 

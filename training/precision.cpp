@@ -164,6 +164,7 @@ void Autocast::step(Optimizer& optimizer, double learning_rate) {
     loss_scale_->update(GradientNorm(optimizer.parameters()).norm());
     skip = loss_scale_->skip();
   }
+  optimizer.compute_in(precision_);
   optimizer.step(learning_rate, {}, skip);
   optimizer.zero_gradients();
 }

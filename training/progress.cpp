@@ -197,6 +197,7 @@ std::string metrics_line(const Progress& progress) {
   if (progress.is_evaluation()) {
     line["evaluation"] = object_of(progress.metrics);
     line["best"] = progress.is_best;
+    if (progress.sample > 0) line["sample"] = progress.sample;
   } else {
     line["loss"] = progress.loss;
     line["learning_rate"] = progress.learning_rate;
@@ -222,6 +223,7 @@ Progress parse_metrics_line(std::string_view text) {
     progress.metrics = values_of(line, "evaluation");
     progress.auxiliary = values_of(line, "auxiliary");
     if (line.contains("best")) progress.is_best = line.at("best").get<bool>();
+    if (line.contains("sample")) progress.sample = json_parts::count_in(line, "sample");
     if (!line.contains("loss")) return progress;
     progress.loss = number_of(line.at("loss"));
     progress.learning_rate = number_of(line.at("learning_rate"));

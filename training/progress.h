@@ -31,7 +31,8 @@ struct Progress {
   std::vector<std::pair<std::string, double>> auxiliary = {};
   std::vector<std::pair<std::string, double>> metrics = {};  ///< of an evaluation
   bool is_best = false;                                      ///< the evaluation is the best so far
-  std::string unit = "tokens";                               ///< what tokens_per_second counts
+  std::int64_t sample = 0;      ///< an evaluation read so many of the held-out tokens or texts; 0: all
+  std::string unit = "tokens";  ///< what tokens_per_second counts
 
   bool is_evaluation() const { return !metrics.empty(); }
 };
@@ -50,6 +51,9 @@ const Metric* not_finite(std::span<const Metric> metrics);
 struct Evaluation {
   std::vector<Metric> metrics;
   std::string keep_best_by;  ///< name of the metric that decides which weights are best
+  /// Of one that read a sample of the validation data (Task::sample()): how much of how much it read, tokens
+  /// or texts; 0: all.
+  std::int64_t sample = 0, all = 0;
 };
 
 /// "step 1200/10000  epoch 3  loss 2.314  rate 5.0e-04  norm 0.83  12.3k tokens/s  4:05 left"; an evaluation

@@ -105,10 +105,10 @@ TrainResult Trainer::run(RunFolder* folder) {
     bool better = false;
     if (due(options_.evaluate_every) || (last && options_.evaluate_every > 0)) {
       check_finite();
-      better = watch_->evaluate([&] { return measure(); });
+      better = watch_->evaluate([&] { return measure(0); });
     } else if (due(steps_between_shown())) {
       check_finite();
-      watch_->show_evaluation([&] { return measure(); });
+      watch_->show_evaluation([&] { return measure(options_.shown_sample); });
     }
     stop = any_rank(stop_requested_ && stop_requested_());
     if (due(options_.save_every) || better || last || stop || watch_->out_of_patience()) save(better);
@@ -267,6 +267,7 @@ void Trainer::open(RunFolder* folder) {
   if (folder_) folder_->write_config();
   if (options_.precision != Precision::f32)
     autocast_ = std::make_unique<Autocast>(task_.model(), options_.precision, state_.loss_scale);
+  optimizer_.compute_in(options_.precision);
   watch_->open(folder_, batches_in(task_, 0));
   if (const std::string remark = precision_remark(options_.precision, device_); !remark.empty())
     watch_->say(remark);
@@ -316,9 +317,10 @@ void Trainer::check_resumed() {
                             ": the last bits of results may differ from an uninterrupted run"));
 }
 
-/// Returns rank 0's measurement, computed with the help of the other ranks.
-Evaluation Trainer::measure() {
+/// Returns rank 0's measurement, computed with the help of the other ranks. `sample`: Task::sample().
+Evaluation Trainer::measure(std::int64_t sample) {
   const NoGrad no_grad;
+  task_.set_sample(sample);
   const AveragedWeights averaged(average_.get());
   if (!exchange_) return task_.evaluate();
   task_.share_evaluation(&exchange_->ranks());

@@ -43,11 +43,17 @@ class Task {
   /// The ranks sharing the current evaluation; null: only this process.
   Ranks* ranks() const { return ranks_; }
   void share_evaluation(Ranks* ranks) { ranks_ = ranks; }
+  /// How many of the held-out tokens or texts the current evaluation reads at the most; 0: all. An evaluation
+  /// that is only shown reads a sample (TrainerOptions::shown_sample), always the same; a task that reads all
+  /// the same makes such evaluations take longer.
+  std::int64_t sample() const { return sample_; }
+  void set_sample(std::int64_t most) { sample_ = most; }
   /// The unit of a batch's count, as the progress line shows it: "1.2k texts/s".
   virtual std::string unit() const { return "tokens"; }
 
  private:
   Ranks* ranks_ = nullptr;
+  std::int64_t sample_ = 0;
 };
 
 /// Throws an Error naming the first option that is out of range or conflicts with another.
@@ -100,7 +106,7 @@ class Trainer {
   void open(RunFolder* folder);
   bool load();
   void check_resumed();
-  Evaluation measure();
+  Evaluation measure(std::int64_t sample);
   void save(bool as_best);
   void check_files() const;
   void check_run();

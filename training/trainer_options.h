@@ -39,6 +39,8 @@ struct TrainerOptions {
   /// Evaluations over the whole training at the least. Where evaluate_every makes fewer, others come between
   /// them, at least 20 steps apart; these are shown and choose nothing.
   std::int64_t shown_evaluations = 0;
+  /// How many of the held-out tokens or texts those others read at the most, as the task counts them; 0: all.
+  std::int64_t shown_sample = 0;
   std::int64_t patience = 0;    ///< stop after this many evaluations without a better one; 0: never
   std::int64_t save_every = 0;  ///< steps between checkpoints; a better evaluation and the end also save one
   std::uint64_t seed = 0;
@@ -68,6 +70,11 @@ void for_each_setting(auto&& visit, TrainerOptions& options) {
   visit(options.shown_evaluations, "shown_evaluations", 0, 1000,
         "Evaluations at the least; beyond those of evaluate_every they are shown and choose no weights",
         free);
+  visit(
+      options.shown_sample, "shown_sample", 0, most_steps,
+      "The most tokens, texts or pairs that an evaluation reads that is only shown; 0: all. The others, and "
+      "that of the last step, read all",
+      free);
   visit(options.patience, "patience", 0, most_steps,
         "Evaluations without a better one after which training stops; 0: never stops", free);
   visit(options.save_every, "save_every", 0, most_steps,

@@ -125,6 +125,9 @@ Evaluation TrainingWatch::timed(const std::function<Evaluation()>& measure) {
 void TrainingWatch::show_evaluation(const std::function<Evaluation()>& measure) {
   const Evaluation evaluation = timed(measure);
   if (evaluation.metrics.empty()) return;
+  if (evaluation.sample > 0)
+    say_once("sample", concat_text("evaluations that only show progress read ", evaluation.sample, " of ",
+                                   evaluation.all, ' ', unit_, " (training.shown_sample)"));
   const auto found = std::ranges::find(evaluation.metrics, evaluation.keep_best_by, &Metric::name);
   if (found != evaluation.metrics.end() &&
       (!session_.best_shown || is_better(*found, session_.best_shown->value)))
@@ -222,7 +225,7 @@ std::int64_t TrainingWatch::evaluations_alike() const {
   std::int64_t recorded = 0;
   for (const Progress& record : metrics_ ? metrics_->records() : std::vector<Progress>())
     for (const auto& [name, value] : record.metrics) {
-      if (name != session_.first_metric.name) continue;
+      if (name != session_.first_metric.name || record.sample > 0) continue;
       if (value != session_.first_metric.value) return 0;
       ++recorded;
     }
@@ -233,6 +236,7 @@ std::int64_t TrainingWatch::evaluations_alike() const {
 
 Progress TrainingWatch::progress_of(const Evaluation& evaluation) const {
   Progress progress = progress_now();
+  progress.sample = evaluation.sample;
   for (const Metric& metric : evaluation.metrics) progress.metrics.emplace_back(metric.name, metric.value);
   return progress;
 }

@@ -156,14 +156,17 @@ class ClassifyLearner : public Learner {
 
   Evaluation evaluate() override {
     if (valid_.inputs.empty()) return {};
+    const std::vector<std::size_t> rows = sampled_rows(parts_.valid, sample());
+    const Examples read = picked(valid_, Batch(rows.begin(), rows.end()));
     SparseLinear* const sparse = model_as<EncoderClassifier>().sparse();
     const auto fitted = [&] {
-      const std::vector<Output> logits = outputs(valid_.inputs, &ClassLogits::side_by_side);
-      return has_sets() ? fitted_scores(*sparse, logits, valid_.targets)
-                        : fitted_scores(*sparse, logits, firsts(valid_.targets));
+      const std::vector<Output> logits = outputs(read.inputs, &ClassLogits::side_by_side);
+      return has_sets() ? fitted_scores(*sparse, logits, read.targets)
+                        : fitted_scores(*sparse, logits, firsts(read.targets));
     };
-    const std::vector<ClassScores> scores = sparse ? fitted() : scores_of(valid_.inputs);
-    return evaluation(measured_scores(scores, valid_, parts_.valid).metrics);
+    const std::vector<ClassScores> scores = sparse ? fitted() : scores_of(read.inputs);
+    return evaluation(measured_scores(scores, read, parts_.valid.picked(rows)).metrics, rows.size(),
+                      parts_.valid.size());
   }
 
   std::vector<Prediction> predict(std::span<const std::string> lines,

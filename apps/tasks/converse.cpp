@@ -29,14 +29,14 @@ constexpr MetricKind dialogue_metrics[] = {
 constexpr const char* for_dialogues = R"({
   "tokenizer": {"vocabulary": 4000}, "data": {"long_sources": "cut"},
   "model": {"width": 128, "feed_forward": 256, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.3, "norm": "pre"},
-  "training": {"steps": 2000, "batch_tokens": 8192, "evaluate_every": 250, "save_every": 250,
+  "training": {"steps": 2000, "batch_tokens": 8192, "evaluate_every": 250, "shown_sample": 128, "save_every": 250,
     "schedule": {"warmup_steps": 300, "learning_rate": 0.002}},
   "evaluation": {"pairs": 300}})";
 
 constexpr const char* for_small_talk = R"({
   "tokenizer": {"vocabulary": 400},
   "model": {"width": 96, "feed_forward": 192, "encoder_layers": 2, "decoder_layers": 2},
-  "training": {"steps": 600, "evaluate_every": 120, "save_every": 200, "label_smoothing": 0.0,
+  "training": {"steps": 600, "evaluate_every": 120, "shown_sample": 128, "save_every": 200, "label_smoothing": 0.0,
     "schedule": {"name": "cosine", "warmup_steps": 100, "learning_rate": 0.003}}})";
 
 struct ConverseData {

@@ -120,7 +120,8 @@ class EmbedTextLearner : public Learner {
 
   Evaluation evaluate() override {
     if (valid_.inputs.empty()) return {};
-    return evaluation(measured_pairs(valid_).metrics);
+    const Batch rows = spread_over(valid_.inputs.size(), sample());
+    return evaluation(measured_pairs(picked(valid_, rows)).metrics, rows.size(), valid_.inputs.size());
   }
 
   std::vector<Prediction> predict(std::span<const std::string> lines,

@@ -53,6 +53,12 @@ struct TaskExamples {
   std::vector<Target> targets;
 };
 
+/// Those at some indices.
+template <class Input, class Target>
+TaskExamples<Input, Target> picked(const TaskExamples<Input, Target>& all, const Batch& rows) {
+  return {pick(all.inputs, rows), pick(all.targets, rows)};
+}
+
 /// What a model gives for an input: scores of classes, a vector, a number.
 using Output = std::vector<float>;
 

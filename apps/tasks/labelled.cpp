@@ -475,6 +475,21 @@ std::vector<std::string> with_other_labels(const std::vector<std::string>& class
   return all;
 }
 
+std::vector<std::size_t> sampled_rows(const LabelledText& text, std::int64_t most) {
+  std::vector<std::size_t> rows(text.size());
+  std::iota(rows.begin(), rows.end(), std::size_t{0});
+  const auto all = static_cast<std::int64_t>(rows.size());
+  if (most == 0 || all <= most) return rows;
+  const std::vector<std::size_t> groups = groups_of(text);
+  const auto count = static_cast<std::int64_t>(groups.back()) + 1;
+  const Batch chosen =
+      spread_over(static_cast<std::size_t>(count), std::max<std::int64_t>(count * most / all, 1));
+  std::erase_if(rows, [&](std::size_t row) {
+    return !std::ranges::binary_search(chosen, static_cast<std::int32_t>(groups[row]));
+  });
+  return rows;
+}
+
 std::string remark_on_other_labels(const std::vector<std::string>& classes, const LabelledText& text,
                                    const std::string& unit) {
   std::vector<std::string> others = with_other_labels(classes, text);

@@ -202,6 +202,9 @@ ClassQuality quality_of_sets(const std::vector<ClassScores>& scores, const std::
 /// where no label is one of the classes, since these are hardly the labels (classes_of() then names the
 /// first).
 std::vector<std::string> with_other_labels(const std::vector<std::string>& classes, const LabelledText& text);
+/// The rows that an evaluation of at most `most` of them reads, evenly spread, whole groups (groups_of()) of
+/// them; at least one group; 0: all.
+std::vector<std::size_t> sampled_rows(const LabelledText& text, std::int64_t most);
 /// "5 of 893 texts have labels that training lacks, ...", or "" when none has.
 std::string remark_on_other_labels(const std::vector<std::string>& classes, const LabelledText& text,
                                    const std::string& unit);

@@ -36,7 +36,7 @@ constexpr std::span causal_kinds = std::span(text_metrics).first<4>();
 // --- settings
 
 constexpr const char* for_all = R"({
-  "training": {"label_smoothing": 0.0,
+  "training": {"label_smoothing": 0.0, "shown_sample": 4096,
     "optimizer": {"name": "adamw", "beta2": 0.99, "epsilon": 1e-8, "weight_decay": 0.1},
     "schedule": {"name": "cosine", "learning_rate": 0.002}}})";
 
@@ -323,9 +323,12 @@ Loss TextWriter::loss(std::int64_t epoch, std::int64_t batch, Context& context) 
 
 Evaluation TextWriter::evaluate() {
   if (text_.valid.empty()) return {};
+  TextLossOptions windows = windows_;
+  windows.sample = sample();
   const TextLoss loss =
-      text_loss(model_as<LanguageModel>(), text_.valid, text_.valid_characters, windows_, ranks());
-  return evaluation(metrics(values_of(loss)));
+      text_loss(model_as<LanguageModel>(), text_.valid, text_.valid_characters, windows, ranks());
+  return evaluation(metrics(values_of(loss)), static_cast<std::size_t>(loss.tokens),
+                    static_cast<std::size_t>(text_.valid.size() - 1));
 }
 
 Measurement TextWriter::measured(const MeasureSource& source) {

@@ -312,6 +312,13 @@ class Learner : public Task {
   Evaluation evaluation(std::vector<Metric> metrics) const {
     return {std::move(metrics), settings_.get<std::string>("training.keep_best_by")};
   }
+  /// Of one that read `count` of `all` held-out tokens or texts.
+  Evaluation evaluation(std::vector<Metric> metrics, std::size_t count, std::size_t all) const {
+    Evaluation found = evaluation(std::move(metrics));
+    if (count < all)
+      found.sample = static_cast<std::int64_t>(count), found.all = static_cast<std::int64_t>(all);
+    return found;
+  }
   /// What was measured on `count` examples. Its JSON has the metrics, on request rounded(), and the count as
   /// unit() names it: {"mrr":0.5,"pairs":300}.
   Measurement measurement(std::span<const double> values, std::size_t count, bool round = false) const;

@@ -21,6 +21,7 @@ constexpr std::uint32_t masking_stream = 1u << 31;
 struct Guesses {
   double nats = 0;
   std::int64_t tokens = 0, right = 0;
+  std::int64_t read = 0;                        // tokens, those that were not hidden included
   std::vector<std::vector<double>> parts = {};  // nats and tokens of each batch
   double loss() const { return nats / static_cast<double>(tokens); }
   double accuracy() const { return static_cast<double>(right) / static_cast<double>(tokens); }
@@ -68,7 +69,9 @@ class MaskedLearner : public Learner {
 
   Evaluation evaluate() override {
     if (text_.valid.empty()) return {};
-    return evaluation(metrics_of(guesses_of(text_.valid)));
+    const Guesses guesses = guesses_of(text_.valid, sample());
+    return evaluation(metrics_of(guesses), static_cast<std::size_t>(guesses.read),
+                      static_cast<std::size_t>(text_.valid.size()));
   }
 
   /// A line in which "<mask>" or "[MASK]" stands for a token: the same line, filled in.
@@ -175,8 +178,9 @@ class MaskedLearner : public Learner {
             {"pseudo_perplexity", std::exp(guesses.loss()), false}};
   }
 
-  /// Guesses what is hidden of windows that lie side by side; always the same tokens.
-  Guesses guesses_of(const TokenStream& stream) {
+  /// Guesses what is hidden of windows that lie side by side; always the same tokens. `sample`: reads about so
+  /// many, in windows that are evenly spread; 0: all.
+  Guesses guesses_of(const TokenStream& stream, std::int64_t sample = 0) {
     const NoGrad no_grad;
     const std::int64_t length = window_, count = stream.size();
     const auto rows = static_cast<std::size_t>(std::max<std::int64_t>(4096 / length, 1));
@@ -185,6 +189,8 @@ class MaskedLearner : public Learner {
     for (std::int64_t begin = 0; begin < count; begin += length)
       if (std::ranges::any_of(read(begin), [&](std::int32_t token) { return is_ordinary(token); }))
         begins.push_back(begin);
+    const std::int64_t most = sample == 0 ? 0 : std::max<std::int64_t>(sample / length, 1);
+    begins = pick(begins, spread_over(begins.size(), most));
     const auto found =
         deal_out_numbers<double>(ranks(), (begins.size() + rows - 1) / rows, [&](std::size_t batch) {
           const std::size_t first = batch * rows;
@@ -202,6 +208,7 @@ class MaskedLearner : public Learner {
       all.parts.push_back({part[0], part[1]});
     }
     check(all.tokens > 0, "the text has no token to guess");
+    for (const std::int64_t begin : begins) all.read += std::min(length, count - begin);
     return all;
   }
 

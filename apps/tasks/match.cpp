@@ -129,11 +129,14 @@ class MatchLearner : public Learner {
 
   Evaluation evaluate() override {
     if (valid_.inputs.empty()) return {};
+    const std::vector<std::size_t> rows = sampled_rows(parts_.valid, sample());
+    const Examples read = picked(valid_, Batch(rows.begin(), rows.end()));
     SparseLinear* const sparse = model_as<PairMatcher>().sparse();
     const std::vector<ClassScores> scores =
-        sparse ? fitted_scores(*sparse, outputs(valid_.inputs, &ClassLogits::side_by_side), valid_.targets)
-               : scores_of(valid_.inputs);
-    return evaluation(measured_scores(scores, valid_, parts_.valid).metrics);
+        sparse ? fitted_scores(*sparse, outputs(read.inputs, &ClassLogits::side_by_side), read.targets)
+               : scores_of(read.inputs);
+    return evaluation(measured_scores(scores, read, parts_.valid.picked(rows)).metrics, rows.size(),
+                      parts_.valid.size());
   }
 
   std::vector<Prediction> predict(std::span<const std::string> lines,

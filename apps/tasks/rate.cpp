@@ -183,8 +183,10 @@ class RateLearner : public Learner {
 
   Evaluation evaluate() override {
     if (valid_.inputs.empty()) return {};
-    if (SparseLinear* const sparse = model_as<EncoderClassifier>().sparse()) fit_shares(*sparse);
-    return evaluation(errors_of(valid_).metrics);
+    const Batch rows = spread_over(valid_.inputs.size(), sample());  // all, where it chooses weights
+    const Examples read = picked(valid_, rows);
+    if (SparseLinear* const sparse = model_as<EncoderClassifier>().sparse()) fit_shares(*sparse, read);
+    return evaluation(errors_of(read).metrics, rows.size(), valid_.inputs.size());
   }
 
   std::vector<Prediction> predict(std::span<const std::string> lines,
@@ -326,10 +328,10 @@ class RateLearner : public Learner {
     return numbers;
   }
 
-  void fit_shares(SparseLinear& sparse) {
+  void fit_shares(SparseLinear& sparse, const Examples& read) {
     std::vector<float> targets;
-    for (const double number : valid_.targets) targets.push_back(static_cast<float>(scale_.scaled(number)));
-    sparse.fit_shares(outputs(valid_.inputs, &ClassLogits::side_by_side), targets);
+    for (const double number : read.targets) targets.push_back(static_cast<float>(scale_.scaled(number)));
+    sparse.fit_shares(outputs(read.inputs, &ClassLogits::side_by_side), targets);
   }
 
   /// R^2 is 1 - squared errors / squares around the mean; where all numbers are alike 1 for answers without

@@ -195,6 +195,7 @@ void declare_training(Settings& settings, std::span<const MetricKind> metrics) {
   options.log_seconds = 10;
   options.evaluate_every = options.save_every = 500;
   options.shown_evaluations = 5;
+  options.shown_sample = 1024;
   settings.declare("training", options);
   TrainingSettings training{.keep_best_by = std::string(metrics.front().name)};
   for (const MetricKind& metric : metrics) training.metrics.emplace_back(metric.name);

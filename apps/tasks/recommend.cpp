@@ -202,7 +202,8 @@ class RecommendLearner : public Learner {
 
   Evaluation evaluate() override {
     if (parts_.valid.empty()) return {};
-    return evaluation(measured_clicks(parts_.valid).metrics);
+    const Batch rows = spread_over(parts_.valid.size(), sample());
+    return evaluation(measured_clicks(pick(parts_.valid, rows)).metrics, rows.size(), parts_.valid.size());
   }
 
   /// Lines "history TAB candidates", ids with spaces between: the candidates, the likeliest first.

@@ -28,14 +28,14 @@ constexpr const char* for_documents = R"({
   "tokenizer": {"kind": "words", "vocabulary": 20000}, "data": {"long_sources": "cut", "valid_fraction": 0.02},
   "model": {"width": 128, "feed_forward": 256, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.3, "norm": "pre",
     "pointer": true},
-  "training": {"steps": 3000, "batch_tokens": 8192, "evaluate_every": 500, "save_every": 500,
+  "training": {"steps": 3000, "batch_tokens": 8192, "evaluate_every": 500, "shown_sample": 128, "save_every": 500,
     "schedule": {"warmup_steps": 300, "learning_rate": 0.002}},
   "evaluation": {"pairs": 500}})";
 
 constexpr const char* for_reports = R"({
   "tokenizer": {"vocabulary": 400},
   "model": {"width": 96, "feed_forward": 192, "encoder_layers": 2, "decoder_layers": 2},
-  "training": {"steps": 600, "evaluate_every": 120, "save_every": 200, "label_smoothing": 0.05,
+  "training": {"steps": 600, "evaluate_every": 120, "shown_sample": 128, "save_every": 200, "label_smoothing": 0.05,
     "schedule": {"name": "cosine", "warmup_steps": 100, "learning_rate": 0.003}}})";
 
 struct ReportSettings {

@@ -41,10 +41,9 @@ ParallelText some_of(const ParallelText& pairs, std::int64_t most) {
   const auto count = static_cast<std::int64_t>(pairs.size());
   if (most == 0 || count <= most) return pairs;
   ParallelText some;
-  for (std::int64_t i = 0; i < most; ++i) {
-    const auto row = static_cast<std::size_t>(i * count / most);
-    some.source.push_back(pairs.source[row]);
-    some.target.push_back(pairs.target[row]);
+  for (const std::int32_t row : spread_over(pairs.size(), most)) {
+    some.source.push_back(pairs.source[static_cast<std::size_t>(row)]);
+    some.target.push_back(pairs.target[static_cast<std::size_t>(row)]);
   }
   return some;
 }
@@ -291,7 +290,8 @@ Evaluation TextToTextLearner::evaluate() {
   Decoding greedy = decoding_;
   greedy.method = Decoding::Method::beam;
   greedy.search.beam = greedy.search.best = 1;
-  return evaluation(quality_of(parts_.valid, greedy, evaluated_pairs_).metrics);
+  const ParallelText pairs = some_of(parts_.valid, sample());
+  return evaluation(quality_of(pairs, greedy, evaluated_pairs_).metrics, pairs.size(), parts_.valid.size());
 }
 
 // --- use

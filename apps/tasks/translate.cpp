@@ -22,13 +22,13 @@ constexpr MetricKind translation_metrics[] = {{"bleu", true}, {"loss", false}, {
 /// minute.
 constexpr const char* for_sentences = R"({
   "data": {"valid_fraction": 0.02}, "tokenizer": {"vocabulary": 8000}, "model": {"dropout": 0.3, "norm": "pre"},
-  "training": {"steps": 6000, "batch_tokens": 8192, "evaluate_every": 1000, "save_every": 500,
+  "training": {"steps": 6000, "batch_tokens": 8192, "evaluate_every": 1000, "shown_sample": 128, "save_every": 500,
     "schedule": {"warmup_steps": 1000, "learning_rate": 0.002}}})";
 
 constexpr const char* for_number_words = R"({
   "tokenizer": {"vocabulary": 400},
   "model": {"width": 128, "feed_forward": 256, "encoder_layers": 2, "decoder_layers": 2},
-  "training": {"steps": 800, "evaluate_every": 160, "save_every": 200, "label_smoothing": 0.05,
+  "training": {"steps": 800, "evaluate_every": 160, "shown_sample": 128, "save_every": 200, "label_smoothing": 0.05,
     "schedule": {"name": "cosine", "warmup_steps": 100, "learning_rate": 0.003}, "keep_best_by": "exact"}})";
 
 Settings translate_settings(bool own_data) {

@@ -165,6 +165,12 @@ heed_status heed_backward(const heed_tensor* output, const heed_tensor* gradient
 /** The accumulated gradient of a leaf; NULL if there is none. */
 heed_status heed_tensor_gradient(const heed_tensor* leaf, heed_tensor** out);
 heed_status heed_tensor_zero_gradient(const heed_tensor* leaf);
+/**
+ * Says of a leaf of rank 2 whether it maps one hidden layer to another, so that the optimizer "muon" may
+ * orthogonalise its steps: 0 for a table of vectors and for the last map of a model. A new leaf is such a map;
+ * of the parameters of heed's layers those of linear maps are, but for the maps to classes at a model's end.
+ */
+heed_status heed_tensor_set_hidden_map(const heed_tensor* leaf, int32_t is_map);
 /** Whether this thread records what it computes (1 by default). `before`: the previous value, or NULL. */
 heed_status heed_set_recording(int32_t enabled, int32_t* before);
 
@@ -351,9 +357,13 @@ heed_status heed_move(const void* const* objects, size_t count, const char* devi
 /* --- optimizers --- */
 
 /**
- * "sgd", "adam" or "adamw" over distinct leaves on one device. `settings`: "beta1" (0.9; for sgd the
- * momentum, 0), "beta2", "epsilon", "weight_decay", "decay_vectors" (false: adamw does not decay parameters
- * of rank 0 or 1, such as biases), and "clip_norm", the limit of the gradients' global norm (0: none).
+ * "sgd", "adam", "adamw" or "muon" over distinct leaves on one device. `settings`: "beta1" (0.9; for sgd the
+ * momentum, 0), "beta2", "epsilon", "weight_decay", "decay_vectors" (false: adamw and muon do not decay
+ * parameters of rank 0 or 1, such as biases), and "clip_norm", the limit of the gradients' global norm (0:
+ * none). muon orthogonalises the steps of matrices that are hidden maps (heed_tensor_set_hidden_map()), and
+ * takes adamw's for all else. It also has "momentum" (0.95), "nesterov" (true), "iterations" (5), "adjust_rate"
+ * ("match_rms_adamw": 0.2 sqrt(max(rows, columns)) times the rate; "original": sqrt(max(1, rows / columns)))
+ * and "matrix_rate" (1), by which the matrices' rate is multiplied.
  */
 heed_status heed_optimizer_create(const char* name, const char* settings, heed_tensor* const* parameters,
                                   size_t count, heed_optimizer** out);

@@ -59,6 +59,15 @@ std::shared_ptr<Tensor> leaf_of(const heed_tensor* handle, const std::string& ar
   return leaf;
 }
 
+void take_muon(const Options& settings, MuonOptions& options) {
+  options.momentum = settings.take_number("momentum", options.momentum, 0, 0.9999999);
+  options.nesterov = settings.take_bool("nesterov", options.nesterov);
+  options.iterations = settings.take_integer("iterations", options.iterations, 1, 99);
+  options.rate = settings.take_number("matrix_rate", options.rate, 1e-37, 1e30);
+  const bool original = settings.take_choice("adjust_rate", {"match_rms_adamw", "original"}) == "original";
+  options.adjustment = original ? RateAdjustment::original : RateAdjustment::match_rms_adamw;
+}
+
 std::shared_ptr<OptimizerObject> make_optimizer(const std::string& name, const Options& settings,
                                                 std::span<const heed_parameter_group> groups) {
   OptimizerOptions options;
@@ -71,6 +80,7 @@ std::shared_ptr<OptimizerObject> make_optimizer(const std::string& name, const O
     options.epsilon = settings.take_number("epsilon", options.epsilon, 1e-30, 1);
     options.weight_decay = settings.take_number("weight_decay", options.weight_decay, 0, 1e6);
     options.decay_vectors = settings.take_bool("decay_vectors", false);
+    if (options.kind == OptimizerKind::muon) take_muon(settings, options.muon);
     clip_norm = settings.take_number("clip_norm", 0, 0, 1e30);
     settings.check_all_taken("optimizer '" + name + "'");
   });
@@ -133,6 +143,7 @@ void move(const Leaves& leaves, const std::optional<Device>& device, const std::
     Tensor copy = Tensor::empty(typed.shape(), typed.dtype(), typed.device());
     backend_of(copy).copy(typed, copy);
     moved.push_back(parameter(copy));
+    set_hidden_map(moved.back(), is_hidden_map(*leaf));
   }
   for (const auto& object : leaves.modules) {
     const std::vector<NamedTensor> state = object->module->state();

@@ -171,6 +171,10 @@ heed_status heed_tensor_to_device(const heed_tensor* tensor, const char* device,
   return guarded_tensor(__func__, out, [&] { return tensor_of(tensor, "tensor").to(device_of(device)); });
 }
 
+heed_status heed_tensor_set_hidden_map(const heed_tensor* leaf, int32_t is_map) {
+  return guarded(__func__, [&] { set_hidden_map(tensor_of(leaf, "leaf"), is_map != 0); });
+}
+
 heed_status heed_tensor_parameter(const heed_tensor* tensor, heed_tensor** out) {
   return guarded_tensor(__func__, out, [&] { return parameter(tensor_of(tensor, "tensor")); });
 }

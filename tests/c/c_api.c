@@ -394,6 +394,11 @@ static void test_modules(const char* file) {
     FAILS(heed_optimizer_create("adam", "[1]", parameters, 1, &none), HEED_BAD_SETTINGS, "object");
     FAILS(heed_optimizer_create("adamx", NULL, parameters, 1, &none), HEED_BAD_SETTINGS, "adamw");
     FAILS(heed_optimizer_create("adam", NULL, &x, 1, &none), HEED_ERROR, "leaf");
+    FAILS(heed_optimizer_create("adam", "{\"nesterov\": true}", parameters, 1, &none), HEED_BAD_SETTINGS,
+          "nesterov");
+    FAILS(heed_optimizer_create("muon", "{\"adjust_rate\": \"own\"}", parameters, 1, &none),
+          HEED_BAD_SETTINGS, "match_rms_adamw");
+    FAILS(heed_tensor_set_hidden_map(x, 0), HEED_ERROR, "leaf");
     FAILS(heed_optimizer_create("adam", NULL, parameters, 0, &none), HEED_ERROR, "no parameters");
     FAILS(heed_attention_create("fastformer", "{", &no_layer), HEED_BAD_SETTINGS, "JSON");
     FAILS(heed_attention_create("fastformer", "{\"width\": 8, \"window\": 2}", &no_layer), HEED_BAD_SETTINGS,

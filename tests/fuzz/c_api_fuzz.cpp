@@ -518,7 +518,7 @@ class CProgram {
     result(tensor, found, made);
   }
   void create_optimizer() {
-    static constexpr const char* kinds[] = {"adam", "sgd", "adamw", "adamx", nullptr};
+    static constexpr const char* kinds[] = {"adam", "sgd", "adamw", "muon", nullptr};
     std::vector<heed_tensor*> parameters;
     for (unsigned left = choices_.below(4); left > 0; --left) parameters.push_back(some_tensor());
     const std::string json = settings({"beta1", "beta2", "epsilon", "weight_decay", "clip_norm"});

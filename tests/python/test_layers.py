@@ -152,6 +152,52 @@ class Training(Folder):
             (TypeError, "not a string", lambda: heed.Optimizer("sgd", ["weights"])),
         )
 
+    def test_muon(self):
+        """What is a matrix that maps one hidden layer to another: not a table, nor what adamw= names."""
+
+        def moments(adamw):
+            net = {"table": heed.nn.Embedding(5, 4), "layer": heed.attention("dot_product", 4), "out": heed.nn.Linear(4, 3)}
+            optimizer = heed.Optimizer("muon", net, adamw=adamw(net), momentum=0.9, matrix_rate=0.5, adjust_rate="original")
+            heed.save(self.path("state.safetensors"), {"": optimizer})
+            with open(self.path("state.safetensors"), "rb") as file:
+                return file.read().count(b"second_moment")
+
+        vectors, maps = 4 + 1, 4  # biases; query, key, value and output
+        self.assertEqual(moments(lambda net: ()), vectors + 1)
+        self.assertEqual(moments(lambda net: net["out"]), vectors + 2)
+        self.assertEqual(moments(lambda net: [net["out"], net["layer"]]), vectors + 2 + maps)
+        w = heed.parameter(np.ones((2, 2), np.float32))
+        self.refuses(
+            (TypeError, "adamw=", lambda: heed.Optimizer("adam", w, adamw=w)),
+            (heed.SettingsError, "match_rms_adamw", lambda: heed.Optimizer("muon", w, adjust_rate="none")),
+            (heed.SettingsError, "momentum", lambda: heed.Optimizer("muon", w, momentum=1.5)),
+        )
+
+    def test_muon_beside_pytorch(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("PyTorch is not installed")
+        if not hasattr(torch.optim, "Muon"):
+            self.skipTest("this PyTorch has no Muon")
+        draw = np.random.default_rng(1)
+        for shape, how in (((6, 10), "original"), ((24, 10), "original"), ((24, 10), "match_rms_adamw")):
+            with self.subTest(shape=shape, how=how):
+                mine = heed.parameter(draw.normal(size=shape).astype(np.float32))
+                other = torch.nn.Parameter(torch.tensor(mine.numpy(copy=True)))
+                muon = heed.Optimizer("muon", mine, 0.05, weight_decay=0.2, adjust_rate=how)
+                theirs = torch.optim.Muon([other], lr=0.05, weight_decay=0.2, adjust_lr_fn=how)
+                for _ in range(5):
+                    slope = draw.normal(size=shape).astype(np.float32)
+                    (mine * slope).sum().backward()
+                    other.grad = torch.tensor(slope)
+                    muon.step()
+                    muon.zero_grad()
+                    theirs.step()
+                # PyTorch orthogonalises in bf16: each of five steps is within 1 % of a step's length.
+                step = 0.05 * (0.2 * max(shape) ** 0.5 if how == "match_rms_adamw" else max(1, shape[0] / shape[1]) ** 0.5)
+                np.testing.assert_allclose(mine.numpy(), other.detach().numpy(), atol=5 * 0.01 * step, rtol=0)
+
     def test_save_and_load(self):
         a = heed.attention("dot_product", WIDTH, seed=1)
         b = heed.attention("dot_product", WIDTH, seed=2)

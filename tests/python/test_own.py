@@ -352,7 +352,7 @@ class Models(Folder):
         self.assertIn("Net", repr(Net()))
 
     def test_training_goes_on_to_the_same_bits(self):
-        for kind in ("adamw", "adam", "sgd"):
+        for kind in ("adamw", "adam", "sgd", "muon"):
             with self.subTest(kind):
                 folder = self.new_folder()
                 net, optimizer = self.made(kind)

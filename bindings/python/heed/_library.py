@@ -143,6 +143,7 @@ _CALLS = {
     "heed_backward": [_handle, _handle],
     "heed_tensor_gradient": [_handle, _out],
     "heed_tensor_zero_gradient": [_handle],
+    "heed_tensor_set_hidden_map": [_handle, _int],
     "heed_set_recording": [_int, _out],
     "heed_gradcheck": [FUNCTION, ctypes.c_void_p, _handles, _size, _real, _out],
     "heed_record": [_text, _handle, _handles, _size, BACKWARD, RELEASE, ctypes.c_void_p, _out],

@@ -343,33 +343,43 @@ def _group(given: Group, learning_rate: float) -> Tuple[List[Tensor], float, flo
 
 
 class Optimizer(_Handle):
-    """ "sgd", "adam" or "adamw" over parameters: tensors, modules, dictionaries, or a list of these; or groups.
+    """ "sgd", "adam", "adamw" or "muon" over parameters: tensors, modules, dictionaries, or a list of these; or groups.
 
     >>> heed.Optimizer("adamw", net, 1e-3, weight_decay=0.01, clip_norm=1.0)
     >>> heed.Optimizer("adamw", [{"params": net.body, "learning_rate": 1e-4}, {"params": net.head}], 1e-3)
 
-    ``settings``: beta1 (for sgd the momentum), beta2, epsilon, weight_decay, decay_vectors
-    (False: adamw does not decay parameters of rank 0 or 1, such as biases), clip_norm, the limit of the global norm.
+    ``settings``: beta1 (for sgd the momentum), beta2, epsilon, weight_decay, decay_vectors (False: adamw and muon do
+    not decay parameters of rank 0 or 1, such as biases), clip_norm, the limit of the global norm.
 
     A group has "params", and may have a "learning_rate" (0: its parameters stay as they are) and a "weight_decay",
     which then goes for vectors, too. step(rate) multiplies the rates of groups by rate / learning_rate, so that one
     schedule leads all of them. Parameters that move to another device (Module.to) take their moments along.
     Raises heed.SettingsError for an unknown name or setting, and heed.Error for what is no parameter or given twice.
+
+    "muon" orthogonalises the steps of matrices, but for nn.Embedding and for the embeddings and last maps of the
+    library's models, and takes adamw's for all else. ``adamw``: what else muon should not orthogonalise, now or
+    later, such as the last map of a model of your own. More settings: momentum (0.95), nesterov (True), iterations
+    (5), matrix_rate (1) times the learning rate for matrices, adjust_rate ("match_rms_adamw": times 0.2
+    sqrt(max(rows, columns)); "original": times sqrt(max(1, rows / columns))).
     """
 
     _free_name = "heed_optimizer_free"
 
     def __init__(
-        self, name: str, parameters: Union[Parameters, Iterable[object]], learning_rate: float = 1e-3,
-        **settings: float,
+        self, name: str, parameters: Union[Parameters, Iterable[object]], learning_rate: float = 1e-3, *,
+        adamw: Union[Parameters, Iterable[Parameters]] = (), **settings: Union[float, str],
     ) -> None:
         self.learning_rate = learning_rate
         given: Any = parameters if isinstance(parameters, (Tensor, Module, dict, str)) else list(parameters)
         is_group = [isinstance(one, Mapping) and "params" in one for one in given] if isinstance(given, list) else []
         if any(is_group) and not all(is_group):
             raise TypeError("an optimizer takes groups, all of them with \"params\", or parameters, not both in one list")
+        if name != "muon" and adamw != ():
+            raise TypeError(f"adamw= is for the optimizer 'muon', not {name!r}")
         groups = given if any(is_group) else [{"params": given}]
         found = [_group(one, learning_rate) for one in groups]
+        for tensor in _tensors(adamw):
+            lib.call("heed_tensor_set_hidden_map", tensor, 0)
         structs = (lib.GroupStruct * len(found))(
             *[lib.GroupStruct(lib.handles_of(tensors), len(tensors), rate, decay) for tensors, rate, decay in found])
         made = lib.encoded(name), lib.settings_json(settings), structs, len(found)

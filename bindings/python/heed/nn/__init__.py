@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Callable, Iterable, Iterator, Optional, Tuple, Union
 
 from . import functional
+from .. import _library as lib
 from ..layers import Attention, Context, Module, _entries_of, attention
 from ..ops import embedding, layer_norm, linear, normal, ones, rms_norm, uniform, zeros
 from ..tensor import Like, Parameter, Tensor, _t
@@ -54,6 +55,7 @@ class Embedding(Module):
 
     def __init__(self, count: int, width: int, deviation: float = 1.0) -> None:
         self.weight = Parameter(normal((count, width), 0, deviation, **_drawn()))
+        lib.call("heed_tensor_set_hidden_map", self.weight, 0)
 
     def forward(self, ids: Like) -> Tensor:
         """ids of any shape -> [..., width]; -1 gives zeros."""

@@ -1,0 +1,181 @@
+#include "heed/training/muon.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+#include "heed/base/error.h"
+
+namespace heed {
+namespace {
+
+// Jordan 2024, kellerjordan.github.io/posts/muon: chosen for a steep rise at 0.
+constexpr double of_first = 3.4445, of_third = -4.775, of_fifth = 2.0315;
+constexpr double least_norm = 1e-7;
+
+/// Matrices of one shape are computed together up to so many elements, which a processor's cache holds.
+constexpr std::int64_t most_together = std::int64_t{1} << 20;
+
+/// x / max(|x|, least_norm) for each matrix of x, where squares of large and small elements are not those of
+/// x itself: those would be infinite or 0.
+Tensor normalised(const Tensor& x) {
+  const Axes both = {-2, -1};
+  const Tensor largest =
+      clamp(max(abs(x), both, true), least_in_f32, std::numeric_limits<double>::infinity());
+  const Tensor y = x / largest;
+  return y / maximum(sqrt(sum(square(y), both, true)), least_norm / largest);
+}
+
+/// Iterations y = (a + b A + c A^2) y with A = y y', or A = y' y from the right where that is smaller.
+///
+/// The factors commute with A, so that a long matrix need not be multiplied by each of them: with Q = a + b A +
+/// c A^2 the next A is Q A Q, and only the product of all Q meets y. That is less work from 1.5 times as long
+/// as wide on. In half types it is not done: there the small eigenvalues of A are lost beside the large ones.
+class NewtonSchulz {
+ public:
+  explicit NewtonSchulz(const Tensor& y)
+      : is_tall_(y.size(-2) > y.size(-1)),
+        diagonal_(eye(std::min(y.size(-2), y.size(-1)), y.dtype(), y.device()) * of_first) {}
+
+  Tensor operator()(Tensor y, std::int64_t iterations) const {
+    const auto [narrow, wide] = std::minmax({y.size(-2), y.size(-1)});
+    if (!is_half(y.dtype()) && !Bf16Products::active() && 2 * wide > 3 * narrow)
+      return times(product_of_factors(gram_of(y), iterations), y);
+    for (std::int64_t i = 0; i < iterations; ++i) y = times(factor_of(gram_of(y)), y);
+    return y;
+  }
+
+ private:
+  Tensor gram_of(const Tensor& y) const {
+    const Tensor other = transpose(y, -2, -1);
+    return is_tall_ ? matmul(other, y) : matmul(y, other);
+  }
+  Tensor factor_of(const Tensor& gram) const {
+    return gram * of_third + matmul(gram, gram) * of_fifth + diagonal_;
+  }
+  Tensor product_of_factors(Tensor gram, std::int64_t iterations) const {
+    Tensor factor = factor_of(gram), product = factor;
+    for (std::int64_t i = 1; i < iterations; ++i) {
+      gram = matmul(matmul(factor, gram), factor);
+      factor = factor_of(gram);
+      product = matmul(factor, product);
+    }
+    return product;
+  }
+  Tensor times(const Tensor& factor, const Tensor& y) const {
+    return is_tall_ ? matmul(y, factor) : matmul(factor, y);
+  }
+
+  bool is_tall_;
+  Tensor diagonal_;
+};
+
+Tensor orthogonalised_in(const Tensor& x, std::int64_t iterations, DType dtype) {
+  const Tensor y = cast(normalised(x), dtype);
+  return contiguous(cast(NewtonSchulz(y)(y, iterations), x.dtype()));
+}
+
+double adjustment(RateAdjustment kind, const Shape& shape) {
+  const auto rows = static_cast<double>(shape[0]), columns = static_cast<double>(shape[1]);
+  return kind == RateAdjustment::original ? std::sqrt(std::max(1.0, rows / columns))
+                                          : 0.2 * std::sqrt(std::max(rows, columns));
+}
+
+/// Some of the matrices of a step, all of one shape.
+struct Alike {
+  std::vector<Tensor> weights, gradients, moments;
+};
+
+/// The matrices of x [count, rows, columns], which share its memory.
+std::vector<Tensor> matrices_of(const Tensor& x) {
+  std::vector<Tensor> all;
+  for (std::int64_t i = 0; i < x.size(0); ++i)
+    all.push_back(x.view({x.size(1), x.size(2)}, {x.size(2), 1}, x.offset() + i * x.size(1) * x.size(2)));
+  return all;
+}
+
+/// Moves the moments on, and returns what is to be orthogonalised [count, rows, columns]; zeros where the step
+/// is skipped. The kernel of gradient descent does it: from zeros, at a negative rate.
+Tensor directions_of(const Alike& alike, const OptimizerStep& step, const MuonOptions& options) {
+  const Tensor& like = alike.weights[0];
+  const Tensor all =
+      Tensor::zeros({static_cast<std::int64_t>(alike.weights.size()), like.size(0), like.size(1)},
+                    like.dtype(), like.device());
+  const std::vector<Tensor> each = matrices_of(all);
+  const double share = 1 - options.momentum;
+  OptimizerStep descent;
+  descent.parameters = each;
+  descent.gradients = alike.gradients;
+  descent.gradient_scale = step.gradient_scale.defined()
+                               ? step.gradient_scale * share
+                               : Tensor::full({1}, share, like.dtype(), like.device());
+  descent.skip = step.skip;
+  descent.first_moment = alike.moments;
+  descent.beta1 = options.momentum;
+  descent.learning_rate = options.nesterov ? -options.momentum : -1;
+  const auto sgd = backend_of(like).sgd;
+  sgd(descent);
+  if (options.nesterov) {
+    descent.first_moment = {};
+    descent.learning_rate = -1;
+    sgd(descent);
+  }
+  return all;
+}
+
+void step_alike(const Alike& alike, const OptimizerStep& step, const MuonOptions& options, DType dtype) {
+  const Tensor directions = directions_of(alike, step, options);
+  const std::vector<Tensor> each = matrices_of(orthogonalised_in(directions, options.iterations, dtype));
+  const double factor = adjustment(options.adjustment, alike.weights[0].shape());
+  OptimizerStep descent;
+  descent.parameters = alike.weights;
+  descent.gradients = each;
+  descent.skip = step.skip;
+  descent.learning_rate = step.learning_rate * factor;
+  descent.weight_decay = step.weight_decay / factor;  // the rate of the decay is not adjusted
+  descent.decoupled_decay = true;
+  backend_of(alike.weights[0]).sgd(descent);
+}
+
+}  // namespace
+
+Tensor orthogonalised(const Tensor& x, std::int64_t iterations) {
+  check(x.defined() && is_floating(x.dtype()) && x.rank() >= 2, "orthogonalised: needs matrices of ",
+        "floating-point numbers [..., rows, columns]",
+        x.defined() ? concat_text(", got ", x.dtype(), " ", x.shape()) : std::string());
+  check(iterations >= 1, "orthogonalised: iterations are ", iterations, "; at least 1");
+  const NoGrad no_grad;
+  return x.count() == 0 ? x.detach() : orthogonalised_in(x.detach(), iterations, x.dtype());
+}
+
+void muon(const OptimizerStep& step, const MuonOptions& options, Precision precision) {
+  const NoGrad no_grad;
+  const Tensor& first = step.parameters[0];
+  const bool on_cpu = first.device().type == DeviceType::cpu;
+  if (on_cpu && step.skip.defined() && step.skip.item() != 0) return;
+  DType dtype = first.dtype();
+  if (!on_cpu && dtype == DType::f32 && precision != Precision::f32)
+    dtype = precision == Precision::f16 ? DType::f16 : DType::bf16;
+  const Bf16Products products(on_cpu && precision == Precision::bf16 && Bf16Products::available());
+
+  std::map<std::pair<std::int64_t, std::int64_t>, Alike> open;
+  for (std::size_t i = 0; i < step.parameters.size(); ++i) {
+    const Tensor& weight = step.parameters[i];
+    Alike& alike = open[{weight.size(0), weight.size(1)}];
+    alike.weights.push_back(weight);
+    alike.gradients.push_back(step.gradients[i]);
+    alike.moments.push_back(step.first_moment[i]);
+    if (static_cast<std::int64_t>(alike.weights.size() + 1) * weight.count() <= most_together) continue;
+    step_alike(alike, step, options, dtype);
+    alike = {};
+  }
+  for (const auto& [shape, alike] : open)
+    if (!alike.weights.empty()) step_alike(alike, step, options, dtype);
+}
+
+}  // namespace heed
