@@ -35,6 +35,8 @@ const std::vector<std::string> like_bert = {"model.norm=post", "model.positions=
                                             "model.scale_embeddings=false"};
 const std::vector<std::string> with_head =
     joined(like_bert, {"objective=masked", "training.keep_best_by=loss", "model.output_transform=true"});
+const std::vector<std::string> like_llama = {"model.positions=rotary", "model.norm_kind=rms",
+                                             "model.activation=swiglu", "model.scale_embeddings=false"};
 const std::vector<std::string> like_marian = {"model.positions=sinusoidal_halves", "model.output_bias=true"};
 
 /// A run and what it is published as.
@@ -144,6 +146,23 @@ TEST_CASE("published: a run comes back from its layout with the same weights and
       {"language_model",  // it computes with weights in 8 bits, and is exported with those it was trained to
        {"model.scale_embeddings=false", "model.attention_bias=true", "int8_weights=true"},
        {"the cat"},
+       {"generation.tokens=20"}},
+      {"language_model",
+       joined(like_llama, {"model.decoder_attention={\"name\":\"dot_product\",\"kv_heads\":1}",
+                           "model.rotary_base=500", "model.rotary_factor=4", "model.rotary_length=16"}),
+       {"the cat"},
+       {"generation.tokens=20"}},
+      {"language_model",  // Qwen2
+       joined(like_llama,
+              {"model.decoder_attention={\"name\":\"dot_product\",\"output_bias\":false}",
+               "model.attention_bias=true", "model.feed_forward_bias=false", "model.tie_embeddings=none"}),
+       {"the cat"},
+       {"generation.tokens=20"}},
+      {"language_model",  // Qwen3
+       joined(like_llama,
+              {"model.decoder_attention={\"name\":\"dot_product\",\"qk_norm\":true}", "model.head_width=6",
+               "model.feed_forward_bias=false", "tokenizer.begin=<|endoftext|>"}),
+       {"the cat", ""},
        {"generation.tokens=20"}},
       {"language_model", with_head, {"the [MASK]"}},
       {"embed_text", like_bert, {"forty-two", "", "one"}},
@@ -568,11 +587,15 @@ TEST_CASE("published: what a layout does not have is listed, and nothing is over
                        Error);
   CHECK_FALSE(fs::exists(folder / "out"));
   trained("language_model", folder / "modern",
-          {"model.norm_kind=rms", "model.activation=swiglu", "model.positions=rotary",
-           "model.decoder_attention={\"name\":\"dot_product\",\"kv_heads\":1}"});
+          {"model.norm_kind=rms", "model.activation=swiglu",
+           "model.decoder_attention={\"name\":\"dot_product\",\"kv_heads\":1}", "model.positions=alibi"});
   for (const char* misfit : {"model.norm_kind is \"rms\"", "model.activation is \"swiglu\"",
-                             "model.positions is \"rotary\"", "kv_heads"})
+                             "model.positions is \"alibi\"", "kv_heads"})
     CHECK_THROWS_WITH_AS(export_run(folder / "modern", folder / "out"), doctest::Contains(misfit), Error);
+  trained("language_model", folder / "rotary",
+          {"model.positions=rotary", "model.decoder_attention=differential"});
+  for (const char* misfit : {"model.norm_kind is \"layer\"", "model.activation is \"gelu\""})
+    CHECK_THROWS_WITH_AS(export_run(folder / "rotary", folder / "out"), doctest::Contains(misfit), Error);
   CHECK_FALSE(fs::exists(folder / "out"));
   trained("classify", folder / "classes", {});
   CHECK_THROWS_WITH_AS(export_run(folder / "classes", folder / "out"),

@@ -215,6 +215,29 @@ std::int64_t Config::integer(const char* name, std::int64_t low, std::int64_t hi
   return value.get<std::int64_t>();
 }
 
+std::vector<std::int64_t> Config::integers(const char* name, std::int64_t low, std::int64_t high) const {
+  std::vector<std::int64_t> all;
+  if (!has(name)) return all;
+  const Json& value = json_[name];
+  for (const Json& one : value.is_array() ? value : Json::array({value})) {
+    check(one.is_number_integer() && one >= low && one <= high, "config.json: \"", name,
+          "\" must be an integer of ", low, " to ", high, ", or a list of them, is ", dumped(value));
+    all.push_back(one.get<std::int64_t>());
+  }
+  return all;
+}
+
+double Config::number(const char* name) const {
+  check(has(name), "config.json: the number \"", name, "\" is missing");
+  return value(name, 0.0).get<double>();
+}
+
+Config Config::part(const char* name) const {
+  if (!has(name)) return {Json::object(), type_};
+  check(json_[name].is_object(), "config.json: \"", name, "\" must be an object, is ", dumped(json_[name]));
+  return {json_[name], type_};
+}
+
 Json Config::value(const char* name, const Json& fallback) const {
   if (!has(name)) return fallback;
   const Json& value = json_[name];
@@ -282,8 +305,8 @@ std::vector<Json> classic_activations() {
 }
 
 bool ties_output(ImportPlan& plan, const Config& config, const Tensors& tensors, const std::string& map,
-                 const std::string& embedding) {
-  if (!config.value("tie_word_embeddings", true).get<bool>()) return false;
+                 const std::string& embedding, bool by_default) {
+  if (!config.value("tie_word_embeddings", by_default).get<bool>()) return false;
   const auto one = tensors.find(map), two = tensors.find(embedding);
   if (one == tensors.end() || two == tensors.end() || have_same_values(one->second, two->second)) {
     plan.copies.emplace_back(map, "embedding.weight");
@@ -298,9 +321,11 @@ bool ties_output(ImportPlan& plan, const Config& config, const Tensors& tensors,
 
 namespace {
 
-const std::array<const Architecture*, 3>& architectures() {
-  static const std::array<const Architecture*, 3> all{&gpt2_architecture(), &bert_architecture(),
-                                                      &marian_architecture()};
+/// A run is exported as the first that takes it.
+const std::array<const Architecture*, 6>& architectures() {
+  static const std::array<const Architecture*, 6> all{&llama_architecture(), &qwen2_architecture(),
+                                                      &qwen3_architecture(), &gpt2_architecture(),
+                                                      &bert_architecture(),  &marian_architecture()};
   return all;
 }
 
@@ -322,7 +347,7 @@ const Architecture& architecture_of(const RunContent& run) {
   for (const Architecture* one : architectures())
     if (one->exports(run)) return *one;
   fail("there is no published layout for a ", run.task,
-       " run; there are those for language_model (GPT-2, BERT), embed_text "
+       " run; there are those for language_model (GPT-2, Llama, Qwen2, Qwen3, BERT), embed_text "
        "(BERT) and translate, summarize and converse (Marian)");
 }
 

@@ -79,6 +79,12 @@ class Config {
 
   const std::string& type() const { return type_; }  ///< "model_type"
   std::int64_t integer(const char* name, std::int64_t low, std::int64_t high) const;
+  /// A member that is an integer or a list of them; empty where it is absent.
+  std::vector<std::int64_t> integers(const char* name, std::int64_t low, std::int64_t high) const;
+  /// A number that must be there.
+  double number(const char* name) const;
+  /// A member that is an object, with members of its own; an empty one where it is absent.
+  Config part(const char* name) const;
   /// A member of the kind of `fallback`, which stands for one that is absent: a number, a flag or a text.
   Json value(const char* name, const Json& fallback) const;
   bool has(const char* name) const;
@@ -90,6 +96,8 @@ class Config {
   Json model(std::span<const ConfigMember> members) const;
 
  private:
+  Config(Json json, std::string type) : json_(std::move(json)), type_(std::move(type)) {}
+
   Json json_;
   std::string type_;
 };
@@ -117,12 +125,15 @@ struct ImportPlan {
   std::vector<std::string> remarks = {};  ///< what the user should know
   std::int64_t begin = -1;                ///< the token that begins an output; -1: none
   std::int64_t end = -1;                  ///< the token that ends it; -1: the tokenizer's
+  /// Of a language model: the tokens of which each ends a text; empty: the tokenizer's.
+  std::vector<std::int64_t> ends_text = {};
 };
 
-/// Whether the output map is the embedding, both by their published names: config.json says so, and the file
-/// does not have another map all the same. The plan is told to compare the two, or what to remark.
+/// Whether the output map is the embedding, both by their published names: config.json says so, or
+/// `by_default` where it says nothing, and the file does not have another map all the same. The plan is told
+/// to compare the two, or what to remark.
 bool ties_output(ImportPlan& plan, const Config& config, const Tensors& tensors, const std::string& map,
-                 const std::string& embedding);
+                 const std::string& embedding, bool by_default = true);
 
 /// The settings and weights of a run to be exported.
 struct RunContent {
@@ -155,6 +166,9 @@ struct Architecture {
 const Architecture& gpt2_architecture();
 const Architecture& bert_architecture();
 const Architecture& marian_architecture();
+const Architecture& llama_architecture();
+const Architecture& qwen2_architecture();
+const Architecture& qwen3_architecture();
 
 /// The architecture that config.json names. For an unknown one it throws an Error that lists the known ones
 /// and some names of weights.

@@ -113,6 +113,7 @@ ExportPlan export_bert(RunContent run) {
               {"activation", classic_activations()},
               {"positions", {"learned"}},
               {has_head ? "decoder_attention" : "encoder_attention", {"dot_product"}},
+              {"head_width", {0}},
               {"share_layers", {"none"}},
               {"embedding_norm", {true}},
               {"scale_embeddings", {false}},
@@ -124,7 +125,7 @@ ExportPlan export_bert(RunContent run) {
   const bool tied = !has_head || model.at("tie_embeddings") != "none";
   if (!run.weights.contains("input.types.weight"))
     run.weights["input.types.weight"] = Tensor::zeros({1, model.at("width").get<std::int64_t>()});
-  add_missing_biases(run.weights, ".attention.");
+  for (const char* const part : {".attention.", ".feed_forward."}) add_missing_biases(run.weights, part);
   Json config = published_members(model, bert_members());
   config.update({{"architectures", {has_head ? "BertForMaskedLM" : "BertModel"}},
                  {"model_type", "bert"},

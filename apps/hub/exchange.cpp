@@ -4,6 +4,7 @@
 #include <set>
 
 #include "heed/apps/hub/architecture.h"
+#include "heed/apps/tasks/language_model.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
@@ -26,6 +27,7 @@ struct PublishedModel {
   std::string config;                 ///< the text of config.json
   std::string tokenizer;              ///< the text of tokenizer.json, that of the sources if there are two
   std::string target_tokenizer = {};  ///< empty: the same
+  std::string end = {};               ///< "eos_token" of tokenizer_config.json; empty: it names none
   Tensors tensors = {};               ///< by published name; 16-bit floats were converted to f32
   UnreadTensors unread = {};
   std::vector<std::string> remarks = {};
@@ -121,6 +123,15 @@ void read_tokenizers(const fs::path& folder, PublishedModel& model) {
        "AutoTokenizer.from_pretrained('.').backend_tokenizer.save('tokenizer.json')\"");
 }
 
+/// "eos_token" of tokenizer_config.json, a text or an object with its "content".
+std::string end_of_published(const fs::path& file) {
+  if (!path_exists(file)) return "";
+  const Json json = json_of_published(file);
+  Json end = json.is_object() ? json.value("eos_token", Json()) : Json();
+  if (end.is_object()) end = end.value("content", Json());
+  return end.is_string() ? end.get<std::string>() : "";
+}
+
 PublishedModel read_published(const fs::path& folder) {
   std::error_code unreadable;
   check(fs::is_directory(folder, unreadable), folder,
@@ -130,6 +141,7 @@ PublishedModel read_published(const fs::path& folder) {
   model.config = text_of_published(folder / "config.json");
   read_published_weights(folder, model);
   read_tokenizers(folder, model);
+  model.end = end_of_published(folder / "tokenizer_config.json");
   return model;
 }
 
@@ -188,15 +200,46 @@ std::int64_t id_of_mark(const Tokenizer& tokenizer, std::string_view mark) {
   }
 }
 
+/// The mark that the post-processor of a tokenizer.json puts before a text; "": none.
+std::string mark_before_texts(const nlohmann::json& part) {
+  if (!part.is_object()) return "";
+  if (part.value("type", "") == "Sequence") {
+    for (const auto& one : part.value("processors", nlohmann::json::array()))
+      if (std::string mark = mark_before_texts(one); !mark.empty()) return mark;
+    return "";
+  }
+  const auto single = part.value("single", nlohmann::json());
+  if (part.value("type", "") != "TemplateProcessing" || !single.is_array() || single.empty()) return "";
+  const auto first = single.front().value("SpecialToken", nlohmann::json());
+  return first.is_object() ? first.value("id", "") : "";
+}
+
+/// Tells the settings of a language model which marks begin and end its texts. Of several tokens that end
+/// one, which config.json may list, it is the tokenizer's, or else the first.
+void set_marks_of_texts(const PublishedModel& model, const Tokenizer& tokenizer, const ImportPlan& plan,
+                        Settings& settings) {
+  if (plan.ends_text.empty()) return;
+  const std::int64_t own = model.end.empty() ? -1 : id_of_mark(tokenizer, model.end);
+  const std::int64_t end = std::ranges::count(plan.ends_text, own) > 0 ? own : plan.ends_text.front();
+  check(end < tokenizer.vocabulary_size(), "config.json: token ", end,
+        " ends a text, but tokenizer.json has ", tokenizer.vocabulary_size(), " tokens");
+  if (id_of_mark(tokenizer, text_mark) != end)
+    settings.set("tokenizer.end", tokenizer.token(static_cast<std::int32_t>(end)), "config.json");
+  const auto json = parse_json<nlohmann::json>(model.tokenizer, "tokenizer.json");
+  if (const std::string begin = mark_before_texts(json.value("post_processor", nlohmann::json()));
+      !begin.empty())
+    settings.set("tokenizer.begin", begin, "tokenizer.json");
+}
+
 /// The tokenizers of a run, of which the settings are told. Texts end in </s>, and a masked model fills in
 /// <mask>: without these tokens a run could not answer.
 NamedFiles imported_tokenizers(const PublishedModel& model, const ImportPlan& plan, Settings& settings) {
   NamedFiles files;
   const auto add = [&](const std::string& name, const std::string& text, bool is_masked) {
     const Tokenizer tokenizer = Tokenizer::from_json(text, name);
-    for (const char* const mark : {"</s>", "<mask>"})
-      check((!is_masked && mark == std::string_view("<mask>")) || id_of_mark(tokenizer, mark) >= 0, name,
-            ": the tokenizer has no token \"", mark, '"');
+    for (const auto& [mark, is_needed] : {std::pair("</s>", plan.ends_text.empty()), {"<mask>", is_masked}})
+      check(!is_needed || id_of_mark(tokenizer, mark) >= 0, name, ": the tokenizer has no token \"", mark,
+            '"');
     files[name] = tokenizer.to_json();
     return tokenizer;
   };
@@ -204,6 +247,7 @@ NamedFiles imported_tokenizers(const PublishedModel& model, const ImportPlan& pl
       add("tokenizer.json", model.tokenizer, plan.settings.value("objective", "") == "masked");
   check(plan.end < 0 || plan.end == tokenizer.id_of("</s>"), "config.json: token ", plan.end,
         " ends what is written, but in tokenizer.json that is token ", tokenizer.id_of("</s>"));
+  set_marks_of_texts(model, tokenizer, plan, settings);
   if (plan.begin >= 0) {
     check(plan.begin < tokenizer.vocabulary_size(), "config.json: token ", plan.begin,
           " begins what is written, but tokenizer.json has ", tokenizer.vocabulary_size(), " tokens");
@@ -243,13 +287,14 @@ void save_imported_weights(RunFolder& folder, Module& model) {
 
 RunContent run_content(Run& run, const Tensors& weights, const Tokenizer& tokenizer) {
   Json settings = Json::parse(run.settings().json());
-  const std::string begin = settings.value(Json::json_pointer("/tokenizer/begin"), "");
+  const std::string begin = settings.value(Json::json_pointer("/tokenizer/begin"), ""),
+                    end = settings.value(Json::json_pointer("/tokenizer/end"), "");
   RunContent content{.task = std::string(run.task()),
                      .settings = std::move(settings),
                      .weights = {},
                      .vocabulary = tokenizer.vocabulary_size(),
                      .begin = id_of_mark(tokenizer, begin.empty() ? "<s>" : begin),
-                     .end = tokenizer.id_of("</s>"),
+                     .end = tokenizer.id_of(end.empty() ? "</s>" : end),
                      .pad = id_of_mark(tokenizer, "<pad>")};
   for (const auto& [name, tensor] : weights)
     if (tensor.dtype() == DType::f32)
@@ -365,11 +410,12 @@ ExchangeReport export_run(const std::filesystem::path& path, const std::filesyst
       run_content(run, merged_low_rank(model_state(run.learner().model()), model_config(run.settings())),
                   tokenizers.target);
   const Architecture& architecture = architecture_of(content);
-  // A causal model adds no special tokens, a masked one only if tokenizer.begin is set.
+  // A causal model adds no mark at the end; whether the others add any, a masked one's tokenizer.begin says.
   const std::string begin = content.task == "embed_text" || content.task == "language_model"
                                 ? run.settings().get<std::string>("tokenizer.begin")
                                 : "";
-  const bool has_end = content.task != "language_model" || !begin.empty();
+  const bool is_causal = content.settings.value("objective", "") == "causal",
+             has_end = content.task != "language_model" || (!is_causal && !begin.empty());
   const ExportPlan plan = architecture.export_plan(std::move(content));
   const Tensors weights = published_weights(plan, path.string());
   fill_new_folder(out, [&](const std::filesystem::path& folder) {

@@ -124,6 +124,7 @@ const std::vector<OptionCase>& option_cases() {
       {"hard_coded_gaussian", {{"sigma", 0.5}, {"offsets", std::vector<double>{-2, 0, 1}}}},
       {"dot_product", {{"kv_heads", std::int64_t{1}}}},
       {"dot_product", {{"sink", "zero"}, {"gate", "headwise"}}},
+      {"dot_product", {{"qk_norm", true}, {"output_bias", true}, {"kv_heads", std::int64_t{1}}}},
       {"dot_product", {{"sink", "learned"}, {"gate", "elementwise"}, {"kv_heads", std::int64_t{1}}}},
       {"local",
        {{"reach", std::int64_t{1}},
@@ -287,6 +288,19 @@ TransformerConfig modern_config(const std::string& activation) {
   return config;
 }
 
+/// The rest of what Llama's family has: heads of a width of their own, rotary positions for longer texts,
+/// normalised queries and keys, no biases.
+TransformerConfig llama_config() {
+  TransformerConfig config = modern_config("swiglu");
+  config.head_width = 6;
+  config.feed_forward_bias = false;
+  config.rotary_base = 500;
+  config.rotary_factor = 4;
+  config.rotary_length = 8;
+  config.decoder_attention.front().options.set("qk_norm", true);
+  return config;
+}
+
 OpCase classifier_case(const std::string& norm, const std::string& pooling) {
   TransformerConfig config = small_config(norm);
   config.pooling = pooling;
@@ -374,6 +388,7 @@ std::vector<OpCase> model_cases() {
     cases.push_back(language_model_case(positions));
   for (const std::string activation : {"swiglu", "geglu"})
     cases.push_back(loss_case("language_model/modern/" + activation, modern_config(activation), text_loss));
+  cases.push_back(loss_case("language_model/llama", llama_config(), text_loss));
   cases.push_back(loss_case("encoder_decoder/modern", modern_config("swiglu"), translation_loss));
   return cases;
 }

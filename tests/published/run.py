@@ -17,7 +17,7 @@ try:
     import torch
     import transformers
     from safetensors.numpy import load_file, save_file
-    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 except ImportError as error:
     print(f"skipped: {sys.executable}: {error}")
     sys.exit(77)
@@ -94,6 +94,68 @@ def bert_tokenizer(folder, typed=True, padded=False):
     tokenizer.save(str(folder / "tokenizer.json"))
     if not typed:
         change_json(folder / "tokenizer.json", lambda content: content["model"].pop("type"))
+
+
+# Of many scripts, with contractions, numbers of several digits and kinds, and every kind of space and line end.
+TEXTS = ["the cats see 12345 trees, don't they?", "I'LL SAY'S it'S 'S we've  WE'RE\n\n  two\r\n lines \n", "  leading  and trailing   ",
+         "Größe, naïve café; e\u0301 n\u0303", "日本語のテキスト、ですね。 1月", "हिन्दी में ३४५ शब्द", "שלום עולם 7", "emoji 👩‍👩‍👧 ½ ²³ Ⅻ ٣٤",
+         "tabs\tand\u00a0spaces\u2003wide\u200bzero", "x=1;y+=22 // (c)2024!!\n\tif(a==b){...}\n", "<s> marks </s> in <mask> text ▁ <0x41>",
+         "'\u017f '\u017ft ‘s", "", " ", "\n", "\t 5", "   7", "a\n \n  b", "𝔘𝔫𝔦 \U00020000", "é" * 40, "1234567890 12 1 123 1234", "ab\u0000c\ufffd"]
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
+def trained_tokenizer(kind, folder, size=400):
+    """A small tokenizer.json, made as that of a published family, and learned from TEXTS."""
+    marks, byte_level = ["<|begin_of_text|>", "<|end_of_text|>"], True
+    model, split = models.BPE(ignore_merges=kind == "llama3"), []
+    begin = "<|begin_of_text|>" if kind == "llama3" else None
+    if kind in ("llama3", "qwen2"):
+        regex = Regex(LLAMA3 if kind == "llama3" else LLAMA3.replace("{1,3}", ""))
+        split = [pre_tokenizers.Split(regex, "isolated")]
+    if kind == "smollm2":
+        split = [pre_tokenizers.Digits(individual_digits=True)]
+    if kind in ("qwen2", "smollm2"):
+        marks = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    if kind in ("llama2", "llama2 with metaspace", "without bytes"):
+        marks, byte_level, begin = ["<unk>", "<s>", "</s>"], False, "<s>"
+        bytes_of_it = [] if kind == "without bytes" else [f"<0x{i:02X}>" for i in range(256)]
+        model = models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>")
+        marks += bytes_of_it
+    if kind == "roberta":
+        marks, begin = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"], None
+    tokenizer = Tokenizer(model)
+    if kind == "qwen2":
+        tokenizer.normalizer = normalizers.NFC()
+    if byte_level:
+        own = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind not in ("llama3", "qwen2"))
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*split, own]) if split else own
+        tokenizer.decoder = decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+    else:
+        alphabet = []
+        if kind == "llama2 with metaspace":
+            tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+        else:
+            tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+        tokenizer.decoder = decoders.Sequence(
+            [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    # Without the last texts, which have characters that no token covers.
+    trainer = trainers.BpeTrainer(vocab_size=size + len(marks), special_tokens=marks, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(TEXTS[:12] * 3, trainer)
+    if not byte_level:  # the bytes are tokens of the vocabulary, and no added ones, in which the text would be cut
+        tokenizer.save(str(folder / "tokenizer.json"))
+        change_json(folder / "tokenizer.json", lambda content: content.update(added_tokens=content["added_tokens"][:3]))
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    if begin:
+        template = processors.TemplateProcessing(single=f"{begin} $A", special_tokens=[(begin, tokenizer.token_to_id(begin))])
+        tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), template]) if byte_level else template
+    if kind == "roberta":
+        tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return tokenizer
+
+
+TOKENIZERS = ["gpt2", "llama3", "qwen2", "smollm2", "roberta", "llama2", "llama2 with metaspace", "without bytes"]
 
 
 def unigram_tokenizer(folder):
@@ -466,6 +528,97 @@ class Published(unittest.TestCase):
         ids = torch.tensor([[0] + ids])
         expected = torch.nn.functional.cross_entropy(model(ids).logits[0, :-1], ids[0, 1:]).item()
         self.assertLess(abs(found["loss"] - expected), 1e-5)
+
+    def test_llama_family(self):
+        """Grouped queries, both ends of rotary positions, tied or not, and the biases and norms of each family."""
+        llama3 = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                      original_max_position_embeddings=16)
+        kinds = {
+            "Llama": dict(num_key_value_heads=2, rope_parameters=llama3),  # Llama 3
+            "Llama, tied": dict(num_key_value_heads=4, tie_word_embeddings=True, attention_bias=True, mlp_bias=True),  # SmolLM2
+            "Llama, linear": dict(num_key_value_heads=1, head_dim=6, attention_bias=True, hidden_act="gelu",
+                                  rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=2.0)),
+            "Qwen2": dict(num_key_value_heads=2, rope_parameters=dict(rope_type="default", rope_theta=1e6)),
+            "Qwen2, tied": dict(num_key_value_heads=2, tie_word_embeddings=True),
+            "Qwen3": dict(num_key_value_heads=2, head_dim=6, tie_word_embeddings=True),
+            "Qwen3, biases": dict(num_key_value_heads=2, head_dim=4, attention_bias=True)}
+        ids = np.ascontiguousarray(IDS[:1])
+        say = lambda m: m(tensor(ids)).logits
+        for name, settings in kinds.items():
+            with self.subTest(name):
+                kind = name.split(",")[0]
+                self.setUp()
+                config = getattr(transformers, kind + "Config")(**SMALL | dict(
+                    max_position_embeddings=32, bos_token_id=1, eos_token_id=[39, 2], rms_norm_eps=1e-3) | settings)
+                model_kind = getattr(transformers, kind + "ForCausalLM")
+                model = scatter(model_kind(config))
+                model.save_pretrained(self.model_folder)
+                word_tokenizer(self.model_folder, ["<unk>", "<s>", "</s>"])
+                (self.model_folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": {"content": "</s>"}}))
+                run("heed", "import", self.model_folder, "--out", self.folder / "run")
+                self.compare(self.folder / "run", model, say(model), {"ids": ids})
+                self.exported(model, model_kind, say)
+                self.continued(model, [5, 7, 9])
+                self.check_older_names(model)
+
+    def continued(self, model, prompt):
+        """What the run writes, greedily and with its cache, is what whole passes of the model give."""
+        ids = list(prompt)
+        while len(ids) < len(prompt) + 12 and ids[-1] != 2:
+            ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))
+        text = " ".join(f"w{i - 3}" for i in prompt)
+        found = run("language_model", "generate", "--run", self.folder / "run", "--prompt", text, "--set",
+                    "generation.temperature=0", "--set", "generation.tokens=12")
+        words = [f"w{i - 3}" for i in ids[len(prompt):] if i > 2]
+        self.assertEqual(found.replace(text, "", 1).split(), words)
+
+    def check_older_names(self, model):
+        """config.json as transformers wrote it before 5, and the angles as a weight that nothing reads."""
+        def change(content):
+            rope = content.pop("rope_parameters")
+            content["rope_theta"] = rope.pop("rope_theta")
+            content["rope_scaling"] = None if rope["rope_type"] == "default" else rope
+        change_json(self.model_folder / "config.json", change)
+        weights = load_file(self.model_folder / "model.safetensors")
+        weights["model.layers.0.self_attn.rotary_emb.inv_freq"] = np.ones(2, np.float32)
+        save_file(weights, self.model_folder / "model.safetensors")
+        run("heed", "import", self.model_folder, "--out", self.folder / "older")
+        ids = np.ascontiguousarray(IDS[:1])
+        self.near(self.outputs_of(self.folder / "older", {"ids": ids})["outputs"],
+                  model(tensor(ids)).logits.detach().numpy(), "logits by older names")
+
+    def test_llama_that_heed_does_not_have(self):
+        config = transformers.LlamaConfig(**SMALL, num_key_value_heads=2)
+        transformers.LlamaForCausalLM(config).save_pretrained(self.model_folder)
+        word_tokenizer(self.model_folder, ["<unk>", "<s>", "</s>"])
+        original = (self.model_folder / "config.json").read_text()
+        for change, said in [({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 2.0}}, '"yarn"'),
+                             ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4, "factor": 2.0, "low_freq_factor": 2.0,
+                                                   "original_max_position_embeddings": 8}}, "low_freq_factor"),
+                             ({"hidden_act": "relu"}, '"relu"'), ({"use_sliding_window": True}, "use_sliding_window"),
+                             ({"model_type": "qwen3_moe"}, '"qwen3_moe"')]:
+            change_json(self.model_folder / "config.json", lambda content: content.update(change))
+            done = subprocess.run([PROGRAMS / "heed", "import", self.model_folder, "--out", self.folder / "refused"],
+                                  capture_output=True, text=True)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(said, done.stderr)
+            (self.model_folder / "config.json").write_text(original)
+
+    def test_tokenizers(self):
+        """Ids and texts are those of the `tokenizers` library, on every text and on random ones of its characters."""
+        letters = sorted(set("".join(TEXTS)) | set("'sStTlL \n\r\t  09aZ.,"))
+        generator = np.random.default_rng(1)
+        texts = TEXTS + ["".join(generator.choice(letters, 30)) for _ in range(300)]
+        texts += ["".join(generator.choice(list("'sStTlLveRE \n\r\t 09a.,é"), 20)) for _ in range(300)]
+        (self.folder / "texts.json").write_text(json.dumps(texts))
+        for kind in TOKENIZERS:
+            with self.subTest(kind):
+                theirs = trained_tokenizer(kind, self.folder)
+                found = json.loads(run("published_gradients", "tokens", self.folder / "tokenizer.json", self.folder / "texts.json"))
+                for text, own in zip(texts, found, strict=True):
+                    expected = theirs.encode(text, add_special_tokens=False).ids
+                    self.assertEqual(own["ids"], expected, repr(text))
+                    self.assertEqual(own["text"], theirs.decode(expected), repr(text))
 
     def test_ctranslate2(self):
         """Runs of both kinds of norm: CTranslate2 writes what heed writes, greedily and with a beam."""
