@@ -27,7 +27,9 @@ void for_each_setting(auto&& visit, TransformerConfig& c) {
   visit(c.source_vocabulary, "source_vocabulary", 0, most_vocabulary, "tokens that an encoder knows");
   visit(c.target_vocabulary, "target_vocabulary", 0, most_vocabulary, "tokens that a decoder knows");
   visit(c.classes, "classes", 0, most_vocabulary, "classes of a classifier");
-  visit(c.pooling, "pooling", {"mean", "attention", "max"}, "how an encoder's outputs become one vector");
+  visit(c.pooling, "pooling", {"mean", "attention", "max", "first"},
+        "how an encoder's outputs become one vector; first: the first token's alone");
+  visit(c.pooler, "pooler", {"none", "tanh", "relu", "gelu"}, "a map of that vector, with this behind it");
   visit(c.sparse_features, "sparse_features", 0, 1 << 28,
         "how many hashed words, pairs of words and runs of 1 to 5 characters are classified linearly beside "
         "the encoder; 0: none");

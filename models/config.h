@@ -34,8 +34,12 @@ struct TransformerConfig {
   std::int64_t source_vocabulary = 0;
   std::int64_t target_vocabulary = 0;
   std::int64_t classes = 0;  ///< for a classifier or a matcher
-  /// How an encoder's outputs become one vector: "mean", "max" (per element) or "attention".
+  /// How an encoder's outputs become one vector: "mean", "max" (per element), "attention", or "first" (the
+  /// first token's alone, BERT's [CLS]).
   std::string pooling = "mean";
+  /// A map of that vector, act(W x + b) with "tanh", "relu" or "gelu" (BERT's pooler: arXiv 1810.04805), or
+  /// "none".
+  std::string pooler = "none";
   /// Classifiers and matchers: how many features of texts (data/text_features.h) are classified linearly
   /// beside the encoder; 0: none.
   std::int64_t sparse_features = 0;

@@ -57,6 +57,11 @@ Tensor weight_of_published(Tensor x, const WeightName& name, std::string_view wh
     const std::int64_t rows = x.size(0) / layout.parts;
     x = slice(x, 0, layout.part * rows, (layout.part + 1) * rows);
   }
+  if (layout.first_row > 0) {
+    check(x.rank() > 0 && x.size(0) > layout.first_row, what, ": weight ", name.published, " has the shape ",
+          x.shape(), ", of which ", layout.first_row, " rows are to be left out");
+    x = slice(x, 0, layout.first_row, x.size(0));
+  }
   return contiguous(x);
 }
 
@@ -156,6 +161,7 @@ Tensors published_weights(const ExportPlan& plan, std::string_view what) {
     Tensor x = all.size() == 1 ? all.front() : concat(all, 0);
     if (name.layout.transposed && x.rank() == 2) x = transpose(x, 0, 1);
     if (name.layout.is_row) x = unsqueeze(x, 0);
+    if (name.layout.first_row > 0) x = pad(x, 0, name.layout.first_row, 0);
     published[name.published] = contiguous(x);
   }
   std::vector<std::string> unknown;
@@ -200,6 +206,12 @@ std::string published_activation(const std::string& ours) {
 Config::Config(const std::string& text) : json_(parse_json<Json>(text, "config.json")) {
   check(json_.is_object(), "config.json is not a JSON object");
   type_ = value("model_type", "");
+}
+
+bool Config::is_of(std::string_view ending) const {
+  for (const Json& one : has("architectures") ? json_["architectures"] : Json::array())
+    if (one.is_string() && one.get_ref<const std::string&>().ends_with(ending)) return true;
+  return false;
 }
 
 bool Config::has(const char* name) const {
@@ -322,10 +334,11 @@ bool ties_output(ImportPlan& plan, const Config& config, const Tensors& tensors,
 namespace {
 
 /// A run is exported as the first that takes it.
-const std::array<const Architecture*, 6>& architectures() {
-  static const std::array<const Architecture*, 6> all{&llama_architecture(), &qwen2_architecture(),
-                                                      &qwen3_architecture(), &gpt2_architecture(),
-                                                      &bert_architecture(),  &marian_architecture()};
+const std::array<const Architecture*, 9>& architectures() {
+  static const std::array<const Architecture*, 9> all{
+      &llama_architecture(),       &qwen2_architecture(),      &qwen3_architecture(),
+      &gpt2_architecture(),        &bert_architecture(),       &roberta_architecture(),
+      &xlm_roberta_architecture(), &distilbert_architecture(), &marian_architecture()};
   return all;
 }
 
@@ -347,8 +360,8 @@ const Architecture& architecture_of(const RunContent& run) {
   for (const Architecture* one : architectures())
     if (one->exports(run)) return *one;
   fail("there is no published layout for a ", run.task,
-       " run; there are those for language_model (GPT-2, Llama, Qwen2, Qwen3, BERT), embed_text "
-       "(BERT) and translate, summarize and converse (Marian)");
+       " run; there are those for language_model (GPT-2, Llama, Qwen2, Qwen3, BERT), classify and "
+       "embed_text (BERT) and translate, summarize and converse (Marian)");
 }
 
 }  // namespace heed::hub

@@ -91,6 +91,7 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   if (!options.device.empty()) settings.set("device", options.device, "device");
   const Device device = device_of(settings);
   std::unique_ptr<Learner> learner = kind.make(std::move(settings));
+  learner->remark_all(files.remarks());
   learner->set_trained(trained);
   learner->open_files([&](std::string_view name) { return files.text(name); });
   try {

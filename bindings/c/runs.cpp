@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "heed/apps/hub/exchange.h"
 #include "heed/apps/report/capture.h"
 #include "heed/apps/tasks/report.h"
 #include "heed/apps/tasks/train.h"
@@ -16,6 +17,12 @@ namespace heed::c {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+/// Published folders are opened as runs are.
+[[maybe_unused]] const bool reads_published = [] {
+  read_published_runs();
+  return true;
+}();
 
 void refuse_threads(const std::string& setting) {
   if (setting == "threads")

@@ -16,6 +16,7 @@
 #include "heed/autograd/ops.h"
 #include "heed/base/file.h"
 #include "heed/data/tokenizer.h"
+#include "heed/models/classifier.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"
 #include "heed/models/pairs.h"
@@ -41,6 +42,7 @@ Tensor outputs_of(Module& model, const TensorFile& input, Context& context) {
   if (auto* one = dynamic_cast<MaskedLanguageModel*>(&model))
     return one->logits(one->hidden(tokens, context));
   if (auto* one = dynamic_cast<SentenceEncoder*>(&model)) return one->vectors(tokens, context);
+  if (auto* one = dynamic_cast<EncoderClassifier*>(&model)) return one->logits(tokens, context);
   auto* one = dynamic_cast<EncoderDecoder*>(&model);
   check(one != nullptr, "the run's model is of no kind that is published");
   const Tensor memory = one->encode(tokens, context);

@@ -200,7 +200,9 @@ def pooled_by(*modes, last="Normalize"):
 
 SMALL = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24, vocab_size=VOCABULARY,
              max_position_embeddings=12)
+ROBERTA = SMALL | dict(max_position_embeddings=14, type_vocab_size=1, pad_token_id=1, layer_norm_eps=1e-5)
 GPT2 = dict(n_embd=16, n_layer=2, n_head=4, vocab_size=257, n_positions=12, bos_token_id=256, eos_token_id=256)
+DISTILBERT = dict(dim=16, n_layers=2, n_heads=4, hidden_dim=24, vocab_size=VOCABULARY, max_position_embeddings=12)
 POSITION_IDS = {"embeddings.position_ids": np.arange(12, dtype=np.int64)[None]}
 NEXT_SENTENCE = {"cls.seq_relationship.weight": np.ones((2, 16), np.float32), "cls.seq_relationship.bias": np.ones(2, np.float32)}
 
@@ -211,7 +213,7 @@ def masks(prefix, dtype, more=()):
 
 
 def layout(kind, config, tokenizer=bert_tokenizer, beside=None, rename=lambda name: name, extra={}, dtype=np.float32,
-           refused=None, readable=True):
+           refused=None, readable=True, pooling="mean"):
     """`readable`: transformers finds the weights by these names."""
     return locals()
 
@@ -240,16 +242,18 @@ LAYOUTS = {
         "lm_head.weight": np.linspace(-1, 1, 257 * 16, dtype=np.float32).reshape(257, 16)}),
     "a BERT whose head was trained apart": layout("BertForMaskedLM", SMALL, extra={
         "cls.predictions.decoder.weight": np.linspace(-1, 1, VOCABULARY * 16, dtype=np.float32).reshape(VOCABULARY, 16)}),
-    "BAAI/bge-small-en-v1.5": layout(**ENCODER, beside=pooled_by("cls_token"), refused="does not pool its tokens by their mean"),
+    "BAAI/bge-small-en-v1.5": layout(**ENCODER, beside=pooled_by("cls_token"), pooling="first"),
+    "pooled by the maximum": layout(**ENCODER, beside=pooled_by("max_tokens"), refused="does not pool its tokens by their mean"),
     "sentence-transformers/LaBSE": layout(**ENCODER, beside=pooled_by("mean_tokens", last="Dense"),
                                           refused="sentence_transformers.models.Dense"),
-    "cross-encoder/ms-marco-MiniLM-L6-v2": layout("BertForSequenceClassification", SMALL,
-                                                  refused="names that heed does not know: classifier.bias"),
+    "cross-encoder/ms-marco-MiniLM-L6-v2": layout("BertForSequenceClassification", SMALL | {"num_labels": 1},
+                                                  refused="the model has one output"),
     "dslim/bert-base-NER": layout("BertForTokenClassification", SMALL, refused="names that heed does not know: classifier.bias"),
     "distilbert/distilbert-base-uncased": layout("DistilBertForMaskedLM", dict(
-        dim=16, n_layers=2, n_heads=4, hidden_dim=24, vocab_size=VOCABULARY, max_position_embeddings=12), refused='"distilbert"'),
-    "FacebookAI/roberta-base": layout("RobertaForMaskedLM", SMALL, unigram_tokenizer, refused='"roberta"'),
-    "FacebookAI/xlm-roberta-base": layout("XLMRobertaForMaskedLM", SMALL, unigram_tokenizer, refused='"xlm-roberta"'),
+        dim=16, n_layers=2, n_heads=4, hidden_dim=24, vocab_size=VOCABULARY, max_position_embeddings=12)),
+    "FacebookAI/roberta-base": layout("RobertaForMaskedLM", ROBERTA, unigram_tokenizer, extra={
+        "roberta.embeddings.position_ids": np.arange(14, dtype=np.int64)[None]}),
+    "FacebookAI/xlm-roberta-base": layout("XLMRobertaForMaskedLM", ROBERTA, unigram_tokenizer),
     "sentence-transformers/all-mpnet-base-v2": layout("MPNetModel", SMALL, beside=pooled_by("mean_tokens"), refused='"mpnet"'),
     "google/electra-base-discriminator": layout("ElectraForPreTraining", SMALL | {"embedding_size": 16}, refused='"electra"'),
     "google-t5/t5-small": layout("T5ForConditionalGeneration", dict(
@@ -316,7 +320,7 @@ class Published(unittest.TestCase):
                 folder.mkdir()
                 self.check_layout(folder, own, **one)
 
-    def check_layout(self, folder, own, kind, config, tokenizer, beside, rename, extra, dtype, refused, readable):
+    def check_layout(self, folder, own, kind, config, tokenizer, beside, rename, extra, dtype, refused, readable, pooling):
         kind = getattr(transformers, kind)
         model = scatter(kind(kind.config_class(**config)))
         model.save_pretrained(folder)
@@ -337,14 +341,18 @@ class Published(unittest.TestCase):
             ids = np.ascontiguousarray(IDS[:1])
             self.near(self.outputs_of(own, {"ids": ids})["outputs"], model(tensor(ids)).logits.detach().numpy(), "logits")
             return
+        self.check_vectors(model, folder, own, pooling)
+
+    def check_vectors(self, model, folder, own, pooling="mean"):
+        """The vectors of the run, or of the folder itself, and the model's of what its own tokenizer makes of lines."""
         lines = ["the cats see w1", "w2, the cat.", "see w9"]
         found = run("embed_text", "predict", "--run", own, text="\n".join(lines) + "\n").strip().split("\n")
         theirs = Tokenizer.from_file(str(folder / "tokenizer.json"))
         theirs.no_padding()
         for line, vector in zip(lines, found, strict=True):
-            ids = np.array([theirs.encode(line).ids])
-            expected = self.sentence_vectors(model, ids, np.ones_like(ids), np.zeros_like(ids))[0].detach().numpy()
-            self.near(np.array([float(x) for x in vector.split()]), expected, line)
+            hidden = model(torch.tensor([theirs.encode(line).ids])).last_hidden_state[0]
+            expected = torch.nn.functional.normalize(hidden[0] if pooling == "first" else hidden.mean(0), dim=-1)
+            self.near(np.array([float(x) for x in vector.split()]), expected.detach().numpy(), line)
 
     def exported(self, model, kind, outputs):
         """What the exported run says in `transformers`, in three types of numbers."""
@@ -370,6 +378,132 @@ class Published(unittest.TestCase):
         logits = model(torch.tensor([[2, 6, 4, 8, 3]])).logits[0, 2]
         logits[:5] = -1e9  # special tokens are no filling
         self.assertIn(f"w{int(logits.argmax()) - 5}", filled)
+
+    def test_masked_models_of_other_encoders(self):
+        """RoBERTa, whose positions begin behind padding's, and DistilBERT: logits, gradients, fillings; they leave as BERT."""
+        kinds = {"Roberta": (ROBERTA, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]),
+                 "DistilBert": (DISTILBERT, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])}
+        ids = np.ascontiguousarray(IDS[:1])
+        for kind, (settings, marks) in kinds.items():
+            with self.subTest(kind):
+                self.setUp()
+                model = scatter(getattr(transformers, kind + "ForMaskedLM")(getattr(transformers, kind + "Config")(**settings)))
+                model.save_pretrained(self.model_folder)
+                word_tokenizer(self.model_folder, marks)
+                run("heed", "import", self.model_folder, "--out", self.folder / "run")
+                found = self.outputs_of(self.folder / "run", {"ids": ids})["outputs"]
+                self.near(found, model(tensor(ids)).logits.detach().numpy(), "logits")
+                begin, end, mask = (2, 3, 4) if kind == "DistilBert" else (0, 2, 4)
+                filled = run("language_model", "predict", "--run", self.folder / "run", text=f"w1 {marks[mask]} w3\n").strip()
+                logits = model(torch.tensor([[begin, 6, mask, 8, end]])).logits[0, 2]
+                logits[:5] = -1e9  # special tokens are no filling
+                self.assertIn(f"w{int(logits.argmax()) - 5}", filled)
+                run("heed", "export", self.folder / "run", "--out", self.folder / "bert")
+                again = transformers.BertForMaskedLM.from_pretrained(self.folder / "bert").eval()
+                self.near(again(tensor(ids)).logits.detach().numpy(), found, "logits of what was exported")
+
+    def test_encoders_of_sentences(self):
+        """Without a head, opened where they lie: what their own tokenizers and transformers give."""
+        kinds = {"Roberta": ROBERTA, "DistilBert": DISTILBERT, "XLMRoberta": ROBERTA}
+        for kind, settings in kinds.items():
+            with self.subTest(kind):
+                self.setUp()
+                tokenizer = bert_tokenizer(self.model_folder) if kind == "DistilBert" else (
+                    unigram_tokenizer if kind == "XLMRoberta" else lambda f: trained_tokenizer("roberta", f))(self.model_folder)
+                size = Tokenizer.from_file(str(self.model_folder / "tokenizer.json")).get_vocab_size()
+                settings = settings | {"vocab_size": size, "max_position_embeddings": 40}
+                model = scatter(getattr(transformers, kind + "Model")(getattr(transformers, kind + "Config")(**settings)))
+                model.save_pretrained(self.model_folder)
+                pooled_by("cls_token")(self.model_folder)
+                self.check_vectors(model, self.model_folder, self.model_folder, "first")
+
+    def test_a_model_below_the_folder(self):
+        """sentence-transformers used to keep the model in a folder of its own."""
+        model = scatter(transformers.BertModel(transformers.BertConfig(**SMALL)))
+        below = self.model_folder / "0_Transformer"
+        below.mkdir()
+        model.save_pretrained(below)
+        bert_tokenizer(below)
+        pooled_by("mean_tokens")(self.model_folder)
+        change_json(self.model_folder / "modules.json", lambda content: content[0].update(path="0_Transformer"))
+        run("heed", "import", self.model_folder, "--out", self.folder / "run")
+        for own in (self.folder / "run", self.model_folder):
+            self.check_vectors(model, below, own)
+
+    def test_classifiers(self):
+        """Heads of classes with their labels: probabilities, gradients, and for BERT the way back."""
+        labels = {0: "positive", 1: "negative", 2: "Neither, nor"}
+        lines = ["the cats see w1", "w2, the cat.", "see w9", "w3 w4 w5 w6 w7 w8"]
+        for kind, settings in {"Bert": SMALL, "Roberta": ROBERTA, "DistilBert": DISTILBERT}.items():
+            with self.subTest(kind):
+                self.setUp()
+                config = getattr(transformers, kind + "Config")(**settings, id2label=labels, label2id={b: a for a, b in labels.items()})
+                model_kind = getattr(transformers, kind + "ForSequenceClassification")
+                model = scatter(model_kind(config))
+                model.save_pretrained(self.model_folder)
+                (unigram_tokenizer if kind == "Roberta" else bert_tokenizer)(self.model_folder)
+                run("heed", "import", self.model_folder, "--out", self.folder / "run")
+                self.check_classes(model, self.model_folder, self.folder / "run", lines, labels)
+                self.check_classes(model, self.model_folder, self.model_folder, lines, labels)  # where it lies
+                if kind != "Bert":
+                    continue
+                run("heed", "export", self.folder / "run", "--out", self.folder / "exported")
+                again = model_kind.from_pretrained(self.folder / "exported").eval()
+                self.check_classes(again, self.folder / "exported", self.folder / "run", lines, again.config.id2label)
+        config = transformers.BertConfig(**SMALL, id2label={0: "a", 1: "b", 2: "c"}, label2id={"a": 0, "b": 1, "c": 2})
+        self.setUp()
+        model = scatter(transformers.BertForSequenceClassification(config))
+        model.save_pretrained(self.model_folder)
+        bert_tokenizer(self.model_folder)
+        run("heed", "import", self.model_folder, "--out", self.folder / "run")
+        logits = model(tensor(IDS), attention_mask=tensor(MASK)).logits
+        self.compare(self.folder / "run", model, logits, {"ids": IDS, "mask": MASK})
+        change_json(self.model_folder / "config.json", lambda content: content.update(problem_type="multi_label_classification"))
+        done = subprocess.run([PROGRAMS / "heed", "import", self.model_folder, "--out", self.folder / "no"], capture_output=True, text=True)
+        self.assertIn("problem_type", done.stderr)
+
+    def check_classes(self, model, folder, own, lines, labels):
+        theirs = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        found = run("classify", "predict", "--run", own, "--json", text="\n".join(lines) + "\n").strip().split("\n")
+        for line, answer in zip(lines, map(json.loads, found), strict=True):
+            ids = torch.tensor([theirs.encode(line).ids])
+            expected = torch.softmax(model(ids).logits[0], -1).tolist()
+            self.assertEqual(answer["label"], labels[int(np.argmax(expected))])
+            own_shares = {one["label"]: one["probability"] for one in answer["alternatives"]}
+            for number, share in enumerate(expected):
+                self.assertLess(abs(own_shares[labels[number]] - share), 1e-5, (line, labels[number]))
+
+    def test_training_from_a_folder(self):
+        """--from takes the folder where it lies. The run begins as one from an import of it, and goes on to the same bits
+        when the folder is gone."""
+        model = scatter(transformers.BertModel(transformers.BertConfig(**SMALL)))
+        model.save_pretrained(self.model_folder)
+        bert_tokenizer(self.model_folder)
+        run("heed", "import", self.model_folder, "--out", self.folder / "imported")
+        (self.folder / "data.txt").write_text("".join(f"{'yes' if i % 2 else 'no'} {'the' if i % 2 else 'see'} w{i % 20} cat\n"
+                                                      for i in range(60)))
+
+        def train(start, out, steps):
+            run("classify", "train", "--from", start, "--ignore", "output", "--data", self.folder / "data.txt", "--format", "lines",
+                "--out", self.folder / out, "--steps", steps, "--set", "threads=1", "--set", "training.evaluate_every=0",
+                "--set", "training.save_every=5", "--set", "training.schedule.name=constant")
+            return load_file(self.folder / out / "model.safetensors")
+
+        first, second = train(self.model_folder, "first", 10), train(self.folder / "imported", "second", 10)
+        for name, value in second.items():
+            self.assertTrue(np.array_equal(value, first[name]), name)
+        train(self.model_folder, "resumed", 5)
+        origin = json.loads((self.folder / "first" / "run.json").read_text())["origin"]
+        self.assertEqual(origin, json.loads((self.folder / "resumed" / "run.json").read_text())["origin"])
+        self.assertEqual(origin["task"], "embed_text")
+        self.assertEqual(json.loads((self.folder / "first" / "config.json").read_text())["training"]["from"], str(self.model_folder))
+        self.model_folder.rename(self.folder / "elsewhere")
+        run("classify", "train", "--resume", "--out", self.folder / "resumed", "--steps", 10)
+        for name, value in load_file(self.folder / "resumed" / "model.safetensors").items():
+            self.assertTrue(np.array_equal(value, first[name]), name)
+        (self.folder / "elsewhere").rename(self.model_folder)
+        done = run("classify", "predict", "--run", self.folder / "first", "--weights", "last", text="the w3\n")
+        self.assertIn(done.strip(), ("yes", "no"))
 
     def sentence_vectors(self, model, ids, mask, types):
         hidden = model(tensor(ids), attention_mask=tensor(mask), token_type_ids=tensor(types)).last_hidden_state
