@@ -301,9 +301,11 @@ TransformerConfig llama_config() {
   return config;
 }
 
-OpCase classifier_case(const std::string& norm, const std::string& pooling) {
+OpCase classifier_case(const std::string& norm, const std::string& pooling,
+                       const std::string& pooler = "none") {
   TransformerConfig config = small_config(norm);
   config.pooling = pooling;
+  config.pooler = pooler;
   return loss_case("encoder_classifier/" + norm + "_norm/" + pooling, config, class_loss);
 }
 
@@ -373,6 +375,7 @@ std::vector<OpCase> model_cases() {
   cases.push_back(encoder_decoder_case("pre", "all", /*pointer=*/true));
   cases.push_back(classifier_case("post", "mean"));
   cases.push_back(classifier_case("pre", "attention"));
+  cases.push_back(classifier_case("post", "first", "tanh"));
   cases.push_back(small_data_case());
   cases.push_back(many_classes_case());
   cases.push_back(
