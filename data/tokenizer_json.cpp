@@ -80,6 +80,8 @@ class TokenizerFile {
     const SortedJson& part = file["decoder"];
     settings.decoder_text = part.dump(2);
     if (!settings.byte_level) {
+      check(!part.is_object() || part.value("type", SortedJson()) != "ByteLevel",
+            "decoder ByteLevel is supported with pre_tokenizer ByteLevel alone");
       settings.decoder = read_decoder(part.dump());
       return;
     }

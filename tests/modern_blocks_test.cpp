@@ -6,6 +6,8 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <numbers>
+#include <set>
 
 #include "decoding_support.h"
 #include "heed/autograd/ops.h"

@@ -187,6 +187,11 @@ void import_masked_head(ImportPlan& plan, const EncoderKind& kind, const Config&
       "a masked language model: give --masked to a language_model that trains --from it");
 }
 
+/// The token of padding, behind whose number RoBERTa's positions begin.
+std::int64_t padding_of(const Config& config) {
+  return config.has("pad_token_id") ? config.integer("pad_token_id", 0, 1 << 24) : 1;
+}
+
 ImportPlan import_encoder(const EncoderKind& kind, const Config& config, const Tensors& tensors) {
   config.expect("position_embedding_type", "absolute");
   config.expect("is_decoder", false);
@@ -198,11 +203,10 @@ ImportPlan import_encoder(const EncoderKind& kind, const Config& config, const T
   config.check_rows("max_position_embeddings", tensors, prefix + "embeddings.position_embeddings.weight");
   config.check_rows("vocab_size", tensors, embedding);
   const std::int64_t layers = config.integer(kind.layers, 1, 1024),
-                     first =
-                         kind.offsets_positions ? config.value("pad_token_id", 1).get<std::int64_t>() + 1 : 0,
+                     first = kind.offsets_positions ? padding_of(config) + 1 : 0,
                      length = config.integer("max_position_embeddings", 1, 1 << 24) - first;
-  check(first >= 0 && length > 0, "config.json: of \"max_position_embeddings\" ", first,
-        " stand before those of texts, and ", length, " are left");
+  check(length > 0, "config.json: \"max_position_embeddings\" is ", length + first, ", of which ", first,
+        " stand before those of texts");
   Json model = config.model(kind.members());
   if (!model.contains("epsilon")) model["epsilon"] = 1e-12;  // DistilBERT's
   model.update({{"encoder_layers", layers},

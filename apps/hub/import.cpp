@@ -369,15 +369,17 @@ bool is_published(const fs::path& folder) {
   return json.is_object() && json.contains("model_type");
 }
 
-/// What changes when a file of the folder does.
+/// What changes when a file in the folder does, or in one of its folders.
 std::string state_of(const fs::path& folder) {
-  std::string state = fs::absolute(folder).string();
   std::set<std::string> files;
-  for (const fs::path& one_folder : {folder, folder_of_model(folder)})
-    for (const fs::directory_entry& one : fs::directory_iterator(one_folder))
-      if (std::error_code error; one.is_regular_file(error))
-        files.insert(concat_text('/', one.path().filename().string(), ' ', one.file_size(error), ' ',
-                                 one.last_write_time(error).time_since_epoch().count()));
+  fs::recursive_directory_iterator one(folder, fs::directory_options::skip_permission_denied);
+  for (; one != fs::recursive_directory_iterator(); ++one) {
+    if (one.depth() > 0) one.disable_recursion_pending();
+    if (std::error_code error; one->is_regular_file(error))
+      files.insert(concat_text('/', one->path().string(), ' ', one->file_size(error), ' ',
+                               one->last_write_time(error).time_since_epoch().count()));
+  }
+  std::string state = fs::absolute(folder).string();
   for (const std::string& file : files) state += file;
   return state;
 }
