@@ -50,14 +50,36 @@ constexpr std::int64_t warm_up = 3;
 
 struct Sizes {
   std::int64_t layers = 12, width = 768, vocabulary = 50'257, prompt = 64, tokens = 64;
-  bool int8 = false, bf16 = false, bound = true;
+  bool int8 = false, bf16 = false, bound = true, llama = false;
 };
+
+/// The shape of SmolLM2-135M: a deep model of Llama's family, three query heads of which share keys and values.
+heed::TransformerConfig llama_config() {
+  heed::TransformerConfig config;
+  config.width = 576;
+  config.heads = 9;
+  config.feed_forward = 1536;
+  config.decoder_layers = 30;
+  config.target_vocabulary = 49'152;
+  config.max_length = 1024;
+  config.norm = "pre";
+  config.norm_kind = "rms";
+  config.activation = "swiglu";
+  config.positions = "rotary";
+  config.rotary_base = 100'000;
+  config.tie_embeddings = "decoder";
+  config.scale_embeddings = config.feed_forward_bias = false;
+  config.decoder_attention.front().options.set("kv_heads", std::int64_t{3});
+  return config;
+}
 
 void run(const Sizes& sizes, int threads, bool profile) {
   heed::set_cpu_threads(threads);
-  heed::LanguageModel model(gpt2_config(sizes.layers, sizes.width,
-                                        std::max<std::int64_t>(1, sizes.width / 64), sizes.vocabulary, 1024));
-  const std::int64_t positions = 1024 * sizes.width;  // a token reads one row
+  heed::LanguageModel model(sizes.llama ? llama_config()
+                                        : gpt2_config(sizes.layers, sizes.width,
+                                                      std::max<std::int64_t>(1, sizes.width / 64),
+                                                      sizes.vocabulary, 1024));
+  const std::int64_t positions = sizes.llama ? 0 : 1024 * sizes.width;  // a token reads one row
   const double weight_bytes = 4.0 * static_cast<double>(model.parameter_count() - positions);
   if (sizes.int8) model.round_to_int8();
   if (sizes.bf16) model.round_to_bf16();
@@ -115,6 +137,7 @@ int main(int argc, char** argv) {
   app.add_flag("--int8", sizes.int8, "weights in 8 bits; the bound is that of f32");
   app.add_flag("--bf16", sizes.bf16, "weights in bf16; the bound is that of f32")->excludes("--int8");
   app.add_flag("!--no-bound", sizes.bound, "only write, without reading the memory between two tokens");
+  app.add_flag("--llama", sizes.llama, "the shape of SmolLM2-135M in place of GPT-2's");
   app.add_flag("--profile", profile, "print the time per kernel");
   return run_program(app, argc, argv, "bench_generate", [&] {
     run(sizes, threads, profile);

@@ -142,16 +142,49 @@ std::vector<std::int32_t> BpeModel::initial_symbols(std::string_view word) const
   return symbols;
 }
 
+/// As Hugging Face's tokenizers order them, an unknown character stands behind the bytes of those that follow
+/// it.
+std::vector<std::int32_t> BpeModel::initial_characters(std::string_view word) const {
+  std::vector<std::int32_t> symbols;
+  bool has_unknown = false;  // which is not among the symbols yet
+  const auto put_unknown = [&] {
+    if (has_unknown) symbols.push_back(unknown_);
+    has_unknown = false;
+  };
+  for (std::size_t at = 0; at < word.size();) {
+    const std::string_view character =
+        word.substr(at, static_cast<std::size_t>(unicode::decode(word, at).length));
+    at += character.size();
+    if (const auto id = find(character)) {
+      put_unknown();
+      symbols.push_back(*id);
+      continue;
+    }
+    std::vector<std::int32_t> bytes;
+    for (std::size_t i = 0; options_.byte_fallback && i < character.size(); ++i)
+      if (const auto id = find(byte_token(character[i]))) bytes.push_back(*id);
+    if (bytes.size() == character.size()) {
+      symbols.insert(symbols.end(), bytes.begin(), bytes.end());
+      continue;
+    }
+    if (!options_.fuse_unk) put_unknown();
+    has_unknown = unknown_ >= 0;
+  }
+  put_unknown();
+  return symbols;
+}
+
 void BpeModel::encode_word(std::string_view word, std::vector<std::int32_t>& ids) const {
   if (options_.ignore_merges) {
-    if (const auto whole = find(spell_bytes(word))) {
+    if (const auto whole = find(options_.of_characters ? std::string(word) : spell_bytes(word))) {
       ids.push_back(*whole);
       return;
     }
   }
   checked_range("the bytes of a word", static_cast<std::int64_t>(word.size()), 0,
                 std::numeric_limits<int>::max());
-  const std::vector<std::int32_t> start = initial_symbols(word);
+  const std::vector<std::int32_t> start =
+      options_.of_characters ? initial_characters(word) : initial_symbols(word);
   const int count = static_cast<int>(start.size());
   std::vector<Symbol> symbols;
   symbols.reserve(start.size());

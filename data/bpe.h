@@ -33,10 +33,12 @@ std::optional<std::string> unspell_bytes(std::string_view spelling);
 
 /// The settings of a BPE model besides its vocabulary and merges, named as in a tokenizer.json file.
 struct BpeOptions {
-  /// Replaces bytes without a token; if unset, such bytes are left out.
+  /// Replaces bytes, or characters, without a token; if unset, they are left out.
   std::optional<std::string> unk_token;
-  bool fuse_unk = false;       ///< A run of such bytes gives a single unk_token.
+  bool fuse_unk = false;       ///< A run of these gives a single unk_token.
   bool ignore_merges = false;  ///< A word that is itself a token is not merged.
+  bool byte_fallback = false;  ///< Of characters: one without a token is spelled by bytes such as "<0x41>".
+  bool of_characters = false;  ///< Merges begin with characters as they are, not with spelled bytes.
 };
 
 /// Two neighbouring symbols, by id.
@@ -51,7 +53,8 @@ struct SymbolPairHash {
   }
 };
 
-/// Byte-pair encoding of single words (Sennrich et al., 2016, arXiv 1508.07909) over the byte alphabet.
+/// Byte-pair encoding of single words (Sennrich et al., 2016, arXiv 1508.07909) over the byte alphabet, or
+/// over characters, as SentencePiece has it (Kudo and Richardson 2018, arXiv 1808.06226).
 class BpeModel : public TokenVocabulary {
  public:
   using Pair = SymbolPair;
@@ -60,7 +63,7 @@ class BpeModel : public TokenVocabulary {
   /// not exist or produces a token that is not in the vocabulary.
   BpeModel(TokenVocabulary vocabulary, std::vector<Pair> merges, BpeOptions options);
 
-  /// Appends the ids of one word, given as raw bytes.
+  /// Appends the ids of one word, given as raw bytes; over characters those that are ill-formed are unknown.
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
 
   const std::vector<Pair>& merges() const { return merges_; }
@@ -79,6 +82,7 @@ class BpeModel : public TokenVocabulary {
   std::size_t place_of(const Pair& pair) const;
   const Merge* find_merge(std::int32_t left, std::int32_t right) const;
   std::vector<std::int32_t> initial_symbols(std::string_view word) const;
+  std::vector<std::int32_t> initial_characters(std::string_view word) const;
 
   std::vector<Pair> merges_;
   BpeOptions options_;

@@ -193,13 +193,13 @@ struct Step {
   bool reached = false;
 };
 
+}  // namespace
+
 std::string byte_token(char byte) {
   constexpr std::string_view hex = "0123456789ABCDEF";
   const auto number = static_cast<unsigned char>(byte);
   return {'<', '0', 'x', hex[number >> 4], hex[number & 15], '>'};
 }
-
-}  // namespace
 
 UnigramModel::UnigramModel(std::vector<std::string> tokens, std::vector<double> scores,
                            UnigramOptions options)

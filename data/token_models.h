@@ -158,6 +158,9 @@ struct UnigramOptions {
   bool byte_fallback = false;  ///< spells unknown text in bytes such as "<0x41>" if the vocabulary has them
 };
 
+/// The token that stands for a byte where unknown text is spelled in bytes: "<0x41>".
+std::string byte_token(char byte);
+
 /// The most probable sequence of tokens whose texts form the word (Kudo 2018, arXiv 1804.10959), found by
 /// Viterbi's algorithm. A character that no token covers costs 10 more than the rarest token, and a run of
 /// them is one unknown. Time is linear in the text, times the tokens that begin at a place.

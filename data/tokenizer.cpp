@@ -17,10 +17,10 @@ namespace heed {
 namespace {
 
 /// Names of marks in the files of other programs; in each row the first that exists is used.
-constexpr std::array<std::array<std::string_view, 4>, 5> names_of_marks = {
+constexpr std::array<std::array<std::string_view, 5>, 5> names_of_marks = {
     {{"<pad>", "[PAD]"},
-     {"</s>", "[SEP]", "<eos>", "<|endoftext|>"},
-     {"<s>", "[CLS]", "<bos>", "<|endoftext|>"},
+     {"</s>", "[SEP]", "<eos>", "<|endoftext|>", "<|end_of_text|>"},
+     {"<s>", "[CLS]", "<bos>", "<|endoftext|>", "<|begin_of_text|>"},
      {"<unk>", "[UNK]"},
      {"<mask>", "[MASK]"}}};
 

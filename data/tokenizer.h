@@ -88,7 +88,8 @@ class Tokenizer {
   /// The id of a token as spelled in the file.
   std::optional<std::int32_t> find(std::string_view token) const;
   /// The same for a required token such as "<pad>"; throws Error if it is missing. A mark may go by another
-  /// name: [PAD], [UNK], [CLS] or `<bos>` for `<s>`, [SEP], `<eos>` or `<|endoftext|>` for `</s>`.
+  /// name: [PAD], [UNK], [CLS], `<bos>`, `<|begin_of_text|>` for `<s>`, [SEP], `<eos>`, `<|endoftext|>`,
+  /// `<|end_of_text|>` for `</s>`.
   std::int32_t id_of(std::string_view token) const;
   /// Their ids are those that Hugging Face's tokenizers give, whatever the file says: the vocabulary's, else
   /// one after the other from the number of its tokens on.

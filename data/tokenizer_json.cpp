@@ -27,10 +27,10 @@ class TokenizerFile {
       settings.normalizer = read_normalizer(file["normalizer"].dump());
       settings.normalizer_text = file["normalizer"].dump(2);
     }
-    TokenModel model = read_model(member(file, "model", ""));
     read_words(file, settings);
-    check(std::holds_alternative<BpeModel>(model) == settings.byte_level,
-          "model BPE and pre_tokenizer ByteLevel are supported together alone");
+    TokenModel model = read_model(member(file, "model", ""), settings.byte_level);
+    check(std::holds_alternative<BpeModel>(model) || !settings.byte_level,
+          "pre_tokenizer ByteLevel is supported with model BPE alone");
     read_decoder_part(file, settings);
     if (!is_null(file, "post_processor")) settings.post_processor_text = file["post_processor"].dump(2);
     settings.added_tokens = read_added_tokens(file);
@@ -54,14 +54,25 @@ class TokenizerFile {
       settings.word_split = splits ? WordSplit::gpt2 : WordSplit::none;
       return;
     }
-    for (const bool adds_space : {false, true}) {
-      if (settings.pre_tokenizer_text != byte_level_pre_tokenizer(adds_space, WordSplit::whole)) continue;
-      settings.byte_level = true;
-      settings.add_prefix_space = adds_space;
-      settings.word_split = WordSplit::whole;
-      return;
-    }
+    const std::string comparable = without_offsets(part);
+    for (const WordSplit split : {WordSplit::whole, WordSplit::digits, WordSplit::llama3, WordSplit::qwen2})
+      for (const bool adds_space : {false, true}) {
+        if (adds_space && split != WordSplit::whole) continue;
+        if (comparable != without_offsets(parse(byte_level_pre_tokenizer(adds_space, split)))) continue;
+        settings.byte_level = true;
+        settings.add_prefix_space = adds_space;
+        settings.word_split = split;
+        return;
+      }
     settings.pre_tokenizer = read_pre_tokenizer(part.dump());
+  }
+
+  /// A sequence without what does not change the words: offsets are not asked for here.
+  static std::string without_offsets(SortedJson part) {
+    if (part.is_object() && part.contains("pretokenizers") && part["pretokenizers"].is_array())
+      for (SortedJson& one : part["pretokenizers"])
+        if (one.is_object()) one.erase("trim_offsets");
+    return part.dump();
   }
 
   static void read_decoder_part(const SortedJson& file, TokenizerSettings& settings) {
@@ -69,6 +80,8 @@ class TokenizerFile {
     const SortedJson& part = file["decoder"];
     settings.decoder_text = part.dump(2);
     if (!settings.byte_level) {
+      check(!part.is_object() || part.value("type", SortedJson()) != "ByteLevel",
+            "decoder ByteLevel is supported with pre_tokenizer ByteLevel alone");
       settings.decoder = read_decoder(part.dump());
       return;
     }
@@ -130,13 +143,13 @@ class TokenizerFile {
     return {std::move(tokens), holes};
   }
 
-  static TokenModel read_model(const SortedJson& model) {
+  static TokenModel read_model(const SortedJson& model, bool byte_level) {
     const std::string type = type_of(model);
     if (type == "WordLevel") return WordModel(read_vocabulary(model), text_in(model, "unk_token", "model"));
     if (type == "WordPiece") return read_word_piece(model);
     if (type == "Unigram") return read_unigram(model);
     check(type == "BPE", "model \"", type, "\" is not supported (BPE, WordLevel, WordPiece and Unigram are)");
-    return read_bpe(model);
+    return read_bpe(model, byte_level);
   }
 
   static WordPieceModel read_word_piece(const SortedJson& model) {
@@ -169,9 +182,13 @@ class TokenizerFile {
     return {std::move(tokens), std::move(scores), options};
   }
 
-  static BpeModel read_bpe(const SortedJson& model) {
+  static BpeModel read_bpe(const SortedJson& model, bool byte_level) {
     refuse_unknown_settings(model);
     BpeOptions options;
+    options.of_characters = !byte_level;
+    options.byte_fallback = flag(model, "byte_fallback", false, "model");
+    check(!options.byte_fallback || !byte_level,
+          "model.byte_fallback is not supported with pre_tokenizer ByteLevel, which spells bytes itself");
     if (!is_null(model, "unk_token")) options.unk_token = text_of(model["unk_token"], "model.unk_token");
     options.fuse_unk = flag(model, "fuse_unk", false, "model");
     options.ignore_merges = flag(model, "ignore_merges", false, "model");
@@ -180,7 +197,6 @@ class TokenizerFile {
 
   static void refuse_unknown_settings(const SortedJson& model) {
     check(is_null(model, "dropout") || model["dropout"] == 0.0, "model.dropout is not supported");
-    check(!flag(model, "byte_fallback", false, "model"), "model.byte_fallback is not supported");
     for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"})
       check(is_null(model, name) || model[name] == "", "model.", name, " is not supported");
   }
@@ -278,7 +294,7 @@ OrderedJson model_part(const BpeModel& model) {
           {"continuing_subword_prefix", nullptr},
           {"end_of_word_suffix", nullptr},
           {"fuse_unk", options.fuse_unk},
-          {"byte_fallback", false},
+          {"byte_fallback", options.byte_fallback},
           {"ignore_merges", options.ignore_merges},
           {"vocab", vocabulary_part(model)},
           {"merges", std::move(merges)}};

@@ -141,13 +141,19 @@ std::size_t end_of_run(std::string_view text, std::size_t at, Kind kind, WordSpl
   return at;
 }
 
-/// The length of an English contraction at the start of the text, or 0. The text must not be empty.
-std::size_t contraction_length(std::string_view text) {
+/// The length of an English contraction at the start of the text, or 0. The text must not be empty. Without
+/// regard to case the long s, too, is an s.
+std::size_t contraction_length(std::string_view text, bool ignores_case = false) {
   if (text.front() != '\'') return 0;
   static constexpr std::array<std::string_view, 7> contractions = {"'s", "'t",  "'re", "'ve",
                                                                    "'m", "'ll", "'d"};
+  constexpr std::string_view long_s = "'\u017F";
+  if (ignores_case && text.starts_with(long_s)) return long_s.size();
   for (const std::string_view contraction : contractions)
-    if (text.starts_with(contraction)) return contraction.size();
+    if (std::ranges::equal(text.substr(0, contraction.size()), contraction, [&](char c, char small) {
+          return c == small || (ignores_case && c == small - 'a' + 'A' && small != '\'');
+        }))
+      return contraction.size();
   return 0;
 }
 
@@ -164,8 +170,69 @@ std::size_t end_of_space(std::string_view text, std::size_t at) {
 
 }  // namespace
 
+namespace {
+
+bool is_line_end(const Character& c, std::string_view text, std::size_t at) {
+  return c.kind == Kind::space && (text[at] == '\n' || text[at] == '\r');
+}
+
+/// Of white space that is no line end and stands before a number: in texts that are cut there all of it; 0:
+/// none such stands here.
+std::size_t end_of_space_before_number(std::string_view text, std::size_t at) {
+  std::size_t end = at;
+  Character c = character_at(text, end);
+  for (; c.kind == Kind::space; c = character_at(text, end)) end += c.length;
+  return end > at && c.kind == Kind::number ? end : 0;
+}
+
+/// The white space at `at` up to its last line end, or without one as in GPT-2's pattern.
+std::size_t end_of_lines(std::string_view text, std::size_t at) {
+  std::size_t last = at;
+  for (std::size_t end = at; end < text.size();) {
+    const Character c = character_at(text, end);
+    if (c.kind != Kind::space) break;
+    const bool ends_line = is_line_end(c, text, end);
+    end += c.length;
+    if (ends_line) last = end;
+  }
+  return last > at ? last : end_of_space(text, at);
+}
+
+/// The word of Llama 3's pattern, with up to `most` numbers in one.
+std::size_t end_of_llama_word(std::string_view text, std::size_t at, int most) {
+  if (const std::size_t length = contraction_length(text.substr(at), true)) return at + length;
+  const auto run_of = [&](std::size_t from, Kind kind) {
+    return end_of_run(text, from, kind, WordSplit::llama3);
+  };
+  const Character first = character_at(text, at);
+  if (first.kind == Kind::letter) return run_of(at, Kind::letter);
+  if (first.kind == Kind::number) {
+    std::size_t end = at;
+    for (int i = 0; i < most && character_at(text, end).kind == Kind::number; ++i)
+      end += character_at(text, end).length;
+    return end;
+  }
+  const std::size_t next = at + first.length;
+  const Kind second = character_at(text, next).kind;
+  if (second == Kind::letter && !is_line_end(first, text, at)) return run_of(next, Kind::letter);
+  if (first.kind == Kind::other || (text[at] == ' ' && second == Kind::other)) {
+    std::size_t end = run_of(first.kind == Kind::other ? at : next, Kind::other);
+    while (end < text.size() && (text[end] == '\n' || text[end] == '\r')) ++end;
+    return end;
+  }
+  return end_of_lines(text, at);
+}
+
+}  // namespace
+
 std::size_t end_of_word(std::string_view text, std::size_t at, WordSplit split) {
   if (split == WordSplit::none) return text.size();
+  if (split == WordSplit::llama3) return end_of_llama_word(text, at, 3);
+  if (split == WordSplit::qwen2) return end_of_llama_word(text, at, 1);
+  if (split == WordSplit::digits) {
+    if (const Character c = character_at(text, at); c.kind == Kind::number) return at + c.length;
+    if (const std::size_t end = end_of_space_before_number(text, at)) return end;
+  }
   if (const std::size_t length = contraction_length(text.substr(at))) return at + length;
   const std::size_t body = text[at] == ' ' ? at + 1 : at;
   const Kind kind = character_at(text, body).kind;
@@ -283,12 +350,22 @@ Json byte_level_part(bool adds_space, bool splits) {
 }  // namespace
 
 std::string byte_level_pre_tokenizer(bool add_prefix_space, WordSplit split) {
-  if (split != WordSplit::whole) return byte_level_part(add_prefix_space, split == WordSplit::gpt2).dump(2);
-  const char* const words =
+  if (split == WordSplit::none || split == WordSplit::gpt2)
+    return byte_level_part(add_prefix_space, split == WordSplit::gpt2).dump(2);
+  Json parts = Json::array();
+  if (split == WordSplit::digits) {
+    parts.push_back({{"type", "Digits"}, {"individual_digits", true}});
+    parts.push_back(byte_level_part(false, true));
+    return Json{{"type", "Sequence"}, {"pretokenizers", std::move(parts)}}.dump(2);
+  }
+  std::string words =
       "'s|'t|'re|'ve|'m|'ll|'d"
       R"(| ?\p{L}(?:[\p{L}\p{M}]|(?!\u200B)\p{Cf})*| ?\p{N}(?:[\p{N}\p{M}]|(?!\u200B)\p{Cf})*)"
       R"(| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-  Json parts = Json::array();
+  if (split == WordSplit::llama3 || split == WordSplit::qwen2)
+    words = concat_text(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})",
+                        split == WordSplit::llama3 ? "{1,3}" : "",
+                        R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)");
   // ByteLevel comes last and would add its space to each word; this adds one to the text.
   if (add_prefix_space)
     parts.push_back(

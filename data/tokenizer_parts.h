@@ -53,6 +53,15 @@ enum class WordSplit {
   /// The same, but after an L or N also all that Unicode's word boundaries leave with it
   /// (unicode::stays_with_previous): heed's own.
   whole,
+  /// That of GPT-2 in texts cut before and after every single N (SmolLM2).
+  digits,
+  /// The pattern of Llama 3 (and of GPT-4), which differs from GPT-2's in what joins a word and where lines
+  /// end:
+  ///   's | 't | 're | 've | 'm | 'll | 'd, also in capitals | (other or space, but no line end)?L+ | N{1,3}
+  ///   | ?(other)+(line end)* | space*(line end)+ | space+ not before a non-space | space+
+  llama3,
+  /// The same with each N by itself (Qwen2).
+  qwen2,
 };
 
 /// Splits a text into words, which follow one another without gaps; ill-formed bytes count as "other".
@@ -103,7 +112,8 @@ struct TokenizerSettings {
 /// The settings of a tokenizer to be learned: its text steps, and byte-level words or those of BERT.
 TokenizerSettings settings_to_learn(std::span<const TextStep> steps, bool byte_level,
                                     bool add_prefix_space = false, WordSplit split = WordSplit::whole);
-/// The JSON text of the pre-tokenizer that gives byte-level words.
+/// The JSON text of the pre-tokenizer that gives byte-level words. Only ours (whole, gpt2, none) put a space
+/// before texts.
 std::string byte_level_pre_tokenizer(bool add_prefix_space, WordSplit split);
 
 /// The state of a tokenizer; immutable except for the cache.

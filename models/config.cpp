@@ -19,13 +19,17 @@ constexpr double most_layers = 1024, most_vocabulary = 2147483647, most_length =
 void for_each_setting(auto&& visit, TransformerConfig& c) {
   visit(c.width, "width", 1, 65536, "the width d of all layers, a multiple of the heads");
   visit(c.heads, "heads", 1, 1024, "attention heads");
+  visit(c.head_width, "head_width", 0, 65536,
+        "width of each attention head, where width / heads is another; 0: width / heads");
   visit(c.feed_forward, "feed_forward", 1, 1 << 20, "hidden width of the feed-forward layers");
   visit(c.encoder_layers, "encoder_layers", 1, most_layers, "layers of the encoder");
   visit(c.decoder_layers, "decoder_layers", 1, most_layers, "layers of the decoder");
   visit(c.source_vocabulary, "source_vocabulary", 0, most_vocabulary, "tokens that an encoder knows");
   visit(c.target_vocabulary, "target_vocabulary", 0, most_vocabulary, "tokens that a decoder knows");
   visit(c.classes, "classes", 0, most_vocabulary, "classes of a classifier");
-  visit(c.pooling, "pooling", {"mean", "attention", "max"}, "how an encoder's outputs become one vector");
+  visit(c.pooling, "pooling", {"mean", "attention", "max", "first"},
+        "how an encoder's outputs become one vector; first: the first token's alone");
+  visit(c.pooler, "pooler", {"none", "tanh", "relu", "gelu"}, "a map of that vector, with this behind it");
   visit(c.sparse_features, "sparse_features", 0, 1 << 28,
         "how many hashed words, pairs of words and runs of 1 to 5 characters are classified linearly beside "
         "the encoder; 0: none");
@@ -38,12 +42,20 @@ void for_each_setting(auto&& visit, TransformerConfig& c) {
   visit(c.activation_dropout, "activation_dropout", 0, below_one, "inside the feed-forward layers");
   visit(c.activation, "activation", {"relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"},
         "of the feed-forward layers; swiglu and geglu are gated, with a map more");
+  visit(c.feed_forward_bias, "feed_forward_bias", "the maps of the feed-forward layers have biases");
   visit(c.norm, "norm", {"post", "pre"}, "LN(x + f(x)), or x + f(LN(x)) with a norm behind each stack");
   visit(c.norm_kind, "norm_kind", {"layer", "rms"}, "layer normalisation, or by the root mean square alone");
   visit(c.positions, "positions",
         {"sinusoidal", "learned", "none", "sinusoidal_halves", "rotary", "alibi", "relative"},
         "what tells positions apart; in halves the sines stand before the cosines; rotary turns queries and "
         "keys, alibi takes distances from logits, relative adds learned numbers for them");
+  visit(c.rotary_base, "rotary_base", 1, 1e12,
+        "of rotary positions: pair i of a head turns by base^(-2i / head width) from token to token");
+  visit(c.rotary_factor, "rotary_factor", 1, 1e6,
+        "of rotary positions: how many times slower pairs turn, to read longer texts than were learned from");
+  visit(c.rotary_length, "rotary_length", 0, most_length,
+        "of rotary positions: rotary_factor slows down only pairs that turn round once or less in so many "
+        "tokens, and in part those of up to four turns (Llama 3.1); 0: all pairs");
   visit(c.embedding_norm, "embedding_norm", "embeddings are normalised before the first layer");
   visit(c.token_types, "token_types", 0, 65536,
         "vectors for the tokens of the first, second, ... text of an input; 0: none");

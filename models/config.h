@@ -27,14 +27,19 @@ using AttentionChoices = std::vector<AttentionChoice>;
 struct TransformerConfig {
   std::int64_t width = 256;          ///< d
   std::int64_t heads = 4;            ///< H
+  std::int64_t head_width = 0;       ///< of each attention head; 0: width / heads
   std::int64_t feed_forward = 1024;  ///< hidden width of the feed-forward layers
   std::int64_t encoder_layers = 3;
   std::int64_t decoder_layers = 3;
   std::int64_t source_vocabulary = 0;
   std::int64_t target_vocabulary = 0;
   std::int64_t classes = 0;  ///< for a classifier or a matcher
-  /// How an encoder's outputs become one vector: "mean", "max" (per element) or "attention".
+  /// How an encoder's outputs become one vector: "mean", "max" (per element), "attention", or "first" (the
+  /// first token's alone, BERT's [CLS]).
   std::string pooling = "mean";
+  /// A map of that vector, act(W x + b) with "tanh", "relu" or "gelu" (BERT's pooler: arXiv 1810.04805), or
+  /// "none".
+  std::string pooler = "none";
   /// Classifiers and matchers: how many features of texts (data/text_features.h) are classified linearly
   /// beside the encoder; 0: none.
   std::int64_t sparse_features = 0;
@@ -50,12 +55,16 @@ struct TransformerConfig {
   /// map to each feed-forward layer. Where no gate exists (LocalLayer, output_transform), silu and gelu
   /// replace them.
   std::string activation = "relu";
+  bool feed_forward_bias = true;  ///< the maps of the feed-forward layers have biases
   /// "post": LN(x + f(x)); "pre": x + f(LN(x)), with a final norm after each stack.
   std::string norm = "post";
   std::string norm_kind = "layer";  ///< or "rms" (arXiv 1910.07467), for every normalisation
   /// Or "sinusoidal_halves", "learned", "none"; or, within attention, "rotary", "alibi" and "relative"
   /// (positions.h).
   std::string positions = "sinusoidal";
+  double rotary_base = 10000;      ///< of rotary positions: RotaryAngles::base
+  double rotary_factor = 1;        ///< RotaryAngles::factor
+  std::int64_t rotary_length = 0;  ///< RotaryAngles::length
   /// LN(embedding + positions + type), before dropout (BERT).
   bool embedding_norm = false;
   /// Number of vectors that mark the tokens of the first, second, ... text of an input (BERT); 0: none.

@@ -162,10 +162,10 @@ Tensor apply(Activation activation, const Tensor& x) {
 }
 
 FeedForward::FeedForward(std::int64_t width, std::int64_t hidden, Activation activation, double dropout,
-                         Initialiser& initialiser)
-    : input_(width, hidden, true, initialiser),
-      output_(hidden, width, true, initialiser),
-      gate_(is_gated(activation) ? std::make_unique<Linear>(width, hidden, true, initialiser) : nullptr),
+                         Initialiser& initialiser, bool bias)
+    : input_(width, hidden, bias, initialiser),
+      output_(hidden, width, bias, initialiser),
+      gate_(is_gated(activation) ? std::make_unique<Linear>(width, hidden, bias, initialiser) : nullptr),
       activation_(activation),
       dropout_(dropout) {
   add_module("input", input_);
@@ -175,7 +175,7 @@ FeedForward::FeedForward(std::int64_t width, std::int64_t hidden, Activation act
 
 FeedForward::FeedForward(const TransformerConfig& config, Initialiser& initialiser)
     : FeedForward(config.width, config.feed_forward, activation_of(config.activation),
-                  config.activation_dropout, initialiser) {}
+                  config.activation_dropout, initialiser, config.feed_forward_bias) {}
 
 Tensor FeedForward::hidden(const Tensor& x) const {
   if (!gate_) return apply(activation_, input_(x));

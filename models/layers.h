@@ -99,12 +99,12 @@ UnaryOp op_of(Activation activation);
 Tensor apply(Activation activation, const Tensor& x);
 
 /// y = dropout(activation(x W1^T + b1)) W2^T + b2 (Vaswani et al. 2017, eq. 2), or with a gated activation y
-/// = dropout(activation(x Wg^T + bg) * (x W1^T + b1)) W2^T + b2 (Shazeer 2020, arXiv 2002.05202, eq. 6);
-/// parts "input", "output" and, if gated, "gate", which is as wide as "input".
+/// = dropout(activation(x Wg^T + bg) * (x W1^T + b1)) W2^T + b2 (Shazeer 2020, arXiv 2002.05202, eq. 6, which
+/// has no biases); parts "input", "output" and, if gated, "gate", which is as wide as "input".
 class FeedForward : public Module {
  public:
   FeedForward(std::int64_t width, std::int64_t hidden, Activation activation, double dropout,
-              Initialiser& initialiser);
+              Initialiser& initialiser, bool bias = true);
   /// As the configuration has it.
   FeedForward(const TransformerConfig& config, Initialiser& initialiser);
   Tensor operator()(const Tensor& x, Context& context) const;

@@ -4,18 +4,38 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <numbers>
 
 #include "heed/autograd/ops.h"
 
 namespace heed {
 namespace {
 
-/// Calls visit(n, i, angle) with the angle n 10000^(-2i / width) for n < count and i < ceil(width / 2).
-void for_each_angle(std::int64_t count, std::int64_t width, auto&& visit) {
-  for (std::int64_t i = 0; 2 * i < width; ++i) {
-    const double frequency = std::pow(10000.0, -2 * static_cast<double>(i) / static_cast<double>(width));
-    for (std::int64_t n = 0; n < count; ++n) visit(n, i, static_cast<double>(n) * frequency);
+/// f_i = base^(-2i / width) for i < ceil(width / 2).
+std::vector<double> frequencies(std::int64_t width, double base) {
+  std::vector<double> all;
+  for (std::int64_t i = 0; 2 * i < width; ++i)
+    all.push_back(std::pow(base, -2 * static_cast<double>(i) / static_cast<double>(width)));
+  return all;
+}
+
+/// The same, as RotaryAngles has them.
+std::vector<double> frequencies(std::int64_t width, const RotaryAngles& angles) {
+  constexpr double few_turns = 1, many_turns = 4;
+  std::vector<double> all = frequencies(width, angles.base);
+  for (double& frequency : all) {
+    const double turns = static_cast<double>(angles.length) * frequency / (2 * std::numbers::pi);
+    const double kept = std::clamp((turns - few_turns) / (many_turns - few_turns), 0.0, 1.0);
+    frequency = (1 - kept) * frequency / angles.factor + kept * frequency;
   }
+  return all;
+}
+
+/// Calls visit(n, i, n f_i) for n < count and each frequency f_i.
+void for_each_angle(std::int64_t count, const std::vector<double>& frequencies, auto&& visit) {
+  for (std::size_t i = 0; i < frequencies.size(); ++i)
+    for (std::int64_t n = 0; n < count; ++n)
+      visit(n, static_cast<std::int64_t>(i), static_cast<double>(n) * frequencies[i]);
 }
 
 /// The length of a table for the positions below `end`: with room for more, because decoding asks for one
@@ -59,7 +79,7 @@ Tensor Positions::operator()(std::int64_t begin, std::int64_t count, const Tenso
   const std::int64_t room = table_length(end), pairs = ceil_div(width_, 2);
   const Tensor table = tables_.get(cache_key({room}, like.dtype(), like.device()), [&] {
     std::vector<double> values(static_cast<std::size_t>(room * width_));
-    for_each_angle(room, width_, [&](std::int64_t n, std::int64_t i, double angle) {
+    for_each_angle(room, frequencies(width_, 10000), [&](std::int64_t n, std::int64_t i, double angle) {
       const std::int64_t sine = halves_ ? i : 2 * i, cosine = halves_ ? pairs + i : 2 * i + 1;
       values[static_cast<std::size_t>(n * width_ + sine)] = std::sin(angle);
       if (2 * i + 1 < width_) values[static_cast<std::size_t>(n * width_ + cosine)] = std::cos(angle);
@@ -119,7 +139,8 @@ Tensor TokenInput::of_vectors(Tensor x, std::int64_t begin, Context& context, co
 }
 
 Rotary::Rotary(const AttentionConfig& config)
-    : width_(config.rotary ? config.inner_width() / config.heads : 0) {
+    : width_(config.rotary ? config.inner_width() / config.heads : 0),
+      frequencies_(frequencies(width_, config.angles)) {
   check(width_ % 2 == 0, "rotary positions turn pairs of elements, but a head has a width of ", width_,
         ": choose width and heads so that it is even");
 }
@@ -147,7 +168,7 @@ Rotary::Angles Rotary::angles(std::int64_t end, const Tensor& like) {
   const std::int64_t room = table_length(end), half = width_ / 2;
   return tables_.get(cache_key({room}, dtype, like.device()), [&] {
     std::vector<double> cosines(static_cast<std::size_t>(room * half)), sines(cosines.size());
-    for_each_angle(room, width_, [&](std::int64_t n, std::int64_t i, double angle) {
+    for_each_angle(room, frequencies_, [&](std::int64_t n, std::int64_t i, double angle) {
       cosines[static_cast<std::size_t>(n * half + i)] = std::cos(angle);
       sines[static_cast<std::size_t>(n * half + i)] = std::sin(angle);
     });

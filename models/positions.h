@@ -94,12 +94,12 @@ double embedding_scale(const TransformerConfig& config);
 /// The standard deviation of initial embeddings: 1 / sqrt(d) unless the configuration sets one.
 double embedding_deviation(const TransformerConfig& config);
 
-/// Rotary positions of queries and keys (Su et al. 2021, arXiv 2104.09864, sections 3.2.2 and 3.4): in
-/// every head, the i-th pair of elements at position n is rotated by the angle n 10000^(-2i / dh), so that
-/// the product of a query and a key depends only on the distance of their positions. A pair consists of
-/// elements i and i + dh / 2, as in published models of the LLaMA family (in the paper 2i and 2i + 1, which
-/// only reorders the rows of the maps). There are no parameters and no limit on the length, but beyond the
-/// lengths of training a model sees distances that it has not learned.
+/// Rotary positions of queries and keys (Su et al. 2021, arXiv 2104.09864, sections 3.2.2 and 3.4): in every
+/// head, the i-th pair of elements at position n is rotated by the angle n f_i (RotaryAngles), so that the
+/// product of a query and a key depends only on the distance of their positions. A pair consists of elements
+/// i and i + dh / 2, as in published models of the LLaMA family (in the paper 2i and 2i + 1, which only
+/// reorders the rows of the maps). There are no parameters and no limit on the length, but beyond the lengths
+/// of training a model sees distances that it has not learned.
 class Rotary {
  public:
   /// Does nothing for an attention without rotary positions (AttentionConfig::rotary). Throws when a head
@@ -119,6 +119,7 @@ class Rotary {
   Tensor turned(const Tensor& x, const Tensor& cosines, const Tensor& sines) const;
 
   std::int64_t width_;  // of a head; 0: no rotary positions
+  std::vector<double> frequencies_;
   BoundedCache<Angles, 32> tables_;
 };
 

@@ -54,9 +54,14 @@ SequenceEncoder::SequenceEncoder(const TransformerConfig& config, Initialiser& i
 }
 
 void SequenceEncoder::add_pooling(Initialiser& initialiser) {
-  if (config_.pooling != "attention") return;
-  pooling_ = std::make_unique<AttentionPooling>(config_.width, initialiser);
-  add_module("pooling", *pooling_);
+  if (config_.pooling == "attention") {
+    pooling_ = std::make_unique<AttentionPooling>(config_.width, initialiser);
+    add_module("pooling", *pooling_);
+  }
+  if (config_.pooler != "none") {
+    pooler_ = std::make_unique<Linear>(config_.width, config_.width, true, initialiser);
+    add_module("pooler", *pooler_);
+  }
 }
 
 Tensor SequenceEncoder::hidden(const PaddedTokens& tokens, const Tensor& added, Context& context) {
@@ -71,12 +76,18 @@ Tensor SequenceEncoder::encode(const Tensor& x, const Tensor& mask, Context& con
 }
 
 Tensor SequenceEncoder::pooled(const Tensor& hidden, const Tensor& mask) const {
-  return heed::pooled(config_.pooling, pooling_.get(), hidden, mask);
+  const Tensor pool = heed::pooled(config_.pooling, pooling_.get(), hidden, mask);
+  if (!pooler_) return pool;
+  const UnaryOp activation = config_.pooler == "tanh"   ? UnaryOp::tanh
+                             : config_.pooler == "relu" ? UnaryOp::relu
+                                                        : UnaryOp::gelu;
+  return unary(activation, (*pooler_)(pool));
 }
 
 Tensor pooled(std::string_view pooling, const AttentionPooling* attention, const Tensor& x,
               const Tensor& mask) {
   if (pooling == "max") return max_over_tokens(x, mask);
+  if (pooling == "first") return first_of_tokens(x, mask);
   return attention ? (*attention)(x, mask) : mean_over_tokens(x, mask);
 }
 
@@ -85,6 +96,12 @@ Tensor max_over_tokens(const Tensor& x, const Tensor& mask) {
   const Tensor real = unsqueeze(mask, 2);               // [B, N, 1]
   const Tensor largest = max(where(real, x, -1e4), 1);  // -1e4 is within the range of f16
   return largest * max(cast(real, x.dtype()), 1);
+}
+
+Tensor first_of_tokens(const Tensor& x, const Tensor& mask) {
+  if (!mask.defined()) return select(x, 1, 0);
+  const Tensor first = unsqueeze(argmax(mask, 1), 1);  // [B, 1]
+  return squeeze(gather_rows(x, first), 1) * max(cast(unsqueeze(mask, 2), x.dtype()), 1);
 }
 
 Tensor mean_over_tokens(const Tensor& x, const Tensor& mask) {

@@ -48,13 +48,14 @@ class LocalLayer : public Module {
 
 /// The common base of models that read whole sequences: token input, encoder, and pooling to one vector per
 /// sequence. Models derive from it and add their head. Parts "embedding", "input" (positions), "local" when
-/// `local_width` is set, "encoder", and "pooling" when a model pools by attention. Reads
-/// `source_vocabulary`, `local_width`, `encoder_layers`, `encoder_attention` and `pooling` of the
-/// configuration.
+/// `local_width` is set, "encoder", "pooling" when a model pools by attention, and "pooler" where that is
+/// set. Reads `source_vocabulary`, `local_width`, `encoder_layers`, `encoder_attention`, `pooling` and
+/// `pooler` of the configuration.
 class SequenceEncoder : public Module {
  public:
   SequenceEncoder(const TransformerConfig& config, Initialiser& initialiser);
-  /// Creates and registers the parameters of pooled(), which without this call is the mean, or the maximum.
+  /// Creates and registers the parameters of pooled(), which without this call is the mean, the maximum or
+  /// the first.
   void add_pooling(Initialiser& initialiser);
   /// Hidden states [B, N, d] of tokens i32 [B, N].
   virtual Tensor hidden(const PaddedTokens& tokens, Context& context) {
@@ -66,7 +67,8 @@ class SequenceEncoder : public Module {
   /// real).
   Tensor encode(const Tensor& x, const Tensor& mask, Context& context);
   /// Pools the real positions of each sequence to one vector [B, d]: their mean, with `pooling` "max" the
-  /// maximum per element, with "attention" a weighted mean (AttentionPooling).
+  /// maximum per element, with "attention" a weighted mean (AttentionPooling), with "first" the first of
+  /// them. With a `pooler` act(W x + b) of it.
   Tensor pooled(const Tensor& hidden, const Tensor& mask) const;
 
   const TransformerConfig& config() const { return config_; }
@@ -84,11 +86,12 @@ class SequenceEncoder : public Module {
   TokenInput input_;
   std::unique_ptr<LocalLayer> local_;  // null: none
   Encoder encoder_;
-  std::unique_ptr<AttentionPooling> pooling_;  // null: mean or maximum
+  std::unique_ptr<AttentionPooling> pooling_;  // null: mean, maximum or first
+  std::unique_ptr<Linear> pooler_;             // null: none
 };
 
 /// Pools the real positions of x [B, N, d] to one vector [B, d], by the configuration's `pooling`: "max",
-/// or with a non-null `attention` its weighted mean, otherwise the mean.
+/// "first", or with a non-null `attention` its weighted mean, otherwise the mean.
 Tensor pooled(std::string_view pooling, const AttentionPooling* attention, const Tensor& x,
               const Tensor& mask);
 /// The mean of x [B, N, d] over the positions where mask (i32 [B, N], undefined: all) is 1: [B, d]. A
@@ -96,5 +99,7 @@ Tensor pooled(std::string_view pooling, const AttentionPooling* attention, const
 Tensor mean_over_tokens(const Tensor& x, const Tensor& mask);
 /// The maximum per element over the same positions, likewise.
 Tensor max_over_tokens(const Tensor& x, const Tensor& mask);
+/// The first of the same positions, likewise.
+Tensor first_of_tokens(const Tensor& x, const Tensor& mask);
 
 }  // namespace heed

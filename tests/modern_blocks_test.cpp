@@ -6,6 +6,8 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <numbers>
+#include <set>
 
 #include "decoding_support.h"
 #include "heed/autograd/ops.h"
@@ -151,6 +153,121 @@ TEST_CASE("rotary positions: pairs are turned as the paper's matrix does") {
   const Tensor chosen = Tensor::from(std::vector<std::int32_t>{3, 0}, {2});
   CHECK(worst_difference(turn.at(index_select(x, 1, chosen), chosen, length),
                          index_select(turn(x), 1, chosen)) == 0);
+}
+
+TEST_CASE("rotary positions: other bases and longer texts turn pairs as their formulas say") {
+  constexpr std::int64_t half = 8;
+  const auto turned_by = [&](const RotaryAngles& angles) {  // what each pair turns by at position 1
+    AttentionConfig config = rotary_config(2 * half, 1);
+    config.angles = angles;
+    Rotary turn(config);
+    const Tensor x =
+        concat({Tensor::ones({1, 1, half}, DType::f64), Tensor::zeros({1, 1, half}, DType::f64)}, 2);
+    std::vector<double> all = turn(x, 1).to_doubles(), found;
+    for (std::size_t i = 0; i < half; ++i) found.push_back(std::atan2(all[i + half], all[i]));
+    return found;
+  };
+  const std::vector<double> linear = turned_by({.base = 500, .factor = 4}),
+                            longer = turned_by({.base = 500, .factor = 8, .length = 64});
+  bool keeps = false, slows = false, between = false;
+  for (std::size_t i = 0; i < half; ++i) {
+    const double plain = std::pow(500.0, -static_cast<double>(i) / half), wave = 2 * std::numbers::pi / plain;
+    CHECK(linear[i] == doctest::Approx(plain / 4).epsilon(1e-12));
+    // The code published with Llama 3.1 compares wave lengths with those of the ends, 64 / 1 and 64 / 4.
+    const double smooth = (64 / wave - 1) / (4 - 1);
+    const double expected = wave < 64.0 / 4 ? plain
+                            : wave > 64     ? plain / 8
+                                            : (1 - smooth) * plain / 8 + smooth * plain;
+    CHECK(longer[i] == doctest::Approx(expected).epsilon(1e-12));
+    (wave < 64.0 / 4 ? keeps : wave > 64 ? slows : between) = true;
+  }
+  CHECK((keeps && slows && between));
+}
+
+TEST_CASE("normalised queries and keys: each head is divided by its root mean square") {
+  AttentionConfig config = rotary_config(12, 2);
+  config.rotary = false;
+  config.epsilon = 1e-3;
+  config.options.set("kv_heads", std::int64_t{1});
+  const auto plain = make_attention("dot_product", config);
+  config.options.set("qk_norm", true);
+  const auto normalised = make_attention("dot_product", config);
+  CHECK(normalised->parameter_count() == plain->parameter_count() + 2 * 6);
+  const Tensor x = normal_numbers(17, {2, 5, 12}, 1);
+  for (Attention* one : {plain.get(), normalised.get()}) one->to(DType::f64, {});
+  auto &query_norm = dynamic_cast<Norm&>(*normalised->find("query_norm")),
+       &key_norm = dynamic_cast<Norm&>(*normalised->find("key_norm"));
+  query_norm.weight = normal_numbers(17, {6}, 3);
+  key_norm.weight = normal_numbers(17, {6}, 4);
+  const NoGrad no_grad;
+  const auto heads_of = [&](const char* map, const Tensor& weight) {
+    const auto& linear = dynamic_cast<Linear&>(*plain->find(map));
+    const Tensor heads = split_heads(linear(x), linear.weight.size(0) / 6);  // [B, H, N, 6]
+    return heads / sqrt(mean(square(heads), -1, true) + 1e-3) * weight;
+  };
+  const Tensor query = heads_of("query", query_norm.weight), key = heads_of("key", key_norm.weight);
+  const Tensor expected = attention_weights(query, concat({key, key}, 1), {});
+  const Capture seen = Watched(*normalised, {x}).capture;
+  CHECK(worst_difference(seen.entries.at(0).value, expected) < 1e-12);
+}
+
+TEST_CASE("widths of heads: they need not divide the width, and mechanisms that cannot have them say so") {
+  TransformerConfig config = modern_config();
+  config.head_width = 6;
+  LanguageModel model(config);
+  CHECK(dynamic_cast<Linear&>(*model.find("decoder.layers.0.self_attention.query")).weight.shape() ==
+        Shape{24, 16});
+  CHECK(dynamic_cast<Linear&>(*model.find("decoder.layers.0.self_attention.key")).weight.shape() ==
+        Shape{12, 16});
+  CHECK(dynamic_cast<Linear&>(*model.find("decoder.layers.0.self_attention.output")).weight.shape() ==
+        Shape{16, 24});
+  check_steps(model);
+  config.heads = 3;
+  config.decoder_attention = {{"dot_product", 0, {}}};
+  LanguageModel undivided(config);
+  check_steps(undivided);
+  config.heads = 4;
+  config.positions = "none";
+  config.decoder_attention = {{"fastformer", 0, {}}};
+  CHECK(contains(error_of([&] { LanguageModel refused(config); }), "head_width"));
+  config.head_width = 4;  // width / heads
+  LanguageModel same(config);
+}
+
+TEST_CASE("biases: feed-forward layers and the output of attention have theirs by themselves") {
+  const auto biases = [](const TransformerConfig& config) {
+    std::set<std::string> found;
+    LanguageModel model(config);
+    for (const NamedTensor& one : model.parameters())
+      if (one.name.starts_with("decoder.layers.0.") && one.name.ends_with(".bias"))
+        found.insert(one.name.substr(17, one.name.size() - 17 - 5));
+    return found;
+  };
+  TransformerConfig config = modern_config();
+  CHECK(biases(config) ==
+        std::set<std::string>{"feed_forward.gate", "feed_forward.input", "feed_forward.output"});
+  config.feed_forward_bias = false;
+  CHECK(biases(config).empty());
+  config.attention_bias = true;
+  CHECK(biases(config) == std::set<std::string>{"self_attention.query", "self_attention.key",
+                                                "self_attention.value", "self_attention.output"});
+  config.decoder_attention.front().options.set("output_bias", false);
+  CHECK(biases(config) ==
+        std::set<std::string>{"self_attention.query", "self_attention.key", "self_attention.value"});
+  for (const char* activation : {"swiglu", "relu"}) {  // the same as biases of 0
+    Initialiser one(3), two(3);
+    FeedForward without(6, 10, activation_of(activation), 0, one, false),
+        with(6, 10, activation_of(activation), 0, two);
+    const NoGrad no_grad;
+    for (const NamedTensor& parameter : with.parameters())
+      if (parameter.name.ends_with("bias")) *parameter.tensor = Tensor::zeros(parameter.tensor->shape());
+    for (const NamedTensor& parameter : without.parameters())
+      for (const NamedTensor& same : with.parameters())
+        if (same.name == parameter.name) *same.tensor = *parameter.tensor;
+    Context context = Context::inference();
+    const Tensor x = cast(normal_numbers(17, {3, 6}, 1), DType::f32);
+    CHECK(worst_difference(without(x, context), with(x, context)) == 0);
+  }
 }
 
 TEST_CASE("rotary positions: products depend on distances alone, far beyond any length of training") {

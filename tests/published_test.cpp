@@ -10,6 +10,7 @@
 
 #include "heed/apps/hub/exchange.h"
 #include "heed/apps/tasks/run.h"
+#include "heed/apps/tasks/train.h"
 #include "heed/autograd/ops.h"
 #include "heed/data/safetensors.h"
 #include "heed/tests/fuzz/fuzz_support.h"
@@ -35,6 +36,8 @@ const std::vector<std::string> like_bert = {"model.norm=post", "model.positions=
                                             "model.scale_embeddings=false"};
 const std::vector<std::string> with_head =
     joined(like_bert, {"objective=masked", "training.keep_best_by=loss", "model.output_transform=true"});
+const std::vector<std::string> like_llama = {"model.positions=rotary", "model.norm_kind=rms",
+                                             "model.activation=swiglu", "model.scale_embeddings=false"};
 const std::vector<std::string> like_marian = {"model.positions=sinusoidal_halves", "model.output_bias=true"};
 
 /// A run and what it is published as.
@@ -42,7 +45,7 @@ struct Published {
   fs::path run, model;
 };
 
-/// Runs of one kind of model each, made once: gpt2, bert (with its head), encoder and marian.
+/// Runs of one kind of model each, made once: gpt2, bert (with its head), encoder, classes and marian.
 const Published& published(const std::string& kind) {
   static const TemporaryFolder folder;
   static std::map<std::string, Published> made;
@@ -51,6 +54,10 @@ const Published& published(const std::string& kind) {
       {"gpt2", {"language_model", {}}},
       {"bert", {"language_model", with_head}},
       {"encoder", {"embed_text", like_bert}},
+      {"classes",
+       {"classify", joined(like_bert, {"model.pooling=first", "model.pooler=tanh", "model.sparse_features=0",
+                                       "model.local_width=0", "tokenizer.begin=<s>",
+                                       "data.file=" + small_texts().string(), "data.format=lines"})}},
       {"marian", {"translate", like_marian}}};
   const auto& [task, settings] = kinds.at(kind);
   const fs::path run = trained(task, folder / (kind + "-run"), settings), model = folder / kind;
@@ -144,6 +151,23 @@ TEST_CASE("published: a run comes back from its layout with the same weights and
       {"language_model",  // it computes with weights in 8 bits, and is exported with those it was trained to
        {"model.scale_embeddings=false", "model.attention_bias=true", "int8_weights=true"},
        {"the cat"},
+       {"generation.tokens=20"}},
+      {"language_model",
+       joined(like_llama, {"model.decoder_attention={\"name\":\"dot_product\",\"kv_heads\":1}",
+                           "model.rotary_base=500", "model.rotary_factor=4", "model.rotary_length=16"}),
+       {"the cat"},
+       {"generation.tokens=20"}},
+      {"language_model",  // Qwen2
+       joined(like_llama,
+              {"model.decoder_attention={\"name\":\"dot_product\",\"output_bias\":false}",
+               "model.attention_bias=true", "model.feed_forward_bias=false", "model.tie_embeddings=none"}),
+       {"the cat"},
+       {"generation.tokens=20"}},
+      {"language_model",  // Qwen3
+       joined(like_llama,
+              {"model.decoder_attention={\"name\":\"dot_product\",\"qk_norm\":true}", "model.head_width=6",
+               "model.feed_forward_bias=false", "tokenizer.begin=<|endoftext|>"}),
+       {"the cat", ""},
        {"generation.tokens=20"}},
       {"language_model", with_head, {"the [MASK]"}},
       {"embed_text", like_bert, {"forty-two", "", "one"}},
@@ -568,15 +592,22 @@ TEST_CASE("published: what a layout does not have is listed, and nothing is over
                        Error);
   CHECK_FALSE(fs::exists(folder / "out"));
   trained("language_model", folder / "modern",
-          {"model.norm_kind=rms", "model.activation=swiglu", "model.positions=rotary",
-           "model.decoder_attention={\"name\":\"dot_product\",\"kv_heads\":1}"});
+          {"model.norm_kind=rms", "model.activation=swiglu",
+           "model.decoder_attention={\"name\":\"dot_product\",\"kv_heads\":1}", "model.positions=alibi"});
   for (const char* misfit : {"model.norm_kind is \"rms\"", "model.activation is \"swiglu\"",
-                             "model.positions is \"rotary\"", "kv_heads"})
+                             "model.positions is \"alibi\"", "kv_heads"})
     CHECK_THROWS_WITH_AS(export_run(folder / "modern", folder / "out"), doctest::Contains(misfit), Error);
+  trained("language_model", folder / "rotary",
+          {"model.positions=rotary", "model.decoder_attention=differential"});
+  for (const char* misfit : {"model.norm_kind is \"layer\"", "model.activation is \"gelu\""})
+    CHECK_THROWS_WITH_AS(export_run(folder / "rotary", folder / "out"), doctest::Contains(misfit), Error);
   CHECK_FALSE(fs::exists(folder / "out"));
   trained("classify", folder / "classes", {});
-  CHECK_THROWS_WITH_AS(export_run(folder / "classes", folder / "out"),
-                       doctest::Contains("no published layout for a classify run"), Error);
+  CHECK_THROWS_WITH_AS(export_run(folder / "classes", folder / "out"), doctest::Contains("model.pooling is"),
+                       Error);
+  trained("match", folder / "pairs", {});
+  CHECK_THROWS_WITH_AS(export_run(folder / "pairs", folder / "out"),
+                       doctest::Contains("no published layout for a match run"), Error);
   write_content(folder / "full/file", "mine");
   CHECK_THROWS_WITH_AS(export_run(published("gpt2").run, folder / "full"), doctest::Contains("not empty"),
                        Error);
@@ -604,7 +635,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("published: only vectors that are the mean of their tokens are imported and exported") {
+TEST_CASE("published: only vectors that are the mean or the first of their tokens are imported") {
   const TemporaryFolder folder;
   const fs::path model = folder / "model";
   copy_run(published("encoder").model, model);
@@ -614,7 +645,8 @@ TEST_CASE("published: only vectors that are the mean of their tokens are importe
       {"{\"pooling_mode_mean_tokens\":1}", "must be true or false, is 1"},
       {"{\"pooling_mode_mean_tokens\":true,\"pooling_mode_max_tokens\":true}",
        "does not pool its tokens by their mean"},
-      {"{\"pooling_mode_cls_token\":true}", "does not pool its tokens by their mean"},
+      {"{\"pooling_mode_cls_token\":true,\"pooling_mode_mean_tokens\":true}", "does not pool its tokens by"},
+      {"{\"pooling_mode_cls_token\":false}", "does not pool its tokens by their mean"},
       {deep, "nested too deeply"},
       {"[]", "is not a JSON object"},
   };
@@ -635,7 +667,7 @@ TEST_CASE("published: only vectors that are the mean of their tokens are importe
   fs::remove_all(folder / "again");
   write_content(model / "modules.json", modules("1_Pooling", "Dense"));
   CHECK(contains(import_error(model, folder / "again"), "through sentence_transformers.models.Dense"));
-  write_content(model / "other/config.json", "{\"pooling_mode_cls_token\":true}");
+  write_content(model / "other/config.json", "{\"pooling_mode_max_tokens\":true}");
   write_content(model / "modules.json", modules("other", "Normalize"));
   CHECK(contains(import_error(model, folder / "again"), "does not pool its tokens by their mean"));
   write_content(model / "modules.json", "{}");
@@ -643,6 +675,10 @@ TEST_CASE("published: only vectors that are the mean of their tokens are importe
   CHECK_FALSE(fs::exists(folder / "again"));
   write_content(model / "modules.json", modules("1_Pooling", "Normalize"));
   CHECK(import_error(model, folder / "again").empty());
+  write_content(model / "other/config.json", "{\"pooling_mode_cls_token\":true}");
+  write_content(model / "modules.json", modules("other", "Normalize"));
+  CHECK(import_error(model, folder / "first").empty());
+  CHECK(Run::open(folder / "first").settings().get<std::string>("model.pooling") == "first");
 
   trained("embed_text", folder / "largest", joined(like_bert, {"model.pooling=max"}));
   CHECK_THROWS_WITH_AS(export_run(folder / "largest", folder / "out"),
@@ -705,6 +741,82 @@ TEST_CASE("published: an imported run starts others, with another attention in a
                     joined({"train", "--out", (folder / "no").string(), "--set", "model.lora_rank=17"}, from))
             .status == 2);
   CHECK_FALSE(fs::exists(folder / "no"));
+}
+
+TEST_CASE("published: folders are opened where they lie, and start trainings that need them no longer") {
+  const TemporaryFolder folder;
+  const fs::path model = folder / "model";
+  copy_run(published("classes").model, model);
+  import_run(model, folder / "imported");
+  const std::string unread = error_of([&] { Run::open(model); });  // before a program asks for it
+  if (!contains(unread, "run.json")) CHECK(unread.empty());        // another test has
+  read_published_runs();
+  const std::vector<std::string> lines = {"good day", "bad", "", "good bad"};
+  CHECK(answers_of(model, lines) == answers_of(folder / "imported", lines));
+  CHECK(error_of([&] { Run::open(folder / "nothing"); }).find("there is no run") != std::string::npos);
+
+  const TaskKind& kind = task_kind("classify");
+  const auto started = [&](const fs::path& from, const fs::path& out) {
+    const GivenSettings given{.settings = given_settings(kind,
+                                                         OrderedJson{{"training.from", from.string()},
+                                                                     {"data.file", small_texts().string()},
+                                                                     {"data.format", "lines"},
+                                                                     {"training.steps", 4},
+                                                                     {"training.save_every", 2},
+                                                                     {"training.evaluate_every", 0},
+                                                                     {"training.ignore", "output"}}
+                                                             .dump(),
+                                                         "test")};
+    train_run(kind, training_settings(kind, given), {out});
+    return RunFiles::open(out);
+  };
+  const RunFiles first = started(model, folder / "first"),
+                 second = started(folder / "imported", folder / "second");
+  for (const auto& [name, tensor] : first.weights("last").tensors)
+    CHECK(tensor.to_vector<float>() == second.weights("last").tensors.at(name).to_vector<float>());
+  CHECK(first.origin() == started(model, folder / "third").origin());
+  CHECK(Run::open(folder / "first", {.weights = "initial"}).task() == "classify");
+  change_weights(model, [](std::map<std::string, Tensor>& weights) {
+    weights.at("classifier.bias") = Tensor::ones(weights.at("classifier.bias").shape());
+  });
+  CHECK(contains(error_of([&] { Run::open(folder / "first", {.weights = "initial"}); }),
+                 "no longer what it was"));
+  fs::remove_all(model);
+  GivenSettings resumed{.resumed = (folder / "first").string()};
+  resumed.settings = given_settings(kind, R"({"training.steps": 6})", "test");
+  TrainRequest request{folder / "first"};
+  request.resume = true;
+  CHECK(train_run(kind, training_settings(kind, resumed), request).finished);
+  CHECK(contains(error_of([&] { Run::open(model); }), "there is no run"));
+}
+
+TEST_CASE("published: classes come in and go out with their labels, in whatever order") {
+  const TemporaryFolder folder;
+  const fs::path model = folder / "model";
+  copy_run(published("classes").model, model);
+  const std::vector<std::string> lines = {"good day", "bad"};
+  import_run(model, folder / "plain");
+  Run plain = Run::open(folder / "plain");
+  CHECK(plain.learner().known_classes() == std::vector<std::string>{"bad", "good"});
+  const auto turned = [](Tensor& weight) {
+    weight = index_select(weight, 0, Tensor::from(std::vector<std::int32_t>{1, 0}, {2}));
+  };
+  change_weights(model, [&](std::map<std::string, Tensor>& weights) {
+    turned(weights.at("classifier.weight"));
+    turned(weights.at("classifier.bias"));
+  });
+  with_key("id2label", {{"0", "good"}, {"1", "bad"}})(model);
+  import_run(model, folder / "turned");
+  CHECK(answers_of(folder / "turned", lines) == answers_of(folder / "plain", lines));
+  with_key("id2label", nullptr)(model);
+  import_run(model, folder / "unnamed");
+  CHECK(Run::open(folder / "unnamed").learner().known_classes() ==
+        std::vector<std::string>{"LABEL_0", "LABEL_1"});
+  with_key("id2label", {{"0", "same"}, {"1", "same"}})(model);
+  CHECK(contains(import_error(model, folder / "no"), "two classes are called \"same\""));
+  with_key("id2label", nullptr)(model);
+  with_key("problem_type", "multi_label_classification")(model);
+  CHECK(contains(import_error(model, folder / "no"), "problem_type"));
 }
 
 TEST_CASE("published: low-rank parts are merged when a run is exported, and answer the same") {

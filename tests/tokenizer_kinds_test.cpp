@@ -274,6 +274,55 @@ TEST_CASE("Unigram finds the most probable tokens") {
   CHECK_THROWS_AS(UnigramModel({"a"}, {-1}, {.unk_id = 1}), Error);
 }
 
+TEST_CASE("BPE of characters spells those without a token in bytes, where it has all of them") {
+  const Words tokens = {"<unk>", "a", "b", "é", "ab", "aé", "<0xE2>", "<0x82>", "<0xAC>", "<0xC3>"};
+  const std::vector<BpeModel::Pair> merges = {{1, 2}, {1, 3}};
+  const BpeModel model(
+      {tokens}, merges,
+      {.unk_token = "<unk>", .fuse_unk = true, .byte_fallback = true, .of_characters = true});
+  CHECK(cut(model, "abaéb") == Ids{4, 5, 2});
+  CHECK(cut(model, "a€b") == Ids{1, 6, 7, 8, 2});
+  CHECK(cut(model, "aöüb") == Ids{1, 0, 2});           // ö is C3 B6, and there is no B6
+  CHECK(cut(model, "aö€b") == Ids{1, 6, 7, 8, 0, 2});  // as Hugging Face's tokenizers order them
+  CHECK(cut(model, "a\xFF") == Ids{1, 0});
+  CHECK(cut(model, "").empty());
+  const BpeModel single({tokens}, merges, {.unk_token = "<unk>", .of_characters = true});
+  CHECK(cut(single, "aöüb") == Ids{1, 0, 0, 2});
+  const BpeModel silent({tokens}, merges, {.unk_token = {}, .of_characters = true});
+  CHECK(cut(silent, "aöüb") == Ids{4});
+}
+
+TEST_CASE("A file of BPE of characters is read, written and read again") {
+  Json file = {{"added_tokens", Json::array({{{"id", 0}, {"content", "<s>"}, {"special", true}}})},
+               {"normalizer",
+                {{"type", "Sequence"},
+                 {"normalizers",
+                  {{{"type", "Prepend"}, {"prepend", "▁"}},
+                   {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}}}}}},
+               {"decoder",
+                {{"type", "Sequence"},
+                 {"decoders",
+                  {{{"type", "Replace"}, {"pattern", {{"String", "▁"}}}, {"content", " "}},
+                   {{"type", "ByteFallback"}},
+                   {{"type", "Fuse"}},
+                   {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}}}}},
+               {"model",
+                {{"type", "BPE"},
+                 {"unk_token", "<unk>"},
+                 {"byte_fallback", true},
+                 {"vocab", {{"<s>", 0}, {"<unk>", 1}, {"▁", 2}, {"a", 3}, {"▁a", 4}, {"<0x62>", 5}}},
+                 {"merges", {"▁ a"}}}}};
+  const Tokenizer tokenizer = Tokenizer::from_json(file.dump(), "t.json");
+  CHECK(tokenizer.encode("a ab") == Ids{4, 4, 5});
+  CHECK(tokenizer.encode("<s>a") == Ids{0, 4});
+  CHECK(tokenizer.decode(Ids{0, 4, 4, 5}) == "a ab");
+  CHECK(tokenizer.missing_bytes().empty());
+  CHECK(Tokenizer::from_json(tokenizer.to_json(), "written").to_json() == tokenizer.to_json());
+  file["pre_tokenizer"] = {{"type", "ByteLevel"}};
+  CHECK_THROWS_WITH_AS(Tokenizer::from_json(file.dump(), "t.json"), doctest::Contains("byte_fallback"),
+                       Error);
+}
+
 TEST_CASE("A WordPiece file is read, written and read again") {
   const Tokenizer tokenizer = Tokenizer::from_json(word_piece_file().dump(), "t.json");
   CHECK(tokenizer.encode(" Únable. x") == Ids{1, 2, 5, 0});
@@ -383,7 +432,7 @@ TEST_CASE("An unsupported file is refused, and the error names what is wrong") {
   CHECK(with("/model/unk_token", "x") == "t.json: unk_token \"x\" is not in the vocabulary");
   CHECK(with("/model/max_input_chars_per_word", -1).find("max_input_chars_per_word is -1") !=
         std::string::npos);
-  CHECK(with("/pre_tokenizer", {{"type", "ByteLevel"}}).find("are supported together alone") !=
+  CHECK(with("/pre_tokenizer", {{"type", "ByteLevel"}}).find("is supported with model BPE alone") !=
         std::string::npos);
   CHECK(with("/decoder", {{"type", "CTC"}}).starts_with("t.json: decoder \"CTC\" is not supported"));
   CHECK(with("/decoder", {{"type", "Metaspace"}, {"replacement", ""}})

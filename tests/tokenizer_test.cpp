@@ -102,6 +102,45 @@ std::vector<std::string> split_words_of(std::string_view text, WordSplit split =
 
 }  // namespace
 
+TEST_CASE("Words of Llama 3 and Qwen2: capitals of contractions, marks before letters, numbers, line ends") {
+  using List = std::vector<std::string>;
+  const auto llama = [](std::string_view text) { return split_words_of(text, WordSplit::llama3); };
+  CHECK(llama("I'LL say it'S") == List{"I", "'LL", " say", " it", "'S"});
+  CHECK(llama("'\u017Ft '\u017F") == List{"'\u017F", "t", " '", "\u017F"});
+  CHECK(llama("(word \"x\" \ta") == List{"(word", " \"", "x", "\"", " ", "\ta"});
+  CHECK(llama("12345 1") == List{"123", "45", " ", "1"});
+  CHECK(split_words_of("123", WordSplit::qwen2) == List{"1", "2", "3"});
+  CHECK(llama("end.\r\n\n  two \n x  y ") ==
+        List{"end", ".\r\n\n", " ", " two", " \n", " x", " ", " y", " "});
+  CHECK(llama("\n\n  ") == List{"\n\n", "  "});
+  CHECK(llama(" ?! \xFFx") == List{" ?!", " \xFF", "x"});
+}
+
+TEST_CASE("Words of SmolLM2: a text is cut at every number before it is split as GPT-2's") {
+  using List = std::vector<std::string>;
+  CHECK(split_words_of("a 12 b  3", WordSplit::digits) == List{"a", " ", "1", "2", " b", "  ", "3"});
+  CHECK(split_words_of("it's 4th", WordSplit::digits) == List{"it", "'s", " ", "4", "th"});
+  CHECK(split_words_of("½x  y", WordSplit::digits) == List{"½", "x", " ", " y"});
+}
+
+TEST_CASE("Pre-tokenizers of Llama 3, Qwen2 and SmolLM2 are told by their patterns, and others refused") {
+  Json file = {{"model", {{"type", "BPE"}, {"vocab", Json::object()}, {"merges", Json::array()}}}};
+  for (int byte = 0; byte < 256; ++byte) {
+    const char text = static_cast<char>(byte);
+    file["model"]["vocab"][spell_bytes({&text, 1})] = byte;
+  }
+  for (const WordSplit split : {WordSplit::digits, WordSplit::llama3, WordSplit::qwen2}) {
+    file["pre_tokenizer"] = Json::parse(byte_level_pre_tokenizer(false, split));
+    file["pre_tokenizer"]["pretokenizers"][1].erase("trim_offsets");  // which changes no word
+    const Tokenizer tokenizer = Tokenizer::from_json(file.dump(), "t.json");
+    CHECK(tokenizer.decode(tokenizer.encode("It'S 123\n")) == "It'S 123\n");
+    CHECK(Tokenizer::from_json(tokenizer.to_json(), "written").to_json() == tokenizer.to_json());
+  }
+  file["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "\\w+";
+  CHECK_THROWS_WITH_AS(Tokenizer::from_json(file.dump(), "t.json"), doctest::Contains("pre_tokenizer"),
+                       Error);
+}
+
 TEST_CASE("Files made by Hugging Face tokenizers give the same ids and texts") {
   std::map<std::string, Tokenizer> tokenizers;
   const Json cases = case_file("cases.json");
@@ -334,11 +373,12 @@ TEST_CASE("Parts that encode() cannot follow are refused by name") {
   CHECK(refusal("/model/type", "Char") ==
         "t.json: model \"Char\" is not supported (BPE, WordLevel, WordPiece and Unigram are)");
   CHECK(refusal("/model/dropout", 0.1) == "t.json: model.dropout is not supported");
-  CHECK(refusal("/model/byte_fallback", true) == "t.json: model.byte_fallback is not supported");
+  CHECK(refusal("/model/byte_fallback", true)
+            .starts_with("t.json: model.byte_fallback is not supported with pre_tokenizer ByteLevel"));
   CHECK(refusal("/model/end_of_word_suffix", "</w>") == "t.json: model.end_of_word_suffix is not supported");
   CHECK(refusal("/model/unk_token", "<unk>") == "t.json: unk_token \"<unk>\" is not in the vocabulary");
   CHECK(refusal("/pre_tokenizer", nullptr) ==
-        "t.json: model BPE and pre_tokenizer ByteLevel are supported together alone");
+        "t.json: decoder ByteLevel is supported with pre_tokenizer ByteLevel alone");
   CHECK(refusal("/pre_tokenizer/type", "Split")
             .starts_with("t.json: pre_tokenizer \"Split\" is not supported ("));
   CHECK(refusal("/decoder/type", "WordPiece")

@@ -1,6 +1,7 @@
 #include "heed/training/checkpoint.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -378,7 +379,31 @@ Place place_of(const fs::path& run, const std::string& name) {
 
 }  // namespace
 
+namespace {
+
+std::atomic<RunReader> other_reader = nullptr;
+
+}  // namespace
+
+void read_other_runs_by(RunReader reader) {
+  other_reader = reader;
+}
+
 RunFiles RunFiles::open(const fs::path& run, bool verify) {
+  const RunReader reader = other_reader;
+  if (std::error_code unreadable;
+      reader && fs::is_directory(run, unreadable) && !path_exists(run / "run.json"))
+    if (std::shared_ptr<const RunInMemory> made = reader(run)) {
+      RunFiles files;
+      files.path_ = run;
+      files.verify_ = verify;
+      files.config_ = made->start.config;
+      files.manifest_.task = made->start.task;
+      files.manifest_.identity = made->identity;
+      for (const auto& [name, content] : made->start.files) files.manifest_.files[name] = digest_of(content);
+      files.memory_ = std::move(made);
+      return files;
+    }
   std::error_code unreadable;
   check(!path_exists(run) || fs::is_directory(run, unreadable), "there is no run in ", run,
         ": it is a file, and a run is a folder");
@@ -404,6 +429,7 @@ RunFiles RunFiles::open(const fs::path& run, bool verify) {
 std::string RunFiles::text(std::string_view name) const {
   const auto known = manifest_.files.find(std::string(name));
   check(known != manifest_.files.end(), "the ", task(), " run in ", path_, " has no ", name);
+  if (memory_) return memory_->start.files.at(known->first);
   std::string content = read_file(path_ / name);
   check(!verify_ || digest_of(content) == known->second, path_ / name, " was changed after it was written",
         unverified_hint);
@@ -427,11 +453,11 @@ TrainerState RunFiles::state_in(const std::string& text) const {
 }
 
 bool RunFiles::has_checkpoint() const {
-  return path_exists(path_ / "trainer_state.json") || path_exists(path_ / "checkpoint.new");
+  return memory_ || path_exists(path_ / "trainer_state.json") || path_exists(path_ / "checkpoint.new");
 }
 
 bool RunFiles::has_best() const {
-  if (!has_checkpoint()) return false;
+  if (memory_ || !has_checkpoint()) return false;
   const TrainerState state = state_in(place_of(path_, "trainer_state.json").state);
   return state.files.contains("best.safetensors");
 }
@@ -447,6 +473,8 @@ std::string weights_file(std::string_view which) {
 
 SavedFile RunFiles::saved(std::string_view which) const {
   const std::string name = weights_file(which);
+  if (memory_ && which == "last") return {memory_->digest, 0};
+  check(!memory_, path_, " has no ", which, " weights: it is no run of heed's, and has one set of them");
   const TrainerState state = state_in(place_of(path_, name).state);
   const auto found = state.files.find(name);
   check(found != state.files.end(), "the run in ", path_, " has no ", which, " weights yet");
@@ -454,6 +482,10 @@ SavedFile RunFiles::saved(std::string_view which) const {
 }
 
 RunFiles::Weights RunFiles::weights(std::string_view which) const {
+  if (memory_) {
+    const std::string digest = saved(which).digest;
+    return {memory_->weights(), digest};
+  }
   const std::string name = weights_file(which);
   Place place;
   Weights weights;

@@ -124,11 +124,26 @@ TensorFile read_saved_file(const std::filesystem::path& path, const TrainerState
 
 // --- a run, to read
 
+/// A run that lies in memory alone: what was made of a folder in another layout. It has "last" weights alone.
+struct RunInMemory {
+  RunStart start;
+  std::string identity;
+  std::string digest;  ///< of the weights
+  std::function<std::map<std::string, Tensor>()> weights;
+  std::vector<std::string> remarks;  ///< what whoever opens it should know
+};
+/// Makes a run of a folder; null for one of a layout that it does not know. Throws an Error for one that it
+/// knows and cannot make a run of.
+using RunReader = std::shared_ptr<const RunInMemory> (*)(const std::filesystem::path& folder);
+/// Has RunFiles::open() ask `reader` about folders without a run.json. May be called from any thread.
+void read_other_runs_by(RunReader reader);
+
 /// Read-only access to a run, which may have been killed or may be training right now.
 class RunFiles {
  public:
-  /// Throws an Error if there is no run, if it has lost its run.json, or if its configuration was
-  /// changed. Without `verify`, this and all later calls read whatever can be read.
+  /// Throws an Error if there is no run, if it has lost its run.json, or if its configuration was changed. A
+  /// folder of another layout is one where read_other_runs_by() was given a reader of it. Without `verify`,
+  /// this and all later calls read whatever can be read.
   static RunFiles open(const std::filesystem::path& run, bool verify = true);
 
   const std::filesystem::path& path() const { return path_; }
@@ -159,6 +174,8 @@ class RunFiles {
     std::string digest;  ///< of their file
   };
   Weights weights(std::string_view which) const;
+  /// What whoever opens it should know.
+  std::vector<std::string> remarks() const { return memory_ ? memory_->remarks : std::vector<std::string>(); }
 
  private:
   TrainerState state_in(const std::string& text) const;
@@ -167,6 +184,7 @@ class RunFiles {
   bool verify_ = true;
   std::string config_;
   RunManifest manifest_;
+  std::shared_ptr<const RunInMemory> memory_;  // null: it lies in path_
 };
 
 }  // namespace heed

@@ -80,9 +80,10 @@ std::string needed(const TextFlag& out, const char* command) {
 }  // namespace
 
 std::function<int()> add_import_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "import",
-      "Makes a run from a published model in Hugging Face's layout: GPT-2, BERT (MiniLM) or Marian");
+  CLI::App* command = app.add_subcommand("import",
+                                         "Makes a run from a published model in Hugging Face's layout: Llama "
+                                         "and its kin, GPT-2, BERT and its kin "
+                                         "(MiniLM), or Marian");
   auto flags = std::make_shared<ExchangeFlags>();
   command->add_option("folder", flags->from, "Folder with config.json, model.safetensors and tokenizer.json")
       ->required()

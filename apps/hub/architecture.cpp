@@ -57,6 +57,11 @@ Tensor weight_of_published(Tensor x, const WeightName& name, std::string_view wh
     const std::int64_t rows = x.size(0) / layout.parts;
     x = slice(x, 0, layout.part * rows, (layout.part + 1) * rows);
   }
+  if (layout.first_row > 0) {
+    check(x.rank() > 0 && x.size(0) > layout.first_row, what, ": weight ", name.published, " has the shape ",
+          x.shape(), ", of which ", layout.first_row, " rows are to be left out");
+    x = slice(x, 0, layout.first_row, x.size(0));
+  }
   return contiguous(x);
 }
 
@@ -156,6 +161,7 @@ Tensors published_weights(const ExportPlan& plan, std::string_view what) {
     Tensor x = all.size() == 1 ? all.front() : concat(all, 0);
     if (name.layout.transposed && x.rank() == 2) x = transpose(x, 0, 1);
     if (name.layout.is_row) x = unsqueeze(x, 0);
+    if (name.layout.first_row > 0) x = pad(x, 0, name.layout.first_row, 0);
     published[name.published] = contiguous(x);
   }
   std::vector<std::string> unknown;
@@ -202,6 +208,12 @@ Config::Config(const std::string& text) : json_(parse_json<Json>(text, "config.j
   type_ = value("model_type", "");
 }
 
+bool Config::is_of(std::string_view ending) const {
+  for (const Json& one : has("architectures") ? json_["architectures"] : Json::array())
+    if (one.is_string() && one.get_ref<const std::string&>().ends_with(ending)) return true;
+  return false;
+}
+
 bool Config::has(const char* name) const {
   return !json_parts::is_null(json_, name);
 }
@@ -213,6 +225,29 @@ std::int64_t Config::integer(const char* name, std::int64_t low, std::int64_t hi
   check(value >= low && value <= high, "config.json: \"", name, "\" must be ", low, " to ", high, ", is ",
         dumped(value));
   return value.get<std::int64_t>();
+}
+
+std::vector<std::int64_t> Config::integers(const char* name, std::int64_t low, std::int64_t high) const {
+  std::vector<std::int64_t> all;
+  if (!has(name)) return all;
+  const Json& value = json_[name];
+  for (const Json& one : value.is_array() ? value : Json::array({value})) {
+    check(one.is_number_integer() && one >= low && one <= high, "config.json: \"", name,
+          "\" must be an integer of ", low, " to ", high, ", or a list of them, is ", dumped(value));
+    all.push_back(one.get<std::int64_t>());
+  }
+  return all;
+}
+
+double Config::number(const char* name) const {
+  check(has(name), "config.json: the number \"", name, "\" is missing");
+  return value(name, 0.0).get<double>();
+}
+
+Config Config::part(const char* name) const {
+  if (!has(name)) return {Json::object(), type_};
+  check(json_[name].is_object(), "config.json: \"", name, "\" must be an object, is ", dumped(json_[name]));
+  return {json_[name], type_};
 }
 
 Json Config::value(const char* name, const Json& fallback) const {
@@ -282,8 +317,8 @@ std::vector<Json> classic_activations() {
 }
 
 bool ties_output(ImportPlan& plan, const Config& config, const Tensors& tensors, const std::string& map,
-                 const std::string& embedding) {
-  if (!config.value("tie_word_embeddings", true).get<bool>()) return false;
+                 const std::string& embedding, bool by_default) {
+  if (!config.value("tie_word_embeddings", by_default).get<bool>()) return false;
   const auto one = tensors.find(map), two = tensors.find(embedding);
   if (one == tensors.end() || two == tensors.end() || have_same_values(one->second, two->second)) {
     plan.copies.emplace_back(map, "embedding.weight");
@@ -298,9 +333,12 @@ bool ties_output(ImportPlan& plan, const Config& config, const Tensors& tensors,
 
 namespace {
 
-const std::array<const Architecture*, 3>& architectures() {
-  static const std::array<const Architecture*, 3> all{&gpt2_architecture(), &bert_architecture(),
-                                                      &marian_architecture()};
+/// A run is exported as the first that takes it.
+const std::array<const Architecture*, 9>& architectures() {
+  static const std::array<const Architecture*, 9> all{
+      &llama_architecture(),       &qwen2_architecture(),      &qwen3_architecture(),
+      &gpt2_architecture(),        &bert_architecture(),       &roberta_architecture(),
+      &xlm_roberta_architecture(), &distilbert_architecture(), &marian_architecture()};
   return all;
 }
 
@@ -322,8 +360,8 @@ const Architecture& architecture_of(const RunContent& run) {
   for (const Architecture* one : architectures())
     if (one->exports(run)) return *one;
   fail("there is no published layout for a ", run.task,
-       " run; there are those for language_model (GPT-2, BERT), embed_text "
-       "(BERT) and translate, summarize and converse (Marian)");
+       " run; there are those for language_model (GPT-2, Llama, Qwen2, Qwen3, BERT), classify and "
+       "embed_text (BERT) and translate, summarize and converse (Marian)");
 }
 
 }  // namespace heed::hub

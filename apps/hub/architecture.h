@@ -13,6 +13,7 @@
 #include "heed/base/error.h"
 #include "heed/core/tensor.h"
 #include "heed/data/safetensors.h"
+#include "heed/data/tokenizer.h"
 
 // What a published architecture is made of: the names of its weights, the members of its config.json, and the
 // plans of import and export. Each architecture has a file in this folder and a line in architectures(). This
@@ -30,6 +31,7 @@ struct WeightLayout {
   bool transposed = false;           ///< published [in, out], here [out, in] (the Conv1D of GPT-2)
   std::int64_t part = 0, parts = 1;  ///< the published weight joins `parts` of heed's along the outputs
   bool is_row = false;               ///< published [1, n], here [n]
+  std::int64_t first_row = 0;        ///< rows before it have no counterpart here; published as 0
 };
 
 /// The published name of a weight, and heed's.
@@ -78,7 +80,15 @@ class Config {
   explicit Config(const std::string& text);
 
   const std::string& type() const { return type_; }  ///< "model_type"
+  /// Whether "architectures" has one whose name ends so.
+  bool is_of(std::string_view ending) const;
   std::int64_t integer(const char* name, std::int64_t low, std::int64_t high) const;
+  /// A member that is an integer or a list of them; empty where it is absent.
+  std::vector<std::int64_t> integers(const char* name, std::int64_t low, std::int64_t high) const;
+  /// A number that must be there.
+  double number(const char* name) const;
+  /// A member that is an object, with members of its own; an empty one where it is absent.
+  Config part(const char* name) const;
   /// A member of the kind of `fallback`, which stands for one that is absent: a number, a flag or a text.
   Json value(const char* name, const Json& fallback) const;
   bool has(const char* name) const;
@@ -90,6 +100,8 @@ class Config {
   Json model(std::span<const ConfigMember> members) const;
 
  private:
+  Config(Json json, std::string type) : json_(std::move(json)), type_(std::move(type)) {}
+
   Json json_;
   std::string type_;
 };
@@ -117,12 +129,19 @@ struct ImportPlan {
   std::vector<std::string> remarks = {};  ///< what the user should know
   std::int64_t begin = -1;                ///< the token that begins an output; -1: none
   std::int64_t end = -1;                  ///< the token that ends it; -1: the tokenizer's
+  /// Of a language model: the tokens of which each ends a text; empty: the tokenizer's.
+  std::vector<std::int64_t> ends_text = {};
+  std::vector<std::string> labels = {};  ///< of a classifier: its classes in the order of the outputs
 };
 
-/// Whether the output map is the embedding, both by their published names: config.json says so, and the file
-/// does not have another map all the same. The plan is told to compare the two, or what to remark.
+/// Whether the output map is the embedding, both by their published names: config.json says so, or
+/// `by_default` where it says nothing, and the file does not have another map all the same. The plan is told
+/// to compare the two, or what to remark.
 bool ties_output(ImportPlan& plan, const Config& config, const Tensors& tensors, const std::string& map,
-                 const std::string& embedding);
+                 const std::string& embedding, bool by_default = true);
+
+/// -1 for a mark that the tokenizer does not have, under whatever name.
+std::int64_t id_of_mark(const Tokenizer& tokenizer, std::string_view mark);
 
 /// The settings and weights of a run to be exported.
 struct RunContent {
@@ -131,6 +150,7 @@ struct RunContent {
   Tensors weights;  ///< f32, without low-rank parts
   std::int64_t vocabulary = 0;
   std::int64_t begin = 0, end = 0, pad = -1;  ///< special tokens; -1: none
+  std::vector<std::string> labels = {};       ///< of a classifier
 };
 
 /// A run in a published layout.
@@ -154,7 +174,13 @@ struct Architecture {
 
 const Architecture& gpt2_architecture();
 const Architecture& bert_architecture();
+const Architecture& roberta_architecture();
+const Architecture& xlm_roberta_architecture();
+const Architecture& distilbert_architecture();
 const Architecture& marian_architecture();
+const Architecture& llama_architecture();
+const Architecture& qwen2_architecture();
+const Architecture& qwen3_architecture();
 
 /// The architecture that config.json names. For an unknown one it throws an Error that lists the known ones
 /// and some names of weights.

@@ -1,14 +1,16 @@
-// BERT (Devlin et al. 2018, arXiv 1810.04805) as `transformers` writes it, and what is built like it
-// (MiniLM): an encoder with norms behind its layers, a norm of the embeddings, and token types. With the head
-// of its masked language model it becomes a run of that objective, else an encoder of sentences.
+// BERT (Devlin et al. 2018, arXiv 1810.04805) as `transformers` writes it, and what is built like it: MiniLM;
+// RoBERTa (Liu et al. 2019, arXiv 1907.11692) and XLM-RoBERTa, whose positions begin behind that of padding;
+// DistilBERT (Sanh et al. 2019, arXiv 1910.01108), without token types. An encoder with norms behind its
+// layers and a norm of the embeddings. With the head of its masked language model it becomes a run of that
+// objective, with a head of classes a classifier, else an encoder of sentences.
+
+#include <algorithm>
 
 #include "heed/apps/hub/architecture.h"
 #include "heed/autograd/autograd.h"
 
 namespace heed::hub {
 namespace {
-
-constexpr const char* bert_head = "cls.predictions.";
 
 const std::vector<ConfigMember>& bert_members() {
   static const std::vector<ConfigMember> members = {
@@ -23,7 +25,31 @@ const std::vector<ConfigMember>& bert_members() {
   return members;
 }
 
-WeightNames bert_names(std::int64_t layers, std::string_view prefix) {
+const std::vector<ConfigMember>& distilbert_members() {
+  static const std::vector<ConfigMember> members = {{"dim", "width", 1, 65536},
+                                                    {"n_heads", "heads", 1, 1024},
+                                                    {"hidden_dim", "feed_forward", 1, 1 << 20},
+                                                    {"dropout", "dropout", 0, 0, 0.1},
+                                                    {"attention_dropout", "attention_dropout", 0, 0, 0.1},
+                                                    {"activation", "activation", 0, 0, "gelu"}};
+  return members;
+}
+
+/// What differs between the encoders of this file. The names of their weights stand behind a prefix.
+struct EncoderKind {
+  const char* begin;  ///< the mark before every text
+  const std::vector<ConfigMember>& (*members)();
+  const char* layers;  ///< the member of config.json that counts them
+  WeightNames (*names)(std::int64_t layers, std::int64_t first_position);
+  bool offsets_positions = false;  ///< the first is pad_token_id + 1
+  /// Of the masked language model: "transform", its norm, the map to the tokens and its bias.
+  const char *transform, *transform_norm, *decoder, *bias;
+  const char* copy_of_bias = nullptr;
+  /// Of the classes: the map behind the pooling, its activation, and the map to the classes.
+  const char *pooler, *pooler_activation, *classes;
+};
+
+WeightNames bert_names(std::int64_t layers, std::int64_t first_position) {
   WeightNames layer;
   for (const char* const map : {"query", "key", "value"})
     layer.add_map(concat_text("encoder.layer.{}.attention.self.", map),
@@ -35,77 +61,196 @@ WeightNames bert_names(std::int64_t layers, std::string_view prefix) {
   layer.add_map("encoder.layer.{}.output.LayerNorm", "encoder.layers.{}.feed_forward_norm");
   WeightNames names;
   names.add("embeddings.word_embeddings.weight", "embedding.weight");
-  names.add("embeddings.position_embeddings.weight", "input.positions.weight");
+  names.add("embeddings.position_embeddings.weight", "input.positions.weight", {.first_row = first_position});
   names.add("embeddings.token_type_embeddings.weight", "input.types.weight");
   names.add_map("embeddings.LayerNorm", "input.norm");
   names.add_layers(layers, layer);
-  names.add_prefix(prefix);
   return names;
 }
 
-/// The map of the head is the embedding, if the two are tied.
-void add_bert_head(WeightNames& names, const std::string& head, bool tied) {
-  names.add(head + "bias", "output_bias");
-  names.add_map(head + "transform.dense", "transform");
-  names.add_map(head + "transform.LayerNorm", "transform_norm");
-  if (!tied) names.add(head + "decoder.weight", "output.weight");
+WeightNames distilbert_names(std::int64_t layers, std::int64_t /*first_position*/) {
+  WeightNames layer;
+  for (const auto& [theirs, map] :
+       {std::pair{"q_lin", "query"}, {"k_lin", "key"}, {"v_lin", "value"}, {"out_lin", "output"}})
+    layer.add_map(concat_text("transformer.layer.{}.attention.", theirs),
+                  concat_text("encoder.layers.{}.attention.", map));
+  layer.add_map("transformer.layer.{}.sa_layer_norm", "encoder.layers.{}.attention_norm");
+  layer.add_map("transformer.layer.{}.ffn.lin1", "encoder.layers.{}.feed_forward.input");
+  layer.add_map("transformer.layer.{}.ffn.lin2", "encoder.layers.{}.feed_forward.output");
+  layer.add_map("transformer.layer.{}.output_layer_norm", "encoder.layers.{}.feed_forward_norm");
+  WeightNames names;
+  names.add("embeddings.word_embeddings.weight", "embedding.weight");
+  names.add("embeddings.position_embeddings.weight", "input.positions.weight");
+  names.add_map("embeddings.LayerNorm", "input.norm");
+  names.add_layers(layers, layer);
+  return names;
 }
 
-ImportPlan import_bert(const Config& config, const Tensors& tensors) {
+constexpr EncoderKind bert_kind = {.begin = "[CLS]",
+                                   .members = bert_members,
+                                   .layers = "num_hidden_layers",
+                                   .names = bert_names,
+                                   .transform = "cls.predictions.transform.dense",
+                                   .transform_norm = "cls.predictions.transform.LayerNorm",
+                                   .decoder = "cls.predictions.decoder.weight",
+                                   .bias = "cls.predictions.bias",
+                                   .copy_of_bias = "cls.predictions.decoder.bias",
+                                   .pooler = "pooler.dense",
+                                   .pooler_activation = "tanh",
+                                   .classes = "classifier"};
+
+constexpr EncoderKind roberta_kind = {.begin = "<s>",
+                                      .members = bert_members,
+                                      .layers = "num_hidden_layers",
+                                      .names = bert_names,
+                                      .offsets_positions = true,
+                                      .transform = "lm_head.dense",
+                                      .transform_norm = "lm_head.layer_norm",
+                                      .decoder = "lm_head.decoder.weight",
+                                      .bias = "lm_head.bias",
+                                      .copy_of_bias = "lm_head.decoder.bias",
+                                      .pooler = "classifier.dense",
+                                      .pooler_activation = "tanh",
+                                      .classes = "classifier.out_proj"};
+
+constexpr EncoderKind distilbert_kind = {.begin = "[CLS]",
+                                         .members = distilbert_members,
+                                         .layers = "n_layers",
+                                         .names = distilbert_names,
+                                         .transform = "vocab_transform",
+                                         .transform_norm = "vocab_layer_norm",
+                                         .decoder = "vocab_projector.weight",
+                                         .bias = "vocab_projector.bias",
+                                         .pooler = "pre_classifier",
+                                         .pooler_activation = "relu",
+                                         .classes = "classifier"};
+
+/// The names of the classes, in the order of the outputs.
+std::vector<std::string> published_labels(const Config& config, std::int64_t count) {
+  check(count >= 2,
+        "config.json: the model has one output, a number instead of classes, which no task of heed reads");
+  config.expect("problem_type", "single_label_classification");
+  const Config names = config.part("id2label");
+  std::vector<std::string> labels;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::string number = std::to_string(i);
+    labels.push_back(names.value(number.c_str(), "LABEL_" + number));
+  }
+  return labels;
+}
+
+/// "map.weight" and "map.bias" with what stands before them in the file.
+void add_found(WeightNames& names, const Tensors& tensors, const std::string& map, const std::string& ours) {
+  names.add_map(prefix_of(tensors, map + ".weight") + map, ours);
+}
+
+/// A head of classes reads the first token, BERT's through the pooler.
+void import_classes(ImportPlan& plan, const EncoderKind& kind, const Config& config, const Tensors& tensors,
+                    Json& model) {
+  const std::string weight =
+      concat_text(prefix_of(tensors, concat_text(kind.classes, ".weight")), kind.classes, ".weight");
+  const auto found = tensors.find(weight);
+  check(found != tensors.end() && found->second.rank() == 2,
+        "config.json says that the model tells classes apart, but there is no weight ", weight);
+  plan.labels = published_labels(config, found->second.size(0));
+  add_found(plan.names, tensors, kind.pooler, "pooler");
+  add_found(plan.names, tensors, kind.classes, "output");
+  model.update({{"pooling", "first"},
+                {"pooler", kind.pooler_activation},
+                {"local_width", 0},
+                {"sparse_features", 0},
+                {"word_dropout", 0.0},
+                {"embedding_deviation", 0.0}});
+  plan.task = "classify";
+}
+
+/// The map of the head is the embedding, if the two are tied.
+void import_masked_head(ImportPlan& plan, const EncoderKind& kind, const Config& config,
+                        const Tensors& tensors, const std::string& embedding, std::int64_t length,
+                        Json& model) {
+  const std::string before = prefix_of(tensors, kind.bias);
+  const bool tied = ties_output(plan, config, tensors, before + kind.decoder, embedding);
+  plan.names.add(before + kind.bias, "output_bias");
+  plan.names.add_map(before + kind.transform, "transform");
+  plan.names.add_map(before + kind.transform_norm, "transform_norm");
+  if (!tied) plan.names.add(before + kind.decoder, "output.weight");
+  if (kind.copy_of_bias) plan.copies.emplace_back(before + kind.copy_of_bias, "output_bias");
+  model.update({{"decoder_layers", model["encoder_layers"]},
+                {"max_length", length},
+                {"tie_embeddings", tied ? "decoder" : "none"},
+                {"output_transform", true}});
+  model.erase("encoder_layers");
+  plan.task = "language_model";
+  plan.settings["objective"] = "masked";
+  plan.settings["training"]["batch_tokens"] = std::max<std::int64_t>(4096, length);
+  plan.remarks.emplace_back(
+      "a masked language model: give --masked to a language_model that trains --from it");
+}
+
+/// The token of padding, behind whose number RoBERTa's positions begin.
+std::int64_t padding_of(const Config& config) {
+  return config.has("pad_token_id") ? config.integer("pad_token_id", 0, 1 << 24) : 1;
+}
+
+ImportPlan import_encoder(const EncoderKind& kind, const Config& config, const Tensors& tensors) {
   config.expect("position_embedding_type", "absolute");
   config.expect("is_decoder", false);
   config.expect("add_cross_attention", false);
   const std::string prefix = prefix_of(tensors, "embeddings.word_embeddings.weight"),
-                    head = prefix_of(tensors, "cls.predictions.bias") + bert_head,
                     embedding = prefix + "embeddings.word_embeddings.weight",
                     next_sentence =
                         prefix_of(tensors, "cls.seq_relationship.weight") + "cls.seq_relationship.";
   config.check_rows("max_position_embeddings", tensors, prefix + "embeddings.position_embeddings.weight");
   config.check_rows("vocab_size", tensors, embedding);
-  const std::int64_t layers = config.integer("num_hidden_layers", 1, 1024),
-                     length = config.integer("max_position_embeddings", 1, 1 << 24);
-  Json model = config.model(bert_members());
-  model.update({{"norm", "post"},
+  const std::int64_t layers = config.integer(kind.layers, 1, 1024),
+                     first = kind.offsets_positions ? padding_of(config) + 1 : 0,
+                     length = config.integer("max_position_embeddings", 1, 1 << 24) - first;
+  check(length > 0, "config.json: \"max_position_embeddings\" is ", length + first, ", of which ", first,
+        " stand before those of texts");
+  Json model = config.model(kind.members());
+  if (!model.contains("epsilon")) model["epsilon"] = 1e-12;  // DistilBERT's
+  model.update({{"encoder_layers", layers},
+                {"norm", "post"},
                 {"positions", "learned"},
                 {"embedding_norm", true},
                 {"scale_embeddings", false},
                 {"attention_bias", true}});
   ImportPlan plan{"embed_text",
-                  {{"tokenizer", {{"begin", "[CLS]"}}}},
-                  bert_names(layers, prefix),
-                  {"embeddings.position_ids", prefix + "pooler.", next_sentence}};
-  if (tensors.contains(head + "bias")) {
-    const bool tied = ties_output(plan, config, tensors, head + "decoder.weight", embedding);
-    model.update({{"decoder_layers", layers},
-                  {"max_length", length},
-                  {"tie_embeddings", tied ? "decoder" : "none"},
-                  {"output_transform", true}});
-    plan.task = "language_model";
-    plan.settings["objective"] = "masked";
-    plan.settings["training"]["batch_tokens"] = std::max<std::int64_t>(4096, length);
-    add_bert_head(plan.names, head, tied);
-    plan.copies.emplace_back(head + "decoder.bias", "output_bias");
-    plan.remarks.emplace_back(
-        "a masked language model: give --masked to a language_model that trains --from it");
-  } else {
-    model.update({{"encoder_layers", layers}, {"pooling", "mean"}});
-    plan.settings["data"] = {{"max_tokens", length}, {"long_texts", "cut"}};
-  }
+                  {{"tokenizer", {{"begin", kind.begin}}}},
+                  kind.names(layers, first),
+                  {"embeddings.position_ids", next_sentence}};
+  plan.names.add_prefix(prefix);
+  const bool has_pooler = tensors.contains(prefix + "pooler.dense.weight");
+  if (config.is_of("ForSequenceClassification"))
+    import_classes(plan, kind, config, tensors, model);
+  else if (tensors.contains(prefix_of(tensors, kind.bias) + kind.bias))
+    import_masked_head(plan, kind, config, tensors, embedding, length, model);
+  else
+    model["pooling"] = "mean";
+  const bool reads_pooler = plan.task == "classify" && std::string_view(kind.pooler) == "pooler.dense";
+  if (!reads_pooler) plan.unused.push_back(prefix + "pooler.");
+  if (plan.task != "language_model") plan.settings["data"] = {{"max_tokens", length}, {"long_texts", "cut"}};
   plan.settings["model"] = std::move(model);
-  if (tensors.contains(prefix + "pooler.dense.weight"))
+  if (has_pooler && !reads_pooler)
     plan.remarks.emplace_back("left out: the pooler, which nothing here reads");
   if (tensors.contains(next_sentence + "weight"))
     plan.remarks.emplace_back("left out: the map that tells next sentences, which nothing here reads");
   return plan;
 }
 
+template <const EncoderKind& kind>
+ImportPlan import_kind(const Config& config, const Tensors& tensors) {
+  return import_encoder(kind, config, tensors);
+}
+
 bool is_bert(const RunContent& run) {
-  return run.task == "embed_text" ||
+  return run.task == "embed_text" || run.task == "classify" ||
          (run.task == "language_model" && run.settings.value("objective", "causal") == "masked");
 }
 
+/// RoBERTa and DistilBERT leave as BERT, too, which computes the same.
 ExportPlan export_bert(RunContent run) {
-  const bool has_head = run.task == "language_model";
+  const bool has_head = run.task == "language_model", has_classes = run.task == "classify";
   const Json& model = run.settings.at("model");
   check_fits("BERT", model,
              {{"norm", {"post"}},
@@ -113,38 +258,79 @@ ExportPlan export_bert(RunContent run) {
               {"activation", classic_activations()},
               {"positions", {"learned"}},
               {has_head ? "decoder_attention" : "encoder_attention", {"dot_product"}},
+              {"head_width", {0}},
               {"share_layers", {"none"}},
               {"embedding_norm", {true}},
               {"scale_embeddings", {false}},
               {"output_transform", {true}},
               {"local_width", {0}},
-              {"pooling", {"mean"}}});
+              {"sparse_features", {0}},
+              {"pooling", {has_classes ? "first" : "mean"}},
+              {"pooler", {has_classes ? "tanh" : "none"}}});
   const NoGrad no_grad;
   const auto layers = model.at(has_head ? "decoder_layers" : "encoder_layers").get<std::int64_t>();
   const bool tied = !has_head || model.at("tie_embeddings") != "none";
   if (!run.weights.contains("input.types.weight"))
     run.weights["input.types.weight"] = Tensor::zeros({1, model.at("width").get<std::int64_t>()});
-  add_missing_biases(run.weights, ".attention.");
-  Json config = published_members(model, bert_members());
-  config.update({{"architectures", {has_head ? "BertForMaskedLM" : "BertModel"}},
+  for (const char* const part : {".attention.", ".feed_forward."}) add_missing_biases(run.weights, part);
+  Json members = model;
+  members["token_types"] = run.weights.at("input.types.weight").size(0);
+  Json config = published_members(members, bert_members());
+  config.update({{"architectures",
+                  {has_head      ? "BertForMaskedLM"
+                   : has_classes ? "BertForSequenceClassification"
+                                 : "BertModel"}},
                  {"model_type", "bert"},
                  {"max_position_embeddings", run.weights.at("input.positions.weight").size(0)},
                  {"num_hidden_layers", layers},
                  {"pad_token_id", std::max<std::int64_t>(run.pad, 0)},
                  {"tie_word_embeddings", tied},
-                 {"type_vocab_size", run.weights.at("input.types.weight").size(0)},
                  {"vocab_size", run.vocabulary}});
-  WeightNames names = bert_names(layers, has_head ? "bert." : "");
-  if (has_head) add_bert_head(names, bert_head, tied);
-  // A head that is not tied has a bias of its own, beside that of the layout.
-  if (has_head && !tied) names.add(concat_text(bert_head, "decoder.bias"), "output_bias");
+  WeightNames names = bert_names(layers, 0);
+  if (has_classes) names.add_map("pooler.dense", "pooler");
+  names.add_prefix(has_head || has_classes ? "bert." : "");
+  if (has_classes) {
+    names.add_map("classifier", "output");
+    for (std::size_t i = 0; i < run.labels.size(); ++i) {
+      config["id2label"][std::to_string(i)] = run.labels[i];
+      config["label2id"][run.labels[i]] = i;
+    }
+  }
+  if (has_head) {
+    names.add(bert_kind.bias, "output_bias");
+    names.add_map(bert_kind.transform, "transform");
+    names.add_map(bert_kind.transform_norm, "transform_norm");
+    if (!tied) names.add(bert_kind.decoder, "output.weight");
+    // A head that is not tied has a bias of its own, beside that of the layout.
+    if (!tied) names.add(bert_kind.copy_of_bias, "output_bias");
+  }
   return {std::move(config), std::move(names), std::move(run.weights)};
 }
+
+constexpr auto is_none = [](const RunContent&) { return false; };
 
 }  // namespace
 
 const Architecture& bert_architecture() {
-  static const Architecture architecture{"bert", "BERT", import_bert, is_bert, export_bert};
+  static const Architecture architecture{"bert", "BERT", import_kind<bert_kind>, is_bert, export_bert};
+  return architecture;
+}
+
+const Architecture& roberta_architecture() {
+  static const Architecture architecture{"roberta", "RoBERTa", import_kind<roberta_kind>, is_none,
+                                         export_bert};
+  return architecture;
+}
+
+const Architecture& xlm_roberta_architecture() {
+  static const Architecture architecture{"xlm-roberta", "XLM-RoBERTa", import_kind<roberta_kind>, is_none,
+                                         export_bert};
+  return architecture;
+}
+
+const Architecture& distilbert_architecture() {
+  static const Architecture architecture{"distilbert", "DistilBERT", import_kind<distilbert_kind>, is_none,
+                                         export_bert};
   return architecture;
 }
 

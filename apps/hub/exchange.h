@@ -29,6 +29,11 @@ struct ExchangeReport {
 /// missing file.
 ExchangeReport import_run(const std::filesystem::path& folder, const std::filesystem::path& out);
 
+/// From now on Run::open(), training.from and all else that opens a run take a published folder, too, as
+/// import_run() would make a run of it, without writing one. What starts from it records the digests of what
+/// it read. heed's programs and its C API call it; a program of one's own does at its beginning.
+void read_published_runs();
+
 /// Writes a run in the published layout of its task: the best weights if it was evaluated while it trained,
 /// with low-rank parts merged. Throws an Error that lists the settings that the layout does not have, and
 /// when `out` is not empty.

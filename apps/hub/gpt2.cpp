@@ -86,6 +86,7 @@ ExportPlan export_gpt2(RunContent run) {
               {"activation", classic_activations()},
               {"positions", {"learned"}},
               {"decoder_attention", {"dot_product"}},
+              {"head_width", {0}},
               {"share_layers", {"none"}},
               {"embedding_norm", {false}},
               {"token_types", {0}},
@@ -98,7 +99,7 @@ ExportPlan export_gpt2(RunContent run) {
     embedding = embedding * std::sqrt(model.at("width").get<double>());
     tied = false;
   }
-  add_missing_biases(run.weights, ".self_attention.");
+  for (const char* const part : {".self_attention.", ".feed_forward."}) add_missing_biases(run.weights, part);
   Json config = published_members(model, gpt2_members());
   config.update({{"architectures", {"GPT2LMHeadModel"}},
                  {"model_type", "gpt2"},

@@ -145,6 +145,7 @@ ExportPlan export_marian(RunContent run) {
               {"encoder_attention", {"dot_product"}},
               {"decoder_attention", {"dot_product"}},
               {"cross_attention", {"dot_product"}},
+              {"head_width", {0}},
               {"share_layers", {"none"}},
               {"embedding_norm", {false}},
               {"pointer", {false}},
@@ -153,7 +154,7 @@ ExportPlan export_marian(RunContent run) {
   const NoGrad no_grad;
   if (model.at("positions") == "sinusoidal") sort_sinusoids(run.weights, model.at("width"));
   if (!run.weights.contains("output.bias")) run.weights["output.bias"] = Tensor::zeros({run.vocabulary});
-  add_missing_biases(run.weights, "attention.");
+  for (const char* const part : {"attention.", ".feed_forward."}) add_missing_biases(run.weights, part);
   Json config = published_members(model, marian_members());
   config.update({{"architectures", {"MarianMTModel"}},
                  {"model_type", "marian"},

@@ -223,6 +223,14 @@ NamedFiles TextStream::learned_files() {
   return {{"tokenizer.json", learn_tokenizer(settings_, texts, marks, {.keep_line_breaks = true}).to_json()}};
 }
 
+void TextStream::open(const ReadFile& read) {
+  tokenizer = Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json");
+  const auto marks = settings_.read<TextTokenizer>("tokenizer");
+  end_ = tokenizer->id_of(marks.end.empty() ? text_mark : marks.end);
+  begin_.clear();
+  if (!is_masked(settings_) && !marks.mark.begin.empty()) begin_ = {tokenizer->id_of(marks.mark.begin)};
+}
+
 void TextStream::prepare() {
   learner_.remark(concat_text(parts.train.characters(), " characters to learn from, ",
                               parts.valid.characters(), " to measure with; vocabulary ", vocabulary_size()));
@@ -248,7 +256,8 @@ TokenStream TextStream::stream_of(const LargeText& documents, std::string_view w
   for (std::size_t i = 0; i < documents.size(); ++i) {
     const TextPiece piece = documents[i];
     check_known(*tokenizer, piece.text, what);
-    if (piece.begins) stream.add(Tokens{tokenizer->id_of(text_mark)});
+    if (piece.begins && (begin_.empty() || !stream.empty())) stream.add(Tokens{end_mark()});
+    if (piece.begins) stream.add(begin_);
     const Tokens tokens = tokenizer->encode(piece.text);
     if (unknown_token) unknown += std::ranges::count(tokens, *unknown_token);
     all += static_cast<std::int64_t>(tokens.size());
@@ -296,8 +305,8 @@ TextWriter::TextWriter(const TaskKind& kind, Settings given)
   const auto best_by = settings_.get<std::string>("training.keep_best_by");
   if (std::ranges::none_of(causal_kinds, [&](const MetricKind& one) { return one.name == best_by; }))
     throw SettingsError("training.keep_best_by=" + best_by + " is measured with objective=masked alone");
-  if (settings_.get<bool>("model.output_transform") || !settings_.get<std::string>("tokenizer.begin").empty())
-    throw SettingsError("model.output_transform and tokenizer.begin are of objective=masked alone");
+  if (settings_.get<bool>("model.output_transform"))
+    throw SettingsError("model.output_transform is of objective=masked alone");
 }
 
 std::map<std::string, std::string> TextWriter::read_parts() {
@@ -306,7 +315,7 @@ std::map<std::string, std::string> TextWriter::read_parts() {
 
 void TextWriter::open(const ReadFile& read) {
   text_.open(read);
-  generation_.end = text_.tokenizer->id_of(text_mark);
+  generation_.end = text_.end_mark();
 }
 
 std::unique_ptr<Module> TextWriter::make_model() {
@@ -438,12 +447,16 @@ std::string TextWriter::continuation(const Tokens& prompt, std::span<const std::
   return text_.tokenizer->decode(whole).substr(text_.tokenizer->decode(prompt).size());
 }
 
-/// The prompt as the model reads it; an empty one is a line break.
+/// The prompt as the model reads it, behind the mark that begins texts, where they have one and it has not;
+/// else an empty one is a line break.
 Tokens TextWriter::prompt_tokens(const std::string& given) const {
-  const std::string prompt = given.empty() ? "\n" : given;
+  const Tokens& begin = text_.begin_mark();
+  const std::string prompt = given.empty() && begin.empty() ? "\n" : given;
   check(unicode::find_invalid(prompt) == std::string::npos, "the prompt is not UTF-8");
   check_known(*text_.tokenizer, prompt, "the prompt");
   Tokens tokens = text_.tokenizer->encode(prompt);
+  if (!begin.empty() && (tokens.empty() || tokens.front() != begin.front()))
+    tokens.insert(tokens.begin(), begin.front());
   check(static_cast<std::int64_t>(tokens.size()) <= windows_.window, "the prompt has ", tokens.size(),
         " tokens, but the model sees at most ", windows_.window, " at a time (model.max_length)");
   return tokens;

@@ -16,7 +16,8 @@
 
 namespace heed {
 
-/// Stands before every document of the stream that a model learns, so it begins a text and ends it.
+/// Stands before every document of the stream that a model learns, so it begins a text and ends it, unless
+/// tokenizer.begin and tokenizer.end name other marks.
 inline const std::string text_mark = "<|endoftext|>";
 /// Stands for a token that a masked model is to guess.
 inline const std::string mask_token = "<mask>";
@@ -55,14 +56,19 @@ void for_each_setting(auto&& visit, TextData& data) {
 
 struct TextTokenizer {
   std::int64_t training_bytes = std::int64_t{1} << 28;
-  BeginMark mark = {.help =
-                        "Masked: a mark before every line that is to be filled in, such as [CLS], which "
-                        "the end mark then closes; empty: neither"};
+  BeginMark mark = {
+      .help =
+          "A mark of its own before every text, such as <s>, behind which the end mark ends what was "
+          "before; masked: before every line that is to be filled in, such as [CLS], which the end "
+          "mark then closes; empty: neither"};
+  std::string end = {};
 };
 void for_each_setting(auto&& visit, TextTokenizer& tokenizer) {
   visit(tokenizer.training_bytes, "training_bytes", 1, 0x1p63,
         "bpe and words are learned from so many bytes at the beginning, rounded up to pieces");
   for_each_setting(visit, tokenizer.mark);
+  visit(tokenizer.end, "end",
+        "The mark that ends a text, where it goes by another name than <|endoftext|>, </s> and their like");
 }
 
 struct MaskedTraining {
@@ -129,14 +135,15 @@ class TextStream {
   /// The tokenizer of the settings, as a file: the characters of all the text there is; words and BPE are
   /// learned from what is trained on.
   NamedFiles learned_files();
-  void open(const ReadFile& read) {
-    tokenizer = Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json");
-  }
+  void open(const ReadFile& read);
   /// Turns the parts into streams and the plan of the windows.
   void prepare();
-  /// The stream of the documents: the mark and the text of each. `what` names them in errors, and in a remark
-  /// on `<unk>`.
+  /// The stream of the documents: what stands before each, and its text. `what` names them in errors, and in
+  /// a remark on `<unk>`.
   TokenStream stream_of(const LargeText& documents, std::string_view what) const;
+  std::int32_t end_mark() const { return *end_; }
+  /// What begins a text that is to be continued; empty: it begins with its first word.
+  const Tokens& begin_mark() const { return begin_; }
 
   /// Some lines, as much of each as a model reads in `most` tokens.
   std::vector<std::string> lines(std::size_t count, std::size_t most) const;
@@ -152,6 +159,8 @@ class TextStream {
   Settings& settings_;
   Learner& learner_;
   const TextData data_;
+  Tokens begin_;                     // one or none, of the causal objective
+  std::optional<std::int32_t> end_;  // with a tokenizer
 };
 
 // --- the causal objective
@@ -173,7 +182,8 @@ class TextWriter : public Learner {
   /// Throws an Error for a prompt that the model cannot read.
   void check_prompt(const std::string& prompt) const { prompt_tokens(prompt); }
   /// `samples` continuations of a prompt; text i depends on the prompt, the settings and i alone. An empty
-  /// prompt stands for a line break. Throws an Error for a prompt that the model cannot read.
+  /// prompt stands for the mark that begins a text, or where there is none for a line break. Throws an Error
+  /// for a prompt that the model cannot read.
   std::vector<Prediction> write(const std::string& prompt, std::int64_t samples,
                                 const PredictOptions& options) {
     return write(prompt, samples, options, generation_);

@@ -98,7 +98,7 @@ class MaskedLearner : public Learner {
 
   void open(const ReadFile& read) override {
     text_.open(read);
-    ordinary_ = ordinary_tokens(*text_.tokenizer);
+    ordinary_ = ordinary_tokens();
   }
 
   std::unique_ptr<Module> make_model() override {
@@ -161,8 +161,9 @@ class MaskedLearner : public Learner {
 
   /// The tokens that a place may be filled with: all but the special ones, wherever a published tokenizer has
   /// these. What stands for words that are not known is guessed as a word is.
-  static Tokens ordinary_tokens(const Tokenizer& tokenizer) {
-    std::set<std::int32_t> special = {tokenizer.id_of(text_mark), tokenizer.id_of(mask_token)};
+  Tokens ordinary_tokens() const {
+    const Tokenizer& tokenizer = *text_.tokenizer;
+    std::set<std::int32_t> special = {text_.end_mark(), tokenizer.id_of(mask_token)};
     for (const AddedToken& token : tokenizer.added_tokens())
       if (token.special && token.content != "<unk>") special.insert(token.id);
     Tokens ordinary;
@@ -247,7 +248,7 @@ class MaskedLearner : public Learner {
     Tokens tokens = text_.tokenizer->encode(line);
     if (!begin_.empty()) {
       tokens.insert(tokens.begin(), text_.tokenizer->id_of(begin_));
-      tokens.push_back(text_.tokenizer->id_of(text_mark));
+      tokens.push_back(text_.end_mark());
     }
     check(static_cast<std::int64_t>(tokens.size()) <= window_, "the line has ", tokens.size(),
           " tokens, but the model sees at most ", window_, " at a time (model.max_length)");

@@ -154,10 +154,10 @@ std::vector<std::string> unread_by(Stacks stacks) {
       return {"decoder_layers",   "max_length", "tie_embeddings",    "output_bias",
               "output_transform", "pointer",    "decoder_attention", "cross_attention"};
     case Stacks::decoder:
-      return {"encoder_layers", "pooling",           "local_width",    "word_dropout",
+      return {"encoder_layers", "pooling",           "pooler",         "local_width", "word_dropout",
               "pointer",        "encoder_attention", "cross_attention"};
     default:
-      return {"pooling", "local_width", "word_dropout", "token_types", "output_transform"};
+      return {"pooling", "pooler", "local_width", "word_dropout", "token_types", "output_transform"};
   }
 }
 

@@ -156,7 +156,9 @@ void for_each_setting(auto&& visit, TrainingSettings& training) {
   visit(training.part_rates, "part_rates",
         "Learning rates of parts, as multiples of the schedule's: embedding=0.1,encoder=0.5");
   visit(training.from, "from",
-        "A run to start from: its tokenizer, the shape of its model and its weights; empty: none");
+        "A run to start from, or the folder of a published model: its tokenizer, the shape of its model and "
+        "its "
+        "weights; empty: none");
   visit(training.ignore, "ignore",
         "Parts of the model that start afresh all the same, as the run has none of theirs: output,compare",
         {.changes = Changes::on_resume});

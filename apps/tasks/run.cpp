@@ -91,6 +91,7 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   if (!options.device.empty()) settings.set("device", options.device, "device");
   const Device device = device_of(settings);
   std::unique_ptr<Learner> learner = kind.make(std::move(settings));
+  learner->remark_all(files.remarks());
   learner->set_trained(trained);
   learner->open_files([&](std::string_view name) { return files.text(name); });
   try {
@@ -239,6 +240,9 @@ Measurement Run::measure(std::string_view part) {
   const auto found = now.find(std::string(part));
   if (found == now.end())
     throw SettingsError(concat_text("a ", task(), " run has no ", part, " part: name a file to measure on"));
+  if (files_.data_digest(part).empty())
+    throw SettingsError(
+        concat_text("the run has no data of its own, as a published model: name a file to measure on"));
   check(found->second == files_.data_digest(part), "the ", part,
         " part of the data is not what the run was made with: the files or their order changed, so that "
         "what was trained on may be among it; name a file to measure on");

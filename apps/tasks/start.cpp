@@ -64,10 +64,12 @@ bool has_both_stacks(const Json& config) {
          !value_in(config, "model.decoder_layers").is_null();
 }
 
+void take_model(Settings& settings, const RunFiles& files);
+
 /// "model.norm is post here and pre there": what was set otherwise than the run has it.
-std::vector<std::string> differences(const Settings& settings, const std::string& run) {
+std::vector<std::string> differences(const Settings& settings, const RunFiles& files) {
   Settings there = settings;
-  take_model_of(there, run);
+  take_model(there, files);
   std::vector<std::string> found;
   for (const Setting& one : settings.declared())
     if (const std::string ours = settings.json(one.name), theirs = there.json(one.name); ours != theirs)
@@ -183,7 +185,7 @@ void take_weights(Learner& learner, const TrainingSettings& training, Start& sta
   for (const std::string& part : ignored) check_part(learner.model(), part, "to start afresh (--ignore)");
   const std::map<std::string, Tensor> own = model_state(learner.model());
   const Match match = match_weights(own, saved.tensors, ignored, foreign_parts(learner, files));
-  const std::vector<std::string> others = differences(learner.settings(), training.from);
+  const std::vector<std::string> others = differences(learner.settings(), files);
   const std::string differing = others.empty() ? "" : "the settings differ: " + listed(others, 20);
   std::vector<std::string> faults;
   for (const auto& [name, why] : match.faults) faults.push_back(concat_text(name, " (", why, ')'));
@@ -198,6 +200,7 @@ void take_weights(Learner& learner, const TrainingSettings& training, Start& sta
   copy_named_tensors(match.fitting, targets, from);
   learner.model().state_changed();
   start.origin.insert({{"task", files.task()}, {"identity", files.identity()}, {"weights", saved.digest}});
+  start.remarks = files.remarks();
   start.remarks.push_back(concat_text("from the ", files.task(), " run ", training.from,
                                       ": its tokenizer and ", targets.size(), " of ", own.size(),
                                       " weights"));
@@ -264,8 +267,14 @@ void check_start(const Settings& settings) {
 }
 
 void take_model_of(Settings& settings, const std::string& run) {
-  const Json there = config_of(RunFiles::open(run));
-  const std::string origin = concat_text("the run ", run);
+  take_model(settings, RunFiles::open(run));
+}
+
+namespace {
+
+void take_model(Settings& settings, const RunFiles& files) {
+  const Json there = config_of(files);
+  const std::string run = files.path().string(), origin = concat_text("the run ", run);
   if (has_both_stacks(there) != has_both_stacks(Json::parse(settings.json())))
     throw SettingsError(
         "--from " + run +
@@ -282,6 +291,8 @@ void take_model_of(Settings& settings, const std::string& run) {
                  std::to_string(std::max<std::int64_t>(length.get<std::int64_t>() * its_factor / factor, 1)),
                  origin);
 }
+
+}  // namespace
 
 Start start_weights(Learner& learner) {
   Start start;

@@ -67,7 +67,10 @@ Settings laid_over_defaults(const TaskKind& kind, const GivenSettings& given) {
   Settings settings = kind.settings(given.own_data);
   if (!is_new) {
     const fs::path folder = folder_of_settings(given.resumed);
-    settings = settings_of_run(kind, RunFiles::open(folder, given.verify));
+    const RunFiles before = RunFiles::open(folder, given.verify);
+    check(path_exists(folder / "run.json"), "cannot resume: ", folder,
+          " is a published model, from which a training can start (--from, training.from)");
+    settings = settings_of_run(kind, before);
     if (folder != given.resumed) settings.assign("data.fold=0");
   }
   if (!given.config.empty()) settings.merge_file(given.config);

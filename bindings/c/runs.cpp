@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "heed/apps/compare/comparison.h"
+#include "heed/apps/hub/exchange.h"
 #include "heed/apps/report/capture.h"
 #include "heed/apps/tasks/report.h"
 #include "heed/apps/tasks/train.h"
@@ -18,6 +19,12 @@ namespace heed::c {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+/// Published folders are opened as runs are.
+[[maybe_unused]] const bool reads_published = [] {
+  read_published_runs();
+  return true;
+}();
 
 void refuse_threads(const std::string& setting) {
   if (setting == "threads")

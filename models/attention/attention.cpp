@@ -265,11 +265,12 @@ std::int64_t key_width(const AttentionConfig& config, std::int64_t key_heads) {
 
 }  // namespace
 
-Projections::Projections(const AttentionConfig& config, Initialiser& initialiser, std::int64_t key_heads)
+Projections::Projections(const AttentionConfig& config, Initialiser& initialiser, std::int64_t key_heads,
+                         std::optional<bool> output_bias)
     : query(config.width, config.inner_width(), config.bias, initialiser),
       key(config.width, key_width(config, key_heads), config.bias, initialiser),
       value(config.width, key_width(config, key_heads), config.bias, initialiser),
-      output(config.inner_width(), config.width, config.bias, initialiser) {}
+      output(config.inner_width(), config.width, output_bias.value_or(config.bias), initialiser) {}
 
 Projections::Projected Projections::of(const Tensor& x) const {
   std::vector<Tensor> each = Linear::each({&query, &key, &value}, x);

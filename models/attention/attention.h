@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,25 +54,43 @@ inline constexpr std::int64_t most_positions = std::int64_t{1} << 24;
 /// Upper limit of settings that count vectors held by a model: hidden units, clusters, ranks.
 inline constexpr std::int64_t most_units = std::int64_t{1} << 16;
 
+/// How fast rotary positions (Rotary, models/positions.h) turn: the i-th pair of elements of a head of width
+/// dh turns by f_i = base^(-2i / dh) from one position to the next (arXiv 2104.09864, eq. 15).
+///
+/// With a factor s above 1 a model reads texts s times as long as those it has learned from. Without a length
+/// all pairs turn s times slower (position interpolation: Chen et al. 2023, arXiv 2306.15595, eq. 4). With
+/// the length L of the texts it has learned from (Llama 3.1: Grattafiori et al. 2024, arXiv 2407.21783, and
+/// the code published with the model), pairs that turn round n = L f_i / 2 pi times in L tokens turn by
+///
+///   f_i for n > 4,   f_i / s for n < 1,   (1 - m) f_i / s + m f_i  with m = (n - 1) / 3  between.
+struct RotaryAngles {
+  double base = 10000;
+  double factor = 1;        ///< s
+  std::int64_t length = 0;  ///< L; 0: all pairs are slowed down alike
+};
+
 /// How to build one attention layer. A variant that does not support the configuration throws at
 /// construction.
 struct AttentionConfig {
-  std::int64_t width = 0;       ///< d, a multiple of heads unless head_width is given
-  std::int64_t heads = 1;       ///< H
-  std::int64_t head_width = 0;  ///< dh; 0: d / H. Non-zero: these are some of the heads of a larger layer
-  double dropout = 0;           ///< on the attention weights
-  bool bias = false;            ///< biases in the projections
-  bool causal = false;          ///< position i sees positions <= i only
-  bool cross = false;           ///< keys and values come from a memory
-  bool rotary = false;    ///< rotates queries and keys of self-attention by their positions (positions.h)
-  bool alibi = false;     ///< subtracts scaled distances from self-attention logits (positions.h)
-  bool relative = false;  ///< adds learned distance biases to self-attention logits (positions.h)
+  std::int64_t width = 0;  ///< d, a multiple of heads unless head_width is given
+  std::int64_t heads = 1;  ///< H
+  /// dh; 0: d / H. Otherwise H dh need not be d: heads of a width of their own, or some of a larger layer's.
+  std::int64_t head_width = 0;
+  double dropout = 0;        ///< on the attention weights
+  bool bias = false;         ///< biases in the projections
+  bool causal = false;       ///< position i sees positions <= i only
+  bool cross = false;        ///< keys and values come from a memory
+  bool rotary = false;       ///< rotates queries and keys of self-attention by their positions (positions.h)
+  RotaryAngles angles = {};  ///< of rotary positions
+  bool alibi = false;        ///< subtracts scaled distances from self-attention logits (positions.h)
+  bool relative = false;     ///< adds learned distance biases to self-attention logits (positions.h)
   std::int64_t max_length = 0;  ///< L, for variants whose parameters depend on the length (0: unspecified)
   std::int64_t layer = 0;       ///< index of the layer in its stack
   /// The first layer of the stack with the same variant. This layer may share its parameters and state, so
   /// the first one must outlive it. Null for the first layer itself.
   const Attention* first = nullptr;
   Options options = {};    ///< settings of the variant
+  double epsilon = 1e-5;   ///< of the model's normalisation
   std::uint64_t seed = 0;  ///< of the initial parameters
 
   /// H dh: the combined width of all queries, keys or values.
@@ -87,7 +106,7 @@ struct Capabilities {
   bool cross = false;
   bool cross_by_step = true;  ///< as cross-attention, a query's output depends on no other query
   bool any_length = true;     ///< no parameter depends on the length
-  bool as_heads = false;      ///< can be some of the heads of a larger layer (AttentionConfig::head_width)
+  bool as_heads = false;      ///< heads may have a width of their own (AttentionConfig::head_width)
   bool rotary = false;        ///< compares queries with keys and can rotate them (AttentionConfig::rotary)
   bool alibi = false;         ///< has logits from which distances can be subtracted (AttentionConfig::alibi)
   bool relative = false;      ///< has logits to which learned biases can be added (AttentionConfig::relative)
@@ -184,9 +203,11 @@ Tensor merge_heads(const Tensor& x);
 Tensor without_padding(const Tensor& x, const Tensor& mask);
 
 /// Wq, Wk and Wv [d -> H dh] and Wo [H dh -> d], initialised in this order: the modules "query", "key",
-/// "value" and "output" of most variants. `key_heads` is the number of heads of Wk and Wv; 0: H.
+/// "value" and "output" of most variants. `key_heads` is the number of heads of Wk and Wv; 0: H. Wo has a
+/// bias as the others do, unless `output_bias` says otherwise.
 struct Projections {
-  Projections(const AttentionConfig& config, Initialiser& initialiser, std::int64_t key_heads = 0);
+  Projections(const AttentionConfig& config, Initialiser& initialiser, std::int64_t key_heads = 0,
+              std::optional<bool> output_bias = {});
 
   /// Query, key and value projections of the same x, computed in one op.
   struct Projected {

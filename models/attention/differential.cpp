@@ -30,7 +30,7 @@ namespace {
 class Differential : public ProjectedAttention {
  public:
   explicit Differential(const AttentionConfig& config)
-      : ProjectedAttention(config, config.heads, 2),
+      : ProjectedAttention(config, {.softmaxes = 2}),
         initial_lambda_(0.8 - 0.6 * std::exp(-0.3 * static_cast<double>(config.layer))) {
     const std::int64_t width = config.inner_width() / config.heads;
     const char* const names[] = {"lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2"};

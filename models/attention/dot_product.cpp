@@ -16,8 +16,9 @@
 //
 // Positions may rotate the queries and keys or add to the logits (models/positions.h).
 //
-// Settings: "kv_heads" G, a divisor of H (0: H); "sink" and "gate" (shared/sink_and_gate.h), both
-// "none".
+// Settings: "kv_heads" G, a divisor of H (0: H); "qk_norm" (false): queries and keys are normalised
+// (shared/projected_attention.h); "output_bias": Wo has a bias (where the other projections have one);
+// "sink" and "gate" (shared/sink_and_gate.h), both "none".
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/shared/projected_attention.h"
@@ -29,7 +30,11 @@ namespace {
 class DotProductAttention : public ProjectedAttention {
  public:
   explicit DotProductAttention(const AttentionConfig& config)
-      : ProjectedAttention(config, key_heads_of(config), 1), sink_(config), gate_(config, initialiser_) {
+      : ProjectedAttention(config, {.key_heads = key_heads_of(config),
+                                    .output_bias = config.options.take_bool("output_bias", config.bias),
+                                    .normalised = config.options.take_bool("qk_norm", false)}),
+        sink_(config),
+        gate_(config, initialiser_) {
     if (sink_.has_parameters()) add_module("sink", sink_);
     if (gate_.map()) add_module("gate", *gate_.map());
   }

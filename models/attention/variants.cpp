@@ -140,8 +140,8 @@ void check_capabilities(std::string_view name, const AttentionConfig& config, co
             "have alibi positions, which take distances from the logits of all pairs", {});
   check_one(config.relative, &Capabilities::relative,
             "have relative positions, which add learned numbers to the logits of all pairs", {});
-  check_one(config.head_width > 0, &Capabilities::as_heads, "serve as some of the heads of a layer",
-            can.reason);
+  check_one(config.head_width > 0, &Capabilities::as_heads,
+            "have heads of a width of their own (model.head_width, mixed_heads)", can.reason);
 }
 
 }  // namespace

@@ -124,6 +124,7 @@ const std::vector<OptionCase>& option_cases() {
       {"hard_coded_gaussian", {{"sigma", 0.5}, {"offsets", std::vector<double>{-2, 0, 1}}}},
       {"dot_product", {{"kv_heads", std::int64_t{1}}}},
       {"dot_product", {{"sink", "zero"}, {"gate", "headwise"}}},
+      {"dot_product", {{"qk_norm", true}, {"output_bias", true}, {"kv_heads", std::int64_t{1}}}},
       {"dot_product", {{"sink", "learned"}, {"gate", "elementwise"}, {"kv_heads", std::int64_t{1}}}},
       {"local",
        {{"reach", std::int64_t{1}},
@@ -296,9 +297,24 @@ TransformerConfig modern_config(const std::string& activation) {
   return config;
 }
 
-OpCase classifier_case(const std::string& norm, const std::string& pooling) {
+/// The rest of what Llama's family has: heads of a width of their own, rotary positions for longer texts,
+/// normalised queries and keys, no biases.
+TransformerConfig llama_config() {
+  TransformerConfig config = modern_config("swiglu");
+  config.head_width = 6;
+  config.feed_forward_bias = false;
+  config.rotary_base = 500;
+  config.rotary_factor = 4;
+  config.rotary_length = 8;
+  config.decoder_attention.front().options.set("qk_norm", true);
+  return config;
+}
+
+OpCase classifier_case(const std::string& norm, const std::string& pooling,
+                       const std::string& pooler = "none") {
   TransformerConfig config = small_config(norm);
   config.pooling = pooling;
+  config.pooler = pooler;
   return loss_case("encoder_classifier/" + norm + "_norm/" + pooling, config, class_loss);
 }
 
@@ -368,6 +384,7 @@ std::vector<OpCase> model_cases() {
   cases.push_back(encoder_decoder_case("pre", "all", /*pointer=*/true));
   cases.push_back(classifier_case("post", "mean"));
   cases.push_back(classifier_case("pre", "attention"));
+  cases.push_back(classifier_case("post", "first", "tanh"));
   cases.push_back(small_data_case());
   cases.push_back(many_classes_case());
   cases.push_back(
@@ -383,6 +400,7 @@ std::vector<OpCase> model_cases() {
     cases.push_back(language_model_case(positions));
   for (const std::string activation : {"swiglu", "geglu"})
     cases.push_back(loss_case("language_model/modern/" + activation, modern_config(activation), text_loss));
+  cases.push_back(loss_case("language_model/llama", llama_config(), text_loss));
   cases.push_back(loss_case("encoder_decoder/modern", modern_config("swiglu"), translation_loss));
   return cases;
 }

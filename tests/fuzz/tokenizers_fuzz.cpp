@@ -33,8 +33,8 @@ std::vector<std::string> made_vocabulary(FuzzChoices& choices) {
 }
 
 Json made_model(FuzzChoices& choices, const std::vector<std::string>& tokens) {
-  const unsigned kind = choices.below(3);
-  Json model = {{"type", std::array{"WordLevel", "WordPiece", "Unigram"}[kind]}};
+  const unsigned kind = choices.below(4);
+  Json model = {{"type", std::array{"WordLevel", "WordPiece", "Unigram", "BPE"}[kind]}};
   if (kind == 2) {
     model["vocab"] = Json::array();
     for (const std::string& token : tokens)
@@ -45,6 +45,15 @@ Json made_model(FuzzChoices& choices, const std::vector<std::string>& tokens) {
   }
   for (std::size_t i = 0; i < tokens.size(); ++i) model["vocab"][tokens[i]] = i;
   model["unk_token"] = "[UNK]";
+  if (kind == 3) {
+    model["byte_fallback"] = choices.below(2) == 1;
+    model["fuse_unk"] = choices.below(2) == 1;
+    model["merges"] = Json::array();
+    for (const std::string& left : tokens)
+      for (const std::string& right : tokens)
+        if (model["vocab"].contains(left + right) && choices.below(2) == 1)
+          model["merges"].push_back({left, right});
+  }
   if (kind == 1) {
     model["continuing_subword_prefix"] = choices.below(4) == 0 ? "" : "##";
     model["max_input_chars_per_word"] = choices.below(12);

@@ -2,13 +2,21 @@
 // tests/published/run.py that is heed's. Reads tokens from a safetensors file, writes another.
 //
 //   published_gradients RUN INPUT OUTPUT
+//
+// Or the tokens of texts, a JSON list, and what they decode to:
+//
+//   published_gradients tokens TOKENIZER TEXTS
 
 #include <cmath>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "heed/apps/hub/exchange.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/base/file.h"
+#include "heed/data/tokenizer.h"
+#include "heed/models/classifier.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"
 #include "heed/models/pairs.h"
@@ -34,6 +42,7 @@ Tensor outputs_of(Module& model, const TensorFile& input, Context& context) {
   if (auto* one = dynamic_cast<MaskedLanguageModel*>(&model))
     return one->logits(one->hidden(tokens, context));
   if (auto* one = dynamic_cast<SentenceEncoder*>(&model)) return one->vectors(tokens, context);
+  if (auto* one = dynamic_cast<EncoderClassifier*>(&model)) return one->logits(tokens, context);
   auto* one = dynamic_cast<EncoderDecoder*>(&model);
   check(one != nullptr, "the run's model is of no kind that is published");
   const Tensor memory = one->encode(tokens, context);
@@ -46,10 +55,24 @@ Tensor outputs_of(Module& model, const TensorFile& input, Context& context) {
   return concat(steps, 1);
 }
 
+void print_tokens(const std::string& tokenizer_file, const std::string& texts) {
+  const Tokenizer tokenizer = Tokenizer::load(tokenizer_file);
+  nlohmann::json list = nlohmann::json::array();
+  for (const std::string text : nlohmann::json::parse(read_file(texts))) {
+    const std::vector<std::int32_t> ids = tokenizer.encode(text);
+    list.push_back({{"ids", ids}, {"text", tokenizer.decode(ids)}});
+  }
+  std::cout << list.dump() << '\n';
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
   check(argc == 4, "usage: published_gradients RUN INPUT OUTPUT");
+  if (argv[1] == std::string("tokens")) {
+    print_tokens(argv[2], argv[3]);
+    return 0;
+  }
   Run run = Run::open(argv[1], {.device = "cpu"});
   Module& model = run.learner().model();
   Context context = Context::inference();

@@ -17,7 +17,7 @@ try:
     import torch
     import transformers
     from safetensors.numpy import load_file, save_file
-    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 except ImportError as error:
     print(f"skipped: {sys.executable}: {error}")
     sys.exit(77)
@@ -96,6 +96,68 @@ def bert_tokenizer(folder, typed=True, padded=False):
         change_json(folder / "tokenizer.json", lambda content: content["model"].pop("type"))
 
 
+# Of many scripts, with contractions, numbers of several digits and kinds, and every kind of space and line end.
+TEXTS = ["the cats see 12345 trees, don't they?", "I'LL SAY'S it'S 'S we've  WE'RE\n\n  two\r\n lines \n", "  leading  and trailing   ",
+         "Größe, naïve café; e\u0301 n\u0303", "日本語のテキスト、ですね。 1月", "हिन्दी में ३४५ शब्द", "שלום עולם 7", "emoji 👩‍👩‍👧 ½ ²³ Ⅻ ٣٤",
+         "tabs\tand\u00a0spaces\u2003wide\u200bzero", "x=1;y+=22 // (c)2024!!\n\tif(a==b){...}\n", "<s> marks </s> in <mask> text ▁ <0x41>",
+         "'\u017f '\u017ft ‘s", "", " ", "\n", "\t 5", "   7", "a\n \n  b", "𝔘𝔫𝔦 \U00020000", "é" * 40, "1234567890 12 1 123 1234", "ab\u0000c\ufffd"]
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
+def trained_tokenizer(kind, folder, size=400):
+    """A small tokenizer.json, made as that of a published family, and learned from TEXTS."""
+    marks, byte_level = ["<|begin_of_text|>", "<|end_of_text|>"], True
+    model, split = models.BPE(ignore_merges=kind == "llama3"), []
+    begin = "<|begin_of_text|>" if kind == "llama3" else None
+    if kind in ("llama3", "qwen2"):
+        regex = Regex(LLAMA3 if kind == "llama3" else LLAMA3.replace("{1,3}", ""))
+        split = [pre_tokenizers.Split(regex, "isolated")]
+    if kind == "smollm2":
+        split = [pre_tokenizers.Digits(individual_digits=True)]
+    if kind in ("qwen2", "smollm2"):
+        marks = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    if kind in ("llama2", "llama2 with metaspace", "without bytes"):
+        marks, byte_level, begin = ["<unk>", "<s>", "</s>"], False, "<s>"
+        bytes_of_it = [] if kind == "without bytes" else [f"<0x{i:02X}>" for i in range(256)]
+        model = models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>")
+        marks += bytes_of_it
+    if kind == "roberta":
+        marks, begin = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"], None
+    tokenizer = Tokenizer(model)
+    if kind == "qwen2":
+        tokenizer.normalizer = normalizers.NFC()
+    if byte_level:
+        own = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind not in ("llama3", "qwen2"))
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*split, own]) if split else own
+        tokenizer.decoder = decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+    else:
+        alphabet = []
+        if kind == "llama2 with metaspace":
+            tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+        else:
+            tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+        tokenizer.decoder = decoders.Sequence(
+            [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    # Without the last texts, which have characters that no token covers.
+    trainer = trainers.BpeTrainer(vocab_size=size + len(marks), special_tokens=marks, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(TEXTS[:12] * 3, trainer)
+    if not byte_level:  # the bytes are tokens of the vocabulary, and no added ones, in which the text would be cut
+        tokenizer.save(str(folder / "tokenizer.json"))
+        change_json(folder / "tokenizer.json", lambda content: content.update(added_tokens=content["added_tokens"][:3]))
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    if begin:
+        template = processors.TemplateProcessing(single=f"{begin} $A", special_tokens=[(begin, tokenizer.token_to_id(begin))])
+        tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), template]) if byte_level else template
+    if kind == "roberta":
+        tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return tokenizer
+
+
+TOKENIZERS = ["gpt2", "llama3", "qwen2", "smollm2", "roberta", "llama2", "llama2 with metaspace", "without bytes"]
+
+
 def unigram_tokenizer(folder):
     marks = ["<s>", "<pad>", "</s>", "<unk>"]
     pieces = [(mark, 0.0) for mark in marks] + [("▁the", -2.0), ("▁cat", -3.0), ("s", -4.0), ("▁", -4.5), ("▁see", -3.5)]
@@ -138,7 +200,9 @@ def pooled_by(*modes, last="Normalize"):
 
 SMALL = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24, vocab_size=VOCABULARY,
              max_position_embeddings=12)
+ROBERTA = SMALL | dict(max_position_embeddings=14, type_vocab_size=1, pad_token_id=1, layer_norm_eps=1e-5)
 GPT2 = dict(n_embd=16, n_layer=2, n_head=4, vocab_size=257, n_positions=12, bos_token_id=256, eos_token_id=256)
+DISTILBERT = dict(dim=16, n_layers=2, n_heads=4, hidden_dim=24, vocab_size=VOCABULARY, max_position_embeddings=12)
 POSITION_IDS = {"embeddings.position_ids": np.arange(12, dtype=np.int64)[None]}
 NEXT_SENTENCE = {"cls.seq_relationship.weight": np.ones((2, 16), np.float32), "cls.seq_relationship.bias": np.ones(2, np.float32)}
 
@@ -149,7 +213,7 @@ def masks(prefix, dtype, more=()):
 
 
 def layout(kind, config, tokenizer=bert_tokenizer, beside=None, rename=lambda name: name, extra={}, dtype=np.float32,
-           refused=None, readable=True):
+           refused=None, readable=True, pooling="mean"):
     """`readable`: transformers finds the weights by these names."""
     return locals()
 
@@ -178,16 +242,18 @@ LAYOUTS = {
         "lm_head.weight": np.linspace(-1, 1, 257 * 16, dtype=np.float32).reshape(257, 16)}),
     "a BERT whose head was trained apart": layout("BertForMaskedLM", SMALL, extra={
         "cls.predictions.decoder.weight": np.linspace(-1, 1, VOCABULARY * 16, dtype=np.float32).reshape(VOCABULARY, 16)}),
-    "BAAI/bge-small-en-v1.5": layout(**ENCODER, beside=pooled_by("cls_token"), refused="does not pool its tokens by their mean"),
+    "BAAI/bge-small-en-v1.5": layout(**ENCODER, beside=pooled_by("cls_token"), pooling="first"),
+    "pooled by the maximum": layout(**ENCODER, beside=pooled_by("max_tokens"), refused="does not pool its tokens by their mean"),
     "sentence-transformers/LaBSE": layout(**ENCODER, beside=pooled_by("mean_tokens", last="Dense"),
                                           refused="sentence_transformers.models.Dense"),
-    "cross-encoder/ms-marco-MiniLM-L6-v2": layout("BertForSequenceClassification", SMALL,
-                                                  refused="names that heed does not know: classifier.bias"),
+    "cross-encoder/ms-marco-MiniLM-L6-v2": layout("BertForSequenceClassification", SMALL | {"num_labels": 1},
+                                                  refused="the model has one output"),
     "dslim/bert-base-NER": layout("BertForTokenClassification", SMALL, refused="names that heed does not know: classifier.bias"),
     "distilbert/distilbert-base-uncased": layout("DistilBertForMaskedLM", dict(
-        dim=16, n_layers=2, n_heads=4, hidden_dim=24, vocab_size=VOCABULARY, max_position_embeddings=12), refused='"distilbert"'),
-    "FacebookAI/roberta-base": layout("RobertaForMaskedLM", SMALL, unigram_tokenizer, refused='"roberta"'),
-    "FacebookAI/xlm-roberta-base": layout("XLMRobertaForMaskedLM", SMALL, unigram_tokenizer, refused='"xlm-roberta"'),
+        dim=16, n_layers=2, n_heads=4, hidden_dim=24, vocab_size=VOCABULARY, max_position_embeddings=12)),
+    "FacebookAI/roberta-base": layout("RobertaForMaskedLM", ROBERTA, unigram_tokenizer, extra={
+        "roberta.embeddings.position_ids": np.arange(14, dtype=np.int64)[None]}),
+    "FacebookAI/xlm-roberta-base": layout("XLMRobertaForMaskedLM", ROBERTA, unigram_tokenizer),
     "sentence-transformers/all-mpnet-base-v2": layout("MPNetModel", SMALL, beside=pooled_by("mean_tokens"), refused='"mpnet"'),
     "google/electra-base-discriminator": layout("ElectraForPreTraining", SMALL | {"embedding_size": 16}, refused='"electra"'),
     "google-t5/t5-small": layout("T5ForConditionalGeneration", dict(
@@ -254,7 +320,7 @@ class Published(unittest.TestCase):
                 folder.mkdir()
                 self.check_layout(folder, own, **one)
 
-    def check_layout(self, folder, own, kind, config, tokenizer, beside, rename, extra, dtype, refused, readable):
+    def check_layout(self, folder, own, kind, config, tokenizer, beside, rename, extra, dtype, refused, readable, pooling):
         kind = getattr(transformers, kind)
         model = scatter(kind(kind.config_class(**config)))
         model.save_pretrained(folder)
@@ -275,14 +341,18 @@ class Published(unittest.TestCase):
             ids = np.ascontiguousarray(IDS[:1])
             self.near(self.outputs_of(own, {"ids": ids})["outputs"], model(tensor(ids)).logits.detach().numpy(), "logits")
             return
+        self.check_vectors(model, folder, own, pooling)
+
+    def check_vectors(self, model, folder, own, pooling="mean"):
+        """The vectors of the run, or of the folder itself, and the model's of what its own tokenizer makes of lines."""
         lines = ["the cats see w1", "w2, the cat.", "see w9"]
         found = run("embed_text", "predict", "--run", own, text="\n".join(lines) + "\n").strip().split("\n")
         theirs = Tokenizer.from_file(str(folder / "tokenizer.json"))
         theirs.no_padding()
         for line, vector in zip(lines, found, strict=True):
-            ids = np.array([theirs.encode(line).ids])
-            expected = self.sentence_vectors(model, ids, np.ones_like(ids), np.zeros_like(ids))[0].detach().numpy()
-            self.near(np.array([float(x) for x in vector.split()]), expected, line)
+            hidden = model(torch.tensor([theirs.encode(line).ids])).last_hidden_state[0]
+            expected = torch.nn.functional.normalize(hidden[0] if pooling == "first" else hidden.mean(0), dim=-1)
+            self.near(np.array([float(x) for x in vector.split()]), expected.detach().numpy(), line)
 
     def exported(self, model, kind, outputs):
         """What the exported run says in `transformers`, in three types of numbers."""
@@ -308,6 +378,132 @@ class Published(unittest.TestCase):
         logits = model(torch.tensor([[2, 6, 4, 8, 3]])).logits[0, 2]
         logits[:5] = -1e9  # special tokens are no filling
         self.assertIn(f"w{int(logits.argmax()) - 5}", filled)
+
+    def test_masked_models_of_other_encoders(self):
+        """RoBERTa, whose positions begin behind padding's, and DistilBERT: logits, gradients, fillings; they leave as BERT."""
+        kinds = {"Roberta": (ROBERTA, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]),
+                 "DistilBert": (DISTILBERT, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])}
+        ids = np.ascontiguousarray(IDS[:1])
+        for kind, (settings, marks) in kinds.items():
+            with self.subTest(kind):
+                self.setUp()
+                model = scatter(getattr(transformers, kind + "ForMaskedLM")(getattr(transformers, kind + "Config")(**settings)))
+                model.save_pretrained(self.model_folder)
+                word_tokenizer(self.model_folder, marks)
+                run("heed", "import", self.model_folder, "--out", self.folder / "run")
+                found = self.outputs_of(self.folder / "run", {"ids": ids})["outputs"]
+                self.near(found, model(tensor(ids)).logits.detach().numpy(), "logits")
+                begin, end, mask = (2, 3, 4) if kind == "DistilBert" else (0, 2, 4)
+                filled = run("language_model", "predict", "--run", self.folder / "run", text=f"w1 {marks[mask]} w3\n").strip()
+                logits = model(torch.tensor([[begin, 6, mask, 8, end]])).logits[0, 2]
+                logits[:5] = -1e9  # special tokens are no filling
+                self.assertIn(f"w{int(logits.argmax()) - 5}", filled)
+                run("heed", "export", self.folder / "run", "--out", self.folder / "bert")
+                again = transformers.BertForMaskedLM.from_pretrained(self.folder / "bert").eval()
+                self.near(again(tensor(ids)).logits.detach().numpy(), found, "logits of what was exported")
+
+    def test_encoders_of_sentences(self):
+        """Without a head, opened where they lie: what their own tokenizers and transformers give."""
+        kinds = {"Roberta": ROBERTA, "DistilBert": DISTILBERT, "XLMRoberta": ROBERTA}
+        for kind, settings in kinds.items():
+            with self.subTest(kind):
+                self.setUp()
+                tokenizer = bert_tokenizer(self.model_folder) if kind == "DistilBert" else (
+                    unigram_tokenizer if kind == "XLMRoberta" else lambda f: trained_tokenizer("roberta", f))(self.model_folder)
+                size = Tokenizer.from_file(str(self.model_folder / "tokenizer.json")).get_vocab_size()
+                settings = settings | {"vocab_size": size, "max_position_embeddings": 40}
+                model = scatter(getattr(transformers, kind + "Model")(getattr(transformers, kind + "Config")(**settings)))
+                model.save_pretrained(self.model_folder)
+                pooled_by("cls_token")(self.model_folder)
+                self.check_vectors(model, self.model_folder, self.model_folder, "first")
+
+    def test_a_model_below_the_folder(self):
+        """sentence-transformers used to keep the model in a folder of its own."""
+        model = scatter(transformers.BertModel(transformers.BertConfig(**SMALL)))
+        below = self.model_folder / "0_Transformer"
+        below.mkdir()
+        model.save_pretrained(below)
+        bert_tokenizer(below)
+        pooled_by("mean_tokens")(self.model_folder)
+        change_json(self.model_folder / "modules.json", lambda content: content[0].update(path="0_Transformer"))
+        run("heed", "import", self.model_folder, "--out", self.folder / "run")
+        for own in (self.folder / "run", self.model_folder):
+            self.check_vectors(model, below, own)
+
+    def test_classifiers(self):
+        """Heads of classes with their labels: probabilities, gradients, and for BERT the way back."""
+        labels = {0: "positive", 1: "negative", 2: "Neither, nor"}
+        lines = ["the cats see w1", "w2, the cat.", "see w9", "w3 w4 w5 w6 w7 w8"]
+        for kind, settings in {"Bert": SMALL, "Roberta": ROBERTA, "DistilBert": DISTILBERT}.items():
+            with self.subTest(kind):
+                self.setUp()
+                config = getattr(transformers, kind + "Config")(**settings, id2label=labels, label2id={b: a for a, b in labels.items()})
+                model_kind = getattr(transformers, kind + "ForSequenceClassification")
+                model = scatter(model_kind(config))
+                model.save_pretrained(self.model_folder)
+                (unigram_tokenizer if kind == "Roberta" else bert_tokenizer)(self.model_folder)
+                run("heed", "import", self.model_folder, "--out", self.folder / "run")
+                self.check_classes(model, self.model_folder, self.folder / "run", lines, labels)
+                self.check_classes(model, self.model_folder, self.model_folder, lines, labels)  # where it lies
+                if kind != "Bert":
+                    continue
+                run("heed", "export", self.folder / "run", "--out", self.folder / "exported")
+                again = model_kind.from_pretrained(self.folder / "exported").eval()
+                self.check_classes(again, self.folder / "exported", self.folder / "run", lines, again.config.id2label)
+        config = transformers.BertConfig(**SMALL, id2label={0: "a", 1: "b", 2: "c"}, label2id={"a": 0, "b": 1, "c": 2})
+        self.setUp()
+        model = scatter(transformers.BertForSequenceClassification(config))
+        model.save_pretrained(self.model_folder)
+        bert_tokenizer(self.model_folder)
+        run("heed", "import", self.model_folder, "--out", self.folder / "run")
+        logits = model(tensor(IDS), attention_mask=tensor(MASK)).logits
+        self.compare(self.folder / "run", model, logits, {"ids": IDS, "mask": MASK})
+        change_json(self.model_folder / "config.json", lambda content: content.update(problem_type="multi_label_classification"))
+        done = subprocess.run([PROGRAMS / "heed", "import", self.model_folder, "--out", self.folder / "no"], capture_output=True, text=True)
+        self.assertIn("problem_type", done.stderr)
+
+    def check_classes(self, model, folder, own, lines, labels):
+        theirs = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        found = run("classify", "predict", "--run", own, "--json", text="\n".join(lines) + "\n").strip().split("\n")
+        for line, answer in zip(lines, map(json.loads, found), strict=True):
+            ids = torch.tensor([theirs.encode(line).ids])
+            expected = torch.softmax(model(ids).logits[0], -1).tolist()
+            self.assertEqual(answer["label"], labels[int(np.argmax(expected))])
+            own_shares = {one["label"]: one["probability"] for one in answer["alternatives"]}
+            for number, share in enumerate(expected):
+                self.assertLess(abs(own_shares[labels[number]] - share), 1e-5, (line, labels[number]))
+
+    def test_training_from_a_folder(self):
+        """--from takes the folder where it lies. The run begins as one from an import of it, and goes on to the same bits
+        when the folder is gone."""
+        model = scatter(transformers.BertModel(transformers.BertConfig(**SMALL)))
+        model.save_pretrained(self.model_folder)
+        bert_tokenizer(self.model_folder)
+        run("heed", "import", self.model_folder, "--out", self.folder / "imported")
+        (self.folder / "data.txt").write_text("".join(f"{'yes' if i % 2 else 'no'} {'the' if i % 2 else 'see'} w{i % 20} cat\n"
+                                                      for i in range(60)))
+
+        def train(start, out, steps):
+            run("classify", "train", "--from", start, "--ignore", "output", "--data", self.folder / "data.txt", "--format", "lines",
+                "--out", self.folder / out, "--steps", steps, "--set", "threads=1", "--set", "training.evaluate_every=0",
+                "--set", "training.save_every=5", "--set", "training.schedule.name=constant")
+            return load_file(self.folder / out / "model.safetensors")
+
+        first, second = train(self.model_folder, "first", 10), train(self.folder / "imported", "second", 10)
+        for name, value in second.items():
+            self.assertTrue(np.array_equal(value, first[name]), name)
+        train(self.model_folder, "resumed", 5)
+        origin = json.loads((self.folder / "first" / "run.json").read_text())["origin"]
+        self.assertEqual(origin, json.loads((self.folder / "resumed" / "run.json").read_text())["origin"])
+        self.assertEqual(origin["task"], "embed_text")
+        self.assertEqual(json.loads((self.folder / "first" / "config.json").read_text())["training"]["from"], str(self.model_folder))
+        self.model_folder.rename(self.folder / "elsewhere")
+        run("classify", "train", "--resume", "--out", self.folder / "resumed", "--steps", 10)
+        for name, value in load_file(self.folder / "resumed" / "model.safetensors").items():
+            self.assertTrue(np.array_equal(value, first[name]), name)
+        (self.folder / "elsewhere").rename(self.model_folder)
+        done = run("classify", "predict", "--run", self.folder / "first", "--weights", "last", text="the w3\n")
+        self.assertIn(done.strip(), ("yes", "no"))
 
     def sentence_vectors(self, model, ids, mask, types):
         hidden = model(tensor(ids), attention_mask=tensor(mask), token_type_ids=tensor(types)).last_hidden_state
@@ -466,6 +662,97 @@ class Published(unittest.TestCase):
         ids = torch.tensor([[0] + ids])
         expected = torch.nn.functional.cross_entropy(model(ids).logits[0, :-1], ids[0, 1:]).item()
         self.assertLess(abs(found["loss"] - expected), 1e-5)
+
+    def test_llama_family(self):
+        """Grouped queries, both ends of rotary positions, tied or not, and the biases and norms of each family."""
+        llama3 = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                      original_max_position_embeddings=16)
+        kinds = {
+            "Llama": dict(num_key_value_heads=2, rope_parameters=llama3),  # Llama 3
+            "Llama, tied": dict(num_key_value_heads=4, tie_word_embeddings=True, attention_bias=True, mlp_bias=True),  # SmolLM2
+            "Llama, linear": dict(num_key_value_heads=1, head_dim=6, attention_bias=True, hidden_act="gelu",
+                                  rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=2.0)),
+            "Qwen2": dict(num_key_value_heads=2, rope_parameters=dict(rope_type="default", rope_theta=1e6)),
+            "Qwen2, tied": dict(num_key_value_heads=2, tie_word_embeddings=True),
+            "Qwen3": dict(num_key_value_heads=2, head_dim=6, tie_word_embeddings=True),
+            "Qwen3, biases": dict(num_key_value_heads=2, head_dim=4, attention_bias=True)}
+        ids = np.ascontiguousarray(IDS[:1])
+        say = lambda m: m(tensor(ids)).logits
+        for name, settings in kinds.items():
+            with self.subTest(name):
+                kind = name.split(",")[0]
+                self.setUp()
+                config = getattr(transformers, kind + "Config")(**SMALL | dict(
+                    max_position_embeddings=32, bos_token_id=1, eos_token_id=[39, 2], rms_norm_eps=1e-3) | settings)
+                model_kind = getattr(transformers, kind + "ForCausalLM")
+                model = scatter(model_kind(config))
+                model.save_pretrained(self.model_folder)
+                word_tokenizer(self.model_folder, ["<unk>", "<s>", "</s>"])
+                (self.model_folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": {"content": "</s>"}}))
+                run("heed", "import", self.model_folder, "--out", self.folder / "run")
+                self.compare(self.folder / "run", model, say(model), {"ids": ids})
+                self.exported(model, model_kind, say)
+                self.continued(model, [5, 7, 9])
+                self.check_older_names(model)
+
+    def continued(self, model, prompt):
+        """What the run writes, greedily and with its cache, is what whole passes of the model give."""
+        ids = list(prompt)
+        while len(ids) < len(prompt) + 12 and ids[-1] != 2:
+            ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))
+        text = " ".join(f"w{i - 3}" for i in prompt)
+        found = run("language_model", "generate", "--run", self.folder / "run", "--prompt", text, "--set",
+                    "generation.temperature=0", "--set", "generation.tokens=12")
+        words = [f"w{i - 3}" for i in ids[len(prompt):] if i > 2]
+        self.assertEqual(found.replace(text, "", 1).split(), words)
+
+    def check_older_names(self, model):
+        """config.json as transformers wrote it before 5, and the angles as a weight that nothing reads."""
+        def change(content):
+            rope = content.pop("rope_parameters")
+            content["rope_theta"] = rope.pop("rope_theta")
+            content["rope_scaling"] = None if rope["rope_type"] == "default" else rope
+        change_json(self.model_folder / "config.json", change)
+        weights = load_file(self.model_folder / "model.safetensors")
+        weights["model.layers.0.self_attn.rotary_emb.inv_freq"] = np.ones(2, np.float32)
+        save_file(weights, self.model_folder / "model.safetensors")
+        run("heed", "import", self.model_folder, "--out", self.folder / "older")
+        ids = np.ascontiguousarray(IDS[:1])
+        self.near(self.outputs_of(self.folder / "older", {"ids": ids})["outputs"],
+                  model(tensor(ids)).logits.detach().numpy(), "logits by older names")
+
+    def test_llama_that_heed_does_not_have(self):
+        config = transformers.LlamaConfig(**SMALL, num_key_value_heads=2)
+        transformers.LlamaForCausalLM(config).save_pretrained(self.model_folder)
+        word_tokenizer(self.model_folder, ["<unk>", "<s>", "</s>"])
+        original = (self.model_folder / "config.json").read_text()
+        for change, said in [({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 2.0}}, '"yarn"'),
+                             ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4, "factor": 2.0, "low_freq_factor": 2.0,
+                                                   "original_max_position_embeddings": 8}}, "low_freq_factor"),
+                             ({"hidden_act": "relu"}, '"relu"'), ({"use_sliding_window": True}, "use_sliding_window"),
+                             ({"model_type": "qwen3_moe"}, '"qwen3_moe"')]:
+            change_json(self.model_folder / "config.json", lambda content: content.update(change))
+            done = subprocess.run([PROGRAMS / "heed", "import", self.model_folder, "--out", self.folder / "refused"],
+                                  capture_output=True, text=True)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(said, done.stderr)
+            (self.model_folder / "config.json").write_text(original)
+
+    def test_tokenizers(self):
+        """Ids and texts are those of the `tokenizers` library, on every text and on random ones of its characters."""
+        letters = sorted(set("".join(TEXTS)) | set("'sStTlL \n\r\t  09aZ.,"))
+        generator = np.random.default_rng(1)
+        texts = TEXTS + ["".join(generator.choice(letters, 30)) for _ in range(300)]
+        texts += ["".join(generator.choice(list("'sStTlLveRE \n\r\t 09a.,é"), 20)) for _ in range(300)]
+        (self.folder / "texts.json").write_text(json.dumps(texts))
+        for kind in TOKENIZERS:
+            with self.subTest(kind):
+                theirs = trained_tokenizer(kind, self.folder)
+                found = json.loads(run("published_gradients", "tokens", self.folder / "tokenizer.json", self.folder / "texts.json"))
+                for text, own in zip(texts, found, strict=True):
+                    expected = theirs.encode(text, add_special_tokens=False).ids
+                    self.assertEqual(own["ids"], expected, repr(text))
+                    self.assertEqual(own["text"], theirs.decode(expected), repr(text))
 
     def test_ctranslate2(self):
         """Runs of both kinds of norm: CTranslate2 writes what heed writes, greedily and with a beam."""

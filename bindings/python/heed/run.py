@@ -322,7 +322,7 @@ class Run(_Handle):
         settings: Union[None, Mapping[str, Any], Sequence[str]] = None,
         verify: bool = True,
     ) -> "Run":
-        """A run in a folder, or in a file that save() wrote.
+        """A run in a folder, or in a file that save() wrote; or a published model, as from_pretrained() opens it.
 
         ``device``: "cpu", "vulkan", "vulkan:1" or "auto"; None: what the run was trained with. ``weights``: "best",
         "last" or "initial". ``settings`` override those of the run: {"decoding.beam": 1}, dotted or nested, or a list
@@ -361,6 +361,8 @@ class Run(_Handle):
         """
         if not self.folder:
             raise lib.Error("the run has no folder whose files could be saved")
+        if not os.path.exists(os.path.join(self.folder, "run.json")):
+            raise lib.Error(f"{self.folder} is a published model, which stays as it is; heed import makes a run of it")
         target = os.fspath(path)
         if os.path.exists(target) and not overwrite:
             raise lib.Error(f"{target} exists; overwrite=True replaces it")
@@ -559,6 +561,30 @@ class Run(_Handle):
             value = examples[0] if len(examples) == 1 else examples
             table = table_of(kind, "train", value, names_of, missing)
             return lib.result_json("heed_run_measure_examples", self, ctypes.byref(table.struct))
+
+
+def from_pretrained(
+    folder: Path,
+    *,
+    device: Optional[str] = None,
+    settings: Union[None, Mapping[str, Any], Sequence[str]] = None,
+) -> Run:
+    """A published model in a folder of Hugging Face's layout, as a run that answers.
+
+    >>> heed.from_pretrained("SmolLM2-135M").generate("Once upon a time", max_tokens=20)
+    >>> heed.train("classify", texts, labels, settings={"training.from": "all-MiniLM-L6-v2", "training.ignore": "output"})
+
+    The folder has ``config.json``, the weights as safetensors and ``tokenizer.json`` (docs/guides/published.md lists
+    the architectures, and which task each is a run of). Nothing is downloaded and nothing is written; training starts
+    from the same folder by the setting ``training.from``. What was left out is a warning; what heed cannot follow exactly is
+    an error that names it. ``device`` and ``settings`` are those of Run.open().
+    """
+    if not os.path.isdir(folder):
+        raise lib.Error(f"{os.fspath(folder)!r} is no folder. heed downloads nothing: 'hf download {os.fspath(folder)} --local-dir FOLDER' "
+                        "of the package huggingface_hub does, and from_pretrained(FOLDER) opens it")
+    run = Run.open(folder, device=device, settings=settings)
+    run._describe()  # which warns of what was left out
+    return run
 
 
 class AttentionWeights(Dict[str, Array]):

@@ -7,14 +7,24 @@ namespace heed {
 
 /// Attention in which queries of one sequence meet the keys and values of all tokens, of it or of a memory:
 /// q, k, v = X Wq, Y Wk, Y Wv with positions. Decoding keeps k and v.
+///
+/// Normalised queries and keys (Dehghani et al. 2023, arXiv 2302.05442, section 2, there by layer
+/// normalisation; Qwen3: arXiv 2505.09388, section 2, as here): before positions turn them, the queries and
+/// the keys of every head are divided by their root mean square and multiplied by a vector [dh] that all
+/// heads share, the weights of the parts "query_norm" and "key_norm".
 class ProjectedAttention : public Attention {
  public:
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override;
 
  protected:
-  /// With `key_heads` heads of keys and values. `softmaxes`, 1 or 2, share the queries and keys of a head, and
-  /// rotary positions turn the part of each by itself.
-  ProjectedAttention(const AttentionConfig& config, std::int64_t key_heads, std::int64_t softmaxes);
+  struct Kind {
+    std::int64_t key_heads = 0;  ///< heads of keys and values; 0: as many as of queries
+    /// 1 or 2, which share the queries and keys of a head; rotary positions turn the part of each by itself.
+    std::int64_t softmaxes = 1;
+    std::optional<bool> output_bias = {};  ///< of Wo; nothing: as the others
+    bool normalised = false;               ///< queries and keys are
+  };
+  ProjectedAttention(const AttentionConfig& config, const Kind& kind);
 
   Tensor forward(const AttentionInput& input, Context& context) override;
   /// The output for inputs x [B, N, d] with their queries [B, N, H dh], and keys and values [B, M, G dh]; in
@@ -24,6 +34,7 @@ class ProjectedAttention : public Attention {
 
   std::int64_t key_heads_;  // G
   Projections w_;
+  std::unique_ptr<Norm> query_norm_, key_norm_;  // null: none
   Rotary rotary_;
   DistanceBias distances_;
 };

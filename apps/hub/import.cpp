@@ -1,0 +1,459 @@
+#include "heed/apps/hub/exchange.h"
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+#include <set>
+
+#include "heed/apps/hub/architecture.h"
+#include "heed/apps/tasks/labelled.h"
+#include "heed/apps/tasks/language_model.h"
+#include "heed/apps/tasks/recipe.h"
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+#include "heed/base/digest.h"
+#include "heed/base/file.h"
+#include "heed/base/json.h"
+#include "heed/data/sentencepiece.h"
+#include "heed/data/tokenizer.h"
+#include "heed/training/checkpoint.h"
+#include "heed/training/run_folder.h"
+
+// Published folders: read, turned into runs on disk, and opened as runs where they lie.
+
+namespace heed::hub {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What a published folder holds.
+struct PublishedModel {
+  std::string config;                 ///< the text of config.json
+  std::string tokenizer;              ///< the text of tokenizer.json, that of the sources if there are two
+  std::string target_tokenizer = {};  ///< empty: the same
+  std::string end = {};               ///< "eos_token" of tokenizer_config.json; empty: it names none
+  Tensors tensors = {};               ///< by published name; 16-bit floats were converted to f32
+  UnreadTensors unread = {};
+  std::vector<std::string> remarks = {};
+};
+
+constexpr std::int64_t most_text_of_published = std::int64_t{1} << 28;  // a tokenizer takes tens of millions
+
+std::string text_of_published(const fs::path& file) {
+  return read_file(file, most_text_of_published);
+}
+
+Json json_of_published(const fs::path& file) {
+  return parse_json<Json>(text_of_published(file), file.string());
+}
+
+/// The folder of the model itself: sentence-transformers may keep it below.
+fs::path folder_of_model(const fs::path& folder) {
+  const fs::path file = folder / "modules.json";
+  if (path_exists(folder / "config.json") || !path_exists(file)) return folder;
+  const Json modules = json_of_published(file);
+  for (const Json& module : modules.is_array() ? modules : Json::array())
+    if (const std::string where = concat_text(file, ": a module");
+        json_parts::text_in(module, "type", where).ends_with("Transformer"))
+      return folder / json_parts::text_in(module, "path", where);
+  return folder;
+}
+
+void read_shards(const fs::path& folder, const fs::path& index, PublishedModel& model) {
+  const Json json = json_of_published(index);
+  const Json map = json.is_object() ? json.value("weight_map", Json()) : Json();
+  check(map.is_object() && !map.empty(), index,
+        " has no \"weight_map\" that says which file holds which weight");
+  std::map<std::string, std::set<std::string>> files;
+  for (const auto& [name, file] : map.items()) {
+    const std::string text = json_parts::text_of(file, concat_text(index, ": weight_map.", name));
+    check(!text.empty() && text != "." && text != ".." &&
+              text.find_first_of(std::string_view("/\0", 2)) == std::string::npos,
+          index, ": ", file.dump(), " is not the name of a file in the folder");
+    files[text].insert(name);
+  }
+  for (const auto& [file, names] : files) {
+    UnreadTensors unread;
+    TensorFile shard = load_safetensors(folder / file, {}, &unread);
+    for (const std::string& name : names)
+      check(shard.tensors.contains(name) || unread.contains(name), folder / file, " has no \"", name,
+            "\", which ", index.filename(), " says it holds");
+    const auto check_new = [&, path = folder / file](const std::string& name) {
+      check(!model.tensors.contains(name) && !model.unread.contains(name), path, ": \"", name,
+            "\" is in another file, too");
+    };
+    for (const auto& [name, tensor] : shard.tensors) check_new(name);
+    for (const auto& [name, reason] : unread) check_new(name);
+    model.tensors.merge(shard.tensors);
+    model.unread.merge(unread);
+  }
+}
+
+void read_published_weights(const fs::path& folder, PublishedModel& model) {
+  const fs::path whole = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
+  if (path_exists(whole)) {
+    model.tensors = load_safetensors(whole, {}, &model.unread).tensors;
+    return;
+  }
+  if (path_exists(index)) return read_shards(folder, index, model);
+  check(!path_exists(folder / "pytorch_model.bin"), folder,
+        " has its weights only in pytorch_model.bin, which is a pickled program. Convert it to safetensors: "
+        "python3 -c \"import torch, safetensors.torch as s; w = torch.load('pytorch_model.bin', "
+        "weights_only=True); "
+        "s.save_file({k: v.clone().contiguous() for k, v in w.items()}, 'model.safetensors')\"");
+  fail("there is no model in ", folder,
+       ": it has neither model.safetensors nor model.safetensors.index.json");
+}
+
+/// A SentencePiece model for each language, and one list of ids for both.
+void read_sentencepieces(const fs::path& folder, PublishedModel& model) {
+  const fs::path vocabulary = folder / "vocab.json";
+  const std::vector<std::string> tokens =
+      json_parts::tokens_by_id(json_of_published(vocabulary), vocabulary.string());
+  for (auto& [name, json] :
+       {std::pair("source.spm", &model.tokenizer), {"target.spm", &model.target_tokenizer}}) {
+    const fs::path file = folder / name;
+    SentencePieceTokenizer made =
+        sentencepiece_tokenizer(read_sentencepiece(text_of_published(file), file.string()), tokens);
+    if (!made.without_id.empty())
+      model.remarks.push_back(concat_text("left out: ", made.without_id.size(), " pieces of ", name,
+                                          " without an id in vocab.json, the first \"",
+                                          made.without_id.front(), '"'));
+    *json = std::move(made.json);
+  }
+}
+
+void read_tokenizers(const fs::path& folder, PublishedModel& model) {
+  if (path_exists(folder / "tokenizer.json")) {
+    model.tokenizer = text_of_published(folder / "tokenizer.json");
+    if (path_exists(folder / "target_tokenizer.json"))
+      model.target_tokenizer = text_of_published(folder / "target_tokenizer.json");
+    return;
+  }
+  if (path_exists(folder / "source.spm") && path_exists(folder / "target.spm") &&
+      path_exists(folder / "vocab.json"))
+    return read_sentencepieces(folder, model);
+  fail(folder,
+       " has no tokenizer.json, nor source.spm, target.spm and vocab.json. Make one with python3 -c \"from "
+       "transformers import AutoTokenizer; "
+       "AutoTokenizer.from_pretrained('.').backend_tokenizer.save('tokenizer.json')\"");
+}
+
+/// "eos_token" of tokenizer_config.json, a text or an object with its "content".
+std::string end_of_published(const fs::path& file) {
+  if (!path_exists(file)) return "";
+  const Json json = json_of_published(file);
+  Json end = json.is_object() ? json.value("eos_token", Json()) : Json();
+  if (end.is_object()) end = end.value("content", Json());
+  return end.is_string() ? end.get<std::string>() : "";
+}
+
+PublishedModel read_published(const fs::path& given) {
+  const fs::path folder = folder_of_model(given);
+  std::error_code unreadable;
+  check(fs::is_directory(folder, unreadable), folder,
+        " is not a folder with config.json, model.safetensors and tokenizer.json");
+  check(path_exists(folder / "config.json"), "there is no model in ", folder, ": it has no config.json");
+  PublishedModel model;
+  model.config = text_of_published(folder / "config.json");
+  read_published_weights(folder, model);
+  read_tokenizers(folder, model);
+  model.end = end_of_published(folder / "tokenizer_config.json");
+  return model;
+}
+
+/// sentence-transformers keeps beside the model how token vectors are pooled: heed takes their mean, or the
+/// first. As model.pooling has it; "": there is no such file.
+std::string pooling_of_published(const fs::path& folder, const fs::path& file) {
+  if (!path_exists(file)) return "";
+  const Json json = json_of_published(file);
+  check(json.is_object(), file, " is not a JSON object");
+  bool by_mean = false, by_first = false, otherwise = false;
+  for (const auto& [name, value] : json.items()) {
+    if (!name.starts_with("pooling_mode_")) continue;
+    check(value.is_boolean(), file, ": \"", name, "\" must be true or false, is ", dumped(value));
+    (name == "pooling_mode_mean_tokens" ? by_mean
+     : name == "pooling_mode_cls_token" ? by_first
+                                        : otherwise) |= value.get<bool>();
+  }
+  check(by_mean != by_first && !otherwise, folder,
+        " does not pool its tokens by their mean, nor by the first of them alone, which heed supports: ",
+        dumped(json));
+  return by_mean ? "mean" : "first";
+}
+
+/// modules.json lists the stages of a text. heed supports a model, pooling, and normalisation to length 1.
+/// The pooling, as above.
+std::string pooling_of_sentence_transformer(const fs::path& folder) {
+  const fs::path file = folder / "modules.json";
+  if (!path_exists(file)) return pooling_of_published(folder, folder / "1_Pooling/config.json");
+  std::string pooling;
+  const Json modules = json_of_published(file);
+  check(modules.is_array(), file, " is not a list of modules");
+  for (const Json& module : modules) {
+    const std::string where = concat_text(file, ": a module"),
+                      type = json_parts::text_in(module, "type", where),
+                      kind = type.substr(type.rfind('.') + 1);
+    check(kind == "Transformer" || kind == "Pooling" || kind == "Normalize", folder,
+          " sends its vectors through ", type, ", which heed does not support");
+    if (kind == "Pooling")
+      pooling =
+          pooling_of_published(folder, folder / json_parts::text_in(module, "path", where) / "config.json");
+  }
+  return pooling;
+}
+
+/// A tokenizer.json may truncate and pad texts. In heed data.max_tokens truncates and batches pad.
+std::string without_lengths(const std::string& text, std::vector<std::string>& remarks) {
+  auto json = parse_json<nlohmann::json>(text, "tokenizer.json");
+  check(json.is_object(), "tokenizer.json is not a JSON object");
+  bool changed = false;
+  for (const char* const part : {"truncation", "padding"}) {
+    if (json_parts::is_null(json, part)) continue;
+    remarks.push_back(concat_text("left out of tokenizer.json: ", part, ' ', dumped(json[part])));
+    json[part] = nullptr;
+    changed = true;
+  }
+  return changed ? json.dump() : text;
+}
+
+/// The mark that the post-processor of a tokenizer.json puts before a text; "": none.
+std::string mark_before_texts(const nlohmann::json& part) {
+  if (!part.is_object()) return "";
+  if (part.value("type", "") == "Sequence") {
+    for (const auto& one : part.value("processors", nlohmann::json::array()))
+      if (std::string mark = mark_before_texts(one); !mark.empty()) return mark;
+    return "";
+  }
+  const auto single = part.value("single", nlohmann::json());
+  if (part.value("type", "") != "TemplateProcessing" || !single.is_array() || single.empty()) return "";
+  const auto first = single.front().value("SpecialToken", nlohmann::json());
+  return first.is_object() ? first.value("id", "") : "";
+}
+
+/// Tells the settings of a language model which marks begin and end its texts. Of several tokens that end
+/// one, which config.json may list, it is the tokenizer's, or else the first.
+void set_marks_of_texts(const PublishedModel& model, const Tokenizer& tokenizer, const ImportPlan& plan,
+                        Settings& settings) {
+  if (plan.ends_text.empty()) return;
+  const std::int64_t own = model.end.empty() ? -1 : id_of_mark(tokenizer, model.end);
+  const std::int64_t end = std::ranges::count(plan.ends_text, own) > 0 ? own : plan.ends_text.front();
+  check(end < tokenizer.vocabulary_size(), "config.json: token ", end,
+        " ends a text, but tokenizer.json has ", tokenizer.vocabulary_size(), " tokens");
+  if (id_of_mark(tokenizer, text_mark) != end)
+    settings.set("tokenizer.end", tokenizer.token(static_cast<std::int32_t>(end)), "config.json");
+  const auto json = parse_json<nlohmann::json>(model.tokenizer, "tokenizer.json");
+  if (const std::string begin = mark_before_texts(json.value("post_processor", nlohmann::json()));
+      !begin.empty())
+    settings.set("tokenizer.begin", begin, "tokenizer.json");
+}
+
+/// The tokenizers of a run, of which the settings are told. Texts end in </s>, and a masked model fills in
+/// <mask>: without these tokens a run could not answer.
+NamedFiles imported_files(const PublishedModel& model, const ImportPlan& plan, Settings& settings) {
+  NamedFiles files;
+  const auto add = [&](const std::string& name, const std::string& text, bool is_masked) {
+    const Tokenizer tokenizer = Tokenizer::from_json(text, name);
+    for (const auto& [mark, is_needed] : {std::pair("</s>", plan.ends_text.empty()), {"<mask>", is_masked}})
+      check(!is_needed || id_of_mark(tokenizer, mark) >= 0, name, ": the tokenizer has no token \"", mark,
+            '"');
+    files[name] = tokenizer.to_json();
+    return tokenizer;
+  };
+  const Tokenizer tokenizer =
+      add("tokenizer.json", model.tokenizer, plan.settings.value("objective", "") == "masked");
+  check(plan.end < 0 || plan.end == tokenizer.id_of("</s>"), "config.json: token ", plan.end,
+        " ends what is written, but in tokenizer.json that is token ", tokenizer.id_of("</s>"));
+  set_marks_of_texts(model, tokenizer, plan, settings);
+  if (plan.begin >= 0) {
+    check(plan.begin < tokenizer.vocabulary_size(), "config.json: token ", plan.begin,
+          " begins what is written, but tokenizer.json has ", tokenizer.vocabulary_size(), " tokens");
+    settings.set("tokenizer.begin", tokenizer.token(static_cast<std::int32_t>(plan.begin)), "config.json");
+  }
+  if (!model.target_tokenizer.empty()) {
+    add("target_tokenizer.json", model.target_tokenizer, false);
+    settings.set("tokenizer.separate", "true", "target_tokenizer.json");
+  }
+  return files;
+}
+
+/// A published vocabulary is often rounded up. Rows without a token are dropped from all weights that have a
+/// row for each token.
+void fit_vocabulary(Tensors& weights, std::int64_t tokens, std::vector<std::string>& remarks) {
+  const std::int64_t rows = weights.at("embedding.weight").size(0);
+  check(rows >= tokens, "tokenizer.json has ", tokens, " tokens, but the embedding ", rows,
+        " rows: they do not belong together");
+  if (rows == tokens) return;
+  const NoGrad no_grad;
+  for (const char* const name : {"embedding.weight", "output.weight", "output.bias", "output_bias"})
+    if (const auto found = weights.find(name); found != weights.end() && found->second.size(0) == rows)
+      found->second = contiguous(slice(found->second, 0, 0, tokens));
+  remarks.push_back(concat_text("left out: ", rows - tokens, " rows of the embedding without a token"));
+}
+
+/// Runs have their classes in the order of their bytes; the outputs follow. Returns the names in that order.
+std::vector<std::string> sort_classes(Tensors& weights, const std::vector<std::string>& labels) {
+  std::vector<std::int32_t> order(labels.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto label = [&](std::int32_t id) { return labels[static_cast<std::size_t>(id)]; };
+  std::ranges::sort(order, {}, label);
+  std::vector<std::string> sorted;
+  for (const std::int32_t id : order) {
+    check(sorted.empty() || sorted.back() != label(id), "config.json: two classes are called \"", label(id),
+          '"');
+    sorted.push_back(label(id));
+  }
+  const NoGrad no_grad;
+  const Tensor ids = Tensor::from(order, {std::ssize(order)});
+  for (const char* const name : {"output.weight", "output.bias"})
+    weights.at(name) = index_select(weights.at(name), 0, ids);
+  return sorted;
+}
+
+void save_imported_weights(RunFolder& folder, Module& model) {
+  TrainerState state;
+  state.identity = folder.identity();
+  state.platform = platform_name({});
+  folder.commit([&](const OpenFolder& staging) {
+    staging.write("model.safetensors", [&](FileWriter& file) { write_model(file, model, {{"step", "0"}}); });
+    state.files["model.safetensors"] = {digest_of_file(staging, "model.safetensors"), 0};
+    staging.write("trainer_state.json", trainer_state_text(state));
+  });
+}
+
+/// A published folder as a run whose model is not made yet.
+struct ImportedRun {
+  std::unique_ptr<Learner> learner;  ///< with its files
+  Tensors weights;                   ///< by the names of its model
+  std::string architecture;
+  std::vector<std::string> remarks;
+};
+
+ImportedRun imported(const fs::path& folder) {
+  PublishedModel model = read_published(folder);
+  const Config config(model.config);
+  const Architecture& architecture = architecture_of(config, model.tensors);
+  ImportPlan plan = architecture.import_plan(config, model.tensors);
+  if (plan.task == "embed_text")
+    if (const std::string pooling = pooling_of_sentence_transformer(folder); !pooling.empty())
+      plan.settings["model"]["pooling"] = pooling;
+  std::vector<std::string> remarks = std::move(model.remarks);
+  remarks.insert(remarks.end(), plan.remarks.begin(), plan.remarks.end());
+  model.tokenizer = without_lengths(model.tokenizer, remarks);
+
+  const TaskKind& kind = task_kind(plan.task);
+  Settings settings = kind.settings(true);
+  settings.merge(plan.settings.dump(), "config.json");
+  NamedFiles files = imported_files(model, plan, settings);
+  Tensors weights = our_weights(model.tensors, model.unread, plan, folder.string());
+  if (!plan.labels.empty()) files["classes.json"] = classes_to_json(sort_classes(weights, plan.labels));
+  std::unique_ptr<Learner> learner = kind.make(std::move(settings));
+  learner->check_settings();
+  learner->open_files([&](std::string_view name) {
+    const auto found = files.find(std::string(name));
+    check(found != files.end(), "a published model has no ", name);
+    return found->second;
+  });
+  const Tokenizer tokenizer = Tokenizer::from_json(files.at("tokenizer.json"), "tokenizer.json");
+  fit_vocabulary(weights, tokenizer.vocabulary_size(), remarks);
+  return {std::move(learner), std::move(weights), std::string(architecture.name), std::move(remarks)};
+}
+
+// --- folders that are opened where they lie
+
+/// Whether a folder has the config.json of a published model.
+bool is_published(const fs::path& folder) {
+  const fs::path file = folder_of_model(folder) / "config.json";
+  if (!path_exists(file)) return false;
+  const auto json = nlohmann::json::parse(text_of_published(file), nullptr, false);
+  return json.is_object() && json.contains("model_type");
+}
+
+/// What changes when a file in the folder does, or in one of its folders.
+std::string state_of(const fs::path& folder) {
+  std::set<std::string> files;
+  fs::recursive_directory_iterator one(folder, fs::directory_options::skip_permission_denied);
+  for (; one != fs::recursive_directory_iterator(); ++one) {
+    if (one.depth() > 0) one.disable_recursion_pending();
+    if (std::error_code error; one->is_regular_file(error))
+      files.insert(concat_text('/', one->path().string(), ' ', one->file_size(error), ' ',
+                               one->last_write_time(error).time_since_epoch().count()));
+  }
+  std::string state = fs::absolute(folder).string();
+  for (const std::string& file : files) state += file;
+  return state;
+}
+
+/// The run that was read last, until its weights are taken: whoever starts from a folder opens it several
+/// times.
+class LastRead {
+ public:
+  static std::shared_ptr<const RunInMemory> of(const fs::path& folder) {
+    static LastRead last;
+    const std::lock_guard lock(last.mutex_);
+    std::string state = state_of(folder);
+    if (last.run_ && last.state_ == state) return last.run_;
+    last.run_ = nullptr;  // before another takes memory
+    ImportedRun made = imported(folder);
+    auto run = std::make_shared<RunInMemory>();
+    run->start = {std::string(made.learner->kind().name),
+                  made.learner->settings().json("", 2) + "\n",
+                  made.learner->files(),
+                  {},
+                  {}};
+    run->remarks = std::move(made.remarks);
+    Digest of_weights, of_all;
+    for (const auto& [name, tensor] : made.weights) {
+      const std::vector<float> values = tensor.to_vector<float>();
+      of_weights.add(name);
+      of_weights.add({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+    }
+    run->digest = of_weights.hex();
+    of_all.add(run->digest + run->start.config);
+    for (const auto& [name, content] : run->start.files) of_all.add(name + content);
+    run->identity = of_all.hex();
+    run->weights = [weights = std::make_shared<Tensors>(std::move(made.weights))] {
+      const std::lock_guard alone(last.mutex_);
+      last.run_ = nullptr;
+      return *weights;
+    };
+    last.state_ = std::move(state);
+    return last.run_ = std::move(run);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string state_;
+  std::shared_ptr<const RunInMemory> run_;
+};
+
+std::shared_ptr<const RunInMemory> read_published_run(const fs::path& folder) {
+  return is_published(folder) ? LastRead::of(folder) : nullptr;
+}
+
+}  // namespace
+}  // namespace heed::hub
+
+namespace heed {
+
+ExchangeReport import_run(const std::filesystem::path& folder, const std::filesystem::path& out) {
+  using namespace hub;
+  RunFolder::check_new(out);
+  ImportedRun made = imported(folder);
+  Learner& learner = *made.learner;
+  learner.build({});
+  load_model_state(learner.model(), made.weights, folder.string());
+  const std::string task(learner.kind().name);
+  fill_new_folder(out, [&](const std::filesystem::path& staged) {
+    RunFolder run =
+        RunFolder::create(staged, {task, learner.settings().json("", 2) + "\n", learner.files(), {}, {}});
+    save_imported_weights(run, learner.model());
+  });
+  return {std::move(made.architecture), task, learner.model().parameter_count(), std::move(made.remarks)};
+}
+
+void read_published_runs() {
+  read_other_runs_by(hub::read_published_run);
+}
+
+}  // namespace heed
