@@ -75,6 +75,8 @@ struct Leaves {
 };
 
 struct AutocastObject {
+  AutocastObject(Leaves its_leaves, Precision precision, const LossScaleState& loss_scale)
+      : leaves(std::move(its_leaves)), autocast(leaves.parameters, precision, loss_scale) {}
   Leaves leaves;
   Autocast autocast;
 };

@@ -428,9 +428,7 @@ heed_status heed_autocast_create(const void* const* objects, size_t count, const
     for (const auto& leaf : leaves.tensors) gradient(*leaf);  // throws if it is none
     LossScaleState scale;
     if (loss_scale != 0) scale.scale = loss_scale;
-    Autocast autocast(leaves.parameters, kind, scale);
-    return new_handle<heed_autocast>(
-        std::make_shared<AutocastObject>(std::move(leaves), std::move(autocast)));
+    return new_handle<heed_autocast>(std::make_shared<AutocastObject>(std::move(leaves), kind, scale));
   });
 }
 

@@ -1,9 +1,12 @@
 """What the tests of the Python package share."""
 
 import gc
+import json
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -25,6 +28,14 @@ LABELS = ["pos" if i % 2 else "neg" for i in range(40)]
 WORDS = ["one two", "two three", "three four", "four five", "five six", "six seven", "seven one", "eight nine"] * 3
 CODES = ["a b", "b c", "c d", "d e", "e f", "f g", "g a", "h i"] * 3
 rng = np.random.default_rng(1)
+
+
+def heeds_attentions():
+    """heed.attentions() without those that tests have registered in this process."""
+    package = str(pathlib.Path(_library.__file__).parents[1])
+    found = subprocess.run([sys.executable, "-B", "-c", "import heed, json; print(json.dumps(heed.attentions()))"],
+                           env=dict(os.environ, PYTHONPATH=package), check=True, capture_output=True, text=True)
+    return json.loads(found.stdout)
 
 
 def draw(*shape, dtype=np.float32):

@@ -6,7 +6,7 @@ import unittest
 import numpy as np
 
 import heed
-from support import Case, Folder, draw64, rng
+from support import Case, Folder, draw64, heeds_attentions, rng
 
 DEVICE = next((one["device"] for one in heed.listing("devices") if one["device"] != "cpu" and not one["refusal"]), None)
 needs_device = unittest.skipUnless(DEVICE, "needs a Vulkan device")
@@ -327,7 +327,7 @@ class Positions(Case):
         self.same(relative(x), self.attended(relative, x, bias=bias), 1e-9)
 
     def test_who_has_them(self):
-        found = heed.attentions()
+        found = heeds_attentions()
         self.assertEqual(found["dot_product"]["positions"], ["rotary", "alibi", "relative"])
         for name, can in found.items():
             for kind in ("rotary", "alibi", "relative"):
@@ -342,7 +342,8 @@ class Positions(Case):
 class Options(Case):
     def test_every_setting_has_a_line_of_help_and_can_be_given(self):
         count = 0
-        for name, can in heed.attentions().items():
+        found = heeds_attentions()
+        for name, can in found.items():
             for setting in can["settings"]:
                 with self.subTest(f"{name}: {setting['name']}"):
                     self.assertGreater(len(setting["help"]), 15)
@@ -353,9 +354,9 @@ class Options(Case):
                     heed.attention(name, 64, 4, max_length=256, **given)
                     count += 1
         self.assertGreater(count, 60)
-        beside = {one["name"]: one.get("beside") for one in heed.attentions()["attention_free_transformer"]["settings"]}
+        beside = {one["name"]: one.get("beside") for one in found["attention_free_transformer"]["settings"]}
         self.assertEqual(beside, {"form": None, "rank": {"form": "local"}, "window": {"form": "local"}})
-        self.assertIn("tiling", [one["name"] for one in heed.attentions()["synthesizer_mixture"]["settings"]])
+        self.assertIn("tiling", [one["name"] for one in found["synthesizer_mixture"]["settings"]])
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import re
 import unittest
 
 import heed
+from support import heeds_attentions
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "reference"
 NOTE = "HEED_WRITE_DOCS=1 python3 tests/python/run.py test_reference.py"
@@ -143,7 +144,7 @@ def page(with_sklearn):
 
 def settings_of_attention():
     lines = ["| mechanism | setting | default | range | what it does |", "|---|---|---|---|---|"]
-    for name, can in heed.attentions().items():
+    for name, can in heeds_attentions().items():
         for one in can["settings"]:
             beside = "".join(f" (beside `{other}={value if isinstance(value, str) else ', '.join(value)}`)"
                              for other, value in one.get("beside", {}).items())
