@@ -75,6 +75,7 @@ bool fuzz_published_config(std::string_view bytes) {
   if (input.choice & 1) tensors["cls.predictions.bias"] = Tensor::zeros({3});
   if (input.choice & 2) tensors["bert.embeddings.word_embeddings.weight"] = Tensor::zeros({3, 2});
   if (input.choice & 4) tensors["lm_head.weight"] = Tensor::zeros({3, 2});
+  if (input.choice & 8) tensors["classifier.out_proj.weight"] = Tensor::zeros({3, 2});
   return accepted([&] {
     const hub::Config config{std::string(input.bytes)};
     const hub::ImportPlan plan = hub::architecture_of(config, tensors).import_plan(config, tensors);
