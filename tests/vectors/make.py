@@ -731,7 +731,7 @@ CASES = [
     ("retnet__causal", {"causal": True, "value_width": 1}, 11, 4),
     ("retnet__causal_pad", {"causal": True, "pad": True, "value_width": 2, "bias": False}, 13, 2),
     ("gated_linear_attention__pad", {"pad": True, "gate_rank": 3, "temperature": 2}, 9, 2),
-    ("gated_linear_attention__causal", {"causal": True, "gate_rank": 5, "temperature": 16}, 19, 4),
+    ("gated_linear_attention__causal", {"causal": True, "gate_rank": 5, "temperature": 16}, 19, 2),
     ("gated_linear_attention__causal_pad", {"causal": True, "pad": True, "gate_rank": 2, "temperature": 4}, 13, 2),
     ("attention_free_transformer__pad", {"pad": True, "form": "simple"}, 9, 2),
     ("attention_free_transformer__causal", {"causal": True, "form": "full", "rank": 3, "L": 11}, 11, 4),

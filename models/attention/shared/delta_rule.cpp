@@ -49,27 +49,28 @@ Tensor sums_to_the_middle(const Tensor& g, std::int64_t m) {
 /// or dk] (undefined: 0), x and y with one or more vectors for each, [R, chunks, a L, dk] and [..., b L, dk]
 /// -> [R, chunks, a L, b L].
 Tensor products_with_earlier(const Tensor& x, const Tensor& y, const Tensor& g, std::int64_t size) {
-  const std::int64_t a = x.size(2) / size, b = y.size(2) / size;
+  const std::int64_t rows = x.size(0), count = x.size(1), a = x.size(2) / size, b = y.size(2) / size;
   const Device device = x.device();
+  const Shape flat{rows, count, a * size, b * size}, by_row{rows, count, a, size, b, size};
   if (!g.defined() || g.size(3) == 1) {
-    Tensor fading = Tensor::ones({size, size}, x.dtype(), device);
+    const Tensor products = matmul(x, transpose(y, 2, 3));
+    Tensor fading = Tensor::ones({1, 1, size, size}, x.dtype(), device);
     if (g.defined()) {
       const Tensor c = cumulative_sum(g, 2);
       fading = exp(minimum(c - transpose(c, 2, 3), 0));
     }
-    fading = tril(fading, -1);
-    return matmul(x, transpose(y, 2, 3)) *
-           (fading.rank() == 2 ? tile(fading, {a, b}) : tile(fading, {1, 1, a, b}));
+    return reshape(reshape(products, by_row) * unsqueeze(unsqueeze(tril(fading, -1), 3), 2), flat);
   }
-  Tensor sums;
+  Tensor sums = Tensor::zeros(by_row, x.dtype(), device);
   for (std::int64_t half = 1; half < size; half *= 2) {
-    const Tensor fading = exp(sums_to_the_middle(g, half));
-    const Tensor products =
-        matmul(x * tile(fading, {1, 1, a, 1}), transpose(y * tile(fading, {1, 1, b, 1}), 2, 3));
-    const Tensor here = where(tile(pairs_of_halves(size, half, device), {a, b}), products, 0);
-    sums = sums.defined() ? sums + here : here;
+    const Tensor fading = unsqueeze(exp(sums_to_the_middle(g, half)), 2);  // [R, chunks, 1, L, dk]
+    const auto faded = [&](const Tensor& t, std::int64_t vectors) {
+      return reshape(reshape(t, {rows, count, vectors, size, t.size(3)}) * fading, t.shape());
+    };
+    const Tensor products = reshape(matmul(faded(x, a), transpose(faded(y, b), 2, 3)), by_row);
+    sums = sums + where(unsqueeze(pairs_of_halves(size, half, device), 1), products, 0);
   }
-  return sums.defined() ? sums : Tensor::zeros({x.size(0), x.size(1), a, b}, x.dtype(), device);  // L = 1
+  return reshape(sums, flat);
 }
 
 }  // namespace
