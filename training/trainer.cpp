@@ -267,7 +267,7 @@ void Trainer::open(RunFolder* folder) {
   if (folder_) folder_->write_config();
   if (options_.precision != Precision::f32)
     autocast_ = std::make_unique<Autocast>(task_.model(), options_.precision, state_.loss_scale);
-  optimizer_.compute_in(options_.precision);
+  optimizer_.compute_in(dtype_in(options_.precision));
   watch_->open(folder_);
   if (const std::string remark = precision_remark(options_.precision, device_); !remark.empty())
     watch_->say(remark);

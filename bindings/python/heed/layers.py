@@ -298,13 +298,13 @@ class Optimizer(_Handle):
 
     def __init__(
         self, name: str, parameters: Union[Parameters, Iterable[Parameters]], learning_rate: float = 1e-3, *,
-        adamw: Union[Parameters, Iterable[Parameters]] = (), **settings: Union[float, str],
+        adamw: Union[None, Parameters, Iterable[Parameters]] = None, **settings: Union[float, str],
     ) -> None:
         self.learning_rate = learning_rate
         tensors = _tensors(parameters)
-        if name != "muon" and adamw != ():
+        if name != "muon" and adamw is not None:
             raise TypeError(f"adamw= is for the optimizer 'muon', not {name!r}")
-        for tensor in _tensors(adamw):
+        for tensor in [] if adamw is None else _tensors(adamw):
             lib.call("heed_tensor_set_hidden_map", tensor, 0)
         given = lib.encoded(name), lib.settings_json(settings), lib.handles_of(tensors), len(tensors)
         super().__init__(lib.result("heed_optimizer_create", *given))
