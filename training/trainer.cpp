@@ -320,13 +320,13 @@ void Trainer::check_resumed() {
 /// Returns rank 0's measurement, computed with the help of the other ranks. `sample`: Task::sample().
 Evaluation Trainer::measure(std::int64_t sample) {
   const NoGrad no_grad;
-  task_.set_sample(sample);
   const AveragedWeights averaged(average_.get());
-  if (!exchange_) return task_.evaluate();
-  task_.share_evaluation(&exchange_->ranks());
+  task_.set_sample(sample);
+  task_.share_evaluation(exchange_ ? &exchange_->ranks() : nullptr);
   Evaluation evaluation = task_.evaluate();
   task_.share_evaluation(nullptr);
-  return exchange_->broadcast(std::move(evaluation));
+  task_.set_sample(0);
+  return exchange_ ? exchange_->broadcast(std::move(evaluation)) : evaluation;
 }
 
 void Trainer::save(bool as_best) {
