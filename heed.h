@@ -40,6 +40,7 @@
 #include "heed/models/pairs.h"
 #include "heed/models/search.h"
 #include "heed/training/checkpoint.h"
+#include "heed/training/muon.h"
 #include "heed/training/optimizer.h"
 #include "heed/training/perplexity.h"
 #include "heed/training/precision.h"

@@ -11,7 +11,6 @@
 #include "heed/models/layers.h"
 #include "heed/tests/kernel_check.h"
 #include "heed/training/optimizer.h"
-#include "heed/training/precision.h"
 
 using namespace heed;
 using namespace heed::test;
@@ -396,19 +395,19 @@ TEST_CASE("Muon steps hidden maps as matrices, and all else as AdamW does") {
 }
 
 TEST_CASE("Muon in bf16 is near to f32, and a step that is skipped changes nothing") {
-  const auto stepped = [](Precision precision, std::int32_t skip) {
+  const auto stepped = [](DType products, std::int32_t skip) {
     Tensor leaf = parameter(random_floats({64, 96}, 1));
     backward(sum(leaf * random_floats({64, 96}, 2)));
     Optimizer optimizer({{"w", &leaf}}, {.kind = OptimizerKind::muon, .weight_decay = 0.1});
-    optimizer.compute_in(precision);
+    optimizer.compute_in(products);
     optimizer.step(0.1, {}, Tensor::full({1}, skip, DType::i32));
     return std::pair(values_of<float>(leaf), values_of<float>(optimizer.state().at("first_moment.w")));
   };
-  const auto exact = stepped(Precision::f32, 0), rounded = stepped(Precision::bf16, 0);
+  const auto exact = stepped(DType::f32, 0), rounded = stepped(DType::bf16, 0);
   CHECK(worst_error(rounded.first, exact.first) < 1e-2);
   CHECK((rounded.first != exact.first) == Bf16Products::available());
   CHECK(rounded.second == exact.second);
-  const auto left = stepped(Precision::f32, 1);
+  const auto left = stepped(DType::f32, 1);
   CHECK(left.first == values_of<float>(random_floats({64, 96}, 1)));
   CHECK(left.second == std::vector<double>(64 * 96, 0));
 }

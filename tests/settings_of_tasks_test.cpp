@@ -195,12 +195,12 @@ TEST_CASE("--from: a setting that shapes weights comes along, and where another 
   CHECK(shaping > 80);
 }
 
-TEST_CASE("only tasks that tell classes have sparse features, and evaluations fit the shares of the parts") {
+TEST_CASE("only tasks that tell classes or rate have sparse features, and evaluations fit the shares of the parts") {
   for (const TaskKind* kind : task_kinds()) {
     CAPTURE(kind->name);
-    const bool tells_classes = kind->name == "classify" || kind->name == "match";
-    CHECK(kind->settings(true).has("model.sparse_features") == tells_classes);
-    if (!tells_classes) continue;
+    const bool has_parts = kind->name == "classify" || kind->name == "match" || kind->name == "rate";
+    CHECK(kind->settings(true).has("model.sparse_features") == has_parts);
+    if (!has_parts) continue;
     const auto learner = built(*kind, short_settings(*kind, {"model.sparse_features=97"}));
     learner->prepare_training();
     const auto shares = [&] { return model_state(learner->model()).at("sparse.shares").to_doubles(); };

@@ -10,6 +10,7 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
+#include "heed/core/low_precision.h"
 
 namespace heed {
 namespace {
@@ -153,15 +154,14 @@ Tensor orthogonalised(const Tensor& x, std::int64_t iterations) {
   return x.count() == 0 ? x.detach() : orthogonalised_in(x.detach(), iterations, x.dtype());
 }
 
-void muon(const OptimizerStep& step, const MuonOptions& options, Precision precision) {
+void muon(const OptimizerStep& step, const MuonOptions& options, DType products) {
   const NoGrad no_grad;
   const Tensor& first = step.parameters[0];
   const bool on_cpu = first.device().type == DeviceType::cpu;
   if (on_cpu && step.skip.defined() && step.skip.item() != 0) return;
-  DType dtype = first.dtype();
-  if (!on_cpu && dtype == DType::f32 && precision != Precision::f32)
-    dtype = precision == Precision::f16 ? DType::f16 : DType::bf16;
-  const Bf16Products products(on_cpu && precision == Precision::bf16 && Bf16Products::available());
+  const bool lower = first.dtype() == DType::f32 && products != DType::f32;
+  const DType dtype = lower && !on_cpu ? products : first.dtype();
+  const Bf16Products rounded(lower && on_cpu && Bf16Products::available());
 
   std::map<std::pair<std::int64_t, std::int64_t>, Alike> open;
   for (std::size_t i = 0; i < step.parameters.size(); ++i) {

@@ -14,7 +14,6 @@
 #include "heed/base/names.h"
 #include "heed/core/backend.h"
 #include "heed/data/safetensors.h"
-#include "heed/training/muon.h"
 #include "heed/training/step.h"
 
 namespace heed {
@@ -293,7 +292,7 @@ void Optimizer::step_group(double rate, double decay, bool of_matrices, Optimize
   update.second_moment = second;
   const Backend& backend = backend_of(weights[0]);
   if (of_matrices)
-    muon(update, options_.muon, precision_);
+    muon(update, options_.muon, products_);
   else if (options_.kind == OptimizerKind::sgd)
     backend.sgd(update);
   else

@@ -11,6 +11,7 @@
 
 #include "heed/base/setting.h"
 #include "heed/models/module.h"
+#include "heed/training/muon.h"
 
 namespace heed {
 
@@ -27,8 +28,6 @@ struct ScheduleOptions {
   double final_rate = 0;  ///< rate at the last step, for linear and cosine
 };
 
-/// Numbers that weights in f32 are computed with: smaller ones would be 0, larger ones infinite.
-inline constexpr double least_in_f32 = 1e-37, most_in_f32 = 1e38;
 /// Throws an Error with the name where a number is neither 0 nor of that range.
 void check_in_f32(std::string_view name, double value);
 
@@ -51,7 +50,6 @@ Schedule schedule_of(const ScheduleOptions& options);
 double learning_rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t steps);
 
 struct OptimizerStep;
-enum class Precision;
 
 /// sgd: v = beta1 v + g, w -= lr v (beta1 is the momentum; 0: plain gradient descent). adam: arXiv 1412.6980,
 /// weight decay added to the gradient. adamw: arXiv 1711.05101, weight decay applied to the weights. muon:
@@ -65,41 +63,6 @@ std::vector<std::string> optimizer_names();
 /// Throws an Error listing the names if `name` is not one of them.
 OptimizerKind optimizer_kind(std::string_view name);
 std::string_view name_of(OptimizerKind kind);
-
-/// What Muon multiplies the rate of a matrix [rows, columns] by. original: sqrt(max(1, rows / columns))
-/// (Jordan 2024, kellerjordan.github.io/posts/muon). match_rms_adamw: 0.2 sqrt(max(rows, columns)), which
-/// makes steps as long as AdamW's, so that its rate and decay serve for the matrices, too (Liu et al. 2025,
-/// arXiv 2502.16982, eq. 4).
-enum class RateAdjustment { original, match_rms_adamw };
-
-/// Muon's step of a matrix W with gradient G (Jordan 2024), as torch.optim.Muon takes it:
-///
-///   M = momentum M + (1 - momentum) G
-///   D = (1 - momentum) G + momentum M          without `nesterov`: M
-///   W = (1 - rate decay) W - rate adjustment orthogonalised(D)
-struct MuonOptions {
-  double momentum = 0.95;
-  bool nesterov = true;
-  std::int64_t iterations = 5;  ///< of Newton and Schulz
-  RateAdjustment adjustment = RateAdjustment::match_rms_adamw;
-  double rate = 1;  ///< of the matrices, as a multiple of the learning rate
-};
-
-void for_each_setting(auto&& visit, MuonOptions& options) {
-  visit(options.momentum, "momentum", 0, below_one_in_f32, "Of muon: of the matrices' moment");
-  visit(options.nesterov, "nesterov", "Of muon: whether the gradient counts once more beside the moment");
-  visit(options.iterations, "iterations", 1, 99, "Of muon: iterations of Newton and Schulz");
-  visit(options.adjustment, "adjust_rate", {"original", "match_rms_adamw"},
-        "Of muon: how a matrix's rate follows from its shape; match_rms_adamw: steps as long as adamw's");
-  visit(options.rate, "matrix_rate", least_in_f32, most_in_f32,
-        "Of muon: the learning rate of the matrices, as a multiple of the schedule's");
-}
-
-/// The matrices nearest to those of x [..., rows, columns] whose singular values are equal, but that these
-/// end between about 0.7 and 1.2 (Jordan 2024): U S V' of a matrix becomes U f(S) V', where f(s) goes
-/// `iterations` times through 3.4445 s - 4.775 s^3 + 2.0315 s^5, from s / max(|x|, 1e-7) on with the
-/// Frobenius norm. Right at every magnitude of f32; a matrix of zeros stays one. x is floating and untracked.
-Tensor orthogonalised(const Tensor& x, std::int64_t iterations = 5);
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::adam;
@@ -178,9 +141,10 @@ class Optimizer {
   /// One update. Every gradient is multiplied by `gradient_scale` (one element, may be undefined). If
   /// `skip` (i32, one element, may be undefined) is not 0, weights and moments do not change.
   void step(double learning_rate, const Tensor& gradient_scale = {}, const Tensor& skip = {});
-  /// In which type muon multiplies matrices while it orthogonalises them: that of the training, f32 by
-  /// default. On a CPU without instructions for bf16 (Bf16Products::available()) f32 all the same.
-  void compute_in(Precision precision) { precision_ = precision; }
+  /// In which type muon multiplies matrices in f32 while it orthogonalises them: f32, the default, or the one
+  /// that a model computes in (dtype_in(Precision)). On a CPU without instructions for bf16
+  /// (Bf16Products::available()) f32 all the same.
+  void compute_in(DType dtype) { products_ = dtype; }
   /// Forgets all gradients.
   void zero_gradients();
   std::int64_t steps() const { return steps_; }
@@ -209,8 +173,8 @@ class Optimizer {
   // Empty if the kind has none; undefined for parameters that other processes own.
   std::vector<Tensor> first_moment_, second_moment_;
   std::int64_t steps_ = 0;
-  Precision precision_ = {};
-  Tensor clip_;  // gradient scale for the next step; undefined: none
+  DType products_ = DType::f32;  // of muon
+  Tensor clip_;                  // gradient scale for the next step; undefined: none
 };
 
 /// An exponential moving average of the weights, a = d a + (1 - d) w after each step, which often

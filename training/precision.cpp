@@ -35,6 +35,11 @@ Precision precision_from_name(std::string_view name) {
   return precisions.find(name);
 }
 
+DType dtype_in(Precision precision) {
+  if (precision == Precision::f32) return DType::f32;
+  return precision == Precision::f16 ? DType::f16 : DType::bf16;
+}
+
 void check_precision(Precision precision, Device device) {
   if (precision == Precision::f32 || device.type != DeviceType::cpu) return;
   check(precision == Precision::bf16, "precision ", name_of(precision),
@@ -50,7 +55,7 @@ std::string precision_remark(Precision precision, Device device) {
 
 LowerPrecision::LowerPrecision(const std::vector<NamedTensor>& parameters, Precision precision) {
   if (precision == Precision::f32) return;
-  const DType half = precision == Precision::f16 ? DType::f16 : DType::bf16;
+  const DType half = dtype_in(precision);
   std::vector<Tensor> weights, copies;
   for (const NamedTensor& named : parameters) {
     check_precision(precision, named.tensor->device());
@@ -130,7 +135,7 @@ Autocast::Autocast(std::vector<NamedTensor> parameters, Precision precision, con
   check(!parameters_.empty(), "Autocast: the model has no parameters");
   const Device device = parameters_[0].tensor->device();
   check_precision(precision, device);
-  if (device.type != DeviceType::cpu) dtype_ = precision == Precision::f16 ? DType::f16 : DType::bf16;
+  if (device.type != DeviceType::cpu) dtype_ = dtype_in(precision);
   if (precision != Precision::f16) return;
   check(loss_scale.scale >= LossScale::lowest && loss_scale.scale <= LossScale::highest,
         "Autocast: the loss scale is ", loss_scale.scale, "; it must be ", LossScale::lowest, " to ",
@@ -164,7 +169,7 @@ void Autocast::step(Optimizer& optimizer, double learning_rate) {
     loss_scale_->update(GradientNorm(optimizer.parameters()).norm());
     skip = loss_scale_->skip();
   }
-  optimizer.compute_in(precision_);
+  optimizer.compute_in(dtype_in(precision_));
   optimizer.step(learning_rate, {}, skip);
   optimizer.zero_gradients();
 }

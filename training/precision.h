@@ -23,6 +23,9 @@ std::string_view name_of(Precision precision);
 /// Throws an Error listing the names if `name` is not one of them.
 Precision precision_from_name(std::string_view name);
 
+/// f32, f16 or bf16.
+DType dtype_in(Precision precision);
+
 /// Throws an Error that says what to do if the device cannot compute in that type.
 void check_precision(Precision precision, Device device);
 /// What to tell a user whose processor computes in it, but slowly; "" where there is nothing to tell.

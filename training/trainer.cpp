@@ -267,7 +267,7 @@ void Trainer::open(RunFolder* folder) {
   if (folder_) folder_->write_config();
   if (options_.precision != Precision::f32)
     autocast_ = std::make_unique<Autocast>(task_.model(), options_.precision, state_.loss_scale);
-  optimizer_.compute_in(options_.precision);
+  optimizer_.compute_in(dtype_in(options_.precision));
   watch_->open(folder_, batches_in(task_, 0));
   if (const std::string remark = precision_remark(options_.precision, device_); !remark.empty())
     watch_->say(remark);
@@ -320,13 +320,13 @@ void Trainer::check_resumed() {
 /// Returns rank 0's measurement, computed with the help of the other ranks. `sample`: Task::sample().
 Evaluation Trainer::measure(std::int64_t sample) {
   const NoGrad no_grad;
-  task_.set_sample(sample);
   const AveragedWeights averaged(average_.get());
-  if (!exchange_) return task_.evaluate();
-  task_.share_evaluation(&exchange_->ranks());
+  task_.set_sample(sample);
+  task_.share_evaluation(exchange_ ? &exchange_->ranks() : nullptr);
   Evaluation evaluation = task_.evaluate();
   task_.share_evaluation(nullptr);
-  return exchange_->broadcast(std::move(evaluation));
+  task_.set_sample(0);
+  return exchange_ ? exchange_->broadcast(std::move(evaluation)) : evaluation;
 }
 
 void Trainer::save(bool as_best) {

@@ -162,7 +162,7 @@ class Training(Folder):
             with open(self.path("state.safetensors"), "rb") as file:
                 return file.read().count(b"second_moment")
 
-        vectors, maps = 4 + 1, 4  # biases; query, key, value and output
+        vectors, maps = 1, 4  # the bias of the last map; query, key, value and output
         self.assertEqual(moments(lambda net: ()), vectors + 1)
         self.assertEqual(moments(lambda net: net["out"]), vectors + 2)
         self.assertEqual(moments(lambda net: [net["out"], net["layer"]]), vectors + 2 + maps)

@@ -367,18 +367,18 @@ class Optimizer(_Handle):
 
     def __init__(
         self, name: str, parameters: Union[Parameters, Iterable[object]], learning_rate: float = 1e-3, *,
-        adamw: Union[Parameters, Iterable[Parameters]] = (), **settings: Union[float, str],
+        adamw: Union[None, Parameters, Iterable[Parameters]] = None, **settings: Union[float, str],
     ) -> None:
         self.learning_rate = learning_rate
         given: Any = parameters if isinstance(parameters, (Tensor, Module, dict, str)) else list(parameters)
         is_group = [isinstance(one, Mapping) and "params" in one for one in given] if isinstance(given, list) else []
         if any(is_group) and not all(is_group):
             raise TypeError("an optimizer takes groups, all of them with \"params\", or parameters, not both in one list")
-        if name != "muon" and adamw != ():
+        if name != "muon" and adamw is not None:
             raise TypeError(f"adamw= is for the optimizer 'muon', not {name!r}")
         groups = given if any(is_group) else [{"params": given}]
         found = [_group(one, learning_rate) for one in groups]
-        for tensor in _tensors(adamw):
+        for tensor in [] if adamw is None else _tensors(adamw):
             lib.call("heed_tensor_set_hidden_map", tensor, 0)
         structs = (lib.GroupStruct * len(found))(
             *[lib.GroupStruct(lib.handles_of(tensors), len(tensors), rate, decay) for tensors, rate, decay in found])
