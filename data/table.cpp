@@ -355,8 +355,9 @@ void rows_of_tsv(const TextInput& input, const TableOptions& options, const Take
 std::vector<std::string> keys_of(const Json& object) {
   std::vector<std::string> keys;
   for (const auto& [key, value] : object.items()) {
-    if (!value.is_object()) keys.push_back(key);
-    if (value.is_object())
+    if (!value.is_object() || value.empty())
+      keys.push_back(key);
+    else
       for (const std::string& inner : keys_of(value)) keys.push_back(concat_text(key, '.', inner));
   }
   return keys;

@@ -254,8 +254,8 @@ TEST_CASE("compare: trains what is missing, shows what failed, and refuses anoth
   // One cell more, and one that fails: the others stay.
   fs::create_directory(out / "longformer-seed1");
   write_content(out / "longformer-seed1" / "run", "no folder");
-  const ProgramResult more = run_compare(comparison_of(out, {"--attention", "dot_product,longformer",
-                                                                     "--seeds", "1", "--table", "json"}));
+  const ProgramResult more = run_compare(
+      comparison_of(out, {"--attention", "dot_product,longformer", "--seeds", "1", "--table", "json"}));
   CAPTURE(more.errors);
   CHECK(more.status == 1);
   const std::vector<Json> other = json_lines(more.output);

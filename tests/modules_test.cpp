@@ -523,7 +523,7 @@ TEST_CASE("mixed_heads: any variants, which keep their settings and say what the
   linformer.set("part_heads", std::vector<double>{3, 3});
   CHECK(contains(error_of([&] { make("mixed_heads", linformer); }), "6 heads"));
   const Options fastformer = options_of({{"parts", Texts{"dot_product", "fastformer"}}});
-  CHECK(contains(error_of([&] { make("mixed_heads", fastformer); }), "some of the heads"));
+  CHECK(contains(error_of([&] { make("mixed_heads", fastformer); }), "heads of a width of their own"));
 }
 
 TEST_CASE("fastformer: equal global keys are one, and without a key the global query meets the values") {

@@ -136,8 +136,7 @@ TEST_CASE("report: images are shown as images") {
   write_content(folder / "set-labels-idx1-ubyte", labels);
   const json page = checked(report_of(
       with_report("classify", folder / "run", {"--data", (folder / "set-images-idx3-ubyte").string()})));
-  for (const json& one :
-       {mistakes_in(page)["shown"][0], examples_in(page)["shown"][0]}) {
+  for (const json& one : {mistakes_in(page)["shown"][0], examples_in(page)["shown"][0]}) {
     const json& image = one["line"]["image"];
     CHECK(image["rows"] == side);
     CHECK(image["columns"] == side);

@@ -125,6 +125,10 @@ class ClassifyLearner : public Learner {
         reads_images_(reads_images(settings_)),
         image_{data_.patch, data_.patch, {}} {
     unit_ = reads_images_ ? "images" : "texts";
+    if (!has_sets() && settings_.get<std::string>("training.keep_best_by") == "micro_f1")
+      throw SettingsError(
+          "training.keep_best_by=micro_f1 is for texts with several labels (data.label_separator); with one "
+          "each it is the accuracy");
     if (!has_sets()) return;
     if (reads_images_) throw SettingsError("data.label_separator is for texts, not for images");
     if (settings_.read<ClassSettings>("training").weights != ClassSettings::Weights::equal)

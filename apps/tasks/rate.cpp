@@ -195,8 +195,8 @@ class RateLearner : public Learner {
         lines, options, [&](const std::string& line) { return input_of(line); },
         [&](const Inputs& inputs) {
           std::vector<Prediction> answers;
-          for (const double number : numbers_of(inputs))
-            answers.push_back({number_text(static_cast<float>(number)), 1});
+          for (const double number : numbers_of(inputs))  // one that is none is an error of Run::predict()
+            answers.push_back({number_text(static_cast<float>(number)), std::isfinite(number) ? 1 : number});
           return answers;
         },
         [&](const RateInput& input, const std::string& name, CaptureFile& file) {

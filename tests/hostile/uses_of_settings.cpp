@@ -340,7 +340,7 @@ void add_flags_of_tasks(Uses& uses) {
   language_model.call("--prompt and --prompts",
                       {"generate", "--run", "{run}", "--prompt", "the", "--prompts"}, 2, "--prompt");
   UsesOf(uses, "match").go_on("folds", {"--folds", "2"}, 1, "data.folds");
-  for (const std::string task : {"match", "tag"})
+  for (const std::string task : {"match", "rate"})
     UsesOf(uses, task).ask("texts of any length", {"--set", "data.max_tokens=16777216"}, 0, "");
 }
 
