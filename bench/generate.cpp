@@ -53,7 +53,8 @@ struct Sizes {
   bool int8 = false, bf16 = false, bound = true, llama = false;
 };
 
-/// The shape of SmolLM2-135M: a deep model of Llama's family, three query heads of which share keys and values.
+/// The shape of SmolLM2-135M: a deep model of Llama's family, in which three query heads share keys and
+/// values.
 heed::TransformerConfig llama_config() {
   heed::TransformerConfig config;
   config.width = 576;

@@ -446,8 +446,9 @@ TEST_CASE("An unsupported file is refused, and the error names what is wrong") {
 TEST_CASE("A mark is found by the names that other programs give it") {
   const Tokenizer tokenizer = Tokenizer::from_json(word_piece_file().dump(), "t.json");
   CHECK(tokenizer.id_of("<unk>") == 0);
-  CHECK_THROWS_WITH_AS(tokenizer.id_of("</s>"),
-                       "the tokenizer has no token \"</s>\" (nor [SEP], <eos>, <|endoftext|>)", Error);
+  CHECK_THROWS_WITH_AS(
+      tokenizer.id_of("</s>"),
+      "the tokenizer has no token \"</s>\" (nor [SEP], <eos>, <|endoftext|>, <|end_of_text|>)", Error);
 }
 
 TEST_CASE("Long words and texts are cut in linear time") {

@@ -522,9 +522,10 @@ heed_status heed_compare_trainings(const char* task, const char* settings, const
 /* --- runs: what was trained. Any number of threads may ask one run at once, with one set of weights. --- */
 
 /**
- * Opens the folder of a run of any task, or of a published model (docs/guides/published.md). `settings`: "device", "weights" ("best", "last" or "initial"),
- * "config" (a file that overrides the run's settings), "settings" (a list of "name=value" that overrides
- * both), "verify" (true). Threads are set for the whole process: heed_set_cpu_threads().
+ * Opens the folder of a run of any task, or of a published model (docs/guides/published.md). `settings`:
+ * "device", "weights" ("best", "last" or "initial"), "config" (a file that overrides the run's settings),
+ * "settings" (a list of "name=value" that overrides both), "verify" (true). Threads are set for the whole
+ * process: heed_set_cpu_threads().
  */
 heed_status heed_run_open(const char* folder, const char* settings, heed_run** out);
 /**
