@@ -95,7 +95,7 @@ std::string lines_of_names(const std::set<std::string>& names) {
 }
 std::vector<std::string> names_in(std::string_view text) {
   std::vector<std::string> names;
-  for (; !text.empty(); text.remove_prefix(names.back().size() + 1))
+  for (; !text.empty(); text.remove_prefix(std::min(names.back().size() + 1, text.size())))
     names.emplace_back(text.substr(0, text.find('\n')));
   return names;
 }

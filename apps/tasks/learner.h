@@ -179,7 +179,9 @@ class Learner : public Task {
   /// Throws a SettingsError for settings that do not fit together. Reads, allocates and writes nothing.
   Learner(const TaskKind& kind, Settings settings)
       : settings_(std::move(settings)),
-        label_smoothing_(settings_.get<double>("training.label_smoothing")),
+        label_smoothing_(settings_.has("training.label_smoothing")
+                             ? settings_.get<double>("training.label_smoothing")
+                             : 0),
         kind_(kind) {}
 
   const TaskKind& kind() const { return kind_; }

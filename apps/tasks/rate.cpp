@@ -57,11 +57,11 @@ constexpr const char* for_ratings = R"({
   "model": {"width": 64, "feed_forward": 128, "encoder_layers": 1, "dropout": 0.5, "word_dropout": 0.4,
     "positions": "none", "local_width": 3, "epsilon": 0.1, "embedding_deviation": 0.01, "sparse_features": 131072},
   "training": {"steps": 1000, "batch_tokens": 1024, "evaluate_every": 1000, "save_every": 500, "ema_decay": 0.99,
-    "label_smoothing": 0.0, "schedule": {"name": "cosine", "warmup_steps": 50, "learning_rate": 0.002}}})";
+    "schedule": {"name": "cosine", "warmup_steps": 50, "learning_rate": 0.002}}})";
 
 constexpr const char* for_numbers = R"({
   "tokenizer": {"vocabulary": 300}, "model": {"width": 64, "feed_forward": 128, "encoder_layers": 1},
-  "training": {"steps": 400, "evaluate_every": 80, "save_every": 100, "label_smoothing": 0.0,
+  "training": {"steps": 400, "evaluate_every": 80, "save_every": 100,
     "schedule": {"warmup_steps": 50, "learning_rate": 0.003}}})";
 
 Settings rate_settings(bool own_data) {
@@ -72,7 +72,7 @@ Settings rate_settings(bool own_data) {
   settings.declare("tokenizer", VocabularySettings());
   declare_model(settings, {.width = 64, .feed_forward = 128, .encoder_layers = 1}, Stacks::encoder,
                 /*has_sparse_features=*/true);
-  declare_training(settings, error_metrics);
+  declare_training(settings, error_metrics, /*smooths=*/false);
   settings.declare("prediction", PredictionSettings());
   settings.change_defaults(own_data ? for_ratings : for_numbers);
   return settings;
@@ -145,8 +145,6 @@ class RateLearner : public Learner {
         data_(settings_.read<RateData>("data")),
         batch_size_(settings_.read<PredictionSettings>("prediction").batch_size) {
     unit_ = "texts";
-    if (label_smoothing_ > 0)
-      throw SettingsError("training.label_smoothing needs classes; this task predicts a number");
   }
 
   void prepare_training() override {

@@ -187,7 +187,7 @@ TransformerConfig model_config(const Settings& settings) {
   });
 }
 
-void declare_training(Settings& settings, std::span<const MetricKind> metrics) {
+void declare_training(Settings& settings, std::span<const MetricKind> metrics, bool smooths) {
   TrainerOptions options{.steps = 1000,
                          .clip_norm = 1,
                          .optimizer = {.beta2 = 0.98, .epsilon = 1e-9},
@@ -197,7 +197,7 @@ void declare_training(Settings& settings, std::span<const MetricKind> metrics) {
   options.shown_evaluations = 5;
   options.shown_sample = 1024;
   settings.declare("training", options);
-  TrainingSettings training{.keep_best_by = std::string(metrics.front().name)};
+  TrainingSettings training{.keep_best_by = std::string(metrics.front().name), .smooths = smooths};
   for (const MetricKind& metric : metrics) training.metrics.emplace_back(metric.name);
   settings.declare("training", training);
 }

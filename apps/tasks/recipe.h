@@ -146,12 +146,14 @@ struct TrainingSettings {
   double label_smoothing = 0.1;
   std::string freeze = {}, part_rates = {}, from = {}, ignore = {}, embeddings = {}, keep_best_by = {};
   std::vector<std::string> metrics = {};  ///< the choices of keep_best_by
+  bool smooths = true;  ///< there are classes or tokens, whose probabilities can be smoothed
 };
 
 void for_each_setting(auto&& visit, TrainingSettings& training) {
   visit(training.batch_tokens, "batch_tokens", 1, 1e9, "The most tokens of a batch, padding included");
-  visit(training.label_smoothing, "label_smoothing", 0, 0.999,
-        "Share of each target's probability that is spread over all others");
+  if (training.smooths)
+    visit(training.label_smoothing, "label_smoothing", 0, 0.999,
+          "Share of each target's probability that is spread over all others");
   visit(training.freeze, "freeze", "Parts of the model whose weights stay as they are: embedding,encoder");
   visit(training.part_rates, "part_rates",
         "Learning rates of parts, as multiples of the schedule's: embedding=0.1,encoder=0.5");
@@ -180,8 +182,8 @@ void for_each_setting(auto&& visit, PredictionSettings& prediction) {
   visit(prediction.batch_size, "batch_size", 1, 1e6, prediction.what + " that are read at a time");
 }
 
-/// "training": TrainerOptions and TrainingSettings.
-void declare_training(Settings& settings, std::span<const MetricKind> metrics);
+/// "training": TrainerOptions and TrainingSettings; label smoothing where the task `smooths`.
+void declare_training(Settings& settings, std::span<const MetricKind> metrics, bool smooths = true);
 /// Throws a SettingsError for settings that do not fit together.
 TrainerOptions trainer_options(const Settings& settings);
 

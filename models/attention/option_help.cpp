@@ -14,8 +14,11 @@ constexpr OptionHelp table[] = {
     {"", "hidden", "Hidden units of the maps that make the logits; by default the width of a head"},
     {"", "convolution", "Taps of the short causal convolution of queries, keys and values"},
 
-    {"dot_product", "kv_heads",
-     "Heads of keys and values, which query heads share (grouped queries); 0: one each"},
+    {"", "kv_heads", "Heads of keys and values, which query heads share (grouped queries); 0: one each"},
+
+    {"dot_product", "output_bias", "A bias in the output map; by default as in the other projections"},
+    {"dot_product", "qk_norm",
+     "The queries and the keys of each head are normalised by their root mean square"},
 
     {"synthesizer_dense", "share_w2", "One second map for all heads, as in the authors' code"},
     {"synthesizer_factorized_dense", "tiling",
@@ -115,6 +118,19 @@ constexpr OptionHelp table[] = {
 
     {"gated_deltanet", "value_width", "Width of the values, in widths of the layer"},
     {"gated_deltanet", "gated", "The state also fades; false: DeltaNet"},
+
+    {"kimi_delta", "value_width", "Width of the values, in widths of the layer"},
+    {"kimi_delta", "gate_rank", "Rank of the maps of decays and of the output gate; 0: the width of a head"},
+
+    {"rwkv7", "rank", "Rank of the maps of decays and of in-context rates; 0: by the width, in steps of 32"},
+    {"rwkv7", "gate_rank", "Rank of the map of the output gate; 0: by the width, in steps of 32"},
+
+    {"moba", "block", "Keys of a block"},
+    {"moba", "blocks", "Blocks that a query sees, its own among them"},
+
+    {"native_sparse", "block", "Keys of a block, which are compressed to one and chosen together"},
+    {"native_sparse", "blocks", "Blocks that the queries of a group choose"},
+    {"native_sparse", "window", "Last keys that every query sees"},
 
     {"mamba2", "expand", "Width of the values, in widths of the layer"},
     {"mamba2", "state", "Numbers of state for each element of a value"},

@@ -18,8 +18,8 @@ from support import heeds_attentions
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "reference"
 NOTE = "HEED_WRITE_DOCS=1 python3 tests/python/run.py test_reference.py"
 SECTIONS = [  # title, module, names
-    ("Training", "heed", "train resume cross_validate tasks settings Settings Setting"),
-    ("Runs", "heed", "Run Predictions Prediction Alternative AnswerQueue AttentionWeights Model"),
+    ("Training", "heed", "train resume cross_validate compare Comparison tasks settings Settings Setting"),
+    ("Runs", "heed", "Run from_pretrained Predictions Prediction Alternative AnswerQueue AttentionWeights Model"),
     ("Notebooks", "heed", "report Page ProgressLine"),
     ("Tensors", "heed", "Tensor Parameter from_numpy from_dlpack"),
     ("Layers and modules", "heed", "Module attention Attention attentions Context save load"),
