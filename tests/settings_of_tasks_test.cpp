@@ -198,7 +198,9 @@ TEST_CASE("--from: a setting that shapes weights comes along, and where another 
   CHECK(shaping > 80);
 }
 
-TEST_CASE("only tasks that tell classes or rate have sparse features, and evaluations fit the shares of the parts") {
+TEST_CASE(
+    "only tasks that tell classes or rate have sparse features, and evaluations fit the shares of the "
+    "parts") {
   for (const TaskKind* kind : task_kinds()) {
     CAPTURE(kind->name);
     const bool has_parts = kind->name == "classify" || kind->name == "match" || kind->name == "rate";

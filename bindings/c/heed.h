@@ -516,8 +516,9 @@ heed_status heed_cross_validate(const char* task, const char* settings, const he
  * its metrics, costs and the difference from the first), "runs" (choice, seed and folder of each), "text" and
  * "markdown" (tables) and "mattered" (what explains the differences; ""). Otherwise as heed_train().
  */
-heed_status heed_compare_trainings(const char* task, const char* settings, const heed_examples* examples, size_t count,
-                         const char* folder, heed_progress progress, void* context, char** out);
+heed_status heed_compare_trainings(const char* task, const char* settings, const heed_examples* examples,
+                                   size_t count, const char* folder, heed_progress progress, void* context,
+                                   char** out);
 
 /* --- runs: what was trained. Any number of threads may ask one run at once, with one set of weights. --- */
 

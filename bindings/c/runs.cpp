@@ -610,8 +610,9 @@ heed_status heed_cross_validate(const char* task, const char* settings, const he
   });
 }
 
-heed_status heed_compare_trainings(const char* task, const char* settings, const heed_examples* examples, size_t count,
-                         const char* folder, heed_progress progress, void* context, char** out) {
+heed_status heed_compare_trainings(const char* task, const char* settings, const heed_examples* examples,
+                                   size_t count, const char* folder, heed_progress progress, void* context,
+                                   char** out) {
   return guarded(__func__, out, [&] {
     return new_text(compared(task, settings, examples, count, folder, TrainingCalls(progress, context)));
   });

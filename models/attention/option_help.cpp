@@ -125,7 +125,7 @@ constexpr OptionHelp table[] = {
     {"rwkv7", "rank", "Rank of the maps of decays and of in-context rates; 0: by the width, in steps of 32"},
     {"rwkv7", "gate_rank", "Rank of the map of the output gate; 0: by the width, in steps of 32"},
 
-    {"moba", "block", "Keys of a block"},
+    {"moba", "block", "Keys that stand in a block"},
     {"moba", "blocks", "Blocks that a query sees, its own among them"},
 
     {"native_sparse", "block", "Keys of a block, which are compressed to one and chosen together"},
