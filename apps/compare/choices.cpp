@@ -2,6 +2,7 @@
 #include <charconv>
 #include <cmath>
 #include <set>
+#include <tuple>
 
 #include "heed/apps/compare/comparison.h"
 #include "heed/base/names.h"
@@ -36,7 +37,9 @@ void check_distinct(const char* what, const std::vector<std::string>& values) {
 struct Choice {
   std::string attention;
   std::vector<std::string> values;
-  auto operator<=>(const Choice&) const = default;
+  bool operator<(const Choice& other) const {
+    return std::tie(attention, values) < std::tie(other.attention, other.values);
+  }
 };
 
 /// All combinations; the last setting varies fastest.

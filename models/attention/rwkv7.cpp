@@ -50,7 +50,7 @@ class Rwkv7 : public RecurrentAttention {
  public:
   explicit Rwkv7(const AttentionConfig& config)
       : RecurrentAttention(config),
-        rank_(rank_of(config, "rank", 2.5 * static_cast<double>(config.width / config.heads) / 64)),
+        rank_(rank_of(config, "rank", 2.5 * head_width_of(config) / 64)),
         gate_rank_(rank_of(config, "gate_rank", 5)),
         query_(config.width, config.width, config.bias, initialiser_),
         key_(config.width, config.width, config.bias, initialiser_),
@@ -123,6 +123,11 @@ class Rwkv7 : public RecurrentAttention {
   }
 
  private:
+  static double head_width_of(const AttentionConfig& config) {
+    const std::int64_t head_width = config.width / config.heads;
+    return static_cast<double>(head_width);
+  }
+
   static std::int64_t rank_of(const AttentionConfig& config, const char* name, double of_root) {
     const std::int64_t given = config.options.take_integer(name, 0, 0, most_units);
     const double usual = of_root * std::sqrt(static_cast<double>(config.width));
