@@ -38,7 +38,7 @@ ProgramResult run_there(const std::string& task, const Arguments& arguments, con
 /// The loss, or what a task without one measures itself by.
 double loss_in(const std::string& json) {
   const nlohmann::json report = nlohmann::json::parse(json);
-  for (const char* const name : {"loss", "nats_per_token", "mrr"})
+  for (const char* const name : {"loss", "nats_per_token", "mrr", "root_mean_squared_error"})
     if (report.contains(name)) return report[name].get<double>();
   throw Error("no figure in " + json);
 }
