@@ -35,8 +35,9 @@ Tensor normalised(const Tensor& x) {
 /// Iterations y = (a + b A + c A^2) y with A = y y', or A = y' y from the right where that is smaller.
 ///
 /// The factors commute with A, so that a long matrix need not be multiplied by each of them: with
-/// Q = a + b A + c A^2 the next A is Q A Q, and only the product of all Q meets y. That is less work from 1.5 times as long
-/// as wide on. In half types it is not done: there the small eigenvalues of A are lost beside the large ones.
+/// Q = a + b A + c A^2 the next A is Q A Q, and only the product of all Q meets y. That is less work from 1.5
+/// times as long as wide on. In half types it is not done: there the small eigenvalues of A are lost beside
+/// the large ones.
 class NewtonSchulz {
  public:
   explicit NewtonSchulz(const Tensor& y)
