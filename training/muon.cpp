@@ -34,9 +34,10 @@ Tensor normalised(const Tensor& x) {
 
 /// Iterations y = (a + b A + c A^2) y with A = y y', or A = y' y from the right where that is smaller.
 ///
-/// The factors commute with A, so that a long matrix need not be multiplied by each of them: with Q = a + b A +
-/// c A^2 the next A is Q A Q, and only the product of all Q meets y. That is less work from 1.5 times as long
-/// as wide on. In half types it is not done: there the small eigenvalues of A are lost beside the large ones.
+/// The factors commute with A, so that a long matrix need not be multiplied by each of them: with
+/// Q = a + b A + c A^2 the next A is Q A Q, and only the product of all Q meets y. That is less work from 1.5
+/// times as long as wide on. In half types it is not done: there the small eigenvalues of A are lost beside
+/// the large ones.
 class NewtonSchulz {
  public:
   explicit NewtonSchulz(const Tensor& y)
@@ -100,8 +101,8 @@ std::vector<Tensor> matrices_of(const Tensor& x) {
   return all;
 }
 
-/// Moves the moments on, and returns what is to be orthogonalised [count, rows, columns]; zeros where the step
-/// is skipped. The kernel of gradient descent does it: from zeros, at a negative rate.
+/// Moves the moments on, and returns what is to be orthogonalised [count, rows, columns]; zeros where the
+/// step is skipped. The kernel of gradient descent does it: from zeros, at a negative rate.
 Tensor directions_of(const Alike& alike, const OptimizerStep& step, const MuonOptions& options) {
   const Tensor& like = alike.weights[0];
   const Tensor all =

@@ -47,8 +47,8 @@ void for_each_setting(auto&& visit, MuonOptions& options) {
 Tensor orthogonalised(const Tensor& x, std::int64_t iterations = 5);
 
 /// A step of matrices with their first moments. `step` is as for Adam with decoupled decay, without second
-/// moments; its learning_rate is that of the matrices. `products`: Optimizer::compute_in(). An optimizer's: it
-/// marks no weight as overwritten.
+/// moments; its learning_rate is that of the matrices. `products`: Optimizer::compute_in(). It is for
+/// Optimizer, which marks the weights as overwritten.
 void muon(const OptimizerStep& step, const MuonOptions& options, DType products);
 
 }  // namespace heed
