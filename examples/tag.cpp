@@ -64,13 +64,14 @@ LabelledText number_words_by_rule() {
   LabelledText text;
   for (const std::int32_t number : draw_numbers(1, 3000, 1).train) {
     const std::string english = english_number(number);
-    const std::vector<std::string> words = words_of(english);
+    std::vector<std::string> words = words_of(english);
+    std::ranges::reverse(words);
     std::string tags, unit = "ones", thousands;
-    for (auto word = words.rbegin(); word != words.rend(); ++word) {
-      const bool is_unit = *word == "hundred" || *word == "thousand";
+    for (const std::string& word : words) {
+      const bool is_unit = word == "hundred" || word == "thousand";
       tags = concat_text(is_unit ? "unit" : unit, tags.empty() ? "" : " ", tags);
-      if (*word == "thousand") unit = thousands = "thousands";
-      if (*word == "hundred") unit = thousands.empty() ? "hundreds" : "hundreds_of_thousands";
+      if (word == "thousand") unit = thousands = "thousands";
+      if (word == "hundred") unit = thousands.empty() ? "hundreds" : "hundreds_of_thousands";
     }
     text.add(english, tags, english);
   }
