@@ -1,4 +1,5 @@
-// heed compare: trains one task with several attentions, settings and seeds, and says which is best at what cost.
+// heed compare: trains one task with several attentions, settings and seeds, and says which is best at what
+// cost.
 //
 //   heed compare --task classify --data subj.all --format lines --encoding cp1252 --test-fraction 0.1
 //                --attention dot_product,fastformer,clusterformer --seeds 1,2,3 --out runs/which
@@ -92,16 +93,11 @@ pid_t start_cell(const TaskKind& kind, const ComparisonCell& cell, const OpenFol
 class CellProcesses {
  public:
   CellProcesses(const TaskKind& kind, std::span<const ComparisonCell> cells, const fs::path& folder)
-      : kind_(kind), cells_(cells), folder_(folder), results_(cells.size()) {
-    ComparedData data(kind);
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      results_[i] = read_result(cells[i], folder_of(i));
-      if (results_[i])
-        data.check_same(cells[i], folder_of(i));
-      else
-        waiting_.push_back(i);
-    }
-    if (!waiting_.empty()) data.check_measurable(cells[waiting_.front()]);
+      : kind_(kind),
+        cells_(cells),
+        folder_(folder),
+        results_(cells.size()),
+        waiting_(cells_to_train(kind, cells, folder, results_)) {
     create_folders(folder);
     opened_.emplace(folder);
     if (waiting_.size() < cells.size())

@@ -14,7 +14,6 @@
 #include "heed/base/names.h"
 #include "heed/core/device.h"
 #include "heed/core/profile.h"
-#include "heed/core/random.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/progress.h"
 
@@ -223,6 +222,22 @@ void ComparedData::check_same(const ComparisonCell& cell, const fs::path& folder
           "), so it cannot be compared with the others: remove that folder, or compare in another one");
 }
 
+std::vector<std::size_t> cells_to_train(const TaskKind& kind, std::span<const ComparisonCell> cells,
+                                        const fs::path& folder,
+                                        std::vector<std::optional<CellResult>>& results) {
+  ComparedData data(kind);
+  std::vector<std::size_t> waiting;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    results[i] = read_result(cells[i], folder / cells[i].name);
+    if (results[i])
+      data.check_same(cells[i], folder / cells[i].name);
+    else
+      waiting.push_back(i);
+  }
+  if (!waiting.empty()) data.check_measurable(cells[waiting.front()]);
+  return waiting;
+}
+
 void check_comparison_folder(const fs::path& folder) {
   static const std::set<std::string> tables = {"table.txt", "table.md", "table.jsonl", "report.html"};
   if (!path_exists(folder)) return;
@@ -276,17 +291,7 @@ void keep_examples(const TaskKind& kind, std::span<const Examples> examples, con
 CellTrainer cells_in_turn(const TaskKind& kind, const fs::path& folder, const TrainerCallbacks& callbacks) {
   return [&kind, folder, callbacks](std::span<const ComparisonCell> cells) {
     std::vector<std::optional<CellResult>> results(cells.size());
-    std::vector<std::size_t> waiting;
-    ComparedData data(kind);
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      results[i] = read_result(cells[i], folder / cells[i].name);
-      if (results[i])
-        data.check_same(cells[i], folder / cells[i].name);
-      else
-        waiting.push_back(i);
-    }
-    if (!waiting.empty()) data.check_measurable(cells[waiting.front()]);
-    for (const std::size_t i : waiting) {
+    for (const std::size_t i : cells_to_train(kind, cells, folder, results)) {
       if (callbacks.stop_requested && callbacks.stop_requested()) break;
       if (callbacks.message) callbacks.message(concat_text(cells[i].choice, ", seed ", cells[i].seed));
       try {

@@ -106,14 +106,20 @@ class ComparedData {
   std::map<std::string, std::map<std::string, std::string>> known_;
 };
 
+/// The cells that have no result yet; `results` gets those of the others. Throws what read_result() and
+/// ComparedData throw.
+std::vector<std::size_t> cells_to_train(const TaskKind& kind, std::span<const ComparisonCell> cells,
+                                        const std::filesystem::path& folder,
+                                        std::vector<std::optional<CellResult>>& results);
+
 /// Throws an Error for a folder that contains anything but cells and tables of a comparison.
 void check_comparison_folder(const std::filesystem::path& folder);
 /// The result that a failed cell left, or one that says it left none.
 CellResult read_failure(const std::filesystem::path& folder);
 void write_result(const CellResult& result, const OpenFolder& cell);
 
-/// Examples in memory become files in the folder of a comparison, which the settings then name. Throws an Error
-/// where it has others.
+/// Examples in memory become files in the folder of a comparison, which the settings then name. Throws an
+/// Error where it has others.
 void keep_examples(const TaskKind& kind, std::span<const Examples> examples,
                    const std::filesystem::path& folder, Settings& settings);
 
@@ -165,8 +171,8 @@ std::string comparison_text(std::span<const ComparisonRow> rows);
 std::string comparison_markdown(std::span<const ComparisonRow> rows);
 /// The choices that a round keeps: those with the best first metric, best first.
 std::vector<std::string> best_choices(std::span<const ComparisonRow> rows);
-/// Of a comparison in which two settings or more vary: for each setting the mean of the first metric at each of
-/// its values, or in each third of its range, and which share of the variance between choices lies between
+/// Of a comparison in which two settings or more vary: for each setting the mean of the first metric at each
+/// of its values, or in each third of its range, and which share of the variance between choices lies between
 /// these. A line each, the largest share first; "" where too little varies.
 std::string what_mattered(std::span<const ComparisonCell> cells, std::span<const ComparisonRow> rows);
 /// A line of JSON for each choice, with all figures.
@@ -182,14 +188,14 @@ struct Comparison {
   std::string text() const { return comparison_text(rows) + mattered; }
   std::string markdown() const { return comparison_markdown(rows) + mattered; }
 };
-/// Trains the cells of the plan in the folder, and writes table.txt, table.md, table.jsonl and report.html there;
-/// where a round of a search was stopped nothing. Throws a SettingsError for a cell that cannot be trained before
-/// any is.
+/// Trains the cells of the plan in the folder, and writes table.txt, table.md, table.jsonl and report.html
+/// there; where a round of a search was stopped nothing. Throws a SettingsError for a cell that cannot be
+/// trained before any is.
 Comparison compare(const ComparisonPlan& plan, const std::filesystem::path& folder,
                    const CellTrainer& train_cells, const std::function<void(std::string_view)>& say);
 
-/// A self-contained page for a comparison: the table, `notes` below it, quality against cost, and the learning
-/// curves of all choices. `progress[i]` is that of one seed of row i, or empty.
+/// A self-contained page for a comparison: the table, `notes` below it, quality against cost, and the
+/// learning curves of all choices. `progress[i]` is that of one seed of row i, or empty.
 std::string comparison_html(std::string_view title, std::span<const ComparisonRow> rows,
                             const std::string& notes, std::span<const std::vector<Progress>> progress);
 
