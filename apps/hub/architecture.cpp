@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 
 #include "heed/autograd/autograd.h"
@@ -100,6 +101,16 @@ std::string prefix_of(const Tensors& tensors, std::string_view name) {
     if (whole.ends_with(name) && (before == 0 || whole[before - 1] == '.')) return whole.substr(0, before);
   }
   return "";
+}
+
+bool fold_embedding_scale(Tensors& weights, const Json& model) {
+  const bool tied = model.at("tie_embeddings") != "none";
+  if (!model.at("scale_embeddings").get<bool>()) return tied;
+  const NoGrad no_grad;
+  Tensor& embedding = weights.at("embedding.weight");
+  if (tied) weights["output.weight"] = embedding;
+  embedding = embedding * std::sqrt(model.at("width").get<double>());
+  return false;
 }
 
 void add_missing_biases(Tensors& weights, std::string_view part) {

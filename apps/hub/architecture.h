@@ -58,6 +58,9 @@ class WeightNames {
 
 /// What stands before a name in the file ("bert.", "0.auto_model."); empty if no weight is called so.
 std::string prefix_of(const Tensors& tensors, std::string_view name);
+/// Where the settings of "model" scale embeddings, scales the table itself, which layouts do not; an output map
+/// that was tied to it gets the table as it was. Returns whether the two are still one.
+bool fold_embedding_scale(Tensors& weights, const Json& model);
 /// Gives every linear map whose name contains `part` and that has no bias a bias of zeros: the layouts have
 /// one in any case.
 void add_missing_biases(Tensors& weights, std::string_view part);

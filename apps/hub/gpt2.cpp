@@ -2,8 +2,6 @@
 // positions and the output map tied to the embedding. Its linear maps are "Conv1D", stored [in, out]; query,
 // key and value are one.
 
-#include <cmath>
-
 #include "heed/apps/hub/architecture.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
@@ -92,13 +90,7 @@ ExportPlan export_gpt2(RunContent run) {
               {"token_types", {0}},
               {"output_bias", {false}}});
   const NoGrad no_grad;
-  bool tied = model.at("tie_embeddings") != "none";
-  if (model.at("scale_embeddings").get<bool>()) {
-    Tensor& embedding = run.weights.at("embedding.weight");
-    if (tied) run.weights["output.weight"] = embedding;
-    embedding = embedding * std::sqrt(model.at("width").get<double>());
-    tied = false;
-  }
+  const bool tied = fold_embedding_scale(run.weights, model);
   for (const char* const part : {".self_attention.", ".feed_forward."}) add_missing_biases(run.weights, part);
   Json config = published_members(model, gpt2_members());
   config.update({{"architectures", {"GPT2LMHeadModel"}},

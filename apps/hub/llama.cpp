@@ -4,8 +4,6 @@
 // and 2.5 (arXiv 2407.10671) have biases of query, key and value, Qwen3 (arXiv 2505.09388) has normalised
 // queries and keys.
 
-#include <cmath>
-
 #include "heed/apps/hub/architecture.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
@@ -214,13 +212,7 @@ ExportPlan export_llama(RunContent run) {
     add_missing_biases(run.weights, ".self_attention.");
     kind.attention_bias = kind.output_bias = true;
   }
-  bool tied = model.at("tie_embeddings") != "none";
-  if (model.at("scale_embeddings").get<bool>()) {
-    Tensor& embedding = run.weights.at("embedding.weight");
-    if (tied) run.weights["output.weight"] = embedding;
-    embedding = embedding * std::sqrt(model.at("width").get<double>());
-    tied = false;
-  }
+  const bool tied = fold_embedding_scale(run.weights, model);
   const std::int64_t heads = model.at("heads"), width = model.at("width"), own_width = model.at("head_width"),
                      key_heads = attention.value("kv_heads", std::int64_t{0});
   Json config = published_members(model, llama_members());
