@@ -49,6 +49,31 @@ class _Estimator(BaseEstimator):
 
     _task = ""
 
+    def __init__(
+        self,
+        attention: Optional[str] = None,
+        *,
+        steps: Optional[int] = None,
+        random_state: Any = None,
+        validation_fraction: Optional[float] = None,
+        early_stopping: bool = False,
+        n_iter_no_change: int = 5,
+        verbose: Union[bool, int] = 0,
+        settings: Optional[Mapping[str, Any]] = None,
+        on_progress: Optional[Callable[[Dict[str, Any]], Any]] = None,
+        out: Optional[str] = None,
+    ) -> None:
+        self.attention = attention
+        self.steps = steps
+        self.random_state = random_state
+        self.validation_fraction = validation_fraction
+        self.early_stopping = early_stopping
+        self.n_iter_no_change = n_iter_no_change
+        self.verbose = verbose
+        self.settings = settings
+        self.on_progress = on_progress
+        self.out = out
+
     def _train(self, X: Any, labels: list, sample_weight: Any, more: Mapping[str, Any]) -> Run:
         """Trains with the settings that the parameters name, and ``more``."""
         columns = [_texts(X), labels]
@@ -161,17 +186,12 @@ class Classifier(ClassifierMixin, _Estimator):
         on_progress: Optional[Callable[[Dict[str, Any]], Any]] = None,
         out: Optional[str] = None,
     ) -> None:
-        self.attention = attention
-        self.steps = steps
-        self.random_state = random_state
+        super().__init__(
+            attention, steps=steps, random_state=random_state, validation_fraction=validation_fraction,
+            early_stopping=early_stopping, n_iter_no_change=n_iter_no_change, verbose=verbose, settings=settings,
+            on_progress=on_progress, out=out,
+        )
         self.class_weight = class_weight
-        self.validation_fraction = validation_fraction
-        self.early_stopping = early_stopping
-        self.n_iter_no_change = n_iter_no_change
-        self.verbose = verbose
-        self.settings = settings
-        self.on_progress = on_progress
-        self.out = out
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "Classifier":
         """Trains on texts and the class of each; ``sample_weight``: how much each counts, a number from 0."""
@@ -241,31 +261,6 @@ class Regressor(RegressorMixin, _Estimator):
     """
 
     _task = "rate"
-
-    def __init__(
-        self,
-        attention: Optional[str] = None,
-        *,
-        steps: Optional[int] = None,
-        random_state: Any = None,
-        validation_fraction: Optional[float] = None,
-        early_stopping: bool = False,
-        n_iter_no_change: int = 5,
-        verbose: Union[bool, int] = 0,
-        settings: Optional[Mapping[str, Any]] = None,
-        on_progress: Optional[Callable[[Dict[str, Any]], Any]] = None,
-        out: Optional[str] = None,
-    ) -> None:
-        self.attention = attention
-        self.steps = steps
-        self.random_state = random_state
-        self.validation_fraction = validation_fraction
-        self.early_stopping = early_stopping
-        self.n_iter_no_change = n_iter_no_change
-        self.verbose = verbose
-        self.settings = settings
-        self.on_progress = on_progress
-        self.out = out
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "Regressor":
         """Trains on texts and the number of each; ``sample_weight``: how much each counts, a number from 0."""
