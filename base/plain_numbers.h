@@ -2,12 +2,15 @@
 
 #include <clocale>  // also declares newlocale and uselocale, which are POSIX
 
+#include <charconv>
 #include <cstdio>
 #include <locale>
+#include <optional>
 #include <sstream>
 #include <string>
+#include <string_view>
 
-// Numbers as C writes them, 1234.5, whatever locale the program that uses the library has set.
+// Numbers as C reads and writes them, 1234.5, whatever locale the program that uses the library has set.
 
 namespace heed {
 
@@ -33,6 +36,13 @@ std::string formatted(const char* format, auto... values) {
   const PlainNumbers plain;
   std::snprintf(text, sizeof text, format, values...);
   return text;
+}
+
+/// The number that a whole text is, also "inf" and "nan"; nothing for any other text.
+inline std::optional<double> parsed_number(std::string_view text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
 /// A std::ostringstream that does not follow std::locale::global.

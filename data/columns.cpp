@@ -1,7 +1,6 @@
 #include "heed/data/columns.h"
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <set>
 #include <unordered_set>
@@ -9,6 +8,7 @@
 
 #include "heed/base/error.h"
 #include "heed/base/names.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/base/unicode.h"
 
 namespace heed {
@@ -22,10 +22,7 @@ std::string_view without_spaces(std::string_view text) {
 }
 
 std::optional<double> number_in(std::string_view cell) {
-  const std::string_view text = without_spaces(cell);
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+  return parsed_number(without_spaces(cell));
 }
 
 bool is_number(std::string_view cell) {

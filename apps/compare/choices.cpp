@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 #include <tuple>
@@ -67,13 +66,8 @@ std::vector<Choice> all_choices(const std::vector<std::string>& attentions,
 std::string value_at(const ComparedSetting& setting, const Setting& declared, double place) {
   if (!setting.is_range)
     return setting.values[static_cast<std::size_t>(place * static_cast<double>(setting.values.size()))];
-  const auto end = [&](std::size_t which) {
-    const std::string& text = setting.values[which];
-    double number = 0;
-    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    return error == std::errc() && rest == text.data() + text.size() ? number : std::nan("");
-  };
-  const double low = end(0), high = end(1);
+  const double low = parsed_number(setting.values[0]).value_or(std::nan("")),
+               high = parsed_number(setting.values[1]).value_or(std::nan(""));
   const bool is_integer = declared.kind == Setting::Kind::integer;
   if ((!is_integer && declared.kind != Setting::Kind::number) || !(low < high))
     throw SettingsError(concat_text(setting.name, ": ", setting.values[0], "..", setting.values[1],

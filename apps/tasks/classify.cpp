@@ -69,18 +69,8 @@ void for_each_setting(auto&& visit, ClassifyData& data) {
   visit(data.rule.shorter_than, "listops.shorter_than", 1, 1e6, "Length of an expression: less than this");
 }
 
-/// A few thousand texts are soon learned by heart. What helps: whole words, those met once being <unk>;
-/// embeddings that begin near 0, so that rare words stay there, and norms with an epsilon that leaves small
-/// vectors small; heavy dropout of words; a local layer in place of positions; features of words and parts of
-/// words beside the encoder, and most of the answer theirs; averaged weights. One evaluation, at the end: the
-/// average there is better than what a few hundred held-out texts like best on the way.
 constexpr const char* for_texts = R"({
-  "data": {"valid_fraction": 0.05},
-  "tokenizer": {"kind": "auto", "vocabulary": 30000},
-  "model": {"width": 64, "feed_forward": 128, "encoder_layers": 1, "dropout": 0.5, "word_dropout": 0.4,
-    "positions": "none", "local_width": 3, "epsilon": 0.1, "embedding_deviation": 0.01, "sparse_features": 131072},
-  "training": {"steps": 1000, "batch_tokens": 1024, "evaluate_every": 1000, "save_every": 500, "ema_decay": 0.99,
-    "label_smoothing": 0.0, "schedule": {"name": "cosine", "warmup_steps": 50, "learning_rate": 0.002}}})";
+  "data": {"valid_fraction": 0.05}, "training": {"label_smoothing": 0.0}})";
 
 constexpr const char* for_listops = R"({
   "tokenizer": {"vocabulary": 290}, "model": {"width": 64, "feed_forward": 128, "dropout": 0.0, "norm": "pre"},
@@ -97,6 +87,7 @@ Settings classify_settings(bool own_data) {
                 /*has_sparse_features=*/true);
   declare_training(settings, class_metrics);
   declare_classes(settings);
+  if (own_data) settings.change_defaults(for_labelled_texts);
   settings.change_defaults(own_data ? for_texts : for_listops);
   return settings;
 }
@@ -108,12 +99,6 @@ bool reads_images(const Settings& settings) {
   const auto data = settings.read<LabelledFiles>("data");
   return data.format == "idx" || (data.format.empty() && is_idx_name(data.files.file));
 }
-
-/// The tokens of a text with the text, or the values of an image, which the model turns into patches.
-struct ClassifyInput {
-  Tokens tokens;
-  std::string_view text = {};
-};
 
 class ClassifyLearner : public Learner {
  public:
@@ -182,7 +167,7 @@ class ClassifyLearner : public Learner {
           return has_sets() ? class_set_predictions(scores, classes_, separator_)
                             : class_predictions(scores, classes_);
         },
-        [&](const ClassifyInput& input, const std::string& name, CaptureFile& file) {
+        [&](const TokenizedText& input, const std::string& name, CaptureFile& file) {
           const Capture capture = captured([&](Context& context) { logits({input}, context); });
           tokenizer_ ? add_pass(file, name, capture, {input.tokens}, tokenizer_->tokenizer())
                      : file.add(name, capture);
@@ -255,8 +240,8 @@ class ClassifyLearner : public Learner {
   }
 
  private:
-  using Inputs = std::vector<ClassifyInput>;
-  using Examples = TaskExamples<ClassifyInput, ClassSet>;
+  using Inputs = std::vector<TokenizedText>;
+  using Examples = TaskExamples<TokenizedText, ClassSet>;
 
   /// Whether a text may have several labels.
   bool has_sets() const { return !separator_.empty(); }
@@ -301,9 +286,10 @@ class ClassifyLearner : public Learner {
     return options;
   }
 
-  /// The line must outlive the input.
-  ClassifyInput input_of(const std::string& line) {
-    return tokenizer_ ? ClassifyInput{(*tokenizer_)(line), line} : ClassifyInput{pixels_of(line)};
+  /// The tokens of a text, or the values of an image, which the model turns into patches. The line must outlive
+  /// the input.
+  TokenizedText input_of(const std::string& line) {
+    return tokenizer_ ? TokenizedText{(*tokenizer_)(line), line} : TokenizedText{pixels_of(line)};
   }
 
   Tokens pixels_of(std::string_view line) const {
@@ -347,19 +333,13 @@ class ClassifyLearner : public Learner {
   Lengths lengths(const Inputs& inputs) const {
     const auto patches = tokenizer_ ? 0 : static_cast<std::int32_t>(image_config().patches());
     Lengths lengths;
-    for (const ClassifyInput& input : inputs)
+    for (const TokenizedText& input : inputs)
       lengths[0].push_back(tokenizer_ ? static_cast<std::int32_t>(input.tokens.size()) : patches);
     return lengths;
   }
 
   ClassLogits logits(const Inputs& inputs, Context& context) {
-    auto& model = model_as<EncoderClassifier>();
-    std::vector<Tokens> tokens;
-    for (const ClassifyInput& input : inputs) tokens.push_back(input.tokens);
-    const SparseBatch sparse = sparse_batch_of(
-        inputs, model,
-        [](const ClassifyInput& input, std::int64_t count) { return text_features(input.text, count); });
-    return model.logits_of_parts(pad_tokens(tokens, model.device()), context, sparse);
+    return logits_of_texts(model_as<EncoderClassifier>(), inputs, context);
   }
 
   std::vector<Output> outputs(const Inputs& inputs, Tensor (ClassLogits::*of_logits)() const) {

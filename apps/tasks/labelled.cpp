@@ -248,6 +248,16 @@ SparseBatch sparse_batch(const std::vector<TextFeatures>& features, Device devic
   return batch;
 }
 
+ClassLogits logits_of_texts(EncoderClassifier& model, const std::vector<TokenizedText>& texts,
+                            Context& context) {
+  std::vector<Tokens> tokens;
+  for (const TokenizedText& one : texts) tokens.push_back(one.tokens);
+  const SparseBatch sparse = sparse_batch_of(texts, model, [](const TokenizedText& one, std::int64_t count) {
+    return text_features(one.text, count);
+  });
+  return model.logits_of_parts(pad_tokens(tokens, model.device()), context, sparse);
+}
+
 LabelledText one_label_each(const LabelledText& text, std::string_view separator) {
   LabelledText rows;
   for (std::size_t i = 0; i < text.size(); ++i)

@@ -1,12 +1,11 @@
 // Rating: learns a number for a text, such as the stars of a review. An encoder with one output and, beside
 // it, a linear part over words and parts of words (models/classifier.h) each learn the number by the squared
-// error. Rated texts come from files (data/labelled_text.h); without them it learns how large a number is from
-// its English words.
+// error. Rated texts come from files (data/labelled_text.h); without them it learns how large a number is
+// from its English words.
 //
 // Files of a run beside the weights: tokenizer.json, and scale.json with the mean and the standard deviation
 // of the numbers to learn from, in units of which the model computes. Parts of the data: train, valid, test.
 
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +13,7 @@
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/json.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/base/unicode.h"
 #include "heed/data/pairs_by_rule.h"
 #include "heed/models/classifier.h"
@@ -50,14 +50,8 @@ void for_each_setting(auto&& visit, RateData& data) {
   for_each_setting(visit, data.limits);
 }
 
-/// As of classify, whose texts are of the same kind; the shares of the parts take more held-out texts.
-constexpr const char* for_ratings = R"({
-  "data": {"valid_fraction": 0.1},
-  "tokenizer": {"kind": "auto", "vocabulary": 30000},
-  "model": {"width": 64, "feed_forward": 128, "encoder_layers": 1, "dropout": 0.5, "word_dropout": 0.4,
-    "positions": "none", "local_width": 3, "epsilon": 0.1, "embedding_deviation": 0.01, "sparse_features": 131072},
-  "training": {"steps": 1000, "batch_tokens": 1024, "evaluate_every": 1000, "save_every": 500, "ema_decay": 0.99,
-    "schedule": {"name": "cosine", "warmup_steps": 50, "learning_rate": 0.002}}})";
+/// The shares of the parts take more held-out texts than those of classes.
+constexpr const char* for_ratings = R"({"data": {"valid_fraction": 0.1}})";
 
 constexpr const char* for_numbers = R"({
   "tokenizer": {"vocabulary": 300}, "model": {"width": 64, "feed_forward": 128, "encoder_layers": 1},
@@ -74,6 +68,7 @@ Settings rate_settings(bool own_data) {
                 /*has_sparse_features=*/true);
   declare_training(settings, error_metrics, /*smooths=*/false);
   settings.declare("prediction", PredictionSettings());
+  if (own_data) settings.change_defaults(for_labelled_texts);
   settings.change_defaults(own_data ? for_ratings : for_numbers);
   return settings;
 }
@@ -91,11 +86,10 @@ LabelledText number_sizes(std::uint64_t seed) {
 }
 
 double number_in(std::string_view text, const std::string& place) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  check(error == std::errc() && end == text.data() + text.size() && std::abs(number) <= most_in_f32, place,
-        ": \"", unicode::shortened(text, 40), "\" is no number within the range of f32");
-  return number;
+  const std::optional<double> number = parsed_number(text);
+  check(number && std::abs(*number) <= most_in_f32, place, ": \"", unicode::shortened(text, 40),
+        "\" is no number within the range of f32");
+  return *number;
 }
 
 /// Maps numbers to a mean of 0 and a standard deviation of 1, and back.
@@ -130,12 +124,6 @@ struct Scale {
   }
   double scaled(double number) const { return (number - mean) / deviation; }
   double unscaled(double output) const { return mean + deviation * output; }
-};
-
-/// A text with its tokens.
-struct RateInput {
-  Tokens tokens;
-  std::string_view text;
 };
 
 class RateLearner : public Learner {
@@ -197,7 +185,7 @@ class RateLearner : public Learner {
             answers.push_back({number_text(static_cast<float>(number)), std::isfinite(number) ? 1 : number});
           return answers;
         },
-        [&](const RateInput& input, const std::string& name, CaptureFile& file) {
+        [&](const TokenizedText& input, const std::string& name, CaptureFile& file) {
           add_pass(file, name, captured([&](Context& context) { outputs({input}, context); }), {input.tokens},
                    tokenizer_->tokenizer());
         });
@@ -254,8 +242,8 @@ class RateLearner : public Learner {
   }
 
  private:
-  using Inputs = std::vector<RateInput>;
-  using Examples = TaskExamples<RateInput, double>;
+  using Inputs = std::vector<TokenizedText>;
+  using Examples = TaskExamples<TokenizedText, double>;
 
   // --- what it reads
 
@@ -276,7 +264,7 @@ class RateLearner : public Learner {
   }
 
   /// The line must outlive the input.
-  RateInput input_of(const std::string& line) { return {(*tokenizer_)(line), line}; }
+  TokenizedText input_of(const std::string& line) { return {(*tokenizer_)(line), line}; }
 
   static std::vector<double> numbers_in(const LabelledText& text) {
     std::vector<double> numbers;
@@ -295,7 +283,7 @@ class RateLearner : public Learner {
 
   static Lengths lengths(const Inputs& inputs) {
     Lengths lengths;
-    for (const RateInput& input : inputs)
+    for (const TokenizedText& input : inputs)
       lengths[0].push_back(static_cast<std::int32_t>(input.tokens.size()));
     return lengths;
   }
@@ -304,13 +292,7 @@ class RateLearner : public Learner {
 
   /// [B, 1] of each part, in units of the deviation.
   ClassLogits outputs(const Inputs& inputs, Context& context) {
-    auto& model = model_as<EncoderClassifier>();
-    std::vector<Tokens> tokens;
-    for (const RateInput& input : inputs) tokens.push_back(input.tokens);
-    const SparseBatch sparse = sparse_batch_of(inputs, model, [](const RateInput& input, std::int64_t count) {
-      return text_features(input.text, count);
-    });
-    return model.logits_of_parts(pad_tokens(tokens, model.device()), context, sparse);
+    return logits_of_texts(model_as<EncoderClassifier>(), inputs, context);
   }
 
   std::vector<Output> outputs(const Inputs& inputs, Tensor (ClassLogits::*of_outputs)() const) {
