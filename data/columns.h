@@ -60,9 +60,9 @@ struct ColumnsFound {
 /// dates or addresses, and do not repeat few values; a pair needs two of them. The label repeats few values.
 /// Where two columns do, it is the one that is as short as a name, and then the one that is called so
 /// ("class", "sentiment"). A label that is a number stands in the one column of numbers that do not count the
-/// rows, and of several in the one that is called so. Small tables in which nothing repeats, or everything, have the label in the first
-/// column (pairs in the third), and texts in the others. Throws an Error that names the columns where more
-/// than one could be the label, or more than two the texts of a pair.
+/// rows, and of several in the one that is called so. Small tables in which nothing repeats, or everything,
+/// have the label in the first column (pairs in the third), and texts in the others. Throws an Error that
+/// names the columns where more than one could be the label, or more than two the texts of a pair.
 ColumnsFound find_columns(const TableSample& sample, const ColumnsGiven& given);
 
 }  // namespace heed

@@ -86,8 +86,8 @@ std::string labelled_format(const std::filesystem::path& path);
 
 /// Reads labelled texts. Throws Error, with the place, as read_lines does; for a name that implies no format;
 /// for a label that is missing or empty (unless such rows are dropped), a column that does not exist, a file
-/// without rows, and options for columns if the format has none; for a folder without class folders, a file beside them, a class without
-/// documents, an empty document, and a document that is not a regular file.
+/// without rows, and options for columns if the format has none; for a folder without class folders, a file
+/// beside them, a class without documents, an empty document, and a document that is not a regular file.
 LabelledText read_labelled_text(const TextInput& input, const LabelledOptions& options = {},
                                 ReadReport* report = nullptr);
 

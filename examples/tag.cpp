@@ -1,10 +1,10 @@
 // tag: learns a tag for each word of a text. A whole task with its program in one file; CONTRIBUTING.md
 // explains it.
 //
-// With --data it learns from a table of tags and texts, "DT NN VBD<tab>The cat sat"; without, what each word of a
-// number counts: in "six hundred four thousand three" six counts hundreds of thousands, four thousands and three
-// ones, and hundred and thousand are units. An encoder reads the words, and a linear map turns each hidden state
-// into the logits of the tags; the loss is the cross entropy.
+// With --data it learns from a table of tags and texts, "DT NN VBD<tab>The cat sat"; without, what each word
+// of a number counts: in "six hundred four thousand three" six counts hundreds of thousands, four thousands
+// and three ones, and hundred and thousand are units. An encoder reads the words, and a linear map turns each
+// hidden state into the logits of the tags; the loss is the cross entropy.
 
 #include <algorithm>
 #include <cmath>

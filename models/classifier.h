@@ -21,8 +21,8 @@ namespace heed {
 /// with a table V "weight" [features, classes] (0). The scale lets Adam's even steps reach the weights of
 /// rare features, as a larger learning rate for V would. For more than 16 classes the table would outgrow
 /// the rest of the model; V is then U W with the parts "weight" U [features, 16] (0) and "output" W [16,
-/// classes]. The buffer "shares" [2] holds how much the deep part and this one count in an answer: 0.25 and 1,
-/// or of one output, which is a number, 0.5 each, until they are fitted.
+/// classes]. The buffer "shares" [2] holds how much the deep part and this one count in an answer: 0.25 and
+/// 1, or of one output, which is a number, 0.5 each, until they are fitted.
 class SparseLinear : public Module {
  public:
   SparseLinear(std::int64_t features, std::int64_t classes, Initialiser& initialiser);
@@ -116,8 +116,8 @@ struct ImageClassifierConfig : TransformerConfig {
 ///   z_p = x_p E + position_p (learned),    x_p the values of patch p between 0 and 1, row by row
 ///
 /// E is the "embedding" [patch^2, d]. With rotary, alibi or relative positions there are no position
-/// vectors. Settings about words (source_vocabulary, max_length, sparse_features, local_width, word_dropout) are
-/// ignored.
+/// vectors. Settings about words (source_vocabulary, max_length, sparse_features, local_width, word_dropout)
+/// are ignored.
 class ImageClassifier : public EncoderClassifier {
  public:
   /// Throws an Error when `patch` does not divide both rows and columns.

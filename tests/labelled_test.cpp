@@ -129,7 +129,8 @@ TEST_CASE("Several labels a text: sets of classes, and their figures as scikit-l
   const std::vector<ClassScores> scores = {{yes, no, no}, {no, no, no}, {yes, no, half}};
   const ClassQuality quality = quality_of_sets(scores, std::vector<ClassSet>{{0, 1}, {}, {2}}, 3);
   CHECK(quality.accuracy == doctest::Approx(1.0 / 3));
-  // sklearn.metrics.f1_score([[1, 1, 0], [0, 0, 0], [0, 0, 1]], [[1, 0, 0], [0, 0, 0], [1, 0, 1]], average=...)
+  // sklearn.metrics.f1_score([[1, 1, 0], [0, 0, 0], [0, 0, 1]], [[1, 0, 0], [0, 0, 0], [1, 0, 1]],
+  // average=...)
   CHECK(quality.micro_f1 == doctest::Approx(2.0 / 3));
   CHECK(quality.macro_f1 == doctest::Approx((2.0 / 3 + 0 + 1) / 3));
   CHECK(quality.loss == doctest::Approx(-(std::log(0.9) + std::log(0.2) + std::log(0.8) + 3 * std::log(0.8) +

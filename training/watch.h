@@ -40,8 +40,8 @@ class TrainingWatch {
   /// model.
   void say_untrained(const std::vector<Shape>& shapes) const;
 
-  /// After ten steps of a session: how long the training will take, where that is more than three minutes, and
-  /// the warm-up, where it alone takes as long.
+  /// After ten steps of a session: how long the training will take, where that is more than three minutes,
+  /// and the warm-up, where it alone takes as long.
   void say_expected_time() const;
 
   /// A record of the losses since the last one. `weights`: of the auxiliary losses; `loss_scale`: null unless

@@ -1,5 +1,5 @@
-// heed: devices, checks of the engine, comparisons, reports and published models. The commands are in this folder;
-// devices and tune-gpu are here.
+// heed: devices, checks of the engine, comparisons, reports and published models. The commands are in this
+// folder; devices and tune-gpu are here.
 
 #include <CLI/CLI.hpp>
 #include <fstream>

@@ -303,8 +303,8 @@ class Learner : public Task {
   }
   /// Plans the training's batches; says what is left out.
   void plan_batches(const Lengths& lengths, const BatchOptions& options);
-  /// Where nobody has set steps or epochs, ends training after so many passes over the data, at least a hundred
-  /// steps; warm-up and evaluations keep their share. Says so. After plan_batches().
+  /// Where nobody has set steps or epochs, ends training after so many passes over the data, at least a
+  /// hundred steps; warm-up and evaluations keep their share. Says so. After plan_batches().
   void limit_passes(std::int64_t passes);
   /// The tokenizer that the settings ask for, of such texts, as a file "tokenizer.json".
   NamedFiles learned_tokenizer(const TextSource& texts);

@@ -179,8 +179,8 @@ class MaskedLearner : public Learner {
             {"pseudo_perplexity", std::exp(guesses.loss()), false}};
   }
 
-  /// Guesses what is hidden of windows that lie side by side; always the same tokens. `sample`: reads about so
-  /// many, in windows that are evenly spread; 0: all.
+  /// Guesses what is hidden of windows that lie side by side; always the same tokens. `sample`: reads about
+  /// so many, in windows that are evenly spread; 0: all.
   Guesses guesses_of(const TokenStream& stream, std::int64_t sample = 0) {
     const NoGrad no_grad;
     const std::int64_t length = window_, count = stream.size();

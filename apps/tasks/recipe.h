@@ -132,8 +132,8 @@ Tokenizer learn_tokenizer(const Settings& settings, const TextSource& texts,
                           const LearnTokenizerOptions& how = {});
 
 /// "model": all of TransformerConfig but what follows from the data, what a model of these stacks does not
-/// read. An encoder alone has no "model.max_length": data.max_tokens is the one limit. Sparse features are for
-/// tasks that give the model some beside the tokens.
+/// read. An encoder alone has no "model.max_length": data.max_tokens is the one limit. Sparse features are
+/// for tasks that give the model some beside the tokens.
 void declare_model(Settings& settings, const TransformerConfig& defaults, Stacks stacks,
                    bool has_sparse_features = false);
 /// What the settings say of the model; sizes of vocabularies and classes are left to the caller, and what a

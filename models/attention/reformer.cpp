@@ -15,8 +15,8 @@
 // Later words never contribute values, but their ranks can push earlier words out of a chunk: the causal
 // form is strictly causal only while no bucket is longer than a chunk.
 //
-// A word sees its own bucket alone, as the paper says; Hugging Face's implementation lets all words of a chunk
-// and the one before meet, whatever their buckets.
+// A word sees its own bucket alone, as the paper says; Hugging Face's implementation lets all words of a
+// chunk and the one before meet, whatever their buckets.
 //
 // Departures: the first chunk does not look back to the last one (in the released code it does). Training
 // draws new rotations in every pass; inference keeps them, so that equal inputs give equal outputs.

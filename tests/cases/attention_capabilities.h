@@ -23,8 +23,9 @@ std::vector<TriedCapabilities> try_all_capabilities();
 std::string capability_table(std::span<const TriedCapabilities> rows, bool markdown);
 
 /// Which of the four patterns of attention each can serve as ("CAB: comprehensive attention benchmarking on
-/// long sequence modeling", Zhang et al. 2022, arXiv 2210.07661, section 2): self- or cross-attention, in which
-/// later queries (and in self-attention their keys) do or do not change what earlier ones get. As Markdown.
+/// long sequence modeling", Zhang et al. 2022, arXiv 2210.07661, section 2): self- or cross-attention, in
+/// which later queries (and in self-attention their keys) do or do not change what earlier ones get. As
+/// Markdown.
 std::string pattern_table(std::span<const TriedCapabilities> rows);
 
 }  // namespace heed

@@ -18,8 +18,8 @@ class RecurrentAttention : public Attention {
     return mixed(input, nullptr, context);
   }
 
-  /// The output for these positions. `cache` is the state before them, and becomes that after them; null: they
-  /// are the whole sequence.
+  /// The output for these positions. `cache` is the state before them, and becomes that after them; null:
+  /// they are the whole sequence.
   virtual Tensor mixed(const AttentionInput& input, AttentionCache* cache, Context& context) = 0;
 };
 
