@@ -196,18 +196,24 @@ def rival(kind, metric, *files):
 # --- the table
 
 
+def finished(command):
+    """What a command prints, and the resources that it used; ends this program with its errors where it fails."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
+        process = subprocess.Popen(list(map(str, command)), stdout=out, stderr=error)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0), error.seek(0)
+        if process.returncode:
+            sys.exit(f"{' '.join(process.args)}\n{error.read().decode()}")
+        return out.read(), usage
+
+
 def measured(metric, *commands):
     """The metric in per cent that the last command prints, seconds and peak memory in MB of all commands."""
     start, peak = time.monotonic(), 0
     for command in commands:
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
-            process = subprocess.Popen(list(map(str, command)), stdout=out, stderr=error)
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-            out.seek(0), error.seek(0)
-            if process.returncode:
-                sys.exit(f"{' '.join(process.args)}\n{error.read().decode()}")
-            peak, answer = max(peak, usage.ru_maxrss / 1024), out.read()
+        answer, usage = finished(command)
+        peak = max(peak, usage.ru_maxrss / 1024)
     return 100 * json.loads(answer.splitlines()[-1])[metric], time.monotonic() - start, peak
 
 
