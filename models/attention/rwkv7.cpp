@@ -138,6 +138,7 @@ class Rwkv7 : public RecurrentAttention {
   /// its head, from -1 to 1.
   void add_first_values(std::int64_t width, std::int64_t head_width) {
     const auto row = [&](const std::function<double(double i, double bent)>& value) {
+      if (ShapesOnly::active()) return ShapesOnly::tensor({width});
       std::vector<float> numbers;
       for (std::int64_t n = 0; n < width; ++n) {
         const auto share = [](std::int64_t at, std::int64_t count) {
@@ -146,7 +147,7 @@ class Rwkv7 : public RecurrentAttention {
         const double within = 2 * share(n % head_width, head_width) - 1;
         numbers.push_back(static_cast<float>(value(share(n, width), within * std::abs(within))));
       }
-      return ShapesOnly::active() ? ShapesOnly::tensor({width}) : Tensor::from(numbers, {width});
+      return Tensor::from(numbers, {width});
     };
     std::vector<Tensor> mixes;
     const double beside = static_cast<double>(width - 1) / static_cast<double>(width);
