@@ -97,6 +97,53 @@ TEST_CASE("--from: a language model serves a classifier, causal or masked") {
   }
 }
 
+TEST_CASE("--from: trained weights take small steps, the parts that start afresh the usual ones") {
+  const TemporaryFolder folder;
+  const fs::path pretrained = folder / "text";
+  said_in_training("language_model", pretrained,
+                   like_the_classifier({"objective=masked", "training.keep_best_by=loss"}));
+  const TaskKind& kind = task_kind("classify");
+  const auto chosen = [&](std::vector<GivenSetting> more) {
+    more.insert(more.begin(), {"training.from", pretrained.string()});
+    return training_settings(kind, {.own_data = true, .settings = std::move(more)});
+  };
+  const std::string rate = "training.schedule.learning_rate";
+  const Settings plain = chosen({{"training.ignore", "output,pooling"}, {"training.freeze", "pooling"}});
+  const auto width = plain.get<double>("model.width"), usual = kind.settings(true).get<double>(rate);
+  CHECK(plain.get<double>(rate) == doctest::Approx(0.02 / width));
+  const double times = usual / (0.02 / width);
+  CHECK(plain.get<std::string>("training.part_rates") == concat_text("output=", times, ",sparse=", times));
+  CHECK(plain.get<std::string>("training.optimizer.name") == "adamw");
+
+  const Settings own =
+      chosen({{"training.ignore", "output"}, {rate, "0.5"}, {"model.sparse_features", "64"}});
+  CHECK(own.get<double>(rate) == 0.5);
+  CHECK(own.get<std::string>("training.part_rates") == "");
+  CHECK(own.get<std::int64_t>("model.sparse_features") == 64);
+  const Settings bare = chosen({{"training.ignore", "output"}, {"model.sparse_features", "0"}});
+  CHECK(bare.get<std::string>("training.part_rates") == concat_text("output=", times));
+  CHECK(chosen({{"model.lora_rank", "2"}}).get<double>(rate) == usual);
+}
+
+TEST_CASE("--from: so many passes are enough, unless steps are given") {
+  const TemporaryFolder folder;
+  const fs::path first = folder / "first";
+  const std::vector<std::string> data =
+      like_the_classifier({texts_of_classes(folder / "texts", "no", "yes"), "data.format=lines",
+                           "data.valid_fraction=0", "training.ema_decay=0", "training.batch_tokens=64"});
+  said_in_training("classify", first, data);
+  const auto steps_after = [&](const std::string& name, const std::vector<std::string>& more) {
+    const TaskKind& kind = task_kind("classify");
+    std::vector<GivenSetting> given;
+    for (const std::string& one : joined(joined(data, {from(first)}), more))
+      given.push_back({one.substr(0, one.find('=')), one.substr(one.find('=') + 1)});
+    train_run(kind, training_settings(kind, {.settings = given}), {folder / name, false, true, {}});
+    return Run::open(folder / name).settings().get<std::int64_t>("training.steps");
+  };
+  CHECK(steps_after("few", {}) == 100);
+  CHECK(steps_after("given", {"training.steps=3"}) == 3);
+}
+
 TEST_CASE("--from: a language model reads the titles of a recommender, all of it or with low-rank parts") {
   const TemporaryFolder folder;
   const fs::path pretrained = folder / "text";

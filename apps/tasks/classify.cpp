@@ -129,6 +129,7 @@ class ClassifyLearner : public Learner {
     train_ = examples_of(parts_.train);
     valid_ = examples_of(parts_.valid);
     plan_batches(lengths(train_.inputs), training_batches(settings_));
+    is_fine_tuned() ? limit_passes(4, 100) : limit_passes(40, 300);
     weights_ = has_sets() ? example_weights(parts_.train)
                           : example_weights(settings_, parts_.train, firsts(train_.targets), classes_.size());
     remark(remark_on_steps(settings_, batches(0)));
@@ -388,7 +389,8 @@ const TaskKind& classify_task() {
   static const TaskKind kind = task_of<ClassifyLearner>(
       "classify", "Learns to tell classes of texts, measures it, and labels texts with it", Stacks::encoder,
       class_metrics, classify_settings, names_labelled_data,
-      {{"", {{"text", "A text"}, {"label", "The name of its class", true, "|"}, weight_of_example}}});
+      {{"", {{"text", "A text"}, {"label", "The name of its class", true, "|"}, weight_of_example}}},
+      for_fine_tuning);
   return kind;
 }
 

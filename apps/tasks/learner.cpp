@@ -138,8 +138,7 @@ void Learner::plan_batches(const Lengths& lengths, const BatchOptions& options) 
   batches_.plan(plan);
 }
 
-void Learner::limit_passes(std::int64_t passes) {
-  constexpr std::int64_t least = 100;
+void Learner::limit_passes(std::int64_t passes, std::int64_t least) {
   const std::string steps = "training.steps";
   const auto usual = settings_.get<std::int64_t>(steps);
   const std::int64_t batches_of_passes = checked_product("passes", passes, batches(0));

@@ -40,6 +40,9 @@ struct TaskKind {
   std::unique_ptr<Learner> (*make_learner)(const TaskKind& kind, Settings settings);
   /// What it takes from memory; empty: files alone.
   std::vector<ExampleTable> examples = {};
+  /// Defaults, as JSON, of a training that starts from trained weights (training.from), whose learning rate
+  /// follows from the width; empty: the usual ones.
+  std::string_view fine_tuning = {};
 
   std::unique_ptr<Learner> make(Settings its_settings) const {
     return make_learner(*this, std::move(its_settings));
@@ -50,7 +53,8 @@ struct TaskKind {
 template <class L>
 TaskKind task_of(std::string_view name, std::string_view summary, Stacks stacks,
                  std::span<const MetricKind> metrics, Settings (*settings)(bool own_data),
-                 bool (*names_data)(const Settings& settings), std::vector<ExampleTable> examples = {}) {
+                 bool (*names_data)(const Settings& settings), std::vector<ExampleTable> examples = {},
+                 std::string_view fine_tuning = {}) {
   return {name,
           summary,
           stacks,
@@ -60,7 +64,8 @@ TaskKind task_of(std::string_view name, std::string_view summary, Stacks stacks,
           [](const TaskKind& kind, Settings its_settings) -> std::unique_ptr<Learner> {
             return std::make_unique<L>(kind, std::move(its_settings));
           },
-          std::move(examples)};
+          std::move(examples),
+          fine_tuning};
 }
 
 /// All tasks, in a fixed order. Adding one takes its file and its line in learner.cpp.
@@ -301,11 +306,13 @@ class Learner : public Task {
     check(data.size() > 0, "the ", source.part, " part of the run's data is empty: name files to measure on");
     return measure(data);
   }
+  /// Whether training starts from trained weights.
+  bool is_fine_tuned() const { return !settings_.get<std::string>("training.from").empty(); }
   /// Plans the training's batches; says what is left out.
   void plan_batches(const Lengths& lengths, const BatchOptions& options);
-  /// Where nobody has set steps or epochs, ends training after so many passes over the data, at least a
-  /// hundred steps; warm-up and evaluations keep their share. Says so. After plan_batches().
-  void limit_passes(std::int64_t passes);
+  /// Where nobody has set steps or epochs, ends training after so many passes over the data, but not before
+  /// `least` steps; warm-up and evaluations keep their share. Says so. After plan_batches().
+  void limit_passes(std::int64_t passes, std::int64_t least);
   /// The tokenizer that the settings ask for, of such texts, as a file "tokenizer.json".
   NamedFiles learned_tokenizer(const TextSource& texts);
   std::vector<Metric> metrics(std::span<const double> values) const {

@@ -116,6 +116,7 @@ class MatchLearner : public Learner {
     train_ = examples_of(parts_.train);
     valid_ = examples_of(parts_.valid);
     plan_batches(lengths_of_pairs(train_.inputs), training_batches(settings_));
+    if (is_fine_tuned()) limit_passes(4, 100);
     weights_ = example_weights(settings_, parts_.train, train_.targets, classes_.size());
     remark(remark_on_steps(settings_, batches(0)));
     check_metric();
@@ -383,7 +384,8 @@ const TaskKind& match_task() {
       {{"",
         {{"first", "The first text"},
          {"second", "The second text"},
-         {"label", "The name of the pair's class", true}}}});
+         {"label", "The name of the pair's class", true}}}},
+      for_fine_tuning);
   return kind;
 }
 

@@ -145,6 +145,7 @@ class RateLearner : public Learner {
                        " and the standard deviation ", scale_.deviation, "; vocabulary ",
                        tokenizer_->tokenizer().vocabulary_size()));
     plan_batches(lengths(train_.inputs), training_batches(settings_));
+    is_fine_tuned() ? limit_passes(4, 100) : limit_passes(40, 300);
     remark(remark_on_steps(settings_, batches(0)));
   }
 
@@ -347,13 +348,12 @@ class RateLearner : public Learner {
 }  // namespace
 
 const TaskKind& rate_task() {
-  static const TaskKind kind =
-      task_of<RateLearner>("rate", "Learns a number for a text, measures it, and rates texts with it",
-                           Stacks::encoder, error_metrics, rate_settings, names_labelled_data,
-                           {{"",
-                             {{"text", "A text"},
-                              {.name = "label", .help = "Its number", .is_number = true},
-                              weight_of_example}}});
+  static const TaskKind kind = task_of<RateLearner>(
+      "rate", "Learns a number for a text, measures it, and rates texts with it", Stacks::encoder,
+      error_metrics, rate_settings, names_labelled_data,
+      {{"",
+        {{"text", "A text"}, {.name = "label", .help = "Its number", .is_number = true}, weight_of_example}}},
+      for_fine_tuning);
   return kind;
 }
 

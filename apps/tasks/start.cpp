@@ -41,13 +41,15 @@ Json value_in(const Json& config, std::string setting) {
 }
 
 /// What the model of a run was made with; null: unknown. A single stack may be an encoder here and a decoder
-/// there. What its task does not set has the default of all models.
+/// there. What its task does not set has the default of all models, but for the features of texts, which
+/// stand beside an encoder: those are the task's own.
 Json value_there(const Json& config, const std::string& setting) {
   if (Json value = value_in(config, setting); !value.is_null()) return value;
   for (const auto& [one, other] : {std::pair<std::string, std::string>("model.encoder_", "model.decoder_"),
                                    {"model.decoder_", "model.encoder_"}})
     if (setting.starts_with(one))
       if (Json value = value_in(config, other + setting.substr(one.size())); !value.is_null()) return value;
+  if (setting == "model.sparse_features") return {};
   const Json defaults = {{"model", Json::parse(to_json(TransformerConfig()))}};
   return value_in(defaults, setting);
 }
@@ -181,7 +183,7 @@ void take_weights(Learner& learner, const TrainingSettings& training, Start& sta
   const std::string from = "--from " + training.from;
   const RunFiles files = RunFiles::open(training.from);
   const RunFiles::Weights saved = weights_of(files);
-  const std::vector<std::string> ignored = split_at_commas(training.ignore);
+  const std::vector<std::string> ignored = parts_started_afresh(learner.settings());
   for (const std::string& part : ignored) check_part(learner.model(), part, "to start afresh (--ignore)");
   const std::map<std::string, Tensor> own = model_state(learner.model());
   const Match match = match_weights(own, saved.tensors, ignored, foreign_parts(learner, files));
@@ -264,6 +266,15 @@ void check_start(const Settings& settings) {
   if (!training.embeddings.empty() && training.from.empty() && tokenizer.file.empty() &&
       tokenizer.kind != "words" && tokenizer.kind != "auto")
     throw SettingsError("--embeddings (training.embeddings) are of whole words: set tokenizer.kind=words");
+}
+
+std::vector<std::string> parts_started_afresh(const Settings& settings) {
+  std::vector<std::string> parts = split_at_commas(settings.get<std::string>("training.ignore"));
+  const bool has_features =
+      settings.has("model.sparse_features") && settings.get<std::int64_t>("model.sparse_features") > 0;
+  if (has_features && std::ranges::count(parts, "output") > 0 && std::ranges::count(parts, "sparse") == 0)
+    parts.emplace_back("sparse");
+  return parts;
 }
 
 void take_model_of(Settings& settings, const std::string& run) {

@@ -52,11 +52,34 @@ void evaluate_for_patience(const Settings& settings, Settings& defaults) {
     defaults.change_defaults(concat_text(R"({"training": {"evaluate_every": )", every, "}}"));
 }
 
+/// Trained weights take small steps, the smaller the wider the model is: 2.6e-5 at 768, where BERT's authors
+/// took 2e-5 to 5e-5 (Devlin et al. 2019, appendix A.3). The parts that start afresh keep their usual rate, as
+/// low-rank additions to frozen weights do.
+void take_small_steps(const Settings& settings, Settings& defaults) {
+  const std::string name = "training.schedule.learning_rate";
+  if (settings.setting(name).is_given || settings.setting("model.lora_rank").is_given) return;
+  const auto usual = defaults.get<double>(name);
+  const double small = std::min(usual, 0.02 / static_cast<double>(defaults.get<std::int64_t>("model.width")));
+  Settings with_defaults = settings;
+  with_defaults.lay_under(defaults);
+  const std::vector<std::string> frozen = split_at_commas(settings.get<std::string>("training.freeze"));
+  std::string rates;
+  for (const std::string& part : parts_started_afresh(with_defaults))
+    if (std::ranges::count(frozen, part) == 0)
+      rates += concat_text(rates.empty() ? "" : ",", part, '=', usual / small);
+  defaults.change_defaults(
+      Json{{"training", {{"schedule", {{"learning_rate", small}}}, {"part_rates", rates}}}}.dump());
+}
+
 /// The defaults that follow from what is given: those for the user's data, and the model of training.from.
 Settings defaults_beside(const TaskKind& kind, const GivenSettings& given, const Settings& settings) {
   Settings defaults = kind.settings(given.own_data || kind.names_data(settings));
-  if (const auto from = settings.get<std::string>("training.from"); !from.empty())
+  if (const auto from = settings.get<std::string>("training.from"); !from.empty()) {
+    const bool is_known = !kind.fine_tuning.empty();
+    if (is_known) defaults.change_defaults(kind.fine_tuning);
     take_model_of(defaults, from);
+    if (is_known) take_small_steps(settings, defaults);
+  }
   evaluate_for_patience(settings, defaults);
   return defaults;
 }
