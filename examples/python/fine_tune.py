@@ -10,7 +10,7 @@ run = heed.train(
     "classify", books, ["yes", "no", "yes", "no"] * 5, steps=30, seed=1,
     settings={
         "training.from": films.folder,
-        "training.ignore": "output,sparse",  # what belongs to the classes of the films
+        "training.ignore": "output",  # what belongs to the classes of the films
         "training.part_rates": "encoder=0.1",
     },
 )
