@@ -152,8 +152,8 @@ inline constexpr const char* for_labelled_texts = R"({
   "training": {"steps": 1000, "batch_tokens": 1024, "evaluate_every": 1000, "save_every": 500, "ema_decay": 0.99,
     "schedule": {"name": "cosine", "warmup_steps": 50, "learning_rate": 0.002}}})";
 
-/// From trained weights: the optimizer that is usual for BERT (Devlin et al. 2019, appendix A). The features of
-/// words stay beside the encoder. Of many texts, as many as a thousand steps read.
+/// Fine-tuning takes the optimizer and the few passes that suit BERT (Devlin et al. 2019, appendix A), at most a
+/// thousand steps, and keeps the features of texts beside the encoder.
 inline constexpr const char* for_fine_tuning = R"({
   "training": {"steps": 1000, "evaluate_every": 1000, "save_every": 200, "ema_decay": 0.98,
     "optimizer": {"name": "adamw", "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.01},

@@ -52,9 +52,8 @@ void evaluate_for_patience(const Settings& settings, Settings& defaults) {
     defaults.change_defaults(concat_text(R"({"training": {"evaluate_every": )", every, "}}"));
 }
 
-/// Trained weights take small steps, the smaller the wider the model is: 2.6e-5 at 768, where BERT's authors
-/// took 2e-5 to 5e-5 (Devlin et al. 2019, appendix A.3). The parts that start afresh keep their usual rate, as
-/// low-rank additions to frozen weights do.
+/// Pretrained weights train at 0.02 / width: 2.6e-5 at 768, within BERT's range of 2e-5 to 5e-5 (Devlin et al.
+/// 2019, appendix A.3). Parts that start afresh keep the usual rate; so do LoRA's matrices.
 void take_small_steps(const Settings& settings, Settings& defaults) {
   const std::string name = "training.schedule.learning_rate";
   if (settings.setting(name).is_given || settings.setting("model.lora_rank").is_given) return;
