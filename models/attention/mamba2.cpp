@@ -82,9 +82,8 @@ class Mamba2 : public RecurrentAttention {
     const Tensor log_decay = dt * unsqueeze(-exp(cast(rate_, precise)), 1);  // [B, H, N]
     show(context, "fading", [&] { return exp(log_decay); });
     const Tensor value = drop_tokens(x * unsqueeze(dt, 3), config().dropout, context);
-    const Tensor sums = config().causal
-                            ? linear_recurrence(query, key, value, log_decay, cache ? &cache->key : nullptr)
-                            : recurrence_both_ways(query, key, value, log_decay);
+    const Tensor sums = recurred({.query = query, .key = key, .value = value, .log_decay = log_decay},
+                                 config().causal, cache ? &cache->key : nullptr);
     const Tensor y = sums + x * reshape(cast(skip_, precise), {heads, 1, 1});
     return output_(rms_norm(swiglu(maps[0], cast(merge_heads(y), type)), gains_));
   }
