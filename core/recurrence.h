@@ -11,9 +11,10 @@ namespace heed {
 ///   S'_t = diag(e^{g_t}) S_{t-1}
 ///   S_t  = S'_t + k_t^T v_t + w_t^T (x_t - r_t S'_t)        o_t = q_t S_t
 ///
-/// Gated linear attention (Yang et al. 2023, arXiv 2312.06635, section 4.2) with k and v, the delta rule (Yang et al.
-/// 2024, arXiv 2406.06484, section 2.2) with r, w and x, and what has both, as RWKV-7 (2503.14456, eq. 16).
-/// All tensors share one floating dtype and one device. Vectors are [B, H, N, dk], but values [B, H, N, dv].
+/// Gated linear attention (Yang et al. 2023, arXiv 2312.06635, section 4.2) with k and v, the delta rule
+/// (Yang et al. 2024, arXiv 2406.06484, section 2.2) with r, w and x, and what has both, as RWKV-7
+/// (2503.14456, eq. 16). All tensors share one floating dtype and one device. Vectors are [B, H, N, dk], but
+/// values [B, H, N, dv].
 struct Recurrence {
   Tensor query;           ///< q
   Tensor key = {};        ///< k; undefined: nothing is added
@@ -26,8 +27,8 @@ struct Recurrence {
   bool reverse = false;   ///< from the last token to the first
 };
 
-/// Kernels leave the state before every so many tokens, in the order in which they take them, for the backward
-/// pass, which recomputes those in between.
+/// Kernels leave the state before every so many tokens, in the order in which they take them, for the
+/// backward pass, which recomputes those in between.
 inline constexpr std::int64_t recurrence_chunk = 32;
 
 /// The floating-point operations of a kernel's products with states, for profiles; dv is `width`.

@@ -4,8 +4,8 @@
 #include "common.glsl"
 #include "math.glsl"
 
-// A state for each head that changes token by token (core/recurrence.h). A workgroup takes WIDTH columns of S of one
-// head; each of its HEIGHT invocations for a column holds up to HELD rows of it.
+// A state for each head that changes token by token (core/recurrence.h). A workgroup takes WIDTH columns of S
+// of one head; each of its HEIGHT invocations for a column holds up to HELD rows of it.
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint WIDTH = 1;
 layout(constant_id = 2) const uint HELD = 1;
@@ -27,10 +27,11 @@ layout(binding = 5) readonly buffer Writing { float w_[]; };
 layout(binding = 6) readonly buffer Target { float x_[]; };
 layout(binding = 7) writeonly buffer Out { float out_[]; };
 layout(binding = 8) writeonly buffer Written { float written_[]; };
-layout(binding = 9) writeonly buffer States { float states_[]; };  // before each chunk [heads, chunks, keys, width]
-layout(binding = 10) buffer State { float state_[]; };             // before the first token, then after the last
+layout(binding = 9) writeonly buffer States { float states_[]; };  // before chunks, [heads, chunks, keys, width]
+layout(binding = 10) buffer State { float state_[]; };  // before the first token, then after the last
 layout(push_constant) uniform Push {
-  uint skip_q, skip_k, skip_v, skip_g, skip_r, skip_w, skip_x, skip_out, skip_written, skip_states, skip_state;
+  uint skip_q, skip_k, skip_v, skip_g, skip_r, skip_w, skip_x;
+  uint skip_out, skip_written, skip_states, skip_state;
   uint heads, length, keys, width, chunk;
 };
 

@@ -4,9 +4,9 @@
 #include "common.glsl"
 #include "math.glsl"
 
-// The gradients of recurrence.comp. A workgroup takes a head; invocation (y, x) of HEIGHT x WIDTH has the elements (y +
-// a HEIGHT, x + b WIDTH) of S. It takes chunks of tokens from the last: computes the states within one again, and walks
-// back over them. The gradients of q, k, g, r and w take the places of these.
+// The gradients of recurrence.comp. A workgroup takes a head; invocation (y, x) of HEIGHT x WIDTH has the
+// elements (y + a HEIGHT, x + b WIDTH) of S. It takes chunks of tokens from the last: computes the states
+// within one again, and walks back over them. The gradients of q, k, g, r and w take the places of these.
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint WIDTH = 1;
 layout(constant_id = 2) const bool ADDS = true;
@@ -24,9 +24,9 @@ layout(binding = 4) buffer Writing { float w_[]; };
 layout(binding = 5) coherent buffer Value { float v_[]; };
 layout(binding = 6) coherent buffer Written { float x_[]; };
 layout(binding = 7) readonly buffer Grad { float grad_[]; };      // of out, [heads, length, width]
-layout(binding = 8) readonly buffer States { float states_[]; };  // before each chunk [heads, chunks, keys, width]
+layout(binding = 8) readonly buffer States { float states_[]; };  // before chunks, [heads, chunks, keys, width]
 layout(binding = 9) buffer Walk { float walk_[]; };    // in a chunk [heads, chunk + 1, keys, width]
-layout(binding = 10) buffer Slope { float slope_[]; };  // of the state [heads, keys, width]: after, then before
+layout(binding = 10) buffer Slope { float slope_[]; };  // of the state after, then before, [heads, keys, width]
 layout(push_constant) uniform Push {
   uint skip_q, skip_k, skip_g, skip_r, skip_w, skip_v, skip_x, skip_grad, skip_states, skip_walk, skip_slope;
   uint heads, length, keys, width, chunk;

@@ -9,12 +9,12 @@
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/core/profile.h"
 
-// A recurrence takes tokens one by one, since the state of a head fits the first-level cache. Columns of S do not
-// depend on each other, so that vectors go along them, and tiles of them are tasks of their own in the forward
-// pass. The backward pass takes chunks of tokens from the last: it recomputes the states within a chunk, for a
-// tile of columns at a time, and walks back over them with the gradient of the state. Where nothing is read from
-// states and decays need no gradient, the gradients of a step need either the state or its gradient, and both pass
-// by once.
+// A recurrence takes tokens one by one, since the state of a head fits the first-level cache. Columns of S do
+// not depend on each other, so that vectors go along them, and tiles of them are tasks of their own in the
+// forward pass. The backward pass takes chunks of tokens from the last: it recomputes the states within a
+// chunk, for a tile of columns at a time, and walks back over them with the gradient of the state. Where
+// nothing is read from states and decays need no gradient, the gradients of a step need either the state or
+// its gradient, and both pass by once.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/backends/cpu/recurrence.cpp"
@@ -159,7 +159,8 @@ class Recurrent {
 
   std::int64_t token(std::int64_t step) const { return of_.reverse ? length_ - 1 - step : step; }
 
-  /// Copies vectors of a chunk, from column `left` on, padded with zeros; zeros where the operand is undefined.
+  /// Copies vectors of a chunk, from column `left` on, padded with zeros; zeros where the operand is
+  /// undefined.
   void load(const Vectors<T>& from, std::int64_t row, const Chunk& at, std::int64_t left, std::int64_t count,
             std::int64_t padded, T* to) const {
     for (std::int64_t step = 0; step < at.count; ++step, to += padded) {
@@ -338,8 +339,9 @@ class Recurrent {
     }
   }
 
-  /// ds += q^T grad, the gradient of S_t; and what follows from it: that of k and w by rows, of v (added to dv)
-  /// and of what is written (added to dx). With `fades` ds becomes the gradient of S_{t-1}, where nothing is read.
+  /// ds += q^T grad, the gradient of S_t; and what follows from it: that of k and w by rows, of v (added to
+  /// dv) and of what is written (added to dx). With `fades` ds becomes the gradient of S_{t-1}, where nothing
+  /// is read.
   template <bool adds, bool overwrites, bool fades>
   void back_to_change(const Chunk& at, std::int64_t step, const Columns& columns, T* ds, T* dv, T* dx,
                       const RowSums& sums) const {
@@ -473,8 +475,9 @@ class Recurrent {
       if (walk.dg) put_decay(walk, step);
   }
 
-  /// All tokens of one head, for a tile of columns. With `states` walks back over those of each chunk. Without, q
-  /// alone depends on them: they pass once, from the first to the last, and their gradient comes back on its own.
+  /// All tokens of one head, for a tile of columns. With `states` walks back over those of each chunk.
+  /// Without, q alone depends on them: they pass once, from the first to the last, and their gradient comes
+  /// back on its own.
   void backward_tile(std::int64_t row, std::int64_t left, const Tensor& written, const Tensor& states,
                      const Tensor& grad, const Tensor& last_grad, const Recurrence& gradients) const {
     const Columns columns = columns_from(left);

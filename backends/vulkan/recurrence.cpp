@@ -37,8 +37,8 @@ Recurrence part_of(const Recurrence& of, int axis, Part part) {
   return cut;
 }
 
-/// The axis to halve where a call exceeds the limits, else -1: tensors of so many elements for each token, and
-/// states for each head.
+/// The axis to halve where a call exceeds the limits, else -1: tensors of so many elements for each token,
+/// and states for each head.
 int axis_to_cut(const Gpu& gpu, const Recurrence& of, std::int64_t width, std::int64_t elements,
                 std::int64_t states, std::int64_t groups) {
   const Shape& shape = of.query.shape();

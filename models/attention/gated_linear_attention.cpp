@@ -7,8 +7,8 @@
 //   O = ( silu(X Wr + br) * merge(LayerNorm(o)) ) Wo         each head normalised by itself
 //
 // q, k = split(X Wq), split(X Wk) are half as wide as v = split(X Wv): dk = dh / 2. The state is
-// taken token by token (core/recurrence.h), so that alpha may be as small as it likes; decoding keeps S alone,
-// whatever the length.
+// taken token by token (core/recurrence.h), so that alpha may be as small as it likes; decoding keeps S
+// alone, whatever the length.
 //
 // The gains of the LayerNorm would be those of Wo, and it has no biases; flash-linear-attention normalises by
 // RMS, with gains. Padded positions neither add nor fade anything. Dropout drops tokens from S.
@@ -68,8 +68,8 @@ class GatedLinearAttention : public RecurrentAttention {
     const Tensor log_decay =
         without_padding(softplus(-heads_of(fade_out_(projected[4]))) / -temperature_, input.mask);
     show(context, "fading", [&] { return exp(log_decay); });
-    const Tensor sums = recurred({.query = q, .key = k, .value = v, .log_decay = log_decay}, config().causal,
-                                 cache ? &cache->key : nullptr);
+    const Tensor sums = recurrence_output({.query = q, .key = k, .value = v, .log_decay = log_decay},
+                                          config().causal, cache ? &cache->key : nullptr);
     const Tensor normed = reshape(layer_norm(transpose(sums, 1, 2), {}, {}), x.shape());
     return output_(swiglu(projected[3], cast(normed, x.dtype())));
   }

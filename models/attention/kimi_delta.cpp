@@ -9,7 +9,8 @@
 //   O = ( sigmoid(X Wg1 Wg2 + bg) * merge(RMSNorm(o)) ) Wo       one vector of gains for all heads
 //
 // Wa1 and Wg1 lead to r features, the width of a head. unit, conv and the state are those of
-// gated_deltanet; a feature may fade however fast (core/recurrence.h). The paper takes no positions. Decoding keeps S and c - 1 inputs of conv.
+// gated_deltanet; a feature may fade however fast (core/recurrence.h). The paper takes no positions.
+// Decoding keeps S and c - 1 inputs of conv.
 //
 // The paper says of alpha only that it is made as in Gated DeltaNet and Mamba. The formula above and the
 // bias bg are those of the authors' code, in flash-linear-attention. There ba starts from 0, so that at

@@ -65,8 +65,8 @@ class RetNet : public RecurrentAttention {
     const Tensor v = drop_tokens(heads_of(projected[2]), config().dropout, context);
     const Tensor log_decay = expand(decay(x.size(1), q), {x.size(0), config().heads, x.size(1)});
 
-    const Tensor sums = recurred({.query = q, .key = k, .value = v, .log_decay = log_decay}, config().causal,
-                                 cache ? &cache->key : nullptr);
+    const Tensor sums = recurrence_output({.query = q, .key = k, .value = v, .log_decay = log_decay},
+                                          config().causal, cache ? &cache->key : nullptr);
     if (cache) cache->position += x.size(1);
     show(context, "retention", [&] { return retention(q, k); });
     const Tensor normed = reshape(layer_norm(transpose(sums, 1, 2), {}, {}), projected[3].shape());

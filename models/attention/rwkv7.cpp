@@ -96,13 +96,13 @@ class Rwkv7 : public RecurrentAttention {
     show(context, "fading", [&] { return exp(log_w); });
     const Tensor kappa = unit_vectors(k * row_of(removal_));
     const Tensor replacing = k * ((a - 1) * row_of(replacement_) + 1);
-    const Tensor out = recurred({.query = r,
-                                 .key = replacing,
-                                 .value = drop_tokens(v, config().dropout, context),
-                                 .log_decay = log_w,
-                                 .reading = kappa * exp(-log_w),
-                                 .writing = kappa * a},
-                                config().causal, cache ? &cache->key : nullptr);
+    const Tensor out = recurrence_output({.query = r,
+                                          .key = replacing,
+                                          .value = drop_tokens(v, config().dropout, context),
+                                          .log_decay = log_w,
+                                          .reading = kappa * exp(-log_w),
+                                          .writing = kappa * a},
+                                         config().causal, cache ? &cache->key : nullptr);
     const Tensor normed = layer_norm(out, {}, {}, 1e-5 * static_cast<double>(width));
     const Tensor p =
         normed * row_of(gains_) + row_of(biases_) + sum(r * row_of(bonus_) * replacing, -1, true) * v;

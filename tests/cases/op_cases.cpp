@@ -478,8 +478,8 @@ void add_attention_bias(Table& add, Draw& draw) {
   });
 }
 
-/// All that a state can do: with and without what may be left out, over several chunks, both ways, and with the
-/// last state as a result.
+/// All that a state can do: with and without what may be left out, over several chunks, both ways, and with
+/// the last state as a result.
 void add_recurrence(Table& add, Draw& draw) {
   // Which of key and value, log_decay (its axes; 0: none), reading and writing, target, and state there are.
   const auto row = [&](const char* name, const Shape& keys, std::int64_t width, bool adds, int decay_axes,

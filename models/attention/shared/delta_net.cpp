@@ -69,12 +69,12 @@ Tensor DeltaNet::one_way(const Parts& parts, AttentionCache* cache) const {
   Tensor log_alpha = parts.log_alpha;
   if (log_alpha.defined())
     log_alpha = log_alpha.size(2) == heads ? transpose(log_alpha, 1, 2) : split_heads(log_alpha, heads);
-  return recurred({.query = unit(heads_of(0, width)),
-                   .log_decay = log_alpha,
-                   .reading = key * strength,
-                   .writing = key,
-                   .target = value * strength},
-                  true, cache ? &cache->key : nullptr);
+  return recurrence_output({.query = unit(heads_of(0, width)),
+                            .log_decay = log_alpha,
+                            .reading = key * strength,
+                            .writing = key,
+                            .target = value * strength},
+                           true, cache ? &cache->key : nullptr);
 }
 
 }  // namespace heed

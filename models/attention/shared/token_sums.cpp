@@ -5,7 +5,7 @@
 #include "heed/autograd/ops.h"
 
 namespace heed {
-Tensor recurred(Recurrence of, bool causal, Tensor* state) {
+Tensor recurrence_output(Recurrence of, bool causal, Tensor* state) {
   if (causal) {
     if (state) of.state = *state;
     const Recurred found = recurrence(of);

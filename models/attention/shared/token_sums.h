@@ -8,10 +8,11 @@
 
 namespace heed {
 
-/// The output of recurrence() for a causal mechanism: from `*state`, which becomes S after the last token and is
-/// all that decoding has to keep (undefined: 0). null: the sequence is whole. Otherwise, for sequences without a
-/// direction, the sum of both directions' outputs; without a delta rule a query's own token counts once.
-Tensor recurred(Recurrence of, bool causal, Tensor* state);
+/// The output of recurrence() for a causal mechanism: from `*state`, which becomes S after the last token and
+/// is all that decoding has to keep (undefined: 0). null: the sequence is whole. Otherwise, for sequences
+/// without a direction, the sum of both directions' outputs; without a delta rule a query's own token counts
+/// once.
+Tensor recurrence_output(Recurrence of, bool causal, Tensor* state);
 
 /// First values for H heads that fade as e^( -e^A softplus(x + b) ), as in Mamba-2's code: e^A from
 /// U(1, 16), and softplus(b) from e^U(log 0.001, log 0.1).
