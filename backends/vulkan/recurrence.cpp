@@ -49,10 +49,10 @@ int axis_to_cut(const Gpu& gpu, const Recurrence& of, std::int64_t width, std::i
 }
 
 /// The halves of an axis; of tokens by whole chunks, in the order in which they are taken.
-struct Halves {
+struct RecurrenceHalves {
   std::array<Part, 2> tokens, chunks;
 
-  Halves(const Recurrence& of, int axis) : tokens(halves(of.query.size(axis))), chunks(tokens) {
+  RecurrenceHalves(const Recurrence& of, int axis) : tokens(halves(of.query.size(axis))), chunks(tokens) {
     if (axis < 2) return;
     const std::int64_t length = of.query.size(2);
     chunks = halves(ceil_div(length, recurrence_chunk));
@@ -73,7 +73,7 @@ void forward_from_last(const Recurrence& of, const Tensor& out, const Tensor& wr
   const std::uint32_t height = std::min({std::bit_ceil(rows), 64u, workgroup}), columns = workgroup / height;
   const std::int64_t tiles = ceil_div(width, columns);
   if (const int axis = axis_to_cut(gpu, of, width, std::max(keys, width), 1, tiles); axis >= 0) {
-    const Halves cut(of, axis);
+    const RecurrenceHalves cut(of, axis);
     for (int half = 0; half < 2; ++half)
       forward_from_last(part_of(of, axis, cut.tokens[half]), part_of(out, axis, cut.tokens[half]),
                         part_of(written, axis, cut.tokens[half]), part_of(states, axis, cut.chunks[half]),
@@ -127,7 +127,7 @@ void backward_to_first(const Recurrence& of, const Tensor& written, const Tensor
                      keys = of.query.size(3), width = grad.size(3);
   const std::int64_t chunk = std::min(length, recurrence_chunk);
   if (const int axis = axis_to_cut(gpu, of, width, std::max(keys, 2 * width), chunk + 1, 1); axis >= 0) {
-    const Halves cut(of, axis);
+    const RecurrenceHalves cut(of, axis);
     for (int half = 1; half >= 0; --half) {
       Recurrence of_half = part_of(gradients, axis, cut.tokens[half]);
       backward_to_first(part_of(of, axis, cut.tokens[half]), part_of(written, axis, cut.tokens[half]),
