@@ -45,6 +45,10 @@ CASES = {
     "performer:causal": ["Performer", "--causal"],
     "retnet": ["RetNet", "--causal"],
     "gated_linear_attention": ["GatedLinearAttention", "--causal"],
+    "mamba2": ["Mamba2", "--causal"],
+    "gated_deltanet": ["GatedDeltaNet", "--causal"],
+    "kimi_delta": ["KimiDelta", "--causal"],
+    "rwkv7": ["Rwkv7", "--causal"],
     "attention_free_transformer": ["AttentionFree"],
     "attention_free_transformer:causal": ["AttentionFree", "--causal"],
     "fnet": ["FNet"],
@@ -473,14 +477,154 @@ def layers(width, heads, length):
             a = a.cumsum(3)
             whole = a[:, :, :, -1:]
             q, scaled = q * a.exp() / math.sqrt(dh // 2), k * (-a).exp()
-            added = (k * (whole - a).exp()).transpose(3, 4) @ v
-            state, states = torch.zeros_like(added[:, :, 0]), []
-            for keep, new in zip(whole.exp().transpose(3, 4).unbind(2), added.unbind(2)):
-                states.append(state)
-                state = torch.addcmul(new, keep, state)
-            y = (q @ scaled.transpose(3, 4)).tril() @ v + q @ torch.stack(states, 2)
+            states = states_before((k * (whole - a).exp()).transpose(3, 4) @ v, whole.exp().transpose(3, 4))
+            y = (q @ scaled.transpose(3, 4)).tril() @ v + q @ states
             y = F.layer_norm(y, y.shape[-1:])
             return self.output(F.silu(gate + self.gate_bias) * merge(y.flatten(2, 3)))
+
+    def of_heads(x):  # [B, N, H n] -> [B, H, N, n]
+        return x.unflatten(2, (heads, -1)).transpose(1, 2)
+
+    def states_before(added, keep):  # [B, H, C, dk, dv] each; keep may broadcast
+        state, states = torch.zeros_like(added[:, :, 0]), []
+        for fading, new in zip(keep.unbind(2), added.unbind(2)):
+            states.append(state)
+            state = torch.addcmul(new, fading, state)
+        return torch.stack(states, 2)
+
+    class ShortConvolution(nn.Conv1d):
+        def __init__(self, channels, bias=False):
+            super().__init__(channels, channels, 4, padding=3, groups=channels, bias=bias)
+
+        def forward(self, x):
+            return F.silu(super().forward(x.transpose(1, 2))[..., : x.shape[1]].transpose(1, 2))
+
+    class Mamba2(nn.Module):
+        """State space duality (arXiv 2405.21060, section 6), in chunks of 64."""
+
+        states = 64
+
+        def __init__(self):
+            super().__init__()
+            self.inner = 2 * width
+            self.input = linear(2 * self.inner + 2 * self.states + heads)
+            self.output = nn.Linear(self.inner, width, bias=False)
+            self.convolution = ShortConvolution(self.inner + 2 * self.states, bias=True)
+            self.rate, self.step = nn.Parameter(torch.rand(heads)), nn.Parameter(torch.zeros(heads) - 4)
+            self.skip, self.norm = nn.Parameter(torch.ones(heads)), nn.Parameter(torch.ones(self.inner))
+
+        def forward(self, x):
+            gate, xbc, dt = self.input(x).split([self.inner, self.inner + 2 * self.states, heads], -1)
+            x, b, c = self.convolution(xbc).split([self.inner, self.states, self.states], -1)
+            x, dt = chunks(of_heads(x)), chunks(F.softplus(dt + self.step).transpose(1, 2)[..., None])
+            b, c = (chunks(t[:, None]) for t in (b, c))  # the same for all heads
+            a = (-dt * self.rate.exp()[:, None, None, None]).cumsum(3)
+            whole, v = a[:, :, :, -1:], x * dt
+            states = states_before((b * (whole - a).exp()).transpose(3, 4) @ v, whole.exp())
+            weights = (c @ b.transpose(3, 4)) * (a - a.transpose(3, 4)).tril().exp().tril()
+            y = weights @ v + (c * a.exp()) @ states + x * self.skip[:, None, None, None]
+            y = merge(y.flatten(2, 3)) * F.silu(gate)
+            return self.output(F.rms_norm(y, y.shape[-1:], self.norm, 1e-5))
+
+    def overwrite(q, r, w, x, log_decay, k=None, v=None, size=64):
+        """S' = e^g S, S = S' + w^T (x - r S') + k^T v, o = q S, in chunks as in arXiv 2406.06484, section 3: what a chunk
+        writes solves a triangular system. Decays of features, [..., dk], must stay within the range of numbers in a chunk."""
+        q, r, w, a = (chunks(t, size) for t in (q, r, w, log_decay))
+        a = a.cumsum(3)
+        whole, since = a[:, :, :, -1:], a.exp()
+        if a.shape[-1] == 1:
+            between = (a - a.transpose(3, 4)).tril().exp()
+
+            def pairs(left, right):
+                return (left @ right.transpose(3, 4)) * between
+        else:
+            before = (-a).exp()
+
+            def pairs(left, right):
+                return (left * since) @ (right * before).transpose(3, 4)
+
+        left, r_since = (whole - a).exp(), r * since
+        x = chunks(x, size) if x is not None else 0
+        if k is not None:
+            k, v = chunks(k, size), chunks(v, size)
+            x = x - pairs(r, k).tril(-1) @ v
+        solved = torch.linalg.solve_triangular(pairs(r, w).tril(-1), torch.cat([x, r_since], -1), upper=False,
+                                               unitriangular=True)
+        x, r = solved.split([x.shape[-1], r.shape[-1]], -1)
+        of_w, w_left, keep = pairs(q, w).tril(), (w * left).transpose(3, 4), whole.exp().transpose(3, 4)
+        added = (k * left).transpose(3, 4) @ v if k is not None else None
+        state, written, states = torch.zeros_like(w_left[:, :, 0] @ x[:, :, 0]), [], []
+        for c in range(q.shape[2]):
+            states.append(state)
+            written.append(x[:, :, c] - r[:, :, c] @ state)
+            state = keep[:, :, c] * state + w_left[:, :, c] @ written[-1]
+            if added is not None:
+                state = state + added[:, :, c]
+        y = (q * since) @ torch.stack(states, 2) + of_w @ torch.stack(written, 2)
+        if k is not None:
+            y = y + pairs(q, k).tril() @ v
+        return y.flatten(2, 3)
+
+    def unit(x):
+        return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6)
+
+    class DeltaNet(nn.Module):
+        def __init__(self, further, rates):
+            super().__init__()
+            self.input, self.output = linear(3 * width + heads + further), linear()
+            self.convolution, self.norm = ShortConvolution(3 * width), nn.Parameter(torch.ones(dh))
+            self.rate, self.step = nn.Parameter(torch.rand(heads)), nn.Parameter(torch.zeros(rates) - 4)
+
+        def recurred(self, qkv, strength, log_decay, size):
+            q, k, v = (of_heads(t) for t in self.convolution(qkv).split(width, -1))
+            k, strength = unit(k), torch.sigmoid(strength).transpose(1, 2)[..., None]
+            y = overwrite(unit(q), k * strength, k, v * strength, log_decay, size=size)
+            return merge(F.rms_norm(y, (dh,), self.norm, 1e-5))
+
+    class GatedDeltaNet(DeltaNet):
+        def __init__(self):
+            super().__init__(heads + width, heads)
+
+        def forward(self, x):
+            qkv, strength, fading, gate = self.input(x).split([3 * width, heads, heads, width], -1)
+            log_decay = (-F.softplus(fading + self.step) * self.rate.exp()).transpose(1, 2)[..., None]
+            return self.output(F.silu(gate) * self.recurred(qkv, strength, log_decay, 64))
+
+    class KimiDelta(DeltaNet):
+        def __init__(self):
+            super().__init__(2 * dh, width)
+            self.fade, self.gate = nn.Linear(dh, width, bias=False), nn.Linear(dh, width)
+
+        def forward(self, x):
+            qkv, strength, fading, gate = self.input(x).split([3 * width, heads, dh, dh], -1)
+            log_decay = of_heads(-F.softplus(self.fade(fading) + self.step)) * self.rate.exp()[:, None, None]
+            return self.output(torch.sigmoid(self.gate(gate)) * self.recurred(qkv, strength, log_decay, 32))
+
+    class Rwkv7(nn.Module):
+        rank, gate_rank = 64, 128
+
+        def __init__(self):
+            super().__init__()
+            self.r, self.k, self.v, self.output = linear(), linear(), linear(), linear()
+            for name, rank in (("w", self.rank), ("a", self.rank), ("g", self.gate_rank)):
+                setattr(self, name + "_in", linear(rank)), setattr(self, name + "_out", nn.Linear(rank, width, bias=False))
+            self.mix = nn.Parameter(torch.rand(6, width))
+            self.w0, self.a0, self.bonus = (nn.Parameter(torch.zeros(width)) for _ in range(3))
+            self.removal, self.replacement = (nn.Parameter(torch.ones(width)) for _ in range(2))
+            self.norm, self.norm_bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+
+        def forward(self, x):
+            difference = F.pad(x, (0, 0, 1, -1)) - x
+            r, w, k, v, a, g = (torch.addcmul(x, difference, share) for share in self.mix)
+            r, k, v = self.r(r), self.k(k), of_heads(self.v(v))
+            log_w = of_heads(torch.sigmoid(self.w_out(torch.tanh(self.w_in(w))) + self.w0) * -math.exp(-0.5))
+            a = torch.sigmoid(self.a_out(self.a_in(a)) + self.a0)
+            kappa = F.normalize(of_heads(k * self.removal), dim=-1)
+            replacing, r_heads = of_heads(k * ((a - 1) * self.replacement + 1)), of_heads(r)
+            y = overwrite(r_heads, kappa * torch.exp(-log_w), kappa * of_heads(a), None, log_w, replacing, v, size=32)
+            y = F.group_norm(merge(y).flatten(0, 1), heads, self.norm, self.norm_bias, 1e-5 * dh).view_as(x)
+            y = y + merge((of_heads(r * self.bonus) * replacing).sum(-1, keepdim=True) * v)
+            return self.output(y * self.g_out(torch.sigmoid(self.g_in(g))))
 
     class AttentionFree(Projected):
         def __init__(self, causal=False):

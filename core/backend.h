@@ -20,6 +20,7 @@ namespace heed {
 enum class ReduceOp : std::uint8_t { sum, max, min };
 
 struct AttentionArgs;  // core/attention.h
+struct Recurrence;     // core/recurrence.h
 
 /// A forward and a backward kernel that are usable only together, so that a fast path can
 /// never lose a gradient.

@@ -1,6 +1,7 @@
 // The C API: ops, by name if they are in the library's table.
 
 #include "heed/autograd/ops.h"
+#include "heed/autograd/recurrence.h"
 
 #include <algorithm>
 #include <cmath>
@@ -152,6 +153,13 @@ class Given {
     take(options.causal), take(options.scale);
   }
 
+  void take(Recurrence& of) {
+    for (Tensor* one :
+         {&of.query, &of.key, &of.value, &of.log_decay, &of.reading, &of.writing, &of.target, &of.state})
+      take(*one);
+    take(of.reverse);
+  }
+
   /// The name of the next setting, which now has its default if it was not given.
   std::string setting() {
     const std::string_view declared = cut(declared_, ',');
@@ -291,6 +299,7 @@ const NamedOp named_ops[] = {
     // attention
     {"attention_part", "query key value mask? bias? slopes?; causal=false, scale=0.0 -> output log_sum_exp", "Attention over some of the keys, and the log-sum-exp of its logits [batch, heads, length].", run<attention_part>},
     {"join_attention", "output log_sum_exp ...", "Attention with one softmax over the keys of all parts, from attention_part.", run<join_attention>},
+    {"recurrence", "query key? value? log_decay? reading? writing? target? state?; reverse=false -> output state", "A state S [dk, dv] for each head that changes token by token, with q, k, r and w [B, H, N, dk], v and x [B, H, N, dv], g [B, H, N] or [B, H, N, dk]: S' = diag(e^g) S; S = S' + k^T v + w^T (x - r S'); output = q S.", run<recurrence>},
     {"attention_weights", "query key mask? bias? slopes?; causal=false, scale=0.0", "The weights [batch, heads, length, keys] of attention alone, out of single ops.", run<attention_weights>},
 };
 // clang-format on

@@ -9,9 +9,8 @@
 //   causal: the sums, phi's own included, run over j <= i
 //
 // The memory is of constant size, and all that decoding keeps. The causal form computes both
-// products with a slot as recurrences in chunks (shared/token_sums.h), without a memory for each
-// token. For this y_j Ws + bs is clamped to +-32, as in flash-linear-attention, from which also the
-// sums of causal phi, and a control for each head, are taken: the paper leaves to its code how
+// products with a slot as recurrences (core/recurrence.h), without a memory for each token. For
+// this y_j Ws + bs is clamped to +-32, as in flash-linear-attention, from which also the sums of causal phi, and a control for each head, are taken: the paper leaves to its code how
 // heads share them.
 //
 // Padded tokens write nothing. Dropout acts on the weights of the slots.
@@ -106,10 +105,13 @@ class BoundedMemory : public Attention {
     if (cache.value.defined()) total = total + transpose(slice(cache.value, 3, width, width + 1), 2, 3);
     total = divisor(total);
     const double scale = 1 / std::sqrt(static_cast<double>(query.size(3)));
-    const Tensor logits = linear_recurrence(query * scale, heads_of(x.key), alpha, {}, &cache.key) / total;
+    const Tensor logits = recurrence_output({.query = query * scale, .key = heads_of(x.key), .value = alpha},
+                                            true, &cache.key) /
+                          total;
     const Tensor reading = maybe_dropout(softmax(logits), config().dropout, context) / total;
     show(context, "weights", [&] { return tril(matmul(reading, transpose(alpha, 2, 3))); });
-    const Tensor sums = linear_recurrence(reading, alpha, pad(value, 3, 0, 1, 1), {}, &cache.value);
+    const Tensor sums = recurrence_output({.query = reading, .key = alpha, .value = pad(value, 3, 0, 1, 1)},
+                                          true, &cache.value);
     return w_.output(cast(merge_heads(slice(sums, 3, 0, width)), input.x.dtype()));
   }
 

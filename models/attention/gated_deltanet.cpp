@@ -11,8 +11,8 @@
 //   DeltaNet: alpha = 1, O = merge(RMSNorm(o)) Wo
 //
 // unit(x) = x / sqrt(|x|^2 + 1e-6), conv is causal, of c taps (shared/short_convolution.h). The
-// state runs in chunks of 32 (2406.06484, section 3, with the decays of 2412.06464, section 3.3:
-// shared/delta_rule.h). Decoding keeps S and c - 1 inputs of conv.
+// state is taken token by token (core/recurrence.h), not in chunks (2406.06484, section 3). Decoding
+// keeps S and c - 1 inputs of conv.
 //
 // Padded tokens write nothing, fade nothing and are 0 for conv. Dropout drops tokens from what is
 // written. The authors' code scales q by 1 / sqrt(dk), which RMSNorm divides out but for its 1e-5,
@@ -22,7 +22,7 @@
 // The papers have the causal form only. Without `causal`, an extension: o is the sum of both
 // directions'.
 //
-// Time N (dk + dv + 32) d + N d^2, memory N d, parameters (3 + 2 e) d^2.
+// Time N dk d + N d^2, memory N d, parameters (3 + 2 e) d^2.
 //
 // Settings: "gated" (true; false: DeltaNet); "value_width" e, that of v in that of q (1);
 // "convolution" c (4).

@@ -6,12 +6,12 @@
 //   alpha_t = sigmoid( x_t Wa1 Wa2 + ba )^(1 / tau)          Wa1 [d, 16], tau = 16           (section 4.4)
 //   O = ( silu(X Wr + br) * merge(LayerNorm(o)) ) Wo         each head normalised by itself
 //
-// q, k = split(X Wq), split(X Wk) are half as wide as v = split(X Wv): dk = dh / 2. In chunks in training
-// (shared/token_sums.h); decoding keeps S alone, whatever the length. For this alpha is at least e^-5.
+// q, k = split(X Wq), split(X Wk) are half as wide as v = split(X Wv): dk = dh / 2. The state is
+// taken token by token (core/recurrence.h), so that alpha may be as small as it likes; decoding keeps S
+// alone, whatever the length.
 //
 // The gains of the LayerNorm would be those of Wo, and it has no biases; flash-linear-attention normalises by
-// RMS, with gains, and has no floor of alpha. Padded positions neither add nor
-// fade anything. Dropout drops tokens from S.
+// RMS, with gains. Padded positions neither add nor fade anything. Dropout drops tokens from S.
 //
 // The paper has the causal form only. Without `causal`, an extension: a recurrence in each direction.
 //
@@ -65,12 +65,12 @@ class GatedLinearAttention : public RecurrentAttention {
     k = without_padding(k / std::sqrt(static_cast<double>(k.size(3))), input.mask);
     const Tensor v = drop_tokens(heads_of(projected[2]), config().dropout, context);
     // log sigmoid(z) = -log(1 + e^-z)
-    const Tensor fading = softplus(-heads_of(fade_out_(projected[4]))) / -temperature_;
-    const Tensor log_decay = without_padding(maximum(fading, least_log_decay), input.mask);
+    const Tensor log_decay =
+        without_padding(softplus(-heads_of(fade_out_(projected[4]))) / -temperature_, input.mask);
     show(context, "fading", [&] { return exp(log_decay); });
-    const Tensor sums = config().causal ? linear_recurrence(q, k, v, log_decay, cache ? &cache->key : nullptr)
-                                        : recurrence_both_ways(q, k, v, log_decay);
-    const Tensor normed = merge_heads(layer_norm(sums, {}, {}));
+    const Tensor sums = recurrence_output({.query = q, .key = k, .value = v, .log_decay = log_decay},
+                                          config().causal, cache ? &cache->key : nullptr);
+    const Tensor normed = reshape(layer_norm(transpose(sums, 1, 2), {}, {}), x.shape());
     return output_(swiglu(projected[3], cast(normed, x.dtype())));
   }
 

@@ -8,9 +8,9 @@
 //   q, k = unit( silu( conv(X Wq) ) ), unit( silu( conv(X Wk) ) ),   v = silu( conv(X Wv) )
 //   O = ( sigmoid(X Wg1 Wg2 + bg) * merge(RMSNorm(o)) ) Wo       one vector of gains for all heads
 //
-// Wa1 and Wg1 lead to r features, the width of a head. unit, conv and the state in chunks are those
-// of gated_deltanet; however fast a feature fades, no factor exceeds 1 (shared/delta_rule.h). The
-// paper takes no positions. Decoding keeps S and c - 1 inputs of conv.
+// Wa1 and Wg1 lead to r features, the width of a head. unit, conv and the state are those of
+// gated_deltanet; a feature may fade however fast (core/recurrence.h). The paper takes no positions.
+// Decoding keeps S and c - 1 inputs of conv.
 //
 // The paper says of alpha only that it is made as in Gated DeltaNet and Mamba. The formula above and the
 // bias bg are those of the authors' code, in flash-linear-attention. There ba starts from 0, so that at
@@ -21,7 +21,7 @@
 // Padded tokens write nothing, fade nothing and are 0 for conv. Dropout drops tokens from what is
 // written. Without `causal`, an extension: o is the sum of both directions'.
 //
-// Time N (dk + dv + 32 log2(32)) d + N d^2, memory N d log2(32), parameters (3 + e) d^2 + 2 r d (1 + e).
+// Time N dk d + N d^2, memory N d, parameters (3 + e) d^2 + 2 r d (1 + e).
 //
 // Settings: "value_width" e, that of v in that of q (1); "convolution" c (4); "gate_rank" r (0: d / H).
 

@@ -8,8 +8,8 @@
 //   causal: S_i = S_{i-1} + phi(k_i)^T v_i,  z_i = z_{i-1} + phi(k_i)^T                  (eq. 9 - 12, 18, 19)
 //   O      = merge(...) Wo
 //
-// Padded keys have no part in the sums. Decoding keeps S and z alone, whatever the length. The sums of a
-// sequence are carried over chunks (shared/token_sums.h), forward and backward.
+// Padded keys have no part in the sums. Decoding keeps S and z alone, whatever the length. The causal form's
+// sums are those of core/recurrence.h.
 //
 // The paper drops no weights, for there are none; here dropout drops tokens from S. phi is computed as
 // max(x, 0) + e^min(x, 0), which keeps its digits where x is very negative.

@@ -10,8 +10,8 @@
 //
 // U are the inputs. x has e d / H elements a head; B and C have n and are the same for all heads
 // (one group, "multi-value"). conv is causal, of c taps with a bias (shared/short_convolution.h).
-// RMSNorm has gains and is over all heads. Computed in chunks (section 6, shared/token_sums.h);
-// decoding keeps h and c - 1 inputs of conv.
+// RMSNorm has gains and is over all heads. Computed token by token
+// (core/recurrence.h), not in chunks (section 6); decoding keeps h and c - 1 inputs of conv.
 //
 // e^A starts from U(1, 16), softplus(bdt) from e^U(log 0.001, log 0.1), D from 1, as in the
 // authors' code, which has n = 128 and heads of 64. Padded tokens add nothing, fade nothing and are
@@ -82,9 +82,9 @@ class Mamba2 : public RecurrentAttention {
     const Tensor log_decay = dt * unsqueeze(-exp(cast(rate_, precise)), 1);  // [B, H, N]
     show(context, "fading", [&] { return exp(log_decay); });
     const Tensor value = drop_tokens(x * unsqueeze(dt, 3), config().dropout, context);
-    const Tensor sums = config().causal
-                            ? linear_recurrence(query, key, value, log_decay, cache ? &cache->key : nullptr)
-                            : recurrence_both_ways(query, key, value, log_decay);
+    const Tensor sums =
+        recurrence_output({.query = query, .key = key, .value = value, .log_decay = log_decay},
+                          config().causal, cache ? &cache->key : nullptr);
     const Tensor y = sums + x * reshape(cast(skip_, precise), {heads, 1, 1});
     return output_(rms_norm(swiglu(maps[0], cast(merge_heads(y), type)), gains_));
   }

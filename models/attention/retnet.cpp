@@ -7,8 +7,8 @@
 //   O   = ( silu(X Wg) * merge(GroupNorm(R)) ) Wo                                                 (eq. 8)
 //
 // q, k = X Wq, X Wk have width dh a head, v = X Wv and the gate e dh. GroupNorm takes each head and position
-// by itself; its gains would be those of Wo, and it has no biases, as in the authors' code. Computed in
-// chunks (eq. 7, shared/token_sums.h); decoding keeps S alone, whatever the length.
+// by itself; its gains would be those of Wo, and it has no biases, as in the authors' code. Computed
+// token by token (core/recurrence.h), not in chunks (eq. 7); decoding keeps S alone, whatever the length.
 //
 // The authors' code and flash-linear-attention normalise heads by their RMS; here mean and variance, as the
 // paper says. The angles are n 10000^(-2i/dh); torchscale's are n 10000^(-i/(dh/2 - 1)).
@@ -63,13 +63,13 @@ class RetNet : public RecurrentAttention {
     Tensor k = heads_of(rotary_(projected[1], begin));
     k = without_padding(k / std::sqrt(static_cast<double>(k.size(3))), input.mask);
     const Tensor v = drop_tokens(heads_of(projected[2]), config().dropout, context);
-    const Tensor log_decay = decay(x.size(1), q);
+    const Tensor log_decay = expand(decay(x.size(1), q), {x.size(0), config().heads, x.size(1)});
 
-    const Tensor sums = config().causal ? linear_recurrence(q, k, v, log_decay, cache ? &cache->key : nullptr)
-                                        : recurrence_both_ways(q, k, v, log_decay);
+    const Tensor sums = recurrence_output({.query = q, .key = k, .value = v, .log_decay = log_decay},
+                                          config().causal, cache ? &cache->key : nullptr);
     if (cache) cache->position += x.size(1);
     show(context, "retention", [&] { return retention(q, k); });
-    const Tensor normed = merge_heads(layer_norm(sums, {}, {}));
+    const Tensor normed = reshape(layer_norm(transpose(sums, 1, 2), {}, {}), projected[3].shape());
     return output_(swiglu(projected[3], cast(normed, x.dtype())));
   }
 

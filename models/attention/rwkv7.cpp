@@ -14,9 +14,8 @@
 //   O   = ( merge(p) * g ) Wo                                                               (eq. 22)
 //
 // Here S has keys as rows; the paper writes its transpose. unit(x) is x / |x|; GroupNorm has gains
-// and biases, and adds 1e-5 dh. The state runs in chunks of 32 as that of Gated DeltaNet
-// (shared/delta_rule.h), which reads what has already faded: kappa / w in place of kappa. Decoding
-// keeps S and the last x.
+// and biases, and adds 1e-5 dh. The state is that of core/recurrence.h, where the key reads what has already
+// faded: kappa / w in place of kappa. Decoding keeps S and the last x.
 //
 // Left out: from the second layer on, the paper mixes v with that of the first layer (eq. 9), which
 // goes beyond one layer. Its channel mixing is a feed-forward layer. mu, w0, a0, xi, alpha and rho
@@ -28,7 +27,7 @@
 // added. The paper has the causal form only. Without `causal`, an extension: r S is the sum of both
 // directions', and tokens still mix with the one before.
 //
-// Time N (dh + 32 log2(32)) d + N d^2, memory N d log2(32), parameters 4 d^2 + 4 n d + 2 m d.
+// Time N dh d + N d^2, memory N d, parameters 4 d^2 + 4 n d + 2 m d.
 //
 // Settings: "rank" n of w's and a's maps, "gate_rank" m of g's (0: those of flash-linear-attention,
 // 2.5 sqrt(d) dh / 64 and 5 sqrt(d), in steps of 32).
@@ -39,9 +38,9 @@
 #include <vector>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/shared/delta_rule.h"
 #include "heed/models/attention/shared/recurrent_attention.h"
 #include "heed/models/attention/shared/sorting.h"
+#include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
 namespace {
@@ -97,25 +96,13 @@ class Rwkv7 : public RecurrentAttention {
     show(context, "fading", [&] { return exp(log_w); });
     const Tensor kappa = unit_vectors(k * row_of(removal_));
     const Tensor replacing = k * ((a - 1) * row_of(replacement_) + 1);
-    const DeltaRule rule{.query = r,
-                         .reading = kappa * exp(-log_w),
-                         .writing = kappa * a,
-                         .value = {},
-                         .log_decay = log_w,
-                         .added_key = replacing,
-                         .added_value = drop_tokens(v, config().dropout, context)};
-    Tensor out = delta_rule(rule, cache ? &cache->key : nullptr);
-    if (!config().causal) {
-      const auto back = [](const Tensor& t) { return flip(t, 2); };
-      out = out + back(delta_rule({back(rule.query),
-                                   back(rule.reading),
-                                   back(rule.writing),
-                                   {},
-                                   back(log_w),
-                                   back(rule.added_key),
-                                   back(rule.added_value)},
-                                  nullptr));
-    }
+    const Tensor out = recurrence_output({.query = r,
+                                          .key = replacing,
+                                          .value = drop_tokens(v, config().dropout, context),
+                                          .log_decay = log_w,
+                                          .reading = kappa * exp(-log_w),
+                                          .writing = kappa * a},
+                                         config().causal, cache ? &cache->key : nullptr);
     const Tensor normed = layer_norm(out, {}, {}, 1e-5 * static_cast<double>(width));
     const Tensor p =
         normed * row_of(gains_) + row_of(biases_) + sum(r * row_of(bonus_) * replacing, -1, true) * v;

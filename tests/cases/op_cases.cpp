@@ -6,6 +6,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/autograd/recurrence.h"
 
 namespace heed {
 
@@ -477,6 +478,63 @@ void add_attention_bias(Table& add, Draw& draw) {
   });
 }
 
+/// All that a state can do: with and without what may be left out, over several chunks, both ways, and with
+/// the last state as a result.
+void add_recurrence(Table& add, Draw& draw) {
+  // Which of key and value, log_decay (its axes; 0: none), reading and writing, target, and state there are.
+  const auto row = [&](const char* name, const Shape& keys, std::int64_t width, bool adds, int decay_axes,
+                       bool overwrites, bool has_target, bool has_state, bool reverse) {
+    const Shape values{keys[0], keys[1], keys[2], width};
+    std::vector<Tensor> inputs{draw(keys)};
+    if (adds) inputs.push_back(draw(keys)), inputs.push_back(draw(values));
+    if (decay_axes == 3) inputs.push_back(draw({keys[0], keys[1], keys[2]}, -2, 0));
+    if (decay_axes == 4) inputs.push_back(draw(keys, -2, 0));
+    if (overwrites) inputs.push_back(draw(keys, -0.5, 0.5)), inputs.push_back(draw(keys, -0.5, 0.5));
+    if (has_target) inputs.push_back(draw(values));
+    if (has_state) inputs.push_back(draw({keys[0], keys[1], keys[3], width}));
+    add(concat_text("recurrence/", name), std::move(inputs), [=](Inputs in) {
+      std::size_t next = 0;
+      const auto take = [&](bool there) { return there ? in[next++] : Tensor(); };
+      Recurrence of{.query = take(true)};
+      of.key = take(adds), of.value = take(adds);
+      of.log_decay = take(decay_axes > 0);
+      of.reading = take(overwrites), of.writing = take(overwrites);
+      of.target = take(has_target), of.state = take(has_state);
+      of.reverse = reverse;
+      const Recurred found = recurrence(of);
+      return concat({reshape(sin(found.output), {-1}), reshape(square(found.state), {-1})}, 0);
+    });
+  };
+  row("sums", {2, 2, 5, 4}, 3, true, 0, false, false, false, false);
+  row("one decay", {1, 2, 7, 5}, 4, true, 3, false, false, true, false);
+  row("decays", {2, 1, 6, 3}, 5, true, 4, false, false, false, true);
+  row("delta rule", {1, 2, 6, 4}, 3, false, 0, true, true, false, false);
+  row("delta rule, one decay", {2, 1, 5, 5}, 2, false, 3, true, true, true, true);
+  row("delta rule, decays", {1, 2, 6, 6}, 4, false, 4, true, true, false, false);
+  row("delta rule, decays, and sums", {2, 2, 5, 4}, 5, true, 4, true, false, true, true);
+  row("all", {1, 1, 4, 7}, 6, true, 3, true, true, true, false);
+  row("what a state is read for", {1, 2, 4, 3}, 2, false, 0, true, false, true, false);
+  row("chunks", {1, 2, 37, 3}, 2, true, 4, true, true, true, false);
+  row("chunks, backwards", {1, 1, 64, 2}, 3, true, 3, false, false, false, true);
+  row("one token", {3, 1, 1, 4}, 4, true, 4, true, false, true, false);
+}
+
+/// Tiles of columns, and more rows than one block, which do not fit the lowered limits of a device.
+void add_wide_recurrence(Table& add, Draw& draw) {
+  add("recurrence/heads", {draw({1, 3, 18}), draw({1, 3, 18}), draw({1, 3, 12}), draw({1, 3, 2}, -1, 0)},
+      [](Inputs in) {
+        if (!in[0].defined()) return recurrence({.query = in[0], .key = in[1], .value = in[2]}).output;
+        const auto heads = [](const Tensor& x) {
+          return permute(reshape(x, {1, 3, 2, x.size(2) / 2}), {0, 2, 1, 3});
+        };
+        return square(recurrence({.query = heads(in[0]),
+                                  .key = heads(in[1]),
+                                  .value = heads(in[2]),
+                                  .log_decay = transpose(in[3], 1, 2)})
+                          .output);
+      });
+}
+
 void add_recompute(Table& add, Draw& draw) {
   add("recompute_in_backward", {draw({3, 4}), draw({4})}, [](Inputs in) {
     Random random(7);
@@ -501,6 +559,8 @@ std::vector<OpCase> op_cases() {
   add_attention(add, draw);
   add_recompute(add, draw);
   add_attention_bias(add, draw);
+  add_recurrence(add, draw);
+  add_wide_recurrence(add, draw);
   return std::move(add.cases);
 }
 

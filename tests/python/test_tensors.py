@@ -65,6 +65,7 @@ class Values(Case):
             (x.cumsum(0), a.cumsum(0)),
             (heed.fourier(heed.unsqueeze(x, 0)), np.fft.fft2(a)[None].real),
             (heed.cumsum(x, 1, reverse=True), a[:, ::-1].cumsum(1)[:, ::-1]),
+            (heed.recurrence(*3 * [heed.reshape(x, (1, 1, *a.shape))])[0], (np.tril(a @ a.T) @ a)[None, None]),
             (x.unsqueeze(1), a[:, None]),
             (x.unsqueeze(1).squeeze(), a),
             (x.unsqueeze(-1).squeeze(-1), a),

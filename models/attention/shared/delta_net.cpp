@@ -1,7 +1,7 @@
 #include "heed/models/attention/shared/delta_net.h"
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/shared/delta_rule.h"
+#include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
 
@@ -51,7 +51,8 @@ Tensor DeltaNet::recurred(const std::vector<Tensor>& maps, const Tensor& log_alp
     const Parts back{reversed(parts.qkv), reversed(parts.strength), reversed(parts.log_alpha)};
     out = out + flip(one_way(back, nullptr), 2);
   }
-  return cast(merge_heads(rms_norm(out, cast(gains_, precise))), type);
+  const Tensor normed = rms_norm(transpose(out, 1, 2), cast(gains_, precise));  // [B, N, H, e dh]
+  return cast(reshape(normed, {normed.size(0), normed.size(1), value_width_}), type);
 }
 
 /// o [B, H, N, e dh] in one direction.
@@ -68,8 +69,12 @@ Tensor DeltaNet::one_way(const Parts& parts, AttentionCache* cache) const {
   Tensor log_alpha = parts.log_alpha;
   if (log_alpha.defined())
     log_alpha = log_alpha.size(2) == heads ? transpose(log_alpha, 1, 2) : split_heads(log_alpha, heads);
-  return delta_rule({unit(heads_of(0, width)), key * strength, key, value * strength, log_alpha},
-                    cache ? &cache->key : nullptr);
+  return recurrence_output({.query = unit(heads_of(0, width)),
+                            .log_decay = log_alpha,
+                            .reading = key * strength,
+                            .writing = key,
+                            .target = value * strength},
+                           true, cache ? &cache->key : nullptr);
 }
 
 }  // namespace heed

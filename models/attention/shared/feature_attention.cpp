@@ -67,8 +67,11 @@ Tensor FeatureAttention::causal(const AttentionInput& input, AttentionCache& cac
     key = key * exp(unsqueeze(scale - largest, 3));
     cache.value = slice(largest, 2, largest.size(2) - 1, largest.size(2));
   }
-  const Tensor sums = linear_recurrence(query, without_padding(key, input.mask), values_of(x.value, context),
-                                        log_decay, &cache.key);
+  const Tensor sums = recurrence_output({.query = query,
+                                         .key = without_padding(key, input.mask),
+                                         .value = values_of(x.value, context),
+                                         .log_decay = log_decay},
+                                        true, &cache.key);
   return output(sums, input.x);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "heed/autograd/recurrence.h"
 #include "heed/core/tensor.h"
 #include "heed/models/module.h"
 
@@ -7,33 +8,11 @@
 
 namespace heed {
 
-/// y_t = e^{g_t} y_{t-1} + x_t with y_{-1} = 0, for x [R, T, n] and g [R, T], at most 0 (undefined: 0): sums
-/// over every prefix that forget at the rate g. Time T n.
-Tensor decayed_sums(const Tensor& x, const Tensor& log_decay);
-
-/// The products of queries with a matrix that sums up keys and values so far:
-///
-///   S_t = e^{g_t} S_{t-1} + k_t^T v_t      o_t = q_t S_t
-///
-/// query, key [B, H, N, dk], value [B, H, N, dv], g = log_decay [1 or B, 1 or H, N], at most 0 (undefined: 0)
-/// -> [B, H, N, dv]. In chunks of 64 positions, which meet in pairs, while one state a chunk stands for all
-/// before it: time N (dk dv + 64 (dk + dv)), memory N max(64, dk dv / 64).
-///
-/// g of four axes [B, H, N, dk] has a number for each row of S: S_t = diag(e^{g_t}) S_{t-1} + k_t^T v_t. They
-/// must be at least least_log_decay, and chunks have 16 positions.
-///
-/// With a `state` [B, H, dk, dv] that is S before the first position (undefined: 0), and becomes S after the
-/// last: all that decoding has to keep.
-Tensor linear_recurrence(const Tensor& query, const Tensor& key, const Tensor& value,
-                         const Tensor& log_decay = {}, Tensor* state = nullptr);
-
-/// With these for each of 16 positions, e^g and e^-g stay within the range of f32.
-inline constexpr double least_log_decay = -5;
-
-/// The same from both ends, for sequences without a direction: keys after the query decay as do those before
-/// it, and the query's own counts once.
-Tensor recurrence_both_ways(const Tensor& query, const Tensor& key, const Tensor& value,
-                            const Tensor& log_decay);
+/// The output of recurrence() for a causal mechanism: from `*state`, which becomes S after the last token and
+/// is all that decoding has to keep (undefined: 0). null: the sequence is whole. Otherwise, for sequences
+/// without a direction, the sum of both directions' outputs; without a delta rule a query's own token counts
+/// once.
+Tensor recurrence_output(Recurrence of, bool causal, Tensor* state);
 
 /// First values for H heads that fade as e^( -e^A softplus(x + b) ), as in Mamba-2's code: e^A from
 /// U(1, 16), and softplus(b) from e^U(log 0.001, log 0.1).

@@ -1,0 +1,591 @@
+#include "heed/core/recurrence.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "heed/backends/cpu/operands.h"
+#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/profile.h"
+
+// A recurrence takes tokens one by one, since the state of a head fits the first-level cache. Columns of S do
+// not depend on each other, so that vectors go along them, and tiles of them are tasks of their own in the
+// forward pass. The backward pass takes chunks of tokens from the last: it recomputes the states within a
+// chunk, for a tile of columns at a time, and walks back over them with the gradient of the state. Where
+// nothing is read from states and decays need no gradient, the gradients of a step need either the state or
+// its gradient, and both pass by once.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/backends/cpu/recurrence.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.h, once per target:
+#include "heed/backends/cpu/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+namespace {
+
+constexpr int recurrence_slot = 10;  // of thread_scratch, which tasks of other kernels have at other times
+constexpr std::int64_t rows_at_once = 4;  // rows of S that share what is loaded for a column
+
+/// to[i] = the sum of lanes i, i + 4, ...
+template <class D>
+HWY_INLINE void store_block_sum(D d, hn::Vec<D> v, float* to) {
+  if constexpr (hn::MaxLanes(D()) == 4) {
+    hn::StoreU(v, d, to);
+  } else {
+    const hn::Half<D> half;
+    store_block_sum(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), to);
+  }
+}
+
+/// The sums of four vectors' lanes, to[0] to to[3].
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void lane_sums(D d, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> c, hn::Vec<D> e, T* to) {
+  if constexpr (std::is_same_v<T, float>) {
+    // The sums of each block of four lanes, side by side; then those of the blocks.
+    const hn::Repartition<double, D> pairs;
+    const auto ab = hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)),
+               ce = hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
+    const auto low = hn::InterleaveLower(pairs, hn::BitCast(pairs, ab), hn::BitCast(pairs, ce)),
+               high = hn::InterleaveUpper(pairs, hn::BitCast(pairs, ab), hn::BitCast(pairs, ce));
+    store_block_sum(d, hn::Add(hn::BitCast(d, low), hn::BitCast(d, high)), to);
+  } else {
+    to[0] = lane_sum(d, a), to[1] = lane_sum(d, b), to[2] = lane_sum(d, c), to[3] = lane_sum(d, e);
+  }
+}
+
+/// Vectors of an operand [B, H, N, n] or [B, H, N].
+template <class T>
+class Vectors {
+ public:
+  Vectors(const Tensor& x) {
+    if (!x.defined()) return;
+    data_ = x.data<T>();
+    for (int axis = 0; axis < 3; ++axis) strides_[axis] = x.stride(axis);
+  }
+  explicit operator bool() const { return data_ != nullptr; }
+  T* at(std::int64_t b, std::int64_t h, std::int64_t t) const {
+    return data_ + b * strides_[0] + h * strides_[1] + t * strides_[2];
+  }
+
+ private:
+  T* data_ = nullptr;
+  std::int64_t strides_[3] = {};
+};
+
+/// The sizes of a call, and the buffers of a task: vectors of a chunk's tokens, padded with zeros to whole
+/// blocks of rows or vectors of columns.
+template <class T>
+class Recurrent {
+ public:
+  using D = hn::ScalableTag<T>;
+  using Vec = hn::Vec<D>;
+
+  Recurrent(const Recurrence& of, std::int64_t width)
+      : of_(of),
+        heads_(of.query.size(1)),
+        length_(of.query.size(2)),
+        keys_(of.query.size(3)),
+        width_(width),
+        padded_keys_(ceil_div(keys_, rows_at_once) * rows_at_once),
+        tile_(std::clamp<std::int64_t>(tile_bytes / keys_ / 64 * 64, 64, 512) /
+              static_cast<std::int64_t>(sizeof(T))),
+        q_(of.query),
+        k_(of.key),
+        v_(of.value),
+        g_(of.log_decay),
+        r_(of.reading),
+        w_(of.writing),
+        x_(of.target),
+        scalar_decay_(of.log_decay.defined() && of.log_decay.rank() == 3) {}
+
+  std::int64_t rows() const { return of_.query.size(0) * heads_; }
+
+  void forward(const Tensor& out, const Tensor& written, const Tensor& states, const Tensor& last) const {
+    const std::int64_t tiles = ceil_div(width_, tile_);
+    const std::int64_t grain = pieces_per_task(task_size, length_ * keys_ * std::min(tile_, width_));
+    parallel_ranges(rows() * tiles, grain, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+      for (std::int64_t task = begin; task < end; ++task)
+        forward_tile(task / tiles, task % tiles * tile_, out, written, states, last);
+    });
+  }
+
+  void backward(const Tensor& written, const Tensor& states, const Tensor& grad, const Tensor& last_grad,
+                const Recurrence& gradients) const {
+    const std::int64_t grain = pieces_per_task(task_size, length_ * keys_ * width_);
+    parallel_ranges(rows(), grain, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+      for (std::int64_t row = begin; row < end; ++row)
+        for (std::int64_t left = 0; left < width_; left += tile_)
+          backward_tile(row, left, written, states, grad, last_grad, gradients);
+    });
+  }
+
+ private:
+  static constexpr std::int64_t tile_bytes = 1 << 16;  // of a state's tile, unless rows are many
+  static constexpr std::int64_t task_size = 1 << 18;   // elements of states worth a task
+  static constexpr std::int64_t chunk = recurrence_chunk;
+
+  /// The columns of a tile in a buffer.
+  struct Columns {
+    std::int64_t left, count, padded;
+  };
+  Columns columns_from(std::int64_t left) const {
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(D()));
+    const std::int64_t count = std::min(tile_, width_ - left);
+    return {left, count, ceil_div(count, lanes) * lanes};
+  }
+
+  /// Cuts a task's buffer into parts.
+  struct Parts {
+    T* next;
+    T* take(std::int64_t count) { return std::exchange(next, next + count); }
+  };
+  /// Vectors of a chunk: those of keys, decays e^g, and those of columns.
+  struct Chunk {
+    T *q, *k, *r, *w, *decay;           // [chunk, padded keys]
+    T *v, *x, *out, *dwritten;          // [chunk, padded columns]; out is also its gradient
+    std::int64_t first = 0, count = 0;  // tokens, in the order in which they are taken
+  };
+  static constexpr std::int64_t key_buffers = 5, column_buffers = 4;
+
+  Chunk make_chunk(Parts& parts, const Columns& columns) const {
+    Chunk made{};
+    for (T** one : {&made.q, &made.k, &made.r, &made.w, &made.decay}) *one = parts.take(chunk * padded_keys_);
+    for (T** one : {&made.v, &made.x, &made.out, &made.dwritten}) *one = parts.take(chunk * columns.padded);
+    return made;
+  }
+
+  std::int64_t token(std::int64_t step) const { return of_.reverse ? length_ - 1 - step : step; }
+
+  /// Copies vectors of a chunk, from column `left` on, padded with zeros; zeros where the operand is
+  /// undefined.
+  void load(const Vectors<T>& from, std::int64_t row, const Chunk& at, std::int64_t left, std::int64_t count,
+            std::int64_t padded, T* to) const {
+    for (std::int64_t step = 0; step < at.count; ++step, to += padded) {
+      if (from) std::copy_n(from.at(row / heads_, row % heads_, token(at.first + step)) + left, count, to);
+      std::fill(to + (from ? count : 0), to + padded, T{0});
+    }
+  }
+  void store(const T* from, std::int64_t row, const Chunk& at, const Columns& columns,
+             const Vectors<T>& to) const {
+    for (std::int64_t step = 0; step < at.count; ++step)
+      std::copy_n(from + step * columns.padded, columns.count,
+                  to.at(row / heads_, row % heads_, token(at.first + step)) + columns.left);
+  }
+
+  void load_keys(std::int64_t row, Chunk& at) const {
+    load(q_, row, at, 0, keys_, padded_keys_, at.q);
+    if (k_) load(k_, row, at, 0, keys_, padded_keys_, at.k);
+    if (r_) load(r_, row, at, 0, keys_, padded_keys_, at.r), load(w_, row, at, 0, keys_, padded_keys_, at.w);
+    if (!g_) return;
+    const D d;
+    for (std::int64_t step = 0; step < at.count; ++step) {
+      const T* const g = g_.at(row / heads_, row % heads_, token(at.first + step));
+      T* const decay = at.decay + step * padded_keys_;
+      if (scalar_decay_) {
+        std::fill_n(decay, padded_keys_, hn::GetLane(exp(d, hn::Set(d, *g))));
+        continue;
+      }
+      const std::int64_t apart = of_.log_decay.stride(3);
+      for (std::int64_t i = 0; i < keys_; ++i) decay[i] = g[i * apart];
+      std::fill(decay + keys_, decay + padded_keys_, T{0});
+      for_each_vector(d, keys_, [&](auto part, std::int64_t i) HWY_ATTR {
+        part.store(exp(d, part.load(d, decay + i)), d, decay + i);
+      });
+    }
+  }
+
+  /// A tile of a contiguous [dk, dv], or zeros, with zeros in what pads it.
+  void load_state(const T* from, const Columns& columns, T* to) const {
+    for (std::int64_t i = 0; i < padded_keys_; ++i, to += columns.padded) {
+      const bool there = from && i < keys_;
+      if (there) std::copy_n(from + i * width_ + columns.left, columns.count, to);
+      std::fill(to + (there ? columns.count : 0), to + columns.padded, T{0});
+    }
+  }
+  void store_state(const T* from, const Columns& columns, T* to) const {
+    for (std::int64_t i = 0; i < keys_; ++i)
+      std::copy_n(from + i * columns.padded, columns.count, to + i * width_ + columns.left);
+  }
+  const T* state_of(const Tensor& states, std::int64_t index) const {
+    return states.defined() ? states.data<T>() + index * keys_ * width_ : nullptr;
+  }
+
+  /// written = x - r S', out of x.
+  void read(const T* s, const T* r, const T* decay, const Columns& columns, T* written) const {
+    const D d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    for (std::int64_t i = 0; i < padded_keys_; i += rows_at_once) {
+      const T* const block = s + i * columns.padded;
+      Vec by[rows_at_once];
+      unrolled<rows_at_once>([&](auto n)
+                                 HWY_ATTR { by[n] = hn::Set(d, g_ ? r[i + n] * decay[i + n] : r[i + n]); });
+      for (std::int64_t c = 0; c < columns.padded; c += lanes) {
+        auto sum = hn::Load(d, written + c);
+        unrolled<rows_at_once>([&](auto n) HWY_ATTR {
+          sum = hn::NegMulAdd(by[n], hn::Load(d, block + n * columns.padded + c), sum);
+        });
+        hn::Store(sum, d, written + c);
+      }
+    }
+  }
+
+  /// next = diag(decay) s + k^T v + w^T written, and out += q next where there is an out. `next` may be s.
+  template <bool decays, bool adds, bool overwrites>
+  void change(const T* s, const Chunk& at, std::int64_t step, const T* written, const Columns& columns,
+              T* out, T* next) const {
+    const D d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    const std::int64_t first = step * padded_keys_;
+    const T *const q = at.q + first, *const k = at.k + first, *const w = at.w + first,
+                   *const decay = at.decay + first, *const v = at.v + step * columns.padded;
+    for (std::int64_t i = 0; i < padded_keys_; i += rows_at_once) {
+      const T* const from = s + i * columns.padded;
+      T* const to = next + i * columns.padded;
+      Vec fading[rows_at_once], added[rows_at_once], writing[rows_at_once], asking[rows_at_once];
+      unrolled<rows_at_once>([&](auto n) HWY_ATTR {
+        if constexpr (decays) fading[n] = hn::Set(d, decay[i + n]);
+        if constexpr (adds) added[n] = hn::Set(d, k[i + n]);
+        if constexpr (overwrites) writing[n] = hn::Set(d, w[i + n]);
+        asking[n] = hn::Set(d, q[i + n]);
+      });
+      const auto at_column = [&](std::int64_t c, auto n) HWY_ATTR {
+        auto state = hn::Load(d, from + n * columns.padded + c);
+        if constexpr (decays) state = hn::Mul(state, fading[n]);
+        if constexpr (adds) state = hn::MulAdd(added[n], hn::Load(d, v + c), state);
+        if constexpr (overwrites) state = hn::MulAdd(writing[n], hn::Load(d, written + c), state);
+        hn::Store(state, d, to + n * columns.padded + c);
+        return state;
+      };
+      for (std::int64_t c = 0; c < columns.padded; c += lanes) {
+        if (!out) {
+          unrolled<rows_at_once>([&](auto n) HWY_ATTR { at_column(c, n); });
+          continue;
+        }
+        auto sum = hn::Load(d, out + c);
+        unrolled<rows_at_once>([&](auto n) HWY_ATTR { sum = hn::MulAdd(asking[n], at_column(c, n), sum); });
+        hn::Store(sum, d, out + c);
+      }
+    }
+  }
+
+  /// Calls body(decays), and body(decays, adds, overwrites), with constants.
+  template <class Body>
+  void by_decay(const Body& body) const {
+    g_ ? body(std::true_type()) : body(std::false_type());
+  }
+  template <class Body>
+  void by_kind(const Body& body) const {
+    constexpr std::true_type yes;
+    constexpr std::false_type no;
+    by_decay([&](auto decays) HWY_ATTR {
+      if (!r_) return body(decays, yes, no);
+      k_ ? body(decays, yes, yes) : body(decays, no, yes);
+    });
+  }
+
+  void forward_tile(std::int64_t row, std::int64_t left, const Tensor& out, const Tensor& written,
+                    const Tensor& states, const Tensor& last) const {
+    const Columns columns = columns_from(left);
+    const std::int64_t state_size = padded_keys_ * columns.padded, chunks = ceil_div(length_, chunk);
+    Parts parts{thread_scratch<T>(
+        recurrence_slot,
+        static_cast<std::size_t>(chunk * (key_buffers * padded_keys_ + column_buffers * columns.padded) +
+                                 state_size))};
+    T* const s = parts.take(state_size);
+    Chunk at = make_chunk(parts, columns);
+    load_state(state_of(of_.state, row), columns, s);
+    for (std::int64_t c = 0; c < chunks; ++c) {
+      if (states.defined()) store_state(s, columns, states.data<T>() + (row * chunks + c) * keys_ * width_);
+      at.first = c * chunk, at.count = std::min(chunk, length_ - at.first);
+      load_keys(row, at);
+      load(v_, row, at, left, columns.count, columns.padded, at.v);
+      if (r_) load(x_, row, at, left, columns.count, columns.padded, at.x);
+      std::fill_n(at.out, at.count * columns.padded, T{0});
+      by_kind([&](auto decays, auto adds, auto overwrites) HWY_ATTR {
+        for (std::int64_t step = 0; step < at.count; ++step) {
+          T* const x = at.x + step * columns.padded;
+          if constexpr (overwrites)
+            read(s, at.r + step * padded_keys_, at.decay + step * padded_keys_, columns, x);
+          change<decays, adds, overwrites>(s, at, step, x, columns, at.out + step * columns.padded, s);
+        }
+      });
+      store(at.out, row, at, columns, out);
+      if (written.defined()) store(at.x, row, at, columns, written);
+    }
+    store_state(s, columns, last.data<T>() + row * keys_ * width_);
+  }
+
+  /// Sums over columns for each row of S, of one token.
+  struct RowSums {
+    T *q, *k, *w, *r, *g;  // [padded keys]
+  };
+
+  /// The gradient of q: S_t grad.
+  void back_to_query(const T* s, const T* grad, const Columns& columns, const RowSums& sums) const {
+    const D d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    for (std::int64_t i = 0; i < padded_keys_; i += rows_at_once) {
+      Vec dq[rows_at_once] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+      for (std::int64_t c = 0; c < columns.padded; c += lanes) {
+        const auto of_out = hn::Load(d, grad + c);
+        unrolled<rows_at_once>([&](auto n) HWY_ATTR {
+          dq[n] = hn::MulAdd(hn::Load(d, s + (i + n) * columns.padded + c), of_out, dq[n]);
+        });
+      }
+      lane_sums(d, dq[0], dq[1], dq[2], dq[3], sums.q + i);
+    }
+  }
+
+  /// ds += q^T grad, the gradient of S_t; and what follows from it: that of k and w by rows, of v (added to
+  /// dv) and of what is written (added to dx). With `fades` ds becomes the gradient of S_{t-1}, where nothing
+  /// is read.
+  template <bool adds, bool overwrites, bool fades>
+  void back_to_change(const Chunk& at, std::int64_t step, const Columns& columns, T* ds, T* dv, T* dx,
+                      const RowSums& sums) const {
+    const D d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    const std::int64_t first = step * padded_keys_;
+    const T *const q = at.q + first, *const k = at.k + first, *const w = at.w + first,
+                   *const decay = at.decay + first;
+    const T *const grad = at.out + step * columns.padded, *const v = at.v + step * columns.padded,
+                   *const x = at.x + step * columns.padded;
+    for (std::int64_t i = 0; i < padded_keys_; i += rows_at_once) {
+      Vec asking[rows_at_once], added[rows_at_once], writing[rows_at_once], fading[rows_at_once];
+      Vec dk[rows_at_once], dw[rows_at_once];
+      unrolled<rows_at_once>([&](auto n) HWY_ATTR {
+        asking[n] = hn::Set(d, q[i + n]);
+        if constexpr (adds) added[n] = hn::Set(d, k[i + n]), dk[n] = hn::Zero(d);
+        if constexpr (overwrites) writing[n] = hn::Set(d, w[i + n]), dw[n] = hn::Zero(d);
+        if constexpr (fades) fading[n] = hn::Set(d, decay[i + n]);
+      });
+      for (std::int64_t c = 0; c < columns.padded; c += lanes) {
+        const auto of_out = hn::Load(d, grad + c);
+        auto of_value = hn::Zero(d), of_written = of_value, value = of_value, written = of_value;
+        if constexpr (adds) of_value = hn::Load(d, dv + c), value = hn::Load(d, v + c);
+        if constexpr (overwrites) of_written = hn::Load(d, dx + c), written = hn::Load(d, x + c);
+        unrolled<rows_at_once>([&](auto n) HWY_ATTR {
+          T* const here = ds + (i + n) * columns.padded + c;
+          const auto slope = hn::MulAdd(asking[n], of_out, hn::Load(d, here));
+          hn::Store(fades ? hn::Mul(slope, fading[n]) : slope, d, here);
+          if constexpr (adds) {
+            dk[n] = hn::MulAdd(slope, value, dk[n]);
+            of_value = hn::MulAdd(added[n], slope, of_value);
+          }
+          if constexpr (overwrites) {
+            dw[n] = hn::MulAdd(slope, written, dw[n]);
+            of_written = hn::MulAdd(writing[n], slope, of_written);
+          }
+        });
+        if constexpr (adds) hn::Store(of_value, d, dv + c);
+        if constexpr (overwrites) hn::Store(of_written, d, dx + c);
+      }
+      if constexpr (adds) lane_sums(d, dk[0], dk[1], dk[2], dk[3], sums.k + i);
+      if constexpr (overwrites) lane_sums(d, dw[0], dw[1], dw[2], dw[3], sums.w + i);
+    }
+  }
+
+  /// ds becomes the gradient of S_{t-1}, whose values are s; that of r and g by rows.
+  template <bool decays, bool overwrites>
+  void back_to_reading(const T* s, const Chunk& at, std::int64_t step, const Columns& columns, T* ds,
+                       const T* dx, const RowSums& sums) const {
+    const D d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    const T *const r = at.r + step * padded_keys_, *const decay = at.decay + step * padded_keys_;
+    for (std::int64_t i = 0; i < padded_keys_; i += rows_at_once) {
+      Vec fading[rows_at_once], reading[rows_at_once], dr[rows_at_once], dg[rows_at_once];
+      unrolled<rows_at_once>([&](auto n) HWY_ATTR {
+        if constexpr (decays) fading[n] = hn::Set(d, decay[i + n]), dg[n] = hn::Zero(d);
+        if constexpr (overwrites) reading[n] = hn::Set(d, r[i + n]), dr[n] = hn::Zero(d);
+      });
+      for (std::int64_t c = 0; c < columns.padded; c += lanes) {
+        auto of_written = hn::Zero(d);
+        if constexpr (overwrites) of_written = hn::Load(d, dx + c);
+        unrolled<rows_at_once>([&](auto n) HWY_ATTR {
+          const std::int64_t here = (i + n) * columns.padded + c;
+          auto faded = hn::Load(d, s + here), slope = hn::Load(d, ds + here);
+          if constexpr (decays) faded = hn::Mul(faded, fading[n]);
+          if constexpr (overwrites) {
+            dr[n] = hn::NegMulAdd(faded, of_written, dr[n]);
+            slope = hn::NegMulAdd(reading[n], of_written, slope);
+          }
+          if constexpr (decays) {
+            dg[n] = hn::MulAdd(slope, faded, dg[n]);
+            slope = hn::Mul(slope, fading[n]);
+          }
+          hn::Store(slope, d, ds + here);
+        });
+      }
+      if constexpr (decays) lane_sums(d, dg[0], dg[1], dg[2], dg[3], sums.g + i);
+      if constexpr (overwrites) lane_sums(d, dr[0], dr[1], dr[2], dr[3], sums.r + i);
+    }
+  }
+
+  /// The buffers of a backward pass over one head, for a tile of columns.
+  struct Walk {
+    std::int64_t row;
+    Columns columns;
+    Chunk at;
+    T *s, *ds, *dv;  // states, the gradient of one, and those of a chunk's values
+    RowSums sums;
+    Vectors<T> dq, dk, dr, dw, dg;
+  };
+
+  /// Writes sums of rows to a token's gradient; tiles but the first add to it.
+  void put(const Vectors<T>& to, const Walk& walk, std::int64_t step, const T* sums) const {
+    T* const at = to.at(walk.row / heads_, walk.row % heads_, token(walk.at.first + step));
+    const bool first = walk.columns.left == 0;
+    for (std::int64_t i = 0; i < keys_; ++i) at[i] = first ? sums[i] : at[i] + sums[i];
+  }
+  void put_decay(const Walk& walk, std::int64_t step) const {
+    if (!scalar_decay_) return put(walk.dg, walk, step, walk.sums.g);
+    T* const at = walk.dg.at(walk.row / heads_, walk.row % heads_, token(walk.at.first + step));
+    T total = walk.columns.left == 0 ? T{0} : *at;
+    for (std::int64_t i = 0; i < keys_; ++i) total += walk.sums.g[i];
+    *at = total;
+  }
+
+  void load_chunk(Walk& walk, std::int64_t c, const Tensor& written, const Tensor& grad) const {
+    Chunk& at = walk.at;
+    const Columns& columns = walk.columns;
+    at.first = c * chunk, at.count = std::min(chunk, length_ - at.first);
+    load_keys(walk.row, at);
+    load(v_, walk.row, at, columns.left, columns.count, columns.padded, at.v);
+    load(written, walk.row, at, columns.left, columns.count, columns.padded, at.x);
+    load(grad, walk.row, at, columns.left, columns.count, columns.padded, at.out);
+    std::fill_n(walk.dv, at.count * columns.padded, T{0});
+    std::fill_n(at.dwritten, at.count * columns.padded, T{0});
+  }
+
+  /// The whole of a token's step back, from the states before and after it.
+  template <bool decays, bool adds, bool overwrites>
+  void step_back(const Walk& walk, std::int64_t step, const T* before, const T* after) const {
+    T *const dv = walk.dv + step * walk.columns.padded, *const dx =
+                                                            walk.at.dwritten + step * walk.columns.padded;
+    back_to_query(after, walk.at.out + step * walk.columns.padded, walk.columns, walk.sums);
+    back_to_change<adds, overwrites, false>(walk.at, step, walk.columns, walk.ds, dv, dx, walk.sums);
+    if constexpr (decays || overwrites)
+      back_to_reading<decays, overwrites>(before, walk.at, step, walk.columns, walk.ds, dx, walk.sums);
+    put(walk.dq, walk, step, walk.sums.q);
+    if constexpr (adds) put(walk.dk, walk, step, walk.sums.k);
+    if constexpr (overwrites) put(walk.dw, walk, step, walk.sums.w), put(walk.dr, walk, step, walk.sums.r);
+    if constexpr (decays)
+      if (walk.dg) put_decay(walk, step);
+  }
+
+  /// All tokens of one head, for a tile of columns. With `states` walks back over those of each chunk.
+  /// Without, q alone depends on them: they pass once, from the first to the last, and their gradient comes
+  /// back on its own.
+  void backward_tile(std::int64_t row, std::int64_t left, const Tensor& written, const Tensor& states,
+                     const Tensor& grad, const Tensor& last_grad, const Recurrence& gradients) const {
+    const Columns columns = columns_from(left);
+    const std::int64_t state_size = padded_keys_ * columns.padded, chunks = ceil_div(length_, chunk),
+                       kept = states.defined() ? chunk + 1
+                                               : 1;  // before the first token of a chunk, and after each
+    Parts parts{thread_scratch<T>(
+        recurrence_slot, static_cast<std::size_t>(
+                             chunk * (key_buffers * padded_keys_ + (column_buffers + 1) * columns.padded) +
+                             (kept + 1) * state_size + key_buffers * padded_keys_))};
+    Walk walk{row,
+              columns,
+              {},
+              parts.take(kept * state_size),
+              parts.take(state_size),
+              parts.take(chunk * columns.padded),
+              {},
+              gradients.query,
+              gradients.key,
+              gradients.reading,
+              gradients.writing,
+              gradients.log_decay};
+    walk.at = make_chunk(parts, columns);
+    for (T** one : {&walk.sums.q, &walk.sums.k, &walk.sums.w, &walk.sums.r, &walk.sums.g})
+      *one = parts.take(padded_keys_);
+    T *const s = walk.s, *const ds = walk.ds;
+    Chunk& at = walk.at;
+    load_state(state_of(last_grad, row), columns, ds);
+    if (!states.defined()) {
+      load_state(state_of(of_.state, row), columns, s);
+      for (std::int64_t c = 0; c < chunks; ++c) {
+        load_chunk(walk, c, written, grad);
+        by_decay([&](auto decays) HWY_ATTR {
+          for (std::int64_t step = 0; step < at.count; ++step) {
+            change<decays, true, false>(s, at, step, nullptr, columns, nullptr, s);
+            back_to_query(s, at.out + step * columns.padded, columns, walk.sums);
+            put(walk.dq, walk, step, walk.sums.q);
+          }
+        });
+      }
+    }
+    for (std::int64_t c = chunks - 1; c >= 0; --c) {
+      load_chunk(walk, c, written, grad);
+      if (states.defined()) {
+        load_state(state_of(states, row * chunks + c), columns, s);
+        by_kind([&](auto decays, auto adds, auto overwrites) HWY_ATTR {
+          for (std::int64_t step = 0; step < at.count; ++step)
+            change<decays, adds, overwrites>(s + step * state_size, at, step, at.x + step * columns.padded,
+                                             columns, nullptr, s + (step + 1) * state_size);
+          for (std::int64_t step = at.count - 1; step >= 0; --step)
+            step_back<decays, adds, overwrites>(walk, step, s + step * state_size,
+                                                s + (step + 1) * state_size);
+        });
+      } else {
+        by_decay([&](auto decays) HWY_ATTR {
+          for (std::int64_t step = at.count - 1; step >= 0; --step) {
+            back_to_change<true, false, decays>(at, step, columns, ds, walk.dv + step * columns.padded,
+                                                nullptr, walk.sums);
+            put(walk.dk, walk, step, walk.sums.k);
+          }
+        });
+      }
+      if (gradients.value.defined()) store(walk.dv, row, at, columns, gradients.value);
+      if (gradients.target.defined()) store(at.dwritten, row, at, columns, gradients.target);
+    }
+    store_state(ds, columns, gradients.state.data<T>() + row * keys_ * width_);
+  }
+
+  const Recurrence& of_;
+  std::int64_t heads_, length_, keys_, width_, padded_keys_, tile_;
+  Vectors<T> q_, k_, v_, g_, r_, w_, x_;
+  bool scalar_decay_;
+};
+
+void recurrence_forward_tensor(const Recurrence& of, const Tensor& out, const Tensor& written,
+                               const Tensor& states, const Tensor& last) {
+  with_floating_type(of.query.dtype(),
+                     [&]<class T>(T) { Recurrent<T>(of, out.size(3)).forward(out, written, states, last); });
+}
+
+void recurrence_backward_tensor(const Recurrence& of, const Tensor& written, const Tensor& states,
+                                const Tensor& grad, const Tensor& last_grad, const Recurrence& gradients) {
+  with_floating_type(of.query.dtype(), [&]<class T>(T) {
+    Recurrent<T>(of, grad.size(3)).backward(written, states, grad, last_grad, gradients);
+  });
+}
+
+}  // namespace
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::cpu {
+
+HWY_EXPORT(recurrence_forward_tensor);
+HWY_EXPORT(recurrence_backward_tensor);
+
+void recurrence_forward(const Recurrence& of, const Tensor& out, const Tensor& written, const Tensor& states,
+                        const Tensor& last) {
+  const ProfileScope profile("recurrence", recurrence_flops(of, out.size(3)), 0);
+  HWY_DYNAMIC_DISPATCH(recurrence_forward_tensor)(of, out, written, states, last);
+}
+
+void recurrence_backward(const Recurrence& of, const Tensor& written, const Tensor& states,
+                         const Tensor& grad, const Tensor& last_grad, const Recurrence& gradients) {
+  const ProfileScope profile("recurrence backward", recurrence_backward_flops(of, grad.size(3)), 0);
+  HWY_DYNAMIC_DISPATCH(recurrence_backward_tensor)(of, written, states, grad, last_grad, gradients);
+}
+
+}  // namespace heed::cpu
+#endif  // HWY_ONCE
