@@ -31,9 +31,10 @@ import os
 import pathlib
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
+
+import peers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MECHANISMS = """dot_product synthesizer_dense synthesizer_random synthesizer_random_fixed synthesizer_factorized_dense
@@ -109,17 +110,11 @@ def write_paths(file, count=12000, size=12, blocks=0.06):
 
 
 def finished(command):
-    """Runs a command; the processor time that it took, with all its processes, and what it printed."""
+    """The processor time that a command took, with all its processes, and what it printed."""
     library = os.environ.get("HEED_LIBRARY", ROOT / "build/lib/libheed.so")
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=ROOT, env={
-            **os.environ, "HEED_LIBRARY": str(library), "PYTHONPATH": str(ROOT / "bindings/python")})
-        _, status, usage = os.wait4(process.pid, 0)
-        output.seek(0)
-        printed = output.read().decode(errors="replace")
-        if status:
-            raise SystemExit(" ".join(map(str, command)) + "\n" + printed)
-    return usage.ru_utime + usage.ru_stime, printed
+    printed, usage = peers.finished(command, cwd=ROOT, env={
+        **os.environ, "HEED_LIBRARY": str(library), "PYTHONPATH": str(ROOT / "bindings/python")})
+    return usage.ru_utime + usage.ru_stime, printed.decode()
 
 
 def processor_seconds(command):
