@@ -5,7 +5,7 @@
 
 Each task is a configuration, examples/configs/experiments/arena_<task>.json. Every mechanism trains on one thread for as
 many steps as --seconds of processor time hold, with --seeds seeds; short trainings before find out how many steps these are.
-OUT/<task>/<mechanism> is what `compare` writes. OUT/figures.txt has accuracy with its standard deviation over the seeds,
+OUT/<task>/<mechanism> is what `heed compare` writes. OUT/figures.txt has accuracy with its standard deviation over the seeds,
 steps per second and MB of every cell, as they stand in apps/cli/attention_advice.json, from which the tables of the docs are
 made; OUT/chart.svg draws them. The same command goes on where it was stopped. docs/explanation/experiments.md says what came
 of it.
@@ -192,7 +192,7 @@ class Arena:
             accuracies = [result["accuracy"] for result in results]
         else:
             folder = self.out / task / mechanism
-            processor_seconds([self.programs / "compare", "--task", program_of(task), *self.flags(task),
+            processor_seconds([self.programs / "heed", "compare", "--task", program_of(task), *self.flags(task),
                                *chosen(task, mechanism), "--steps", str(steps), "--seeds", ",".join(map(str, seeds)),
                                "--out", folder])
             results = [json.loads(file.read_text()) for file in folder.glob("*/result.json")]
