@@ -5,7 +5,7 @@
 
 Each task is a configuration, examples/configs/experiments/arena_<task>.json. Every mechanism trains on one thread for as
 many steps as --seconds of processor time hold, with --seeds seeds; short trainings before find out how many steps these are.
-OUT/<task>/<mechanism> is what `compare` writes. OUT/figures.txt has accuracy with its standard deviation over the seeds,
+OUT/<task>/<mechanism> is what `heed compare` writes. OUT/figures.txt has accuracy with its standard deviation over the seeds,
 steps per second and MB of every cell, as they stand in apps/cli/attention_advice.json, from which the tables of the docs are
 made; OUT/chart.svg draws them. The same command goes on where it was stopped. docs/explanation/experiments.md says what came
 of it.
@@ -31,9 +31,10 @@ import os
 import pathlib
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
+
+import peers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MECHANISMS = """dot_product synthesizer_dense synthesizer_random synthesizer_random_fixed synthesizer_factorized_dense
@@ -109,17 +110,11 @@ def write_paths(file, count=12000, size=12, blocks=0.06):
 
 
 def finished(command):
-    """Runs a command; the processor time that it took, with all its processes, and what it printed."""
+    """The processor time that a command took, with all its processes, and what it printed."""
     library = os.environ.get("HEED_LIBRARY", ROOT / "build/lib/libheed.so")
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=ROOT, env={
-            **os.environ, "HEED_LIBRARY": str(library), "PYTHONPATH": str(ROOT / "bindings/python")})
-        _, status, usage = os.wait4(process.pid, 0)
-        output.seek(0)
-        printed = output.read().decode(errors="replace")
-        if status:
-            raise SystemExit(" ".join(map(str, command)) + "\n" + printed)
-    return usage.ru_utime + usage.ru_stime, printed
+    printed, usage = peers.finished(command, cwd=ROOT, env={
+        **os.environ, "HEED_LIBRARY": str(library), "PYTHONPATH": str(ROOT / "bindings/python")})
+    return usage.ru_utime + usage.ru_stime, printed.decode()
 
 
 def processor_seconds(command):
@@ -197,7 +192,7 @@ class Arena:
             accuracies = [result["accuracy"] for result in results]
         else:
             folder = self.out / task / mechanism
-            processor_seconds([self.programs / "compare", "--task", program_of(task), *self.flags(task),
+            processor_seconds([self.programs / "heed", "compare", "--task", program_of(task), *self.flags(task),
                                *chosen(task, mechanism), "--steps", str(steps), "--seeds", ",".join(map(str, seeds)),
                                "--out", folder])
             results = [json.loads(file.read_text()) for file in folder.glob("*/result.json")]

@@ -23,15 +23,16 @@ import csv
 import io
 import json
 import math
-import os
 import pathlib
 import random
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
+
+import peers
+
 
 # --- sets: rows of a label and one or two texts
 
@@ -196,23 +197,11 @@ def rival(kind, metric, *files):
 # --- the table
 
 
-def finished(command):
-    """What a command prints, and the resources that it used; ends this program with its errors where it fails."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
-        process = subprocess.Popen(list(map(str, command)), stdout=out, stderr=error)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0), error.seek(0)
-        if process.returncode:
-            sys.exit(f"{' '.join(process.args)}\n{error.read().decode()}")
-        return out.read(), usage
-
-
 def measured(metric, *commands):
     """The metric in per cent that the last command prints, seconds and peak memory in MB of all commands."""
     start, peak = time.monotonic(), 0
     for command in commands:
-        answer, usage = finished(command)
+        answer, usage = peers.finished(command)
         peak = max(peak, usage.ru_maxrss / 1024)
     return 100 * json.loads(answer.splitlines()[-1])[metric], time.monotonic() - start, peak
 

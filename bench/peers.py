@@ -2,9 +2,12 @@
 
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
+import sys
+import tempfile
 
 BIN = pathlib.Path(__file__).resolve().parent.parent / "build/bin"  # of the release build
 
@@ -22,6 +25,19 @@ def run(*command):
     """The first line of JSON that a process prints."""
     done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[0])
+
+
+def finished(command, **settings):
+    """What a command prints, and the resources that it and its processes used; ends this program with its errors where it
+    fails. `settings` are those of subprocess.Popen, such as cwd and env."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
+        process = subprocess.Popen(list(map(str, command)), stdout=out, stderr=error, **settings)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0), error.seek(0)
+        if process.returncode:
+            sys.exit(f"{' '.join(process.args)}\n{error.read().decode(errors='replace')}")
+        return out.read(), usage
 
 
 def in_turn(pairs, *works):

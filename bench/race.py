@@ -219,7 +219,7 @@ def classification(options, table):
 def timed(command):
     """A program that prints an accuracy, as a curve of one point; reading and importing are part of it, as with heed."""
     start = time.monotonic()
-    printed, usage = compare_simple.finished(command)
+    printed, usage = peers.finished(command)
     value = json.loads(printed)["accuracy"]
     spent = {"step": "", "value": value, "processor": usage.ru_utime + usage.ru_stime, "wall": time.monotonic() - start}
     return [spent], usage.ru_maxrss / 1024

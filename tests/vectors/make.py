@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Makes the reference vectors of all but the oldest mechanisms: float64, dense and slow, from the papers' equations.
+"""Makes the reference vectors: float64, dense and slow, from the papers' equations.
 
     python3 tests/vectors/make.py            # writes the cases beside this file, the same bytes every time
-    python3 tests/vectors/make.py abc mamba2 # those of some mechanisms
+    python3 tests/vectors/make.py abc mamba2 # those of some mechanisms, or some cases
 
-README.md describes the format. Each function below is a mechanism as its paper writes it, token by token or with whole
-matrices; nothing of heed is used. Gradients are derivatives by a complex step (f(x + ih) has the imaginary part h f'(x),
+README.md describes the format. Each function below and in earlier.py is a mechanism as its paper writes it, token by token or
+with whole matrices; nothing of heed is used. Gradients are derivatives by a complex step (f(x + ih) has the imaginary part h f'(x),
 without rounding errors), so that a function must be written with analytic operations: no abs, no conjugates, and a maximum
 that looks at real parts alone.
 """
 
+import itertools
 import json
 import pathlib
 import struct
@@ -17,84 +18,13 @@ import sys
 
 import numpy as np
 
+import earlier
+from pieces import (allowed_of, both_ways, convolve, linear, merge, projections, relu, rms_norm, rotate, sigmoid, silu, softmax,
+                    softplus, split, usual)
+
 FOLDER = pathlib.Path(__file__).resolve().parent
 STEP = 1e-30
-
-
-# --- small pieces, analytic
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
-def silu(x):
-    return x * sigmoid(x)
-
-
-def softplus(x):
-    return np.log(1 + np.exp(x))
-
-
-def relu(x):
-    return np.where(x.real > 0, x, 0)
-
-
-def softmax(logits, allowed):
-    """Over the last axis; a row without an allowed entry is 0."""
-    weights = np.where(allowed, np.exp(np.where(allowed, logits, 0)), 0)
-    total = weights.sum(-1, keepdims=True)
-    return weights / np.where(allowed.any(-1, keepdims=True), total, 1)
-
-
-def rms_norm(x, gain, epsilon=1e-5):
-    return x / np.sqrt((x * x).mean(-1, keepdims=True) + epsilon) * gain
-
-
-def split(x, heads):
-    """[N, H n] -> [H, N, n]."""
-    return x.reshape(x.shape[0], heads, -1).transpose(1, 0, 2)
-
-
-def merge(x):
-    return x.transpose(1, 0, 2).reshape(x.shape[1], -1)
-
-
-def linear(p, x, name):
-    y = x @ p["W" + name]
-    return y + p["b" + name] if "b" + name in p else y
-
-
-def rotate(x, width):
-    """x [N, H width]: in every head elements i and i + width / 2 are turned by n 10000^(-2i / width)."""
-    half = width // 2
-    angle = np.arange(x.shape[0])[:, None] * 10000.0 ** (-2 * np.arange(half) / width)
-    parts = x.reshape(x.shape[0], -1, 2, half)
-    a, b = parts[:, :, 0], parts[:, :, 1]
-    cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
-    return np.stack([a * cos - b * sin, a * sin + b * cos], 2).reshape(x.shape)
-
-
-def allowed_of(config, real, keys_real):
-    """[N, M]: which keys a query sees."""
-    allowed = np.broadcast_to(keys_real, (len(real), len(keys_real))).copy()
-    if config["causal"]:
-        allowed &= np.tri(len(real), len(keys_real), dtype=bool)
-    return allowed
-
-
-def both_ways(config, scan, *sequences):
-    """scan(sequences) in one direction, or the sum of both."""
-    forward = scan(*sequences)
-    if config["causal"]:
-        return forward
-    return forward + scan(*[s[::-1] for s in sequences])[::-1]
-
-
-def convolve(x, taps):
-    """Causal, channel by channel: taps[-1] is of the token itself."""
-    padded = np.concatenate([np.zeros((len(taps) - 1, x.shape[1])), x])
-    return sum(padded[t : t + len(x)] * taps[t] for t in range(len(taps)))
+MARGIN = 0.02  # by which the best candidate of a choice leads the second best one
 
 
 # --- the mechanisms: (config, parameters, x, y, real, memory_real) of one sample -> O before padding becomes 0
@@ -430,7 +360,8 @@ def attention_free_transformer(config, p, x, y, real, keys_real):
 
 
 def fnet(config, p, x, y, real, keys_real):
-    """2105.03824, equation 3, over the real tokens."""
+    """2105.03824, equation 3, over the real tokens; padding counted: over all."""
+    real = real | (config.get("padding") == "counted")
 
     def waves(count):
         turns = np.outer(np.arange(count), np.arange(count)) % count * (2 * np.pi / max(count, 1))
@@ -443,8 +374,11 @@ def fnet(config, p, x, y, real, keys_real):
 
 
 def nystromformer(config, p, x, y, real, keys_real):
-    """2102.03902, equations 11 and 13, over the real tokens."""
+    """2102.03902, equations 11 and 13, over the real tokens; padding counted: over all, but padding is no key of a softmax."""
     heads = config["H"]
+    seen = keys_real
+    if config.get("padding") == "counted":
+        real, keys_real = np.ones_like(real), np.ones_like(keys_real)
     out = np.zeros(x.shape, complex)
     q = split(linear(p, x[real], "q"), heads)
     k, v = (split(linear(p, y[keys_real], name), heads) for name in "kv")
@@ -454,9 +388,8 @@ def nystromformer(config, p, x, y, real, keys_real):
         segment = np.arange(t.shape[1]) * count // t.shape[1]
         return np.stack([t[:, segment == s].mean(1) for s in range(count)], 1)
 
-    def weights(a, b):
-        logits = a @ b.transpose(0, 2, 1) / np.sqrt(q.shape[2])
-        return softmax(logits, np.ones(logits.shape, bool))
+    def weights(a, b, allowed=True):
+        return softmax(a @ b.transpose(0, 2, 1) / np.sqrt(q.shape[2]), allowed)
 
     def largest(sums):
         return np.take_along_axis(sums, sums.real.argmax(1)[:, None], 1)[:, :, None]
@@ -468,7 +401,12 @@ def nystromformer(config, p, x, y, real, keys_real):
     for _ in range(config["iterations"]):
         az = a @ z
         z = z @ (13 * one - az @ (15 * one - az @ (7 * one - az))) / 4
-    out[real] = linear(p, merge(weights(q, asked) @ z @ weights(asking, k) @ v), "o")
+    mixed = weights(q, asked) @ z @ weights(asking, k, seen[keys_real]) @ v
+    if "kernels" in p:
+        taps = p["kernels"].shape[1]
+        wide = np.pad(v, ((0, 0), (taps // 2, taps // 2), (0, 0)))
+        mixed = mixed + sum(wide[:, t : t + v.shape[1]] * p["kernels"][:, t, None, None] for t in range(taps))
+    out[real] = linear(p, merge(mixed), "o")
     return out
 
 
@@ -507,21 +445,19 @@ def sinkhorn(config, p, x, y, real, keys_real):
     return linear(p, merge(out), "o")
 
 
+def mixed_heads(config, p, x, y, real, keys_real):
+    """2005.00742, section 3: each part has some of the heads, with its rows of Wo."""
+    functions = {"dot_product": mha, "local": mha, "hard_coded_gaussian": earlier.hardcoded,
+                 "linear_transformer": linear_transformer}
+    total = 0
+    for i, (name, heads) in enumerate(zip(config["parts"], config["part_heads"])):
+        own = {key.removeprefix(f"{i}."): value for key, value in p.items() if key.startswith(f"{i}.")}
+        settings = {key.removeprefix(name + "."): value for key, value in config.items()}
+        total = total + functions[name]({**settings, "H": heads}, own, x, y, real, keys_real)
+    return total
+
+
 # --- parameters, by name and shape
-
-
-def projections(d, bias, *sizes):
-    """A map from d for each (name, width): W, and with a bias b."""
-    shapes = {}
-    for name, width in sizes:
-        shapes["W" + name] = (d, width)
-        if bias:
-            shapes["b" + name] = (width,)
-    return shapes
-
-
-def usual(config, d, keys=None):
-    return projections(d, config["bias"], ("q", d), ("k", keys or d), ("v", keys or d), ("o", d))
 
 
 def shapes_of(config, d):
@@ -573,8 +509,21 @@ def shapes_of(config, d):
         shapes |= {"Ww1": (d, rank), "Ww2": (rank, d), "Wa1": (d, rank), "Wa2": (rank, d), "Wg1": (d, gate_rank),
                    "Wg2": (gate_rank, d)}
         return shapes | {name: (d,) for name in ("w0", "a0", "xi", "alpha", "rho", "gain", "norm_bias")}
+    if kind in earlier.FUNCTIONS | earlier.FUNCTIONS_OF_BATCHES:
+        return earlier.shapes_of(config, d)
+    if kind == "mixed_heads":
+        shapes = {}
+        for i, (name, own) in enumerate(zip(config["parts"], config["part_heads"])):
+            maps = "vo" if name == "hard_coded_gaussian" else "qkvo"
+            for key in (key + map for key in ("Wb" if bias else "W") for map in maps):
+                rows = own * width if key == "Wo" else d
+                columns = d if key.endswith("o") else own * width
+                shapes[f"{i}.{key}"] = (rows, columns) if key[0] == "W" else (columns,)
+        return shapes
     if kind == "fnet":
         return {}
+    if kind == "nystromformer" and config.get("convolution"):
+        return usual(config, d) | {"kernels": (heads, config["convolution"])}
     if kind == "retnet":
         inner = d * config["value_width"]
         return projections(d, bias, ("q", d), ("k", d), ("v", inner), ("g", inner)) | projections(inner, bias, ("o", d))
@@ -609,41 +558,65 @@ def masks_of(config, length, batch):
 
 
 def outputs(config, p, tensors, real, keys_real):
+    """{"O": with zeros at padding, further outputs, losses "aux.*", choices "disc.*", "mid.*"}"""
     x = tensors["X"]
     y = tensors.get("Y", x)
-    samples = [FUNCTIONS[config["variant"]](config, p, x[b], y[b], real[b], keys_real[b]) for b in range(len(x))]
-    return np.where(real[:, :, None], np.stack(samples), 0)
+    p = {**p, **tensors}
+    if config["variant"] in earlier.FUNCTIONS_OF_BATCHES:
+        found = earlier.FUNCTIONS_OF_BATCHES[config["variant"]](config, p, x, real)
+    else:
+        function = FUNCTIONS[config["variant"]]
+        of_samples = [{**p, "glob": p["glob"][b]} if "glob" in p else p for b in range(len(x))]
+        found = {"O": np.stack([function(config, of_samples[b], x[b], y[b], real[b], keys_real[b]) for b in range(len(x))])}
+    if config.get("padding") != "counted":
+        found["O"] = np.where(real[:, :, None], found["O"], 0)
+    return found
 
 
-def make(name, config, length, heads, d=8, memory=None, batch=2, seed=1):
+def make(name, config, length, heads, d=8, memory=None, batch=2):
     config = {"variant": name.partition("__")[0], "H": heads, "causal": False, "cross": memory is not None, "bias": True,
               **config}
-    draw = np.random.default_rng([seed, *name.encode()])
     padded = config.get("pad", False)
     real = masks_of(config, length, batch)
     keys_real = real if memory is None else np.arange(memory)[None] < np.array([[memory], [memory - 2 * padded]])
-    inputs = {"X": draw.standard_normal((batch, length, d))}
-    if memory is not None:
-        inputs["Y"] = draw.standard_normal((batch, memory, d))
-    parameters = {}
-    for key, shape in shapes_of(config, d).items():
-        scale = 1 / np.sqrt(shape[0]) if len(shape) == 2 else 0.3
-        parameters[key] = draw.standard_normal(shape) * scale + (1 if key.startswith("gain") or key == "D" else 0)
-    cotangent = draw.standard_normal((batch, length, d)) * real[:, :, None]
+    frozen = earlier.frozen_in(config)
+    for seed in itertools.count(1):
+        draw = np.random.default_rng([seed, *name.encode()])
+        inputs = {"X": draw.standard_normal((batch, length, d))}
+        if memory is not None:
+            inputs["Y"] = draw.standard_normal((batch, memory, d))
+        parameters = {}
+        for key, shape in shapes_of(config, d).items():
+            scale = 1 / np.sqrt(shape[0]) if len(shape) == 2 else 0.3
+            parameters[key] = draw.standard_normal(shape) * scale + (1 if key.startswith("gain") or key == "D" else 0)
+        drawn = earlier.drawn_of(config, draw, d, real)
+        earlier.margins.clear()
+        values = outputs(config, parameters, inputs | drawn, real, keys_real)
+        if min(earlier.margins, default=MARGIN) >= MARGIN:
+            break
+    names = [key for key in values if "." not in key]
+    cotangents = {key: draw.standard_normal(values[key].shape) for key in names}
+    cotangents["O"] *= real[:, :, None]
 
     def loss():
-        return (cotangent * outputs(config, parameters, inputs, real, keys_real)).sum()
+        found = outputs(config, parameters, inputs | drawn, real, keys_real)
+        return sum((cotangents[key] * found[key]).sum() for key in names) + sum(
+            value for key, value in found.items() if key.startswith("aux."))
 
-    tensors = {"in." + key: value for key, value in inputs.items()}
+    tensors = {"in." + key: value for key, value in (inputs | drawn).items()}
     if padded:
         tensors["in.mask"] = real.astype(np.int64)
         if memory is not None:
             tensors["in.mask_mem"] = keys_real.astype(np.int64)
     tensors |= {"param." + key: value for key, value in parameters.items()}
-    tensors |= {"out.O": outputs(config, parameters, inputs, real, keys_real).real, "cot.O": cotangent,
-                "loss": np.array([loss().real])}
+    tensors |= {"out." + key: values.pop(key).real for key in names}
+    tensors |= {"cot." + key: value for key, value in cotangents.items()}
+    tensors |= {key: np.atleast_1d(value.real) for key, value in values.items()}
+    tensors["loss"] = np.array([loss().real])
     for prefix, group in (("grad.in.", inputs), ("grad.param.", parameters)):
         for key, value in list(group.items()):
+            if key in frozen:
+                continue
             gradient = np.zeros(value.shape)
             for at in np.ndindex(*value.shape):
                 group[key] = value.astype(complex)
@@ -651,11 +624,13 @@ def make(name, config, length, heads, d=8, memory=None, batch=2, seed=1):
                 gradient[at] = loss().imag / STEP
             group[key] = value
             tensors[prefix + key] = gradient
-    write(name, config, tensors)
+    losses = [key.removeprefix("aux.") for key in values if key.startswith("aux.")]
+    write(name, config, tensors, {"frozen": frozen, "aux": losses, "outputs": names})
 
 
-def write(name, config, tensors):
-    header = {"__metadata__": {"case": name, "config": json.dumps(config), "frozen": "[]", "aux": "[]", "outputs": '["O"]'}}
+def write(name, config, tensors, lists):
+    header = {"__metadata__": {"case": name, "config": json.dumps(config)} | {
+        key: json.dumps(value) for key, value in lists.items()}}
     data = b""
     for key, value in tensors.items():
         content = np.ascontiguousarray(value).tobytes()
@@ -672,12 +647,18 @@ FUNCTIONS = {"mha": mha, "local": mha, "differential": differential, "forgetting
              "kimi_delta": kimi_delta, "rwkv7": rwkv7, "moba": moba, "native_sparse": native_sparse,
              "linear_transformer": linear_transformer, "retnet": retnet, "gated_linear_attention": gated_linear_attention,
              "attention_free_transformer": attention_free_transformer, "fnet": fnet, "nystromformer": nystromformer,
-             "sinkhorn": sinkhorn}
+             "sinkhorn": sinkhorn, "mixed_heads": mixed_heads, **earlier.FUNCTIONS}
 
 DELTA = {"gated": True, "value_width": 1, "convolution": 4}
 STATE = {"expand": 2, "state": 3, "convolution": 4}
 KIMI = {"value_width": 1, "convolution": 4, "gate_rank": 3}
 GOOSE = {"rank": 3, "gate_rank": 5}
+SYNTHESIZER = {"variant": "synthesizer", "df": 3}
+SPARSE = {"l": 3, "c": 1, "layer": 0}
+BLOCKS = {"block": 2, "global_blocks": 1, "window_blocks": 3, "random_blocks": 1}
+HASHES = {"rounds": 3, "n_buckets": 4, "chunk": 3}
+ROUTES = {"clusters": 3, "window": 4, "shared_qk": True, "decay": 0.9, "beta": 0.25}
+CLUSTERS = {"K": 3, "cosine": True, "phi_scale": 0.5, "lambda1": 1.0, "lambda2": 1.0}
 LATENT = {"kv_rank": 5, "query_rank": 0, "rotary_width": 2}
 CASES = [
     ("mha__sink_zero_pad", {"sink": "zero", "pad": True}, 9, 2),
@@ -747,13 +728,60 @@ CASES = [
     ("nystromformer__pad", {"pad": True, "landmarks": 3, "iterations": 6}, 13, 2),
     ("nystromformer__plain", {"landmarks": 4, "iterations": 3, "bias": False}, 11, 4),
     ("nystromformer__cross_pad", {"pad": True, "landmarks": 5, "iterations": 6, "memory": 6}, 9, 2),
+    ("fnet__counted_pad", {"pad": True, "unitary": True, "padding": "counted"}, 9, 2),
+    ("nystromformer__counted_pad", {"pad": True, "landmarks": 3, "iterations": 4, "convolution": 3, "padding": "counted"}, 12, 2),
+    ("synth_dense__causal", {**SYNTHESIZER, "kinds": ["dense"], "causal": True, "L": 12, "share_w2": True}, 11, 4),
+    ("synth_dense__causal_pad", {**SYNTHESIZER, "kinds": ["dense"], "causal": True, "pad": True, "L": 9, "bias": False}, 9, 2),
+    ("synth_random__causal", {**SYNTHESIZER, "kinds": ["random"], "causal": True, "L": 12}, 11, 4),
+    ("synth_random__causal_pad", {**SYNTHESIZER, "kinds": ["random"], "causal": True, "pad": True, "L": 9}, 9, 2),
+    ("synth_random_fixed__pad", {**SYNTHESIZER, "kinds": ["random_fixed"], "pad": True, "L": 14}, 13, 4),
+    ("synth_random_fixed__causal_pad", {**SYNTHESIZER, "kinds": ["random_fixed"], "causal": True, "pad": True, "L": 9}, 9, 2),
+    ("synth_fact_dense__causal", {**SYNTHESIZER, "kinds": ["fact_dense"], "causal": True, "L": 12, "tiling": "outer", "a": 3,
+                                  "b": 4}, 11, 4),
+    ("synth_fact_dense__causal_pad", {**SYNTHESIZER, "kinds": ["fact_dense"], "causal": True, "pad": True, "L": 9,
+                                      "tiling": "tile", "a": 2, "b": 5, "bias": False}, 9, 2),
+    ("synth_fact_random__causal", {**SYNTHESIZER, "kinds": ["fact_random"], "causal": True, "L": 12, "k": 3}, 11, 4),
+    ("synth_fact_random__causal_pad", {**SYNTHESIZER, "kinds": ["fact_random"], "causal": True, "pad": True, "L": 9, "k": 2},
+     9, 2),
+    ("synth_mixture__all_causal", {**SYNTHESIZER, "causal": True, "L": 12, "tiling": "tile", "a": 3, "b": 4, "k": 3, "bias": False,
+                                   "kinds": ["dense", "random", "random_fixed", "fact_dense", "fact_random", "dot"]}, 11, 4),
+    ("synth_mixture__dense_dot_causal_pad", {**SYNTHESIZER, "kinds": ["dense", "dot"], "causal": True, "pad": True, "L": 9}, 9, 2),
+    ("fastformer__causal", {"share_qv": True, "causal": True}, 11, 4),
+    ("fastformer__causal_pad", {"share_qv": False, "causal": True, "pad": True, "bias": False}, 9, 2),
+    ("fastformer__cross_pad", {"share_qv": False, "pad": True, "memory": 7}, 9, 4),
+    ("clusterformer__prev_pad", {**CLUSTERS, "window": "prev", "assoc": "clusters", "pad": True, "bias": False}, 11, 2),
+    ("clusterformer__next", {**CLUSTERS, "window": "next", "assoc": "words", "cosine": False, "K": 4}, 11, 4),
+    ("clusterformer__causal", {**CLUSTERS, "w": 3, "causal": True}, 13, 4),
+    ("clusterformer__causal_pad", {**CLUSTERS, "w": 2, "causal": True, "pad": True, "cosine": False}, 11, 2),
+    ("linformer__per_head", {"k": 3, "L": 11, "share_kv": False, "per_head": True}, 11, 4),
+    ("linformer__shared_cross_pad", {"k": 4, "L": 9, "share_kv": True, "per_head": False, "pad": True, "memory": 7}, 9, 2),
+    ("sparse__interleaved_causal_pad", {**SPARSE, "pattern": "strided", "mode": "interleaved", "layer": 1, "causal": True,
+                                        "pad": True}, 11, 4),
+    ("sparse__strided_merged_pad", {**SPARSE, "pattern": "strided", "mode": "merged", "pad": True, "bias": False}, 13, 2),
+    ("reformer__causal_pad", {**HASHES, "causal": True, "pad": True}, 11, 4),
+    ("routing__causal_pad", {**ROUTES, "causal": True, "pad": True}, 11, 2),
+    ("longformer__dilated_causal", {"half": 2, "dilation": 2, "glob": [], "causal": True}, 13, 4),
+    ("longformer__global_causal_pad", {"half": 1, "dilation": 1, "glob": [2, 7], "causal": True, "pad": True}, 11, 2),
+    ("bigbird__causal", {**BLOCKS, "causal": True}, 15, 4),
+    ("bigbird__causal_pad", {**BLOCKS, "random_blocks": 2, "causal": True, "pad": True, "bias": False}, 13, 2),
+    ("performer__pad", {"pad": True, "features": 5}, 9, 2),
+    ("performer__causal", {"causal": True, "features": 3}, 11, 4),
+    ("performer__causal_pad", {"causal": True, "pad": True, "features": 7, "bias": False}, 9, 2),
+    ("performer__cross_pad", {"pad": True, "features": 5, "memory": 7}, 8, 2),
+    ("mixed_heads__pad", {"parts": ["dot_product", "hard_coded_gaussian"], "part_heads": [3, 1], "pad": True,
+                          "hard_coded_gaussian.offsets": [1], "hard_coded_gaussian.sigma": 2}, 9, 4),
+    ("mixed_heads__causal", {"parts": ["local", "linear_transformer", "dot_product"], "part_heads": [1, 2, 1], "causal": True,
+                             "local.reach": 2}, 11, 4),
+    ("mixed_heads__cross_pad", {"parts": ["hard_coded_gaussian", "linear_transformer"], "part_heads": [1, 1], "pad": True,
+                                "hard_coded_gaussian.offsets": [-1, 0], "hard_coded_gaussian.sigma": 1,
+                                "hard_coded_gaussian.gamma": 0.75, "memory": 7}, 9, 2),
 ]
 
 
 def main():
     wanted = sys.argv[1:]
     for name, config, length, heads in CASES:
-        if not wanted or name.partition("__")[0] in wanted:
+        if not wanted or name.partition("__")[0] in wanted or name in wanted:
             config = dict(config)
             make(name, config, length, heads, memory=config.pop("memory", None))
 

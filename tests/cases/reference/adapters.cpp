@@ -149,7 +149,24 @@ std::vector<ParameterName> synthesizer_parameters() {
   add("fact_random", {"R1", "R2"});
   names.push_back({"dot.Wq", "logits.dot.query.weight", true});
   names.push_back({"dot.Wk", "logits.dot.key.weight", true});
+  names.push_back({"dot.bq", "logits.dot.query.bias"});
+  names.push_back({"dot.bk", "logits.dot.key.bias"});
   return names;
+}
+
+/// The maps of the parts of mixed heads, "0.Wq".
+std::vector<ParameterName> parameters_of_parts() {
+  std::vector<ParameterName> names;
+  for (const char* part : {"0.", "1.", "2."})
+    for (const ParameterName& name : shared_parameters())
+      names.push_back({part + name.reference, std::string("parts.") + part + name.ours, name.transposed});
+  return names;
+}
+
+CaseOutputs run_performer(const ReferenceCase& reference, Attention& attention, const CaseInputs& inputs,
+                          Context& context) {
+  set_buffer(attention, "features", inputs, "features");
+  return run_once(*find_adapter(reference), attention, inputs, context);
 }
 
 /// One kind of Synthesizer; `variant` is the first part of the case's name.
@@ -189,7 +206,7 @@ std::span<const Adapter> adapters() {
       {.variant = "longformer",
        .attention = "longformer",
        .options = {{"dilation", "dilation"}},
-       .ignored = {"window", "half"},
+       .ignored = {"window", "half", "glob"},
        .parameters = {{"Wqg", "global_query.weight", true},
                       {"bqg", "global_query.bias"},
                       {"Wkg", "global_key.weight", true},
@@ -337,10 +354,27 @@ std::span<const Adapter> adapters() {
                       {"gain", "norm"},
                       {"norm_bias", "norm_bias"}}},
       {.variant = "linear_transformer", .attention = "linear_transformer"},
-      {.variant = "fnet", .attention = "fnet", .options = {{"unitary", "unitary"}}},
+      {.variant = "performer",
+       .attention = "performer",
+       .options = {{"features", "features"}},
+       .run = run_performer},
+      {.variant = "mixed_heads",
+       .attention = "mixed_heads",
+       .options = {{"parts", "parts"},
+                   {"part_heads", "part_heads"},
+                   {"hard_coded_gaussian.offsets", "hard_coded_gaussian.offsets"},
+                   {"hard_coded_gaussian.sigma", "hard_coded_gaussian.sigma"},
+                   {"hard_coded_gaussian.gamma", "hard_coded_gaussian.gamma"},
+                   {"local.reach", "local.reach"}},
+       .parameters = parameters_of_parts()},
+      {.variant = "fnet", .attention = "fnet", .options = {{"unitary", "unitary"}, {"padding", "padding"}}},
       {.variant = "nystromformer",
        .attention = "nystromformer",
-       .options = {{"landmarks", "landmarks"}, {"iterations", "iterations"}}},
+       .options = {{"landmarks", "landmarks"},
+                   {"iterations", "iterations"},
+                   {"convolution", "convolution"},
+                   {"padding", "padding"}},
+       .parameters = {{"kernels", "convolution"}}},
       {.variant = "sinkhorn",
        .attention = "sinkhorn",
        .options = {{"block", "block"}, {"iterations", "iterations"}, {"temperature", "temperature"}},

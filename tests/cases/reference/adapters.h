@@ -78,6 +78,9 @@ Adapter routing_adapter();
 AttentionConfig configuration_of(const ReferenceCase& reference, const Adapter& adapter);
 /// Which of our parameters each param.* of the case is.
 std::vector<ParameterName> parameter_names(const ReferenceCase& reference, const Adapter& adapter);
+/// Gives a buffer of the layer the value of a special input.
+void set_buffer(Attention& attention, const std::string& name, const CaseInputs& inputs,
+                const std::string& input);
 /// O and the auxiliary losses of one call: what a case without a `run` of its own does.
 CaseOutputs run_once(const Adapter& adapter, Attention& attention, const CaseInputs& inputs,
                      Context& context);

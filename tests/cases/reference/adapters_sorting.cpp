@@ -7,6 +7,25 @@
 namespace heed::verify {
 namespace {
 
+Tensor& buffer_of(Attention& attention, const std::string& name) {
+  for (const NamedTensor& buffer : attention.buffers())
+    if (buffer.name == name) return *buffer.tensor;
+  fail("the layer has no buffer ", name);
+}
+
+}  // namespace
+
+void set_buffer(Attention& attention, const std::string& name, const CaseInputs& inputs,
+                const std::string& input) {
+  Tensor& buffer = buffer_of(attention, name);
+  const Tensor& value = inputs.special.at(input);
+  check(value.shape() == buffer.shape(), "input ", input, " has shape ", value.shape(), ", our ", name,
+        " has ", buffer.shape());
+  buffer = value;
+}
+
+namespace {
+
 /// Layers one after the other, each within a residual connection: x <- x + O.
 class LayerChain : public Attention {
  public:
@@ -65,22 +84,6 @@ CaseOutputs run_clusterformer(const ReferenceCase& reference, Attention& attenti
     if (name == "order") result.discrete[prefix + "order"] = value;
   }
   return result;
-}
-
-Tensor& buffer_of(Attention& attention, const std::string& name) {
-  for (const NamedTensor& buffer : attention.buffers())
-    if (buffer.name == name) return *buffer.tensor;
-  fail("the layer has no buffer ", name);
-}
-
-/// Gives a buffer of the layer the value of a special input.
-void set_buffer(Attention& attention, const std::string& name, const CaseInputs& inputs,
-                const std::string& input) {
-  Tensor& buffer = buffer_of(attention, name);
-  const Tensor& value = inputs.special.at(input);
-  check(value.shape() == buffer.shape(), "input ", input, " has shape ", value.shape(), ", our ", name,
-        " has ", buffer.shape());
-  buffer = value;
 }
 
 CaseOutputs run_reformer(const ReferenceCase&, Attention& attention, const CaseInputs& inputs,
