@@ -355,7 +355,7 @@ TEST_CASE("every op refuses an undefined operand by its own name") {
   for (const OpCase& op_case : op_cases()) {
     const std::string op = op_case.name.substr(0, op_case.name.find('/'));
     if (op == "operators" || op == "eye" || op == "recompute_in_backward" || op == "[]" ||
-        op == "join_attention")
+        op == "join_attention" || op == "recurrence")  // recurrence_test.cpp: which may be left out depends
       continue;
     for (std::size_t i = 0; i < op_case.inputs.size(); ++i) {
       std::vector<Tensor> inputs = op_case.inputs;

@@ -27,7 +27,9 @@ namespace heed::cpu::HWY_NAMESPACE {
 namespace {
 
 constexpr int recurrence_slot = 10;  // of thread_scratch, which tasks of other kernels have at other times
-constexpr std::int64_t rows_at_once = 4;  // rows of S that share what is loaded for a column
+// Rows of S that share what is loaded for a column, and whose sums are added to the others' at once: one by one
+// they would wait for each other.
+constexpr std::int64_t rows_at_once = 4;
 
 /// to[i] = the sum of lanes i, i + 4, ...
 template <class D>
@@ -223,11 +225,11 @@ class Recurrent {
       unrolled<rows_at_once>([&](auto n)
                                  HWY_ATTR { by[n] = hn::Set(d, g_ ? r[i + n] * decay[i + n] : r[i + n]); });
       for (std::int64_t c = 0; c < columns.padded; c += lanes) {
-        auto sum = hn::Load(d, written + c);
+        auto sum = hn::Zero(d);
         unrolled<rows_at_once>([&](auto n) HWY_ATTR {
           sum = hn::NegMulAdd(by[n], hn::Load(d, block + n * columns.padded + c), sum);
         });
-        hn::Store(sum, d, written + c);
+        hn::Store(hn::Add(hn::Load(d, written + c), sum), d, written + c);
       }
     }
   }
@@ -251,22 +253,19 @@ class Recurrent {
         if constexpr (overwrites) writing[n] = hn::Set(d, w[i + n]);
         asking[n] = hn::Set(d, q[i + n]);
       });
-      const auto at_column = [&](std::int64_t c, auto n) HWY_ATTR {
-        auto state = hn::Load(d, from + n * columns.padded + c);
-        if constexpr (decays) state = hn::Mul(state, fading[n]);
-        if constexpr (adds) state = hn::MulAdd(added[n], hn::Load(d, v + c), state);
-        if constexpr (overwrites) state = hn::MulAdd(writing[n], hn::Load(d, written + c), state);
-        hn::Store(state, d, to + n * columns.padded + c);
-        return state;
-      };
       for (std::int64_t c = 0; c < columns.padded; c += lanes) {
-        if (!out) {
-          unrolled<rows_at_once>([&](auto n) HWY_ATTR { at_column(c, n); });
-          continue;
-        }
-        auto sum = hn::Load(d, out + c);
-        unrolled<rows_at_once>([&](auto n) HWY_ATTR { sum = hn::MulAdd(asking[n], at_column(c, n), sum); });
-        hn::Store(sum, d, out + c);
+        auto sum = hn::Zero(d), value = sum, overwriting = sum;
+        if constexpr (adds) value = hn::Load(d, v + c);
+        if constexpr (overwrites) overwriting = hn::Load(d, written + c);
+        unrolled<rows_at_once>([&](auto n) HWY_ATTR {
+          auto state = hn::Load(d, from + n * columns.padded + c);
+          if constexpr (decays) state = hn::Mul(state, fading[n]);
+          if constexpr (adds) state = hn::MulAdd(added[n], value, state);
+          if constexpr (overwrites) state = hn::MulAdd(writing[n], overwriting, state);
+          hn::Store(state, d, to + n * columns.padded + c);
+          sum = hn::MulAdd(asking[n], state, sum);
+        });
+        if (out) hn::Store(hn::Add(hn::Load(d, out + c), sum), d, out + c);
       }
     }
   }
@@ -364,8 +363,8 @@ class Recurrent {
       for (std::int64_t c = 0; c < columns.padded; c += lanes) {
         const auto of_out = hn::Load(d, grad + c);
         auto of_value = hn::Zero(d), of_written = of_value, value = of_value, written = of_value;
-        if constexpr (adds) of_value = hn::Load(d, dv + c), value = hn::Load(d, v + c);
-        if constexpr (overwrites) of_written = hn::Load(d, dx + c), written = hn::Load(d, x + c);
+        if constexpr (adds) value = hn::Load(d, v + c);
+        if constexpr (overwrites) written = hn::Load(d, x + c);
         unrolled<rows_at_once>([&](auto n) HWY_ATTR {
           T* const here = ds + (i + n) * columns.padded + c;
           const auto slope = hn::MulAdd(asking[n], of_out, hn::Load(d, here));
@@ -379,8 +378,8 @@ class Recurrent {
             of_written = hn::MulAdd(writing[n], slope, of_written);
           }
         });
-        if constexpr (adds) hn::Store(of_value, d, dv + c);
-        if constexpr (overwrites) hn::Store(of_written, d, dx + c);
+        if constexpr (adds) hn::Store(hn::Add(hn::Load(d, dv + c), of_value), d, dv + c);
+        if constexpr (overwrites) hn::Store(hn::Add(hn::Load(d, dx + c), of_written), d, dx + c);
       }
       if constexpr (adds) lane_sums(d, dk[0], dk[1], dk[2], dk[3], sums.k + i);
       if constexpr (overwrites) lane_sums(d, dw[0], dw[1], dw[2], dw[3], sums.w + i);

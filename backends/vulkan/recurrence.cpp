@@ -12,14 +12,14 @@
 namespace heed::vulkan {
 namespace {
 
-Tensor packed(const Tensor& x) {
+Tensor contiguous_of(const Tensor& x) {
   return !x.defined() || x.is_contiguous() ? x : compact(x);
 }
 
 /// g [B, H, N] or [B, H, N, dk] for each row of S.
 Tensor decays_of(const Recurrence& of) {
   const Tensor& g = of.log_decay;
-  if (!g.defined() || g.rank() == 4) return packed(g);
+  if (!g.defined() || g.rank() == 4) return contiguous_of(g);
   const Shape& s = g.strides();
   return compact(g.view(of.query.shape(), {s[0], s[1], s[2], 0}, g.offset()));
 }
@@ -85,13 +85,13 @@ void forward_from_last(const Recurrence& of, const Tensor& out, const Tensor& wr
   Launch(gpu, "recurrence_f32",
          {workgroup, columns, static_cast<std::uint32_t>(ceil_div(keys, height)), adds,
           of.log_decay.defined(), overwrites, of.target.defined(), states.defined(), of.reverse})
-      .read(packed(of.query))
-      .read(packed(of.key))
-      .read(packed(of.value))
+      .read(contiguous_of(of.query))
+      .read(contiguous_of(of.key))
+      .read(contiguous_of(of.value))
       .read(decays_of(of))
-      .read(packed(of.reading))
-      .read(packed(of.writing))
-      .read(packed(of.target))
+      .read(contiguous_of(of.reading))
+      .read(contiguous_of(of.writing))
+      .read(contiguous_of(of.target))
       .write(to)
       .write(either(written, to))
       .write(either(states, to))
@@ -154,7 +154,7 @@ void backward_to_first(const Recurrence& of, const Tensor& written, const Tensor
       .update(either(w, q))
       .update(either(v, q))
       .update(either(x, q))
-      .read(packed(grad))
+      .read(contiguous_of(grad))
       .read(states)
       .update(walk)
       .update(gradients.state)
