@@ -83,6 +83,7 @@ struct AttentionConfig {
   bool rotary = false;       ///< rotates queries and keys of self-attention by their positions (positions.h)
   RotaryAngles angles = {};  ///< of rotary positions
   bool alibi = false;        ///< subtracts scaled distances from self-attention logits (positions.h)
+  bool interleaved_slopes = false;  ///< of alibi, where H is no power of two: BLOOM's slopes
   bool relative = false;     ///< adds learned distance biases to self-attention logits (positions.h)
   std::int64_t max_length = 0;  ///< L, for variants whose parameters depend on the length (0: unspecified)
   std::int64_t layer = 0;       ///< index of the layer in its stack
