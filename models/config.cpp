@@ -49,6 +49,9 @@ void for_each_setting(auto&& visit, TransformerConfig& c) {
         {"sinusoidal", "learned", "none", "sinusoidal_halves", "rotary", "alibi", "relative"},
         "what tells positions apart; in halves the sines stand before the cosines; rotary turns queries and "
         "keys, alibi takes distances from logits, relative adds learned numbers for them");
+  visit(c.alibi_slopes, "alibi_slopes", {"even", "interleaved"},
+        "of alibi, where the number of heads H is no power of two: even, 2^(-8h / H); interleaved, as BLOOM: "
+        "those of the next smaller power, then every second one of twice as many");
   visit(c.rotary_base, "rotary_base", 1, 1e12,
         "of rotary positions: pair i of a head turns by base^(-2i / head width) from token to token");
   visit(c.rotary_factor, "rotary_factor", 1, 1e6,

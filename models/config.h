@@ -62,6 +62,9 @@ struct TransformerConfig {
   /// Or "sinusoidal_halves", "learned", "none"; or, within attention, "rotary", "alibi" and "relative"
   /// (positions.h).
   std::string positions = "sinusoidal";
+  /// Of alibi, for a number of heads H that is no power of two: "even", 2^(-8h / H), or "interleaved"
+  /// (AttentionConfig::interleaved_slopes).
+  std::string alibi_slopes = "even";
   double rotary_base = 10000;      ///< of rotary positions: RotaryAngles::base
   double rotary_factor = 1;        ///< RotaryAngles::factor
   std::int64_t rotary_length = 0;  ///< RotaryAngles::length

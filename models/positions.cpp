@@ -185,7 +185,11 @@ constexpr std::int64_t buckets = 32, farthest = 128;
 }  // namespace
 
 DistanceBias::DistanceBias(const AttentionConfig& config, Initialiser& initialiser)
-    : alibi_(config.alibi), relative_(config.relative), causal_(config.causal), heads_(config.heads) {
+    : alibi_(config.alibi),
+      interleaved_(config.interleaved_slopes),
+      relative_(config.relative),
+      causal_(config.causal),
+      heads_(config.heads) {
   if (!relative_) return;
   const double deviation = 1 / std::sqrt(static_cast<double>(config.width));
   add_parameter("weight", weight, initialiser.normal({buckets, heads_}, deviation));
@@ -214,9 +218,14 @@ Tensor DistanceBias::matrix_at(const Tensor& positions, std::int64_t keys, const
 Tensor DistanceBias::slopes(const Tensor& like) {
   const DType dtype = statistics_type(like.dtype());
   return slopes_.get(cache_key({}, dtype, like.device()), [&] {
+    const auto whole = std::bit_floor(static_cast<std::uint64_t>(heads_));
+    const std::int64_t in_order = interleaved_ ? static_cast<std::int64_t>(whole) : heads_;
     std::vector<double> m;
-    for (std::int64_t h = 1; h <= heads_; ++h)
-      m.push_back(std::exp2(-8 * static_cast<double>(h) / static_cast<double>(heads_)));
+    for (std::int64_t h = 1; h <= in_order; ++h)
+      m.push_back(std::exp2(-8 * static_cast<double>(h) / static_cast<double>(in_order)));
+    for (std::int64_t h = in_order; h < heads_; ++h)
+      m.push_back(
+          std::exp2(-4 * static_cast<double>(2 * (h - in_order) + 1) / static_cast<double>(in_order)));
     return tensor_of(m, {heads_}, dtype, like.device());
   });
 }

@@ -127,7 +127,8 @@ class Rotary {
 ///
 /// AttentionConfig::alibi: -m_h |i - j| with m_h = 2^(-8 h / H), h = 1, ..., H (ALiBi: Press, Smith and
 /// Lewis 2022, arXiv 2108.12409, section 3). It has no parameters. Where H is no power of two, the authors'
-/// code and BLOOM have other slopes: those of the next smaller power, then every second one of twice as many.
+/// code and BLOOM (arXiv 2211.05100) have other slopes, as AttentionConfig::interleaved_slopes asks for:
+/// those of n heads, n the next smaller power, then the first, third, fifth ... of 2 n heads.
 ///
 /// AttentionConfig::relative: a learned number per head and bucket of distances (T5: Raffel et al. 2020,
 /// arXiv 1910.10683, section 2.1). There are 32 buckets; unless attention is causal, half of them are for
@@ -160,7 +161,7 @@ class DistanceBias : public Module {
   Tensor slopes(const Tensor& like);
   Tensor learned(std::int64_t queries, std::int64_t keys, const Tensor& like);
 
-  bool alibi_, relative_, causal_;
+  bool alibi_, interleaved_, relative_, causal_;
   std::int64_t heads_;
   BoundedCache<Tensor, 8> slopes_;
   BoundedCache<Tensor, 1> buckets_;  // i32 [N M]: only the last, since it is large

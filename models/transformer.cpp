@@ -28,6 +28,7 @@ std::shared_ptr<Attention> LayerAttentions::make(std::int64_t layer, Initialiser
   attention.rotary = config_.positions == "rotary" && !cross_;
   attention.angles = {config_.rotary_base, config_.rotary_factor, config_.rotary_length};
   attention.alibi = config_.positions == "alibi" && !cross_;
+  attention.interleaved_slopes = config_.alibi_slopes == "interleaved";
   attention.relative = config_.positions == "relative" && !cross_;
   attention.max_length = config_.max_length;
   attention.layer = layer;

@@ -693,7 +693,9 @@ TEST_CASE("the newer mechanisms keep their word with settings other than the def
   const std::pair<const char*, Options> rows[] = {
       {"performer", options_of({{"features", 3}, {"redraw", 0}})},
       {"fnet", options_of({{"unitary", true}})},
+      {"fnet", options_of({{"padding", "counted"}})},
       {"nystromformer", options_of({{"landmarks", 3}, {"iterations", 4}})},
+      {"nystromformer", options_of({{"landmarks", 3}, {"padding", "counted"}})},
       {"nystromformer", options_of({{"convolution", 5}})},
       {"retnet", options_of({{"value_width", 1}})},
       {"gated_linear_attention", options_of({{"temperature", 1.0}})},

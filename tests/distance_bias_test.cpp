@@ -135,6 +135,21 @@ TEST_CASE("alibi: weights fall with the distance as the paper says") {
   }
 }
 
+TEST_CASE("alibi: interleaved slopes are those of BLOOM, where the number of heads is no power of two") {
+  const std::pair<int, std::vector<double>> rows[] = {
+      {4, {2, 4, 6, 8}}, {6, {2, 4, 6, 8, 1, 3}}, {12, {1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5}}};
+  for (const auto& [heads, powers] : rows) {
+    CAPTURE(heads);
+    AttentionConfig config = config_with(&AttentionConfig::alibi, true, heads);
+    config.head_width = 2;
+    config.interleaved_slopes = true;
+    const Tensor weights = weights_of_like_words(*make_attention("dot_product", config), 5);
+    for (int head = 0; head < heads; ++head)
+      CHECK(weights[0][head][4][1].item() / weights[0][head][4][4].item() ==
+            doctest::Approx(std::exp(-3 * std::exp2(-powers[static_cast<std::size_t>(head)]))));
+  }
+}
+
 TEST_CASE("alibi: Longformer with a window over all is the dot product, with global tokens or without") {
   for (const bool causal : {false, true}) {
     for (const std::int64_t global : {0, 2}) {

@@ -52,6 +52,7 @@ const std::map<std::string, std::vector<std::string>> reasons = {
     {"model.lora_alpha", {"model.lora_rank=2"}},
     {"model.lora_maps", {"model.lora_rank=2"}},
     {"model.max_length", {"model.positions=learned"}},
+    {"model.alibi_slopes", {"model.positions=alibi", "model.heads=3", "model.width=12"}},
     {"model.rotary_base", {"model.positions=rotary"}},
     {"model.rotary_factor", {"model.positions=rotary", "model.rotary_factor=4"}},
     {"model.rotary_length", {"model.positions=rotary", "model.rotary_factor=8", "model.rotary_length=64"}},

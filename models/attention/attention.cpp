@@ -81,7 +81,7 @@ Tensor Attention::operator()(const AttentionInput& input, Context& context) try 
   check(out.defined(), "gave no output");
   check(out.shape() == input.x.shape(), "gave an output of shape ", out.shape(), " for inputs of shape ",
         input.x.shape());
-  if (!input.mask.defined()) return out;
+  if (!input.mask.defined() || counts_padding()) return out;
   return where(unsqueeze(input.mask, 2), out, 0);
 } catch (Error& error) {
   // A part of this layer, such as a Linear, may already have added its own path.

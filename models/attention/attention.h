@@ -83,7 +83,8 @@ struct AttentionConfig {
   bool rotary = false;       ///< rotates queries and keys of self-attention by their positions (positions.h)
   RotaryAngles angles = {};  ///< of rotary positions
   bool alibi = false;        ///< subtracts scaled distances from self-attention logits (positions.h)
-  bool relative = false;     ///< adds learned distance biases to self-attention logits (positions.h)
+  bool interleaved_slopes = false;  ///< of alibi, where H is no power of two: BLOOM's slopes
+  bool relative = false;            ///< adds learned distance biases to self-attention logits (positions.h)
   std::int64_t max_length = 0;  ///< L, for variants whose parameters depend on the length (0: unspecified)
   std::int64_t layer = 0;       ///< index of the layer in its stack
   /// The first layer of the stack with the same variant. This layer may share its parameters and state, so
@@ -111,7 +112,7 @@ struct Capabilities {
   bool alibi = false;         ///< has logits from which distances can be subtracted (AttentionConfig::alibi)
   bool relative = false;      ///< has logits to which learned biases can be added (AttentionConfig::relative)
   bool deterministic = true;  ///< draws no random numbers in inference
-  bool padding = true;        ///< masked tokens have no effect, and their outputs are 0
+  bool padding = true;        ///< masked tokens have no effect; false: they may count as others do
   std::string reason = {};    ///< why the rest is unsupported, for error messages
 };
 
@@ -147,7 +148,7 @@ struct AttentionCache {
 class Attention : public Module {
  public:
   /// O [B, N, d]; rows at padded query positions are exactly 0, and what they hold, NaN included, has no
-  /// effect. Errors name this layer's path in the model.
+  /// effect, unless counts_padding(). Errors name this layer's path in the model.
   Tensor operator()(const AttentionInput& input, Context& context);
   /// Decoding: the outputs [B, n, d] for new positions x [B, n, d], given all earlier positions, which the
   /// cache holds. n > 1 is allowed where later tokens never change what a position sees
@@ -162,6 +163,8 @@ class Attention : public Module {
   explicit Attention(AttentionConfig config) : config_(std::move(config)), initialiser_(config_.seed) {}
   /// Whether the variant uses AttentionInput::global; giving it to any other variant is an error.
   virtual bool takes_global_tokens() const { return false; }
+  /// Whether tokens at padding count as others do and have outputs; NaN there is taken as 0.
+  virtual bool counts_padding() const { return false; }
   /// O, before the rows of padded queries are zeroed. What stands at padding, in x and in the memory, is
   /// finite here.
   virtual Tensor forward(const AttentionInput& input, Context& context) = 0;
@@ -260,10 +263,11 @@ std::vector<Options::Asked> attention_settings(std::string_view name);
 
 /// Holds a registered variant to what it declares, in each of its uses: plain, causal and cross-attention.
 /// Tried in f64 on the CPU, on random sequences of 5 and 160 words: shapes, lengths, padding (whatever it
-/// holds, and in f32, too), the future (with words up to 100 times as large), decoding against the whole
-/// pass, gradients of inputs and parameters, samples of a batch that do not mix, buffers that move only
-/// through Context::observe() (or ranks would disagree), and random numbers. Throws an Error that names the
-/// use, what was broken, the position and the values. `options`: the variant's settings.
+/// holds, and in f32, too), samples of padding alone, which change nothing beside them, the future (with
+/// words up to 100 times as large), decoding against the whole pass, gradients of inputs and parameters,
+/// samples of a batch that do not mix, buffers that move only through Context::observe() (or ranks would
+/// disagree), and random numbers. Throws an Error that names the use, what was broken, the position and the
+/// values. `options`: the variant's settings.
 void check_attention(std::string_view name, const Options& options = {});
 /// What a variant was seen to do by the same trials, whatever it declares; `reason` is what it declares.
 Capabilities tried_capabilities(const AttentionVariant& variant);

@@ -39,11 +39,10 @@ void expect_same(const Tensor& found, const Tensor& expected, double tolerance, 
   }
 }
 
-void expect_finite(const Tensor& found, const std::string& what) {
+void expect_finite(const Tensor& found, const char* given, const std::string& what) {
   if (!found.defined()) return;
   for (const double value : found.to_doubles())
-    check(std::isfinite(value), "with padding at the beginning, holes and a sample of padding alone, ", what,
-          " in ", found.dtype(), " has ", value);
+    check(std::isfinite(value), "with ", given, ", ", what, " in ", found.dtype(), " has ", value);
 }
 
 AttentionConfig config_of(const Options& options, bool causal, bool cross, std::int64_t max_length) {
@@ -192,8 +191,8 @@ class Trial {
                 "with numbers");
   }
 
-  /// Padding at the beginning, holes, a sample of padding alone and, as a memory, for queries that are real:
-  /// outputs and gradients are finite.
+  /// Padding at the beginning, holes, a sample of padding alone and, as a memory, for queries that are real;
+  /// a batch of padding alone: outputs, losses and gradients are finite.
   void padding_is_finite() const {
     const auto mask_of = [](std::int64_t length, bool with_last) {
       std::vector<std::int32_t> real(static_cast<std::size_t>(trial_batch * length), 0);
@@ -204,24 +203,37 @@ class Trial {
       }
       return Tensor::from(real, {trial_batch, length});
     };
-    const Buffers buffers(*layer_);
-    AttentionInput input = input_;
-    input.x = parameter(input_.x);
     const bool cross = input_.memory.defined();
+    AttentionInput input = input_;
     input.mask = mask_of(length_, cross);
-    if (cross) {
-      input.memory = parameter(input_.memory);
-      input.memory_mask = mask_of(input_.memory.size(1), false);
+    if (cross) input.memory_mask = mask_of(input_.memory.size(1), false);
+    is_finite(input, "padding at the beginning, holes and a sample of padding alone");
+    for (Tensor* mask : {&input.mask, &input.memory_mask})
+      if (mask->defined()) *mask = Tensor::zeros(mask->shape(), DType::i32);
+    is_finite(input, "a batch of padding alone");
+  }
+
+  /// A sample without a real word has no part in anything: outputs, losses and gradients are those of the
+  /// batch without it.
+  void ignores_empty_samples() const {
+    const auto mask_of = [](std::int64_t length) {
+      std::vector<std::int32_t> real(static_cast<std::size_t>(trial_batch * length), 1);
+      std::fill_n(real.end() - length - 2, length + 2, 0);
+      return Tensor::from(real, {trial_batch, length});
+    };
+    AttentionInput with = input_;
+    with.mask = mask_of(length_);
+    if (with.memory.defined()) with.memory_mask = mask_of(with.memory.size(1));
+    AttentionInput without = with;
+    for (Tensor* part : {&without.x, &without.mask, &without.memory, &without.memory_mask})
+      if (part->defined()) *part = contiguous(slice(*part, 0, 0, trial_batch - 1));
+    const auto found = results(with), expected = results(without);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const auto& [name, other] = expected[i];
+      expect_same(reshape(found[i].second, {1, 1, -1}), reshape(other, {1, 1, -1}),
+                  1e-11 * std::max(1.0, max(abs(other)).item()),
+                  concat_text("a sample without a real word changes ", name), "beside it", "without it");
     }
-    Context context = Context::train(1, 1);
-    const Tensor out = (*layer_)(input, context);
-    expect_finite(out.detach(), "an output");
-    backward(sum(square(out)));
-    buffers.restore();
-    expect_finite(gradient(input.x), "the gradient of the words");
-    if (cross) expect_finite(gradient(input.memory), "the gradient of the memory");
-    for (const NamedTensor& entry : layer_->parameters())
-      expect_finite(gradient(*entry.tensor), concat_text("the gradient of ", entry.name));
   }
 
   void repeats() const {
@@ -300,6 +312,59 @@ class Trial {
     std::vector<std::vector<double>> numbers_;
   };
 
+  /// Losses and the square of the outputs, from a pass over inputs whose gradients are asked for.
+  struct Pass {
+    AttentionInput input;
+    Tensor out, loss;
+  };
+
+  Pass pass_of(const AttentionInput& given, Context& context) const {
+    Pass pass{given, {}, {}};
+    pass.input.x = parameter(given.x);
+    if (given.memory.defined()) pass.input.memory = parameter(given.memory);
+    for (const NamedTensor& entry : layer_->parameters()) zero_gradient(*entry.tensor);
+    pass.out = (*layer_)(pass.input, context);
+    pass.loss = sum(square(pass.out));
+    for (const AuxiliaryLoss& loss : context.losses)
+      pass.loss = pass.loss + cast(loss.value, pass.loss.dtype());
+    backward(pass.loss);
+    return pass;
+  }
+
+  void is_finite(const AttentionInput& input, const char* given) const {
+    const Buffers buffers(*layer_);
+    Context context = Context::train(1, 1);
+    const Pass pass = pass_of(input, context);
+    buffers.restore();
+    expect_finite(pass.out.detach(), given, "an output");
+    expect_finite(pass.loss.detach(), given, "a loss");
+    expect_finite(gradient(pass.input.x), given, "the gradient of the words");
+    if (input.memory.defined())
+      expect_finite(gradient(pass.input.memory), given, "the gradient of the memory");
+    for (const NamedTensor& entry : layer_->parameters())
+      expect_finite(gradient(*entry.tensor), given, concat_text("the gradient of ", entry.name));
+  }
+
+  /// What a pass gives for all samples but the last one of three, and the gradients of all parameters.
+  std::vector<std::pair<std::string, Tensor>> results(const AttentionInput& input) const {
+    Context context = Context::inference();
+    const Pass pass = pass_of(input, context);
+    std::vector<std::pair<std::string, Tensor>> all;
+    const auto add = [&](const std::string& name, const Tensor& found) {
+      if (found.defined()) all.emplace_back(name, contiguous(found));
+    };
+    const auto add_others = [&](const std::string& name, const Tensor& found) {
+      if (found.defined()) add(name, slice(found, 0, 0, trial_batch - 1));
+    };
+    add_others("the outputs of others", pass.out.detach());
+    add("the losses", pass.loss.detach());
+    add_others("the gradient of others", gradient(pass.input.x));  // a query may have no part in the output
+    if (input.memory.defined()) add_others("the gradient of other memories", gradient(pass.input.memory));
+    for (const NamedTensor& entry : layer_->parameters())
+      add(concat_text("the gradient of ", entry.name), gradient(*entry.tensor));
+    return all;
+  }
+
   std::unique_ptr<Attention> layer_;
   std::int64_t length_;
   AttentionInput input_;
@@ -338,6 +403,7 @@ void check_use(const AttentionVariant& variant, const Options& options, const Ca
     if (is_short && can.deterministic) trial.keeps_samples_apart();
     if (can.padding) {
       trial.ignores_padding();
+      if (can.deterministic) trial.ignores_empty_samples();
       Trial(variant, config, length, DType::f32).padding_is_finite();
     }
     if (can.deterministic) trial.repeats();

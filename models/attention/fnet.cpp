@@ -9,7 +9,7 @@
 //
 // Padding: n is the number of real tokens of the sample, which are brought together for the transform, so a
 // sample gives the same in any batch. The authors transform the padding, too, so their published weights saw
-// other numbers wherever a text was padded.
+// other numbers wherever a text was padded; so does "padding" = "counted", which has no mask.
 //
 // The transform multiplies lengths by sqrt(n d), beside which the residual X vanishes, as in the paper;
 // `unitary` divides by it. Every output sees every input, so there is no causal form. Dropout has nothing to
@@ -19,10 +19,11 @@
 // N = a b and a near sqrt(N), and with padding N^2 d + N d^2. Memory N d. No parameters. At most 46,340
 // positions.
 //
-// Settings: "unitary" (false).
+// Settings: "unitary" (false); "padding", "skipped" (default) or "counted".
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
+#include "heed/models/attention/shared/counted_padding.h"
 #include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
@@ -31,32 +32,40 @@ namespace {
 class FNet : public Attention {
  public:
   explicit FNet(const AttentionConfig& config)
-      : Attention(config), unitary_(config.options.take_bool("unitary", false)) {}
+      : Attention(config),
+        unitary_(config.options.take_bool("unitary", false)),
+        counted_(is_padding_counted(config.options)) {}
 
  protected:
+  bool counts_padding() const override { return counted_; }
+
   Tensor forward(const AttentionInput& input, Context&) override {
     const Tensor x = cast(input.x, statistics_type(input.x.dtype()));
     const auto scaled = [&](const Tensor& transformed, const Tensor& count) {
       return unitary_ ? transformed / sqrt(count * static_cast<double>(x.size(2))) : transformed;
     };
-    const RealPlaces real = real_places(input.mask, x);
+    const Tensor mask = counted_ ? Tensor() : input.mask;
+    const RealPlaces real = real_places(mask, x);
     const Tensor count = unsqueeze(real.count, 2);
-    if (!input.mask.defined()) return cast(scaled(fourier(x), count), input.x.dtype());
-    const Tensor together = gather_rows(x, argsort(input.mask, true));
+    if (!mask.defined()) return cast(scaled(fourier(x), count), input.x.dtype());
+    const Tensor together = gather_rows(x, argsort(mask, true));
     const Tensor out = fourier(together, cast(squeeze(real.count, 1), DType::i32));
-    return cast(scaled(gather_rows(out, where(input.mask, real.place, -1)), count), input.x.dtype());
+    return cast(scaled(gather_rows(out, where(mask, real.place, -1)), count), input.x.dtype());
   }
 
  private:
-  bool unitary_;
+  bool unitary_, counted_;
 };
+
+Capabilities fnet_capabilities(const Options& options) {
+  return {.padding = !is_padding_counted(options),
+          .reason = "a Fourier transform mixes all positions, past and future, of one sequence"};
+}
 
 }  // namespace
 
 AttentionVariant fnet_variant() {
-  return {"fnet",
-          {.reason = "a Fourier transform mixes all positions, past and future, of one sequence"},
-          make_layer<FNet>};
+  return {"fnet", fnet_capabilities({}), make_layer<FNet>, fnet_capabilities};
 }
 
 }  // namespace heed

@@ -35,7 +35,8 @@ Capabilities capabilities_of_parts(const Options& options) {
     for (bool Capabilities::*field :
          {&Capabilities::causal, &Capabilities::strictly_causal, &Capabilities::cross,
           &Capabilities::cross_by_step, &Capabilities::any_length, &Capabilities::rotary,
-          &Capabilities::alibi, &Capabilities::relative, &Capabilities::deterministic})
+          &Capabilities::alibi, &Capabilities::relative, &Capabilities::deterministic,
+          &Capabilities::padding})
       all.*field = all.*field && one.*field;
     if (all.reason.empty()) all.reason = one.reason;
   }

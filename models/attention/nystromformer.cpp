@@ -18,7 +18,8 @@
 // Six steps reach the pseudo-inverse of a well-conditioned A alone: below 64 tokens, where all are landmarks
 // and the exact one would give the dot product, they do not, and some 24 would. Z_0 is of each matrix, as in
 // the paper; the authors' code takes the largest |A|_1 |A|_inf of the batch for all. Published checkpoints
-// count padding among the tokens of a segment; here padding is passed over.
+// count padding among the tokens of a segment, and it has outputs; only its values have no weight in the
+// softmax over all tokens, but do enter the convolution. So does "padding" = "counted".
 //
 // Cross-attention is an extension that the paper's derivation allows: A is then [m of X, m of Y]. Since every
 // query enters the landmarks of X, it cannot decode token by token, and it has no convolution.
@@ -28,13 +29,15 @@
 //
 // Time N m d + m^3 H + N d^2 + N c d, memory N (m + d), parameters 4 d^2 + H c.
 //
-// Settings: "landmarks" m (64); "iterations" (6); "convolution" c, the width of its kernels (0: none; odd).
+// Settings: "landmarks" m (64); "iterations" (6); "convolution" c, the width of its kernels (0: none; odd);
+// "padding", "skipped" (default) or "counted".
 
 #include <algorithm>
 #include <cmath>
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
+#include "heed/models/attention/shared/counted_padding.h"
 #include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
@@ -83,7 +86,8 @@ class Nystromformer : public Attention {
         w_(config, initialiser_),
         landmarks_(config.options.take_integer("landmarks", 64, 1, 4096)),
         iterations_(config.options.take_integer("iterations", 6, 1, 64)),
-        kernel_width_(convolution_of(config.options)) {
+        kernel_width_(convolution_of(config.options)),
+        counted_(is_padding_counted(config.options)) {
     check(kernel_width_ == 0 || kernel_width_ % 2 == 1, "attention 'nystromformer': convolution is ",
           kernel_width_, "; the width of a kernel must be odd, or 0 for none");
     add_projections(w_);
@@ -100,6 +104,8 @@ class Nystromformer : public Attention {
   }
 
  protected:
+  bool counts_padding() const override { return counted_; }
+
   Tensor forward(const AttentionInput& input, Context& context) override {
     const std::int64_t heads = config().heads;
     const DType type = input.x.dtype(), precise = statistics_type(type);
@@ -108,16 +114,17 @@ class Nystromformer : public Attention {
                  &memory_mask = cross ? input.memory_mask : input.mask;
     Projections::Projected x = cross ? w_.of_memory(memory) : w_.of(input.x);
     if (cross) x.query = w_.query(input.x);
+    const Tensor in_query = counted_ ? Tensor() : input.mask, in_memory = counted_ ? Tensor() : memory_mask;
     const auto cut = [&](const Tensor& mask, const Tensor& t) {
       return segments_of(mask, t, std::min(landmarks_, t.size(1)));
     };
-    const Segments segments = cut(memory_mask, memory),
-                   asking_segments = cross ? cut(input.mask, input.x) : segments;
+    const Segments segments = cut(in_memory, memory),
+                   asking_segments = cross ? cut(in_query, input.x) : segments;
     const auto landmarks_of = [&](const Segments& of, const Tensor& t, const Tensor& mask) {
       return split_heads(matmul(of.mean, cast(without_padding(t, mask), precise)), heads);  // [B, H, m, dh]
     };
-    const Tensor query_landmarks = landmarks_of(asking_segments, x.query, input.mask),
-                 key_landmarks = landmarks_of(segments, x.key, memory_mask);
+    const Tensor query_landmarks = landmarks_of(asking_segments, x.query, in_query),
+                 key_landmarks = landmarks_of(segments, x.key, in_memory);
     const double scale = 1 / std::sqrt(static_cast<double>(query_landmarks.size(3)));
     const Tensor between = masked_softmax(matmul(query_landmarks, transpose(key_landmarks, 2, 3)) * scale,
                                           unsqueeze(unsqueeze(segments.exists, 1), 1)) *
@@ -136,7 +143,7 @@ class Nystromformer : public Attention {
                     matmul(inverse, attention_weights(asking, key, over_tokens)));
     });
     Tensor out = attention(query, asked, values, over_landmarks);
-    if (kernel_width_ > 0) out = out + convolved(split_heads(x.value, heads), input.mask);
+    if (kernel_width_ > 0) out = out + convolved(split_heads(x.value, heads), in_query);
     return w_.output(merge_heads(out));
   }
 
@@ -155,6 +162,7 @@ class Nystromformer : public Attention {
 
   Projections w_;
   std::int64_t landmarks_, iterations_, kernel_width_;
+  bool counted_;
   Tensor kernels_;  // w [H, c]; undefined without convolution
 };
 
@@ -162,6 +170,7 @@ Capabilities nystromformer_capabilities(const Options& options) {
   return {.cross = convolution_of(options) == 0,
           .cross_by_step = false,
           .as_heads = true,
+          .padding = !is_padding_counted(options),
           .reason =
               "each of its landmarks is a mean over past and future, and its convolution goes over the "
               "places of one sequence"};

@@ -12,6 +12,8 @@ constexpr OptionHelp table[] = {
     {"", "deviation", "Standard deviation of the initial logits; 0: Xavier uniform"},
     {"", "logit_bias", "Biases in the maps that make the logits; by default as in the projections"},
     {"", "hidden", "Hidden units of the maps that make the logits; by default the width of a head"},
+    {"", "padding",
+     "Padding is passed over, or counts as other tokens do, as in published weights and their code"},
     {"", "convolution", "Taps of the short causal convolution of queries, keys and values"},
 
     {"", "kv_heads", "Heads of keys and values, which query heads share (grouped queries); 0: one each"},

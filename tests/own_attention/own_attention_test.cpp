@@ -188,6 +188,9 @@ class Liar : public Attention {
     if (lie_ == "random") return out * uniform({1}, 0.5, 1.5, context.random.next(), out.dtype());
     if (lie_ == "buffers" && context.training) passes_ = passes_ + 1.0;
     if (lie_ == "gradient") return out + input.x.detach();
+    if (lie_ == "empty" && input.mask.defined()) return out * mean(cast(max(input.mask, 1), out.dtype()));
+    if (lie_ == "nothing" && input.mask.defined())
+      context.losses.push_back({"size", 1, sum(square(out)) / sum(cast(input.mask, out.dtype()))});
     return out;
   }
 
@@ -214,7 +217,10 @@ TEST_CASE("own attention: one that breaks its word is told how, where, and by wh
       {"samples", "samples of a batch mix: sample 0, position 0"},
       {"decoding", "liar_decoding', causal: decoding step at position 0 of 1 words: sample 0, position 0"},
       {"buffers", "a training pass changes the buffer 'passes' itself"},
-      {"gradient", "the gradient of input 0, element "}};
+      {"gradient", "the gradient of input 0, element "},
+      {"empty",
+       "a sample without a real word changes the outputs of others: sample 0, position 0, element 0"},
+      {"nothing", "with a batch of padding alone, a loss in f32 has "}};
   for (const auto& [lie, message] : lies) {
     const std::string name = concat_text("liar_", lie);
     const std::string kind = lie;
