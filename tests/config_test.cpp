@@ -180,7 +180,7 @@ TEST_CASE("config: one table says what every setting may be, and reading, checki
     }
     CHECK(contains(checking("-1"), name));
   }
-  CHECK(settings.size() == 45);
+  CHECK(settings.size() == 46);
   CHECK(contains(error_of([] { choices_of("width"); }), "'width'"));
 }
 

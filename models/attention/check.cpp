@@ -213,8 +213,8 @@ class Trial {
     is_finite(input, "a batch of padding alone");
   }
 
-  /// A sample without a real word has no part in anything: outputs, losses and gradients are those of the
-  /// batch without it.
+  /// A sample without a real word leaves the outputs and gradients of the others alone. A loss of the
+  /// mechanism's own may be a mean over all samples.
   void ignores_empty_samples() const {
     const auto mask_of = [](std::int64_t length) {
       std::vector<std::int32_t> real(static_cast<std::size_t>(trial_batch * length), 1);
@@ -312,21 +312,22 @@ class Trial {
     std::vector<std::vector<double>> numbers_;
   };
 
-  /// Losses and the square of the outputs, from a pass over inputs whose gradients are asked for.
+  /// The sum of the squared outputs, with losses of the mechanism's own where asked for, and its gradients.
   struct Pass {
     AttentionInput input;
     Tensor out, loss;
   };
 
-  Pass pass_of(const AttentionInput& given, Context& context) const {
+  Pass pass_of(const AttentionInput& given, Context& context, bool with_losses) const {
     Pass pass{given, {}, {}};
     pass.input.x = parameter(given.x);
     if (given.memory.defined()) pass.input.memory = parameter(given.memory);
     for (const NamedTensor& entry : layer_->parameters()) zero_gradient(*entry.tensor);
     pass.out = (*layer_)(pass.input, context);
     pass.loss = sum(square(pass.out));
-    for (const AuxiliaryLoss& loss : context.losses)
-      pass.loss = pass.loss + cast(loss.value, pass.loss.dtype());
+    if (with_losses)
+      for (const AuxiliaryLoss& loss : context.losses)
+        pass.loss = pass.loss + cast(loss.value, pass.loss.dtype());
     backward(pass.loss);
     return pass;
   }
@@ -334,7 +335,7 @@ class Trial {
   void is_finite(const AttentionInput& input, const char* given) const {
     const Buffers buffers(*layer_);
     Context context = Context::train(1, 1);
-    const Pass pass = pass_of(input, context);
+    const Pass pass = pass_of(input, context, true);
     buffers.restore();
     expect_finite(pass.out.detach(), given, "an output");
     expect_finite(pass.loss.detach(), given, "a loss");
@@ -348,7 +349,7 @@ class Trial {
   /// What a pass gives for all samples but the last one of three, and the gradients of all parameters.
   std::vector<std::pair<std::string, Tensor>> results(const AttentionInput& input) const {
     Context context = Context::inference();
-    const Pass pass = pass_of(input, context);
+    const Pass pass = pass_of(input, context, false);
     std::vector<std::pair<std::string, Tensor>> all;
     const auto add = [&](const std::string& name, const Tensor& found) {
       if (found.defined()) all.emplace_back(name, contiguous(found));
@@ -357,7 +358,6 @@ class Trial {
       if (found.defined()) add(name, slice(found, 0, 0, trial_batch - 1));
     };
     add_others("the outputs of others", pass.out.detach());
-    add("the losses", pass.loss.detach());
     add_others("the gradient of others", gradient(pass.input.x));  // a query may have no part in the output
     if (input.memory.defined()) add_others("the gradient of other memories", gradient(pass.input.memory));
     for (const NamedTensor& entry : layer_->parameters())
