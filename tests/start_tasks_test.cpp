@@ -123,6 +123,7 @@ TEST_CASE("--from: trained weights take small steps, the parts that start afresh
   const Settings bare = chosen({{"training.ignore", "output"}, {"model.sparse_features", "0"}});
   CHECK(bare.get<std::string>("training.part_rates") == concat_text("output=", times));
   CHECK(chosen({{"model.lora_rank", "2"}}).get<double>(rate) == usual);
+  CHECK(chosen({{"model.lora_rank", "0"}}).get<double>(rate) == plain.get<double>(rate));
 }
 
 TEST_CASE("--from: so many passes are enough, unless steps are given") {

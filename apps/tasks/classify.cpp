@@ -129,7 +129,7 @@ class ClassifyLearner : public Learner {
     train_ = examples_of(parts_.train);
     valid_ = examples_of(parts_.valid);
     plan_batches(lengths(train_.inputs), training_batches(settings_));
-    is_fine_tuned() ? limit_passes(4, 100) : limit_passes(40, 300);
+    limit_passes(is_fine_tuned() ? passes_of_fine_tuning : passes_of_texts);
     weights_ = has_sets() ? example_weights(parts_.train)
                           : example_weights(settings_, parts_.train, firsts(train_.targets), classes_.size());
     remark(remark_on_steps(settings_, batches(0)));

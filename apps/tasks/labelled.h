@@ -152,8 +152,12 @@ inline constexpr const char* for_labelled_texts = R"({
   "training": {"steps": 1000, "batch_tokens": 1024, "evaluate_every": 1000, "save_every": 500, "ema_decay": 0.99,
     "schedule": {"name": "cosine", "warmup_steps": 50, "learning_rate": 0.002}}})";
 
-/// Fine-tuning takes the optimizer and the few passes that suit BERT (Devlin et al. 2019, appendix A), at most a
-/// thousand steps, and keeps the features of texts beside the encoder.
+/// Few texts of few words overfit within a thousand steps.
+inline constexpr PassLimit passes_of_texts = {40, 300};
+
+/// Fine-tuning takes the optimizer and the few passes that suit BERT (Devlin et al. 2019, appendix A), at most
+/// a thousand steps, and keeps the features of texts beside the encoder.
+inline constexpr PassLimit passes_of_fine_tuning = {4, 100};
 inline constexpr const char* for_fine_tuning = R"({
   "training": {"steps": 1000, "evaluate_every": 1000, "save_every": 200, "ema_decay": 0.98,
     "optimizer": {"name": "adamw", "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.01},

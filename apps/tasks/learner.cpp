@@ -138,20 +138,20 @@ void Learner::plan_batches(const Lengths& lengths, const BatchOptions& options) 
   batches_.plan(plan);
 }
 
-void Learner::limit_passes(std::int64_t passes, std::int64_t least) {
+void Learner::limit_passes(const PassLimit& limit) {
   const std::string steps = "training.steps";
   const auto usual = settings_.get<std::int64_t>(steps);
-  const std::int64_t batches_of_passes = checked_product("passes", passes, batches(0));
+  const std::int64_t batches_of_passes = checked_product("passes", limit.passes, batches(0));
   const std::int64_t fit =
-      std::max(batches_of_passes / settings_.get<std::int64_t>("training.accumulation"), least);
+      std::max(batches_of_passes / settings_.get<std::int64_t>("training.accumulation"), limit.least_steps);
   if (settings_.setting(steps).is_given || settings_.get<std::int64_t>("training.epochs") > 0 || fit >= usual)
     return;
   settings_.set(steps, std::to_string(fit), "the data");
   for (const std::string name : {"training.schedule.warmup_steps", "training.evaluate_every"})
     if (!settings_.setting(name).is_given)
       settings_.set(name, std::to_string(settings_.get<std::int64_t>(name) * fit / usual), "the data");
-  remark(concat_text("training.steps = ", fit, ": ", passes, " passes over so little data are enough, and ",
-                     usual, " steps the default for more"));
+  remark(concat_text("training.steps = ", fit, ": ", limit.passes,
+                     " passes over so little data are enough, and ", usual, " steps the default for more"));
 }
 
 NamedFiles Learner::learned_tokenizer(const TextSource& texts) {

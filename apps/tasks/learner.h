@@ -25,6 +25,11 @@ namespace heed {
 
 class Learner;
 
+/// Ends a training after so many passes over the data, but not before so many steps.
+struct PassLimit {
+  std::int64_t passes, least_steps;
+};
+
 /// One line of the list of tasks.
 struct TaskKind {
   std::string_view name;     ///< "classify": of its program, and in a run's files
@@ -310,9 +315,9 @@ class Learner : public Task {
   bool is_fine_tuned() const { return !settings_.get<std::string>("training.from").empty(); }
   /// Plans the training's batches; says what is left out.
   void plan_batches(const Lengths& lengths, const BatchOptions& options);
-  /// Where nobody has set steps or epochs, ends training after so many passes over the data, but not before
-  /// `least` steps; warm-up and evaluations keep their share. Says so. After plan_batches().
-  void limit_passes(std::int64_t passes, std::int64_t least);
+  /// Where nobody has set steps or epochs, ends training within these limits; warm-up and evaluations keep
+  /// their share. Says so. After plan_batches().
+  void limit_passes(const PassLimit& limit);
   /// The tokenizer that the settings ask for, of such texts, as a file "tokenizer.json".
   NamedFiles learned_tokenizer(const TextSource& texts);
   std::vector<Metric> metrics(std::span<const double> values) const {

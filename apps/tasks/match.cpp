@@ -116,7 +116,7 @@ class MatchLearner : public Learner {
     train_ = examples_of(parts_.train);
     valid_ = examples_of(parts_.valid);
     plan_batches(lengths_of_pairs(train_.inputs), training_batches(settings_));
-    if (is_fine_tuned()) limit_passes(4, 100);
+    if (is_fine_tuned()) limit_passes(passes_of_fine_tuning);
     weights_ = example_weights(settings_, parts_.train, train_.targets, classes_.size());
     remark(remark_on_steps(settings_, batches(0)));
     check_metric();

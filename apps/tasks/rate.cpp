@@ -145,7 +145,7 @@ class RateLearner : public Learner {
                        " and the standard deviation ", scale_.deviation, "; vocabulary ",
                        tokenizer_->tokenizer().vocabulary_size()));
     plan_batches(lengths(train_.inputs), training_batches(settings_));
-    is_fine_tuned() ? limit_passes(4, 100) : limit_passes(40, 300);
+    limit_passes(is_fine_tuned() ? passes_of_fine_tuning : passes_of_texts);
     remark(remark_on_steps(settings_, batches(0)));
   }
 

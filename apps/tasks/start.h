@@ -15,10 +15,9 @@ namespace heed {
 void check_start(const Settings& settings);
 /// Lays what the model of a run was made with over the defaults: all below "model", "tokenizer", "news" and
 /// "user" but the low-rank parts, and how many tokens it reads (data.max_tokens, where model.max_length is
-/// not there). What the run's task does not set has the default of TransformerConfig, but sparse_features that
-/// of this task. A model of one stack
-/// takes the layers of an encoder from a decoder, and the other way round; between one and two stacks it
-/// throws.
+/// not there). What the run's task does not set has the default of TransformerConfig; sparse_features keeps
+/// that of this task. A model of one stack takes the layers of an encoder from a decoder, and the other way
+/// round; between one and two stacks it throws.
 void take_model_of(Settings& settings, const std::string& run);
 /// The parts in training.ignore, and "sparse" with "output": the features of texts answer with it.
 std::vector<std::string> parts_started_afresh(const Settings& settings);

@@ -278,7 +278,7 @@ void TextToTextLearner::prepare_training() {
   if (parts_.valid.size() > 0 && task_.choose_metric)
     remark_all(task_.choose_metric(settings_, some_of(parts_.valid, evaluated_pairs_)));
   plan_batches(pairs_.lengths(), training_batches(settings_));
-  if (task_.most_passes > 0) limit_passes(task_.most_passes, 100);
+  if (task_.most_passes > 0) limit_passes({task_.most_passes, 100});
 }
 
 Loss TextToTextLearner::loss(std::int64_t epoch, std::int64_t batch, Context& context) {

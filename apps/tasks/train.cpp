@@ -52,11 +52,11 @@ void evaluate_for_patience(const Settings& settings, Settings& defaults) {
     defaults.change_defaults(concat_text(R"({"training": {"evaluate_every": )", every, "}}"));
 }
 
-/// Pretrained weights train at 0.02 / width: 2.6e-5 at 768, within BERT's range of 2e-5 to 5e-5 (Devlin et al.
-/// 2019, appendix A.3). Parts that start afresh keep the usual rate; so do LoRA's matrices.
+/// Pretrained weights train at 0.02 / width: 2.6e-5 at 768, within BERT's range of 2e-5 to 5e-5 (Devlin et
+/// al. 2019, appendix A.3). Parts that start afresh keep the usual rate; so do LoRA's matrices.
 void take_small_steps(const Settings& settings, Settings& defaults) {
   const std::string name = "training.schedule.learning_rate";
-  if (settings.setting(name).is_given || settings.setting("model.lora_rank").is_given) return;
+  if (settings.setting(name).is_given || settings.get<std::int64_t>("model.lora_rank") > 0) return;
   const auto usual = defaults.get<double>(name);
   const double small = std::min(usual, 0.02 / static_cast<double>(defaults.get<std::int64_t>("model.width")));
   Settings with_defaults = settings;

@@ -27,8 +27,8 @@ namespace heed::cpu::HWY_NAMESPACE {
 namespace {
 
 constexpr int recurrence_slot = 10;  // of thread_scratch, which tasks of other kernels have at other times
-// Rows of S that share what is loaded for a column, and whose sums are added to the others' at once: one by one
-// they would wait for each other.
+// Rows of S that share what is loaded for a column, and whose sums are added to the others' at once: one by
+// one they would wait for each other.
 constexpr std::int64_t rows_at_once = 4;
 
 /// to[i] = the sum of lanes i, i + 4, ...

@@ -10,8 +10,9 @@
 //
 // The memory is of constant size, and all that decoding keeps. The causal form computes both
 // products with a slot as recurrences (core/recurrence.h), without a memory for each token. For
-// this y_j Ws + bs is clamped to +-32, as in flash-linear-attention, from which also the sums of causal phi, and a control for each head, are taken: the paper leaves to its code how
-// heads share them.
+// this y_j Ws + bs is clamped to +-32, as in flash-linear-attention, from which also the sums of
+// causal phi, and a control for each head, are taken: the paper leaves to its code how heads share
+// them.
 //
 // Padded tokens write nothing. Dropout acts on the weights of the slots.
 //

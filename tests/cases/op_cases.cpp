@@ -523,7 +523,6 @@ void add_recurrence(Table& add, Draw& draw) {
 void add_wide_recurrence(Table& add, Draw& draw) {
   add("recurrence/heads", {draw({1, 3, 18}), draw({1, 3, 18}), draw({1, 3, 12}), draw({1, 3, 2}, -1, 0)},
       [](Inputs in) {
-        if (!in[0].defined()) return recurrence({.query = in[0], .key = in[1], .value = in[2]}).output;
         const auto heads = [](const Tensor& x) {
           return permute(reshape(x, {1, 3, 2, x.size(2) / 2}), {0, 2, 1, 3});
         };
