@@ -128,6 +128,7 @@ TEST_CASE("model cost: any variant at the ends of its ranges is costed or refuse
   const std::int64_t before = peak_memory() >> 20;
   for (const AttentionVariant& variant : attention_variants()) {
     CAPTURE(variant.name);
+    release_freed_memory();
     TransformerConfig config;
     config.width = 65536;
     config.heads = 64;

@@ -20,6 +20,10 @@
 
 // What tests of several topics change in their process, or ask of it; texts, files and errors.
 
+#ifdef __SANITIZE_ADDRESS__
+extern "C" void __sanitizer_purge_allocator(void);
+#endif
+
 namespace heed::test {
 
 /// Whether a sanitizer watches: it takes several times the time, memory and addresses, so that limits are
@@ -125,6 +129,14 @@ inline std::int64_t peak_memory() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return std::int64_t{usage.ru_maxrss} * 1024;
+}
+
+/// Returns freed memory, which AddressSanitizer keeps for a while to catch late uses, and which peak_memory()
+/// would count again for each model of a test.
+inline void release_freed_memory() {
+#ifdef __SANITIZE_ADDRESS__
+  __sanitizer_purge_allocator();
+#endif
 }
 
 /// A gzip file of one member.
