@@ -274,7 +274,7 @@ std::string loops_table(const heed::cpu::StepTimes& step, int threads, double st
 /// Times the tasks of all parallel loops of a step on one thread. For each number of threads it prints the
 /// predicted speed-up and the share of the time in which only one thread has work.
 void simulate(const Case& c, double dropout, int repeat, const std::vector<int>& threads, bool profile) {
-  heed::set_cpu_threads(std::max(2, std::min(heed::cpu::available_processors(), threads.back())));
+  heed::set_cpu_threads(std::max(2, std::min(heed::available_processors(), threads.back())));
   const double start = heed::cpu::measure_loop_start();
   heed::set_cpu_threads(1);
   Training training(c, dropout);

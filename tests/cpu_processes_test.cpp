@@ -21,7 +21,7 @@
 #include "child_process.h"
 #include "heed/autograd/ops.h"
 #include "heed/backends/cpu/memory_pool.h"
-#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/thread_pool.h"
 #include "heed/base/error.h"
 #include "heed/core/device.h"
 #include "support.h"
@@ -75,10 +75,10 @@ TEST_CASE("fork: a child computes the same bits with a pool of its own, and leav
 
 TEST_CASE("fork: a child has as many threads at work as its parent") {
   const WithThreads scope(3);
-  cpu::parallel_for(3, [](std::int64_t) {});
+  parallel_for(3, [](std::int64_t) {});
   CHECK(status_of_fork([] {
           std::atomic<int> inside{0};
-          cpu::parallel_for(3, [&](std::int64_t) {  // ends only when all three have begun
+          parallel_for(3, [&](std::int64_t) {  // ends only when all three have begun
             ++inside;
             while (inside < 3) std::this_thread::yield();
           });

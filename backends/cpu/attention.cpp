@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "heed/backends/cpu/attention.h"
-#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/thread_pool.h"
 #include "heed/backends/kernels.h"
 #include "heed/base/error.h"
 #include "heed/core/profile.h"

@@ -6,7 +6,7 @@
 
 #include "heed/backends/cpu/blas.h"
 #include "heed/backends/cpu/gemm.h"
-#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/thread_pool.h"
 #include "heed/core/attention.h"
 #include "heed/core/backend.h"
 #include "heed/core/low_precision.h"

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "heed/backends/cpu/attention.h"
-#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/thread_pool.h"
 
 namespace heed::cpu {
 namespace {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <tuple>
 
-#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/thread_pool.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/backends/cpu/attention_scores.cpp"

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "heed/backends/cpu/blas.h"
-#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/thread_pool.h"
 #include "heed/backends/kernels.h"
 #include "heed/base/error.h"
 #include "heed/base/names.h"
@@ -64,7 +64,7 @@ void check_cpu_instructions() {
 
 CpuInfo cpu_info() {
   check_cpu_instructions();
-  return {cpu_threads(), cpu::available_processors(), hwy::TargetName(instructions().used),
+  return {cpu_threads(), available_processors(), hwy::TargetName(instructions().used),
           cpu::own_products()};
 }
 

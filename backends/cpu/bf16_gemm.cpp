@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "heed/backends/cpu/gemm.h"
-#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/thread_pool.h"
 #include "heed/base/error.h"
 #include "heed/core/device.h"
 #include "heed/core/low_precision.h"

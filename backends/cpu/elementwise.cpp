@@ -3,7 +3,7 @@
 #include <tuple>
 
 #include "heed/backends/cpu/operands.h"
-#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/thread_pool.h"
 #include "heed/core/profile.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "heed/backends/cpu/gemm.h"
-#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/thread_pool.h"
 #include "heed/base/error.h"
 
 // Products in f32. A tile of C, 14 x 32 elements with AVX-512 and 6 x 16 with AVX2, stays in registers

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/thread_pool.h"
 
 // Predicts how a program would scale: times the tasks of its parallel loops one by one on one thread,
 // and schedules them on a given number of threads. Measuring this takes a machine with many cores;

@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "heed/backends/cpu/operands.h"
-#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/thread_pool.h"
 #include "heed/core/profile.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "heed/backends/cpu/operands.h"
-#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/thread_pool.h"
 #include "heed/core/profile.h"
 
 // A recurrence takes tokens one by one, since the state of a head fits the first-level cache. Columns of S do

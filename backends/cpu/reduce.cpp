@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "heed/backends/cpu/operands.h"
-#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/thread_pool.h"
 #include "heed/base/error.h"
 #include "heed/core/profile.h"
 

@@ -1,4 +1,4 @@
-#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/thread_pool.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -11,13 +11,14 @@
 #include <vector>
 
 #include "heed/base/error.h"
+#include "heed/core/device.h"
 #include "heed/core/low_precision.h"
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>
 #endif
 
-namespace heed::cpu {
+namespace heed {
 namespace {
 
 constexpr int max_threads = 1000;
@@ -239,19 +240,15 @@ void parallel_for(std::int64_t tasks, TaskRef body) {
   ThreadPool::instance().run(tasks, body);
 }
 
-}  // namespace heed::cpu
-
-namespace heed {
-
 void set_cpu_threads(int count) {
-  check(count >= 1 && count <= cpu::max_threads, "set_cpu_threads: the number of threads must lie in [1, ",
-        cpu::max_threads, "], got ", count);
-  check(!cpu::inside_task, "set_cpu_threads: must not be called from inside a kernel");
-  cpu::ThreadPool::instance().resize(count);
+  check(count >= 1 && count <= max_threads, "set_cpu_threads: the number of threads must lie in [1, ",
+        max_threads, "], got ", count);
+  check(!inside_task, "set_cpu_threads: must not be called from inside a kernel");
+  ThreadPool::instance().resize(count);
 }
 
 int cpu_threads() {
-  return cpu::ThreadPool::instance().threads();
+  return ThreadPool::instance().threads();
 }
 
 }  // namespace heed

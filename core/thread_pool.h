@@ -8,12 +8,11 @@
 #include <type_traits>
 
 #include "heed/base/error.h"
-#include "heed/core/device.h"
 
-// One pool of threads for all CPU kernels. The number and size of a loop's tasks depend only on the shapes,
+// One pool of threads for CPU kernels and for preparing data. The number and size of a loop's tasks depend only on the shapes,
 // never on the number of threads, so that results have the same bits on any number of cores.
 
-namespace heed::cpu {
+namespace heed {
 
 /// A reference to a callable, which must outlive the call: two words, no allocation.
 class TaskRef {
@@ -88,4 +87,4 @@ T* thread_scratch(int slot, std::size_t count) {
   return reinterpret_cast<T*>(buffer.bytes.get());
 }
 
-}  // namespace heed::cpu
+}  // namespace heed
