@@ -104,7 +104,7 @@ void WordCounts::grow() {
     if (place.number != 0) free_place(place.hash) = place;
 }
 
-void WordCounts::add(std::string_view word) {
+void WordCounts::add(std::string_view word, std::int64_t count) {
   if (places_.empty()) places_.resize(1024);
   const auto hash = static_cast<std::uint32_t>(std::hash<std::string_view>{}(word));
   const std::size_t last = places_.size() - 1;
@@ -112,12 +112,12 @@ void WordCounts::add(std::string_view word) {
     if (places_[at].hash != hash) continue;
     Word& known = words_[places_[at].number - 1];
     if (known.text != word) continue;
-    ++known.count;
+    known.count += count;
     return;
   }
   check(words_.size() < std::numeric_limits<std::int32_t>::max(), "the text has more than ", words_.size(),
         " different words; learn from less of it");
-  words_.push_back({std::string(word), 1});
+  words_.push_back({std::string(word), count});
   free_place(hash) = {hash, static_cast<std::uint32_t>(words_.size())};
   if (2 * words_.size() > places_.size()) grow();
 }

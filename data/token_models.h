@@ -87,7 +87,7 @@ class WordCounts {
     std::string text;
     std::int64_t count = 0;
   };
-  void add(std::string_view word);
+  void add(std::string_view word, std::int64_t count = 1);
   bool empty() const { return words_.empty(); }
   std::vector<Word>::const_iterator begin() const { return words_.begin(); }
   std::vector<Word>::const_iterator end() const { return words_.end(); }

@@ -8,6 +8,7 @@
 #include "heed/base/file.h"
 #include "heed/base/names.h"
 #include "heed/base/unicode.h"
+#include "heed/core/thread_pool.h"
 #include "heed/data/bpe.h"
 #include "heed/data/text_file.h"
 #include "heed/data/token_models.h"
@@ -38,6 +39,20 @@ std::vector<AddedToken> special_tokens(const std::vector<std::string>& contents)
   return tokens;
 }
 
+/// Counts the words of a text on all threads if it is long; new words follow each other as in the text.
+void count_words(std::string_view text, const TokenizerSettings& settings, WordCounts& counts) {
+  const bool cuts = !settings.add_prefix_space && begins_word_at_line_break(settings.word_split);
+  const std::vector<std::string_view> parts = cuts ? parts_at_line_breaks(text) : std::vector{text};
+  std::vector<WordCounts> later(parts.size() - 1);  // of each part but the first
+  parallel_for(static_cast<std::int64_t>(parts.size()), [&](std::int64_t part) {
+    const auto i = static_cast<std::size_t>(part);
+    for_each_word(parts[i], settings, 0,
+                  [&](std::string_view word) { (i == 0 ? counts : later[i - 1]).add(word); });
+  });
+  for (const WordCounts& own : later)
+    for (const auto& [word, count] : own) counts.add(word, count);
+}
+
 }  // namespace
 
 TextSource source_of(std::span<const std::string> texts) {
@@ -59,8 +74,7 @@ Tokenizer Tokenizer::train(const TextSource& lines, const TokenizerTraining& opt
   std::int64_t count = 0;
   lines([&](std::string_view line) {
     ++count;
-    for_each_word(NormalizedText(line, settings.normalizer), settings, 0,
-                  [&](std::string_view word) { counts.add(word); });
+    count_words(NormalizedText(line, settings.normalizer), settings, counts);
   });
   check(!counts.empty(), "there is no text to train a tokenizer on: ", count, " lines, all empty");
   BpeModel model =
@@ -136,8 +150,7 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
       if (segment.id)
         ids.push_back(*segment.id);
       else
-        for_each_word(segment.text, parts_->settings, first - std::min(first, at),
-                      [&](std::string_view word) { parts_->encode_word(word, ids); });
+        parts_->encode(segment.text, first - std::min(first, at), ids);
     }
   }
   return ids;

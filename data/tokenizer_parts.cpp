@@ -6,6 +6,7 @@
 
 #include "heed/base/error.h"
 #include "heed/base/unicode.h"
+#include "heed/core/thread_pool.h"
 
 namespace heed {
 
@@ -250,6 +251,26 @@ std::vector<std::string_view> split_words(std::string_view text, WordSplit split
   return words;
 }
 
+std::vector<std::string_view> parts_at_line_breaks(std::string_view text) {
+  constexpr std::size_t part_bytes = std::size_t{1} << 20;
+  std::vector<std::string_view> parts;
+  std::size_t begin = 0;
+  for (std::size_t at = part_bytes; at < text.size(); ++at) {
+    at = text.find('\n', at);
+    if (at == std::string_view::npos) break;
+    if (space_at(text, previous_character(text, at))) continue;
+    parts.push_back(text.substr(begin, at - begin));
+    begin = at;
+    at += part_bytes - 1;
+  }
+  parts.push_back(text.substr(begin));
+  return parts;
+}
+
+bool begins_word_at_line_break(WordSplit split) {
+  return split == WordSplit::gpt2 || split == WordSplit::whole || split == WordSplit::digits;
+}
+
 std::string normalize_text(std::string_view text, std::span<const TextRule> rules) {
   std::string result(text);
   for (const TextRule& rule : rules) result = rule(result);
@@ -316,6 +337,18 @@ void TokenizerParts::encode_word(std::string_view word, std::vector<std::int32_t
   const std::size_t start = ids.size();
   std::visit([&](const auto& one) { one.encode_word(word, ids); }, model);
   cache.insert(word, std::span(ids).subspan(start));
+}
+
+void TokenizerParts::encode(std::string_view text, std::size_t first, std::vector<std::int32_t>& ids) const {
+  const std::vector<std::string_view> parts =
+      cuts_at_line_breaks ? parts_at_line_breaks(text) : std::vector{text};
+  std::vector<std::vector<std::int32_t>> later(parts.size() - 1);  // the ids of each part but the first
+  parallel_for(static_cast<std::int64_t>(parts.size()), [&](std::int64_t part) {
+    const auto i = static_cast<std::size_t>(part);
+    for_each_word(parts[i], settings, i == 0 ? first : 0,
+                  [&](std::string_view word) { encode_word(word, i == 0 ? ids : later[i - 1]); });
+  });
+  for (const std::vector<std::int32_t>& own : later) ids.insert(ids.end(), own.begin(), own.end());
 }
 
 std::string TokenizerParts::decode(std::span<const std::int32_t> ids, bool keep_special) const {
@@ -397,6 +430,15 @@ TokenizerSettings settings_to_learn(std::span<const TextStep> steps, bool byte_l
   return settings;
 }
 
+/// Whether a line break in an undivided text separates what can be merged, and is no part of an unknown run.
+bool TokenizerParts::merges_end_at_line_breaks() const {
+  const auto* const bpe = std::get_if<BpeModel>(&model);
+  return bpe && settings.word_split == WordSplit::none && bpe->find(spell_bytes("\n")) &&
+         std::ranges::none_of(bytes_of_id, [](std::string_view token) {
+           return token.find('\n', 1) != std::string_view::npos;
+         });
+}
+
 TokenizerParts::TokenizerParts(TokenModel the_model, TokenizerSettings the_settings)
     : model(std::move(the_model)), settings(std::move(the_settings)) {
   const TokenVocabulary& vocabulary = vocabulary_of(model);
@@ -431,6 +473,8 @@ TokenizerParts::TokenizerParts(TokenModel the_model, TokenizerSettings the_setti
   raw_matcher = TokenMatcher(std::move(raw));
   normalized_matcher = TokenMatcher(std::move(normalized));
   vocabulary_size = static_cast<std::int32_t>(spelling_of_id.size());
+  cuts_at_line_breaks = settings.byte_level && !settings.add_prefix_space &&
+                        (begins_word_at_line_break(settings.word_split) || merges_end_at_line_breaks());
   special_id.resize(spelling_of_id.size());
   for (const AddedToken& token : settings.added_tokens)
     special_id[static_cast<std::size_t>(token.id)] = token.special;

@@ -69,6 +69,12 @@ std::vector<std::string_view> split_words(std::string_view text, WordSplit split
 /// The end of the word that begins at byte `at`, which must be inside the text.
 std::size_t end_of_word(std::string_view text, std::size_t at, WordSplit split);
 
+/// Cuts a text into parts of about a megabyte. Each but the first begins with a line break after a character
+/// that is no space.
+std::vector<std::string_view> parts_at_line_breaks(std::string_view text);
+/// Whether a line break after a character that is no space always begins a word in this split.
+bool begins_word_at_line_break(WordSplit split);
+
 /// The ids of words seen before, since most words of a text are repeats. Each word has only a few places
 /// where it may be stored, so no text makes the look-up slow; if these are taken the word is not cached.
 /// Entries never move, so a look-up takes no lock.
@@ -121,7 +127,9 @@ struct TokenizerParts {
   /// The added tokens get their ids here (see Tokenizer::added_tokens).
   TokenizerParts(TokenModel model, TokenizerSettings settings);
 
-  void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
+  /// Appends the ids of a text without added tokens, computed on all threads if the text is long. `first`:
+  /// see for_each_word().
+  void encode(std::string_view text, std::size_t first, std::vector<std::int32_t>& ids) const;
   std::string decode(std::span<const std::int32_t> ids, bool keep_special) const;
 
   TokenModel model;
@@ -133,7 +141,12 @@ struct TokenizerParts {
   std::vector<bool> special_id;             // left out by decode() unless they are to be kept
   std::unordered_map<std::string, std::int32_t> added_ids;
   TokenMatcher raw_matcher, normalized_matcher;
+  bool cuts_at_line_breaks = false;  // long texts may be encoded in parts_at_line_breaks()
   mutable WordCache cache;
+
+ private:
+  bool merges_end_at_line_breaks() const;
+  void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
 };
 
 /// Applies the rules in order.

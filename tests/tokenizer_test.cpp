@@ -12,6 +12,7 @@
 #include "heed/base/error.h"
 #include "heed/base/file.h"
 #include "heed/base/unicode.h"
+#include "heed/core/random.h"
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer_parts.h"
 #include "heed/tests/support.h"
@@ -291,6 +292,45 @@ TEST_CASE("A tokenizer may be used by several threads") {
     });
   for (auto& thread : threads) thread.join();
   for (const auto& result : results) CHECK(result == results.front());
+}
+
+TEST_CASE(
+    "A long text gives the tokens of its words, and a long text to learn from the vocabulary of its lines") {
+  // Lines end after letters, marks and spaces of several kinds, some of which a cut must not part.
+  const std::vector<std::string> parts = {"word", " two", "\n",   "\n", ".\n",    "\u00a0\n",
+                                          " \n",  "\n\n", "वाह",  "😀",  "\u0301", "\xff\n",
+                                          "7\n ", "it's", "\t\n", "x"};
+  std::string text;
+  for (std::uint64_t i = 0; text.size() < (std::size_t{5} << 19); ++i)
+    text += parts[below(random_word({1, 0, 0}, i), parts.size())];
+  const auto check_words = [&](const Tokenizer& tokenizer, std::span<const std::string_view> words) {
+    std::map<std::string_view, Ids> known;
+    Ids expected;
+    for (const std::string_view word : words) {
+      const auto [place, is_new] = known.try_emplace(word);
+      if (is_new) place->second = tokenizer.encode(word);
+      expected.insert(expected.end(), place->second.begin(), place->second.end());
+    }
+    CHECK(tokenizer.encode(text) == expected);
+  };
+  const std::vector<std::string> learned_from{text};
+  const Tokenizer whole = Tokenizer::train(learned_from), gpt2 = Tokenizer::load(folder / "plain.json");
+  check_words(whole, split_words(text, WordSplit::whole));
+  check_words(gpt2, split_words(text, WordSplit::gpt2));
+
+  std::vector<std::string> lines{""};  // cut where a line break begins a word
+  for (const std::string_view word : split_words(text, WordSplit::whole)) {
+    if (word.starts_with('\n')) lines.emplace_back();
+    lines.back() += word;
+  }
+  CHECK(whole.to_json() == Tokenizer::train(lines).to_json());
+
+  std::erase(text, '\xff');  // a tokenizer of characters learns from UTF-8 alone
+  std::vector<std::string_view> characters;
+  for (std::size_t at = 0; at < text.size(); at += characters.back().size())
+    characters.push_back(
+        std::string_view(text).substr(at, static_cast<std::size_t>(unicode::decode(text, at).length)));
+  check_words(Tokenizer::train_characters(std::vector{text}, {"<unk>"}), characters);
 }
 
 TEST_CASE("A saved file is the file that was saved") {
