@@ -1,6 +1,7 @@
 #include "heed/data/batching.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <tuple>
 
@@ -89,6 +90,23 @@ std::string BatchPlan::left_out_message() const {
   return text;
 }
 
+/// The tokens of a band: examples with targets of similar length, which are then sorted by source, so that a
+/// batch is about as narrow in both lengths. 0: there are no targets, and all are one band. The constant left
+/// the least padding in five sets of pairs.
+double BatchPlan::band_tokens() const {
+  double tokens = 0, targets = 0;
+  for (const Example& example : examples_) {
+    tokens += static_cast<double>(example.source) + example.target;
+    targets += example.target;
+  }
+  if (targets == 0) return 0;
+  const double by_tokens = options_.max_tokens > 0 ? tokens / static_cast<double>(options_.max_tokens) : 0,
+               by_rows = options_.batch_size > 0
+                             ? static_cast<double>(kept()) / static_cast<double>(options_.batch_size)
+                             : 0;
+  return tokens / std::max(1.0, std::round(1.4 * std::sqrt(std::max(by_tokens, by_rows))));
+}
+
 std::vector<Batch> BatchPlan::epoch(std::uint32_t epoch) const {
   struct Keyed {
     Example example;
@@ -100,16 +118,45 @@ std::vector<Batch> BatchPlan::epoch(std::uint32_t epoch) const {
   for (const Example& example : examples_)
     keyed.push_back(
         {example, options_.shuffle ? random_word(key, static_cast<std::uint64_t>(example.index)) : 0});
-  std::sort(keyed.begin(), keyed.end(), [](const Keyed& a, const Keyed& b) {
-    return std::tie(a.example.target, a.example.source, a.random, a.example.index) <
-           std::tie(b.example.target, b.example.source, b.random, b.example.index);
-  });
+  const auto by_target = [](const Keyed& one) {
+    return std::tie(one.example.target, one.example.source, one.random, one.example.index);
+  };
+  const auto by_source = [](const Keyed& one) {
+    return std::tie(one.example.source, one.example.target, one.random, one.example.index);
+  };
+  std::ranges::sort(keyed, {}, by_target);
+  const double band = band_tokens();
+  double tokens = 0;
+  bool turned = false;  // every other band goes from long sources to short ones: no jump between bands
+  for (std::size_t begin = 0, end = 0; band > 0 && begin < keyed.size(); begin = end, turned = !turned) {
+    const double before = tokens;
+    for (; end < keyed.size() && tokens < before + band; ++end)
+      tokens += static_cast<double>(keyed[end].example.source) + keyed[end].example.target;
+    const std::span examples = std::span(keyed).subspan(begin, end - begin);
+    std::ranges::sort(examples, {}, by_source);
+    if (turned) std::ranges::reverse(examples);
+  }
   std::vector<Example> order;
   order.reserve(keyed.size());
   for (const Keyed& entry : keyed) order.push_back(entry.example);
   std::vector<Batch> batches = cut(order);
   if (options_.shuffle) shuffle_batches(batches, epoch_key(options_.seed, epoch, EpochStream::batches));
   return batches;
+}
+
+double BatchPlan::padding_share() const {
+  double real = 0, all = 0;
+  for (const Batch& batch : epoch(0)) {
+    std::int32_t source = 0, target = 0;
+    for (const std::int32_t index : batch) {
+      const auto i = static_cast<std::size_t>(index);
+      source = std::max(source, source_lengths_[i]);
+      target = std::max(target, target_lengths_[i]);
+      real += static_cast<double>(source_lengths_[i]) + target_lengths_[i];
+    }
+    all += (static_cast<double>(source) + target) * static_cast<double>(batch.size());
+  }
+  return all > 0 ? 1 - real / all : 0;
 }
 
 std::vector<Batch> BatchPlan::cut(std::span<const Example> order) const {

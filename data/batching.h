@@ -15,7 +15,7 @@ struct BatchOptions {
   /// Examples with a longer side are left out. 0: no limit.
   std::int64_t max_length = 0;
   std::uint64_t seed = 1;
-  bool shuffle = true;  ///< If false, every epoch has the same batches, from short to long (for evaluation).
+  bool shuffle = true;  ///< If false, every epoch has the same batches in the same order (for evaluation).
 };
 
 using Batch = std::vector<std::int32_t>;  ///< Indices of examples.
@@ -37,6 +37,8 @@ class BatchPlan {
   /// length are regrouped in each epoch, and the batches come in random order.
   std::vector<Batch> epoch(std::uint32_t epoch) const;
 
+  /// The share of padding among the tokens of an epoch's batches, 0 to 1.
+  double padding_share() const;
   std::int64_t kept() const { return static_cast<std::int64_t>(examples_.size()); }
   /// Examples that are in no batch, in ascending order. A program should report them:
   const std::vector<std::int32_t>& left_out() const { return left_out_; }
@@ -48,6 +50,7 @@ class BatchPlan {
   struct Example {
     std::int32_t index, source, target;
   };
+  double band_tokens() const;
   std::vector<Batch> cut(std::span<const Example> order) const;
 
   BatchOptions options_;
