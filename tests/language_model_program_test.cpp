@@ -87,6 +87,24 @@ TEST_CASE("language_model generate continues the prompt, the same with every cal
   CHECK(generated({"--top-k", "1", "--seed", "5"}) == generated({"--temperature", "0"}));
 }
 
+TEST_CASE("language_model names a large text before it reads it") {
+  const TemporaryFolder folder;
+  std::string text;
+  while (text.size() < 10'000'000) text += "the cat sleeps and the dog runs to the old house by the river.\n";
+  const std::string file = write_content(folder / "text", text).string();
+  const ProgramResult result =
+      run_program(name, {"train", "--data", file, "--out", (folder / "run").string(), "--steps", "0"});
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  const std::size_t reading = result.errors.find("reading " + file + ", 10 MB"),
+                    learning = result.errors.find("learning the vocabulary"),
+                    cutting = result.errors.find("cutting the texts into tokens"),
+                    counted = result.errors.find("characters to learn from");
+  CHECK(reading < learning);
+  CHECK(learning < cutting);
+  CHECK(cutting < counted);
+  CHECK(counted != std::string::npos);
+}
+
 TEST_CASE("language_model learns from a folder of files, with characters or BPE") {
   const TemporaryFolder folder;
   write_content(folder / "texts/a", "über den Fluß und in die Wälder, wo die Vögel singen\n");

@@ -223,6 +223,21 @@ std::vector<std::string> free_settings(const Settings& settings) {
   return names;
 }
 
+/// The bytes of a file, or of all files in a folder and those below it; 0 for what cannot be read, which the reader reports.
+std::uintmax_t bytes_below(const fs::path& path) {
+  std::error_code failed;
+  if (!fs::is_directory(path, failed)) {
+    const std::uintmax_t bytes = fs::file_size(path, failed);
+    return failed ? 0 : bytes;
+  }
+  std::uintmax_t bytes = 0;
+  for (fs::recursive_directory_iterator at(path, failed), end; !failed && at != end; at.increment(failed)) {
+    std::error_code none;
+    if (const std::uintmax_t own = at->file_size(none); !none) bytes += own;
+  }
+  return bytes;
+}
+
 // --- one training, from its settings to its end
 
 class Training {
@@ -288,14 +303,31 @@ class Training {
           " was started with; leave them out, or start a new run in another folder");
   }
 
+  /// Names each large file of data before it is read, and returns whether there is one.
+  bool announce_large_data() const {
+    bool is_large = false;
+    for (const Setting& one : settings_.declared()) {
+      if (one.kind != Setting::Kind::text || !one.name.starts_with("data.")) continue;
+      const std::string path = settings_.get<std::string>(one.name);
+      if (const double megabytes = 1e-6 * static_cast<double>(bytes_below(path)); megabytes >= 10) {
+        say({concat_text("reading ", path, ", ", std::llround(megabytes), " MB")});
+        is_large = true;
+      }
+    }
+    return is_large;
+  }
+
   void read_and_build() {
+    const bool is_large = announce_large_data();
     learner_->read_data();
+    if (is_large && !before_) say({"learning the vocabulary"});
     if (ranks_) check_same_data(*ranks_, learner_->data_digests());
     if (before_)
       learner_->open_files([&](std::string_view name) { return before_->text(name); });
     else if (is_first_)
       learner_->learn_vocabulary();
     if (ranks_) share_vocabulary(*learner_, *ranks_);
+    if (is_large) say({"cutting the texts into tokens"});
     learner_->build(device_);
     if (is_first_ && !before_) start_ = start_weights(*learner_);
     if (before_ && !before_->has_checkpoint()) start_ = start_anew(*learner_, *before_);
