@@ -1,22 +1,23 @@
-// Attention Free Transformer: "An attention free Transformer", Zhai et al. 2021, arXiv 2105.14103, section 3.
-// No query meets a key. Every feature is averaged over the positions with weights of its own, made of the
-// keys and of biases w that are learned for pairs of places, and then gated by the query:
+// Attention Free Transformer: "An attention free Transformer", Zhai et al. 2021, arXiv 2105.14103,
+// section 3. No query meets a key. Each feature is averaged over the positions, with weights from
+// the keys and from learned biases w between positions. The query then gates the average:
 //
-//   Y_t = sigmoid(q_t) * sum_j e^(k_j + w_tj) * v_j / sum_j e^(k_j + w_tj)       element by element     (eq. 2)
+//   Y_t = sigmoid(q_t) * sum_j e^(k_j + w_tj) * v_j / sum_j e^(k_j + w_tj)             (eq. 2)
 //   simple: w = 0 (eq. 5)        full: w_tj = a_t . b_j, of rank r (section 3.1)
 //   local:  w_tj = a_t . b_j where |t - j| < s, else 0 (eq. 3); all positions are still seen
-//   q, k, v = X Wq, X Wk, X Wv,   O = Y Wo,   causal: over j <= t
+//   q, k, v = X Wq, X Wk, X Wv,   O = Y Wo,   causal: over j <= t;   element by element
 //
-// The simple form takes time and memory N d, and decodes with a state of constant size: both sums, and the
-// largest key so far, by which they are scaled. The others take time N^2 d and memory N (N + d), causal
-// N (N + d log N), and are built for a max_length L. In every form keys count relative to the largest that a
-// position sees, which cancels.
+// The simple form takes time and memory N d. It decodes with a state of constant size: both sums,
+// and the largest key so far, which scales them. The other forms take time N^2 d and memory N (N +
+// d), causal N (N + d log N), and need a max_length L. In every form, keys are taken relative to
+// the largest key that a position sees; this cancels.
 //
-// The paper has no heads, nor Wo, which is kept here, as in other layers. Padded positions enter no sum.
-// Dropout drops tokens from the upper sum. Parameters 4 d^2, and 2 r L of the biases, which start from
-// N(0, 0.1^2).
+// Departure: the paper has neither heads nor Wo; Wo is kept as in other layers. Padded positions
+// enter no sum. Dropout drops tokens from the upper sum. Parameters: 4 d^2, plus 2 r L for the
+// biases, which start from N(0, 0.1^2).
 //
-// Settings: "form" ("simple", "local" or "full"); of the last two "rank" r (128), of local "window" s (32).
+// Settings: "form" ("simple", "local" or "full"); for local and full "rank" r (128); for local
+// "window" s (32).
 
 #include <cmath>
 

@@ -1,42 +1,47 @@
-// ClusterFormer: "ClusterFormer: Neural Clustering Attention for Efficient and Effective Transformer", Wang
-// et al., ACL 2022 (2022.acl-long.170), section 3. Centroids C travel from layer to layer, C0 in the first:
+// ClusterFormer: "ClusterFormer: Neural Clustering Attention for Efficient and Effective
+// Transformer", Wang et al., ACL 2022 (2022.acl-long.170), section 3. Centroids C pass from layer
+// to layer; the first layer starts from C0:
 //
-//   S     = softmax over words j of phi(C_k, X_j Wc)                [B, K, N]
-//   C_k'  = sum_j S_kj X_j,   I_j = argmax_k S_kj                    new centroids, assignment of words
+//   S     = softmax over words j of phi(C_k, X_j Wc)           [B, K, N]
+//   C_k'  = sum_j S_kj X_j,   I_j = argmax_k S_kj              new centroids, cluster of each word
 //   X^S   = the words in stable order of I,  Q, K, V = X^S Wq, X^S Wk, X^S Wv
-//   O^S_i = softmax(Q_i K_i^T / sqrt(dh)) V_i                        block i of w = ceil(N / K) sorted words,
-//   O     = unsort(O^S) Wo                                           which sees 2 w words
+//   O^S_i = softmax(Q_i K_i^T / sqrt(dh)) V_i                  block i of w = ceil(N / K) sorted
+//   O     = unsort(O^S) Wo                                     words, which sees 2 w words
 //
 // Two losses shape the clusters (section 3.2), with n real words in the batch:
 //
 //   L1 = - 1/n sum over real words j of phi(X_j, C'_{I_j})           each word near its centroid
 //   L2 = - 1/(K-1) sum_{k<K} phi(C'_k, C'_{k+1}), mean over samples  neighbours in the order alike
 //
-// The paper's phi is the dot product, with which both losses reward large norms without bound: with weights
-// of 1 they take the whole clipped gradient and drown the task's loss. Here phi is the cosine, which bounds
-// both, unless "cosine" is false, and the weights of the losses are small. The paper leaves these weights,
-// the window and the normaliser open. C0 is normal with variance 1 / d.
+// Departure: the paper's phi is the dot product, with which both losses reward large norms without
+// bound. At weights of 1 they dominate the clipped gradient. Here phi is the cosine, which bounds
+// both losses (unless "cosine" is false), and their weights are small. The paper leaves these
+// weights, the window and the normaliser open. C0 is normal with variance 1 / d.
+//
 // Time N (K + 2 N / K) d + N d^2, memory N d + K N, parameters 5 d^2, and K d once.
 //
-// Options: "clusters" K (default: blocks of 256 words, because the paper's sqrt(max_length) sees too little
-// of a document; or "auto", see cluster_count.h; the first layer chooses for all that follow); "window": a
-// block sees itself and the "next" one (default) or the one before, "prev"; "assoc": the softmax runs over
-// "words" (default) or over "clusters", which makes C' a mean; "phi_scale" (1), "cosine" (true), "lambda1",
-// "lambda2" (0.01).
+// Options: "clusters" K defaults to blocks of 256 words, because the paper's sqrt(max_length)
+// clusters see too little of a document. "auto" chooses K (cluster_count.h); the first layer
+// chooses for all others. "window": a block sees itself and the "next" block (default) or the
+// previous one, "prev". "assoc": the softmax runs over "words" (default) or over "clusters", which
+// makes C' a mean. Also "phi_scale" (1), "cosine" (true), "lambda1" and "lambda2" (0.01).
 //
-// Causal form (an extension: the form above reveals future words through its centroids, its softmax over
-// words and its sort). Each layer has its own centroids C, which do not depend on the words:
+// Causal form (an extension, because the form above reveals future words through its centroids, its
+// softmax over words and its sort). Each layer has its own centroids C, which do not depend on the
+// words:
 //
-//   I_j = argmax_k phi(C_k, X_j Wc)                                   X_j alone decides
-//   O_t = softmax(Q_t K_s^T / sqrt(dh)) V_s Wo                        over the last w words s <= t, I_s = I_t
+//   I_j = argmax_k phi(C_k, X_j Wc)                            X_j alone decides
+//   O_t = softmax(Q_t K_s^T / sqrt(dh)) V_s Wo                 the last w words s <= t, I_s = I_t
 //
-// The losses have C in place of C'. Wc acts through the argmax alone and gets no gradient: it is a buffer
-// that keeps its initial value. In stable order of I the words of a cluster are adjacent and in time order,
-// so a block of w sorted words needs only itself and the block before.
+// The losses use C in place of C'. Wc acts only through the argmax and gets no gradient: it is a
+// buffer that keeps its initial value. In stable order of I, the words of a cluster are adjacent
+// and in time order, so a block of w sorted words needs only itself and the block before.
+//
 // Time N (K + 2 w) d + N d^2, parameters 4 d^2 + K d.
 //
-// Its options: "clusters" K (sqrt(max_length), or 3; "auto": see cluster_count.h); "block" w
-// (ceil(max_length / K), or 64 without a max_length); "phi_scale", "cosine", "lambda1", "lambda2" as above.
+// Options of the causal form: "clusters" K (sqrt(max_length), or 3; "auto": cluster_count.h);
+// "block" w (ceil(max_length / K), or 64 without a max_length); "phi_scale", "cosine", "lambda1",
+// "lambda2" as above.
 
 #include <algorithm>
 #include <cmath>

@@ -1,26 +1,28 @@
-// Fastformer, additive attention: Wu et al. 2021, arXiv 2108.09084, section 3, with the scale and the
-// biases of the authors' code. q = X Wq, k = X Wk, and v = q (query-value sharing) or X Wv. In head h,
-// where every head scores the whole vector q_i:
+// Fastformer, additive attention: Wu et al. 2021, arXiv 2108.09084, section 3, with the scale and
+// biases of the authors' code. q = X Wq, k = X Wk, and v = q (query-value sharing) or X Wv. In head
+// h, each head scores the whole vector q_i:
 //
-//   alpha_h = softmax_i( q_i wq_h / sqrt(dh) )        Q_h = sum_i alpha_{h,i} q_{i,h}      global query
-//   p_{i,h} = Q_h * k_{i,h}                                                               element by element
-//   beta_h  = softmax_i( p_i wk_h / sqrt(dh) )        K_h = sum_i beta_{h,i} p_{i,h}       global key
-//   u_{i,h} = K_h * v_{i,h}                           O_i = merge(u_i) Wr + q_i
+//   alpha_h = softmax_i( q_i wq_h / sqrt(dh) )   Q_h = sum_i alpha_{h,i} q_{i,h}  global query
+//   p_{i,h} = Q_h * k_{i,h}                                                      element by element
+//   beta_h  = softmax_i( p_i wk_h / sqrt(dh) )   K_h = sum_i beta_{h,i} p_{i,h}   global key
+//   u_{i,h} = K_h * v_{i,h}                      O_i = merge(u_i) Wr + q_i
 //
-// Options: "share_qv" (true); "global_keys" G (1). Dropout drops tokens from both sums. Wr takes the place
-// of Wo. With `bias` the scores have biases too. Weights start from N(0, 0.02^2).
+// Options: "share_qv" (true); "global_keys" G (1). Dropout drops tokens from both sums. Wr replaces
+// Wo. With `bias`, the scores have biases too. Weights start from N(0, 0.02^2).
 //
-// Time and memory N d, with projections N d^2; parameters 3 d^2 + 2 H d (4 d^2 + 2 H d without sharing).
+// Time and memory N d, with projections N d^2; parameters 3 d^2 + 2 H d (4 d^2 + 2 H d without
+// sharing).
 //
-// Two ablations beyond the paper. G = 0 removes the key: u_{i,h} = Q_h * v_{i,h}, parameters 2 d^2 + H d.
-// With G > 1 there are G global keys, each with its own scores wk_{g,h}, and each token chooses among them
-// (G = 1 is the paper's form; time N G d, parameters 3 d^2 + (1 + G) H d):
+// Two ablations go beyond the paper. G = 0 removes the key: u_{i,h} = Q_h * v_{i,h}, parameters 2
+// d^2 + H d. With G > 1 there are G global keys with their own scores wk_{g,h}, and each token
+// chooses among them (G = 1 is the paper's form; time N G d, parameters 3 d^2 + (1 + G) H d):
 //
-//   c_{i,h} = softmax_g( q_{i,h} . K_{g,h} / sqrt(dh) )       u_{i,h} = (sum_g c_{i,h,g} K_{g,h}) * v_{i,h}
+//   c_{i,h} = softmax_g( q_{i,h} . K_{g,h} / sqrt(dh) )
+//   u_{i,h} = (sum_g c_{i,h,g} K_{g,h}) * v_{i,h}
 //
-// Two extensions, also in linear time. Causal: both sums run over the prefix i <= t, so Q and K depend on
-// t. Cross: q and v come from X, k from the memory; Q pools over X, K over the memory. Since every query
-// enters Q, this cross-attention cannot decode token by token.
+// Two extensions, also in linear time. Causal: both sums run over the prefix i <= t, so Q and K
+// depend on t. Cross: q and v come from X, k from the memory; Q pools over X, K over the memory.
+// Every query enters Q, so this cross-attention cannot decode token by token.
 
 #include <algorithm>
 #include <cmath>

@@ -1,22 +1,24 @@
-// Hard-coded Gaussian attention: "Hard-Coded Gaussian Attention for Neural Machine Translation", You, Sun
-// and Iyyer, ACL 2020, arXiv 2005.00742, section 3. Queries and keys are not compared: head h of query i
-// always reads around position f_h(i), weighted by a normal density. In self-attention Y = X:
+// Hard-coded Gaussian attention: "Hard-Coded Gaussian Attention for Neural Machine Translation",
+// You, Sun and Iyyer, ACL 2020, arXiv 2005.00742, section 3. Queries and keys are not compared:
+// head h of query i always reads around position f_h(i), weighted by a normal density. In
+// self-attention Y = X:
 //
-//   v         = split(Y Wv)                                                             [B, H, M, dh]
+//   v         = split(Y Wv)                                                        [B, H, M, dh]
 //   f_h(i)    = gamma i + offset_h,      offset_h = offsets[h mod number of offsets]
-//   A_h[i, j] = 1 / (sigma sqrt(2 pi)) exp( -(j - f_h(i))^2 / (2 sigma^2) )  where j is allowed, else 0
+//   A_h[i, j] = 1 / (sigma sqrt(2 pi)) exp( -(j - f_h(i))^2 / (2 sigma^2) ) if j is allowed, else 0
 //   O         = merge(A v) Wo
 //
-// As in the paper the density is not normalised: rows at the ends and rows with masked keys sum to less
-// than 1. A key is allowed unless it is padding or, in the causal form, later than the query.
+// As in the paper, the density is not normalised: rows at the ends and rows with masked keys sum to
+// less than 1. A key is allowed unless it is padding or, in the causal form, later than the query.
 //
-// A is a band and is never materialised. Queries are processed in blocks of 64 rows, each with the window
-// of keys that its rows can reach. The window ends where a weight falls below the precision of the dtype (9
-// sigma for f64, otherwise 6 sigma). In self-attention all blocks have the same weights. Up to 32 bands are
-// cached, by their lengths. Time N (64 + 2 reach) d + N d^2, memory N d, parameters 2 d^2.
+// A is a band and is never materialised. Queries are processed in blocks of 64 rows, each with the
+// window of keys that its rows can reach. The window ends where a weight falls below the precision
+// of the dtype (9 sigma for f64, otherwise 6 sigma). In self-attention all blocks have the same
+// weights. Up to 32 bands are cached by their lengths. Time N (64 + 2 reach) d + N d^2, memory N d,
+// parameters 2 d^2.
 //
-// Settings: offsets (default -1, 1; causal: -1, 0), sigma (1), and for cross-attention gamma (1), the mean
-// source length divided by the mean target length. Departure: dropout, if any, acts on A.
+// Settings: offsets (default -1, 1; causal: -1, 0), sigma (1), and for cross-attention gamma (1),
+// the mean source length divided by the mean target length. Departure: dropout, if any, acts on A.
 
 #include <algorithm>
 #include <cmath>

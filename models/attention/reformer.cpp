@@ -1,28 +1,31 @@
-// LSH attention: "Reformer: The Efficient Transformer", Kitaev et al. 2020, arXiv 2001.04451, section 2.
-// Queries and keys share a projection, k_j = q_j / |q_j|. In each of R rounds, with a random matrix rot_r:
+// LSH attention: "Reformer: The Efficient Transformer", Kitaev et al. 2020, arXiv 2001.04451,
+// section 2. Queries and keys share a projection, k_j = q_j / |q_j|. In each of R rounds, with a
+// random matrix rot_r:
 //
 //   bucket_r(i) = argmax [q_i rot_r ; -q_i rot_r]
 //   order_r     = words by bucket, then position;  chunk_r(i) = rank div m
-//   W_r         = pairs in one bucket, key in the query's chunk or the one before  (causal: not later)
-//   o_i         = sum_r softmax_r(z_r(i)) o_r(i),   z_r = log sum exp over W_r,  o_r = softmax over W_r
+//   W_r         = pairs in one bucket, key in the query's chunk or the one before (causal: not
+//                 later)
+//   o_i         = sum_r softmax_r(z_r(i)) o_r(i)
+//                 z_r = log sum exp over W_r,  o_r = softmax over W_r
 //
-// A pair that is in several W_r must count once (the paper subtracts the log of how often it occurs). Here
-// it counts only in the first of them, which gives the same sum: one softmax of q k / sqrt(dh) over the
-// union. A word sees itself only if it sees nothing else (logit - 1e5). While N <= 3/2 m R, that softmax is
-// taken over the union at once, which is less work than the rounds one by one. Time min(N, R m) N d +
-// R N log N + N d^2, memory R N d + H N min(N, R m) for the masks, parameters 3 d^2.
+// A pair that is in several W_r must count once; the paper subtracts the log of its multiplicity.
+// Here it counts only in the first of them, which gives the same sum: one softmax of q k / sqrt(dh)
+// over the union. A word sees itself only if it sees no other word (logit - 1e5). While N <= 3/2 m
+// R, one softmax over the union is less work than separate rounds and is used instead. Time min(N,
+// R m) N d + R N log N + N d^2, memory R N d + H N min(N, R m) for the masks, parameters 3 d^2.
 //
-// Later words never contribute values, but their ranks can push earlier words out of a chunk: the causal
-// form is strictly causal only while no bucket is longer than a chunk.
+// Later words never contribute values, but their ranks can push earlier words out of a chunk. The
+// causal form is strictly causal only while no bucket is longer than a chunk.
 //
-// A word sees its own bucket alone, as the paper says; Hugging Face's implementation lets all words of a
-// chunk and the one before meet, whatever their buckets.
+// A word sees only its own bucket, as in the paper. Hugging Face's implementation lets all words of
+// a chunk and the one before meet, in any bucket.
 //
-// Departures: the first chunk does not look back to the last one (in the released code it does). Training
-// draws new rotations in every pass; inference keeps them, so that equal inputs give equal outputs.
+// Departures: the first chunk does not look back to the last one (the released code does). Training
+// draws new rotations in every pass; inference keeps them, so equal inputs give equal outputs.
 //
-// Options: "rounds" R (8), "chunk" m (64), "buckets" (0: 2 ceil(N / m); otherwise a fixed even number, with
-// the rotations in a buffer).
+// Options: "rounds" R (8), "chunk" m (64), "buckets" (0: 2 ceil(N / m); otherwise a fixed even
+// number, with the rotations in a buffer).
 
 #include <algorithm>
 #include <cmath>

@@ -1,27 +1,31 @@
-// Routing attention: "Efficient Content-Based Sparse Attention with Routing Transformers", Roy et al. 2021,
-// arXiv 2003.05997, algorithm 1. Every head has centroids mu_c, c < C, which follow the words:
+// Routing attention: "Efficient Content-Based Sparse Attention with Routing Transformers", Roy et
+// al. 2021, arXiv 2003.05997, algorithm 1. Every head has centroids mu_c, c < C, which follow the
+// words:
 //
 //   q, k  = LN(split(X Wq)), LN(split(X Wk))           LN without scale and shift: |q| = sqrt(dh)
-//   qi_c  = the w words of largest mu_c . q_i, in their order;  ki_c likewise  (causal: k = q, ki_c = qi_c)
-//   o_c   = softmax(q[qi_c] k[ki_c]^T / sqrt(dh)) v[ki_c]            (causal: only keys that are not later)
-//   o_i   = mean of o_c over the clusters that took word i, 0 when none did;  O = merge(o) Wo
+//   qi_c  = the w words with the largest mu_c . q_i, in their order;  ki_c: same for k
+//           (causal: k = q, ki_c = qi_c)
+//   o_c   = softmax(q[qi_c] k[ki_c]^T / sqrt(dh)) v[ki_c]   (causal: only keys not later)
+//   o_i   = mean of o_c over the clusters that took word i, 0 if none did;  O = merge(o) Wo
 //
-// The commitment loss is the mean of (x - mu_a(x))^2 over the real words, with weight "beta", where a(x) is
-// the nearest centroid (largest mu . x); it is averaged over q and k where they differ. In training the
-// centroids move after the pass:
+// The commitment loss is the mean of (x - mu_a(x))^2 over the real words, with weight "beta". a(x)
+// is the nearest centroid (largest mu . x). The loss is averaged over q and k if they differ. In
+// training the centroids move after the pass:
 //
 //   "ema"    n_c, s_c <- moving averages of the number and the sum of the x with a(x) = c;
-//            mu_c <- s_c / ((n_c + e) T / (T + C e)), T = sum_c n_c, e = 1e-5   (released code, default)
+//            mu_c <- s_c / ((n_c + e) T / (T + C e)), T = sum_c n_c, e = 1e-5  (released code,
+//            default)
 //   "paper"  mu_c <- decay mu_c + (1 - decay) / 2 (sum of q in c + sum of k in c)
 //
 // Time N C d + N w d + N d^2, with C and w near sqrt(N); parameters 4 d^2 (3 d^2 shared).
 //
-// Later words never contribute values, but they can push a word out of a cluster, so the causal form is not
-// strictly causal.
+// Later words never contribute values, but they can push a word out of a cluster, so the causal
+// form is not strictly causal.
+//
 // Departure: the mean over clusters is exact (the released code divides by the count + 0.01).
 //
-// Options: "clusters" C (sqrt(max_length), or 3), "window" w (0: ceil(N / C)), "decay" (0.999), "beta"
-// (1e-4), "update" ("ema" or "paper"), "shared_qk" (k = q; always in the causal form).
+// Options: "clusters" C (sqrt(max_length), or 3), "window" w (0: ceil(N / C)), "decay" (0.999),
+// "beta" (1e-4), "update" ("ema" or "paper"), "shared_qk" (k = q; always in the causal form).
 
 #include <algorithm>
 #include <span>

@@ -1,22 +1,24 @@
-// Sparse Transformer: "Generating long sequences with Sparse Transformers", Child et al. 2019, arXiv
-// 1904.10509, sections 4.2 - 4.3. Dot-product attention in which query i sees only the keys j of
+// Sparse Transformer: "Generating long sequences with Sparse Transformers", Child et al. 2019,
+// arXiv 1904.10509, sections 4.2 - 4.3. Dot-product attention in which query i sees only the keys j
+// of
 //
-//   strided:  A1 = { i - l <= j <= i },          A2 = { j <= i : (i - j) mod l = 0 }
-//   fixed:    A1 = { j <= i : j div l = i div l },  A2 = { j <= i : j mod l in { l - c, ..., l - 1 } }
+//   strided:  A1 = { i - l <= j <= i },             A2 = { j <= i : (i - j) mod l = 0 }
+//   fixed:    A1 = { j <= i : j div l = i div l },  A2 = { j <= i : l - c <= j mod l }
 //   O = merge( softmax( q k^T / sqrt(dh) over the keys seen ) v ) Wo
 //
-// Options: "pattern", "strided" (default) or "fixed"; "mode", the set that a head uses: "heads" (default:
-// even heads A1, odd heads A2), "interleaved" (even layers A1, odd layers A2) or "merged" (the union);
-// "stride" l (the square root of max_length, or 128 without one); "summary" c (l / 16, at least 1).
+// Options: "pattern", "strided" (default) or "fixed"; "mode", the set that a head uses: "heads"
+// (default: even heads A1, odd heads A2), "interleaved" (even layers A1, odd layers A2) or "merged"
+// (the union); "stride" l (the square root of max_length, or 128 without one); "summary" c (l / 16,
+// at least 1).
 //
-// A1 uses blocks along the diagonal: N l d. Strided A2 is causal attention among the positions of one
-// residue, which are brought together: N (N / l) d. Fixed A2 gathers the c N / l keys that queries can see:
-// N (c N / l) d. With l near sqrt(N) each of these is N sqrt(N) d. No order of the positions suits the
-// strided union, so its two sets are attended separately, A2 without the keys of A1, and joined under one
-// softmax. Parameters 4 d^2.
+// A1 uses blocks along the diagonal: N l d. Strided A2 is causal attention among the positions of
+// one residue, which are brought together: N (N / l) d. Fixed A2 gathers the c N / l keys that
+// queries can see: N (c N / l) d. With l near sqrt(N), each of these is N sqrt(N) d. No order of
+// positions suits the strided union, so its two sets are attended to separately, A2 without the
+// keys of A1, and joined under one softmax. Parameters 4 d^2.
 //
-// Bidirectional (an extension): without j <= i, and with strided A1 = { |i - j| <= l }. In fixed A2 a query
-// may see no key; its result is 0. Cross-attention is not defined.
+// Bidirectional (an extension): without j <= i, and with strided A1 = { |i - j| <= l }. In fixed A2
+// a query may see no key; its result is then 0. Cross-attention is not defined.
 
 #include <algorithm>
 #include <cmath>
