@@ -31,7 +31,8 @@ namespace {
 
 constexpr double excluded = -1e30;  // the logarithm of a weight that is 0
 
-/// Upper and lower sums "sums" [B, N, 2, d], to be multiplied by e^scale; scale [B, N, 1, d] has no gradient.
+/// Upper and lower sums "sums" [B, N, 2, d], to be multiplied by e^scale; scale [B, N, 1, d] has no
+/// gradient.
 struct ScaledSums {
   Tensor sums, scale;
 };
@@ -63,8 +64,8 @@ ScaledSums part(const ScaledSums& x, int axis, std::int64_t begin, std::int64_t 
   return {slice(x.sums, axis, begin, end, step), slice(x.scale, axis, begin, end, step)};
 }
 
-/// Over all positions up to each: up to every second one from the sums of pairs, and from these to the
-/// others.
+/// Over all positions up to each: up to every second one from the sums of pairs, and from these to
+/// the others.
 ScaledSums over_prefixes(const ScaledSums& each) {
   const std::int64_t length = each.sums.size(1), pairs = length / 2;
   if (length == 1) return each;
@@ -85,8 +86,8 @@ ScaledSums over_prefixes(const ScaledSums& each) {
           in_turn(slice(firsts.scale, 1, 0, 1), up_to_firsts.scale, up_to_seconds.scale)};
 }
 
-/// Over all positions of a block, with weights e^w for each of its queries: sums [B, P, m, 2, d] and w [P, n,
-/// m] -> [B, P, n, 2, d], for P blocks.
+/// Over all positions of a block, with weights e^w for each of its queries: sums [B, P, m, 2, d]
+/// and w [P, n, m] -> [B, P, n, 2, d], for P blocks.
 ScaledSums over_block(const Tensor& w, const ScaledSums& each) {
   const std::int64_t batch = each.sums.size(0), blocks = each.sums.size(1), d = each.sums.size(4);
   const Tensor largest = max(each.scale, 2, true), largest_w = max(w, -1, true).detach();
@@ -127,7 +128,8 @@ class AttentionFree : public RecurrentAttention {
   }
 
  private:
-  /// The cache holds the sums so far in `key` [B, 1, 2, d], and their scale in `value` [B, 1, 1, d].
+  /// The cache holds the sums so far in `key` [B, 1, 2, d], and their scale in `value` [B, 1, 1,
+  /// d].
   Tensor simple(const Tensor& key, const Tensor& value, const Tensor& mask, AttentionCache* cache) const {
     ScaledSums each = of_positions(key, value, mask);
     if (!config().causal) return quotient(over_all(each).sums);
@@ -164,8 +166,8 @@ class AttentionFree : public RecurrentAttention {
     return quotient((config().causal ? over_past(a, b, each) : over_keys(a, b, each)).sums);
   }
 
-  /// w = a b^T for queries a [P, n, r] and keys b [P, m, r]; the first key is so far ahead of the first
-  /// query.
+  /// w = a b^T for queries a [P, n, r] and keys b [P, m, r]; the first key is so far ahead of the
+  /// first query.
   Tensor biases(const Tensor& a, const Tensor& b, std::int64_t ahead) const {
     const Tensor w = matmul(a, transpose(b, 1, 2));
     if (form_ != "local") return w;
@@ -182,9 +184,9 @@ class AttentionFree : public RecurrentAttention {
     return {squeeze(all.sums, 1), squeeze(all.scale, 1)};
   }
 
-  /// Of queries a [1, n, r], the last n of m positions, over all keys up to each. First over those before the
-  /// queries and over its own; then, in blocks of 2, 4, 8, ... positions, the second half adds the first: so
-  /// no key is scaled by one that comes later.
+  /// Of queries a [1, n, r], the last n of m positions, over all keys up to each. First over those
+  /// before the queries and over its own; then, in blocks of 2, 4, 8, ... positions, the second
+  /// half adds the first: so no key is scaled by one that comes later.
   ScaledSums over_past(const Tensor& a, const Tensor& b, const ScaledSums& each) const {
     const std::int64_t n = a.size(1), m = b.size(1), before = m - n;
     const ScaledSums recent = part(each, 1, before, m);

@@ -58,7 +58,7 @@
 namespace heed {
 namespace {
 
-// What both forms share: the similarity and the losses.
+// Shared by both forms: the similarity and the losses.
 
 /// phi(x, y) = scale cos(x, y), or scale x . y: options "phi_scale" (1) and "cosine" (true).
 class Similarity {
@@ -75,8 +75,8 @@ class Similarity {
     return scale_ == 1 ? products : products * scale_;
   }
 
-  /// phi of all pairs of a and b W^T, [..., K, N], with W [out, in]. The dot product is computed as (a W)
-  /// b^T, which takes K d^2 instead of N d^2.
+  /// phi of all pairs of a and b W^T, [..., K, N], with W [out, in]. The dot product is computed as
+  /// (a W) b^T, which takes K d^2 instead of N d^2.
   Tensor of_projected(const Tensor& a, const Tensor& b, const Tensor& weight) const {
     return cosine_ ? of_pairs(a, linear(b, weight)) : of_pairs(matmul(a, weight), b);
   }
@@ -97,8 +97,8 @@ class ClusterLosses {
         lambda1_(options.take_number("lambda1", 0.01, 0, 1e6)),
         lambda2_(options.take_number("lambda2", 0.01, 0, 1e6)) {}
 
-  /// Adds "clustering" L1 and "centroid_sorting" L2 to the losses of the pass. x [B, N, d], centroids [B or
-  /// 1, K, d], assignment i32 [B, N] (K: padding), mask [B, N].
+  /// Adds "clustering" L1 and "centroid_sorting" L2 to the losses of the pass. x [B, N, d],
+  /// centroids [B or 1, K, d], assignment i32 [B, N] (K: padding), mask [B, N].
   void add(const Tensor& words_seen, const Tensor& centroids_seen, const Tensor& assignment,
            const Tensor& mask, Context& context) const {
     const DType precise = statistics_type(words_seen.dtype());  // losses are f32 where words are f16 or bf16
@@ -108,8 +108,8 @@ class ClusterLosses {
     const Tensor one = Tensor::ones({}, x.dtype(), x.device());
     const Tensor c = similarity_.prepared(centroids);
 
-    // The words of a cluster are added up first: sum_j X_j . C_{I_j} = sum_k (sum of the words of k) . C_k.
-    // [B, K, d]
+    // The words of a cluster are added up first: sum_j X_j . C_{I_j} = sum_k (sum of the words of
+    // k) . C_k. [B, K, d]
     const Tensor members =
         slice(scatter_add_rows(similarity_.prepared(x), assignment, clusters + 1), 1, 0, clusters);
     const Tensor words = maximum(sum(real), one);
@@ -208,8 +208,8 @@ class ClusterFormer : public Attention {
                                 : Tensor::ones({1, 1, 1}, DType::i32, input.x.device());
   }
 
-  /// "assoc" is "clusters": each word is shared among the centroids, and a centroid is the mean of the
-  /// words, weighted by its shares.
+  /// "assoc" is "clusters": each word is shared among the centroids, and a centroid is the mean of
+  /// the words, weighted by its shares.
   static Tensor mean_of_members(const Tensor& logits, const AttentionInput& input) {
     const Tensor real = unsqueeze(mask_as_numbers(input.mask, input.x), 1);  // [B, 1, N]
     const Tensor shares = softmax(logits, 1) * real;                         // [B, K, N]
@@ -259,7 +259,8 @@ class CausalClusterFormer : public Attention {
  protected:
   Tensor forward(const AttentionInput& input, Context& context) override {
     const Tensor& x = input.x;
-    // Neither K nor w may depend on the length of this input, or the past would change as the text grows.
+    // Neither K nor w may depend on the length of this input, or the past would change as the text
+    // grows.
     const std::int64_t longest = config().max_length, batch = x.size(0), length = x.size(1);
     const std::int64_t clusters = count_.of(longest > 0 ? longest : 2048, context.training);
     const std::int64_t block = block_ > 0 ? block_ : longest > 0 ? ceil_div(longest, clusters) : 64;
@@ -293,7 +294,8 @@ class CausalClusterFormer : public Attention {
   }
 
  private:
-  /// Sorted clusters [B, N] -> i32 [B blocks, 1, w, 2 w]: the same cluster, not later, among the last w.
+  /// Sorted clusters [B, N] -> i32 [B blocks, 1, w, 2 w]: the same cluster, not later, among the
+  /// last w.
   static Tensor allowed(const Tensor& cluster, std::int64_t clusters, std::int64_t width,
                         std::int64_t block) {
     const Device device = cluster.device();
@@ -308,7 +310,8 @@ class CausalClusterFormer : public Attention {
     return reshape(mask, {mask.size(0) * mask.size(1), 1, width, 2 * width});
   }
 
-  /// Weights [B blocks, H, w, 2 w] inside the blocks -> [B, H, N, N] between the words in their own order.
+  /// Weights [B blocks, H, w, 2 w] inside the blocks -> [B, H, N, N] between the words in their own
+  /// order.
   static Tensor weights(const Tensor& in_blocks, const Tensor& order) {
     const std::int64_t batch = order.size(0), length = order.size(1);
     const std::int64_t blocks = in_blocks.size(0) / batch, heads = in_blocks.size(1),

@@ -65,7 +65,7 @@ class DotProductAttention : public ProjectedAttention {
     const std::int64_t batch = query.size(0), length = query.size(2), sharing = config().heads / key_heads_;
     if (sharing == 1 || (length > 1 && (options.causal || distances_.active())))
       return sink_.attend(query, for_all_heads(key), for_all_heads(value), options);
-    // All queries see the same keys, so the queries of a group become one head, and no key is
+    // All queries see the same keys, so the queries of a group become one head and keys are not
     // copied.
     options.causal = false;
     if (distances_.active()) {  // one query: the bias row of each head becomes a row of its group

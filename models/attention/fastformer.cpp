@@ -37,10 +37,10 @@ namespace heed {
 
 // Prefix pooling, for the causal form.
 
-/// Softmax pooling of every prefix: out[r, t] = sum_{i <= t} e^{a_i} x_i / sum_{i <= t} e^{a_i}, for logits
-/// a [R, N] and values x [R, N, n]; the result is [R, N, n]. Time N n, stable for any logits. Positions
-/// where `allowed` (i32 [R, N], undefined = all) is 0 do not count; a prefix without any that counts gives
-/// 0.
+/// Softmax pooling of every prefix: out[r, t] = sum_{i <= t} e^{a_i} x_i / sum_{i <= t} e^{a_i},
+/// for logits a [R, N] and values x [R, N, n]; the result is [R, N, n]. Time N n, stable for any
+/// logits. Positions where `allowed` (i32 [R, N], undefined = all) is 0 do not count; a prefix
+/// without counted positions gives 0.
 Tensor prefix_pooling(const Tensor& logits, const Tensor& values, const Tensor& allowed = {});
 
 namespace {
@@ -59,9 +59,9 @@ Tensor lower_triangle(std::int64_t size, Device device) {
   return less_equal(unsqueeze(positions, 0), unsqueeze(positions, 1));
 }
 
-/// Inside a chunk a matrix of weights pools the positions up to each one. Everything before the chunk joins
-/// as one more value, with the total weight of the tokens it stands for. These values are prefixes too, of
-/// the chunk totals: a sequence 64 times shorter.
+/// Inside a chunk, a matrix of weights pools the positions up to each one. Everything before the
+/// chunk joins as one more value, with the total weight of its tokens. These values are prefixes of
+/// the chunk totals, a sequence 64 times shorter.
 Pooled pool_prefixes(const Tensor& logits, const Tensor& values) {
   const std::int64_t rows = logits.size(0), length = logits.size(1), width = values.size(2);
   const std::int64_t size = std::min(length, chunk), chunks = (length + size - 1) / size;
@@ -99,7 +99,8 @@ Tensor prefix_pooling(const Tensor& logits, const Tensor& values, const Tensor& 
         values.shape());
   if (logits.count() == 0) return values;
   if (!allowed.defined()) return pool_prefixes(logits, values).value;
-  // Values are zeroed too: where nothing counts yet, all hidden positions weigh the same.
+  // Values are zeroed too: before the first counted position, all hidden positions have equal
+  // weight.
   const Tensor hidden = equal(allowed, Tensor::zeros({1}, DType::i32, allowed.device()));
   return pool_prefixes(masked_fill(logits, hidden, nothing), masked_fill(values, unsqueeze(hidden, 2), 0))
       .value;
@@ -183,8 +184,8 @@ class Fastformer : public Attention {
     return mixed;
   }
 
-  /// Softmax pooling of x [B, H, N, dh] by scores [B, N, H]: [B, H, 1, dh], or for every prefix [B, H, N,
-  /// dh] in the causal form.
+  /// Softmax pooling of x [B, H, N, dh] by scores [B, N, H]: [B, H, 1, dh], or for every prefix [B,
+  /// H, N, dh] in the causal form.
   Tensor pool(const char* name, const Tensor& scores, const Tensor& x, const Tensor& mask,
               Context& context) const {
     const std::int64_t batch = x.size(0), heads = x.size(1), length = x.size(2), width = x.size(3);

@@ -105,7 +105,7 @@ class Forgetting : public Attention {
     return attention_part(with_ones(x.query), with_column(x.key, -x.c), x.value, options_of(mask, context));
   }
 
-  /// Over all keys: those up to the query, and, read backwards, those after it.
+  /// Over all keys: those up to the query and, in reverse order, those after it.
   Tensor both(const Parts& x, const Tensor& mask, Context& context) const {
     const std::int64_t length = x.c.size(2);
     AttentionPart before = past(x, mask, context);

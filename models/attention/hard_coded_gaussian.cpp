@@ -53,7 +53,7 @@ class HardCodedGaussianAttention : public Attention {
     if (config().cross) {
       if (!cache.value.defined()) cache.value = value_(input.memory);
       cache.of_memory = true;
-      // What a position reads does not depend on the query, so one result serves all rows of a memory.
+      // The result does not depend on the query, so all rows of a memory share it.
       const std::int64_t sharing = rows_per_memory(input), queries = input.x.size(1);
       const Tensor out = attend(cache.value, input.memory_mask, cache.position, queries, context);
       cache.position += queries;
@@ -117,7 +117,8 @@ class HardCodedGaussianAttention : public Attention {
       for (std::int64_t& begin : windows.begin) begin = 0;
       return windows;
     }
-    // All blocks share their weights, so all windows are cut alike, to the keys that any block needs.
+    // All blocks share their weights, so all windows are cut alike, to the keys that any block
+    // needs.
     const std::int64_t last = at.first + (at.blocks - 1) * at.rows, begin = first_key(0, dtype);
     const std::int64_t from = std::max(begin, -last), to = std::min(begin + windows.size, at.keys - at.first);
     for (std::int64_t n = 0; n < at.blocks; ++n)
@@ -126,8 +127,8 @@ class HardCodedGaussianAttention : public Attention {
     return windows;
   }
 
-  /// The weights of the blocks, [H, blocks, rows, window]. In self-attention a weight depends on j - i
-  /// alone, so there is one block that serves all: [H, 1, rows, window].
+  /// The weights of the blocks, [H, blocks, rows, window]. In self-attention a weight depends on j
+  /// - i alone, so there is one block that serves all: [H, 1, rows, window].
   Tensor weights(const Layout& at, const Windows& windows, const Tensor& like) const {
     const std::int64_t blocks = config().cross ? at.blocks : 1, heads = config().heads;
     std::vector<double> density;

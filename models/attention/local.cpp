@@ -65,7 +65,7 @@ class Local : public PatternAttention {
   }
 
  protected:
-  /// Also where the positions between the sinks and the last ones were left out.
+  /// Also correct if positions between the sinks and the last ones were dropped.
   bool sees(std::int64_t, std::int64_t i, std::int64_t j, std::int64_t) const override {
     if (j < sinks_) return !config().causal || j <= i;
     return i - j >= least() && i - j <= reach_;

@@ -27,7 +27,7 @@ std::vector<std::string> names_of_parts(const Options& options) {
   return options.take_texts("parts", {"dot_product", "hard_coded_gaussian"});
 }
 
-/// What all parts can do, with the first reason that a part gives.
+/// The capabilities that all parts share, with the first reason that a part gives.
 Capabilities capabilities_of_parts(const Options& options) {
   Capabilities all{
       .causal = true, .cross = true, .as_heads = true, .rotary = true, .alibi = true, .relative = true};

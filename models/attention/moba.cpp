@@ -82,8 +82,8 @@ class MixtureOfBlocks : public Attention {
  private:
   bool sees_all(const Tensor& key) const { return ceil_div(key.size(2), block_) <= blocks_; }
 
-  /// i32 [B, H, N, k - 1]: the blocks that queries [B, H, N, dh] choose beside their own, -1: none; the last
-  /// query is at the last key.
+  /// i32 [B, H, N, k - 1]: the blocks that queries [B, H, N, dh] choose besides their own, -1:
+  /// none. The last query is at the last key.
   Tensor chosen_of(const Tensor& query, const Tensor& key, const Tensor& mask) const {
     const NoGrad no_grad;
     const std::int64_t keys = key.size(2), length = query.size(2), blocks = ceil_div(keys, block_);
@@ -110,7 +110,7 @@ class MixtureOfBlocks : public Attention {
                    {x.size(0), x.size(1), count, block_, x.size(3)});
   }
 
-  /// For one softmax over all keys, with what is not chosen masked: for few queries.
+  /// One softmax over all keys, with unchosen blocks masked; for few queries.
   AttentionOptions over_all(const Tensor& query, const Tensor& key, AttentionOptions options) const {
     options.causal = config().causal;
     if (sees_all(key)) return options;

@@ -93,7 +93,8 @@ class NativeSparse : public Attention {
     add_module("short_value", short_value_);
   }
 
-  /// The cache holds k and v of all three, and in a part phi of the complete blocks [B, blocks, G dh].
+  /// The cache holds k and v of all three, and in a part phi of the complete blocks [B, blocks, G
+  /// dh].
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
     if (!config().causal) return Attention::step(input, cache, context);
     if (cache.parts.empty()) cache.parts.resize(1);
@@ -149,7 +150,8 @@ class NativeSparse : public Attention {
     return maps;
   }
 
-  /// The heads of branch 0 (in short), 1 (chosen) or 2 (window), of x [B, M, 3 G dh]: [B, G, M, dh].
+  /// The heads of branch 0 (compressed), 1 (chosen) or 2 (window), of x [B, M, 3 G dh]: [B, G, M,
+  /// dh].
   Tensor branch(const Tensor& x, std::int64_t which) const {
     return slice(split_heads(x, 3 * groups_), 1, which * groups_, (which + 1) * groups_);
   }
@@ -161,7 +163,8 @@ class NativeSparse : public Attention {
   /// [B, G, M, dh] -> [B, H, M, dh]
   Tensor for_heads_of(const Tensor& x) const { return repeat(x, config().heads / groups_, 1); }
 
-  /// The output for maps of x; the last query is at the last key. `few`: with masks over all keys.
+  /// The output for the maps of x; the last query is at the last key. `few`: use masks over all
+  /// keys.
   Tensor attend(const std::vector<Tensor>& x, const Tensor& keys, const Tensor& values,
                 const InShort& in_short, const Tensor& mask, bool few, Context& context) {
     const std::int64_t heads = config().heads, sharing = heads / groups_;

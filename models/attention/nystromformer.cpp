@@ -48,7 +48,7 @@
 namespace heed {
 namespace {
 
-/// Which tokens each landmark is the mean of.
+/// The tokens whose mean is each landmark.
 struct Segments {
   Tensor mean;    // [1 or B, m, N]: 1 / count at the real tokens of a segment, else 0
   Tensor exists;  // i32 [1 or B, m], 0: a segment without tokens
@@ -56,7 +56,7 @@ struct Segments {
 
 Segments segments_of(const Tensor& mask, const Tensor& x, std::int64_t count) {
   const RealPlaces real = real_places(mask, x);
-  // floor(place m / n); the half keeps what is whole from being rounded down.
+  // floor(place m / n); adding a half keeps whole quotients from being rounded down.
   const Tensor segment =
       cast(floor((cast(real.place, real.count.dtype()) * static_cast<double>(count) + 0.5) / real.count),
            DType::i32);

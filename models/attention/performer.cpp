@@ -41,7 +41,7 @@ class Performer : public FeatureAttention {
     add_buffer("features", features_, ShapesOnly::active() ? ShapesOnly::tensor({count_, width_}) : drawn(0));
   }
 
-  /// The draw that a pass began to train with.
+  /// The draw in use when the training pass began.
   void absorb(std::span<const Tensor> values) override {
     check(values.size() == 1 && values[0].shape() == features_.shape(), described("attention"),
           ": these are not the features of a Performer");
@@ -78,7 +78,7 @@ class Performer : public FeatureAttention {
     return w;
   }
 
-  /// W [m, dh] of this number.
+  /// W [m, dh] of the draw with this number.
   Tensor drawn(std::uint32_t number) const {
     const RandomKey key{config().seed, number, 0xffffffff};  // a stream that no op of a pass has
     Initialiser initialiser((std::uint64_t{random_word(key, 0)} << 32) | random_word(key, 1));

@@ -54,8 +54,8 @@ Tensor chunks_of_ranks(std::int64_t n, std::int64_t chunk, Device device) {
   return slice(reshape(expand(numbers, {chunks, chunk}), {-1}), 0, 0, n);
 }
 
-/// The rounds of hashing. In each, G sequences of N words are sorted by bucket and cut into chunks; a word
-/// sees the words of its bucket in its own chunk and in the one before (W_r).
+/// The rounds of hashing. In each, G sequences of N words are sorted by bucket and cut into chunks;
+/// a word sees the words of its bucket in its own chunk and in the one before (W_r).
 class HashRounds {
  public:
   HashRounds(std::int64_t buckets, std::int64_t chunk, bool causal)
@@ -75,12 +75,13 @@ class HashRounds {
     rounds_.push_back(round);
   }
 
-  /// i32 [G, chunks, m, 2 m] for the last round, from sorted queries to the keys of the chunk before and
-  /// their own chunk: 1 for pairs in W, except a word with itself and pairs that an earlier round already
-  /// has.
+  /// i32 [G, chunks, m, 2 m] for the last round, from sorted queries to the keys of the chunk
+  /// before and their own chunk: 1 for pairs in W, except a word with itself and pairs of earlier
+  /// rounds.
   Tensor allowed() const {
     const Round& last = rounds_.back();
-    // x at the queries [G, chunks, m, 1] and at the keys [G, chunks, 1, 2 m]; `filler` completes the blocks.
+    // x at the queries [G, chunks, m, 1] and at the keys [G, chunks, 1, 2 m]; `filler` completes
+    // the blocks.
     const auto pairs = [&](const Tensor& x, std::int64_t filler) {
       const auto fill = static_cast<double>(filler);
       const Tensor queries = into_blocks(gather(x, 1, last.order), chunk_, fill);
@@ -100,8 +101,8 @@ class HashRounds {
     return allowed;
   }
 
-  /// i32 [G, N, N], words in their own order: 1 for pairs that are in W of any round, except a word with
-  /// itself.
+  /// i32 [G, N, N], words in their own order: 1 for pairs that are in W of any round, except a word
+  /// with itself.
   Tensor allowed_by_any() const {
     Tensor times;  // in how many rounds, or undefined before the first
     const auto count = [&](const Tensor& place_q, const Tensor& place_k) {
@@ -175,7 +176,8 @@ class Reformer : public Attention {
     const std::int64_t buckets = buckets_ ? buckets_ : 2 * ceil_div(length, chunk_);
     const Tensor rotations = rotations_for(input.x, buckets, context);  // [R, H, dh, buckets / 2]
 
-    // The first part is each word by itself, in case it sees nothing else. Half precision cannot hold -1e5.
+    // The first part is each word by itself, in case it sees no other word. Half precision cannot
+    // represent -1e5.
     const Tensor self = cast(sum(query * key, -1), statistics_type(query.dtype()));
     std::vector<AttentionPart> parts{{value, self * scale() - 1e5}};
     const std::int64_t chunk = std::min(chunk_, length);
@@ -234,7 +236,7 @@ class Reformer : public Attention {
                                 : draw(inference_key_, buckets, x.dtype(), x.device());
   }
 
-  /// o_r [G, N, dh] and z_r [G, N] of the last round, over the pairs that no earlier round has.
+  /// o_r [G, N, dh] and z_r [G, N] of the last round, over the pairs not in earlier rounds.
   AttentionPart attend(const Tensor& query, const Tensor& key, const Tensor& value, const HashRounds& rounds,
                        Context& context) const {
     AttentionOptions options = kernel_options({}, context);

@@ -42,13 +42,14 @@ namespace {
 
 // Centroids.
 
-/// The centroids and the rules by which they follow the words. They and everything computed with them keep
-/// their own dtype, even where words are f16 or bf16. Buffers "centroids" [H, C, dh], "counts" [H, C] and
-/// "sums" [H, C, dh]. Words are [B, H, N, dh]; their nearest centroids are i32 [B, H, N], -1 at padding.
+/// The centroids and the rules by which they follow the words. They and everything computed with
+/// them keep their own dtype, even if words are f16 or bf16. Buffers "centroids" [H, C, dh],
+/// "counts" [H, C] and "sums" [H, C, dh]. Words are [B, H, N, dh]; their nearest centroids are i32
+/// [B, H, N], -1 at padding.
 class RoutingCentroids : public Module {
  public:
-  /// Takes the options "decay" and "update". Centroids start as layer-normalised normal vectors, each
-  /// counted as one word already seen.
+  /// Takes the options "decay" and "update". Centroids start as layer-normalised normal vectors,
+  /// each counted as one word already seen.
   RoutingCentroids(const AttentionConfig& config, std::int64_t clusters, Initialiser& initialiser)
       : decay_(config.options.take_number("decay", 0.999, 1e-6, 1)),
         paper_(config.options.take_choice("update", {"ema", "paper"}) == "paper") {
@@ -80,8 +81,8 @@ class RoutingCentroids : public Module {
     return sum(square(difference)) / maximum(entries, 1);
   }
 
-  /// Passes the sum and the number of the words of every centroid on to absorb(); x has one entry for
-  /// shared q and k, else two.
+  /// Passes the sum and the number of the words of every centroid on to absorb(); x has one entry
+  /// for shared q and k, else two.
   void follow(std::span<const Tensor> x, std::span<const Tensor> nearest, Context& context) {
     const NoGrad no_grad;
     const std::int64_t heads = centroids_.size(0), clusters = centroids_.size(1), dh = centroids_.size(2);
@@ -160,7 +161,7 @@ class RoutingAttention : public Attention {
     if (!shared_) routed.push_back(on_sphere((*key_)(input.x)));
     const Tensor value = split_heads(value_(input.x), config().heads);
 
-    // Which centroid is nearest, and which words every centroid takes.
+    // The nearest centroid of each word, and the words that every centroid takes.
     std::vector<Tensor> nearest, taken;
     for (const Tensor& x : routed) {
       const Tensor scores = centroids_.scores(x.detach());                   // [B, H, C, N]
@@ -226,7 +227,8 @@ class RoutingAttention : public Attention {
     return reshape(mean, query.shape());
   }
 
-  /// Weights [B H, C, w, w] inside clusters -> their mean over the clusters of each word, [B, H, N, N].
+  /// Weights [B H, C, w, w] inside clusters -> their mean over the clusters of each word, [B, H, N,
+  /// N].
   static Tensor all_weights(const Tensor& inside, const Tensor& query_ids, const Tensor& key_ids,
                             std::int64_t length) {
     const Tensor at = Tensor::arange(length, DType::i32, inside.device());

@@ -121,8 +121,8 @@ class Rwkv7 : public RecurrentAttention {
     return given > 0 ? given : std::max<std::int64_t>(32, 32 * std::lrint(usual / 32));
   }
 
-  /// mu, w0, a0, xi, alpha and rho, functions of the place i of a feature, from 0 to 1, and of its place in
-  /// its head, from -1 to 1.
+  /// mu, w0, a0, xi, alpha and rho, as functions of a feature's place i from 0 to 1, and of its
+  /// place in its head from -1 to 1.
   void add_first_values(std::int64_t width, std::int64_t head_width) {
     const auto row = [&](const std::function<double(double i, double bent)>& value) {
       if (ShapesOnly::active()) return ShapesOnly::tensor({width});

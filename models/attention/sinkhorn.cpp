@@ -91,7 +91,7 @@ class Sinkhorn : public Attention {
   }
 
  private:
-  /// Whether block j may come to block i: i32 [B, 1, n, n].
+  /// Whether block j may be assigned to block i: i32 [B, 1, n, n].
   Tensor sortable(const Tensor& real) const {
     const Tensor exists = max(real, 2);  // [B, n]
     const Tensor pairs = unsqueeze(exists, 2) * unsqueeze(exists, 1);
@@ -127,7 +127,7 @@ class Sinkhorn : public Attention {
     return cast(exp(r), type);
   }
 
-  /// The logarithm of the sums of columns, in the causal form over the rows so far.
+  /// The logarithm of the column sums; in the causal form over the rows so far.
   Tensor of_columns(const Tensor& r) const {
     if (!config().causal) return log_sum_exp(r, 2, true);
     return log(maximum(cumulative_sum(exp(r), 2), 1e-30));  // rows have been divided: no r is above 0
@@ -136,7 +136,7 @@ class Sinkhorn : public Attention {
   /// i32 [B n, 1, b, 2 b]: which of the sorted and of the own keys each query sees.
   Tensor allowed(const Tensor& real) const {
     const std::int64_t batch = real.size(0), count = real.size(1), width = real.size(2);
-    // A sorted key is there if any block that may come has one at its place.
+    // A sorted key exists if any block that may be assigned has one at that place.
     const Tensor may = cast(squeeze(sortable(real), 1), DType::f32);  // [B, n, n]
     const Tensor brought = greater(matmul(may, cast(real, DType::f32)), 0);
     const Tensor at = Tensor::arange(width, DType::i32, real.device());

@@ -56,8 +56,8 @@ struct KeySets {
     return (set != KeySet::distant && local) || (set != KeySet::local && distant);
   }
 
-  /// The keys that any query sees. Those seen by all later queries come first, so that they fill whole
-  /// blocks.
+  /// The keys that any query sees. Those seen by all later queries come first, so that they fill
+  /// whole blocks.
   std::vector<std::int32_t> key_order(KeySet set, std::int64_t length) const {
     std::vector<std::int32_t> summaries, others;
     for (std::int64_t j = 0; j < length; ++j)
@@ -67,8 +67,8 @@ struct KeySets {
     return summaries;
   }
 
-  /// The block pattern of `length` queries and the keys in the given order. Not for strided A2, which
-  /// touches most blocks.
+  /// The block pattern of `length` queries and the keys in the given order. Not for strided A2,
+  /// which touches most blocks.
   std::shared_ptr<const BlockPattern> blocks(KeySet set, std::int64_t length,
                                              const std::vector<std::int32_t>& order) const {
     const auto keys = static_cast<std::int64_t>(order.size());
@@ -149,9 +149,10 @@ Tensor far_apart(std::int64_t n, std::int64_t apart, Device device) {
   return greater_equal(distance * distance, least * least);
 }
 
-/// Attention among positions with the same residue modulo `stride`: query i sees the keys j with (i - j)
-/// mod stride = 0 (and j <= i with options.causal). q, k, v [B, H, N, dh] of one sequence; options without
-/// mask and pattern. Positions of one residue are brought together, so time is N (N / stride) d.
+/// Attention among positions with the same residue modulo `stride`: query i sees the keys j with (i
+/// - j) mod stride = 0 (and j <= i with options.causal). q, k, v [B, H, N, dh] of one sequence;
+/// options without mask and pattern. Positions of one residue are brought together, so time is N (N
+/// / stride) d.
 Tensor residue_attention(const Tensor& query, const Tensor& key, const Tensor& value, std::int64_t stride,
                          const AttentionOptions& options) {
   const Residues residues(query, stride, options);
@@ -159,8 +160,8 @@ Tensor residue_attention(const Tensor& query, const Tensor& key, const Tensor& v
                                    residues.fold(options, query.device())));
 }
 
-/// The same, only over the keys with |i - j| >= `apart` stride, to be joined with attention over nearer
-/// keys.
+/// residue_attention() only over the keys with |i - j| >= `apart` stride, to join with attention
+/// over nearer keys.
 AttentionPart residue_attention_part(const Tensor& query, const Tensor& key, const Tensor& value,
                                      std::int64_t stride, std::int64_t apart,
                                      const AttentionOptions& options) {

@@ -91,19 +91,19 @@
 namespace heed {
 namespace {
 
-/// The part of S that is a product rows columns^T and is never materialised: rows [B or 1, H, n, f] and
-/// columns [B or 1, H or 1, N, f]. Both are undefined when S has no such part.
+/// The part of S that is a product rows columns^T and is never materialised: rows [B or 1, H, n, f]
+/// and columns [B or 1, H or 1, N, f]. Both are undefined when S has no such part.
 struct LogitFactors {
   Tensor rows, columns;
 };
 
 /// S(X) = rows columns^T + matrix for one kind of Synthesizer, with its parameters. Queries are the
-/// n = N - first positions from `first` on; keys are all N positions of x [B, N, d]. A batch extent of 1
-/// means that all samples share the logits. A kind overrides one of the two parts, or both.
+/// n = N - first positions from `first` on; keys are all N positions of x [B, N, d]. A batch extent
+/// of 1 means that all samples share the logits. A kind overrides one of the two parts, or both.
 class SynthesizerLogits : public Module {
  public:
   virtual LogitFactors factors(const Tensor& /*x*/, std::int64_t /*first*/) const { return {}; }
-  /// What the matrix is computed from: matrix_parts() tensors [B or 1, H, n, ...], with one row per query.
+  /// Inputs of the matrix: matrix_parts() tensors [B or 1, H, n, ...], with one row per query.
   virtual std::size_t matrix_parts() const { return 0; }
   virtual std::vector<Tensor> matrix_rows(const Tensor& /*x*/, std::int64_t /*first*/) const { return {}; }
   /// The first `keys` columns of the matrix, [B or 1, H, rows, keys], for a subset of these rows.
@@ -118,7 +118,8 @@ Tensor xavier_per_head(std::int64_t heads, std::int64_t in, std::int64_t out, In
   return initialiser.xavier_uniform({heads, in, out}, in, out);
 }
 
-/// One matrix per head: x W + b as [B, H, N, f], for x [B, N, d], W [H, d, f] and b [H, f] or undefined.
+/// One matrix per head: x W + b as [B, H, N, f], for x [B, N, d], W [H, d, f] and b [H, f] or
+/// undefined.
 Tensor linear_per_head(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const std::int64_t heads = weight.size(0), in = weight.size(1), out = weight.size(2);
   // All heads read the same x, so their matrices are placed side by side in one product.
@@ -126,8 +127,8 @@ Tensor linear_per_head(const Tensor& x, const Tensor& weight, const Tensor& bias
   return split_heads(bias.defined() ? y + reshape(bias, {heads * out}) : y, heads);
 }
 
-// Settings shared by several kinds: the hidden width df (default d / H), and whether the maps that produce
-// the logits have biases (default: as the projections).
+// Settings shared by several kinds: the hidden width df (default d / H), and whether the maps that
+// produce the logits have biases (default: as in the projections).
 
 std::int64_t take_hidden_width(const AttentionConfig& config) {
   return config.options.take_integer("hidden", config.inner_width() / config.heads, 1, most_units);
@@ -453,8 +454,8 @@ class Synthesizer : public Attention {
     return output_(merge_heads(fused(product, rows, split_heads(value, config().heads), mask, context)));
   }
 
-  /// The fused kernel computes the product tile by tile and adds the matrix, so the product itself needs no
-  /// N x N memory. A matrix that must be materialised is made for some rows at a time.
+  /// The fused kernel computes the product tile by tile and adds the matrix, so the product itself
+  /// needs no N x N memory. A matrix that must be materialised is made for some rows at a time.
   Tensor fused(const LogitFactors& product, const std::vector<Tensor>& rows, const Tensor& value,
                const Tensor& mask, Context& context) const {
     // First the tensors with one row per query, then those that all queries share.
@@ -486,8 +487,9 @@ class Synthesizer : public Attention {
     return concat(outputs, 2);
   }
 
-  /// How many rows of the matrix to hold at once: all of them if the matrix is no larger than the tensors
-  /// it is made from; otherwise as many as fit 64 MB of f32, but at least 64 to keep the kernel busy.
+  /// How many rows of the matrix to hold at once: all of them if the matrix is no larger than the
+  /// tensors it is made from; otherwise as many as fit 64 MB of f32, but at least 64 to keep the
+  /// kernel busy.
   std::int64_t rows_at_once(const std::vector<Tensor>& rows, std::int64_t keys) const {
     constexpr std::int64_t most_numbers = std::int64_t{1} << 24, fewest_rows = 64;
     if (rows.empty()) return keys;
