@@ -146,7 +146,7 @@ def settings_of_attention():
     lines = ["| mechanism | setting | default | range | what it does |", "|---|---|---|---|---|"]
     for name, can in heeds_attentions().items():
         for one in can["settings"]:
-            beside = "".join(f" (beside `{other}={value if isinstance(value, str) else ', '.join(value)}`)"
+            beside = "".join(f" (only with `{other}={value if isinstance(value, str) else ', '.join(value)}`)"
                              for other, value in one.get("beside", {}).items())
             default = f"{one['default']:.6g}" if isinstance(one["default"], float) else json.dumps(one["default"]).strip('"')
             lines.append(f"| `{name}` | `{one['name']}` | `{default}` | {one['range'].replace(chr(39), '`')} | {one['help']}{beside} |")
