@@ -414,7 +414,7 @@ int quoted_blocks(const std::string& page, const std::vector<std::string>& examp
 }  // namespace
 
 TEST_CASE("from PyTorch: the C++ of the guide is in the example") {
-  CHECK(quoted_blocks("from_pytorch.md", {"from_pytorch.cpp"}) == 13);
+  CHECK(quoted_blocks("from_pytorch.md", {"from_pytorch.cpp"}) == 4);
 }
 
 TEST_CASE("C++ guide: its code is in the examples") {
