@@ -42,5 +42,5 @@ __version__ = _lib.heed_version().decode()
 
 
 def set_threads(count: int) -> None:
-    """Sets the number of CPU threads; results never depend on it."""
+    """Sets the number of CPU threads, 1 to 1000. Results never depend on it."""
     _call("heed_set_cpu_threads", count)
