@@ -70,7 +70,7 @@ Tensor binary_gradient(BinaryOp op, int operand, const Tensor& a, const Tensor& 
   return sum_to(out, shape);
 }
 
-/// The number as a rank-0 operand of `op`, with the dtype and device of `like`.
+/// Returns the number as a rank-0 operand of `op`, with the dtype and device of `like`.
 Tensor number_beside(const char* op, const Tensor& like, double value) {
   check(like.defined(), op, ": the operand beside the number ", value, " is undefined");
   using Limits = std::numeric_limits<std::int32_t>;
@@ -104,7 +104,7 @@ Tensor integer_unary(UnaryOp op, const Tensor& x, UnaryParams params) {
   }
 }
 
-/// True when a number beside x can be passed as the parameter of a unary operation.
+/// True when a number operand can be passed as the parameter of a unary operation on x.
 bool takes_parameter(const char* op, const Tensor& x) {
   check(x.defined(), op, ": the operand beside a number is undefined");
   return is_floating(x.dtype());

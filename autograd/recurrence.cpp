@@ -53,7 +53,7 @@ StateSizes check_recurrence(const Recurrence& of) {
   return n;
 }
 
-/// Token by token, out of single ops.
+/// Computes the recurrence token by token from single ops.
 Recurred recurred_composed(const Recurrence& of, const StateSizes& n) {
   const Tensor& q = of.query;
   Tensor state = of.state.defined()
@@ -151,7 +151,7 @@ Recurred recurrence(const Recurrence& of) {
     const Recurred found = recurrence(precise);
     return {cast(found.output, of.query.dtype()), cast(found.state, of.query.dtype())};
   }
-  if (of.query.count() == 0) {  // what there is has no part in the state
+  if (of.query.count() == 0) {  // no token changes the state
     const Tensor state = of.state.defined() ? of.state
                                             : Tensor::zeros({n.batch, n.heads, n.key_width, n.width},
                                                             of.query.dtype(), of.query.device());

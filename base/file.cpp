@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The mode of what is at a path, following links; 0 when nothing is there.
+/// Returns the mode of the entry at a path, following links; 0 if there is none.
 mode_t mode_of(const fs::path& path) {
   return mode_at(AT_FDCWD, path, 0, path);
 }
@@ -40,7 +40,7 @@ std::int64_t open_regular(const fs::path& path, std::optional<Descriptor>& file)
   return size_of_regular(file->value, path);
 }
 
-/// Where a write really goes.
+/// The file that a write really goes to.
 struct Target {
   fs::path path;    // after following links
   bool is_special;  // written to directly, never replaced

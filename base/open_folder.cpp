@@ -108,8 +108,8 @@ void OpenFolder::check_own_file(const std::string& name) const {
         ", and a file of its own is needed there; move it away");
 }
 
-/// A file that is changed in place must not be another folder's, too, as in a copy made of hard links: then
-/// it is replaced by a copy of its own.
+/// Replaces a file that is another folder's too, as in a copy made of hard links, by a copy of its
+/// own, before it is changed in place.
 void OpenFolder::part_from_others(const std::string& name) const {
   struct stat status {};
   if (::fstatat(descriptor(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode) &&

@@ -77,7 +77,7 @@ std::vector<std::size_t> chosen_places(const Tokens& tokens, const MaskingOption
   return places;
 }
 
-/// What replaces a token that must be guessed.
+/// Returns the replacement of a token that must be guessed.
 std::int32_t hidden_token(std::int32_t token, std::size_t place, const MaskingOptions& options,
                           const RandomKey& key) {
   const double chance = unit_interval(random_word(key, 3 * place + 1));

@@ -19,7 +19,7 @@ std::vector<double> frequencies(std::int64_t width, double base) {
   return all;
 }
 
-/// The same, as RotaryAngles has them.
+/// Returns the frequencies with the changes that RotaryAngles describes.
 std::vector<double> frequencies(std::int64_t width, const RotaryAngles& angles) {
   constexpr double few_turns = 1, many_turns = 4;
   std::vector<double> all = frequencies(width, angles.base);
@@ -38,8 +38,8 @@ void for_each_angle(std::int64_t count, const std::vector<double>& frequencies, 
       visit(n, static_cast<std::int64_t>(i), static_cast<double>(n) * frequencies[i]);
 }
 
-/// The length of a table for the positions below `end`: with room for more, because decoding asks for one
-/// more position at every step.
+/// Returns the length of a table for the positions below `end`. It has room for more, because
+/// decoding asks for one more position at every step.
 std::int64_t table_length(std::int64_t end) {
   return static_cast<std::int64_t>(
       std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(64, end))));

@@ -1,8 +1,9 @@
-// What the passes of attention share: the forward pass (FORWARD), the gradient of the queries, those of keys
-// and values (COLUMNS_ARE_QUERIES) and that of the bias (OF_BIAS). Scores are computed in tiles of TILE_ROWS
-// x TILE_COLUMNS: the rows are queries and the columns keys, or, for the gradients of keys and values
-// (COLUMNS_ARE_QUERIES), the other way round. A workgroup owns the rows of one tile and walks over the
-// columns. Invocation (lane_x, lane_y) holds the scores of rows 4 lane_y .. + 3 and columns 4 lane_x .. + 3.
+// Shared by the passes of attention: the forward pass (FORWARD), the gradient of the queries, those
+// of keys and values (COLUMNS_ARE_QUERIES) and that of the bias (OF_BIAS). Scores are computed in
+// tiles of TILE_ROWS x TILE_COLUMNS: the rows are queries and the columns keys, or, for the
+// gradients of keys and values (COLUMNS_ARE_QUERIES), the other way round. A workgroup owns the
+// rows of one tile and walks over the columns. Invocation (lane_x, lane_y) holds the scores of rows
+// 4 lane_y .. + 3 and columns 4 lane_x .. + 3.
 //
 // attention_products.comp multiplies in ordinary arithmetic, attention_fragments.comp on matrix hardware;
 // each includes this file and defines invocation(), the number of an invocation within its workgroup.
@@ -269,7 +270,7 @@ uint existing_entries(Rows rows) {
   return HAS_PATTERN || HAS_MASK ? unmasked_entries(bits, first_row) : bits;
 }
 
-// --- what is added to the scores
+// --- terms added to the scores
 // The index of the entry of query i and key j in a bias, or its gradient, that begins at query `first`.
 uint bias_at(uint i, uint j, uint first) {
   uint matrix = BIAS_HAS_BATCH ? local_batch() : 0u;

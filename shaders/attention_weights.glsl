@@ -1,4 +1,4 @@
-// How scores become weights (FORWARD), and how gradients of weights become gradients of scores.
+// Turns scores into weights (FORWARD), and gradients of weights into gradients of scores.
 #ifdef FORWARD
 
 // The online softmax of attention's forward pass. Needs `partial`, a shared array of (LANES + 1) vec4s for

@@ -116,7 +116,7 @@ struct Features {
   VkPhysicalDeviceSubgroupSizeControlFeatures subgroups{};  // of an extension
 };
 
-/// What the driver says about a device of Vulkan 1.2.
+/// The driver's answers about a device of Vulkan 1.2.
 struct Answers {
   std::vector<VkExtensionProperties> extensions;
   Properties properties;
@@ -214,7 +214,7 @@ bool is_disabled(std::string_view capability) {
   return std::ranges::find(names, capability) != names.end();
 }
 
-/// What is wrong with HEED_VULKAN_DISABLE; "" if nothing.
+/// Returns what is wrong with HEED_VULKAN_DISABLE; "" if nothing.
 std::string problem_of_disabled() {
   constexpr std::string_view known =
       "push_descriptor, unified_memory, float16, cooperative_matrix, storage16, memory_budget, "
@@ -231,7 +231,7 @@ std::string_view wanted_queue() {
   return name ? name : "";
 }
 
-/// What is wrong with HEED_VULKAN_QUEUE; "" if nothing.
+/// Returns what is wrong with HEED_VULKAN_QUEUE; "" if nothing.
 std::string problem_of_queue() {
   const std::string_view name = wanted_queue();
   if (name.empty() || name == "main" || name == "compute") return "";
@@ -306,8 +306,8 @@ FloatControls float_controls_of(const VkPhysicalDeviceVulkan12Properties& given)
           .denormals_16 = denormals && given.shaderDenormPreserveFloat16};
 }
 
-/// Sets the speed of a slow device of this kind, so that no batch of commands meets a watchdog; those of
-/// operating systems strike after two seconds or more. A software device has no watchdog.
+/// Assumes the speed of a slow device of this kind, so that no batch of commands meets an operating
+/// system's watchdog, which ends work after two seconds or more. A software device has no watchdog.
 void guess_speed(PhysicalDevice& device) {
   const bool discrete = device.kind == "discrete GPU";
   device.flops_per_second = discrete ? 1e12 : 1e11;
