@@ -43,7 +43,7 @@ void set_hidden_map(const Tensor& leaf, bool is_map);
 ///   heed::backward(loss);
 ///   adamw.step(rate);
 ///   adamw.zero_gradients();
-///   heed::check(watch.left().empty(), "something of the model is not trained");
+///   heed::check(watch.left().empty(), "part of the model is not trained");
 class GradientWatch {
  public:
   GradientWatch();

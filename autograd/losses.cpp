@@ -190,7 +190,7 @@ void check_arguments(const char* op, const Tensor& x, const Tensor& weight, cons
   check_indices(op, targets);
   check(weight.rank() == 2 && x.rank() >= 1 && x.size(-1) == weight.size(1), op, ": input of shape ",
         x.shape(), " does not fit weight of shape ", weight.shape(), " ([classes, in])");
-  check(weight.size(0) > 0, op, ": a weight of shape ", weight.shape(), " knows no classes");
+  check(weight.size(0) > 0, op, ": a weight of shape ", weight.shape(), " has no classes");
   if (bias.defined()) {
     check_same(op, x, bias);
     check(bias.shape() == Shape{weight.size(0)}, op, ": bias of shape ", bias.shape(),

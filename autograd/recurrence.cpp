@@ -32,7 +32,7 @@ StateSizes check_recurrence(const Recurrence& of) {
   check(of.key.defined() || of.reading.defined(), op,
         ": nothing changes the state; give key and value, or reading and writing");
   const Tensor& wide = of.value.defined() ? of.value : of.target.defined() ? of.target : of.state;
-  check(wide.defined(), op, ": without value and target a state has to be given");
+  check(wide.defined(), op, ": without value and target, a state must be given");
   check(wide.rank() == 4 && wide.size(3) > 0, op, ": value, target or state of shape ", wide.shape(),
         " must have four axes, the last of which is not empty");
   const StateSizes n{of.query.size(0), of.query.size(1), of.query.size(2), of.query.size(3), wide.size(3)};

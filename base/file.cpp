@@ -292,7 +292,7 @@ TemporaryFolder::TemporaryFolder(std::string_view name) {
   std::string pattern = (fs::temp_directory_path(failure) / (std::string(name) + "-XXXXXX")).string();
   if (failure || ::mkdtemp(pattern.data()) == nullptr)
     fail("cannot make a temporary folder ", fs::path(pattern), ": ",
-         failure ? failure.message() : reason_of(errno), "; TMPDIR names where");
+         failure ? failure.message() : reason_of(errno), "; set TMPDIR to another folder");
   path_ = pattern;
 }
 TemporaryFolder::~TemporaryFolder() {
@@ -306,7 +306,7 @@ std::string random_hex(int digits) {
     unsigned char byte = 0;
     const ssize_t got = ::getrandom(&byte, 1, 0);
     if (got < 0 && errno == EINTR) continue;
-    if (got != 1) fail("the system gives no random numbers: ", reason_of(errno));
+    if (got != 1) fail("cannot get random numbers from the system: ", reason_of(errno));
     constexpr std::string_view hex = "0123456789abcdef";
     text += {hex[byte >> 4], hex[byte & 15]};
   }

@@ -181,9 +181,9 @@ auto read_own_json(std::string_view text, std::string_view source, const char* f
     check(take_digest(object) || hint == nullptr, "it was changed after it was written", hint);
     return read(std::as_const(object));
   } catch (const typename Json::exception& error) {
-    fail(source, " is damaged or of other software: ", error.what());
+    fail(source, " is damaged or was not written by heed: ", error.what());
   } catch (const Error& error) {
-    fail(source, " is damaged or of other software: ", error.what());
+    fail(source, " is damaged or was not written by heed: ", error.what());
   }
 }
 

@@ -116,7 +116,7 @@ SparseLinear::SparseLinear(std::int64_t features, std::int64_t classes, Initiali
 }
 
 Tensor SparseLinear::operator()(const SparseBatch& batch) const {
-  check(batch.ids.defined(), "the model reads sparse features beside the tokens, but there are none");
+  check(batch.ids.defined(), "the model reads sparse features and tokens, but there are no features");
   const std::int64_t rows = batch.ids.size(0), width = batch.ids.size(1), columns = weight.size(1);
   const Tensor values = reshape(cast(batch.values, weight.dtype()), {rows, 1, width});
   const Tensor total = reshape(matmul(values, embedding(weight, batch.ids)), {rows, columns}) * scale;

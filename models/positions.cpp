@@ -208,7 +208,7 @@ Tensor DistanceBias::matrix(std::int64_t queries, std::int64_t keys, const Tenso
 }
 
 Tensor DistanceBias::matrix_at(const Tensor& positions, std::int64_t keys, const Tensor& like) {
-  check(alibi_, "DistanceBias: rows at chosen positions are those of alibi");
+  check(alibi_, "DistanceBias: matrix_at() is for alibi only");
   const Tensor m = reshape(slopes(like), {1, heads_, 1, 1});
   const Tensor ahead =
       unsqueeze(Tensor::arange(keys, DType::i32, like.device()), 0) - unsqueeze(positions, 1);

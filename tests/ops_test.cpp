@@ -112,7 +112,8 @@ TEST_CASE("a tensor assigned between forward and backward is an error where its 
   const Tensor product = w * x;
   x.assign(std::span<const double>(Doubles{10}));
   CHECK_THROWS_WITH_AS(backward(product),
-                       doctest::Contains("backward: what mul was computed from has been overwritten"), Error);
+                       doctest::Contains("backward: a tensor that the gradient of mul reads was overwritten"),
+                       Error);
   backward(w * x);
   CHECK(gradient(w).item() == 10);
 

@@ -221,7 +221,7 @@ std::string problem_of_disabled() {
       "float_controls, subgroup_shuffle, unrolling";
   for (const std::string_view name : disabled_capabilities())
     if (concat_text(", ", known, ", ").find(concat_text(", ", name, ", ")) == std::string::npos)
-      return concat_text("HEED_VULKAN_DISABLE names \"", name, "\"; it knows ", known);
+      return concat_text("HEED_VULKAN_DISABLE names \"", name, "\"; the known names are ", known);
   return "";
 }
 
@@ -235,7 +235,7 @@ std::string_view wanted_queue() {
 std::string problem_of_queue() {
   const std::string_view name = wanted_queue();
   if (name.empty() || name == "main" || name == "compute") return "";
-  return concat_text("HEED_VULKAN_QUEUE is \"", name, "\"; it knows main and compute");
+  return concat_text("HEED_VULKAN_QUEUE is \"", name, "\"; it must be main or compute");
 }
 
 /// Chooses a queue family, or sets the reason why the device is refused.

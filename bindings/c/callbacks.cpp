@@ -184,7 +184,7 @@ class CallersAttention : public Attention {
     config["seed"] = seed >> 1;  // fits every language's integers
     const Lent none({});
     Results results(none, parameters_.size());
-    const std::string what = concat_text("what makes the parameters of ", of_->name);
+    const std::string what = concat_text("the function for the initial parameters of ", of_->name);
     call_back(what.c_str(), [&] {
       return of_->initial(of_->context, config.dump().c_str(), results.data(), parameters_.size());
     });

@@ -71,7 +71,7 @@ class UsedHere {
  public:
   explicit UsedHere(const RunObject& object) {
     check(std::ranges::count(used_here, &object) == 0,
-          "the run is in use by the call that asks whether to stop; wait until it returns");
+          "the run is in use by the call that called this function; wait until it returns");
     used_here.push_back(&object);
   }
   ~UsedHere() { used_here.pop_back(); }
@@ -343,8 +343,8 @@ class TrainingCalls {
 void train_one(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
   if (asks_for_all_folds(settings))
     throw SettingsError(
-        "data.folds: a training makes one run, and each fold is one: heed_cross_validate() trains all; for "
-        "one of them give data.fold, too");
+        "data.folds: one training makes one run; heed_cross_validate() trains one for each fold; to train a "
+        "single fold, give data.fold too");
   if (!train(kind, settings, request).finished) throw Interrupted();
 }
 
