@@ -10,7 +10,8 @@ namespace heed {
 
 namespace {
 
-// What the backward pass needs to know about each line of the table, derived from the text of the line.
+// Properties of each line of the table that the backward pass needs, derived from the text of the
+// line.
 
 constexpr bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';

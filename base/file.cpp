@@ -280,7 +280,7 @@ void fill_new_folder(const fs::path& folder, const std::function<void(const fs::
     fs::remove(temporary);
     sync_path(folder);
   } catch (...) {
-    std::error_code ignored;  // the first failure tells more
+    std::error_code ignored;  // the first failure is the one to report
     fs::remove_all(temporary, ignored);
     if (is_new) fs::remove(folder, ignored);
     throw;

@@ -8,7 +8,7 @@
 #include "heed/base/error.h"
 #include "heed/base/names.h"
 
-// A setting is a field of a struct and a line in the table beside it:
+// A setting is a field of a struct and a line in the table that follows the struct:
 //
 //   struct SamplingOptions { double temperature = 1; std::int64_t top_k = 0; };
 //
@@ -25,7 +25,7 @@ namespace heed {
 enum class Changes {
   by_group,    ///< as all settings of its group (apps/tasks/settings.h)
   never,       ///< the model was made with it
-  on_resume,   ///< when training goes on
+  on_resume,   ///< when training is resumed
   in_use,      ///< when the trained run is used
   at_any_time  ///< both
 };

@@ -353,7 +353,7 @@ Tensor Initialiser::orthogonal(std::int64_t out, std::int64_t in, double gain) {
 Tensor Initialiser::truncated_normal(const Shape& shape, double deviation, double bound) {
   check(bound >= 0.5, "truncated_normal: the bound must be at least 0.5 deviations, is ", bound);
   Tensor x = normal(shape, deviation);
-  while (!ShapesOnly::active()) {  // what lies beyond is drawn again
+  while (!ShapesOnly::active()) {  // values beyond the bound are drawn again
     const Tensor beyond = greater(abs(x), bound * deviation);
     if (sum(beyond).item() == 0) break;
     x = where(beyond, normal(shape, deviation), x);

@@ -98,7 +98,7 @@ uint head_offset(uint operand, uint rows, uint row_stride, uint head_stride) {
   return local_batch() * (outside ? heads * head_stride : rows * row_stride) + local_head() * head_stride;
 }
 
-// The same for a result, which has no gaps, and the stride of its rows.
+// The first element of this head in a result, which has no gaps, and the stride of its rows.
 uint result_offset(uint operand, uint rows, uint width) {
   const bool outside = ((HEADS_OUTSIDE >> operand) & 1u) != 0u;
   return local_batch() * heads * rows * width + local_head() * (outside ? rows : 1u) * width;

@@ -16,7 +16,7 @@ namespace heed::cpu {
 /// Returns how many bytes of address space this process may use (ulimit -v); nullopt: no limit.
 std::optional<std::size_t> address_limit();
 
-/// Returns how many bytes of address space it uses; 0 if the system does not say.
+/// Returns how many bytes of address space it uses; 0 if the system does not report it.
 std::size_t addresses_used();
 
 /// Describes both for error messages.

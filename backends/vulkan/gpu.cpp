@@ -64,7 +64,7 @@ Gpu& gpu(int index) {
 
 namespace {
 
-/// Where the elements of a contiguous tensor lie.
+/// The place of a contiguous tensor's elements.
 struct Range {
   Gpu& gpu;
   Block& block;

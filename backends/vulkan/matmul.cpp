@@ -20,7 +20,7 @@ Launch& bind_out(Launch& launch, const MatrixProduct& p) {
   return p.accumulate ? launch.update(p.out) : launch.write(p.out);
 }
 
-/// What a shader adds to the sums.
+/// Returns the flags of the terms that a shader adds to the sums.
 std::uint32_t finish_bits(const MatrixProduct& p) {
   return bit_if(p.bias.defined(), bias_bit) | bit_if(p.accumulate, accumulate_bit);
 }
