@@ -97,7 +97,7 @@ struct PhysicalDevice {
   std::string kind;      ///< "discrete GPU", "integrated GPU", "virtual GPU", "software", "other"
   std::string driver;    ///< its name and version
   std::string identity;  ///< vendor, device, driver version, pipeline-cache UUID, in hexadecimal
-  /// The same under its other drivers (CUDA): "00112233-4455-...".
+  /// UUID, which its other drivers (CUDA) report too: "00112233-4455-...".
   std::string uuid;
   std::string refusal;  ///< why heed cannot use it; "" if it can
   std::uint32_t queue_family = 0;
