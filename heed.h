@@ -1,12 +1,13 @@
 #pragma once
 
-/// What programs need of heed: tensors and ops, gradients and ops of your own, attention mechanisms, models,
-/// training and data; and of the applications (apps/apps.h), unless heed was built without them, tasks, their
-/// runs and published models. You can also include only the headers that you need.
+/// Includes all of heed that programs usually need: tensors and ops, gradients and ops of your own,
+/// attention mechanisms, models, training and data. Unless heed was built without the applications
+/// (apps/apps.h), it also includes tasks, their runs and published models. You can also include
+/// only the headers that you need.
 ///
-/// Left out is what few programs extend or take apart: what a task of your own shares with others
-/// (apps/tasks/examples.h, apps/tasks/labelled.h, apps/tasks/text_to_text.h), the frame of a published
-/// architecture (apps/hub/architecture.h), comparisons (apps/compare/comparison.h), event files
+/// Headers that few programs need are left out: parts that tasks share (apps/tasks/examples.h,
+/// apps/tasks/labelled.h, apps/tasks/text_to_text.h), the frame of a published architecture
+/// (apps/hub/architecture.h), comparisons (apps/compare/comparison.h), event files
 /// (training/tensorboard.h), the readers of single formats (data/idx.h, data/mind.h,
 /// data/dialogues.h, ...), and headers that only other headers of their folder use.
 

@@ -89,7 +89,7 @@ TEST_CASE("modules: no module is part of itself, directly or indirectly") {
   module.add_module("part", part);
   module.add_module("shared", shared);
   other.add_module("shared", shared);
-  const char* circle = "\"top\" holds the module that it is to be a part of";
+  const char* circle = "\"top\" contains the module to which it is added";
   CHECK_THROWS_WITH_AS(part.add_module("top", module), doctest::Contains(circle), Error);
   CHECK_THROWS_WITH_AS(shared.add_module("top", other), doctest::Contains(circle), Error);
   CHECK(module.parameters().empty());

@@ -93,7 +93,7 @@ TEST_CASE("The order of the texts does not matter") {
 TEST_CASE("Characters without a token are named, each once") {
   const Tokenizer tokenizer = Tokenizer::train_characters(texts, special);
   CHECK(tokenizer.unknown_characters("caféz ☃ z☃") == std::vector<std::string>{"z", "☃"});
-  // Byte-level BPE knows them all.
+  // Byte-level BPE knows them all. Of its 300 tokens, 256 are the bytes, and some are merges.
   TokenizerTraining options;
   options.vocabulary_size = 300;
   CHECK(Tokenizer::train(texts, options).unknown_characters("z ☃").empty());
