@@ -19,8 +19,8 @@ class RunFolder;
 struct TrainerOptions {
   std::int64_t steps = 0;   ///< optimizer steps; 0: as many as `epochs` takes
   std::int64_t epochs = 0;  ///< passes over the data, at most 1,000,000; give this or `steps`
-  /// Batches per step. The step's gradient is the mean over all their tokens, added in batch order. A run
-  /// may have at most 2^31 - 1 batches in all.
+  /// Batches per step. The step's gradient is the mean over all their tokens, added in batch order.
+  /// A run may have at most 2^31 - 1 batches in all.
   std::int64_t accumulation = 1;
   double clip_norm = 0;  ///< limit on the global gradient norm; 0: none
   /// Decay of the weights' moving average, which is evaluated and saved as best; 0: none.
@@ -28,24 +28,26 @@ struct TrainerOptions {
   OptimizerOptions optimizer = {};
   std::vector<PartRate> part_rates = {};  ///< learning rates for parts of the model; 0: frozen
   ScheduleOptions schedule = {};
-  /// A custom schedule, used instead of `schedule`.
-  /// Checkpoints do not store it: pass the same function when resuming to get the same bits.
+  /// A custom schedule, used instead of `schedule`. Checkpoints do not store it: pass the same
+  /// function on resume for bit-identical results.
   Schedule learning_rate = {};
   std::int64_t log_every = 50;  ///< steps between progress records
-  /// Call the progress callback after this many seconds even if no record is due; 0: never. Such a call
-  /// changes nothing and is written to no file. It waits for the device.
+  /// Calls the progress callback after this many seconds even if no record is due; 0: never. Such a
+  /// call changes nothing and is written to no file. It waits for the device.
   double log_seconds = 0;
   std::int64_t evaluate_every = 0;  ///< steps between evaluations, plus one at the end; 0: none
-  /// Evaluations over the whole training at the least. Where evaluate_every makes fewer, others come between
-  /// them, at least 20 steps apart; these are shown and choose nothing.
+  /// The minimum number of evaluations in the whole training. If evaluate_every makes fewer, more
+  /// are added between them, at least 20 steps apart; these are shown but do not select weights.
   std::int64_t shown_evaluations = 0;
-  /// How many of the held-out tokens or texts those others read at the most, as the task counts them; 0: all.
+  /// The most held-out tokens or texts that the added evaluations read, in the task's unit; 0: all.
   std::int64_t shown_sample = 0;
-  std::int64_t patience = 0;    ///< stop after this many evaluations without a better one; 0: never
-  std::int64_t save_every = 0;  ///< steps between checkpoints; a better evaluation and the end also save one
+  std::int64_t patience = 0;  ///< stop after this many evaluations without a better one; 0: never
+  /// Steps between checkpoints; a better evaluation and the end also save one.
+  std::int64_t save_every = 0;
   std::uint64_t seed = 0;
   Precision precision = Precision::f32;  ///< type the model computes in; the weights stay f32
-  bool tensorboard = false;              ///< also write the metrics to tensorboard/events.* in the run folder
+  /// Also write the metrics to tensorboard/events.* in the run folder.
+  bool tensorboard = false;
 };
 
 void for_each_setting(auto&& visit, TrainerOptions& options) {
@@ -81,13 +83,15 @@ void for_each_setting(auto&& visit, TrainerOptions& options) {
         "Steps between checkpoints; better evaluations and the end make one too", free);
 }
 
-/// How the trainer reports to the program; the library itself never prints. All may be empty.
+/// The callbacks through which the trainer reports to the program; the library itself never prints.
+/// All may be empty.
 struct TrainerCallbacks {
   std::function<void(const Progress&)> progress = {};
   std::function<void(std::string_view)> message = {};  ///< warnings and remarks
-  std::function<bool()> stop_requested = {};  ///< called after each step; true: save a checkpoint and return
-  /// Called after evaluations and at the end of a training in a folder, with all that was recorded: to write
-  /// a report, say. An Error that it throws becomes a message.
+  /// Called after each step; true: save a checkpoint and return.
+  std::function<bool()> stop_requested = {};
+  /// Called after evaluations and at the end of training in a folder, with all records, for example
+  /// to write a report. An Error that it throws becomes a message.
   std::function<void(const RunFolder& run, std::span<const Progress> records)> report = {};
 };
 

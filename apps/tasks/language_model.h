@@ -12,14 +12,14 @@
 #include "heed/models/decoding.h"
 #include "heed/training/perplexity.h"
 
-// Language models of both objectives: what they have in common, writing, and filling in.
+// Language models with the causal and the masked objective.
 
 namespace heed {
 
-/// Stands before every document of the stream that a model learns, so it begins a text and ends it, unless
+/// The mark before every document of the token stream. It begins and ends a text, unless
 /// tokenizer.begin and tokenizer.end name other marks.
 inline const std::string text_mark = "<|endoftext|>";
-/// Stands for a token that a masked model is to guess.
+/// The mask token, which replaces a token that a masked model must predict.
 inline const std::string mask_token = "<mask>";
 
 // --- settings
@@ -99,7 +99,7 @@ void for_each_setting(auto&& visit, TextEvaluation& evaluation) {
         "After training on the embedded text: sentences to write and to check against its rule");
 }
 
-/// How text is written.
+/// Settings of text generation.
 struct Generation {
   GenerationOptions options = {.sampling = {}, .tokens = 500};
   std::int64_t samples = 1;
@@ -113,46 +113,46 @@ void for_each_setting(auto&& visit, Generation& generation) {
 /// Whether "objective" is masked.
 bool is_masked(const Settings& settings);
 
-/// Windows of model.max_length, as many as training.batch_tokens takes. Throws a SettingsError when it takes
-/// none.
+/// Returns windows of model.max_length tokens, as many per batch as training.batch_tokens allows.
+/// Throws a SettingsError if it allows none.
 WindowOptions training_windows(const Settings& settings);
 
-/// Throws an Error that names the characters of the text which the tokenizer does not know, if any.
+/// Throws an Error naming characters of the text that the tokenizer cannot encode, if any.
 void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_view what);
 
-/// What a language model reads: it reads the text of the settings, learns its tokens and cuts it into
-/// windows.
+/// The data of a language model: reads the texts, learns the tokenizer and cuts the token stream
+/// into windows.
 class TextStream {
  public:
-  /// Both must outlive it; the learner gets what is worth telling.
+  /// Both arguments must outlive it; remarks go to the learner.
   TextStream(Settings& settings, Learner& learner);
 
-  /// The parts that the settings name; the share of the characters at the end becomes what is measured with.
-  /// Returns their digests.
+  /// Reads the parts that the settings name; without validation data, holds out a share of the
+  /// characters at the end. Returns the digests.
   std::map<std::string, std::string> read_parts(ReadReport& report);
   LargeText read(const std::string& file, const Settings& layout, ReadReport& report) const;
 
-  /// The tokenizer of the settings, as a file: the characters of all the text there is; words and BPE are
-  /// learned from what is trained on.
+  /// Returns the tokenizer of the settings, as a file. Characters are collected from all parts;
+  /// words and BPE are learned from the training part.
   NamedFiles learned_files();
   void open(const ReadFile& read);
-  /// Turns the parts into streams and the plan of the windows.
+  /// Converts the parts to token streams and plans the windows.
   void prepare();
-  /// The stream of the documents: what stands before each, and its text. `what` names them in errors, and in
+  /// Returns the token stream of documents, each after its mark. `what` names them in errors and in
   /// a remark on `<unk>`.
   TokenStream stream_of(const LargeText& documents, std::string_view what) const;
   std::int32_t end_mark() const { return *end_; }
-  /// What begins a text that is to be continued; empty: it begins with its first word.
+  /// The mark before a text that is to be continued; empty: the text begins with its first word.
   const Tokens& begin_mark() const { return begin_; }
 
-  /// Some lines, as much of each as a model reads in `most` tokens.
+  /// Returns some lines, each cut to `most` tokens.
   std::vector<std::string> lines(std::size_t count, std::size_t most) const;
   std::int64_t vocabulary_size() const { return tokenizer ? tokenizer->vocabulary_size() : 300; }
 
   DataParts<LargeText> parts;
   std::optional<Tokenizer> tokenizer;
-  TokenStream train{0}, valid{0};     ///< nothing to measure with: empty
-  std::int64_t valid_characters = 0;  ///< of the validation text, as far as progress is measured on it
+  TokenStream train{0}, valid{0};     ///< `valid` is empty without validation data
+  std::int64_t valid_characters = 0;  ///< of the validation text that evaluations read
   EpochBatches<WindowPlan> batches;
 
  private:
@@ -165,7 +165,7 @@ class TextStream {
 
 // --- the causal objective
 
-/// It writes text.
+/// The learner with the causal objective, which generates text.
 class TextWriter : public Learner {
  public:
   TextWriter(const TaskKind& kind, Settings settings);
@@ -175,15 +175,15 @@ class TextWriter : public Learner {
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override;
   Evaluation evaluate() override;
 
-  /// Of each line one continuation; blank ones get none.
+  /// Returns a continuation for each line; blank lines get none.
   std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
-  /// Logits [B, N, V] of what follows each token of each line.
+  /// Returns the logits [B, N, V] of the next token after each token of each line.
   Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override;
   /// Throws an Error for a prompt that the model cannot read.
   void check_prompt(const std::string& prompt) const { prompt_tokens(prompt); }
-  /// `samples` continuations of a prompt; text i depends on the prompt, the settings and i alone. An empty
-  /// prompt stands for the mark that begins a text, or where there is none for a line break. Throws an Error
-  /// for a prompt that the model cannot read.
+  /// Returns `samples` continuations of a prompt; text i depends only on the prompt, the settings
+  /// and i. An empty prompt means the mark that begins a text, or a line break if there is none.
+  /// Throws an Error for a prompt that the model cannot read.
   std::vector<Prediction> write(const std::string& prompt, std::int64_t samples,
                                 const PredictOptions& options) {
     return write(prompt, samples, options, generation_);
@@ -213,17 +213,18 @@ class TextWriter : public Learner {
   TextStream text_;
 };
 
-/// The learner of a language_model run as a writer; throws an Error for another task's.
+/// Returns the learner of a language_model run as a TextWriter. Throws an Error for another task.
 TextWriter& text_writer(Learner& learner);
 
 // --- the masked objective (masked_language_model.cpp)
 
-/// The learner of a language_model run with objective=masked: an encoder (models/language_model.h) guesses
-/// hidden tokens from both sides. It has model.decoder_layers layers of model.decoder_attention, any
-/// mechanism that can serve in an encoder, and fills in the lines it is given.
+/// Creates the learner of a language_model run with objective=masked: an encoder
+/// (models/language_model.h) that predicts hidden tokens from both sides and fills in given lines.
+/// It has model.decoder_layers layers of model.decoder_attention, which can be any mechanism that
+/// can serve in an encoder.
 ///
-/// Beside the loss of the hidden tokens it measures their accuracy, and pseudo_perplexity, exp(loss): no
-/// perplexity, because what it guesses from is most of the text.
+/// Besides the loss of the hidden tokens it measures their accuracy and pseudo_perplexity,
+/// exp(loss). This is not a perplexity, because the model sees most of the text.
 std::unique_ptr<Learner> make_masked_learner(const TaskKind& kind, Settings settings);
 
 }  // namespace heed
