@@ -55,11 +55,10 @@ std::vector<std::int32_t> classes_of(const LabelledText& text, std::span<const s
 /// - csv, tsv, jsonl: a column with labels and columns with texts (see TableOptions); labels may be
 /// numbers;
 /// - folders: a folder for each class, in which every file is one document; classes and documents
-/// are in
-///   order of their names. Line ends become "\n", and leading empty lines are left out. In a folder that
-///   contains only files, each file is a class with that name and has a text on each line, none of them empty
-///   ("lines" reads a folder in the same way). Names such as "train.all" or "test" are taken for classes only
-///   where the format is given as "folders".
+/// are sorted by name. Line ends become "\n", and leading empty lines are left out. If the folder
+/// contains only files, each file is a class with that name and has a text on each line, none of
+/// them empty ("lines" reads such a folder in the same way). Names such as "train.all" or "test"
+/// are taken for classes only if the format is given as "folders".
 struct LabelledOptions {
   std::string format = {};  ///< "": from the name: a folder, .csv, .tsv, .jsonl, each also with .gz
   TextOptions text = {};

@@ -47,19 +47,20 @@ class TokenMatcher {
 enum class WordSplit {
   none,  ///< A whole text is one word.
   /// The pattern of GPT-2 (Radford et al., 2019), scanned by hand with Unicode categories:
-  ///   's | 't | 're | 've | 'm | 'll | 'd | ?L+ | ?N+ | ?(other)+ | space+ not before a non-space | space+
-  /// where " ?" is one optional U+0020. Vowel signs are "other" here, and part words from their
-  /// middle.
+  ///   's | 't | 're | 've | 'm | 'll | 'd
+  ///   | ?L+ | ?N+ | ?(other)+ | space+ not before a non-space | space+
+  /// where " ?" is one optional U+0020. Vowel signs are "other" here, and split words.
   gpt2,
   /// The pattern of GPT-2, but everything that Unicode's word boundaries keep with an L or N stays
   /// with it (unicode::stays_with_previous). heed's own.
   whole,
   /// The pattern of GPT-2, in texts cut before and after every single N (SmolLM2).
   digits,
-  /// The pattern of Llama 3 (and of GPT-4), which differs from GPT-2's in what joins a word and
-  /// where lines end:
-  ///   's | 't | 're | 've | 'm | 'll | 'd, also in capitals | (other or space, but no line end)?L+ | N{1,3}
-  ///   | ?(other)+(line end)* | space*(line end)+ | space+ not before a non-space | space+
+  /// The pattern of Llama 3 (and of GPT-4), which differs from GPT-2's in word joining and line
+  /// ends:
+  ///   's | 't | 're | 've | 'm | 'll | 'd, also in capitals
+  ///   | (other or space, but no line end)?L+ | N{1,3} | ?(other)+(line end)*
+  ///   | space*(line end)+ | space+ not before a non-space | space+
   llama3,
   /// The pattern of Llama 3 with each N by itself (Qwen2).
   qwen2,

@@ -40,8 +40,8 @@ struct TaskProgram {
   std::vector<SettingFlag> train_flags = {};     ///< of train
   std::vector<SettingFlag> evaluate_flags = {};  ///< of evaluate
   std::vector<SettingFlag> predict_flags = {};   ///< of predict, or of the command that replaces it
-  std::string files = {};                        ///< help of evaluate --data, which replaces the run's data
-  bool reads_parallel = false;                   ///< accepts --source and --target instead of --data
+  std::string files = {};                        ///< help of evaluate --data
+  bool reads_parallel = false;                   ///< accepts --source and --target
   bool has_preset = false;                       ///< has --preset, for a model with two stacks
   bool has_labels = false;                       ///< its answers are right or wrong
   bool reads_tables = false;                     ///< predict accepts tables

@@ -184,7 +184,8 @@ using ReadFile = std::function<std::string(std::string_view name)>;
 /// A task instance: its settings, data, vocabulary and model. It trains (as a Task of the Trainer),
 /// evaluates and predicts. train() (train.h) and Run (run.h) call its functions in this order:
 ///
-///   to train     check_settings, read_data, learn_vocabulary (or open_files), build, prepare_training
+///   to train     check_settings, read_data, learn_vocabulary (or open_files), build,
+///                prepare_training
 ///   to predict   open_files, build, then predict and measure
 ///
 /// To implement a task, derive from Learner, read the settings in the constructor and implement the

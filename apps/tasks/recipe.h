@@ -148,7 +148,7 @@ struct TrainingSettings {
   double label_smoothing = 0.1;
   std::string freeze = {}, part_rates = {}, from = {}, ignore = {}, embeddings = {}, keep_best_by = {};
   std::vector<std::string> metrics = {};  ///< the choices of keep_best_by
-  bool smooths = true;                    ///< the task predicts classes or tokens, so labels can be smoothed
+  bool smooths = true;                    ///< labels can be smoothed: they are classes or tokens
 };
 
 void for_each_setting(auto&& visit, TrainingSettings& training) {
