@@ -31,13 +31,14 @@ struct MuonOptions {
 };
 
 void for_each_setting(auto&& visit, MuonOptions& options) {
-  visit(options.momentum, "momentum", 0, below_one_in_f32, "Of muon: of the matrices' moment");
-  visit(options.nesterov, "nesterov", "Of muon: whether the gradient counts once more beside the moment");
-  visit(options.iterations, "iterations", 1, 99, "Of muon: iterations of Newton and Schulz");
+  visit(options.momentum, "momentum", 0, below_one_in_f32, "muon: momentum of the matrices");
+  visit(options.nesterov, "nesterov", "muon: use Nesterov momentum");
+  visit(options.iterations, "iterations", 1, 99, "muon: Newton-Schulz iterations");
   visit(options.adjustment, "adjust_rate", {"original", "match_rms_adamw"},
-        "Of muon: how a matrix's rate follows from its shape; match_rms_adamw: steps as long as adamw's");
+        "muon: how the learning rate of a matrix depends on its shape; match_rms_adamw: updates as large as "
+        "adamw's");
   visit(options.rate, "matrix_rate", least_in_f32, most_in_f32,
-        "Of muon: the learning rate of the matrices, as a multiple of the schedule's");
+        "muon: learning rate of the matrices, as a multiple of the schedule's");
 }
 
 /// Returns an approximation of the nearest semi-orthogonal matrices to x [..., rows, columns]: all

@@ -36,10 +36,11 @@ inline constexpr double most_steps = 1e12;
 
 void for_each_setting(auto&& visit, ScheduleOptions& options) {
   visit(options.kind, "name", {"constant", "linear", "cosine", "inverse_sqrt"},
-        "How the learning rate goes on after the warm-up");
-  visit(options.learning_rate, "learning_rate", least_in_f32, most_in_f32, "The peak of the learning rate");
-  visit(options.warmup_steps, "warmup_steps", 0, most_steps, "Steps in which the rate rises to its peak");
-  visit(options.final_rate, "final_rate", 0, most_in_f32, "The rate at the end of linear and cosine");
+        "Learning-rate schedule after the warm-up");
+  visit(options.learning_rate, "learning_rate", least_in_f32, most_in_f32, "Peak learning rate");
+  visit(options.warmup_steps, "warmup_steps", 0, most_steps,
+        "Warm-up steps, in which the learning rate rises to its peak");
+  visit(options.final_rate, "final_rate", 0, most_in_f32, "Final learning rate of linear and cosine");
 }
 
 /// A function that returns the learning rate of step 1, 2, ..., `steps`.
@@ -77,14 +78,14 @@ struct OptimizerOptions {
 };
 
 void for_each_setting(auto&& visit, OptimizerOptions& options) {
-  visit(options.kind, "name", optimizer_names(), "What turns gradients into steps");
-  visit(options.beta1, "beta1", 0, below_one_in_f32, "Of Adam's first moment; the momentum of sgd");
-  visit(options.beta2, "beta2", 0, below_one_in_f32, "Of Adam's second moment");
+  visit(options.kind, "name", optimizer_names(), "Optimizer");
+  visit(options.beta1, "beta1", 0, below_one_in_f32, "Decay of Adam's first moment; the momentum of sgd");
+  visit(options.beta2, "beta2", 0, below_one_in_f32, "Decay of Adam's second moment");
   visit(options.epsilon, "epsilon", least_in_f32, most_in_f32, "Added to the root of Adam's second moment");
   visit(options.weight_decay, "weight_decay", 0, most_in_f32,
-        "Of adamw and muon: on the weights; of adam: added to the gradient");
+        "Weight decay; adamw and muon apply it to the weights, adam adds it to the gradient");
   visit(options.decay_vectors, "decay_vectors",
-        "Whether adamw and muon also decay biases and the scales and shifts of norms");
+        "adamw and muon: also decay biases and the scales and shifts of norms");
   for_each_setting(visit, options.muon);
 }
 

@@ -53,34 +53,33 @@ struct TrainerOptions {
 void for_each_setting(auto&& visit, TrainerOptions& options) {
   constexpr double most = 0x1p31 - 1;
   const SettingTraits free = {.changes = Changes::on_resume};
-  visit(options.steps, "steps", 0, most, "Steps of the optimizer", free);
+  visit(options.steps, "steps", 0, most, "Optimizer steps", free);
   visit(options.epochs, "epochs", 0, 1e6,
-        "Passes over the data, instead of steps; 0: as many as the steps take", free);
+        "Passes over the data, instead of steps; 0: determined by the steps", free);
   visit(options.accumulation, "accumulation", 1, most,
-        "Batches for each step; their gradient is the mean over all their tokens");
-  visit(options.clip_norm, "clip_norm", 0, most_in_f32, "Limit of the gradient's norm; 0: none");
+        "Batches per step; the gradient is the mean over all their tokens");
+  visit(options.clip_norm, "clip_norm", 0, most_in_f32, "Limit on the gradient norm; 0: none");
   visit(options.ema_decay, "ema_decay", 0, below_one,
-        "Of the moving average of the weights, which is what is measured and kept as best; 0: none");
+        "Decay of the moving average of the weights, which is evaluated and saved as best; 0: none");
   for_each_setting_below("optimizer", visit, options.optimizer);
   for_each_setting_below("schedule", visit, options.schedule);
   visit(options.log_every, "log_every", 0, most_steps, "Steps between progress records", free);
   visit(options.log_seconds, "log_seconds", 0, 1e9,
-        "Seconds after which progress is shown anyway; 0: by steps alone", free);
-  visit(options.tensorboard, "tensorboard",
-        "Whether the curves are also written as files that TensorBoard reads", free);
-  visit(options.evaluate_every, "evaluate_every", 0, most_steps, "Steps between evaluations; 0: none");
+        "Seconds after which progress is shown in any case; 0: only by steps", free);
+  visit(options.tensorboard, "tensorboard", "Also write the curves as TensorBoard files", free);
+  visit(options.evaluate_every, "evaluate_every", 0, most_steps,
+        "Steps between evaluations; 0: no evaluations");
   visit(options.shown_evaluations, "shown_evaluations", 0, 1000,
-        "Evaluations at the least; beyond those of evaluate_every they are shown and choose no weights",
+        "Least number of evaluations; those beyond evaluate_every are only shown and do not select weights",
         free);
-  visit(
-      options.shown_sample, "shown_sample", 0, most_steps,
-      "The most tokens, texts or pairs that an evaluation reads that is only shown; 0: all. The others, and "
-      "that of the last step, read all",
-      free);
+  visit(options.shown_sample, "shown_sample", 0, most_steps,
+        "Most tokens, texts or pairs to read in evaluations that are only shown; 0: all. Other evaluations, "
+        "and the one at the last step, read all",
+        free);
   visit(options.patience, "patience", 0, most_steps,
-        "Evaluations without a better one after which training stops; 0: never stops", free);
+        "Stop training after this many evaluations without improvement; 0: never", free);
   visit(options.save_every, "save_every", 0, most_steps,
-        "Steps between checkpoints; better evaluations and the end make one too", free);
+        "Steps between checkpoints; better evaluations and the last step also save one", free);
 }
 
 /// The callbacks through which the trainer reports to the program; the library itself never prints.

@@ -47,26 +47,25 @@ struct ClassifyData {
 void for_each_setting(auto&& visit, ClassifyData& data) {
   for_each_setting(visit, data.files);
   visit(data.labels, "labels",
-        "Of idx: the labels of data.file; empty: \"labels\" and \"idx1\" in its name for "
-        "\"images\" and \"idx3\"");
-  visit(data.patch, "patch", 1, 4096, "Of idx: rows and columns of the patches that are an image's tokens");
+        "idx: label file of data.file; empty: its name with \"labels\" for \"images\" and \"idx1\" for "
+        "\"idx3\"");
+  visit(data.patch, "patch", 1, 4096, "idx: rows and columns of the patches that are an image's tokens");
   visit(data.label_column, "label_column",
-        "Of tables: the label's number, from 1, or name; empty: \"label\", or found by the data, and said",
+        "Tables: column of the label, a number from 1 or a name; empty: \"label\", or detected and reported",
         {.kind = Setting::Kind::column});
   visit(data.label_separator, "label_separator",
-        "What stands between the labels of a text that may have several, such as |, or none; of jsonl they "
-        "may be a "
-        "list; empty: every text has one",
+        "Separator between the labels of a text that may have several (or none), such as a comma; in jsonl "
+        "they may be a list; empty: every text has one label",
         {.changes = Changes::never});
   visit_weight_column(visit, data.weight_column);
   visit_text_columns(visit, data.text_columns);
   for_each_setting(visit, data.split);
   for_each_setting(visit, data.limits);
-  visit(data.expressions, "listops.count", 1, 1e8, "Without data: how many ListOps expressions");
-  visit(data.rule.max_depth, "listops.max_depth", 1, 1000, "Of an expression");
-  visit(data.rule.max_arguments, "listops.max_arguments", 2, 1000, "Of an operator");
-  visit(data.rule.longer_than, "listops.longer_than", 0, 1e6, "Length of an expression: more than this");
-  visit(data.rule.shorter_than, "listops.shorter_than", 1, 1e6, "Length of an expression: less than this");
+  visit(data.expressions, "listops.count", 1, 1e8, "Without data: number of generated ListOps expressions");
+  visit(data.rule.max_depth, "listops.max_depth", 1, 1000, "Largest depth of an expression");
+  visit(data.rule.max_arguments, "listops.max_arguments", 2, 1000, "Most arguments of an operator");
+  visit(data.rule.longer_than, "listops.longer_than", 0, 1e6, "Expressions are longer than this");
+  visit(data.rule.shorter_than, "listops.shorter_than", 1, 1e6, "Expressions are shorter than this");
 }
 
 constexpr const char* for_texts = R"({

@@ -41,7 +41,7 @@ constexpr const char* for_small_talk = R"({
 
 struct ConverseData {
   DataFiles files = {
-      .what = "Dialogues", .form = ", one a line, each turn ended by __eou__", .without_test = "none"};
+      .what = "Dialogues", .form = ", one per line, with __eou__ after each turn", .without_test = "none"};
   double valid_fraction = 0.1;
   std::uint64_t split_seed = 1;
   std::int64_t turns = 3;
@@ -54,13 +54,14 @@ void for_each_setting(auto&& visit, ConverseData& data) {
   for_each_setting(visit, data.files);
   visit_valid_fraction(visit, data.valid_fraction);
   visit_split_seed(visit, data.split_seed);
-  visit(data.turns, "turns", 1, 1000, "The most turns that are read before the one that is written");
+  visit(data.turns, "turns", 1, 1000, "Most previous turns that the model reads");
   visit(data.overlap, "overlap", {"leave_out", "keep"},
-        "What becomes of dialogues to learn from that are among those to measure with: left out, or kept; "
-        "said");
+        "What happens to training dialogues that also occur in the validation or test data: left out, or "
+        "kept; reported");
   for_each_setting(visit, data.text);
-  visit(data.dialogues, "dialogues", 1, 1e6, "Without data: how many dialogues to learn from");
-  visit(data.held_out_dialogues, "held_out_dialogues", 1, 1000, "Without data: how many to measure with");
+  visit(data.dialogues, "dialogues", 1, 1e6, "Without data: number of generated training dialogues");
+  visit(data.held_out_dialogues, "held_out_dialogues", 1, 1000,
+        "Without data: number of generated held-out examples");
 }
 
 Settings converse_settings(bool own_data) {

@@ -28,10 +28,11 @@ namespace heed {
 
 void for_each_setting(auto&& visit, TextOptions& text) {
   visit(text.encoding, "encoding", {"utf-8", "latin-1", "cp1252"},
-        "How bytes stand for characters; it is never guessed");
+        "Character encoding of text files; never guessed");
   visit(text.bad_bytes, "on_bad_bytes", {"error", "replace"},
-        "Bytes that the encoding does not have are an error, or replaced by U+FFFD and counted");
-  visit(text.max_bytes, "max_bytes", 1, 0x1p63, "The most bytes of one file of text, unpacked");
+        "What happens to bytes that are invalid in the encoding: an error, or replacement by U+FFFD with a "
+        "count");
+  visit(text.max_bytes, "max_bytes", 1, 0x1p63, "Largest size of a text file, unpacked, in bytes");
 }
 
 /// The files of a task with separate training, validation and test data. `what` and `form` describe
@@ -42,21 +43,22 @@ struct DataFiles {
 };
 
 void for_each_setting(auto&& visit, DataFiles& files) {
-  visit(files.file, "file", files.what + " to learn from" + files.form);
-  visit(files.valid, "valid", files.what + " to measure progress on; empty: a part of data.file is held out");
-  visit(files.test, "test", files.what + " kept for a test; empty: " + files.without_test);
+  visit(files.file, "file", files.what + " for training" + files.form);
+  visit(files.valid, "valid", files.what + " for validation; empty: a part of data.file is held out");
+  visit(files.test, "test", files.what + " for testing; empty: " + files.without_test);
 }
 
 // Settings for splitting data.file when no other files are named.
 void visit_valid_fraction(auto&& visit, double& fraction) {
   visit(fraction, "valid_fraction", 0, below_one,
-        "Share of the data that is held out to measure progress on, unless files are named for that");
+        "Share of the data to hold out for validation, unless validation files are named");
 }
 void visit_test_fraction(auto&& visit, double& fraction) {
-  visit(fraction, "test_fraction", 0, below_one, "Share of the data that is held out for a test, likewise");
+  visit(fraction, "test_fraction", 0, below_one,
+        "Share of the data to hold out for testing, unless test files are named");
 }
 void visit_split_seed(auto&& visit, std::uint64_t& seed) {
-  visit(seed, "split_seed", 0, 0x1p63, "Seed of what is held out, and of data made by rule");
+  visit(seed, "split_seed", 0, 0x1p63, "Seed for choosing held-out data, and for generated data");
 }
 
 /// The length limit of texts, and what happens to longer ones.
@@ -66,9 +68,10 @@ struct TextLimits {
 };
 
 void for_each_setting(auto&& visit, TextLimits& limits) {
-  visit(limits.max_tokens, "max_tokens", 1, 1 << 24, "The most tokens of a text, its end mark included");
+  visit(limits.max_tokens, "max_tokens", 1, 1 << 24, "Most tokens of a text, including the end mark");
   visit(limits.long_texts, "long_texts", {"error", "cut"},
-        "A longer text is an error, or cut: its beginning alone is read, and a message says how many were");
+        "What happens to longer texts: an error, or only the beginning is read and a message reports how "
+        "many were cut");
 }
 
 // --- examples in memory
@@ -314,13 +317,13 @@ using PairParts = DataParts<ParallelText>;
 
 void visit_header(auto&& visit, Header& header) {
   visit(header, "header", {"", "true", "false"},
-        "csv and tsv: whether the first row names the columns, as it does where a column is given by its "
-        "name; empty: found out, and said");
+        "csv and tsv: whether the first row is a header; giving a column by name implies true; empty: "
+        "detected and reported");
 }
 void visit_delimiter(auto&& visit, std::string& delimiter) {
   std::vector<std::string> names = table_delimiters();
   names.insert(names.begin(), "");
-  visit(delimiter, "delimiter", names, "What separates the fields of csv; empty: what the first line shows");
+  visit(delimiter, "delimiter", names, "Field separator of csv; empty: detected in the first line");
 }
 
 /// The settings below "data" that name files of pairs: a table for each part, or two files of
@@ -340,29 +343,29 @@ struct PairFiles {
 };
 
 void for_each_setting(auto&& visit, PairFiles& files) {
-  visit(files.train.source, "source", "Texts to learn from, one a line; plain or gzip");
-  visit(files.train.target, "target", "What is to be written for them, line by line");
-  visit(files.valid.source, "valid_source", "Texts to measure progress on");
+  visit(files.train.source, "source", "Training sources, one per line; plain or gzip");
+  visit(files.train.target, "target", "Training targets, line by line");
+  visit(files.valid.source, "valid_source", "Validation sources");
   visit(files.valid.target, "valid_target", "What is to be written for them");
-  visit(files.test.source, "test_source", "Texts to measure with at the end");
+  visit(files.test.source, "test_source", "Test sources");
   visit(files.test.target, "test_target", "What is to be written for them");
   visit(files.train.table, "file",
-        "In place of data.source and data.target: a table with both, plain or gzip");
-  visit(files.valid.table, "valid", "A table to measure progress on");
-  visit(files.test.table, "test", "A table to measure with at the end");
+        "A table with sources and targets, plain or gzip, instead of data.source and data.target");
+  visit(files.valid.table, "valid", "Validation table");
+  visit(files.test.table, "test", "Test table");
   visit_valid_fraction(visit, files.valid_fraction);
   visit_split_seed(visit, files.split_seed);
   std::vector<std::string> formats = table_formats();
   formats.insert(formats.begin(), "");
-  visit(files.format, "format", formats, "How tables are laid out; empty: by the name of the file");
+  visit(files.format, "format", formats, "Format of tables; empty: from the file name");
   visit_header(visit, files.header);
   visit_delimiter(visit, files.delimiter);
-  visit(files.source_column, "source_column",
-        "Column of the sources: a number from 1, or a name; empty: \"source\", or 1 where nothing is called "
-        "so");
-  visit(files.target_column, "target_column",
-        "Column of the targets: a number from 1, or a name; empty: \"target\", or 2 where nothing is called "
-        "so");
+  visit(
+      files.source_column, "source_column",
+      "Column of the sources: a number from 1, or a name; empty: \"source\", or 1 if there is no such name");
+  visit(
+      files.target_column, "target_column",
+      "Column of the targets: a number from 1, or a name; empty: \"target\", or 2 if there is no such name");
   for_each_setting(visit, files.text);
 }
 
@@ -389,8 +392,10 @@ struct NumberSettings {
   PairParts made_by_rule() const;
 };
 void for_each_setting(auto&& visit, NumberSettings& numbers) {
-  visit(numbers.count, "numbers", 1, 999'999, "Without data: how many number words to learn from");
-  visit(numbers.held_out, "held_out_numbers", 1, 999'999, "Without data: how many to measure with");
+  visit(numbers.count, "numbers", 1, 999'999,
+        "Without data: number of generated training pairs of number words");
+  visit(numbers.held_out, "held_out_numbers", 1, 999'999,
+        "Without data: number of generated held-out examples");
 }
 
 }  // namespace heed

@@ -37,7 +37,7 @@ struct EmbedTextTraining {
 };
 void for_each_setting(auto&& visit, EmbedTextTraining& training) {
   visit(training.scale, "scale", 1e-3, 1e4,
-        "What similarities of -1 to 1 are multiplied by before the softmax over a batch");
+        "Factor for similarities (-1 to 1) before the softmax over a batch");
 }
 
 Settings embed_text_settings(bool own_data) {

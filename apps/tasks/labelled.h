@@ -32,26 +32,24 @@ void for_each_setting(auto&& visit, LabelledFiles& data) {
   for_each_setting(visit, data.files);
   std::vector<std::string> formats = data.formats;
   formats.insert(formats.begin(), "");
-  visit(data.format, "format", formats, data.formats_help + "; empty: by the name, where it tells");
+  visit(data.format, "format", formats, data.formats_help + "; empty: from the name, if it implies one");
   for_each_setting(visit, data.text);
   visit_header(visit, data.header);
   visit_delimiter(visit, data.delimiter);
   visit(data.missing, "missing", {"error", "drop"},
-        "Of tables: a row without its label or its text (empty; of jsonl null) is an error, or left out, "
-        "and said");
+        "Tables: whether a row without a label or text (empty; in jsonl, null) is an error, or is dropped "
+        "and reported");
 }
 
 void visit_weight_column(auto&& visit, std::string& column) {
   visit(column, "weight_column",
-        "Of tables: how much an example counts in training, a number from 0: the column's number or name; "
-        "empty: all alike",
+        "Tables: column with the weight of each example in training, a number from 0 up; column number or "
+        "name; empty: equal weights",
         {.kind = Setting::Kind::column});
 }
 void visit_text_columns(auto&& visit, std::vector<std::string>& columns) {
   visit(columns, "text_columns",
-        "Of tables: the columns of the text, joined by a space, such as title,body; empty: found by the "
-        "data, and "
-        "said");
+        "Tables: columns of the text, joined by a space, such as title,body; empty: detected and reported");
 }
 
 /// Settings for splitting the data when validation or test files are not named.
@@ -61,10 +59,11 @@ void visit_split(auto&& visit, SplitOptions& split, bool of_classes) {
   visit_split_seed(visit, split.seed);
   if (of_classes)
     visit(split.stratified, "stratified",
-          "Whether every class is held out by the same share, and keeps at least one example for training");
+          "Hold out the same share of every class, and keep at least one example of each for training");
   visit(split.folds, "folds", 0, 1000,
-        "Cross-validation: so many runs, each tested on another part of data.file; 0: none");
-  visit(split.fold, "fold", 0, 1000, "Which of these runs, from 1; 0: all, each in a folder of its own");
+        "Number of cross-validation runs, each tested on another part of data.file; 0: none");
+  visit(split.fold, "fold", 0, 1000,
+        "The cross-validation run to train, from 1; 0: all, each in a folder of its own");
 }
 void for_each_setting(auto&& visit, SplitOptions& split) {
   visit_split(visit, split, /*of_classes=*/true);
@@ -75,7 +74,7 @@ struct ClassSettings {
 };
 void for_each_setting(auto&& visit, ClassSettings& classes) {
   visit(classes.weights, "class_weights", {"equal", "balanced"},
-        "Whether the examples of a rare class count more, so that all classes weigh the same");
+        "balanced: examples of rare classes count more, so that all classes have the same total weight");
 }
 /// Declares "training.class_weights" and "prediction.batch_size".
 void declare_classes(Settings& settings);

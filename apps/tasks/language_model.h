@@ -41,48 +41,49 @@ struct TextData {
   std::int64_t memory_bytes = default_memory_bytes, sentences = 20000, held_out_sentences = 500;
 };
 void for_each_setting(auto&& visit, TextData& data) {
-  visit(data.file, "file", "Text to learn from: a file, plain or gzip, or a folder of files");
-  visit(data.valid, "valid", "Text to measure progress on; empty: the end of data.file");
+  visit(data.file, "file", "Training text: a file, plain or gzip, or a folder of files");
+  visit(data.valid, "valid", "Validation text; empty: the end of data.file");
   visit(data.format, "format", {"text", "jsonl"},
-        "text: a file is a document; jsonl: each line is one, an object with its \"text\"");
+        "text: each file is a document; jsonl: each line is a document, an object with a \"text\" member");
   visit(data.valid_fraction, "valid_fraction", 0, below_one,
-        "Without data.valid: its share of the characters");
+        "Without data.valid: share of the characters to hold out for validation");
   for_each_setting(visit, data.text);
   visit(data.memory_bytes, "memory_bytes", 0, 0x1p63,
-        "Bytes of a text, and of its tokens, that stay in memory; more is kept in temporary files");
-  visit(data.sentences, "sentences", 1, 1e8, "Without data: how many sentences to learn from");
-  visit(data.held_out_sentences, "held_out_sentences", 1, 1e8, "Without data: how many to measure with");
+        "Bytes of a text, and of its tokens, to keep in memory; the rest goes to temporary files");
+  visit(data.sentences, "sentences", 1, 1e8, "Without data: number of generated training sentences");
+  visit(data.held_out_sentences, "held_out_sentences", 1, 1e8,
+        "Without data: number of generated held-out examples");
 }
 
 struct TextTokenizer {
   std::int64_t training_bytes = std::int64_t{1} << 28;
   BeginMark mark = {
       .help =
-          "A mark of its own before every text, such as <s>, behind which the end mark ends what was "
-          "before; masked: before every line that is to be filled in, such as [CLS], which the end "
-          "mark then closes; empty: neither"};
+          "Mark before every text, such as <s>; the end mark then only ends texts. masked: mark before every "
+          "line to fill in, such as [CLS], which the end mark then closes; empty: none"};
   std::string end = {};
 };
 void for_each_setting(auto&& visit, TextTokenizer& tokenizer) {
-  visit(tokenizer.training_bytes, "training_bytes", 1, 0x1p63,
-        "bpe and words are learned from so many bytes at the beginning, rounded up to pieces");
+  visit(
+      tokenizer.training_bytes, "training_bytes", 1, 0x1p63,
+      "bpe and words: bytes at the beginning of the text to learn the vocabulary from, rounded up to pieces");
   for_each_setting(visit, tokenizer.mark);
   visit(tokenizer.end, "end",
-        "The mark that ends a text, where it goes by another name than <|endoftext|>, </s> and their like");
+        "Mark that ends a text, if it is not <|endoftext|>, </s> or another usual name");
 }
 
 struct MaskedTraining {
   double mask_share = 0.15;
 };
 void for_each_setting(auto&& visit, MaskedTraining& training) {
-  visit(training.mask_share, "mask_share", 0.001, 1, "Masked: share of the tokens that are to be guessed");
+  visit(training.mask_share, "mask_share", 0.001, 1, "masked: share of the tokens to predict");
 }
 
 struct MaskedPrediction {
   std::int64_t best = 5;
 };
 void for_each_setting(auto&& visit, MaskedPrediction& prediction) {
-  visit(prediction.best, "best", 1, 1000, "Masked: how many fillings of a line --json shows");
+  visit(prediction.best, "best", 1, 1000, "masked: number of alternative fillings of a line in --json");
 }
 
 struct TextEvaluation {
@@ -90,13 +91,12 @@ struct TextEvaluation {
 };
 void for_each_setting(auto&& visit, TextEvaluation& evaluation) {
   visit(evaluation.characters, "characters", 0, 0x1p63,
-        "While training: the most characters to measure progress on, from the first; 0: all");
-  visit(
-      evaluation.stride, "stride", 0, 1 << 24,
-      "Tokens from one window to the next: each is predicted from at least context - stride others; 0: half "
-      "of the context");
+        "Characters of the validation text to evaluate on during training, from the beginning; 0: all");
+  visit(evaluation.stride, "stride", 0, 1 << 24,
+        "Tokens between windows: each token is predicted from at least context - stride others; 0: half the "
+        "context");
   visit(evaluation.sentences, "sentences", 0, 100'000,
-        "After training on the embedded text: sentences to write and to check against its rule");
+        "After training on generated text: number of sentences to generate and check against its rule");
 }
 
 /// Settings of text generation.
@@ -106,8 +106,8 @@ struct Generation {
 };
 void for_each_setting(auto&& visit, Generation& generation) {
   visit_sampling(visit, generation.options.sampling, generation.options.seed);
-  visit(generation.options.tokens, "tokens", 1, 1e6, "The most tokens to add to the prompt");
-  visit(generation.samples, "samples", 1, 1e6, "How many texts to write");
+  visit(generation.options.tokens, "tokens", 1, 1e6, "Most tokens to add to the prompt");
+  visit(generation.samples, "samples", 1, 1e6, "Number of texts to generate");
 }
 
 /// Whether "objective" is masked.

@@ -56,17 +56,19 @@ void for_each_setting(auto&& visit, MatchData& data) {
   const SettingTraits column = {.kind = Setting::Kind::column};
   for_each_setting(visit, data.files);
   visit(data.first_column, "first_column",
-        "The first text: number or name; empty: \"first\", or found by the data, and said", column);
+        "Column of the first text: number or name; empty: \"first\", or detected and reported", column);
   visit(data.second_column, "second_column",
-        "The second text: number or name; empty: \"second\", or found by the data, and said", column);
+        "Column of the second text: number or name; empty: \"second\", or detected and reported", column);
   visit(data.label_column, "label_column",
-        "The class: number or name; empty: \"label\", or found by the data, and said", column);
+        "Column of the class: number or name; empty: \"label\", or detected and reported", column);
   visit_weight_column(visit, data.weight_column);
   visit(data.positive_label, "positive_label",
-        "Of two classes the one of f1, map and mrr; empty: the last by its bytes, as 1 of 0 and 1");
+        "With two classes: the one that f1, map and mrr measure; empty: the last in byte order, such as 1 of "
+        "0 and 1");
   for_each_setting(visit, data.split);
   for_each_setting(visit, data.limits);
-  visit(data.questions, "questions", 1, 1e6, "Without data: how many questions, of 5 answers each");
+  visit(data.questions, "questions", 1, 1e6,
+        "Without data: number of generated questions, with 5 answers each");
 }
 
 struct MatchModel {
@@ -74,7 +76,7 @@ struct MatchModel {
 };
 void for_each_setting(auto&& visit, MatchModel& model) {
   visit(model.kind, "kind", {"joint", "towers"},
-        "How a pair is read: both texts at once, or each by itself by one encoder");
+        "joint: the encoder reads both texts at once; towers: one encoder reads each text by itself");
 }
 
 Settings match_settings(bool own_data) {

@@ -21,13 +21,12 @@ struct NewsSettings {
 };
 void for_each_setting(auto&& visit, NewsSettings& news) {
   visit(news.represented_by, "represented_by", {"title", "id", "both"},
-        "title: its words (news without any share one vector); id: a learned vector "
-        "for each news; both: their "
-        "sum");
-  visit(news.category, "category", "Whether a learned vector of its category is added to a news");
-  visit(news.abstract, "abstract", "Whether the abstract is read behind the title");
+        "title: the words of the title (news without a title share one vector); id: a learned vector for "
+        "each news item; both: their sum");
+  visit(news.category, "category", "Add a learned vector of the category to each news item");
+  visit(news.abstract, "abstract", "Read the abstract after the title");
   visit(news.min_count, "min_count", 1, 1e9,
-        "News that occur less often in training share one learned vector");
+        "News items that occur less often in training share one learned vector");
 }
 
 struct UserSettings {
@@ -35,8 +34,9 @@ struct UserSettings {
 };
 void for_each_setting(auto&& visit, UserSettings& user) {
   visit(user.layers, "layers", 1, 1024,
-        "Layers of the encoder over the clicked news; its attention is the model's");
-  visit(user.max_history, "max_history", 0, 1e6, "The most clicked news of a user that are read: the newest");
+        "Layers of the encoder over the clicked news; it uses the model's attention");
+  visit(user.max_history, "max_history", 0, 1e6,
+        "Most clicked news items to read per user; the newest are kept");
 }
 
 /// The data that a recommender holds about one news item.

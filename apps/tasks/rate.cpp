@@ -41,8 +41,8 @@ struct RateData {
 void for_each_setting(auto&& visit, RateData& data) {
   for_each_setting(visit, data.files);
   visit(data.label_column, "label_column",
-        "Of tables: the number's column, by its own number, from 1, or name; empty: \"label\", or the one "
-        "that holds numbers",
+        "Tables: column of the number to predict, a number from 1 or a name; empty: \"label\", or the column "
+        "of numbers",
         {.kind = Setting::Kind::column});
   visit_weight_column(visit, data.weight_column);
   visit_text_columns(visit, data.text_columns);

@@ -41,23 +41,22 @@ struct RuntimeSettings {
 
 void for_each_setting(auto&& visit, RuntimeSettings& runtime) {
   const SettingTraits free = {.changes = Changes::at_any_time};
-  visit(runtime.seed, "seed", 0, 0x1p63, "Seed of initial weights, dropout and the order of the data");
+  visit(runtime.seed, "seed", 0, 0x1p63, "Seed of initial weights, dropout and data order");
   visit(runtime.threads, "threads", 0, 1000,
-        "Threads to compute with; 0: one for each processor. The results do not depend on it", free);
+        "Number of threads; 0: one per processor. Results do not depend on it", free);
   visit(runtime.device, "device",
-        "Where to compute: auto, cpu, vulkan, vulkan:N or vulkan:NAME; empty: $HEED_DEVICE, else cpu", free);
+        "Device: auto, cpu, vulkan, vulkan:N or vulkan:NAME; empty: $HEED_DEVICE, or cpu if unset", free);
   visit(runtime.int8_weights, "int8_weights",
-        "Used runs round weight matrices to 8 bits, with a scale for each row, so that writing token by "
-        "token reads a quarter of the bytes. CPU only; training ignores it",
+        "Inference: round weight matrices to 8 bits with a scale per row, so that token-by-token generation "
+        "reads a quarter of the bytes. CPU only; ignored in training",
         free);
-  visit(
-      runtime.bf16_weights, "bf16_weights",
-      "Used runs round weight matrices to bf16, half the bytes: slower than int8_weights, and closer to f32. "
-      "CPU only; training ignores it",
-      free);
+  visit(runtime.bf16_weights, "bf16_weights",
+        "Inference: round weight matrices to bf16, half the bytes; slower than int8_weights and closer to "
+        "f32. CPU only; ignored in training",
+        free);
   visit(runtime.precision, "precision", precision_names(),
-        "Type that the model computes in while it trains. The weights stay f32. f16 needs a Vulkan device; "
-        "on the CPU bf16 affects matrix products alone, and is slow where the processor lacks AVX-512 BF16");
+        "Type of the computations in training. The weights stay f32. f16 needs a Vulkan device. On the CPU, "
+        "bf16 affects only matrix products and is slow without AVX-512 BF16");
 }
 
 /// Returns the device with a name that find_device() accepts. With `ranks`, the processes that
@@ -80,32 +79,32 @@ struct VocabularySettings {
 
 void for_each_setting(auto&& visit, VocabularySettings& tokenizer) {
   visit(tokenizer.kind, "kind", {"auto", "bpe", "words", "characters"},
-        "What a token is: a part of a word (byte-level BPE), a word or punctuation mark, a character; auto: "
-        "what suits the training texts, found by train");
+        "Kind of token: bpe: part of a word (byte-level BPE); words: words and punctuation marks; "
+        "characters; auto: chosen by train to suit the training texts");
   visit(tokenizer.vocabulary, "vocabulary", 0, 1e7,
-        "The most tokens of bpe and words, marks included; bpe needs 256 for the bytes");
+        "bpe and words: most tokens, including marks; bpe needs 256 for the bytes");
   visit(tokenizer.min_frequency, "min_frequency", 1, most_steps,
-        "bpe: pairs that are rarer are never merged; words: those that are rarer are <unk>");
-  visit(tokenizer.lower_case, "lower_case", "Lower-case texts before they are tokenized");
+        "bpe: rarer pairs are never merged; words: rarer words become <unk>");
+  visit(tokenizer.lower_case, "lower_case", "Lower-case texts before tokenizing");
   visit(tokenizer.file, "file",
-        "A tokenizer.json to use instead of learning one by kind, vocabulary, min_frequency and lower_case: "
-        "BPE, words, WordPiece or Unigram; empty: none");
+        "A tokenizer.json to use instead of learning a tokenizer (then kind, vocabulary, min_frequency and "
+        "lower_case have no effect): BPE, words, WordPiece or Unigram; empty: none");
 }
 
 /// Settings of sampling, for "decoding" and "generation".
 void visit_sampling(auto&& visit, SamplingOptions& sampling, std::uint64_t& seed) {
   visit(sampling.temperature, "temperature", 0, 1e6,
-        "Of sampling; below 1: likelier tokens, above 1: more variety; 0: always the most probable token");
-  visit(sampling.top_k, "top_k", 0, 1 << 30, "Of sampling: only the k most probable tokens; 0: all");
+        "Sampling: below 1: likelier tokens, above 1: more variety; 0: always the most probable token");
+  visit(sampling.top_k, "top_k", 0, 1 << 30, "Sampling: only the k most probable tokens; 0: all");
   visit(sampling.top_p, "top_p", 1e-9, 1,
-        "Of sampling: only the most probable tokens that together reach this probability; 1: all");
-  visit(seed, "seed", 0, 0x1p63, "Seed of what is drawn");
+        "Sampling: only the most probable tokens that together reach this probability; 1: all");
+  visit(seed, "seed", 0, 0x1p63, "Sampling: seed");
 }
 
 /// The setting "tokenizer.begin": the mark that begins texts; "": none.
 struct BeginMark {
   std::string begin = {};
-  std::string help = "A mark before every text, such as [CLS]; empty: none";
+  std::string help = "Mark before every text, such as [CLS]; empty: none";
 };
 
 void for_each_setting(auto&& visit, BeginMark& mark) {
@@ -152,24 +151,23 @@ struct TrainingSettings {
 };
 
 void for_each_setting(auto&& visit, TrainingSettings& training) {
-  visit(training.batch_tokens, "batch_tokens", 1, 1e9, "The most tokens of a batch, padding included");
+  visit(training.batch_tokens, "batch_tokens", 1, 1e9, "Most tokens of a batch, including padding");
   if (training.smooths)
     visit(training.label_smoothing, "label_smoothing", 0, 0.999,
-          "Share of each target's probability that is spread over all others");
-  visit(training.freeze, "freeze", "Parts of the model whose weights stay as they are: embedding,encoder");
+          "Share of each target's probability that is spread over all other classes or tokens");
+  visit(training.freeze, "freeze", "Parts of the model whose weights are not trained: embedding,encoder");
   visit(training.part_rates, "part_rates",
-        "Learning rates of parts, as multiples of the schedule's: embedding=0.1,encoder=0.5");
+        "Learning rates of parts of the model, as multiples of the schedule's: embedding=0.1,encoder=0.5");
   visit(training.from, "from",
-        "A run to start from, or the folder of a published model: its tokenizer, the shape of its model and "
-        "its "
-        "weights; empty: none");
+        "Run or folder of a published model to start from: takes its tokenizer, model shape and weights; "
+        "empty: none");
   visit(training.ignore, "ignore",
-        "Parts of the model that start afresh all the same, as the run has none of theirs: output,compare",
+        "With training.from: parts of the model that start from new weights, because the other run lacks "
+        "them: output,compare",
         {.changes = Changes::on_resume});
   visit(training.embeddings, "embeddings",
-        "Vectors of words to start the embedding from, as text of GloVe or word2vec; empty: none");
-  visit(training.keep_best_by, "keep_best_by", training.metrics,
-        "The metric that says which weights are best");
+        "Word vectors to initialize the embedding with, as text in GloVe or word2vec format; empty: none");
+  visit(training.keep_best_by, "keep_best_by", training.metrics, "Metric that selects the best weights");
 }
 
 /// Splits a list such as training.freeze into its parts.
@@ -181,7 +179,7 @@ struct PredictionSettings {
   std::string what = "Texts";  ///< for its help
 };
 void for_each_setting(auto&& visit, PredictionSettings& prediction) {
-  visit(prediction.batch_size, "batch_size", 1, 1e6, prediction.what + " that are read at a time");
+  visit(prediction.batch_size, "batch_size", 1, 1e6, prediction.what + " per batch");
 }
 
 /// Declares the group "training": TrainerOptions and TrainingSettings, with label smoothing if the

@@ -45,15 +45,16 @@ struct RecommendData {
 
 void for_each_setting(auto&& visit, RecommendData& data) {
   for_each_setting(visit, data.files);
-  visit(data.news, "news", "What is known of the news: MIND's news.tsv; empty: nothing");
+  visit(data.news, "news", "MIND's news.tsv with the titles and categories of the news; empty: none");
   visit(data.by, "split", {"time", "random"},
-        "What is held out: the last impressions by their time, as in use, or any, drawn by data.split_seed");
+        "time: hold out the last impressions, as in practice; random: hold out random ones, drawn with "
+        "data.split_seed");
   visit_valid_fraction(visit, data.split.valid_fraction);
   visit_test_fraction(visit, data.split.test_fraction);
   visit_split_seed(visit, data.split.seed);
   for_each_setting(visit, data.text);
   for_each_setting(visit, data.limits);
-  visit(data.impressions, "impressions", 1, 1e6, "Without data: how many impressions to make");
+  visit(data.impressions, "impressions", 1, 1e6, "Without data: number of generated impressions");
 }
 
 struct RecommendTraining {
@@ -61,7 +62,7 @@ struct RecommendTraining {
 };
 void for_each_setting(auto&& visit, RecommendTraining& training) {
   visit(training.negatives, "negatives", 1, 10'000,
-        "Passed news of the same list that each click is learned beside");
+        "Number of passed news items from the same list that each click is trained against");
 }
 
 struct RecommendPrediction {
@@ -70,7 +71,7 @@ struct RecommendPrediction {
 };
 void for_each_setting(auto&& visit, RecommendPrediction& prediction) {
   for_each_setting(visit, prediction.batches);
-  visit(prediction.news, "news", "Another news.tsv: what is known of news beside those of the run");
+  visit(prediction.news, "news", "Another news.tsv, for news that the run does not have");
 }
 
 Settings recommend_settings(bool own_data) {

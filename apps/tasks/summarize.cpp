@@ -42,8 +42,8 @@ struct ReportSettings {
   std::int64_t count = 5000, held_out = 200;
 };
 void for_each_setting(auto&& visit, ReportSettings& reports) {
-  visit(reports.count, "reports", 1, 1e6, "Without data: how many reports to learn from");
-  visit(reports.held_out, "held_out_reports", 1, 1e6, "Without data: how many to measure with");
+  visit(reports.count, "reports", 1, 1e6, "Without data: number of generated training reports");
+  visit(reports.held_out, "held_out_reports", 1, 1e6, "Without data: number of generated held-out examples");
 }
 
 struct SummaryEvaluation {
@@ -51,11 +51,10 @@ struct SummaryEvaluation {
   std::int64_t first_words = 0;
 };
 void for_each_setting(auto&& visit, SummaryEvaluation& evaluation) {
-  visit(evaluation.stemming, "stemming", "Whether ROUGE compares the stems of words");
-  visit(
-      evaluation.first_words, "first_words", 0, 1e6,
-      "Words of a text that stand for its summary, to compare with; 0: as many as the mean summary that was "
-      "learned from has, found by train");
+  visit(evaluation.stemming, "stemming", "Compare word stems in ROUGE");
+  visit(evaluation.first_words, "first_words", 0, 1e6,
+        "Baseline: number of first words of a text that are taken as its summary; 0: the mean length of the "
+        "training summaries, found by train");
 }
 
 Settings summarize_settings(bool own_data) {

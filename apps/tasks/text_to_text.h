@@ -34,20 +34,21 @@ struct Decoding {
 
 void for_each_setting(auto&& visit, Decoding& decoding) {
   visit(decoding.method, "method", {"beam", "sample"},
-        "How outputs are found: the most probable by beam search, or drawn at random");
+        "beam: search for the most probable output; sample: draw it at random");
   SearchOptions& search = decoding.search;
-  visit(search.beam, "beam", 1, 1024, "Hypotheses that the search keeps for each sentence; 1: greedy");
+  visit(search.beam, "beam", 1, 1024, "Beam size; 1: greedy");
   visit(search.best, "n_best", 1, 1024,
-        "How many outputs `predict --json` shows: of the search, at most the beam, or drawn");
+        "Number of outputs in `predict --json`: at most the beam size, or any number of samples");
   visit(search.length_penalty, "length_penalty", 0, 100, "Exponent of the length penalty; 0: none");
   visit(search.length_ratio, "length_ratio", 0, 1000,
-        "An output has at most this many tokens for each of its source's, plus decoding.length_extra");
-  visit(search.length_extra, "length_extra", 0, 1e6, "See decoding.length_ratio");
-  visit(search.early_stop, "early_stop", "Whether a sentence ends once `beam` hypotheses have");
+        "Most output tokens for each source token, plus decoding.length_extra");
+  visit(search.length_extra, "length_extra", 0, 1e6,
+        "Constant part of the output limit; see decoding.length_ratio");
+  visit(search.early_stop, "early_stop", "Stop the search once `beam` hypotheses have ended");
   visit_sampling(visit, decoding.sampling, decoding.seed);
-  visit(decoding.batch_size, "batch_size", 1, 1e6, "Sources that are answered at a time");
+  visit(decoding.batch_size, "batch_size", 1, 1e6, "Number of sources per batch");
   visit(decoding.max_source_tokens, "max_source_tokens", 1, 1 << 24,
-        "Longer sources are cut when they are answered, and said");
+        "Most tokens of a source in use; longer sources are cut and reported");
 }
 
 /// The data settings of these tasks.
@@ -56,9 +57,10 @@ struct TextToTextData {
   enum class LongSources { leave_out, cut } long_sources = LongSources::leave_out;
 };
 void for_each_setting(auto&& visit, TextToTextData& data) {
-  visit(data.max_tokens, "max_tokens", 1, 1 << 24, "Longer pairs are left out of training, and said");
+  visit(data.max_tokens, "max_tokens", 1, 1 << 24,
+        "Most tokens of a side in training; longer pairs are left out and reported");
   visit(data.long_sources, "long_sources", {"leave_out", "cut"},
-        "What becomes of pairs whose source is longer: left out, or as much of the source is read as may be");
+        "What happens to training pairs with a longer source: left out, or the source is cut");
 }
 
 struct TextToTextEvaluation {
@@ -66,7 +68,7 @@ struct TextToTextEvaluation {
 };
 void for_each_setting(auto&& visit, TextToTextEvaluation& evaluation) {
   visit(evaluation.pairs, "pairs", 0, 1e9,
-        "Pairs that are answered to measure progress while training; 0: all. The loss is that of all pairs");
+        "Validation pairs to answer in each evaluation; 0: all. The loss always covers all pairs");
 }
 
 struct TextToTextTokenizer {
@@ -74,9 +76,8 @@ struct TextToTextTokenizer {
   bool separate = false;
 };
 void for_each_setting(auto&& visit, TextToTextTokenizer& tokenizer) {
-  visit(tokenizer.begin, "begin", "The mark that begins what is written");
-  visit(tokenizer.separate, "separate",
-        "Whether targets have a vocabulary of their own, in target_tokenizer.json");
+  visit(tokenizer.begin, "begin", "Mark that begins an output");
+  visit(tokenizer.separate, "separate", "Use a separate vocabulary for targets, in target_tokenizer.json");
 }
 
 /// Declares all settings above.
