@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 fs::file_type type_of(const fs::path& path) {
   std::error_code error;
   const fs::file_type type = fs::status(path, error).type();
-  check(type != fs::file_type::none, path.string(), ": cannot be looked at: ", error.message());
+  check(type != fs::file_type::none, path.string(), ": cannot be accessed: ", error.message());
   return type;
 }
 
@@ -203,7 +203,7 @@ void read_unlabelled_table(const FileInput& input, const TakeText& take) {
   bool is_first = true;
   const auto take_row = [&](const TableCells& row) {
     if (std::exchange(is_first, false)) {
-      check(!row.cells.empty(), row.origin, ": there is no column of texts beside that of the label (",
+      check(!row.cells.empty(), row.origin, ": there is no text column besides the label (",
             quoted_names(table.left_out), "); name it");
       if (input.report) input.report->remarks.push_back(remark_on_columns(row));
     }
@@ -247,12 +247,12 @@ LabelledText read_class_files(std::span<const fs::path> files, const LabelledOpt
   LabelledText text;
   for (const fs::path& file : files) {
     check(type_of(file) == fs::file_type::regular, file.string(),
-          ": expected the texts of a class, for which a regular file is needed");
+          ": expected a regular file with the texts of a class");
     const std::string label = file.filename().string();
     check_label(label, file.string());
     TextLines lines(file, options.text, report);
     while (const auto line = lines.next()) {
-      if (line->empty()) fail(lines.place(), ": the line is empty; expected a text of the class on each");
+      if (line->empty()) fail(lines.place(), ": the line is empty; expected a text on each line");
       text.add(*line, label, lines.origin(), lines.number());
     }
   }
@@ -282,9 +282,9 @@ void check_names_of_classes(const fs::path& path, std::span<const fs::path> clas
   std::vector<std::string> names;
   for (const fs::path& one : classes) names.push_back(one.filename().string());
   fail(path.string(), ": expected a folder or file for each class, but \"", found->filename().string(),
-       "\" does not look like the name of one; the folder holds ", quoted_names(names), ". ",
+       "\" does not look like the name of a class; the folder holds ", quoted_names(names), ". ",
        folders ? "Name one of them with --data, others with --valid or --test"
-               : "Name the file to learn from, such as --data " + found->string() +
+               : "Name the training file, such as --data " + found->string() +
                      " --format lines (a label, a space and a text on each line; or csv, tsv, jsonl)",
        "; if these are the classes, give --format folders");
 }
@@ -440,7 +440,7 @@ void check_classes_of_folds(const LabelledText& text, const std::vector<std::siz
   for (const auto& [label, its_groups] : groups)
     check(its_groups.size() >= 2, "the class \"", label, "\" has ",
           text.seconds.empty() ? "one text" : "one first text",
-          ": the fold that tests it has none to learn it from; data.stratified=true keeps it in training");
+          ": the fold that tests it has no training text of it; data.stratified=true keeps it in training");
 }
 
 }  // namespace

@@ -124,7 +124,7 @@ struct Spool::File {
     descriptor = ::mkostemp(name.data(), O_CLOEXEC);
     check(descriptor >= 0, name,
           ": the file for a text that does not fit in memory cannot be made: ", reason_of(errno),
-          "; TMPDIR names another folder, data.memory_bytes says what stays in memory");
+          "; set TMPDIR to another folder, or data.memory_bytes to keep more in memory");
     ::unlink(name.c_str());
   }
   ~File() { ::close(descriptor); }
@@ -137,7 +137,7 @@ struct Spool::File {
       if (done < 0 && errno == EINTR) continue;
       check(done > 0, "the file in ", temporary_folder().string(),
             " for a text that does not fit in memory cannot be written: ", reason_of(errno),
-            "; TMPDIR names another folder, data.memory_bytes says what stays in memory");
+            "; set TMPDIR to another folder, or data.memory_bytes to keep more in memory");
       size += done;
       bytes.remove_prefix(static_cast<std::size_t>(done));
     }

@@ -321,8 +321,8 @@ TensorFile parse_safetensors(std::string_view bytes, std::string_view source, De
   std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);
   bytes.remove_prefix(sizeof header_bytes);
   check(header_bytes <= std::min<std::uint64_t>(bytes.size(), max_header_bytes), source,
-        ": the header is said to have ", header_bytes, " bytes, but ", bytes.size(),
-        " follow; the file is cut short or no safetensors file");
+        ": the header claims ", header_bytes, " bytes, but ", bytes.size(),
+        " follow; the file is truncated or not a safetensors file");
 
   const std::string_view data = bytes.substr(header_bytes);
   TensorFile content;
@@ -393,7 +393,7 @@ void check_named_tensors(const std::map<std::string, Tensor>& saved,
     check(source.shape() == target.shape() && source.dtype() == target.dtype(), what, ": the tensor \"", name,
           "\" is ", source.dtype(), " ", source.shape(), ", but ", target.dtype(), " ", target.shape(),
           " was expected");
-    check_finite(source, name, what, ": a training that diverged saved it so, or the file was changed");
+    check_finite(source, name, what, ": it was saved by a diverged training, or the file was changed");
   }
   for (const auto& [name, source] : saved)
     check(expected.contains(name), what, ": unknown tensor \"", name, "\"");

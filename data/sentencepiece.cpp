@@ -110,7 +110,7 @@ SentencePieceModel::Piece read_piece(std::string_view message, std::size_t index
   check(std::isfinite(piece.score), origin, ": the score of piece ", index, " is ", piece.score);
   check(piece.kind != SentencePieceModel::Kind::user_defined && piece.kind != SentencePieceModel::Kind::byte,
         origin, ": piece ", index, ", \"", piece.text,
-        "\", is a byte or a symbol of a user's own, which heed does not follow");
+        "\", is a byte or a user-defined symbol, which heed does not support");
   return piece;
 }
 
@@ -120,11 +120,11 @@ void check_trainer(std::string_view message, const std::string& origin) {
   each_field(message, origin, [&](const Field& field) {
     const std::uint64_t value = field.integer.value_or(0);
     check(field.number != 3 || value == 1, origin, " is a model of kind ", value,
-          " (1: Unigram, 2: BPE, 3: words, 4: characters); heed reads Unigram alone");
+          " (1: Unigram, 2: BPE, 3: words, 4: characters); heed reads only Unigram");
     check(field.number != 24 || value == 0, origin,
-          ": treat_whitespace_as_suffix puts spaces behind words, which heed does not follow");
+          ": treat_whitespace_as_suffix puts spaces after words, which heed does not support");
     check(field.number != 35 || value == 0, origin,
-          ": byte_fallback spells unknown characters in bytes, which heed does not follow");
+          ": byte_fallback spells unknown characters in bytes, which heed does not support");
     check(field.number <= 55, origin, " has the field ", field.number,
           " of a trainer_spec, which heed does not know");
   });
@@ -138,7 +138,7 @@ void read_normaliser(std::string_view message, const std::string& origin, Senten
     if (field.number == 2) model.character_map = field.bytes;
     const auto must_be_true = [&](std::uint64_t number, const char* name) {
       check(field.number != number || field.integer.value_or(0) == 1, origin, ": ", name,
-            " is false, which heed does not follow");
+            " is false, which heed does not support");
     };
     must_be_true(3, "add_dummy_prefix");
     must_be_true(4, "remove_extra_whitespaces");
@@ -252,7 +252,7 @@ SentencePieceModel read_sentencepiece(std::string_view bytes, const std::string&
     if (field.number == 5)
       each_field(field.bytes, origin, [&](const Field& part) {
         check(part.number != 2 || part.bytes.empty(), origin,
-              " changes texts when they are decoded, which heed does not follow");
+              " changes decoded texts, which heed does not support");
       });
   });
   check(!model.pieces.empty(), origin, " is not a SentencePiece model: it has no pieces");
@@ -260,7 +260,7 @@ SentencePieceModel read_sentencepiece(std::string_view bytes, const std::string&
   // treat them as SentencePiece does.
   check(model.normaliser == "nmt_nfkc" || model.normaliser == "nmt_nfkc_cf", origin,
         ": the name of its normalizer_spec is \"", model.normaliser,
-        "\", which heed does not follow; it follows nmt_nfkc and nmt_nfkc_cf");
+        "\", which heed does not support; it supports nmt_nfkc and nmt_nfkc_cf");
   return model;
 }
 

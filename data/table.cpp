@@ -125,7 +125,7 @@ class CsvParser {
       if (at_ == text_.size() || text_[at_] == delimiter_) return;
       check(text_[at_] == '"', lines_.place(), ": expected a ",
             std::ranges::find(delimiters, delimiter_, &Delimiter::byte)->name,
-            " behind the closing quote, but found ", text_.substr(at_, 20));
+            " after the closing quote, but found ", text_.substr(at_, 20));
       field.push_back('"');
       ++at_;
     }
@@ -210,7 +210,7 @@ class ColumnPicker {
     if (const auto name = std::ranges::find_if(options.columns, is_column_name);
         name != options.columns.end()) {
       check(header_ != Header::absent, origin, ": the column \"", *name,
-            "\" is given by its name, which a file without a header has not; give its number");
+            "\" is given by name, but the file has no header; give its number");
       header_ = Header::present;
     }
     waits_ = header_ == Header::detected || options.choose;
@@ -224,7 +224,7 @@ class ColumnPicker {
   }
   void finish() {
     if (waits_) look(true);
-    check(has_rows_, origin_, ": there is nothing but a header");
+    check(has_rows_, origin_, ": there is only a header");
   }
 
  private:
@@ -245,18 +245,19 @@ class ColumnPicker {
     header_ = is_header ? Header::present : Header::absent;
     if (report_)
       report_->remarks.push_back(
-          is_header ? concat_text(origin_, ": its first row, ", quoted_names(first.fields),
-                                  ", names the columns; --no-header (data.header=false) reads it as data")
-                    : concat_text(origin_,
-                                  ": its first row is read as data; --header (data.header=true) "
-                                  "says that it names the columns"));
+          is_header
+              ? concat_text(origin_, ": its first row, ", quoted_names(first.fields),
+                            ", is read as a header; --no-header (data.header=false) reads it as data")
+              : concat_text(
+                    origin_,
+                    ": its first row is read as data; --header (data.header=true) reads it as a header"));
   }
 
   void choose(bool is_whole) {
     const TableRow& first = waiting_.front();
     const bool has_header = header_ == Header::present;
     const std::span<const TableRow> rows = std::span(waiting_).subspan(has_header ? 1 : 0);
-    check(!rows.empty(), origin_, ": there is nothing but a header");
+    check(!rows.empty(), origin_, ": there is only a header");
     TableSample sample{names_of(first, has_header), has_header, false, rows, is_whole, origin_, {}};
     sample.find = [&](const std::string& column) { return column_index(column, first, origin_); };
     indices_ = options_.choose(sample);
@@ -398,7 +399,7 @@ std::string member_text(const Json& object, const std::string& name, const std::
   check(found->is_number() || found->is_boolean(), place, ": \"", name,
         "\" must be a text, a number, true or false, not ", found->type_name());
   check(!found->is_number_float() || std::abs(found->get<double>()) < 0x1p53, place, ": the number \"", name,
-        "\" has more digits than are kept; write it as a text, in quotes");
+        "\" has too many digits; write it as a text, in quotes");
   return found->dump();
 }
 

@@ -370,7 +370,7 @@ WordRule word_rule(const SortedJson& part, const std::string& type) {
     });
   if (type == "Punctuation") {
     check(is_null(part, "behavior") || part["behavior"] == "Isolated",
-          "pre_tokenizer \"Punctuation\" is supported with behavior Isolated alone");
+          "pre_tokenizer \"Punctuation\" is only supported with behavior Isolated");
     return cutting([](std::string_view text) {
       return runs(text, [](char32_t c) { return unicode::is_punctuation(c) ? -1 : 1; });
     });

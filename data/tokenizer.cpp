@@ -246,12 +246,12 @@ TokenKind token_kind_for(const TextSource& texts) {
     }
   });
   const double once = share(std::ranges::count(words, 1, &WordCounts::Word::count), running_words);
-  if (2 * wide > letters) return {"characters", "most letters stand for a syllable or a word"};
+  if (2 * wide > letters) return {"characters", "most letters represent a syllable or a word"};
   if (share(foreign, letters) < foreign_letters) return {"words", "the letters are a to z"};
   // Rounded down, so that 9.7 % do not read as if they reached the limit.
   const std::string found = concat_text(static_cast<int>(100 * once), " % of the words occur once");
   if (once < many_once) return {"words", found};
-  return {"bpe", found + ", and as many of new texts would be unknown", few_parts};
+  return {"bpe", found + ", so about as many words of new texts would be unknown", few_parts};
 }
 
 }  // namespace heed

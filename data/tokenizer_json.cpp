@@ -21,7 +21,7 @@ class TokenizerFile {
     check(file.is_object(), "the file is ", file.type_name(), ", not a JSON object");
     for (const char* option : {"truncation", "padding"})
       check(is_null(file, option), option,
-            " is set, which encode() would have to follow; take it out of the file");
+            " is set, which encode() does not support; remove it from the file");
     TokenizerSettings settings;
     if (!is_null(file, "normalizer")) {
       settings.normalizer = read_normalizer(file["normalizer"].dump());
@@ -30,7 +30,7 @@ class TokenizerFile {
     read_words(file, settings);
     TokenModel model = read_model(member(file, "model", ""), settings.byte_level);
     check(std::holds_alternative<BpeModel>(model) || !settings.byte_level,
-          "pre_tokenizer ByteLevel is supported with model BPE alone");
+          "pre_tokenizer ByteLevel is only supported with model BPE");
     read_decoder_part(file, settings);
     if (!is_null(file, "post_processor")) settings.post_processor_text = file["post_processor"].dump(2);
     settings.added_tokens = read_added_tokens(file);
@@ -81,7 +81,7 @@ class TokenizerFile {
     settings.decoder_text = part.dump(2);
     if (!settings.byte_level) {
       check(!part.is_object() || part.value("type", SortedJson()) != "ByteLevel",
-            "decoder ByteLevel is supported with pre_tokenizer ByteLevel alone");
+            "decoder ByteLevel is only supported with pre_tokenizer ByteLevel");
       settings.decoder = read_decoder(part.dump());
       return;
     }

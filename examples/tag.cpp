@@ -31,10 +31,10 @@ struct TagData {
 };
 
 void for_each_setting(auto&& visit, TagData& data) {
-  visit(data.file, "file", "Lines to learn from: tags, a tab, as many words; each separated by spaces");
-  visit(data.valid_fraction, "valid_fraction", 0.001, 0.999, "Share of the texts that is held out");
+  visit(data.file, "file", "Training lines: tags, a tab, and as many words, all separated by spaces");
+  visit(data.valid_fraction, "valid_fraction", 0.001, 0.999, "Share of the texts to hold out for validation");
   for_each_setting(visit, data.text);
-  visit(data.limits.max_tokens, "max_tokens", 1, 1 << 24, "The most words of a text");
+  visit(data.limits.max_tokens, "max_tokens", 1, 1 << 24, "Most words of a text");
 }
 
 Settings tag_settings(bool /*own_data*/) {
@@ -228,8 +228,8 @@ class TagLearner : public Learner {
     for (std::size_t i = 0; i < text.size(); ++i) {
       const std::vector<std::string> tags = words_of(text.labels[i]);
       examples.inputs.push_back(input_of(text.texts[i]));
-      check(tags.size() == examples.inputs.back().size(), text.places[i], ": ", tags.size(),
-            " tags stand beside ", examples.inputs.back().size(), " words; expected a tag for each");
+      check(tags.size() == examples.inputs.back().size(), text.places[i], ": ", tags.size(), " tags for ",
+            examples.inputs.back().size(), " words; expected a tag for each");
       examples.targets.emplace_back();
       for (const std::string& tag : tags) {
         examples.targets.back().push_back(place_of(tags_, tag));
@@ -294,7 +294,7 @@ class TagLearner : public Learner {
 
 int main(int argc, char** argv) {
   const TaskKind kind =
-      task_of<TagLearner>("tag", "Learns a tag for each word of a text, measures it, and tags texts",
+      task_of<TagLearner>("tag", "Trains, evaluates and uses a model that tags each word of a text",
                           Stacks::encoder, tag_metrics, tag_settings, names_file);
   programs::TaskProgram program{.kind = kind,
                                 .by_rule = "what each word of a number counts",
@@ -302,6 +302,6 @@ int main(int argc, char** argv) {
                                 .example = "--data tagged.tsv --out runs/tagged",
                                 .answer = "tags"};
   program.train_flags = {"data.file"};
-  program.files = "Texts with their tags to measure on; default: what was held out";
+  program.files = "Tagged texts to evaluate on; default: the held-out texts";
   return programs::run_task_program(program, argc, argv);
 }

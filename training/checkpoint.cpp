@@ -90,8 +90,7 @@ void save_model(Module& model, const Optimizer& optimizer, const fs::path& path,
 std::map<std::string, std::string> load_model(Module& model, Optimizer& optimizer, const fs::path& path) {
   TensorFile file = load_safetensors(path);
   const std::map<std::string, Tensor> state = extract(file.tensors, optimizer_prefix);
-  check(!state.empty(), path,
-        " holds no state of an optimizer; load_model(model, path) loads its weights alone");
+  check(!state.empty(), path, " holds no optimizer state; load_model(model, path) loads only the weights");
   optimizer.check_state(state);
   load_model_state(model, file.tensors, path.string());
   optimizer.load_state(state);
@@ -123,9 +122,9 @@ std::map<std::string, Tensor> training_tensors(const TrainingParts& parts) {
 void check_same_step(const std::map<std::string, std::string>& metadata, std::int64_t step,
                      const fs::path& path) {
   const auto found = metadata.find("step");
-  check(found != metadata.end(), path, " is not part of a checkpoint: it does not say of which step it is");
+  check(found != metadata.end(), path, " is not part of a checkpoint: it does not name its step");
   check(found->second == std::to_string(step), path, " is of step ", found->second,
-        ", but trainer_state.json is of step ", step, ": the files do not belong together");
+        ", but trainer_state.json has step ", step, ": the files do not belong together");
 }
 
 /// A finite number; throws for null, which is how JSON stores values that are not finite.
@@ -243,7 +242,8 @@ void save_checkpoint(RunFolder& folder, const TrainingParts& parts, TrainerState
   TrainerState saved = state;  // a checkpoint that fails changes nothing
   saved.identity = folder.identity();
   const std::map<std::string, Tensor> training = training_tensors(parts);
-  check_savable(training, concat_text("step ", state.step, " was not saved, and the last checkpoint stays"));
+  check_savable(training,
+                concat_text("step ", state.step, " was not saved, and the last checkpoint is kept"));
   folder.commit([&](const OpenFolder& staging) {
     const auto add = [&](const char* name, const std::function<void(FileWriter&)>& write) {
       staging.write(name, write);
@@ -264,9 +264,9 @@ void save_checkpoint(RunFolder& folder, const TrainingParts& parts, TrainerState
 
 TensorFile read_saved_file(const fs::path& path, const TrainerState& state, bool verify) {
   const auto known = state.files.find(path.filename().string());
-  check(known != state.files.end(), path, " is not part of this run: trainer_state.json does not name it");
+  check(known != state.files.end(), path, " is not part of this run: trainer_state.json does not list it");
   const SavedFile& expected = known->second;
-  check(path_exists(path), path, " is missing, but the run has written it in step ", expected.step,
+  check(path_exists(path), path, " is missing, but the run wrote it in step ", expected.step,
         "; put it back");
   const std::string bytes = read_file(path);
   TensorFile file = parse_safetensors(bytes, path.string());
@@ -275,7 +275,7 @@ TensorFile read_saved_file(const fs::path& path, const TrainerState& state, bool
   const auto found = file.metadata.find("step");
   const std::string told = found == file.metadata.end() ? "none" : found->second;
   check(told == std::to_string(expected.step), path, " is of step ", told,
-        ", but trainer_state.json knows that of step ", expected.step, ": they do not belong together",
+        ", but trainer_state.json lists the one of step ", expected.step, ": they do not belong together",
         unverified_hint);
   check(digest_of(bytes) == expected.digest, path,
         " was changed after it was written, or belongs to another run: its checksum is not the one in "
@@ -293,8 +293,8 @@ void check_best(const RunFolder& folder, TrainerState& state) {
   const fs::path path = folder.file(best_name);
   const bool is_there = path_exists(path);
   if (folder.verifies()) {
-    check(is_there, path, " is missing, but the run has kept its best weights there in step ",
-          best->second.step, "; put it back (--unverified goes on, and the next evaluation is the best)");
+    check(is_there, path, " is missing, but the run saved its best weights there in step ", best->second.step,
+          "; put it back (--unverified continues, and the next evaluation becomes the best)");
     check(digest_of_file(path) == best->second.digest, path,
           " was changed after it was written, or belongs to another run", unverified_hint);
   } else if (is_there) {
@@ -474,7 +474,8 @@ std::string weights_file(std::string_view which) {
 SavedFile RunFiles::saved(std::string_view which) const {
   const std::string name = weights_file(which);
   if (memory_ && which == "last") return {memory_->digest, 0};
-  check(!memory_, path_, " has no ", which, " weights: it is no run of heed's, and has one set of them");
+  check(!memory_, path_, " has no ", which,
+        " weights: it is not a run of heed, and has only one set of weights");
   const TrainerState state = state_in(place_of(path_, name).state);
   const auto found = state.files.find(name);
   check(found != state.files.end(), "the run in ", path_, " has no ", which, " weights yet");
@@ -494,8 +495,8 @@ RunFiles::Weights RunFiles::weights(std::string_view which) const {
         place = place_of(path_, name);
         const TrainerState state = state_in(place.state);
         check(which == "last" || state.files.contains(name), "the run in ", path_,
-              " has chosen no best weights yet; load the last ones (--weights last)");
-        check(path_exists(place.file), place.file, " is missing, but the run has written it in step ",
+              " has no best weights yet; load the last ones (--weights last)");
+        check(path_exists(place.file), place.file, " is missing, but the run wrote it in step ",
               state.files.contains(name) ? state.files.at(name).step : state.step,
               which == "best" ? "; put it back, or load the last weights (--weights last)" : "; put it back");
         weights.tensors = read_saved_file(place.file, state, verify_).tensors;

@@ -88,7 +88,7 @@ void check_distinct(const std::vector<NamedTensor>& parameters) {
   std::set<const Node*> leaves;  // one leaf may be given through several handles, as with tied weights
   for (const NamedTensor& parameter : parameters) {
     check(names.insert(parameter.name).second, "optimizer: two parameters are called \"", parameter.name,
-          "\", so that the moments of one would be lost");
+          "\", so the moments of one would be lost");
     const Node* leaf =
         parameter.tensor && parameter.tensor->tracked() ? parameter.tensor->node().get() : nullptr;
     check(tensors.insert(parameter.tensor).second && (!leaf || leaves.insert(leaf).second),
@@ -107,7 +107,7 @@ std::vector<NamedTensor> parameters_of(std::span<const ParameterGroup> groups) {
 
 void check_in_f32(std::string_view name, double value) {
   check(value == 0 || (std::abs(value) >= least_in_f32 && std::abs(value) <= most_in_f32), name, " is ",
-        value, ", which f32 cannot tell from 0 or infinity; it must be 0, or ", least_in_f32, " to ",
+        value, ", which f32 cannot distinguish from 0 or infinity; it must be 0, or ", least_in_f32, " to ",
         most_in_f32);
 }
 
@@ -232,9 +232,8 @@ void Optimizer::check_parameters() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& tensor = *parameters_[i].tensor;
     check(tensor.defined() && tensor.tracked() && tensor.is_contiguous() && tensor.shape() == shapes_[i],
-          "optimizer: \"", parameters_[i].name,
-          "\" was exchanged for another tensor than the contiguous leaf of shape ", shapes_[i],
-          " that it was; make a new optimizer");
+          "optimizer: \"", parameters_[i].name, "\" is no longer the contiguous leaf of shape ", shapes_[i],
+          " that the optimizer was created with; make a new optimizer");
     if (first_moment_.empty() || !first_moment_[i].defined()) continue;
     const Tensor& moment = first_moment_[i];
     check(moment.device() == tensor.device() && moment.dtype() == tensor.dtype(), "optimizer: \"",

@@ -277,7 +277,7 @@ MetricsLog::MetricsLog(OpenFolder run, std::int64_t bytes, std::function<void(st
 
 void MetricsLog::open(std::int64_t bytes) {
   if (!run_.has(log_file)) {
-    if (bytes > 0 && remark_) remark_(concat_text(path_, " is missing: its lines so far are lost"));
+    if (bytes > 0 && remark_) remark_(concat_text(path_, " is missing: its previous lines are lost"));
     return;
   }
   const std::string text = run_.read(log_file);
@@ -303,7 +303,7 @@ void MetricsLog::check_lines() const {
   });
   if (bad > 0)
     remark_(concat_text(path_, ", ", first, "; ", bad, bad == 1 ? " such line stays" : " such lines stay",
-                        " in the file and out of the report"));
+                        " in the file but not in the report"));
 }
 
 void MetricsLog::append(const Progress& progress) {
@@ -341,7 +341,7 @@ std::vector<Progress> read_metrics(const std::filesystem::path& path) {
 /// Reports once, until a line is written again.
 void MetricsLog::say_failure(std::string_view reason) {
   if (!std::exchange(failure_is_said_, true) && remark_)
-    remark_(concat_text("training goes on, but lines of metrics are lost: ", reason));
+    remark_(concat_text("training continues, but lines of metrics are lost: ", reason));
 }
 
 }  // namespace heed

@@ -182,9 +182,9 @@ void FiniteGuard::check(const LossMeter& losses) const {
     check_gradients(names_, squares_);
     // A sum that is not finite stays that way.
     for (const auto& [name, sum] : losses.sums()) heed::check(std::isfinite(sum), "\"", name, "\" is ", sum);
-    fail("the norm of the gradients is not finite, although every single one is; try a lower learning rate");
+    fail("the norm of the gradients is not finite, although every gradient is; try a lower learning rate");
   } catch (const Error& error) {
-    fail("training stopped in step ", step, ", before it changed the weights: ", error.what());
+    fail("training stopped in step ", step, ", before changing the weights: ", error.what());
   }
 }
 

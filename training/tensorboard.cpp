@@ -199,7 +199,7 @@ void TensorBoardLog::attempt(const std::function<void()>& action) {
   } catch (const Error& error) {
     file_.clear();  // nothing after half a record would be readable
     if (!std::exchange(failure_is_said_, true) && remark_)
-      remark_(concat_text("training goes on, but TensorBoard's files do not: ", error.what()));
+      remark_(concat_text("training continues, but TensorBoard files are no longer written: ", error.what()));
   }
 }
 

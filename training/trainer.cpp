@@ -28,9 +28,8 @@ std::int64_t batches_in(Task& task, std::int64_t epoch) {
 
 void check_options(const TrainerOptions& options) {
   check_ranges("trainer", options);
-  check((options.steps > 0) != (options.epochs > 0),
-        "trainer: give either steps or epochs, not both or none; steps is ", options.steps, ", epochs is ",
-        options.epochs);
+  check((options.steps > 0) != (options.epochs > 0), "trainer: give either steps or epochs; steps is ",
+        options.steps, ", epochs is ", options.epochs);
   const std::int64_t batches = options.steps * options.accumulation;  // cannot overflow: each has 31 bits
   check(batches <= most_batches, "trainer: ", options.steps, " steps of ", options.accumulation,
         " batches are ", batches, " batches; at most ", most_batches, " are possible");

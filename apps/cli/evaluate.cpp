@@ -85,7 +85,7 @@ std::string frequent_confusions(const Json& confusion, const std::vector<std::st
     rows.push_back({names[pairs[i].expected], names[pairs[i].predicted], std::to_string(pairs[i].count)});
   std::string text = aligned(rows);
   if (pairs.size() > most)
-    text += concat_text("and ", pairs.size() - most, " rarer confusions; --json has the whole matrix\n");
+    text += concat_text("and ", pairs.size() - most, " rarer confusions; --json prints the whole matrix\n");
   return text;
 }
 
@@ -119,18 +119,18 @@ class EvaluateCommand {
       : run_(command, program, program.evaluate_flags), files_(command, program) {
     part_.add(command, "--part", "NAME", "Part of the run's data: valid (the default), test or train");
     command.add_flag("--json", json_,
-                     "Prints one JSON object; the default where standard output is no terminal");
-    command.add_flag("--table", table_, "Prints figures for people; the default on a terminal");
+                     "Prints one JSON object; the default if standard output is not a terminal");
+    command.add_flag("--table", table_, "Prints a table; the default on a terminal");
     if (!program.has_labels) return;
-    errors_.add(command, "--errors", "Writes the wrong answers as lines of JSON, the most confident first");
+    errors_.add(command, "--errors", "Writes wrong answers as lines of JSON, the most confident first");
   }
 
   int run() {
     errors_.check();
-    if (json_ && table_) throw SettingsError("--json and --table are two forms of one result: give one");
+    if (json_ && table_) throw SettingsError("--json and --table contradict each other: give one");
     const std::vector<std::string> files = files_.given();
     if (!files.empty() && part_.given())
-      throw SettingsError("--part is of the run's own data: give it or " + files_.names());
+      throw SettingsError("--part names a part of the run's own data: give it or " + files_.names());
     Run run = run_.open();
     const std::string part = part_.value("valid");
     const Measurement measurement = files.empty() ? run.measure(part) : run.measure_files(files);
@@ -200,13 +200,13 @@ class ScoreCommand {
 }  // namespace
 
 std::function<int()> add_evaluate(CLI::App& app, const TaskProgram& program) {
-  return add_command<EvaluateCommand>(app, program, "evaluate", "Measures a trained model");
+  return add_command<EvaluateCommand>(app, program, "evaluate", "Evaluates a trained model");
 }
 
 std::function<int()> add_score(CLI::App& app, const TaskProgram& program) {
   return add_command<ScoreCommand>(app, program, "score",
-                                   "Says how likely given targets are: a line with the log-probability "
-                                   "(natural) and the perplexity of each");
+                                   "Prints the probability of given targets: a line with log-probability "
+                                   "(natural) and perplexity for each");
 }
 
 }  // namespace heed::programs

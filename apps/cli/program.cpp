@@ -63,7 +63,7 @@ void open_standard_streams() {
 
 /// Runs before the constructors of all libraries, which allocate, too.
 [[gnu::section(".preinit_array"), gnu::used]] void (*const before_all)() = [] {
-  std::set_new_handler([] { end_at_once("out of memory before it has begun; raise the limit (ulimit -v)"); });
+  std::set_new_handler([] { end_at_once("out of memory before start-up; raise the limit (ulimit -v)"); });
 };
 
 /// The first constructor to run: what the library sets up before main needs the instructions already.
@@ -284,7 +284,7 @@ int InterruptGuard::exit_status() {
 
 void flush_output() {
   std::cout.flush();
-  check(std::cout.good(), "standard output could not be written: is it closed, or the disk full?");
+  check(std::cout.good(), "standard output could not be written: is it closed, or is the disk full?");
 }
 
 void TextFlag::add(CLI::App& command, const std::string& flag, const std::string& value_name,
@@ -313,11 +313,11 @@ int TextFlag::count(int fallback, int largest) const {
 
 void OutputFlag::add(CLI::App& command, const std::string& flag, const std::string& help) {
   TextFlag::add(command, flag, "FILE", help);
-  command.add_flag("--overwrite", overwrite, "Replaces the file of " + flag + " when it exists");
+  command.add_flag("--overwrite", overwrite, "Replaces the file of " + flag + " if it exists");
 }
 
 void OutputFlag::check() const {
-  if (overwrite && !given()) throw SettingsError("--overwrite is of the file of " + name + ": name one");
+  if (overwrite && !given()) throw SettingsError("--overwrite applies to the file of " + name + ": name one");
   if (given()) check_output(value(), overwrite);
 }
 

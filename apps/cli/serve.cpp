@@ -99,7 +99,7 @@ class RunPage {
 
   Json model() {
     const std::unique_lock alone(measuring_, std::try_to_lock);
-    if (!alone) throw Refusal{503, "the model is being measured for another page; try again"};
+    if (!alone) throw Refusal{503, "the model is being evaluated for another page; try again"};
     return {{"sections", Json::parse(model_parts(folder_, options_))}};
   }
 
@@ -225,7 +225,7 @@ void reply(httplib::Response& response, const std::function<void()>& make) {
   } catch (const Refusal& refusal) {
     refuse(response, refusal.status, refusal.message);
   } catch (const Interrupted&) {
-    refuse(response, 503, "heed serve ends");
+    refuse(response, 503, "heed serve is shutting down");
   } catch (const std::bad_alloc&) {
     refuse(response, 500, "out of memory");
   } catch (const std::exception& error) {
@@ -247,7 +247,7 @@ std::string body_of(const httplib::Request& request, const httplib::ContentReade
   const std::string announced = request.get_header_value("Content-Length");
   const bool fits = bytes_read <= most_bytes && std::strtoull(announced.c_str(), nullptr, 10) <= most_bytes;
   if (!fits) throw Refusal{413, concat_text("more than ", most_bytes, " bytes")};
-  if (!is_whole) throw Refusal{400, "the request broke off"};
+  if (!is_whole) throw Refusal{400, "the request was cut off"};
   return body;
 }
 
@@ -470,7 +470,7 @@ class PageServer {
       });
     } catch (const std::system_error& error) {
       throw Error(
-          concat_text("no thread to listen with: ", error.what(), "; raise its limits (ulimit -u, -v)"));
+          concat_text("no thread for the server: ", error.what(), "; raise its limits (ulimit -u, -v)"));
     }
     const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
     while (!is_over() && !closed) pause();
@@ -478,7 +478,7 @@ class PageServer {
     while (!server_.is_running() && !closed) pause();  // stop() is for a server that runs
     server_.stop();
     listening.join();
-    check(!failed, "the system takes no more connections to ", url());
+    check(!failed, "the system accepts no more connections to ", url());
   }
 
  private:
@@ -523,20 +523,20 @@ int serve(const ServeFlags& flags) {
 std::function<int()> add_serve_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "serve",
-      "Serves the page of a run to a browser of this machine; it follows the training, and answers texts");
+      "Serves the page of a run to a browser on this machine; it follows training and answers texts");
   auto flags = std::make_shared<ServeFlags>();
-  command->add_option("run", flags->run, "Folder of the run, which may be training")
+  command->add_option("run", flags->run, "Folder of the run, which may still be training")
       ->required()
       ->type_name("RUN");
-  flags->port.add(*command, "--port", "PORT", "Where to listen on 127.0.0.1 (default: a free port)");
+  flags->port.add(*command, "--port", "PORT", "Port to listen on at 127.0.0.1 (default: a free port)");
   flags->weights.add(*command, "--weights", "WHICH",
-                     "Weights that answer: last (the default), of the newest checkpoint, or best");
-  flags->device.add(*command, "--device", "DEVICE", "Device to compute on (default: that of the run)");
+                     "Weights to answer with: last (the default), of the newest checkpoint, or best");
+  flags->device.add(*command, "--device", "DEVICE", "Device to compute on (default: the run's device)");
   command->add_flag("--unverified", flags->unverified,
-                    "Uses files of the run even if they were changed after they were written");
+                    "Also accepts files that were changed after the run wrote them");
   command->footer(
-      "Prints the address, whose token is another one each time: open it as it is printed. Ctrl-C ends "
-      "it.\n");
+      "Prints an address with a token that is new each time; open exactly this address. Ctrl-C ends the "
+      "server.\n");
   return [flags] { return serve(*flags); };
 }
 

@@ -49,7 +49,7 @@ std::vector<Choice> all_choices(const std::vector<std::string>& attentions,
   for (const ComparedSetting& setting : settings) {
     if (setting.is_range)
       throw SettingsError(
-          concat_text(setting.name, " has a range, from which --random N draws; or name its values"));
+          concat_text(setting.name, " has a range: give --random N to draw from it, or name its values"));
     std::vector<Choice> longer;
     for (const Choice& one : choices)
       for (const std::string& value : setting.values) {
@@ -71,7 +71,7 @@ std::string value_at(const ComparedSetting& setting, const Setting& declared, do
   const bool is_integer = declared.kind == Setting::Kind::integer;
   if ((!is_integer && declared.kind != Setting::Kind::number) || !(low < high))
     throw SettingsError(concat_text(setting.name, ": ", setting.values[0], "..", setting.values[1],
-                                    " is no range of numbers from the smaller to the larger"));
+                                    " is not a range of numbers from smaller to larger"));
   if (is_integer) return std::to_string(std::llround(std::floor(low + place * (high - low + 1))));
   const bool by_logarithm = low > 0 && high >= 10 * low;
   return formatted("%.3g", by_logarithm ? low * std::pow(high / low, place) : low + place * (high - low));
@@ -105,16 +105,16 @@ std::vector<ComparisonCell> cells_of(const ComparisonPlan& plan) {
   }
   check_distinct("settings", names);
   if (plan.draws > 0 && plan.settings.empty() && plan.attentions.size() < 2)
-    throw SettingsError("--random draws from what --grid and --attention name: name some");
+    throw SettingsError("--random draws from the choices of --grid and --attention: give some");
   const std::string chosen = attention_settings(plan.kind.stacks).front();
   if (!attentions.empty() && std::ranges::count(names, chosen) > 0)
-    throw SettingsError(concat_text("--set ", chosen, " and --attention name the same: give one"));
+    throw SettingsError(concat_text("--set ", chosen, " and --attention set the same setting: give one"));
   if (std::ranges::count(names, "seed") > 0)
     throw SettingsError("seeds cannot be compared: give them with --seeds");
   for (const std::int64_t seed : plan.seeds) seeds.push_back(std::to_string(seed));
   check_distinct("seeds", seeds);
   if (std::ranges::count(attentions, "") > 0)
-    throw SettingsError("--attention: a name is empty; give names with commas between them");
+    throw SettingsError("--attention: a name is empty; separate names with commas");
   if (attentions.empty()) attentions.emplace_back();
 
   const std::vector<Choice> choices =

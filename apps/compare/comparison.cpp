@@ -149,7 +149,7 @@ std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& c
   const fs::path run_folder = folder / run_name;
   CellResult result;
   result.settings = cell.settings.json();
-  result.failure = "it was not trained to its end";  // kept, with the settings, if interrupted
+  result.failure = "its training was not finished";  // kept, with the settings, if interrupted
   write_result(result, opened);
   result.failure.clear();
   const Device device = device_of(cell.settings);
@@ -205,10 +205,9 @@ std::map<std::string, std::string> ComparedData::digests(const ComparisonCell& c
 void ComparedData::check_measurable(const ComparisonCell& cell) {
   const auto parts = digests(cell);
   if (!cell.part.empty() && !parts.contains(cell.part))
-    throw SettingsError(
-        concat_text("the data has no ", cell.part,
-                    " part, on which --halving chooses: hold out a share (data.valid_fraction), or name a "
-                    "file (data.valid)"));
+    throw SettingsError(concat_text(
+        "the data has no ", cell.part,
+        " part, which --halving needs: hold out a share (data.valid_fraction), or name a file (data.valid)"));
   if (!parts.contains("test") && !parts.contains("valid"))
     throw SettingsError(
         "the data has no test part and no valid part to compare on: name a file for one, or hold out a "
@@ -256,7 +255,7 @@ void check_comparison_folder(const fs::path& folder) {
     has_tables = has_tables || is_table;
   }
   check(has_cells || !has_tables, "--out ", folder,
-        " has tables but none of a comparison's cells: name a folder that is new or empty");
+        " has tables but no cells of a comparison: name a folder that is new or empty");
 }
 
 CellResult read_failure(const fs::path& folder) {
@@ -284,7 +283,7 @@ void keep_examples(const TaskKind& kind, std::span<const Examples> examples, con
     if (!path_exists(path))
       data.write(name, content);
     else
-      check(read_file(path) == content, path, " holds other examples than these: compare in another folder");
+      check(read_file(path) == content, path, " holds different examples: compare in another folder");
   }
 }
 

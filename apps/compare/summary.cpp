@@ -113,11 +113,10 @@ std::string comparison_notes(std::span<const ComparisonRow> rows) {
           .append(" was measured on other examples than the first, so there is no difference to report\n");
   for (const ComparisonRow& row : rows)
     if (row.difference) {
-      text +=
-          concat_text("from the first: the difference in ", row.results.front().examples.metric,
-                      " on the same examples; *: more than chance at 5 %, over examples and seeds (paired "
-                      "bootstrap)\n",
-                      row.difference->over_seeds ? "" : "no star with fewer than three seeds\n");
+      text += concat_text(
+          "from the first: the difference in ", row.results.front().examples.metric,
+          " on the same examples; *: significant at 5 %, over examples and seeds (paired bootstrap)\n",
+          row.difference->over_seeds ? "" : "no star with fewer than three seeds\n");
       break;
     }
   for (const ComparisonRow& row : rows)

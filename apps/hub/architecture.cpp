@@ -293,7 +293,7 @@ Json Config::model(std::span<const ConfigMember> members) const {
     if (said.is_string()) said = our_activation(one.published, said);
     check(!model.contains(one.ours) || model[one.ours] == said, "config.json: \"", one.published, "\" is ",
           dumped(said), ", but another member says that heed's model.", one.ours,
-          ", which there is once, is ", dumped(model.value(one.ours, Json())));
+          ", which exists only once, is ", dumped(model.value(one.ours, Json())));
     model[one.ours] = std::move(said);
   }
   return model;
@@ -320,7 +320,7 @@ void check_fits(std::string_view layout, const Json& model,
         concat_text("model.", name, " is ", dumped(model[name]), " (it has ", listed(wanted, " or "), ")"));
   }
   check(misfits.empty(), "the layout of ", layout,
-        " does not have what this run is made of: ", listed(misfits));
+        " does not support these settings of the run: ", listed(misfits));
 }
 
 std::vector<Json> classic_activations() {

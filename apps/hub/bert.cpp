@@ -128,7 +128,7 @@ constexpr EncoderKind distilbert_kind = {.begin = "[CLS]",
 /// The names of the classes, in the order of the outputs.
 std::vector<std::string> published_labels(const Config& config, std::int64_t count) {
   check(count >= 2,
-        "config.json: the model has one output, a number instead of classes, which no task of heed reads");
+        "config.json: the model has one output, a number instead of classes, which no task of heed supports");
   config.expect("problem_type", "single_label_classification");
   const Config names = config.part("id2label");
   std::vector<std::string> labels;
@@ -151,7 +151,7 @@ void import_classes(ImportPlan& plan, const EncoderKind& kind, const Config& con
       concat_text(prefix_of(tensors, concat_text(kind.classes, ".weight")), kind.classes, ".weight");
   const auto found = tensors.find(weight);
   check(found != tensors.end() && found->second.rank() == 2,
-        "config.json says that the model tells classes apart, but there is no weight ", weight);
+        "config.json describes a classifier, but there is no weight ", weight);
   plan.labels = published_labels(config, found->second.size(0));
   add_found(plan.names, tensors, kind.pooler, "pooler");
   add_found(plan.names, tensors, kind.classes, "output");
@@ -231,10 +231,9 @@ ImportPlan import_encoder(const EncoderKind& kind, const Config& config, const T
   if (!reads_pooler) plan.unused.push_back(prefix + "pooler.");
   if (plan.task != "language_model") plan.settings["data"] = {{"max_tokens", length}, {"long_texts", "cut"}};
   plan.settings["model"] = std::move(model);
-  if (has_pooler && !reads_pooler)
-    plan.remarks.emplace_back("left out: the pooler, which nothing here reads");
+  if (has_pooler && !reads_pooler) plan.remarks.emplace_back("left out: the pooler, which heed does not use");
   if (tensors.contains(next_sentence + "weight"))
-    plan.remarks.emplace_back("left out: the map that tells next sentences, which nothing here reads");
+    plan.remarks.emplace_back("left out: the next-sentence head, which heed does not use");
   return plan;
 }
 

@@ -67,7 +67,7 @@ ImportPlan import_gpt2(const Config& config, const Tensors& tensors) {
   plan.settings["model"] = std::move(model);
   plan.settings["training"]["batch_tokens"] = std::max<std::int64_t>(4096, length);
   if (config.value("embd_pdrop", 0.1) != config.value("resid_pdrop", 0.1))
-    plan.remarks.emplace_back("embd_pdrop differs from resid_pdrop, which model.dropout takes for both");
+    plan.remarks.emplace_back("embd_pdrop differs from resid_pdrop, but model.dropout sets both");
   return plan;
 }
 

@@ -263,11 +263,11 @@ NamedFiles imported_files(const PublishedModel& model, const ImportPlan& plan, S
   const Tokenizer tokenizer =
       add("tokenizer.json", model.tokenizer, plan.settings.value("objective", "") == "masked");
   check(plan.end < 0 || plan.end == tokenizer.id_of("</s>"), "config.json: token ", plan.end,
-        " ends what is written, but in tokenizer.json that is token ", tokenizer.id_of("</s>"));
+        " ends outputs, but in tokenizer.json that is token ", tokenizer.id_of("</s>"));
   set_marks_of_texts(model, tokenizer, plan, settings);
   if (plan.begin >= 0) {
     check(plan.begin < tokenizer.vocabulary_size(), "config.json: token ", plan.begin,
-          " begins what is written, but tokenizer.json has ", tokenizer.vocabulary_size(), " tokens");
+          " begins outputs, but tokenizer.json has ", tokenizer.vocabulary_size(), " tokens");
     settings.set("tokenizer.begin", tokenizer.token(static_cast<std::int32_t>(plan.begin)), "config.json");
   }
   if (!model.target_tokenizer.empty()) {

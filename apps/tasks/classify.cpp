@@ -112,7 +112,7 @@ class ClassifyLearner : public Learner {
     if (!has_sets() && settings_.get<std::string>("training.keep_best_by") == "micro_f1")
       throw SettingsError(
           "training.keep_best_by=micro_f1 is for texts with several labels (data.label_separator); with one "
-          "each it is the accuracy");
+          "label each it equals the accuracy");
     if (!has_sets()) return;
     if (reads_images_) throw SettingsError("data.label_separator is for texts, not for images");
     if (settings_.read<ClassSettings>("training").weights != ClassSettings::Weights::equal)
@@ -275,7 +275,7 @@ class ClassifyLearner : public Learner {
     if (!data.labels.empty())
       throw SettingsError(
           concat_text("data.labels (\"", data.labels,
-                      "\") is for images, --format idx; the labels of texts stand beside them"));
+                      "\") is for images, --format idx; texts have their labels in the same file"));
     LabelledOptions options = labelled_options(
         layout, path,
         "--format lines (a label, a space and a text on each line), --format csv, tsv or jsonl");
@@ -386,8 +386,8 @@ class ClassifyLearner : public Learner {
 
 const TaskKind& classify_task() {
   static const TaskKind kind = task_of<ClassifyLearner>(
-      "classify", "Learns to tell classes of texts, measures it, and labels texts with it", Stacks::encoder,
-      class_metrics, classify_settings, names_labelled_data,
+      "classify", "Trains, evaluates and uses a classifier of texts", Stacks::encoder, class_metrics,
+      classify_settings, names_labelled_data,
       {{"", {{"text", "A text"}, {"label", "The name of its class", true, "|"}, weight_of_example}}},
       for_fine_tuning);
   return kind;

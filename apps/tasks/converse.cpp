@@ -120,10 +120,10 @@ void handle_overlap(Dialogues& train, const Dialogues& valid, const Dialogues& t
   if (count == 0) return;
   const bool keep = data.overlap == ConverseData::Overlap::keep;
   report.remarks.push_back(
-      concat_text(count, " dialogues to learn from are among those to measure with, too, and are ",
-                  keep ? "kept (data.overlap)" : "left out of learning (data.overlap=keep keeps them)"));
+      concat_text(count, " training dialogues are also in the validation or test data and are ",
+                  keep ? "kept (data.overlap)" : "left out of training (data.overlap=keep keeps them)"));
   if (!keep) std::erase_if(train, shared);
-  check(!train.empty(), data.files.file, ": all dialogues to learn from are among those to measure with");
+  check(!train.empty(), data.files.file, ": all training dialogues are also in the validation or test data");
 }
 
 PairParts dialogue_parts(const Settings& settings, ReadReport& report) {
@@ -137,7 +137,8 @@ PairParts dialogue_parts(const Settings& settings, ReadReport& report) {
   if (valid.empty()) split_dialogues(train, valid, data.valid_fraction, data.split_seed);
   const auto alone = std::ranges::count_if(train, [](const Dialogue& turns) { return turns.size() < 2; });
   if (alone > 0)
-    report.remarks.push_back(concat_text(alone, " dialogues to learn from have one turn, and so no answer"));
+    report.remarks.push_back(
+        concat_text(alone, " training dialogues have a single turn, so there is no answer to learn"));
   PairParts parts{answers_in(train, data.turns), answers_in(valid, data.turns), answers_in(test, data.turns)};
   const auto has_answers = [](const ParallelText& pairs, const std::string& file, const char* use) {
     check(file.empty() || pairs.size() > 0, file, ": no dialogue has a second turn: there is no answer to ",
@@ -152,7 +153,7 @@ PairParts dialogue_parts(const Settings& settings, ReadReport& report) {
 ParallelText read_answers(const Settings& layout, std::span<const std::string> files, ReadReport& report) {
   const auto data = layout.read<ConverseData>("data");
   ParallelText pairs = answers_in(read_dialogues(files.front(), data.text, &report), data.turns);
-  check(pairs.size() > 0, files.front(), ": no dialogue has a second turn: there is no answer to measure");
+  check(pairs.size() > 0, files.front(), ": no dialogue has a second turn: there is no answer to evaluate");
   return pairs;
 }
 
@@ -185,7 +186,7 @@ Measurement dialogue_quality(const Settings&, std::span<const std::string> answe
 const TaskKind& converse_task() {
   static const TaskKind kind{
       "converse",
-      "Learns to answer in dialogues, measures it, and answers",
+      "Trains, evaluates and uses a model that replies in dialogues",
       Stacks::encoder_decoder,
       dialogue_metrics,
       converse_settings,

@@ -19,7 +19,7 @@ bool names_file(const Settings& settings) {
   const auto files = settings.read<DataFiles>("data");
   if (files.file.empty() && !(files.valid.empty() && files.test.empty()))
     throw SettingsError(concat_text(files.valid.empty() ? "--test (data.test)" : "--valid (data.valid)",
-                                    " needs --data (data.file), what to learn from"));
+                                    " needs --data (data.file), the training data"));
   return !files.file.empty();
 }
 
@@ -64,7 +64,7 @@ Tokens BoundedTokenizer::bounded(Tokens tokens) {
   ++texts_;
   if (tokens.size() <= max_tokens_) return tokens;
   check(cut_, "the text has ", tokens.size(), " tokens, more than data.max_tokens = ", max_tokens_,
-        "; raise that, or set data.long_texts=cut, which reads the beginning of such texts");
+        "; raise this limit, or set data.long_texts=cut to read the beginning of long texts");
   ++cut_texts_;
   const std::int32_t end = tokens.back();
   tokens.resize(max_tokens_);
@@ -432,7 +432,7 @@ bool names_pairs(const Settings& settings) {
   const auto check_part = [&](const PairFiles::Part& part, const char* flag, const char* what) {
     if (!files_of(part, flag).empty() && !train)
       throw SettingsError(
-          concat_text(what, " files need pairs to learn from: --source and --target too, or --data"));
+          concat_text(what, " files need training pairs too: give --source and --target, or --data"));
   };
   check_part(files.valid, "--valid", "validation");
   check_part(files.test, "--test", "test");

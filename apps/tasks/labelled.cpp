@@ -91,8 +91,7 @@ std::vector<std::string> classes_from_json(const std::string& text) {
         "classes.json: expected a list of the names of at least two classes");
   auto classes = names.get<std::vector<std::string>>();
   for (const std::string& name : classes) check_label(name, "classes.json");
-  check(std::is_sorted(classes.begin(), classes.end()),
-        "classes.json: the classes are not in the order of their bytes");
+  check(std::is_sorted(classes.begin(), classes.end()), "classes.json: the classes are not in byte order");
   return classes;
 }
 
@@ -160,9 +159,9 @@ void check_labels(const LabelledText& text, std::string_view origin) {
     columns.push_back(concat_text(columns.size() + 1, " (", in_quotes(one), ')'));
   throw SettingsError(
       concat_text(origin, ": its ", text.size(), " texts have more than ", labels.size() - 1,
-                  " different labels, and so fewer than ", few_texts, " texts each; such as ",
+                  " different labels, fewer than ", few_texts, " texts each; such as ",
                   in_quotes(text.labels[0]), " and ", in_quotes(text.labels[text.size() - 1]), ". ",
-                  columns.empty() ? "A label is what many texts have in common: is data.format right?"
+                  columns.empty() ? "Many texts must share a label: is data.format right?"
                                   : "Is the label in another column? --set data.label_column=N names it; the "
                                     "first line has the columns " +
                                         listed(columns, 20)));
@@ -173,9 +172,8 @@ std::vector<std::string> remarks_on_labelled(const TextParts& parts, const TextP
                                              const std::string& description) {
   const std::vector<std::size_t> counts = counts_of(labels.train, classes);
   std::vector<std::string> remarks = {
-      concat_text(parts.train.size(), ' ', unit, " of ", classes.size(), " classes to learn from, ",
-                  parts.valid.size(), " to measure with, ", parts.test.size(), " kept for a test; ",
-                  description),
+      concat_text(parts.train.size(), ' ', unit, " of ", classes.size(), " classes for training, ",
+                  parts.valid.size(), " for validation, ", parts.test.size(), " for testing; ", description),
       "classes: " + class_counts(counts, classes)};
   for (const LabelledText* const part : {&labels.valid, &labels.test})
     remarks.push_back(remark_on_other_labels(classes, *part, unit));
@@ -193,14 +191,14 @@ std::string remark_on_steps(const Settings& settings, std::int64_t batches) {
   const auto steps = settings.get<std::int64_t>("training.steps");
   if (settings.get<std::int64_t>("training.epochs") > 0 || steps >= batches) return "";
   return concat_text("training.steps = ", steps, " end before all ", batches,
-                     " batches were read once: this much data deserves more steps");
+                     " batches were read once: train for more steps on this much data");
 }
 
 namespace {
 
 std::vector<float> with_mean_1(std::vector<double> weights) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-  check(sum > 0, "all ", weights.size(), " examples have the weight 0 (data.weight_column): none counts");
+  check(sum > 0, "all ", weights.size(), " examples have the weight 0 (data.weight_column), so none counts");
   std::vector<float> scaled;
   for (const double weight : weights)
     scaled.push_back(static_cast<float>(weight / sum * static_cast<double>(weights.size())));

@@ -166,7 +166,7 @@ void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_
   std::vector<std::string> unknown = tokenizer.unknown_characters(text);
   for (std::string& character : unknown) character = "'" + character + "'";
   check(unknown.empty(), what, " has characters that the tokenizer does not know: ", listed(unknown),
-        "; a model of characters reads those of its own text alone, one of BPE any");
+        "; a character model reads only the characters of its training text, a BPE model any");
 }
 
 TextStream::TextStream(Settings& settings, Learner& learner)
@@ -232,20 +232,20 @@ void TextStream::open(const ReadFile& read) {
 }
 
 void TextStream::prepare() {
-  learner_.remark(concat_text(parts.train.characters(), " characters to learn from, ",
-                              parts.valid.characters(), " to measure with; vocabulary ", vocabulary_size()));
+  learner_.remark(concat_text(parts.train.characters(), " characters for training, ",
+                              parts.valid.characters(), " for validation; vocabulary ", vocabulary_size()));
   LargeText first;
   const std::int64_t most = settings_.read<TextEvaluation>("evaluation").characters;
   const bool all = most == 0 || parts.valid.characters() <= most;
   if (!all) {
     first = std::move(split_large_text(parts.valid, most, data_.memory_bytes).first);
-    learner_.remark(concat_text("progress is measured on the first ", most,
-                                " of these characters (evaluation.characters)"));
+    learner_.remark(
+        concat_text("evaluations read the first ", most, " of these characters (evaluation.characters)"));
   }
   const LargeText& measured = all ? parts.valid : first;
   valid_characters = measured.characters();
-  train = stream_of(parts.train, "the text to learn from");
-  valid = stream_of(measured, "the text to measure with");
+  train = stream_of(parts.train, "the training text");
+  valid = stream_of(measured, "the validation text");
   batches.plan({train.size(), training_windows(settings_)});
 }
 
@@ -264,9 +264,9 @@ TokenStream TextStream::stream_of(const LargeText& documents, std::string_view w
     stream.add(tokens);
   }
   if (unknown > 0)
-    learner_.remark(
-        concat_text(what, ": ", unknown, " of ", all,
-                    " tokens are <unk>; losses, those per character too, count no word behind them"));
+    learner_.remark(concat_text(
+        what, ": ", unknown, " of ", all,
+        " tokens are <unk>; losses, including losses per character, ignore the words that they replace"));
   return stream;
 }
 
@@ -304,9 +304,9 @@ TextWriter::TextWriter(const TaskKind& kind, Settings given)
   training_windows(settings_);
   const auto best_by = settings_.get<std::string>("training.keep_best_by");
   if (std::ranges::none_of(causal_kinds, [&](const MetricKind& one) { return one.name == best_by; }))
-    throw SettingsError("training.keep_best_by=" + best_by + " is measured with objective=masked alone");
+    throw SettingsError("training.keep_best_by=" + best_by + " is only measured with objective=masked");
   if (settings_.get<bool>("model.output_transform"))
-    throw SettingsError("model.output_transform is of objective=masked alone");
+    throw SettingsError("model.output_transform needs objective=masked");
 }
 
 std::map<std::string, std::string> TextWriter::read_parts() {
@@ -473,20 +473,19 @@ void TextWriter::show_inside(Tokens tokens, const std::string& name, CaptureFile
 }
 
 const TaskKind& language_model_task() {
-  static const TaskKind kind{
-      "language_model",        "Learns to predict text, token by token, measures it, and writes text with it",
-      Stacks::decoder,         causal_kinds,
-      language_model_settings, names_file,
-      make_text_learner,       {{"", {{"text", "A document"}}}}};
+  static const TaskKind kind{"language_model",        "Trains, evaluates and uses a language model",
+                             Stacks::decoder,         causal_kinds,
+                             language_model_settings, names_file,
+                             make_text_learner,       {{"", {{"text", "A document"}}}}};
   return kind;
 }
 
 TextWriter& text_writer(Learner& learner) {
   check(learner.kind().name == "language_model", "this is a ", learner.kind().name,
-        " run, which writes no text");
+        " run, which generates no text");
   auto* writer = dynamic_cast<TextWriter*>(&learner);
   check(writer, "this run was trained with objective=masked: it fills in ", mask_token,
-        " (language_model predict) and writes no text");
+        " (language_model predict) and generates no text");
   return *writer;
 }
 

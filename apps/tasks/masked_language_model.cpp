@@ -46,7 +46,7 @@ class MaskedLearner : public Learner {
         text_(settings_, *this) {
     const auto best_by = settings_.get<std::string>("training.keep_best_by");
     if (best_by != "loss" && best_by != "accuracy" && best_by != "pseudo_perplexity")
-      throw SettingsError("training.keep_best_by=" + best_by + " is measured with objective=causal alone");
+      throw SettingsError("training.keep_best_by=" + best_by + " is only measured with objective=causal");
   }
 
   /// A mark that the tokenizer lacks would leave a run that answers nothing.
@@ -169,7 +169,7 @@ class MaskedLearner : public Learner {
     Tokens ordinary;
     for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id)
       if (!special.contains(id)) ordinary.push_back(id);
-    check(!ordinary.empty(), "the tokenizer has special tokens alone: there is nothing to fill in");
+    check(!ordinary.empty(), "the tokenizer has only special tokens: there is nothing to fill in");
     return ordinary;
   }
 
@@ -208,7 +208,7 @@ class MaskedLearner : public Learner {
       all.right += static_cast<std::int64_t>(part[2]);
       all.parts.push_back({part[0], part[1]});
     }
-    check(all.tokens > 0, "the text has no token to guess");
+    check(all.tokens > 0, "the text has no token to predict");
     for (const std::int64_t begin : begins) all.read += std::min(length, count - begin);
     return all;
   }

@@ -255,7 +255,7 @@ class MatchLearner : public Learner {
       }
       if (is_blank(text.texts[i]) || is_blank(text.seconds[i])) ++empty;
     }
-    if (empty > 0) remark(concat_text(empty, " pairs have a text that says nothing"));
+    if (empty > 0) remark(concat_text(empty, " pairs have a blank text"));
     return examples;
   }
 
@@ -333,7 +333,7 @@ class MatchLearner : public Learner {
     check_name("data.positive_label", positive, classes_);
     if (classes_.size() != 2)
       throw SettingsError(
-          concat_text("data.positive_label is of two classes, but the data has ", classes_.size()));
+          concat_text("data.positive_label needs two classes, but the data has ", classes_.size()));
   }
 
   std::size_t positive_class() const {
@@ -362,10 +362,9 @@ class MatchLearner : public Learner {
     const ClassQuality quality = quality_of(scores, classes_of(parts_.valid, classes), classes.size());
     const ClassFigures given = figures(quality, scores, parts_.valid);
     if (std::ranges::any_of(given.metrics, [&](const Metric& metric) { return metric.name == name; })) return;
-    throw SettingsError(
-        concat_text("training.keep_best_by: the validation data gives no ", name,
-                    ": f1 is of two classes, map and mrr of two classes and groups of pairs with the "
-                    "same first text, with right and wrong answers"));
+    throw SettingsError(concat_text("training.keep_best_by: the validation data gives no ", name,
+                                    ": f1 needs two classes; map and mrr need two classes and groups of "
+                                    "pairs with the same first text, with right and wrong answers"));
   }
 
   const MatchData data_;
@@ -380,14 +379,14 @@ class MatchLearner : public Learner {
 }  // namespace
 
 const TaskKind& match_task() {
-  static const TaskKind kind = task_of<MatchLearner>(
-      "match", "Learns to tell classes of pairs of texts, measures it, and labels pairs with it",
-      Stacks::encoder, pair_metrics, match_settings, names_labelled_data,
-      {{"",
-        {{"first", "The first text"},
-         {"second", "The second text"},
-         {"label", "The name of the pair's class", true}}}},
-      for_fine_tuning);
+  static const TaskKind kind =
+      task_of<MatchLearner>("match", "Trains, evaluates and uses a classifier of pairs of texts",
+                            Stacks::encoder, pair_metrics, match_settings, names_labelled_data,
+                            {{"",
+                              {{"first", "The first text"},
+                               {"second", "The second text"},
+                               {"label", "The name of the pair's class", true}}}},
+                            for_fine_tuning);
   return kind;
 }
 

@@ -88,7 +88,7 @@ LabelledText number_sizes(std::uint64_t seed) {
 double number_in(std::string_view text, const std::string& place) {
   const std::optional<double> number = parsed_number(text);
   check(number && std::abs(*number) <= most_in_f32, place, ": \"", unicode::shortened(text, 40),
-        "\" is no number within the range of f32");
+        "\" is not a number in the range of f32");
   return *number;
 }
 
@@ -139,9 +139,8 @@ class RateLearner : public Learner {
     train_ = examples_of(parts_.train);
     valid_ = examples_of(parts_.valid);
     weights_ = example_weights(parts_.train);
-    remark(concat_text(parts_.train.size(), " texts to learn from, ", parts_.valid.size(),
-                       " to measure with, ", parts_.test.size(),
-                       " kept for a test; their numbers have the mean ", scale_.mean,
+    remark(concat_text(parts_.train.size(), " texts for training, ", parts_.valid.size(), " for validation, ",
+                       parts_.test.size(), " for testing; their numbers have the mean ", scale_.mean,
                        " and the standard deviation ", scale_.deviation, "; vocabulary ",
                        tokenizer_->tokenizer().vocabulary_size()));
     plan_batches(lengths(train_.inputs), training_batches(settings_));
@@ -349,7 +348,7 @@ class RateLearner : public Learner {
 
 const TaskKind& rate_task() {
   static const TaskKind kind = task_of<RateLearner>(
-      "rate", "Learns a number for a text, measures it, and rates texts with it", Stacks::encoder,
+      "rate", "Trains, evaluates and uses a model that predicts a number for a text", Stacks::encoder,
       error_metrics, rate_settings, names_labelled_data,
       {{"",
         {{"text", "A text"}, {.name = "label", .help = "Its number", .is_number = true}, weight_of_example}}},

@@ -47,7 +47,7 @@ std::vector<PartRate> part_rates(const std::string& frozen, const std::string& r
   for (const PartRate& one : result)
     if (one.part.empty() || std::ranges::count(result, one.part, &PartRate::part) > 1)
       throw SettingsError("training.freeze and training.part_rates: part \"" + one.part +
-                          "\" is empty or stands there twice");
+                          "\" is empty or listed twice");
   return result;
 }
 
@@ -67,9 +67,9 @@ Device device_of(const Settings& settings, const Ranks* ranks) {
   const Device device = device_of(settings.get<std::string>("device"), ranks);
   for (const char* const name : {"int8_weights", "bf16_weights"})
     if (settings.get<bool>(name) && device.type != DeviceType::cpu)
-      throw SettingsError(concat_text(name, " is for the CPU, and the device is ", device));
+      throw SettingsError(concat_text(name, " is for the CPU, but the device is ", device));
   if (settings.get<bool>("int8_weights") && settings.get<bool>("bf16_weights"))
-    throw SettingsError("int8_weights and bf16_weights are both true: weights are rounded to one of them");
+    throw SettingsError("int8_weights and bf16_weights are both true: set only one of them");
   return device;
 }
 
@@ -86,7 +86,7 @@ std::string choose_token_kind(Settings& settings, const TextSource& texts) {
   if (tokenizer.kind != "auto" || !tokenizer.file.empty() || !training.from.empty()) return "";
   const TokenKind chosen = training.embeddings.empty()
                                ? token_kind_for(texts)
-                               : TokenKind{"words", "training.embeddings are vectors of words"};
+                               : TokenKind{"words", "training.embeddings are word vectors"};
   settings.set("tokenizer.kind", chosen.name, "the training texts");
   const bool is_given =
       settings.json("tokenizer.vocabulary") != settings.setting("tokenizer.vocabulary").initial;
@@ -245,7 +245,7 @@ std::vector<std::string> choose_attentions(Settings& settings, Stacks stacks, co
     const Json before = Json::parse(settings.json(path));
     if (before.is_object() && before.value("name", "dot_product") == name) return;  // keeps its options
     if (before.is_object() && before.size() > 1)
-      notes.push_back(concat_text(flag, ' ', name, " takes the place of ", before.dump(), " in ", path));
+      notes.push_back(concat_text(flag, ' ', name, " replaces ", before.dump(), " in ", path));
     settings.set_json(path, Json(name).dump(), flag);
   };
   if (names.preset)

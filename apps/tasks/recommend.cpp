@@ -101,10 +101,10 @@ Settings recommend_settings(bool own_data) {
 bool names_data(const Settings& settings) {
   const auto data = settings.read<RecommendData>("data");
   if (data.files.file.empty() && !data.news.empty())
-    throw SettingsError("--news (data.news) needs --data (data.file), the impressions to learn from");
+    throw SettingsError("--news (data.news) needs --data (data.file), the training impressions");
   if (!data.files.file.empty() && data.news.empty() &&
       settings.read<NewsSettings>("news").represented_by == NewsSettings::RepresentedBy::title)
-    throw SettingsError("news.represented_by=title needs --news (data.news), where the titles stand");
+    throw SettingsError("news.represented_by=title needs --news (data.news), the file with the titles");
   return names_file(settings);
 }
 
@@ -164,15 +164,14 @@ class RecommendLearner : public Learner {
         lengths[1].push_back(candidates);
       }
     }
-    remark(concat_text(parts_.train.size(), " impressions with ", clicks_.size(), " clicks to learn from, ",
-                       parts_.valid.size(), " to measure with, ", parts_.test.size(), " kept for a test; ",
+    remark(concat_text(parts_.train.size(), " impressions with ", clicks_.size(), " clicks for training, ",
+                       parts_.valid.size(), " for validation, ", parts_.test.size(), " for testing; ",
                        catalogue_.names.size(), " news, ", catalogue_.identities(),
                        " with a vector of their own; vocabulary ",
                        tokenizer_->tokenizer().vocabulary_size()));
     remark_all(catalogue_.remarks_on(parts_.train));
     check(!clicks_.empty(),
-          "there is nothing to learn from: no impression of the training part has both a "
-          "click and a news that was passed");
+          "there is nothing to learn from: no training impression has both a clicked and a passed news item");
     BatchOptions options = training_batches(settings_);
     options.max_length = 0;
     plan_batches(lengths, options);
@@ -341,7 +340,7 @@ class RecommendLearner : public Learner {
     const std::string& file = prediction_.news;
     if (file.empty() || std::exchange(has_more_news_, true)) return;
     if (!catalogue_.reads_titles())
-      remark("prediction.news: this run reads no titles, and takes categories alone from it");
+      remark("prediction.news: this run reads no titles and uses only the categories");
     catalogue_.add(read_titles(file, catalogue_.names), false);
     tokenize();
   }
@@ -486,14 +485,15 @@ class RecommendLearner : public Learner {
 
 const TaskKind& recommend_task() {
   static const TaskKind kind = task_of<RecommendLearner>(
-      "recommend", "Learns which news a user will click, measures it, and ranks news with it",
+      "recommend", "Trains, evaluates and uses a model that ranks news by what a user will click",
       Stacks::encoder, click_metrics, recommend_settings, names_data,
       {{"",
-        {{"history", "Ids of the news that a user had clicked before, oldest first", true, " "},
-         {"clicked", "Ids of the news that were clicked of those shown", true, " "},
-         {"passed", "Ids of those that were not", true, " "},
-         {"time", "When they were shown, as 11/13/2019 5:53:12 AM; left out: in the order of the rows", false,
-          "", true}},
+        {{"history", "Ids of the news items that the user had clicked before, oldest first", true, " "},
+         {"clicked", "Ids of the shown news items that were clicked", true, " "},
+         {"passed", "Ids of the shown news items that were not clicked", true, " "},
+         {"time",
+          "Time when they were shown, such as 11/13/2019 5:53:12 AM; default: in the order of the rows",
+          false, "", true}},
         "tsv",
         impression_line},
        {"news",

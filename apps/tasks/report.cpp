@@ -66,7 +66,7 @@ Json settings_of(const RecordedRun& run) {
   if (rows.size() > 1)
     section["words"] = std::move(rows);
   else
-    section["text"] = "All settings are the defaults.";
+    section["text"] = "All settings have their defaults.";
   section["configuration"] = run.files.config();
   return section;
 }
@@ -141,7 +141,7 @@ class ModelSections {
     const bool has_classes = run.learner().files().contains("classes.json");
     const std::string part = run.has_part("test") || !has_classes ? "test" : "valid";
     if (!run.has_part(part))
-      return has_classes ? Json{{"remark", "The run has no held-out examples to measure on."}} : Json();
+      return has_classes ? Json{{"remark", "The run has no held-out examples to evaluate on."}} : Json();
     const Measurement measurement = run.measure(part);
     has_data_ = true;
     if (options_.measured) options_.measured(part, measurement);
@@ -249,7 +249,7 @@ Json outcomes_of(std::span<const RecordedRun> runs) {
     for (const std::string& name : metrics)
       row.push_back(best.contains(name) ? short_number(best.at(name)) : "");
   }
-  return {{"table", rows}, {"remark", "Metrics are those of the evaluation that chose the best weights."}};
+  return {{"table", rows}, {"remark", "Metrics of the evaluation that selected the best weights."}};
 }
 
 /// The settings that are not the same in all runs.
@@ -290,7 +290,7 @@ void add_quality(Json& sections, ModelSections& model) {
 /// After add_quality().
 void add_inside(Json& sections, ModelSections& model) {
   if (!model.mistakes().empty()) sections.push_back({{"mistakes", model.mistakes()}});
-  add_section(sections, "What it writes for held-out examples", [&] { return model.written(); });
+  add_section(sections, "Outputs for held-out examples", [&] { return model.written(); });
   add_section(sections, "What the model looks at", [&] { return model.examples(); });
   add_section(sections, "Attention weights before and after training", [&] { return model.histograms(); });
 }
@@ -352,8 +352,8 @@ std::string runs_report(std::span<const fs::path> folders, const ReportOptions& 
   std::vector<page::RunRecords> records;
   for (const RecordedRun& run : runs) records.push_back({run.name, run.records});
   Json sections = Json::array();
-  add_section(sections, "What they came to", [&] { return outcomes_of(runs); });
-  add_section(sections, "Settings in which they differ", [&] { return differences_of(runs); });
+  add_section(sections, "Results", [&] { return outcomes_of(runs); });
+  add_section(sections, "Settings that differ", [&] { return differences_of(runs); });
   sections.push_back({{"title", "Curves"}, {"curves", page::curves(records)}});
   return page::html(
       {{"title", concat_text(runs.size(), " runs side by side")}, {"sections", std::move(sections)}});

@@ -62,7 +62,7 @@ void check_registered(const Settings& settings) {
     for (const std::string& name : attentions_in(Json::parse(setting.value)))
       check(name == "none" || std::ranges::count(attention_names(), name) > 0, "the run has the attention '",
             name, "' (", setting.name,
-            "), which this program does not: have it registered first (register_attention), as the program "
+            "), which this program does not have: register it first (register_attention), as the program "
             "that trained the run did");
   }
 }
@@ -148,7 +148,7 @@ void check_answered(std::span<const Prediction> answers, std::int64_t first_line
   const auto missing = std::ranges::count_if(answers, is_missing);
   fail("predict: lines[", first_line + (first - answers.begin()), "] cannot be answered: ", first->error,
        missing > 1 ? concat_text(" (the first of ", missing, " such lines)") : "",
-       "; leave it out, or ask for errors to be returned");
+       "; leave it out, or set return_errors");
 }
 
 /// One answer, to a text that has no number.
@@ -204,7 +204,7 @@ Tensor Run::log_probabilities(std::span<const std::string> lines, std::span<cons
 
 Prediction Run::stream(const std::string& line, const OnText& on_text) const {
   check(learner_->writes_text(), "a ", task(),
-        " run writes no text token by token that could be shown in pieces; predict() answers it");
+        " run generates no text that could be streamed; use predict()");
   TextPieces pieces(on_text);
   PredictOptions options;
   options.pieces = &pieces;
@@ -239,13 +239,13 @@ Measurement Run::measure(std::string_view part) {
   const auto now = learner_->data_digests();
   const auto found = now.find(std::string(part));
   if (found == now.end())
-    throw SettingsError(concat_text("a ", task(), " run has no ", part, " part: name a file to measure on"));
+    throw SettingsError(concat_text("a ", task(), " run has no ", part, " part: name a file to evaluate on"));
   if (files_.data_digest(part).empty())
     throw SettingsError(
-        concat_text("the run has no data of its own, as a published model: name a file to measure on"));
+        concat_text("the run is a published model without data of its own: name a file to evaluate on"));
   check(found->second == files_.data_digest(part), "the ", part,
-        " part of the data is not what the run was made with: the files or their order changed, so that "
-        "what was trained on may be among it; name a file to measure on");
+        " part of the data has changed since training: the files or their order differ, so it may include "
+        "training examples; name a file to evaluate on");
   return finite(learner_->measure(part));
 }
 
@@ -266,7 +266,7 @@ AnswerQueue::AnswerQueue(const Run& run, const QueueOptions& options) : run_(run
   try {
     for (std::int64_t i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
   } catch (const std::system_error&) {  // fewer threads answer the same
-    check(!workers_.empty(), "AnswerQueue: the system gives no thread to answer with");
+    check(!workers_.empty(), "AnswerQueue: the system cannot start a worker thread");
   }
 }
 

@@ -99,7 +99,7 @@ std::string checked_value(const Setting& setting, Json value, const std::string&
   try {
     return value.dump();
   } catch (const Json::exception&) {
-    refuse(origin, ": setting \"", setting.name, "\" is not UTF-8, so that it cannot stand in config.json: '",
+    refuse(origin, ": setting \"", setting.name, "\" is not UTF-8, so config.json cannot store it: '",
            value.is_string() ? value.get<std::string>() : dumped(value), "'; rename the file or link to it");
   }
 }
@@ -107,7 +107,7 @@ std::string checked_value(const Setting& setting, Json value, const std::string&
 /// JSON text with comments; an error names the line.
 Json parsed(std::string_view text, const std::string& origin) {
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
-    refuse(origin, ": byte ", nul + 1, " is NUL; a configuration is text");
+    refuse(origin, ": byte ", nul + 1, " is NUL; a configuration must be text");
   return as_settings_error("", [&] {
     JsonBuilder<Json> builder(origin, 64, /*refuses_repeated=*/true);
     try {
@@ -242,7 +242,7 @@ T Settings::get(std::string_view name) const {
   try {
     return Json::parse(value).get<T>();
   } catch (const nlohmann::json::exception&) {
-    fail("setting \"", name, "\" is not of the type that was asked for, but ", value);
+    fail("setting \"", name, "\" does not have the requested type, but ", value);
   }
 }
 template bool Settings::get<bool>(std::string_view) const;

@@ -196,7 +196,7 @@ void take_weights(Learner& learner, const TrainingSettings& training, Start& sta
   if (!faults.empty())
     throw SettingsError(concat_text(from, ": the run lacks weights of this model: ", listed(faults, 20), "; ",
                                     differing, differing.empty() ? "" : "; ",
-                                    "to start these parts afresh, give --ignore ", parts));
+                                    "to start these parts from new weights, give --ignore ", parts));
   std::vector<std::pair<std::string, Tensor>> targets;
   for (const auto& [name, tensor] : match.fitting) targets.emplace_back(name, own.at(name));
   copy_named_tensors(match.fitting, targets, from);
@@ -249,7 +249,7 @@ void take_embeddings(Learner& learner, const std::string& path, Start& start) {
     named.tensor->detach().assign(std::span<const float>(rows));
     start.remarks.push_back(concat_text(path, " has vectors for ", found.size(), " of the ",
                                         tokenizer.vocabulary_size(), " tokens of ", named.name,
-                                        "; the others start by chance"));
+                                        "; the others start from random vectors"));
   }
   check(any, path, ": none of its words is in the vocabulary");
   start.origin["embeddings"] = digest_of_file(path);
@@ -262,10 +262,11 @@ void check_start(const Settings& settings) {
   const auto training = settings.read<TrainingSettings>("training");
   const auto tokenizer = settings.read<VocabularySettings>("tokenizer");
   if (!training.from.empty() && !tokenizer.file.empty())
-    throw SettingsError("--from (training.from) brings its tokenizer along: leave out tokenizer.file");
+    throw SettingsError("--from (training.from) includes a tokenizer: leave out tokenizer.file");
   if (!training.embeddings.empty() && training.from.empty() && tokenizer.file.empty() &&
       tokenizer.kind != "words" && tokenizer.kind != "auto")
-    throw SettingsError("--embeddings (training.embeddings) are of whole words: set tokenizer.kind=words");
+    throw SettingsError(
+        "--embeddings (training.embeddings) are vectors of whole words: set tokenizer.kind=words");
 }
 
 std::vector<std::string> parts_started_afresh(const Settings& settings) {
@@ -289,8 +290,7 @@ void take_model(Settings& settings, const RunFiles& files) {
   if (has_both_stacks(there) != has_both_stacks(Json::parse(settings.json())))
     throw SettingsError(
         "--from " + run +
-        ": a model that has an encoder and a decoder starts none that has one stack alone, nor "
-        "the other way round");
+        ": weights cannot be shared between an encoder-decoder and a model with a single stack");
   for (const Setting& one : settings.declared())
     if (is_of_model(one.name) && one.name != "model.max_length")
       if (const Json value = value_there(there, one.name); !value.is_null())
@@ -316,8 +316,8 @@ Start start_weights(Learner& learner) {
 Start start_anew(Learner& learner, const RunFiles& files) {
   Start start = start_weights(learner);
   check(start.origin == files.origin(),
-        "what this run started from (training.from, training.embeddings) is no longer what it was: "
-        "put it back, or train anew");
+        "the sources of the initial weights (training.from, training.embeddings) have changed: restore them, "
+        "or train a new run");
   return start;
 }
 

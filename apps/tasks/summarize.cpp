@@ -134,7 +134,7 @@ Measurement summary_quality(const Settings& settings, std::span<const std::strin
 const TaskKind& summarize_task() {
   static const TaskKind kind{
       "summarize",
-      "Learns to summarise texts, measures it, and writes summaries and headlines",
+      "Trains, evaluates and uses a model that writes summaries and headlines",
       Stacks::encoder_decoder,
       summary_metrics,
       summarize_settings,

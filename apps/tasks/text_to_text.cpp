@@ -15,8 +15,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char *cross_setting = "model.cross_attention", *target_file = "target_tokenizer.json",
-                     *no_begin =
-                         "tokenizer.begin is empty: name the mark that begins what is written, such as <s>";
+                     *no_begin = "tokenizer.begin is empty: name the mark that begins outputs, such as <s>";
 
 // --- hard-coded cross-attention needs to know how long sources are beside their targets
 
@@ -111,10 +110,9 @@ std::vector<std::vector<Hypothesis>> sampled(EncoderDecoder& model, std::span<co
                                              const TokenWatch& watch) {
   const SearchOptions& search = decoding.search;
   if (watch && search.best > 1)
-    throw SettingsError(
-        concat_text("decoding.n_best is ", search.best,
-                    ": which of several drawn texts is best is known at their end, so that none "
-                    "can be shown before; set decoding.n_best=1"));
+    throw SettingsError(concat_text("decoding.n_best is ", search.best,
+                                    ": the best of several samples is only known at the end, so none can be "
+                                    "streamed; set decoding.n_best=1"));
   const std::vector<std::int64_t> longest = output_limits(model, sources, search);
   std::vector<Tokens> repeated;
   std::vector<std::int64_t> limits;
@@ -209,8 +207,8 @@ NamedFiles TextToTextLearner::learned_files() {
   if (marks_.separate) {
     check(settings_.get<std::string>("model.tie_embeddings") != "all" ||
               !settings_.get<std::string>("training.from").empty(),
-          "tokenizer.separate with model.tie_embeddings=all would give the words of two vocabularies that "
-          "have one number one vector: set model.tie_embeddings=decoder");
+          "tokenizer.separate with model.tie_embeddings=all would share vectors between words of different "
+          "vocabularies with the same id: set model.tie_embeddings=decoder");
     files[target_file] =
         learn_tokenizer(settings_, heed::source_of({&parts_.train.target}), all_marks, {.file = target_file})
             .to_json();
@@ -264,13 +262,13 @@ void TextToTextLearner::set_gamma() {
 // --- training
 
 void TextToTextLearner::prepare_training() {
-  remark(concat_text(parts_.train.size(), " pairs to learn from, ", parts_.valid.size(),
-                     " to measure with; vocabulary ", tokenizer_->vocabulary_size(),
+  remark(concat_text(parts_.train.size(), " pairs for training, ", parts_.valid.size(),
+                     " for validation; vocabulary ", tokenizer_->vocabulary_size(),
                      target_tokenizer_ ? concat_text(" and ", target_tokenizer_->vocabulary_size()) : ""));
   std::int64_t blank = 0;
   for (std::size_t i = 0; i < parts_.train.size(); ++i)
     blank += is_blank(parts_.train.source[i]) || is_blank(parts_.train.target[i]) ? 1 : 0;
-  if (blank > 0) remark(concat_text(blank, " of the pairs to learn from have a blank side"));
+  if (blank > 0) remark(concat_text(blank, " training pairs have a blank side"));
   pairs_ = tokens_of(parts_.train, data_.long_sources == TextToTextData::LongSources::cut
                                        ? data_.max_tokens
                                        : std::numeric_limits<std::int64_t>::max());
@@ -322,7 +320,7 @@ std::vector<Prediction> TextToTextLearner::generate(const std::string& prompt,
   const Prediction answer = answers_to(sources, decoding, {}).front();
   say_what_was_cut("decoding.max_source_tokens");
   check(!answer.alternatives.empty(), "generate: the prompt is blank, and a ", kind().name,
-        " run writes a text for a text");
+        " run needs a source text");
   std::vector<Prediction> texts;
   for (const Prediction::Alternative& one : answer.alternatives)
     texts.push_back({one.text, one.probability, {one}});
@@ -333,7 +331,7 @@ ParallelText TextToTextLearner::read_files(std::span<const std::string> files) {
   ReadReport report;
   ParallelText pairs = task_.read(settings_, files, report);
   check(report.blank == 0, files.front(), ": ", report.blank,
-        " lines are blank, and have no score that could stand in their place; leave them out");
+        " lines are blank and cannot be scored; leave them out");
   remark_on_reading(report);
   return pairs;
 }
@@ -348,7 +346,7 @@ std::vector<TargetScore> TextToTextLearner::score(const ParallelText& pairs) {
                                                         decoding_.search.begin, decoding_.search.end);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       check(std::isfinite(found[i]), "the model gives pair ", rows[i] + 1, " a log probability of ", found[i],
-            ", which is not finite: its training has diverged");
+            ", which is not finite: training has diverged");
       scores[static_cast<std::size_t>(rows[i])] = {found[i], std::ssize(targets[i]) + 1};  // and the end mark
     }
   }
@@ -570,7 +568,7 @@ bool has_four_words(const TextList& texts) {
 
 TextToTextLearner& text_to_text(Learner& learner) {
   auto* found = dynamic_cast<TextToTextLearner*>(&learner);
-  check(found != nullptr, "a ", learner.kind().name, " run writes no text for a text");
+  check(found != nullptr, "a ", learner.kind().name, " run does not map a text to a text");
   return *found;
 }
 

@@ -91,7 +91,8 @@ Settings laid_over_defaults(const TaskKind& kind, const GivenSettings& given) {
     const fs::path folder = folder_of_settings(given.resumed);
     const RunFiles before = RunFiles::open(folder, given.verify);
     check(path_exists(folder / "run.json"), "cannot resume: ", folder,
-          " is a published model, from which a training can start (--from, training.from)");
+          " is a published model: it cannot be resumed, but training can start from it (--from, "
+          "training.from)");
     settings = settings_of_run(kind, before);
     if (folder != given.resumed) settings.assign("data.fold=0");
   }
@@ -125,7 +126,7 @@ Settings training_settings(const TaskKind& kind, const GivenSettings& given,
     if (!belongs_to_attention(kind.stacks, one.name)) continue;
     const bool whole = settings.has(one.name);
     if (whole && (names.attention || names.decoder || names.cross || names.preset))
-      throw SettingsError(one.origin + " and an attention flag or a preset name the same: give one");
+      throw SettingsError(one.origin + " and an attention flag or a preset set the same setting: give one");
     settings.set(one.name, one.value, one.origin);
   }
   return settings;
@@ -156,7 +157,7 @@ void check_same_settings(Ranks& ranks, const TaskKind& kind, const Settings& set
 
 void check_same_data(Ranks& ranks, const std::map<std::string, std::string>& digests) {
   if (const auto found = first_difference(ranks, digests))
-    fail("rank ", found->first, " has read other data than rank 0: the ", found->second.key,
+    fail("rank ", found->first, " has different data than rank 0: the ", found->second.key,
          " part differs; give all ranks the same files");
 }
 
@@ -352,7 +353,7 @@ void write_report_of(const TaskKind& kind, const TrainRequest& request) {
   try {
     write_run_report(request.folder, {.verify = request.verify, .kind = &kind, .measured = measured});
   } catch (const Error& error) {
-    say(concat_text("the report has curves alone: ", error.what()));
+    say(concat_text("the report has only curves: ", error.what()));
   }
 }
 
@@ -413,7 +414,7 @@ FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const Tr
   const bool is_first = !request.ranks || request.ranks->is_first();
   if (is_first && !request.resume) RunFolder::check_new(request.folder);
   check(!request.resume || !path_exists(request.folder / "config.json"), "cannot resume: ", request.folder,
-        " holds one run and no folds: leave out --folds (data.folds) to go on with it, or choose another "
+        " holds a single run, not folds: leave out --folds (data.folds) to resume it, or choose another "
         "folder");
   std::vector<Measurement> measured;
   for (std::int64_t fold = 1; fold <= folds; ++fold) {

@@ -81,7 +81,7 @@ std::vector<std::string> choose_translation_metric(Settings& settings, const Par
   std::vector<std::string> remarks;
   if (const BleuTokens tokens = bleu_tokens_for(valid.target.strings()); tokens != BleuTokens::mteval_13a)
     remarks.push_back(concat_text("BLEU counts the tokens of sacreBLEU's \"", name_of(tokens),
-                                  "\", after the script of the validation data"));
+                                  "\", chosen by the script of the validation data"));
   if (settings.get<std::string>(name) != "bleu" || has_four_words(valid.target)) return remarks;
   settings.set(name, "exact", "the validation data");
   remarks.emplace_back(
@@ -93,21 +93,20 @@ std::vector<std::string> choose_translation_metric(Settings& settings, const Par
 }  // namespace
 
 const TaskKind& translate_task() {
-  static const TaskKind kind{
-      "translate",
-      "Learns to translate from pairs of sentences, measures it, and translates with it",
-      Stacks::encoder_decoder,
-      translation_metrics,
-      translate_settings,
-      names_pairs,
-      [](const TaskKind& its_kind, Settings settings) {
-        return text_to_text_learner(its_kind, std::move(settings),
-                                    {.made_by_rule = number_parts,
-                                     .quality = translation_quality,
-                                     .most_passes = 60,
-                                     .choose_metric = choose_translation_metric});
-      },
-      pair_examples()};
+  static const TaskKind kind{"translate",
+                             "Trains, evaluates and uses a translation model, from pairs of sentences",
+                             Stacks::encoder_decoder,
+                             translation_metrics,
+                             translate_settings,
+                             names_pairs,
+                             [](const TaskKind& its_kind, Settings settings) {
+                               return text_to_text_learner(its_kind, std::move(settings),
+                                                           {.made_by_rule = number_parts,
+                                                            .quality = translation_quality,
+                                                            .most_passes = 60,
+                                                            .choose_metric = choose_translation_metric});
+                             },
+                             pair_examples()};
   return kind;
 }
 
