@@ -37,7 +37,7 @@ const Figures& figures() {
   return all;
 }
 
-/// The longest text for which growth is no matter.
+/// The longest text for which the growth of the time does not matter.
 constexpr std::int64_t short_enough = 1024;
 
 }  // namespace

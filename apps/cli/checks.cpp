@@ -1,5 +1,6 @@
-// heed gradcheck: compares every op and model with finite differences in f64, or on another device with the
-// CPU. heed verify: compares the attention variants with reference cases from an independent implementation.
+// heed gradcheck: compares every op and model with finite differences in f64, or on another device
+// with the CPU. heed verify: compares the attention variants with reference cases from an
+// independent implementation.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -27,7 +28,7 @@ void print_row(const std::string& name, const std::string& error, const std::str
             << result << std::endl;
 }
 
-/// What a check found; where it failed, `detail` says how.
+/// The result of a check; `detail` describes a failure.
 struct Checked {
   double worst = 0;
   bool passed = false;

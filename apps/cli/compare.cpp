@@ -43,7 +43,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The process of a cell; returns its exit status.
+/// Trains a cell in its own process. Returns the exit status.
 int train_cell(const TaskKind& kind, const ComparisonCell& cell, const OpenFolder& folder) {
   const InterruptGuard interrupt;
   CellResult result;
@@ -105,7 +105,8 @@ class CellProcesses {
                 << " cells are done\n";
   }
 
-  /// All results: empty for interrupted cells, the reason for cells that failed or whose process was killed.
+  /// Returns all results: empty for interrupted cells, the reason for cells that failed or whose
+  /// process was killed.
   std::vector<std::optional<CellResult>> run(int jobs) {
     std::size_t next = 0;
     while (next < waiting_.size() || !running_.empty()) {
@@ -132,7 +133,7 @@ class CellProcesses {
     for (const auto& [process, cell] : running_) ::kill(process, SIGTERM);
   }
 
-  /// Takes the result of a process that ended; sleeps a little if none has.
+  /// Collects the result of a process that ended; sleeps briefly if there is none.
   void collect() {
     int status = 0;
     const pid_t process = ::waitpid(-1, &status, WNOHANG);
@@ -203,8 +204,8 @@ std::vector<std::string> parts_of_flag(const TextFlag& flag) {
   return flag.given() ? parts_of(flag.value()) : std::vector<std::string>();
 }
 
-/// The setting of a data flag of the task's own program: data.file for --data, data.valid_source for
-/// --valid-source.
+/// Returns the setting of a data flag of the task's program: data.file for --data,
+/// data.valid_source for --valid-source.
 std::string setting_of_flag(const std::string& flag, const Settings& settings) {
   std::vector<std::string> flags;
   for (const Setting& setting : settings.declared()) {
@@ -309,7 +310,7 @@ class CompareCommand {
     return plan;
   }
 
-  /// "KEY=LOW..HIGH" or "KEY=A,B,C".
+  /// Parses "KEY=LOW..HIGH" or "KEY=A,B,C".
   static ComparedSetting varied_setting(const std::string& assignment) {
     const std::string name = assigned_name(assignment), values = assignment.substr(name.size() + 1);
     const std::size_t dots = values.find("..");
@@ -333,7 +334,7 @@ class CompareCommand {
            parts_of(assignment.substr(name.size() + 1)).size() == 1;
   }
 
-  /// --config < --set < flags.
+  /// Returns the given settings in the order --config < --set < flags.
   GivenSettings given_settings(const TaskKind& kind) const {
     GivenSettings given{.config = config_.value()};
     const auto add = [&](const std::string& name, const std::string& value, const std::string& origin) {

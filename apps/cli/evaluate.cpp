@@ -1,4 +1,5 @@
-// evaluate: what a run comes to on data. score: how likely its model says that given targets are.
+// The commands evaluate, which measures a run on data, and score, which prints the probability of
+// given targets.
 
 #include <unistd.h>
 
@@ -26,7 +27,7 @@ using Json = nlohmann::ordered_json;
 
 using Row = std::vector<std::string>;
 
-/// The first column to the left, all others to the right.
+/// Formats rows as a table, with the first column aligned left and all others right.
 std::string aligned(const std::vector<Row>& rows) {
   std::vector<std::size_t> widths(rows.front().size(), 0);
   for (const Row& row : rows)
@@ -44,12 +45,12 @@ std::string aligned(const std::vector<Row>& rows) {
   return text;
 }
 
-/// The name of a class or figure.
+/// Formats the name of a class or figure.
 std::string cell(const std::string& name) {
   return unicode::shortened(unicode::printable(name), 40);
 }
 
-/// Numbers with a fixed number of places, counts as they are, and anything else as JSON.
+/// Formats numbers with a fixed number of decimals, counts as integers, and anything else as JSON.
 std::string cell(const Json& value) {
   return value.is_number_float() ? formatted("%.4f", value.get<double>()) : value.dump();
 }
@@ -89,9 +90,9 @@ std::string frequent_confusions(const Json& confusion, const std::vector<std::st
   return text;
 }
 
-/// What `evaluate` found, for people: a line for each figure, then of classes a table of precision, recall
-/// and F1, and the confusion matrix. Where that is wider than `columns`, the most frequent confusions stand
-/// in its place. `found` is the object that evaluate prints for programs.
+/// Formats the result of `evaluate` for people: a line for each figure and, for classes, a table of
+/// precision, recall and F1 and the confusion matrix. A matrix wider than `columns` is replaced by
+/// the most frequent confusions. `found` is the JSON object that evaluate prints.
 std::string evaluation_table(const Json& found, int columns) {
   std::vector<Row> figures;
   for (const auto& [name, value] : found.items())

@@ -14,7 +14,7 @@
 namespace heed::programs {
 namespace {
 
-/// The processor's name as the kernel reports it; "unknown processor" elsewhere.
+/// Returns the processor's name as the kernel reports it, or "unknown processor".
 std::string processor_model() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// "\n", "\t" and "\\" of a prompt that comes as a line.
+/// Replaces the escapes \n, \t and \\ in a prompt that was read from a line.
 std::string without_escapes(const std::string& line) {
   std::string text;
   for (std::size_t i = 0; i < line.size(); ++i) {
@@ -83,7 +83,7 @@ class GenerateCommand {
     flush_output();
   }
 
-  /// What is wrong with a prompt is wrong with the command line.
+  /// Generates texts for a prompt. An invalid prompt is an error of the command line.
   std::vector<Prediction> write_texts(Run& run, const std::string& prompt) {
     TextWriter& writer = text_writer(run.learner());
     try {

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The cells of a row of a table; of jsonl its line.
+/// The cells of a table row; for jsonl, its line.
 struct KeptRow {
   std::vector<std::string> cells;
   char delimiter;
@@ -53,7 +53,7 @@ class PredictCommand {
   }
 
  private:
-  /// What is answered together, and of rows what they were.
+  /// Inputs that are answered in one batch, with their rows if they come from a table.
   struct Waiting {
     std::vector<std::string> texts, errors, places;
     std::vector<KeptRow> rows;

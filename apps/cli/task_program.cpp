@@ -10,7 +10,7 @@
 namespace heed::programs {
 namespace {
 
-/// What stands for the value of a setting in the help.
+/// Returns the placeholder for the value of a setting in the help.
 std::string value_name(const SettingFlag& flag, const Setting& setting) {
   if (!flag.value_name.empty()) return flag.value_name;
   if (setting.kind == Setting::Kind::integer) return "N";
@@ -20,7 +20,7 @@ std::string value_name(const SettingFlag& flag, const Setting& setting) {
   return setting.name.ends_with("_column") ? "COLUMN" : "PATH";
 }
 
-/// The heading in the help under which the flag of a setting stands.
+/// Returns the heading of the help section with the flag of a setting.
 std::string group_of(const std::string& setting) {
   for (const auto& [beginning, group] :
        {std::pair("data.", "Data"), {"model.", "Model"}, {"training.", "Training"}})

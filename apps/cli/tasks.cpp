@@ -22,14 +22,14 @@ namespace {
 
 using namespace heed::programs;
 
-/// What a program has beside what all have.
+/// The parts of a program that differ between tasks.
 struct Row {
   const char* name;
-  const char* by_rule;  ///< what it learns without data
-  const char* suits;    ///< which data of a user its defaults are for
-  const char* example;  ///< flags of a training, for the help
-  const char* answer;   ///< what it answers a line with
-  const char* files;    ///< what evaluate measures on, if it is not a part of the run's data
+  const char* by_rule;  ///< the built-in data
+  const char* suits;    ///< the user data that its defaults suit
+  const char* example;  ///< example flags of train, for the help
+  const char* answer;   ///< the name of an answer
+  const char* files;    ///< data for evaluate other than the run's
   void (*add_flags)(TaskProgram& program);
 };
 

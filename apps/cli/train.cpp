@@ -14,9 +14,10 @@
 namespace heed::programs {
 namespace {
 
-/// What one of several processes does. The first to end with an error ends all, by mpirun or by the process
-/// that forked them; so that one message is printed, rank 0 goes first with what all have found, then who
-/// alone has failed, and last who knows only that another is gone.
+/// Runs `body` as one of several processes. The first process to end with an error ends all,
+/// through mpirun or the process that forked them. To print a single message, errors are reported
+/// in this order: rank 0 with errors that all ranks found, a rank that failed alone, a rank that
+/// only noticed that another is gone.
 int as_rank(std::string program, Ranks& ranks, const std::function<int()>& body) {
   const auto leave = [&](std::chrono::seconds delay) {
     std::this_thread::sleep_for(delay + std::chrono::seconds(ranks.is_first() ? 0 : 1));
@@ -136,7 +137,7 @@ class TrainCommand {
     return patience;
   }
 
-  /// With processes of this machine. Signals come to this one, which does nothing but wait.
+  /// Trains with processes on this machine. Signals go to this process, which only waits.
   int train_among(int count, const Settings& settings) {
     check_flags();
     const InterruptGuard interrupt;
@@ -210,8 +211,8 @@ class TrainCommand {
     return exit_success;
   }
 
-  /// Defaults, or with --resume the settings of the run, < the model of --from < --config < --preset and the
-  /// attention flags < --set < flags.
+  /// Returns the settings in the order: defaults (with --resume, the settings of the run) < the
+  /// model of --from < --config < --preset and the attention flags < --set < flags.
   Settings resolve() {
     GivenSettings given{.config = config_.value(), .verify = !unverified_};
     if (resume_ && out_.given()) given.resumed = out_.value();

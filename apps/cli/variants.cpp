@@ -1,4 +1,5 @@
-// heed variants: what each attention mechanism is and can do, and which to take. Libraries bring their own.
+// heed variants: lists the attention mechanisms with their capabilities, and advises which one to
+// use. Libraries can add their own.
 
 #include <dlfcn.h>
 
@@ -30,7 +31,8 @@ namespace {
 
 std::string opened_library;
 
-/// dlopen() lets no exception of a library's global objects pass: the program ends, but says why.
+/// Ends the program with a message when a global object of a library throws: such an exception
+/// cannot leave dlopen().
 [[noreturn]] void end_with_thrown() {
   std::string what = "an exception";
   try {
@@ -70,7 +72,7 @@ std::vector<std::string> load_attentions(const std::vector<std::string>& librari
 
 namespace {
 
-/// The table; below the line of each mechanism, what it is and when to take it.
+/// Prints the table, with notes on each mechanism below its line.
 void print_with_notes(const std::string& table) {
   std::istringstream lines(table);
   for (std::string line; std::getline(lines, line);) {
@@ -88,7 +90,7 @@ struct VariantsOptions {
   std::string task;
 };
 
-/// Attentions that were loaded are held to their word, too.
+/// Lists the variants, and checks loaded attentions against their declared capabilities.
 int list_variants(const VariantsOptions& options) {
   const std::vector<std::string> loaded = load_attentions(*options.libraries);
   const std::string table = capability_table(try_all_capabilities(), options.markdown);

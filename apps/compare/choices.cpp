@@ -8,14 +8,15 @@
 #include "heed/base/plain_numbers.h"
 #include "heed/core/random.h"
 
-// What a comparison trains: all combinations of what varies, or some at random, and the rounds of a search.
+// The choices of a comparison: all combinations of the varied settings, or random ones, and the
+// rounds of a search.
 
 namespace heed {
 namespace {
 
 constexpr std::size_t most_cells = 10'000;
 
-/// A folder name: letters, digits and a few signs stay, everything else becomes "_".
+/// Returns a folder name: letters, digits and a few signs stay, everything else becomes "_".
 std::string folder_name(const std::string& text) {
   std::string name;
   for (const char c : text)
@@ -32,7 +33,7 @@ void check_distinct(const char* what, const std::vector<std::string>& values) {
     if (!seen.insert(value).second) throw SettingsError(concat_text(what, ": ", value, " is named twice"));
 }
 
-/// A choice: its attention, "" for that of the settings, and the value of each setting that is compared.
+/// A choice: its attention ("": the one in the settings), and the value of each compared setting.
 struct Choice {
   std::string attention;
   std::vector<std::string> values;
@@ -41,7 +42,7 @@ struct Choice {
   }
 };
 
-/// All combinations; the last setting varies fastest.
+/// Returns all combinations; the last setting varies fastest.
 std::vector<Choice> all_choices(const std::vector<std::string>& attentions,
                                 const std::vector<ComparedSetting>& settings) {
   std::vector<Choice> choices;
@@ -62,7 +63,7 @@ std::vector<Choice> all_choices(const std::vector<std::string>& attentions,
   return choices;
 }
 
-/// A value of a setting, of a number in [0, 1).
+/// Returns a value of a setting for a random number in [0, 1).
 std::string value_at(const ComparedSetting& setting, const Setting& declared, double place) {
   if (!setting.is_range)
     return setting.values[static_cast<std::size_t>(place * static_cast<double>(setting.values.size()))];
@@ -77,7 +78,7 @@ std::string value_at(const ComparedSetting& setting, const Setting& declared, do
   return formatted("%.3g", by_logarithm ? low * std::pow(high / low, place) : low + place * (high - low));
 }
 
-/// Different choices at random: number i is drawn by its own words of the random stream.
+/// Returns different random choices; number i is drawn from its own words of the random stream.
 std::vector<Choice> drawn_choices(const ComparisonPlan& plan, const std::vector<std::string>& attentions) {
   constexpr std::uint32_t tries_each = 100;
   std::vector<Choice> choices;

@@ -93,7 +93,7 @@ Settings classify_settings(bool own_data) {
 
 // --- data
 
-/// Whether the settings are for images: by the format, or by the name of the data where none is given.
+/// Whether the data are images, according to the format or, if none is given, the name of the data.
 bool reads_images(const Settings& settings) {
   const auto data = settings.read<LabelledFiles>("data");
   return data.format == "idx" || (data.format.empty() && is_idx_name(data.files.file));
@@ -180,7 +180,8 @@ class ClassifyLearner : public Learner {
   }
 
  protected:
-  /// The texts by rule do not follow the run's seed: runs with other seeds are compared on the same ones.
+  /// Generates the texts. They do not depend on the run's seed, so that runs with different seeds
+  /// are compared on the same texts.
   std::map<std::string, std::string> read_parts() override {
     parts_ = reported([&](ReadReport& report) {
       return read_labelled_parts(
@@ -245,18 +246,18 @@ class ClassifyLearner : public Learner {
 
   /// Whether a text may have several labels.
   bool has_sets() const { return !separator_.empty(); }
-  /// A row for each label.
+  /// Returns a row for each label.
   LabelledText labels_of(const LabelledText& text) const {
     return has_sets() ? one_label_each(text, separator_) : text;
   }
-  /// The classes of texts that have one each.
+  /// Returns the classes of texts with a single label.
   static std::vector<std::int32_t> firsts(const std::vector<ClassSet>& sets) {
     std::vector<std::int32_t> classes;
     for (const ClassSet& one : sets) classes.push_back(one.front());
     return classes;
   }
 
-  // --- what it reads
+  // --- input
 
   static LabelledText read_file(const std::string& path, const Settings& layout, ReadReport& report) {
     const auto data = layout.read<ClassifyData>("data");
@@ -318,7 +319,7 @@ class ClassifyLearner : public Learner {
     return examples;
   }
 
-  // --- what it answers
+  // --- predictions
 
   std::int64_t class_count() const {
     return classes_.empty() ? 2 : static_cast<std::int64_t>(classes_.size());
@@ -329,7 +330,7 @@ class ClassifyLearner : public Learner {
             trained().read<ClassifyData>("data").patch};
   }
 
-  /// As the encoder sees them.
+  /// The lengths as the encoder sees them.
   Lengths lengths(const Inputs& inputs) const {
     const auto patches = tokenizer_ ? 0 : static_cast<std::int32_t>(image_config().patches());
     Lengths lengths;

@@ -79,7 +79,7 @@ Settings converse_settings(bool own_data) {
   return settings;
 }
 
-/// The share that is held out, drawn as split_text() does.
+/// Draws the held-out share as split_text() does.
 void split_dialogues(Dialogues& train, Dialogues& valid, double fraction, std::uint64_t seed) {
   LabelledText numbers;
   for (std::size_t i = 0; i < train.size(); ++i) numbers.add(std::to_string(i), "", "");
@@ -95,7 +95,8 @@ void split_dialogues(Dialogues& train, Dialogues& valid, double fraction, std::u
 
 constexpr std::string_view turn_separator = " __eou__ ";  // turn_end between spaces
 
-/// Turns in memory as a line of a file: a line break within one is a space, and the last is ended, too.
+/// Returns turns from memory as a line of a file: line breaks within a turn become spaces, and the
+/// last turn also gets an end mark.
 std::string dialogue_line(std::span<const std::string> row, std::size_t /*number*/) {
   std::string line = row[0];
   for (char& c : line)
@@ -103,14 +104,16 @@ std::string dialogue_line(std::span<const std::string> row, std::size_t /*number
   return line.append(" ").append(turn_end);
 }
 
-/// The small talk does not follow the seed: runs with other seeds are compared on the same dialogues.
+/// Generates small talk. It does not depend on the seed, so that runs with different seeds are
+/// compared on the same dialogues.
 PairParts small_talk_parts(const Settings& settings) {
   const auto data = settings.read<ConverseData>("data");
   const SmallTalk made = small_talk(1, data.dialogues, data.held_out_dialogues);
   return {answers_in(made.train, data.turns), answers_in(made.held_out, data.turns), {}};
 }
 
-/// Dialogues that are measured with, too, would be known by heart.
+/// Handles training dialogues that are also in the validation or test data, where the model could
+/// recite them.
 void handle_overlap(Dialogues& train, const Dialogues& valid, const Dialogues& test, const ConverseData& data,
                     ReadReport& report) {
   std::set<Dialogue> measured(valid.begin(), valid.end());

@@ -64,7 +64,7 @@ Tensor matrix_of(const Vectors& rows) {
   return Tensor::from(values, {std::ssize(rows), std::ssize(rows.front())});
 }
 
-/// How the partner of each first text ranks among all second ones by nearness.
+/// Ranks the partner of each first text among all second texts by similarity.
 std::vector<ExpectedRank> ranks_of_partners(const Vectors& first, const Vectors& second) {
   const NoGrad no_grad;
   const std::int64_t count = std::ssize(first), most_rows = 256;

@@ -25,7 +25,7 @@ double share(std::int64_t part, std::int64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// How many texts each class has.
+/// Returns the number of texts of each class.
 std::vector<std::size_t> counts_of(const LabelledText& text, const std::vector<std::string>& classes) {
   std::unordered_map<std::string_view, std::size_t> count_of;
   for (const std::string_view label : text.labels) ++count_of[label];
@@ -38,7 +38,7 @@ std::string in_quotes(std::string_view name) {
   return concat_text('"', unicode::shortened(name, 40), '"');
 }
 
-/// "\"good\" 5488, \"bad\" 4512"; of many classes the largest.
+/// Returns "\"good\" 5488, \"bad\" 4512"; of many classes, only the largest.
 std::string class_counts(const std::vector<std::size_t>& texts, const std::vector<std::string>& classes) {
   std::vector<std::size_t> order(classes.size());
   std::iota(order.begin(), order.end(), 0);
@@ -97,7 +97,8 @@ std::vector<std::string> classes_from_json(const std::string& text) {
 
 namespace {
 
-/// Other files are read by the columns of the training file: keeps their names where it has a header.
+/// Stores the column names of the training file in the settings if it has a header, because other
+/// files are read with the same columns.
 void keep_columns(Settings& settings, const LabelledText& train) {
   if (train.columns.empty()) return;
   const auto keep = [&](const char* setting, const Json& columns) {
@@ -139,7 +140,7 @@ TextParts read_labelled_parts(
 
 namespace {
 
-/// A text as a line of input: of a pair both, with a tab between.
+/// Returns a text as a line of input; for a pair, both texts with a tab between.
 std::string text_at(const LabelledText& text, std::size_t index) {
   std::string whole(text.texts[index]);
   if (!text.seconds.empty()) whole.append("\t").append(text.seconds[index]);
@@ -305,7 +306,7 @@ std::size_t best_class(const ClassScores& scores) {
   return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
 
-/// Every class with its probability, the likeliest first.
+/// Returns every class with its probability, the likeliest first.
 std::vector<Prediction::Alternative> alternatives_of(const ClassScores& scores,
                                                      const std::vector<std::string>& classes) {
   std::vector<Prediction::Alternative> alternatives;
@@ -323,7 +324,7 @@ Prediction prediction_of(const ClassScores& scores, const std::vector<std::strin
   return prediction;
 }
 
-/// Whether a class is an answer, of several that a text may have.
+/// Whether a class is predicted for a text that may have several.
 bool is_chosen(float log_probability) {
   return log_probability >= static_cast<float>(std::log(0.5));
 }
@@ -347,7 +348,7 @@ Prediction set_prediction(const ClassScores& scores, const std::vector<std::stri
 
 namespace {
 
-/// Fits the shares, and gives the scores of the same samples.
+/// Fits the shares, and returns the scores of the same samples.
 template <class Label>
 std::vector<ClassScores> scores_after_fit(SparseLinear& sparse, const std::vector<std::vector<float>>& logits,
                                           const std::vector<Label>& labels,

@@ -101,7 +101,7 @@ Measurement Learner::measurement(std::span<const double> values, std::size_t cou
 
 namespace {
 
-/// Those that may not be left out.
+/// Returns the number of required columns.
 std::size_t required_columns(const ExampleTable& table) {
   return static_cast<std::size_t>(std::ranges::count(table.columns, false, &ExampleColumn::optional));
 }
@@ -185,7 +185,7 @@ Tensor Learner::log_probabilities_of(std::span<const std::string> /*lines*/,
 
 namespace {
 
-/// Throws for a cell that is not text, or not a name where one is asked for.
+/// Throws for a cell that is not text, or not a name if one is required.
 void check_cell(const std::string& cell, const ExampleColumn& column, const auto& at) {
   if (const std::size_t byte = unicode::find_invalid(cell); byte != std::string::npos)
     fail(at(), " is not UTF-8 at byte ", byte + 1);
@@ -196,7 +196,7 @@ void check_cell(const std::string& cell, const ExampleColumn& column, const auto
         "\": a name has neither tabs nor line breaks");
 }
 
-/// The file that holds the rows.
+/// Returns the content of the file with the rows.
 std::string content_of(const TaskKind& kind, const ExampleTable& table, const Examples& examples) {
   const std::size_t given = examples.columns.size();
   std::vector<std::string> names;
@@ -299,19 +299,11 @@ void ExampleFiles::name_in(Settings& settings) const {
 
 }  // namespace heed
 
-// The list of tasks, a line each: tasks/<name>.cpp defines <name>_task(). What trains, measures, opens or
-// compares a task finds it here by its name.
-// clang-format off
-#define HEED_TASKS(task) \
-  task(translate)        \
-  task(summarize)        \
-  task(converse)         \
-  task(classify)         \
-  task(match)            \
-  task(rate)             \
-  task(embed_text)       \
-  task(recommend)        \
-  task(language_model)
+// The list of tasks. tasks/<name>.cpp defines <name>_task(). Training, evaluation and comparisons
+// look up tasks here by name. clang-format off
+#define HEED_TASKS(task)                                                                                \
+  task(translate) task(summarize) task(converse) task(classify) task(match) task(rate) task(embed_text) \
+      task(recommend) task(language_model)
 // clang-format on
 
 namespace heed {

@@ -21,14 +21,14 @@
 namespace heed {
 namespace {
 
-// F1 is of two classes, MAP and MRR are of two classes with groups: elsewhere they are left out.
+// F1 needs two classes; MAP and MRR need two classes and groups. Otherwise they are left out.
 constexpr MetricKind pair_metrics[] = {{"accuracy", true}, {"loss", false}, {"macro_f1", true},
                                        {"f1", true},       {"map", true},   {"mrr", true}};
 
 // --- settings
 
-/// Little data is soon learned by heart: a small model, dropout, decay and averaged weights, and features of
-/// the texts beside the encoder. One evaluation, at the end, as in classify.
+/// Defaults for little data, which a model soon memorises: a small model, dropout, weight decay,
+/// averaged weights and sparse features. There is one evaluation, at the end, as in classify.
 constexpr const char* for_pairs = R"({
   "data": {"valid_fraction": 0.05},
   "tokenizer": {"kind": "auto", "vocabulary": 8000},
@@ -159,7 +159,8 @@ class MatchLearner : public Learner {
   }
 
  protected:
-  /// The pairs by rule do not follow the run's seed: runs with other seeds are compared on the same ones.
+  /// Generates the pairs. They do not depend on the run's seed, so that runs with different seeds
+  /// are compared on the same pairs.
   std::map<std::string, std::string> read_parts() override {
     parts_ = reported([&](ReadReport& report) {
       return read_labelled_parts(
@@ -218,7 +219,7 @@ class MatchLearner : public Learner {
   using Inputs = std::vector<MatchInput>;
   using Examples = TaskExamples<MatchInput, std::int32_t>;
 
-  // --- what it reads
+  // --- input
 
   static LabelledOptions table_options(const std::string& path, const Settings& layout) {
     LabelledOptions options = labelled_options(layout, path, "--format tsv, csv or jsonl");
@@ -268,7 +269,7 @@ class MatchLearner : public Learner {
     return lengths;
   }
 
-  /// The tokens of a pair, a row for each text that is read by itself.
+  /// Returns the tokens of a pair, with a row for each text that is read separately.
   std::vector<Tokens> rows_of(const TokenPair& pair) const {
     std::vector<Tokens> rows = {pair.first.tokens, pair.second.tokens};
     if (!is_joint_) return rows;
@@ -277,7 +278,7 @@ class MatchLearner : public Learner {
     return rows;
   }
 
-  // --- what it answers
+  // --- predictions
 
   ClassLogits logits(const Inputs& pairs, Context& context) {
     auto& model = model_as<PairMatcher>();
@@ -311,7 +312,7 @@ class MatchLearner : public Learner {
                              classes);
   }
 
-  /// The metrics that say something of this data.
+  /// Returns the metrics that apply to this data.
   ClassFigures figures(const ClassQuality& quality, const std::vector<ClassScores>& scores,
                        const LabelledText& text) const {
     const AnswerRanking ranking = ranking_of(scores, text);
@@ -353,7 +354,7 @@ class MatchLearner : public Learner {
     return rank_answers(groups_of(text), of_positive, right);
   }
 
-  /// Throws when the best weights are to be kept by a figure that the validation data does not give.
+  /// Throws if the metric that selects the best weights does not apply to the validation data.
   void check_metric() const {
     if (parts_.valid.size() == 0) return;
     const auto name = settings_.get<std::string>("training.keep_best_by");

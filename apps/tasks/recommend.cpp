@@ -30,7 +30,7 @@ using Json = nlohmann::ordered_json;
 constexpr MetricKind click_metrics[] = {
     {"auc", true}, {"mrr", true}, {"ndcg5", true}, {"ndcg10", true}, {"loss", false}};
 
-/// The random stream of the negatives; those of training steps have op numbers from 0.
+/// The random stream for drawing negatives; streams of training steps have op numbers from 0.
 constexpr std::uint32_t negatives_stream = 1u << 31;
 
 struct RecommendData {
@@ -115,7 +115,7 @@ Json json_of(const ClickRanking& ranking) {
           {"ndcg10", rounded(ranking.ndcg10)}};
 }
 
-// --- what it takes from memory, as lines of MIND's files
+// --- examples in memory, as lines of MIND's files
 
 std::string cell(std::span<const std::string> row, std::size_t column) {
   std::string text = column < row.size() ? row[column] : "";
@@ -140,7 +140,8 @@ std::string news_line(std::span<const std::string> row, std::size_t /*number*/) 
   return concat_text(cell(row, 0), '\t', cell(row, 2), "\t\t", cell(row, 1), '\t', cell(row, 3), "\t\t\t");
 }
 
-/// The input is an impression, in which the right answer stands. What is learned from is a click of one.
+/// The input is an impression, which contains the right answer. A training example is one click of
+/// an impression.
 class RecommendLearner : public Learner {
  public:
   RecommendLearner(const TaskKind& kind, Settings given)
@@ -177,7 +178,8 @@ class RecommendLearner : public Learner {
     plan_batches(lengths, options);
   }
 
-  /// Each click, the first of its candidates, beside passed news of the same list.
+  /// Returns the loss of clicks, each as the first of its candidates, next to passed news items of
+  /// the same list.
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
     const RandomKey key{static_cast<std::uint64_t>(seed_), static_cast<std::uint32_t>(epoch),
                         negatives_stream};
@@ -206,7 +208,8 @@ class RecommendLearner : public Learner {
     return evaluation(measured_clicks(pick(parts_.valid, rows)).metrics, rows.size(), parts_.valid.size());
   }
 
-  /// Lines "history TAB candidates", ids with spaces between: the candidates, the likeliest first.
+  /// Answers lines "history TAB candidates", ids separated by spaces, with the candidates sorted by
+  /// probability.
   std::vector<Prediction> predict(std::span<const std::string> lines,
                                   const PredictOptions& options) override {
     const std::lock_guard lock(answering_);
@@ -280,7 +283,8 @@ class RecommendLearner : public Learner {
 
   std::string take_cut_message() override { return tokenizer_ ? tokenizer_->take_cut_message() : ""; }
 
-  /// Of users with some clicks: what they clicked last, and some of what they were shown.
+  /// Returns example lines of users with some clicks: their last clicks, and some of the candidates
+  /// shown.
   std::vector<ExampleLine> examples(std::size_t count, bool answered) const override {
     std::vector<ExampleLine> lines;
     for (const Impression& one : shown_part(parts_)) {
@@ -292,12 +296,12 @@ class RecommendLearner : public Learner {
   }
 
  private:
-  /// A click to be learned.
+  /// A click as a training example.
   struct Click {
     std::size_t impression, click;
   };
 
-  // --- what it reads
+  // --- input
 
   ImpressionParts named_parts(ReadReport& report) {
     ImpressionSplit split = data_.split;
@@ -345,9 +349,9 @@ class RecommendLearner : public Learner {
     tokenize();
   }
 
-  // --- what it answers
+  // --- predictions
 
-  /// Makes the table of all news that are asked about, some read at a time.
+  /// Computes the vectors of all news items in the query, batch by batch.
   void prepare_outputs(const std::vector<Impression>& impressions) {
     constexpr std::size_t at_once = 512;
     auto& model = model_as<NewsRecommender>();
@@ -366,7 +370,7 @@ class RecommendLearner : public Learner {
     table_ = model.table(concat(parts, 0));
   }
 
-  /// Scores [B, C] of the candidates, the clicked ones first.
+  /// Returns the scores [B, C] of the candidates, clicked ones first.
   Tensor scores(const std::vector<Impression>& impressions, Context& context) {
     auto& model = model_as<NewsRecommender>();
     std::vector<Tokens> histories, candidates;
@@ -443,7 +447,7 @@ class RecommendLearner : public Learner {
     return measurement;
   }
 
-  /// One pass over each title, and one over the history, in which the model shows its inside.
+  /// Captures one pass over each title, and one over the history.
   void show_inside(const Impression& asked, const std::string& name, CaptureFile& file) {
     const NoGrad no_grad;
     auto& model = model_as<NewsRecommender>();
