@@ -300,10 +300,18 @@ void ExampleFiles::name_in(Settings& settings) const {
 }  // namespace heed
 
 // The list of tasks. tasks/<name>.cpp defines <name>_task(). Training, evaluation and comparisons
-// look up tasks here by name. clang-format off
-#define HEED_TASKS(task)                                                                                \
-  task(translate) task(summarize) task(converse) task(classify) task(match) task(rate) task(embed_text) \
-      task(recommend) task(language_model)
+// look up tasks here by name.
+// clang-format off
+#define HEED_TASKS(task) \
+  task(translate)        \
+  task(summarize)        \
+  task(converse)         \
+  task(classify)         \
+  task(match)            \
+  task(rate)             \
+  task(embed_text)       \
+  task(recommend)        \
+  task(language_model)
 // clang-format on
 
 namespace heed {
