@@ -82,7 +82,7 @@ namespace {
 constexpr std::size_t piece_bytes = std::size_t{16} << 20;
 constexpr std::size_t written_at_once = std::size_t{1} << 20;
 
-/// $TMPDIR, else /tmp. If it is not a folder, creating the file throws.
+/// Returns $TMPDIR, or /tmp. If it is not a folder, creating the file throws.
 std::filesystem::path temporary_folder() {
   std::error_code none;
   const std::filesystem::path folder = std::filesystem::temp_directory_path(none);
@@ -94,15 +94,16 @@ bool is_space(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
 }
 
-/// Where a piece can end in this line: before its line break if that follows a word; 0: nowhere.
+/// Returns where a piece can end in this line: before its line break if that follows a word; 0:
+/// nowhere.
 std::size_t cut_in(std::string_view line) {
   if (!line.ends_with('\n')) return 0;
   const std::size_t at = without_line_end(line).size();
   return at > 0 && !is_space(line[at - 1]) ? at : 0;
 }
 
-/// Where a piece without such a place ends: before the last space that follows a word, else between two
-/// characters.
+/// Returns where a piece without such a place ends: before the last space that follows a word,
+/// otherwise between two characters.
 std::size_t forced_cut(std::string_view text) {
   for (std::size_t at = piece_bytes; at > piece_bytes / 2; --at)
     if (is_space(text[at]) && !is_space(text[at - 1])) return at;

@@ -114,8 +114,9 @@ SentencePieceModel::Piece read_piece(std::string_view message, std::size_t index
   return piece;
 }
 
-/// The other fields up to 55, the last that is known, say how the pieces were found, or what the pieces say
-/// again: whether they cross spaces (split_by_whitespace), and the names and ids of marks.
+/// Checks the trainer_spec. Its other fields up to 55, the last known one, tell how the pieces were
+/// learned or repeat what the pieces say: whether they cross spaces (split_by_whitespace), and the
+/// names and ids of marks.
 void check_trainer(std::string_view message, const std::string& origin) {
   each_field(message, origin, [&](const Field& field) {
     const std::uint64_t value = field.integer.value_or(0);
@@ -220,7 +221,8 @@ ListedTokens listed_tokens(const SentencePieceModel& model, const std::vector<st
   return lists;
 }
 
-/// Pieces with a space inside are those of a model that was trained with split_by_whitespace=false.
+/// Whether texts are split at spaces. Pieces with a space inside mean that the model was trained
+/// with split_by_whitespace=false.
 bool splits_at_spaces(const SentencePieceModel& model) {
   return std::ranges::none_of(model.pieces, [](const SentencePieceModel::Piece& piece) {
     return piece.kind == SentencePieceModel::Kind::normal &&
@@ -228,10 +230,10 @@ bool splits_at_spaces(const SentencePieceModel& model) {
   });
 }
 
-/// Of texts that `metaspace` split, or without splits left whole.
+/// Returns the decoder for texts split by `metaspace`, or left whole.
 Json decoder_of(const Json& metaspace, bool splits) {
   Json decoders = Json::array({replace_step(other_language, "")});
-  // The Metaspace decoder would take every space of the first piece for the one that was put before it.
+  // The Metaspace decoder would treat every space of the first piece as the added one.
   if (splits)
     decoders.push_back(metaspace);
   else

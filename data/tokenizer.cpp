@@ -214,7 +214,8 @@ namespace {
 // English texts have up to 0.0003 letters beyond a to z, Italian 0.007, German 0.014 and Finnish 0.07.
 constexpr double foreign_letters = 0.005;
 constexpr double many_once = 0.1;
-// Of parts of words: with more of them rare words are tokens again, of which nothing can be learned.
+// For parts of words: with more of them, rare words would be tokens again, from which nothing can
+// be learned.
 constexpr std::int64_t few_parts = 2000;
 
 double share(std::int64_t part, std::int64_t whole) {

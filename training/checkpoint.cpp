@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Throws where tensors could not be loaded again.
+/// Throws if the tensors could not be loaded again.
 void check_savable(const std::map<std::string, Tensor>& tensors, std::string_view what) {
   for (const auto& [name, tensor] : tensors)
     check_finite(tensor, name, what,
@@ -58,7 +58,7 @@ namespace {
 
 constexpr const char* optimizer_prefix = "optimizer:";  // no part of a model has such a name
 
-/// Moves the tensors whose names begin with a prefix out of those of a file; without it.
+/// Moves tensors with a name prefix out of a file's tensors; the prefix is removed.
 std::map<std::string, Tensor> extract(std::map<std::string, Tensor>& tensors, const std::string& prefix) {
   std::map<std::string, Tensor> state;
   for (auto at = tensors.lower_bound(prefix); at != tensors.end() && at->first.starts_with(prefix);
@@ -118,7 +118,7 @@ std::map<std::string, Tensor> training_tensors(const TrainingParts& parts) {
   return tensors;
 }
 
-/// Files of different checkpoints can only be mixed by hand; their steps reveal it.
+/// Throws if files have different steps. Files of different checkpoints can only be mixed by hand.
 void check_same_step(const std::map<std::string, std::string>& metadata, std::int64_t step,
                      const fs::path& path) {
   const auto found = metadata.find("step");
@@ -127,7 +127,7 @@ void check_same_step(const std::map<std::string, std::string>& metadata, std::in
         ", but trainer_state.json has step ", step, ": the files do not belong together");
 }
 
-/// A finite number; throws for null, which is how JSON stores values that are not finite.
+/// Returns a finite number. Throws for null, which is how JSON stores values that are not finite.
 double finite(const Json& value) {
   const double number = value.get<double>();
   check(std::isfinite(number), "a number is not finite");
@@ -144,7 +144,8 @@ std::map<std::string, SavedFile> files_of(const Json& object) {
   return files;
 }
 
-/// The members of trainer_state.json after "run" and "files", in their order. `field` reads or writes each.
+/// Visits the members of trainer_state.json after "run" and "files", in order. `field` reads or
+/// writes each.
 template <class State, class Field>
 void for_each_field(State& state, const Field& field) {
   field("step", state.step);
@@ -286,7 +287,7 @@ TensorFile read_saved_file(const fs::path& path, const TrainerState& state, bool
 
 namespace {
 
-/// The best weights carry over from checkpoint to checkpoint, so check them now.
+/// Checks the best weights now, because they carry over from checkpoint to checkpoint.
 void check_best(const RunFolder& folder, TrainerState& state) {
   const auto best = state.files.find(best_name);
   if (best == state.files.end()) return;
@@ -357,8 +358,8 @@ auto read_while_training(const Read& read, const Moved& moved) {
   return read();
 }
 
-/// Where a file of a run is, and the state that belongs to it. While the run trains, a new checkpoint may
-/// appear at any moment, and files may move after they were found.
+/// The path of a file in a run, and the state that belongs to it. While the run trains, a new
+/// checkpoint may appear at any moment, and files may move after they were found.
 struct Place {
   std::string state;
   fs::path file;

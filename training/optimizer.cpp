@@ -61,7 +61,7 @@ constexpr NameTable<OptimizerKind, 4> optimizer_kinds{"optimizer",
                                                         {"adamw", OptimizerKind::adamw},
                                                         {"muon", OptimizerKind::muon}}}};
 
-/// Undefined where `wanted` says false.
+/// Returns zeros like the parameters; undefined for those that are not `wanted`.
 std::vector<Tensor> zeros_like(const std::vector<NamedTensor>& parameters, const auto& wanted) {
   std::vector<Tensor> zeros(parameters.size());
   for (std::size_t i = 0; i < zeros.size(); ++i) {
@@ -227,7 +227,8 @@ void Optimizer::clip(double limit) {
   clip_ = GradientNorm(parameters_).scale(limit);
 }
 
-/// A member may have been assigned another tensor since; the moments still belong to the old one.
+/// Throws if a parameter's member was assigned another tensor, since the moments belong to the old
+/// one.
 void Optimizer::check_parameters() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& tensor = *parameters_[i].tensor;
@@ -270,7 +271,8 @@ void Optimizer::step(double learning_rate, const Tensor& gradient_scale, const T
   ++steps_;
 }
 
-/// Updates the parameters that share a learning rate and decay, and are all stepped as matrices, or none.
+/// Updates the parameters that share a learning rate and weight decay and are either all stepped as
+/// matrices or none.
 void Optimizer::step_group(double rate, double decay, bool of_matrices, OptimizerStep& update) {
   std::vector<Tensor> weights, gradients, first, second;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

@@ -13,7 +13,7 @@ namespace {
 constexpr NameTable<Precision, 3> precisions{
     "precision", {{{"f32", Precision::f32}, {"f16", Precision::f16}, {"bf16", Precision::bf16}}}};
 
-/// For tensors on a device with half types.
+/// Scales tensors on a device with half types.
 void scale_all(const std::vector<Tensor>& x, const Tensor& factor, bool add, const std::vector<Tensor>& out) {
   backend_of(out[0]).scale_all(x, factor, add, out);
 }

@@ -118,7 +118,7 @@ bool holds_run(const fs::path& path) {
                      [&](std::string_view mark) { return path_exists(path / mark); });
 }
 
-/// The first entry of a folder without a run that is not left over from a run killed while
+/// Returns the first entry of a folder without a run that was not left by a run killed while
 /// starting; empty if there is none.
 std::string first_foreign(const fs::path& path) {
   const OpenFolder folder(path);
@@ -338,7 +338,7 @@ bool RunFolder::has_checkpoint() const {
   return path_exists(file("trainer_state.json"));
 }
 
-/// Removes what a killed process had begun to write. Safe because the folder is locked.
+/// Removes unfinished files of a killed process. Safe because the folder is locked.
 void RunFolder::remove_temporaries() {
   for (const std::string& name : folder_.names())
     if (is_temporary(folder_, name)) folder_.remove(name);

@@ -13,7 +13,7 @@
 namespace heed {
 namespace {
 
-/// 0 if x is finite, else NaN: infinity times 0 is NaN.
+/// Returns 0 if x is finite, otherwise NaN: infinity times 0 is NaN.
 Tensor zero_or_nan(const Tensor& x, DType dtype) {
   return cast(reshape(x.detach(), {1}), dtype) * 0;
 }
@@ -26,7 +26,7 @@ void check_gradients(const std::vector<std::string>& names, const Tensor& square
   }
 }
 
-/// One sum per tensor: f64 on the CPU, f32 elsewhere.
+/// Returns one sum per tensor: f64 on the CPU, f32 elsewhere.
 Tensor sums_of_squares(const std::vector<Tensor>& tensors) {
   const Device device = tensors[0].device();
   const Backend& backend = backend_of(device);

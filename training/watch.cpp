@@ -24,7 +24,7 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
   return std::chrono::duration<double>(to - from).count();
 }
 
-/// The metric "loss", a mean like the training loss, if the evaluation has one.
+/// Returns the metric "loss", a mean like the training loss, if the evaluation has one.
 std::optional<double> loss_in(const Evaluation& evaluation) {
   const auto found = std::ranges::find(evaluation.metrics, "loss", &Metric::name);
   return found == evaluation.metrics.end() ? std::nullopt : std::optional(found->value);
@@ -112,7 +112,7 @@ void TrainingWatch::show(const StepOutcome& outcome, const LossMeter& losses) {
   callbacks_.progress(measured(outcome, losses));
 }
 
-/// Training speed must not include the time for evaluations.
+/// Runs an evaluation and excludes its time from the training speed.
 Evaluation TrainingWatch::timed(const std::function<Evaluation()>& measure) {
   const Clock::time_point start = Clock::now();
   Evaluation evaluation = measure();
@@ -207,7 +207,7 @@ TrainResult TrainingWatch::finish() {
           state_.best_step, elapsed_seconds()};
 }
 
-/// That an evaluation which was only shown was better than the one whose weights are kept.
+/// Reports that an evaluation that was only shown was better than the kept one.
 void TrainingWatch::say_better_shown(const Metric& metric) const {
   if (!state_.best_metric || !session_.best_shown || !is_better(*session_.best_shown, *state_.best_metric))
     return;
@@ -217,8 +217,8 @@ void TrainingWatch::say_better_shown(const Metric& metric) const {
                   ", but was only shown (training.evaluate_every chooses among more evaluations)"));
 }
 
-/// The number of the run's evaluations, those of earlier sessions included, where the metric that chooses is
-/// the same in all; else 0.
+/// Returns the number of the run's evaluations, including earlier sessions, if the deciding metric
+/// is the same in all; otherwise 0.
 std::int64_t TrainingWatch::evaluations_alike() const {
   if (session_.evaluations == 0 || session_.metric_moves) return 0;
   std::int64_t recorded = 0;
@@ -231,7 +231,7 @@ std::int64_t TrainingWatch::evaluations_alike() const {
   return std::max(recorded, session_.evaluations);
 }
 
-// --- what is recorded
+// --- records
 
 Progress TrainingWatch::progress_of(const Evaluation& evaluation) const {
   Progress progress = progress_now();
@@ -296,10 +296,10 @@ double TrainingWatch::elapsed_seconds() const {
   return session_.earlier_seconds + seconds_between(session_.start, Clock::now());
 }
 
-// --- what is remarked on
+// --- remarks
 
-/// How good an evaluation is beside the best one: by the metric, and where that is the same, by the loss. One
-/// that diverged is worse than any.
+/// Compares an evaluation with the best one: by the metric, ties by the loss. A diverged one is
+/// worse than any.
 std::partial_ordering TrainingWatch::beside_best(const Evaluation& evaluation, const Metric& metric) const {
   if (has_diverged(evaluation, state_.first_loss)) return std::partial_ordering::less;
   if (!state_.best_metric) return std::partial_ordering::greater;

@@ -18,7 +18,8 @@ using Json = nlohmann::ordered_json;
 
 // --- opening
 
-/// Lays the options over the settings of a run; what the model was made and trained with must stay.
+/// Applies the options to the settings of a run. Settings of the model and its training must not
+/// change.
 void set_for_use(Settings& settings, const RunOptions& options) {
   const auto check_changeable = [](const Setting& one, const std::string& name, const std::string& origin) {
     if (one.changes == Changes::never || one.changes == Changes::on_resume)
@@ -41,7 +42,7 @@ void set_for_use(Settings& settings, const RunOptions& options) {
   }
 }
 
-/// The mechanisms that a model's setting names: its own and those that it gives to some of its heads.
+/// Returns the mechanisms that an attention setting names: its own and those of single heads.
 std::vector<std::string> attentions_in(const Json& setting) {
   std::vector<std::string> names;
   for (const Json& one : setting.is_array() ? setting : Json::array({setting})) {
@@ -55,7 +56,7 @@ std::vector<std::string> attentions_in(const Json& setting) {
   return names;
 }
 
-/// Throws where the run was trained with a mechanism that its program had registered and this one has not.
+/// Throws if the run uses a mechanism that the training program registered but this one did not.
 void check_registered(const Settings& settings) {
   for (const Settings::Declared& setting : settings.declared()) {
     if (setting.kind != Setting::Kind::attention) continue;
@@ -123,7 +124,7 @@ Measurement finite(Measurement measurement) {
   return measurement;
 }
 
-/// What is wrong with an answer whose numbers are none; "": nothing.
+/// Returns the fault of an answer with numbers that are not finite; "" if there is none.
 std::string fault_of(const Prediction& answer) {
   std::vector<double> numbers(answer.vector.begin(), answer.vector.end());
   numbers.push_back(answer.probability);
@@ -151,7 +152,7 @@ void check_answered(std::span<const Prediction> answers, std::int64_t first_line
        "; leave it out, or set return_errors");
 }
 
-/// One answer, to a text that has no number.
+/// Returns the answer to a single text, or throws its error.
 Prediction checked_answer(Prediction answer, std::string_view what) {
   check(answer.error.empty(), what, ": the text cannot be answered: ", answer.error);
   return answer;
@@ -253,7 +254,7 @@ Measurement Run::measure(std::string_view part) {
 
 namespace {
 
-/// Whether little is padded when the two are read in one pass.
+/// Whether two texts have similar lengths, so that batching them needs little padding.
 bool are_alike(const std::string& a, const std::string& b) {
   return std::max(a.size(), b.size()) <= 2 * std::min(a.size(), b.size()) + 32;
 }
@@ -291,12 +292,12 @@ Prediction AnswerQueue::answer(const std::string& text) {
   do check_stop();
   while (found.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready);
   std::optional<Prediction> answer = found.get();
-  // What is wrong with one text is not the others' fault: each is answered alone, and its error thrown here.
+  // One bad text must not fail the others: each is answered alone, and its error is thrown here.
   if (!answer) answer = run_.predict({&text, 1}, {.return_errors = true}).front();
   return options_.return_errors ? std::move(*answer) : checked_answer(std::move(*answer), "answer");
 }
 
-/// Empty: the queue ends.
+/// Returns the next batch of questions; empty: the queue is closing.
 std::vector<AnswerQueue::Question> AnswerQueue::next_batch() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return ending_ || !waiting_.empty(); });

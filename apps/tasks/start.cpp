@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 // --- the model of another run
 
-/// A run's config.json.
+/// Returns a run's config.json.
 Json config_of(const RunFiles& files) {
   return parse_json<Json>(files.config(), "config.json");
 }
@@ -34,15 +34,15 @@ bool is_of_model(const std::string& setting) {
   return false;
 }
 
-/// The value in a configuration; null: it has none.
+/// Returns the value of a setting in a configuration; null: it has none.
 Json value_in(const Json& config, std::string setting) {
   std::ranges::replace(setting, '.', '/');
   return config.value(Json::json_pointer("/" + setting), Json());
 }
 
-/// What the model of a run was made with; null: unknown. A single stack may be an encoder here and a decoder
-/// there. What its task does not set has the default of all models, but for the features of texts, which
-/// stand beside an encoder: those are the task's own.
+/// Returns the value of a model setting in a run; null: unknown. A single stack may be an encoder
+/// here and a decoder there. A setting that the run's task does not have gets TransformerConfig's
+/// default, except sparse_features, which keeps the default of this task.
 Json value_there(const Json& config, const std::string& setting) {
   if (Json value = value_in(config, setting); !value.is_null()) return value;
   for (const auto& [one, other] : {std::pair<std::string, std::string>("model.encoder_", "model.decoder_"),
@@ -54,8 +54,8 @@ Json value_there(const Json& config, const std::string& setting) {
   return value_in(defaults, setting);
 }
 
-/// The setting that says how many tokens a model reads, and how many positions it has for each: one that
-/// reads two texts at once has two.
+/// Returns the setting that limits the tokens a model reads, and the positions per token: a joint
+/// pair model has two positions per token.
 std::pair<std::string, std::int64_t> length_setting(const Json& config) {
   if (!value_in(config, "model.max_length").is_null()) return {"model.max_length", 1};
   return {"data.max_tokens", value_in(config, "model.kind") == "joint" ? 2 : 1};
@@ -68,7 +68,7 @@ bool has_both_stacks(const Json& config) {
 
 void take_model(Settings& settings, const RunFiles& files);
 
-/// "model.norm is post here and pre there": what was set otherwise than the run has it.
+/// Returns the settings that differ from the run: "model.norm is post here and pre there".
 std::vector<std::string> differences(const Settings& settings, const RunFiles& files) {
   Settings there = settings;
   take_model(there, files);
@@ -81,7 +81,7 @@ std::vector<std::string> differences(const Settings& settings, const RunFiles& f
 
 // --- its weights
 
-/// The weights of a run, its low-rank parts merged.
+/// Returns the weights of a run, with LoRA merged.
 RunFiles::Weights weights_of(const RunFiles& files) {
   RunFiles::Weights saved = files.weights(files.has_best() ? "best" : "last");
   const Json model = config_of(files).value("model", Json::object());
@@ -92,8 +92,8 @@ RunFiles::Weights weights_of(const RunFiles& files) {
   return saved;
 }
 
-/// The name that a weight has in the run: what reads the titles of a recommender is below "title", and the
-/// layers of an encoder may be those of a decoder, whose attention is called otherwise.
+/// Returns a weight's name in the run: the title encoder of a recommender is below "title", and
+/// encoder layers may be decoder layers, whose attention has another name.
 std::string name_there(std::string name, const std::map<std::string, Tensor>& saved) {
   const auto rename = [&](std::string_view from, std::string_view to) {
     if (const std::size_t at = name.find(from); at != name.npos && !saved.contains(name))
@@ -106,7 +106,7 @@ std::string name_there(std::string name, const std::map<std::string, Tensor>& sa
   return name;
 }
 
-/// A table of learned positions may be longer there: the first rows serve.
+/// Returns the first rows of a table of learned positions, which may be longer in the run.
 Tensor fitted(const std::string& name, const Tensor& saved, const Tensor& own) {
   const bool is_longer = name.ends_with("positions.weight") && saved.rank() == 2 && own.rank() == 2 &&
                          saved.size(1) == own.size(1) && saved.size(0) > own.size(0);
@@ -115,8 +115,9 @@ Tensor fitted(const std::string& name, const Tensor& saved, const Tensor& own) {
   return contiguous(slice(saved, 0, 0, own.size(0)));
 }
 
-/// The parts of a model that mean something else in the run, whatever their shapes: what tells other classes
-/// apart, and the vectors of the categories and the single news of another catalogue (news_catalogue.h).
+/// Returns the parts of a model that have another meaning in the run, even if the shapes match: the
+/// output layer for other classes, and the vectors of categories and news items of another
+/// catalogue (news_catalogue.h).
 std::vector<std::string> foreign_parts(const Learner& learner, const RunFiles& files) {
   if (files.task() != learner.kind().name) return {"output", "sparse", "category", "identity"};
   std::vector<std::string> foreign;
@@ -134,7 +135,7 @@ bool lies_in_one_of(const std::vector<std::string>& parts, const std::string& na
   return std::ranges::any_of(parts, [&](const std::string& part) { return lies_in(name, part); });
 }
 
-/// How the weights of a model and those of a run go together, by the model's names.
+/// The correspondence of a model's weights and a run's, by the model's names.
 struct Match {
   std::map<std::string, Tensor> fitting;
   std::map<std::string, std::string> faults;  ///< why a weight cannot be had
@@ -166,7 +167,7 @@ Match match_weights(const std::map<std::string, Tensor>& model, const std::map<s
   return match;
 }
 
-/// The widest parts of the model that hold what does not fit, and nothing that does.
+/// Returns the largest parts of the model that contain only weights that do not match.
 std::vector<std::string> parts_to_ignore(const Match& match) {
   std::vector<std::string> parts;
   for (const auto& [name, why] : match.faults) {
@@ -217,7 +218,7 @@ bool is_embedding(const std::string& name) {
   return name == "embedding.weight" || name == "source_embedding.weight" || name == "target_embedding.weight";
 }
 
-/// The vectors of a file by the ids of their words; of a word that comes twice the first.
+/// Returns the vectors of a file by the ids of their words; of repeated words, the first counts.
 std::map<std::int32_t, std::vector<float>> vectors_by_id(const std::string& path, std::int64_t width,
                                                          const Tokenizer& tokenizer) {
   std::map<std::int32_t, std::vector<float>> found;

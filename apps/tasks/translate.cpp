@@ -18,8 +18,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr MetricKind translation_metrics[] = {{"bleu", true}, {"loss", false}, {"exact", true}};
 
-/// Sentences need a larger vocabulary and model than number words, which a small model learns within a
-/// minute.
+/// Defaults for sentences, which need a larger vocabulary and model than number words; those are
+/// learned by a small model within a minute.
 constexpr const char* for_sentences = R"({
   "data": {"valid_fraction": 0.02}, "tokenizer": {"vocabulary": 8000}, "model": {"dropout": 0.3, "norm": "pre"},
   "training": {"steps": 6000, "batch_tokens": 8192, "evaluate_every": 1000, "shown_sample": 128, "save_every": 500,
@@ -44,7 +44,8 @@ Settings translate_settings(bool own_data) {
   return settings;
 }
 
-/// The sets do not follow the seed: runs with other seeds are compared on the same numbers.
+/// Generates number words. They do not depend on the seed, so that runs with different seeds are
+/// compared on the same numbers.
 PairParts number_parts(const Settings& settings) {
   return settings.read<NumberSettings>("data").made_by_rule();
 }
