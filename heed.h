@@ -1,15 +1,15 @@
 #pragma once
 
-/// Includes all of heed that programs usually need: tensors and ops, gradients and ops of your own,
-/// attention mechanisms, models, training and data. Unless heed was built without the applications
-/// (apps/apps.h), it also includes tasks, their runs and published models. You can also include
-/// only the headers that you need.
+/// The header for programs that use heed. It includes tensors and ops, gradients and custom ops,
+/// attention mechanisms, models, training and data. Unless heed was built without applications, it
+/// also includes apps/apps.h: tasks, their runs and published models. You can also include single
+/// headers.
 ///
-/// Headers that few programs need are left out: parts that tasks share (apps/tasks/examples.h,
-/// apps/tasks/labelled.h, apps/tasks/text_to_text.h), the frame of a published architecture
+/// It leaves out what few programs extend: helpers for new tasks (apps/tasks/examples.h,
+/// apps/tasks/labelled.h, apps/tasks/text_to_text.h), the framework of published architectures
 /// (apps/hub/architecture.h), comparisons (apps/compare/comparison.h), event files
-/// (training/tensorboard.h), the readers of single formats (data/idx.h, data/mind.h,
-/// data/dialogues.h, ...), and headers that only other headers of their folder use.
+/// (training/tensorboard.h), readers of single formats (data/idx.h, data/mind.h, data/dialogues.h,
+/// ...), and headers that are internal to their folder.
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/graph.h"

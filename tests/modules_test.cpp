@@ -271,7 +271,7 @@ TEST_CASE(
   load_model(*other, folder / "mlp.safetensors");  // the weights alone
   save_model(*other, folder / "weights.safetensors");
   CHECK_THROWS_WITH_AS(load_model(*copy, resumed, folder / "weights.safetensors"),
-                       doctest::Contains("holds no state of an optimizer"), Error);
+                       doctest::Contains("holds no optimizer state"), Error);
 
   // What does not fit changes neither the model nor the optimizer.
   const auto refused = [&](const char* changed, const Tensor& value, const char* words) {
