@@ -1,14 +1,15 @@
 #pragma once
 
-/// What programs need of heed: tensors and ops, gradients and ops of your own, attention mechanisms, models,
-/// training and data; and of the applications (apps/apps.h), unless heed was built without them, tasks, their
-/// runs and published models. You can also include only the headers that you need.
+/// The header for programs that use heed. It includes tensors and ops, gradients and custom ops,
+/// attention mechanisms, models, training and data. Unless heed was built without applications, it
+/// also includes apps/apps.h: tasks, their runs and published models. You can also include single
+/// headers.
 ///
-/// Left out is what few programs extend or take apart: what a task of your own shares with others
-/// (apps/tasks/examples.h, apps/tasks/labelled.h, apps/tasks/text_to_text.h), the frame of a published
-/// architecture (apps/hub/architecture.h), comparisons (apps/compare/comparison.h), event files
-/// (training/tensorboard.h), the readers of single formats (data/idx.h, data/mind.h,
-/// data/dialogues.h, ...), and headers that only other headers of their folder use.
+/// It leaves out what few programs extend: helpers for new tasks (apps/tasks/examples.h,
+/// apps/tasks/labelled.h, apps/tasks/text_to_text.h), the framework of published architectures
+/// (apps/hub/architecture.h), comparisons (apps/compare/comparison.h), event files
+/// (training/tensorboard.h), readers of single formats (data/idx.h, data/mind.h, data/dialogues.h,
+/// ...), and headers that are internal to their folder.
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/graph.h"

@@ -20,7 +20,7 @@ void check_bias(const char* op, const Sizes& sizes, const Tensor& query, const A
     check(slopes.shape() == Shape{sizes.heads} && slopes.dtype() == wanted, op, ": slopes must be ", wanted,
           " of shape [H] = ", Shape{sizes.heads}, ", got ", slopes.dtype(), " of shape ", slopes.shape());
     check(slopes.device() == query.device(), op, ": the slopes are on another device than the query");
-    check(!slopes.tracked(), op, ": slopes have no gradient; give what is to be learned as a bias");
+    check(!slopes.tracked(), op, ": slopes have no gradient; use a bias to learn them");
   }
   if (const Tensor& bias = options.bias; bias.defined()) {
     check_same(op, query, bias);

@@ -12,37 +12,38 @@ namespace heed {
 
 struct Node;
 
-/// A tracked leaf that shares the elements of `tensor` (any floating dtype); backward() collects its
-/// gradient.
+/// Returns a tracked leaf that shares the elements of `tensor` (any floating dtype). backward()
+/// collects its gradient.
 Tensor parameter(const Tensor& tensor);
 
-/// Adds d(output)/d(leaf) to the gradient of every leaf that `output` depends on. `output` must have one
-/// element, unless `gradient` (of the same shape) is given as its gradient to start from. A graph can be
-/// walked only once, since closures are freed as they run.
+/// Adds d(output)/d(leaf) to the gradient of every leaf that `output` depends on. `output` must
+/// have one element, unless `gradient` (of the same shape) is given as its gradient to start from.
+/// A graph can be walked only once, since closures are freed as they run.
 void backward(const Tensor& output, const Tensor& gradient = {});
 
-/// The gradient collected in a leaf; undefined when none has arrived yet. Throws when the tensor is not a
-/// leaf.
+/// Returns the gradient collected in a leaf; undefined when none has arrived yet. Throws when the
+/// tensor is not a leaf.
 Tensor gradient(const Tensor& leaf);
 /// Drops the gradient of a leaf.
 void zero_gradient(const Tensor& leaf);
 
-/// Whether a leaf, if it is a matrix, maps one hidden layer to another, so that an optimizer may treat it as
-/// such a map (OptimizerKind::muon). True of parameter(). Of the parameters of a Module it is true of those
-/// of Linear, but for the maps to classes at the end of heed's models.
+/// True when a leaf, if it is a matrix, maps one hidden layer to another. Optimizers may treat such
+/// maps in their own way (OptimizerKind::muon). It is true for parameter(). Among the parameters of
+/// a Module it is true for those of Linear, except the maps to classes at the end of heed's models.
 bool is_hidden_map(const Tensor& leaf);
-/// Says so of a leaf: false for tables of vectors and for the last map of a model of your own.
+/// Sets is_hidden_map() of a leaf. Pass false for tables of vectors and for the last map of your
+/// own model.
 void set_hidden_map(const Tensor& leaf, bool is_map);
 
-/// While it lives, records the leaves that backward() gives a gradient to on this thread. A leaf that still
-/// holds a gradient after step() and zero_gradients() of all optimizers is trained by none of them; an
-/// example is a parameter of a part that was never registered with add_module():
+/// Records the leaves that get a gradient from backward() on this thread while it lives. A leaf
+/// that still holds a gradient after step() and zero_gradients() of all optimizers is trained by
+/// none of them. An example is a parameter of a part that was never registered with add_module():
 ///
 ///   const heed::GradientWatch watch;
 ///   heed::backward(loss);
 ///   adamw.step(rate);
 ///   adamw.zero_gradients();
-///   heed::check(watch.left().empty(), "something of the model is not trained");
+///   heed::check(watch.left().empty(), "part of the model is not trained");
 class GradientWatch {
  public:
   GradientWatch();
@@ -70,31 +71,33 @@ class RecordingScope {
  private:
   bool previous_;
 };
-/// While it lives on this thread, ops are not recorded.
+/// Turns recording off for this thread while it lives.
 class NoGrad : public RecordingScope {
  public:
   NoGrad();
 };
 
-/// Runs `segment(inputs, random)` without keeping its intermediate tensors, and runs it again in backward
-/// with the same random numbers (gradient checkpointing, arXiv 1604.06174): saves memory, costs time.
-/// Parameters used inside the segment get their gradients as usual.
+/// Runs `segment(inputs, random)` without keeping its intermediate tensors, and runs it again in
+/// backward with the same random numbers (gradient checkpointing, arXiv 1604.06174). This saves
+/// memory and costs time. Parameters used inside the segment get their gradients as usual.
 Tensor recompute_in_backward(std::function<Tensor(std::span<const Tensor>, Random&)> segment,
                              std::vector<Tensor> inputs, Random& random);
 
 /// The outcome of a gradient check.
 struct GradcheckResult {
   bool passed = false;
-  double worst_error = 0;  ///< max over elements of |analytic - numeric| / max(1, |analytic|, |numeric|)
-  int worst_input = -1;    ///< index of the input with the worst error
+  /// Max over elements of |analytic - numeric| / max(1, |analytic|, |numeric|).
+  double worst_error = 0;
+  int worst_input = -1;  ///< index of the input with the worst error
   std::int64_t worst_element = -1;
   double analytic = 0;
   double numeric = 0;
 };
 
-/// Compares backward() with central finite differences of sum(w * function(inputs)), w fixed random weights,
-/// in f64. Perturbs the elements of every f64 input one by one, at most `max_elements` per input, evenly
-/// spread. The function must be deterministic. Throws when an input is f32, tracked or not.
+/// Compares backward() with central finite differences of sum(w * function(inputs)), w fixed random
+/// weights, in f64. Perturbs the elements of every f64 input one by one, at most `max_elements` per
+/// input, evenly spread. The function must be deterministic. Throws when an input is f32, tracked
+/// or not.
 GradcheckResult gradcheck(const std::function<Tensor(std::span<const Tensor>)>& function,
                           std::vector<Tensor> inputs, double tolerance = 1e-6, double step = 1e-5,
                           std::int64_t max_elements = 64);

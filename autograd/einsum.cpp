@@ -89,7 +89,7 @@ Equation read(std::string_view text) {
   return equation;
 }
 
-/// The labels with one for each of the `count` axes that "..." stands for, of which the last is '0', as
+/// Returns the labels with one for each of the `count` axes of "..."; the last of them is '0', as
 /// broadcasting aligns them.
 std::string with_axes(std::string labels, std::int64_t count) {
   const std::size_t at = labels.find(ellipsis);
@@ -167,7 +167,7 @@ std::vector<Term> terms_of(std::string_view text, Equation& equation, std::span<
   check(operands.size() == equation.operands.size(), "einsum: '", text, "' has ", equation.operands.size(),
         " operands, but ", operands.size(), " are given");
   std::vector<Term> terms;
-  std::int64_t most = 0;  // axes that "..." stands for
+  std::int64_t most = 0;  // axes of "..."
   for (std::size_t i = 0; i < operands.size(); ++i) {
     check_same("einsum", operands[0], operands[i]);
     check_floating("einsum", operands[i]);

@@ -10,7 +10,8 @@ namespace heed {
 
 namespace {
 
-// What the backward pass needs to know about each line of the table, derived from the text of the line.
+// Properties of each line of the table that the backward pass needs, derived from the text of the
+// line.
 
 constexpr bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -70,9 +71,9 @@ Tensor binary_gradient(BinaryOp op, int operand, const Tensor& a, const Tensor& 
   return sum_to(out, shape);
 }
 
-/// The number as a rank-0 operand of `op`, with the dtype and device of `like`.
+/// Returns the number as a rank-0 operand of `op`, with the dtype and device of `like`.
 Tensor number_beside(const char* op, const Tensor& like, double value) {
-  check(like.defined(), op, ": the operand beside the number ", value, " is undefined");
+  check(like.defined(), op, ": the tensor operand of the number ", value, " is undefined");
   using Limits = std::numeric_limits<std::int32_t>;
   check(is_floating(like.dtype()) ||
             (value == std::floor(value) && value >= Limits::min() && value <= Limits::max()),
@@ -104,9 +105,9 @@ Tensor integer_unary(UnaryOp op, const Tensor& x, UnaryParams params) {
   }
 }
 
-/// True when a number beside x can be passed as the parameter of a unary operation.
+/// True when a number operand can be passed as the parameter of a unary operation on x.
 bool takes_parameter(const char* op, const Tensor& x) {
-  check(x.defined(), op, ": the operand beside a number is undefined");
+  check(x.defined(), op, ": the tensor operand of a number is undefined");
   return is_floating(x.dtype());
 }
 
@@ -147,14 +148,15 @@ bool derivative_of_operand(UnaryOp op) {
 Tensor unary(UnaryOp op, const Tensor& x) {
   const UnaryInfo& info = unary_info[static_cast<int>(op)];
   check(!info.takes_p, name_of(op), ": needs ", info.takes_q ? "two numbers" : "a number",
-        " beside the tensor, and got none");
+        " in addition to the tensor, got none");
   return unary(op, x, {});
 }
 
 Tensor unary(UnaryOp op, const Tensor& x, UnaryParams params) {
   const UnaryInfo& info = unary_info[static_cast<int>(op)];
   check((info.takes_p || params.p == 0) && (info.takes_q || params.q == 0), name_of(op), ": takes ",
-        info.takes_p ? "one number" : "no number", " beside the tensor, got ", params.p, " and ", params.q);
+        info.takes_p ? "one number" : "no number", " in addition to the tensor, got ", params.p, " and ",
+        params.q);
   check_defined(name_of(op), x);
   if (x.dtype() == DType::i32) return integer_unary(op, x, params);
   const Tensor out = empty_like(x);

@@ -6,8 +6,9 @@
 #include "heed/base/error.h"
 #include "heed/core/backend.h"
 
-// The Fourier transform as products with its waves. Without lengths, positions are transformed in two steps
-// (Cooley and Tukey 1965): with n = a b, j = j1 b + j2 and k = k2 a + k1,
+// The Fourier transform as products with cosines and sines ("waves"). Without lengths, positions
+// are transformed in two steps (Cooley and Tukey 1965): with n = a b, j = j1 b + j2 and k = k2 a +
+// k1,
 //
 //   (F_n X)_k = sum_j2 e^(-2 pi i j2 k2 / b) sum_j1 e^(-2 pi i j k1 / n) X_j
 //
@@ -21,8 +22,9 @@ struct Waves {
   Tensor cosines, sines;  // [B, R, C]
 };
 
-/// Of the angles 2 pi p_r q_c / n: places p i32 [B, R] and q i32 [B, C], periods n [B, 1]. The product is
-/// reduced to less than a period in integers, where nothing is rounded.
+/// Returns the waves of the angles 2 pi p_r q_c / n: places p i32 [B, R] and q i32 [B, C], periods
+/// n [B, 1]. The product p q is reduced to less than a period in integers, where nothing is
+/// rounded.
 Waves waves(const Tensor& rows, const Tensor& columns, const Tensor& periods) {
   const Tensor product = unsqueeze(rows, 2) * unsqueeze(columns, 1), n = unsqueeze(periods, 2);
   const Tensor turns = cast(floor(cast(product, n.dtype()) / n), DType::i32);
@@ -30,7 +32,7 @@ Waves waves(const Tensor& rows, const Tensor& columns, const Tensor& periods) {
   return {cos(angle), sin(angle)};
 }
 
-/// Of the first `rows` and `columns` places and one period, [rows, columns].
+/// Returns the waves of the first `rows` and `columns` places and one period, [rows, columns].
 Waves waves(std::int64_t rows, std::int64_t columns, std::int64_t period, const Tensor& like) {
   const auto first = [&](std::int64_t n) {
     return unsqueeze(Tensor::arange(n, DType::i32, like.device()), 0);

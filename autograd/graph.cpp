@@ -228,9 +228,9 @@ void set_hidden_map(const Tensor& leaf, bool is_map) {
 void backward(const Tensor& output, const Tensor& start) {
   check(output.defined(), "backward: the output is undefined");
   check(output.tracked(), "backward: the output does not depend on any parameter",
-        recording_enabled ? "" : ", for recording is off on this thread (NoGrad)");
+        recording_enabled ? "" : ", because recording is off on this thread (NoGrad)");
   check(start.defined() || output.count() == 1, "backward: an output of shape ", output.shape(),
-        " needs the gradient to start from");
+        " needs a gradient to start from, since it does not have exactly one element");
   const NoGrad no_recording;
   accumulate(*output.node(),
              start.defined() ? start : Tensor::ones(output.shape(), output.dtype(), output.device()),
@@ -253,9 +253,10 @@ void backward(const Tensor& output, const Tensor& start) {
     }
     if (was_overwritten(*node)) {
       node->gradient = {};
-      fail("backward: what ", node->op,
-           " was computed from has been overwritten since (by Tensor::assign, or a step of an optimizer), "
-           "so that its gradient would be wrong; compute the output again");
+      fail(
+          "backward: a tensor that the gradient of ", node->op,
+          " reads was overwritten after the op ran (by Tensor::assign or an optimizer step), so the gradient "
+          "would be wrong; compute the output again");
     }
     Gradients gradients;
     {

@@ -15,12 +15,12 @@ namespace heed {
 
 /// The gradients of an op's inputs, in order; undefined for inputs that need none.
 using Gradients = std::vector<Tensor>;
-/// Computes the gradients of the inputs from the gradient of the output. Runs with recording off. It must
-/// capture only detached tensors: a closure that holds its own output would never be freed.
+/// Computes the gradients of the inputs from the gradient of the output. Runs with recording off.
+/// It must capture only detached tensors: a closure that holds its own output would never be freed.
 using BackwardFunction = std::function<Gradients(const Tensor& grad)>;
 
-/// The same for an op with several outputs: one gradient per output, undefined for those that received
-/// none.
+/// Computes the gradients of the inputs of an op with several outputs, from one gradient per
+/// output. Gradients are undefined for outputs that received none.
 using JointBackward = std::function<Gradients(std::span<const Tensor> grads)>;
 
 /// The record of how a tensor was made. Ids increase with creation, so descending ids are a reverse
@@ -45,17 +45,17 @@ struct Node {
 };
 
 /// Attaches a node to `out` when recording is on and an input is tracked; otherwise returns `out`
-/// untracked. `reads` lists the tensors captured by `backward` that could be overwritten before it runs (by
-/// Tensor::assign or an optimizer step); backward() then throws instead of computing a wrong gradient.
-/// Undefined tensors in it are skipped.
+/// untracked. `reads` lists the tensors captured by `backward` that could be overwritten before it
+/// runs (by Tensor::assign or an optimizer step); backward() then throws instead of computing a
+/// wrong gradient. Undefined tensors in it are skipped.
 Tensor record(const char* op, const Tensor& out, std::initializer_list<Tensor> inputs,
               BackwardFunction backward, std::initializer_list<const Tensor*> reads = {});
 Tensor record(const char* op, const Tensor& out, std::span<const Tensor> inputs, BackwardFunction backward,
               std::span<const Tensor* const> reads = {});
 
-/// record() for an op with several outputs, whose gradients `backward` receives together. Each output has a
-/// node that passes its gradient on to a joint node. That node is older, so it runs once every output's
-/// gradient has arrived.
+/// Records an op with several outputs, whose gradients `backward` receives together. Each output
+/// has a node that passes its gradient on to a joint node. The joint node is older, so it runs
+/// after all of them.
 std::vector<Tensor> record_joint(const char* op, std::span<const Tensor> outs, std::span<const Tensor> inputs,
                                  JointBackward backward, std::span<const Tensor* const> reads = {});
 
@@ -64,18 +64,19 @@ bool recording();
 
 // Shared by the files of the op layer.
 
-/// Like record(), but even when no input is tracked: for segments that use parameters inside.
+/// Records as record() does, even when no input is tracked: for segments that use parameters
+/// inside.
 Tensor record_always(const char* op, const Tensor& out, std::span<const Tensor> inputs,
                      BackwardFunction backward, std::span<const Tensor* const> reads = {});
 
-/// True when an op on these inputs would be recorded. When recording is off, notes the leaves among them
-/// for NotedLeaves.
+/// True when an op on these inputs would be recorded. When recording is off, notes the leaves among
+/// them for NotedLeaves.
 bool is_recorded(std::span<const Tensor> inputs);
 inline bool is_recorded(std::initializer_list<Tensor> inputs) {
   return is_recorded(std::span(inputs.begin(), inputs.size()));
 }
 
-/// While it lives, collects the leaves read by ops on this thread that are not recorded.
+/// Collects the leaves that unrecorded ops on this thread read while it lives.
 class NotedLeaves {
  public:
   NotedLeaves();
@@ -94,16 +95,16 @@ inline Tensor empty_like(const Tensor& x) {
 inline Tensor empty_like(const Tensor& x, const Shape& shape) {
   return Tensor::empty(shape, x.dtype(), x.device());
 }
-/// The shape with another extent along an axis.
+/// Returns the shape with another extent along an axis.
 inline Shape with_extent(Shape shape, int axis, std::int64_t extent) {
   shape[axis] = extent;
   return shape;
 }
-/// What a kernel reads of x: contiguous and untracked; undefined where x is.
+/// Returns x contiguous and untracked, as kernels read it; undefined when x is undefined.
 Tensor plain(const Tensor& x);
 
-/// The gradient's own memory when no one else uses it, which saves a tensor in the backward pass; otherwise
-/// new memory.
+/// Returns the gradient's own memory when nothing else uses it, which saves a tensor in the
+/// backward pass; otherwise new memory.
 inline Tensor reuse_or_empty(const Tensor& grad) {
   return grad.is_sole_owner() && grad.is_contiguous() ? grad : empty_like(grad);
 }
@@ -134,14 +135,16 @@ inline void check_indices(const char* op, const Tensor& ids) {
          ids.defined() ? name_of(ids.dtype()) : "an undefined tensor");
 }
 
-/// Maps an axis that may be negative to [0, rank). Throws for an undefined tensor or an axis out of range.
+/// Maps an axis that may be negative to [0, rank). Throws for an undefined tensor or an axis out of
+/// range.
 inline int resolve_axis(const char* op, const Tensor& x, int axis) {
   check_defined(op, x);
   check(axis >= -x.rank() && axis < x.rank(), op, ": axis ", axis, " is out of range for shape ", x.shape());
   return axis < 0 ? axis + x.rank() : axis;
 }
 
-/// The number of rows of a tensor seen as [rows, last extent]; correct even when the last extent is 0.
+/// The number of rows of a tensor seen as [rows, last extent]; correct even when the last extent is
+/// 0.
 inline std::int64_t row_count(const Shape& shape) {
   std::int64_t rows = 1;
   for (int i = 0; i + 1 < shape.rank(); ++i) rows *= shape[i];
@@ -156,7 +159,7 @@ inline void check_positions(const char* op, std::int64_t extent) {
 
 /// True when the derivative of a unary op is written in its operand x, false when in its result y.
 bool derivative_of_operand(UnaryOp op);
-/// An axis with the product of the extents before it and that of those behind it.
+/// An axis with the product of the extents before it and the product of those after it.
 struct AxisOf {
   int at;
   std::int64_t outer = 1, extent = 1, inner = 1;
@@ -165,16 +168,17 @@ struct AxisOf {
     for (int i = 0; i < x.rank(); ++i)
       if (i != at) (i < at ? outer : inner) *= x.size(i);
   }
-  /// As kernels take a tensor around an axis.
+  /// The shape in which kernels see a tensor with this axis.
   Shape shape() const { return {outer, extent, inner}; }
 };
 /// x broadcast to `shape` as a view with stride 0 on repeated axes. Untracked.
 Tensor broadcast_view(const Tensor& x, const Shape& shape);
 
-/// linear_cross_entropy computes its gradients along with its result, before the gradient of the result is
-/// known. While this object lives on the thread, the op assumes `expected` for that gradient (f32, one
-/// element; undefined = 1), so that a loss scale keeps the values from vanishing in half precision.
-/// backward() rescales them by the actual gradient, so they are right even if it differs.
+/// linear_cross_entropy computes its gradients along with its result, before the gradient of the
+/// result is known. While this object lives on the thread, the op assumes `expected` for that
+/// gradient (f32, one element; undefined = 1), so that a loss scale keeps the values from vanishing
+/// in half precision. backward() rescales them by the actual gradient, so they are right even if it
+/// differs.
 class ExpectedGradient {
  public:
   explicit ExpectedGradient(const Tensor& expected);

@@ -76,7 +76,7 @@ namespace {
 
 thread_local Tensor expected_gradient;
 
-/// How to chunk the logits when the backend does not say: 16 MB of f32 at a time.
+/// The chunks of logits when the backend has no rule: 16 MB of f32 at a time.
 LogitChunks chunks_of(const Backend& backend, const Tensor& x, std::int64_t rows, std::int64_t classes) {
   if (backend.logit_chunks) return backend.logit_chunks(x.device(), x.dtype(), rows, classes);
   constexpr std::int64_t logits_at_once = 1 << 22;
@@ -190,7 +190,7 @@ void check_arguments(const char* op, const Tensor& x, const Tensor& weight, cons
   check_indices(op, targets);
   check(weight.rank() == 2 && x.rank() >= 1 && x.size(-1) == weight.size(1), op, ": input of shape ",
         x.shape(), " does not fit weight of shape ", weight.shape(), " ([classes, in])");
-  check(weight.size(0) > 0, op, ": a weight of shape ", weight.shape(), " knows no classes");
+  check(weight.size(0) > 0, op, ": a weight of shape ", weight.shape(), " has no classes");
   if (bias.defined()) {
     check_same(op, x, bias);
     check(bias.shape() == Shape{weight.size(0)}, op, ": bias of shape ", bias.shape(),
@@ -201,8 +201,8 @@ void check_arguments(const char* op, const Tensor& x, const Tensor& weight, cons
   check(smoothing >= 0 && smoothing <= 1, op, ": smoothing ", smoothing, " is outside [0, 1]");
 }
 
-/// Room for the gradients that are wanted of the given inputs; without rows, their values. `sums`: the type
-/// of those that are added up over the chunks.
+/// Makes room for the wanted gradients of the inputs; without rows, these are the final values.
+/// `sums`: the type of gradients that are added up over the chunks.
 EarlyGradients early_gradients(const Tensor& x, const Tensor& weight, const Tensor& bias, DType sums) {
   const bool empty = row_count(x.shape()) == 0;
   const auto wanted = [&](const Tensor& input, DType dtype) {

@@ -112,6 +112,7 @@ struct LinearBackward {
     }
     const Tensor dx =
         want_x ? empty_like(arrived[0], {arrived[0].size(0), shape[shape.rank() - 1]}) : Tensor();
+    // `done`: one kernel call computed dx and all dweights. Otherwise each map below adds its part of dx.
     const bool done = products_at_once(arrived, from, dx, gradients);
     for (std::size_t n = 0; n < from.size(); ++n) {
       const std::size_t i = from[n];

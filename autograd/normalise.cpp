@@ -44,7 +44,8 @@ void check_addends(const char* op, const Tensor& x, const Tensor& residual, doub
   check(x.shape() == residual.shape(), op, ": shapes ", x.shape(), " and ", residual.shape(), " differ");
 }
 
-/// What the kernels keep of a normalisation for its backward pass, and what they write there.
+/// The values that kernels keep of a normalisation for its backward pass, and room for its
+/// gradients.
 struct NormOfRows {
   Shape rows;  // x as [rows, n]
   Tensor scale, mean, inverse_deviation;

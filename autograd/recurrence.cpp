@@ -32,7 +32,7 @@ StateSizes check_recurrence(const Recurrence& of) {
   check(of.key.defined() || of.reading.defined(), op,
         ": nothing changes the state; give key and value, or reading and writing");
   const Tensor& wide = of.value.defined() ? of.value : of.target.defined() ? of.target : of.state;
-  check(wide.defined(), op, ": without value and target a state has to be given");
+  check(wide.defined(), op, ": without value and target, a state must be given");
   check(wide.rank() == 4 && wide.size(3) > 0, op, ": value, target or state of shape ", wide.shape(),
         " must have four axes, the last of which is not empty");
   const StateSizes n{of.query.size(0), of.query.size(1), of.query.size(2), of.query.size(3), wide.size(3)};
@@ -53,7 +53,7 @@ StateSizes check_recurrence(const Recurrence& of) {
   return n;
 }
 
-/// Token by token, out of single ops.
+/// Computes the recurrence token by token from single ops.
 Recurred recurred_composed(const Recurrence& of, const StateSizes& n) {
   const Tensor& q = of.query;
   Tensor state = of.state.defined()
@@ -151,7 +151,7 @@ Recurred recurrence(const Recurrence& of) {
     const Recurred found = recurrence(precise);
     return {cast(found.output, of.query.dtype()), cast(found.state, of.query.dtype())};
   }
-  if (of.query.count() == 0) {  // what there is has no part in the state
+  if (of.query.count() == 0) {  // no token changes the state
     const Tensor state = of.state.defined() ? of.state
                                             : Tensor::zeros({n.batch, n.heads, n.key_width, n.width},
                                                             of.query.dtype(), of.query.device());

@@ -25,7 +25,7 @@ void copy_into(const Tensor& from, const Tensor& to) {
 Shape infer_extent(const Tensor& x, const Shape& shape) {
   Shape result = shape;
   int unknown = -1;
-  std::int64_t known = 1, step = 1;  // strides beside an extent of 0 must fit too
+  std::int64_t known = 1, step = 1;  // strides of a shape with an extent of 0 must fit too
   for (int i = 0; i < shape.rank(); ++i) {
     if (shape[i] >= 0) {
       step = checked_product("reshape", step, std::max<std::int64_t>(shape[i], 1));

@@ -15,7 +15,8 @@ namespace heed {
 
 [[noreturn]] void fail_with_errno(std::string_view what, const std::filesystem::path& path, int code);
 
-/// Closes the descriptor on every way out. Where the error of close() matters, close it explicitly first.
+/// A file descriptor that its destructor closes. Where an error of close() matters, close it
+/// explicitly first.
 struct Descriptor {
   int value;
   explicit Descriptor(int descriptor = -1) : value(descriptor) {}
@@ -27,34 +28,37 @@ struct Descriptor {
   }
 };
 
-/// Opens with close-on-exec, so that child processes of the host program do not inherit the descriptor.
-/// Returns -1 with errno on failure.
+/// Opens a path with close-on-exec, so that child processes of the host program do not inherit the
+/// descriptor. Returns -1 and sets errno on failure.
 int open_at(int folder, const std::filesystem::path& path, int flags);
-/// The same, but throws an Error: "cannot `what` `shown`" with the system's reason.
+/// Opens as open_at() does, but throws an Error on failure: "cannot `what` `shown`" with the
+/// system's reason.
 int open_at_or_throw(std::string_view what, int folder, const std::filesystem::path& path, int flags,
                      const std::filesystem::path& shown);
 
 void close_or_throw(int& descriptor, const std::filesystem::path& path);
 void write_all(int descriptor, std::string_view bytes, const std::filesystem::path& path);
-/// Does nothing where the file cannot be synced (EINVAL, for example pipes and special files).
+/// Waits until a file is on disk. Does nothing for a file that cannot be synced (EINVAL), such as a
+/// pipe.
 void sync_or_throw(int descriptor, const std::filesystem::path& path);
-/// Returns the number of bytes read; 0 at the end.
+/// Reads at most `room` bytes. Returns the number of bytes read; 0 at the end.
 std::size_t read_some(int descriptor, char* to, std::size_t room, const std::filesystem::path& path);
 /// Reads everything that remains; `size` is a hint.
 std::string read_all(int descriptor, std::int64_t size, std::int64_t limit,
                      const std::filesystem::path& path);
 
-/// The mode of what is at a path; 0 when nothing is there. Throws an Error when that cannot be told. `flags`:
-/// of fstatat().
+/// Returns the mode of the entry at a path; 0 if there is none. Throws an Error when it cannot be
+/// determined. `flags` are those of fstatat().
 mode_t mode_at(int folder, const std::filesystem::path& path, int flags, const std::filesystem::path& shown);
-/// "a folder", "a device", ...; "a link" when links are not followed.
+/// Names the kind of file for messages: "a folder", "a device", ...; "a link" when links are not
+/// followed.
 const char* kind_of(mode_t mode);
 /// The size of an open file; throws unless it is a regular file.
 std::int64_t size_of_regular(int descriptor, const std::filesystem::path& path);
 
 std::filesystem::path folder_of(const std::filesystem::path& path);
 [[noreturn]] void refuse_existing(const std::filesystem::path& path);
-/// Renames; throws when the new name exists.
+/// Renames a file; throws when the new name exists.
 void rename_to_new(int folder, const std::filesystem::path& from, const std::filesystem::path& to,
                    const std::filesystem::path& shown);
 

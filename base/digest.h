@@ -10,8 +10,8 @@ namespace heed {
 
 class OpenFolder;
 
-/// A checksum of bytes: XXH3, 128 bits. It detects accidental changes and mix-ups; it does not protect
-/// against deliberate tampering.
+/// A checksum of bytes: XXH3, 128 bits. It detects accidental changes and mix-ups; it does not
+/// protect against deliberate tampering.
 class Digest {
  public:
   Digest();
@@ -29,7 +29,7 @@ class Digest {
 };
 
 std::string digest_of(std::string_view bytes);
-/// FNV-1a, 64 bits: for a few bytes, whose hash is the same on every machine.
+/// Hashes a few bytes by FNV-1a, 64 bits. The result is the same on every machine.
 std::uint64_t fnv1a(std::string_view bytes);
 /// True for text that has the form of Digest::hex().
 bool is_digest(std::string_view text);

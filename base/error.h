@@ -13,14 +13,15 @@
 
 namespace heed {
 
-/// The one exception type of the library. Its message says what went wrong, with the values, and what to do
-/// about it.
+/// The library's exception type. The message says what went wrong, with the values, and how to fix
+/// it.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 
-  /// Puts `prefix` before the message. A caller that knows more than the thrower catches by reference, adds
-  /// what it knows and rethrows with a bare `throw`, so that the error keeps its type:
+  /// Puts `prefix` before the message. A caller that knows more than the thrower catches by
+  /// reference, adds what it knows and rethrows with a bare `throw`, so that the error keeps its
+  /// type:
   ///     catch (Error& error) { error.add_context("layer 3: "); throw; }
   void add_context(const std::string& prefix) {
     message_ = std::make_shared<const std::string>(prefix + what());
@@ -40,14 +41,15 @@ class OutOfMemory : public Error {
   using Error::Error;
 };
 
-/// A device stopped answering; nothing on it can be read any more. The message names its last kernels.
+/// A device stopped answering; nothing on it can be read any more. The message names its last
+/// kernels.
 class DeviceLost : public Error {
  public:
   using Error::Error;
 };
 
-/// A value with a function that prints it. It keeps the templates below small, since they are instantiated
-/// wherever a value is checked.
+/// A value with a function that prints it. It keeps the templates below small, since they are
+/// instantiated wherever a value is checked.
 struct TextPart {
   const void* value;
   void (*write)(std::ostream& out, const void* value);
@@ -74,7 +76,8 @@ template <class... Parts>
   fail_with({text_part(parts)...});
 }
 
-/// Throws an Error built from `parts` unless `condition` holds. The parts are formatted only on failure.
+/// Throws an Error built from `parts` unless `condition` holds. The parts are formatted only on
+/// failure.
 template <class... Parts>
 void check(bool condition, const Parts&... parts) {
   if (!condition) [[unlikely]]
@@ -83,8 +86,8 @@ void check(bool condition, const Parts&... parts) {
 
 // Arithmetic on sizes from settings, files and shapes that throws an Error instead of overflowing.
 
-/// a * b for sizes. Throws an Error that names `what` and both numbers when one is negative or the product
-/// does not fit.
+/// a * b for sizes. Throws an Error that names `what` and both numbers when one is negative or the
+/// product does not fit.
 inline std::int64_t checked_product(std::string_view what, std::int64_t a, std::int64_t b) {
   std::int64_t product = 0;
   check(a >= 0 && b >= 0 && !__builtin_mul_overflow(a, b, &product), what, ": ", a, " times ", b,
@@ -97,7 +100,7 @@ std::int64_t checked_product(std::string_view what, std::int64_t a, std::int64_t
   return checked_product(what, checked_product(what, a, b), c, rest...);
 }
 
-/// a + b, checked in the same way.
+/// Returns a + b for sizes, checked like checked_product().
 inline std::int64_t checked_sum(std::string_view what, std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;
   check(a >= 0 && b >= 0 && !__builtin_add_overflow(a, b, &sum), what, ": ", a, " plus ", b,
@@ -110,27 +113,31 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return a / b + (a % b != 0 ? 1 : 0);
 }
 
-/// Returns a size that must lie in [low, high]; throws an Error with `what` and the value otherwise.
+/// Returns a size that must lie in [low, high]; throws an Error with `what` and the value
+/// otherwise.
 inline std::int64_t checked_range(std::string_view what, std::int64_t value, std::int64_t low,
                                   std::int64_t high) {
   check(value >= low && value <= high, what, " is ", value, "; it must be ", low, " to ", high);
   return value;
 }
 
-/// The system's text for a value of errno; for a file that is too large, also which limit it exceeded.
+/// The system's text for a value of errno; for a file that is too large, also which limit it
+/// exceeded.
 std::string reason_of(int code);
 
-/// Thrown by a StopCheck to end work. It is not a heed::Error, so code that skips a bad line or file after
-/// an Error does not swallow it.
+/// Thrown by a StopCheck to end work. It is not a heed::Error, so code that skips a bad line or
+/// file after an Error does not swallow it.
 class Interrupted : public std::exception {
  public:
   const char* what() const noexcept override { return "interrupted, as the program asked"; }
 };
 
-/// While it lives, work on this thread calls `stop` at most 20 times a second, whenever an op allocates its
-/// result (which can fail for lack of memory anyway); when it returns true, Interrupted ends the work.
-/// Meant for computing and measuring, not for code that changes weights or gradients in several steps,
-/// which must not be left half done. Nested scopes call only the innermost `stop`.
+/// Lets a program stop work on this thread. While a StopCheck lives, ops call `stop` when they
+/// allocate their result (which can throw anyway, for lack of memory), at most 20 times a second.
+/// When `stop` returns true, Interrupted ends the work.
+///
+/// Use it for computing and measuring, not for code that changes weights or gradients in several
+/// steps, which must not be left half done. Nested scopes call only the innermost `stop`.
 class StopCheck {
  public:
   explicit StopCheck(std::function<bool()> stop);
@@ -145,7 +152,8 @@ class StopCheck {
   friend void check_stop();
 };
 
-/// Calls the innermost StopCheck of this thread, if any, and throws Interrupted when it says so.
+/// Calls the innermost StopCheck of this thread, if any, and throws Interrupted when it returns
+/// true.
 void check_stop();
 
 }  // namespace heed

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The mode of what is at a path, following links; 0 when nothing is there.
+/// Returns the mode of the entry at a path, following links; 0 if there is none.
 mode_t mode_of(const fs::path& path) {
   return mode_at(AT_FDCWD, path, 0, path);
 }
@@ -40,7 +40,7 @@ std::int64_t open_regular(const fs::path& path, std::optional<Descriptor>& file)
   return size_of_regular(file->value, path);
 }
 
-/// Where a write really goes.
+/// The file that a write really goes to.
 struct Target {
   fs::path path;    // after following links
   bool is_special;  // written to directly, never replaced
@@ -280,7 +280,7 @@ void fill_new_folder(const fs::path& folder, const std::function<void(const fs::
     fs::remove(temporary);
     sync_path(folder);
   } catch (...) {
-    std::error_code ignored;  // the first failure tells more
+    std::error_code ignored;  // the first failure is the one to report
     fs::remove_all(temporary, ignored);
     if (is_new) fs::remove(folder, ignored);
     throw;
@@ -292,7 +292,7 @@ TemporaryFolder::TemporaryFolder(std::string_view name) {
   std::string pattern = (fs::temp_directory_path(failure) / (std::string(name) + "-XXXXXX")).string();
   if (failure || ::mkdtemp(pattern.data()) == nullptr)
     fail("cannot make a temporary folder ", fs::path(pattern), ": ",
-         failure ? failure.message() : reason_of(errno), "; TMPDIR names where");
+         failure ? failure.message() : reason_of(errno), "; set TMPDIR to another folder");
   path_ = pattern;
 }
 TemporaryFolder::~TemporaryFolder() {
@@ -306,7 +306,7 @@ std::string random_hex(int digits) {
     unsigned char byte = 0;
     const ssize_t got = ::getrandom(&byte, 1, 0);
     if (got < 0 && errno == EINTR) continue;
-    if (got != 1) fail("the system gives no random numbers: ", reason_of(errno));
+    if (got != 1) fail("cannot get random numbers from the system: ", reason_of(errno));
     constexpr std::string_view hex = "0123456789abcdef";
     text += {hex[byte >> 4], hex[byte & 15]};
   }

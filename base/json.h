@@ -14,10 +14,13 @@
 
 namespace heed {
 
-/// Builds a value from the events of Json::sax_parse in linear time, where Json::parse of an ordered_json
-/// looks at all members of an object for each of them, and a parser with a callback at all siblings after
-/// each object. Refuses nesting of `limit` levels or more, since later walks over the value, for example to
-/// print it in an error, are recursive; and repeated members, of which it else keeps the last as parsers do.
+/// Builds a JSON value from the events of Json::sax_parse, in linear time. Json::parse takes
+/// quadratic time for large objects: an ordered_json compares each new member with all members
+/// before it, and a parser with a callback visits all siblings after each object.
+///
+/// Nesting of `limit` levels or more is refused, since later walks over the value are recursive,
+/// for example to print it in an error. Repeated members are refused if `refuses_repeated`;
+/// otherwise the last one counts, as in other parsers.
 template <class Json>
 class JsonBuilder {
  public:
@@ -88,7 +91,7 @@ class JsonBuilder {
   Json* next_ = nullptr;    // the member whose name was read
 };
 
-/// What both functions below do.
+/// Implements parse_json() and parse_written_json().
 template <class Json>
 Json parse_json_in_linear_time(std::string_view text, std::string_view source, int depth,
                                bool refuses_repeated) {
@@ -104,14 +107,14 @@ Json parse_json_in_linear_time(std::string_view text, std::string_view source, i
   return builder.take();
 }
 
-/// Parses JSON with `Json` = nlohmann::json or ordered_json. Throws an Error that begins with `source` for
-/// text that is not JSON, is nested `depth` levels deep or deeper, or holds a NUL.
+/// Parses JSON with `Json` = nlohmann::json or ordered_json. Throws an Error that begins with
+/// `source` for text that is not JSON, is nested `depth` levels deep or deeper, or holds a NUL.
 template <class Json>
 Json parse_json(std::string_view text, std::string_view source, int depth = 64) {
   return parse_json_in_linear_time<Json>(text, source, depth, false);
 }
 
-/// The same for text written by people: an object must not name a member twice.
+/// Parses JSON written by people: as parse_json(), but an object must not name a member twice.
 template <class Json>
 Json parse_written_json(std::string_view text, std::string_view source, int depth = 64) {
   return parse_json_in_linear_time<Json>(text, source, depth, true);
@@ -123,7 +126,7 @@ std::string dumped(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// Bytes as text that JSON can hold (RFC 4648, section 4).
+/// Encodes bytes as text that JSON can hold (base64: RFC 4648, section 4).
 inline std::string base64(std::string_view bytes) {
   constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string text;
@@ -143,7 +146,7 @@ void add_digest(Json& object) {
   object["digest"] = digest_of(object.dump());
 }
 
-/// Removes that member; returns false when it does not match the others.
+/// Removes the member "digest"; returns false when it does not match the other members.
 template <class Json>
 bool take_digest(Json& object) {
   const std::string digest = object.value("digest", "");
@@ -151,7 +154,8 @@ bool take_digest(Json& object) {
   return digest == digest_of(object.dump());
 }
 
-/// The text of such an object. Throws an Error, `failure`, for names that are not UTF-8.
+/// Returns the indented text of an object with its digest added. Throws an Error, `failure`, for
+/// names that are not UTF-8.
 template <class Json>
 std::string text_with_digest(Json object, std::string_view failure) {
   try {
@@ -162,8 +166,9 @@ std::string text_with_digest(Json object, std::string_view failure) {
   }
 }
 
-/// read(object) of such a text. Throws an Error that begins with `source` unless it has this "format" and
-/// "format_version" and, where `hint` is not null, its own digest; the hint ends that message.
+/// Parses text made by text_with_digest() and returns read(object). Throws an Error that begins
+/// with `source` unless the object has this "format" and "format_version". Unless `hint` is null,
+/// its digest must match too; the hint ends that message.
 template <class Json, class Read>
 auto read_own_json(std::string_view text, std::string_view source, const char* format, int version,
                    const char* hint, const Read& read) {
@@ -176,9 +181,9 @@ auto read_own_json(std::string_view text, std::string_view source, const char* f
     check(take_digest(object) || hint == nullptr, "it was changed after it was written", hint);
     return read(std::as_const(object));
   } catch (const typename Json::exception& error) {
-    fail(source, " is damaged or of other software: ", error.what());
+    fail(source, " is damaged or was not written by heed: ", error.what());
   } catch (const Error& error) {
-    fail(source, " is damaged or of other software: ", error.what());
+    fail(source, " is damaged or was not written by heed: ", error.what());
   }
 }
 
@@ -194,7 +199,7 @@ bool is_null(const Json& object, const char* name) {
   return !object.contains(name) || object[name].is_null();
 }
 
-/// A required member.
+/// Returns the member `name`; throws an Error when it is missing.
 template <class Json>
 const Json& member(const Json& object, const char* name, std::string_view where) {
   check(object.is_object(), where, " is ", object.type_name(), ", not an object");
@@ -227,7 +232,7 @@ std::int32_t id_of(const Json& value, const std::string& where) {
   return value.template get<std::int32_t>();
 }
 
-/// The tokens of an object token -> id; its ids must be 0 to size - 1, each once.
+/// Returns the tokens of an object token -> id, by id. The ids must be 0 to size - 1, each once.
 template <class Json>
 std::vector<std::string> tokens_by_id(const Json& vocabulary, const std::string& where) {
   check(vocabulary.is_object(), where, " is ", vocabulary.type_name(), ", not an object");
@@ -245,7 +250,7 @@ std::vector<std::string> tokens_by_id(const Json& vocabulary, const std::string&
   return tokens;
 }
 
-/// A member that must be a number from 0 to 2^63 - 1.
+/// Returns a member that must be an integer from 0 to 2^63 - 1.
 template <class Json>
 std::int64_t count_in(const Json& object, const char* name) {
   const Json& value = object.at(name);

@@ -6,7 +6,7 @@
 namespace heed {
 namespace {
 
-/// What other programs call it.
+/// Names that other programs use for a setting.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 8> other_names = {
     {{"lr", "learning_rate"},
      {"batch_size", "batch_tokens"},
@@ -25,7 +25,8 @@ std::string last_word(std::string_view name) {
   return word;
 }
 
-/// The first candidate whose last word is the one of `name`, or ends in it; "" when there is none.
+/// Returns the first candidate whose last word is that of `name`, or ends in it; "" when there is
+/// none.
 std::string same_last_word(std::string_view name, std::span<const std::string> candidates) {
   std::string word = last_word(name);
   for (const auto& [other, ours] : other_names)
@@ -59,7 +60,7 @@ int edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates) {
-  constexpr int slip = 2;  // letters: more is another name, and its last word says more than its letters
+  constexpr int slip = 2;  // letters; a name that differs more is better found by its last word
   // A third of the letters may differ: beyond that a suggestion misleads more than it helps.
   int allowed = std::max(2, static_cast<int>(name.size()) / 3) + 1;
   std::string best;

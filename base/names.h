@@ -29,19 +29,21 @@ std::string listed(const Items& items, std::string_view last = ", ") {
   return text;
 }
 
-/// The least number of insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+/// Returns the least number of insertions, deletions, replacements and swaps of neighbours that
+/// turn `a` into `b`.
 int edit_distance(std::string_view a, std::string_view b);
-/// The candidate that `name` was probably meant to be: one or two letters away, or with the same last word
-/// ("training.learning_rate" is "training.schedule.learning_rate"), or with the least edit distance; the
-/// first on ties, "" when none is similar.
+/// The candidate that `name` was probably meant to be: one or two letters away, or with the same
+/// last word ("training.learning_rate" is "training.schedule.learning_rate"), or with the least
+/// edit distance; the first on ties, "" when none is similar.
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
-/// The end of an error message about an unknown name: "; did you mean 'x'?", or the list of all candidates.
+/// The end of an error message about an unknown name: "; did you mean 'x'?", or the list of all
+/// candidates.
 std::string suggest_name(std::string_view name, std::span<const std::string> candidates);
 
-/// Of more than `most` the first: "a, b and 7 more".
+/// Lists at most `most` names and counts the rest: "a, b and 7 more".
 std::string listed(std::span<const std::string> names, std::size_t most);
 
-/// The names of an enum's values in one place, for settings, errors and help.
+/// A table of the names of an enum's values, for settings, errors and help.
 template <class Kind, std::size_t count>
 struct NameTable {
   std::string_view what;  ///< "optimizer"
@@ -69,11 +71,11 @@ struct NameTable {
 /// The largest double below 1: the high end of a range that excludes 1.
 inline constexpr double below_one = 0x1.fffffffffffffp-1;
 
-/// The same in f32: what is nearer to 1 becomes 1 there.
+/// The largest float below 1: the high end of an f32 range that excludes 1.
 inline constexpr double below_one_in_f32 = 0x1.fffffep-1;
 
-/// "0 to 5", or "at least 0 and below 1" when `high` is below_one or that of f32. `low_text` and `high_text`
-/// are the bounds as the caller writes them.
+/// Returns a range as text: "0 to 5", or "at least 0 and below 1" when `high` is below_one or
+/// below_one_in_f32. `low_text` and `high_text` are the bounds as the caller writes them.
 inline std::string range_text(const std::string& low_text, double high, const std::string& high_text) {
   if (high == below_one) return "at least " + low_text + " and below 1";
   return high == below_one_in_f32 ? "at least " + low_text + " and below 1 in f32"

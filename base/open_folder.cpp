@@ -86,8 +86,7 @@ bool OpenFolder::has_file(const std::string& name) const {
 std::optional<OpenFolder> OpenFolder::find_folder(const std::string& name) const {
   const mode_t mode = own_mode(*this, name);
   if (mode == 0) return std::nullopt;
-  check(S_ISDIR(mode), path_ / name, " is ", kind_of(mode),
-        ", and a folder of its own is needed there; move it away");
+  check(S_ISDIR(mode), path_ / name, " is ", kind_of(mode), ", where a folder is needed; move it away");
   return OpenFolder(path_ / name, open_at_or_throw("open the folder", descriptor(), name,
                                                    O_RDONLY | O_DIRECTORY | O_NOFOLLOW, path_ / name));
 }
@@ -98,18 +97,18 @@ OpenFolder OpenFolder::make_folder(const std::string& name) const {
     fail_with_errno("create the folder", path_ / name, errno);
   sync();
   std::optional<OpenFolder> made = find_folder(name);
-  check(made.has_value(), "cannot create the folder ", path_ / name, ": it is gone again");
+  check(made.has_value(), "cannot create the folder ", path_ / name, ": it disappeared");
   return std::move(*made);
 }
 
 void OpenFolder::check_own_file(const std::string& name) const {
   const mode_t mode = own_mode(*this, name);
   check(mode == 0 || S_ISREG(mode), path_ / name, " is ", kind_of(mode),
-        ", and a file of its own is needed there; move it away");
+        ", where a regular file is needed; move it away");
 }
 
-/// A file that is changed in place must not be another folder's, too, as in a copy made of hard links: then
-/// it is replaced by a copy of its own.
+/// Replaces a file that is another folder's too, as in a copy made of hard links, by a copy of its
+/// own, before it is changed in place.
 void OpenFolder::part_from_others(const std::string& name) const {
   struct stat status {};
   if (::fstatat(descriptor(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode) &&

@@ -14,7 +14,7 @@
 
 namespace heed {
 
-/// While it lives, snprintf, strtod and their like use a point in this thread.
+/// Makes snprintf, strtod and the like use a decimal point in this thread while it lives.
 class PlainNumbers {
  public:
   PlainNumbers() : before_(::uselocale(plain())) {}
@@ -30,7 +30,7 @@ class PlainNumbers {
   locale_t before_;
 };
 
-/// What snprintf writes, up to 1,023 bytes: three numbers of any magnitude.
+/// Formats as snprintf does, up to 1,023 bytes (three numbers of any magnitude).
 std::string formatted(const char* format, auto... values) {
   char text[1024];
   const PlainNumbers plain;
@@ -38,7 +38,8 @@ std::string formatted(const char* format, auto... values) {
   return text;
 }
 
-/// The number that a whole text is, also "inf" and "nan"; nothing for any other text.
+/// Parses a text that is one number as a whole, "inf" and "nan" included; nothing for any other
+/// text.
 inline std::optional<double> parsed_number(std::string_view text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -12,7 +12,7 @@ namespace heed {
 namespace {
 
 std::string bound_text(bool is_integer, double bound) {
-  // Beyond 2^53 a double is no longer the integer that was meant, but only 2^63 - 1 is used there.
+  // Above 2^53 a double cannot represent every integer; 2^63 - 1 is the only such bound.
   if (is_integer) return std::to_string(bound >= 0x1p63 ? INT64_MAX : static_cast<std::int64_t>(bound));
   PlainStream text;
   text << std::setprecision(10) << bound;

@@ -8,7 +8,7 @@
 #include "heed/base/error.h"
 #include "heed/base/names.h"
 
-// A setting is a field of a struct and a line in the table beside it:
+// A setting is a field of a struct and a line in the table that follows the struct:
 //
 //   struct SamplingOptions { double temperature = 1; std::int64_t top_k = 0; };
 //
@@ -25,19 +25,20 @@ namespace heed {
 enum class Changes {
   by_group,    ///< as all settings of its group (apps/tasks/settings.h)
   never,       ///< the model was made with it
-  on_resume,   ///< when training goes on
+  on_resume,   ///< when training is resumed
   in_use,      ///< when the trained run is used
   at_any_time  ///< both
 };
 
-/// What else there is to say about a setting; all of it optional.
+/// Optional properties of a setting.
 struct SettingTraits {
   enum class Kind { flag, integer, number, text, column, columns, attention };
   Changes changes = Changes::by_group;
-  Kind kind = Kind::text;  ///< what a field cannot say: that a text is a column, or an attention
+  /// Needed where the field's type is not enough: a text may be a column or an attention.
+  Kind kind = Kind::text;
 };
 
-/// What there is to know about one setting.
+/// The description of a setting.
 struct Setting : SettingTraits {
   Setting(std::string its_name, std::string its_help, SettingTraits traits = {}, double its_low = 0,
           double its_high = 0, std::vector<std::string> its_choices = {})
@@ -48,17 +49,19 @@ struct Setting : SettingTraits {
         high(its_high),
         choices(std::move(its_choices)) {}
 
-  std::string name;                       ///< "beam"; in Settings it is dotted: "decoding.beam"
-  std::string help;                       ///< one line
-  double low = 0, high = 0;               ///< range of a number, both included
-  std::vector<std::string> choices = {};  ///< of a text; of an enum its names, in the order of its values
-  std::string initial = {};               ///< the default, as JSON; Settings fill it in
+  std::string name;          ///< "beam"; in Settings it is dotted: "decoding.beam"
+  std::string help;          ///< one line
+  double low = 0, high = 0;  ///< range of a number, both included
+  /// The values of a text; for an enum its names, in the order of its values.
+  std::vector<std::string> choices = {};
+  std::string initial = {};  ///< the default, as JSON; Settings fill it in
 };
 
-/// What a value may be: "0 to 1", "post or pre"; "" if there is no more to say than its kind.
+/// Returns the allowed values, such as "0 to 1" or "post or pre"; "" when every value of its kind
+/// is.
 std::string allowed_text(const Setting& setting);
 
-/// What a table calls for each of its lines.
+/// Wraps a callback so that the lines of a setting table can call it in any of these forms.
 template <class Take>
 class SettingVisitor {
  public:
@@ -80,7 +83,7 @@ class SettingVisitor {
   Take take_;
 };
 
-/// Visits a struct within a struct; its settings stand below `name`.
+/// Visits the settings of a nested struct; their names are prefixed with `name` and a dot.
 template <class Visit, class Group>
 void for_each_setting_below(const std::string& name, Visit& visit, Group& group) {
   for_each_setting(SettingVisitor([&](auto& value, Setting setting) {
@@ -90,7 +93,8 @@ void for_each_setting_below(const std::string& name, Visit& visit, Group& group)
                    group);
 }
 
-/// Throws an Error that names the owner, the setting, its value and the range if a number is outside it.
+/// Throws an Error that names the owner, the setting, its value and the range if a number is out of
+/// range.
 template <class Group>
 void check_ranges(std::string_view owner, Group group) {
   for_each_setting(SettingVisitor([&](const auto& value, Setting setting) {

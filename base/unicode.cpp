@@ -15,8 +15,9 @@
 namespace heed::unicode {
 namespace {
 
-/// What may follow a lead byte: how many continuation bytes, and the range of the first one. The narrowed
-/// ranges rule out overlong forms, surrogates and values above U+10FFFF (Unicode 15, table 3-7).
+/// The bytes that may follow a lead byte: the number of continuation bytes, and the range of the
+/// first one. The narrowed ranges rule out overlong forms, surrogates and values above U+10FFFF
+/// (Unicode 15, table 3-7).
 struct LeadByte {
   int continuations;
   unsigned char low, high;

@@ -21,7 +21,8 @@ Tensor ListsOnDevices::get(Device device, const std::function<Tensor()>& make) c
 
 void BlockPattern::check_layout() const {
   check(block > 0 && queries >= 0 && keys >= 0 && heads > 0, "a block pattern of ", heads, " heads, ",
-        queries, " queries and ", keys, " keys in blocks of side ", block, " makes no sense");
+        queries, " queries and ", keys, " keys in blocks of side ", block,
+        " is invalid: heads and the side must be positive, queries and keys not negative");
   const auto check_part = [](const char* name, const Tensor& part, int rank) {
     check(part.defined() && part.dtype() == DType::i32 && part.rank() == rank, "the ", name,
           " of a block pattern must be an i32 tensor of rank ", rank);

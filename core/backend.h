@@ -32,28 +32,31 @@ struct Fused {
 
 /// One pass of an optimizer over all parameters. All spans have the same length.
 struct OptimizerStep {
-  std::span<const Tensor> parameters;     ///< contiguous, updated in place
-  std::span<const Tensor> gradients;      ///< contiguous
-  std::span<const Tensor> first_moment;   ///< Adam's m; SGD's momentum buffer (empty when momentum is 0)
+  std::span<const Tensor> parameters;  ///< contiguous, updated in place
+  std::span<const Tensor> gradients;   ///< contiguous
+  /// Adam's m; SGD's momentum buffer (empty without momentum).
+  std::span<const Tensor> first_moment;
   std::span<const Tensor> second_moment;  ///< Adam's v; empty for SGD
   Tensor gradient_scale;  ///< one element, multiplied into every gradient (clipping); undefined = 1
-  Tensor skip;            ///< i32, one element: the step changes nothing unless it is 0; undefined = 0
+  Tensor skip;            ///< i32, one element: not 0 makes the step change nothing; undefined = 0
   double learning_rate = 0;
   double beta1 = 0.9;  ///< for SGD: the momentum
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
-  bool decoupled_decay = false;  ///< true: AdamW (arXiv 1711.05101); false: decay is added to the gradient
-  std::int64_t step = 1;         ///< counts from 1, for Adam's bias correction
+  /// True: AdamW (arXiv 1711.05101); false: decay is part of the gradient.
+  bool decoupled_decay = false;
+  std::int64_t step = 1;  ///< counts from 1, for Adam's bias correction
 };
 
-/// How linear_cross_entropy splits the logits [rows, classes] into chunks of rows.
+/// The size of the chunks into which linear_cross_entropy splits the logits [rows, classes].
 struct LogitChunks {
   std::int64_t rows = 1;   ///< rows per chunk, at least 1
   std::int64_t pitch = 0;  ///< elements from one row to the next, at least the number of classes
 };
 
-/// The kernels of core/kernels.def. Those of the other backend alone are null: the op runs its composed body.
+/// The kernels of core/kernels.def. Kernels that only the other backend has are null; their ops
+/// then run the composed body.
 struct Backend {
   std::string_view name;
 #define HEED_KERNEL(kernel, ...) std::add_pointer_t<__VA_ARGS__> kernel = nullptr;
@@ -61,22 +64,25 @@ struct Backend {
 #include "heed/core/kernels.def"
 };
 
-/// The backend of a device. Throws an Error when the library was built without it or the device is absent.
+/// The backend of a device. Throws an Error when the library was built without it or the device is
+/// absent.
 const Backend& backend_of(Device device);
 inline const Backend& backend_of(const Tensor& tensor) {
   return backend_of(tensor.device());
 }
 
-/// Defined by backends/cpu.
+/// The CPU backend, defined by backends/cpu.
 extern const Backend cpu_backend;
-/// Throws an Error if this processor lacks what the CPU's kernels were compiled for, or what the environment
-/// variable HEED_SIMD names, such as AVX2, to which it limits them.
+/// Throws an Error if this processor lacks instructions that the CPU kernels need. The environment
+/// variable HEED_SIMD, such as AVX2, limits the kernels to one instruction set, which must be
+/// present too.
 void check_cpu_instructions();
-/// Defined by backends/vulkan, or in a build without it by backends/no_vulkan.cpp, which throws.
+/// The Vulkan backend, defined by backends/vulkan. A build without Vulkan has
+/// backends/no_vulkan.cpp, which throws.
 const Backend& vulkan_backend();
 
-/// While it lives on this thread, ops with a fused kernel run their composed body instead: the reference
-/// that tests compare fused kernels with.
+/// Makes ops with a fused kernel run their composed body on this thread while it lives. Tests
+/// compare fused kernels with this reference.
 class ComposeOnly {
  public:
   ComposeOnly();

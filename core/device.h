@@ -33,7 +33,7 @@ struct DeviceInfo {
   std::string name;     ///< as reported by the driver
   std::string kind;     ///< "discrete GPU", "integrated GPU", "virtual GPU", "software" or "other"
   std::string refusal;  ///< why heed cannot use it; empty when it can
-  std::vector<std::pair<std::string, std::string>> facts;  ///< other properties worth printing, by name
+  std::vector<std::pair<std::string, std::string>> facts;  ///< further properties to print
 };
 
 struct VulkanDevices {
@@ -44,17 +44,18 @@ struct VulkanDevices {
 /// The devices that the Vulkan loader finds; queried once per process.
 const VulkanDevices& vulkan_devices();
 
-/// Describes what heed uses the matrix hardware of a usable Vulkan device for, and why not for the rest.
-/// The first call opens and tests the device.
+/// Describes for which types a usable Vulkan device's matrix hardware is used, and why not for the
+/// others. The first call opens and tests the device.
 std::string matrix_hardware_use(Device device);
 
-/// Times different tile sizes of matrix products on a Vulkan device and saves the results in a file, whose
-/// path it returns. Every program reads that file when it opens the device and picks the fastest tiles, so
-/// the last bits of products may differ from before. Takes some seconds. Throws an Error for the CPU.
+/// Times different tile sizes of matrix products on a Vulkan device, saves the results in a file
+/// and returns its path. Every program that opens the device reads this file and picks the fastest
+/// tiles, so the last bits of products may differ from before. Takes some seconds. Throws an Error
+/// for the CPU.
 std::filesystem::path tune_device(Device device);
 
-/// Identifies everything that the last bits of a Vulkan device's results depend on: its name, its driver,
-/// and the digest of its tuning, if any.
+/// Identifies everything that the last bits of a Vulkan device's results depend on: its name, its
+/// driver, and the digest of its tuning, if any.
 std::string device_platform(Device device);
 
 /// Work submitted to a Vulkan device since it was opened.
@@ -64,40 +65,49 @@ struct DeviceCounters {
   std::int64_t submissions = 0;
   std::int64_t waits = 0;  ///< how often the host waited for the device
 };
-/// Throws an Error for the CPU, which keeps no counters.
+/// Returns the counters of a device. Throws an Error for the CPU, which has none.
 DeviceCounters device_counters(Device device);
 
-/// Waits until a device has finished all its work, and throws the errors that it found, such as an index
-/// out of range. Without it, a program that reads no results afterwards would never see them.
+/// Waits until a device has finished all its work, and throws the errors that it found, such as an
+/// index out of range. Without it, a program that reads no results afterwards would never see them.
 void synchronize(Device device);
 
-/// The device for a user's choice: "cpu"; "vulkan:N", by index; "vulkan:NAME", the first whose name
-/// contains NAME (case-insensitive); "vulkan", the first usable discrete GPU, else an integrated or virtual
-/// one; "auto", the same, or else the CPU. Software devices are chosen only by index or name. The empty
-/// string means the environment variable HEED_DEVICE, or "cpu" when that is not set. Throws an Error that
-/// lists the devices found and why each was refused.
+/// Finds the device for a user's choice:
 ///
-/// When `places` processes on one machine each want a GPU, "vulkan" and "auto" give process number `place`
-/// the GPU at that position among those that need not be named; throws an Error when there are too few.
+///   "cpu"
+///   "vulkan:N"     by index
+///   "vulkan:NAME"  the first whose name contains NAME (case-insensitive)
+///   "vulkan"       the first usable discrete GPU, or else an integrated or virtual one
+///   "auto"         as "vulkan"; the CPU if there is none
+///   ""             the environment variable HEED_DEVICE, or "cpu" when it is not set
+///
+/// Software devices are chosen only by index or name. Throws an Error that lists the devices found
+/// and why each was refused.
+///
+/// When `places` processes on one machine each want a GPU, "vulkan" and "auto" give process number
+/// `place` the GPU at that position among those that can be chosen without a name. Throws an Error
+/// when there are too few.
 Device find_device(std::string_view choice, int place = 0, int places = 1);
 
-/// What the CPU kernels run on. Checkpoints record it, because the bits of a result depend on it.
+/// The processor and the settings that CPU kernels run with. Checkpoints record them, because the
+/// bits of a result depend on them.
 struct CpuInfo {
   int threads = 0;          ///< threads of the pool
   int processors = 0;       ///< processors this process may run on
   std::string simd_target;  ///< the instruction set of the kernels: "AVX2", "AVX3", ...
-  bool own_products;        ///< f32 is multiplied by heed itself; by OpenBLAS if HEED_PRODUCTS is openblas
+  /// True: heed multiplies f32 itself; false: OpenBLAS (HEED_PRODUCTS=openblas).
+  bool own_products;
 };
 
-/// Cheap: loads no library.
+/// Returns the current CpuInfo. Cheap: loads no library.
 CpuInfo cpu_info();
-/// The kernels OpenBLAS chose for this processor, such as "Haswell" or "Cooperlake". Loads OpenBLAS on first
-/// use; throws an Error when the library is not installed.
+/// Returns the name of the kernels that OpenBLAS chose for this processor, such as "Haswell" or
+/// "Cooperlake". Loads OpenBLAS on first use; throws an Error when the library is not installed.
 std::string blas_core_name();
 
-/// Sets the number of threads of the CPU backend; results never depend on it. The default is the number of
-/// processors this process may run on. Throws an Error unless 1 <= count <= 1000. Must not be called from
-/// inside a kernel.
+/// Sets the number of threads of the CPU backend; results never depend on it. The default is the
+/// number of processors this process may run on. Throws an Error unless 1 <= count <= 1000. Must
+/// not be called from inside a kernel.
 void set_cpu_threads(int count);
 int cpu_threads();
 

@@ -9,7 +9,7 @@ enum class UnaryOp : std::uint8_t {
 #define HEED_UNARY(name, ...) name,
 #include "heed/core/elementwise.def"
 };
-/// The activations that a matrix product can apply to its own sums (autograd/ops.h, feed_forward).
+/// The activations that a matrix product can apply to its result (autograd/ops.h, feed_forward).
 inline constexpr UnaryOp activation_ops[] = {
 #define HEED_ACTIVATION(name, ...) UnaryOp::name,
 #include "heed/core/elementwise.def"

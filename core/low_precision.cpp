@@ -22,7 +22,7 @@ bool NarrowRows::hold_columns(const Tensor& view) const {
 
 namespace {
 
-/// Room for the rows of a matrix, once it is one that can be rounded.
+/// Makes room for the rows of a matrix, after checking that it can be rounded.
 NarrowRows room_for(const char* op, const Tensor& matrix, NarrowRows::Format format, std::size_t bytes) {
   check(matrix.defined() && matrix.rank() == 2 && matrix.dtype() == DType::f32 && matrix.is_contiguous() &&
             matrix.device().type == DeviceType::cpu,

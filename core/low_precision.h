@@ -9,14 +9,16 @@
 
 namespace heed {
 
-/// While it lives, f32 matrix products, linear maps and attention that this thread starts on the CPU round
-/// their factors to bf16 (to nearest even) and accumulate in f32; magnitudes below 2^-126 count as 0.
-/// Tensors stay f32, and all other ops compute in f32. A linear map may leave up to 6 rows exact, whether
-/// these are all its rows or the remainder after whole tiles: their time goes into reading the weights.
-/// Other products take about half the time on a processor with bf16 instructions; without them, they are
-/// computed by rounding copies, which takes longer than f32 and may end in other last bits.
+/// Makes f32 matrix products, linear maps and attention on the CPU round their factors to bf16, for
+/// ops that this thread starts while it lives. It must live until backward() has returned. Autocast
+/// and `--precision bf16` use it on the CPU.
 ///
-/// Autocast and `--precision bf16` use this on the CPU. It must live until backward() has returned.
+/// Factors are rounded to nearest even and products accumulated in f32; magnitudes below 2^-126
+/// count as 0. Tensors stay f32, and all other ops compute in f32. A linear map may leave up to 6
+/// rows exact (all its rows, or the remainder after whole tiles), because their time goes into
+/// reading the weights. Other products take about half the time on a processor with bf16
+/// instructions. Without these, heed multiplies rounded copies, which takes longer than f32 and may
+/// differ in the last bits.
 class Bf16Products {
  public:
   /// With `on` false, products in this scope are exact again.
@@ -25,8 +27,8 @@ class Bf16Products {
   Bf16Products(const Bf16Products&) = delete;
   Bf16Products& operator=(const Bf16Products&) = delete;
 
-  /// True when this processor has the instructions: AVX-512 BF16 (AMD since Zen 4; Intel's Cooper Lake, and
-  /// Sapphire Rapids and later).
+  /// True when this processor has bf16 instructions: AVX-512 BF16 (AMD since Zen 4; Intel's Cooper
+  /// Lake, and Sapphire Rapids and later).
   static bool available();
   /// True when products of the calling thread are rounded.
   static bool active();
@@ -35,49 +37,51 @@ class Bf16Products {
   bool before_;
 };
 
-/// bfloat16, the upper half of an f32, exactly.
+/// Converts a bfloat16, the upper half of an f32, exactly.
 inline float float_of_bf16(std::uint16_t half) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
 }
 
-/// The nearest bfloat16, ties to even.
+/// Returns the nearest bfloat16, ties to even.
 inline std::uint16_t bf16_of_float(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
   return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-/// The rows of a matrix in fewer bits than f32: element (i, j) is values()[i * columns + j] in bf16, and
-/// scales[i] times that in int8.
+/// A copy of a matrix in fewer bits than f32. Element (i, j) is values()[i * columns + j] in bf16,
+/// and scales[i] times that in int8.
 struct NarrowRows {
   enum class Format : std::uint8_t { bf16, int8 };
-  static constexpr std::int64_t slack = 64;  ///< elements beyond the last row that a vector load may read
+  /// Elements after the last row that a vector load may read.
+  static constexpr std::int64_t slack = 64;
 
   Format format = Format::bf16;
   std::int64_t rows = 0, columns = 0;
   Tensor memory;              ///< i32, from the backend's pool with its large pages
   std::vector<float> scales;  ///< of int8: the largest magnitude of the row / 127
 
-  /// True when every column of a view [..., k, n] into the matrix is a contiguous piece of one of its rows,
-  /// and neighbouring columns come from neighbouring rows.
+  /// True when every column of a view [..., k, n] into the matrix is a contiguous piece of one of
+  /// its rows, and neighbouring columns come from neighbouring rows.
   bool hold_columns(const Tensor& view) const;
-  /// `Value` is std::uint16_t, the upper half of an f32, for bf16, and std::int8_t for int8.
+  /// The elements. `Value` is std::uint16_t, the upper half of an f32, for bf16, and std::int8_t
+  /// for int8.
   template <class Value>
   Value* values() const {
     return reinterpret_cast<Value*>(memory.data<std::int32_t>());
   }
 };
 
-/// Rounds each element of `matrix` (f32 [rows, columns], contiguous, filling its storage, on the CPU) to
-/// the nearest multiple of its row's scale, ties to even, and keeps an 8-bit copy of the rows with the
-/// storage. Until the matrix is overwritten, linear maps of up to 6 rows that use it as weight read this
-/// copy, a quarter of the bytes. Everything else reads the rounded f32 values, so both compute with the
-/// same numbers. Throws an Error for any other tensor or for elements that are not finite, and leaves
-/// `matrix` unchanged then.
+/// Rounds each element of `matrix` (f32 [rows, columns], contiguous, filling its storage, on the
+/// CPU) to the nearest multiple of its row's scale, ties to even, and keeps an 8-bit copy of the
+/// rows with the storage. Until the matrix is overwritten, linear maps of up to 6 rows that use it
+/// as weight read this copy, a quarter of the bytes. Everything else reads the rounded f32 values,
+/// so both compute with the same numbers. Throws an Error for any other tensor or for elements that
+/// are not finite, and leaves `matrix` unchanged then.
 void round_to_int8(const Tensor& matrix);
 
-/// The same with the nearest bf16 numbers, ties to even, and a copy of half the bytes; what is beyond the
-/// largest of them becomes that.
+/// Rounds like round_to_int8(), but to the nearest bf16 numbers, ties to even. The copy takes half
+/// the bytes. Numbers beyond the largest bf16 number become that number.
 void round_to_bf16(const Tensor& matrix);
 
 }  // namespace heed

@@ -144,7 +144,7 @@ void Ranks::meet() {
   const std::uint64_t drawn = std::uint64_t{random()} << 32 | random();
   std::uint64_t job = 0;
   const std::string of_first = broadcast({reinterpret_cast<const char*>(&drawn), sizeof drawn});
-  check(of_first.size() == sizeof job, "ranks: rank 0 is of other software");
+  check(of_first.size() == sizeof job, "ranks: rank 0 does not run heed");
   std::memcpy(&job, of_first.data(), sizeof job);
   job_ = job;
 
@@ -195,11 +195,10 @@ std::vector<std::uint64_t> Ranks::announce(std::span<const std::span<const std::
     const auto fits = [&](bool condition, const char* what) {
       if (!condition) throw RankLost(concat_text("ranks: the message from rank ", r, " ", what));
     };
-    fits(got[r].mark == mark, "is not one of heed");
+    fits(got[r].mark == mark, "is not from heed");
     fits(got[r].job == job_, "belongs to another job");
-    fits(got[r].sequence == sequence_, "is out of order: the ranks do not do the same");
-    fits(got[r].length <= got[r].largest && got[r].largest <= longest_text,
-         "has a length that makes no sense");
+    fits(got[r].sequence == sequence_, "is out of order: the ranks do different things");
+    fits(got[r].length <= got[r].largest && got[r].largest <= longest_text, "has an invalid length");
     announced.push_back(got[r].length);
     largest = std::max(largest, got[r].largest);
   }
@@ -342,7 +341,7 @@ void RankSilence::wait_for(const std::vector<int>& silent) {
   if (patience_.timeout > 0 && seconds >= patience_.timeout + (speaks ? 0 : 2))
     throw RankSilent(concat_text("ranks: ", silence_text(silent, "answered", seconds),
                                  ": stopped, cut off, or at work for longer than the limit of ",
-                                 patience_.timeout, " s; a run goes on from its last checkpoint"));
+                                 patience_.timeout, " s; resume the run from its last checkpoint"));
   // A rank that was late once and came back may take as long again.
   if (!named_.empty() || !speaks || !patience_.say) return;
   if (seconds < std::max(patience_.remark_after, 2 * longest_)) return;

@@ -20,8 +20,8 @@
 
 namespace heed {
 
-/// A thread that does one piece of work at a time while its caller continues. A transport makes all its
-/// calls on one WorkerThread, because MPI may be used from a single thread only.
+/// A thread that does one piece of work at a time while its caller continues. A transport makes all
+/// its calls on one WorkerThread, because MPI may be used from a single thread only.
 class WorkerThread {
  public:
   WorkerThread();
@@ -57,8 +57,8 @@ class WorkerThread {
 // (training/gradient_exchange.h), so the result does not depend on the transport. Every rank must make the
 // same calls in the same order.
 
-/// Another rank has ended, or its messages do not belong to this exchange. The rank that catches this does
-/// not know the cause: the process that ended, or its launcher, reports it.
+/// Another rank has ended, or its messages do not belong to this exchange. The rank that catches
+/// this does not know the cause: the process that ended, or its launcher, reports it.
 class RankLost : public Error {
  public:
   using Error::Error;
@@ -70,13 +70,13 @@ class RankSilent : public RankLost {
   using RankLost::RankLost;
 };
 
-/// How long to wait for ranks that do not answer, because their process was stopped, their machine is cut
-/// off, or they compute for longer than the others.
+/// The time to wait for ranks that do not answer because their process was stopped, their machine
+/// is cut off, or they compute for longer than the others.
 struct RankPatience {
   double remark_after = 10;  ///< seconds of silence before `say` is called
   double timeout = 0;        ///< seconds before waiting fails with RankSilent; 0: never
-  /// Receives "rank 1 has not answered for 10 s: waiting on", on one of the ranks only. Called on another
-  /// thread than the one that requested the exchange, while that thread waits.
+  /// Receives "rank 1 has not answered for 10 s: waiting on", on one of the ranks only. Called on
+  /// another thread than the one that requested the exchange, while that thread waits.
   std::function<void(const std::string& text)> say = {};
 };
 
@@ -91,32 +91,33 @@ class Ranks {
   int rank() const { return rank_; }
   int count() const { return count_; }
   bool is_first() const { return rank_ == 0; }
-  /// This rank's number among the ranks on this machine, and how many those are.
+  /// This rank's number among the ranks on this machine, and their number.
   int local_rank() const { return local_rank_; }
   int local_count() const { return local_count_; }
   /// This rank's share of the processors that it may run on, in threads; at least 1.
   int thread_share() const { return thread_share_; }
-  /// True once the process that forked the ranks wants them to stop. Ranks may learn of it at different
-  /// times.
+  /// True once the process that forked the ranks wants them to stop. Ranks may learn of it at
+  /// different times.
   virtual bool asked_to_stop() const { return false; }
   /// Bytes (with headers) and messages that this rank has sent to others.
   std::int64_t bytes_sent() const { return bytes_sent_; }
   std::int64_t messages_sent() const { return messages_sent_; }
 
-  /// All-to-all: sends out[r] to rank r and writes what r sends into in[r]; the entries of this rank itself
-  /// are ignored. Throws RankLost when a rank has ended, or sends another number of bytes, a message of
-  /// another job or one out of order.
+  /// All-to-all: sends out[r] to rank r and writes what r sends into in[r]; the entries of this
+  /// rank itself are ignored. Throws RankLost when a rank has ended, or sends another number of
+  /// bytes, a message of another job or one out of order.
   void exchange(std::span<const std::span<const std::byte>> out, std::span<const std::span<std::byte>> in);
-  /// The texts of all ranks, by rank; lengths may differ.
+  /// Returns the texts of all ranks, by rank; lengths may differ.
   std::vector<std::string> all_gather(std::string_view mine);
-  /// The text of rank 0; those of other ranks are ignored.
+  /// Returns the text of rank 0; the argument of other ranks is ignored.
   std::string broadcast(std::string_view from_first);
-  /// All-to-all of texts whose lengths the receivers do not know.
+  /// Sends out[r] to rank r and returns the texts received, by rank. The receivers need not know
+  /// the lengths.
   std::vector<std::string> exchange_texts(std::span<const std::string_view> out);
 
-  /// Runs `exchanges`, which may call only the functions above, in the background. The objects that it uses
-  /// must live until it is done, even when the caller leaves with an error. Other calls on this object wait
-  /// for it.
+  /// Runs `exchanges`, which may call only the functions above, in the background. The objects that
+  /// it uses must live until it is done, even when the caller leaves with an error. Other calls on
+  /// this object wait for it.
   void start(std::function<void()> exchanges);
   /// Waits for what start() began and rethrows its exception.
   void finish();
@@ -129,14 +130,15 @@ class Ranks {
   Ranks(int rank, int count, std::unique_ptr<WorkerThread> worker, const RankPatience& patience = {});
   WorkerThread& worker() { return *worker_; }
   RankSilence& silence() { return *silence_; }
-  /// Waits for the worker. Destructors of transports call it before they release what the worker uses.
+  /// Waits for the worker. Destructors of transports call it before they release what the worker
+  /// uses.
   void finish_transfers() noexcept;
-  /// Called once the transport is connected: the ranks agree on the job and its layout. Throws an Error
-  /// when one runs another version of heed.
+  /// Called once the transport is connected: the ranks agree on the job and its layout. Throws an
+  /// Error when one runs another version of heed.
   void meet();
 
-  /// Moves bytes between all pairs of ranks. Both sides know the lengths, at most largest_transfer() per
-  /// pair.
+  /// Moves bytes between all pairs of ranks. Both sides know the lengths, at most
+  /// largest_transfer() per pair.
   virtual void transfer(std::span<const std::span<const std::byte>> out,
                         std::span<const std::span<std::byte>> in) = 0;
   std::size_t largest_transfer() const { return (std::size_t{1} << 30) / static_cast<std::size_t>(count_); }
@@ -156,11 +158,11 @@ class Ranks {
   std::unique_ptr<RankSilence> silence_;
 };
 
-/// Computes pieces of work in parallel: rank i mod N computes piece i, and every rank gets all results in
-/// order. Null ranks: everything is computed here.
+/// Computes pieces of work in parallel: rank i mod N computes piece i, and every rank gets all
+/// results in order. With null `ranks`, this process computes all of them.
 std::vector<std::string> deal_out(Ranks* ranks, std::size_t pieces,
                                   const std::function<std::string(std::size_t piece)>& compute);
-/// The same for pieces whose results are lists of numbers.
+/// Like deal_out(), for pieces whose results are lists of numbers.
 template <class T, class Compute>
 std::vector<std::vector<T>> deal_out_numbers(Ranks* ranks, std::size_t pieces, const Compute& compute) {
   const std::vector<std::string> texts = deal_out(ranks, pieces, [&](std::size_t piece) {
@@ -177,25 +179,27 @@ std::vector<std::vector<T>> deal_out_numbers(Ranks* ranks, std::size_t pieces, c
 
 /// True when an MPI launcher (mpirun, mpiexec, srun) started this process as one of several.
 bool started_by_mpi();
-/// The ranks of the MPI job that this process belongs to. Opens the launcher's MPI library at run time:
-/// Open MPI's libmpi.so.40, libmpich.so.12, or the one named by the environment variable HEED_MPI. Call it
-/// once. Throws an Error when the library cannot be opened or is of another kind.
+/// The ranks of the MPI job that this process belongs to. Opens the launcher's MPI library at run
+/// time: Open MPI's libmpi.so.40, libmpich.so.12, or the one named by the environment variable
+/// HEED_MPI. Call it once. Throws an Error when the library cannot be opened or is of another kind.
 std::unique_ptr<Ranks> open_mpi(const RankPatience& patience = {});
 
-/// Forks `count` processes on this machine, runs `body` in each, and returns the status of rank 0 when all
-/// have succeeded. Call it before any device is opened. The ranks ignore SIGINT, SIGTERM, SIGHUP and
-/// SIGUSR1, which are left to the caller. Once `stop_requested` returns true, so does
-/// Ranks::asked_to_stop(), and ranks that were stopped (SIGSTOP) are continued so that they can end. When
-/// one rank fails, the others are killed and the status of the first to fail is returned; if a signal ended
-/// it, a RankLost names the signal. Throws an Error when the ranks cannot be started.
+/// Forks `count` processes on this machine, runs `body` in each, and returns the status of rank 0
+/// when all have succeeded. Call it before any device is opened. The ranks ignore SIGINT, SIGTERM,
+/// SIGHUP and SIGUSR1, which are left to the caller. Once `stop_requested` returns true, so does
+/// Ranks::asked_to_stop(), and ranks that were stopped (SIGSTOP) are continued so that they can
+/// end. When one rank fails, the others are killed and the status of the first to fail is returned;
+/// if a signal ended it, a RankLost names the signal. Throws an Error when the ranks cannot be
+/// started.
 int run_local_ranks(int count, const std::function<int(Ranks&)>& body,
                     const std::function<bool()>& stop_requested = {}, const RankPatience& patience = {});
 
-/// "rank 1", "ranks 0 and 2" or "ranks 0, 2 and 3" with what and how long: "rank 1 has not answered for 12
-/// s".
+/// Returns a message about silent ranks, such as "rank 1 has not answered for 12 s" or "ranks 0, 2
+/// and 3 have not answered for 12 s", with `what` = "answered".
 std::string silence_text(const std::vector<int>& ranks, const char* what, double seconds);
 
-/// Seconds counted from one look() to the next, leaving out those in which this process itself was stopped.
+/// Measures the time from one look() to the next, leaving out time in which this process was
+/// stopped.
 class AwakeTime {
  public:
   void restart();
@@ -207,8 +211,9 @@ class AwakeTime {
   double seconds_ = 0;
 };
 
-/// Measures, on the worker thread, how long other ranks have been silent. Only time in which a thread
-/// waits for the worker counts: a rank that computes while its gradients travel is not held up.
+/// Measures, on the worker thread, how long other ranks have been silent. Only time in which a
+/// thread waits for the worker counts: a rank that computes while its gradients travel is not held
+/// up.
 class RankSilence {
  public:
   RankSilence(int rank, RankPatience patience, const WorkerThread& worker)
@@ -216,8 +221,8 @@ class RankSilence {
 
   /// For transports: call when a transfer begins or bytes have moved.
   void heard();
-  /// For transports: call about once a second while nothing moves, with the ranks, in ascending order,
-  /// whose bytes are outstanding. Throws RankSilent once the timeout has passed.
+  /// For transports: call about once a second while nothing moves, with the ranks, in ascending
+  /// order, whose bytes are outstanding. Throws RankSilent once the timeout has passed.
   void wait_for(const std::vector<int>& silent);
 
  private:

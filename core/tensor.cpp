@@ -112,7 +112,7 @@ Tensor Tensor::arange(std::int64_t count, DType dtype, Device device) {
     case DType::bf16:
       break;
   }
-  fail("arange: ", dtype, " has too few bits to count; cast from i32");
+  fail("arange: ", dtype, " cannot represent all integers; cast from i32");
 }
 
 template <TensorElement T>

@@ -20,9 +20,10 @@
 
 namespace heed {
 
-/// Element type of a tensor. Comparisons and masks use i32 (0 or 1). f64 exists on the CPU only, for
-/// gradient checks. f16 (IEEE binary16) and bf16 (the upper half of an f32) exist on Vulkan devices, where
-/// they halve memory and traffic: they are storage types, and kernels compute in f32.
+/// Element type of a tensor. Comparisons and masks use i32 (0 or 1). f64 exists on the CPU only,
+/// for gradient checks. f16 (IEEE binary16) and bf16 (the upper half of an f32) exist on Vulkan
+/// devices, where they halve memory and traffic: they are storage types, and kernels compute in
+/// f32.
 enum class DType : std::uint8_t { f32, f64, i32, f16, bf16 };
 
 constexpr bool is_half(DType dtype) {
@@ -37,13 +38,13 @@ constexpr bool is_floating(DType dtype) {
 /// A token sequence as ids, which tensors hold as i32.
 using Tokens = std::vector<std::int32_t>;
 
-/// The type of losses and of the statistics that a kernel keeps beside its result, such as the mean of a
+/// The type of losses and of statistics that a kernel stores with its result, such as the mean of a
 /// row: f32 for the half types, otherwise the type itself.
 constexpr DType statistics_type(DType dtype) {
   return is_half(dtype) ? DType::f32 : dtype;
 }
-/// The largest number of a floating type below `high`, or `low` when none lies between: the upper limit for
-/// a uniform number in [low, high) that is rounded to that type.
+/// Returns the largest number of a floating type below `high`, or `low` when none lies between: the
+/// upper limit of a uniform number in [low, high) that is rounded to this type.
 double last_below(double low, double high, DType dtype);
 constexpr std::string_view name_of(DType dtype) {
   constexpr std::string_view names[] = {"f32", "f64", "i32", "f16", "bf16"};
@@ -57,7 +58,7 @@ inline std::ostream& operator<<(std::ostream& out, DType dtype) {
 template <class T>
 concept TensorElement = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int32_t>;
 
-/// Their DType.
+/// The DType of a host element type.
 template <TensorElement T>
 inline constexpr DType dtype_of = std::same_as<T, float>    ? DType::f32
                                   : std::same_as<T, double> ? DType::f64
@@ -118,12 +119,14 @@ class Shape {
 
 /// Row-major strides, in elements.
 Shape contiguous_strides(const Shape& shape);
-/// The shape that `a` and `b` broadcast to (NumPy rules); throws an Error that names `op` when they do not.
+/// The shape that `a` and `b` broadcast to (NumPy rules); throws an Error that names `op` when they
+/// do not.
 Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);
 
 struct NarrowRows;
 
-/// A block of device memory. Backends derive from it; the destructor gives the memory back to their pool.
+/// A block of device memory. Backends derive from it; the destructor gives the memory back to their
+/// pool.
 class Storage {
  public:
   virtual ~Storage() = default;
@@ -132,20 +135,20 @@ class Storage {
 
   Device device() const { return device_; }
   std::size_t bytes() const { return bytes_; }
-  /// Address of the first byte when the host can read and write the memory directly; null otherwise.
+  /// Address of the first byte when the host can read and write the memory directly; null
+  /// otherwise.
   void* host_data() const { return host_data_; }
-  /// True when the memory belongs to code outside heed, which can see it too: no op overwrites it, even
-  /// when only one tensor holds it.
+  /// True when the memory belongs to code outside heed, which can see it too: no op overwrites it,
+  /// even when only one tensor holds it.
   bool is_lent() const { return is_lent_; }
 
-  /// How often the elements were overwritten in place. backward() refuses to use a tensor that changed
-  /// after it was recorded.
-  /// Writes through host_data() do not count.
+  /// The number of times that the elements were overwritten in place. backward() refuses a tensor
+  /// that was overwritten after recording. Writes through host_data() do not count.
   std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void overwritten() { version_.fetch_add(1, std::memory_order_relaxed); }
 
-  /// The copy that round_to_int8() or round_to_bf16() kept of the matrix filling this storage; null when
-  /// neither was called or the matrix has been overwritten since.
+  /// The copy that round_to_int8() or round_to_bf16() kept of the matrix filling this storage; null
+  /// when neither was called or the matrix has been overwritten since.
   const NarrowRows* narrow_rows() const {
     return narrow_version_ == version() ? narrow_rows_.get() : nullptr;
   }
@@ -170,8 +173,8 @@ class Storage {
 
 struct Node;  // the autograd record of how a tensor was made (autograd/graph.h)
 
-/// A handle to a strided view of a storage. Copying a Tensor never copies data: both copies see
-/// the same elements. A tensor with a node is tracked by autograd. Shapes, strides and offsets count
+/// A handle to a strided view of a storage. Copying a Tensor never copies data: both copies see the
+/// same elements. A tensor with a node is tracked by autograd. Shapes, strides and offsets count
 /// elements, not bytes. A default-constructed tensor is undefined: every call on it but defined(),
 /// tracked() and the like throws an Error that names the call.
 class Tensor {
@@ -201,13 +204,13 @@ class Tensor {
   static Tensor from(const std::vector<T>& values, const Shape& shape, Device device = {}) {
     return from(std::span<const T>(values), shape, device);
   }
-  /// from({1, 2, 3, 4}, {2, 2}). Literals such as {0.5, 1.5} are doubles; from<float>({0.5, 1.5}, {2})
-  /// makes them f32.
+  /// Copies a list of values: from({1, 2, 3, 4}, {2, 2}). Literals such as {0.5, 1.5} are doubles;
+  /// from<float>({0.5, 1.5}, {2}) makes them f32.
   template <TensorElement T>
   static Tensor from(std::initializer_list<T> values, const Shape& shape, Device device = {}) {
     return from(std::span<const T>(values.begin(), values.size()), shape, device);
   }
-  /// from<float>({{1, 2}, {3, 4}}): the rows of a matrix; throws when they differ in length.
+  /// Copies the rows of a matrix: from<float>({{1, 2}, {3, 4}}). Throws when they differ in length.
   template <TensorElement T>
   static Tensor from(std::initializer_list<std::initializer_list<T>> rows, Device device = {}) {
     std::vector<T> values;
@@ -234,10 +237,12 @@ class Tensor {
   const std::shared_ptr<Storage>& storage() const { return storage_; }
   /// True when the elements are row-major without gaps.
   bool is_contiguous() const;
-  /// True when no other handle and no outside owner sees the storage, so that an op may overwrite it.
+  /// True when no other handle and no outside owner sees the storage, so that an op may overwrite
+  /// it.
   bool is_sole_owner() const { return storage_.use_count() == 1 && !storage_->is_lent(); }
 
-  /// Address of the first element; throws unless T matches the dtype and the host can see the memory.
+  /// Address of the first element; throws unless T matches the dtype and the host can see the
+  /// memory.
   template <TensorElement T>
   T* data() const;
   /// The elements in row-major order, copied to the host; throws unless T matches the dtype.
@@ -247,23 +252,25 @@ class Tensor {
   std::vector<double> to_doubles() const;
   /// The only element of a tensor of any dtype, as a double; throws when count() != 1.
   double item() const;
-  /// Overwrites the elements in place with host values. Throws when their number differs or the view has
-  /// gaps. A later backward() that needs the old elements throws.
+  /// Overwrites the elements in place with host values. Throws when their number differs or the
+  /// view has gaps. A later backward() that needs the old elements throws.
   template <TensorElement T>
   void assign(std::span<const T> values) const;
 
   // Differentiable; implemented by the op layer (autograd/).
-  /// Part `index` along the first axis (negative: from the end), without that axis: select(x, 0, index).
+  /// Part `index` along the first axis (negative: from the end), without that axis: select(x, 0,
+  /// index).
   Tensor operator[](std::int64_t index) const;
-  /// The same values in another dtype or on another device; x itself when nothing changes.
+  /// Returns the values in another dtype or on another device; x itself when nothing changes.
   Tensor to(DType dtype) const;
   Tensor to(Device device) const;
 
-  /// Views share the storage and are never tracked: the differentiable forms live in autograd/ops.h.
+  /// Views share the storage and are never tracked: the differentiable forms live in
+  /// autograd/ops.h.
   Tensor view(const Shape& shape) const;  ///< Same elements, other shape; throws unless contiguous.
   Tensor view(const Shape& shape, const Shape& strides, std::int64_t offset) const;
 
-  /// The same elements without the autograd record.
+  /// Returns the elements without the autograd record.
   Tensor detach() const {
     Tensor copy = *this;
     copy.node_.reset();
@@ -271,7 +278,7 @@ class Tensor {
   }
   bool tracked() const { return node_ != nullptr; }
   const std::shared_ptr<Node>& node() const { return node_; }
-  /// The same elements with the given autograd record; used by the op layer.
+  /// Returns the elements with the given autograd record; used by the op layer.
   Tensor with_node(std::shared_ptr<Node> node) const {
     Tensor copy = *this;
     copy.node_ = std::move(node);
@@ -295,9 +302,9 @@ class Tensor {
   std::shared_ptr<Node> node_;
 };
 
-/// Prints the elements in nested brackets, followed by dtype, shape and device, in NumPy's style. Tensors
-/// of more than 1000 elements are summarised by the first and last three of each axis. Waits for the
-/// device; prints "undefined" for an undefined tensor.
+/// Prints the elements in nested brackets, followed by dtype, shape and device, in NumPy's style.
+/// Tensors of more than 1000 elements are summarised by the first and last three of each axis.
+/// Waits for the device; prints "undefined" for an undefined tensor.
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 
 }  // namespace heed

@@ -32,17 +32,18 @@ class TaskRef {
 class LoopRunner {
  public:
   virtual void run(std::int64_t tasks, TaskRef body) = 0;
-  /// The calling thread's, which parallel_for asks for once per loop; null: the pool runs them.
+  /// The runner of the calling thread; parallel_for() reads it once per loop. Null: the pool runs
+  /// the loops.
   static inline constinit thread_local LoopRunner* active = nullptr;
 
  protected:
   ~LoopRunner() = default;
 };
 
-/// Calls body(task) for every task in [0, tasks), in any order, on the pool; returns when all are done.
-/// A task that throws ends the loop early, and the exception is rethrown here. A call from inside a task,
-/// or while another thread of the program is using the pool, runs serially. Waking the threads costs 1 to
-/// 80 us: make work below about 10 us a single task.
+/// Calls body(task) for every task in [0, tasks), in any order, on the pool; returns when all are
+/// done. A task that throws ends the loop early, and the exception is rethrown here. A call from
+/// inside a task, or while another thread of the program is using the pool, runs serially. Waking
+/// the threads costs 1 to 80 us: make work below about 10 us a single task.
 void parallel_for(std::int64_t tasks, TaskRef body);
 
 /// Calls body(begin, end) for [0, count) cut into pieces of `grain` (the last may be shorter).
@@ -55,16 +56,16 @@ void parallel_ranges(std::int64_t count, std::int64_t grain, Body&& body) {
   });
 }
 
-/// How many pieces of so many elements make a task of about `task_elements`; at least 1.
+/// Returns how many pieces of `piece_elements` make a task of about `task_elements`; at least 1.
 inline std::int64_t pieces_per_task(std::int64_t task_elements, std::int64_t piece_elements) {
   return std::max<std::int64_t>(1, task_elements / std::max<std::int64_t>(1, piece_elements));
 }
 
-/// The number of processors this process may run on.
+/// Returns the number of processors this process may run on.
 int available_processors();
 
-/// Working memory of the calling thread: one buffer per slot, kept between tasks and grown when needed. It
-/// holds whatever the last user left. Cache-line aligned.
+/// Returns working memory of the calling thread: one buffer per slot, kept between tasks and grown
+/// when needed, cache-line aligned. It holds whatever the last user left.
 template <class T>
 T* thread_scratch(int slot, std::size_t count) {
   constexpr std::align_val_t alignment{64};

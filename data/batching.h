@@ -12,38 +12,40 @@ struct BatchOptions {
   std::int64_t max_tokens = 4096;
   /// The most rows in a batch. 0: no limit. With both limits, whichever is reached first applies.
   std::int64_t batch_size = 0;
-  /// Examples with a longer side are left out. 0: no limit.
+  /// The most tokens of either side; longer examples are left out. 0: no limit.
   std::int64_t max_length = 0;
   std::uint64_t seed = 1;
-  bool shuffle = true;  ///< If false, every epoch has the same batches in the same order (for evaluation).
+  /// If false, every epoch has the same batches in the same order (for evaluation).
+  bool shuffle = true;
 };
 
 using Batch = std::vector<std::int32_t>;  ///< Indices of examples.
 
-/// At most `most` of the indices of `count` examples, evenly spread and in ascending order; 0: all.
+/// Returns at most `most` of the indices of `count` examples, evenly spread and in ascending order;
+/// 0: all.
 Batch spread_over(std::size_t count, std::int64_t most);
 
-/// Groups examples of similar length, so that there is little padding. The batches of an epoch are a pure
-/// function of the lengths, the options and the epoch number, so (epoch, batch index) is all that a resumed
-/// run needs.
+/// Groups examples of similar length into batches with little padding. The batches of an epoch are
+/// a pure function of the lengths, the options and the epoch number, so (epoch, batch index) is all
+/// that a resumed run needs.
 class BatchPlan {
  public:
-  /// Lengths in tokens, as the model sees them. `target_lengths` may be empty if there is no second side.
-  /// Throws Error when the options set no limit at all, or when no example is left.
+  /// Plans batches from lengths in tokens, as the model sees them. `target_lengths` may be empty if
+  /// there is no second side. Throws Error if the options set no limit, or if no example is left.
   BatchPlan(std::span<const std::int32_t> source_lengths, std::span<const std::int32_t> target_lengths,
             const BatchOptions& options);
 
-  /// All batches of an epoch; every kept example is in exactly one. With shuffling, examples of the same
-  /// length are regrouped in each epoch, and the batches come in random order.
+  /// Returns all batches of an epoch; every kept example is in exactly one. With shuffling,
+  /// examples of the same length are regrouped in each epoch, and the batches come in random order.
   std::vector<Batch> epoch(std::uint32_t epoch) const;
 
   /// The share of padding among the tokens of an epoch's batches, 0 to 1.
   double padding_share() const;
   std::int64_t kept() const { return static_cast<std::int64_t>(examples_.size()); }
-  /// Examples that are in no batch, in ascending order. A program should report them:
+  /// The examples that are in no batch, in ascending order. Programs should report them.
   const std::vector<std::int32_t>& left_out() const { return left_out_; }
-  /// "3 of 100 examples are left out: 2 with a side longer than 50 tokens (the longest has 70), 1 ...", or
-  /// "" if there are none.
+  /// Returns "3 of 100 examples are left out: 2 with a side longer than 50 tokens (the longest has
+  /// 70), 1 ...", or "" if there are none.
   std::string left_out_message() const;
 
  private:

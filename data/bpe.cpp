@@ -54,7 +54,8 @@ struct Symbol {
 struct Candidate {
   std::int32_t rank, result;
   int position;
-  /// A heap keeps the largest in front: the lowest rank wins, then the leftmost.
+  /// Orders candidates for a heap with the largest in front: the lowest rank wins, then the
+  /// leftmost.
   bool operator<(const Candidate& other) const {
     return std::tie(rank, position) > std::tie(other.rank, other.position);
   }
@@ -142,8 +143,8 @@ std::vector<std::int32_t> BpeModel::initial_symbols(std::string_view word) const
   return symbols;
 }
 
-/// As Hugging Face's tokenizers order them, an unknown character stands behind the bytes of those that follow
-/// it.
+/// Returns the initial symbols over characters. As in Hugging Face's tokenizers, an unknown
+/// character comes after the bytes of those that follow it.
 std::vector<std::int32_t> BpeModel::initial_characters(std::string_view word) const {
   std::vector<std::int32_t> symbols;
   bool has_unknown = false;  // which is not among the symbols yet

@@ -29,7 +29,8 @@ bool is_number(std::string_view cell) {
   return number_in(cell).has_value();
 }
 
-/// An id, a date or an address: ASCII, and either without letters or one word with a digit or a slash in it.
+/// Whether a cell is an id, a date or an address: ASCII, and either without letters or one word
+/// with a digit or a slash in it.
 bool is_code(std::string_view cell) {
   bool letters = false, digits = false;
   for (const char byte : cell) {
@@ -42,7 +43,7 @@ bool is_code(std::string_view cell) {
 
 constexpr std::size_t most_name_columns = 40, most_name_spaces = 3;  // of a name, on a screen
 
-/// Short, and neither a number nor a sentence.
+/// Whether a cell may be a name: short, and neither a number nor a sentence.
 bool may_be_name(std::string_view cell) {
   return !without_spaces(cell).empty() && !is_number(cell) && cell.find('\n') == std::string_view::npos &&
          std::ranges::count(cell, ' ') <= static_cast<std::ptrdiff_t>(most_name_spaces) &&
@@ -74,7 +75,8 @@ bool is_usual_name(std::string_view cell) {
 
 // --- whether the first row names the columns
 
-/// Different names, but for the first, which the index of a data frame has not.
+/// Whether cells may be a header: different names, except that the first may be empty, as for the
+/// index of a data frame.
 bool may_be_names(const std::vector<std::string>& cells) {
   Names names;
   for (std::size_t i = 0; i < cells.size(); ++i)
@@ -84,7 +86,7 @@ bool may_be_names(const std::vector<std::string>& cells) {
   return true;
 }
 
-/// The first row of a table beside those below it.
+/// Compares the first row of a table with the rows below it.
 class FirstRow {
  public:
   FirstRow(std::span<const TableRow> rows, std::span<const std::size_t> chosen)
@@ -104,7 +106,7 @@ class FirstRow {
     });
   }
 
-  /// A name above numbers, some three at least.
+  /// Whether a name is above a column of numbers, at least three.
   bool stands_on_numbers() const {
     for (std::size_t i = 0; below_.size() >= 3 && i < first_.size(); ++i)
       if (!first_[i].empty() &&
@@ -113,7 +115,7 @@ class FirstRow {
     return false;
   }
 
-  /// A name above values of which ten rows or more share a few.
+  /// Whether a name is above a column in which ten rows or more share a few values.
   bool stands_on_labels() const {
     for (std::size_t i = 0; below_.size() >= 10 && i < first_.size(); ++i) {
       std::unordered_set<std::string_view> values;
@@ -123,7 +125,8 @@ class FirstRow {
     return false;
   }
 
-  /// Names without a mark at their end, shorter than 49 of 50 cells below, of twenty at least.
+  /// Whether text columns have names without a final punctuation mark that are shorter than 49 of
+  /// 50 cells below; at least twenty cells.
   bool stands_on_sentences() const {
     constexpr std::string_view marks = ".!?,;:";
     return below_.size() >= 20 && !chosen_.empty() && std::ranges::all_of(chosen_, [&](std::size_t i) {
@@ -136,7 +139,7 @@ class FirstRow {
            });
   }
 
-  /// Of two columns or more, or of all that are read.
+  /// Whether two columns or more, or all that are read, have well-known names.
   bool has_usual_names() const {
     if (std::ranges::count_if(first_, is_usual_name) >= 2) return true;
     return !chosen_.empty() &&
@@ -148,7 +151,7 @@ class FirstRow {
   std::span<const std::size_t> chosen_;
 };
 
-// --- what columns hold
+// --- the content of columns
 
 enum class Content { nothing, texts, few_values, numbers, codes };
 
@@ -161,7 +164,7 @@ struct Column {
   bool is_short() const { return width <= most_name_columns && spaces <= most_name_spaces; }
 };
 
-/// What is asked of few rows says little of what they hold.
+/// The number of rows below which a column says little about its content.
 constexpr std::size_t few_rows = 3;
 
 Content content_of(const Column& column, std::size_t numbers, std::size_t codes) {
@@ -201,7 +204,7 @@ Column column_of(std::span<const TableRow> rows, std::size_t index) {
   return column;
 }
 
-// --- which are read
+// --- the choice of columns
 
 using Places = std::vector<std::size_t>;
 
@@ -221,7 +224,7 @@ class ColumnFinder {
   }
 
  private:
-  // --- what is given, or called so
+  // --- columns that are given or have typical names
 
   bool is_taken(std::size_t place) const { return std::ranges::count(taken_, place) > 0; }
 
@@ -261,7 +264,7 @@ class ColumnFinder {
     if (given_.pairs && !second_) second_ = take_named("second");
   }
 
-  // --- what the data show
+  // --- columns found from the data
 
   Places free_places(const std::function<bool(const Column&)>& wanted) const {
     Places places;
@@ -292,7 +295,8 @@ class ColumnFinder {
     for (const std::size_t place : texts) (first_ ? second_ : first_) = take(place);
   }
 
-  /// Where no column is a text that does not repeat, long ones that do are texts.
+  /// Returns the columns that may be texts. If every text column repeats values, long texts that
+  /// repeat are accepted.
   Places possible_texts() const {
     const std::size_t wanted = wanted_texts();
     Places texts = free_places([](const Column& one) { return one.content == Content::texts; });
@@ -309,7 +313,7 @@ class ColumnFinder {
     return texts;
   }
 
-  /// The label, where it is a number.
+  /// Returns the column of a numeric label.
   std::optional<std::size_t> found_number() {
     const Places numbers = free_places(
         [](const Column& one) { return one.numbers && !(one.counts_up && one.cells >= few_rows); });
@@ -318,7 +322,7 @@ class ColumnFinder {
     return likely.empty() ? std::nullopt : std::optional(take(likely.front()));
   }
 
-  /// The label, where texts are left beside it.
+  /// Returns the label column, if text columns remain besides it.
   std::optional<std::size_t> found_label(const Places& texts) {
     const std::size_t wanted = wanted_texts();
     const auto is_text = [&](std::size_t place) { return std::ranges::count(texts, place) > 0; };
@@ -328,7 +332,7 @@ class ColumnFinder {
     if (texts.size() < wanted) return std::nullopt;
     if (const Places likely = likely_labels(labels); likely.size() == 1) return take(likely.front());
     if (labels.size() > 1) fail_on_labels(likely_labels(labels));
-    // Of few rows, or of many classes: the one column whose values come twice.
+    // For few rows or many classes: the one column in which values occur twice.
     labels = likely_labels(
         free_places([](const Column& one) { return one.values >= 2 && one.values * 2 <= one.cells; }));
     if (labels.size() != 1 && !sample_.is_whole)  // sorted by their class: the first one alone was seen
@@ -346,7 +350,7 @@ class ColumnFinder {
     return places;
   }
 
-  /// Of several the short ones, and of these those that are called so.
+  /// Reduces several candidates to the short ones, and then to those with typical names.
   Places likely_labels(Places places) const {
     const Places all = places;
     std::erase_if(places, [&](std::size_t place) { return !columns_[place].is_short(); });
@@ -363,9 +367,9 @@ class ColumnFinder {
          " be the label: --label-column (data.label_column) names it");
   }
 
-  // --- what they do not show
+  // --- columns by position
 
-  /// Small tables in which nothing repeats, or everything: as they stand, in their order.
+  /// Assigns columns by position, for small tables in which nothing repeats, or everything does.
   void take_by_place() {
     const auto next = [&](const char* name) {
       const Places left = free_places([](const Column&) { return true; });
@@ -384,14 +388,14 @@ class ColumnFinder {
     for (const std::size_t place : texts_) take(place);
   }
 
-  // --- what there is to say
+  // --- remarks
 
   std::string called(std::size_t place) const {
     const std::string& name = sample_.names[place];
     return sample_.has_names ? concat_text('"', unicode::shortened(name, 80), '"') : name;
   }
 
-  /// "column 2", "columns 2 and 3", "\"title\" and \"text\"".
+  /// Returns "column 2", "columns 2 and 3" or "\"title\" and \"text\"".
   std::string called(const Places& places) const {
     std::vector<std::string> names;
     for (const std::size_t place : places) names.push_back(called(place));

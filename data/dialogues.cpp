@@ -19,7 +19,7 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(begin, text.find_last_not_of(white_space) + 1 - begin));
 }
 
-/// The texts between the marks; the last one is what follows the last mark.
+/// Returns the texts between the marks; the last one is what follows the last mark.
 std::vector<std::string> cut_at_marks(std::string_view line) {
   std::vector<std::string> parts;
   for (std::size_t at = 0;;) {
@@ -38,7 +38,7 @@ const Words towns = {"paris", "rome", "london", "madrid", "vienna", "oslo", "dub
 const Words things = {"tea",   "bread",   "coffee", "cheese", "fish",  "soup",
                       "fruit", "flowers", "shoes",  "books",  "paper", "music"};
 
-/// One dialogue; a pure function of (seed, index).
+/// Returns one dialogue; a pure function of (seed, index).
 Dialogue talk(std::uint64_t seed, std::uint32_t index) {
   Draws draws({seed, index, 0});
   const auto pick = [&](const Words& words) { return std::string(draws.pick(words)); };

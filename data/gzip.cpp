@@ -40,7 +40,7 @@ struct GzipReader::Stream {
     return !rest.empty();
   }
 
-  /// Leaves out zeros behind a member, with which archives on tape fill their last block; false at the end.
+  /// Skips zeros after a member, which pad archives on tape; false at the end.
   bool skip_padding() {
     while (fill() && rest.front() == '\0') {
       padded = true;

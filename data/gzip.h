@@ -14,15 +14,15 @@ bool is_gzip(std::string_view bytes);
 /// Unpacks a gzip file of one or more members piece by piece, in constant memory.
 class GzipReader {
  public:
-  /// `packed` returns the next bytes of the file, valid until its next call, and nothing at the end.
-  /// `origin` starts the error messages.
+  /// Unpacks the bytes returned by `packed`: the next bytes of the file, valid until its next call,
+  /// and nothing at the end. `origin` starts the error messages.
   GzipReader(std::function<std::string_view()> packed, std::string origin);
   ~GzipReader();
   GzipReader(const GzipReader&) = delete;
   GzipReader& operator=(const GzipReader&) = delete;
 
-  /// The next piece of the content, valid until the next call; empty at the end. Throws Error when the file
-  /// is damaged, truncated, or followed by other data.
+  /// Returns the next piece of the content, valid until the next call; empty at the end. Throws
+  /// Error if the file is damaged, truncated, or followed by other data.
   std::string_view next();
   /// Whether next() can proceed without asking for packed bytes.
   bool has_input() const;
@@ -32,12 +32,12 @@ class GzipReader {
   std::unique_ptr<Stream> stream_;
 };
 
-/// The content of a gzip file held in memory. Throws Error as GzipReader does, and for content of more than
-/// `max_bytes`, before allocating it.
+/// Returns the content of a gzip file held in memory. Throws Error as GzipReader does, and for
+/// content of more than `max_bytes`, before allocating it.
 std::string gunzip(std::string_view bytes, std::string_view origin,
                    std::uint64_t max_bytes = std::uint64_t{4} << 30);
-/// Throws that Error in constant memory, if it applies, for a file of `bytes` bytes that `packed` returns
-/// as for GzipReader.
+/// Throws the Error of gunzip() for content of more than `max_bytes`, in constant memory. The file
+/// has `bytes` bytes, which `packed` returns as for GzipReader.
 void check_unpacked_size(std::uint64_t bytes, std::function<std::string_view()> packed,
                          std::string_view origin, std::uint64_t max_bytes);
 /// Whether a gzip file of this size is too small to unpack to more than `max_bytes`.

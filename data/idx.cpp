@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t images_magic = 2051, labels_magic = 2049;
 
-/// The values of a file; fills in its extents.
+/// Reads the values of a file, and fills in its extents.
 std::string read_values(std::string_view bytes, std::string_view origin, std::uint64_t max_bytes,
                         std::int64_t magic, std::span<std::int64_t> extents) {
   std::string content = is_gzip(bytes) ? gunzip(bytes, origin, max_bytes) : std::string(bytes);

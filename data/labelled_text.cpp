@@ -27,19 +27,18 @@ namespace fs = std::filesystem;
 fs::file_type type_of(const fs::path& path) {
   std::error_code error;
   const fs::file_type type = fs::status(path, error).type();
-  check(type != fs::file_type::none, path.string(), ": cannot be looked at: ", error.message());
+  check(type != fs::file_type::none, path.string(), ": cannot be accessed: ", error.message());
   return type;
 }
 
-/// Answers take one line each, and labels appear in JSON and in tables: labels that would break these are
-/// refused.
+/// The limit on labels. Labels that would break one-line answers, JSON or tables are refused.
 constexpr std::size_t longest_label = 1000;  // bytes
 bool is_label(std::string_view label) {
   return label.size() <= longest_label && label.find_first_of("\n\r") == std::string::npos &&
          unicode::find_invalid(label) == std::string::npos;
 }
 
-/// Builds the text of the row's place only for a label that is refused.
+/// Checks a label; builds the text of its place only if it is refused.
 void check_label_at(std::string_view label, const auto& row) {
   if (!is_label(label)) check_label(label, row.place());
 }
@@ -68,14 +67,15 @@ LabelledText read_labelled_lines(const FileInput& input) {
   return text;
 }
 
-/// The texts of columns as one.
+/// Joins the texts of several columns.
 std::string joined(std::span<std::string> cells) {
   std::string text = std::move(cells.front());
   for (const std::string& cell : cells.subspan(1)) text.append(" ").append(cell);
   return text;
 }
 
-/// The names of the columns that were read, where each finds its column again; else none.
+/// Returns the names of the columns that were read, if each name identifies its column; otherwise
+/// none.
 std::vector<std::string> names_in_table(const TableCells& row) {
   const bool all = row.has_header && std::ranges::all_of(row.names, [&](const std::string& name) {
                      return !name.empty() && is_column_name(name) && std::ranges::count(row.first, name) == 1;
@@ -83,7 +83,7 @@ std::vector<std::string> names_in_table(const TableCells& row) {
   return all ? row.names : std::vector<std::string>();
 }
 
-/// How a table is read, whatever its columns.
+/// Returns the table options, without the columns.
 TableOptions table_of(const LabelledOptions& options) {
   return {.format = options.format,
           .header = options.header,
@@ -91,8 +91,8 @@ TableOptions table_of(const LabelledOptions& options) {
           .text = options.text};
 }
 
-/// The columns of the label, of a second text, of the texts and of the weight, as the settings give them: ""
-/// for those that they do not.
+/// Returns the columns of the label, second text, texts and weight in the settings; "" for those
+/// not given.
 std::vector<std::string> given_columns(const LabelledOptions& options) {
   std::vector<std::string> columns = {options.label_column};
   if (options.pairs) columns.push_back(options.second_column);
@@ -102,7 +102,8 @@ std::vector<std::string> given_columns(const LabelledOptions& options) {
   return columns;
 }
 
-/// Finds the columns that are not given in the first rows, puts them into `places`, and says which they are.
+/// Returns a function that finds the missing columns from the first rows, stores them in `places`,
+/// and reports them.
 auto finder_of(const LabelledOptions& options, std::vector<std::size_t>& places, ReadReport* report) {
   const ColumnsGiven given{options.label_column,  options.text_columns,  options.pairs,
                            options.second_column, options.weight_column, options.numbers};
@@ -117,15 +118,15 @@ auto finder_of(const LabelledOptions& options, std::vector<std::size_t>& places,
   };
 }
 
-/// Whether a label, the second text of a pair, or the whole text behind these `before` cells is missing; the
-/// first cells, which may be empty, aside.
+/// Whether a label, the second text of a pair, or the whole text after the `before` cells is
+/// missing. The first cells may be empty.
 bool lacks_something(std::span<const std::string> cells, std::size_t first, std::size_t before) {
   const auto is_empty = [](const std::string& cell) { return cell.empty(); };
   return std::ranges::any_of(cells.subspan(first, before - first), is_empty) ||
          std::ranges::all_of(cells.subspan(before), is_empty);
 }
 
-/// How much a row counts.
+/// Returns the weight of a row.
 float weight_in(const std::string& cell, const TableCells& row) {
   float weight = 0;
   const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), weight);
@@ -177,7 +178,7 @@ LabelledText read_labelled_table(const FileInput& input) {
   return text;
 }
 
-/// The columns of the label that are left out of the texts where they are there.
+/// Returns the possible label columns, which are left out of the texts.
 std::vector<std::string> columns_of_label(const LabelledOptions& options) {
   if (!options.label_column.empty()) return {options.label_column};
   return options.format == "jsonl" ? std::vector<std::string>{"label"}
@@ -203,7 +204,7 @@ void read_unlabelled_table(const FileInput& input, const TakeText& take) {
   bool is_first = true;
   const auto take_row = [&](const TableCells& row) {
     if (std::exchange(is_first, false)) {
-      check(!row.cells.empty(), row.origin, ": there is no column of texts beside that of the label (",
+      check(!row.cells.empty(), row.origin, ": there is no text column besides the label (",
             quoted_names(table.left_out), "); name it");
       if (input.report) input.report->remarks.push_back(remark_on_columns(row));
     }
@@ -216,7 +217,8 @@ void read_unlabelled_table(const FileInput& input, const TakeText& take) {
 
 // --- folders of documents ----------------------------------------------------------------------------------
 
-/// Without hidden ones, which file managers and version control leave behind.
+/// Returns the sorted entries of a folder, without hidden ones, which file managers and version
+/// control leave behind.
 std::vector<fs::path> sorted_entries(const fs::path& folder) {
   std::error_code error;
   std::vector<fs::path> entries;
@@ -241,25 +243,25 @@ std::string read_document(const fs::path& path, const LabelledOptions& options, 
   return text;
 }
 
-/// One file per class, with one text per line.
+/// Reads one file per class, with one text per line.
 LabelledText read_class_files(std::span<const fs::path> files, const LabelledOptions& options,
                               ReadReport* report) {
   LabelledText text;
   for (const fs::path& file : files) {
     check(type_of(file) == fs::file_type::regular, file.string(),
-          ": expected the texts of a class, for which a regular file is needed");
+          ": expected a regular file with the texts of a class");
     const std::string label = file.filename().string();
     check_label(label, file.string());
     TextLines lines(file, options.text, report);
     while (const auto line = lines.next()) {
-      if (line->empty()) fail(lines.place(), ": the line is empty; expected a text of the class on each");
+      if (line->empty()) fail(lines.place(), ": the line is empty; expected a text on each line");
       text.add(*line, label, lines.origin(), lines.number());
     }
   }
   return text;
 }
 
-/// Whether a name is that of a part of the data, or of a file of examples, rather than of a class.
+/// Whether a name belongs to a part of the data, or a file of examples, rather than to a class.
 bool is_name_of_data(const fs::path& path) {
   constexpr std::string_view parts[] = {"train", "training", "test", "testing", "valid",  "validation",
                                         "val",   "dev",      "data", "readme",  "license"};
@@ -273,7 +275,7 @@ bool is_name_of_data(const fs::path& path) {
                             std::string_view(small).substr(std::min(small.rfind('.'), small.size()))) > 0;
 }
 
-/// Throws for a folder that looks like one of data sets, not of classes.
+/// Throws for a folder that seems to contain data sets instead of classes.
 void check_names_of_classes(const fs::path& path, std::span<const fs::path> classes, bool folders) {
   const auto found = std::ranges::find_if(classes, [&](const fs::path& one) {
     return is_name_of_data(one) && (type_of(one) == fs::file_type::directory) == folders;
@@ -282,9 +284,9 @@ void check_names_of_classes(const fs::path& path, std::span<const fs::path> clas
   std::vector<std::string> names;
   for (const fs::path& one : classes) names.push_back(one.filename().string());
   fail(path.string(), ": expected a folder or file for each class, but \"", found->filename().string(),
-       "\" does not look like the name of one; the folder holds ", quoted_names(names), ". ",
+       "\" does not look like the name of a class; the folder holds ", quoted_names(names), ". ",
        folders ? "Name one of them with --data, others with --valid or --test"
-               : "Name the file to learn from, such as --data " + found->string() +
+               : "Name the training file, such as --data " + found->string() +
                      " --format lines (a label, a space and a text on each line; or csv, tsv, jsonl)",
        "; if these are the classes, give --format folders");
 }
@@ -343,7 +345,7 @@ void check_columns_are_used(const LabelledOptions& options, const Format& format
 
 // --- parts -------------------------------------------------------------------------------------------------
 
-/// The indices of `count` texts in random order.
+/// Returns the indices of `count` texts in random order.
 std::vector<std::size_t> drawn_order(std::size_t count, std::uint64_t seed) {
   std::vector<std::pair<std::uint32_t, std::size_t>> keyed;
   for (std::size_t i = 0; i < count; ++i) keyed.emplace_back(random_word({seed, 0, 0}, i), i);
@@ -355,9 +357,9 @@ std::vector<std::size_t> drawn_order(std::size_t count, std::uint64_t seed) {
 
 using Part = LabelledText TextParts::*;
 
-/// Assigns the groups of `order` to parts: first the test texts, then the validation texts. `before`: groups
-/// that were assigned earlier. Shares are rounded so that they add up to that of all these together; `kept`
-/// groups at the least are left for training.
+/// Assigns the groups of `order` to parts: first the test texts, then the validation texts.
+/// `before`: groups that were assigned earlier. Shares are rounded so that they add up to the share
+/// of all groups together; at least `kept` groups are left for training.
 void draw_parts(std::vector<std::size_t> order, std::size_t before, std::size_t kept,
                 const SplitOptions& options, std::vector<Part>& part_of) {
   const std::size_t count = order.size();
@@ -387,8 +389,8 @@ void draw_parts(std::vector<std::size_t> order, std::size_t before, std::size_t 
     part_of[order[rank]] = rank < test ? &TextParts::test : &TextParts::valid;
 }
 
-/// The same of each class by itself. The class of a group is its rarest label, so that no class is held out
-/// with a group that counts as another's.
+/// Assigns the groups of each class separately. The class of a group is its rarest label, so that
+/// no class is held out with a group that counts for another class.
 void draw_parts_of_classes(const LabelledText& text, const std::vector<std::size_t>& group_of,
                            const std::vector<std::size_t>& order, const SplitOptions& options,
                            std::vector<Part>& part_of) {
@@ -410,8 +412,8 @@ void draw_parts_of_classes(const LabelledText& text, const std::vector<std::size
   }
 }
 
-/// The group of each text, which must stay in one part: pairs with the same first text, or any other text
-/// by itself; numbered in order of appearance.
+/// Returns the group of each text, which must stay in one part: pairs with the same first text, or
+/// any other text by itself; numbered in order of appearance.
 std::vector<std::size_t> inseparable(const LabelledText& text) {
   std::vector<std::size_t> groups(text.size());
   if (text.seconds.empty()) std::iota(groups.begin(), groups.end(), 0);
@@ -433,14 +435,15 @@ void check_split(const SplitOptions& options, std::size_t groups) {
         options.folds, " folds");
 }
 
-/// Throws for a class with a single group: the fold that tests it would have none to learn from.
+/// Throws for a class with a single group: the fold that tests it would have no training data for
+/// it.
 void check_classes_of_folds(const LabelledText& text, const std::vector<std::size_t>& group_of) {
   std::map<std::string_view, std::set<std::size_t>> groups;
   for (std::size_t i = 0; i < text.size(); ++i) groups[text.labels[i]].insert(group_of[i]);
   for (const auto& [label, its_groups] : groups)
     check(its_groups.size() >= 2, "the class \"", label, "\" has ",
           text.seconds.empty() ? "one text" : "one first text",
-          ": the fold that tests it has none to learn it from; data.stratified=true keeps it in training");
+          ": the fold that tests it has no training text of it; data.stratified=true keeps it in training");
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ namespace {
 constexpr std::size_t piece_bytes = std::size_t{16} << 20;
 constexpr std::size_t written_at_once = std::size_t{1} << 20;
 
-/// $TMPDIR, else /tmp. If it is not a folder, creating the file throws.
+/// Returns $TMPDIR, or /tmp. If it is not a folder, creating the file throws.
 std::filesystem::path temporary_folder() {
   std::error_code none;
   const std::filesystem::path folder = std::filesystem::temp_directory_path(none);
@@ -94,15 +94,16 @@ bool is_space(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
 }
 
-/// Where a piece can end in this line: before its line break if that follows a word; 0: nowhere.
+/// Returns where a piece can end in this line: before its line break if that follows a word; 0:
+/// nowhere.
 std::size_t cut_in(std::string_view line) {
   if (!line.ends_with('\n')) return 0;
   const std::size_t at = without_line_end(line).size();
   return at > 0 && !is_space(line[at - 1]) ? at : 0;
 }
 
-/// Where a piece without such a place ends: before the last space that follows a word, else between two
-/// characters.
+/// Returns where a piece without such a place ends: before the last space that follows a word,
+/// otherwise between two characters.
 std::size_t forced_cut(std::string_view text) {
   for (std::size_t at = piece_bytes; at > piece_bytes / 2; --at)
     if (is_space(text[at]) && !is_space(text[at - 1])) return at;
@@ -124,7 +125,7 @@ struct Spool::File {
     descriptor = ::mkostemp(name.data(), O_CLOEXEC);
     check(descriptor >= 0, name,
           ": the file for a text that does not fit in memory cannot be made: ", reason_of(errno),
-          "; TMPDIR names another folder, data.memory_bytes says what stays in memory");
+          "; set TMPDIR to another folder, or data.memory_bytes to keep more in memory");
     ::unlink(name.c_str());
   }
   ~File() { ::close(descriptor); }
@@ -137,7 +138,7 @@ struct Spool::File {
       if (done < 0 && errno == EINTR) continue;
       check(done > 0, "the file in ", temporary_folder().string(),
             " for a text that does not fit in memory cannot be written: ", reason_of(errno),
-            "; TMPDIR names another folder, data.memory_bytes says what stays in memory");
+            "; set TMPDIR to another folder, or data.memory_bytes to keep more in memory");
       size += done;
       bytes.remove_prefix(static_cast<std::size_t>(done));
     }

@@ -14,12 +14,13 @@
 
 namespace heed {
 
-/// A stretch of a token stream that a language model reads at once: tokens begin to begin + length - 1,
-/// each of which predicts the next one.
+/// A stretch of a token stream that a language model reads at once: tokens begin to begin + length
+/// - 1, each of which predicts the next one.
 struct Window {
   std::int64_t begin = 0;
   std::int64_t length = 0;
-  std::int64_t first_target = 0;  ///< predictions before this index (from 0) are context and do not count
+  /// Predictions before this index (from 0) are context and do not count.
+  std::int64_t first_target = 0;
   friend bool operator==(const Window&, const Window&) = default;
 };
 
@@ -29,13 +30,13 @@ struct WindowOptions {
   std::uint64_t seed = 1;
 };
 
-/// Cuts a stream into windows for training. In every epoch the windows are adjacent and start at a new
-/// random offset, so that a token takes a different place in its window each time; their order is random
-/// too. The batches are a pure function of the arguments and the epoch number.
+/// Cuts a stream into windows for training. In every epoch the windows are adjacent and start at a
+/// new random offset, so that a token takes a different place in its window each time; their order
+/// is random too. The batches are a pure function of the arguments and the epoch number.
 class WindowPlan {
  public:
-  /// `tokens`: length of the stream. Throws Error when it holds no complete window, which reads `length`
-  /// tokens and needs one more as the last target.
+  /// Plans windows for a stream of `tokens` tokens. Throws Error if it holds no complete window,
+  /// which reads `length` tokens and needs one more as the last target.
   WindowPlan(std::int64_t tokens, const WindowOptions& options);
   /// The batches of an epoch; the last one may have fewer rows.
   class Epoch {
@@ -57,21 +58,21 @@ class WindowPlan {
   WindowOptions options_;
 };
 
-/// Windows for evaluation, which predict each token of a stream except the first exactly once. They are
-/// `stride` tokens apart, and each predicted token has at least length - stride tokens before it in its
-/// window (at the beginning of the stream, all there are). The last window ends with the stream. A stream
-/// shorter than `length` gives one short window. Throws Error unless 1 <= stride <= length and there are
-/// two tokens.
+/// Returns windows for evaluation, which predict each token of a stream except the first exactly
+/// once. They are `stride` tokens apart, and each predicted token has at least length - stride
+/// tokens before it in its window (at the beginning of the stream, all there are). The last window
+/// ends with the stream. A stream shorter than `length` gives one short window. Throws Error unless
+/// 1 <= stride <= length and there are two tokens.
 std::vector<Window> strided_windows(std::int64_t tokens, std::int64_t length, std::int64_t stride);
 
 // Texts and token streams that need not fit in memory.
 
-/// How much of a text, or of its tokens, is kept in memory before the rest goes to a file.
+/// The bytes of a text, or of its tokens, that are kept in memory before the rest goes to a file.
 inline constexpr std::int64_t default_memory_bytes = std::int64_t{64} << 20;
 
-/// Bytes that are appended at the end and read anywhere. They are held in memory, and beyond a limit in an
-/// unnamed file in the temporary folder ($TMPDIR, else /tmp), so nothing remains afterwards. Throws Error
-/// if the file cannot be written.
+/// An append-only sequence of bytes with random access. Bytes are held in memory up to a limit and
+/// beyond it in an unnamed file in the temporary folder ($TMPDIR, or /tmp), so nothing remains
+/// afterwards. Throws Error if the file cannot be written.
 class Spool {
  public:
   explicit Spool(std::int64_t memory_bytes = default_memory_bytes);
@@ -81,7 +82,7 @@ class Spool {
 
   void add(std::string_view bytes);
   std::int64_t size() const { return size_; }
-  /// Bytes begin to begin + count - 1, which must exist.
+  /// Returns bytes begin to begin + count - 1, which must exist.
   std::string read(std::int64_t begin, std::int64_t count) const;
   bool is_in_memory() const { return !file_; }
 
@@ -121,27 +122,27 @@ class LargeText {
   std::int64_t characters_ = 0;
 };
 
-/// Adds the text of a file (see read_text_by_lines) as one document, in pieces of about 16 MiB. A piece
-/// ends before a line break that follows a word, where tokenizers split a text as well; if 16 MiB have no
-/// such place, before a space that follows a word, or else between two characters.
+/// Adds the text of a file (see read_text_by_lines) as one document, in pieces of about 16 MiB. A
+/// piece ends before a line break that follows a word, where tokenizers split a text as well; if 16
+/// MiB have no such place, before a space that follows a word, or else between two characters.
 void read_large_text(const std::filesystem::path& path, LargeText& text, const TextOptions& options = {},
                      ReadReport* report = nullptr);
-/// The first `characters` characters of a text, and the rest. A document that is split begins anew in the
-/// second part.
+/// Returns the first `characters` characters of a text, and the rest. A document that is split
+/// begins anew in the second part.
 std::pair<LargeText, LargeText> split_large_text(const LargeText& text, std::int64_t characters,
                                                  std::int64_t memory_bytes = default_memory_bytes);
 
 /// A stream of tokens, each in [0, 2^31 - 1].
 class TokenStream {
  public:
-  /// Tokens take 2 bytes if `vocabulary` is at most 65,536, otherwise 4.
+  /// Creates an empty stream. Tokens take 2 bytes if `vocabulary` is at most 65,536, otherwise 4.
   explicit TokenStream(std::int64_t vocabulary, std::int64_t memory_bytes = default_memory_bytes)
       : bytes_(vocabulary <= 65536 ? 2 : 4), spool_(memory_bytes) {}
   TokenStream(const Tokens& tokens) : TokenStream(std::int64_t{1} << 31) { add(tokens); }
   void add(std::span<const std::int32_t> tokens);
   std::int64_t size() const { return spool_.size() / bytes_; }
   bool empty() const { return size() == 0; }
-  /// Tokens begin to begin + count - 1, which must exist.
+  /// Returns tokens begin to begin + count - 1, which must exist.
   Tokens read(std::int64_t begin, std::int64_t count) const;
 
  private:

@@ -72,11 +72,11 @@ Impression impression_of(const TableRow& row, std::string_view origin, NewsNames
   for_each_word(row.fields[4], [&](std::string_view word) {
     const bool clicked = word.ends_with("-1");
     if (word.size() < 3 || (!clicked && !word.ends_with("-0")))
-      refuse("the candidate \"", word, "\" has no -1 (clicked) or -0 behind its id");
+      refuse("the candidate \"", word, "\" has no -1 (clicked) or -0 after its id");
     (clicked ? impression.clicked : impression.passed)
         .push_back(names.number_of(word.substr(0, word.size() - 2)));
   });
-  if (impression.clicked.empty() && impression.passed.empty()) refuse("nothing was shown to the user");
+  if (impression.clicked.empty() && impression.passed.empty()) refuse("the row has no candidates");
   return impression;
 }
 
@@ -131,8 +131,8 @@ ImpressionParts split_impressions(std::vector<Impression> all, const ImpressionS
   const auto count = static_cast<double>(all.size());
   const auto test = static_cast<std::size_t>(std::llround(count * split.test_fraction)),
              valid = static_cast<std::size_t>(std::llround(count * split.valid_fraction));
-  check(test + valid < all.size(), "of ", all.size(), " impressions ", valid, " to measure with and ", test,
-        " for a test leave none to learn from");
+  check(test + valid < all.size(), "of ", all.size(), " impressions ", valid, " for validation and ", test,
+        " for testing leave none for training");
   std::vector<std::size_t> order(all.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto key = [&](std::size_t i) {

@@ -16,7 +16,7 @@ namespace heed {
 /// Numbers the ids of news from 0, in the order in which they appear.
 class NewsNames {
  public:
-  /// The number of an id; a new id gets the next number.
+  /// Returns the number of an id; a new id gets the next number.
   std::int32_t number_of(std::string_view id);
   const std::string& name(std::int32_t number) const { return names_[static_cast<std::size_t>(number)]; }
   std::size_t size() const { return names_.size(); }
@@ -34,33 +34,35 @@ struct News {
 
 /// A list of news that a user was shown.
 struct Impression {
-  std::int64_t time = 0;              ///< seconds since 1970, by the file's clock
-  std::vector<std::int32_t> history;  ///< news that the user had clicked before, oldest first; may be empty
+  std::int64_t time = 0;  ///< seconds since 1970, by the file's clock
+  /// News that the user had clicked before, oldest first; may be empty.
+  std::vector<std::int32_t> history;
   std::vector<std::int32_t> clicked, passed;  ///< of those shown; each in the order of the file
 };
 
-/// Reads news.tsv: eight columns, id, category, subcategory, title, abstract, url and two lists of entities.
-/// An id may occur twice if both rows are equal. Throws Error with file and line as read_lines does, for
-/// another number of columns, an id that is empty or contains a space, and a second, different row of an id.
+/// Reads news.tsv: eight columns, id, category, subcategory, title, abstract, url and two lists of
+/// entities. An id may occur twice if both rows are equal. Throws Error with file and line as
+/// read_lines does, for another number of columns, an id that is empty or contains a space, and a
+/// second, different row of an id.
 std::vector<News> read_news(const TextInput& input, NewsNames& names, const TextOptions& options = {},
                             ReadReport* report = nullptr);
 
-/// Reads behaviors.tsv: five columns, impression id, user id, time ("11/13/2019 5:53:12 AM"), history and
-/// impressions ("N1-1 N2-0": clicked or not), both separated by spaces. Throws Error with file and line as
-/// read_lines does, for another number of columns, a time in another form, a candidate without -0 or -1, and
-/// a row without candidates.
+/// Reads behaviors.tsv: five columns, impression id, user id, time ("11/13/2019 5:53:12 AM"),
+/// history and impressions ("N1-1 N2-0": clicked or not), both separated by spaces. Throws Error
+/// with file and line as read_lines does, for another number of columns, a time in another form, a
+/// candidate without -0 or -1, and a row without candidates.
 std::vector<Impression> read_impressions(const TextInput& input, NewsNames& names,
                                          const TextOptions& options = {}, ReadReport* report = nullptr);
 
-/// The numbers of ids that are separated by spaces.
+/// Returns the numbers of ids that are separated by spaces.
 std::vector<std::int32_t> parse_news_ids(std::string_view text, NewsNames& names);
 
 using ImpressionParts = DataParts<std::vector<Impression>>;
 
-/// Which impressions are held out: in order of time, or else of the random words of `seed`, the last
-/// round(n * test_fraction) are for the test and the round(n * valid_fraction) before them for measuring
-/// progress. Each part keeps the order of the data. Throws Error for fractions that leave nothing to train
-/// on.
+/// The choice of held-out impressions. In order of time, or of the random words of `seed`, the last
+/// round(n * test_fraction) form the test part and the round(n * valid_fraction) before them the
+/// validation part. Each part keeps the order of the data. split_impressions() throws Error for
+/// fractions that leave no training data.
 struct ImpressionSplit {
   double valid_fraction = 0, test_fraction = 0;
   bool by_time = true;
@@ -68,7 +70,7 @@ struct ImpressionSplit {
 };
 ImpressionParts split_impressions(std::vector<Impression> all, const ImpressionSplit& split);
 
-/// A digest of impressions, in their order.
+/// Returns a digest of impressions, in their order.
 std::string digest_of_impressions(std::span<const Impression> impressions, const NewsNames& names);
 
 }  // namespace heed

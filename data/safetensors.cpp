@@ -25,7 +25,7 @@ constexpr std::uint64_t max_header_bytes = 100'000'000;  // the format's own lim
 constexpr int most_levels = 4;                           // of nested objects and lists in a header
 constexpr const char* metadata_name = "__metadata__";
 
-/// How an element is stored in the file.
+/// The type of an element in the file.
 enum class FileType { f32, f64, i32, i64, f16, bf16 };
 
 std::size_t size_of(FileType type) {
@@ -34,7 +34,7 @@ std::size_t size_of(FileType type) {
                                                            : 4;
 }
 
-/// Where one tensor lies in the data that follows the header.
+/// The place of one tensor in the data after the header.
 struct Entry {
   std::string name;
   FileType type = FileType::f32;
@@ -48,8 +48,8 @@ json parse_header(std::string_view text, std::string_view source) {
   const std::string what = concat_text(source, ": the header");
   json header = parse_json<json>(text, what, most_levels);
   check(header.is_object(), what, " is not a JSON object");
-  // Of members with the same name json keeps the last, silently. This pass keeps nothing, which makes it
-  // linear.
+  // For members with the same name, json silently keeps the last. This pass stores nothing, which
+  // makes it linear.
   std::vector<std::unordered_set<std::string>> names(most_levels + 1);  // of the open object of each level
   const auto check_names = [&](int level, json::parse_event_t event, const json& name) {
     if (event == json::parse_event_t::object_start) names[static_cast<std::size_t>(level) + 1].clear();
@@ -62,7 +62,7 @@ json parse_header(std::string_view text, std::string_view source) {
   return header;
 }
 
-/// Sets the type, or says why there is none.
+/// Sets the type, or the reason why heed cannot read it.
 void read_type(const json& entry, const std::string& where, Entry& into) {
   const json dtype = entry.value("dtype", json());
   check(dtype.is_string(), where, " has no dtype");
@@ -78,7 +78,7 @@ void read_type(const json& entry, const std::string& where, Entry& into) {
                               "; heed reads F32, F64, F16, BF16, I32 and I64: convert the file first");
 }
 
-/// Sets the shape, or says why there is none.
+/// Sets the shape, or the reason why heed cannot read it.
 void read_shape(const json& entry, const std::string& where, Entry& into) {
   const json extents = entry.value("shape", json());
   check(extents.is_array(), where, " has no shape");
@@ -93,8 +93,8 @@ void read_shape(const json& entry, const std::string& where, Entry& into) {
   }
 }
 
-/// The size of a tensor in bytes; throws if it overflows 63 bits. The extents beside a zero must not
-/// overflow either, since strides are computed from them.
+/// Returns the size of a tensor in bytes. Throws if it overflows 63 bits. The other extents next to
+/// a zero must not overflow either, since strides are computed from them.
 std::uint64_t bytes_of(const Shape& shape, FileType type, const std::string& where) {
   const std::string what = concat_text(where, " has the impossible shape ", shape);
   auto bytes = static_cast<std::int64_t>(size_of(type));
@@ -130,7 +130,7 @@ Entry parse_entry(const std::string& name, const json& value, std::uint64_t data
   return entry;
 }
 
-/// All tensors of a header; its metadata goes into `metadata`.
+/// Returns all tensors of a header, and stores its metadata in `metadata`.
 std::vector<Entry> parse_entries(const json& header, std::uint64_t data_bytes, std::string_view source,
                                  std::map<std::string, std::string>& metadata) {
   std::vector<Entry> entries;
@@ -148,7 +148,8 @@ std::vector<Entry> parse_entries(const json& header, std::uint64_t data_bytes, s
   return entries;
 }
 
-/// The data must be covered exactly once, so that nothing hides in a hole and no two tensors share bytes.
+/// Checks that tensors cover the data exactly once, so that nothing hides in a hole and no two
+/// tensors share bytes.
 void check_layout(std::vector<Entry> entries, std::uint64_t data_bytes, std::string_view source) {
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
@@ -170,7 +171,8 @@ std::vector<T> elements_of(std::string_view bytes) {
   return values;
 }
 
-/// An undefined tensor if a value does not fit, with the reason in `unread`.
+/// Converts i64 to i32. Returns an undefined tensor if a value does not fit, with the reason in
+/// `unread`.
 Tensor from_i64(std::string_view bytes, Entry& entry, std::string_view source, Device device) {
   const auto wide = elements_of<std::int64_t>(bytes);
   std::vector<std::int32_t> narrow(wide.size());
@@ -219,7 +221,7 @@ std::size_t stored_size(DType dtype, StoredFloat stored) {
   return dtype == DType::f32 && stored != StoredFloat::f32 ? 2 : size_of(dtype);
 }
 
-/// The order in which tensors are written.
+/// Returns the tensors in the order in which they are written.
 std::vector<std::pair<std::string, Tensor>> in_file_order(const TensorFile& content, StoredFloat stored) {
   std::vector<std::pair<std::string, Tensor>> order;
   for (const auto& [name, tensor] : content.tensors) {
@@ -268,7 +270,7 @@ void write_elements(const Sink& write, const Tensor& tensor) {
   write({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
 }
 
-/// Throws for a finite number that overflows the 16-bit type.
+/// Writes a tensor in 16 bits. Throws for a finite number that overflows the type.
 void write_half(const Sink& write, const std::string& name, const Tensor& tensor, StoredFloat stored) {
   std::vector<std::uint16_t> halves;
   for (const float value : tensor.to_vector<float>()) {
@@ -321,8 +323,8 @@ TensorFile parse_safetensors(std::string_view bytes, std::string_view source, De
   std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);
   bytes.remove_prefix(sizeof header_bytes);
   check(header_bytes <= std::min<std::uint64_t>(bytes.size(), max_header_bytes), source,
-        ": the header is said to have ", header_bytes, " bytes, but ", bytes.size(),
-        " follow; the file is cut short or no safetensors file");
+        ": the header claims ", header_bytes, " bytes, but ", bytes.size(),
+        " follow; the file is truncated or not a safetensors file");
 
   const std::string_view data = bytes.substr(header_bytes);
   TensorFile content;
@@ -393,7 +395,7 @@ void check_named_tensors(const std::map<std::string, Tensor>& saved,
     check(source.shape() == target.shape() && source.dtype() == target.dtype(), what, ": the tensor \"", name,
           "\" is ", source.dtype(), " ", source.shape(), ", but ", target.dtype(), " ", target.shape(),
           " was expected");
-    check_finite(source, name, what, ": a training that diverged saved it so, or the file was changed");
+    check_finite(source, name, what, ": it was saved by a diverged training, or the file was changed");
   }
   for (const auto& [name, source] : saved)
     check(expected.contains(name), what, ": unknown tensor \"", name, "\"");

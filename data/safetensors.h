@@ -15,9 +15,9 @@
 
 namespace heed {
 
-// Of 16-bit floating-point numbers, as stored in files, those that core/low_precision.h does not have.
+// Conversions of 16-bit floating-point numbers in files, in addition to core/low_precision.h.
 
-/// IEEE 754 binary16 as f32, exactly.
+/// Converts IEEE 754 binary16 to f32, exactly.
 inline float float_of_f16(std::uint16_t half) {
   const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16,
                       exponent = (half >> 10) & 0x1fu, fraction = half & 0x3ffu;
@@ -27,7 +27,8 @@ inline float float_of_f16(std::uint16_t half) {
   return sign ? -small : small;
 }
 
-/// The nearest binary16, ties to even; infinity from 65520 on, which would round beyond 65504.
+/// Returns the nearest binary16, ties to even; infinity from 65520 on, which would round beyond
+/// 65504.
 inline std::uint16_t f16_of_float(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value), magnitude = bits & 0x7fffffffu;
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
@@ -43,54 +44,57 @@ inline std::uint16_t f16_of_float(float value) {
 
 class FileWriter;
 
-/// Named tensors and named texts: the content of a safetensors file. Maps keep the names in a fixed order.
+/// The content of a safetensors file: named tensors and named texts. Maps keep the names in a fixed
+/// order.
 struct TensorFile {
   std::map<std::string, Tensor> tensors;
   std::map<std::string, std::string> metadata;
 };
 
-/// The tensors of a file that heed cannot hold, by name, and why.
+/// The tensors of a file that heed cannot represent, by name, and the reason.
 using UnreadTensors = std::map<std::string, std::string>;
 
-/// Reads a safetensors file (8 bytes header length, JSON header, raw little-endian data). F32, F64 and I32
-/// keep their type; F16 and BF16 become f32, exactly; I64 becomes i32 if every value fits. Anything else
-/// throws an Error that names the file, the tensor and the fault: other types, more than 8 axes, a damaged
-/// header, holes, overlaps, duplicate names. With `unread`, tensors of other types or too many axes go there
-/// instead: who uses some of the tensors need not refuse the others.
+/// Reads a safetensors file (8 bytes header length, JSON header, raw little-endian data). F32, F64
+/// and I32 keep their type; F16 and BF16 become f32, exactly; I64 becomes i32 if every value fits.
+/// Anything else throws an Error that names the file, the tensor and the fault: other types, more
+/// than 8 axes, a damaged header, holes, overlaps, duplicate names. With `unread`, tensors of other
+/// types or with too many axes are listed there instead, for callers that need only some tensors.
 TensorFile load_safetensors(const std::filesystem::path& path, Device device = {},
                             UnreadTensors* unread = nullptr);
-/// The same from memory; `source` names the bytes in errors.
+/// Parses a safetensors file in memory, as load_safetensors does. `source` names the bytes in
+/// errors.
 TensorFile parse_safetensors(std::string_view bytes, std::string_view source, Device device = {},
                              UnreadTensors* unread = nullptr);
 
-/// How f32 is written: unchanged, or rounded to the nearest 16-bit number.
+/// The stored type of f32 tensors: unchanged, or rounded to the nearest 16-bit number.
 enum class StoredFloat { f32, f16, bf16 };
 
-/// Writes a safetensors file atomically (see write_file_atomically). Equal content gives equal bytes: wider
-/// types come first, so that all data is aligned, then names in order; the header is padded to 8 bytes.
-/// Throws when a name or text is not UTF-8, a name is "__metadata__", a tensor is undefined, or a finite
-/// number overflows the stored 16-bit type.
+/// Writes a safetensors file atomically (see write_file_atomically). Equal content gives equal
+/// bytes: wider types come first, so that all data is aligned, then names in order; the header is
+/// padded to 8 bytes. Throws if a name or text is not UTF-8, a name is "__metadata__", a tensor is
+/// undefined, or a finite number overflows the stored 16-bit type.
 void save_safetensors(const std::filesystem::path& path, const TensorFile& content,
                       StoredFloat stored = StoredFloat::f32);
-/// The same into a file being written.
+/// Writes a safetensors file to an open file.
 void write_safetensors(FileWriter& file, const TensorFile& content, StoredFloat stored = StoredFloat::f32);
-/// The same bytes in memory, for messages.
+/// Returns the bytes of a safetensors file, for messages.
 std::string safetensors_text(const TensorFile& content, StoredFloat stored = StoredFloat::f32);
 
-// Tensors by name, as files hold them and as they are in use.
+// Checks and copies of named tensors.
 
-/// Throws an Error that names `what`, the tensor and the first element that is not finite, and ends with
-/// `reason`. An undefined tensor, which another process has, passes.
+/// Throws an Error that names `what`, the tensor and the first element that is not finite, and ends
+/// with `reason`. An undefined tensor, which another process owns, passes.
 void check_finite(const Tensor& tensor, const std::string& name, std::string_view what,
                   std::string_view reason);
-/// Checks that saved tensors and targets have exactly the same names, shapes and dtypes and that all values
-/// are finite; otherwise throws an Error naming `what` and the first tensor that is missing, differs, is
-/// unknown or has a value that is not finite.
+/// Checks that saved tensors and targets have exactly the same names, shapes and dtypes and that
+/// all values are finite; otherwise throws an Error naming `what` and the first tensor that is
+/// missing, differs, is unknown or has a value that is not finite.
 void check_named_tensors(const std::map<std::string, Tensor>& saved,
                          std::span<const std::pair<std::string, Tensor>> targets, std::string_view what);
-/// Copies through the host, because the two may be on different devices: both of one shape, f32, f64 or i32.
+/// Copies elements through the host, because the tensors may be on different devices. Both have the
+/// same shape and dtype: f32, f64 or i32.
 void copy_elements(const Tensor& from, const Tensor& to);
-/// After the check above copies the saved tensors into the targets of the same names.
+/// Copies saved tensors to the targets of the same names, after check_named_tensors().
 void copy_named_tensors(const std::map<std::string, Tensor>& saved,
                         std::span<const std::pair<std::string, Tensor>> targets, std::string_view what);
 

@@ -110,21 +110,22 @@ SentencePieceModel::Piece read_piece(std::string_view message, std::size_t index
   check(std::isfinite(piece.score), origin, ": the score of piece ", index, " is ", piece.score);
   check(piece.kind != SentencePieceModel::Kind::user_defined && piece.kind != SentencePieceModel::Kind::byte,
         origin, ": piece ", index, ", \"", piece.text,
-        "\", is a byte or a symbol of a user's own, which heed does not follow");
+        "\", is a byte or a user-defined symbol, which heed does not support");
   return piece;
 }
 
-/// The other fields up to 55, the last that is known, say how the pieces were found, or what the pieces say
-/// again: whether they cross spaces (split_by_whitespace), and the names and ids of marks.
+/// Checks the trainer_spec. Its other fields up to 55, the last known one, tell how the pieces were
+/// learned or repeat what the pieces say: whether they cross spaces (split_by_whitespace), and the
+/// names and ids of marks.
 void check_trainer(std::string_view message, const std::string& origin) {
   each_field(message, origin, [&](const Field& field) {
     const std::uint64_t value = field.integer.value_or(0);
     check(field.number != 3 || value == 1, origin, " is a model of kind ", value,
-          " (1: Unigram, 2: BPE, 3: words, 4: characters); heed reads Unigram alone");
+          " (1: Unigram, 2: BPE, 3: words, 4: characters); heed reads only Unigram");
     check(field.number != 24 || value == 0, origin,
-          ": treat_whitespace_as_suffix puts spaces behind words, which heed does not follow");
+          ": treat_whitespace_as_suffix puts spaces after words, which heed does not support");
     check(field.number != 35 || value == 0, origin,
-          ": byte_fallback spells unknown characters in bytes, which heed does not follow");
+          ": byte_fallback spells unknown characters in bytes, which heed does not support");
     check(field.number <= 55, origin, " has the field ", field.number,
           " of a trainer_spec, which heed does not know");
   });
@@ -138,7 +139,7 @@ void read_normaliser(std::string_view message, const std::string& origin, Senten
     if (field.number == 2) model.character_map = field.bytes;
     const auto must_be_true = [&](std::uint64_t number, const char* name) {
       check(field.number != number || field.integer.value_or(0) == 1, origin, ": ", name,
-            " is false, which heed does not follow");
+            " is false, which heed does not support");
     };
     must_be_true(3, "add_dummy_prefix");
     must_be_true(4, "remove_extra_whitespaces");
@@ -220,7 +221,8 @@ ListedTokens listed_tokens(const SentencePieceModel& model, const std::vector<st
   return lists;
 }
 
-/// Pieces with a space inside are those of a model that was trained with split_by_whitespace=false.
+/// Whether texts are split at spaces. Pieces with a space inside mean that the model was trained
+/// with split_by_whitespace=false.
 bool splits_at_spaces(const SentencePieceModel& model) {
   return std::ranges::none_of(model.pieces, [](const SentencePieceModel::Piece& piece) {
     return piece.kind == SentencePieceModel::Kind::normal &&
@@ -228,10 +230,10 @@ bool splits_at_spaces(const SentencePieceModel& model) {
   });
 }
 
-/// Of texts that `metaspace` split, or without splits left whole.
+/// Returns the decoder for texts split by `metaspace`, or left whole.
 Json decoder_of(const Json& metaspace, bool splits) {
   Json decoders = Json::array({replace_step(other_language, "")});
-  // The Metaspace decoder would take every space of the first piece for the one that was put before it.
+  // The Metaspace decoder would treat every space of the first piece as the added one.
   if (splits)
     decoders.push_back(metaspace);
   else
@@ -252,7 +254,7 @@ SentencePieceModel read_sentencepiece(std::string_view bytes, const std::string&
     if (field.number == 5)
       each_field(field.bytes, origin, [&](const Field& part) {
         check(part.number != 2 || part.bytes.empty(), origin,
-              " changes texts when they are decoded, which heed does not follow");
+              " changes decoded texts, which heed does not support");
       });
   });
   check(!model.pieces.empty(), origin, " is not a SentencePiece model: it has no pieces");
@@ -260,7 +262,7 @@ SentencePieceModel read_sentencepiece(std::string_view bytes, const std::string&
   // treat them as SentencePiece does.
   check(model.normaliser == "nmt_nfkc" || model.normaliser == "nmt_nfkc_cf", origin,
         ": the name of its normalizer_spec is \"", model.normaliser,
-        "\", which heed does not follow; it follows nmt_nfkc and nmt_nfkc_cf");
+        "\", which heed does not support; it supports nmt_nfkc and nmt_nfkc_cf");
   return model;
 }
 

@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::size_t most_fields = 65'536;
 
-/// Takes a row for each line that is not empty: `read` fills in its fields, and may read further lines. Each
-/// must be as wide as the first.
+/// Calls `take` with a row for each line that is not empty. `read` fills in its fields and may read
+/// further lines. Each row must be as wide as the first.
 void read_rows(TextLines& lines, const TakeRow& take,
                const std::function<void(std::string_view line, TableRow& row)>& read) {
   TableRow row;
@@ -41,8 +41,8 @@ void read_rows(TextLines& lines, const TakeRow& take,
   check(width > 0, lines.origin(), ": there are ", lines.number(), " lines, but all are blank");
 }
 
-/// Fields are counted as they are found, since a row of separators takes more memory as fields than as
-/// text.
+/// Adds a field, and counts fields as they are found: a row of separators takes more memory as
+/// fields than as text.
 std::string& add_field(TableRow& row, const TextLines& lines) {
   check(row.fields.size() < most_fields, lines.place(), ": the row has more than ", most_fields,
         " fields; is this a table of texts?");
@@ -56,7 +56,7 @@ struct Delimiter {
 constexpr Delimiter delimiters[] = {
     {"comma", "commas", ','}, {"semicolon", "semicolons", ';'}, {"tab", "tabs", '\t'}};
 
-/// That of a file by its first line.
+/// Returns the delimiter of a file, from its first line.
 const Delimiter& delimiter_of(std::string_view line) {
   for (const Delimiter& one : delimiters) {
     bool quoted = false;
@@ -125,7 +125,7 @@ class CsvParser {
       if (at_ == text_.size() || text_[at_] == delimiter_) return;
       check(text_[at_] == '"', lines_.place(), ": expected a ",
             std::ranges::find(delimiters, delimiter_, &Delimiter::byte)->name,
-            " behind the closing quote, but found ", text_.substr(at_, 20));
+            " after the closing quote, but found ", text_.substr(at_, 20));
       field.push_back('"');
       ++at_;
     }
@@ -166,7 +166,7 @@ using Json = nlohmann::ordered_json;
 
 // --- csv and tsv
 
-/// The number of a column that is given by it.
+/// Returns the number of a column that is given by number.
 std::optional<std::size_t> column_number(const std::string& column) {
   std::size_t number = 0;
   const char* const end = column.data() + column.size();
@@ -174,7 +174,7 @@ std::optional<std::size_t> column_number(const std::string& column) {
   return at == end && error == std::errc() ? std::optional(number) : std::nullopt;
 }
 
-/// The index of a column given by number, or by name in the header.
+/// Returns the index of a column given by number, or by name in the header.
 std::size_t column_index(const std::string& column, const TableRow& first, std::string_view origin) {
   const std::vector<std::string>& fields = first.fields;
   if (const auto number = column_number(column)) {
@@ -198,7 +198,7 @@ void check_distinct(const auto& found, const std::vector<std::string>& columns, 
             "\" are one; name each once");
 }
 
-/// What is looked at before anything is read: rows, and bytes of their cells.
+/// The limits of the sample used to detect the layout: rows, and bytes of their cells.
 constexpr std::size_t most_rows = 10'000, most_bytes = 1 << 24;
 
 /// Picks the selected columns from the rows of csv and tsv.
@@ -210,7 +210,7 @@ class ColumnPicker {
     if (const auto name = std::ranges::find_if(options.columns, is_column_name);
         name != options.columns.end()) {
       check(header_ != Header::absent, origin, ": the column \"", *name,
-            "\" is given by its name, which a file without a header has not; give its number");
+            "\" is given by name, but the file has no header; give its number");
       header_ = Header::present;
     }
     waits_ = header_ == Header::detected || options.choose;
@@ -224,11 +224,11 @@ class ColumnPicker {
   }
   void finish() {
     if (waits_) look(true);
-    check(has_rows_, origin_, ": there is nothing but a header");
+    check(has_rows_, origin_, ": there is only a header");
   }
 
  private:
-  /// At the first rows; `is_whole`: there are no others.
+  /// Chooses the columns from the first rows; `is_whole`: there are no others.
   void look(bool is_whole) {
     waits_ = false;
     if (header_ == Header::detected) detect();
@@ -245,18 +245,19 @@ class ColumnPicker {
     header_ = is_header ? Header::present : Header::absent;
     if (report_)
       report_->remarks.push_back(
-          is_header ? concat_text(origin_, ": its first row, ", quoted_names(first.fields),
-                                  ", names the columns; --no-header (data.header=false) reads it as data")
-                    : concat_text(origin_,
-                                  ": its first row is read as data; --header (data.header=true) "
-                                  "says that it names the columns"));
+          is_header
+              ? concat_text(origin_, ": its first row, ", quoted_names(first.fields),
+                            ", is read as a header; --no-header (data.header=false) reads it as data")
+              : concat_text(
+                    origin_,
+                    ": its first row is read as data; --header (data.header=true) reads it as a header"));
   }
 
   void choose(bool is_whole) {
     const TableRow& first = waiting_.front();
     const bool has_header = header_ == Header::present;
     const std::span<const TableRow> rows = std::span(waiting_).subspan(has_header ? 1 : 0);
-    check(!rows.empty(), origin_, ": there is nothing but a header");
+    check(!rows.empty(), origin_, ": there is only a header");
     TableSample sample{names_of(first, has_header), has_header, false, rows, is_whole, origin_, {}};
     sample.find = [&](const std::string& column) { return column_index(column, first, origin_); };
     indices_ = options_.choose(sample);
@@ -308,7 +309,7 @@ class ColumnPicker {
       if (!is_taken[i]) indices_.push_back(i);
   }
 
-  /// Of a column that need not be there.
+  /// Returns the place of an optional column.
   std::optional<std::size_t> place_of(const std::string& column, bool has_header) const {
     if (const auto number = column_number(column))
       return *number >= 1 && *number <= first_.size() ? std::optional(*number - 1) : std::nullopt;
@@ -351,7 +352,7 @@ void rows_of_tsv(const TextInput& input, const TableOptions& options, const Take
 
 // --- jsonl
 
-/// Of a member that is an object the names of its own, behind a dot.
+/// Returns the keys of an object; for a member that is an object, its keys after a dot.
 std::vector<std::string> keys_of(const Json& object) {
   std::vector<std::string> keys;
   for (const auto& [key, value] : object.items()) {
@@ -363,7 +364,7 @@ std::vector<std::string> keys_of(const Json& object) {
   return keys;
 }
 
-/// The member of a name, or of "a.b" the member b of the member a; null: there is none.
+/// Returns the member with a name; for "a.b", the member b of the member a; null: there is none.
 const Json* member(const Json& object, const std::string& name) {
   if (const auto found = object.find(name); found != object.end()) return &*found;
   for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
@@ -378,7 +379,7 @@ bool has(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-/// A list of texts as one.
+/// Joins a list of texts.
 std::string list_text(const Json& list, const std::string& separator, const std::string& place) {
   std::string text;
   for (const Json& one : list) {
@@ -398,11 +399,11 @@ std::string member_text(const Json& object, const std::string& name, const std::
   check(found->is_number() || found->is_boolean(), place, ": \"", name,
         "\" must be a text, a number, true or false, not ", found->type_name());
   check(!found->is_number_float() || std::abs(found->get<double>()) < 0x1p53, place, ": the number \"", name,
-        "\" has more digits than are kept; write it as a text, in quotes");
+        "\" has too many digits; write it as a text, in quotes");
   return found->dump();
 }
 
-/// The selected members of the objects on the lines of jsonl.
+/// Picks the selected members from the objects on the lines of jsonl.
 class MemberPicker {
  public:
   MemberPicker(const TableOptions& options, const TakeCells& take, std::string_view origin)
@@ -422,7 +423,7 @@ class MemberPicker {
     if (waiting_.size() >= most_rows || waiting_bytes_ > most_bytes) choose(false);
   }
 
-  /// False: there was no line.
+  /// Returns false if there was no line.
   bool finish() {
     if (waits_ && is_begun_) choose(true);
     return is_begun_;
@@ -604,7 +605,7 @@ void read_table_rows(const TextInput& input, const TableOptions& options, const 
 
 namespace {
 
-/// The fields between single spaces; trailing spaces are ignored.
+/// Returns the fields between single spaces; trailing spaces are ignored.
 std::vector<std::string_view> fields_of(std::string_view line) {
   while (line.ends_with(' ')) line.remove_suffix(1);
   std::vector<std::string_view> fields;
@@ -623,7 +624,7 @@ bool read_number(std::string_view text, Number& number) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-/// A number of a vector; those that are too small for a float, such as 1e-46, are 0.
+/// Reads a number of a vector; numbers too small for a float, such as 1e-46, become 0.
 bool read_value(std::string_view text, float& value) {
   double wide = 0;
   const bool read = read_number(text, value);

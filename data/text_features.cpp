@@ -45,7 +45,7 @@ void add_runs(std::string_view word, Hashes& found) {
   }
 }
 
-/// The hashes of a text's features, as often as they occur.
+/// The hashes of a text's features, with repetition.
 struct Found {
   Hashes words;  // in lower case
   Hashes all;    // these and the others
@@ -65,7 +65,7 @@ Found features_in(std::string_view text) {
   return found;
 }
 
-/// Ids that occur once each, with how often they did.
+/// Returns distinct ids with their counts.
 TextFeatures counted(Hashes hashes, std::int64_t count) {
   check(count > 0, "hashed features need at least one row, got ", count);
   for (std::uint64_t& hash : hashes) hash %= static_cast<std::uint64_t>(count);
@@ -82,7 +82,7 @@ TextFeatures counted(Hashes hashes, std::int64_t count) {
   return features;
 }
 
-/// Each hash once, in order.
+/// Returns each hash once, in order.
 Hashes distinct(Hashes hashes) {
   std::ranges::sort(hashes);
   hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());
@@ -106,7 +106,7 @@ void add_number(TextFeatures& features, std::uint64_t kind, double number, std::
   }
 }
 
-/// How much of `whole` things are `part`, in quarters.
+/// Returns the share `part` / `whole` in quarters.
 double quarters(std::size_t part, std::size_t whole) {
   return whole == 0 ? 0 : 4 * static_cast<double>(part) / static_cast<double>(whole);
 }

@@ -14,17 +14,19 @@ struct TextFeatures {
   std::vector<float> values;
 };
 
-/// Features of a text for a linear classifier, hashed to 0 .. count - 1 (Weinberger et al. 2009, arXiv
-/// 0902.2206): its words and marks of punctuation in lower case, and as they stand where they have capitals;
-/// pairs of words that follow each other; and runs of 1 to 5 characters within a word, its ends counting as
-/// characters. One that occurs n times has 1 + ln n before the vector is scaled to length 1. Words end at
-/// white space and punctuation. Of longer texts the first 65,536 bytes are read.
+/// Returns features of a text for a linear classifier, hashed to 0 .. count - 1 (Weinberger et al.
+/// 2009, arXiv 0902.2206): words and punctuation marks in lower case, and also unchanged if they
+/// have capitals; pairs of adjacent words; and runs of 1 to 5 characters within a word, whose ends
+/// count as characters. A feature that occurs n times has the value 1 + ln n before the vector is
+/// scaled to length 1. Words end at white space and punctuation. Only the first 65,536 bytes are
+/// read.
 TextFeatures text_features(std::string_view text, std::int64_t count);
 
-/// The same of a pair: every feature of either text, told apart by which of the texts have it, each once.
-/// Behind them stand six numbers: the shares of one text's words, and of all its features, that the other
-/// has, too, in quarters; and log2(1 + n) of the words that both have, and of the difference of their counts.
-/// Each lies between the features of two whole numbers, with values that sum to 1.
+/// Returns features of a pair: every feature of either text, once, with a distinction of which
+/// texts have it. Six numbers follow: the shares of one text's words, and of all its features, that
+/// the other also has, in quarters; and log2(1 + n) of the number of shared words and of the
+/// difference of the word counts. Each number is split between the features of its two neighbouring
+/// integers, with values that sum to 1.
 TextFeatures pair_features(std::string_view first, std::string_view second, std::int64_t count);
 
 }  // namespace heed

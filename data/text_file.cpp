@@ -181,13 +181,14 @@ void check_size_of(const std::filesystem::path& path, const TextOptions& options
 
 using Pieces = std::function<std::string_view()>;
 
-/// The bytes of an input, as stored.
+/// Returns the bytes of an input, as stored.
 Pieces packed_pieces(const TextInput& input) {
   if (input.bytes) return [bytes = *input.bytes]() mutable { return std::exchange(bytes, {}); };
   return [parts = std::make_shared<FileParts>(input.path)] { return parts->next(); };
 }
 
-/// The bytes of the text, piece by piece, unpacked. The size is checked before the first piece.
+/// Returns the bytes of the text, piece by piece, unpacked. The size is checked before the first
+/// piece.
 Pieces pieces_of(const TextInput& input, const TextOptions& options) {
   Pieces packed = packed_pieces(input);
   const std::string_view first = packed();
@@ -232,8 +233,8 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
 constexpr const char* returns_alone =
     "its lines end in CR alone; convert it so that they end in LF (tr '\\r' '\\n')";
 
-/// Whether the first line of a text is all of it and has CRs: old Macs' files would be one line, of which the
-/// rest of the program makes a single example.
+/// Whether a text is a single line that contains CRs. Files from old Macs would become one line,
+/// and so a single example.
 bool has_returns_alone(std::string_view line) {
   return !line.ends_with('\n') && without_line_end(line).find('\r') != std::string_view::npos;
 }
@@ -376,7 +377,7 @@ class LineReader::Source {
     if (descriptor_ > 0) ::close(descriptor_);
   }
 
-  /// The next bytes of the file; empty at its end.
+  /// Returns the next bytes of the file; empty at its end.
   std::string_view read_bytes() {
     ssize_t got = -1;
     do got = ::read(descriptor_, buffer_.data(), buffer_.size());
@@ -385,7 +386,8 @@ class LineReader::Source {
     return {buffer_.data(), static_cast<std::size_t>(got)};
   }
 
-  /// The first bytes of the input, which identify a gzip file; its two magic bytes may arrive separately.
+  /// Returns the first bytes of the input, which identify a gzip file. Its two magic bytes may
+  /// arrive separately.
   std::string_view first_bytes() {
     std::string_view bytes = read_bytes();
     if (bytes != "\x1f") return bytes;

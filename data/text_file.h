@@ -22,8 +22,8 @@ namespace heed {
 
 // --- many texts, held compactly
 
-/// A list of texts. Each takes 9 bytes besides its own (10 from 128 bytes on), where a std::string takes 32
-/// to 64. A text never changes or moves; copies of a list share the texts.
+/// A compact list of texts. Each takes 9 bytes besides its own (10 from 128 bytes on), where a
+/// std::string takes 32 to 64. A text never changes or moves; copies of a list share the texts.
 class TextList {
  public:
   class Iterator;
@@ -44,13 +44,13 @@ class TextList {
   void pop_back() { texts_.pop_back(); }
   std::size_t size() const { return texts_.size(); }
   bool empty() const { return texts_.empty(); }
-  /// Valid as long as the list or a copy of it.
+  /// Returns a text, valid as long as the list or a copy of it.
   std::string_view operator[](std::size_t index) const;
   std::string_view front() const { return (*this)[0]; }
   std::string_view back() const { return (*this)[size() - 1]; }
   Iterator begin() const;
   Iterator end() const;
-  /// The texts at these indices; they are shared, not copied.
+  /// Returns the texts at these indices; they are shared, not copied.
   TextList picked(std::span<const std::size_t> indices) const;
   std::vector<std::string> strings() const;
 
@@ -107,11 +107,11 @@ inline TextList::Iterator TextList::end() const {
   return {*this, size()};
 }
 
-/// Where each text of a list came from, for messages. Takes 8 bytes per text.
+/// The origin of each text in a list, for messages. Takes 8 bytes per text.
 class TextPlaces {
  public:
-  /// "file:line"; line 0: the file as a whole. If the origin ends in a space the number follows it
-  /// directly: "pair 3".
+  /// Adds the place "file:line"; line 0: the file as a whole. If the origin ends in a space, the
+  /// number follows it directly: "pair 3".
   void add(std::string_view origin, std::size_t line = 0);
   std::size_t size() const { return lines_.size(); }
   std::string operator[](std::size_t index) const;
@@ -131,14 +131,14 @@ class TextPlaces {
 
 // --- reading them
 
-/// How the bytes of a text file encode characters. The caller always names it; it is never guessed.
+/// The character encoding of a text file. The caller always names it; it is never guessed.
 enum class Encoding { utf8, latin1, cp1252 };
 
-/// How invalid bytes are treated: as an Error, or replaced by U+FFFD, one for each ill-formed sequence of
-/// UTF-8 (see unicode::CodePoint) or each undefined byte of cp1252.
+/// The treatment of invalid bytes: an Error, or replacement by U+FFFD, one for each ill-formed
+/// sequence of UTF-8 (see unicode::CodePoint) or each undefined byte of cp1252.
 enum class BadBytes { error, replace };
 
-/// How every reader of texts reads.
+/// The options of all text readers.
 struct TextOptions {
   Encoding encoding = Encoding::utf8;
   BadBytes bad_bytes = BadBytes::error;
@@ -148,16 +148,16 @@ struct TextOptions {
   std::uint64_t max_line_bytes = std::uint64_t{64} << 20;
 };
 
-/// What a reader found that its caller should report.
+/// The findings of a reader that its caller should report.
 struct ReadReport {
   std::int64_t replaced = 0;              ///< bytes replaced by U+FFFD
   std::int64_t blank = 0;                 ///< blank lines left out, in tables and in parallel texts
-  std::int64_t missing = 0;               ///< rows left out for want of a label or a text
-  std::vector<std::string> remarks = {};  ///< what was found out about a file
+  std::int64_t missing = 0;               ///< rows left out because they lack a label or a text
+  std::vector<std::string> remarks = {};  ///< what was detected about a file
 };
 
-/// What a reader reads: a text file, or bytes in memory under a name; plain or gzip, which is recognised by
-/// the first bytes.
+/// The input of a reader: a text file, or named bytes in memory; plain or gzip, which is detected
+/// by the first bytes.
 struct TextInput {
   template <class Path>
   requires std::is_convertible_v<Path, std::filesystem::path> TextInput(const Path& file) : path(file) {
@@ -167,23 +167,23 @@ struct TextInput {
 
   std::string origin;  ///< in messages
   std::filesystem::path path = {};
-  std::optional<std::string_view> bytes = {};  ///< unset: they are in the file
+  std::optional<std::string_view> bytes = {};  ///< unset: read from the file
 };
 
-/// The lines of a text as UTF-8 without line ends. Lines end in "\n" or "\r\n"; the last line end may be
-/// missing. Throws Error for a text whose lines end in "\r" alone. A UTF-8 byte-order mark at the start is
-/// left out; a NUL is an ordinary character. Throws Error with origin and line number for invalid bytes, for
-/// a path that is not a regular file, for an empty file, for a damaged or truncated gzip file, and beyond the
-/// limits of the options, before allocating memory.
+/// Reads the lines of a text as UTF-8, without line ends. Lines end in "\n" or "\r\n"; the last
+/// line end may be missing. A UTF-8 byte-order mark at the start is left out; a NUL is an ordinary
+/// character. Throws Error with origin and line number for invalid bytes, and for lines that end in
+/// "\r" alone, a path that is not a regular file, an empty file, a damaged or truncated gzip file,
+/// and sizes beyond the options, before allocating memory.
 TextList read_lines(const TextInput& input, const TextOptions& options = {}, ReadReport* report = nullptr);
 
-/// The text of such a file as UTF-8, line by line, with line ends unchanged; a line may have any length. The
+/// Reads a file as UTF-8, line by line, with line ends unchanged; a line may have any length. The
 /// file is never in memory as a whole. Throws as read_lines does.
 void read_text_by_lines(const std::filesystem::path& path, const TextOptions& options,
                         const std::function<void(std::string_view line)>& take, ReadReport* report = nullptr);
 
-/// The bytes of a file. Throws Error if it is not a regular file, or if it is larger than max_bytes, before
-/// reading it.
+/// Returns the bytes of a file. Throws Error if it is not a regular file, or if it is larger than
+/// max_bytes, before reading it.
 std::string read_limited_file(const std::filesystem::path& path, const TextOptions& options);
 
 /// Sentences and their translations: line i of one corresponds to line i of the other.
@@ -198,38 +198,39 @@ struct DataParts {
   Data train, valid, test;
 };
 
-/// Reads two files of lines (see read_lines) side by side. Pairs with an empty line are counted and left out.
-/// Throws Error with both counts if they differ.
+/// Reads two files of lines (see read_lines) side by side. Pairs with an empty line are counted and
+/// left out. Throws Error with both counts if they differ.
 ParallelText read_parallel_text(const std::filesystem::path& source, const std::filesystem::path& target,
                                 const TextOptions& options = {}, ReadReport* report = nullptr);
 
-// Shared by the readers of whole files and of streams: lines from bytes that arrive in pieces, and characters
-// from the bytes of a line.
+// Shared by the readers of whole files and of streams: lines from bytes that arrive in pieces, and
+// characters from the bytes of a line.
 
-/// Decodes a line without its line end into `text`, as UTF-8. Returns what is wrong with it, or "".
+/// Decodes a line without its line end into `text`, as UTF-8. Returns the fault, or "".
 std::string decode_line(std::string_view line, const TextOptions& options, std::string& text,
                         std::int64_t& replaced);
 
-/// "the line is longer than ..."
+/// Returns the message "the line is longer than ...".
 std::string long_line_message(std::uint64_t max_line_bytes);
 
-/// Cuts bytes that arrive in pieces into lines, in linear time. It keeps at most the beginning of one line,
-/// up to the limit. If the encoding is UTF-8, a byte-order mark at the start is left out.
+/// Cuts bytes that arrive in pieces into lines, in linear time. It keeps at most the beginning of
+/// one line, up to the limit. If the encoding is UTF-8, a byte-order mark at the start is left out.
 class LineSplitter {
  public:
   struct Line {
-    std::string_view bytes;  ///< with its line end, valid until the next call of next(); empty if too long
+    /// With its line end, valid until the next call of next(); empty if too long.
+    std::string_view bytes;
     bool too_long;
   };
 
   LineSplitter(Encoding encoding, std::uint64_t max_line_bytes)
       : leaves_out_mark_(encoding == Encoding::utf8), max_line_bytes_(max_line_bytes) {}
 
-  /// The next piece, once next() has returned none.
+  /// Supplies the next piece, once next() has returned nothing.
   void give(std::string_view piece) { rest_ = piece; }
-  /// No more pieces follow: the last line may lack its line end.
+  /// Ends the input; the last line may lack its line end.
   void finish() { at_end_ = true; }
-  /// The next complete line of the pieces given so far.
+  /// Returns the next complete line of the pieces given so far.
   std::optional<Line> next() {
     if (is_given_) begun_.clear();
     too_long_ = too_long_ && !is_given_;
@@ -270,30 +271,30 @@ class LineSplitter {
   bool too_long_ = false, is_given_ = false, at_end_ = false;
 };
 
-/// A line without "\n" or "\r\n".
+/// Returns a line without "\n" or "\r\n".
 inline std::string_view without_line_end(std::string_view line) {
   if (line.ends_with('\n')) line.remove_suffix(1);
   if (line.ends_with('\r')) line.remove_suffix(1);
   return line;
 }
 
-/// The lines of a text, one after another. An error in a line is thrown before the next one is read, and
-/// earlier lines are not kept. All readers of data use it.
+/// A reader that returns the lines of a text one by one. An error in a line is thrown before the
+/// next one is read, and earlier lines are not kept. All readers of data use it.
 class TextLines {
  public:
   enum class Ends { left_out, kept };  ///< line ends; if kept, a line may have any length
 
-  /// `report`, unless null, must outlive this. Throws Error for a file that is too large or not a regular
-  /// file.
+  /// Opens the input. `report`, unless null, must outlive this. Throws Error for a file that is too
+  /// large or not a regular file.
   TextLines(TextInput input, const TextOptions& options, ReadReport* report = nullptr,
             Ends ends = Ends::left_out);
 
-  /// The next line as UTF-8, valid until the next call. Throws Error as read_lines does.
+  /// Returns the next line as UTF-8, valid until the next call. Throws Error as read_lines does.
   std::optional<std::string_view> next();
   const std::string& origin() const { return input_.origin; }
   std::size_t number() const { return number_; }  ///< of the line, from 1
   std::string place() const;                      ///< "file:line"
-  /// That of the line, where ends are left out: "\n" or "\r\n", and "\n" where it has none.
+  /// The end of the line, if line ends are left out: "\n" or "\r\n"; "\n" if it has none.
   std::string_view line_end() const { return has_return_ ? "\r\n" : "\n"; }
   /// Counts the line as left out because it is empty.
   void leave_out() {
@@ -317,33 +318,35 @@ class TextLines {
 /// Replaces each `from` by `to`, from left to right.
 void replace_all(std::string& text, std::string_view from, std::string_view to);
 
-/// A line of input as UTF-8 without its line end, or what is wrong with it.
+/// A line of input as UTF-8 without its line end, or an error.
 struct InputLine {
   std::string text;
-  /// "byte 3 of the line (0xEF) is not UTF-8; ...", or longer than max_line_bytes; else "".
+  /// The error, "byte 3 of the line (0xEF) is not UTF-8; ..." or that it exceeds max_line_bytes;
+  /// otherwise "".
   std::string error;
 };
 
-/// Lines of standard input or a file as they arrive, plain or gzip, under the rules of read_lines. Lines that
-/// are already available are returned together, so that a file is processed in large batches and a person or
-/// a program at the other end of a pipe gets each answer at once. Only the current line is kept, so the input
-/// may be endless: max_bytes does not apply.
+/// A reader of lines from standard input or a file as they arrive, plain or gzip, under the rules
+/// of read_lines. Lines that are already available are returned together: files are processed in
+/// large batches, and a person or program at the other end of a pipe gets each answer at once. Only
+/// the current line is kept, so the input may be endless: max_bytes does not apply.
 class LineReader {
  public:
-  /// An empty name means standard input. Waits for pipes, named ones too. Throws an Error if the file cannot
-  /// be read.
+  /// Opens a file; an empty name means standard input. Waits for pipes, including named ones.
+  /// Throws an Error if the file cannot be read.
   explicit LineReader(const std::string& file, const TextOptions& options = {});
   ~LineReader();
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  /// Waits for a line and returns it with those already available after it, at most `limit`; empty at the
-  /// end. A line that cannot be decoded has an error and does not affect the others; one that is too long is
-  /// skipped in constant memory. Throws an Error if reading fails or a gzip file is damaged.
+  /// Waits for a line and returns it with those already available after it, at most `limit`; empty
+  /// at the end. A line that cannot be decoded has an error and does not affect the others; one
+  /// that is too long is skipped in constant memory. Throws an Error if reading fails or a gzip
+  /// file is damaged.
   std::vector<InputLine> next(std::size_t limit);
   /// The number of the last line returned, from 1.
   std::int64_t line_number() const;
-  /// Bytes of the returned lines that were replaced by U+FFFD.
+  /// The number of bytes in the returned lines that were replaced by U+FFFD.
   std::int64_t replaced() const;
 
  private:

@@ -133,7 +133,8 @@ namespace {
 using namespace json_parts;
 using SortedJson = nlohmann::json;
 
-/// The text with each character replaced by what `change(character, its bytes, result)` appends.
+/// Returns the text with each character replaced by what `change(character, its bytes, result)`
+/// appends.
 template <class Change>
 std::string each_character(std::string_view text, const Change& change) {
   std::string result;
@@ -149,7 +150,7 @@ std::string each_character(std::string_view text, const Change& change) {
   return result;
 }
 
-/// The text without the characters of one kind.
+/// Returns the text without the characters of one kind.
 template <class Is>
 std::string without(std::string_view text, const Is& is) {
   return each_character(text, [&](char32_t c, std::string_view bytes, std::string& result) {
@@ -292,7 +293,7 @@ TextRule normalizer_rule(const SortedJson& part, const std::string& type) {
 
 // --- pre-tokenizers
 
-/// The parts that `cut` makes of a piece, without the empty ones.
+/// Returns a rule that splits pieces with `cut` and drops empty parts.
 template <class Cut>
 WordRule cutting(const Cut& cut) {
   return [=](const Piece& piece, std::vector<Piece>& pieces) {
@@ -304,8 +305,8 @@ WordRule cutting(const Cut& cut) {
   };
 }
 
-/// Runs of characters of the same kind. Kind 0 is left out; a character of negative kind is a run by
-/// itself.
+/// Splits a text into runs of characters of the same kind. Kind 0 is left out; a character of
+/// negative kind is a run by itself.
 template <class Kind>
 std::vector<std::string_view> runs(std::string_view text, const Kind& kind_of) {
   std::vector<std::string_view> found;
@@ -325,7 +326,7 @@ std::vector<std::string_view> runs(std::string_view text, const Kind& kind_of) {
   return found;
 }
 
-/// The visible character that stands for SentencePiece's space.
+/// Returns the visible character that replaces a space in SentencePiece.
 std::string space_of(const SortedJson& part, const std::string& where) {
   std::string space = text_in(part, "replacement", where);
   check(!space.empty() && static_cast<std::size_t>(unicode::decode(space, 0).length) == space.size(), where,
@@ -333,7 +334,8 @@ std::string space_of(const SortedJson& part, const std::string& where) {
   return space;
 }
 
-/// SentencePiece's spaces: each becomes a visible character that begins the word after it.
+/// Returns SentencePiece's rule for spaces: each becomes a visible character that begins the next
+/// word.
 WordRule metaspace_rule(const SortedJson& part) {
   const std::string where = "pre_tokenizer", space = space_of(part, where);
   const bool adds = flag(part, "add_prefix_space", true, where);
@@ -370,7 +372,7 @@ WordRule word_rule(const SortedJson& part, const std::string& type) {
     });
   if (type == "Punctuation") {
     check(is_null(part, "behavior") || part["behavior"] == "Isolated",
-          "pre_tokenizer \"Punctuation\" is supported with behavior Isolated alone");
+          "pre_tokenizer \"Punctuation\" is only supported with behavior Isolated");
     return cutting([](std::string_view text) {
       return runs(text, [](char32_t c) { return unicode::is_punctuation(c) ? -1 : 1; });
     });

@@ -47,7 +47,7 @@ class AgreementWriter {
     if (with_s) text_ += 's';
   }
 
-  /// "the small cats"
+  /// Writes "the small cats".
   void noun_phrase(bool plural) {
     say(draws_.pick(plural ? plural_determiners : singular_determiners));
     if (draws_.below(2) == 0) say(draws_.pick(adjectives));
@@ -158,7 +158,7 @@ class Reader {
     }
     return false;
   }
-  /// What may come between a noun and its verb, possibly nothing.
+  /// Parses what may come between a noun and its verb, possibly nothing.
   bool modifier(bool plural) {
     bool other_plural = false;
     if (take("near")) return any_noun_phrase(other_plural);
@@ -344,7 +344,8 @@ bool likes(std::uint64_t seed, std::int64_t user, std::int64_t topic) {
   return topic == first || topic == second;
 }
 
-/// The impression shown when the news up to `newest` are out; news by their places in the list of all news.
+/// Returns the impression shown when the news up to `newest` are out. News are given by their
+/// places in the list of all news.
 Impression made_impression(std::uint64_t seed, std::int64_t index, std::int64_t newest) {
   Draws draw = draws_for(DrawnFor::impression, seed, index);
   Impression impression;

@@ -185,7 +185,7 @@ void WordPieceModel::encode_word(std::string_view word, std::vector<std::int32_t
 
 namespace {
 
-/// The best path to a position in the word: its last token, and where that begins.
+/// A step of the best path to a position in the word: its last token, and where that token begins.
 struct Step {
   double score = 0;
   std::int32_t token = -1;  // -1: an unknown character

@@ -19,21 +19,22 @@ struct TextHash {
 /// The tokens of a model by id, and their ids.
 class TokenVocabulary {
  public:
-  /// `tokens` are the spellings by id, all different but for `holes`, the ids that are no token (empty:
-  /// there are none); throws Error otherwise.
+  /// Builds a vocabulary from `tokens`, the spellings by id. They are all different except for
+  /// `holes`, the ids without a token (empty: none); throws Error otherwise.
   TokenVocabulary(std::vector<std::string> tokens, const std::vector<bool>& holes = {});
 
-  /// By id; a hole is empty.
+  /// The spellings by id; a hole is empty.
   const std::vector<std::string>& tokens() const { return tokens_; }
-  /// How many tokens there are, without the holes.
+  /// The number of tokens, without the holes.
   std::size_t count() const { return ids_.size(); }
   bool is_hole(std::int32_t id) const {
     const std::string& token = tokens_[static_cast<std::size_t>(id)];
     return token.empty() && find(token) != id;
   }
-  /// The id of a spelling, if it is in the vocabulary.
+  /// Returns the id of a spelling, if it is in the vocabulary.
   std::optional<std::int32_t> find(std::string_view spelling) const;
-  /// The same for a required token, such as the unknown token; `what` describes it in the Error.
+  /// Returns the id of a required token, such as the unknown token. Throws an Error with its
+  /// description `what` if it is missing.
   std::int32_t id_of(std::string_view spelling, std::string_view what) const;
 
  private:
@@ -41,21 +42,21 @@ class TokenVocabulary {
   std::unordered_map<std::string, std::int32_t, TextHash, std::equal_to<>> ids_;
 };
 
-/// Finds a set of strings in a text: which of them begin at each place. Time is linear in the total length
-/// of the strings, and then in each text. The strings form a tree, read from their ends (Aho and Corasick,
-/// "Efficient string matching", 1975), so one pass over the text from its end tells for every place what
-/// begins there.
+/// A search tree that finds, at each place of a text, which of a set of strings begin there. Time
+/// is linear in the total length of the strings, and then in each text. The strings form a tree,
+/// read from their ends (Aho and Corasick, "Efficient string matching", 1975), so one pass over the
+/// text from its end finds what begins at every place.
 class StringTree {
  public:
-  /// Empty strings are never found; of equal strings only the first is.
+  /// Builds the tree. Empty strings are never found; of equal strings only the first is.
   explicit StringTree(const std::vector<std::string_view>& strings = {});
 
-  /// The number of the longest string that begins at each byte of text[begin, end), or -1. The string may
-  /// reach beyond `end`.
+  /// Finds the index of the longest string that begins at each byte of text[begin, end), or -1. The
+  /// string may reach beyond `end`.
   void longest(std::string_view text, std::size_t begin, std::size_t end,
                std::vector<std::int32_t>& found) const;
-  /// The longest string that is a proper prefix of this one, or -1. Repeated from longest() on, it gives
-  /// every string that begins at a place.
+  /// Returns the longest string that is a proper prefix of this one, or -1. Repeated, starting from
+  /// longest(), it gives every string that begins at a place.
   std::int32_t longest_beginning(std::int32_t string) const {
     return beginnings_[static_cast<std::size_t>(string)];
   }
@@ -105,7 +106,8 @@ class WordCounts {
   std::vector<Place> places_;  // a power of two, half of them free
 };
 
-/// A vocabulary of whole words ("WordLevel" in a tokenizer.json file); all others are the unknown token.
+/// A vocabulary of whole words ("WordLevel" in a tokenizer.json file); all others are the unknown
+/// token.
 class WordModel : public TokenVocabulary {
  public:
   /// Throws Error when the unknown token is not in the vocabulary.
@@ -124,7 +126,7 @@ struct WordTraining {
   std::string unknown = "<unk>";          ///< One of the first tokens.
 };
 
-/// The most frequent words; equally frequent words are ordered by their bytes. Throws Error when the
+/// Returns a model of the most frequent words; ties are ordered by bytes. Throws Error if the
 /// vocabulary cannot hold a single word.
 WordModel frequent_words(const WordCounts& words, const WordTraining& options);
 
@@ -135,9 +137,9 @@ struct WordPieceOptions {
   std::int64_t max_input_chars_per_word = 100;   ///< a longer word is unknown
 };
 
-/// Takes the longest token that begins a word, then the longest that continues it, to its end (Wu et al.
-/// 2016, arXiv 1609.08144). A word that cannot be split this way is unknown as a whole. Linear time,
-/// through StringTree.
+/// The WordPiece model: takes the longest token that begins a word, then the longest that continues
+/// it, to its end (Wu et al. 2016, arXiv 1609.08144). A word that cannot be split this way is
+/// unknown as a whole. Linear time, through StringTree.
 class WordPieceModel : public TokenVocabulary {
  public:
   /// Throws Error when the unknown token is not in the vocabulary.
@@ -155,24 +157,27 @@ class WordPieceModel : public TokenVocabulary {
 /// The settings of a Unigram model besides its vocabulary, named as in a tokenizer.json file.
 struct UnigramOptions {
   std::optional<std::int32_t> unk_id;
-  bool byte_fallback = false;  ///< spells unknown text in bytes such as "<0x41>" if the vocabulary has them
+  /// Spells unknown text in bytes such as "<0x41>" if the vocabulary has them.
+  bool byte_fallback = false;
 };
 
-/// The token that stands for a byte where unknown text is spelled in bytes: "<0x41>".
+/// Returns the token of a byte in the spelling of unknown text: "<0x41>".
 std::string byte_token(char byte);
 
-/// The most probable sequence of tokens whose texts form the word (Kudo 2018, arXiv 1804.10959), found by
-/// Viterbi's algorithm. A character that no token covers costs 10 more than the rarest token, and a run of
-/// them is one unknown. Time is linear in the text, times the tokens that begin at a place.
+/// The Unigram model: finds the most probable sequence of tokens that spell the word (Kudo 2018,
+/// arXiv 1804.10959), with the Viterbi algorithm. A character that no token covers costs 10 more
+/// than the rarest token, and a run of them is one unknown. Time is linear in the text, times the
+/// tokens that begin at a place.
 class UnigramModel : public TokenVocabulary {
  public:
-  /// How much lower an unknown character scores than the rarest token; SentencePiece's value.
+  /// The penalty of an unknown character relative to the rarest token; SentencePiece's value.
   static constexpr double unknown_penalty = 10;
 
-  /// `scores` are log probabilities by id. Throws Error when their number does not match the tokens, when
-  /// one is not finite, and for an unknown token outside the vocabulary.
+  /// Builds the model; `scores` are log probabilities by id. Throws Error if their number does not
+  /// match the tokens, if one is not finite, and for an unknown token outside the vocabulary.
   UnigramModel(std::vector<std::string> tokens, std::vector<double> scores, UnigramOptions options);
-  /// Throws Error for unknown characters if the model has no unknown token.
+  /// Appends the ids of a word. Throws Error for unknown characters if the model has no unknown
+  /// token.
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
   const std::vector<double>& scores() const { return scores_; }
   const UnigramOptions& options() const { return options_; }

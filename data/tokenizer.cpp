@@ -227,7 +227,8 @@ namespace {
 // English texts have up to 0.0003 letters beyond a to z, Italian 0.007, German 0.014 and Finnish 0.07.
 constexpr double foreign_letters = 0.005;
 constexpr double many_once = 0.1;
-// Of parts of words: with more of them rare words are tokens again, of which nothing can be learned.
+// For parts of words: with more of them, rare words would be tokens again, from which nothing can
+// be learned.
 constexpr std::int64_t few_parts = 2000;
 
 double share(std::int64_t part, std::int64_t whole) {
@@ -259,12 +260,12 @@ TokenKind token_kind_for(const TextSource& texts) {
     }
   });
   const double once = share(std::ranges::count(words, 1, &WordCounts::Word::count), running_words);
-  if (2 * wide > letters) return {"characters", "most letters stand for a syllable or a word"};
+  if (2 * wide > letters) return {"characters", "most letters represent a syllable or a word"};
   if (share(foreign, letters) < foreign_letters) return {"words", "the letters are a to z"};
   // Rounded down, so that 9.7 % do not read as if they reached the limit.
   const std::string found = concat_text(static_cast<int>(100 * once), " % of the words occur once");
   if (once < many_once) return {"words", found};
-  return {"bpe", found + ", and as many of new texts would be unknown", few_parts};
+  return {"bpe", found + ", so about as many words of new texts would be unknown", few_parts};
 }
 
 }  // namespace heed

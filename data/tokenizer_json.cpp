@@ -21,7 +21,7 @@ class TokenizerFile {
     check(file.is_object(), "the file is ", file.type_name(), ", not a JSON object");
     for (const char* option : {"truncation", "padding"})
       check(is_null(file, option), option,
-            " is set, which encode() would have to follow; take it out of the file");
+            " is set, which encode() does not support; remove it from the file");
     TokenizerSettings settings;
     if (!is_null(file, "normalizer")) {
       settings.normalizer = read_normalizer(file["normalizer"].dump());
@@ -30,7 +30,7 @@ class TokenizerFile {
     read_words(file, settings);
     TokenModel model = read_model(member(file, "model", ""), settings.byte_level);
     check(std::holds_alternative<BpeModel>(model) || !settings.byte_level,
-          "pre_tokenizer ByteLevel is supported with model BPE alone");
+          "pre_tokenizer ByteLevel is only supported with model BPE");
     read_decoder_part(file, settings);
     if (!is_null(file, "post_processor")) settings.post_processor_text = file["post_processor"].dump(2);
     settings.added_tokens = read_added_tokens(file);
@@ -67,7 +67,7 @@ class TokenizerFile {
     settings.pre_tokenizer = read_pre_tokenizer(part.dump());
   }
 
-  /// A sequence without what does not change the words: offsets are not asked for here.
+  /// Returns a pre-tokenizer without the members that only change offsets, which heed does not use.
   static std::string without_offsets(SortedJson part) {
     if (part.is_object() && part.contains("pretokenizers") && part["pretokenizers"].is_array())
       for (SortedJson& one : part["pretokenizers"])
@@ -81,7 +81,7 @@ class TokenizerFile {
     settings.decoder_text = part.dump(2);
     if (!settings.byte_level) {
       check(!part.is_object() || part.value("type", SortedJson()) != "ByteLevel",
-            "decoder ByteLevel is supported with pre_tokenizer ByteLevel alone");
+            "decoder ByteLevel is only supported with pre_tokenizer ByteLevel");
       settings.decoder = read_decoder(part.dump());
       return;
     }
@@ -110,8 +110,8 @@ class TokenizerFile {
     return tokens;
   }
 
-  /// Old files identify the model by its parts alone: the type is the first that Hugging Face's tokenizers
-  /// could read it as.
+  /// Returns the type of the model. Old files identify it only by its parts: it is the first type
+  /// that Hugging Face's tokenizers could read it as.
   static std::string type_of(const SortedJson& model) {
     const SortedJson& vocabulary = member(model, "vocab", "model");
     if (model.contains("type")) return text_of(model["type"], "model.type");
@@ -122,7 +122,8 @@ class TokenizerFile {
                : "WordLevel";
   }
 
-  /// Of an object token -> id. Ids may be left out, but not so many that a short file takes all memory.
+  /// Reads an object token -> id. Ids may be left out, but not so many that a short file takes all
+  /// memory.
   static TokenVocabulary read_vocabulary(const SortedJson& model) {
     const SortedJson& vocabulary = member(model, "vocab", "model");
     check(vocabulary.is_object(), "model.vocab is ", vocabulary.type_name(), ", not an object");
@@ -213,7 +214,7 @@ class TokenizerFile {
     return pairs;
   }
 
-  /// Both forms: ["a", "b"], and the older "a b".
+  /// Reads both forms of a merge: ["a", "b"], and the older "a b".
   static std::pair<std::string, std::string> merge_parts(const SortedJson& merge, const std::string& where) {
     if (merge.is_array() && merge.size() == 2) return {text_of(merge[0], where), text_of(merge[1], where)};
     const std::string text = merge.is_string() ? merge.get<std::string>() : std::string();

@@ -14,7 +14,7 @@ namespace heed {
 
 namespace {
 
-/// Start of the character that ends just before byte `at`, which must not be 0.
+/// Returns the start of the character that ends just before byte `at`, which must not be 0.
 std::size_t previous_character(std::string_view text, std::size_t at) {
   std::size_t start = at - 1;
   while (start > 0 && at - start < 4 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) --start;
@@ -142,8 +142,8 @@ std::size_t end_of_run(std::string_view text, std::size_t at, Kind kind, WordSpl
   return at;
 }
 
-/// The length of an English contraction at the start of the text, or 0. The text must not be empty. Without
-/// regard to case the long s, too, is an s.
+/// Returns the length of an English contraction at the start of the text, or 0. The text must not
+/// be empty. If case is ignored, the long s also counts as an s.
 std::size_t contraction_length(std::string_view text, bool ignores_case = false) {
   if (text.front() != '\'') return 0;
   static constexpr std::array<std::string_view, 7> contractions = {"'s", "'t",  "'re", "'ve",
@@ -158,8 +158,8 @@ std::size_t contraction_length(std::string_view text, bool ignores_case = false)
   return 0;
 }
 
-/// The end of a run of white space. Before a word the last character of the run is left over: a U+0020
-/// joins the word, any other space becomes a piece of its own.
+/// Returns the end of a run of white space. Before a word the last character of the run is left
+/// over: a U+0020 joins the word, any other space becomes a piece of its own.
 std::size_t end_of_space(std::string_view text, std::size_t at) {
   std::size_t last = at, end = at;
   for (Character c = character_at(text, end); c.kind == Kind::space; c = character_at(text, end)) {
@@ -177,8 +177,8 @@ bool is_line_end(const Character& c, std::string_view text, std::size_t at) {
   return c.kind == Kind::space && (text[at] == '\n' || text[at] == '\r');
 }
 
-/// Of white space that is no line end and stands before a number: in texts that are cut there all of it; 0:
-/// none such stands here.
+/// Returns the end of the white space at `at`, which is not a line end, if a number follows;
+/// otherwise 0. For patterns that cut texts there.
 std::size_t end_of_space_before_number(std::string_view text, std::size_t at) {
   std::size_t end = at;
   Character c = character_at(text, end);
@@ -186,7 +186,8 @@ std::size_t end_of_space_before_number(std::string_view text, std::size_t at) {
   return end > at && c.kind == Kind::number ? end : 0;
 }
 
-/// The white space at `at` up to its last line end, or without one as in GPT-2's pattern.
+/// Returns the end of the white space at `at`: after its last line end, or without one as in
+/// GPT-2's pattern.
 std::size_t end_of_lines(std::string_view text, std::size_t at) {
   std::size_t last = at;
   for (std::size_t end = at; end < text.size();) {
@@ -199,7 +200,7 @@ std::size_t end_of_lines(std::string_view text, std::size_t at) {
   return last > at ? last : end_of_space(text, at);
 }
 
-/// The word of Llama 3's pattern, with up to `most` numbers in one.
+/// Returns the end of a word in Llama 3's pattern, with up to `most` digits in one.
 std::size_t end_of_llama_word(std::string_view text, std::size_t at, int most) {
   if (const std::size_t length = contraction_length(text.substr(at), true)) return at + length;
   const auto run_of = [&](std::size_t from, Kind kind) {

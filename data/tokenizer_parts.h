@@ -23,7 +23,7 @@ struct Segment {
   std::optional<std::int32_t> id;
 };
 
-/// Finds tokens in a text: at each place the longest that begins there, from left to right, without
+/// Finds added tokens in a text: the longest one at each place, from left to right, without
 /// overlap.
 class TokenMatcher {
  public:
@@ -43,49 +43,52 @@ class TokenMatcher {
   std::array<bool, 256> begins_pattern_{};
 };
 
-/// The words that byte-level BPE never merges across.
+/// The rule that splits a text into words, across which byte-level BPE never merges.
 enum class WordSplit {
-  none,  ///< A whole text is one.
+  none,  ///< A whole text is one word.
   /// The pattern of GPT-2 (Radford et al., 2019), scanned by hand with Unicode categories:
-  ///   's | 't | 're | 've | 'm | 'll | 'd | ?L+ | ?N+ | ?(other)+ | space+ not before a non-space | space+
-  /// where " ?" is one optional U+0020. Vowel signs are "other" here, and part words from their middle.
+  ///   's | 't | 're | 've | 'm | 'll | 'd
+  ///   | ?L+ | ?N+ | ?(other)+ | space+ not before a non-space | space+
+  /// where " ?" is one optional U+0020. Vowel signs are "other" here, and split words.
   gpt2,
-  /// The same, but after an L or N also all that Unicode's word boundaries leave with it
-  /// (unicode::stays_with_previous): heed's own.
+  /// The pattern of GPT-2, but everything that Unicode's word boundaries keep with an L or N stays
+  /// with it (unicode::stays_with_previous). heed's own.
   whole,
-  /// That of GPT-2 in texts cut before and after every single N (SmolLM2).
+  /// The pattern of GPT-2, in texts cut before and after every single N (SmolLM2).
   digits,
-  /// The pattern of Llama 3 (and of GPT-4), which differs from GPT-2's in what joins a word and where lines
-  /// end:
-  ///   's | 't | 're | 've | 'm | 'll | 'd, also in capitals | (other or space, but no line end)?L+ | N{1,3}
-  ///   | ?(other)+(line end)* | space*(line end)+ | space+ not before a non-space | space+
+  /// The pattern of Llama 3 (and of GPT-4), which differs from GPT-2's in word joining and line
+  /// ends:
+  ///   's | 't | 're | 've | 'm | 'll | 'd, also in capitals
+  ///   | (other or space, but no line end)?L+ | N{1,3} | ?(other)+(line end)*
+  ///   | space*(line end)+ | space+ not before a non-space | space+
   llama3,
-  /// The same with each N by itself (Qwen2).
+  /// The pattern of Llama 3 with each N by itself (Qwen2).
   qwen2,
 };
 
-/// Splits a text into words, which follow one another without gaps; ill-formed bytes count as "other".
+/// Splits a text into words, which follow one another without gaps; ill-formed bytes count as
+/// "other".
 std::vector<std::string_view> split_words(std::string_view text, WordSplit split);
-/// The end of the word that begins at byte `at`, which must be inside the text.
+/// Returns the end of the word that begins at byte `at`, which must be inside the text.
 std::size_t end_of_word(std::string_view text, std::size_t at, WordSplit split);
 
-/// Cuts a text into parts of about a megabyte. Each but the first begins with a line break after a character
-/// that is no space.
+/// Cuts a text into parts of about a megabyte. Each but the first begins with a line break after a
+/// character that is no space.
 std::vector<std::string_view> parts_at_line_breaks(std::string_view text);
 /// Whether a line break after a character that is no space always begins a word in this split.
 bool begins_word_at_line_break(WordSplit split);
 
-/// The ids of words seen before, since most words of a text are repeats. Each word has only a few places
-/// where it may be stored, so no text makes the look-up slow; if these are taken the word is not cached.
-/// Entries never move, so a look-up takes no lock.
+/// A cache of the ids of words, since most words of a text are repeats. Each word has only a few
+/// places where it may be stored, so no text makes the look-up slow; if these are taken, the word
+/// is not cached. Entries never move, so a look-up takes no lock.
 class WordCache {
  public:
-  /// Appends the ids of the word if it is known.
+  /// Appends the ids of the word and returns true if it is cached.
   bool append(std::string_view word, std::vector<std::int32_t>& ids) const;
   void insert(std::string_view word, std::span<const std::int32_t> ids);
 
  private:
-  /// A word's number of bytes, number of ids, ids and bytes.
+  /// A cache entry: the word's number of bytes, number of ids, ids and bytes.
   using Entry = std::unique_ptr<std::int32_t[]>;
   using Place = std::atomic<const std::int32_t*>;  // null: free
 
@@ -103,7 +106,8 @@ const TokenVocabulary& vocabulary_of(const TokenModel& model);
 struct TokenizerSettings {
   std::vector<AddedToken> added_tokens;
   std::vector<TextRule> normalizer;
-  /// Words keep their spaces, and bytes are spelled in the byte alphabet, so nothing is lost.
+  /// Byte-level: words keep their spaces, and bytes are spelled in the byte alphabet, so nothing is
+  /// lost.
   bool byte_level = true;
   bool add_prefix_space = false;                  // for byte-level
   WordSplit word_split = WordSplit::gpt2;         // for byte-level
@@ -115,16 +119,17 @@ struct TokenizerSettings {
   std::string post_processor_text = "null";
 };
 
-/// The settings of a tokenizer to be learned: its text steps, and byte-level words or those of BERT.
+/// Returns the settings of a tokenizer to be trained: its text steps, and byte-level words or
+/// BERT's.
 TokenizerSettings settings_to_learn(std::span<const TextStep> steps, bool byte_level,
                                     bool add_prefix_space = false, WordSplit split = WordSplit::whole);
-/// The JSON text of the pre-tokenizer that gives byte-level words. Only ours (whole, gpt2, none) put a space
-/// before texts.
+/// Returns the JSON text of a pre-tokenizer for byte-level words. Only heed's own splits (whole,
+/// gpt2, none) put a space before texts.
 std::string byte_level_pre_tokenizer(bool add_prefix_space, WordSplit split);
 
 /// The state of a tokenizer; immutable except for the cache.
 struct TokenizerParts {
-  /// The added tokens get their ids here (see Tokenizer::added_tokens).
+  /// Assigns ids to the added tokens (see Tokenizer::added_tokens).
   TokenizerParts(TokenModel model, TokenizerSettings settings);
 
   /// Appends the ids of a text without added tokens, computed on all threads if the text is long. `first`:
@@ -168,8 +173,8 @@ class NormalizedText {
   std::string_view text_;
 };
 
-/// Calls visit(word) for each word of a text, as the model sees it. `first`: how many bytes stem from the
-/// first character of the whole text, before it was normalised.
+/// Calls visit(word) for each word of a text, as the model sees it. `first`: the number of bytes
+/// that stem from the first character of the whole text before normalisation.
 template <class Visit>
 void for_each_word(std::string_view text, const TokenizerSettings& settings, std::size_t first,
                    const Visit& visit) {

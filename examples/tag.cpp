@@ -1,10 +1,11 @@
-// tag: learns a tag for each word of a text. A whole task with its program in one file; CONTRIBUTING.md
-// explains it.
+// tag: a model that tags each word of a text. A complete task with its program in one file; see
+// CONTRIBUTING.md.
 //
-// With --data it learns from a table of tags and texts, "DT NN VBD<tab>The cat sat"; without, what each word
-// of a number counts: in "six hundred four thousand three" six counts hundreds of thousands, four thousands
-// and three ones, and hundred and thousand are units. An encoder reads the words, and a linear map turns each
-// hidden state into the logits of the tags; the loss is the cross entropy.
+// With --data it learns from a table of tags and texts, "DT NN VBD<tab>The cat sat". Without, it
+// learns the place value of each word in a number: in "six hundred four thousand three", six is
+// tagged as hundreds of thousands, four as thousands and three as ones; hundred and thousand are
+// units. An encoder reads the words, and a linear layer maps each hidden state to the logits of the
+// tags. The loss is the cross entropy.
 
 #include <algorithm>
 #include <cmath>
@@ -31,10 +32,10 @@ struct TagData {
 };
 
 void for_each_setting(auto&& visit, TagData& data) {
-  visit(data.file, "file", "Lines to learn from: tags, a tab, as many words; each separated by spaces");
-  visit(data.valid_fraction, "valid_fraction", 0.001, 0.999, "Share of the texts that is held out");
+  visit(data.file, "file", "Training lines: tags, a tab, and as many words, all separated by spaces");
+  visit(data.valid_fraction, "valid_fraction", 0.001, 0.999, "Share of the texts to hold out for validation");
   for_each_setting(visit, data.text);
-  visit(data.limits.max_tokens, "max_tokens", 1, 1 << 24, "The most words of a text");
+  visit(data.limits.max_tokens, "max_tokens", 1, 1 << 24, "Most words of a text");
 }
 
 Settings tag_settings(bool /*own_data*/) {
@@ -49,7 +50,7 @@ Settings tag_settings(bool /*own_data*/) {
   return settings;
 }
 
-/// What stands between spaces, each as often as it does.
+/// Returns the words between spaces, with repetition.
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
   while (text.remove_prefix(std::min(text.find_first_not_of(' '), text.size())), !text.empty()) {
@@ -59,7 +60,8 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-/// Numbers from their last word to the first: a word counts what stands to its right multiplies it by.
+/// Generates numbers in words, with tags. The words are tagged from last to first, because the
+/// units to the right of a word multiply its value.
 LabelledText number_words_by_rule() {
   LabelledText text;
   for (const std::int32_t number : draw_numbers(1, 3000, 1).train) {
@@ -88,7 +90,7 @@ LabelledText read_tagged(const std::string& file, const Settings& layout, ReadRe
                             &report);
 }
 
-/// A list of names as a file, and back.
+/// Converts a list of names to the text of a file, and back.
 std::string lines_of_names(const std::set<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += name + "\n";
@@ -101,7 +103,7 @@ std::vector<std::string> names_in(std::string_view text) {
   return names;
 }
 
-/// The place of a name in a sorted list, or -1.
+/// Returns the index of a name in a sorted list, or -1.
 std::int32_t place_of(const std::vector<std::string>& names, const std::string& name) {
   const auto found = std::ranges::lower_bound(names, name);
   return found != names.end() && *found == name ? static_cast<std::int32_t>(found - names.begin()) : -1;
@@ -111,7 +113,7 @@ class Tagger : public SequenceEncoder {
  public:
   explicit Tagger(const TransformerConfig& config)
       : Tagger(config, Initialiser(static_cast<std::uint64_t>(config.seed))) {}
-  /// Logits of the tags [B, N, tags] of words i32 [B, N].
+  /// Returns the logits of the tags [B, N, tags] for words i32 [B, N].
   Tensor logits(const PaddedTokens& words, Context& context) { return output_(hidden(words, context)); }
 
  private:
@@ -131,7 +133,7 @@ class TagLearner : public Learner {
     unit_ = "texts";
   }
 
-  // --- what it loses: the cross entropy of each word's tag
+  // --- loss: the cross entropy of each word's tag
   void prepare_training() override {
     train_ = examples_of(parts_.train);
     valid_ = examples_of(parts_.valid);
@@ -153,7 +155,7 @@ class TagLearner : public Learner {
     return evaluation(quality_of(picked(valid_, rows)).metrics, rows.size(), valid_.inputs.size());
   }
 
-  // --- what it answers: the likeliest tag of each word
+  // --- predictions: the likeliest tag of each word
   std::vector<Prediction> predict(std::span<const std::string> lines,
                                   const PredictOptions& options) override {
     return answer_lines(
@@ -170,7 +172,7 @@ class TagLearner : public Learner {
   }
 
  protected:
-  // --- what it reads: texts with a tag for each word
+  // --- data: texts with a tag for each word
   std::map<std::string, std::string> read_parts() override {
     const LabelledText text = reported([&](ReadReport& report) {
       return data_.file.empty() ? number_words_by_rule() : read_tagged(data_.file, settings_, report);
@@ -196,7 +198,7 @@ class TagLearner : public Learner {
                             batch_tokens());
   }
 
-  // --- how it is measured
+  // --- evaluation
   Measurement measured(const MeasureSource& source) override {
     const auto read = [&](std::span<const std::string> files, const Settings& layout, ReadReport& report) {
       return read_tagged(files.front(), layout, report);
@@ -212,7 +214,7 @@ class TagLearner : public Learner {
     return {names.begin(), names.end()};
   }
 
-  /// Words that training has not seen are all one, behind the others.
+  /// Words unseen in training share one id, after the others.
   Tokens input_of(std::string_view text) const {
     Tokens ids;
     for (const std::string& word : words_of(text)) {
@@ -228,8 +230,8 @@ class TagLearner : public Learner {
     for (std::size_t i = 0; i < text.size(); ++i) {
       const std::vector<std::string> tags = words_of(text.labels[i]);
       examples.inputs.push_back(input_of(text.texts[i]));
-      check(tags.size() == examples.inputs.back().size(), text.places[i], ": ", tags.size(),
-            " tags stand beside ", examples.inputs.back().size(), " words; expected a tag for each");
+      check(tags.size() == examples.inputs.back().size(), text.places[i], ": ", tags.size(), " tags for ",
+            examples.inputs.back().size(), " words; expected a tag for each");
       examples.targets.emplace_back();
       for (const std::string& tag : tags) {
         examples.targets.back().push_back(place_of(tags_, tag));
@@ -244,7 +246,7 @@ class TagLearner : public Learner {
     return pad_tokens(texts, model_as<Tagger>().device());
   }
 
-  /// The logarithm of the probability of each tag of each word [words, tags], text by text.
+  /// Returns the log-probability of each tag of each word [words, tags], text by text.
   std::vector<std::vector<float>> scores_of(const std::vector<Tokens>& texts) {
     std::vector<Output> scores =
         outputs_of(texts, {lengths_of(texts), {}}, batch_size_, ranks(),
@@ -258,7 +260,7 @@ class TagLearner : public Learner {
   std::size_t best_tag(std::span<const float> scores) const {
     return static_cast<std::size_t>(std::ranges::max_element(scores) - scores.begin());
   }
-  /// Its probability is that of all tags together.
+  /// The probability of an answer is the joint probability of all tags.
   Prediction answer_of(std::span<const float> scores) const {
     Prediction answer;
     double total = 0;
@@ -294,14 +296,14 @@ class TagLearner : public Learner {
 
 int main(int argc, char** argv) {
   const TaskKind kind =
-      task_of<TagLearner>("tag", "Learns a tag for each word of a text, measures it, and tags texts",
+      task_of<TagLearner>("tag", "Trains, evaluates and uses a model that tags each word of a text",
                           Stacks::encoder, tag_metrics, tag_settings, names_file);
   programs::TaskProgram program{.kind = kind,
-                                .by_rule = "what each word of a number counts",
+                                .by_rule = "the place value of each word in a number",
                                 .suits = "a few thousand short texts",
                                 .example = "--data tagged.tsv --out runs/tagged",
                                 .answer = "tags"};
   program.train_flags = {"data.file"};
-  program.files = "Texts with their tags to measure on; default: what was held out";
+  program.files = "Tagged texts to evaluate on; default: the held-out texts";
   return programs::run_task_program(program, argc, argv);
 }

@@ -40,7 +40,7 @@ void add_sample(Fit& fit, const Shares& shares, std::span<const float> logits, s
   for (std::size_t c = 1; c < classes; ++c) largest = std::max(largest, together(c));
   for (std::size_t c = 0; c < classes; ++c) {
     const double p = std::exp(together(c) - largest);
-    // beside the label's, so that large logits cancel before they are squared
+    // relative to the label's, so that large logits cancel before they are squared
     const double x = static_cast<double>(deep[c]) - static_cast<double>(deep[label]);
     const double y = static_cast<double>(sparse[c]) - static_cast<double>(sparse[label]);
     total += p;
@@ -60,7 +60,7 @@ void add_sample(Fit& fit, const Shares& shares, std::span<const float> logits, s
   fit.sparse_twice += bb / total - b * b;
 }
 
-/// The same of a sample that may have any number of classes: with p_c = 1 / (1 + exp(-z_c)) and y_c 1 or 0
+/// Adds a sample that may have any number of classes: with p_c = 1 / (1 + exp(-z_c)) and y_c 1 or 0
 ///   dL/ds_i = sum_c (p_c - y_c) part_i[c],    d2L/ds_i ds_j = sum_c p_c (1 - p_c) part_i[c] part_j[c].
 void add_sample(Fit& fit, const Shares& shares, std::span<const float> logits,
                 const std::vector<std::int32_t>& its_classes) {
@@ -116,7 +116,7 @@ SparseLinear::SparseLinear(std::int64_t features, std::int64_t classes, Initiali
 }
 
 Tensor SparseLinear::operator()(const SparseBatch& batch) const {
-  check(batch.ids.defined(), "the model reads sparse features beside the tokens, but there are none");
+  check(batch.ids.defined(), "the model reads sparse features and tokens, but there are no features");
   const std::int64_t rows = batch.ids.size(0), width = batch.ids.size(1), columns = weight.size(1);
   const Tensor values = reshape(cast(batch.values, weight.dtype()), {rows, 1, width});
   const Tensor total = reshape(matmul(values, embedding(weight, batch.ids)), {rows, columns}) * scale;
@@ -154,7 +154,8 @@ void SparseLinear::fit_shares(std::span<const std::vector<float>> logits,
   fit_to(logits, labels);
 }
 
-/// Least squares, with the same prior. Where the best share is negative it is 0, and the other by itself.
+/// Fits by least squares, with the same prior. A negative share becomes 0, and the other is fitted
+/// alone.
 void SparseLinear::fit_shares(std::span<const std::vector<float>> outputs, std::span<const float> targets) {
   check(outputs.size() == targets.size(), "shares: ", outputs.size(), " samples have ", targets.size(),
         " targets");

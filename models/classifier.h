@@ -12,33 +12,35 @@
 
 namespace heed {
 
-/// A linear classifier over sparse features, used beside a deep one (Cheng et al. 2016, arXiv 1606.07792,
-/// eq. 3): it learns from few texts which words and parts of words matter, and leaves the rest to the deep
-/// part.
+/// A linear classifier over sparse features that complements a deep one (Cheng et al. 2016, arXiv
+/// 1606.07792, eq. 3). From few texts it learns which words and parts of words matter.
 ///
 ///   logits = scale sum_f value_f V[f]
 ///
-/// with a table V "weight" [features, classes] (0). The scale lets Adam's even steps reach the weights of
-/// rare features, as a larger learning rate for V would. For more than 16 classes the table would outgrow
-/// the rest of the model; V is then U W with the parts "weight" U [features, 16] (0) and "output" W [16,
-/// classes]. The buffer "shares" [2] holds how much the deep part and this one count in an answer: 0.25 and
-/// 1, or of one output, which is a number, 0.5 each, until they are fitted.
+/// V is the table "weight" [features, classes], initially 0. The scale acts as a larger learning
+/// rate for V: Adam's even steps then also reach the weights of rare features. For more than 16
+/// classes the table would outgrow the rest of the model, so V = U W with the parts "weight" U
+/// [features, 16] (0) and "output" W [16, classes].
+///
+/// The buffer "shares" [2] holds the weights of the deep and of the sparse logits in a prediction.
+/// Until fit_shares() sets them they are 0.25 and 1, or 0.5 each for a single output, a number.
 class SparseLinear : public Module {
  public:
   SparseLinear(std::int64_t features, std::int64_t classes, Initialiser& initialiser);
-  /// -> [B, classes]
+  /// Returns the logits [B, classes].
   Tensor operator()(const SparseBatch& batch) const;
-  /// Sets the shares, at least 0, that give held-out samples the smallest cross entropy (stacking, Wolpert
-  /// 1992): the deep part learns more of few samples by heart, so that its logits are too large. `logits`
-  /// holds the classes' deep logits and then their sparse ones, for each sample; samples whose label is no
-  /// class are passed over. The initial shares count as one sample, so that few samples change them little.
+  /// Sets the shares, at least 0, that minimize the cross entropy of held-out samples (stacking,
+  /// Wolpert 1992). They correct the deep logits, which are too large because the deep part
+  /// memorizes more of a small training set. `logits` holds the classes' deep logits and then their
+  /// sparse ones, for each sample; samples whose label is not a class are skipped. The initial
+  /// shares count as one sample, so few samples change them little.
   void fit_shares(std::span<const std::vector<float>> logits, std::span<const std::int32_t> labels);
-  /// The same where a sample may have any number of the classes: `labels` holds those that it has, and the
-  /// cross entropy is that of ClassLogits::loss_of_each.
+  /// Sets the shares where a sample may have any number of classes. `labels` holds the classes of
+  /// each sample; the loss is that of ClassLogits::loss_of_each().
   void fit_shares(std::span<const std::vector<float>> logits,
                   std::span<const std::vector<std::int32_t>> labels);
-  /// The same for one output, a number: the smallest sum of squared errors. `outputs` holds the deep and the
-  /// sparse output for each sample, in units in which the targets have a deviation near 1.
+  /// Sets the shares for a single output, a number, by least squares. `outputs` holds the deep and
+  /// the sparse output for each sample, in units in which the targets have a deviation near 1.
   void fit_shares(std::span<const std::vector<float>> outputs, std::span<const float> targets);
 
   Tensor weight, shares;
@@ -50,50 +52,55 @@ class SparseLinear : public Module {
   std::unique_ptr<Linear> output_;  // null: the columns of the table are the classes
 };
 
-/// Class logits of a model with a deep and a sparse part. Each learns by a loss of its own: on their sum
-/// alone, the table would explain the training texts before the encoder has learned from them.
+/// Class logits of a model with a deep and a sparse part. Each part learns from its own loss. With
+/// a loss of the sum alone, the table would fit the training texts before the encoder has learned
+/// from them.
 struct ClassLogits {
   Tensor deep;         ///< [B, classes]
-  Tensor sparse = {};  ///< likewise; undefined: there is no sparse part
+  Tensor sparse = {};  ///< [B, classes]; undefined: no sparse part
   Tensor shares = {};  ///< [2], of the sparse part
-  /// shares[0] deep + shares[1] sparse, from which the class is predicted; without a sparse part `deep`.
+  /// Returns shares[0] deep + shares[1] sparse, from which the class is predicted; `deep` without a
+  /// sparse part.
   Tensor together() const;
   /// The logarithms of the classes' probabilities, [B, classes].
   Tensor log_probabilities() const;
   /// [B, 2 classes]: the deep logits and then the sparse ones.
   Tensor side_by_side() const;
-  /// The cross entropy with labels i32 [B], times `weights` f32 [B] where defined, summed over the samples;
-  /// of two parts their mean.
+  /// Returns the cross entropy with labels i32 [B], times `weights` f32 [B] where defined, summed
+  /// over the samples. With two parts it is the mean of their losses.
   Loss loss(const Tensor& labels, double smoothing, const Tensor& weights = {}) const;
 
-  // Where a sample may have any number of the classes, each class is a question of its own.
+  // The functions below are for samples with any number of classes: each class is a yes-no
+  // decision.
 
   /// The logarithm of the probability that a sample has a class, -softplus(-logit), [B, classes].
   Tensor log_probabilities_of_each() const;
-  /// The binary cross entropy with targets f32 [B, classes], 1 where the sample has the class, else 0, summed
-  /// over classes and samples; `smoothing` and `weights` as above.
+  /// Returns the binary cross entropy with targets f32 [B, classes] (1 where the sample has the
+  /// class, otherwise 0), summed over classes and samples. `smoothing` and `weights` are those of
+  /// loss().
   Loss loss_of_each(const Tensor& targets, double smoothing, const Tensor& weights = {}) const;
 };
 
-/// The logits of a deep part beside those of a sparse one; null: there is none.
+/// Combines deep logits with those of a sparse part; null: there is no sparse part.
 ClassLogits class_logits(const Tensor& deep, const SparseLinear* sparse, const SparseBatch& batch);
 
-/// A sequence encoder whose pooled vector is mapped to `classes` logits by a linear map, the part "output".
-/// When `sparse_features` is set, the part "sparse" (SparseLinear) stands beside it.
+/// A sequence encoder whose pooled vector is mapped to `classes` logits by a linear map, the part
+/// "output". When `sparse_features` is set, it has a sparse part too, "sparse" (SparseLinear).
 class EncoderClassifier : public SequenceEncoder {
  public:
   explicit EncoderClassifier(const TransformerConfig& config);
 
-  /// Class logits of tokens i32 [B, N]. With `sparse_features` set, `sparse` holds the features of the same
-  /// texts.
+  /// Class logits of tokens i32 [B, N]. With `sparse_features` set, `sparse` holds the features of
+  /// the same texts.
   ClassLogits logits_of_parts(const PaddedTokens& tokens, Context& context, const SparseBatch& sparse = {});
-  /// The same together, [B, classes].
+  /// Returns the logits of both parts together, [B, classes].
   Tensor logits(const PaddedTokens& tokens, Context& context, const SparseBatch& sparse = {}) {
     return logits_of_parts(tokens, context, sparse).together();
   }
   /// The sparse part; null: none.
   SparseLinear* sparse() { return sparse_.get(); }
-  /// Cross entropy summed over the samples. Auxiliary losses of layers are in the context.
+  /// Returns the cross entropy summed over the samples. Auxiliary losses of layers are in the
+  /// context.
   Loss loss(const ClassificationBatch& batch, double smoothing, Context& context);
 
  private:
@@ -103,21 +110,22 @@ class EncoderClassifier : public SequenceEncoder {
   std::unique_ptr<SparseLinear> sparse_;  // null: none
 };
 
-/// What an image classifier needs beside the shape of its encoder.
+/// The configuration of an image classifier: that of its encoder and the sizes of images and
+/// patches.
 struct ImageClassifierConfig : TransformerConfig {
   std::int64_t rows = 0, columns = 0;  ///< of the images
   std::int64_t patch = 0;              ///< rows and columns of a patch; divides both
   std::int64_t patches() const { return rows / patch * (columns / patch); }
 };
 
-/// An encoder that reads the patches of an image as a sequence (Dosovitskiy et al. 2021, arXiv 2010.11929,
-/// eq. 1; the patches are pooled, without a class token):
+/// An encoder that reads the patches of an image as a sequence (Dosovitskiy et al. 2021, arXiv
+/// 2010.11929, eq. 1; the patches are pooled, without a class token):
 ///
 ///   z_p = x_p E + position_p (learned),    x_p the values of patch p between 0 and 1, row by row
 ///
-/// E is the "embedding" [patch^2, d]. With rotary, alibi or relative positions there are no position
-/// vectors. Settings about words (source_vocabulary, max_length, sparse_features, local_width, word_dropout)
-/// are ignored.
+/// E is the "embedding" [patch^2, d]. With rotary, alibi or relative positions there are no
+/// position vectors. Settings about words (source_vocabulary, max_length, sparse_features,
+/// local_width, word_dropout) are ignored.
 class ImageClassifier : public EncoderClassifier {
  public:
   /// Throws an Error when `patch` does not divide both rows and columns.

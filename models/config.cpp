@@ -17,74 +17,82 @@ constexpr double most_layers = 1024, most_vocabulary = 2147483647, most_length =
 
 /// The table of all settings; the initial values of TransformerConfig are the defaults.
 void for_each_setting(auto&& visit, TransformerConfig& c) {
-  visit(c.width, "width", 1, 65536, "the width d of all layers, a multiple of the heads");
-  visit(c.heads, "heads", 1, 1024, "attention heads");
-  visit(c.head_width, "head_width", 0, 65536,
-        "width of each attention head, where width / heads is another; 0: width / heads");
-  visit(c.feed_forward, "feed_forward", 1, 1 << 20, "hidden width of the feed-forward layers");
-  visit(c.encoder_layers, "encoder_layers", 1, most_layers, "layers of the encoder");
-  visit(c.decoder_layers, "decoder_layers", 1, most_layers, "layers of the decoder");
-  visit(c.source_vocabulary, "source_vocabulary", 0, most_vocabulary, "tokens that an encoder knows");
-  visit(c.target_vocabulary, "target_vocabulary", 0, most_vocabulary, "tokens that a decoder knows");
-  visit(c.classes, "classes", 0, most_vocabulary, "classes of a classifier");
+  visit(c.width, "width", 1, 65536, "Width d of all layers, a multiple of the number of heads");
+  visit(c.heads, "heads", 1, 1024, "Number of attention heads");
+  visit(c.head_width, "head_width", 0, 65536, "Width of each attention head; 0: width / heads");
+  visit(c.feed_forward, "feed_forward", 1, 1 << 20, "Hidden width of the feed-forward layers");
+  visit(c.encoder_layers, "encoder_layers", 1, most_layers, "Number of encoder layers");
+  visit(c.decoder_layers, "decoder_layers", 1, most_layers, "Number of decoder layers");
+  visit(c.source_vocabulary, "source_vocabulary", 0, most_vocabulary, "Vocabulary size of the encoder");
+  visit(c.target_vocabulary, "target_vocabulary", 0, most_vocabulary, "Vocabulary size of the decoder");
+  visit(c.classes, "classes", 0, most_vocabulary, "Number of classes of a classifier");
   visit(c.pooling, "pooling", {"mean", "attention", "max", "first"},
-        "how an encoder's outputs become one vector; first: the first token's alone");
-  visit(c.pooler, "pooler", {"none", "tanh", "relu", "gelu"}, "a map of that vector, with this behind it");
+        "How encoder outputs are combined into one vector; first: only the first token's output");
+  visit(c.pooler, "pooler", {"none", "tanh", "relu", "gelu"},
+        "Activation of a linear layer applied to the pooled vector; none: no such layer");
   visit(c.sparse_features, "sparse_features", 0, 1 << 28,
-        "how many hashed words, pairs of words and runs of 1 to 5 characters are classified linearly beside "
-        "the encoder; 0: none");
+        "Number of hashed features (words, word pairs and runs of 1 to 5 characters) of a linear classifier "
+        "next to the encoder; 0: none");
   visit(c.local_width, "local_width", 0, 64,
-        "neighbouring tokens that a convolution joins before the encoder; 0: none");
-  visit(c.max_length, "max_length", 1, most_length, "positions, where parameters depend on them");
-  visit(c.dropout, "dropout", 0, below_one, "on embeddings and the output of every sub-layer");
-  visit(c.word_dropout, "word_dropout", 0, below_one, "on whole tokens that an encoder reads");
-  visit(c.attention_dropout, "attention_dropout", 0, below_one, "on attention weights");
-  visit(c.activation_dropout, "activation_dropout", 0, below_one, "inside the feed-forward layers");
+        "Kernel width of a convolution over tokens before the encoder; 0: none");
+  visit(c.max_length, "max_length", 1, most_length, "Number of positions, for parameters that depend on it");
+  visit(c.dropout, "dropout", 0, below_one, "Dropout on embeddings and the output of every sub-layer");
+  visit(c.word_dropout, "word_dropout", 0, below_one, "Dropout of whole input tokens of an encoder");
+  visit(c.attention_dropout, "attention_dropout", 0, below_one, "Dropout on attention weights");
+  visit(c.activation_dropout, "activation_dropout", 0, below_one, "Dropout inside the feed-forward layers");
   visit(c.activation, "activation", {"relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"},
-        "of the feed-forward layers; swiglu and geglu are gated, with a map more");
-  visit(c.feed_forward_bias, "feed_forward_bias", "the maps of the feed-forward layers have biases");
-  visit(c.norm, "norm", {"post", "pre"}, "LN(x + f(x)), or x + f(LN(x)) with a norm behind each stack");
-  visit(c.norm_kind, "norm_kind", {"layer", "rms"}, "layer normalisation, or by the root mean square alone");
+        "Activation of the feed-forward layers; swiglu and geglu are gated, with one more linear map");
+  visit(c.feed_forward_bias, "feed_forward_bias", "Use biases in the feed-forward layers");
+  visit(c.norm, "norm", {"post", "pre"},
+        "post: LN(x + f(x)); pre: x + f(LN(x)), with a final norm after each stack");
+  visit(c.norm_kind, "norm_kind", {"layer", "rms"},
+        "layer: layer normalisation; rms: only by the root mean square");
   visit(c.positions, "positions",
         {"sinusoidal", "learned", "none", "sinusoidal_halves", "rotary", "alibi", "relative"},
-        "what tells positions apart; in halves the sines stand before the cosines; rotary turns queries and "
-        "keys, alibi takes distances from logits, relative adds learned numbers for them");
+        "Position encoding; sinusoidal_halves: all sines before all cosines; rotary: rotates queries and "
+        "keys; alibi: subtracts distances from logits; relative: adds a learned bias for each distance");
   visit(c.alibi_slopes, "alibi_slopes", {"even", "interleaved"},
-        "of alibi, where the number of heads H is no power of two: even, 2^(-8h / H); interleaved, as BLOOM: "
-        "those of the next smaller power, then every second one of twice as many");
+        "alibi, for a number of heads H that is not a power of two: even: 2^(-8h / H); interleaved, as in "
+        "BLOOM: the slopes of the next smaller power of two, then every second slope of twice that number");
   visit(c.rotary_base, "rotary_base", 1, 1e12,
-        "of rotary positions: pair i of a head turns by base^(-2i / head width) from token to token");
+        "rotary: pair i of a head rotates by base^(-2i / head width) per token");
   visit(c.rotary_factor, "rotary_factor", 1, 1e6,
-        "of rotary positions: how many times slower pairs turn, to read longer texts than were learned from");
+        "rotary: factor by which rotations are slowed down, to read longer texts than in training");
   visit(c.rotary_length, "rotary_length", 0, most_length,
-        "of rotary positions: rotary_factor slows down only pairs that turn round once or less in so many "
-        "tokens, and in part those of up to four turns (Llama 3.1); 0: all pairs");
-  visit(c.embedding_norm, "embedding_norm", "embeddings are normalised before the first layer");
+        "rotary: rotary_factor slows down only pairs with at most one full rotation in this many tokens, and "
+        "partly pairs with up to four (Llama 3.1); 0: all pairs");
+  visit(c.embedding_norm, "embedding_norm", "Normalise embeddings before the first layer");
   visit(c.token_types, "token_types", 0, 65536,
-        "vectors for the tokens of the first, second, ... text of an input; 0: none");
+        "Number of token types, with a learned vector for the tokens of the first, second, ... text of an "
+        "input; 0: none");
   visit(c.tie_embeddings, "tie_embeddings", {"none", "decoder", "all"},
-        "what is one matrix: output map and target embedding, and the source's too");
-  visit(c.output_bias, "output_bias", "the output map of a decoder has a bias");
-  visit(c.output_transform, "output_transform", "masked: a map and a norm stand before the output map");
-  visit(c.pointer, "pointer", "a decoder may copy tokens of its source");
-  visit(c.scale_embeddings, "scale_embeddings", "embeddings are multiplied by sqrt(width)");
-  visit(c.attention_bias, "attention_bias", "the projections of attention have biases");
-  visit(c.recompute_layers, "recompute_layers", "backward runs each layer again: memory for time");
-  visit(c.epsilon, "epsilon", 1e-30, 1, "of normalisation");
+        "Weight tying; decoder: output layer and target embedding; all: also the source embedding");
+  visit(c.output_bias, "output_bias", "Use a bias in the output layer of a decoder");
+  visit(c.output_transform, "output_transform",
+        "masked: add a linear layer and a norm before the output layer");
+  visit(c.pointer, "pointer", "Pointer network: the decoder can copy tokens of its source");
+  visit(c.scale_embeddings, "scale_embeddings", "Multiply embeddings by sqrt(width)");
+  visit(c.attention_bias, "attention_bias", "Use biases in the attention projections");
+  visit(c.recompute_layers, "recompute_layers",
+        "Recompute each layer in the backward pass: less memory, more time");
+  visit(c.epsilon, "epsilon", 1e-30, 1, "Epsilon of normalisation");
   visit(c.embedding_deviation, "embedding_deviation", 0, 1e6,
-        "of initial embeddings and learned positions; 0: 1 / sqrt(width)");
+        "Standard deviation of initial embeddings and learned positions; 0: 1 / sqrt(width)");
   visit(c.lora_rank, "lora_rank", 0, 65536,
-        "of the low-rank maps that alone are trained in the stacks (LoRA); 0: none");
-  visit(c.lora_alpha, "lora_alpha", 0, 1e6, "of LoRA: what it adds is multiplied by lora_alpha / lora_rank");
+        "LoRA rank; only the low-rank maps are trained in the stacks; 0: no LoRA");
+  visit(c.lora_alpha, "lora_alpha", 0, 1e6, "LoRA: the update is scaled by lora_alpha / lora_rank");
   visit(c.lora_maps, "lora_maps",
-        "of LoRA: the maps it is added to, by their names, such as query,value,feed_forward.input");
+        "LoRA: names of the adapted linear maps, such as query,value,feed_forward.input");
   visit(c.share_layers, "share_layers", {"none", "attention", "all"},
-        "what the layers of a stack have in common");
-  visit(c.encoder_attention, "encoder_attention", "of the encoder: a variant, or one for each layer");
-  visit(c.decoder_attention, "decoder_attention", "of the decoder, likewise");
+        "Parameters that the layers of a stack share");
+  visit(c.encoder_attention, "encoder_attention",
+        "Self-attention of the encoder: a mechanism, or one for each layer");
+  visit(c.decoder_attention, "decoder_attention",
+        "Self-attention of the decoder: a mechanism, or one for each layer");
   visit(c.cross_attention, "cross_attention",
-        "of the decoder to the encoder, likewise; \"none\" leaves it out");
-  visit(c.seed, "seed", -0x1p63, 0x1p63, "of the initial parameters");
+        "Cross-attention from decoder to encoder: a mechanism, or one for each layer; \"none\": no "
+        "cross-attention");
+  visit(c.seed, "seed", -0x1p63, 0x1p63, "Seed of the initial parameters");
 }
 
 [[noreturn]] void wrong_type(std::string_view key, const char* wanted, const Json& value) {

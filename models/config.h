@@ -11,7 +11,7 @@
 
 namespace heed {
 
-/// Which attention mechanism a layer uses.
+/// The attention mechanism of a layer.
 struct AttentionChoice {
   /// One of attention_variants(), or "none" for a decoder layer without cross-attention.
   std::string name = "dot_product";
@@ -21,9 +21,9 @@ struct AttentionChoice {
 /// One choice for all layers of a stack, or one per layer.
 using AttentionChoices = std::vector<AttentionChoice>;
 
-/// The shape of a Transformer. The defaults follow Vaswani et al. 2017 (arXiv 1706.03762), in a smaller
-/// size. A model reads only the settings that concern it: a language model has no encoder, a classifier no
-/// decoder.
+/// The shape of a Transformer. The defaults follow Vaswani et al. 2017 (arXiv 1706.03762), in a
+/// smaller size. A model reads only the settings that concern it: a language model has no encoder,
+/// a classifier no decoder.
 struct TransformerConfig {
   std::int64_t width = 256;          ///< d
   std::int64_t heads = 4;            ///< H
@@ -34,16 +34,17 @@ struct TransformerConfig {
   std::int64_t source_vocabulary = 0;
   std::int64_t target_vocabulary = 0;
   std::int64_t classes = 0;  ///< for a classifier or a matcher
-  /// How an encoder's outputs become one vector: "mean", "max" (per element), "attention", or "first" (the
-  /// first token's alone, BERT's [CLS]).
+  /// The pooling of an encoder's outputs to one vector: "mean", "max" (per element), "attention",
+  /// or "first" (the first token alone, BERT's [CLS]).
   std::string pooling = "mean";
-  /// A map of that vector, act(W x + b) with "tanh", "relu" or "gelu" (BERT's pooler: arXiv 1810.04805), or
-  /// "none".
+  /// A map of that vector, act(W x + b) with "tanh", "relu" or "gelu" (BERT's pooler: arXiv
+  /// 1810.04805), or "none".
   std::string pooler = "none";
-  /// Classifiers and matchers: how many features of texts (data/text_features.h) are classified linearly
-  /// beside the encoder; 0: none.
+  /// Number of text features (data/text_features.h) for the linear part of classifiers and matchers
+  /// (SparseLinear); 0: no such part.
   std::int64_t sparse_features = 0;
-  /// Encoders: number of neighbouring tokens that a convolution joins before the first layer; 0: none.
+  /// Encoders: number of neighbouring tokens that a convolution joins before the first layer; 0:
+  /// none.
   std::int64_t local_width = 0;
   /// Limits learned positions, and variants whose parameters depend on the length.
   std::int64_t max_length = 256;
@@ -51,26 +52,27 @@ struct TransformerConfig {
   double word_dropout = 0;        ///< on whole tokens of an encoder's input
   double attention_dropout = 0;   ///< on attention weights
   double activation_dropout = 0;  ///< inside the feed-forward layers
-  /// "relu", "gelu", "gelu_tanh", "silu", or the gated "swiglu" and "geglu" (arXiv 2002.05202), which add a
-  /// map to each feed-forward layer. Where no gate exists (LocalLayer, output_transform), silu and gelu
-  /// replace them.
+  /// "relu", "gelu", "gelu_tanh", "silu", or the gated "swiglu" and "geglu" (arXiv 2002.05202),
+  /// which add a map to each feed-forward layer. Where no gate exists (LocalLayer,
+  /// output_transform), silu and gelu replace them.
   std::string activation = "relu";
   bool feed_forward_bias = true;  ///< the maps of the feed-forward layers have biases
   /// "post": LN(x + f(x)); "pre": x + f(LN(x)), with a final norm after each stack.
   std::string norm = "post";
-  std::string norm_kind = "layer";  ///< or "rms" (arXiv 1910.07467), for every normalisation
-  /// Or "sinusoidal_halves", "learned", "none"; or, within attention, "rotary", "alibi" and "relative"
-  /// (positions.h).
+  std::string norm_kind = "layer";  ///< "layer" or "rms" (arXiv 1910.07467)
+  /// "sinusoidal", "sinusoidal_halves", "learned" or "none"; or, within attention, "rotary",
+  /// "alibi" or "relative" (positions.h).
   std::string positions = "sinusoidal";
-  /// Of alibi, for a number of heads H that is no power of two: "even", 2^(-8h / H), or "interleaved"
-  /// (AttentionConfig::interleaved_slopes).
+  /// ALiBi's slopes when the number of heads H is not a power of two: "even", 2^(-8h / H), or
+  /// "interleaved" (AttentionConfig::interleaved_slopes).
   std::string alibi_slopes = "even";
   double rotary_base = 10000;      ///< of rotary positions: RotaryAngles::base
   double rotary_factor = 1;        ///< RotaryAngles::factor
   std::int64_t rotary_length = 0;  ///< RotaryAngles::length
   /// LN(embedding + positions + type), before dropout (BERT).
   bool embedding_norm = false;
-  /// Number of vectors that mark the tokens of the first, second, ... text of an input (BERT); 0: none.
+  /// Number of vectors that mark the tokens of the first, second, ... text of an input (BERT); 0:
+  /// none.
   std::int64_t token_types = 0;
   /// "decoder": the output map is the target embedding; "all": it is also the source embedding.
   std::string tie_embeddings = "none";
@@ -81,16 +83,18 @@ struct TransformerConfig {
   bool pointer = false;
   bool scale_embeddings = true;  ///< multiply embeddings by sqrt(width)
   bool attention_bias = false;
-  /// Training keeps only the inputs of each layer and runs the layer again in backward: saves memory, costs
-  /// time.
+  /// Training keeps only the inputs of each layer and runs the layer again in backward: saves
+  /// memory, costs time.
   bool recompute_layers = false;
-  double epsilon = 1e-5;       ///< of normalisation
-  std::int64_t lora_rank = 0;  ///< rank of the maps that LoRA adds (layers.h); 0: all weights are trained
-  double lora_alpha = 16;      ///< LoRA's scale is lora_alpha / lora_rank
+  double epsilon = 1e-5;  ///< of normalisation
+  /// The rank of the maps that LoRA adds (layers.h); 0: all weights are trained.
+  std::int64_t lora_rank = 0;
+  double lora_alpha = 16;                 ///< LoRA's scale is lora_alpha / lora_rank
   std::string lora_maps = "query,value";  ///< names of the maps that LoRA changes, comma-separated
-  double embedding_deviation = 0;         ///< of initial embeddings and learned positions; 0: 1 / sqrt(width)
-  /// What the layers of a stack share: "none", their "attention", or "all" parameters; the gradients of the
-  /// layers add up.
+  /// The deviation of initial embeddings and learned positions; 0: 1 / sqrt(width).
+  double embedding_deviation = 0;
+  /// Parameters that the layers of a stack share: "none", those of their "attention", or "all". The
+  /// gradients of the layers add up.
   std::string share_layers = "none";
   AttentionChoices encoder_attention{{}};
   AttentionChoices decoder_attention{{}};
@@ -106,8 +110,8 @@ std::span<const std::string> choices_of(std::string_view name);
 
 /// Throws an Error that names the first setting outside its range or choices, and its value.
 void check_config(TransformerConfig config);
-/// Returns the configuration after check_config(). Throws an Error when one of `sizes`, the named sizes
-/// that the model needs, is not positive.
+/// Returns the configuration after check_config(). Throws an Error when one of `sizes`, the named
+/// sizes that the model needs, is not positive.
 const TransformerConfig& checked_config(const TransformerConfig& config, std::string_view model,
                                         std::initializer_list<std::pair<const char*, std::int64_t>> sizes);
 /// The attention of one layer of a stack.
@@ -115,25 +119,25 @@ const AttentionChoice& choice_for(const AttentionChoices& choices, std::int64_t 
 
 /// All settings as indented JSON text.
 std::string to_json(TransformerConfig config);
-/// Reads JSON text; settings that are absent keep their defaults. Throws for an unknown key, with the
-/// nearest name, and for a wrong type or value, with the key. An attention is a name, an object {"name":
-/// ..., "heads": ..., settings of the variant}, or a list of these, one per layer.
+/// Reads JSON text; settings that are absent keep their defaults. Throws for an unknown key, with
+/// the nearest name, and for a wrong type or value, with the key. An attention is a name, an object
+/// {"name": ..., "heads": ..., settings of the variant}, or a list of these, one per layer.
 TransformerConfig transformer_config_from_json(std::string_view text);
 
 /// The names of the presets below.
 std::vector<std::string> preset_names();
 
-/// Sets the attentions of a translation model to one of the models named in "Hard-Coded Gaussian Attention
-/// for Neural Machine Translation" (You, Sun and Iyyer, ACL 2020, arXiv 2005.00742); other settings are
-/// unchanged:
+/// Sets the attentions of a translation model to one of the models named in "Hard-Coded Gaussian
+/// Attention for Neural Machine Translation" (You, Sun and Iyyer, ACL 2020, arXiv 2005.00742);
+/// other settings are unchanged:
 ///
 ///   name     encoder self   decoder self   cross
 ///   hc-sa    hard-coded     hard-coded     learned, in all layers
 ///   sh-x     hard-coded     hard-coded     one learned head in the last layer, none in the others
 ///   hc-all   hard-coded     hard-coded     hard-coded in all layers
 ///
-/// Throws for an unknown name, with the nearest one. The gamma of hc-all's cross-attention, the mean ratio
-/// of source to target length, depends on the data: it stays 1 until it is set.
+/// Throws for an unknown name, with the nearest one. The gamma of hc-all's cross-attention, the
+/// mean ratio of source to target length, depends on the data: it stays 1 until it is set.
 void apply_preset(TransformerConfig& config, std::string_view name);
 
 }  // namespace heed

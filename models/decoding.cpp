@@ -13,8 +13,8 @@ namespace heed {
 
 Tensor without_token(const Tensor& logits, std::int32_t token) {
   if (token < 0) return logits;
-  check(token < logits.size(-1), "search: the token ", token,
-        " that no output may have is outside the vocabulary of ", logits.size(-1));
+  check(token < logits.size(-1), "search: the excluded token ", token, " is outside the vocabulary of ",
+        logits.size(-1));
   std::vector<float> added(static_cast<std::size_t>(logits.size(-1)), 0);
   added[static_cast<std::size_t>(token)] = -1e9F;
   return logits + cast(Tensor::from(added, {logits.size(-1)}, logits.device()), logits.dtype());
@@ -36,7 +36,7 @@ Tensor EncoderDecoderSteps::step(const Tensor& tokens) {
 }
 
 void EncoderDecoderSteps::reorder(std::span<const std::int32_t> rows) {
-  check(!rows.empty(), "reorder: there is no row to go on with");
+  check(!rows.empty(), "reorder: there is no row to continue");
   std::vector<std::int32_t> sources;
   for (const std::int32_t row : rows) sources.push_back(row / static_cast<std::int32_t>(sharing_));
   // Usually every source has the same number of adjacent hypotheses, and its memory is kept only once.

@@ -23,7 +23,7 @@ class StepModel {
   virtual Device device() const = 0;
 };
 
-/// An encoder-decoder that has encoded its sources and starts to decode: one row per source.
+/// Decodes with an encoder-decoder that has encoded its sources; one row per source.
 class EncoderDecoderSteps : public StepModel {
  public:
   EncoderDecoderSteps(EncoderDecoder& model, const PaddedTokens& sources);
@@ -38,10 +38,10 @@ class EncoderDecoderSteps : public StepModel {
   std::size_t sharing_ = 1;  // number of adjacent rows that share one source
 };
 
-/// A language model that continues a prompt: `rows` equal rows, which have read all of it but the last
-/// token; pass that one to step() first. The model sees at most `context` tokens at a time: when that many
-/// have been read, reading starts over from the last half of them, so a text can become longer than the
-/// context.
+/// Continues a prompt with a language model, in `rows` equal rows. The rows have read all of the
+/// prompt but the last token; pass that token to step() first. The model sees at most `context`
+/// tokens at a time. After that many it starts over from the last half of them, so a text can
+/// become longer than the context.
 class LanguageModelSteps : public StepModel {
  public:
   /// Throws an Error when the prompt is empty or longer than the context.
@@ -61,40 +61,42 @@ class LanguageModelSteps : public StepModel {
   std::vector<Tokens> texts_;  // the tokens of each row so far
 };
 
-/// Called while texts are written, as soon as more tokens of one are certain: `tokens` are all of them so
-/// far, with which the finished text begins. What it throws ends the writing.
+/// Called during writing, as soon as more tokens of a text are certain. `tokens` holds all certain
+/// tokens so far; the finished text begins with them. An exception ends the writing.
 using TokenWatch = std::function<void(std::size_t text, std::span<const std::int32_t> tokens)>;
 
-/// Logits [R, V] with one token made impossible. A negative `token` changes nothing.
+/// Returns logits [R, V] with one token made impossible. A negative `token` changes nothing.
 Tensor without_token(const Tensor& logits, std::int32_t token);
 
-/// Tells the model which of its `before` rows continue, unless all of them do in place or none does.
+/// Tells the model which of its `before` rows continue, unless all of them do in place or none
+/// does.
 void keep_rows(StepModel& model, std::span<const std::int32_t> rows, std::size_t before);
 
-/// How the next token is drawn from a model's logits. The options apply in this order; excluded tokens have
-/// probability 0, and the remaining probabilities are renormalised.
+/// The rules for drawing the next token from a model's logits. The options apply in this order;
+/// excluded tokens have probability 0, and the remaining probabilities are renormalised.
 struct SamplingOptions {
   double temperature = 1;  ///< divides the logits; 0: greedy, always the most probable token
   std::int64_t top_k = 0;  ///< only the k most probable tokens; 0: all
-  /// Only the smallest set of most probable tokens whose probabilities sum to at least p (the nucleus of
-  /// Holtzman et al., arXiv 1904.09751), and at least one token. 1: all.
+  /// Only the smallest set of most probable tokens whose probabilities sum to at least p (the
+  /// nucleus of Holtzman et al., arXiv 1904.09751), and at least one token. 1: all.
   double top_p = 1;
 };
-/// Throws an Error that names the option and its value unless temperature >= 0, top_k >= 0, 0 < top_p <= 1.
+/// Throws an Error that names the option and its value unless temperature >= 0, top_k >= 0, 0 <
+/// top_p <= 1.
 void check_sampling(const SamplingOptions& options);
 
-/// The probability of each token. Among equally probable tokens, the lower id ranks first. Throws when a
-/// logit is NaN or none is finite.
+/// Returns the probability of each token. Among equally probable tokens, the lower id ranks first.
+/// Throws when a logit is NaN or none is finite.
 std::vector<double> sampling_probabilities(std::span<const double> logits, const SamplingOptions& options);
-/// The token whose interval contains `uniform`, in [0, 1), when the probabilities are laid end to end by
-/// id.
+/// Returns the token whose interval contains `uniform`, in [0, 1), when the probabilities are laid
+/// end to end by id.
 std::int32_t sample_token(std::span<const double> logits, const SamplingOptions& options, double uniform);
 
-/// Samples one text per row of the model. Text i continues first[i] with at most max_lengths[i] tokens and
-/// stops before `end`, if given. It depends only on the model's row i, the options and streams[i] (without
-/// streams: i), not on the other rows. `log_probabilities`, unless null, receives the natural logarithm of
-/// each text's probability under the model, before the options, over its tokens and the end token if that
-/// was drawn.
+/// Samples one text per row of the model. Text i continues first[i] with at most max_lengths[i]
+/// tokens and stops before `end`, if given. It depends only on the model's row i, the options and
+/// streams[i] (without streams: i), not on the other rows. `log_probabilities`, unless null,
+/// receives the natural logarithm of each text's probability under the model, before the options,
+/// over its tokens and the end token if that was drawn.
 std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first,
                            std::span<const std::int64_t> max_lengths, const SamplingOptions& options,
                            std::optional<std::int32_t> end, std::uint64_t seed,
@@ -110,10 +112,10 @@ struct GenerationOptions {
   std::uint64_t seed = 1;
 };
 
-/// Continues a prompt and returns the new tokens of each of `samples` texts. Text i depends only on the
-/// prompt, the options and i, not on the number of samples. Throws an Error when the prompt is empty or
-/// longer than the context, or an option is out of range: 1 to 65,536 samples, at most 2^31 tokens.
-/// `log_probabilities`: see sample().
+/// Continues a prompt and returns the new tokens of each of `samples` texts. Text i depends only on
+/// the prompt, the options and i, not on the number of samples. Throws an Error when the prompt is
+/// empty or longer than the context, or an option is out of range: 1 to 65,536 samples, at most
+/// 2^31 tokens. `log_probabilities`: see sample().
 std::vector<Tokens> generate(LanguageModel& model, std::span<const std::int32_t> prompt, std::int64_t samples,
                              const GenerationOptions& options,
                              std::vector<double>* log_probabilities = nullptr, const TokenWatch& watch = {});

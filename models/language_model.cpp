@@ -54,8 +54,8 @@ void check_options(const MaskingOptions& options) {
         ") must not be negative, and at most 1 together");
   check(!options.ordinary.empty() && std::is_sorted(options.ordinary.begin(), options.ordinary.end()) &&
             options.ordinary.front() >= 0 && options.ordinary.back() < options.vocabulary,
-        "masking: of a vocabulary of ", options.vocabulary,
-        " there must be ordinary tokens, in ascending order; got ", options.ordinary.size());
+        "masking: the ordinary tokens must be ids of the vocabulary of ", options.vocabulary,
+        " in ascending order, at least one; got ", options.ordinary.size());
   check(options.mask_token >= 0 && options.mask_token < options.vocabulary, "masking: the mask token ",
         options.mask_token, " is outside the vocabulary of ", options.vocabulary);
 }
@@ -77,7 +77,7 @@ std::vector<std::size_t> chosen_places(const Tokens& tokens, const MaskingOption
   return places;
 }
 
-/// What replaces a token that must be guessed.
+/// Returns the replacement of a token that must be guessed.
 std::int32_t hidden_token(std::int32_t token, std::size_t place, const MaskingOptions& options,
                           const RandomKey& key) {
   const double chance = unit_interval(random_word(key, 3 * place + 1));
@@ -117,8 +117,7 @@ MaskedBatch make_masked_batch(std::span<const Tokens> sequences, const MaskingOp
 namespace {
 
 const TransformerConfig& checked_masked(const TransformerConfig& config) {
-  check(!config.output_bias,
-        "the output map of a masked language model has a bias in any case: leave out output_bias");
+  check(!config.output_bias, "the output map of a masked language model has a bias anyway: omit output_bias");
   return checked_config(config, "a masked language model", {{"source_vocabulary", config.source_vocabulary}});
 }
 

@@ -13,9 +13,9 @@
 namespace heed {
 
 /// A decoder-only Transformer: each position predicts the next token. It reads `target_vocabulary`,
-/// `decoder_layers` and `decoder_attention` of the configuration. The output map is tied to the embedding
-/// unless tie_embeddings is "none". Its parts are "embedding", "input" (positions), "decoder", and "output"
-/// when not tied.
+/// `decoder_layers` and `decoder_attention` of the configuration. The output map is tied to the
+/// embedding unless tie_embeddings is "none". Its parts are "embedding", "input" (positions),
+/// "decoder", and "output" when not tied.
 class LanguageModel : public Module {
  public:
   explicit LanguageModel(const TransformerConfig& config);
@@ -24,12 +24,13 @@ class LanguageModel : public Module {
   Tensor hidden(const PaddedTokens& tokens, Context& context);
   /// Vocabulary logits [..., V] of hidden states [..., d].
   Tensor logits(const Tensor& hidden) const;
-  /// Cross entropy over the real target tokens. Auxiliary losses of layers are in the context.
+  /// Returns the cross entropy over the real target tokens. Auxiliary losses of layers are in the
+  /// context.
   Loss loss(const LanguageModelBatch& batch, double smoothing, Context& context);
 
   DecoderState start() const { return decoder_.start(); }
-  /// Reads one more token per row, i32 [R], or several in one pass, i32 [R, n], and returns the logits [R,
-  /// V] of the next one.
+  /// Reads one more token per row, i32 [R], or several in one pass, i32 [R, n], and returns the
+  /// logits [R, V] of the next one.
   Tensor step(const Tensor& tokens, DecoderState& state, Context& context);
 
   const TransformerConfig& config() const { return config_; }
@@ -46,8 +47,8 @@ class LanguageModel : public Module {
   VocabularyHead output_;
 };
 
-/// How tokens are masked for a model that must guess them: BERT's rule (Devlin et al., arXiv 1810.04805,
-/// section 3.1 and appendix A.1).
+/// The rule by which tokens are masked for a model that must guess them: BERT's (Devlin et al.,
+/// arXiv 1810.04805, section 3.1 and appendix A.1).
 struct MaskingOptions {
   double share = 0.15;  ///< share of a sequence's tokens to guess, at least one per sequence
   double mask = 0.8;    ///< probability that such a token is replaced by the mask token
@@ -58,30 +59,30 @@ struct MaskingOptions {
   std::vector<std::int32_t> ordinary = {};
 };
 
-/// What a model reads and what it must guess.
+/// A batch with masked tokens and the tokens that a model must guess.
 struct MaskedBatch {
   PaddedTokens input;
   Targets targets;  ///< the original tokens at the chosen positions
 };
 
 /// Chooses round(share * ordinary tokens) positions of each sequence, at least one, and masks them;
-/// sequences without ordinary tokens are left alone. A pure function of its arguments: sequence b draws
-/// from the stream of `key` with b added to its op number. Throws an Error for options out of range, for an
-/// id outside the vocabulary, and when no sequence has a token to guess.
+/// sequences without ordinary tokens are left alone. A pure function of its arguments: sequence b
+/// draws from the stream of `key` with b added to its op number. Throws an Error for options out of
+/// range, for an id outside the vocabulary, and when no sequence has a token to guess.
 MaskedBatch make_masked_batch(std::span<const Tokens> sequences, const MaskingOptions& options,
                               const RandomKey& key, Device device = {});
 
-/// A sequence encoder that guesses masked tokens from both sides (Devlin et al., arXiv 1810.04805, task 1).
-/// The output map is the embedding, or the part "output" when tie_embeddings is "none", plus a bias, the
-/// parameter "output_bias". With the setting output_transform, hidden states first go through
-/// LN(activation(W x + b)), the parts "transform" and "transform_norm".
+/// A sequence encoder that guesses masked tokens from both sides (Devlin et al., arXiv 1810.04805,
+/// task 1). The output map is the embedding, or the part "output" when tie_embeddings is "none",
+/// plus a bias, the parameter "output_bias". With the setting output_transform, hidden states first
+/// go through LN(activation(W x + b)), the parts "transform" and "transform_norm".
 class MaskedLanguageModel : public SequenceEncoder {
  public:
   explicit MaskedLanguageModel(const TransformerConfig& config);
 
   /// Vocabulary logits [..., V] of hidden states [..., d].
   Tensor logits(const Tensor& hidden) const;
-  /// The masked-token loss: cross entropy of the masked tokens only. Auxiliary losses of layers are in the
+  /// Returns the cross entropy of the masked tokens only. Auxiliary losses of layers are in the
   /// context.
   Loss loss(const MaskedBatch& batch, double smoothing, Context& context);
 

@@ -23,24 +23,24 @@ struct TransformerConfig;  // models/config.h
 class Linear : public Module {
  public:
   Linear(std::int64_t in, std::int64_t out, bool bias, Initialiser& initialiser, double gain = 1);
-  /// [..., in] -> [..., out]; any other width throws an Error that names this layer.
+  /// Maps [..., in] to [..., out]. Throws an Error that names this layer for any other width.
   Tensor operator()(const Tensor& x) const;
   /// Applies several maps to the same x, in one op (linear_maps).
   static std::vector<Tensor> each(std::initializer_list<const Linear*> maps, const Tensor& x);
-  /// second(activation(first(x))), in one op (feed_forward).
+  /// Computes second(activation(first(x))) in one op (feed_forward).
   static Tensor through(const Linear& first, UnaryOp activation, const Linear& second, const Tensor& x);
 
-  /// LoRA (Hu et al., arXiv 2106.09685, eq. 3): y = x W^T + b + (alpha / rank) x A^T B^T, with "lora_a" A
-  /// [rank, in] (N(0, 1 / rank)) and "lora_b" B [out, rank] (0). Only A and B are trained: W and b become
-  /// buffers.
+  /// Adds LoRA (Hu et al., arXiv 2106.09685, eq. 3): y = x W^T + b + (alpha / rank) x A^T B^T, with
+  /// "lora_a" A [rank, in] (N(0, 1 / rank)) and "lora_b" B [out, rank] (0). Only A and B are
+  /// trained: W and b become buffers.
   void add_low_rank(std::int64_t rank, double alpha, Initialiser& initialiser);
-  /// W, or W + (alpha / rank) B A: for code that needs the matrix itself.
+  /// Returns W, or W + (alpha / rank) B A, for code that needs the matrix itself.
   Tensor matrix() const;
 
   Tensor weight, bias;
 
  private:
-  /// y, or y + (alpha / rank) x A^T B^T.
+  /// Returns y, or y + (alpha / rank) x A^T B^T.
   Tensor with_low_rank(const Tensor& x, const Tensor& y) const;
 
   Tensor lora_a_, lora_b_;  // undefined: no low-rank part
@@ -51,8 +51,8 @@ class Linear : public Module {
 class Embedding : public Module {
  public:
   Embedding(std::int64_t count, std::int64_t width, double deviation, Initialiser& initialiser);
-  /// i32 ids of any shape -> [..., width]; -1 gives zeros, any other id outside [0, count) throws an Error
-  /// that names this layer.
+  /// Maps i32 ids of any shape to [..., width]; -1 gives zeros. Throws an Error that names this
+  /// layer for any other id outside [0, count).
   Tensor operator()(const Tensor& ids) const;
 
   Tensor weight;
@@ -63,15 +63,16 @@ enum class NormKind { layer, rms };
 /// The kind with this name; throws with the nearest name when there is none.
 NormKind norm_kind_of(std::string_view name);
 
-/// Normalisation over the last axis: layer normalisation (arXiv 1607.06450) with "weight" (1) and "bias"
-/// (0) of [width], or RMS normalisation (Zhang and Sennrich 2019, arXiv 1910.07467), without mean and bias.
+/// Normalisation over the last axis: layer normalisation (arXiv 1607.06450) with "weight" (1) and
+/// "bias" (0) of [width], or RMS normalisation (Zhang and Sennrich 2019, arXiv 1910.07467), without
+/// mean and bias.
 class Norm : public Module {
  public:
   Norm(NormKind kind, std::int64_t width, double epsilon);
-  /// As the configuration has it.
+  /// Takes kind, width and epsilon from the configuration.
   explicit Norm(const TransformerConfig& config);
   Tensor operator()(const Tensor& x) const;
-  /// residual + dropout(x) with probability p (may be 0), and the normalised sum.
+  /// Returns residual + dropout(x) with probability p (may be 0), and the normalised sum.
   NormedSum operator()(const Tensor& x, const Tensor& residual, double p, const RandomKey& key) const;
 
   Tensor weight, bias;  ///< bias: undefined for RMS normalisation
@@ -81,7 +82,7 @@ class Norm : public Module {
   double epsilon_;
 };
 
-/// Norm(NormKind::layer, ...).
+/// Layer normalisation: Norm(NormKind::layer, ...).
 class LayerNorm : public Norm {
  public:
   explicit LayerNorm(std::int64_t width, double epsilon = 1e-5) : Norm(NormKind::layer, width, epsilon) {}
@@ -93,19 +94,21 @@ enum class Activation { relu, gelu, gelu_tanh, silu, swiglu, geglu };
 Activation activation_of(std::string_view name);
 /// True for activations that multiply the activated gate with a second map of the input.
 bool is_gated(Activation activation);
-/// The activation of single elements; for a gated one that of its gate, silu or gelu.
+/// Returns the op that is applied to single elements; for a gated activation that of its gate, silu
+/// or gelu.
 UnaryOp op_of(Activation activation);
-/// unary(op_of(activation), x).
+/// Applies the activation: unary(op_of(activation), x).
 Tensor apply(Activation activation, const Tensor& x);
 
-/// y = dropout(activation(x W1^T + b1)) W2^T + b2 (Vaswani et al. 2017, eq. 2), or with a gated activation y
-/// = dropout(activation(x Wg^T + bg) * (x W1^T + b1)) W2^T + b2 (Shazeer 2020, arXiv 2002.05202, eq. 6, which
-/// has no biases); parts "input", "output" and, if gated, "gate", which is as wide as "input".
+/// y = dropout(activation(x W1^T + b1)) W2^T + b2 (Vaswani et al. 2017, eq. 2), or with a gated
+/// activation y = dropout(activation(x Wg^T + bg) * (x W1^T + b1)) W2^T + b2 (Shazeer 2020, arXiv
+/// 2002.05202, eq. 6, which has no biases); parts "input", "output" and, if gated, "gate", which is
+/// as wide as "input".
 class FeedForward : public Module {
  public:
   FeedForward(std::int64_t width, std::int64_t hidden, Activation activation, double dropout,
               Initialiser& initialiser, bool bias = true);
-  /// As the configuration has it.
+  /// Takes all sizes, the activation and the dropout from the configuration.
   FeedForward(const TransformerConfig& config, Initialiser& initialiser);
   Tensor operator()(const Tensor& x, Context& context) const;
 
@@ -118,9 +121,10 @@ class FeedForward : public Module {
   double dropout_;
 };
 
-/// dropout(x) while training, x otherwise.
+/// Returns dropout(x) while training, x otherwise.
 Tensor maybe_dropout(const Tensor& x, double p, Context& context);
-/// The same for whole rows of x [..., n]: each is zeroed with probability p, or divided by 1 - p.
+/// Drops whole rows of x [..., n] while training: each is zeroed with probability p, or divided by
+/// 1 - p.
 Tensor drop_tokens(const Tensor& x, double p, Context& context);
 
 /// A part of a model that maps a tensor to a tensor, with or without a Context.
@@ -129,7 +133,7 @@ concept LayerOfTensors = std::derived_from<Layer, Module> &&
     (std::is_invocable_r_v<Tensor, Layer&, const Tensor&, Context&> ||
      std::is_invocable_r_v<Tensor, Layer&, const Tensor&>);
 
-/// gradcheck() of a layer with respect to x and every parameter, without dropout.
+/// Runs gradcheck() of a layer with respect to x and every parameter, without dropout.
 template <LayerOfTensors Layer>
 ModuleGradcheckResult gradcheck(Layer& layer, const Tensor& x, double tolerance = 1e-6) {
   const auto output = [&](std::span<const Tensor> in) {
@@ -142,8 +146,8 @@ ModuleGradcheckResult gradcheck(Layer& layer, const Tensor& x, double tolerance 
   return gradcheck(layer, output, {x}, tolerance);
 }
 
-/// Layers and functions applied one after the other. Their names "0", "1", ... are their places in the
-/// sequence; functions count too.
+/// Layers and functions applied one after the other. Their names "0", "1", ... are their places in
+/// the sequence; functions count too.
 ///
 ///   heed::Sequential net;
 ///   net.emplace<heed::Linear>(2, 32, true, initialiser);
@@ -170,9 +174,9 @@ class Sequential : public Module {
   void add(std::function<Tensor(const Tensor&)> function);
 
   std::size_t size() const { return steps_.size(); }
-  /// Passes x through all of them; returns x itself when there are none.
+  /// Passes x through all layers; returns x itself when there are none.
   Tensor operator()(const Tensor& x, Context& context) const;
-  /// The same for inference.
+  /// Passes x through all layers for inference.
   Tensor operator()(const Tensor& x) const;
 
  private:
@@ -180,7 +184,7 @@ class Sequential : public Module {
   std::vector<std::function<Tensor(const Tensor&, Context&)>> steps_;
 };
 
-/// Parts of one kind, called "0", "1", ..., that a model uses as it likes.
+/// Parts of one kind, named "0", "1", ..., that a model calls itself.
 template <std::derived_from<Module> Part>
 class ModuleList : public Module {
  public:
@@ -205,15 +209,15 @@ class ModuleList : public Module {
 /// A table of all parameters and buffers with their shapes and element counts, and the totals.
 std::string summary(Module& model);
 
-/// Fine-tuning with few weights (LoRA: Hu et al., arXiv 2106.09685). When config.lora_rank is set, all
-/// embeddings, inputs, convolutions and stacks of the model are frozen (Module::freeze), and the maps whose
-/// path ends in one of config.lora_maps get a low-rank part (Linear::add_low_rank). Parts that belong to a
-/// task (output, comparison, pooling) are trained as before. Throws an Error when a name matches no map,
-/// listing the available names.
+/// Prepares fine-tuning with few weights (LoRA: Hu et al., arXiv 2106.09685). When config.lora_rank
+/// is set, all embeddings, inputs, convolutions and stacks of the model are frozen
+/// (Module::freeze), and the maps whose path ends in one of config.lora_maps get a low-rank part
+/// (Linear::add_low_rank). Parts that belong to a task (output, comparison, pooling) are trained as
+/// before. Throws an Error that lists the available names when a name matches no map.
 void add_low_rank_parts(Module& model, const TransformerConfig& config);
 
-/// The same weights with the low-rank parts merged: `name`.weight becomes `name`.weight + (alpha / rank) B
-/// A for each `name` with `name`.lora_a and `name`.lora_b, which are dropped.
+/// Merges the low-rank parts into the weights: `name`.weight becomes `name`.weight + (alpha / rank)
+/// B A for each `name` with `name`.lora_a and `name`.lora_b, which are dropped.
 std::map<std::string, Tensor> merged_low_rank(std::map<std::string, Tensor> weights,
                                               const TransformerConfig& config);
 

@@ -131,7 +131,7 @@ void Module::for_each_part(const std::function<void(Module&)>& visit) {
 }
 
 void Module::absorb(std::span<const Tensor>) {
-  fail(described("module"), ": it has no buffers that follow what it sees");
+  fail(described("module"), ": it has no buffers that absorb() could update");
 }
 
 Module* Module::find(std::string_view path) {
@@ -177,10 +177,9 @@ void Module::add_buffer(std::string name, Tensor& member, const Tensor& initial)
 
 void Module::add_module(std::string name, Module& part) {
   check_new_name(described("module"), "part", name, parameters_, buffers_, parts_);
-  check(&part != this, described("module"), ": \"", name, "\" is the module itself, no part of it");
+  check(&part != this, described("module"), ": \"", name, "\" is the module itself, not a part of it");
   part.for_each_part([&](const Module& below) {
-    check(&below != this, described("module"), ": \"", name,
-          "\" holds the module that it is to be a part of");
+    check(&below != this, described("module"), ": \"", name, "\" contains the module to which it is added");
   });
   if (!part.parent_) {
     part.parent_ = this;
@@ -354,7 +353,7 @@ Tensor Initialiser::orthogonal(std::int64_t out, std::int64_t in, double gain) {
 Tensor Initialiser::truncated_normal(const Shape& shape, double deviation, double bound) {
   check(bound >= 0.5, "truncated_normal: the bound must be at least 0.5 deviations, is ", bound);
   Tensor x = normal(shape, deviation);
-  while (!ShapesOnly::active()) {  // what lies beyond is drawn again
+  while (!ShapesOnly::active()) {  // values beyond the bound are drawn again
     const Tensor beyond = greater(abs(x), bound * deviation);
     if (sum(beyond).item() == 0) break;
     x = where(beyond, normal(shape, deviation), x);

@@ -16,17 +16,18 @@
 
 namespace heed {
 
-/// A parameter or buffer with its dotted name, for example "encoder.layers.0.attention.query.weight".
+/// A parameter or buffer with its dotted name, for example
+/// "encoder.layers.0.attention.query.weight".
 struct NamedTensor {
   std::string name;
   Tensor* tensor;
 };
 
-/// A part of a model that owns named parameters and other parts. Members are registered by address, so a
-/// module can be neither moved nor copied. Parts declared as Part<Kind> and parameters declared as Parameter
-/// register themselves, in the order of the members. Where settings decide which parts there are, as in
-/// heed's own models, the constructor registers all of them, with add_module(), add_parameter() and
-/// add_buffer().
+/// A part of a model that owns named parameters and other parts. Members are registered by address,
+/// so a module can be neither moved nor copied. Parts declared as Part<Kind> and parameters
+/// declared as Parameter register themselves, in the order of the members. Where settings decide
+/// which parts exist, as in heed's own models, the constructor registers all of them with
+/// add_module(), add_parameter() and add_buffer().
 class Module {
  public:
   Module() = default;
@@ -38,45 +39,48 @@ class Module {
   std::vector<NamedTensor> parameters();
   /// Tensors that are saved with the model but not trained by gradient.
   std::vector<NamedTensor> buffers();
-  /// parameters() followed by buffers(): what a model file holds.
+  /// Returns parameters() followed by buffers(), the content of a model file.
   std::vector<NamedTensor> state();
   /// Replaces every floating parameter and buffer by a copy of the given dtype on the given device;
-  /// parameters become new leaves. Integer buffers stay on the CPU: they describe patterns, which the host
-  /// builds.
+  /// parameters become new leaves. Integer buffers stay on the CPU: they describe patterns, which
+  /// the host builds.
   void to(DType dtype, Device device);
-  /// Call this after parameters or buffers received new values from outside, for example from a file: this
-  /// module and its parts discard what they derived from the old values.
+  /// Makes this module and its parts discard values derived from parameters and buffers. Call it
+  /// after these received new values from outside, for example from a file.
   void state_changed();
-  /// Turns the parameters of this module and its parts into buffers: they are still saved with the model
-  /// but no longer trained.
+  /// Turns the parameters of this module and its parts into buffers: they are still saved with the
+  /// model but no longer trained.
   void freeze();
-  /// Applies round_to_int8() to every matrix among the parameters, for running a model token by token,
-  /// where reading the weights takes most of the time. Throws an Error unless they are f32 and on the CPU.
+  /// Applies round_to_int8() to every matrix among the parameters, for running a model token by
+  /// token, where reading the weights takes most of the time. Throws an Error unless they are f32
+  /// and on the CPU.
   void round_to_int8();
-  /// The same with round_to_bf16().
+  /// Applies round_to_bf16() to every matrix among the parameters, under the same conditions.
   void round_to_bf16();
   /// Calls visit for this module and all its parts; a shared part is visited once per owner.
   void for_each_part(const std::function<void(Module&)>& visit);
-  /// Updates buffers from the values that a pass observed (Context::observe). Throws an Error for a module
-  /// without such buffers.
+  /// Updates buffers from the values that a pass observed (Context::observe). Throws an Error for a
+  /// module without such buffers.
   virtual void absorb(std::span<const Tensor> values);
-  /// The part whose path() is `path`, or this module itself; null when there is none.
+  /// Returns the part whose path() is `path`, or this module itself; null when there is none.
   Module* find(std::string_view path);
-  /// Number of trained elements; shared ones count once. Throws an Error when the sum overflows.
+  /// Returns the number of trained elements; shared ones count once. Throws an Error when the sum
+  /// overflows.
   std::int64_t parameter_count();
-  /// The dotted name of this module within its model, for error messages; "" for the model itself. A part
-  /// shared by several modules is named after the first one that registered it.
+  /// Returns the dotted name of this module within its model, for error messages; "" for the model
+  /// itself. A part shared by several modules is named after the first one that registered it.
   std::string path() const;
 
  protected:
-  /// Discards what was derived from parameters and buffers.
+  /// Discards values derived from parameters and buffers.
   virtual void forget() {}
-  /// Makes `member` a tracked leaf with the values of `initial`. `hidden_map`: what is_hidden_map() says of
-  /// it.
+  /// Makes `member` a tracked leaf with the values of `initial`. `hidden_map` sets its
+  /// is_hidden_map().
   void add_parameter(std::string name, Tensor& member, const Tensor& initial, bool hidden_map = false);
   void add_buffer(std::string name, Tensor& member, const Tensor& initial);
   void add_module(std::string name, Module& part);
-  /// The start of an error message: path and kind, such as "encoder.layers.0.attention (Linear)".
+  /// Returns the start of an error message: path and kind, such as "encoder.layers.0.attention
+  /// (Linear)".
   std::string described(const char* kind) const;
 
  private:
@@ -98,7 +102,9 @@ class Module {
 ///
 ///   class Mlp : public heed::Module {
 ///    public:
-///     heed::Tensor operator()(const heed::Tensor& x) const { return out_(heed::gelu(in_(x)) * scale_); }
+///     heed::Tensor operator()(const heed::Tensor& x) const {
+///       return out_(heed::gelu(in_(x)) * scale_);
+///     }
 ///
 ///    private:
 ///     heed::Initialiser initialiser_{1};
@@ -117,7 +123,7 @@ class Part : public Kind {
   }
 };
 
-/// A parameter that its owner registers by declaring it, likewise.
+/// A parameter that its owner registers by declaring it (see Part).
 class Parameter : public Tensor {
  public:
   Parameter(Module& owner, std::string name, const Tensor& initial) {
@@ -125,13 +131,13 @@ class Parameter : public Tensor {
   }
 };
 
-/// The outcome of checking a module.
+/// The outcome of a module's gradient check.
 struct ModuleGradcheckResult : GradcheckResult {
   std::string worst_name;  ///< "input 0" or the name of a parameter
 };
 
-/// gradcheck() of function(inputs) with respect to every floating input and every parameter of `module`,
-/// which must be f64 (Module::to). The module is left as it was.
+/// Runs gradcheck() of function(inputs) with respect to every floating input and every parameter of
+/// `module`, which must be f64 (Module::to). The module is left as it was.
 ModuleGradcheckResult gradcheck(Module& module,
                                 const std::function<Tensor(std::span<const Tensor>)>& function,
                                 std::vector<Tensor> inputs = {}, double tolerance = 1e-6, double step = 1e-5,
@@ -144,11 +150,11 @@ struct AuxiliaryLoss {
   Tensor value;  ///< one element
 };
 
-/// Internals that a forward pass records on request: cluster assignments, orders, attention weights. A slow
-/// path: values needed only for it are computed only when a Capture is attached.
+/// Internals that a forward pass records on request: cluster assignments, orders, attention
+/// weights. A slow path: values needed only for it are computed only when a Capture is attached.
 struct Capture {
   struct Entry {
-    std::string layer;  ///< the path of the layer in the model, such as "encoder.layers.0.attention"
+    std::string layer;  ///< the layer's path, such as "encoder.layers.0.attention"
     std::string name;   ///< "order", "assignment", ...
     Tensor value;       ///< detached
   };
@@ -158,45 +164,48 @@ struct Capture {
   Tensor find(std::string_view name) const;
 };
 
-/// Values from a training pass that update a layer's buffers, such as the centroids of routing attention.
+/// Values from a training pass that update a layer's buffers, such as the centroids of routing
+/// attention.
 struct Observation {
   Module* layer;               ///< its Module::absorb() receives the values
   std::vector<Tensor> values;  ///< detached
 };
 
-/// The state of one forward pass: whether it is training, its random keys, the losses that layers add, and
-/// the tensors that layers pass to later ones.
+/// The state of one forward pass: whether it is training, its random keys, the losses that layers
+/// add, and the tensors that layers pass to later ones.
 struct Context {
   bool training = false;
   Random random{0};
   std::vector<AuxiliaryLoss> losses;
-  /// Tensors that layers pass to later ones of their stack, under a name chosen by the attention variant,
-  /// such as "clusterformer.centroids". Empty at the start of a stack.
+  /// Tensors that layers pass to later ones of their stack, under a name chosen by the attention
+  /// variant, such as "clusterformer.centroids". Empty at the start of a stack.
   std::map<std::string, Tensor> handed_on;
   Capture* capture = nullptr;  ///< where layers record their internals; null: nowhere
-  /// Where layers leave updates of their buffers, so that all batches of a step see the same buffers and
-  /// the result depends only on the order of the batches (the Trainer); null: buffers are updated at once.
+  /// Where layers leave updates of their buffers, so that all batches of a step see the same
+  /// buffers and the result depends only on the order of the batches (the Trainer); null: buffers
+  /// are updated at once.
   std::vector<Observation>* observations = nullptr;
 
-  /// A context for one training step.
+  /// Returns the context of one training step.
   static Context train(std::uint64_t seed, std::uint32_t step) { return {true, Random(seed, step), {}, {}}; }
   static Context inference() { return {}; }
 
   /// Passes `values` to layer.absorb(), at once or through `observations`.
   void observe(Module& layer, std::vector<Tensor> values);
 
-  /// The weighted sum of `losses`; undefined when there are none.
+  /// Returns the weighted sum of `losses`; undefined when there are none.
   Tensor auxiliary_loss() const;
 };
 
-/// The contexts of a hand-written training loop, one step after another. It counts the steps, so that no
-/// two steps draw the same dropout masks.
+/// Makes the contexts of a hand-written training loop. It counts the steps, so no two steps draw
+/// the same dropout masks.
 class StepContexts {
  public:
   /// `step`: the number of steps already done, when training is resumed.
   explicit StepContexts(std::uint64_t seed, std::uint32_t step = 0) : seed_(seed), step_(step) {}
 
-  /// The context of the next step; steps count from 1. Throws an Error after 2^32 - 1 steps.
+  /// Returns the context of the next step; steps count from 1. Throws an Error after 2^32 - 1
+  /// steps.
   Context next();
   /// The number of the step that next() returned last.
   std::uint32_t step() const { return step_; }
@@ -206,9 +215,9 @@ class StepContexts {
   std::uint32_t step_;
 };
 
-/// While it lives, models built on this thread have parameters and buffers of the right shapes that take
-/// almost no memory: every element is the same zero. Constructors still check everything, and a model of
-/// any size is built within milliseconds, to be counted and discarded; its values mean nothing.
+/// Makes models built on this thread take almost no memory while it lives. Their parameters and
+/// buffers have the right shapes, but every element is the same zero. Constructors still check
+/// everything. A model of any size is built within milliseconds, to be counted and discarded.
 class ShapesOnly {
  public:
   ShapesOnly();
@@ -217,7 +226,8 @@ class ShapesOnly {
   ShapesOnly& operator=(const ShapesOnly&) = delete;
 
   static bool active();
-  /// A tensor of this shape backed by a single element. Throws an Error when the element count overflows.
+  /// Returns a tensor of this shape backed by a single element. Throws an Error when the element
+  /// count overflows.
   static Tensor tensor(const Shape& shape, DType dtype = DType::f32);
 
  private:
@@ -226,43 +236,47 @@ class ShapesOnly {
 
 /// The initial values of linear maps.
 enum class LinearInit {
-  xavier,  ///< weights by xavier_uniform(), biases 0: those of heed's own models
-  fan_in   ///< weights and biases U(-a, a) with a = 1 / sqrt(in), those of PyTorch: better where an input has
-           ///< few numbers, whose maps all bend at 0 without biases
+  /// Weights by xavier_uniform(), biases 0; used by heed's own models.
+  xavier,
+  /// Weights and biases U(-a, a) with a = 1 / sqrt(in), as in PyTorch. Better for inputs of few
+  /// numbers, where maps without biases all bend at 0.
+  fan_in
 };
 
-/// Draws the initial values of parameters. Every call uses the next stream of the seed, so building a model
-/// again in the same order gives the same parameters. These streams are separate from those of training
-/// steps.
+/// Draws the initial values of parameters. Every call uses the next stream of the seed, so building
+/// a model again in the same order gives the same parameters. These streams are separate from those
+/// of training steps.
 class Initialiser {
  public:
   explicit Initialiser(std::uint64_t seed, LinearInit maps = LinearInit::xavier)
       : key_{seed, initial_step, 0}, maps_(maps) {}
 
-  /// The weight [out, in] and the bias [out] of a linear map.
+  /// Return the weight [out, in] and the bias [out] of a linear map.
   Tensor linear_weight(std::int64_t out, std::int64_t in, double gain = 1);
   Tensor linear_bias(std::int64_t out, std::int64_t in);
 
-  /// U(-a, a) with a = gain sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010, eq. 16).
+  /// Draws from U(-a, a) with a = gain sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010, eq.
+  /// 16).
   Tensor xavier_uniform(const Shape& shape, std::int64_t fan_in, std::int64_t fan_out, double gain = 1);
-  /// The same for a linear map's weight [out, in].
+  /// Draws the weight [out, in] of a linear map by xavier_uniform().
   Tensor xavier_uniform(std::int64_t out, std::int64_t in, double gain = 1) {
     return xavier_uniform({out, in}, in, out, gain);
   }
-  /// U(-a, a) with a = gain sqrt(3 / fan_in) (He et al. 2015, arXiv 1502.01852, eq. 10; the gain fits relu).
+  /// Draws from U(-a, a) with a = gain sqrt(3 / fan_in) (He et al. 2015, arXiv 1502.01852, eq. 10;
+  /// the gain fits relu).
   Tensor kaiming_uniform(const Shape& shape, std::int64_t fan_in, double gain = std::numbers::sqrt2);
-  /// N(0, gain^2 / fan_in).
+  /// Draws from N(0, gain^2 / fan_in).
   Tensor kaiming_normal(const Shape& shape, std::int64_t fan_in, double gain = std::numbers::sqrt2);
-  /// gain times a random matrix [out, in] whose rows are orthonormal, or its columns where those are fewer
-  /// (Saxe et al. 2014, arXiv 1312.6120).
+  /// Returns gain times a random matrix [out, in] whose rows (columns, if these are fewer) are
+  /// orthonormal (Saxe et al. 2014, arXiv 1312.6120).
   Tensor orthogonal(std::int64_t out, std::int64_t in, double gain = 1);
   Tensor uniform(const Shape& shape, double low, double high);
   Tensor normal(const Shape& shape, double deviation);
-  /// N(0, deviation^2) restricted to [-bound deviation, bound deviation], bound >= 0.5.
+  /// Draws from N(0, deviation^2) restricted to [-bound deviation, bound deviation], bound >= 0.5.
   Tensor truncated_normal(const Shape& shape, double deviation, double bound = 2);
-  /// The same value everywhere; uses no stream.
+  /// Returns the same value everywhere; uses no stream.
   static Tensor constant(const Shape& shape, double value, DType dtype = DType::f32);
-  /// A seed for a part that has an Initialiser of its own, such as an attention variant.
+  /// Returns a seed for a part with its own Initialiser, such as an attention variant.
   std::uint64_t next_seed();
 
  private:

@@ -13,7 +13,7 @@ const TransformerConfig& checked_recommender(const TransformerConfig& config,
   check(!sizes.titles || config.source_vocabulary > 0,
         "a recommender that reads titles needs source_vocabulary");
   check(sizes.identities >= 0 && sizes.categories >= 0 && sizes.max_history >= 0,
-        "a recommender has no negative sizes: identities ", sizes.identities, ", categories ",
+        "the sizes of a recommender must not be negative: identities ", sizes.identities, ", categories ",
         sizes.categories, ", max_history ", sizes.max_history);
   return config;
 }

@@ -8,7 +8,7 @@
 
 namespace heed {
 
-/// The settings of a recommender beside its TransformerConfig.
+/// The settings of a recommender that TransformerConfig lacks.
 struct RecommenderConfig {
   bool titles = true;           ///< read news by their titles (source_vocabulary, encoder_layers)
   std::int64_t identities = 0;  ///< number of news with a learned vector of their own
@@ -17,7 +17,7 @@ struct RecommenderConfig {
   std::int64_t max_history = 50;  ///< the most clicked news per user
 };
 
-/// News as the model reads them: n items.
+/// The input of the news encoder: n items.
 struct NewsInput {
   PaddedTokens titles;  ///< of the news that have one; undefined when none has
   Tensor title_rows;    ///< i32 [n]: the row of the news' title; -1: no title
@@ -31,16 +31,16 @@ struct ClickInput {
   Tensor candidates;     ///< i32 [B, C]; -1: padding
 };
 
-/// News recommendation following Fastformer's paper (Wu et al., arXiv 2108.09084, section 4): a news
-/// encoder, a user encoder over the vectors of the clicked news, both with any attention mechanism and
-/// pooled to one vector, and the product
+/// News recommendation following Fastformer's paper (Wu et al., arXiv 2108.09084, section 4): a
+/// news encoder, a user encoder over the vectors of the clicked news, both with any attention
+/// mechanism and pooled to one vector, and the product
 ///
 ///   score(user, news) = u . n / sqrt(d)
 ///
-/// The vector of a news item is the sum of its pooled title, a learned vector of its own and one of its
-/// category, as far as it has them. News without a vector of their own share one. Every history begins with
-/// `anyone`, a learned vector. It gives users without clicks a vector too, and can learn what everybody
-/// likes.
+/// The vector of a news item is the sum of its pooled title, a learned vector of its own and one of
+/// its category, as far as it has them. News without a vector of their own share one. Every history
+/// begins with `anyone`, a learned vector. It gives users without clicks a vector too, and can
+/// learn what everybody likes.
 ///
 /// Parts "title" (a SequenceEncoder), "identity", "category", "user_positions", "user_encoder",
 /// "user_pooling"; the parameter "anyone" [1, d].
@@ -48,17 +48,18 @@ class NewsRecommender : public Module {
  public:
   NewsRecommender(const TransformerConfig& config, const RecommenderConfig& sizes);
 
-  /// Vectors [n, d] of news.
+  /// Returns vectors [n, d] of news.
   Tensor news(const NewsInput& input, Context& context);
-  /// The table [1 + n, d] that histories and candidates index: `anyone` in row 0, news i in row i + 1.
+  /// Returns the table [1 + n, d] that histories and candidates index: `anyone` in row 0, news i in
+  /// row i + 1.
   Tensor table(const Tensor& news) const;
   static constexpr std::int32_t anyone = 0;
-  /// Vectors [B, d] of users.
+  /// Returns vectors [B, d] of users.
   Tensor users(const Tensor& table, const PaddedTokens& history, Context& context);
-  /// Scores [B, C] of the candidates of each user, 0 for padding.
+  /// Returns scores [B, C] of the candidates of each user, 0 for padding.
   Tensor scores(const Tensor& users, const Tensor& table, const Tensor& candidates) const;
-  /// Cross entropy of each user's first candidate among all of them, summed. Auxiliary losses of layers are
-  /// in the context.
+  /// Returns the cross entropy of each user's first candidate among all of them, summed. Auxiliary
+  /// losses of layers are in the context.
   Loss loss(const NewsInput& input, const ClickInput& clicks, double smoothing, Context& context);
 
   Device device() const { return anyone_vector_.device(); }

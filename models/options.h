@@ -11,9 +11,9 @@
 
 namespace heed {
 
-/// Named settings of one part of a model, as given in a configuration file. A reader takes each setting
-/// that it knows, with its valid range, and calls check_all_taken(), so that a misspelt name is an error
-/// rather than silently ignored.
+/// Named settings of one part of a model, as given in a configuration file. A reader takes each
+/// setting that it knows, with its valid range, and calls check_all_taken(), so that a misspelt
+/// name is an error rather than silently ignored.
 class Options {
  public:
   using Value =
@@ -22,9 +22,9 @@ class Options {
   void set(std::string name, Value value) { values_[std::move(name)] = std::move(value); }
   const std::map<std::string, Value>& values() const { return values_; }
 
-  /// The value of `name`, or `fallback` when it is not set. Throws an Error that names the setting and its
-  /// value when the type is wrong (an integer is accepted as a number), or when a number, or one in a list,
-  /// is outside [low, high]; NaN always is.
+  /// Returns the value of `name`, or `fallback` when it is not set. Throws an Error that names the
+  /// setting and its value when the type is wrong (an integer is accepted as a number), or when a
+  /// number, or one in a list, is NaN or outside [low, high].
   bool take_bool(std::string_view name, bool fallback) const;
   std::int64_t take_integer(std::string_view name, std::int64_t fallback,
                             std::int64_t low = std::numeric_limits<std::int64_t>::min(),
@@ -35,21 +35,23 @@ class Options {
   std::vector<double> take_numbers(std::string_view name, std::vector<double> fallback,
                                    double low = -infinity, double high = infinity) const;
   std::vector<std::string> take_texts(std::string_view name, std::vector<std::string> fallback) const;
-  /// One of `choices`; the first is the default. Throws with the choices and the nearest one.
+  /// Returns one of `choices`; the first is the default. Throws with the choices and the nearest
+  /// one.
   std::string take_choice(std::string_view name, const std::vector<std::string>& choices) const;
-  /// The settings whose names begin with `prefix` and a dot, without that beginning; they count as taken.
+  /// Returns the settings whose names begin with `prefix` and a dot, without this prefix. They
+  /// count as taken.
   Options within(std::string_view prefix) const;
   /// Throws an Error that names the first setting that was never taken, and the nearest known name.
   void check_all_taken(std::string_view owner) const;
 
-  /// A setting that a reader asked for, as a line of help.
+  /// The help for a setting that a reader asked for.
   struct Asked {
     std::string name;
     Value fallback;
     double low = -infinity, high = infinity;   ///< range of numbers, both inclusive
     std::vector<std::string> choices = {};     ///< permitted values of a text
     std::string help = {};                     ///< a line; "" where none is known
-    std::map<std::string, Value> beside = {};  ///< values of other settings beside which alone it exists
+    std::map<std::string, Value> beside = {};  ///< values of other settings that this one needs
 
     std::string type() const;           ///< "an integer", "true or false", ...
     std::string fallback_text() const;  ///< the default in JSON
@@ -65,14 +67,15 @@ class Options {
   mutable std::vector<Asked> asked_;
 };
 
-/// The value of a setting from JSON text: true or false, a number, a text, or a list of numbers or texts.
-/// Throws for anything else, naming `key`.
+/// Parses a setting's value from JSON text: true or false, a number, a text, or a list of numbers
+/// or texts. Throws for anything else, naming `key`.
 Options::Value option_from_json(std::string_view key, std::string_view text);
 
 /// Throws an Error that names the setting, its value and the range unless it is in [low, high].
 void check_setting(std::string_view name, std::int64_t value, std::int64_t low, std::int64_t high);
 void check_setting(std::string_view name, double value, double low, double high);
-/// Throws an Error that names the setting, its value, the choices and the nearest unless it is one of them.
+/// Throws an Error that names the setting, its value, the choices and the nearest one unless it is
+/// one of them.
 void check_setting(std::string_view name, const std::string& value, std::span<const std::string> choices);
 
 }  // namespace heed

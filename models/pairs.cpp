@@ -119,7 +119,7 @@ Tensor SentenceEncoder::vectors(const PaddedTokens& tokens, Context& context) {
 Loss SentenceEncoder::loss(const PaddedTokens& tokens, double scale, double smoothing, Context& context) {
   const Tensor both = vectors(tokens, context);
   const std::int64_t count = both.size(0) / 2;
-  check(count > 0 && both.size(0) == 2 * count, "pairs of texts are an even number of rows, got ",
+  check(count > 0 && both.size(0) == 2 * count, "pairs of texts need an even number of rows, got ",
         both.size(0));
   const Tensor u = slice(both, 0, 0, count), v = slice(both, 0, count, 2 * count);
   std::vector<std::int32_t> own(static_cast<std::size_t>(count));

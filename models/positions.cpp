@@ -19,7 +19,7 @@ std::vector<double> frequencies(std::int64_t width, double base) {
   return all;
 }
 
-/// The same, as RotaryAngles has them.
+/// Returns the frequencies with the changes that RotaryAngles describes.
 std::vector<double> frequencies(std::int64_t width, const RotaryAngles& angles) {
   constexpr double few_turns = 1, many_turns = 4;
   std::vector<double> all = frequencies(width, angles.base);
@@ -38,8 +38,8 @@ void for_each_angle(std::int64_t count, const std::vector<double>& frequencies, 
       visit(n, static_cast<std::int64_t>(i), static_cast<double>(n) * frequencies[i]);
 }
 
-/// The length of a table for the positions below `end`: with room for more, because decoding asks for one
-/// more position at every step.
+/// Returns the length of a table for the positions below `end`. It has room for more, because
+/// decoding asks for one more position at every step.
 std::int64_t table_length(std::int64_t end) {
   return static_cast<std::int64_t>(
       std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(64, end))));
@@ -208,7 +208,7 @@ Tensor DistanceBias::matrix(std::int64_t queries, std::int64_t keys, const Tenso
 }
 
 Tensor DistanceBias::matrix_at(const Tensor& positions, std::int64_t keys, const Tensor& like) {
-  check(alibi_, "DistanceBias: rows at chosen positions are those of alibi");
+  check(alibi_, "DistanceBias: matrix_at() is for alibi only");
   const Tensor m = reshape(slopes(like), {1, heads_, 1, 1});
   const Tensor ahead =
       unsqueeze(Tensor::arange(keys, DType::i32, like.device()), 0) - unsqueeze(positions, 1);

@@ -139,7 +139,8 @@ void advance(Sentence& sentence, const Candidates& candidates, const SearchOptio
   sentence.open = std::move(next);
 }
 
-/// The tokens that the best hypothesis will begin with: an open one becomes it, or the best that has ended.
+/// Returns the tokens that the best hypothesis will certainly begin with. It is an open hypothesis,
+/// or the best finished one.
 std::span<const std::int32_t> certain_tokens(const Sentence& sentence) {
   std::span<const std::int32_t> shared =
       sentence.open.empty() ? sentence.finished.front().tokens : sentence.open.front().tokens;

@@ -13,30 +13,31 @@ namespace heed {
 ///
 ///   e_i = tanh(x_i W1 + b1) w2 + c2,    out = sum_i softmax(e)_i x_i
 ///
-/// Parts "hidden" (W1, b1) and "score" (w2, c2), initialised N(0, 0.02^2). A sequence without real tokens
-/// gives 0.
+/// Parts "hidden" (W1, b1) and "score" (w2, c2), initialised N(0, 0.02^2). A sequence without real
+/// tokens gives 0.
 class AttentionPooling : public Module {
  public:
   AttentionPooling(std::int64_t width, Initialiser& initialiser);
-  /// x [B, N, d] and its mask (i32 [B, N], undefined = all real) -> [B, d].
+  /// Maps x [B, N, d] with its mask (i32 [B, N], undefined = all real) to [B, d].
   Tensor operator()(const Tensor& x, const Tensor& mask) const;
 
  private:
   Linear hidden_, score_;
 };
 
-/// A convolution over neighbouring tokens with a residual connection, so that a model need not learn from
-/// little data which positions are adjacent (the filters of Kim 2014, arXiv 1408.5882, eq. 2):
+/// A convolution over neighbouring tokens with a residual connection, so that a model need not
+/// learn from little data which positions are adjacent (the filters of Kim 2014, arXiv 1408.5882,
+/// eq. 2):
 ///
 ///   x_i + act(W [x_{i-l}; ...; x_i; ...; x_{i+r}] + b),
 ///   l + 1 + r = local_width, l = floor((local_width - 1) / 2)
 ///
-/// with zeros for padding and beyond both ends of the sequence. Parts "map" (W [d, local_width d], b) and
-/// "norm".
+/// with zeros for padding and beyond both ends of the sequence. Parts "map" (W [d, local_width d],
+/// b) and "norm".
 class LocalLayer : public Module {
  public:
   LocalLayer(const TransformerConfig& config, Initialiser& initialiser);
-  /// x [B, N, d], mask i32 [B, N] (undefined: all real) -> [B, N, d].
+  /// Maps x [B, N, d] with its mask i32 [B, N] (undefined: all real) to [B, N, d].
   Tensor operator()(const Tensor& x, const Tensor& mask, Context& context) const;
 
  private:
@@ -46,29 +47,30 @@ class LocalLayer : public Module {
   Residual norm_;
 };
 
-/// The common base of models that read whole sequences: token input, encoder, and pooling to one vector per
-/// sequence. Models derive from it and add their head. Parts "embedding", "input" (positions), "local" when
-/// `local_width` is set, "encoder", "pooling" when a model pools by attention, and "pooler" where that is
-/// set. Reads `source_vocabulary`, `local_width`, `encoder_layers`, `encoder_attention`, `pooling` and
-/// `pooler` of the configuration.
+/// The common base of models that read whole sequences: token input, encoder, and pooling to one
+/// vector per sequence. Models derive from it and add their head. Parts "embedding", "input"
+/// (positions), "local" when `local_width` is set, "encoder", "pooling" when a model pools by
+/// attention, and "pooler" where that is set. Reads `source_vocabulary`, `local_width`,
+/// `encoder_layers`, `encoder_attention`, `pooling` and `pooler` of the configuration.
 class SequenceEncoder : public Module {
  public:
   SequenceEncoder(const TransformerConfig& config, Initialiser& initialiser);
-  /// Creates and registers the parameters of pooled(), which without this call is the mean, the maximum or
-  /// the first.
+  /// Creates and registers the parameters of the configured pooling and pooler. Without this call,
+  /// pooled() takes the mean, the maximum or the first position.
   void add_pooling(Initialiser& initialiser);
-  /// Hidden states [B, N, d] of tokens i32 [B, N].
+  /// Returns hidden states [B, N, d] of tokens i32 [B, N].
   virtual Tensor hidden(const PaddedTokens& tokens, Context& context) {
     return hidden(tokens, Tensor(), context);
   }
-  /// The same with `added` [B, N, d], unless undefined, added to the embedded tokens.
+  /// Returns the hidden states of the embedded tokens plus `added` [B, N, d], unless that is
+  /// undefined.
   Tensor hidden(const PaddedTokens& tokens, const Tensor& added, Context& context);
-  /// Hidden states of vectors [B, N, d] from another source, with their mask (i32 [B, N], undefined: all
-  /// real).
+  /// Returns hidden states of vectors [B, N, d] from another source, with their mask (i32 [B, N],
+  /// undefined: all real).
   Tensor encode(const Tensor& x, const Tensor& mask, Context& context);
-  /// Pools the real positions of each sequence to one vector [B, d]: their mean, with `pooling` "max" the
-  /// maximum per element, with "attention" a weighted mean (AttentionPooling), with "first" the first of
-  /// them. With a `pooler` act(W x + b) of it.
+  /// Pools the real positions of each sequence to one vector [B, d]: their mean; their maximum per
+  /// element with `pooling` "max"; a weighted mean with "attention" (AttentionPooling); or the
+  /// first one with "first". A `pooler` then maps it to act(W x + b).
   Tensor pooled(const Tensor& hidden, const Tensor& mask) const;
 
   const TransformerConfig& config() const { return config_; }
@@ -90,16 +92,16 @@ class SequenceEncoder : public Module {
   std::unique_ptr<Linear> pooler_;             // null: none
 };
 
-/// Pools the real positions of x [B, N, d] to one vector [B, d], by the configuration's `pooling`: "max",
-/// "first", or with a non-null `attention` its weighted mean, otherwise the mean.
+/// Pools the real positions of x [B, N, d] to one vector [B, d], by the configuration's `pooling`:
+/// "max", "first", or with a non-null `attention` its weighted mean, otherwise the mean.
 Tensor pooled(std::string_view pooling, const AttentionPooling* attention, const Tensor& x,
               const Tensor& mask);
-/// The mean of x [B, N, d] over the positions where mask (i32 [B, N], undefined: all) is 1: [B, d]. A
-/// sample without real positions gives 0.
+/// Returns the mean of x [B, N, d] over the positions where mask (i32 [B, N], undefined: all) is 1:
+/// [B, d]. A sample without real positions gives 0.
 Tensor mean_over_tokens(const Tensor& x, const Tensor& mask);
-/// The maximum per element over the same positions, likewise.
+/// Returns the maximum per element over the positions where mask is 1; 0 for a sample without any.
 Tensor max_over_tokens(const Tensor& x, const Tensor& mask);
-/// The first of the same positions, likewise.
+/// Returns the first position where mask is 1; 0 for a sample without any.
 Tensor first_of_tokens(const Tensor& x, const Tensor& mask);
 
 }  // namespace heed

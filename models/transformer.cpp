@@ -59,7 +59,7 @@ Tensor recomputed_layer(const LayerFunction& layer, const Tensor& x, const Tenso
     own.observations = first ? context.observations : &again;
     const Tensor out = layer(inputs[0], inputs.size() > 1 ? inputs[1] : Tensor(), own);
     check(own.losses.empty() && own.handed_on.empty(),
-          "recompute_layers does not serve layers with auxiliary losses or with something to hand on to "
+          "recompute_layers does not support layers with auxiliary losses, or layers that pass tensors to "
           "later ones; set it to false");
     random = own.random;
     return out;

@@ -17,17 +17,17 @@
 
 namespace heed {
 
-/// Builds the attentions of a stack from the configuration, layer by layer, and tracks what a layer shares
-/// with earlier ones.
+/// Builds the attentions of a stack from the configuration, layer by layer. It keeps attentions
+/// that later layers share.
 class LayerAttentions {
  public:
   LayerAttentions(const AttentionChoices& choices, const TransformerConfig& config, bool causal, bool cross)
       : choices_(choices), config_(config), causal_(causal), cross_(cross) {}
 
-  /// The attention of `layer`, or null where the choice is "none". Call it for the layers in order. With
-  /// share_layers "attention" every layer gets that of the first.
+  /// Returns the attention of `layer`, or null where the choice is "none". Call it for the layers
+  /// in order. With share_layers "attention" every layer gets that of the first.
   std::shared_ptr<Attention> make(std::int64_t layer, Initialiser& initialiser);
-  /// The capabilities of the choice for `layer`; none for "none".
+  /// Returns the capabilities of the choice for `layer`; none for "none".
   Capabilities capabilities(std::int64_t layer) const;
   bool causal() const { return causal_; }
 
@@ -38,8 +38,8 @@ class LayerAttentions {
   std::map<std::string, std::shared_ptr<Attention>> first_;  // the first attention of each variant
 };
 
-/// The residual stream through a stack of sub-layers: x + dropout(added). Before a pre-norm sub-layer, the
-/// addition is fused with the normalisation.
+/// The residual stream through a stack of sub-layers: x + dropout(added). Before a pre-norm
+/// sub-layer, the addition is fused with the normalisation.
 class ResidualStream {
  public:
   // a stream with nothing to add
@@ -59,9 +59,9 @@ class ResidualStream {
   RandomKey key_;
 };
 
-/// The frame of every Transformer sub-layer: dropout, the residual connection and a layer normalisation (or
-/// the one that norm_kind names). Its parameters "weight" and "bias" belong to this module. Post-norm: LN(x
-/// + dropout(f(x))) (Vaswani et al. 2017, section 3.1); pre-norm: x + dropout(f(LN(x))) (arXiv 2002.04745).
+/// The frame of every Transformer sub-layer: dropout, the residual connection and a normalisation,
+/// whose parameters "weight" and "bias" belong to this module. Post-norm: LN(x + dropout(f(x)))
+/// (Vaswani et al. 2017, section 3.1); pre-norm: x + dropout(f(LN(x))) (arXiv 2002.04745).
 class Residual : public Norm {
  public:
   explicit Residual(const TransformerConfig& config)
@@ -85,10 +85,10 @@ class Residual : public Norm {
 /// A layer of a stack: x [B, N, d], memory [B, M, d] (undefined without one) -> [B, N, d].
 using LayerFunction = std::function<Tensor(const Tensor& x, const Tensor& memory, Context& context)>;
 
-/// Runs a layer and keeps only its inputs for backward, which runs it again with the same random numbers
-/// (arXiv 1604.06174): saves memory, costs time. The layer must still exist then. Throws an Error for a
-/// layer that leaves auxiliary losses or tensors for later layers in the context, since these would not be
-/// differentiated.
+/// Runs a layer and keeps only its inputs for backward, which runs it again with the same random
+/// numbers (arXiv 1604.06174). This saves memory and costs time. The layer must still exist then.
+/// Throws an Error for a layer that leaves auxiliary losses or tensors for later layers in the
+/// context, since these would get no gradient.
 Tensor recomputed_layer(const LayerFunction& layer, const Tensor& x, const Tensor& memory, Context& context);
 
 /// The state of one decoder layer between decoding steps.
@@ -96,8 +96,8 @@ struct DecoderLayerCache {
   AttentionCache self, cross;
 };
 
-/// The state of a decoder between decoding steps: R rows, one per hypothesis, and S rows of memory, each of
-/// which serves R / S consecutive hypotheses.
+/// The state of a decoder between decoding steps: R rows, one per hypothesis, and S rows of memory,
+/// each of which serves R / S consecutive hypotheses.
 struct DecoderState {
   Tensor memory;                  ///< [S, M, d]; undefined without an encoder
   Tensor memory_mask;             ///< i32 [S, M]; undefined: all real
@@ -105,16 +105,18 @@ struct DecoderState {
   std::vector<DecoderLayerCache> layers;
   std::int64_t position = 0;  ///< tokens read by each row so far
 
-  /// Continues with the given hypotheses and the given rows of the memory. Every memory row must serve the
-  /// same number of hypotheses, so their number is a multiple of the number of memory rows.
+  /// Continues with the given hypotheses and the given rows of the memory. Every memory row must
+  /// serve the same number of hypotheses, so their number is a multiple of the number of memory
+  /// rows.
   void reorder(std::span<const std::int32_t> rows, std::span<const std::int32_t> memory_rows);
-  /// The same when every hypothesis has a memory row of its own, or there is no memory.
+  /// Continues with the given hypotheses when each has its own memory row, or there is no memory.
   void reorder(std::span<const std::int32_t> rows) { reorder(rows, rows); }
 };
 
-/// Self-attention ("attention" in an encoder, "self_attention" in a decoder, where it is causal),
-/// "cross_attention" where there is a memory and the configuration does not omit it, and "feed_forward", each
-/// within a residual connection, such as "feed_forward_norm".
+/// A layer of an encoder or decoder: self-attention ("attention" in an encoder, "self_attention" in
+/// a decoder, where it is causal), "cross_attention" where there is a memory and the configuration
+/// does not omit it, and "feed_forward". Each is within a residual connection, such as
+/// "feed_forward_norm".
 class TransformerLayer : public Module {
  public:
   /// `cross` is null without a memory.
@@ -122,7 +124,7 @@ class TransformerLayer : public Module {
                    LayerAttentions* cross, Initialiser& initialiser);
   ResidualStream operator()(const ResidualStream& x, const Tensor& mask, const Tensor& memory,
                             const Tensor& memory_mask, Context& context);
-  /// x [R, n, d], the newest positions of each hypothesis.
+  /// Computes the newest positions x [R, n, d] of each hypothesis.
   ResidualStream step(const ResidualStream& x, DecoderLayerCache& cache, const DecoderState& state,
                       Context& context);
 
@@ -147,7 +149,7 @@ class Stack : public Module {
   Stack(const TransformerConfig& config, std::int64_t layers, LayerAttentions self,
         std::optional<LayerAttentions> cross, Initialiser& initialiser);
   Tensor run(Tensor x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask, Context& context);
-  /// What leaves the stack.
+  /// Returns the output of the stack: the sum, with the final norm in pre-norm models.
   Tensor output(const ResidualStream& stream) const;
 
   std::vector<std::shared_ptr<TransformerLayer>> layers_;  // with share_layers "all" the same one N times
@@ -160,25 +162,25 @@ class Stack : public Module {
 class Encoder : public Stack {
  public:
   Encoder(const TransformerConfig& config, Initialiser& initialiser);
-  /// x [B, N, d], mask i32 [B, N] (undefined: all real) -> [B, N, d].
+  /// Maps x [B, N, d] with its mask i32 [B, N] (undefined: all real) to [B, N, d].
   Tensor operator()(Tensor x, const Tensor& mask, Context& context) {
     return run(std::move(x), mask, {}, {}, context);
   }
 };
 
-/// Without a memory it is the body of a language model.
+/// A causal stack; without a memory, the body of a language model.
 class Decoder : public Stack {
  public:
   Decoder(const TransformerConfig& config, bool has_memory, Initialiser& initialiser);
-  /// x [B, T, d], mask i32 [B, T], memory [B, M, d], memory_mask i32 [B, M] (masks undefined: all real) ->
-  /// [B, T, d].
+  /// Maps x [B, T, d] to [B, T, d]; mask i32 [B, T], memory [B, M, d], memory_mask i32 [B, M]
+  /// (masks undefined: all real).
   Tensor operator()(Tensor x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask,
                     Context& context) {
     return run(std::move(x), mask, memory, memory_mask, context);
   }
-  /// The state before the first step. A decoder without memory takes undefined tensors.
+  /// Returns the state before the first step. A decoder without memory takes undefined tensors.
   DecoderState start(const Tensor& memory = {}, const Tensor& memory_mask = {}) const;
-  /// The next positions of every hypothesis: x [R, n, d] -> [R, n, d].
+  /// Computes the next positions of every hypothesis: x [R, n, d] -> [R, n, d].
   Tensor step(Tensor x, DecoderState& state, Context& context);
 };
 

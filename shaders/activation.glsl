@@ -1,5 +1,5 @@
-// What a product does with its sums before it writes them: it applies an activation, or multiplies them by
-// the derivative of one, as elementwise.comp does to sums that were written first.
+// The last step of a product before it writes its sums: it applies an activation, or multiplies by
+// the derivative of one, as elementwise.comp does to sums that were already written.
 //
 // Needs matmul_elements.glsl; FLAGS, a specialisation constant; buffers of the output's type, laid out as
 // out: `kept_sums`, which may receive the sums, and `saved`, the argument of the derivative. Included last:

@@ -1,8 +1,9 @@
-// What the passes of attention share: the forward pass (FORWARD), the gradient of the queries, those of keys
-// and values (COLUMNS_ARE_QUERIES) and that of the bias (OF_BIAS). Scores are computed in tiles of TILE_ROWS
-// x TILE_COLUMNS: the rows are queries and the columns keys, or, for the gradients of keys and values
-// (COLUMNS_ARE_QUERIES), the other way round. A workgroup owns the rows of one tile and walks over the
-// columns. Invocation (lane_x, lane_y) holds the scores of rows 4 lane_y .. + 3 and columns 4 lane_x .. + 3.
+// Shared by the passes of attention: the forward pass (FORWARD), the gradient of the queries, those
+// of keys and values (COLUMNS_ARE_QUERIES) and that of the bias (OF_BIAS). Scores are computed in
+// tiles of TILE_ROWS x TILE_COLUMNS: the rows are queries and the columns keys, or, for the
+// gradients of keys and values (COLUMNS_ARE_QUERIES), the other way round. A workgroup owns the
+// rows of one tile and walks over the columns. Invocation (lane_x, lane_y) holds the scores of rows
+// 4 lane_y .. + 3 and columns 4 lane_x .. + 3.
 //
 // attention_products.comp multiplies in ordinary arithmetic, attention_fragments.comp on matrix hardware;
 // each includes this file and defines invocation(), the number of an invocation within its workgroup.
@@ -97,7 +98,7 @@ uint head_offset(uint operand, uint rows, uint row_stride, uint head_stride) {
   return local_batch() * (outside ? heads * head_stride : rows * row_stride) + local_head() * head_stride;
 }
 
-// The same for a result, which has no gaps, and the stride of its rows.
+// The first element of this head in a result, which has no gaps, and the stride of its rows.
 uint result_offset(uint operand, uint rows, uint width) {
   const bool outside = ((HEADS_OUTSIDE >> operand) & 1u) != 0u;
   return local_batch() * heads * rows * width + local_head() * (outside ? rows : 1u) * width;
@@ -269,7 +270,7 @@ uint existing_entries(Rows rows) {
   return HAS_PATTERN || HAS_MASK ? unmasked_entries(bits, first_row) : bits;
 }
 
-// --- what is added to the scores
+// --- terms added to the scores
 // The index of the entry of query i and key j in a bias, or its gradient, that begins at query `first`.
 uint bias_at(uint i, uint j, uint first) {
   uint matrix = BIAS_HAS_BATCH ? local_batch() : 0u;

@@ -2,7 +2,7 @@
 #extension GL_GOOGLE_include_directive : require
 //! variant attention_mask MASK=1
 //! variant attention_rows types f32 f16 bf16
-// What is computed before the passes of attention: the mask's bits, and the numbers of each query for
+// Computes the inputs of attention's passes: the mask's bits, and the numbers of each query for
 // backward.
 #include "common.glsl"
 
@@ -41,10 +41,10 @@ void main() {
 
 #else
 
-// What the backward pass of attention needs for each query: its largest score, 1 / sum of exp(score -
-// largest), and D = out . grad, side by side in `rows` [B, H, N, 3]. A gradient l of largest + log(sum) adds
-// w l to ds, so l is subtracted from D. A query that sees no key gets +infinity and 0, which make its weights
-// 0.
+// The numbers that the backward pass of attention needs for each query: its largest score, 1 / sum
+// of exp(score - largest), and D = out . grad, side by side in `rows` [B, H, N, 3]. A gradient l of
+// largest + log(sum) adds w l to ds, so l is subtracted from D. A query that sees no key gets
+// +infinity and 0, which make its weights 0.
 layout(constant_id = 2) const bool HAS_LOG_GRAD = false;
 
 layout(binding = 0) readonly buffer Out { T result[]; };

@@ -1,4 +1,4 @@
-// How scores become weights (FORWARD), and how gradients of weights become gradients of scores.
+// Turns scores into weights (FORWARD), and gradients of weights into gradients of scores.
 #ifdef FORWARD
 
 // The online softmax of attention's forward pass. Needs `partial`, a shared array of (LANES + 1) vec4s for
@@ -78,8 +78,9 @@ void store_row_sums(Rows rows, Softmax softmax) {
 
 #else
 
-// What the gradient passes of attention read besides the operands (written by attention_rows), and what
-// they compute from the scores and from the products of gradients and values.
+// The inputs of attention's gradient passes in addition to the operands (written by
+// attention_rows), and the values that they compute from the scores and from the products of
+// gradients and values.
 
 layout(binding = 9) readonly buffer Statistics { float query_statistics[]; };
 

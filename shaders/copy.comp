@@ -8,8 +8,9 @@
 //! variant copy_to_bf16 TO_bf16=1
 //! variant copy_to_i32 TO_i32=1
 //! variant where WHERE=1 types u32 u16
-// What moves elements without computing: out = x in the element type of out (copy_to_f16_f32 reads f32 and
-// writes f16; copy_f32 keeps the type), out = element (FILL), or out = condition != 0 ? a : b (WHERE).
+// Moves elements without computing: out = x in the element type of out (copy_to_f16_f32 reads f32
+// and writes f16; copy_f32 keeps the type), out = element (FILL), or out = condition != 0 ? a : b
+// (WHERE).
 #include "common.glsl"
 
 #if defined(FILL)

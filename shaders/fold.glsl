@@ -1,7 +1,7 @@
-// How workgroups cover [outer, n, inner] in a computation along n: WIDTH invocations along inner, HEIGHT
-// along n, and the rest over series. A series is one chunk (a piece of n) of one outer index.
-// backends/vulkan/reduce.cpp launches them. The includer defines BINDINGS and PARAMETERS (further push
-// constants).
+// The workgroups that cover [outer, n, inner] in a computation along n: WIDTH invocations along
+// inner, HEIGHT along n, and the rest over series. A series is one chunk (a piece of n) of one
+// outer index. backends/vulkan/reduce.cpp launches them. The includer defines BINDINGS and
+// PARAMETERS (further push constants).
 #include "math.glsl"
 
 layout(local_size_x_id = 0) in;

@@ -1,5 +1,5 @@
-// What tiled products write: four neighbouring outputs from their sums, and the sums of the rows of a. Needs
-// matmul_tiles.glsl, and a_value(stage, row, l), an element of the tile of a.
+// Writes the results of tiled products: four neighbouring outputs from their sums, and the sums of
+// the rows of a. Needs matmul_tiles.glsl, and a_value(stage, row, l), an element of the tile of a.
 #include "activation.glsl"
 
 // activated() for four outputs that begin at a multiple of four elements in every buffer.

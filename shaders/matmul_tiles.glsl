@@ -1,6 +1,6 @@
-// What the tiled matrix products share: push constants, the grid, buffers, and how operands move from memory
-// to registers and on to shared memory. Elements move in runs: fours in matmul.comp, eights in
-// matmul_cooperative.comp.
+// Shared by the tiled matrix products: push constants, the grid, buffers, and the moves of operands
+// from memory to registers and on to shared memory. Elements move in runs: fours in matmul.comp,
+// eights in matmul_cooperative.comp.
 //
 // The includer defines RUN, the elements of a run; RUN_TYPE, its type in memory; and the specialisation
 // constants of the tiles and FLAGS.

@@ -159,9 +159,8 @@ TEST_CASE("advice: by accuracy while texts are short; where they are long, those
 }
 
 TEST_CASE("advice: questions that have no answer") {
-  CHECK(error_of([] {
-          advise({.task = "chess"});
-        }).find("'chess' among those that were measured: listops, text") != std::string::npos);
+  CHECK(error_of([] { advise({.task = "chess"}); }).find("'chess' among the measured tasks: listops, text") !=
+        std::string::npos);
   CHECK(error_of([] { advise({.length = 0}); }).find("at least 1") != std::string::npos);
 }
 

@@ -10,7 +10,7 @@
 #include "heed/core/backend.h"
 #include "heed/core/random.h"
 
-// Calls of attention's kernels that every backend has to get right.
+// Cases of attention that every backend must compute correctly.
 
 namespace heed::test::attention_cases {
 
@@ -51,7 +51,7 @@ double element(const Tensor& x, std::int64_t b, std::int64_t h, std::int64_t i, 
   return static_cast<double>(x.data<T>()[b * s[0] + h * s[1] + i * s[2] + j * s[3]]);
 }
 
-/// What a bias that heads or batch entries may share adds to one logit.
+/// Returns the bias of one logit, which heads or batch entries may share.
 inline double bias_value(const Tensor& x, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
   const std::int64_t of_batch = x.size(0) > 1 ? b : 0, of_head = x.size(1) > 1 ? h : 0;
   return x.dtype() == DType::f64 ? element<double>(x, of_batch, of_head, i, j)
@@ -120,7 +120,7 @@ inline void make_inputs(const Case& c, DType dtype, Inputs& in) {
   in.allowed = dense_mask(c, in);
 }
 
-/// Random numbers.
+/// Returns random biases.
 inline std::vector<double> some_bias(const Case& c) {
   std::vector<double> values;
   const std::int64_t count = c.bias_batches * c.bias_heads * c.queries * c.keys;
@@ -129,7 +129,7 @@ inline std::vector<double> some_bias(const Case& c) {
   return values;
 }
 
-/// The same where every fifth pair and all of query 1 are ruled out.
+/// Returns random biases that exclude every fifth pair and all of query 1.
 inline std::vector<double> bias_with_holes(const Case& c) {
   std::vector<double> values = some_bias(c);
   for (std::size_t n = 0; n < values.size(); ++n)
@@ -137,7 +137,7 @@ inline std::vector<double> bias_with_holes(const Case& c) {
   return values;
 }
 
-/// The last b + 1 keys of batch entry b are padding.
+/// Masks the last b + 1 keys of batch entry b as padding.
 inline Tensor padded_ends(const Case& c) {
   std::vector<std::int32_t> mask;
   for (std::int64_t b = 0; b < c.batch; ++b) {
@@ -146,7 +146,7 @@ inline Tensor padded_ends(const Case& c) {
   return Tensor::from(mask, {c.batch, c.keys});
 }
 
-/// Every third key is padding, and batch entry 1 has no real key at all.
+/// Masks every third key as padding; batch entry 1 has no real key at all.
 inline Tensor scattered_padding(const Case& c) {
   std::vector<std::int32_t> mask;
   for (std::int64_t b = 0; b < c.batch; ++b) {
@@ -155,7 +155,7 @@ inline Tensor scattered_padding(const Case& c) {
   return Tensor::from(mask, {c.batch, c.keys});
 }
 
-/// [1, 1, N, M] expanded; query 2 sees nothing.
+/// Returns a mask expanded from [1, 1, N, M]; query 2 sees nothing.
 inline Tensor shared_mask(const Case& c) {
   std::vector<std::int32_t> mask;
   for (std::int64_t i = 0; i < c.queries; ++i) {
@@ -165,7 +165,7 @@ inline Tensor shared_mask(const Case& c) {
       .view({c.batch, c.heads, c.queries, c.keys}, {0, 0, c.keys, 1}, 0);
 }
 
-/// [1, H, N, 1] expanded: whole rows are masked, the last stride is 0.
+/// Returns a mask expanded from [1, H, N, 1]: whole rows are masked, the last stride is 0.
 inline Tensor row_mask(const Case& c) {
   std::vector<std::int32_t> mask;
   for (std::int64_t h = 0; h < c.heads; ++h) {
@@ -175,7 +175,7 @@ inline Tensor row_mask(const Case& c) {
       .view({c.batch, c.heads, c.queries, c.keys}, {0, c.queries, 1, 0}, 0);
 }
 
-/// A random pattern: absent, full and partial blocks; head 0 and band 1 see nothing.
+/// Returns a random pattern with absent, full and partial blocks; head 0 and band 1 see nothing.
 inline BlockPattern random_pattern(const Case& c, std::int64_t block, std::int64_t heads) {
   BlockPattern p{.block = block,
                  .queries = c.queries,
@@ -213,7 +213,7 @@ inline std::function<BlockPattern(const Case&)> pattern_of(std::int64_t block, b
   return [=](const Case& c) { return random_pattern(c, block, per_head ? c.heads : 1); };
 }
 
-/// A case of so many queries and keys.
+/// Returns a case of so many queries and keys.
 inline Case sized(std::string name, std::int64_t queries, std::int64_t keys, Case rest = {}) {
   rest.name = std::move(name);
   rest.queries = queries;
@@ -221,7 +221,7 @@ inline Case sized(std::string name, std::int64_t queries, std::int64_t keys, Cas
   return rest;
 }
 
-/// Slopes and biases, with everything else.
+/// Returns cases with slopes and biases, combined with everything else.
 inline std::vector<Case> biased_cases() {
   return {
       sized("slopes", 17, 17, {.slopes = true}),

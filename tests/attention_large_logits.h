@@ -14,12 +14,12 @@
 #include "heed/tests/attention_cases.h"
 #include "heed/tests/kernel_check.h"
 
-// Attention whose logits are so large that one bit of a score is another weight: what any backend has to get
-// right there.
+// Attention whose logits are so large that one bit of a score changes the weight: checks for any
+// backend.
 
 namespace heed::test::attention_cases {
 
-/// x[b, h, i, j] = value(x[b, h, i, j], b, h, i, j)
+/// Replaces the elements: x[b, h, i, j] = value(x[b, h, i, j], b, h, i, j).
 template <class T>
 void change_panels(const Tensor& x, const std::function<double(double, std::int64_t[4])>& value) {
   std::int64_t at[4];
@@ -34,8 +34,9 @@ void change_panels(const Tensor& x, const std::function<double(double, std::int6
         }
 }
 
-/// Inputs with logits of about `logits`: what is added to the products grows with them. Query i's gradient is
-/// 1 in column i mod dv, so that the gradients of the values are the weights of the queries, added up.
+/// Makes inputs with logits of about `logits`; slopes and biases grow with them. Query i's gradient
+/// is 1 in column i mod dv, so that the gradients of the values are the weights of the queries,
+/// added up.
 template <class T>
 void make_large_inputs(const Case& c, double logits, Inputs& in) {
   make_inputs(c, dtype_of<T>, in);
@@ -48,7 +49,7 @@ void make_large_inputs(const Case& c, double logits, Inputs& in) {
       in.grad, [&](double, const std::int64_t* at) { return at[2] % c.value_width == at[3] ? 1.0 : 0.0; });
 }
 
-/// The same with logits that any order of additions gives exactly, many of them alike.
+/// Makes inputs whose logits are exact in any order of additions, many of them equal.
 template <class T>
 void make_exact_inputs(const Case& c, double logits, Inputs& in) {
   make_inputs(c, dtype_of<T>, in);
@@ -63,14 +64,14 @@ void make_exact_inputs(const Case& c, double logits, Inputs& in) {
     change_panels<T>(in.args.bias, [&](double x, const std::int64_t*) { return std::round(2 * x) * logits; });
 }
 
-/// Whether query i sees a key.
+/// Returns whether query i sees a key.
 inline bool sees_any(const Case& c, const Inputs& in, std::int64_t b, std::int64_t h, std::int64_t i) {
   const std::int32_t* row = in.allowed.data<std::int32_t>() + ((b * c.heads + h) * c.queries + i) * c.keys;
   return std::any_of(row, row + c.keys, [](std::int32_t x) { return x != 0; });
 }
 
-/// The largest |sum - n| / n over the gradients of the values [B, H, M, dv] of make_large_inputs(), where n
-/// queries that see a key share a column. Without dropout.
+/// Returns the largest |sum - n| / n over the gradients of the values [B, H, M, dv] of
+/// make_large_inputs(), where n queries that see a key share a column. Without dropout.
 inline double row_sum_error(const Case& c, const Inputs& in, const std::vector<double>& dvalue) {
   double worst = 0;
   for (std::int64_t b = 0; b < c.batch; ++b)
@@ -88,7 +89,8 @@ inline double row_sum_error(const Case& c, const Inputs& in, const std::vector<d
   return worst;
 }
 
-/// out, dquery / scale, dkey / scale, dvalue, and dbias where there is a bias, in f64 and out of single ops.
+/// Computes out, dquery / scale, dkey / scale, dvalue, and dbias if there is a bias, in f64 from
+/// single ops.
 inline std::vector<std::vector<double>> composed_results(const Case& c, const Inputs& in) {
   const auto wide = [](const Tensor& x) {
     return x.defined() ? Tensor::from(x.to_doubles(), x.shape()) : Tensor();

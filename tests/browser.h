@@ -21,10 +21,10 @@ inline std::string browser() {
   return "";
 }
 
-/// A script that writes what goes wrong in a page to the page that frames it: scripts that fail, what the
-/// page's policy forbids, elements that are wider than the page without lying in one that scrolls, text below
-/// 12 px, words that are broken, charts that stay empty, before and after every button was pressed.
-/// `window.prepare` of a page comes first, and `window.more` is what else there is to say.
+/// A script that reports the problems of a page to the page that frames it, before and after every
+/// button was pressed: failing scripts, violations of the page's policy, elements wider than the
+/// page outside of a scrolling one, text below 12 px, broken words, empty charts. `window.prepare`
+/// of a page runs first, and `window.more` adds to the report.
 inline constexpr const char* probe = R"(
 const findings = [];
 addEventListener("error", e => findings.push("script: " + e.message));
@@ -72,8 +72,8 @@ addEventListener("load", () => setTimeout(async () => {
 /// A page and the width of its frame.
 using FramedPages = std::vector<std::pair<std::string, int>>;
 
-/// A page that frames others, of the same origin, side by side, and shows what their probes say once all
-/// have. (A browser's own window cannot be as narrow as a telephone.)
+/// Returns a page that frames others, of the same origin, side by side, and shows the reports of
+/// their probes once all have arrived. (A browser's own window cannot be as narrow as a telephone.)
 inline std::string frame_html(const FramedPages& pages) {
   std::string html =
       "<!DOCTYPE html><body style=\"white-space:nowrap\"><pre id=\"said\"></pre><script>const said = [];"
@@ -88,8 +88,8 @@ inline std::string frame_html(const FramedPages& pages) {
   return html + "</body>";
 }
 
-/// What the pages in such a frame say, light or dark, in a window of a width. `folder`: for the browser's own
-/// files.
+/// Returns the reports of the pages in such a frame, light or dark, in a window of a width.
+/// `folder`: for the browser's own files.
 inline nlohmann::json said_in_frames(const std::string& program, const std::filesystem::path& folder,
                                      const std::string& frame, int width, bool dark) {
   const std::string command = concat_text(
@@ -105,7 +105,7 @@ inline nlohmann::json said_in_frames(const std::string& program, const std::file
   return nlohmann::json::parse(said);
 }
 
-/// What the probes of pages say, given their texts.
+/// Returns the reports of the probes of pages, given their texts.
 inline nlohmann::json pages_in_browser(const std::string& program, const std::filesystem::path& folder,
                                        FramedPages pages, bool dark) {
   int window = 100;

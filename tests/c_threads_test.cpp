@@ -179,7 +179,7 @@ TEST_CASE("c threads: many predict with one run, and look at it meanwhile") {
   REQUIRE(heed_set_stop(describe, &by_itself) == HEED_OK);
   CHECK(answers(0) == alone[0]);
   CHECK(by_itself.status == HEED_ERROR);
-  CHECK(by_itself.words.find("in use by the call that asks whether to stop") != std::string::npos);
+  CHECK(by_itself.words.find("in use by the call that called this function") != std::string::npos);
   REQUIRE(heed_set_stop(nullptr, nullptr) == HEED_OK);
   CHECK(answers(0) == alone[0]);
   CHECK(failures == 0);

@@ -281,7 +281,7 @@ TEST_CASE("checkpoint: damaged and foreign files are refused by name") {
   refused("model.safetensors", damaged(model, 9), "");
   refused("model.safetensors", "", "too few");
   refused("optimizer.safetensors", model, "changed after it was written");
-  refused("optimizer.safetensors", "no safetensors", "");
+  refused("optimizer.safetensors", "not a safetensors", "");
   refused("trainer_state.json", "{}", "format");
   refused("trainer_state.json", "not json", "damaged");
   refused("trainer_state.json", state.substr(0, state.size() - 20), "damaged");
@@ -425,8 +425,7 @@ TEST_CASE("checkpoint: best weights that are gone are not silently other ones") 
   const RunFiles files = RunFiles::open(run);
   CHECK(files.has_best());
   CHECK_THROWS_WITH_AS(files.load_weights(task.model(), "best"),
-                       doctest::Contains("is missing, but the run has written it in step 6; put it back"),
-                       Error);
+                       doctest::Contains("is missing, but the run wrote it in step 6; put it back"), Error);
   CHECK_NOTHROW(files.load_weights(task.model(), "last"));
   CHECK_THROWS_WITH_AS(train_in(run), doctest::Contains("best.safetensors\" is missing"), Error);
   CHECK(train_in(run, {}, run_options(), false).best_step > 8);  // all that was better is forgotten
@@ -472,7 +471,7 @@ TEST_CASE("checkpoint: one that could not be resumed does not replace the last g
   options.optimizer.weight_decay = 1e21;
   const std::string error = error_of([&] { train_in(run, {}, options); });
   CHECK(error.find("\"second_moment.") != error.npos);
-  CHECK(error.find("the last checkpoint stays") != error.npos);
+  CHECK(error.find("the last checkpoint is kept") != error.npos);
   CHECK(read_file(run / "trainer_state.json") == state);
   options.optimizer.weight_decay = 0;
   CHECK(train_in(run, {}, options).step == 20);
@@ -845,7 +844,7 @@ TEST_CASE("run folder: only a run can be resumed, and only by one process") {
   const RunFolder held = RunFolder::create(folder / "run", start_with());
   CHECK_FALSE(held.has_checkpoint());
   CHECK(is_training(folder / "run"));
-  CHECK_THROWS_WITH_AS(resume(folder / "run"), doctest::Contains("another training runs"), Error);
+  CHECK_THROWS_WITH_AS(resume(folder / "run"), doctest::Contains("another process is training"), Error);
   CHECK_THROWS_WITH_AS(run_file(folder / "run", "model.safetensors"), doctest::Contains("first checkpoint"),
                        Error);
   // Who looks whether it trains holds the lock for a moment, and is in nobody's way.

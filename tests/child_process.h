@@ -10,7 +10,7 @@
 
 namespace heed::test {
 
-/// What became of a test case that ran in a process of its own.
+/// The outcome of a test case that ran in a process of its own.
 struct ChildResult {
   int status = -1;  ///< what it returned; -1: a signal ended it, or it took too long
   int signal = 0;
@@ -29,8 +29,8 @@ struct ChildOptions {
   std::chrono::seconds timeout{60};
 };
 
-/// Runs one test case of this program, which is skipped elsewhere (`* doctest::skip()`), in a process of its
-/// own: for what a process can do only once, such as leaving.
+/// Runs one test case of this program, which is skipped elsewhere (`* doctest::skip()`), in a
+/// process of its own, for actions that a process can take only once, such as exiting.
 inline ChildResult run_in_child(const std::string& test_case, const ChildOptions& options = {}) {
   std::vector<std::string> arguments;
   for (const auto& [name, value] : options.environment) arguments.push_back(name + "=" + value);

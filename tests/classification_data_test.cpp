@@ -256,8 +256,8 @@ TEST_CASE("Labelled text: a folder of data sets is not taken for one of classes,
   for (const char* format : {"", "lines"}) {
     const std::string message = error_of([&] { read_labelled_text(trec, {.format = format}); });
     CHECK(contains(message,
-                   "\"train.all\" does not look like the name of one; the folder holds \"train.all\", "
-                   "\"train.l\". Name the file to learn from, such as --data " +
+                   "\"train.all\" does not look like the name of a class; the folder holds \"train.all\", "
+                   "\"train.l\". Name the training file, such as --data " +
                        (trec / "train.all").string() + " --format lines"));
   }
   CHECK(read_labelled_text(trec, {.format = "folders"}).labels == Names{"train.all", "train.l"});
@@ -329,7 +329,7 @@ TEST_CASE("Labelled tables: columns have usual names, and texts are read without
         Rows{{"a", {"{\"text\": \"a\", \"label\": 3}"}}});
   const LabelledOptions pairs{.label_column = "3", .text_columns = {"1"}, .second_column = "2"};
   CHECK(texts("\"a\tb\",c\n", pairs) == Rows{{"a b\tc", {"a\tb", "c"}}});
-  CHECK(contains(error_of([&] { texts("a\n", {}); }), "no column of texts beside that of the label"));
+  CHECK(contains(error_of([&] { texts("a\n", {}); }), "no text column besides the label"));
   CHECK(contains(error_of([&] { texts("a a\n", {}, "lines"); }), "a table is expected"));
 }
 

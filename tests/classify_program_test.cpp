@@ -100,7 +100,7 @@ TEST_CASE("a table whose columns have names needs no other flag") {
                                         "sentence", "--test", data, "--steps", "4"});
   REQUIRE_MESSAGE(result.status == 0, result.errors);
   CHECK(contains(result.errors, "rows.csv: its fields are separated by semicolons"));
-  CHECK(contains(result.errors, "57 texts of 2 classes to learn from"));
+  CHECK(contains(result.errors, "57 texts of 2 classes for training"));
   CHECK(contains(result.errors, "test: accuracy "));
 }
 
@@ -141,7 +141,7 @@ TEST_CASE("classify finds a header, keeps its columns, and answers tables by the
   const ProgramResult trained = train("run", {"--label-column", "3"});
   REQUIRE_MESSAGE(trained.status == 0, trained.errors);
   CHECK(contains(trained.errors,
-                 "data.csv: its first row, \"id\", \"opinion\", \"kind\", names the columns; --no-header"));
+                 "data.csv: its first row, \"id\", \"opinion\", \"kind\", is read as a header; --no-header"));
   const auto config = nlohmann::json::parse(content_of(folder / "run/config.json"));
   CHECK(config["data"]["label_column"] == "kind");
   CHECK(config["data"]["text_columns"] == nlohmann::json({"opinion"}));
@@ -149,7 +149,7 @@ TEST_CASE("classify finds a header, keeps its columns, and answers tables by the
   CHECK(as_data.status == 0);
   CHECK(contains(as_data.errors, "\"kind\" 1"));
   refused(train("none", {"--no-header", "--label-column", "kind"}), 1,
-          "the column \"kind\" is given by its name, which a file without a header has not");
+          "the column \"kind\" is given by name, but the file has no header");
   refused(train("none", {"--label-column", "3", "--header", "--no-header"}), 2, "contradict");
 
   // other files by name, in another order and with semicolons; the label may be missing
@@ -199,7 +199,7 @@ TEST_CASE("every program says which data its defaults are for, and takes an enco
     const std::string name(kind->name);
     CAPTURE(name);
     const ProgramResult rule = run_program(name, {"train", "--help-settings"});
-    CHECK(rule.output.starts_with("Defaults for data made by rule ("));
+    CHECK(rule.output.starts_with("Defaults for generated data ("));
     const std::string with_data = rule.output.substr(0, rule.output.find('\n'));
     Arguments own = {"train", "--help-settings", "--data", "x.csv"};
     if (name == "recommend") own.insert(own.end(), {"--news", "news.tsv"});

@@ -225,7 +225,7 @@ TEST_CASE("Header, label and texts are found by the data, in small files of seve
     CHECK(found.label == file.label);
     CHECK(found.texts == file.texts);
     const bool is_named = !std::isdigit(static_cast<unsigned char>(file.label[0]));
-    CHECK(contains(found.said, is_named ? "names the columns; --no-header" : "is read as data; --header"));
+    CHECK(contains(found.said, is_named ? "is read as a header; --no-header" : "is read as data; --header"));
     CHECK(contains(found.said, concat_text("the label from ", is_named ? "\"" : "column ", file.label)));
   }
 }
@@ -299,12 +299,12 @@ TEST_CASE("Pairs of texts: a first row of names above sentences is a header") {
   };
   for (const char* const task : {"translate", "embed_text"}) {
     CHECK(contains(pairs(task, table("Deutsch\tfranzösisch", "\t", {german, french})),
-                   "names the columns; --no-header"));
+                   "is read as a header; --no-header"));
     CHECK(contains(pairs(task, table("", "\t", {german, french})), "is read as data"));
     CHECK(contains(pairs(task, table("Hallo\tBonjour", "\t",
                                      {{{"Nein", "Ja", "Gut"}, {"", ".", "!", " doch"}}, french})),
                    "is read as data"));
     CHECK(contains(pairs(task, table("中文\t日本語", "\t", {chinese, japanese})),
-                   "names the columns; --no-header"));
+                   "is read as a header; --no-header"));
   }
 }

@@ -336,10 +336,10 @@ TEST_CASE("compare: what makes no sense is refused before anything is trained") 
            {"--task classify --out x stray", "stray"},
            {"--task classify --out x --attention dot_product,longformer --set "
             "model.encoder_attention=fastformer",
-            "name the same"},
+            "set the same setting"},
            {"--task classify --out x --set seed=5,6", "--seeds"},
-           {"--task classify --out x --seeds 1 --set seed=5", "name the same"},
-           {"--task classify --out x --steps 2 --set training.steps=5,10", "name the same"},
+           {"--task classify --out x --seeds 1 --set seed=5", "set the same setting"},
+           {"--task classify --out x --steps 2 --set training.steps=5,10", "set the same setting"},
            {"--task classify --out x --steps 0", "training.steps"},
            {"--task classify --out x --grid model.width=8..64", "--random"},
            {"--task classify --out x --grid model.widht=8,64", "model.width"},
@@ -418,7 +418,7 @@ TEST_CASE("compare: what differs from the cells that are there is refused before
 
   // A cell that has failed, one that was interrupted, and one that lacks its result.
   Json failed = Json::parse(measured);
-  failed["failure"] = "it was not trained to its end";
+  failed["failure"] = "its training was not finished";
   write_content(result, failed.dump());
   refused({"--steps", "6"}, "training.steps=4 (now 6)", "to train it again");
   fs::remove_all(out / "dot_product-seed1");
@@ -438,7 +438,7 @@ TEST_CASE("compare: a folder with files of others is refused, and so are links i
   write_content(other / "notes", "mine");
   refused(other.path(), "\"notes\"");
   const fs::path profile = write_content(folder / "table.txt", "mine");
-  refused(folder.path(), "none of a comparison's cells");
+  refused(folder.path(), "no cells of a comparison");
 
   const ProgramResult made = run_compare(comparison_of(sent.path(), {"--steps", "2"}));
   REQUIRE_MESSAGE(made.status == 0, made.errors);

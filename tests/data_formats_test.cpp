@@ -112,7 +112,7 @@ TEST_CASE("Whether the first row names the columns is found out, and always said
     ReadReport report;
     const Table table = read_table({bytes, "f"}, options, &report);
     REQUIRE(report.remarks.size() == 1);
-    const bool is_header = report.remarks[0].find("names the columns; --no-header") != std::string::npos;
+    const bool is_header = report.remarks[0].find("is read as a header; --no-header") != std::string::npos;
     CHECK(is_header != (report.remarks[0].find("read as data; --header") != std::string::npos));
     CHECK(table.places[0] == (is_header ? "f:2" : "f:1"));
     return table.columns[0][0];
@@ -152,7 +152,7 @@ TEST_CASE("Whether the first row names the columns is found out, and always said
         "f:2");
   CHECK(report.remarks.empty());
   check_message([] { csv("a,b\n1,2\n", {"b"}, Header::absent); },
-                "f: the column \"b\" is given by its name, which a file without a header has not");
+                "f: the column \"b\" is given by name, but the file has no header");
   // the rows behind those that are looked at come, too, in their order
   const Table long_one = csv(rows("n", {"1", "2", "3"}, 3000));
   CHECK(long_one.columns[0].size() == 3000);
@@ -199,7 +199,7 @@ TEST_CASE("A column that a table lacks is named with file and line") {
       },
       "f: the columns \"a\" and \"a\" are one");
   CHECK_NOTHROW(distinct("a,b\n1,2\n", "csv", Header::present, {"2", "a"}));
-  check_message([] { csv("a,b\n", {"a"}, Header::present); }, "f: there is nothing but a header");
+  check_message([] { csv("a,b\n", {"a"}, Header::present); }, "f: there is only a header");
   check_message([] { csv("a,b\n1\n", {"a"}, Header::present); }, "f:2: the row has 1 fields");
   check_message([] { csv(""); }, "f");
 }
@@ -227,7 +227,8 @@ TEST_CASE("JSON lines: members are columns; texts, numbers, true and false are t
   check_message([] { jsonl("{\"a\": 1}\n{\"a\": 1, \"b\": {\"a\": 2}, \"a\": 3}\n"); },
                 "f:2: the member \"a\" occurs twice");
   CHECK_NOTHROW(jsonl("{\"a\": 1, \"b\": 2}\n"));
-  check_message([] { jsonl("{\"a\": 123456789012345678901}\n"); }, "f:1: the number \"a\" has more digits");
+  check_message([] { jsonl("{\"a\": 123456789012345678901}\n"); },
+                "f:1: the number \"a\" has too many digits");
   CHECK(jsonl("{\"a\": 18446744073709551615}\n").columns[0][0] == "18446744073709551615");
   check_message([] { jsonl("{}\n" + std::string(100'000, '[')); }, "f:2 is nested too deeply");
   check_message([] { read_table({"{}", "f"}, {.format = "jsonl", .header = Header::present}); }, "header");

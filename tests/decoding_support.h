@@ -11,7 +11,7 @@
 #include "heed/models/language_model.h"
 #include "model_support.h"
 
-// For tests of models that read a text at once and token by token.
+// For tests of models that read a text both at once and token by token.
 
 namespace heed::test {
 
@@ -20,7 +20,7 @@ inline const Tensor& tokens() {
   return ids;
 }
 
-/// The logits of all tokens() in one pass, and step by step, agree.
+/// Checks that the logits of all tokens() agree in one pass and step by step.
 inline void check_steps(LanguageModel& model) {
   model.to(DType::f64, {});
   const NoGrad no_grad;
@@ -33,7 +33,8 @@ inline void check_steps(LanguageModel& model) {
   }
 }
 
-/// A translator's steps give what one pass gives: two sources, and two hypotheses that share a source.
+/// Checks that a translator's steps agree with one pass: two sources, and two hypotheses that share
+/// a source.
 inline void check_translator_steps(const TransformerConfig& config) {
   EncoderDecoder model(config);
   model.to(DType::f64, {});

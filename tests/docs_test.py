@@ -1,5 +1,5 @@
-"""The pages hold: links and their anchors lead somewhere, mkdocs.yml lists every page, and every command in them names a
-program, flags, settings and files that there are.
+"""Links and anchors lead somewhere, mkdocs.yml lists every page, and commands name programs, flags, settings and files that
+exist. The README's snippets come from tested examples, and every page gives the same number of mechanisms.
 
     docs_test.py BIN      BIN is the folder of the programs; those that were not built are skipped
 """
@@ -14,7 +14,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(sys.argv[1])
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("shaders/*.md"), *ROOT.glob("examples/**/*.md")])
-TASKS = "translate summarize converse classify match embed_text recommend language_model".split()
+TASKS = "translate summarize converse classify rate match embed_text recommend language_model".split()
 problems = []
 
 
@@ -65,7 +65,7 @@ def settings_of(task):
 
 @functools.cache
 def variants():
-    return set(re.findall(r"^([a-z_]+) ", output("heed", "variants"), re.M))
+    return set(re.findall(r"^([a-z_0-9]+) ", output("heed", "variants"), re.M)) - {"variant"}
 
 
 def check_setting(task, value):
@@ -157,6 +157,30 @@ def check_names(text, settings):
                 yield f"there is no file {code}"
 
 
+# --- Snippets and numbers
+
+def check_readme(text):
+    """Its Python is part of a tested example; its C++ is lines of one, in their order."""
+    for block in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S):
+        if block not in (ROOT / "examples/python/classify_lists.py").read_text():
+            yield "its Python is not in examples/python/classify_lists.py"
+    for block in re.findall(r"^```cpp\n(.*?)^```", text, re.M | re.S):
+        lines = iter((ROOT / "examples/embed/character_model.cpp").read_text().split("\n"))
+        tested = map(str.strip, lines)
+        yield from (f"examples/embed/character_model.cpp does not have, or not there: {line}"
+                    for line in block.split("\n") if line.strip() and line.strip() not in tested)
+
+
+def check_numbers():
+    """How many attention mechanisms there are, in every text that says so."""
+    texts = [*PAGES, ROOT / "CMakeLists.txt", ROOT / "mkdocs.yml", ROOT / "docs/Doxyfile", ROOT / "cmake/package.cmake",
+             *(ROOT / "bindings/python" / name for name in ["README.md", "pyproject.toml", "heed/__init__.py"])]
+    for path in texts:
+        for number in re.findall(r"(\d+) attention mechanisms", path.read_text()):
+            if path.name != "CHANGELOG.md" and int(number) != len(variants()):
+                yield f"{path.relative_to(ROOT)}: {number} attention mechanisms, not {len(variants())}"
+
+
 def main():
     built = all((BIN / program).exists() for program in [*TASKS, "heed"])
     settings = set().union(*map(settings_of, TASKS)) if built else None
@@ -173,7 +197,10 @@ def main():
             found += [problem for problem in check_command(words) if problem]
         if settings and name != "CHANGELOG.md":
             found += check_names(text, settings)
+        if name == "README.md":
+            found += check_readme(text)
         problems.extend(f"{name}: {problem}" for problem in dict.fromkeys(found))
+    problems.extend(check_numbers() if built else ())
     if commands < 50 or links < 100:
         problems.append(f"only {commands} commands and {links} links were found: the test looked in the wrong place")
     print("\n".join(problems) if problems else f"{len(PAGES)} pages, {links} links, {commands} commands: all hold")

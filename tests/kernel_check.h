@@ -22,7 +22,7 @@ namespace heed::test {
 inline constexpr double infinity = std::numeric_limits<double>::infinity();
 inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-/// The same numbers every time, uniform in [low, high).
+/// Returns reproducible numbers, uniform in [low, high).
 inline std::vector<double> numbers(std::int64_t count, double low = -1, double high = 1,
                                    std::uint32_t stream = 0) {
   std::vector<double> values(static_cast<std::size_t>(count));
@@ -32,24 +32,24 @@ inline std::vector<double> numbers(std::int64_t count, double low = -1, double h
   return values;
 }
 
-/// Uniform in [-1, 1), the same every time: each stream has others.
+/// Returns reproducible numbers, uniform in [-1, 1); each stream has others.
 inline Tensor random_floats(const Shape& shape, std::uint32_t stream) {
   return uniform(shape, -1, 1, {7, 0, stream});
 }
 
-/// Host values as a tensor of T, rounded where need be.
+/// Makes a tensor of T of host values, rounded if necessary.
 template <class T>
 Tensor tensor_of(const std::vector<double>& values, const Shape& shape) {
   return Tensor::from(std::vector<T>(values.begin(), values.end()), shape);
 }
-/// The elements of a tensor of T in double.
+/// Returns the elements of a tensor of T in double.
 template <class T>
 std::vector<double> values_of(const Tensor& tensor) {
   const std::vector<T> values = tensor.to_vector<T>();
   return {values.begin(), values.end()};
 }
 
-/// The largest |a - b| / max(1, |b|); infinite when a NaN or infinity stands on one side only.
+/// Returns the largest |a - b| / max(1, |b|); infinite when only one side has a NaN or infinity.
 inline double worst_error(const std::vector<double>& a, const std::vector<double>& b) {
   if (a.size() != b.size()) return INFINITY;
   double worst = 0;
@@ -62,7 +62,7 @@ inline double worst_error(const std::vector<double>& a, const std::vector<double
   return worst;
 }
 
-/// The relative error that a kernel of T is held to.
+/// The relative error allowed to a kernel of T.
 template <class T>
 constexpr double tolerance = sizeof(T) == 4 ? 3e-6 : 1e-12;
 
@@ -72,7 +72,7 @@ inline std::vector<unsigned char> bits_of(const Tensor& tensor) {
   return bits;
 }
 
-/// Runs `compute` with 1, 2, 3 and 8 threads: the tensors it returns must have the same bits each time.
+/// Checks that `compute` returns tensors with the same bits with 1, 2, 3 and 8 threads.
 inline void check_thread_identity(const std::function<std::vector<Tensor>()>& compute) {
   std::vector<std::vector<unsigned char>> expected;
   for (int threads : {1, 2, 3, 8}) {

@@ -136,7 +136,7 @@ TEST_CASE("language_model: a text that does not stay in memory is learned to the
     CHECK(contains(result.errors, said));
     return content_of(run / "model.safetensors") + output_of({"evaluate", "--run", run.string()});
   };
-  CHECK(trained("data.memory_bytes=0", "progress is measured on the first 5000 of these characters") ==
+  CHECK(trained("data.memory_bytes=0", "evaluations read the first 5000 of these characters") ==
         trained("data.memory_bytes=100000000", ""));
 }
 

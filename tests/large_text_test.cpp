@@ -101,7 +101,7 @@ TEST_CASE("large text: a file that is cut into pieces gives the tokens of the wh
   CHECK(pieces[0].text.size() + pieces[1].text.size() == text.size());
 
   TokenizerTraining training;
-  training.vocabulary_size = 300;
+  training.vocabulary_size = 300;  // the 256 bytes, and few merges to learn
   const std::vector<std::string> sample = {some_lines(20'000)};
   for (const Tokenizer& tokenizer :
        {Tokenizer::train(sample, training), Tokenizer::train_words(sample, training, {"\n"}),

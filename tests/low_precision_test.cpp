@@ -403,8 +403,8 @@ Tensor loss_of(const Linear& layer) {
 
 }  // namespace
 
-TEST_CASE("autocast: what docs/guides/cpp.md quotes is in the example") {
-  const std::string doc = read_file(HEED_SOURCE_DIR "/docs/guides/cpp.md"),
+TEST_CASE("autocast: what docs/reference/cpp.md quotes is in the example") {
+  const std::string doc = read_file(HEED_SOURCE_DIR "/docs/reference/cpp.md"),
                     example = read_file(HEED_SOURCE_DIR "/examples/embed/autocast.cpp");
   const std::size_t begin = doc.find("  heed::Autocast autocast(network"), end = doc.find("```", begin);
   REQUIRE(begin != std::string::npos);

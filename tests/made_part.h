@@ -9,8 +9,8 @@
 
 namespace heed::test {
 
-/// Checks that a page holds `content` between "<!-- NAME: made by ./dev docs -->" and "<!-- end of NAME -->".
-/// With HEED_WRITE_DOCS it is written there first.
+/// Checks that a page holds `content` between "<!-- NAME: made by ./dev docs -->" and "<!-- end of
+/// NAME -->". With HEED_WRITE_DOCS it is written there first.
 inline void check_made_part(const std::string& page, const std::string& name, const std::string& content) {
   CAPTURE(page);
   const std::string path = std::string(HEED_SOURCE_DIR) + "/" + page;

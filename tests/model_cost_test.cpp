@@ -42,6 +42,7 @@ TEST_CASE("model cost: the table of sparse features counts, and the largest para
   config.source_vocabulary = 100;
   config.sparse_features = 1 << 28;
   config.classes = 16;
+  // 1024: the tokens of a batch, here and below.
   CHECK_THROWS_WITH_AS(check_model([&] { return model_of<EncoderClassifier>(config, 1024); }),
                        doctest::Contains("sparse.weight [268435456, 16] of model.sparse_features, 68.7 GB)"),
                        SettingsError);

@@ -13,11 +13,11 @@
 #include "heed/models/module.h"
 #include "heed/tests/support.h"
 
-// What the tests of models share.
+// Shared by the tests of models.
 
 namespace heed::test {
 
-/// A Transformer of a few hundred parameters, without dropout, smooth everywhere.
+/// Returns a Transformer of a few hundred parameters, without dropout, smooth everywhere.
 inline TransformerConfig tiny_config() {
   TransformerConfig config;
   config.width = 8;
@@ -47,12 +47,12 @@ inline bool has_name(Module& module, const std::string& name) {
   return false;
 }
 
-/// Normal numbers, the same every time: those of a test's own seed, of which each stream gives others.
+/// Returns reproducible normal numbers for a test's own seed; each stream has others.
 inline Tensor normal_numbers(std::uint32_t seed, const Shape& shape, std::uint32_t stream,
                              DType dtype = DType::f64) {
   return normal(shape, 0, 1, {seed, 0, stream}, dtype);
 }
-/// The same of uniform numbers in [-1, 1).
+/// Returns reproducible uniform numbers in [-1, 1) for a test's own seed.
 inline Tensor uniform_numbers(std::uint32_t seed, const Shape& shape, std::uint32_t stream,
                               DType dtype = DType::f64) {
   return uniform(shape, -1, 1, {seed, 0, stream}, dtype);
@@ -86,7 +86,7 @@ ModuleGradcheckResult gradcheck_parameters(Module& model, Loss&& loss, std::int6
       model, [&](auto) { return loss(); }, {}, 1e-6, 1e-5, max_elements);
 }
 
-/// The largest difference between elements of two tensors of one shape.
+/// Returns the largest difference between elements of two tensors of one shape.
 inline double worst_difference(const Tensor& a, const Tensor& b) {
   REQUIRE(a.shape() == b.shape());
   const std::vector<double> x = a.to_doubles(), y = b.to_doubles();

@@ -89,7 +89,7 @@ TEST_CASE("modules: no module is part of itself, directly or indirectly") {
   module.add_module("part", part);
   module.add_module("shared", shared);
   other.add_module("shared", shared);
-  const char* circle = "\"top\" holds the module that it is to be a part of";
+  const char* circle = "\"top\" contains the module to which it is added";
   CHECK_THROWS_WITH_AS(part.add_module("top", module), doctest::Contains(circle), Error);
   CHECK_THROWS_WITH_AS(shared.add_module("top", other), doctest::Contains(circle), Error);
   CHECK(module.parameters().empty());
@@ -271,7 +271,7 @@ TEST_CASE(
   load_model(*other, folder / "mlp.safetensors");  // the weights alone
   save_model(*other, folder / "weights.safetensors");
   CHECK_THROWS_WITH_AS(load_model(*copy, resumed, folder / "weights.safetensors"),
-                       doctest::Contains("holds no state of an optimizer"), Error);
+                       doctest::Contains("holds no optimizer state"), Error);
 
   // What does not fit changes neither the model nor the optimizer.
   const auto refused = [&](const char* changed, const Tensor& value, const char* words) {

@@ -195,13 +195,13 @@ TEST_CASE("ops: no function has a call without its numbers, and none takes numbe
   CHECK(leaky_relu(x).to_doubles() == leaky_relu(x, 0.01).to_doubles());
   CHECK(leaky_relu(x).to_doubles() != relu(x).to_doubles());
   for (const UnaryOp op : {UnaryOp::elu, UnaryOp::leaky_relu, UnaryOp::pow_scalar})
-    CHECK_THROWS_WITH_AS(unary(op, x), doctest::Contains("needs a number beside the tensor, and got none"),
-                         Error);
+    CHECK_THROWS_WITH_AS(unary(op, x),
+                         doctest::Contains("needs a number in addition to the tensor, got none"), Error);
   CHECK_THROWS_WITH_AS(unary(UnaryOp::clamp, x), doctest::Contains("clamp: needs two numbers"), Error);
   CHECK_THROWS_WITH_AS(unary(UnaryOp::relu, x, {0.5}),
-                       "relu: takes no number beside the tensor, got 0.5 and 0", Error);
+                       "relu: takes no number in addition to the tensor, got 0.5 and 0", Error);
   CHECK_THROWS_WITH_AS(unary(UnaryOp::elu, x, {0.5, 2}),
-                       "elu: takes one number beside the tensor, got 0.5 and 2", Error);
+                       "elu: takes one number in addition to the tensor, got 0.5 and 2", Error);
   const Tensor rows = Tensor::ones({2, 3}), weight = Tensor::ones({3, 3});
   CHECK_THROWS_WITH_AS(feed_forward(rows, {weight, {}}, UnaryOp::elu, {weight, {}}), doctest::Contains("elu"),
                        Error);

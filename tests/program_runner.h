@@ -10,7 +10,7 @@
 
 namespace heed {
 
-/// What a program did.
+/// The outcome of a program.
 struct ProgramResult {
   int status = 0;     ///< exit status; 128 + the signal's number when a signal ended it
   bool hung = false;  ///< it was killed because it took too long
@@ -18,20 +18,20 @@ struct ProgramResult {
   std::string output, errors;
 };
 
-/// What a program may use; 0: no limit.
+/// The resources that a program may use; 0: no limit.
 struct ProgramLimits {
   std::uint64_t address_space = 0, file_size = 0;  ///< bytes
   int seconds = 600;
 };
 
-/// Runs build/bin/<program>, or the program of an absolute path, with the arguments and `input` on standard
-/// input, in a folder, and waits for it.
+/// Runs build/bin/<program>, or the program of an absolute path, with the arguments and `input` on
+/// standard input, in a folder, and waits for it.
 ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
                           const std::string& input = {}, const std::filesystem::path& folder = ".",
                           const ProgramLimits& limits = {});
 
-/// The arguments with which /bin/sh starts a program of build/bin in its place, after the commands in
-/// `before`, with the redirections in `streams`.
+/// Returns the arguments with which /bin/sh starts a program of build/bin in its place, after the
+/// commands in `before`, with the redirections in `streams`.
 std::vector<std::string> in_shell(const std::string& before, const std::string& program,
                                   const std::vector<std::string>& arguments, const std::string& streams = {});
 
@@ -45,11 +45,12 @@ class BackgroundProgram {
   void send(int signal) const;
   int id() const { return process_; }
   bool running();
-  /// Waits until it has written a file, or has ended without: false.
+  /// Waits until it has written a file; returns false if it ended without.
   bool wait_for_file(const std::filesystem::path& path);
-  /// Waits for the end: the exit status, as in ProgramResult, or -1 where it still runs after that time.
+  /// Waits for the end and returns the exit status as in ProgramResult; -1 if it still runs after
+  /// that time.
   int wait(std::chrono::milliseconds most = std::chrono::minutes(10));
-  /// What it has written so far.
+  /// The text it has written so far.
   std::string output() const, errors() const;
 
  private:

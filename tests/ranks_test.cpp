@@ -195,11 +195,11 @@ TEST_CASE("ranks: a message of another job, of another place in the order or of 
       if (bytes.size() == 40) bytes[place] ^= std::byte{1};
     };
   };
-  CHECK(contains(refusal(at(0)), "not one of heed"));
+  CHECK(contains(refusal(at(0)), "not from heed"));
   CHECK(contains(refusal(at(8)), "another job"));
   CHECK(contains(refusal(at(16)), "out of order"));
-  CHECK(contains(refusal(at(31)), "no sense"));
-  CHECK(contains(refusal(at(39)), "no sense"));
+  CHECK(contains(refusal(at(31)), "invalid length"));
+  CHECK(contains(refusal(at(39)), "invalid length"));
 
   MirrorRanks ranks;
   std::string shorter(9, ' ');

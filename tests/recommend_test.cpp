@@ -84,7 +84,7 @@ TEST_CASE("mind: what is wrong is named with its line") {
       {without(impression, "11/13/2019", "2/30/2019"), "file:1"},
       {without(impression, "N4-0", "N4"), "\"N4\" has no -1"},
       {without(impression, "N4-0", "-0"), "\"-0\""},
-      {without(impression, "N3-1 N4-0 N5-0"), "file:1: nothing was shown"},
+      {without(impression, "N3-1 N4-0 N5-0"), "file:1: the row has no candidates"},
       {"", "empty"}};
   for (const auto& [text, says] : rows) CHECK(contains(refusal_of_impressions(text), says));
   CHECK(contains(refusal_of_news("N1\tnews\tworld\ttitle\t\thttps://a\t[]\n"),
@@ -272,7 +272,7 @@ TEST_CASE("recommend: MIND's files, with all that is odd in them") {
       small_train("recommend", file("run"), {"--data", file("behaviors.tsv"), "--set", "user.max_history=3"});
   const ProgramResult trained = run_program("recommend", joined(train, {"--news", file("news.tsv")}));
   REQUIRE_MESSAGE(trained.status == 0, trained.errors);
-  CHECK(contains(trained.errors, "2 impressions have no click, or nothing but clicks"));
+  CHECK(contains(trained.errors, "2 impressions have no clicks or only clicks"));
   CHECK(contains(trained.errors, "histories are empty"));
   CHECK(contains(trained.errors, "longer than user.max_history = 3"));
   CHECK(contains(trained.errors, "have no title in data.news"));
@@ -292,7 +292,7 @@ TEST_CASE("recommend: MIND's files, with all that is odd in them") {
   CHECK(answer[1]["news"] == "");
   CHECK(answer[2]["news"] == "N4");
   for (const std::size_t wrong : {3u, 4u, 5u}) CHECK(contains(answer[wrong]["error"], "a tab"));
-  CHECK(contains(answers.errors, "1 news are unknown to the run (such as N77)"));
+  CHECK(contains(answers.errors, "1 news items are unknown to the run (such as N77)"));
   const ProgramResult informed =
       run_program("recommend", joined(predict, {"--news", file("more.tsv")}), "N1 N2\tN5 N77\n");
   CHECK(informed.status == 0);

@@ -188,7 +188,7 @@ TEST_CASE("recurrence: what does not fit is refused") {
   refused({.query = k, .key = k}, "give key and value together");
   refused({.query = k, .key = k, .value = v, .reading = k}, "give reading and writing together");
   refused({.query = k, .key = k, .value = v, .target = v}, "a target needs reading and writing");
-  refused({.query = k, .reading = k, .writing = k}, "a state has to be given");
+  refused({.query = k, .reading = k, .writing = k}, "a state must be given");
   refused({.query = k, .key = v, .value = v}, "key of shape [2, 3, 4, 6] must be [2, 3, 4, 5]");
   refused({.query = k, .key = k, .value = v, .log_decay = Tensor::zeros({2, 3, 5})},
           "log_decay of shape [2, 3, 5]");

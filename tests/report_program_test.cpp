@@ -216,12 +216,11 @@ TEST_CASE("report: labels and texts that are markup stay text") {
 
 TEST_CASE("report: answers stand beside what was expected, and the confusion matrix says which is which") {
   const json page = checked(report_of(small_run("translate")));
-  const json written = section_of(page, "What it writes for held-out examples")["written"];
+  const json written = section_of(page, "Outputs for held-out examples")["written"];
   REQUIRE(written.size() == 12);
   for (const json& one : written)
     for (const char* name : {"source", "expected", "answer"}) CHECK(one[name]["text"].is_string());
-  CHECK(
-      section_of(checked(report_of(small_run("classify"))), "What it writes for held-out examples").empty());
+  CHECK(section_of(checked(report_of(small_run("classify"))), "Outputs for held-out examples").empty());
 }
 
 TEST_CASE("heed report: makes the same page again, also beside others and without its data") {
@@ -244,11 +243,11 @@ TEST_CASE("heed report: makes the same page again, also beside others and withou
   CHECK(run_program("heed", joined(both, {"--out", out})).status == 1);  // it is there
   CHECK(run_program("heed", joined(both, {"--out", out, "--overwrite"})).status == 0);
   const json page = checked(content_of(out));
-  const json rows = section_of(page, "Settings in which they differ")["words"];
+  const json rows = section_of(page, "Settings that differ")["words"];
   CHECK(holds(rows, {"model.encoder_attention", "dot_product", "fastformer"}));
   CHECK(holds(rows, {"seed", "1", "2"}));
   CHECK_FALSE(contains(rows.dump(), "model.width"));
-  CHECK(holds(section_of(page, "What they came to")["table"][0], "accuracy (kept)"));
+  CHECK(holds(section_of(page, "Results")["table"][0], "accuracy (kept)"));
   for (const std::size_t i : {0, 1}) {
     const json run = curves_in(page)[i];
     CHECK(run["name"] == (i == 0 ? "a" : "b"));

@@ -16,7 +16,7 @@ inline std::vector<nlohmann::json> json_lines(const std::string& text) {
   return lines;
 }
 
-/// metrics.jsonl without what the clock and the memory of a process say.
+/// Returns metrics.jsonl without times and memory of the process.
 inline std::string records_of(const std::filesystem::path& run) {
   std::ifstream file(run / "metrics.jsonl");
   std::string text;

@@ -265,7 +265,7 @@ TEST_CASE("run threads: what cannot be shown in pieces says so") {
     Run run = small.open(settings);
     return error_of([&] { run.stream(line, take); });
   };
-  CHECK(error(SmallRun("classify"), {}, "[ MAX 1 2 ]").find("writes no text") != std::string::npos);
+  CHECK(error(SmallRun("classify"), {}, "[ MAX 1 2 ]").find("generates no text") != std::string::npos);
   CHECK(error(SmallRun("translate"), {"decoding.method=sample", "decoding.n_best=2"}, "one").find("n_best") !=
         std::string::npos);
 }

@@ -97,8 +97,8 @@ TEST_CASE("safetensors: 64-bit integers become 32-bit when they fit") {
 TEST_CASE("safetensors: hostile files are refused with a reason") {
   check_refused("", "too few");
   check_refused("1234567", "too few");
-  check_refused(std::string(8, '\xff'), "cut short");
-  check_refused(std::string("\x05\0\0\0\0\0\0\0{}", 10), "cut short");
+  check_refused(std::string(8, '\xff'), "truncated");
+  check_refused(std::string("\x05\0\0\0\0\0\0\0{}", 10), "truncated");
   check_refused(file_of(""), "not valid JSON");
   check_refused(file_of("[]"), "not a JSON object");
   check_refused(file_of("{\"a\":"), "not valid JSON");

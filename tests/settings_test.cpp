@@ -311,13 +311,18 @@ std::string settings_page() {
         concat_text("| `", row.name, "` | ", defaults, " | ", row.allowed, " | ", row.help, " |\n");
   }
   std::string page =
-      "# All settings\n\nWhat `train --help-settings` prints, for your own data; the data made by rule has "
-      "other models and\nnumbers of steps. The most frequent default comes first; the others name their "
-      "tasks. "
-      "A setting that only some\ntasks have names these at its end. `./dev docs` makes this page.\n";
+      "# All settings\n"
+      "\n"
+      "All settings with their defaults, as `train --help-settings` prints them for your own data. The "
+      "built-in data uses\n"
+      "other model sizes and numbers of steps. If defaults differ between tasks, the most frequent one comes "
+      "first and the\n"
+      "others name their tasks. A setting that only some tasks have names these at the end. `./dev docs` "
+      "makes this page.\n";
   for (const std::string& part : parts)
-    page += concat_text(
-        "\n## ", part, "\n\n| setting | default | allowed | what it is |\n|---|---|---|---|\n", tables[part]);
+    page +=
+        concat_text("\n## ", part, "\n\n| setting | default | allowed | description |\n|---|---|---|---|\n",
+                    tables[part]);
   return page;
 }
 

@@ -18,7 +18,8 @@
 #include "heed/base/error.h"
 #include "heed/core/device.h"
 
-// What tests of several topics change in their process, or ask of it; texts, files and errors.
+// Shared by tests of several topics: changes and properties of their process, texts, files and
+// errors.
 
 #ifdef __SANITIZE_ADDRESS__
 extern "C" void __sanitizer_purge_allocator(void);
@@ -26,14 +27,14 @@ extern "C" void __sanitizer_purge_allocator(void);
 
 namespace heed::test {
 
-/// Whether a sanitizer watches: it takes several times the time, memory and addresses, so that limits are
-/// wider, and tables of programs a selection.
+/// True when a sanitizer watches. It takes several times the time, memory and addresses, so limits
+/// are wider and tables of programs are sampled.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool sanitized = true;
 #else
 inline constexpr bool sanitized = false;
 #endif
-/// Whether an emulator runs the tests, which opens files of its own and whose libraries are not this
+/// True when an emulator runs the tests. It opens files of its own, and its libraries are not this
 /// machine's.
 #ifdef HEED_EMULATOR
 inline constexpr bool under_emulator = true;
@@ -59,14 +60,14 @@ inline std::string content_of(const std::filesystem::path& path) {
   return text.str();
 }
 
-/// Writes a file, with the folders that it lies in.
+/// Writes a file and creates its folders.
 inline std::filesystem::path write_content(const std::filesystem::path& path, std::string_view content) {
   std::filesystem::create_directories(path.parent_path());
   std::ofstream(path, std::ios::binary) << content;
   return path;
 }
 
-/// The message of the Error that `body` throws; "" if it throws none.
+/// Returns the message of the Error that `body` throws; "" if it throws none.
 template <class Body>
 std::string error_of(const Body& body) {
   try {
@@ -85,7 +86,7 @@ void at_once(std::size_t count, const Work& work) {
   for (std::thread& thread : threads) thread.join();
 }
 
-/// While it lives, the CPU computes with so many threads.
+/// Makes the CPU compute with so many threads while it lives.
 class WithThreads {
  public:
   explicit WithThreads(int count) : before_(cpu_threads()) { set_cpu_threads(count); }
@@ -97,7 +98,7 @@ class WithThreads {
   int before_;
 };
 
-/// While it lives, no file of this process can grow beyond `bytes`: writes fail as they do on a full disk.
+/// Limits files of this process to `bytes` while it lives: writes fail as they do on a full disk.
 class FullDisk {
  public:
   explicit FullDisk(rlim_t bytes) : handler_(::signal(SIGXFSZ, SIG_IGN)) {
@@ -117,29 +118,30 @@ class FullDisk {
   void (*handler_)(int);
 };
 
-/// The processor time that this thread has used, in seconds: what else runs on the machine does not count.
+/// Returns the processor time of this thread in seconds, which other programs on the machine do not
+/// affect.
 inline double cpu_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// The most memory that this process has held, in bytes.
+/// Returns the most memory that this process has held, in bytes.
 inline std::int64_t peak_memory() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return std::int64_t{usage.ru_maxrss} * 1024;
 }
 
-/// Returns freed memory, which AddressSanitizer keeps for a while to catch late uses, and which peak_memory()
-/// would count again for each model of a test.
+/// Returns freed memory to the system. AddressSanitizer keeps it for a while to catch late uses,
+/// and peak_memory() would count it again for each model of a test.
 inline void release_freed_memory() {
 #ifdef __SANITIZE_ADDRESS__
   __sanitizer_purge_allocator();
 #endif
 }
 
-/// A gzip file of one member.
+/// Compresses a text to a gzip file of one member.
 inline std::string gzip(const std::string& text) {
   z_stream stream{};
   REQUIRE(deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);

@@ -363,7 +363,7 @@ TEST_CASE(
     train_run(task_kind("translate"), fresh,
               {.folder = folder / name,
                .callbacks = {.message = [&](std::string_view text) { said.append(text).append("\n"); }}});
-    CHECK(contains(said, "60 passes over so little data") == (name == "few"));
+    CHECK(contains(said, "60 passes over this little data") == (name == "few"));
     return nlohmann::json::parse(read_file(folder / name / "config.json"))["training"];
   };
   const nlohmann::json few = steps_of("few", {"training.evaluate_every=50"});

@@ -134,7 +134,7 @@ TEST_CASE("converse: dialogues that are measured with are not learned from, and 
 
   const Read single = read(task_kind("converse"),
                            joined({"data.file=" + file("single", "a __eou__\nb __eou__ c __eou__\n")}, all));
-  CHECK(any_contains(single.remarks, "1 dialogues to learn from have one turn"));
+  CHECK(any_contains(single.remarks, "1 training dialogues have a single turn"));
   CHECK(contains(read(task_kind("converse"), joined({"data.file=" + file("none", "a __eou__\n")}, all)).error,
                  "no dialogue has a second turn"));
   const std::string single_turns = file("turns", "x __eou__\ny __eou__\n");

@@ -89,7 +89,7 @@ TEST_CASE("A run keeps the kind that was chosen, and a kind that is given is kep
   const std::string file = labelled(folder / "data.tsv", korean);
   const auto [kind, said] = trained(folder / "run", "classify", file, {});
   CHECK(kind == "characters");
-  CHECK(contains(said, "tokens are characters, since most letters stand for a syllable or a word"));
+  CHECK(contains(said, "tokens are characters, since most letters represent a syllable or a word"));
   CHECK(Run::open(folder / "run").predict(Lines{"오늘 좋다"})[0].error.empty());
   CHECK(trained(folder / "run", "classify", file, {"training.steps=3"}, true).kind == "characters");
 

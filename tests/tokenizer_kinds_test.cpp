@@ -93,7 +93,7 @@ TEST_CASE("The order of the texts does not matter") {
 TEST_CASE("Characters without a token are named, each once") {
   const Tokenizer tokenizer = Tokenizer::train_characters(texts, special);
   CHECK(tokenizer.unknown_characters("caféz ☃ z☃") == std::vector<std::string>{"z", "☃"});
-  // Byte-level BPE knows them all.
+  // Byte-level BPE knows them all. Of its 300 tokens, 256 are the bytes, and some are merges.
   TokenizerTraining options;
   options.vocabulary_size = 300;
   CHECK(Tokenizer::train(texts, options).unknown_characters("z ☃").empty());
@@ -432,7 +432,7 @@ TEST_CASE("An unsupported file is refused, and the error names what is wrong") {
   CHECK(with("/model/unk_token", "x") == "t.json: unk_token \"x\" is not in the vocabulary");
   CHECK(with("/model/max_input_chars_per_word", -1).find("max_input_chars_per_word is -1") !=
         std::string::npos);
-  CHECK(with("/pre_tokenizer", {{"type", "ByteLevel"}}).find("is supported with model BPE alone") !=
+  CHECK(with("/pre_tokenizer", {{"type", "ByteLevel"}}).find("is only supported with model BPE") !=
         std::string::npos);
   CHECK(with("/decoder", {{"type", "CTC"}}).starts_with("t.json: decoder \"CTC\" is not supported"));
   CHECK(with("/decoder", {{"type", "Metaspace"}, {"replacement", ""}})
@@ -574,11 +574,11 @@ TEST_CASE("sentencepiece: what a tokenizer.json cannot express is refused by nam
   CHECK(contains(sentencepiece_error(english + field(2, field(56, 1)) + usual), "the field 56 of a trainer"));
   CHECK(contains(sentencepiece_error(english + field(3, field(7, 1))), "the field 7 of a normalizer"));
   CHECK(contains(sentencepiece_error(english + field(2, field(3, 2))), "model of kind 2"));
-  CHECK(contains(sentencepiece_error(english + field(2, field(24, 1))), "spaces behind words"));
+  CHECK(contains(sentencepiece_error(english + field(2, field(24, 1))), "spaces after words"));
   CHECK(contains(sentencepiece_error(english + field(3, field(3, 0))), "add_dummy_prefix is false"));
   CHECK(contains(sentencepiece_error(english + field(3, field(4, 0))), "remove_extra_whitespaces is false"));
   CHECK(contains(sentencepiece_error(english + field(3, field(5, 0))), "escape_whitespaces is false"));
-  CHECK(contains(sentencepiece_error(english + field(5, field(2, "x"))), "when they are decoded"));
+  CHECK(contains(sentencepiece_error(english + field(5, field(2, "x"))), "changes decoded texts"));
   CHECK(contains(sentencepiece_error(english + piece("mine", 0, 4)), "piece 9, \"mine\""));
   CHECK(contains(sentencepiece_error(english + piece("<0x41>", 0, 6)), "piece 9, \"<0x41>\""));
   CHECK(contains(sentencepiece_error(english + piece("a", 0, 7)), "kind 7"));

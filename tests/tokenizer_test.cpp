@@ -418,7 +418,7 @@ TEST_CASE("Parts that encode() cannot follow are refused by name") {
   CHECK(refusal("/model/end_of_word_suffix", "</w>") == "t.json: model.end_of_word_suffix is not supported");
   CHECK(refusal("/model/unk_token", "<unk>") == "t.json: unk_token \"<unk>\" is not in the vocabulary");
   CHECK(refusal("/pre_tokenizer", nullptr) ==
-        "t.json: decoder ByteLevel is supported with pre_tokenizer ByteLevel alone");
+        "t.json: decoder ByteLevel is only supported with pre_tokenizer ByteLevel");
   CHECK(refusal("/pre_tokenizer/type", "Split")
             .starts_with("t.json: pre_tokenizer \"Split\" is not supported ("));
   CHECK(refusal("/decoder/type", "WordPiece")

@@ -9,7 +9,8 @@
 
 // Small tasks for the tests of training/.
 
-/// Fits y = x w + b in f64 to samples of a known line; the batches have different numbers of samples.
+/// Fits y = x w + b in f64 to samples of a known line; the batches have different numbers of
+/// samples.
 class LineModel : public heed::Module {
  public:
   explicit LineModel(heed::DType dtype = heed::DType::f64) {
@@ -115,7 +116,7 @@ struct TinySizes {
   std::int64_t vocabulary = 17, width = 16, heads = 2, batch = 3, length = 7, batches = 5;
 };
 
-/// Predicts the next number of sequences that count up by a step of their own.
+/// Predicts the next number of sequences, each of which counts up by its own step.
 class TinyTask : public heed::Task {
  public:
   explicit TinyTask(const TinySizes& sizes = {}, std::uint64_t seed = 1)

@@ -526,7 +526,7 @@ TEST_CASE("trainer: early stopping says why") {
   LineTask task;
   TrainerOptions options = impatient(100);
   const std::string said = said_by(task, options);
-  CHECK(said.find("stopped early in step 40: 3 evaluations (the patience is 3) brought nothing better than a "
+  CHECK(said.find("stopped early in step 40: 3 evaluations (the patience is 3) brought no improvement on a "
                   "loss of") != said.npos);
 }
 
@@ -552,7 +552,7 @@ TEST_CASE("trainer: a warm-up and an accumulation beyond the training are said a
   options.schedule.warmup_steps = 6;
   options.accumulation = batches + 1;
   const std::string said = said_by(task, options);
-  CHECK(said.find("rises for 6 steps, but training has 5, so that it never reaches 0.01") != said.npos);
+  CHECK(said.find("rises for 6 steps, but training has 5, so it never reaches 0.01") != said.npos);
   CHECK(said.find(concat_text("a step takes ", batches + 1, " batches, but there are ", batches)) !=
         said.npos);
 }
@@ -566,7 +566,7 @@ TEST_CASE("trainer: an evaluation that was only shown and was better than the on
   options.learning_rate = [](std::int64_t step, std::int64_t) { return step <= 40 ? 0.01 : 10.0; };
   const std::string said = said_by(task, options);
   CAPTURE(said);
-  CHECK(said.find("kept are the weights of step 60, with loss ") != said.npos);
+  CHECK(said.find("keeping the weights of step 60, with loss ") != said.npos);
   CHECK(said.find("; step 40 had ") != said.npos);
 }
 
@@ -762,7 +762,7 @@ TEST_CASE("trainer: what dwarfs the loss of the task is said once, with what to 
   CHECK(times(said, "the gradient's norm") == 1);
   CHECK(said.find("a clip_norm of 1") != said.npos);
   options.clip_norm = 1;
-  CHECK(said_by(task, options).find("clip_norm 1 cuts nearly all") != std::string::npos);
+  CHECK(said_by(task, options).find("clip_norm 1 clips nearly all") != std::string::npos);
 }
 
 namespace {

@@ -8,18 +8,19 @@
 #include "heed/tests/attention_large_logits.h"
 #include "vulkan_compare.h"
 
-// What the tests of attention on Vulkan devices share: cases moved there, and all that attention computes.
+// Shared by the tests of attention on Vulkan devices: cases moved there, and all results of
+// attention.
 
 namespace heed::test::attention_cases {
 
-/// A case of these sizes: batch, heads, queries, keys, and the widths of keys and values.
+/// Returns a case of these sizes: batch, heads, queries, keys, and the widths of keys and values.
 inline Case sized(const char* name, const std::array<std::int64_t, 6>& sizes) {
   Case c{.name = name};
   std::int64_t* const to[] = {&c.batch, &c.heads, &c.queries, &c.keys, &c.key_width, &c.value_width};
   for (std::size_t i = 0; i < sizes.size(); ++i) *to[i] = sizes[i];
   return c;
 }
-/// The same, with more about it.
+/// Returns a case of these sizes after `change`.
 template <class Change>
 Case sized(const char* name, const std::array<std::int64_t, 6>& sizes, const Change& change) {
   Case c = sized(name, sizes);
@@ -27,7 +28,7 @@ Case sized(const char* name, const std::array<std::int64_t, 6>& sizes, const Cha
   return c;
 }
 
-/// The same elements, rounded to `dtype`, in memory of the same strides on a device.
+/// Copies the elements, rounded to `dtype`, to memory of the same strides on a device.
 inline Tensor moved(const Tensor& x, Device device, DType dtype) {
   if (!x.defined()) return x;
   std::int64_t last = 0;
@@ -57,7 +58,7 @@ void change_operands(Call& call, const Change& change) {
   for (Tensor* x : {&args.query, &args.key, &args.value, &args.bias, &call.grad}) *x = change(*x);
 }
 
-/// On a device, in a type that it may round to.
+/// Returns the call on a device, in a type that it may round to.
 inline Call call_on(Device device, const Inputs& in, DType dtype = DType::f32) {
   Call call{in.args, in.grad};
   change_operands(call, [&](const Tensor& x) { return moved(x, device, dtype); });
@@ -65,7 +66,7 @@ inline Call call_on(Device device, const Inputs& in, DType dtype = DType::f32) {
   return call;
 }
 
-/// The call in f32 on the CPU, from the numbers that a call on a device was rounded to.
+/// Returns the call in f32 on the CPU, with the numbers that a call on a device was rounded to.
 inline Call on_cpu(const Inputs& in, const Call& rounded) {
   Call call = rounded;
   change_operands(call, [](const Tensor& x) { return moved(x, {}, DType::f32); });
@@ -77,7 +78,7 @@ inline Call on_cpu(const Inputs& in, const Call& rounded) {
 
 inline const std::string result_names[] = {"out", "sums", "dquery", "dkey", "dvalue", "dbias"};
 
-/// Everything attention computes, in the order of these names; dbias where there is a bias.
+/// Returns everything attention computes, in the order of these names; dbias if there is a bias.
 template <class Forward, class Backward>
 Numbers results_by(const Forward& forward, const Backward& backward, const Case& c, const Call& call,
                    const Tensor& log_sum_exp_grad = {}) {
@@ -103,7 +104,7 @@ Numbers results_by(const Forward& forward, const Backward& backward, const Case&
   return all;
 }
 
-/// Statistics are not rounded to a half type.
+/// Compares results; statistics are not rounded to a half type and have a limit of their own.
 inline void check_results(const Numbers& found, const Numbers& expected, double allowed,
                           double of_statistics) {
   REQUIRE(found.size() == expected.size());

@@ -31,7 +31,7 @@ class LoweredLimits {
   vulkan::Gpu& gpu_;
 };
 
-/// While it lives, a device's driver only pretends to compute one of the next dispatches.
+/// Makes a device's driver skip one of the next dispatches while it lives.
 class LeftOut {
  public:
   LeftOut(vulkan::Gpu& gpu, int number) : gpu_(gpu) {
@@ -58,21 +58,22 @@ class LeftOut {
   vulkan::Gpu& gpu_;
 };
 
-/// A contiguous tensor behind a few other elements of its memory, so that its binding begins before it.
+/// Makes a contiguous tensor behind a few other elements of its memory, so that its binding begins
+/// before it.
 inline Tensor empty_on(Device device, const Shape& shape, DType dtype = DType::f32) {
   const std::int64_t before = 3;
   const Tensor storage = Tensor::empty({shape.count() + before}, dtype, device);
   return {storage.storage(), before, shape, contiguous_strides(shape), dtype};
 }
 
-/// NaN stays where a kernel forgets to write.
+/// Makes a tensor of NaN, which stay where a kernel forgets to write.
 inline Tensor unwritten(const Shape& shape, DType dtype, Device device) {
   const Tensor x = Tensor::empty(shape, dtype, device);
   backend_of(x).fill(NAN, x);
   return x;
 }
 
-/// The elements of a contiguous tensor of the CPU; undefined tensors stay so.
+/// Copies a contiguous tensor of the CPU to a device; undefined tensors stay undefined.
 inline Tensor copy_on(Device device, const Tensor& x) {
   if (!x.defined()) return x;
   const Tensor copy = empty_on(device, x.shape(), x.dtype());
@@ -85,7 +86,7 @@ inline Tensor copy_on(Device device, const Tensor& x) {
   return copy;
 }
 
-/// Random numbers of a dtype, in memory that begins before them.
+/// Returns random numbers of a dtype, in memory that begins before them.
 inline Tensor drawn_on(Device device, const Shape& shape, DType dtype, std::uint32_t stream,
                        double bound = 2) {
   const Tensor full = copy_on(device, tensor_of<float>(numbers(shape.count(), -bound, bound, stream), shape));
@@ -95,7 +96,7 @@ inline Tensor drawn_on(Device device, const Shape& shape, DType dtype, std::uint
   return x;
 }
 
-/// A contiguous copy of another dtype.
+/// Makes a contiguous copy of another dtype.
 inline Tensor converted(const Tensor& x, DType dtype) {
   const Tensor other = Tensor::empty(x.shape(), dtype, x.device());
   backend_of(x).copy(x, other);
@@ -110,7 +111,7 @@ inline Numbers numbers_of(const std::vector<Tensor>& tensors) {
   return numbers;
 }
 
-/// The largest relative error of each result must be small.
+/// Checks that the largest relative error of each result is small.
 inline void check_near(const Numbers& found, const Numbers& expected, double allowed) {
   REQUIRE(expected.size() == found.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -119,24 +120,24 @@ inline void check_near(const Numbers& found, const Numbers& expected, double all
   }
 }
 
-/// How many dispatches `work` records.
+/// Returns how many dispatches `work` records.
 inline std::int64_t dispatches_of(Device device, const std::function<void()>& work) {
   const std::int64_t before = device_counters(device).dispatches;
   work();
   return device_counters(device).dispatches - before;
 }
 
-/// What a computation leaves behind, given its backend, its device and its inputs there.
+/// Computes results from a backend and inputs on its device.
 using Computation = std::function<std::vector<Tensor>(const Backend&, const std::vector<Tensor>&)>;
 
-/// The results of a computation on a device, from copies of the inputs there.
+/// Returns the results of a computation on a device, from copies of the inputs there.
 inline Numbers results_on(Device device, const std::vector<Tensor>& inputs, const Computation& compute) {
   std::vector<Tensor> copies;
   for (const Tensor& input : inputs) copies.push_back(copy_on(device, input));
   return numbers_of(compute(backend_of(device), copies));
 }
 
-/// Runs a computation on the CPU and on a device.
+/// Checks that a computation gives the same results on the CPU and on a device.
 inline void check_agreement(Device device, const std::vector<Tensor>& inputs, const Computation& compute,
                             double allowed = 1e-5) {
   check_near(results_on(device, inputs, compute), results_on({}, inputs, compute), allowed);

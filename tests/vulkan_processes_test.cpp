@@ -109,7 +109,7 @@ VULKAN_TEST("vulkan: what is recorded after the devices have finished is refused
   CHECK(result.status == 0);
   // Memory of its own that a GPU has is read by a copy, which is a command, too.
   CHECK(contains(result.output, "readable") == vulkan::gpu(device.index).capabilities().unified_memory);
-  CHECK(contains(result.output, "the program is leaving"));
+  CHECK(contains(result.output, "the program is exiting"));
 }
 
 VULKAN_TEST("vulkan: a forked child is refused the device, frees its tensors and leaves") {

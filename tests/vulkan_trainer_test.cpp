@@ -126,8 +126,7 @@ VULKAN_TEST("vulkan: what is not finite changes nothing, and is named when someb
                   }});
   CHECK_THROWS_WITH_AS(
       trainer.run(),
-      doctest::Contains(
-          "training stopped in step 4, before it changed the weights: the gradient of \"table\""),
+      doctest::Contains("training stopped in step 4, before changing the weights: the gradient of \"table\""),
       Error);
   CHECK(task.model().table.to_vector<float>() == expected);
 }

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Throws where tensors could not be loaded again.
+/// Throws if the tensors could not be loaded again.
 void check_savable(const std::map<std::string, Tensor>& tensors, std::string_view what) {
   for (const auto& [name, tensor] : tensors)
     check_finite(tensor, name, what,
@@ -58,7 +58,7 @@ namespace {
 
 constexpr const char* optimizer_prefix = "optimizer:";  // no part of a model has such a name
 
-/// Moves the tensors whose names begin with a prefix out of those of a file; without it.
+/// Moves tensors with a name prefix out of a file's tensors; the prefix is removed.
 std::map<std::string, Tensor> extract(std::map<std::string, Tensor>& tensors, const std::string& prefix) {
   std::map<std::string, Tensor> state;
   for (auto at = tensors.lower_bound(prefix); at != tensors.end() && at->first.starts_with(prefix);
@@ -90,8 +90,7 @@ void save_model(Module& model, const Optimizer& optimizer, const fs::path& path,
 std::map<std::string, std::string> load_model(Module& model, Optimizer& optimizer, const fs::path& path) {
   TensorFile file = load_safetensors(path);
   const std::map<std::string, Tensor> state = extract(file.tensors, optimizer_prefix);
-  check(!state.empty(), path,
-        " holds no state of an optimizer; load_model(model, path) loads its weights alone");
+  check(!state.empty(), path, " holds no optimizer state; load_model(model, path) loads only the weights");
   optimizer.check_state(state);
   load_model_state(model, file.tensors, path.string());
   optimizer.load_state(state);
@@ -119,16 +118,16 @@ std::map<std::string, Tensor> training_tensors(const TrainingParts& parts) {
   return tensors;
 }
 
-/// Files of different checkpoints can only be mixed by hand; their steps reveal it.
+/// Throws if files have different steps. Files of different checkpoints can only be mixed by hand.
 void check_same_step(const std::map<std::string, std::string>& metadata, std::int64_t step,
                      const fs::path& path) {
   const auto found = metadata.find("step");
-  check(found != metadata.end(), path, " is not part of a checkpoint: it does not say of which step it is");
+  check(found != metadata.end(), path, " is not part of a checkpoint: it does not name its step");
   check(found->second == std::to_string(step), path, " is of step ", found->second,
-        ", but trainer_state.json is of step ", step, ": the files do not belong together");
+        ", but trainer_state.json has step ", step, ": the files do not belong together");
 }
 
-/// A finite number; throws for null, which is how JSON stores values that are not finite.
+/// Returns a finite number. Throws for null, which is how JSON stores values that are not finite.
 double finite(const Json& value) {
   const double number = value.get<double>();
   check(std::isfinite(number), "a number is not finite");
@@ -145,7 +144,8 @@ std::map<std::string, SavedFile> files_of(const Json& object) {
   return files;
 }
 
-/// The members of trainer_state.json after "run" and "files", in their order. `field` reads or writes each.
+/// Visits the members of trainer_state.json after "run" and "files", in order. `field` reads or
+/// writes each.
 template <class State, class Field>
 void for_each_field(State& state, const Field& field) {
   field("step", state.step);
@@ -243,7 +243,8 @@ void save_checkpoint(RunFolder& folder, const TrainingParts& parts, TrainerState
   TrainerState saved = state;  // a checkpoint that fails changes nothing
   saved.identity = folder.identity();
   const std::map<std::string, Tensor> training = training_tensors(parts);
-  check_savable(training, concat_text("step ", state.step, " was not saved, and the last checkpoint stays"));
+  check_savable(training,
+                concat_text("step ", state.step, " was not saved, and the last checkpoint is kept"));
   folder.commit([&](const OpenFolder& staging) {
     const auto add = [&](const char* name, const std::function<void(FileWriter&)>& write) {
       staging.write(name, write);
@@ -264,9 +265,9 @@ void save_checkpoint(RunFolder& folder, const TrainingParts& parts, TrainerState
 
 TensorFile read_saved_file(const fs::path& path, const TrainerState& state, bool verify) {
   const auto known = state.files.find(path.filename().string());
-  check(known != state.files.end(), path, " is not part of this run: trainer_state.json does not name it");
+  check(known != state.files.end(), path, " is not part of this run: trainer_state.json does not list it");
   const SavedFile& expected = known->second;
-  check(path_exists(path), path, " is missing, but the run has written it in step ", expected.step,
+  check(path_exists(path), path, " is missing, but the run wrote it in step ", expected.step,
         "; put it back");
   const std::string bytes = read_file(path);
   TensorFile file = parse_safetensors(bytes, path.string());
@@ -275,7 +276,7 @@ TensorFile read_saved_file(const fs::path& path, const TrainerState& state, bool
   const auto found = file.metadata.find("step");
   const std::string told = found == file.metadata.end() ? "none" : found->second;
   check(told == std::to_string(expected.step), path, " is of step ", told,
-        ", but trainer_state.json knows that of step ", expected.step, ": they do not belong together",
+        ", but trainer_state.json lists the one of step ", expected.step, ": they do not belong together",
         unverified_hint);
   check(digest_of(bytes) == expected.digest, path,
         " was changed after it was written, or belongs to another run: its checksum is not the one in "
@@ -286,15 +287,15 @@ TensorFile read_saved_file(const fs::path& path, const TrainerState& state, bool
 
 namespace {
 
-/// The best weights carry over from checkpoint to checkpoint, so check them now.
+/// Checks the best weights now, because they carry over from checkpoint to checkpoint.
 void check_best(const RunFolder& folder, TrainerState& state) {
   const auto best = state.files.find(best_name);
   if (best == state.files.end()) return;
   const fs::path path = folder.file(best_name);
   const bool is_there = path_exists(path);
   if (folder.verifies()) {
-    check(is_there, path, " is missing, but the run has kept its best weights there in step ",
-          best->second.step, "; put it back (--unverified goes on, and the next evaluation is the best)");
+    check(is_there, path, " is missing, but the run saved its best weights there in step ", best->second.step,
+          "; put it back (--unverified continues, and the next evaluation becomes the best)");
     check(digest_of_file(path) == best->second.digest, path,
           " was changed after it was written, or belongs to another run", unverified_hint);
   } else if (is_there) {
@@ -357,8 +358,8 @@ auto read_while_training(const Read& read, const Moved& moved) {
   return read();
 }
 
-/// Where a file of a run is, and the state that belongs to it. While the run trains, a new checkpoint may
-/// appear at any moment, and files may move after they were found.
+/// The path of a file in a run, and the state that belongs to it. While the run trains, a new
+/// checkpoint may appear at any moment, and files may move after they were found.
 struct Place {
   std::string state;
   fs::path file;
@@ -474,7 +475,8 @@ std::string weights_file(std::string_view which) {
 SavedFile RunFiles::saved(std::string_view which) const {
   const std::string name = weights_file(which);
   if (memory_ && which == "last") return {memory_->digest, 0};
-  check(!memory_, path_, " has no ", which, " weights: it is no run of heed's, and has one set of them");
+  check(!memory_, path_, " has no ", which,
+        " weights: it is not a run of heed, and has only one set of weights");
   const TrainerState state = state_in(place_of(path_, name).state);
   const auto found = state.files.find(name);
   check(found != state.files.end(), "the run in ", path_, " has no ", which, " weights yet");
@@ -494,8 +496,8 @@ RunFiles::Weights RunFiles::weights(std::string_view which) const {
         place = place_of(path_, name);
         const TrainerState state = state_in(place.state);
         check(which == "last" || state.files.contains(name), "the run in ", path_,
-              " has chosen no best weights yet; load the last ones (--weights last)");
-        check(path_exists(place.file), place.file, " is missing, but the run has written it in step ",
+              " has no best weights yet; load the last ones (--weights last)");
+        check(path_exists(place.file), place.file, " is missing, but the run wrote it in step ",
               state.files.contains(name) ? state.files.at(name).step : state.step,
               which == "best" ? "; put it back, or load the last weights (--weights last)" : "; put it back");
         weights.tensors = read_saved_file(place.file, state, verify_).tensors;

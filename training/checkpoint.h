@@ -19,17 +19,17 @@
 
 namespace heed {
 
-// --- the weights of a model as a file
+// --- model weights in a file
 
-/// The parameters and buffers of a model by their saved names. They share memory with the model.
+/// Returns the parameters and buffers of a model by name. They share memory with the model.
 std::map<std::string, Tensor> model_state(Module& model);
-/// Loads the parameters and buffers of a model in place. Throws as copy_named_tensors
-/// does, and then changes nothing.
+/// Loads the parameters and buffers of a model in place. Throws as copy_named_tensors does, and
+/// then changes nothing.
 void load_model_state(Module& model, const std::map<std::string, Tensor>& state, std::string_view source);
 
-/// A copy with the same dtype, device and values that shares nothing with the original. It is built from
-/// `arguments`, those of the original's constructor; without any, from the model's config(), or by the
-/// default constructor of a model that has no config().
+/// Returns an independent copy with the same dtype, device and values. It is built from
+/// `arguments`, the arguments of the original's constructor; without any, from the model's
+/// config(), or by the default constructor of a model that has no config().
 template <class Model, class... Arguments>
 std::unique_ptr<Model> clone(Model& model, Arguments&&... arguments) {
   std::unique_ptr<Model> copy;
@@ -43,15 +43,17 @@ std::unique_ptr<Model> clone(Model& model, Arguments&&... arguments) {
   return copy;
 }
 
-/// Writes a model in the safetensors format, which other tools read too. Equal weights give equal bytes.
+/// Writes a model in the safetensors format, which other tools read too. Equal weights give equal
+/// bytes.
 void save_model(Module& model, const std::filesystem::path& path,
                 std::map<std::string, std::string> metadata = {});
-/// Writes the same to an open file.
+/// Writes a model to an open file, as save_model does.
 void write_model(FileWriter& file, Module& model, std::map<std::string, std::string> metadata = {});
-/// Loads a file that save_model wrote and returns its metadata. The state of an optimizer in it is left out.
+/// Loads a file that save_model wrote and returns its metadata. Optimizer state in the file is
+/// ignored.
 std::map<std::string, std::string> load_model(Module& model, const std::filesystem::path& path);
-/// The same with the state of the optimizer, in one file: all that a training loop of your own needs to go
-/// on. Loading throws, and changes nothing, unless the file has both and both fit.
+/// Saves a model and its optimizer in one file, all that a custom training loop needs to resume.
+/// Loading throws, and changes nothing, unless the file has both and both fit.
 void save_model(Module& model, const Optimizer& optimizer, const std::filesystem::path& path,
                 std::map<std::string, std::string> metadata = {});
 std::map<std::string, std::string> load_model(Module& model, Optimizer& optimizer,
@@ -59,21 +61,22 @@ std::map<std::string, std::string> load_model(Module& model, Optimizer& optimize
 
 // --- a checkpoint: everything that training needs to continue
 
-/// What trainer_state.json records about a weights file.
+/// The entry for a weights file in trainer_state.json.
 struct SavedFile {
   std::string digest;
   std::int64_t step = 0;  ///< the step its weights come from
 };
 
-/// Everything a run needs to continue besides the weights and the optimizer's moments: the
-/// contents of trainer_state.json.
+/// The contents of trainer_state.json: everything a run needs to resume besides the weights and the
+/// optimizer's moments.
 struct TrainerState {
-  std::string identity;                    ///< of the run
-  std::map<std::string, SavedFile> files;  ///< of the checkpoint, and best.safetensors if there is one
-  std::int64_t step = 0;                   ///< optimizer steps done
-  std::int64_t epoch = 0;                  ///< epoch of the next batch
-  std::int64_t batch = 0;                  ///< index of the next batch in its epoch
-  std::int64_t batches_done = 0;           ///< over all epochs; numbers the random streams
+  std::string identity;  ///< of the run
+  /// Of the checkpoint, and best.safetensors if there is one.
+  std::map<std::string, SavedFile> files;
+  std::int64_t step = 0;          ///< optimizer steps done
+  std::int64_t epoch = 0;         ///< epoch of the next batch
+  std::int64_t batch = 0;         ///< index of the next batch in its epoch
+  std::int64_t batches_done = 0;  ///< over all epochs; numbers the random streams
   std::uint64_t seed = 0;
   std::int64_t epoch_batches = 0;     ///< batches in the current epoch, to notice changed data
   std::optional<double> first_loss;   ///< mean per token of the first step
@@ -89,14 +92,14 @@ struct TrainerState {
   std::string platform;  ///< what affects the last bits of results besides the code
 };
 
-/// The text of trainer_state.json, which ends with its own digest.
+/// Returns the text of trainer_state.json, which ends with its own digest.
 std::string trainer_state_text(const TrainerState& state);
-/// Throws an Error naming `source` if trainer_state_text did not write the text or, with
-/// `verify`, if it was changed since.
+/// Parses the text of trainer_state.json. Throws an Error naming `source` if trainer_state_text did
+/// not write the text or, with `verify`, if it was changed since.
 TrainerState parse_trainer_state(std::string_view text, std::string_view source, bool verify = true);
 
-/// What multiplies f32 on this machine, and the instruction set of all kernels, such as "own products, AVX2".
-/// On another platform the last bits of results may differ.
+/// Returns the f32 matrix-product library and the instruction set of the kernels, such as "own
+/// products, AVX2". On another platform the last bits of results may differ.
 std::string platform_name(Device device);
 
 /// The parts that a checkpoint saves and restores; `average` may be null.
@@ -104,46 +107,46 @@ struct TrainingParts {
   Module& model;
   Optimizer& optimizer;
   MovingAverage* average = nullptr;
-  /// The complete optimizer state, if `optimizer` owns only part of it: saved from and restored to this
-  /// map. Null: the optimizer's own state.
+  /// The complete optimizer state, if `optimizer` owns only part of it: saved from and restored to
+  /// this map. Null: the optimizer's own state.
   std::map<std::string, Tensor>* optimizer_state = nullptr;
 };
 
-/// Writes model.safetensors, optimizer.safetensors and trainer_state.json atomically; with `as_best`, also
-/// the current weights (their moving average if there is one) as best.safetensors. Sets the run's identity
-/// and the digests of the files in `state`.
+/// Writes model.safetensors, optimizer.safetensors and trainer_state.json atomically; with
+/// `as_best`, also the current weights (their moving average if there is one) as best.safetensors.
+/// Sets the run's identity and the digests of the files in `state`.
 void save_checkpoint(RunFolder& folder, const TrainingParts& parts, TrainerState& state, bool as_best);
-/// Restores the parts. Throws an Error naming the file if the checkpoint is damaged, changed, from other
-/// software or from another model or run, or if its files do not belong together. If the folder does not
-/// verify, the files only need to be readable and fit.
+/// Restores the parts. Throws an Error naming the file if the checkpoint is damaged, changed, from
+/// other software or from another model or run, or if its files do not belong together. If the
+/// folder does not verify, the files only need to be readable and fit.
 TrainerState load_checkpoint(const RunFolder& folder, const TrainingParts& parts);
 
-/// Reads a weights file listed in `state`. Throws an Error describing the file if it is missing or, with
-/// `verify`, if it is not the one that was written.
+/// Reads a weights file listed in `state`. Throws an Error describing the file if it is missing or,
+/// with `verify`, if it is not the one that was written.
 TensorFile read_saved_file(const std::filesystem::path& path, const TrainerState& state, bool verify);
 
-// --- a run, to read
+// --- reading a run
 
-/// A run that lies in memory alone: what was made of a folder in another layout. It has "last" weights alone.
+/// A run in memory, converted from a folder in another layout. It only has "last" weights.
 struct RunInMemory {
   RunStart start;
   std::string identity;
   std::string digest;  ///< of the weights
   std::function<std::map<std::string, Tensor>()> weights;
-  std::vector<std::string> remarks;  ///< what whoever opens it should know
+  std::vector<std::string> remarks;  ///< for the user who opens it
 };
-/// Makes a run of a folder; null for one of a layout that it does not know. Throws an Error for one that it
-/// knows and cannot make a run of.
+/// Converts a folder in another layout to a run; null for an unknown layout. Throws an Error for a
+/// folder of its layout that it cannot convert.
 using RunReader = std::shared_ptr<const RunInMemory> (*)(const std::filesystem::path& folder);
-/// Has RunFiles::open() ask `reader` about folders without a run.json. May be called from any thread.
+/// Registers a reader for folders without a run.json, for RunFiles::open(). Thread-safe.
 void read_other_runs_by(RunReader reader);
 
 /// Read-only access to a run, which may have been killed or may be training right now.
 class RunFiles {
  public:
-  /// Throws an Error if there is no run, if it has lost its run.json, or if its configuration was changed. A
-  /// folder of another layout is one where read_other_runs_by() was given a reader of it. Without `verify`,
-  /// this and all later calls read whatever can be read.
+  /// Opens a run. Throws an Error if there is no run, if its run.json is missing, or if its
+  /// configuration was changed. A folder in another layout is opened by the reader given to
+  /// read_other_runs_by(). Without `verify`, this and all later calls read whatever can be read.
   static RunFiles open(const std::filesystem::path& run, bool verify = true);
 
   const std::filesystem::path& path() const { return path_; }
@@ -153,28 +156,29 @@ class RunFiles {
   const std::string& identity() const { return manifest_.identity; }
   /// The run it started from, as in RunManifest; empty if it started from random weights.
   const std::map<std::string, std::string>& origin() const { return manifest_.origin; }
-  /// One of the run's initial files, such as "tokenizer.json".
+  /// Returns one of the run's initial files, such as "tokenizer.json".
   std::string text(std::string_view name) const;
-  /// Throws an Error unless all of them are as the run wrote them.
+  /// Throws an Error unless all initial files are as the run wrote them.
   void check_files() const;
-  /// "" if none was recorded.
+  /// The digest of a part of the data; "" if none was recorded.
   std::string data_digest(std::string_view part) const;
   /// False until the first checkpoint is written; until then, training resumes from the beginning.
   bool has_checkpoint() const;
   /// Whether an evaluation chose best weights (or, without evaluations, weights were averaged).
   bool has_best() const;
-  /// What the run records about its "best" or "last" weights. Throws an Error if it has none.
+  /// The recorded digest and step of the "best" or "last" weights. Throws an Error if there are
+  /// none.
   SavedFile saved(std::string_view which) const;
-  /// Loads the "best" or the "last" weights into a model. Throws an Error that says what to do if the run
-  /// has no such weights, if their file is missing, or if it is not the one that the run wrote.
+  /// Loads the "best" or the "last" weights into a model. Throws an Error that says what to do if
+  /// the run has no such weights, or if their file is missing or not the one that the run wrote.
   void load_weights(Module& model, std::string_view which) const;
-  /// The same weights by name, for a model of another kind.
+  /// Weights by name, for a model of another kind.
   struct Weights {
     std::map<std::string, Tensor> tensors;
     std::string digest;  ///< of their file
   };
   Weights weights(std::string_view which) const;
-  /// What whoever opens it should know.
+  /// Remarks for the user who opens the run.
   std::vector<std::string> remarks() const { return memory_ ? memory_->remarks : std::vector<std::string>(); }
 
  private:

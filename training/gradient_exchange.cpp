@@ -15,7 +15,7 @@
 namespace heed {
 namespace {
 
-/// A larger parameter gets a bucket of its own.
+/// The size of a bucket; a larger parameter gets a bucket of its own.
 constexpr std::size_t bucket_bytes = std::size_t{32} << 20;
 
 using Bytes = std::vector<std::byte>;
@@ -47,7 +47,7 @@ std::vector<T> elements_of(std::span<const std::byte> bytes) {
   return values;
 }
 
-/// Takes the elements of a tensor like `like` off the front of the bytes.
+/// Removes the elements of a tensor like `like` from the front of the bytes, and returns them.
 std::span<const std::byte> take(std::span<const std::byte>& bytes, const Tensor& like) {
   const std::span<const std::byte> front = bytes.first(bytes_of(like));
   bytes = bytes.subspan(front.size());

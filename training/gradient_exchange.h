@@ -14,18 +14,18 @@ namespace heed {
 
 struct Evaluation;
 
-/// What several ranks send each other while they train one model. The result has the same bits as with one
-/// process, which needs none of this.
+/// The communication of several ranks that train one model. The result is bit-identical to training
+/// with one process, which does not need this class.
 ///
-/// If each rank summed its own batches first, the total would depend on the number of ranks (GradientSum). So
-/// ranks never pre-add. Rank k mod N computes batch k of a step. Every parameter has an owner, which receives
-/// its gradient from every single batch and adds them in batch order, as one process does. The owner also
-/// measures the gradient's norm, steps the parameter, keeps its moments (ZeRO stage 1, arXiv 1910.02054) and
-/// sends the new weights to all ranks.
+/// If each rank summed its own batches first, the total would depend on the number of ranks
+/// (GradientSum), so ranks never pre-add. Rank k mod N computes batch k of a step. Every parameter
+/// has an owner, which receives its gradient from every batch and adds them in batch order, as one
+/// process does. The owner also measures the gradient's norm, updates the parameter, keeps its
+/// moments (ZeRO stage 1, arXiv 1910.02054) and sends the new weights to all ranks.
 class GradientExchange {
  public:
-  /// `ranks` must outlive this object. Parameters are assigned largest first, each to the rank with the least
-  /// so far.
+  /// `ranks` must outlive this object. Parameters are assigned largest first, each to the rank with
+  /// the least so far.
   GradientExchange(Module& model, std::vector<NamedTensor> parameters, Ranks& ranks);
   ~GradientExchange();
 
@@ -36,10 +36,10 @@ class GradientExchange {
   /// Which parameters this rank owns.
   std::vector<bool> owned() const;
 
-  /// After backward(): takes the gradients of this rank's batch out of the leaves and adds them. All ranks
-  /// must call it together, with one batch each in rank order; ranks with no batch left pass nullopt.
-  /// Returns the outcomes of all these batches, in order. With `more` batches to come, the gradients travel
-  /// while the next batches are computed.
+  /// Moves the gradients of this rank's batch out of the leaves after backward(), and adds them.
+  /// All ranks must call it together, with one batch each in rank order; ranks with no batch left
+  /// pass nullopt. Returns the outcomes of all these batches, in order. With `more` batches to
+  /// come, the gradients are sent while the next batches are computed.
   std::vector<BatchOutcome> add(std::optional<BatchOutcome> own, bool more = false);
   /// Stores the sums as the gradients of the parameters that this rank owns.
   void finish();
@@ -56,9 +56,9 @@ class GradientExchange {
   std::map<std::string, Tensor> broadcast(const std::map<std::string, Tensor>& tensors);
   /// Copies all weights and buffers from rank 0.
   void broadcast_model();
-  /// For named tensors "<kind>.<parameter>", such as an optimizer's moments: gather() collects them
-  /// from their owners on rank 0, and deal() sends those of rank 0 to their owners. Tensors of no
-  /// parameter go to all ranks.
+  /// Exchange named tensors "<kind>.<parameter>", such as an optimizer's moments: gather() collects
+  /// them from their owners on rank 0, and deal() sends them from rank 0 to their owners. Tensors
+  /// of no parameter go to all ranks.
   std::map<std::string, Tensor> gather(std::map<std::string, Tensor> mine);
   std::map<std::string, Tensor> deal(const std::map<std::string, Tensor>& all);
 

@@ -19,11 +19,12 @@ namespace {
 constexpr double of_first = 3.4445, of_third = -4.775, of_fifth = 2.0315;
 constexpr double least_norm = 1e-7;
 
-/// Matrices of one shape are computed together up to so many elements, which a processor's cache holds.
+/// The most elements of matrices of one shape that are computed together, so that they fit in a
+/// processor's cache.
 constexpr std::int64_t most_together = std::int64_t{1} << 20;
 
-/// x / max(|x|, least_norm) for each matrix of x, where squares of large and small elements are not those of
-/// x itself: those would be infinite or 0.
+/// Returns x / max(|x|, least_norm) for each matrix of x. It scales x first, because the squares of
+/// large and small elements would be infinite or 0.
 Tensor normalised(const Tensor& x) {
   const Axes both = {-2, -1};
   const Tensor largest =
@@ -32,12 +33,13 @@ Tensor normalised(const Tensor& x) {
   return y / maximum(sqrt(sum(square(y), both, true)), least_norm / largest);
 }
 
-/// Iterations y = (a + b A + c A^2) y with A = y y', or A = y' y from the right where that is smaller.
+/// Computes the iterations y = (a + b A + c A^2) y with A = y y', or with A = y' y from the right
+/// if that is smaller.
 ///
-/// The factors commute with A, so that a long matrix need not be multiplied by each of them: with
-/// Q = a + b A + c A^2 the next A is Q A Q, and only the product of all Q meets y. That is less work from 1.5
-/// times as long as wide on. In half types it is not done: there the small eigenvalues of A are lost beside
-/// the large ones.
+/// The factors commute with A, so a long matrix need not be multiplied by each of them: with Q = a
+/// + b A + c A^2 the next A is Q A Q, and only the product of all Q is applied to y. This is less
+/// work for matrices at least 1.5 times as long as wide. It is not done in half types, where the
+/// small eigenvalues of A are lost next to the large ones.
 class NewtonSchulz {
  public:
   explicit NewtonSchulz(const Tensor& y)
@@ -93,7 +95,7 @@ struct Alike {
   std::vector<Tensor> weights, gradients, moments;
 };
 
-/// The matrices of x [count, rows, columns], which share its memory.
+/// Returns the matrices of x [count, rows, columns], which share its memory.
 std::vector<Tensor> matrices_of(const Tensor& x) {
   std::vector<Tensor> all;
   for (std::int64_t i = 0; i < x.size(0); ++i)
@@ -101,8 +103,9 @@ std::vector<Tensor> matrices_of(const Tensor& x) {
   return all;
 }
 
-/// Moves the moments on, and returns what is to be orthogonalised [count, rows, columns]; zeros where the
-/// step is skipped. The kernel of gradient descent does it: from zeros, at a negative rate.
+/// Updates the moments, and returns the matrices to orthogonalise [count, rows, columns]; zeros if
+/// the step is skipped. It uses the kernel of gradient descent, starting from zeros with a negative
+/// rate.
 Tensor directions_of(const Alike& alike, const OptimizerStep& step, const MuonOptions& options) {
   const Tensor& like = alike.weights[0];
   const Tensor all =

@@ -61,7 +61,7 @@ constexpr NameTable<OptimizerKind, 4> optimizer_kinds{"optimizer",
                                                         {"adamw", OptimizerKind::adamw},
                                                         {"muon", OptimizerKind::muon}}}};
 
-/// Undefined where `wanted` says false.
+/// Returns zeros like the parameters; undefined for those that are not `wanted`.
 std::vector<Tensor> zeros_like(const std::vector<NamedTensor>& parameters, const auto& wanted) {
   std::vector<Tensor> zeros(parameters.size());
   for (std::size_t i = 0; i < zeros.size(); ++i) {
@@ -88,7 +88,7 @@ void check_distinct(const std::vector<NamedTensor>& parameters) {
   std::set<const Node*> leaves;  // one leaf may be given through several handles, as with tied weights
   for (const NamedTensor& parameter : parameters) {
     check(names.insert(parameter.name).second, "optimizer: two parameters are called \"", parameter.name,
-          "\", so that the moments of one would be lost");
+          "\", so the moments of one would be lost");
     const Node* leaf =
         parameter.tensor && parameter.tensor->tracked() ? parameter.tensor->node().get() : nullptr;
     check(tensors.insert(parameter.tensor).second && (!leaf || leaves.insert(leaf).second),
@@ -107,7 +107,7 @@ std::vector<NamedTensor> parameters_of(std::span<const ParameterGroup> groups) {
 
 void check_in_f32(std::string_view name, double value) {
   check(value == 0 || (std::abs(value) >= least_in_f32 && std::abs(value) <= most_in_f32), name, " is ",
-        value, ", which f32 cannot tell from 0 or infinity; it must be 0, or ", least_in_f32, " to ",
+        value, ", which f32 cannot distinguish from 0 or infinity; it must be 0, or ", least_in_f32, " to ",
         most_in_f32);
 }
 
@@ -227,14 +227,14 @@ void Optimizer::clip(double limit) {
   clip_ = GradientNorm(parameters_).scale(limit);
 }
 
-/// A member may have been assigned another tensor since; the moments still belong to the old one.
+/// Throws if a parameter's member was assigned another tensor, since the moments belong to the old
+/// one.
 void Optimizer::check_parameters() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& tensor = *parameters_[i].tensor;
     check(tensor.defined() && tensor.tracked() && tensor.is_contiguous() && tensor.shape() == shapes_[i],
-          "optimizer: \"", parameters_[i].name,
-          "\" was exchanged for another tensor than the contiguous leaf of shape ", shapes_[i],
-          " that it was; make a new optimizer");
+          "optimizer: \"", parameters_[i].name, "\" is no longer the contiguous leaf of shape ", shapes_[i],
+          " that the optimizer was created with; make a new optimizer");
     if (first_moment_.empty() || !first_moment_[i].defined()) continue;
     const Tensor& moment = first_moment_[i];
     check(moment.device() == tensor.device() && moment.dtype() == tensor.dtype(), "optimizer: \"",
@@ -271,7 +271,8 @@ void Optimizer::step(double learning_rate, const Tensor& gradient_scale, const T
   ++steps_;
 }
 
-/// Updates the parameters that share a learning rate and decay, and are all stepped as matrices, or none.
+/// Updates the parameters that share a learning rate and weight decay and are either all stepped as
+/// matrices or none.
 void Optimizer::step_group(double rate, double decay, bool of_matrices, OptimizerStep& update) {
   std::vector<Tensor> weights, gradients, first, second;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

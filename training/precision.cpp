@@ -13,7 +13,7 @@ namespace {
 constexpr NameTable<Precision, 3> precisions{
     "precision", {{{"f32", Precision::f32}, {"f16", Precision::f16}, {"bf16", Precision::bf16}}}};
 
-/// For tensors on a device with half types.
+/// Scales tensors on a device with half types.
 void scale_all(const std::vector<Tensor>& x, const Tensor& factor, bool add, const std::vector<Tensor>& out) {
   backend_of(out[0]).scale_all(x, factor, add, out);
 }
@@ -43,14 +43,13 @@ DType dtype_in(Precision precision) {
 void check_precision(Precision precision, Device device) {
   if (precision == Precision::f32 || device.type != DeviceType::cpu) return;
   check(precision == Precision::bf16, "precision ", name_of(precision),
-        " needs a Vulkan device: the CPU computes in f32, or multiplies in bf16");
+        " needs a Vulkan device: the CPU computes in f32, with optional bf16 matrix products");
 }
 
 std::string precision_remark(Precision precision, Device device) {
   if (precision != Precision::bf16 || device.type != DeviceType::cpu || Bf16Products::available()) return {};
-  return "this processor has no instructions for bf16 (AVX-512 BF16), so products round copies of what they "
-         "multiply:"
-         " precision f32 is faster here";
+  return "this processor has no bf16 instructions (AVX-512 BF16), so products work on rounded copies: "
+         "precision f32 is faster here";
 }
 
 LowerPrecision::LowerPrecision(const std::vector<NamedTensor>& parameters, Precision precision) {

@@ -21,7 +21,7 @@
 namespace heed {
 namespace {
 
-/// 950, 12.3k, 1.2M.
+/// Returns a count as "950", "12.3k" or "1.2M".
 std::string short_count(double value) {
   if (value >= 999950) return formatted("%.1fM", value / 1e6);
   if (value >= 1000) return formatted("%.1fk", value / 1e3);
@@ -52,7 +52,7 @@ std::string joined(const std::vector<Piece>& parts) {
   return text.substr(std::min(text.find_first_not_of(' '), text.size()));
 }
 
-/// "[=====>    ] ", `width` characters inside.
+/// Returns a bar "[=====> ] " with `width` characters inside.
 std::string bar_text(const Progress& progress, int width) {
   const double share =
       progress.steps > 0 ? static_cast<double>(progress.step) / static_cast<double>(progress.steps) : 0;
@@ -177,7 +177,7 @@ Json object_of(const std::vector<std::pair<std::string, double>>& values) {
   return object.take();
 }
 
-/// JSON has no NaN: it is written as null and read back as NaN.
+/// Reads a number. JSON has no NaN: it is written as null and read back as NaN.
 double number_of(const Json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
@@ -277,7 +277,7 @@ MetricsLog::MetricsLog(OpenFolder run, std::int64_t bytes, std::function<void(st
 
 void MetricsLog::open(std::int64_t bytes) {
   if (!run_.has(log_file)) {
-    if (bytes > 0 && remark_) remark_(concat_text(path_, " is missing: its lines so far are lost"));
+    if (bytes > 0 && remark_) remark_(concat_text(path_, " is missing: its previous lines are lost"));
     return;
   }
   const std::string text = run_.read(log_file);
@@ -303,7 +303,7 @@ void MetricsLog::check_lines() const {
   });
   if (bad > 0)
     remark_(concat_text(path_, ", ", first, "; ", bad, bad == 1 ? " such line stays" : " such lines stay",
-                        " in the file and out of the report"));
+                        " in the file but not in the report"));
 }
 
 void MetricsLog::append(const Progress& progress) {
@@ -338,10 +338,10 @@ std::vector<Progress> read_metrics(const std::filesystem::path& path) {
   return path_exists(path) ? records_in(read_file(path)) : std::vector<Progress>();
 }
 
-/// Reports once, until a line is written again.
+/// Reports a failure once, until a line is written again.
 void MetricsLog::say_failure(std::string_view reason) {
   if (!std::exchange(failure_is_said_, true) && remark_)
-    remark_(concat_text("training goes on, but lines of metrics are lost: ", reason));
+    remark_(concat_text("training continues, but lines of metrics are lost: ", reason));
 }
 
 }  // namespace heed

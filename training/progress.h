@@ -14,7 +14,8 @@
 
 namespace heed {
 
-/// The progress of training. Records with metrics are evaluations; the others are taken every few steps.
+/// The progress of training. Records with metrics are evaluations; the others are taken every few
+/// steps.
 struct Progress {
   std::int64_t step = 0;   ///< optimizer steps done
   std::int64_t steps = 0;  ///< optimizer steps in all
@@ -31,7 +32,7 @@ struct Progress {
   std::vector<std::pair<std::string, double>> auxiliary = {};
   std::vector<std::pair<std::string, double>> metrics = {};  ///< of an evaluation
   bool is_best = false;                                      ///< the evaluation is the best so far
-  std::int64_t sample = 0;      ///< an evaluation read so many of the held-out tokens or texts; 0: all
+  std::int64_t sample = 0;      ///< held-out tokens or texts that the evaluation read; 0: all
   std::string unit = "tokens";  ///< what tokens_per_second counts
 
   bool is_evaluation() const { return !metrics.empty(); }
@@ -43,30 +44,31 @@ struct Metric {
   bool larger_is_better = false;
 };
 
-/// The first metric that is not a finite number, which means that training has diverged; null: all are.
+/// Returns the first metric that is not finite, which means that training has diverged; null if all
+/// are finite.
 const Metric* not_finite(std::span<const Metric> metrics);
 
-/// The result of an evaluation. Without metrics there is no early stopping and no best checkpoint. A metric
-/// "loss" is compared with the training loss and must be the same kind of mean.
+/// The result of an evaluation. Without metrics there is no early stopping and no best checkpoint.
+/// A metric "loss" is compared with the training loss and must be the same kind of mean.
 struct Evaluation {
   std::vector<Metric> metrics;
   std::string keep_best_by;  ///< name of the metric that decides which weights are best
-  /// Of one that read a sample of the validation data (Task::sample()): how much of how much it read, tokens
-  /// or texts; 0: all.
+  /// For a sample of the validation data (Task::sample()): the tokens or texts that were read, and
+  /// their total; 0: all were read.
   std::int64_t sample = 0, all = 0;
 };
 
-/// "step 1200/10000  epoch 3  loss 2.314  rate 5.0e-04  norm 0.83  12.3k tokens/s  4:05 left"; an evaluation
-/// lists its metrics. With `columns` > 0, the least important parts are dropped until the line
-/// fits; the time left goes last.
+/// Returns a progress line: "step 1200/10000 epoch 3 loss 2.314 rate 5.0e-04 norm 0.83 12.3k
+/// tokens/s 4:05 left"; an evaluation lists its metrics. With `columns` > 0, the least important
+/// parts are dropped until the line fits; the time left goes last.
 std::string progress_text(const Progress& progress, int columns = 0);
-/// What people call a metric: "exact" is "exact match".
+/// Returns the display name of a metric: "exact match" for "exact".
 std::string metric_title(std::string_view name);
-/// "4:05", "1:02:03" or "2d 03:04:05".
+/// Returns a duration as "4:05", "1:02:03" or "2d 03:04:05".
 std::string duration_text(double seconds);
 
-/// Prints progress on a stream: on a terminal, one line with a bar that is overwritten;
-/// elsewhere, a line per record.
+/// Prints progress on a stream: on a terminal, one line with a bar that is overwritten; otherwise,
+/// one line per record.
 class ProgressPrinter {
  public:
   struct Style {
@@ -74,14 +76,14 @@ class ProgressPrinter {
     bool color = false;
     int columns = 80;
   };
-  /// The style for a file descriptor: whether it is a terminal, its width, and no colour if
+  /// Returns the style for a file descriptor: whether it is a terminal, its width, and no color if
   /// NO_COLOR is set or TERM is "dumb".
   static Style style_of(int descriptor);
 
   ProgressPrinter(std::ostream& out, Style style) : out_(out), style_(style) {}
   void show(const Progress& progress);
-  /// Prints separate lines above the progress line. Terminal control characters are shown, not obeyed (see
-  /// unicode::message_line).
+  /// Prints separate lines above the progress line. Terminal control characters are shown, not
+  /// obeyed (see unicode::message_line).
   void message(std::string_view text);
   /// Leaves the cursor on a fresh line.
   void finish();
@@ -94,18 +96,19 @@ class ProgressPrinter {
   bool line_is_open_ = false;
 };
 
-/// metrics.jsonl: one JSON object per progress record, appended during training.
+/// The file metrics.jsonl: one JSON object per progress record, appended during training.
 ///
-/// Problems with this file never stop training: failures to read or write it are reported through `remark`.
+/// Problems with this file never stop training: failures to read or write it are reported through
+/// `remark`.
 class MetricsLog {
  public:
-  /// Continues the log of a run, whose first `bytes` bytes belong to the checkpoint. Anything that a killed
-  /// process wrote after them is cut off, since it will be written again. 0 starts a new log. Lines that
-  /// are not records are reported but stay in the file.
+  /// Continues the log of a run, whose first `bytes` bytes belong to the checkpoint. Later lines,
+  /// written by a killed process, are cut off, because they will be written again. 0 starts a new
+  /// log. Lines that are not records are reported but stay in the file.
   MetricsLog(OpenFolder run, std::int64_t bytes, std::function<void(std::string_view)> remark = {});
 
   void append(const Progress& progress);
-  /// Waits until all lines are on the disk, and returns the length of the file.
+  /// Flushes all lines to disk and returns the length of the file.
   std::int64_t sync();
   /// The records of the file, skipping lines that are not records.
   std::vector<Progress> records() const;
@@ -125,10 +128,12 @@ class MetricsLog {
   bool failure_is_said_ = false;
 };
 
-/// The records in a metrics file, skipping lines that are not records. Empty if there is no file.
+/// Returns the records in a metrics file, skipping lines that are not records. Empty if there is no
+/// file.
 std::vector<Progress> read_metrics(const std::filesystem::path& path);
 
-/// Converts a record to a line of the log, without the line end, and back. Parsing throws for other text.
+/// Converts a record to a line of the log, without the line end, and back. Parsing throws for other
+/// text.
 std::string metrics_line(const Progress& progress);
 Progress parse_metrics_line(std::string_view line);
 

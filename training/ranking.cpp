@@ -136,7 +136,7 @@ void ClickRankingMeter::add(std::span<const float> clicked, std::span<const floa
 }
 
 ClickRanking ClickRankingMeter::mean() const {
-  check(lists_ > 0, "there is no list with a click and something passed: nothing can be measured (",
+  check(lists_ > 0, "there is no list with both a clicked and a passed item: nothing can be measured (",
         left_out_, " were left out)");
   const auto count = static_cast<double>(lists_);
   return {sum_.auc / count, sum_.mrr / count, sum_.ndcg5 / count, sum_.ndcg10 / count};
@@ -145,7 +145,7 @@ ClickRanking ClickRankingMeter::mean() const {
 std::vector<std::int32_t> draw_negatives(std::span<const std::int32_t> passed, std::int64_t count,
                                          const RandomKey& key, std::uint64_t example) {
   std::vector<std::int32_t> left(passed.begin(), passed.end());
-  check(!left.empty(), "negatives are to be drawn from nothing");
+  check(!left.empty(), "there is nothing to draw negatives from");
   const std::uint64_t wanted = static_cast<std::uint64_t>(count), all = left.size();
   std::vector<std::int32_t> drawn;
   for (std::uint64_t i = 0; i < wanted; ++i) {

@@ -118,7 +118,7 @@ bool holds_run(const fs::path& path) {
                      [&](std::string_view mark) { return path_exists(path / mark); });
 }
 
-/// The first entry of a folder without a run that is not left over from a run killed while
+/// Returns the first entry of a folder without a run that was not left by a run killed while
 /// starting; empty if there is none.
 std::string first_foreign(const fs::path& path) {
   const OpenFolder folder(path);
@@ -147,7 +147,7 @@ int lock_folder(const OpenFolder& folder) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   ::close(descriptor);
-  fail("another training runs in ", folder.path());
+  fail("another process is training in ", folder.path());
 }
 
 json parse_configuration(std::string_view text, std::string_view source) {
@@ -161,7 +161,7 @@ void compare_digests(const std::map<std::string, std::string>& started,
                      const std::map<std::string, std::string>& now, const char* what, const fs::path& run) {
   const auto refuse = [&](const std::string& name, const char* difference) {
     fail("cannot resume: the ", what, " \"", name, "\" ", difference, " the run in ", run,
-         "; start a new run in another folder (--unverified goes on all the same)");
+         "; start a new run in another folder (--unverified continues anyway)");
   };
   for (const auto& [name, digest] : started) {
     const auto found = now.find(name);
@@ -283,7 +283,8 @@ RunFolder RunFolder::resume(const std::filesystem::path& path, const RunStart& n
   folder.move_committed_files();
   check(!verify || folder.has_checkpoint() || !path_exists(folder.file("model.safetensors")),
         "cannot resume: ", folder.file("trainer_state.json"),
-        " is missing, although the run has saved its weights; put it back (--unverified begins anew)");
+        " is missing, although the run has saved its weights; restore it (--unverified starts from the "
+        "beginning)");
   folder.config_ = now.config;
   return folder;
 }
@@ -313,14 +314,14 @@ void RunFolder::check_start(const RunStart& now, std::span<const std::string> fr
   const std::string digest = digest_of(saved_config_);
   check(!verify_ || std::count(manifest_.config.begin(), manifest_.config.end(), digest) > 0,
         "cannot resume: ", file("config.json"),
-        " was changed after it was written; put back the old one (--unverified goes on all the same)");
+        " was changed after it was written; put back the old one (--unverified continues anyway)");
   compare_configurations(saved_config_, now.config, free_keys, file("config.json").string());
   if (!verify_) return;
   compare_digests(manifest_.files, digests_of(now.files), "file", path());
   compare_digests(manifest_.data, now.data, "data", path());
   for (const auto& [name, expected] : manifest_.files)
     check(digest_of_file(file(name)) == expected, "cannot resume: ", file(name),
-          " was changed after it was written; put back the old one (--unverified goes on all the same)");
+          " was changed after it was written; put back the old one (--unverified continues anyway)");
 }
 
 /// run.json lists the digests of both configurations while one replaces the other.
@@ -337,7 +338,7 @@ bool RunFolder::has_checkpoint() const {
   return path_exists(file("trainer_state.json"));
 }
 
-/// Removes what a killed process had begun to write. Safe because the folder is locked.
+/// Removes unfinished files of a killed process. Safe because the folder is locked.
 void RunFolder::remove_temporaries() {
   for (const std::string& name : folder_.names())
     if (is_temporary(folder_, name)) folder_.remove(name);
@@ -387,16 +388,16 @@ void RunFolder::move_committed_files() {
 
 void RunFolder::check_there(const std::string& name) const {
   check(folder_.has(name), file(name),
-        " disappeared during training; put it back and go on with --resume, or start a new run");
+        " disappeared during training; put it back and continue with --resume, or start a new run");
 }
 
 void RunFolder::check_in_place() const {
   if (const std::string fate = folder_.fate(); !fate.empty())
     fail("the folder of the run, ", path(), ", ", fate, " while it trained; ",
-         folder_.place().empty() ? "nothing is left to go on from: train anew"
+         folder_.place().empty() ? "there is nothing left to resume: train a new run"
          : folder_.has("trainer_state.json")
-             ? "the last checkpoint is whole there, and --resume goes on from it"
-             : "it has no checkpoint yet: train anew");
+             ? "the last checkpoint there is complete, and --resume continues from it"
+             : "it has no checkpoint yet: train a new run");
   check_there("run.json");
   check_there("config.json");
   for (const auto& [name, digest] : manifest_.files)

@@ -13,7 +13,7 @@
 namespace heed {
 namespace {
 
-/// 0 if x is finite, else NaN: infinity times 0 is NaN.
+/// Returns 0 if x is finite, otherwise NaN: infinity times 0 is NaN.
 Tensor zero_or_nan(const Tensor& x, DType dtype) {
   return cast(reshape(x.detach(), {1}), dtype) * 0;
 }
@@ -26,7 +26,7 @@ void check_gradients(const std::vector<std::string>& names, const Tensor& square
   }
 }
 
-/// One sum per tensor: f64 on the CPU, f32 elsewhere.
+/// Returns one sum per tensor: f64 on the CPU, f32 elsewhere.
 Tensor sums_of_squares(const std::vector<Tensor>& tensors) {
   const Device device = tensors[0].device();
   const Backend& backend = backend_of(device);
@@ -182,9 +182,9 @@ void FiniteGuard::check(const LossMeter& losses) const {
     check_gradients(names_, squares_);
     // A sum that is not finite stays that way.
     for (const auto& [name, sum] : losses.sums()) heed::check(std::isfinite(sum), "\"", name, "\" is ", sum);
-    fail("the norm of the gradients is not finite, although every single one is; try a lower learning rate");
+    fail("the norm of the gradients is not finite, although every gradient is; try a lower learning rate");
   } catch (const Error& error) {
-    fail("training stopped in step ", step, ", before it changed the weights: ", error.what());
+    fail("training stopped in step ", step, ", before changing the weights: ", error.what());
   }
 }
 

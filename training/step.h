@@ -8,8 +8,8 @@
 
 #include "heed/models/module.h"
 
-/// The parts of a training step (Trainer::step): gradients and losses that are added up, the norm, and
-/// whether all is finite. None of them waits for the device.
+/// The parts of a training step (Trainer::step): sums of gradients and losses, the gradient norm,
+/// and the check for values that are not finite. None of them waits for the device.
 namespace heed {
 
 /// The results of one batch of a step, besides its gradients.
@@ -29,19 +29,20 @@ struct StepOutcome {
   Tensor gradient_norm;  ///< before clipping, [1], on the device
 };
 
-/// Adds the gradients of a step's batches in order. Each batch computes its own gradient from zero, and only
-/// then is it added: floating-point addition is not associative, and so the sum does not depend on which
-/// process computed which batch.
+/// Adds the gradients of a step's batches in order. Each batch computes its own gradient from zero
+/// before it is added. Because floating-point addition is not associative, this makes the sum
+/// independent of which process computed which batch.
 class GradientSum {
  public:
   explicit GradientSum(std::vector<NamedTensor> parameters);
-  /// Takes the gradients of a batch out of the parameters; undefined where there is none.
+  /// Moves the gradients of a batch out of the parameters; undefined if there is none.
   std::vector<Tensor> take();
-  /// Adds a gradient for each parameter, in one kernel call if the device has it. Ignores undefined ones.
+  /// Adds a gradient for each parameter, in one kernel call if the device has it. Ignores undefined
+  /// ones.
   void add(std::vector<Tensor> gradients);
   /// Adds a gradient to the sum of one parameter.
   void add(std::size_t parameter, Tensor gradient);
-  /// Makes the sums the gradients of the parameters, and starts again from zero.
+  /// Sets the gradients of the parameters to the sums, and starts again from zero.
   void finish();
 
  private:
@@ -49,17 +50,18 @@ class GradientSum {
   std::vector<Tensor> sums_;  // undefined: no gradient yet
 };
 
-/// The global norm of parameters' gradients, |g| = sqrt(sum of all g_i^2), and the factor that clips them
-/// (Pascanu et al., arXiv 1211.5063). Ignores parameters without a gradient.
+/// The global norm of parameters' gradients, |g| = sqrt(sum of all g_i^2), and the factor that
+/// clips them (Pascanu et al., arXiv 1211.5063). Ignores parameters without a gradient.
 class GradientNorm {
  public:
-  /// Measures the gradients divided by `divisor` (the number of tokens summed over); changes nothing.
+  /// Measures the gradients divided by `divisor` (the number of tokens summed over); changes
+  /// nothing.
   explicit GradientNorm(std::span<const NamedTensor> parameters, double divisor = 1);
   /// For gradients measured elsewhere: `squares` holds the sum of squares of each name's gradient.
   GradientNorm(std::vector<std::string> names, std::span<const double> squares, Device device,
                double divisor);
 
-  /// The factor for Optimizer::step, on the device: 1 / divisor, or less if the norm
+  /// Returns the factor for Optimizer::step, on the device: 1 / divisor, or less if the norm
   /// exceeds `limit` (0: no limit).
   Tensor scale(double limit) const;
   /// The parameters that have a gradient, and the sum of squares of each gradient:
@@ -68,7 +70,7 @@ class GradientNorm {
   const Tensor& squares() const { return squares_; }
   /// The norm, [1], on the device.
   const Tensor& norm() const { return norm_; }
-  /// Waits for the device.
+  /// The norm as a number. Waits for the device.
   double value() const { return norm_.item(); }
 
  private:
@@ -80,7 +82,8 @@ class GradientNorm {
   double divisor_;
 };
 
-/// Sums losses and tokens on the device, so that nothing waits for a loss until it is shown.
+/// Sums losses and tokens on the device, so that training does not wait for a loss until it is
+/// shown.
 class LossMeter {
  public:
   /// Adds the sum of a loss over some tokens.
@@ -95,9 +98,9 @@ class LossMeter {
   const std::map<std::string, Tensor>& on_device() const { return sums_; }
   /// The sums so far; waits for the device.
   std::map<std::string, double> sums() const;
-  /// Starts from sums that were read earlier.
+  /// Restores sums from a checkpoint.
   void restore(const std::map<std::string, double>& sums, std::int64_t tokens);
-  /// Starts from zero.
+  /// Resets all sums to zero.
   void clear();
 
  private:
@@ -107,18 +110,21 @@ class LossMeter {
   std::int64_t tokens_ = 0;
 };
 
-/// Detects a gradient or loss that is not finite on the device, so that no step waits for the answer.
+/// Detects a gradient or loss that is not finite on the device, so that no step waits for the
+/// answer.
 ///
-/// From the first such step on, skip() keeps the optimizer from changing anything. check() reports what
-/// went wrong and in which step, whenever the host calls it.
+/// From the first such step on, skip() keeps the optimizer from changing anything. check() reports
+/// what went wrong and in which step, whenever the host calls it.
 class FiniteGuard {
  public:
-  /// Checks the gradients of a step (counted from 1) and the losses so far; call it before the update.
-  /// Waits only if the set of parameters with gradients changed since the last step. If `forgiven` (i32
-  /// [1], may be undefined) is not 0, gradients may be infinite: a smaller loss scale can help.
+  /// Checks the gradients of a step (counted from 1) and the losses so far; call it before the
+  /// update. Waits only if the set of parameters with gradients changed since the last step. If
+  /// `forgiven` (i32 [1], may be undefined) is not 0, gradients may be infinite: a smaller loss
+  /// scale can help.
   void watch(std::int64_t step, const GradientNorm& norm, const LossMeter& losses,
              const Tensor& forgiven = {});
-  /// For Optimizer::step: i32 [1], 0 while everything is finite, else the first step that was not.
+  /// The `skip` argument of Optimizer::step: i32 [1], 0 while everything is finite, otherwise the
+  /// first step that was not.
   const Tensor& skip() const { return failed_; }
   /// Throws an Error naming the first step that was not finite, and the parameter or
   /// loss. Waits for the device.
@@ -130,8 +136,8 @@ class FiniteGuard {
   Tensor failed_;
 };
 
-/// Throws an Error naming the first unusable parameter: one that is not finite or whose sum of squares
-/// overflows f32. Waits for the device.
+/// Throws an Error naming the first unusable parameter: one that is not finite or whose sum of
+/// squares overflows f32. Waits for the device.
 void check_weights(std::span<const NamedTensor> parameters, std::int64_t step);
 
 }  // namespace heed

@@ -49,17 +49,19 @@ std::string bytes_field(int field, std::string_view value) {
   return key(field, 2) + varint(value.size()) + std::string(value);
 }
 
-/// Event: wall_time = 1, step = 2, then one of file_version = 3, summary = 5, session_log = 7.
+/// Encodes an Event: wall_time = 1, step = 2, then one of file_version = 3, summary = 5,
+/// session_log = 7.
 std::string event(double wall_time, std::int64_t step, const std::string& what) {
   return double_field(1, wall_time) + integer_field(2, step) + what;
 }
 
-/// Summary.value = 1: tag = 1, simple_value = 2.
+/// Encodes Summary.value = 1: tag = 1, simple_value = 2.
 std::string scalar(const std::string& tag, double value) {
   return bytes_field(1, bytes_field(1, tag) + float_field(2, static_cast<float>(value)));
 }
 
-/// The CRC of data that contains CRCs is weak, so stored CRCs are rotated and offset by a constant.
+/// Masks a CRC by rotating it and adding a constant, because the CRC of data that contains CRCs is
+/// weak.
 std::uint32_t masked(std::uint32_t crc) {
   return std::rotr(crc, 15) + 0xA282EAD8U;
 }
@@ -68,7 +70,7 @@ double now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// --- what was written before
+// --- existing event files
 
 std::uint64_t read_little_endian(std::string_view bytes) {
   std::uint64_t value = 0;
@@ -77,7 +79,7 @@ std::uint64_t read_little_endian(std::string_view bytes) {
   return value;
 }
 
-/// The step of an event as written above: it follows wall_time, which takes 9 bytes.
+/// Returns the step of an event as written above: it follows wall_time, which takes 9 bytes.
 std::optional<std::int64_t> step_of(std::string_view bytes) {
   if (bytes.size() < 11 || bytes[9] != static_cast<char>(2 * 8)) return std::nullopt;
   std::uint64_t step = 0;
@@ -88,7 +90,7 @@ std::optional<std::int64_t> step_of(std::string_view bytes) {
   return std::nullopt;
 }
 
-/// How many bytes of a file belong to complete events up to `step`.
+/// Returns the number of bytes in a file that belong to complete events up to `step`.
 std::size_t bytes_up_to(std::string_view file, std::int64_t step) {
   std::size_t at = 0;
   while (file.size() - at >= frame_bytes) {
@@ -101,7 +103,7 @@ std::size_t bytes_up_to(std::string_view file, std::int64_t step) {
   return at;
 }
 
-/// The event files of a folder, oldest first.
+/// Returns the event files of a folder, oldest first.
 std::vector<std::string> files_in(const OpenFolder& folder) {
   std::vector<std::string> files = folder.names();
   std::erase_if(files, [](const std::string& name) {
@@ -110,7 +112,7 @@ std::vector<std::string> files_in(const OpenFolder& folder) {
   return files;
 }
 
-/// A name that sorts after the existing ones, since TensorBoard reads files in name order.
+/// Returns a name that sorts after the existing ones, since TensorBoard reads files in name order.
 std::string next_name(const std::vector<std::string>& files) {
   const auto name_of = [](long long seconds) {
     char digits[24];
@@ -199,7 +201,7 @@ void TensorBoardLog::attempt(const std::function<void()>& action) {
   } catch (const Error& error) {
     file_.clear();  // nothing after half a record would be readable
     if (!std::exchange(failure_is_said_, true) && remark_)
-      remark_(concat_text("training goes on, but TensorBoard's files do not: ", error.what()));
+      remark_(concat_text("training continues, but TensorBoard files are no longer written: ", error.what()));
   }
 }
 

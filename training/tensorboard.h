@@ -12,19 +12,20 @@
 
 namespace heed {
 
-/// Writes the curves of a run for TensorBoard, to one file "tensorboard/events.out.tfevents.<seconds>.heed"
-/// per session of the run.
+/// Writes the curves of a run for TensorBoard, to one file
+/// "tensorboard/events.out.tfevents.<seconds>.heed" per session of the run.
 ///
-/// A file is a sequence of records (TFRecord, tensorflow/core/lib/io/record_writer.h): u64 length, u32
-/// masked CRC32C of the length, the bytes, u32 masked CRC32C of the bytes, all little-endian. A record is a
-/// protobuf Event (tensorflow/core/util/event.proto) with the scalars of one Progress.
+/// A file is a sequence of records (TFRecord, tensorflow/core/lib/io/record_writer.h): u64 length,
+/// u32 masked CRC32C of the length, the bytes, u32 masked CRC32C of the bytes, all little-endian. A
+/// record is a protobuf Event (tensorflow/core/util/event.proto) with the scalars of one Progress.
 ///
-/// Problems with these files never stop training: the first failure to write is reported through `remark`.
+/// Problems with these files never stop training: the first failure to write is reported through
+/// `remark`.
 class TensorBoardLog {
  public:
-  /// Begins a file for the session that continues after `step`. Events of later steps, which a killed
-  /// process wrote and which will be written again, are cut from the existing files. If there are none, the
-  /// new file begins with `earlier`, the records up to `step`.
+  /// Begins a file for the session that continues after `step`. Events of later steps, which a
+  /// killed process wrote and which will be written again, are cut from the existing files. If
+  /// there are none, the new file begins with `earlier`, the records up to `step`.
   TensorBoardLog(const OpenFolder& run, std::int64_t step, std::span<const Progress> earlier,
                  std::function<void(std::string_view)> remark = {});
 
@@ -40,12 +41,12 @@ class TensorBoardLog {
   bool failure_is_said_ = false;
 };
 
-/// CRC-32C (Castagnoli): polynomial 0x1EDC6F41, reflected, as in RFC 3720.
+/// Returns the CRC-32C (Castagnoli): polynomial 0x1EDC6F41, reflected, as in RFC 3720.
 std::uint32_t crc32c(std::string_view bytes);
-/// A record of a file: length, bytes and their masked checksums.
+/// Returns a record of the file: length, bytes and their masked checksums.
 std::string tfrecord(std::string_view bytes);
-/// An Event with the scalars of `progress`: "loss/train", "loss/<part>", "validation/<metric>" ...
-/// `wall_time`: seconds since 1970.
+/// Returns an Event with the scalars of `progress`: "loss/train", "loss/<part>",
+/// "validation/<metric>" ... `wall_time`: seconds since 1970.
 std::string scalar_event(const Progress& progress, double wall_time);
 
 }  // namespace heed

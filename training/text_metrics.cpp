@@ -22,7 +22,8 @@ bool is_digit(char32_t c) {
   return c >= '0' && c <= '9';
 }
 
-/// ASCII punctuation that is always a separate token: all but the apostrophe, comma, hyphen and full stop.
+/// Whether a character is ASCII punctuation that is always a separate token: all but the
+/// apostrophe, comma, hyphen and full stop.
 bool stands_alone(char32_t c) {
   return (c >= '!' && c <= '&') || (c >= '(' && c <= '+') || c == '/' || (c >= ':' && c <= '@') ||
          (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
@@ -79,7 +80,7 @@ std::string set_apart(std::string_view text, const Matches& matches) {
   return result;
 }
 
-/// What sacreBLEU's 13a and zh share: "tokenizer_re".
+/// Applies the rules that sacreBLEU's 13a and zh share: "tokenizer_re".
 std::string separate(std::string_view text) {
   std::string spaced = set_apart(text, stands_alone);
   // ([^0-9])([.,]) -> \1 \2 with a space after; ([.,])([^0-9]) -> the same with a space before; ([0-9])(-)
@@ -88,7 +89,7 @@ std::string separate(std::string_view text) {
   return split_pairs(spaced, "", " ", [](char32_t a, char32_t b) { return is_digit(a) && b == '-'; });
 }
 
-/// The rules of mteval-v13a.pl, in order.
+/// Applies the rules of mteval-v13a.pl, in order.
 std::string tokenize_13a(std::string text) {
   replace_all(text, "<skipped>", "");
   replace_all(text, "-\n", "");
@@ -100,8 +101,8 @@ std::string tokenize_13a(std::string text) {
   return separate(" " + text + " ");
 }
 
-/// What sacreBLEU's zh sets apart. Its ranges beyond U+FFFF are written with four digits and one more, so
-/// that it compares with U+2000 and "0": to give its figures, so do we.
+/// Whether sacreBLEU's zh separates a character. Its ranges beyond U+FFFF are written with four
+/// digits and one more, so it compares with U+2000 and "0"; to match its results, so does this.
 bool stands_alone_in_zh(char32_t c) {
   constexpr std::pair<char32_t, char32_t> ranges[] = {
       {0x2001, 0x2A6D}, {0x2E80, 0x2EFF}, {0x2F00, 0x2FDF}, {0x2FF0, 0x2FFF}, {0x3000, 0x303F},
@@ -112,7 +113,7 @@ bool stands_alone_in_zh(char32_t c) {
                              [&](const auto& range) { return c >= range.first && c <= range.second; });
 }
 
-/// The rules of mteval-v14.pl --international-tokenization, in order.
+/// Applies the rules of mteval-v14.pl --international-tokenization, in order.
 std::string tokenize_international(std::string_view text) {
   using unicode::is_number, unicode::is_strict_punctuation;
   const std::string first = split_pairs(
@@ -175,7 +176,7 @@ class WordNumbers {
   std::unordered_map<std::string, std::int32_t> numbers_;
 };
 
-/// All n-grams of a line in sorted order, repeats included.
+/// Returns all n-grams of a line in sorted order, repeats included.
 std::vector<std::array<std::int32_t, max_order>> sorted_ngrams(const WordIds& words, int order) {
   std::vector<std::array<std::int32_t, max_order>> ngrams;
   for (std::size_t i = 0; i + static_cast<std::size_t>(order) <= words.size(); ++i) {
@@ -187,7 +188,8 @@ std::vector<std::array<std::int32_t, max_order>> sorted_ngrams(const WordIds& wo
   return ngrams;
 }
 
-/// An n-gram counts at most as often as it occurs in the reference: the size of the multiset intersection.
+/// Returns the number of matches, clipped: an n-gram counts at most as often as in the reference.
+/// This is the size of the multiset intersection.
 std::int64_t clipped_matches(const WordIds& hypothesis, const WordIds& reference, int order) {
   const auto a = sorted_ngrams(hypothesis, order), b = sorted_ngrams(reference, order);
   std::int64_t matches = 0;
@@ -202,7 +204,8 @@ std::int64_t clipped_matches(const WordIds& hypothesis, const WordIds& reference
   return matches;
 }
 
-/// The geometric mean of the precisions times the brevity penalty (Papineni et al., section 2.3).
+/// Computes the score: the geometric mean of the precisions times the brevity penalty (Papineni et
+/// al., section 2.3).
 void compute_score(BleuScore& bleu, BleuSmoothing smoothing) {
   const auto hypothesis = static_cast<double>(bleu.hypothesis_length);
   const auto reference = static_cast<double>(bleu.reference_length);
@@ -363,14 +366,14 @@ bool is_vowel_letter(char c) {
   return c == 'a' || c == 'e' || c == 'i' || c == 'o' || c == 'u';
 }
 
-/// Which letters are consonants: all but a, e, i, o, u, and y after a consonant.
+/// Returns which letters are consonants: all but a, e, i, o, u, and y after a consonant.
 std::vector<bool> consonants(std::string_view word) {
   std::vector<bool> found;
   for (const char c : word) found.push_back(c == 'y' ? found.empty() || !found.back() : !is_vowel_letter(c));
   return found;
 }
 
-/// m of [C](VC)^m[V]: how often a vowel is followed by a consonant.
+/// Returns m of [C](VC)^m[V]: how often a vowel is followed by a consonant.
 int measure(std::string_view stem) {
   const std::vector<bool> consonant = consonants(stem);
   int count = 0;
@@ -383,14 +386,14 @@ bool has_vowel(std::string_view stem) {
   return std::find(consonant.begin(), consonant.end(), false) != consonant.end();
 }
 
-/// Porter's *d.
+/// Whether a stem ends in a double consonant: Porter's *d.
 bool ends_in_double_consonant(std::string_view word) {
   const std::size_t n = word.size();
   return n >= 2 && word[n - 1] == word[n - 2] && consonants(word).back();
 }
 
-/// Porter's *o: ends in consonant, vowel, consonant, the last not w, x or y. NLTK adds two-letter words of
-/// a vowel and a consonant.
+/// Whether a stem meets Porter's *o: ends in consonant, vowel, consonant, the last not w, x or y.
+/// NLTK adds two-letter words of a vowel and a consonant.
 bool ends_in_short_syllable(std::string_view word) {
   const std::vector<bool> consonant = consonants(word);
   const std::size_t n = word.size();
@@ -403,7 +406,8 @@ struct Rule {
   std::string_view suffix, replacement;
 };
 
-/// Takes the first rule off a list of rules "suffix:replacement" or "suffix", which have spaces between them.
+/// Removes and returns the first rule of a list of rules "suffix:replacement" or "suffix",
+/// separated by spaces.
 Rule next_rule(std::string_view& rules) {
   const std::string_view rule = rules.substr(0, rules.find(' '));
   rules.remove_prefix(std::min(rule.size() + 1, rules.size()));
@@ -437,14 +441,14 @@ std::string without(const std::string& word, std::size_t letters) {
   return word.substr(0, word.size() - letters);
 }
 
-/// Plurals.
+/// Porter's step 1a: plurals.
 std::string step_1a(const std::string& word) {
   if (word.ends_with("ies")) return without(word, word.size() == 4 ? 1 : 2);
   if (word.ends_with("sses")) return without(word, 2);
   return word.ends_with('s') && !word.ends_with("ss") ? without(word, 1) : word;
 }
 
-/// Past tenses and participles.
+/// Porter's step 1b: past tenses and participles.
 std::string step_1b(const std::string& word) {
   if (word.ends_with("ied")) return without(word, word.size() == 4 ? 1 : 2);
   if (word.ends_with("eed")) return measure(without(word, 3)) > 0 ? without(word, 1) : word;
@@ -502,7 +506,8 @@ std::string porter_stem(std::string_view word) {
 
 namespace {
 
-/// 2 p r / (p + r), where precision p and recall r are relative to the n-grams of text and reference.
+/// Returns 2 p r / (p + r), where precision p and recall r are relative to the n-grams of text and
+/// reference.
 double f_measure(std::size_t common, std::size_t in_text, std::size_t in_reference) {
   if (common == 0) return 0;
   const double precision = static_cast<double>(common) / static_cast<double>(in_text),
@@ -515,7 +520,7 @@ double rouge_n(const WordIds& text, const WordIds& reference, int n) {
                    sorted_ngrams(text, n).size(), sorted_ngrams(reference, n).size());
 }
 
-/// The length of the longest common subsequence.
+/// Returns the length of the longest common subsequence.
 std::size_t common_subsequence(const WordIds& a, const WordIds& b) {
   std::vector<std::size_t> row(b.size() + 1);  // for the words of a so far and the first j of b
   for (const std::int32_t word : a) {
@@ -537,8 +542,8 @@ bool is_ascii(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
-/// Runs of letters with their marks, and of numbers, in lower case. Where a script has no spaces between
-/// words, each letter is one.
+/// Returns runs of letters with their marks, and of numbers, in lower case. In scripts without
+/// spaces between words, each letter is a word.
 std::vector<std::string> words_of_every_script(std::string_view text, bool stemming) {
   const std::string lower =
       unicode::lower_case(unicode::normalize(text, unicode::Form::nfc), unicode::FinalSigma::final);

@@ -28,9 +28,8 @@ std::int64_t batches_in(Task& task, std::int64_t epoch) {
 
 void check_options(const TrainerOptions& options) {
   check_ranges("trainer", options);
-  check((options.steps > 0) != (options.epochs > 0),
-        "trainer: give either steps or epochs, not both or none; steps is ", options.steps, ", epochs is ",
-        options.epochs);
+  check((options.steps > 0) != (options.epochs > 0), "trainer: give either steps or epochs; steps is ",
+        options.steps, ", epochs is ", options.epochs);
   const std::int64_t batches = options.steps * options.accumulation;  // cannot overflow: each has 31 bits
   check(batches <= most_batches, "trainer: ", options.steps, " steps of ", options.accumulation,
         " batches are ", batches, " batches; at most ", most_batches, " are possible");
@@ -202,7 +201,8 @@ BatchOutcome Trainer::run_batch() {
   return outcome;
 }
 
-/// The loss of a batch: the task's, and those that layers left in the context.
+/// Returns the loss of a batch: the task's, and the auxiliary losses that layers left in the
+/// context.
 Tensor Trainer::objective_of(const Loss& batch, const Context& context, BatchOutcome& outcome) {
   check(batch.sum.defined() && batch.sum.count() == 1, "trainer: the loss of a batch must have one element");
   if (batch.count <= 0)
@@ -240,14 +240,14 @@ LossScale* Trainer::loss_scale() {
   return autocast_ ? autocast_->loss_scale() : nullptr;
 }
 
-/// Between evaluations that are only shown; 0: there are enough others.
+/// Returns the steps between evaluations that are only shown; 0: there are enough others.
 std::int64_t Trainer::steps_between_shown() const {
   constexpr std::int64_t least = 20;
   const std::int64_t every = options_.evaluate_every, wanted = options_.shown_evaluations;
   return every > 0 && ceil_div(steps_, every) < wanted ? std::max(steps_ / wanted, least) : 0;
 }
 
-/// Waits for the device.
+/// Throws if a step was not finite. Waits for the device.
 void Trainer::check_finite() {
   try {
     guard_.check(meter_);
@@ -257,7 +257,7 @@ void Trainer::check_finite() {
   }
 }
 
-// --- a run: how it begins or goes on, measures itself and is saved
+// --- starting, resuming, evaluating and saving a run
 
 void Trainer::open(RunFolder* folder) {
   const bool is_first = !exchange_ || exchange_->is_first();
@@ -347,13 +347,13 @@ void Trainer::save(bool as_best) {
   check_files();
 }
 
-/// The folder may have been moved and files removed while it trained.
+/// Throws if the folder was moved or files were removed during training.
 void Trainer::check_files() const {
   folder_->check_in_place();
   for (const auto& [name, file] : state_.files) folder_->check_there(name);
 }
 
-/// Training is complete only if the run can be opened.
+/// Throws if the finished run cannot be opened.
 void Trainer::check_run() {
   if (!folder_) return;
   check_files();

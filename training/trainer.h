@@ -25,27 +25,28 @@ namespace heed {
 class GradientExchange;
 class TrainingWatch;
 
-/// What a Trainer trains: a model, its data and its loss. Results must depend only on the arguments (and
-/// the seed in the context), so that a resumed run sees the same data as an uninterrupted one.
+/// A model with its data and loss, to be trained by a Trainer. Results must depend only on the
+/// arguments (and the seed in the context), so that a resumed run sees the same data as an
+/// uninterrupted one.
 class Task {
  public:
   virtual ~Task() = default;
   virtual Module& model() = 0;
   /// The number of batches in an epoch (counted from 0); at least one.
   virtual std::int64_t batches(std::int64_t epoch) = 0;
-  /// The loss of a batch of an epoch, without auxiliary losses: the trainer adds those that layers put in
-  /// the context.
+  /// Returns the loss of a batch of an epoch, without auxiliary losses: the trainer adds those that
+  /// layers put in the context.
   virtual Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) = 0;
   /// Measures the model on validation data; called with recording off. With several ranks, it is
-  /// called on all of them with the same weights, and the result of rank 0 counts; deal_out(ranks(),
-  /// ...) shares work among them.
+  /// called on all of them with the same weights, and the result of rank 0 counts;
+  /// deal_out(ranks(), ...) shares work among them.
   virtual Evaluation evaluate() { return {}; }
   /// The ranks sharing the current evaluation; null: only this process.
   Ranks* ranks() const { return ranks_; }
   void share_evaluation(Ranks* ranks) { ranks_ = ranks; }
-  /// How many of the held-out tokens or texts the current evaluation reads at the most; 0: all. An evaluation
-  /// that is only shown reads a sample (TrainerOptions::shown_sample), always the same; a task that reads all
-  /// the same makes such evaluations take longer.
+  /// The most held-out tokens or texts that the current evaluation may read; 0: all. Evaluations
+  /// that are only shown read a sample (TrainerOptions::shown_sample), always the same one. A task
+  /// may ignore this; such evaluations then take longer.
   std::int64_t sample() const { return sample_; }
   void set_sample(std::int64_t most) { sample_ = most; }
   /// The unit of a batch's count, as the progress line shows it: "1.2k texts/s".
@@ -64,29 +65,33 @@ void check_recording(std::string_view what);
 
 /// Trains the model of a task.
 ///
-/// A gradient or loss that is not finite ends training with an Error naming the step and the parameter; the
-/// weights and the last checkpoint stay as they were before that step. On the CPU the step itself throws.
-/// On other devices no step waits: the following steps change nothing, and the next record, evaluation or
-/// checkpoint throws. Unusable weights (see check_weights()) are not saved.
+/// A gradient or loss that is not finite ends training with an Error naming the step and the
+/// parameter; the weights and the last checkpoint stay as they were before that step. On the CPU
+/// the step itself throws. On other devices no step waits: the following steps change nothing, and
+/// the next record, evaluation or checkpoint throws. Unusable weights (see check_weights()) are not
+/// saved.
 ///
-/// After the first step, a message reports tensors that received gradients but are not parameters of the
-/// model, because their module was never registered.
+/// After the first step, a message reports tensors that received gradients but are not parameters
+/// of the model, because their module was never registered.
 ///
-/// Several processes, each with a Trainer for the same task, options and data, share the batches of every
-/// step (gradient_exchange.h); the result is bit-identical to a single-process run. Only rank 0 has a
-/// folder and reports. All ranks start from its weights, and a stop requested on one rank stops all ranks.
+/// Several processes, each with a Trainer for the same task, options and data, share the batches of
+/// every step (gradient_exchange.h); the result is bit-identical to a single-process run. Only rank
+/// 0 has a folder and reports. All ranks start from its weights, and a stop requested on one rank
+/// stops all ranks.
 class Trainer {
  public:
-  /// Throws if an option is out of range. The task, and `ranks` unless null, must outlive the trainer.
+  /// Throws if an option is out of range. The task, and `ranks` unless null, must outlive the
+  /// trainer.
   Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks callbacks = {}, Ranks* ranks = nullptr);
   ~Trainer();
 
   /// Trains to the end. With a folder, continues from its checkpoint if there is one, and writes
-  /// checkpoints, best.safetensors and metrics.jsonl. best.safetensors holds the weights
-  /// (averaged if ema_decay is set) of the best evaluation; without evaluations, the averaged weights of
-  /// the last checkpoint. An evaluation that is not finite, or whose loss shows that training diverged, is
-  /// never the best; a message warns if the best is worse than the untrained model. Failing to write a
-  /// checkpoint ends training with an Error; failing to write metrics or the report does not.
+  /// checkpoints, best.safetensors and metrics.jsonl. best.safetensors holds the weights (averaged
+  /// if ema_decay is set) of the best evaluation; without evaluations, the averaged weights of the
+  /// last checkpoint. An evaluation that is not finite, or whose loss shows that training diverged,
+  /// is never the best; a message warns if the best is worse than the untrained model. Failing to
+  /// write a checkpoint ends training with an Error; failing to write metrics or the report does
+  /// not.
   TrainResult run(RunFolder* folder = nullptr);
 
  private:
@@ -102,7 +107,7 @@ class Trainer {
   void check_finite();
   LossScale* loss_scale();
 
-  // A run: how it begins, goes on, measures itself and is saved.
+  // Starting, resuming, evaluating and saving a run.
   void open(RunFolder* folder);
   bool load();
   void check_resumed();

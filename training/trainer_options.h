@@ -19,8 +19,8 @@ class RunFolder;
 struct TrainerOptions {
   std::int64_t steps = 0;   ///< optimizer steps; 0: as many as `epochs` takes
   std::int64_t epochs = 0;  ///< passes over the data, at most 1,000,000; give this or `steps`
-  /// Batches per step. The step's gradient is the mean over all their tokens, added in batch order. A run
-  /// may have at most 2^31 - 1 batches in all.
+  /// Batches per step. The step's gradient is the mean over all their tokens, added in batch order.
+  /// A run may have at most 2^31 - 1 batches in all.
   std::int64_t accumulation = 1;
   double clip_norm = 0;  ///< limit on the global gradient norm; 0: none
   /// Decay of the weights' moving average, which is evaluated and saved as best; 0: none.
@@ -28,66 +28,69 @@ struct TrainerOptions {
   OptimizerOptions optimizer = {};
   std::vector<PartRate> part_rates = {};  ///< learning rates for parts of the model; 0: frozen
   ScheduleOptions schedule = {};
-  /// A custom schedule, used instead of `schedule`.
-  /// Checkpoints do not store it: pass the same function when resuming to get the same bits.
+  /// A custom schedule, used instead of `schedule`. Checkpoints do not store it: pass the same
+  /// function on resume for bit-identical results.
   Schedule learning_rate = {};
   std::int64_t log_every = 50;  ///< steps between progress records
-  /// Call the progress callback after this many seconds even if no record is due; 0: never. Such a call
-  /// changes nothing and is written to no file. It waits for the device.
+  /// Calls the progress callback after this many seconds even if no record is due; 0: never. Such a
+  /// call changes nothing and is written to no file. It waits for the device.
   double log_seconds = 0;
   std::int64_t evaluate_every = 0;  ///< steps between evaluations, plus one at the end; 0: none
-  /// Evaluations over the whole training at the least. Where evaluate_every makes fewer, others come between
-  /// them, at least 20 steps apart; these are shown and choose nothing.
+  /// The minimum number of evaluations in the whole training. If evaluate_every makes fewer, more
+  /// are added between them, at least 20 steps apart; these are shown but do not select weights.
   std::int64_t shown_evaluations = 0;
-  /// How many of the held-out tokens or texts those others read at the most, as the task counts them; 0: all.
+  /// The most held-out tokens or texts that the added evaluations read, in the task's unit; 0: all.
   std::int64_t shown_sample = 0;
-  std::int64_t patience = 0;    ///< stop after this many evaluations without a better one; 0: never
-  std::int64_t save_every = 0;  ///< steps between checkpoints; a better evaluation and the end also save one
+  std::int64_t patience = 0;  ///< stop after this many evaluations without a better one; 0: never
+  /// Steps between checkpoints; a better evaluation and the end also save one.
+  std::int64_t save_every = 0;
   std::uint64_t seed = 0;
   Precision precision = Precision::f32;  ///< type the model computes in; the weights stay f32
-  bool tensorboard = false;              ///< also write the metrics to tensorboard/events.* in the run folder
+  /// Also write the metrics to tensorboard/events.* in the run folder.
+  bool tensorboard = false;
 };
 
 void for_each_setting(auto&& visit, TrainerOptions& options) {
   constexpr double most = 0x1p31 - 1;
   const SettingTraits free = {.changes = Changes::on_resume};
-  visit(options.steps, "steps", 0, most, "Steps of the optimizer", free);
+  visit(options.steps, "steps", 0, most, "Optimizer steps", free);
   visit(options.epochs, "epochs", 0, 1e6,
-        "Passes over the data, instead of steps; 0: as many as the steps take", free);
+        "Passes over the data, instead of steps; 0: determined by the steps", free);
   visit(options.accumulation, "accumulation", 1, most,
-        "Batches for each step; their gradient is the mean over all their tokens");
-  visit(options.clip_norm, "clip_norm", 0, most_in_f32, "Limit of the gradient's norm; 0: none");
+        "Batches per step; the gradient is the mean over all their tokens");
+  visit(options.clip_norm, "clip_norm", 0, most_in_f32, "Limit on the gradient norm; 0: none");
   visit(options.ema_decay, "ema_decay", 0, below_one,
-        "Of the moving average of the weights, which is what is measured and kept as best; 0: none");
+        "Decay of the moving average of the weights, which is evaluated and saved as best; 0: none");
   for_each_setting_below("optimizer", visit, options.optimizer);
   for_each_setting_below("schedule", visit, options.schedule);
   visit(options.log_every, "log_every", 0, most_steps, "Steps between progress records", free);
   visit(options.log_seconds, "log_seconds", 0, 1e9,
-        "Seconds after which progress is shown anyway; 0: by steps alone", free);
-  visit(options.tensorboard, "tensorboard",
-        "Whether the curves are also written as files that TensorBoard reads", free);
-  visit(options.evaluate_every, "evaluate_every", 0, most_steps, "Steps between evaluations; 0: none");
+        "Seconds after which progress is shown in any case; 0: only by steps", free);
+  visit(options.tensorboard, "tensorboard", "Also write the curves as TensorBoard files", free);
+  visit(options.evaluate_every, "evaluate_every", 0, most_steps,
+        "Steps between evaluations; 0: no evaluations");
   visit(options.shown_evaluations, "shown_evaluations", 0, 1000,
-        "Evaluations at the least; beyond those of evaluate_every they are shown and choose no weights",
+        "Least number of evaluations; those beyond evaluate_every are only shown and do not select weights",
         free);
-  visit(
-      options.shown_sample, "shown_sample", 0, most_steps,
-      "The most tokens, texts or pairs that an evaluation reads that is only shown; 0: all. The others, and "
-      "that of the last step, read all",
-      free);
+  visit(options.shown_sample, "shown_sample", 0, most_steps,
+        "Most tokens, texts or pairs to read in evaluations that are only shown; 0: all. Other evaluations, "
+        "and the one at the last step, read all",
+        free);
   visit(options.patience, "patience", 0, most_steps,
-        "Evaluations without a better one after which training stops; 0: never stops", free);
+        "Stop training after this many evaluations without improvement; 0: never", free);
   visit(options.save_every, "save_every", 0, most_steps,
-        "Steps between checkpoints; better evaluations and the end make one too", free);
+        "Steps between checkpoints; better evaluations and the last step also save one", free);
 }
 
-/// How the trainer reports to the program; the library itself never prints. All may be empty.
+/// The callbacks through which the trainer reports to the program; the library itself never prints.
+/// All may be empty.
 struct TrainerCallbacks {
   std::function<void(const Progress&)> progress = {};
   std::function<void(std::string_view)> message = {};  ///< warnings and remarks
-  std::function<bool()> stop_requested = {};  ///< called after each step; true: save a checkpoint and return
-  /// Called after evaluations and at the end of a training in a folder, with all that was recorded: to write
-  /// a report, say. An Error that it throws becomes a message.
+  /// Called after each step; true: save a checkpoint and return.
+  std::function<bool()> stop_requested = {};
+  /// Called after evaluations and at the end of training in a folder, with all records, for example
+  /// to write a report. An Error that it throws becomes a message.
   std::function<void(const RunFolder& run, std::span<const Progress> records)> report = {};
 };
 

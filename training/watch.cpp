@@ -24,7 +24,7 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
   return std::chrono::duration<double>(to - from).count();
 }
 
-/// The metric "loss", a mean like the training loss, if the evaluation has one.
+/// Returns the metric "loss", a mean like the training loss, if the evaluation has one.
 std::optional<double> loss_in(const Evaluation& evaluation) {
   const auto found = std::ranges::find(evaluation.metrics, "loss", &Metric::name);
   return found == evaluation.metrics.end() ? std::nullopt : std::optional(found->value);
@@ -83,7 +83,7 @@ void TrainingWatch::say_what_has_no_effect(std::int64_t batches) const {
   const ScheduleOptions& schedule = options_.schedule;
   if (!options_.learning_rate && schedule.warmup_steps > steps_)
     say(concat_text("the learning rate rises for ", schedule.warmup_steps, " steps, but training has ",
-                    steps_, ", so that it never reaches ", schedule.learning_rate,
+                    steps_, ", so it never reaches ", schedule.learning_rate,
                     "; give a smaller training.schedule.warmup_steps, or more steps"));
   if (options_.accumulation > batches)
     say(concat_text("a step takes ", options_.accumulation, " batches, but there are ", batches,
@@ -112,7 +112,7 @@ void TrainingWatch::show(const StepOutcome& outcome, const LossMeter& losses) {
   callbacks_.progress(measured(outcome, losses));
 }
 
-/// Training speed must not include the time for evaluations.
+/// Runs an evaluation and excludes its time from the training speed.
 Evaluation TrainingWatch::timed(const std::function<Evaluation()>& measure) {
   const Clock::time_point start = Clock::now();
   Evaluation evaluation = measure();
@@ -184,42 +184,41 @@ TrainResult TrainingWatch::finish() {
         " learning_rate, more warmup_steps or a clip_norm");
   const Metric& metric = session_.first_metric;
   if (const std::int64_t alike = evaluations_alike(); alike > 1 && state_.best_metric)
-    say(concat_text(
-        metric.name, " is ", metric.value, " in all ", alike,
-        " evaluations, so that it chose no weights: the best are those with the smallest loss, the "
-        "latest of equal ones; training.keep_best_by names another metric"));
+    say(concat_text(metric.name, " is ", metric.value, " in all ", alike,
+                    " evaluations, so the weights with the smallest loss are kept as best (the latest of "
+                    "ties); training.keep_best_by names another metric"));
   // Weights chosen by accuracy, say, may well have a larger loss: for them only a loss far above the first
   // counts.
   const double limit = metric.larger_is_better ? far_above : well_above,
                first = state_.first_loss.value_or(0);
   if (session_.evaluations > 0 && first > 0 && state_.best_loss.value_or(0) > limit * first)
     say(concat_text("the best weights, of step ", state_.best_step, ", have a loss of ", *state_.best_loss,
-                    " on the validation data, and it was ", first,
-                    " in training before the first step: training has made the model worse; try a lower"
-                    " learning_rate, more warmup_steps or a clip_norm"));
+                    " on the validation data, but it was ", first,
+                    " before the first training step: training has made the model worse; try a lower "
+                    "learning_rate, more warmup_steps or a clip_norm"));
   say_better_shown(metric);
   if (stopped_early)
     say(concat_text("stopped early in step ", state_.step, ": ", state_.evaluations_without_improvement,
-                    " evaluations (the patience is ", options_.patience, ") brought nothing better",
-                    state_.best_metric ? concat_text(" than a ", metric.name, " of ", *state_.best_metric)
+                    " evaluations (the patience is ", options_.patience, ") brought no improvement",
+                    state_.best_metric ? concat_text(" on a ", metric.name, " of ", *state_.best_metric)
                                        : std::string()));
   return {state_.step,      state_.step >= steps_ || stopped_early,
           stopped_early,    state_.best_metric,
           state_.best_step, elapsed_seconds()};
 }
 
-/// That an evaluation which was only shown was better than the one whose weights are kept.
+/// Reports that an evaluation that was only shown was better than the kept one.
 void TrainingWatch::say_better_shown(const Metric& metric) const {
   if (!state_.best_metric || !session_.best_shown || !is_better(*session_.best_shown, *state_.best_metric))
     return;
-  say(concat_text("kept are the weights of step ", state_.best_step, ", with ", metric.name, ' ',
+  say(concat_text("keeping the weights of step ", state_.best_step, ", with ", metric.name, ' ',
                   *state_.best_metric, "; step ", session_.best_shown_step, " had ",
                   session_.best_shown->value,
                   ", but was only shown (training.evaluate_every chooses among more evaluations)"));
 }
 
-/// The number of the run's evaluations, those of earlier sessions included, where the metric that chooses is
-/// the same in all; else 0.
+/// Returns the number of the run's evaluations, including earlier sessions, if the deciding metric
+/// is the same in all; otherwise 0.
 std::int64_t TrainingWatch::evaluations_alike() const {
   if (session_.evaluations == 0 || session_.metric_moves) return 0;
   std::int64_t recorded = 0;
@@ -232,7 +231,7 @@ std::int64_t TrainingWatch::evaluations_alike() const {
   return std::max(recorded, session_.evaluations);
 }
 
-// --- what is recorded
+// --- records
 
 Progress TrainingWatch::progress_of(const Evaluation& evaluation) const {
   Progress progress = progress_now();
@@ -284,7 +283,7 @@ void TrainingWatch::report() {
   try {
     callbacks_.report(*folder_, metrics_->records());
   } catch (const Error& error) {
-    say_once("report", concat_text("training goes on, but without a report: ", error.what()));
+    say_once("report", concat_text("training continues, but without a report: ", error.what()));
   }
 }
 
@@ -297,10 +296,10 @@ double TrainingWatch::elapsed_seconds() const {
   return session_.earlier_seconds + seconds_between(session_.start, Clock::now());
 }
 
-// --- what is remarked on
+// --- remarks
 
-/// How good an evaluation is beside the best one: by the metric, and where that is the same, by the loss. One
-/// that diverged is worse than any.
+/// Compares an evaluation with the best one: by the metric, ties by the loss. A diverged one is
+/// worse than any.
 std::partial_ordering TrainingWatch::beside_best(const Evaluation& evaluation, const Metric& metric) const {
   if (has_diverged(evaluation, state_.first_loss)) return std::partial_ordering::less;
   if (!state_.best_metric) return std::partial_ordering::greater;
@@ -331,19 +330,18 @@ void TrainingWatch::judge(const Progress& progress, const std::map<std::string, 
   session_.steep_records =
       progress.gradient_norm > dwarfing_norm * std::max(loss, 1.0) ? session_.steep_records + 1 : 0;
   if (session_.steep_records == records_in_a_row)
-    say_once("norm",
-             concat_text("the gradient's norm (", progress.gradient_norm, ") dwarfs the loss (",
-                         progress.loss, "); try a lower learning_rate",
-                         options_.clip_norm > 0 ? concat_text(": clip_norm ", options_.clip_norm,
-                                                              " cuts nearly all of every gradient off")
-                                                : std::string(", or a clip_norm of 1")));
+    say_once("norm", concat_text("the gradient's norm (", progress.gradient_norm, ") dwarfs the loss (",
+                                 progress.loss, "); try a lower learning_rate",
+                                 options_.clip_norm > 0 ? concat_text(": clip_norm ", options_.clip_norm,
+                                                                      " clips nearly all of every gradient")
+                                                        : std::string(", or a clip_norm of 1")));
 }
 
 void TrainingWatch::say_skipped_steps(const LossScaleState& scale) {
   if (scale.skipped == session_.skipped_said) return;
   say(concat_text(
       scale.skipped - session_.skipped_said,
-      " steps left the weights as they were, because gradients overflowed f16; the loss scale is now ",
+      " steps did not change the weights, because gradients overflowed f16; the loss scale is now ",
       scale.scale));
   session_.skipped_said = scale.skipped;
 }
@@ -369,7 +367,7 @@ void TrainingWatch::say_expected_time() const {
   if (left <= long_seconds) return;
   std::string text =
       concat_text("training will take another ", duration_text(left), " for its ", steps_,
-                  " steps (training.steps), evaluations aside, going by the first ", steps_that_tell);
+                  " steps (training.steps), without evaluations, judging by the first ", steps_that_tell);
   const double warmup_seconds = step_seconds * static_cast<double>(warmup);
   if (state_.step < warmup && warmup_seconds > long_seconds)
     text += concat_text("; the warm-up alone, ", warmup,

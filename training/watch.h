@@ -18,34 +18,33 @@
 
 namespace heed {
 
-/// Who watches a Trainer at work: it shows and records progress while training goes on, warns about what
-/// looks wrong, and says which evaluation is the best and when patience is at an end. Nothing here changes a
-/// weight.
+/// Monitors a Trainer: shows and records progress, warns about suspicious values, selects the best
+/// evaluation and applies the patience. It changes no weight.
 class TrainingWatch {
  public:
-  /// `options` and `state` must outlive the watch, which keeps the best evaluation, the first loss, the
-  /// elapsed time and the length of metrics.jsonl in the state. `steps`: of the whole run; `unit`: of the
-  /// task; `device`: of the model.
+  /// `options` and `state` must outlive the watch, which keeps the best evaluation, the first loss,
+  /// the elapsed time and the length of metrics.jsonl in the state. `steps`: of the whole run;
+  /// `unit`: of the task; `device`: of the model.
   TrainingWatch(const TrainerOptions& options, TrainerCallbacks callbacks, TrainerState& state,
                 std::int64_t steps, std::string unit, Device device);
 
-  /// Begins a session of the run, and says which options can have no effect. With a folder, records go to its
-  /// files; null: to the callbacks only. `batches`: of an epoch.
+  /// Begins a session of the run, and warns about options that have no effect. With a folder,
+  /// records go to its files; null: only to the callbacks. `batches`: per epoch.
   void open(RunFolder* folder, std::int64_t batches);
 
   void say(std::string_view text) const;
-  /// Remembers the loss of the untrained model, which later ones are compared with; one element.
+  /// Stores the loss of the untrained model, one element, for comparison with later losses.
   void set_first_loss(const Tensor& mean) { first_loss_ = mean; }
-  /// `shapes`: of the tensors that still have a gradient after the first step. They are not parameters of the
-  /// model.
+  /// Reports tensors that still have a gradient after the first step because they are not
+  /// parameters of the model. `shapes`: their shapes.
   void say_untrained(const std::vector<Shape>& shapes) const;
 
-  /// After ten steps of a session: how long the training will take, where that is more than three minutes,
-  /// and the warm-up, where it alone takes as long.
+  /// Reports the expected training time after ten steps of a session if it exceeds three minutes,
+  /// and the warm-up's if it alone does.
   void say_expected_time() const;
 
-  /// A record of the losses since the last one. `weights`: of the auxiliary losses; `loss_scale`: null unless
-  /// the model computes in f16. Waits for the device.
+  /// Writes a record of the losses since the last one. `weights`: of the auxiliary losses;
+  /// `loss_scale`: null unless the model computes in f16. Waits for the device.
   void record(const StepOutcome& outcome, const LossMeter& losses,
               const std::map<std::string, double>& weights, const LossScale* loss_scale);
   /// Whether TrainerOptions::log_seconds have passed since progress was last shown.
@@ -53,20 +52,21 @@ class TrainingWatch {
   /// Shows the same numbers as a record without storing any of them. Waits for the device.
   void show(const StepOutcome& outcome, const LossMeter& losses);
 
-  /// Calls `measure`, records the result and calls report(). True if it is the best so far: by the deciding
-  /// metric, of equal ones by the loss, and of equal ones again the latest.
+  /// Calls `measure`, records the result and calls report(). Returns true if it is the best so far:
+  /// by the deciding metric; ties by the loss; further ties go to the latest.
   bool evaluate(const std::function<Evaluation()>& measure);
-  /// The same of an evaluation that chooses no weights and has no bearing on patience.
+  /// Calls `measure` and records the result without selecting weights or affecting patience.
   void show_evaluation(const std::function<Evaluation()>& measure);
-  /// False: there are no evaluations, so the moving averages themselves are the best weights.
+  /// Whether there are evaluations. Without them, the moving averages themselves are the best
+  /// weights.
   bool evaluates() const { return evaluates_; }
   bool out_of_patience() const;
 
-  /// Brings the state up to date for a checkpoint; waits for the device and the disk.
+  /// Updates the state for a checkpoint. Waits for the device and the disk.
   void save();
-  /// Hands what has been recorded so far to TrainerCallbacks::report. Its failing does not end training.
+  /// Passes all records so far to TrainerCallbacks::report. A failure does not end training.
   void report();
-  /// Says how training went.
+  /// Returns the result of training.
   TrainResult finish();
 
  private:
@@ -87,7 +87,7 @@ class TrainingWatch {
   void say_once(const std::string& topic, std::string_view text);
   double elapsed_seconds() const;
 
-  /// What a session counts, for speed, time left and remarks.
+  /// Counters of a session, for throughput, remaining time and remarks.
   struct Session {
     Clock::time_point start = Clock::now(), last_record = start, last_shown = start;
     std::int64_t first_step = 0;

@@ -37,7 +37,7 @@ const Figures& figures() {
   return all;
 }
 
-/// The longest text for which growth is no matter.
+/// The longest text for which the growth of the time does not matter.
 constexpr std::int64_t short_enough = 1024;
 
 }  // namespace
@@ -74,7 +74,7 @@ double advised_accuracy(const AttentionNotes& notes, std::string_view task) {
     if (one.name == task) return notes.arena.empty() ? -1 : notes.arena[names.size()].accuracy;
     names.push_back(one.name);
   }
-  fail("there is no task '", task, "' among those that were measured: ", listed(names));
+  fail("there is no task '", task, "' among the measured tasks: ", listed(names));
 }
 
 std::vector<const AttentionNotes*> advise(const AdviceQuestion& question) {

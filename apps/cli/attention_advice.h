@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-// What heed's own mechanisms are, when to take them, and what they came to in measurements: the
-// figures of attention_advice.json, of which the tables of docs/ and `heed variants --advise` are
-// made.
+// Advice on heed's own mechanisms: descriptions, when to use them, and measured results. The data
+// is in attention_advice.json; the tables in docs/ and `heed variants --advise` are generated from
+// it.
 
 namespace heed {
 
@@ -19,7 +19,8 @@ struct ArenaTask {
 };
 std::span<const ArenaTask> arena_tasks();
 
-/// A mechanism on a task, after training it for as many steps as the budget of processor time held.
+/// The result of a mechanism on a task, after as many training steps as fit in the budget of
+/// processor time.
 struct ArenaResult {
   double accuracy;          ///< percent, the mean over three seeds
   double deviation;         ///< its standard deviation over them
@@ -31,37 +32,37 @@ struct AttentionNotes {
   std::string name;
   std::string what, when;  ///< a line each
   std::string growth;      ///< of the time with the length N: "N", "N^1.5", "N^2"
-  /// Products and attention of a layer of width 512 with 8 heads, forward and backward, at 1,024
-  /// and 8,192 positions (docs/explanation/attention_costs.md).
+  /// GFLOP of the matrix products and attention of a layer with width 512 and 8 heads, forward and
+  /// backward, at 1,024 and 8,192 positions (docs/explanation/attention_costs.md).
   double gflop_1024, gflop_8192;
   std::vector<ArenaResult> arena;  ///< in the order of arena_tasks(); empty: not yet measured
 
-  /// Mean over the tasks, in percent; -1 for what was not measured.
+  /// The mean over the tasks, in percent; -1 if not measured.
   double mean_accuracy() const;
-  /// GFLOP at a length: a N + b N^2 through both figures.
+  /// The estimated GFLOP at a length: a N + b N^2 through both figures.
   double gflop(std::int64_t length) const;
 };
 
-/// Of heed's own mechanisms, in the order of attention_variants().
+/// Returns the notes on heed's own mechanisms, in the order of attention_variants().
 std::span<const AttentionNotes> attention_notes();
-/// Null for a mechanism of an application.
+/// Returns the notes on a mechanism; null for one that an application registered.
 const AttentionNotes* attention_notes(std::string_view name);
 
 struct AdviceQuestion {
   std::int64_t length = 1024;
   bool causal = false;
   bool cross = false;
-  std::string_view task = {};  ///< whose accuracy decides; empty: the mean over all
+  std::string_view task = {};  ///< rank by its accuracy; empty: by the mean over all tasks
 };
 
-/// The mechanisms that can serve, best first, by accuracy; those not yet measured last. Beyond
-/// 1,024 positions those whose time grows by less than N^2 come before all others. Throws an Error
+/// Returns the mechanisms that can serve, by decreasing accuracy; unmeasured ones come last. Beyond
+/// 1,024 positions, mechanisms whose time grows more slowly than N^2 come first. Throws an Error
 /// for an unknown task and a length below 1.
 std::vector<const AttentionNotes*> advise(const AdviceQuestion& question);
-/// What decides in advise(); -1 for what was not measured.
+/// Returns the accuracy by which advise() ranks; -1 if not measured.
 double advised_accuracy(const AttentionNotes& notes, std::string_view task);
-/// The advice for a question as a table, best first: growth, GFLOP at that length, accuracy by
-/// task, and when to take it. For a terminal.
+/// Returns the advice as a table for a terminal, best first: growth, GFLOP at that length, accuracy
+/// by task, and when to use it.
 std::string advice_text(const AdviceQuestion& question);
 
 }  // namespace heed

@@ -202,9 +202,10 @@ std::function<int()> add_bench_command(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measures costs");
   bench->require_subcommand(1);
   CLI::App* command = bench->add_subcommand(
-      "attention", "Time, memory, parameters and operations of every attention variant, and how they grow");
+      "attention",
+      "Measures time, memory, parameters and operations of every attention variant, and how they grow");
   auto options = std::make_shared<BenchOptions>();
-  command->add_option("--variants", options->variants, "all, or names with commas between them")
+  command->add_option("--variants", options->variants, "all, or names separated by commas")
       ->delimiter(',')
       ->type_name("LIST")
       ->capture_default_str();
@@ -218,8 +219,8 @@ std::function<int()> add_bench_command(CLI::App& app) {
   integer("--width", options->cost.width, "Width d of the model");
   integer("--heads", options->cost.heads, "Heads");
   integer("--batch", options->cost.batch, "Sequences in the batch");
-  integer("--repetitions", options->cost.repetitions, "Timed passes; the fastest counts");
-  integer("--threads", options->threads, "Threads to compute with; 0: one for each processor");
+  integer("--repetitions", options->cost.repetitions, "Timed passes; the fastest one is reported");
+  integer("--threads", options->threads, "Number of threads; 0: one per processor");
   command
       ->add_option("--memory-limit", options->memory_limit_mb,
                    "Skip lengths that need more memory; 0: half of the free memory")

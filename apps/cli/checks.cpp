@@ -1,5 +1,6 @@
-// heed gradcheck: compares every op and model with finite differences in f64, or on another device with the
-// CPU. heed verify: compares the attention variants with reference cases from an independent implementation.
+// heed gradcheck: compares every op and model with finite differences in f64, or on another device
+// with the CPU. heed verify: compares the attention variants with reference cases from an
+// independent implementation.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -27,7 +28,7 @@ void print_row(const std::string& name, const std::string& error, const std::str
             << result << std::endl;
 }
 
-/// What a check found; where it failed, `detail` says how.
+/// The result of a check; `detail` describes a failure.
 struct Checked {
   double worst = 0;
   bool passed = false;
@@ -103,10 +104,9 @@ std::function<int()> add_gradcheck_command(CLI::App& app) {
   options->device.add(*command, "--device", "DEVICE", "Device to compute on");
   options->libraries = add_load_flag(*command);
   command->footer(
-      "On the CPU gradients are compared with finite differences, both in f64. Another device computes in\n"
-      "f32, where finite differences say nothing: its values and gradients are compared with the CPU's in "
-      "f64.\n\n"
-      "Exit status: 0 all pass, 1 a case fails.\n");
+      "On the CPU, gradients are compared with finite differences, both in f64. Other devices compute in "
+      "f32,\nwhich is too coarse for finite differences, so their values and gradients are compared with the "
+      "CPU's\nin f64.\n\nExit status: 0 all pass, 1 a case fails.\n");
   return [options] { return check_gradients(*options); };
 }
 
@@ -192,12 +192,11 @@ std::function<int()> add_verify_command(CLI::App& app) {
   command->add_option("folder", options->folder, "Folder of reference cases, <variant>__<case>.safetensors")
       ->required()
       ->type_name("DIR");
-  options->dtype.add(*command, "--dtype", "TYPE",
-                     "Precision to compute in: f64 (the CPU only, and its default) or f32");
+  options->dtype.add(*command, "--dtype", "TYPE", "Precision: f64 (only on the CPU, and its default) or f32");
   options->device.add(*command, "--device", "DEVICE", "Device to compute on");
   options->filter.add(*command, "--filter", "TEXT", "Only cases whose name contains this text");
   command->footer(
-      "Exit status: 0 all cases pass, 1 a case fails or names an unknown variant, 2 there is no case.\n");
+      "Exit status: 0 all cases pass, 1 a case fails or names an unknown variant, 2 there are no cases.\n");
   return [options] { return verify_cases(*options); };
 }
 

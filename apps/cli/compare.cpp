@@ -43,7 +43,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The process of a cell; returns its exit status.
+/// Trains a cell in its own process. Returns the exit status.
 int train_cell(const TaskKind& kind, const ComparisonCell& cell, const OpenFolder& folder) {
   const InterruptGuard interrupt;
   CellResult result;
@@ -105,7 +105,8 @@ class CellProcesses {
                 << " cells are done\n";
   }
 
-  /// All results: empty for interrupted cells, the reason for cells that failed or whose process was killed.
+  /// Returns all results: empty for interrupted cells, the reason for cells that failed or whose
+  /// process was killed.
   std::vector<std::optional<CellResult>> run(int jobs) {
     std::size_t next = 0;
     while (next < waiting_.size() || !running_.empty()) {
@@ -132,7 +133,7 @@ class CellProcesses {
     for (const auto& [process, cell] : running_) ::kill(process, SIGTERM);
   }
 
-  /// Takes the result of a process that ended; sleeps a little if none has.
+  /// Collects the result of a process that ended; sleeps briefly if there is none.
   void collect() {
     int status = 0;
     const pid_t process = ::waitpid(-1, &status, WNOHANG);
@@ -161,7 +162,7 @@ class CellProcesses {
   void show(std::size_t cell) {
     const std::optional<CellResult>& result = results_[cell];
     const std::string outcome =
-        !result                    ? "interrupted; the same command goes on"
+        !result                    ? "interrupted; run the same command to resume"
         : !result->failure.empty() ? concat_text("failed: ", result->failure)
         : result->metrics.empty()
             ? "done"
@@ -203,8 +204,8 @@ std::vector<std::string> parts_of_flag(const TextFlag& flag) {
   return flag.given() ? parts_of(flag.value()) : std::vector<std::string>();
 }
 
-/// The setting of a data flag of the task's own program: data.file for --data, data.valid_source for
-/// --valid-source.
+/// Returns the setting of a data flag of the task's program: data.file for --data,
+/// data.valid_source for --valid-source.
 std::string setting_of_flag(const std::string& flag, const Settings& settings) {
   std::vector<std::string> flags;
   for (const Setting& setting : settings.declared()) {
@@ -219,15 +220,14 @@ std::string setting_of_flag(const std::string& flag, const Settings& settings) {
 class CompareCommand {
  public:
   explicit CompareCommand(CLI::App& app) {
-    task_.add(app, "--task", "NAME", "Which task: classify, translate, ...");
+    task_.add(app, "--task", "NAME", "Task: classify, translate, ...");
     out_.add(app, "--out", "DIR", "Folder of the comparison: a run for each cell, and the tables");
     attention_.add(app, "--attention", "NAMES", "Attentions to compare, separated by commas");
-    seeds_.add(app, "--seeds", "NUMBERS", "Seeds for each choice (default: that of the settings)");
-    steps_.add(app, "--steps", "N", "Steps of each training (default: those of the task's settings)");
-    config_.add(app, "--config", "FILE", "Settings from a JSON file, over the defaults");
-    jobs_.add(app, "--jobs", "N", "Trainings at a time (default: 1)");
-    threads_.add(app, "--threads", "N",
-                 "Threads of each training (default: the processors divided by the jobs)");
+    seeds_.add(app, "--seeds", "NUMBERS", "Seeds for each choice (default: the seed in the settings)");
+    steps_.add(app, "--steps", "N", "Steps of each training (default: from the task's settings)");
+    config_.add(app, "--config", "FILE", "JSON file of settings that override the defaults");
+    jobs_.add(app, "--jobs", "N", "Number of parallel trainings (default: 1)");
+    threads_.add(app, "--threads", "N", "Threads per training (default: processors divided by jobs)");
     device_.add(app, "--device", "DEVICE", "Device to compute on");
     format_.add(app, "--table", "FORMAT",
                 "Format of the printed table: text (the default), markdown or json");
@@ -236,14 +236,13 @@ class CompareCommand {
     };
     add_settings("--grid", "KEY=VALUES", grid_,
                  "A setting that varies: values separated by commas, or with --random a range LOW..HIGH");
-    random_.add(app, "--random", "N",
-                "So many choices, drawn from what varies, in place of all combinations");
+    random_.add(app, "--random", "N", "Number of random choices to try, instead of all combinations");
     app.add_flag("--halving", halving_,
-                 "Short trainings choose which third is trained longer, until three are trained whole");
-    add_settings("--set", "KEY=VALUE", assignments_, "A setting; several values are those of --grid");
+                 "Successive halving: short trainings select a third of the choices for longer ones, until "
+                 "three are trained fully");
+    add_settings("--set", "KEY=VALUE", assignments_, "A setting; several values act as --grid");
     app.allow_extras();
-    app.footer(
-        "The flags of the task's data (--data, --format, --source ...) are those of its own program.\n");
+    app.footer("Data flags (--data, --format, --source ...) are those of the task's own program.\n");
     app_ = &app;
   }
 
@@ -296,10 +295,10 @@ class CompareCommand {
     for (const ComparedSetting& setting : plan.settings) check_setting_name(settings, *kind, setting.name);
     for (const ComparedSetting& setting : plan.settings)
       if (steps_.given() && setting.name == "training.steps")
-        throw SettingsError("--steps and --set training.steps name the same: give one");
+        throw SettingsError("--steps and --set training.steps set the same setting: give one");
     const auto sets_seed = [](const std::string& assignment) { return assigned_name(assignment) == "seed"; };
     if (seeds_.given() && std::ranges::any_of(assignments_, sets_seed))
-      throw SettingsError("--seeds and --set seed name the same: give one");
+      throw SettingsError("--seeds and --set seed set the same setting: give one");
     plan.seeds.clear();
     const std::vector<std::string> seeds =
         seeds_.given() ? parts_of_flag(seeds_) : std::vector<std::string>{settings.json("seed")};
@@ -311,7 +310,7 @@ class CompareCommand {
     return plan;
   }
 
-  /// "KEY=LOW..HIGH" or "KEY=A,B,C".
+  /// Parses "KEY=LOW..HIGH" or "KEY=A,B,C".
   static ComparedSetting varied_setting(const std::string& assignment) {
     const std::string name = assigned_name(assignment), values = assignment.substr(name.size() + 1);
     const std::size_t dots = values.find("..");
@@ -335,7 +334,7 @@ class CompareCommand {
            parts_of(assignment.substr(name.size() + 1)).size() == 1;
   }
 
-  /// --config < --set < flags.
+  /// Returns the given settings in the order --config < --set < flags.
   GivenSettings given_settings(const TaskKind& kind) const {
     GivenSettings given{.config = config_.value()};
     const auto add = [&](const std::string& name, const std::string& value, const std::string& origin) {
@@ -378,7 +377,7 @@ class CompareCommand {
 std::function<int()> add_compare_command(CLI::App& app) {
   CLI::App& command = subcommand(
       app, "compare",
-      "Trains one task with several attentions, settings and seeds, and says which is best at what cost");
+      "Trains one task with several attentions, settings and seeds, and compares quality and cost");
   auto compare = std::make_shared<CompareCommand>(command);
   return [compare] { return compare->run(); };
 }

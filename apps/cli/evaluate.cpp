@@ -1,4 +1,5 @@
-// evaluate: what a run comes to on data. score: how likely its model says that given targets are.
+// The commands evaluate, which measures a run on data, and score, which prints the probability of
+// given targets.
 
 #include <unistd.h>
 
@@ -26,7 +27,7 @@ using Json = nlohmann::ordered_json;
 
 using Row = std::vector<std::string>;
 
-/// The first column to the left, all others to the right.
+/// Formats rows as a table, with the first column aligned left and all others right.
 std::string aligned(const std::vector<Row>& rows) {
   std::vector<std::size_t> widths(rows.front().size(), 0);
   for (const Row& row : rows)
@@ -44,12 +45,12 @@ std::string aligned(const std::vector<Row>& rows) {
   return text;
 }
 
-/// The name of a class or figure.
+/// Formats the name of a class or figure.
 std::string cell(const std::string& name) {
   return unicode::shortened(unicode::printable(name), 40);
 }
 
-/// Numbers with a fixed number of places, counts as they are, and anything else as JSON.
+/// Formats numbers with a fixed number of decimals, counts as integers, and anything else as JSON.
 std::string cell(const Json& value) {
   return value.is_number_float() ? formatted("%.4f", value.get<double>()) : value.dump();
 }
@@ -85,13 +86,13 @@ std::string frequent_confusions(const Json& confusion, const std::vector<std::st
     rows.push_back({names[pairs[i].expected], names[pairs[i].predicted], std::to_string(pairs[i].count)});
   std::string text = aligned(rows);
   if (pairs.size() > most)
-    text += concat_text("and ", pairs.size() - most, " rarer confusions; --json has the whole matrix\n");
+    text += concat_text("and ", pairs.size() - most, " rarer confusions; --json prints the whole matrix\n");
   return text;
 }
 
-/// What `evaluate` found, for people: a line for each figure, then of classes a table of precision, recall
-/// and F1, and the confusion matrix. Where that is wider than `columns`, the most frequent confusions stand
-/// in its place. `found` is the object that evaluate prints for programs.
+/// Formats the result of `evaluate` for people: a line for each figure and, for classes, a table of
+/// precision, recall and F1 and the confusion matrix. A matrix wider than `columns` is replaced by
+/// the most frequent confusions. `found` is the JSON object that evaluate prints.
 std::string evaluation_table(const Json& found, int columns) {
   std::vector<Row> figures;
   for (const auto& [name, value] : found.items())
@@ -119,18 +120,18 @@ class EvaluateCommand {
       : run_(command, program, program.evaluate_flags), files_(command, program) {
     part_.add(command, "--part", "NAME", "Part of the run's data: valid (the default), test or train");
     command.add_flag("--json", json_,
-                     "Prints one JSON object; the default where standard output is no terminal");
-    command.add_flag("--table", table_, "Prints figures for people; the default on a terminal");
+                     "Prints one JSON object; the default if standard output is not a terminal");
+    command.add_flag("--table", table_, "Prints a table; the default on a terminal");
     if (!program.has_labels) return;
-    errors_.add(command, "--errors", "Writes the wrong answers as lines of JSON, the most confident first");
+    errors_.add(command, "--errors", "Writes wrong answers as lines of JSON, the most confident first");
   }
 
   int run() {
     errors_.check();
-    if (json_ && table_) throw SettingsError("--json and --table are two forms of one result: give one");
+    if (json_ && table_) throw SettingsError("--json and --table contradict each other: give one");
     const std::vector<std::string> files = files_.given();
     if (!files.empty() && part_.given())
-      throw SettingsError("--part is of the run's own data: give it or " + files_.names());
+      throw SettingsError("--part names a part of the run's own data: give it or " + files_.names());
     Run run = run_.open();
     const std::string part = part_.value("valid");
     const Measurement measurement = files.empty() ? run.measure(part) : run.measure_files(files);
@@ -200,13 +201,13 @@ class ScoreCommand {
 }  // namespace
 
 std::function<int()> add_evaluate(CLI::App& app, const TaskProgram& program) {
-  return add_command<EvaluateCommand>(app, program, "evaluate", "Measures a trained model");
+  return add_command<EvaluateCommand>(app, program, "evaluate", "Evaluates a trained model");
 }
 
 std::function<int()> add_score(CLI::App& app, const TaskProgram& program) {
   return add_command<ScoreCommand>(app, program, "score",
-                                   "Says how likely given targets are: a line with the log-probability "
-                                   "(natural) and the perplexity of each");
+                                   "Prints the probability of given targets: a line with log-probability "
+                                   "(natural) and perplexity for each");
 }
 
 }  // namespace heed::programs

@@ -14,7 +14,7 @@
 namespace heed::programs {
 namespace {
 
-/// The processor's name as the kernel reports it; "unknown processor" elsewhere.
+/// Returns the processor's name as the kernel reports it, or "unknown processor".
 std::string processor_model() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -82,17 +82,16 @@ int tune(const std::string& choice) {
 }  // namespace
 
 std::function<int()> add_tune_gpu_command(CLI::App& app) {
-  CLI::App& command =
-      subcommand(app, "tune-gpu",
-                 "Times the tile sizes of matrix products on a Vulkan device and saves the results, so that "
-                 "products use the fastest");
+  CLI::App& command = subcommand(
+      app, "tune-gpu",
+      "Times the tile sizes of matrix products on a Vulkan device and saves the fastest ones for later use");
   auto device = std::make_shared<TextFlag>();
   device->add(command, "--device", "DEVICE", "vulkan, vulkan:N or vulkan:NAME (the default: vulkan)");
   return [device] { return tune(device->value("vulkan")); };
 }
 
 std::function<int()> add_devices_command(CLI::App& app) {
-  app.add_subcommand("devices", "Lists the devices that computations can run on");
+  app.add_subcommand("devices", "Lists the available devices");
   return list_devices;
 }
 
@@ -100,7 +99,10 @@ std::function<int()> add_devices_command(CLI::App& app) {
 
 int main(int argc, char** argv) {
   using namespace heed::programs;
-  CLI::App app("Devices, checks of the engine, comparisons, reports and published models.", "heed");
+  CLI::App app(
+      "Lists devices, checks the engine, compares models, writes reports, and imports and exports published "
+      "models.",
+      "heed");
   return run_commands(
       app, argc, argv,
       {add_devices_command(app), add_gradcheck_command(app), add_verify_command(app), add_bench_command(app),

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// "\n", "\t" and "\\" of a prompt that comes as a line.
+/// Replaces the escapes \n, \t and \\ in a prompt that was read from a line.
 std::string without_escapes(const std::string& line) {
   std::string text;
   for (std::size_t i = 0; i < line.size(); ++i) {
@@ -39,9 +39,9 @@ class GenerateCommand {
   GenerateCommand(CLI::App& command, const TaskProgram& program)
       : run_(command, program, program.predict_flags, false), capture_(command) {
     prompt_.add(command, "--prompt", "TEXT",
-                "How the text begins; default: a line break, which is not printed");
+                "Beginning of the text; default: a line break, which is not printed");
     command.add_flag("--prompts", prompts_,
-                     "Reads prompts from standard input, one a line, in which \\n, \\t and \\\\ are escapes");
+                     "Reads prompts from standard input, one per line, with the escapes \\n, \\t and \\\\");
     command.add_flag("--json", json_,
                      "Prints each sample as a line of JSON: sample, prompt, text, log_probability");
   }
@@ -83,7 +83,7 @@ class GenerateCommand {
     flush_output();
   }
 
-  /// What is wrong with a prompt is wrong with the command line.
+  /// Generates texts for a prompt. An invalid prompt is an error of the command line.
   std::vector<Prediction> write_texts(Run& run, const std::string& prompt) {
     TextWriter& writer = text_writer(run.learner());
     try {
@@ -102,11 +102,10 @@ class GenerateCommand {
 };
 
 std::function<int()> add_generate(CLI::App& app, const TaskProgram& program) {
-  CLI::App* command = app.add_subcommand("generate", "Writes text, from a prompt on");
+  CLI::App* command = app.add_subcommand("generate", "Generates text that continues a prompt");
   command->footer(
-      "A text may become longer than what the model sees at a time: it then reads the last half of that "
-      "again and goes "
-      "on.\n");
+      "If a text outgrows the model's context, the model keeps the last half of it as context and "
+      "continues.\n");
   auto generate = std::make_shared<GenerateCommand>(*command, program);
   return [generate] { return generate->run(); };
 }
@@ -132,7 +131,7 @@ int main(int argc, char** argv) {
   program.predict_flags = {"generation.tokens", "generation.samples", "generation.temperature",
                            "generation.top_k",  "generation.top_p",   "generation.seed",
                            "data.on_bad_bytes"};
-  program.files = "Text to measure with: a file or a folder; default: the run's validation text";
+  program.files = "Text to evaluate on: a file or a folder; default: the run's validation text";
   const auto add_filling = [](CLI::App& app,
                               TaskProgram filling) {  // of lines that are filled in, or written on
     filling.predict_flags = {"prediction.best"};

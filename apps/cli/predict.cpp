@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The cells of a row of a table; of jsonl its line.
+/// The cells of a table row; for jsonl, its line.
 struct KeptRow {
   std::vector<std::string> cells;
   char delimiter;
@@ -26,23 +26,23 @@ class PredictCommand {
     source_.add(command, "--source", "FILE", "Lines to answer, one answer each; default: standard input");
     if (program.reads_tables) {
       data_.add(command, "--data", "FILE",
-                "In place of lines: a table (csv, tsv, jsonl) as train read it; one answer for each row");
+                "Instead of lines: a table (csv, tsv, jsonl) in the format of the training data; one answer "
+                "per row");
       command.add_flag("--keep-columns", keep_columns_,
-                       concat_text("With --data: writes the columns of each row, too, in the format of the "
-                                   "file, and the answer as predicted_",
+                       concat_text("With --data: also writes the columns of each row, in the format of the "
+                                   "file, with the answer as predicted_",
                                    answer_));
     }
-    command.add_flag("--probability", probability_, "Writes a tab and the answer's probability behind it");
-    command.add_flag("--json", json_, "Writes a line of JSON for each line, with every alternative");
+    command.add_flag("--probability", probability_, "Appends a tab and the probability to each answer");
+    command.add_flag("--json", json_, "Writes each answer as a line of JSON, with all alternatives");
   }
 
   int run() {
     capture_.check();
     if (json_ && probability_)
-      throw SettingsError("--json has the probabilities in it: leave out --probability");
+      throw SettingsError("--json includes the probabilities: leave out --probability");
     if (data_.given() && source_.given()) throw SettingsError("give --data or --source, not both");
-    if (keep_columns_ && !data_.given())
-      throw SettingsError("--keep-columns is for a table: give --data, too");
+    if (keep_columns_ && !data_.given()) throw SettingsError("--keep-columns is for tables: give --data too");
     Run run = run_.open();
     data_.given() ? answer_rows(run) : answer_lines(run);
     capture_.save();
@@ -53,7 +53,7 @@ class PredictCommand {
   }
 
  private:
-  /// What is answered together, and of rows what they were.
+  /// Inputs that are answered in one batch, with their rows if they come from a table.
   struct Waiting {
     std::vector<std::string> texts, errors, places;
     std::vector<KeptRow> rows;
@@ -137,7 +137,7 @@ class PredictCommand {
       header.push_back(concat_text(predicted, name));
     for (const std::string& name : header)
       check(std::ranges::count(header, name) == 1, row.origin, ": there would be two columns \"", name,
-            "\" in what --keep-columns writes; rename the file's");
+            "\" in the output of --keep-columns; rename the column in the file");
     if (writes_json() || !row.has_header) return;
     header.resize(columns_.size() + (probability_ ? 2 : 1));
     std::cout << row_text(header, row.delimiter) << '\n';
@@ -179,7 +179,7 @@ class PredictCommand {
 }  // namespace
 
 std::function<int()> add_predict(CLI::App& app, const TaskProgram& program) {
-  return add_command<PredictCommand>(app, program, "predict", "Answers lines: one line out for each line in");
+  return add_command<PredictCommand>(app, program, "predict", "Predicts an answer for each line of input");
 }
 
 }  // namespace heed::programs

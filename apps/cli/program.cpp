@@ -33,7 +33,8 @@ volatile pid_t guarded = 0;           // whose InterruptGuard lives: this proces
 
 extern "C" void on_signal(int signal, siginfo_t* info, void*) {
   if (signal_received == 0) signal_received = signal;
-  // What the process that forked this one passes on came to the whole group, as often as not.
+  // A signal passed on by the process that forked this one was often sent to the whole process
+  // group, so it may arrive twice.
   const bool passed_on = info->si_pid == guarded && getpid() != guarded;
   if (looked_at && (passed_on || !asked.exchange(true))) return;
   std::signal(signal, SIG_DFL);  // the second one ends the program; the first, while nobody asks
@@ -45,15 +46,16 @@ int report(std::string_view program, std::string_view message, int status) {
   return status;
 }
 
-/// A file that is opened must never become standard output or standard error by chance. What is written to a
-/// standard output that was closed fails.
+/// Opens missing standard streams, so that no other file becomes standard output or standard error
+/// by chance. Writing to a standard output that was closed fails.
 void open_standard_streams() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor)
     if (fcntl(descriptor, F_GETFD) < 0)
       (void)!open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY);
 }
 
-/// Before run_commands() nobody catches an exception, and there may be no memory even for one.
+/// Ends the program before run_commands() can catch exceptions, when there may be no memory for
+/// one.
 [[noreturn]] void end_at_once(std::string_view error) {
   for (const std::string_view part : {std::string_view(program_invocation_short_name),
                                       std::string_view(": error: "), error, std::string_view("\n")})
@@ -61,18 +63,19 @@ void open_standard_streams() {
   _exit(exit_failure);
 }
 
-/// Runs before the constructors of all libraries, which allocate, too.
+/// Runs before the constructors of all libraries, because they allocate too.
 [[gnu::section(".preinit_array"), gnu::used]] void (*const before_all)() = [] {
-  std::set_new_handler([] { end_at_once("out of memory before it has begun; raise the limit (ulimit -v)"); });
+  std::set_new_handler([] { end_at_once("out of memory before start-up; raise the limit (ulimit -v)"); });
 };
 
-/// The first constructor to run: what the library sets up before main needs the instructions already.
+/// Runs before all other constructors, because library initialisation already uses the required
+/// instructions.
 [[gnu::constructor(101)]] void stop_on_old_processor() {
   if (const std::string error = processor_error(needed_features()); !error.empty()) end_at_once(error);
 }
 
-/// While it lives, nothing written to the stream can steer the terminal behind it
-/// (see unicode::printable_lines). What ends in no line passes when it is flushed.
+/// Escapes control characters in everything written to the stream while it lives, so that it cannot
+/// steer the terminal (see unicode::printable_lines). Incomplete lines are passed on when flushed.
 class TerminalOutput : private std::streambuf {
  public:
   explicit TerminalOutput(std::ostream& stream) : stream_(stream), terminal_(stream.rdbuf(this)) {}
@@ -106,7 +109,7 @@ class TerminalOutput : private std::streambuf {
   std::string waiting_;
 };
 
-/// Help in lines of at most 100 columns.
+/// Formats help in lines of at most 100 columns.
 class HelpFormatter : public CLI::Formatter {
  public:
   HelpFormatter() { column_width(28); }
@@ -123,7 +126,7 @@ class HelpFormatter : public CLI::Formatter {
   }
 
  private:
-  /// The description beside the name, or below a long one.
+  /// Formats an entry: the description next to the name, or below a long name.
   std::string entry(std::string text, const std::string& description) const {
     const std::size_t left = get_column_width(), right = 100;
     std::size_t column = text.size();
@@ -154,13 +157,13 @@ void set_formatter(CLI::App& app, const std::shared_ptr<CLI::FormatterBase>& for
     set_formatter(*sub, formatter);
 }
 
-/// The command whose arguments were being parsed: the deepest one given.
+/// Returns the command whose arguments were being parsed: the deepest one given.
 const CLI::App& deepest_command(const CLI::App& app) {
   const auto given = app.get_subcommands();
   return given.empty() ? app : deepest_command(*given.front());
 }
 
-/// "heed bench attention" of a command within commands.
+/// Returns the full name of a subcommand: "heed bench attention".
 std::string path_of(const CLI::App& command) {
   const CLI::App* const parent = command.get_parent();
   return (parent ? path_of(*parent) + " " : "") + command.get_name();
@@ -179,7 +182,8 @@ std::string unknown_argument(const CLI::App& command, const std::string& argumen
   return concat_text("unknown command \"", argument, '"', suggest_name(argument, known));
 }
 
-/// False when only help was asked for, which was printed.
+/// Parses the command line. Returns false if it only requested help or the version, which is then
+/// printed.
 bool parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
@@ -284,7 +288,7 @@ int InterruptGuard::exit_status() {
 
 void flush_output() {
   std::cout.flush();
-  check(std::cout.good(), "standard output could not be written: is it closed, or the disk full?");
+  check(std::cout.good(), "standard output could not be written: is it closed, or is the disk full?");
 }
 
 void TextFlag::add(CLI::App& command, const std::string& flag, const std::string& value_name,
@@ -313,11 +317,11 @@ int TextFlag::count(int fallback, int largest) const {
 
 void OutputFlag::add(CLI::App& command, const std::string& flag, const std::string& help) {
   TextFlag::add(command, flag, "FILE", help);
-  command.add_flag("--overwrite", overwrite, "Replaces the file of " + flag + " when it exists");
+  command.add_flag("--overwrite", overwrite, "Replaces the file of " + flag + " if it exists");
 }
 
 void OutputFlag::check() const {
-  if (overwrite && !given()) throw SettingsError("--overwrite is of the file of " + name + ": name one");
+  if (overwrite && !given()) throw SettingsError("--overwrite applies to the file of " + name + ": name one");
   if (given()) check_output(value(), overwrite);
 }
 

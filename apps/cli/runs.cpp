@@ -20,7 +20,7 @@ struct ReportFlags {
 
 int write_report(const ReportFlags& flags) {
   if (flags.runs.size() > 1 && !flags.out.given())
-    throw SettingsError("give --out FILE: the report of several runs belongs to none of them");
+    throw SettingsError("give --out FILE for a report of several runs");
   flags.out.check();
   const ReportOptions options{flags.device.value(), !flags.unverified, nullptr};
   const std::vector<std::filesystem::path> folders(flags.runs.begin(), flags.runs.end());
@@ -43,10 +43,10 @@ std::function<int()> add_report_command(CLI::App& app) {
       "report", "Rewrites the report of a run, or writes one for several runs side by side");
   auto flags = std::make_shared<ReportFlags>();
   command->add_option("runs", flags->runs, "Folders of runs")->required()->type_name("RUN");
-  flags->out.add(*command, "--out", "Where to write it; for one run the default is RUN/report.html");
-  flags->device.add(*command, "--device", "DEVICE", "Device to compute on (default: that of the run)");
+  flags->out.add(*command, "--out", "Output file; default for one run: RUN/report.html");
+  flags->device.add(*command, "--device", "DEVICE", "Device to compute on (default: the run's device)");
   command->add_flag("--unverified", flags->unverified,
-                    "Uses files of the runs even if they were changed after they were written");
+                    "Also accepts files that were changed after the runs wrote them");
   return [flags] { return write_report(*flags); };
 }
 
@@ -81,9 +81,8 @@ std::string needed(const TextFlag& out, const char* command) {
 
 std::function<int()> add_import_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("import",
-                                         "Makes a run from a published model in Hugging Face's layout: Llama "
-                                         "and its kin, GPT-2, BERT and its kin "
-                                         "(MiniLM), or Marian");
+                                         "Converts a published model in Hugging Face's layout to a run: "
+                                         "Llama and similar, GPT-2, BERT and similar (MiniLM), or Marian");
   auto flags = std::make_shared<ExchangeFlags>();
   command->add_option("folder", flags->from, "Folder with config.json, model.safetensors and tokenizer.json")
       ->required()
@@ -97,11 +96,11 @@ std::function<int()> add_import_command(CLI::App& app) {
 
 std::function<int()> add_export_command(CLI::App& app) {
   CLI::App* command =
-      app.add_subcommand("export", "Writes a run as a published model for Hugging Face's transformers");
+      app.add_subcommand("export", "Converts a run to a model for Hugging Face's transformers");
   auto flags = std::make_shared<ExchangeFlags>();
   command->add_option("run", flags->from, "Folder of the run")->required()->type_name("RUN");
   flags->out.add(*command, "--out", "FOLDER", "New folder to write");
-  flags->dtype.add(*command, "--dtype", "TYPE", "How weights are stored: f32 (the default), f16 or bf16");
+  flags->dtype.add(*command, "--dtype", "TYPE", "Type of the stored weights: f32 (the default), f16 or bf16");
   return [flags] {
     const std::string out = needed(flags->out, "export");
     return print(export_run(flags->from, out, stored_float(flags->dtype.value("f32"))), out);

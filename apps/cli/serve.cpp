@@ -1,5 +1,5 @@
-// heed serve: the page of a run, which follows its training, and answers to texts that are typed into it
-// (serve() of apps/report/page/report.js is the other side).
+// heed serve: serves the page of a run, which follows its training and answers texts typed into it.
+// serve() in apps/report/page/report.js is the client.
 
 #include <httplib.h>
 #include <poll.h>
@@ -40,28 +40,28 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* address = "127.0.0.1";
 constexpr std::size_t most_bytes = 1 << 20;  // of a request's body
-// So much is read in vain, so that who sends too much hears why, and does not only find the connection
-// closed.
+// Bytes of an oversized body to read before closing, so that the client receives the error message
+// instead of a closed connection.
 constexpr std::size_t most_read = 16 * most_bytes;
 constexpr std::size_t most_of_head = 32 << 10;  // of a request; browsers send some 1000 bytes, and cookies
 constexpr std::chrono::seconds head_time{5}, body_time{60}, answer_time{60};
 constexpr std::size_t most_connections = 64;
 constexpr std::size_t alternatives_shown = 10;
 
-/// Why a request is refused: its status of HTTP, and what the page says.
+/// The refusal of a request: its HTTP status and the message for the page.
 struct Refusal {
   int status;
   std::string message;
 };
 
-/// The fields of the page, whose texts a tab joins to the line that is answered.
+/// Returns the input fields of the page. Their texts, joined by tabs, form the line to answer.
 std::vector<std::string> fields_of(std::string_view task) {
   if (task == "match") return {"First text", "Second text"};
   if (task == "recommend") return {"Clicked news, oldest first", "Candidates"};
   return {"Text"};
 }
 
-/// Takes the same time wherever two texts of one length differ.
+/// Compares two texts of the same length in constant time.
 bool are_equal(std::string_view a, std::string_view b) {
   unsigned difference = a.size() == b.size() ? 0 : 1;
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
@@ -69,7 +69,7 @@ bool are_equal(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
-/// What is served of a run. Texts are answered with the weights of its newest checkpoint.
+/// The content served for a run. Texts are answered with the weights of its newest checkpoint.
 class RunPage {
  public:
   RunPage(const fs::path& folder, std::string weights, const ReportOptions& options)
@@ -86,7 +86,7 @@ class RunPage {
     return page::html({{"title", name}, {"task", task}, {"live", std::move(live)}}, nonce);
   }
 
-  /// What has changed since the version that a page has.
+  /// Returns the changes since the version that a page has.
   Json state(const std::string& have) const {
     const Now now = look();
     Json json = {{"version", now.version}, {"training", now.training}, {"state", now.state}};
@@ -99,7 +99,7 @@ class RunPage {
 
   Json model() {
     const std::unique_lock alone(measuring_, std::try_to_lock);
-    if (!alone) throw Refusal{503, "the model is being measured for another page; try again"};
+    if (!alone) throw Refusal{503, "the model is being evaluated for another page; try again"};
     return {{"sections", Json::parse(model_parts(folder_, options_))}};
   }
 
@@ -130,7 +130,7 @@ class RunPage {
     return concat_text(page::rounded(std::round(1e4 * share) / 100), " %");
   }
 
-  /// Opened anew where there are newer weights. Throws a Refusal while there are none.
+  /// Returns the run, reopened if there are newer weights. Throws a Refusal while there are none.
   Run& newest_run() {
     const RunFiles files = RunFiles::open(folder_, options_.verify);
     if (!files.has_checkpoint() || (weights_ == "best" && !files.has_best()))
@@ -161,7 +161,7 @@ class RunPage {
     return {training, concat_text(none ? 0 : bytes), training ? "Training runs." : "Training has ended."};
   }
 
-  /// The line of a request: {"parts": ["...", "..."]}, a text for each field.
+  /// Returns the input line of a request: {"parts": ["...", "..."]}, a text for each field.
   static std::string line_of(const std::string& body, std::string_view task) {
     const std::size_t fields = fields_of(task).size();
     std::vector<std::string> parts;
@@ -217,7 +217,7 @@ void refuse(httplib::Response& response, int status, std::string_view message) {
   send(response, status, Json{{"error", message}});
 }
 
-/// Whatever goes wrong becomes a message of the page.
+/// Sends the reply of `make`; exceptions become error messages for the page.
 void reply(httplib::Response& response, const std::function<void()>& make) {
   const StopCheck stop(InterruptGuard::interrupted);
   try {
@@ -225,7 +225,7 @@ void reply(httplib::Response& response, const std::function<void()>& make) {
   } catch (const Refusal& refusal) {
     refuse(response, refusal.status, refusal.message);
   } catch (const Interrupted&) {
-    refuse(response, 503, "heed serve ends");
+    refuse(response, 503, "heed serve is shutting down");
   } catch (const std::bad_alloc&) {
     refuse(response, 500, "out of memory");
   } catch (const std::exception& error) {
@@ -233,7 +233,7 @@ void reply(httplib::Response& response, const std::function<void()>& make) {
   }
 }
 
-/// The body of a request, however it is sent.
+/// Returns the body of a request.
 std::string body_of(const httplib::Request& request, const httplib::ContentReader& read) {
   if (request.get_header_value("Content-Type") != "application/json")
     throw Refusal{415, "expected Content-Type: application/json"};
@@ -247,12 +247,12 @@ std::string body_of(const httplib::Request& request, const httplib::ContentReade
   const std::string announced = request.get_header_value("Content-Length");
   const bool fits = bytes_read <= most_bytes && std::strtoull(announced.c_str(), nullptr, 10) <= most_bytes;
   if (!fits) throw Refusal{413, concat_text("more than ", most_bytes, " bytes")};
-  if (!is_whole) throw Refusal{400, "the request broke off"};
+  if (!is_whole) throw Refusal{400, "the request was cut off"};
   return body;
 }
 
-/// A connection with a thread of its own. What its client sends and takes has limits of bytes and time:
-/// cpp-httplib's own waits anew for every byte, and keeps a head of any length.
+/// A connection with its own thread and with limits on bytes and time in both directions.
+/// cpp-httplib's own streams restart the timeout for every byte, and accept heads of any length.
 class Connection final : public httplib::Stream {
  public:
   explicit Connection(socket_t socket) : socket_(socket) { allow(most_of_head, head_time); }
@@ -265,7 +265,7 @@ class Connection final : public httplib::Stream {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  /// Throws a std::system_error where the system gives no thread.
+  /// Starts the thread. Throws a std::system_error if the system cannot create one.
   void start(std::function<void(Connection&)> answer) {
     thread_ = std::thread([this, answer = std::move(answer)] {
       try {
@@ -281,7 +281,7 @@ class Connection final : public httplib::Stream {
     allow(most_read, body_time);
     has_head_ = true;
   }
-  /// Ends what its thread waits for.
+  /// Shuts the connection down, which ends any waiting of its thread.
   void shut() {
     const std::lock_guard alone(ending_);
     if (!has_ended_) ::shutdown(socket_, SHUT_RDWR);
@@ -342,8 +342,8 @@ class Connection final : public httplib::Stream {
   std::thread thread_;
 };
 
-/// cpp-httplib's server with a limit of connections, in place of its threads, of which eight slow clients
-/// take all, and which abort where the system gives none.
+/// cpp-httplib's server with a limit on connections instead of its thread pool, which eight slow
+/// clients can exhaust and which aborts if the system cannot create threads.
 class LimitedServer final : public httplib::Server {
  public:
   LimitedServer() {
@@ -354,7 +354,7 @@ class LimitedServer final : public httplib::Server {
   }
 
  private:
-  /// Accepted connections come to process_and_close_socket() at once, on the thread that accepts.
+  /// Passes accepted connections to process_and_close_socket() at once, on the accepting thread.
   class Accepting final : public httplib::TaskQueue {
    public:
     explicit Accepting(std::list<Connection>& connections) : connections_(connections) {}
@@ -388,7 +388,7 @@ class LimitedServer final : public httplib::Server {
     return true;
   }
 
-  /// Waits a moment for the threads of connections that were shut.
+  /// Waits briefly for the threads of closed connections.
   bool has_room() {
     for (int tries = 0; tries < 100; ++tries) {
       connections_.remove_if([](const Connection& connection) { return connection.has_ended(); });
@@ -398,7 +398,8 @@ class LimitedServer final : public httplib::Server {
     return false;
   }
 
-  /// A template for `requires` alone: later versions of cpp-httplib take the addresses here.
+  /// Answers the requests of a connection. It is a template only because of `requires`: later
+  /// versions of cpp-httplib take the addresses here.
   template <typename Stream>
   void answer(Stream& stream) {
     bool closed = false;
@@ -415,7 +416,7 @@ class LimitedServer final : public httplib::Server {
 class PageServer {
  public:
   explicit PageServer(RunPage& page) : token_(random_hex(32)) {
-    // The port is for this program alone: cpp-httplib's own options would let others listen on it, too.
+    // cpp-httplib's own options would let other programs listen on the same port.
     server_.set_socket_options([](socket_t socket) {
       const int yes = 1;
       ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
@@ -451,7 +452,7 @@ class PageServer {
     });
   }
 
-  /// Throws an Error where the port is taken. 0: a free one.
+  /// Opens the port; 0: a free one. Throws an Error if it is in use.
   void listen(int port) {
     port_ = port == 0 ? server_.bind_to_any_port(address) : server_.bind_to_port(address, port) ? port : -1;
     check(port_ > 0, "cannot listen on ", address, port == 0 ? "" : concat_text(", port ", port),
@@ -459,7 +460,7 @@ class PageServer {
   }
   std::string url() const { return concat_text("http://", address, ':', port_, "/?token=", token_); }
 
-  /// Serves until `is_over` says so. Throws an Error where the system ends it.
+  /// Serves until `is_over` returns true. Throws an Error if the system ends it.
   void run(const std::function<bool()>& is_over) {
     std::atomic<bool> closed = false;
     std::thread listening;
@@ -470,7 +471,7 @@ class PageServer {
       });
     } catch (const std::system_error& error) {
       throw Error(
-          concat_text("no thread to listen with: ", error.what(), "; raise its limits (ulimit -u, -v)"));
+          concat_text("no thread for the server: ", error.what(), "; raise its limits (ulimit -u, -v)"));
     }
     const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
     while (!is_over() && !closed) pause();
@@ -478,11 +479,12 @@ class PageServer {
     while (!server_.is_running() && !closed) pause();  // stop() is for a server that runs
     server_.stop();
     listening.join();
-    check(!failed, "the system takes no more connections to ", url());
+    check(!failed, "the system accepts no more connections to ", url());
   }
 
  private:
-  /// Pages of other origins know neither the token nor, under a name of their own for this address, the host.
+  /// Returns the reason to refuse a request, or "". Pages of other origins know neither the token
+  /// nor, if they use another name for this address, the host.
   std::string refusal_of(const httplib::Request& request) const {
     const std::string host = request.get_header_value("Host"), port = concat_text(':', port_);
     if (request.get_header_value_count("Host") != 1 || (host != address + port && host != "localhost" + port))
@@ -523,20 +525,20 @@ int serve(const ServeFlags& flags) {
 std::function<int()> add_serve_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "serve",
-      "Serves the page of a run to a browser of this machine; it follows the training, and answers texts");
+      "Serves the page of a run to a browser on this machine; it follows training and answers texts");
   auto flags = std::make_shared<ServeFlags>();
-  command->add_option("run", flags->run, "Folder of the run, which may be training")
+  command->add_option("run", flags->run, "Folder of the run, which may still be training")
       ->required()
       ->type_name("RUN");
-  flags->port.add(*command, "--port", "PORT", "Where to listen on 127.0.0.1 (default: a free port)");
+  flags->port.add(*command, "--port", "PORT", "Port to listen on at 127.0.0.1 (default: a free port)");
   flags->weights.add(*command, "--weights", "WHICH",
-                     "Weights that answer: last (the default), of the newest checkpoint, or best");
-  flags->device.add(*command, "--device", "DEVICE", "Device to compute on (default: that of the run)");
+                     "Weights to answer with: last (the default), of the newest checkpoint, or best");
+  flags->device.add(*command, "--device", "DEVICE", "Device to compute on (default: the run's device)");
   command->add_flag("--unverified", flags->unverified,
-                    "Uses files of the run even if they were changed after they were written");
+                    "Also accepts files that were changed after the run wrote them");
   command->footer(
-      "Prints the address, whose token is another one each time: open it as it is printed. Ctrl-C ends "
-      "it.\n");
+      "Prints an address with a token that is new each time; open exactly this address. Ctrl-C ends the "
+      "server.\n");
   return [flags] { return serve(*flags); };
 }
 

@@ -10,7 +10,7 @@
 namespace heed::programs {
 namespace {
 
-/// What stands for the value of a setting in the help.
+/// Returns the placeholder for the value of a setting in the help.
 std::string value_name(const SettingFlag& flag, const Setting& setting) {
   if (!flag.value_name.empty()) return flag.value_name;
   if (setting.kind == Setting::Kind::integer) return "N";
@@ -20,7 +20,7 @@ std::string value_name(const SettingFlag& flag, const Setting& setting) {
   return setting.name.ends_with("_column") ? "COLUMN" : "PATH";
 }
 
-/// The heading in the help under which the flag of a setting stands.
+/// Returns the heading of the help section with the flag of a setting.
 std::string group_of(const std::string& setting) {
   for (const auto& [beginning, group] :
        {std::pair("data.", "Data"), {"model.", "Model"}, {"training.", "Training"}})
@@ -76,8 +76,8 @@ void add_setting_flags(CLI::App& command, const TaskKind& kind, std::vector<Sett
     else
       command.add_flag_function(
           one.flag, [&one](std::int64_t) { one.given.values = {one.value}; },
-          one.value == "false" ? "The same with false"
-          : one.value == "0"   ? "Holds nothing out"
+          one.value == "false" ? "csv and tsv: the first row is data, not a header"
+          : one.value == "0"   ? "Uses no validation data"
                                : setting.help);
   }
   command.option_defaults()->group("Options");
@@ -86,7 +86,7 @@ void add_setting_flags(CLI::App& command, const TaskKind& kind, std::vector<Sett
 void add_set_flag(CLI::App& command, std::vector<std::string>& assignments) {
   command
       .add_option("--set", assignments,
-                  "One setting by its dotted name, for example training.steps=500; may be repeated")
+                  "A setting by its dotted name, for example training.steps=500; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
 }
@@ -145,21 +145,20 @@ void add_decoding_flags(TaskProgram& program) {
 RunFlags::RunFlags(CLI::App& command, const TaskProgram& program, const std::vector<SettingFlag>& flags,
                    bool reads_files)
     : program_(program.kind.name), kind_(program.kind), flags_(flags) {
-  run_.add(command, "--run", "RUN", "Folder of a run that train made");
+  run_.add(command, "--run", "RUN", "Folder of a trained run");
   weights_.add(command, "--weights", "WHICH",
-               "best: those of the best evaluation; last: those of the last checkpoint; default: best where "
-               "there is one");
-  config_.add(command, "--config", "FILE", "Settings from a JSON file, laid over the run's");
+               "best: of the best evaluation; last: of the last checkpoint; default: best if there is one");
+  config_.add(command, "--config", "FILE", "JSON file of settings that override the run's");
   add_set_flag(command, assignments_);
   command.add_flag("--unverified", unverified_,
-                   "Uses files of the run even where they were changed after they were written");
+                   "Also accepts files that were changed after the run wrote them");
   if (reads_files) add_encoding_flags(program.kind, flags_);
   flags_.insert(flags_.end(), runtime_flags.begin(), runtime_flags.begin() + 2);
   add_setting_flags(command, program.kind, flags_);
 }
 
 Run RunFlags::open() const {
-  if (!run_.given()) throw SettingsError("give --run, the folder of a run that train made");
+  if (!run_.given()) throw SettingsError("give --run, the folder of a trained run");
   RunOptions options;
   options.weights = weights_.value();
   if (weights_.given() && options.weights != "best" && options.weights != "last")
@@ -181,8 +180,8 @@ TextOptions RunFlags::options_of_lines(const Run& run, bool of_file) const {
   for (const SettingFlag* flag : given_flags(flags_))
     if (flag->setting == "data.encoding" && flag->given.value() != "utf-8")
       throw SettingsError(concat_text("--encoding ", flag->given.value(),
-                                      " is for files, and standard input is UTF-8: name the file (--source), "
-                                      "or convert what is piped in (iconv)"));
+                                      " is for files, but standard input is UTF-8: name the file (--source), "
+                                      "or convert the input (iconv)"));
   options.encoding = Encoding::utf8;
   return options;
 }
@@ -191,8 +190,8 @@ DataFlags::DataFlags(CLI::App& command, const TaskProgram& program)
     : reads_parallel_(program.reads_parallel) {
   data_.add(command, "--data", "PATH", program.files);
   if (!reads_parallel_) return;
-  source_.add(command, "--source", "PATH", "In place of --data: sources, one a line");
-  target_.add(command, "--target", "PATH", "What was to be written for them, line by line");
+  source_.add(command, "--source", "PATH", "Instead of --data: sources, one per line");
+  target_.add(command, "--target", "PATH", "Expected targets, line by line");
 }
 
 std::vector<std::string> DataFlags::given() const {
@@ -209,10 +208,9 @@ std::string DataFlags::names() const {
 }
 
 CaptureFlags::CaptureFlags(CLI::App& command) {
-  capture_.add(
-      command, "--capture",
-      "Writes the attention weights, cluster assignments and orders of every example: a page with maps for "
-      "FILE.html, else safetensors; slow");
+  capture_.add(command, "--capture",
+               "Writes the attention weights, cluster assignments and orders of every example to FILE: a "
+               "page with maps for FILE.html, otherwise safetensors; slow");
 }
 
 void CaptureFlags::save() const {
@@ -225,8 +223,8 @@ void print_remarks(const std::string& program, Learner& learner) {
 
 int run_task_program(const TaskProgram& program, int argc, char** argv,
                      const std::vector<AddCommand>& commands) {
-  CLI::App app(std::string(program.kind.summary) + ".\nWithout data flags it learns " + program.by_rule +
-                   ", made by rule.",
+  CLI::App app(std::string(program.kind.summary) + ".\nWithout data flags, it learns " + program.by_rule +
+                   ", from generated data.",
                std::string(program.kind.name));
   std::vector<std::function<int()>> bodies;
   for (const AddCommand& add : commands) bodies.push_back(add(app, program));

@@ -22,14 +22,14 @@ namespace {
 
 using namespace heed::programs;
 
-/// What a program has beside what all have.
+/// The parts of a program that differ between tasks.
 struct Row {
   const char* name;
-  const char* by_rule;  ///< what it learns without data
-  const char* suits;    ///< which data of a user its defaults are for
-  const char* example;  ///< flags of a training, for the help
-  const char* answer;   ///< what it answers a line with
-  const char* files;    ///< what evaluate measures on, if it is not a part of the run's data
+  const char* by_rule;  ///< the built-in data
+  const char* suits;    ///< the user data that its defaults suit
+  const char* example;  ///< example flags of train, for the help
+  const char* answer;   ///< the name of an answer
+  const char* files;    ///< data for evaluate other than the run's
   void (*add_flags)(TaskProgram& program);
 };
 
@@ -44,7 +44,7 @@ void add_text_columns_flags(TaskProgram& program) {
 }
 
 constexpr Row rows[] = {
-    {"translate", "English number words to German ones",
+    {"translate", "German translations of English number words",
      "tens of thousands of pairs of sentences (29,000 captions: examples/configs/multi30k.json)",
      "--source train.en --target train.de --valid-fraction 0.01 --out runs/en-de", "translation",
      "A table of pairs",
@@ -53,7 +53,7 @@ constexpr Row rows[] = {
        program.has_preset = true;
      }},
     {"summarize", "headlines of short reports",
-     "a few thousand texts with summaries that copy words of theirs (news: "
+     "a few thousand texts with summaries that copy words of the text (news: "
      "examples/configs/ag_news_headlines.json)",
      "--data news.csv --source-column text --target-column title --out runs/news", "summary",
      "A table of pairs", add_text_to_text_flags},
@@ -72,10 +72,10 @@ constexpr Row rows[] = {
        add_text_columns_flags(program);
        program.train_flags.emplace_back("data.labels");
      }},
-    {"match", "to answer simple questions",
+    {"match", "answers to simple questions",
      "a few thousand pairs of sentences, such as snli, mrpc, quora and rte",
      "--data pairs.tsv --test pairs_test.tsv --out runs/pairs", "label", "Pairs", add_labelled_flags},
-    {"rate", "how large a number is from its English words",
+    {"rate", "the value of a number from its English words",
      "a few thousand texts with a number each, such as the stars of reviews",
      "--data reviews.csv --label-column stars --text-columns text --out runs/stars", "number", "Rated texts",
      [](TaskProgram& program) {
@@ -83,10 +83,11 @@ constexpr Row rows[] = {
        program.has_labels = false;
        add_text_columns_flags(program);
      }},
-    {"embed_text", "which number words say the same", "thousands of pairs of sentences; tuned on no set",
-     "--data pairs.tsv --out runs/pairs", "vector", "A table of pairs", add_pair_flags},
+    {"embed_text", "which number words have the same meaning",
+     "thousands of pairs of sentences; not tuned on any data set", "--data pairs.tsv --out runs/pairs",
+     "vector", "A table of pairs", add_pair_flags},
     {"recommend", "which topics the users like",
-     "impressions of news, as those of MIND (examples/configs/mind.json)",
+     "impressions of news, such as MIND's (examples/configs/mind.json)",
      "--data behaviors.tsv --news news.tsv --out runs/mind", "news", "Impressions", [](TaskProgram& program) {
        program.train_flags = {"data.file", "data.news",           "data.valid",
                               "data.test", "data.valid_fraction", "data.test_fraction"};
@@ -105,7 +106,7 @@ int main(int argc, char** argv) {
       .suits = row.suits,
       .example = row.example,
       .answer = row.answer,
-      .files = heed::concat_text(row.files, " to measure on; default: a part of the run's data")};
+      .files = heed::concat_text(row.files, " to evaluate on; default: a part of the run's data")};
   row.add_flags(program);
   return run_task_program(program, argc, argv);
 }

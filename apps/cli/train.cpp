@@ -14,9 +14,10 @@
 namespace heed::programs {
 namespace {
 
-/// What one of several processes does. The first to end with an error ends all, by mpirun or by the process
-/// that forked them; so that one message is printed, rank 0 goes first with what all have found, then who
-/// alone has failed, and last who knows only that another is gone.
+/// Runs `body` as one of several processes. The first process to end with an error ends all,
+/// through mpirun or the process that forked them. To print a single message, errors are reported
+/// in this order: rank 0 with errors that all ranks found, a rank that failed alone, a rank that
+/// only noticed that another is gone.
 int as_rank(std::string program, Ranks& ranks, const std::function<int()>& body) {
   const auto leave = [&](std::chrono::seconds delay) {
     std::this_thread::sleep_for(delay + std::chrono::seconds(ranks.is_first() ? 0 : 1));
@@ -40,7 +41,7 @@ class TrainCommand {
   TrainCommand(CLI::App& command, const TaskProgram& program)
       : program_(program), printer_(std::cerr, ProgressPrinter::style_of(STDERR_FILENO)) {
     out_.add(command, "--out", "RUN", "Folder of the run: configuration, weights, checkpoint, metrics");
-    config_.add(command, "--config", "FILE", "Settings from a JSON file, laid over the defaults");
+    config_.add(command, "--config", "FILE", "JSON file of settings that override the defaults");
     add_set_flag(command, assignments_);
     flags_ = program.train_flags;
     add_encoding_flags(program.kind, flags_);
@@ -68,35 +69,35 @@ class TrainCommand {
     command.option_defaults()->group("Model");
     attention_.add(
         command, "--attention", "NAME",
-        std::string(both ? "Self-attention of the encoder, and of the decoder where it can serve there"
-                         : "Self-attention") +
+        std::string(both
+                        ? "Self-attention of the encoder, and of the decoder if the mechanism can serve there"
+                        : "Self-attention") +
             ": " + listed(attention_names()));
     if (both) {
       decoder_.add(command, "--decoder-attention", "NAME", "Self-attention of the decoder");
       cross_.add(command, "--cross-attention", "NAME",
-                 "Attention of the decoder to the encoder's output, dot_product unless named here");
+                 "Cross-attention from decoder to encoder; default: dot_product");
     }
     if (program.has_preset)
       preset_.add(command, "--preset", "NAME",
-                  "A model of the hard-coded Gaussian paper: " + listed(preset_names()) +
-                      ". Sets all attentions; the attention flags lie over it");
+                  "A model from the hard-coded Gaussian paper: " + listed(preset_names()) +
+                      ". Sets all attentions; the attention flags override it");
     command.option_defaults()->group("Options");
-    command.add_flag(
-        "--resume", resume_,
-        "Continues the run in --out from its last checkpoint, to the same bits as without the break");
+    command.add_flag("--resume", resume_,
+                     "Resumes the run in --out from its last checkpoint, with bit-identical results");
     command.add_flag("--unverified", unverified_,
-                     "With --resume: goes on even where files or data were changed since");
-    ranks_.add(command, "--ranks", "N",
-               "Trains with N processes of this machine, which share the batches of every step "
-               "(training.accumulation); the result is that of one. mpirun serves several machines");
-    rank_timeout_.add(
-        command, "--rank-timeout", "SECONDS",
-        "Ends the training when one of several processes has not answered for so long; without it, "
-        "who has not is said after 10 s, and waited for");
-    command.add_flag("--profile", profile_, "Prints at the end where the time went, per kernel");
-    command.add_flag("--print-config", print_config_, "Prints the settings as JSON and ends");
+                     "With --resume: continues even if files or data have changed");
+    ranks_.add(
+        command, "--ranks", "N",
+        "Trains with N processes on this machine, which share the batches of every step "
+        "(training.accumulation); the result equals that of one process. Use mpirun for several machines");
+    rank_timeout_.add(command, "--rank-timeout", "SECONDS",
+                      "Ends training if one of several processes has not answered for this long; default: "
+                      "reports it after 10 s and keeps waiting");
+    command.add_flag("--profile", profile_, "Prints the time spent in each kernel at the end");
+    command.add_flag("--print-config", print_config_, "Prints the settings as JSON and exits");
     command.add_flag("--help-settings", help_settings_,
-                     "Prints every setting with default, range and meaning, and ends");
+                     "Prints every setting with default, range and description, and exits");
   }
 
   int run() {
@@ -104,7 +105,7 @@ class TrainCommand {
       const Settings settings = resolve();
       std::cout << "Defaults for "
                 << (program_.kind.names_data(settings) ? program_.suits
-                                                       : concat_text("data made by rule (", program_.by_rule,
+                                                       : concat_text("generated data (", program_.by_rule,
                                                                      "); with --data: for ", program_.suits))
                 << "\n\n"
                 << settings_table(settings);
@@ -112,7 +113,7 @@ class TrainCommand {
     }
     if (started_by_mpi() && !print_config_) {
       if (ranks_.given())
-        throw SettingsError("--ranks starts processes of its own, and so has mpirun: give one");
+        throw SettingsError("--ranks starts processes itself, as mpirun does: use only one of them");
       const std::unique_ptr<Ranks> ranks = open_mpi(rank_patience());
       muted_ = !ranks->is_first();
       return as_rank(std::string(program_.kind.name), *ranks, [&] { return train(resolve(), ranks.get()); });
@@ -124,7 +125,7 @@ class TrainCommand {
     }
     const int ranks = ranks_.count(1, 1024);
     if (rank_timeout_.given() && ranks == 1)
-      throw SettingsError("--rank-timeout is for several processes: give --ranks, or start them by mpirun");
+      throw SettingsError("--rank-timeout is for several processes: give --ranks, or use mpirun");
     return ranks > 1 ? train_among(ranks, settings) : train(settings, nullptr);
   }
 
@@ -136,7 +137,7 @@ class TrainCommand {
     return patience;
   }
 
-  /// With processes of this machine. Signals come to this one, which does nothing but wait.
+  /// Trains with processes on this machine. Signals go to this process, which only waits.
   int train_among(int count, const Settings& settings) {
     check_flags();
     const InterruptGuard interrupt;
@@ -148,14 +149,13 @@ class TrainCommand {
       return status > 128 && InterruptGuard::interrupted() ? InterruptGuard::exit_status() : status;
     } catch (const RankLost& error) {
       if (!path_exists(folder_of_settings(out_.value()) / "config.json")) throw;
-      throw Error(concat_text(error.what(), "; --resume goes on from the last checkpoint"));
+      throw Error(concat_text(error.what(), "; --resume continues from the last checkpoint"));
     }
   }
 
   void check_flags() const {
     if (!out_.given()) throw SettingsError("train needs --out, the folder of the run");
-    if (unverified_ && !resume_)
-      throw SettingsError("--unverified is for a run that goes on: give --resume, too");
+    if (unverified_ && !resume_) throw SettingsError("--unverified is for resumed runs: give --resume too");
   }
 
   int train(const Settings& settings, Ranks* ranks) {
@@ -211,8 +211,8 @@ class TrainCommand {
     return exit_success;
   }
 
-  /// Defaults, or with --resume the settings of the run, < the model of --from < --config < --preset and the
-  /// attention flags < --set < flags.
+  /// Returns the settings in the order: defaults (with --resume, the settings of the run) < the
+  /// model of --from < --config < --preset and the attention flags < --set < flags.
   Settings resolve() {
     GivenSettings given{.config = config_.value(), .verify = !unverified_};
     if (resume_ && out_.given()) given.resumed = out_.value();
@@ -243,15 +243,13 @@ class TrainCommand {
 
 std::function<int()> add_train(CLI::App& app, const TaskProgram& program) {
   const auto body =
-      add_command<TrainCommand>(app, program, "train", "Learns from data and fills the folder of a run");
+      add_command<TrainCommand>(app, program, "train", "Trains a model and saves it in the folder of a run");
   app.get_subcommand("train")->footer(
-      "Without data flags: " + program.by_rule +
-      ", made by rule.\n"
-      "Example: " +
-      std::string(program.kind.name) + " train " + program.example +
-      "\n"
-      "Settings: defaults < --config < --set < flags. --help-settings lists them; config.json keeps them.\n"
-      "Ctrl-C ends the step, saves a checkpoint and exits with 130; --resume goes on from there.\n");
+      "Without data flags, it learns " + program.by_rule +
+      ", from generated data.\nExample: " + std::string(program.kind.name) + " train " + program.example +
+      "\nSettings: defaults < --config < --set < flags. --help-settings lists them; the run's config.json "
+      "stores them.\nCtrl-C finishes the step, saves a checkpoint and exits with status 130; --resume "
+      "continues from there.\n");
   return body;
 }
 

@@ -1,4 +1,5 @@
-// heed variants: what each attention mechanism is and can do, and which to take. Libraries bring their own.
+// heed variants: lists the attention mechanisms with their capabilities, and advises which one to
+// use. Libraries can add their own.
 
 #include <dlfcn.h>
 
@@ -20,9 +21,8 @@ namespace heed::programs {
 std::shared_ptr<std::vector<std::string>> add_load_flag(CLI::App& command) {
   auto libraries = std::make_shared<std::vector<std::string>>();
   command
-      .add_option(
-          "--load", *libraries,
-          "A shared library whose attentions register themselves (register_attention) when it is opened")
+      .add_option("--load", *libraries,
+                  "Shared library that registers attentions (register_attention) when it is loaded")
       ->type_name("FILE");
   return libraries;
 }
@@ -31,7 +31,8 @@ namespace {
 
 std::string opened_library;
 
-/// dlopen() lets no exception of a library's global objects pass: the program ends, but says why.
+/// Ends the program with a message when a global object of a library throws: such an exception
+/// cannot leave dlopen().
 [[noreturn]] void end_with_thrown() {
   std::string what = "an exception";
   try {
@@ -41,7 +42,7 @@ std::string opened_library;
   } catch (...) {  // anything else has no message
   }
   try {
-    throw SettingsError(concat_text("--load ", opened_library, ": it threw while it was opened: ", what));
+    throw SettingsError(concat_text("--load ", opened_library, ": it threw while it was loaded: ", what));
   } catch (const SettingsError&) {
     std::_Exit(report_exception("heed"));
   }
@@ -71,7 +72,7 @@ std::vector<std::string> load_attentions(const std::vector<std::string>& librari
 
 namespace {
 
-/// The table; below the line of each mechanism, what it is and when to take it.
+/// Prints the table, with notes on each mechanism below its line.
 void print_with_notes(const std::string& table) {
   std::istringstream lines(table);
   for (std::string line; std::getline(lines, line);) {
@@ -89,7 +90,7 @@ struct VariantsOptions {
   std::string task;
 };
 
-/// Attentions that were loaded are held to their word, too.
+/// Lists the variants, and checks loaded attentions against their declared capabilities.
 int list_variants(const VariantsOptions& options) {
   const std::vector<std::string> loaded = load_attentions(*options.libraries);
   const std::string table = capability_table(try_all_capabilities(), options.markdown);
@@ -124,38 +125,42 @@ int advise_variants(const VariantsOptions& options) {
 std::function<int()> add_variants_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "variants",
-      "Lists the attention variants: what each is, and, tried, what it can do. Or advises which to take");
+      "Lists the attention variants with descriptions and tested capabilities, or advises which one to use");
   auto options = std::make_shared<VariantsOptions>();
-  command->add_flag("--markdown", options->markdown, "The table as in docs/reference/attention.md");
+  command->add_flag("--markdown", options->markdown, "Prints the table as in docs/reference/attention.md");
   options->libraries = add_load_flag(*command);
-  CLI::Option* const advise = command->add_flag("--advise", options->advise,
-                                                "Those that can serve, best first, by what was measured");
-  command->add_option("--length", options->length, "With --advise: positions of a text (default: 1024)")
+  CLI::Option* const advise = command->add_flag(
+      "--advise", options->advise, "Lists the variants that can serve, best first by measured accuracy");
+  command
+      ->add_option("--length", options->length, "With --advise: length of a text in tokens (default: 1024)")
       ->type_name("N")
       ->needs(advise);
-  command->add_flag("--causal", options->causal, "With --advise: a token sees those before it alone")
+  command
+      ->add_flag("--causal", options->causal,
+                 "With --advise: causal attention, in which a token sees only earlier ones")
       ->needs(advise);
-  command->add_flag("--cross", options->cross, "With --advise: keys and values come from a memory")
+  command
+      ->add_flag("--cross", options->cross,
+                 "With --advise: cross-attention, with keys and values from a memory")
       ->needs(advise);
-  command->add_option("--task", options->task, "With --advise: listops, text or pixels")
+  command
+      ->add_option("--task", options->task,
+                   "With --advise: rank by the accuracy on this task, such as listops, text or pixels")
       ->type_name("NAME")
       ->needs(advise);
   command->footer(
-      "causal         strictly: later tokens do not change earlier outputs; values: later values have no\n"
-      "               influence, but later tokens may decide which earlier ones are seen; -: no causal form\n"
-      "cross          keys and values from a memory; not by step: for whole sequences, not for decoding\n"
-      "padding        masked tokens change nothing, and their outputs are 0\n"
-      "any length     no parameter depends on the length: max_length is not needed\n"
-      "rotary, alibi, relative: the model.positions that it supports\n"
-      "deterministic  no random numbers in inference: the same input gives the same output\n\n"
-      "Attentions of a library (--load) are held to what they declare; exit status 1 where one breaks it.\n\n"
-      "--advise: how the time grows with the length N; GFLOP of a layer of width 512 at --length, forward "
-      "and\n"
-      "backward; accuracy in percent after the same processor time on each task, in self-attention that "
-      "sees\n"
-      "both sides: of cross-attention it says little. The best comes first; beyond 1,024 positions, the best "
-      "of\n"
-      "those that grow by less than N^2. docs/explanation/which_attention.md says more.\n");
+      "causal         strictly: later tokens do not change earlier outputs; values: later values have no\n   "
+      "            influence, but later tokens may determine which earlier ones are seen; -: no causal "
+      "form\ncross          keys and values from a memory; not by step: for whole sequences, not for "
+      "decoding\npadding        masked tokens change nothing, and their outputs are 0\nany length     no "
+      "parameter depends on the length: max_length is not needed\nrotary, alibi, relative: the "
+      "model.positions that it supports\ndeterministic  no random numbers in inference: the same input gives "
+      "the same output\n\nAttentions of a library (--load) are checked against their declared capabilities; "
+      "exit status 1 if one\nfails.\n\n--advise prints the growth of the time with the length N; GFLOP of a "
+      "layer of width 512 at --length,\nforward and backward; and the accuracy in percent on each task after "
+      "the same processor time, for\nbidirectional self-attention (it says little about cross-attention). "
+      "The best comes first; beyond 1,024\npositions, variants that grow more slowly than N^2 come first. "
+      "See\ndocs/explanation/which_attention.md.\n");
   return [options] { return options->advise ? advise_variants(*options) : list_variants(*options); };
 }
 

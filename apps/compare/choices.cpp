@@ -8,14 +8,15 @@
 #include "heed/base/plain_numbers.h"
 #include "heed/core/random.h"
 
-// What a comparison trains: all combinations of what varies, or some at random, and the rounds of a search.
+// The choices of a comparison: all combinations of the varied settings, or random ones, and the
+// rounds of a search.
 
 namespace heed {
 namespace {
 
 constexpr std::size_t most_cells = 10'000;
 
-/// A folder name: letters, digits and a few signs stay, everything else becomes "_".
+/// Returns a folder name: letters, digits and a few signs stay, everything else becomes "_".
 std::string folder_name(const std::string& text) {
   std::string name;
   for (const char c : text)
@@ -32,7 +33,7 @@ void check_distinct(const char* what, const std::vector<std::string>& values) {
     if (!seen.insert(value).second) throw SettingsError(concat_text(what, ": ", value, " is named twice"));
 }
 
-/// A choice: its attention, "" for that of the settings, and the value of each setting that is compared.
+/// A choice: its attention ("": the one in the settings), and the value of each compared setting.
 struct Choice {
   std::string attention;
   std::vector<std::string> values;
@@ -41,7 +42,7 @@ struct Choice {
   }
 };
 
-/// All combinations; the last setting varies fastest.
+/// Returns all combinations; the last setting varies fastest.
 std::vector<Choice> all_choices(const std::vector<std::string>& attentions,
                                 const std::vector<ComparedSetting>& settings) {
   std::vector<Choice> choices;
@@ -49,7 +50,7 @@ std::vector<Choice> all_choices(const std::vector<std::string>& attentions,
   for (const ComparedSetting& setting : settings) {
     if (setting.is_range)
       throw SettingsError(
-          concat_text(setting.name, " has a range, from which --random N draws; or name its values"));
+          concat_text(setting.name, " has a range: give --random N to draw from it, or name its values"));
     std::vector<Choice> longer;
     for (const Choice& one : choices)
       for (const std::string& value : setting.values) {
@@ -62,7 +63,7 @@ std::vector<Choice> all_choices(const std::vector<std::string>& attentions,
   return choices;
 }
 
-/// A value of a setting, of a number in [0, 1).
+/// Returns a value of a setting for a random number in [0, 1).
 std::string value_at(const ComparedSetting& setting, const Setting& declared, double place) {
   if (!setting.is_range)
     return setting.values[static_cast<std::size_t>(place * static_cast<double>(setting.values.size()))];
@@ -71,13 +72,13 @@ std::string value_at(const ComparedSetting& setting, const Setting& declared, do
   const bool is_integer = declared.kind == Setting::Kind::integer;
   if ((!is_integer && declared.kind != Setting::Kind::number) || !(low < high))
     throw SettingsError(concat_text(setting.name, ": ", setting.values[0], "..", setting.values[1],
-                                    " is no range of numbers from the smaller to the larger"));
+                                    " is not a range of numbers from smaller to larger"));
   if (is_integer) return std::to_string(std::llround(std::floor(low + place * (high - low + 1))));
   const bool by_logarithm = low > 0 && high >= 10 * low;
   return formatted("%.3g", by_logarithm ? low * std::pow(high / low, place) : low + place * (high - low));
 }
 
-/// Different choices at random: number i is drawn by its own words of the random stream.
+/// Returns different random choices; number i is drawn from its own words of the random stream.
 std::vector<Choice> drawn_choices(const ComparisonPlan& plan, const std::vector<std::string>& attentions) {
   constexpr std::uint32_t tries_each = 100;
   std::vector<Choice> choices;
@@ -105,16 +106,16 @@ std::vector<ComparisonCell> cells_of(const ComparisonPlan& plan) {
   }
   check_distinct("settings", names);
   if (plan.draws > 0 && plan.settings.empty() && plan.attentions.size() < 2)
-    throw SettingsError("--random draws from what --grid and --attention name: name some");
+    throw SettingsError("--random draws from the choices of --grid and --attention: give some");
   const std::string chosen = attention_settings(plan.kind.stacks).front();
   if (!attentions.empty() && std::ranges::count(names, chosen) > 0)
-    throw SettingsError(concat_text("--set ", chosen, " and --attention name the same: give one"));
+    throw SettingsError(concat_text("--set ", chosen, " and --attention set the same setting: give one"));
   if (std::ranges::count(names, "seed") > 0)
     throw SettingsError("seeds cannot be compared: give them with --seeds");
   for (const std::int64_t seed : plan.seeds) seeds.push_back(std::to_string(seed));
   check_distinct("seeds", seeds);
   if (std::ranges::count(attentions, "") > 0)
-    throw SettingsError("--attention: a name is empty; give names with commas between them");
+    throw SettingsError("--attention: a name is empty; separate names with commas");
   if (attentions.empty()) attentions.emplace_back();
 
   const std::vector<Choice> choices =

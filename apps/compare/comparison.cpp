@@ -28,7 +28,7 @@ constexpr const char* log_name = "log.txt";
 constexpr const char* result_name = "result.json";
 constexpr const char* data_name = "data";  // examples that were in memory
 
-/// The matrix products of one training step.
+/// Returns the GFLOP of the matrix products in one training step.
 double gflops_of_step(Learner& learner) {
   learner.prepare_training();
   Context context = Context::train(0, 1);
@@ -42,7 +42,7 @@ double gflops_of_step(Learner& learner) {
   return flops / 1e9;
 }
 
-/// Visits what result.json has under the names of the fields.
+/// Visits the members of result.json with their names.
 void for_each_member(auto& result, const auto& visit) {
   visit("failure", result.failure);
   visit("part", result.part);
@@ -67,7 +67,7 @@ Json json_of(const CellResult& result) {
   return json;
 }
 
-/// A number; null stands for one that is not finite.
+/// Reads a number; null means that it is not finite.
 double number_in(const Json& json) {
   return json.is_null() ? std::nan("") : json.get<double>();
 }
@@ -87,7 +87,8 @@ CellResult result_of(const Json& json) {
   return result;
 }
 
-/// Nothing if there is none or it cannot be read: the cell's run is then measured again.
+/// Reads the result; nothing if there is none or it is unreadable, so that the cell's run is
+/// evaluated again.
 std::optional<CellResult> result_in(const fs::path& folder) {
   const fs::path path = folder / result_name;
   if (!path_exists(path)) return std::nullopt;
@@ -98,7 +99,8 @@ std::optional<CellResult> result_in(const fs::path& folder) {
   }
 }
 
-/// Throws if a cell's folder was made with other settings than the cell's, and names them.
+/// Throws an Error naming the differences if a cell's folder was made with other settings than the
+/// cell's.
 void check_same_settings(const ComparisonCell& cell, const std::string& there, const fs::path& folder) {
   std::vector<KeyDifference> differences = key_differences(there, cell.settings.json());
   std::erase_if(differences,
@@ -115,8 +117,9 @@ void check_same_settings(const ComparisonCell& cell, const std::string& there, c
        measuring_alone ? "its result.json to measure it again" : "that folder to train it again");
 }
 
-/// Throws if the run in a cell's folder has another end than the cell: it would resume from the end of
-/// another schedule. The run folder itself refuses damage, and everything else that a run cannot resume with.
+/// Throws if the run in a cell's folder has another number of steps than the cell, since it would
+/// resume with another schedule. The run folder itself refuses damage, and everything else that a
+/// run cannot resume with.
 void check_schedule(const ComparisonCell& cell, const fs::path& folder) {
   std::vector<KeyDifference> differences;
   try {
@@ -131,7 +134,7 @@ void check_schedule(const ComparisonCell& cell, const fs::path& folder) {
            "): compare in another folder, or remove ", folder.string(), " to train it again");
 }
 
-/// The peak over all processes that trained a run.
+/// Returns the peak memory over all processes that trained a run.
 std::int64_t peak_bytes_of(const fs::path& run) {
   std::int64_t peak = 0;
   for (const Progress& record : read_metrics(run / "metrics.jsonl"))
@@ -149,7 +152,7 @@ std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& c
   const fs::path run_folder = folder / run_name;
   CellResult result;
   result.settings = cell.settings.json();
-  result.failure = "it was not trained to its end";  // kept, with the settings, if interrupted
+  result.failure = "its training was not finished";  // kept, with the settings, if interrupted
   write_result(result, opened);
   result.failure.clear();
   const Device device = device_of(cell.settings);
@@ -205,10 +208,9 @@ std::map<std::string, std::string> ComparedData::digests(const ComparisonCell& c
 void ComparedData::check_measurable(const ComparisonCell& cell) {
   const auto parts = digests(cell);
   if (!cell.part.empty() && !parts.contains(cell.part))
-    throw SettingsError(
-        concat_text("the data has no ", cell.part,
-                    " part, on which --halving chooses: hold out a share (data.valid_fraction), or name a "
-                    "file (data.valid)"));
+    throw SettingsError(concat_text(
+        "the data has no ", cell.part,
+        " part, which --halving needs: hold out a share (data.valid_fraction), or name a file (data.valid)"));
   if (!parts.contains("test") && !parts.contains("valid"))
     throw SettingsError(
         "the data has no test part and no valid part to compare on: name a file for one, or hold out a "
@@ -256,7 +258,7 @@ void check_comparison_folder(const fs::path& folder) {
     has_tables = has_tables || is_table;
   }
   check(has_cells || !has_tables, "--out ", folder,
-        " has tables but none of a comparison's cells: name a folder that is new or empty");
+        " has tables but no cells of a comparison: name a folder that is new or empty");
 }
 
 CellResult read_failure(const fs::path& folder) {
@@ -284,7 +286,7 @@ void keep_examples(const TaskKind& kind, std::span<const Examples> examples, con
     if (!path_exists(path))
       data.write(name, content);
     else
-      check(read_file(path) == content, path, " holds other examples than these: compare in another folder");
+      check(read_file(path) == content, path, " holds different examples: compare in another folder");
   }
 }
 
@@ -321,7 +323,7 @@ void check_cell(const TaskKind& kind, const ComparisonCell& cell) {
     throw SettingsError("training.steps is 0: there is nothing to compare");
 }
 
-/// The cells of a round's best choices, best first.
+/// Returns the cells of a round's best choices, best first.
 std::vector<ComparisonCell> cells_of_best(std::span<const ComparisonCell> cells,
                                           std::span<const ComparisonRow> rows) {
   std::vector<ComparisonCell> kept;

@@ -20,14 +20,14 @@ constexpr std::size_t fewest_seeds = 3;  // that can tell how much a seed matter
 
 using Figure = std::function<double(const CellResult&)>;
 
-/// A figure of the results of a row, one for each seed.
+/// Returns a figure of a row's results, one for each seed.
 Spread spread_over(const ComparisonRow& row, const Figure& figure) {
   std::vector<double> values;
   for (const CellResult& result : row.results) values.push_back(figure(result));
   return spread_of(values);
 }
 
-/// What a choice costs, and how the table and the lines of JSON write it.
+/// A cost of a choice, and its format in the table and in JSON.
 struct Cost {
   const char *column, *key, *format;
   double scale;  ///< of the table
@@ -67,7 +67,8 @@ Json spread_json(const Spread& spread) {
   return {{"mean", spread.mean}, {"deviation", spread.deviation}};
 }
 
-/// The cells of the table, header first; of a choice without results two, the second of which says why.
+/// Returns the cells of the table, header first. A choice without results has two cells, the second
+/// with the reason.
 std::vector<std::vector<std::string>> comparison_table(std::span<const ComparisonRow> rows) {
   const std::vector<std::string> metrics = metric_names(rows);
   std::vector<std::string> head = {"choice"};
@@ -101,7 +102,7 @@ std::vector<std::vector<std::string>> comparison_table(std::span<const Compariso
   return lines;
 }
 
-/// Notes below the table.
+/// Returns the notes below the table.
 std::string comparison_notes(std::span<const ComparisonRow> rows) {
   std::string text;
   for (const ComparisonRow& row : rows)
@@ -113,11 +114,10 @@ std::string comparison_notes(std::span<const ComparisonRow> rows) {
           .append(" was measured on other examples than the first, so there is no difference to report\n");
   for (const ComparisonRow& row : rows)
     if (row.difference) {
-      text +=
-          concat_text("from the first: the difference in ", row.results.front().examples.metric,
-                      " on the same examples; *: more than chance at 5 %, over examples and seeds (paired "
-                      "bootstrap)\n",
-                      row.difference->over_seeds ? "" : "no star with fewer than three seeds\n");
+      text += concat_text(
+          "from the first: the difference in ", row.results.front().examples.metric,
+          " on the same examples; *: significant at 5 %, over examples and seeds (paired bootstrap)\n",
+          row.difference->over_seeds ? "" : "no star with fewer than three seeds\n");
       break;
     }
   for (const ComparisonRow& row : rows)
@@ -200,7 +200,7 @@ std::vector<ComparisonRow> comparison_rows(std::span<const ComparisonCell> cells
     else
       row.failures.push_back(concat_text("seed ", cells[i].seed, ": ", results[i]->failure));
   }
-  // Nothing if a training diverged: resampling says nothing then.
+  // Resampling is meaningless if a training diverged.
   const auto statistics = [](const ComparisonRow& row) {
     std::vector<ExampleStatistics> all;
     for (const CellResult& result : row.results) {
@@ -289,20 +289,21 @@ std::string comparison_json_lines(std::span<const ComparisonRow> rows) {
 
 namespace {
 
-/// The first metric of a row, its mean over the seeds; NaN where there is none.
+/// Returns the mean of a row's first metric over the seeds; NaN if there is none.
 double quality_of_row(const ComparisonRow& row) {
   if (row.results.empty() || row.results.front().metrics.empty()) return std::nan("");
   return metric_spread(row, row.results.front().metrics.front().name).mean;
 }
 
-/// The rows whose quality is known, as values of one setting.
+/// The rows with a known quality, grouped by the value of one setting.
 struct ValueGroup {
   std::string value;
   std::vector<double> qualities;
   double mean() const { return spread_of(qualities).mean; }
 };
 
-/// By value, in the order of their first row; many different numbers are cut into thirds.
+/// Returns the groups by value, in the order of their first row; many different numbers are cut
+/// into thirds.
 std::vector<ValueGroup> value_groups(std::vector<std::pair<std::string, double>> rows) {
   constexpr std::size_t few = 6, thirds = 3;
   std::vector<ValueGroup> groups;
@@ -325,7 +326,7 @@ std::vector<ValueGroup> value_groups(std::vector<std::pair<std::string, double>>
   return groups;
 }
 
-/// The share of the variance between the rows that lies between the groups (eta squared).
+/// Returns the share of the variance between rows that the groups explain (eta squared).
 double share_between(std::span<const ValueGroup> groups) {
   double count = 0, sum = 0, between = 0, all = 0;
   for (const ValueGroup& group : groups)

@@ -41,7 +41,7 @@ void WeightNames::add_prefix(std::string_view prefix) {
 
 namespace {
 
-/// One of heed's weights out of a published one.
+/// Extracts one of heed's weights from a published one.
 Tensor weight_of_published(Tensor x, const WeightName& name, std::string_view what) {
   const WeightLayout& layout = name.layout;
   check(is_floating(x.dtype()), what, ": weight ", name.published, " is of type ", x.dtype());
@@ -66,7 +66,7 @@ Tensor weight_of_published(Tensor x, const WeightName& name, std::string_view wh
   return contiguous(x);
 }
 
-/// The name that BERT's first files give a weight; the same if there is none.
+/// Returns the name of a weight in BERT's first files; the same name if it did not change.
 std::string first_name_of(const std::string& name) {
   for (const auto& [now, first] :
        {std::pair{"LayerNorm.weight", "LayerNorm.gamma"}, std::pair{"LayerNorm.bias", "LayerNorm.beta"}})
@@ -81,7 +81,7 @@ bool have_same_values(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && values(a) == values(b);
 }
 
-/// Nothing that is left out because it is there already may hold something else.
+/// Checks that weights left out as copies really equal the original.
 void check_copies(const Tensors& published, const Tensors& ours, const ImportPlan& plan,
                   std::string_view what) {
   for (const auto& [suffix, our_name] : plan.copies) {
@@ -185,7 +185,8 @@ Tensors published_weights(const ExportPlan& plan, std::string_view what) {
 
 namespace {
 
-/// What `transformers` calls an activation, and heed; its first name is the one to write.
+/// The names of an activation in `transformers` and in heed; the first published name is used for
+/// writing.
 constexpr std::array<std::pair<const char*, const char*>, 8> activations = {
     {{"relu", "relu"},
      {"gelu", "gelu"},
@@ -293,7 +294,7 @@ Json Config::model(std::span<const ConfigMember> members) const {
     if (said.is_string()) said = our_activation(one.published, said);
     check(!model.contains(one.ours) || model[one.ours] == said, "config.json: \"", one.published, "\" is ",
           dumped(said), ", but another member says that heed's model.", one.ours,
-          ", which there is once, is ", dumped(model.value(one.ours, Json())));
+          ", which exists only once, is ", dumped(model.value(one.ours, Json())));
     model[one.ours] = std::move(said);
   }
   return model;
@@ -320,7 +321,7 @@ void check_fits(std::string_view layout, const Json& model,
         concat_text("model.", name, " is ", dumped(model[name]), " (it has ", listed(wanted, " or "), ")"));
   }
   check(misfits.empty(), "the layout of ", layout,
-        " does not have what this run is made of: ", listed(misfits));
+        " does not support these settings of the run: ", listed(misfits));
 }
 
 std::vector<Json> classic_activations() {
@@ -344,7 +345,7 @@ bool ties_output(ImportPlan& plan, const Config& config, const Tensors& tensors,
 
 namespace {
 
-/// A run is exported as the first that takes it.
+/// Returns the list of architectures. A run is exported as the first one that can express it.
 const std::array<const Architecture*, 9>& architectures() {
   static const std::array<const Architecture*, 9> all{
       &llama_architecture(),       &qwen2_architecture(),      &qwen3_architecture(),

@@ -1,8 +1,9 @@
-// BERT (Devlin et al. 2018, arXiv 1810.04805) as `transformers` writes it, and what is built like it: MiniLM;
-// RoBERTa (Liu et al. 2019, arXiv 1907.11692) and XLM-RoBERTa, whose positions begin behind that of padding;
-// DistilBERT (Sanh et al. 2019, arXiv 1910.01108), without token types. An encoder with norms behind its
-// layers and a norm of the embeddings. With the head of its masked language model it becomes a run of that
-// objective, with a head of classes a classifier, else an encoder of sentences.
+// BERT (Devlin et al. 2018, arXiv 1810.04805) as `transformers` writes it, and similar models:
+// MiniLM; RoBERTa (Liu et al. 2019, arXiv 1907.11692) and XLM-RoBERTa, whose positions begin after
+// the padding position; DistilBERT (Sanh et al. 2019, arXiv 1910.01108), without token types. All
+// are encoders with norms after their layers and a norm of the embeddings. With the head of a
+// masked language model it becomes a masked language_model run, with a classification head a
+// classifier, otherwise a sentence encoder.
 
 #include <algorithm>
 
@@ -35,17 +36,19 @@ const std::vector<ConfigMember>& distilbert_members() {
   return members;
 }
 
-/// What differs between the encoders of this file. The names of their weights stand behind a prefix.
+/// The differences between the encoders in this file. The names of their weights follow a prefix.
 struct EncoderKind {
   const char* begin;  ///< the mark before every text
   const std::vector<ConfigMember>& (*members)();
   const char* layers;  ///< the member of config.json that counts them
   WeightNames (*names)(std::int64_t layers, std::int64_t first_position);
   bool offsets_positions = false;  ///< the first is pad_token_id + 1
-  /// Of the masked language model: "transform", its norm, the map to the tokens and its bias.
+  /// Names of the masked-language-model head: "transform", its norm, the map to the tokens and its
+  /// bias.
   const char *transform, *transform_norm, *decoder, *bias;
   const char* copy_of_bias = nullptr;
-  /// Of the classes: the map behind the pooling, its activation, and the map to the classes.
+  /// Names of the classification head: the map after pooling, its activation, and the map to the
+  /// classes.
   const char *pooler, *pooler_activation, *classes;
 };
 
@@ -125,10 +128,10 @@ constexpr EncoderKind distilbert_kind = {.begin = "[CLS]",
                                          .pooler_activation = "relu",
                                          .classes = "classifier"};
 
-/// The names of the classes, in the order of the outputs.
+/// Returns the names of the classes, in the order of the outputs.
 std::vector<std::string> published_labels(const Config& config, std::int64_t count) {
   check(count >= 2,
-        "config.json: the model has one output, a number instead of classes, which no task of heed reads");
+        "config.json: the model has one output, a number instead of classes, which no task of heed supports");
   config.expect("problem_type", "single_label_classification");
   const Config names = config.part("id2label");
   std::vector<std::string> labels;
@@ -139,19 +142,19 @@ std::vector<std::string> published_labels(const Config& config, std::int64_t cou
   return labels;
 }
 
-/// "map.weight" and "map.bias" with what stands before them in the file.
+/// Adds "map.weight" and "map.bias" with their prefix in the file.
 void add_found(WeightNames& names, const Tensors& tensors, const std::string& map, const std::string& ours) {
   names.add_map(prefix_of(tensors, map + ".weight") + map, ours);
 }
 
-/// A head of classes reads the first token, BERT's through the pooler.
+/// Imports the classification head, which reads the first token, in BERT through the pooler.
 void import_classes(ImportPlan& plan, const EncoderKind& kind, const Config& config, const Tensors& tensors,
                     Json& model) {
   const std::string weight =
       concat_text(prefix_of(tensors, concat_text(kind.classes, ".weight")), kind.classes, ".weight");
   const auto found = tensors.find(weight);
   check(found != tensors.end() && found->second.rank() == 2,
-        "config.json says that the model tells classes apart, but there is no weight ", weight);
+        "config.json describes a classifier, but there is no weight ", weight);
   plan.labels = published_labels(config, found->second.size(0));
   add_found(plan.names, tensors, kind.pooler, "pooler");
   add_found(plan.names, tensors, kind.classes, "output");
@@ -164,7 +167,7 @@ void import_classes(ImportPlan& plan, const EncoderKind& kind, const Config& con
   plan.task = "classify";
 }
 
-/// The map of the head is the embedding, if the two are tied.
+/// Imports the masked-language-model head. Its map is the embedding if the two are tied.
 void import_masked_head(ImportPlan& plan, const EncoderKind& kind, const Config& config,
                         const Tensors& tensors, const std::string& embedding, std::int64_t length,
                         Json& model) {
@@ -187,7 +190,7 @@ void import_masked_head(ImportPlan& plan, const EncoderKind& kind, const Config&
       "a masked language model: give --masked to a language_model that trains --from it");
 }
 
-/// The token of padding, behind whose number RoBERTa's positions begin.
+/// Returns the padding token, after whose id RoBERTa's positions begin.
 std::int64_t padding_of(const Config& config) {
   return config.has("pad_token_id") ? config.integer("pad_token_id", 0, 1 << 24) : 1;
 }
@@ -231,10 +234,9 @@ ImportPlan import_encoder(const EncoderKind& kind, const Config& config, const T
   if (!reads_pooler) plan.unused.push_back(prefix + "pooler.");
   if (plan.task != "language_model") plan.settings["data"] = {{"max_tokens", length}, {"long_texts", "cut"}};
   plan.settings["model"] = std::move(model);
-  if (has_pooler && !reads_pooler)
-    plan.remarks.emplace_back("left out: the pooler, which nothing here reads");
+  if (has_pooler && !reads_pooler) plan.remarks.emplace_back("left out: the pooler, which heed does not use");
   if (tensors.contains(next_sentence + "weight"))
-    plan.remarks.emplace_back("left out: the map that tells next sentences, which nothing here reads");
+    plan.remarks.emplace_back("left out: the next-sentence head, which heed does not use");
   return plan;
 }
 
@@ -248,7 +250,8 @@ bool is_bert(const RunContent& run) {
          (run.task == "language_model" && run.settings.value("objective", "causal") == "masked");
 }
 
-/// RoBERTa and DistilBERT leave as BERT, too, which computes the same.
+/// Exports a run as BERT, including runs imported from RoBERTa and DistilBERT, since BERT computes
+/// the same.
 ExportPlan export_bert(RunContent run) {
   const bool has_head = run.task == "language_model", has_classes = run.task == "classify";
   const Json& model = run.settings.at("model");

@@ -53,9 +53,10 @@ Tokenizers tokenizers_of_exported(Run& run) {
   return {source, Tokenizer::from_json(own->second, own->first), true};
 }
 
-/// The tokenizer.json of a run for `transformers`. There the tokenizer adds the special tokens around a text,
-/// here the task does; without them the exported model would silently read something else. A tokenizer that
-/// came with a post-processor keeps it, unless that adds no tokens, as GPT-2's.
+/// Returns the tokenizer.json of a run for `transformers`. There, the tokenizer adds special tokens
+/// around a text; in heed, the task does. Without them the exported model would silently read
+/// something else. A tokenizer that came with a post-processor keeps it, unless it adds no tokens,
+/// as in GPT-2.
 std::string with_marks(const Tokenizer& tokenizer, const std::string& begin, bool has_end) {
   std::string text = tokenizer.to_json();
   Json file = Json::parse(text);
@@ -108,7 +109,7 @@ ExchangeReport export_run(const std::filesystem::path& path, const std::filesyst
       run_content(run, merged_low_rank(model_state(run.learner().model()), model_config(run.settings())),
                   tokenizers.target);
   const Architecture& architecture = architecture_of(content);
-  // A causal model adds no mark at the end; whether the others add any, a masked one's tokenizer.begin says.
+  // A causal model adds no mark at the end; in a masked model, tokenizer.begin decides.
   const bool is_one_stack =
       content.task == "embed_text" || content.task == "classify" || content.task == "language_model";
   const std::string begin = is_one_stack ? run.settings().get<std::string>("tokenizer.begin") : "";

@@ -1,6 +1,6 @@
-// GPT-2 (Radford et al. 2019) as `transformers` writes it: a decoder with norms before its layers, learned
-// positions and the output map tied to the embedding. Its linear maps are "Conv1D", stored [in, out]; query,
-// key and value are one.
+// GPT-2 (Radford et al. 2019) as `transformers` writes it: a decoder with norms before its layers,
+// learned positions and the output map tied to the embedding. Its linear maps are "Conv1D", stored
+// as [in, out]; query, key and value are joined in one.
 
 #include "heed/apps/hub/architecture.h"
 #include "heed/autograd/autograd.h"
@@ -23,7 +23,8 @@ const std::vector<ConfigMember>& gpt2_members() {
   return members;
 }
 
-/// Published with the head the stack's names begin with "transformer.", but for the head itself.
+/// Returns the weight names of GPT-2. In models published with the head, they begin with
+/// "transformer.", except for the head itself.
 WeightNames gpt2_names(std::int64_t layers, std::string_view prefix) {
   WeightNames layer;
   layer.add_map("h.{}.ln_1", "decoder.layers.{}.self_attention_norm");
@@ -67,7 +68,7 @@ ImportPlan import_gpt2(const Config& config, const Tensors& tensors) {
   plan.settings["model"] = std::move(model);
   plan.settings["training"]["batch_tokens"] = std::max<std::int64_t>(4096, length);
   if (config.value("embd_pdrop", 0.1) != config.value("resid_pdrop", 0.1))
-    plan.remarks.emplace_back("embd_pdrop differs from resid_pdrop, which model.dropout takes for both");
+    plan.remarks.emplace_back("embd_pdrop differs from resid_pdrop, but model.dropout sets both");
   return plan;
 }
 
@@ -75,7 +76,8 @@ bool is_gpt2(const RunContent& run) {
   return run.task == "language_model" && run.settings.value("objective", "causal") == "causal";
 }
 
-/// With scaled embeddings the output map is written apart, unscaled: GPT-2 does not scale.
+/// Exports a run as GPT-2. If embeddings are scaled, the output map is written separately,
+/// unscaled, because GPT-2 does not scale.
 ExportPlan export_gpt2(RunContent run) {
   const Json& model = run.settings.at("model");
   check_fits("GPT-2", model,

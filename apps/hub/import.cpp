@@ -19,14 +19,14 @@
 #include "heed/training/checkpoint.h"
 #include "heed/training/run_folder.h"
 
-// Published folders: read, turned into runs on disk, and opened as runs where they lie.
+// Reads published folders, converts them to runs on disk, or opens them in place as runs.
 
 namespace heed::hub {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// What a published folder holds.
+/// The contents of a published folder.
 struct PublishedModel {
   std::string config;                 ///< the text of config.json
   std::string tokenizer;              ///< the text of tokenizer.json, that of the sources if there are two
@@ -47,7 +47,7 @@ Json json_of_published(const fs::path& file) {
   return parse_json<Json>(text_of_published(file), file.string());
 }
 
-/// The folder of the model itself: sentence-transformers may keep it below.
+/// Returns the folder of the model itself: sentence-transformers may keep it in a subfolder.
 fs::path folder_of_model(const fs::path& folder) {
   const fs::path file = folder / "modules.json";
   if (path_exists(folder / "config.json") || !path_exists(file)) return folder;
@@ -139,7 +139,7 @@ void read_tokenizers(const fs::path& folder, PublishedModel& model) {
        "AutoTokenizer.from_pretrained('.').backend_tokenizer.save('tokenizer.json')\"");
 }
 
-/// "eos_token" of tokenizer_config.json, a text or an object with its "content".
+/// Returns "eos_token" of tokenizer_config.json, a text or an object with its "content".
 std::string end_of_published(const fs::path& file) {
   if (!path_exists(file)) return "";
   const Json json = json_of_published(file);
@@ -162,8 +162,8 @@ PublishedModel read_published(const fs::path& given) {
   return model;
 }
 
-/// sentence-transformers keeps beside the model how token vectors are pooled: heed takes their mean, or the
-/// first. As model.pooling has it; "": there is no such file.
+/// Returns the value of model.pooling from the pooling file of sentence-transformers, which must be
+/// the mean or the first token; "": there is no such file.
 std::string pooling_of_published(const fs::path& folder, const fs::path& file) {
   if (!path_exists(file)) return "";
   const Json json = json_of_published(file);
@@ -182,8 +182,8 @@ std::string pooling_of_published(const fs::path& folder, const fs::path& file) {
   return by_mean ? "mean" : "first";
 }
 
-/// modules.json lists the stages of a text. heed supports a model, pooling, and normalisation to length 1.
-/// The pooling, as above.
+/// Reads modules.json, which lists the processing stages of a text: heed supports a model, pooling,
+/// and normalisation to length 1. Returns the pooling.
 std::string pooling_of_sentence_transformer(const fs::path& folder) {
   const fs::path file = folder / "modules.json";
   if (!path_exists(file)) return pooling_of_published(folder, folder / "1_Pooling/config.json");
@@ -203,7 +203,8 @@ std::string pooling_of_sentence_transformer(const fs::path& folder) {
   return pooling;
 }
 
-/// A tokenizer.json may truncate and pad texts. In heed data.max_tokens truncates and batches pad.
+/// Removes truncation and padding from a tokenizer.json: in heed, data.max_tokens truncates and
+/// batches pad.
 std::string without_lengths(const std::string& text, std::vector<std::string>& remarks) {
   auto json = parse_json<nlohmann::json>(text, "tokenizer.json");
   check(json.is_object(), "tokenizer.json is not a JSON object");
@@ -217,7 +218,7 @@ std::string without_lengths(const std::string& text, std::vector<std::string>& r
   return changed ? json.dump() : text;
 }
 
-/// The mark that the post-processor of a tokenizer.json puts before a text; "": none.
+/// Returns the mark that the post-processor of a tokenizer.json puts before a text; "": none.
 std::string mark_before_texts(const nlohmann::json& part) {
   if (!part.is_object()) return "";
   if (part.value("type", "") == "Sequence") {
@@ -231,8 +232,8 @@ std::string mark_before_texts(const nlohmann::json& part) {
   return first.is_object() ? first.value("id", "") : "";
 }
 
-/// Tells the settings of a language model which marks begin and end its texts. Of several tokens that end
-/// one, which config.json may list, it is the tokenizer's, or else the first.
+/// Sets the marks that begin and end the texts of a language model. If config.json lists several
+/// end tokens, the tokenizer's is used, otherwise the first.
 void set_marks_of_texts(const PublishedModel& model, const Tokenizer& tokenizer, const ImportPlan& plan,
                         Settings& settings) {
   if (plan.ends_text.empty()) return;
@@ -248,8 +249,8 @@ void set_marks_of_texts(const PublishedModel& model, const Tokenizer& tokenizer,
     settings.set("tokenizer.begin", begin, "tokenizer.json");
 }
 
-/// The tokenizers of a run, of which the settings are told. Texts end in </s>, and a masked model fills in
-/// <mask>: without these tokens a run could not answer.
+/// Returns the tokenizers of a run, and adapts the settings to them. Texts end in </s>, and a
+/// masked model fills in <mask>: without these tokens a run could not predict.
 NamedFiles imported_files(const PublishedModel& model, const ImportPlan& plan, Settings& settings) {
   NamedFiles files;
   const auto add = [&](const std::string& name, const std::string& text, bool is_masked) {
@@ -263,11 +264,11 @@ NamedFiles imported_files(const PublishedModel& model, const ImportPlan& plan, S
   const Tokenizer tokenizer =
       add("tokenizer.json", model.tokenizer, plan.settings.value("objective", "") == "masked");
   check(plan.end < 0 || plan.end == tokenizer.id_of("</s>"), "config.json: token ", plan.end,
-        " ends what is written, but in tokenizer.json that is token ", tokenizer.id_of("</s>"));
+        " ends outputs, but in tokenizer.json that is token ", tokenizer.id_of("</s>"));
   set_marks_of_texts(model, tokenizer, plan, settings);
   if (plan.begin >= 0) {
     check(plan.begin < tokenizer.vocabulary_size(), "config.json: token ", plan.begin,
-          " begins what is written, but tokenizer.json has ", tokenizer.vocabulary_size(), " tokens");
+          " begins outputs, but tokenizer.json has ", tokenizer.vocabulary_size(), " tokens");
     settings.set("tokenizer.begin", tokenizer.token(static_cast<std::int32_t>(plan.begin)), "config.json");
   }
   if (!model.target_tokenizer.empty()) {
@@ -277,8 +278,8 @@ NamedFiles imported_files(const PublishedModel& model, const ImportPlan& plan, S
   return files;
 }
 
-/// A published vocabulary is often rounded up. Rows without a token are dropped from all weights that have a
-/// row for each token.
+/// Drops rows without a token from all weights with a row per token: published vocabularies are
+/// often rounded up.
 void fit_vocabulary(Tensors& weights, std::int64_t tokens, std::vector<std::string>& remarks) {
   const std::int64_t rows = weights.at("embedding.weight").size(0);
   check(rows >= tokens, "tokenizer.json has ", tokens, " tokens, but the embedding ", rows,
@@ -291,7 +292,8 @@ void fit_vocabulary(Tensors& weights, std::int64_t tokens, std::vector<std::stri
   remarks.push_back(concat_text("left out: ", rows - tokens, " rows of the embedding without a token"));
 }
 
-/// Runs have their classes in the order of their bytes; the outputs follow. Returns the names in that order.
+/// Sorts the classes in byte order, as runs require, and the outputs with them. Returns the names
+/// in that order.
 std::vector<std::string> sort_classes(Tensors& weights, const std::vector<std::string>& labels) {
   std::vector<std::int32_t> order(labels.size());
   std::iota(order.begin(), order.end(), 0);
@@ -321,7 +323,7 @@ void save_imported_weights(RunFolder& folder, Module& model) {
   });
 }
 
-/// A published folder as a run whose model is not made yet.
+/// A published folder as a run whose model is not built yet.
 struct ImportedRun {
   std::unique_ptr<Learner> learner;  ///< with its files
   Tensors weights;                   ///< by the names of its model
@@ -359,7 +361,7 @@ ImportedRun imported(const fs::path& folder) {
   return {std::move(learner), std::move(weights), std::string(architecture.name), std::move(remarks)};
 }
 
-// --- folders that are opened where they lie
+// --- folders opened in place
 
 /// Whether a folder has the config.json of a published model.
 bool is_published(const fs::path& folder) {
@@ -369,7 +371,7 @@ bool is_published(const fs::path& folder) {
   return json.is_object() && json.contains("model_type");
 }
 
-/// What changes when a file in the folder does, or in one of its folders.
+/// Returns a value that changes when a file in the folder or its subfolders does.
 std::string state_of(const fs::path& folder) {
   std::set<std::string> files;
   fs::recursive_directory_iterator one(folder, fs::directory_options::skip_permission_denied);
@@ -384,8 +386,8 @@ std::string state_of(const fs::path& folder) {
   return state;
 }
 
-/// The run that was read last, until its weights are taken: whoever starts from a folder opens it several
-/// times.
+/// The last run read, kept until its weights are taken, because starting from a folder opens it
+/// several times.
 class LastRead {
  public:
   static std::shared_ptr<const RunInMemory> of(const fs::path& folder) {

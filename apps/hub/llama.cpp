@@ -1,8 +1,8 @@
-// Llama's family as `transformers` writes it (Touvron et al. 2023, arXiv 2302.13971; Llama 3: arXiv
-// 2407.21783): a decoder with RMS norms before its layers, rotary positions, a gated feed-forward layer,
-// grouped queries and an output map that may be the embedding. SmolLM2 and TinyLlama have its layout. Qwen2
-// and 2.5 (arXiv 2407.10671) have biases of query, key and value, Qwen3 (arXiv 2505.09388) has normalised
-// queries and keys.
+// The Llama family as `transformers` writes it (Touvron et al. 2023, arXiv 2302.13971; Llama 3:
+// arXiv 2407.21783): a decoder with RMS norms before its layers, rotary positions, a gated
+// feed-forward layer, grouped queries and an output map that may be tied to the embedding. SmolLM2
+// and TinyLlama have the same layout. Qwen2 and 2.5 (arXiv 2407.10671) add biases of query, key and
+// value; Qwen3 (arXiv 2505.09388) normalises queries and keys.
 
 #include "heed/apps/hub/architecture.h"
 #include "heed/autograd/autograd.h"
@@ -12,9 +12,11 @@ namespace heed::hub {
 namespace {
 
 constexpr const char* llama_head = "lm_head.weight";
-/// As many tokens are read at a time, where the model can read more: training keeps windows of them.
+/// The most tokens read at once, even if the model can read more, because training uses windows of
+/// this length.
 constexpr std::int64_t most_read_by_llama = 4096;
-/// Those of Llama 3.1 to 3.3, and of heed (RotaryAngles).
+/// The numbers of turns between which Llama 3.1 to 3.3 blend frequencies; heed's RotaryAngles uses
+/// the same.
 constexpr double few_turns_of_llama = 1, many_turns_of_llama = 4;
 
 const std::vector<ConfigMember>& llama_members() {
@@ -31,7 +33,7 @@ const std::vector<ConfigMember>& llama_members() {
 /// The gate of the feed-forward layer: its published name, and heed's for the layer.
 constexpr std::pair<const char*, const char*> llama_gates[] = {{"silu", "swiglu"}, {"gelu", "geglu"}};
 
-/// What the members of the family have otherwise.
+/// The differences between the members of the family.
 struct LlamaKind {
   bool attention_bias = false;  ///< of query, key and value
   bool output_bias = false;     ///< of attention's output
@@ -69,7 +71,8 @@ WeightNames llama_names(std::int64_t layers, const LlamaKind& kind, const std::s
   return names;
 }
 
-/// "rope_parameters", or in older files "rope_theta" and "rope_scaling", as heed's settings.
+/// Converts "rope_parameters", or in older files "rope_theta" and "rope_scaling", to heed's
+/// settings.
 Json rotary_settings(const Config& config) {
   const Config rope = config.part(config.has("rope_parameters") ? "rope_parameters" : "rope_scaling");
   const Json base = config.value("rope_theta", 10000.0);
@@ -158,7 +161,7 @@ ImportPlan import_llama(const Config& config, const Tensors& tensors) {
   return plan;
 }
 
-/// The attention of all layers as an object.
+/// Returns the attention of all layers as an object.
 Json attention_of_run(const Json& model) {
   Json attention = model.at("decoder_attention");
   return attention.is_string() ? Json{{"name", attention}} : attention;
@@ -175,7 +178,7 @@ LlamaKind llama_kind(const Json& model) {
   return kind;
 }
 
-/// Which of the family has the parts of a run; "" where the run is of another family.
+/// Returns the member of the family that can express a run; "" if there is none.
 std::string_view llama_type(const RunContent& run) {
   if (run.task != "language_model" || run.settings.value("objective", "causal") != "causal" ||
       run.settings.at("model").at("positions") != "rotary")
@@ -185,7 +188,8 @@ std::string_view llama_type(const RunContent& run) {
   return kind.attention_bias && !kind.output_bias && !kind.feed_forward_bias ? "qwen2" : "llama";
 }
 
-/// Where a run has some of the biases of attention that Llama's layout has together, the others are 0.
+/// Exports a run in Llama's layout. The layout has all attention biases or none, so missing ones
+/// are added as 0.
 ExportPlan export_llama(RunContent run) {
   const Json& model = run.settings.at("model");
   const Json attention = attention_of_run(model);

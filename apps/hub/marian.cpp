@@ -1,7 +1,7 @@
-// Marian's translation models as `transformers` writes them: an encoder-decoder with norms behind its layers,
-// one matrix for both embeddings and the output map, a bias of the output, and sinusoids whose sines stand
-// before the cosines. What is written begins with a mark of the configuration, in Marian's own models that of
-// padding.
+// Marian's translation models as `transformers` writes them: an encoder-decoder with norms after
+// its layers, one matrix for both embeddings and the output map, an output bias, and sinusoidal
+// positions with all sines before the cosines. Outputs begin with a mark from the configuration;
+// Marian's own models use the padding token.
 
 #include <cmath>
 
@@ -15,7 +15,8 @@ namespace {
 
 constexpr const char* marian_positions = "embed_positions.weight";
 
-/// heed's model has its heads and hidden width once.
+/// The members of config.json that heed reads. Members of encoder and decoder map to the same
+/// settings, since heed's model has only one number of heads and one hidden width.
 const std::vector<ConfigMember>& marian_members() {
   static const std::vector<ConfigMember> members = {{"d_model", "width", 1, 65536},
                                                     {"encoder_attention_heads", "heads", 1, 1024},
@@ -61,7 +62,7 @@ WeightNames marian_names(std::int64_t encoder_layers, std::int64_t decoder_layer
   return names;
 }
 
-/// heed computes the sinusoids. They are those of the file up to the rounding of 16-bit numbers.
+/// Checks that the sinusoids in the file equal heed's, up to the rounding of 16-bit numbers.
 void check_positions(const Tensors& tensors, std::int64_t width) {
   constexpr double rounding = 0.005;
   for (const auto& [name, found] : tensors) {
@@ -112,7 +113,7 @@ bool is_marian(const RunContent& run) {
   return model.contains("encoder_layers") && model.contains("decoder_layers");
 }
 
-/// The axis of a weight that the residual stream runs along; -1: none.
+/// Returns the axis of a weight along which the residual stream runs; -1: none.
 int residual_axis(const std::string& name) {
   const auto ends = [&](std::string_view text) { return name.ends_with(text); };
   if (name == "embedding.weight") return 1;
@@ -122,8 +123,9 @@ int residual_axis(const std::string& name) {
   return -1;
 }
 
-/// The stack that computes the same with all sines of the positions before all cosines: the elements of what
-/// runs through the layers change places, and every weight that reads or writes them follows.
+/// Reorders a stack so that it computes the same with all sines of the positions before all
+/// cosines: the elements of the residual stream are permuted, and so is every weight that reads or
+/// writes them.
 void sort_sinusoids(Tensors& weights, std::int64_t width) {
   std::vector<std::int32_t> order;
   for (std::int64_t i = 0; i < width; i += 2) order.push_back(static_cast<std::int32_t>(i));

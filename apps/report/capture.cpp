@@ -17,7 +17,7 @@
 
 namespace heed {
 
-/// The key of a name puts "lines.10" behind "lines.2".
+/// Returns the sort key of a name, which puts "lines.10" after "lines.2".
 CapturedExample& CaptureFile::example(const std::string& name) {
   constexpr const char* digits = "0123456789";
   const std::size_t begin = std::min(name.find_first_of(digits), name.size()),
@@ -80,7 +80,7 @@ void CaptureFile::save(const std::filesystem::path& path, bool overwrite) const 
 namespace heed::page {
 namespace {
 
-/// Of a layer "encoder.layers.1.attention" in words: "encoder layer 1".
+/// Returns a layer's name in words: "encoder layer 1" for "encoder.layers.1.attention".
 std::string in_words(std::string layer) {
   for (const std::string_view end : {".attention", "_attention"})
     if (layer.ends_with(end)) layer.resize(layer.size() - end.size());
@@ -90,8 +90,8 @@ std::string in_words(std::string layer) {
   return layer;
 }
 
-/// The examples of a capture, with layers in words; what a layer shows again under one name is of its next
-/// pass.
+/// Returns the examples of a capture, with layers in words. Repeated names within a layer belong to
+/// its next pass.
 std::vector<CapturedExample> examples_in_words(const CaptureFile& capture) {
   std::vector<CapturedExample> examples = capture.examples();
   for (CapturedExample& example : examples) {
@@ -109,7 +109,8 @@ bool is_map(const Capture::Entry& shown) {
          (shown.name == "weights" || shown.name.ends_with("_weights") || shown.name == "key_choice");
 }
 
-/// What the numbers of a strip are, one of a token, in the singular; "" for what is no number of a token.
+/// Returns the name of a strip's numbers, one per token, in the singular; "" if they are not per
+/// token.
 std::string strip_kind(const Capture::Entry& shown) {
   struct Numbers {
     std::string_view name;
@@ -124,8 +125,8 @@ std::string strip_kind(const Capture::Entry& shown) {
   return "";
 }
 
-/// The tokens that an axis of `length` of a layer stands for: their number among the example's lists; -1:
-/// none. A decoder reads the target: its own tokens are the last list, the source's the first.
+/// Returns the index of the token list that an axis of `length` belongs to; -1: none. A decoder
+/// reads the target: its own tokens are the last list, the source's the first.
 int tokens_of(const CapturedExample& example, const std::string& layer, std::int64_t length, bool is_key) {
   const int last = static_cast<int>(example.tokens.size()) - 1;
   const auto fits = [&](int i) {
@@ -139,7 +140,7 @@ int tokens_of(const CapturedExample& example, const std::string& layer, std::int
   return -1;
 }
 
-/// Weights [1, H, N, M]: the first heads, rows and columns, a byte for each weight.
+/// Returns the first heads, rows and columns of weights [1, H, N, M], as one byte per weight.
 Json drawn_map(const CapturedExample& example, const Capture::Entry& shown, const DrawingOptions& options) {
   const std::int64_t rows = std::min(shown.value.size(2), options.tokens),
                      columns = std::min(shown.value.size(3), options.tokens),
@@ -162,7 +163,7 @@ Json drawn_map(const CapturedExample& example, const Capture::Entry& shown, cons
           {"heads", std::move(heads)}};
 }
 
-/// The texts that a layer's numbers [..., N] colour: one for each head, and each round.
+/// Adds the texts colored by a layer's numbers [..., N]: one for each head and round.
 void add_strips(Json& strips, const CapturedExample& example, const Capture::Entry& shown,
                 const DrawingOptions& options) {
   const std::vector<double> values = shown.value.to_doubles();
@@ -184,7 +185,7 @@ void add_strips(Json& strips, const CapturedExample& example, const Capture::Ent
   }
 }
 
-/// By kind; of each the first heads.
+/// Returns the strips by kind, with the first heads of each.
 Json strips_of(const CapturedExample& example, const DrawingOptions& options) {
   std::map<std::string, Json> kinds;
   for (const Capture::Entry& shown : example.shown)
@@ -199,8 +200,8 @@ Json strips_of(const CapturedExample& example, const DrawingOptions& options) {
   return list;
 }
 
-/// Puts the words that stand in the line in place of "<unk>" among the tokens that were read of it: what lies
-/// between the tokens before and behind. Says whether there were any.
+/// Replaces "<unk>" among the tokens by the text of the line between the neighbouring tokens.
+/// Returns whether there were any.
 bool name_unknown(CapturedExample& example, const std::string& whole) {
   constexpr std::string_view space = " \t\n";
   const std::size_t tab = whole.find('\t');
@@ -242,7 +243,7 @@ bool name_unknown(CapturedExample& example, const std::string& whole) {
   return any;
 }
 
-/// Fewer tokens where all maps of an example would have too many cells.
+/// Returns options with fewer tokens if all maps of an example together would have too many cells.
 DrawingOptions fitting_options(const CapturedExample& example, DrawingOptions options) {
   std::int64_t heads = 0, maps = 0;
   for (const Capture::Entry& shown : example.shown)
@@ -253,7 +254,7 @@ DrawingOptions fitting_options(const CapturedExample& example, DrawingOptions op
   return options;
 }
 
-/// What of an example is not drawn.
+/// Returns a note on the parts of an example that are not drawn.
 std::string left_out(const CapturedExample& example, const DrawingOptions& options) {
   std::int64_t tokens = 0, heads = 0, maps = 0;
   for (const Capture::Entry& shown : example.shown) {
@@ -297,7 +298,7 @@ Json drawn_example(CapturedExample& example, const Answered* answered, const Dra
 
 constexpr std::size_t bins = 40;
 
-/// What the given share of the values lies below; they are put into another order.
+/// Returns the quantile of the values for the given share; reorders them.
 double quantile(std::vector<double>& values, double share) {
   const auto at =
       values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));

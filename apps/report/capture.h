@@ -19,41 +19,41 @@ struct Answered {
   double probability = 0;  ///< 0: none is known
 };
 
-/// What a model shows of one example.
+/// The captured tensors of one example.
 struct CapturedExample {
   struct TokenList {
     std::string name;                ///< "tokens"; of two lists "source" and "target"
-    Tensor ids;                      ///< which the model read
-    std::vector<std::string> texts;  ///< what they say
+    Tensor ids;                      ///< token ids
+    std::vector<std::string> texts;  ///< the tokens as text
   };
   std::string name;  ///< "lines.0"
   std::vector<TokenList> tokens = {};
   std::vector<Capture::Entry> shown = {};  ///< in the order of computation
 };
 
-/// What a model shows of its inside, example by example: attention weights, cluster assignments, orders.
+/// Captured internals of a model, by example: attention weights, cluster assignments, orders.
 class CaptureFile {
  public:
-  /// What one pass over `example` left.
+  /// Adds the capture of one pass over `example`.
   void add(const std::string& example, const Capture& capture);
-  /// Token ids that the model read, "<example>.<name>", and what they say.
+  /// Adds the token ids that the model read, "<example>.<name>", and their texts.
   void add_tokens(const std::string& example, const std::string& name, const Tensor& ids,
                   const std::vector<std::string>& texts);
-  /// What the example was and what the model made of it, for readers of the page.
+  /// Adds the input line and the model's answer, for the page.
   void add_answer(const std::string& example, const Answered& answer) { answers_[example] = answer; }
-  /// Writes the file, whole or not at all: a page with a map of every head for a name that ends in .html,
-  /// else safetensors, whose metadata hold the tokens as JSON lists of strings. A file that exists is refused
-  /// unless `overwrite`.
+  /// Writes the file atomically. A name ending in .html gives a page with a map of every head; any
+  /// other name gives safetensors, with the tokens as JSON lists in the metadata. An existing file
+  /// is refused unless `overwrite`.
   void save(const std::filesystem::path& path, bool overwrite) const;
 
-  /// As safetensors have it: tensors are named "<example>.<layer>.<name>", such as
-  /// "lines.0.encoder.layers.1.attention.weights"; what a layer shows twice under one name has ".1", ".2" ...
-  /// behind the second, third ...
+  /// The content as a safetensors file. Tensors are named "<example>.<layer>.<name>", such as
+  /// "lines.0.encoder.layers.1.attention.weights"; repeated names within a layer get the suffix
+  /// ".1", ".2", ...
   TensorFile content() const;
-  /// By their numbers.
+  /// The examples, sorted by number.
   std::vector<CapturedExample> examples() const;
-  /// Of "lines.0", too, for "lines.0-second": of two texts that are read one by one. Null where there is
-  /// none.
+  /// The answer to an example; null if there is none. For "lines.0-second" (one text of a pair) it
+  /// is the answer to "lines.0".
   const Answered* answer_to(const std::string& example) const;
 
  private:
@@ -63,11 +63,12 @@ class CaptureFile {
   std::map<std::string, Answered> answers_;  // by example
 };
 
-/// How much of a capture is drawn. What is left out is said beside the drawing.
+/// Limits on the part of a capture that is drawn. The page states what is left out.
 struct DrawingOptions {
   static constexpr std::int64_t all = 1 << 30;
-  std::int64_t examples = all, tokens = all, layers = all, heads = all;  ///< the most of each
-  /// Of all maps of an example together: where they are many, fewer tokens are drawn.
+  std::int64_t examples = all, tokens = all, layers = all, heads = all;  ///< maxima
+  /// The most cells in all maps of an example together; if there are many maps, fewer tokens are
+  /// drawn.
   std::int64_t cells = all;
 };
 

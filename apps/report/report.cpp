@@ -45,7 +45,7 @@ namespace {
 constexpr std::size_t rows_kept = 400, stretches_of_values = 480, fewest_stretches = 4;
 constexpr std::size_t most_bytes = 600;  // of a text
 
-/// What was recorded at a step: numbers of curves, and their values.
+/// The values recorded at a step, by curve number.
 struct Row {
   std::int64_t step;
   double seconds;
@@ -83,7 +83,8 @@ Table table_of(std::span<const Progress> records) {
   return table;
 }
 
-/// Whether each row is kept, when of `stretches` of the rows those are where a curve is lowest or highest.
+/// Returns which rows to keep: in each of `stretches` intervals, those where a curve is lowest or
+/// highest.
 std::vector<bool> kept_rows(const Table& table, std::size_t stretches) {
   std::vector<bool> kept(table.rows.size(), false);
   const std::size_t length = table.rows.size() / stretches + 1;
@@ -104,7 +105,7 @@ std::vector<bool> kept_rows(const Table& table, std::size_t stretches) {
   return kept;
 }
 
-/// The image of a line, where it is one.
+/// Returns the image that a line encodes, if any.
 std::optional<Images> image_in(std::string_view line) {
   if (line.empty() || line.find_first_not_of("0123456789 ") != line.npos) return std::nullopt;
   try {

@@ -10,13 +10,13 @@
 #include "heed/training/progress.h"
 #include "heed/training/run_folder.h"
 
-// Pages about runs, comparisons and captures. A page is JSON, which is embedded in one offline file of HTML
-// together with the script that draws it (page/report.js):
+// Pages about runs, comparisons and captures. A page is JSON, which is embedded in one offline file
+// of HTML together with the script that draws it (page/report.js):
 //
 //   {"title": "mine", "task": "classify", "sections": [{"title": "Curves", "curves": [...]}, ...]}
 //
-// Each member of a section but its title is drawn by the function of that name in the script's `blocks`.
-// This header is for heed's own sources: it is not installed.
+// Each member of a section but its title is drawn by the function of that name in the script's
+// `blocks`. This header is for heed's own sources: it is not installed.
 
 namespace heed {
 class CaptureFile;
@@ -27,10 +27,11 @@ namespace heed::page {
 
 using Json = nlohmann::ordered_json;
 
-/// A value with the six digits that a reader can use.
+/// Rounds a value to six significant digits.
 double rounded(double value);
 
-/// A page in HTML. With a `nonce`, its scripts carry it, as a server's Content-Security-Policy demands.
+/// Returns a page as HTML. With a `nonce`, its scripts carry it, for a server's
+/// Content-Security-Policy.
 std::string html(const Json& page, std::string_view nonce = {});
 
 /// The records of a run, with a name to tell it from other runs.
@@ -39,21 +40,24 @@ struct RunRecords {
   std::vector<Progress> records;
 };
 
-/// "curves": loss and its parts, metrics, learning rate, gradient norm, throughput and memory of each run. Of
-/// a long run the records with the lowest and the highest value of each stretch are kept.
+/// Returns "curves": loss and its parts, metrics, learning rate, gradient norm, throughput and
+/// memory of each run. For a long run, only the records with the lowest and highest value of each
+/// interval are kept.
 Json curves(std::span<const RunRecords> runs);
-/// "summary": the progress of a run and its best evaluation; empty without records.
+/// Returns "summary": the progress of a run and its best evaluation; empty without records.
 Json summary(std::span<const Progress> records);
-/// A line of input as a reader sees it: an image (data/idx.h), else its text, the first 600 bytes of it.
+/// Returns a line of input for display: an image (data/idx.h), or the first 600 bytes of its text.
 Json line(std::string_view line);
-/// "examples" of a capture, as the script's maps and strips() draw them; null where there is nothing to draw.
+/// Returns "examples" of a capture, for maps() and strips() in the script; null if there is nothing
+/// to draw.
 Json examples(const CaptureFile& capture, const DrawingOptions& options);
-/// "histograms" of the attention weights of each layer before and after training, as in figure 1 of the
-/// Synthesizer paper (arXiv 2005.00743, where they are of the first and the last step). Both captures are of
-/// the same model and texts. Null where there are no weights.
+/// Returns "histograms" of the attention weights of each layer before and after training, as in
+/// figure 1 of the Synthesizer paper (arXiv 2005.00743), which compares the first and the last
+/// step. Both captures are of the same model and texts. Null if there are no weights.
 Json histograms(const CaptureFile& first, const CaptureFile& last, std::size_t most_layers);
 
-/// Writes report.html into a run that trains: what its records and settings say (TrainerCallbacks::report).
+/// Writes report.html into a run during training, from its records and settings
+/// (TrainerCallbacks::report).
 void write_while_training(const RunFolder& run, std::span<const Progress> records);
 
 }  // namespace heed::page

@@ -47,26 +47,25 @@ struct ClassifyData {
 void for_each_setting(auto&& visit, ClassifyData& data) {
   for_each_setting(visit, data.files);
   visit(data.labels, "labels",
-        "Of idx: the labels of data.file; empty: \"labels\" and \"idx1\" in its name for "
-        "\"images\" and \"idx3\"");
-  visit(data.patch, "patch", 1, 4096, "Of idx: rows and columns of the patches that are an image's tokens");
+        "idx: label file of data.file; empty: its name with \"labels\" for \"images\" and \"idx1\" for "
+        "\"idx3\"");
+  visit(data.patch, "patch", 1, 4096, "idx: rows and columns of the patches that are an image's tokens");
   visit(data.label_column, "label_column",
-        "Of tables: the label's number, from 1, or name; empty: \"label\", or found by the data, and said",
+        "Tables: column of the label, a number from 1 or a name; empty: \"label\", or detected and reported",
         {.kind = Setting::Kind::column});
   visit(data.label_separator, "label_separator",
-        "What stands between the labels of a text that may have several, such as |, or none; of jsonl they "
-        "may be a "
-        "list; empty: every text has one",
+        "Separator between the labels of a text that may have several (or none), such as a comma; in jsonl "
+        "they may be a list; empty: every text has one label",
         {.changes = Changes::never});
   visit_weight_column(visit, data.weight_column);
   visit_text_columns(visit, data.text_columns);
   for_each_setting(visit, data.split);
   for_each_setting(visit, data.limits);
-  visit(data.expressions, "listops.count", 1, 1e8, "Without data: how many ListOps expressions");
-  visit(data.rule.max_depth, "listops.max_depth", 1, 1000, "Of an expression");
-  visit(data.rule.max_arguments, "listops.max_arguments", 2, 1000, "Of an operator");
-  visit(data.rule.longer_than, "listops.longer_than", 0, 1e6, "Length of an expression: more than this");
-  visit(data.rule.shorter_than, "listops.shorter_than", 1, 1e6, "Length of an expression: less than this");
+  visit(data.expressions, "listops.count", 1, 1e8, "Without data: number of generated ListOps expressions");
+  visit(data.rule.max_depth, "listops.max_depth", 1, 1000, "Largest depth of an expression");
+  visit(data.rule.max_arguments, "listops.max_arguments", 2, 1000, "Most arguments of an operator");
+  visit(data.rule.longer_than, "listops.longer_than", 0, 1e6, "Expressions are longer than this");
+  visit(data.rule.shorter_than, "listops.shorter_than", 1, 1e6, "Expressions are shorter than this");
 }
 
 constexpr const char* for_texts = R"({
@@ -94,7 +93,7 @@ Settings classify_settings(bool own_data) {
 
 // --- data
 
-/// Whether the settings are for images: by the format, or by the name of the data where none is given.
+/// Whether the data are images, according to the format or, if none is given, the name of the data.
 bool reads_images(const Settings& settings) {
   const auto data = settings.read<LabelledFiles>("data");
   return data.format == "idx" || (data.format.empty() && is_idx_name(data.files.file));
@@ -113,7 +112,7 @@ class ClassifyLearner : public Learner {
     if (!has_sets() && settings_.get<std::string>("training.keep_best_by") == "micro_f1")
       throw SettingsError(
           "training.keep_best_by=micro_f1 is for texts with several labels (data.label_separator); with one "
-          "each it is the accuracy");
+          "label each it equals the accuracy");
     if (!has_sets()) return;
     if (reads_images_) throw SettingsError("data.label_separator is for texts, not for images");
     if (settings_.read<ClassSettings>("training").weights != ClassSettings::Weights::equal)
@@ -181,7 +180,8 @@ class ClassifyLearner : public Learner {
   }
 
  protected:
-  /// The texts by rule do not follow the run's seed: runs with other seeds are compared on the same ones.
+  /// Generates the texts. They do not depend on the run's seed, so that runs with different seeds
+  /// are compared on the same texts.
   std::map<std::string, std::string> read_parts() override {
     parts_ = reported([&](ReadReport& report) {
       return read_labelled_parts(
@@ -246,18 +246,18 @@ class ClassifyLearner : public Learner {
 
   /// Whether a text may have several labels.
   bool has_sets() const { return !separator_.empty(); }
-  /// A row for each label.
+  /// Returns a row for each label.
   LabelledText labels_of(const LabelledText& text) const {
     return has_sets() ? one_label_each(text, separator_) : text;
   }
-  /// The classes of texts that have one each.
+  /// Returns the classes of texts with a single label.
   static std::vector<std::int32_t> firsts(const std::vector<ClassSet>& sets) {
     std::vector<std::int32_t> classes;
     for (const ClassSet& one : sets) classes.push_back(one.front());
     return classes;
   }
 
-  // --- what it reads
+  // --- input
 
   static LabelledText read_file(const std::string& path, const Settings& layout, ReadReport& report) {
     const auto data = layout.read<ClassifyData>("data");
@@ -276,7 +276,7 @@ class ClassifyLearner : public Learner {
     if (!data.labels.empty())
       throw SettingsError(
           concat_text("data.labels (\"", data.labels,
-                      "\") is for images, --format idx; the labels of texts stand beside them"));
+                      "\") is for images, --format idx; texts have their labels in the same file"));
     LabelledOptions options = labelled_options(
         layout, path,
         "--format lines (a label, a space and a text on each line), --format csv, tsv or jsonl");
@@ -319,7 +319,7 @@ class ClassifyLearner : public Learner {
     return examples;
   }
 
-  // --- what it answers
+  // --- predictions
 
   std::int64_t class_count() const {
     return classes_.empty() ? 2 : static_cast<std::int64_t>(classes_.size());
@@ -330,7 +330,7 @@ class ClassifyLearner : public Learner {
             trained().read<ClassifyData>("data").patch};
   }
 
-  /// As the encoder sees them.
+  /// The lengths as the encoder sees them.
   Lengths lengths(const Inputs& inputs) const {
     const auto patches = tokenizer_ ? 0 : static_cast<std::int32_t>(image_config().patches());
     Lengths lengths;
@@ -387,8 +387,8 @@ class ClassifyLearner : public Learner {
 
 const TaskKind& classify_task() {
   static const TaskKind kind = task_of<ClassifyLearner>(
-      "classify", "Learns to tell classes of texts, measures it, and labels texts with it", Stacks::encoder,
-      class_metrics, classify_settings, names_labelled_data,
+      "classify", "Trains, evaluates and uses a classifier of texts", Stacks::encoder, class_metrics,
+      classify_settings, names_labelled_data,
       {{"", {{"text", "A text"}, {"label", "The name of its class", true, "|"}, weight_of_example}}},
       for_fine_tuning);
   return kind;

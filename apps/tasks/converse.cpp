@@ -41,7 +41,7 @@ constexpr const char* for_small_talk = R"({
 
 struct ConverseData {
   DataFiles files = {
-      .what = "Dialogues", .form = ", one a line, each turn ended by __eou__", .without_test = "none"};
+      .what = "Dialogues", .form = ", one per line, with __eou__ after each turn", .without_test = "none"};
   double valid_fraction = 0.1;
   std::uint64_t split_seed = 1;
   std::int64_t turns = 3;
@@ -54,13 +54,14 @@ void for_each_setting(auto&& visit, ConverseData& data) {
   for_each_setting(visit, data.files);
   visit_valid_fraction(visit, data.valid_fraction);
   visit_split_seed(visit, data.split_seed);
-  visit(data.turns, "turns", 1, 1000, "The most turns that are read before the one that is written");
+  visit(data.turns, "turns", 1, 1000, "Most previous turns that the model reads");
   visit(data.overlap, "overlap", {"leave_out", "keep"},
-        "What becomes of dialogues to learn from that are among those to measure with: left out, or kept; "
-        "said");
+        "What happens to training dialogues that also occur in the validation or test data: left out, or "
+        "kept; reported");
   for_each_setting(visit, data.text);
-  visit(data.dialogues, "dialogues", 1, 1e6, "Without data: how many dialogues to learn from");
-  visit(data.held_out_dialogues, "held_out_dialogues", 1, 1000, "Without data: how many to measure with");
+  visit(data.dialogues, "dialogues", 1, 1e6, "Without data: number of generated training dialogues");
+  visit(data.held_out_dialogues, "held_out_dialogues", 1, 1000,
+        "Without data: number of generated held-out examples");
 }
 
 Settings converse_settings(bool own_data) {
@@ -78,7 +79,7 @@ Settings converse_settings(bool own_data) {
   return settings;
 }
 
-/// The share that is held out, drawn as split_text() does.
+/// Draws the held-out share as split_text() does.
 void split_dialogues(Dialogues& train, Dialogues& valid, double fraction, std::uint64_t seed) {
   LabelledText numbers;
   for (std::size_t i = 0; i < train.size(); ++i) numbers.add(std::to_string(i), "", "");
@@ -94,7 +95,8 @@ void split_dialogues(Dialogues& train, Dialogues& valid, double fraction, std::u
 
 constexpr std::string_view turn_separator = " __eou__ ";  // turn_end between spaces
 
-/// Turns in memory as a line of a file: a line break within one is a space, and the last is ended, too.
+/// Returns turns from memory as a line of a file: line breaks within a turn become spaces, and the
+/// last turn also gets an end mark.
 std::string dialogue_line(std::span<const std::string> row, std::size_t /*number*/) {
   std::string line = row[0];
   for (char& c : line)
@@ -102,14 +104,16 @@ std::string dialogue_line(std::span<const std::string> row, std::size_t /*number
   return line.append(" ").append(turn_end);
 }
 
-/// The small talk does not follow the seed: runs with other seeds are compared on the same dialogues.
+/// Generates small talk. It does not depend on the seed, so that runs with different seeds are
+/// compared on the same dialogues.
 PairParts small_talk_parts(const Settings& settings) {
   const auto data = settings.read<ConverseData>("data");
   const SmallTalk made = small_talk(1, data.dialogues, data.held_out_dialogues);
   return {answers_in(made.train, data.turns), answers_in(made.held_out, data.turns), {}};
 }
 
-/// Dialogues that are measured with, too, would be known by heart.
+/// Handles training dialogues that are also in the validation or test data, where the model could
+/// recite them.
 void handle_overlap(Dialogues& train, const Dialogues& valid, const Dialogues& test, const ConverseData& data,
                     ReadReport& report) {
   std::set<Dialogue> measured(valid.begin(), valid.end());
@@ -119,10 +123,10 @@ void handle_overlap(Dialogues& train, const Dialogues& valid, const Dialogues& t
   if (count == 0) return;
   const bool keep = data.overlap == ConverseData::Overlap::keep;
   report.remarks.push_back(
-      concat_text(count, " dialogues to learn from are among those to measure with, too, and are ",
-                  keep ? "kept (data.overlap)" : "left out of learning (data.overlap=keep keeps them)"));
+      concat_text(count, " training dialogues are also in the validation or test data and are ",
+                  keep ? "kept (data.overlap)" : "left out of training (data.overlap=keep keeps them)"));
   if (!keep) std::erase_if(train, shared);
-  check(!train.empty(), data.files.file, ": all dialogues to learn from are among those to measure with");
+  check(!train.empty(), data.files.file, ": all training dialogues are also in the validation or test data");
 }
 
 PairParts dialogue_parts(const Settings& settings, ReadReport& report) {
@@ -136,7 +140,8 @@ PairParts dialogue_parts(const Settings& settings, ReadReport& report) {
   if (valid.empty()) split_dialogues(train, valid, data.valid_fraction, data.split_seed);
   const auto alone = std::ranges::count_if(train, [](const Dialogue& turns) { return turns.size() < 2; });
   if (alone > 0)
-    report.remarks.push_back(concat_text(alone, " dialogues to learn from have one turn, and so no answer"));
+    report.remarks.push_back(
+        concat_text(alone, " training dialogues have a single turn, so there is no answer to learn"));
   PairParts parts{answers_in(train, data.turns), answers_in(valid, data.turns), answers_in(test, data.turns)};
   const auto has_answers = [](const ParallelText& pairs, const std::string& file, const char* use) {
     check(file.empty() || pairs.size() > 0, file, ": no dialogue has a second turn: there is no answer to ",
@@ -151,7 +156,7 @@ PairParts dialogue_parts(const Settings& settings, ReadReport& report) {
 ParallelText read_answers(const Settings& layout, std::span<const std::string> files, ReadReport& report) {
   const auto data = layout.read<ConverseData>("data");
   ParallelText pairs = answers_in(read_dialogues(files.front(), data.text, &report), data.turns);
-  check(pairs.size() > 0, files.front(), ": no dialogue has a second turn: there is no answer to measure");
+  check(pairs.size() > 0, files.front(), ": no dialogue has a second turn: there is no answer to evaluate");
   return pairs;
 }
 
@@ -184,7 +189,7 @@ Measurement dialogue_quality(const Settings&, std::span<const std::string> answe
 const TaskKind& converse_task() {
   static const TaskKind kind{
       "converse",
-      "Learns to answer in dialogues, measures it, and answers",
+      "Trains, evaluates and uses a model that replies in dialogues",
       Stacks::encoder_decoder,
       dialogue_metrics,
       converse_settings,

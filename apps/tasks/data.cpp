@@ -19,7 +19,7 @@ bool names_file(const Settings& settings) {
   const auto files = settings.read<DataFiles>("data");
   if (files.file.empty() && !(files.valid.empty() && files.test.empty()))
     throw SettingsError(concat_text(files.valid.empty() ? "--test (data.test)" : "--valid (data.valid)",
-                                    " needs --data (data.file), what to learn from"));
+                                    " needs --data (data.file), the training data"));
   return !files.file.empty();
 }
 
@@ -64,7 +64,7 @@ Tokens BoundedTokenizer::bounded(Tokens tokens) {
   ++texts_;
   if (tokens.size() <= max_tokens_) return tokens;
   check(cut_, "the text has ", tokens.size(), " tokens, more than data.max_tokens = ", max_tokens_,
-        "; raise that, or set data.long_texts=cut, which reads the beginning of such texts");
+        "; raise this limit, or set data.long_texts=cut to read the beginning of long texts");
   ++cut_texts_;
   const std::int32_t end = tokens.back();
   tokens.resize(max_tokens_);
@@ -232,12 +232,12 @@ Capture captured(const std::function<void(Context&)>& pass) {
 
 namespace {
 
-/// The axis of the samples: the second in Reformer's buckets and orders [rounds, B, H, N].
+/// Returns the axis of the samples: the second in Reformer's buckets and orders [rounds, B, H, N].
 int batch_axis(const Capture::Entry& entry) {
   return entry.name == "buckets" || (entry.name == "order" && entry.value.rank() == 4) ? 1 : 0;
 }
 
-/// What a capture of `count` samples has of one of them; what has one sample alone is the same for all.
+/// Returns one sample of a capture of `count` samples. Tensors with a single sample apply to all.
 Capture sample_of(const Capture& capture, std::int64_t sample, std::int64_t count) {
   Capture one;
   for (const Capture::Entry& entry : capture.entries) {
@@ -280,7 +280,7 @@ TextSource source_of(std::vector<const TextList*> lists) {
 
 namespace {
 
-/// A digest of texts, in their order.
+/// Returns a digest of texts, in their order.
 std::string digest_of_texts(const std::vector<const TextList*>& lists) {
   Digest digest;
   for (const TextList* list : lists) {
@@ -364,7 +364,8 @@ std::vector<std::string> short_lines(const TextList& texts, std::size_t count) {
 
 namespace {
 
-/// The files of a part: a table, a source and a target, or none. `prefix` of its flags: "--valid".
+/// Returns the files of a part: a table, a source and a target, or none. `prefix` of its flags:
+/// "--valid".
 std::vector<std::string> files_of(const PairFiles::Part& part, const std::string& prefix) {
   const std::string source = prefix.empty() ? "--source" : prefix + "-source",
                     target = prefix.empty() ? "--target" : prefix + "-target";
@@ -378,13 +379,13 @@ std::vector<std::string> files_of(const PairFiles::Part& part, const std::string
   return {};
 }
 
-/// The text of a cell as one line.
+/// Returns the text of a cell as one line.
 std::string_view as_line(std::string& cell) {
   std::ranges::replace(cell, '\n', ' ');
   return cell;
 }
 
-/// Of a table of pairs: both columns, in their order.
+/// Returns both columns of a table of pairs, in order.
 TableOptions table_of_pairs(const PairFiles& files, const std::string& path) {
   TableOptions options;
   options.format = files.format.empty() ? table_format(path) : files.format;
@@ -414,7 +415,7 @@ ParallelText read_pair_table(const PairFiles& files, const std::string& path, Re
   return pairs;
 }
 
-/// Draws the share of the pairs that is held out, as split_text() does.
+/// Draws the held-out share of the pairs as split_text() does.
 PairParts split_pairs(const ParallelText& pairs, double valid_fraction, std::uint64_t seed) {
   TextParts parts =
       split_text({pairs.source, pairs.target, {}}, {.valid_fraction = valid_fraction, .seed = seed});
@@ -432,7 +433,7 @@ bool names_pairs(const Settings& settings) {
   const auto check_part = [&](const PairFiles::Part& part, const char* flag, const char* what) {
     if (!files_of(part, flag).empty() && !train)
       throw SettingsError(
-          concat_text(what, " files need pairs to learn from: --source and --target too, or --data"));
+          concat_text(what, " files need training pairs too: give --source and --target, or --data"));
   };
   check_part(files.valid, "--valid", "validation");
   check_part(files.test, "--test", "test");

@@ -20,99 +20,106 @@
 #include "heed/models/loss.h"
 #include "heed/models/pairs.h"
 
-// What tasks do with texts between the reader and the model.
+// Text handling between the file readers and the model, shared by all tasks.
 
 namespace heed {
 
-// --- settings of the group "data" that tasks have in common
+// --- shared settings of the group "data"
 
 void for_each_setting(auto&& visit, TextOptions& text) {
   visit(text.encoding, "encoding", {"utf-8", "latin-1", "cp1252"},
-        "How bytes stand for characters; it is never guessed");
+        "Character encoding of text files; never guessed");
   visit(text.bad_bytes, "on_bad_bytes", {"error", "replace"},
-        "Bytes that the encoding does not have are an error, or replaced by U+FFFD and counted");
-  visit(text.max_bytes, "max_bytes", 1, 0x1p63, "The most bytes of one file of text, unpacked");
+        "What happens to bytes that are invalid in the encoding: an error, or replacement by U+FFFD with a "
+        "count");
+  visit(text.max_bytes, "max_bytes", 1, 0x1p63, "Largest size of a text file, unpacked, in bytes");
 }
 
-/// The files of a task whose data come in parts. `what` they hold, and in which `form`, is for their help.
+/// The files of a task with separate training, validation and test data. `what` and `form` describe
+/// their content in help texts.
 struct DataFiles {
   std::string file = {}, valid = {}, test = {};
   std::string what = "Texts", form = {}, without_test = "a part of data.file, see data.test_fraction";
 };
 
 void for_each_setting(auto&& visit, DataFiles& files) {
-  visit(files.file, "file", files.what + " to learn from" + files.form);
-  visit(files.valid, "valid", files.what + " to measure progress on; empty: a part of data.file is held out");
-  visit(files.test, "test", files.what + " kept for a test; empty: " + files.without_test);
+  visit(files.file, "file", files.what + " for training" + files.form);
+  visit(files.valid, "valid", files.what + " for validation; empty: a part of data.file is held out");
+  visit(files.test, "test", files.what + " for testing; empty: " + files.without_test);
 }
 
-// How these are split where no file is named.
+// Settings for splitting data.file when no other files are named.
 void visit_valid_fraction(auto&& visit, double& fraction) {
   visit(fraction, "valid_fraction", 0, below_one,
-        "Share of the data that is held out to measure progress on, unless files are named for that");
+        "Share of the data to hold out for validation, unless validation files are named");
 }
 void visit_test_fraction(auto&& visit, double& fraction) {
-  visit(fraction, "test_fraction", 0, below_one, "Share of the data that is held out for a test, likewise");
+  visit(fraction, "test_fraction", 0, below_one,
+        "Share of the data to hold out for testing, unless test files are named");
 }
 void visit_split_seed(auto&& visit, std::uint64_t& seed) {
-  visit(seed, "split_seed", 0, 0x1p63, "Seed of what is held out, and of data made by rule");
+  visit(seed, "split_seed", 0, 0x1p63, "Seed for choosing held-out data, and for generated data");
 }
 
-/// How long texts may be, and what happens to longer ones.
+/// The length limit of texts, and what happens to longer ones.
 struct TextLimits {
   std::int64_t max_tokens = 256;
   enum class LongTexts { error, cut } long_texts = LongTexts::cut;
 };
 
 void for_each_setting(auto&& visit, TextLimits& limits) {
-  visit(limits.max_tokens, "max_tokens", 1, 1 << 24, "The most tokens of a text, its end mark included");
+  visit(limits.max_tokens, "max_tokens", 1, 1 << 24, "Most tokens of a text, including the end mark");
   visit(limits.long_texts, "long_texts", {"error", "cut"},
-        "A longer text is an error, or cut: its beginning alone is read, and a message says how many were");
+        "What happens to longer texts: an error, or only the beginning is read and a message reports how "
+        "many were cut");
 }
 
 // --- examples in memory
 
-/// A column of the examples that a task takes from memory.
+/// A column of examples passed in memory.
 struct ExampleColumn {
   std::string_view name, help;
-  /// A label or an identity: one line, for which a caller may also have a whole number.
+  /// A label or an identity: a single line, for which a caller may also pass an integer.
   bool is_name = false;
-  std::string_view separator = {};  ///< of a cell that is a list: what stands between its elements
+  std::string_view separator = {};  ///< between the elements of a cell that is a list
   bool optional = false;            ///< it and the columns after it may be left out
-  bool is_number = false;           ///< a caller may have a number, too
+  bool is_number = false;           ///< a caller may also pass a number
 };
 
-/// A table of examples, and how its rows become a file that the task reads.
+/// The layout of a table of examples, and how its rows are written to a file that the task reads.
 struct ExampleTable {
-  /// "": a part of the data (data.file, data.valid or data.test); else the only one of its kind: "news" for
-  /// data.news.
+  /// "": a part of the data (data.file, data.valid or data.test). Otherwise the setting below
+  /// "data" that names the file: "news" for data.news.
   std::string_view name;
   std::vector<ExampleColumn> columns;
   std::string_view ending = "jsonl";  ///< of the file's name
-  /// A line of the file, without its end; null: a JSON object with the names of the columns.
+  /// Returns a line of the file, without its line end. Null: a JSON object keyed by the column
+  /// names.
   std::string (*line)(std::span<const std::string> row, std::size_t number) = nullptr;
 };
 
-/// Examples in memory: a table of texts, column by column, in the order of the task's ExampleTable.
+/// Examples in memory: a table of texts, stored by column, in the order of the task's ExampleTable.
 struct Examples {
-  std::string part = "train";  ///< "train", "valid", "test", or the name of another table of the task
+  /// "train", "valid", "test", or the name of another table of the task.
+  std::string part = "train";
   std::vector<std::vector<std::string>> columns;
 };
 
-/// What tasks that learn from pairs take from memory.
+/// Returns the tables of examples that tasks trained on pairs accept from memory.
 std::vector<ExampleTable> pair_examples();
 
-/// Whether a setting says how files of data are laid out: those of examples in memory heed itself writes.
+/// Whether a setting describes the layout of data files. heed chooses the layout of examples in
+/// memory itself.
 bool is_layout(const Setting& setting);
-/// Sets how the file of a table is laid out, and what its first `columns` are called.
+/// Sets the file layout of a table, and the names of its first `columns` columns.
 void use_layout_of(const ExampleTable& table, std::size_t columns, Settings& settings);
 
 // --- files
 
-/// True when the settings name data.file. Throws a SettingsError when they name other files but not that one.
+/// Whether the settings name data.file. Throws a SettingsError if they name only other data files.
 bool names_file(const Settings& settings);
-/// The parts of the files: files.valid and files.test, or where there are none the shares of files.file that
-/// split(all, valid_fraction, test_fraction) holds out. `read` reads a file.
+/// The training, validation and test parts. Without files.valid or files.test, split(all,
+/// valid_fraction, test_fraction) holds out a share of files.file. `read` reads a file.
 template <class Read, class Split>
 auto parts_of_files(const DataFiles& files, double valid_fraction, double test_fraction, const Read& read,
                     const Split& split) {
@@ -123,25 +130,26 @@ auto parts_of_files(const DataFiles& files, double valid_fraction, double test_f
   return parts;
 }
 
-/// The ids of a text and the end mark.
+/// Returns the token ids of a text, followed by the end mark.
 Tokens tokens_with_end(const Tokenizer& tokenizer, std::string_view text);
 
-/// Turns texts into what an encoder reads: their tokens and the end mark "</s>"; before them the mark that
-/// "tokenizer.begin" names, if any.
+/// Tokenizes texts for an encoder: the mark named by "tokenizer.begin", if any, the tokens, and the
+/// end mark "</s>".
 class BoundedTokenizer {
  public:
-  /// With the TextLimits below "data".
+  /// Reads its TextLimits from the settings below "data".
   BoundedTokenizer(Tokenizer tokenizer, const Settings& settings);
-  /// Throws an Error for a text that is too long.
+  /// Tokenizes a text. A text that is too long is cut, or throws an Error, depending on
+  /// data.long_texts.
   Tokens operator()(std::string_view text);
-  /// The mark that begins a text; none where the settings name none.
+  /// The mark that begins a text; empty if the settings name none.
   const Tokens& begin() const { return begin_; }
-  /// The same of tokens that end in the mark.
+  /// Applies the length limit to tokens that already end in the end mark.
   Tokens bounded(Tokens tokens);
-  /// All texts; errors say where each came from.
+  /// Tokenizes all texts; errors name the place of a text.
   std::vector<Tokens> operator()(const TextList& texts, const TextPlaces& places);
-  /// "3 of 90 texts are longer than data.max_tokens = 256 and were cut; ..." of the texts since the last
-  /// call, or "" when none was cut.
+  /// Returns "3 of 90 texts are longer than data.max_tokens = 256 and were cut; ..." for the texts
+  /// since the last call, or "" if none was cut.
   std::string take_cut_message();
   const Tokenizer& tokenizer() const { return tokenizer_; }
 
@@ -153,29 +161,32 @@ class BoundedTokenizer {
   std::atomic<std::int64_t> texts_ = 0, cut_texts_ = 0;
 };
 
-/// Turns pairs of texts into what a PairMatcher reads: each text's tokens with the end mark, and for each
-/// token whether the word it belongs to stands in the other text, too, in small or capital letters. A word is
-/// matched whole, so that names which the vocabulary lacks are found. The kinds of match tell how rare the
-/// word is by its place in the vocabulary, which is learned from the frequent to the rare: 1 for about 30
-/// words, 2 for 250, 3 for 2000, 4 for others and for words of several tokens. Where a word of several tokens
-/// has no match, as most have in scripts without spaces, its tokens are compared in runs: 5 for a token that
-/// the other text has, 6 and 7 for one within a run of two or three tokens that it has.
+/// Tokenizes pairs of texts for a PairMatcher: the tokens of each text with the end mark, and for
+/// each token whether its word also occurs in the other text, ignoring case. Words are matched
+/// whole, so that names missing from the vocabulary are found.
+///
+/// The match kind encodes how rare a word is. The vocabulary is sorted from frequent to rare, so a
+/// word's rank gives the kind: 1 for about the first 30 words, 2 for 250, 3 for 2000, 4 for all
+/// others and for words of several tokens. If a word of several tokens has no match, as is common
+/// in scripts without spaces, its tokens are compared in runs: 5 for a token that occurs in the
+/// other text, 6 and 7 for a token within a matching run of two or three tokens.
 class PairTokenizer {
  public:
   PairTokenizer(Tokenizer tokenizer, const Settings& settings)
       : bounded_(std::move(tokenizer), settings),
         is_joint_(settings.get<std::string>("model.kind") == "joint") {}
 
-  /// A text as the tokenizer is to learn it: words and marks of punctuation with a space before each.
+  /// Returns the text for training the tokenizer: each word and punctuation mark with a space
+  /// before it.
   static std::string spaced(std::string_view text);
 
-  /// Throws an Error when one of the texts is too long (see BoundedTokenizer).
+  /// Tokenizes a pair. Texts that are too long are treated as by BoundedTokenizer.
   TokenPair operator()(std::string_view first, std::string_view second);
   const Tokenizer& tokenizer() const { return bounded_.tokenizer(); }
   std::string take_cut_message() { return bounded_.take_cut_message(); }
 
  private:
-  /// A word with the form by which it is compared.
+  /// A word and its lower-case form, which is used for comparison.
   struct Word {
     std::string lower;
     Tokens tokens;
@@ -188,19 +199,20 @@ class PairTokenizer {
   bool is_joint_;  // a row is the pair, and begins once
 };
 
-/// Gets each new piece of a text that is being written; false ends the writing.
+/// Receives each new piece of a text as it is generated. Return false to stop generation.
 using OnText = std::function<bool(std::string_view piece)>;
 
-/// Hands over a text in pieces while it grows at its end.
+/// Passes on a growing text in pieces, as it is generated.
 class TextPieces {
  public:
-  /// Thrown by grow() where no more is wanted.
+  /// Thrown by grow() when OnText returned false.
   struct Ended {};
 
   explicit TextPieces(const OnText& on_text) : on_text_(on_text) {}
-  /// `text`: all of it so far. Its last bytes may be a part of a character, and then wait for the rest.
+  /// Passes on what is new in `text`, the whole text so far. An incomplete character at the end
+  /// waits for its remaining bytes.
   void grow(std::string_view text);
-  /// The same of the whole text.
+  /// Passes on the rest of the complete text.
   void finish(std::string_view text);
   const std::string& shown() const { return shown_; }
 
@@ -211,51 +223,52 @@ class TextPieces {
   std::string shown_;
 };
 
-/// True for a line that says nothing.
+/// Whether a line holds only white space.
 bool is_blank(std::string_view line);
-/// The tokens as they are read, for people: with the spaces and bytes that they stand for.
+/// Returns the tokens in readable form, with the spaces and bytes that they encode.
 std::vector<std::string> token_texts(const Tokenizer& tokenizer, std::span<const std::int32_t> tokens);
 
-/// What layers show in a pass that is given a context for inference; without gradients.
+/// Runs `pass` with an inference context, without gradients, and returns what its layers captured.
 Capture captured(const std::function<void(Context&)>& pass);
-/// Adds what one pass over `rows` left, with their tokens. Of two rows each is an example of its own:
+/// Adds the capture of one pass over `rows`, with their tokens. Two rows become separate examples,
 /// "<example>-first" and "<example>-second".
 void add_pass(CaptureFile& file, const std::string& example, const Capture& capture,
               const std::vector<Tokens>& rows, const Tokenizer& tokenizer);
 
-/// Adds a text so that no other division of the same bytes gives the same digest.
+/// Adds a text with its length, so that other ways to divide the same bytes give another digest.
 void add_text(Digest& digest, std::string_view text);
-/// The texts of lists, which must outlive this, one list behind the other.
+/// Returns the texts of several lists, one list after another. The lists must outlive the source.
 TextSource source_of(std::vector<const TextList*> lists);
 
-/// A digest of all texts and labels.
+/// Returns a digest of all texts and labels.
 std::string digest_of(const LabelledText& text);
 std::string digest_of(const ParallelText& pairs);
-/// The first texts, and then the second, of data that must outlive this.
+/// Returns all first texts, then all second texts. The data must outlive the source.
 TextSource all_texts(const LabelledText& text);
 TextSource all_texts(const ParallelText& pairs);
 
-/// A part of the data by its name.
+/// Returns a part of the data by its name: "valid", "test" or "train".
 template <class Data>
 const Data& part_of(const DataParts<Data>& parts, std::string_view name) {
   return name == "valid" ? parts.valid : name == "test" ? parts.test : parts.train;
 }
 
-/// Lengths of examples, by which batches are put together: of the first side and, where there is one, of the
+/// Lengths of examples in tokens, for batching: of the first side and, if there is one, of the
 /// second.
 using Lengths = std::array<std::vector<std::int32_t>, 2>;
 
-/// The limits of a training batch: training.batch_tokens, data.max_tokens and the seed.
+/// Returns the limits of a training batch: training.batch_tokens, data.max_tokens and the seed.
 BatchOptions training_batches(const Settings& settings);
-/// The shortest text that reads as the number.
+/// Returns the shortest text that parses to this number.
 std::string number_text(float number);
 
-/// The batches of an evaluation: no example is left out, and like lengths stand together.
+/// Returns options for evaluation batches: no example is left out, and similar lengths are batched
+/// together.
 BatchOptions evaluation_batches(std::int64_t batch_size);
-/// Lengths as the model sees them; each sequence gains `more` marks.
+/// Returns the lengths of sequences as the model sees them; each gains `more` marks.
 std::vector<std::int32_t> lengths_of(const std::vector<Tokens>& sequences, std::int32_t more = 0);
 
-/// The elements that a batch names.
+/// Returns the elements at the indices of a batch.
 template <class Element>
 std::vector<Element> pick(const std::vector<Element>& all, const Batch& rows) {
   std::vector<Element> picked;
@@ -264,7 +277,7 @@ std::vector<Element> pick(const std::vector<Element>& all, const Batch& rows) {
   return picked;
 }
 
-/// The batches of a plan. Those of the last epoch asked for are kept, so that a step need not plan the epoch
+/// The batches of a plan. Caches the last epoch that was asked for, so that a step does not plan it
 /// again.
 template <class Plan>
 class EpochBatches {
@@ -291,29 +304,30 @@ class EpochBatches {
   Batches batches_;
 };
 
-/// To four decimals: more say nothing about a score.
+/// Rounds to four decimals, the meaningful precision of a score.
 double rounded(double value);
 
-/// Lines that are soon read: of the first 500 of `texts` those whose length is nearest to 60 bytes, in their
-/// order; at most `count`, and no blank ones.
+/// Returns short lines for a reader: of the first 500 `texts`, the ones whose length is nearest to
+/// 60 bytes, in their order; at most `count`, none blank.
 std::vector<std::string> short_lines(const TextList& texts, std::size_t count);
 
-// Pairs of texts, a source and what is to be written for it, from tables or from two files of lines.
+// Pairs of texts, a source and its target, from tables or from two files of lines.
 
 using PairParts = DataParts<ParallelText>;
 
 void visit_header(auto&& visit, Header& header) {
   visit(header, "header", {"", "true", "false"},
-        "csv and tsv: whether the first row names the columns, as it does where a column is given by its "
-        "name; empty: found out, and said");
+        "csv and tsv: whether the first row is a header; giving a column by name implies true; empty: "
+        "detected and reported");
 }
 void visit_delimiter(auto&& visit, std::string& delimiter) {
   std::vector<std::string> names = table_delimiters();
   names.insert(names.begin(), "");
-  visit(delimiter, "delimiter", names, "What separates the fields of csv; empty: what the first line shows");
+  visit(delimiter, "delimiter", names, "Field separator of csv; empty: detected in the first line");
 }
 
-/// The settings below "data" that name files of pairs: a table for each part, or two files of lines.
+/// The settings below "data" that name files of pairs: a table for each part, or two files of
+/// lines.
 struct PairFiles {
   struct Part {
     std::string source = {}, target = {}, table = {};
@@ -329,55 +343,59 @@ struct PairFiles {
 };
 
 void for_each_setting(auto&& visit, PairFiles& files) {
-  visit(files.train.source, "source", "Texts to learn from, one a line; plain or gzip");
-  visit(files.train.target, "target", "What is to be written for them, line by line");
-  visit(files.valid.source, "valid_source", "Texts to measure progress on");
+  visit(files.train.source, "source", "Training sources, one per line; plain or gzip");
+  visit(files.train.target, "target", "Training targets, line by line");
+  visit(files.valid.source, "valid_source", "Validation sources");
   visit(files.valid.target, "valid_target", "What is to be written for them");
-  visit(files.test.source, "test_source", "Texts to measure with at the end");
+  visit(files.test.source, "test_source", "Test sources");
   visit(files.test.target, "test_target", "What is to be written for them");
   visit(files.train.table, "file",
-        "In place of data.source and data.target: a table with both, plain or gzip");
-  visit(files.valid.table, "valid", "A table to measure progress on");
-  visit(files.test.table, "test", "A table to measure with at the end");
+        "A table with sources and targets, plain or gzip, instead of data.source and data.target");
+  visit(files.valid.table, "valid", "Validation table");
+  visit(files.test.table, "test", "Test table");
   visit_valid_fraction(visit, files.valid_fraction);
   visit_split_seed(visit, files.split_seed);
   std::vector<std::string> formats = table_formats();
   formats.insert(formats.begin(), "");
-  visit(files.format, "format", formats, "How tables are laid out; empty: by the name of the file");
+  visit(files.format, "format", formats, "Format of tables; empty: from the file name");
   visit_header(visit, files.header);
   visit_delimiter(visit, files.delimiter);
-  visit(files.source_column, "source_column",
-        "Column of the sources: a number from 1, or a name; empty: \"source\", or 1 where nothing is called "
-        "so");
-  visit(files.target_column, "target_column",
-        "Column of the targets: a number from 1, or a name; empty: \"target\", or 2 where nothing is called "
-        "so");
+  visit(
+      files.source_column, "source_column",
+      "Column of the sources: a number from 1, or a name; empty: \"source\", or 1 if there is no such name");
+  visit(
+      files.target_column, "target_column",
+      "Column of the targets: a number from 1, or a name; empty: \"target\", or 2 if there is no such name");
   for_each_setting(visit, files.text);
 }
 
-/// True when the settings name pairs to learn from; throws a SettingsError when they name half of them, or
+/// Whether the settings name training pairs. Throws a SettingsError if they name only one side, or
 /// both a table and files of lines.
 bool names_pairs(const Settings& settings);
 
-/// All parts that the settings name.
+/// Reads all parts that the settings name.
 PairParts read_pair_parts(const Settings& settings, ReadReport& report);
-/// A table (one file), or sources and targets (two). Line ends in a cell become spaces. Throws an Error with
-/// file and line.
+/// Reads pairs from a table (one file), or from sources and targets (two files). Line ends in a
+/// cell become spaces. Throws an Error with file and line.
 ParallelText read_pairs(const Settings& settings, std::span<const std::string> files, ReadReport& report);
 
-/// The sources of a table, which may be without targets, row by row. Line ends in a cell become spaces.
+/// Reads the sources of a table row by row; the table may lack targets. Line ends in a cell become
+/// spaces.
 void read_sources(const Settings& settings, const std::string& file, const TakeText& take,
                   ReadReport& report);
 
-/// Pairs of number words in two languages, made by rule.
+/// Settings for generated pairs of number words in two languages.
 struct NumberSettings {
   std::int64_t count = 20000, held_out = 500;
-  /// They do not follow the seed of a run: runs with other seeds are compared on the same numbers.
+  /// Generates the pairs. They do not depend on the seed of a run, so that runs with different
+  /// seeds are compared on the same numbers.
   PairParts made_by_rule() const;
 };
 void for_each_setting(auto&& visit, NumberSettings& numbers) {
-  visit(numbers.count, "numbers", 1, 999'999, "Without data: how many number words to learn from");
-  visit(numbers.held_out, "held_out_numbers", 1, 999'999, "Without data: how many to measure with");
+  visit(numbers.count, "numbers", 1, 999'999,
+        "Without data: number of generated training pairs of number words");
+  visit(numbers.held_out, "held_out_numbers", 1, 999'999,
+        "Without data: number of generated held-out examples");
 }
 
 }  // namespace heed

@@ -37,7 +37,7 @@ struct EmbedTextTraining {
 };
 void for_each_setting(auto&& visit, EmbedTextTraining& training) {
   visit(training.scale, "scale", 1e-3, 1e4,
-        "What similarities of -1 to 1 are multiplied by before the softmax over a batch");
+        "Factor for similarities (-1 to 1) before the softmax over a batch");
 }
 
 Settings embed_text_settings(bool own_data) {
@@ -64,7 +64,7 @@ Tensor matrix_of(const Vectors& rows) {
   return Tensor::from(values, {std::ssize(rows), std::ssize(rows.front())});
 }
 
-/// How the partner of each first text ranks among all second ones by nearness.
+/// Ranks the partner of each first text among all second texts by similarity.
 std::vector<ExpectedRank> ranks_of_partners(const Vectors& first, const Vectors& second) {
   const NoGrad no_grad;
   const std::int64_t count = std::ssize(first), most_rows = 256;
@@ -73,7 +73,7 @@ std::vector<ExpectedRank> ranks_of_partners(const Vectors& first, const Vectors&
   for (std::int64_t begin = 0; begin < count; begin += most_rows) {
     const std::int64_t end = std::min(count, begin + most_rows);
     const std::vector<float> all = matmul(slice(u, 0, begin, end), v).to_vector<float>();
-    for (const float one : all) check(std::isfinite(one), "texts cannot be ranked: a nearness is ", one);
+    for (const float one : all) check(std::isfinite(one), "texts cannot be ranked: a similarity is ", one);
     for (std::int64_t i = begin; i < end; ++i)
       ranks.push_back(expected_rank({all.data() + (i - begin) * count, static_cast<std::size_t>(count)},
                                     static_cast<std::size_t>(i)));
@@ -102,8 +102,8 @@ class EmbedTextLearner : public Learner {
   }
 
   void prepare_training() override {
-    remark(concat_text(parts_.train.size(), " pairs to learn from, ", parts_.valid.size(),
-                       " to measure with; vocabulary ", tokenizer_->tokenizer().vocabulary_size()));
+    remark(concat_text(parts_.train.size(), " pairs for training, ", parts_.valid.size(),
+                       " for validation; vocabulary ", tokenizer_->tokenizer().vocabulary_size()));
     train_ = examples_of(parts_.train);
     valid_ = examples_of(parts_.valid);
     plan_batches({lengths_of(train_.inputs), lengths_of(train_.targets)}, training_batches(settings_));
@@ -227,7 +227,8 @@ class EmbedTextLearner : public Learner {
 
 const TaskKind& embed_text_task() {
   static const TaskKind kind = task_of<EmbedTextLearner>(
-      "embed_text", "Learns vectors of texts from pairs that belong together, measures them, and prints them",
+      "embed_text",
+      "Trains, evaluates and uses a model that embeds texts as vectors, from pairs that belong together",
       Stacks::encoder, embed_kinds, embed_text_settings, names_pairs, pair_examples());
   return kind;
 }

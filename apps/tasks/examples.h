@@ -14,27 +14,27 @@
 #include "heed/core/ranks.h"
 #include "heed/data/batching.h"
 
-// What tasks do alike with their examples: the parts of the data, one forward pass over many inputs, and
-// answers line by line.
+// Example handling shared by tasks: the parts of the data, forward passes over many inputs, and
+// predictions line by line.
 
 namespace heed {
 
 // --- the parts of the data
 
-/// What a report shows examples of: held-out data where there are any.
+/// The part of the data that a report takes its examples from: held-out data if there is any.
 template <class Data>
 const Data& shown_part(const DataParts<Data>& parts) {
   return parts.valid.size() > 0 ? parts.valid : parts.train;
 }
 
-/// Lines without what is expected of them.
+/// Returns lines without expected answers.
 inline std::vector<ExampleLine> lines_of(std::vector<std::string> texts) {
   std::vector<ExampleLine> lines;
   for (std::string& text : texts) lines.push_back({std::move(text)});
   return lines;
 }
 
-/// digest_of(part) of each part that is not empty, by its name.
+/// Returns the digest of each non-empty part, by its name.
 template <class Data, class DigestOf>
 std::map<std::string, std::string> digests_of(const DataParts<Data>& parts, const DigestOf& digest) {
   std::map<std::string, std::string> digests;
@@ -43,28 +43,28 @@ std::map<std::string, std::string> digests_of(const DataParts<Data>& parts, cons
   return digests;
 }
 
-// --- what a model gives for inputs
+// --- inputs and outputs of a model
 
-/// What a task learns from: an encoder reads an Input, such as the tokens of a text, and is to answer its
-/// Target.
+/// Training examples of a task with an encoder: Inputs, such as the tokens of a text, and their
+/// Targets.
 template <class Input, class Target>
 struct TaskExamples {
   std::vector<Input> inputs;
   std::vector<Target> targets;
 };
 
-/// Those at some indices.
+/// Returns the examples at the indices of a batch.
 template <class Input, class Target>
 TaskExamples<Input, Target> picked(const TaskExamples<Input, Target>& all, const Batch& rows) {
   return {pick(all.inputs, rows), pick(all.targets, rows)};
 }
 
-/// What a model gives for an input: scores of classes, a vector, a number.
+/// The output of a model for one input: class scores, a vector or a number.
 using Output = std::vector<float>;
 
-/// The output of each input, in their order, without a gradient. Inputs of like lengths are read together,
-/// and ranks share the batches. forward(inputs, context) gives [B, ...], B times as many numbers as an Output
-/// has.
+/// Returns the output of each input, in order, without gradients. Inputs of similar length are
+/// batched together, and ranks share the batches. forward(inputs, context) returns a tensor [B,
+/// ...] whose elements are divided evenly among the B inputs.
 template <class Input, class Forward>
 std::vector<Output> outputs_of(const std::vector<Input>& inputs, const Lengths& lengths,
                                std::int64_t batch_size, Ranks* ranks, const Forward& forward) {
@@ -88,7 +88,7 @@ std::vector<Output> outputs_of(const std::vector<Input>& inputs, const Lengths& 
   return all;
 }
 
-/// The inputs of lines whose outputs are asked for.
+/// Converts lines to inputs with input_of(line). Throws an Error if there are no lines.
 template <class InputOf>
 auto inputs_of_lines(std::span<const std::string> lines, const InputOf& input_of) {
   check(!lines.empty(), "outputs: there are no lines");
@@ -97,10 +97,10 @@ auto inputs_of_lines(std::span<const std::string> lines, const InputOf& input_of
   return inputs;
 }
 
-// --- answers line by line
+// --- predictions line by line
 
-/// Calls take(number, its prediction) for each line that is not blank. What is wrong with a line becomes its
-/// error.
+/// Calls take(index, prediction) for each line that is not blank. An Error becomes the prediction's
+/// `error`; DeviceLost and OutOfMemory propagate.
 template <class Take>
 std::vector<Prediction> for_each_line(std::span<const std::string> lines, const Take& take) {
   std::vector<Prediction> predictions(lines.size());
@@ -119,9 +119,9 @@ std::vector<Prediction> for_each_line(std::span<const std::string> lines, const 
   return predictions;
 }
 
-/// Answers to lines that are inputs of an encoder: input_of(line) throws an Error for one that is none,
-/// answers_to(inputs) gives a prediction for each, and show(input, name, file) makes one pass over an input
-/// in which the model shows its inside.
+/// Answers lines that are inputs of an encoder. input_of(line) throws an Error for an invalid line,
+/// answers_to(inputs) returns a prediction for each input, and show(input, name, file) captures one
+/// pass over an input.
 template <class InputOf, class AnswersTo, class Show>
 std::vector<Prediction> answer_lines(std::span<const std::string> lines, const PredictOptions& options,
                                      const InputOf& input_of, const AnswersTo& answers_to, const Show& show) {
@@ -139,7 +139,8 @@ std::vector<Prediction> answer_lines(std::span<const std::string> lines, const P
   return predictions;
 }
 
-/// The same for texts that an encoder reads, each by itself: pass(texts, context) is a forward pass.
+/// Answers single texts with answer_lines(). pass(texts, context) runs a forward pass, for the
+/// capture.
 template <class AnswersTo, class Pass>
 std::vector<Prediction> answer_texts(std::span<const std::string> lines, const PredictOptions& options,
                                      BoundedTokenizer& tokenizer, const AnswersTo& answers_to,

@@ -25,7 +25,7 @@ double share(std::int64_t part, std::int64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// How many texts each class has.
+/// Returns the number of texts of each class.
 std::vector<std::size_t> counts_of(const LabelledText& text, const std::vector<std::string>& classes) {
   std::unordered_map<std::string_view, std::size_t> count_of;
   for (const std::string_view label : text.labels) ++count_of[label];
@@ -38,7 +38,7 @@ std::string in_quotes(std::string_view name) {
   return concat_text('"', unicode::shortened(name, 40), '"');
 }
 
-/// "\"good\" 5488, \"bad\" 4512"; of many classes the largest.
+/// Returns "\"good\" 5488, \"bad\" 4512"; of many classes, only the largest.
 std::string class_counts(const std::vector<std::size_t>& texts, const std::vector<std::string>& classes) {
   std::vector<std::size_t> order(classes.size());
   std::iota(order.begin(), order.end(), 0);
@@ -91,14 +91,14 @@ std::vector<std::string> classes_from_json(const std::string& text) {
         "classes.json: expected a list of the names of at least two classes");
   auto classes = names.get<std::vector<std::string>>();
   for (const std::string& name : classes) check_label(name, "classes.json");
-  check(std::is_sorted(classes.begin(), classes.end()),
-        "classes.json: the classes are not in the order of their bytes");
+  check(std::is_sorted(classes.begin(), classes.end()), "classes.json: the classes are not in byte order");
   return classes;
 }
 
 namespace {
 
-/// Other files are read by the columns of the training file: keeps their names where it has a header.
+/// Stores the column names of the training file in the settings if it has a header, because other
+/// files are read with the same columns.
 void keep_columns(Settings& settings, const LabelledText& train) {
   if (train.columns.empty()) return;
   const auto keep = [&](const char* setting, const Json& columns) {
@@ -140,7 +140,7 @@ TextParts read_labelled_parts(
 
 namespace {
 
-/// A text as a line of input: of a pair both, with a tab between.
+/// Returns a text as a line of input; for a pair, both texts with a tab between.
 std::string text_at(const LabelledText& text, std::size_t index) {
   std::string whole(text.texts[index]);
   if (!text.seconds.empty()) whole.append("\t").append(text.seconds[index]);
@@ -160,9 +160,9 @@ void check_labels(const LabelledText& text, std::string_view origin) {
     columns.push_back(concat_text(columns.size() + 1, " (", in_quotes(one), ')'));
   throw SettingsError(
       concat_text(origin, ": its ", text.size(), " texts have more than ", labels.size() - 1,
-                  " different labels, and so fewer than ", few_texts, " texts each; such as ",
+                  " different labels, fewer than ", few_texts, " texts each; such as ",
                   in_quotes(text.labels[0]), " and ", in_quotes(text.labels[text.size() - 1]), ". ",
-                  columns.empty() ? "A label is what many texts have in common: is data.format right?"
+                  columns.empty() ? "Many texts must share a label: is data.format right?"
                                   : "Is the label in another column? --set data.label_column=N names it; the "
                                     "first line has the columns " +
                                         listed(columns, 20)));
@@ -173,9 +173,8 @@ std::vector<std::string> remarks_on_labelled(const TextParts& parts, const TextP
                                              const std::string& description) {
   const std::vector<std::size_t> counts = counts_of(labels.train, classes);
   std::vector<std::string> remarks = {
-      concat_text(parts.train.size(), ' ', unit, " of ", classes.size(), " classes to learn from, ",
-                  parts.valid.size(), " to measure with, ", parts.test.size(), " kept for a test; ",
-                  description),
+      concat_text(parts.train.size(), ' ', unit, " of ", classes.size(), " classes for training, ",
+                  parts.valid.size(), " for validation, ", parts.test.size(), " for testing; ", description),
       "classes: " + class_counts(counts, classes)};
   for (const LabelledText* const part : {&labels.valid, &labels.test})
     remarks.push_back(remark_on_other_labels(classes, *part, unit));
@@ -193,14 +192,14 @@ std::string remark_on_steps(const Settings& settings, std::int64_t batches) {
   const auto steps = settings.get<std::int64_t>("training.steps");
   if (settings.get<std::int64_t>("training.epochs") > 0 || steps >= batches) return "";
   return concat_text("training.steps = ", steps, " end before all ", batches,
-                     " batches were read once: this much data deserves more steps");
+                     " batches were read once: train for more steps on this much data");
 }
 
 namespace {
 
 std::vector<float> with_mean_1(std::vector<double> weights) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-  check(sum > 0, "all ", weights.size(), " examples have the weight 0 (data.weight_column): none counts");
+  check(sum > 0, "all ", weights.size(), " examples have the weight 0 (data.weight_column), so none counts");
   std::vector<float> scaled;
   for (const double weight : weights)
     scaled.push_back(static_cast<float>(weight / sum * static_cast<double>(weights.size())));
@@ -307,7 +306,7 @@ std::size_t best_class(const ClassScores& scores) {
   return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
 
-/// Every class with its probability, the likeliest first.
+/// Returns every class with its probability, the likeliest first.
 std::vector<Prediction::Alternative> alternatives_of(const ClassScores& scores,
                                                      const std::vector<std::string>& classes) {
   std::vector<Prediction::Alternative> alternatives;
@@ -325,7 +324,7 @@ Prediction prediction_of(const ClassScores& scores, const std::vector<std::strin
   return prediction;
 }
 
-/// Whether a class is an answer, of several that a text may have.
+/// Whether a class is predicted for a text that may have several.
 bool is_chosen(float log_probability) {
   return log_probability >= static_cast<float>(std::log(0.5));
 }
@@ -349,7 +348,7 @@ Prediction set_prediction(const ClassScores& scores, const std::vector<std::stri
 
 namespace {
 
-/// Fits the shares, and gives the scores of the same samples.
+/// Fits the shares, and returns the scores of the same samples.
 template <class Label>
 std::vector<ClassScores> scores_after_fit(SparseLinear& sparse, const std::vector<std::vector<float>>& logits,
                                           const std::vector<Label>& labels,

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// Those of the causal objective, then those of the masked one alone.
+/// The metrics of the causal objective, followed by those only of the masked objective.
 constexpr MetricKind text_metrics[] = {{"loss", false},
                                        {"perplexity", false},
                                        {"nats_per_character", false},
@@ -44,7 +44,8 @@ constexpr const char* for_text = R"({
   "model": {"width": 192, "heads": 6, "feed_forward": 768, "decoder_layers": 4},
   "training": {"steps": 3000, "evaluate_every": 500, "save_every": 500, "schedule": {"warmup_steps": 200}}})";
 
-/// Many small batches: the rules come late, and a short text gives few large ones.
+/// Defaults for generated sentences: many small batches, because the rules are learned late and a
+/// short text gives few large batches.
 constexpr const char* for_agreement = R"({
   "model": {"width": 96, "heads": 4, "feed_forward": 256, "decoder_layers": 2, "max_length": 128, "dropout": 0.0},
   "training": {"steps": 4000, "batch_tokens": 1024, "evaluate_every": 800, "save_every": 1000,
@@ -82,7 +83,7 @@ std::vector<double> values_of(const TextLoss& loss) {  // in the order of `text_
   return {loss.nats_per_token(), loss.perplexity(), loss.nats_per_character(), loss.bits_per_character()};
 }
 
-/// Windows of model.max_length, evaluation.stride apart.
+/// Returns windows of model.max_length, evaluation.stride apart.
 TextLossOptions evaluation_windows(const Settings& settings) {
   TextLossOptions options;
   options.window = settings.get<std::int64_t>("model.max_length");
@@ -97,7 +98,7 @@ TextLossOptions evaluation_windows(const Settings& settings) {
 
 // --- the text
 
-/// The text of a file, or of all files in a folder and those below it, by name.
+/// Reads the text of a file, or of all files in a folder and its subfolders, by name.
 void read_documents(const fs::path& path, LargeText& text, const TextData& data, ReadReport& report) {
   const auto read = [&](const fs::path& file) {
     if (data.format == TextData::Format::text) return read_large_text(file, text, data.text, &report);
@@ -125,8 +126,8 @@ std::string joined_lines(const std::vector<std::string>& sentences) {
   return text;
 }
 
-/// A text in which every character of the texts stands, each once: all that a tokenizer of characters learns
-/// from.
+/// Returns a text with each character of the texts once, which is all that a character tokenizer
+/// learns from.
 std::string characters_of(std::initializer_list<const LargeText*> texts) {
   std::string characters;
   std::vector<bool> seen(0x110000);
@@ -166,7 +167,7 @@ void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_
   std::vector<std::string> unknown = tokenizer.unknown_characters(text);
   for (std::string& character : unknown) character = "'" + character + "'";
   check(unknown.empty(), what, " has characters that the tokenizer does not know: ", listed(unknown),
-        "; a model of characters reads those of its own text alone, one of BPE any");
+        "; a character model reads only the characters of its training text, a BPE model any");
 }
 
 TextStream::TextStream(Settings& settings, Learner& learner)
@@ -175,7 +176,8 @@ TextStream::TextStream(Settings& settings, Learner& learner)
 std::map<std::string, std::string> TextStream::read_parts(ReadReport& report) {
   parts = DataParts<LargeText>();
   if (!names_file(settings_)) {
-    // The text does not follow the seed: runs with other seeds are compared on the same sentences.
+    // The text does not depend on the seed, so that runs with different seeds are compared on the
+    // same sentences.
     const AgreementText text = agreement_text(1, data_.sentences, data_.held_out_sentences);
     parts.train.add(joined_lines(text.train), true);
     parts.valid.add(joined_lines(text.held_out), true);
@@ -232,20 +234,20 @@ void TextStream::open(const ReadFile& read) {
 }
 
 void TextStream::prepare() {
-  learner_.remark(concat_text(parts.train.characters(), " characters to learn from, ",
-                              parts.valid.characters(), " to measure with; vocabulary ", vocabulary_size()));
+  learner_.remark(concat_text(parts.train.characters(), " characters for training, ",
+                              parts.valid.characters(), " for validation; vocabulary ", vocabulary_size()));
   LargeText first;
   const std::int64_t most = settings_.read<TextEvaluation>("evaluation").characters;
   const bool all = most == 0 || parts.valid.characters() <= most;
   if (!all) {
     first = std::move(split_large_text(parts.valid, most, data_.memory_bytes).first);
-    learner_.remark(concat_text("progress is measured on the first ", most,
-                                " of these characters (evaluation.characters)"));
+    learner_.remark(
+        concat_text("evaluations read the first ", most, " of these characters (evaluation.characters)"));
   }
   const LargeText& measured = all ? parts.valid : first;
   valid_characters = measured.characters();
-  train = stream_of(parts.train, "the text to learn from");
-  valid = stream_of(measured, "the text to measure with");
+  train = stream_of(parts.train, "the training text");
+  valid = stream_of(measured, "the validation text");
   batches.plan({train.size(), training_windows(settings_)});
 }
 
@@ -264,9 +266,9 @@ TokenStream TextStream::stream_of(const LargeText& documents, std::string_view w
     stream.add(tokens);
   }
   if (unknown > 0)
-    learner_.remark(
-        concat_text(what, ": ", unknown, " of ", all,
-                    " tokens are <unk>; losses, those per character too, count no word behind them"));
+    learner_.remark(concat_text(
+        what, ": ", unknown, " of ", all,
+        " tokens are <unk>; losses, including losses per character, ignore the words that they replace"));
   return stream;
 }
 
@@ -304,9 +306,9 @@ TextWriter::TextWriter(const TaskKind& kind, Settings given)
   training_windows(settings_);
   const auto best_by = settings_.get<std::string>("training.keep_best_by");
   if (std::ranges::none_of(causal_kinds, [&](const MetricKind& one) { return one.name == best_by; }))
-    throw SettingsError("training.keep_best_by=" + best_by + " is measured with objective=masked alone");
+    throw SettingsError("training.keep_best_by=" + best_by + " is only measured with objective=masked");
   if (settings_.get<bool>("model.output_transform"))
-    throw SettingsError("model.output_transform is of objective=masked alone");
+    throw SettingsError("model.output_transform needs objective=masked");
 }
 
 std::map<std::string, std::string> TextWriter::read_parts() {
@@ -370,7 +372,8 @@ Measurement TextWriter::measured_text(const LargeText& documents, bool by_rule) 
   return measurement;
 }
 
-/// Share of lines, each begun by a line break, that follow the rule of the embedded text.
+/// Returns the share of generated lines, each started by a line break, that follow the rule of the
+/// built-in text.
 double TextWriter::share_by_rule(std::int64_t count) {
   GenerationOptions options = generation_;
   const Tokens line_break = text_.tokenizer->encode("\n");
@@ -440,15 +443,15 @@ std::vector<ExampleLine> TextWriter::examples(std::size_t count, bool answered) 
   return lines_of(text_.lines(count, static_cast<std::size_t>(windows_.window) - 1));
 }
 
-/// The text of the tokens behind a prompt: of words it begins with a space.
+/// Returns the text of the tokens after a prompt; a word tokenizer begins it with a space.
 std::string TextWriter::continuation(const Tokens& prompt, std::span<const std::int32_t> tokens) const {
   Tokens whole = prompt;
   whole.insert(whole.end(), tokens.begin(), tokens.end());
   return text_.tokenizer->decode(whole).substr(text_.tokenizer->decode(prompt).size());
 }
 
-/// The prompt as the model reads it, behind the mark that begins texts, where they have one and it has not;
-/// else an empty one is a line break.
+/// Returns the tokens of a prompt, after the mark that begins texts if the run has one and the
+/// prompt lacks it. Without a mark, an empty prompt is a line break.
 Tokens TextWriter::prompt_tokens(const std::string& given) const {
   const Tokens& begin = text_.begin_mark();
   const std::string prompt = given.empty() && begin.empty() ? "\n" : given;
@@ -462,7 +465,7 @@ Tokens TextWriter::prompt_tokens(const std::string& given) const {
   return tokens;
 }
 
-/// One pass over the end of a text, as much as the model sees at a time.
+/// Captures one pass over the end of a text, as much as the model reads at once.
 void TextWriter::show_inside(Tokens tokens, const std::string& name, CaptureFile& file) {
   const auto limit = static_cast<std::size_t>(windows_.window);
   if (tokens.size() > limit) tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(limit));
@@ -473,20 +476,19 @@ void TextWriter::show_inside(Tokens tokens, const std::string& name, CaptureFile
 }
 
 const TaskKind& language_model_task() {
-  static const TaskKind kind{
-      "language_model",        "Learns to predict text, token by token, measures it, and writes text with it",
-      Stacks::decoder,         causal_kinds,
-      language_model_settings, names_file,
-      make_text_learner,       {{"", {{"text", "A document"}}}}};
+  static const TaskKind kind{"language_model",        "Trains, evaluates and uses a language model",
+                             Stacks::decoder,         causal_kinds,
+                             language_model_settings, names_file,
+                             make_text_learner,       {{"", {{"text", "A document"}}}}};
   return kind;
 }
 
 TextWriter& text_writer(Learner& learner) {
   check(learner.kind().name == "language_model", "this is a ", learner.kind().name,
-        " run, which writes no text");
+        " run, which generates no text");
   auto* writer = dynamic_cast<TextWriter*>(&learner);
   check(writer, "this run was trained with objective=masked: it fills in ", mask_token,
-        " (language_model predict) and writes no text");
+        " (language_model predict) and generates no text");
   return *writer;
 }
 

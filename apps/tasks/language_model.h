@@ -12,14 +12,14 @@
 #include "heed/models/decoding.h"
 #include "heed/training/perplexity.h"
 
-// Language models of both objectives: what they have in common, writing, and filling in.
+// Language models with the causal and the masked objective.
 
 namespace heed {
 
-/// Stands before every document of the stream that a model learns, so it begins a text and ends it, unless
+/// The mark before every document of the token stream. It begins and ends a text, unless
 /// tokenizer.begin and tokenizer.end name other marks.
 inline const std::string text_mark = "<|endoftext|>";
-/// Stands for a token that a masked model is to guess.
+/// The mask token, which replaces a token that a masked model must predict.
 inline const std::string mask_token = "<mask>";
 
 // --- settings
@@ -41,48 +41,49 @@ struct TextData {
   std::int64_t memory_bytes = default_memory_bytes, sentences = 20000, held_out_sentences = 500;
 };
 void for_each_setting(auto&& visit, TextData& data) {
-  visit(data.file, "file", "Text to learn from: a file, plain or gzip, or a folder of files");
-  visit(data.valid, "valid", "Text to measure progress on; empty: the end of data.file");
+  visit(data.file, "file", "Training text: a file, plain or gzip, or a folder of files");
+  visit(data.valid, "valid", "Validation text; empty: the end of data.file");
   visit(data.format, "format", {"text", "jsonl"},
-        "text: a file is a document; jsonl: each line is one, an object with its \"text\"");
+        "text: each file is a document; jsonl: each line is a document, an object with a \"text\" member");
   visit(data.valid_fraction, "valid_fraction", 0, below_one,
-        "Without data.valid: its share of the characters");
+        "Without data.valid: share of the characters to hold out for validation");
   for_each_setting(visit, data.text);
   visit(data.memory_bytes, "memory_bytes", 0, 0x1p63,
-        "Bytes of a text, and of its tokens, that stay in memory; more is kept in temporary files");
-  visit(data.sentences, "sentences", 1, 1e8, "Without data: how many sentences to learn from");
-  visit(data.held_out_sentences, "held_out_sentences", 1, 1e8, "Without data: how many to measure with");
+        "Bytes of a text, and of its tokens, to keep in memory; the rest goes to temporary files");
+  visit(data.sentences, "sentences", 1, 1e8, "Without data: number of generated training sentences");
+  visit(data.held_out_sentences, "held_out_sentences", 1, 1e8,
+        "Without data: number of generated held-out examples");
 }
 
 struct TextTokenizer {
   std::int64_t training_bytes = std::int64_t{1} << 28;
   BeginMark mark = {
       .help =
-          "A mark of its own before every text, such as <s>, behind which the end mark ends what was "
-          "before; masked: before every line that is to be filled in, such as [CLS], which the end "
-          "mark then closes; empty: neither"};
+          "Mark before every text, such as <s>; the end mark then only ends texts. masked: mark before every "
+          "line to fill in, such as [CLS], which the end mark then closes; empty: none"};
   std::string end = {};
 };
 void for_each_setting(auto&& visit, TextTokenizer& tokenizer) {
-  visit(tokenizer.training_bytes, "training_bytes", 1, 0x1p63,
-        "bpe and words are learned from so many bytes at the beginning, rounded up to pieces");
+  visit(
+      tokenizer.training_bytes, "training_bytes", 1, 0x1p63,
+      "bpe and words: bytes at the beginning of the text to learn the vocabulary from, rounded up to pieces");
   for_each_setting(visit, tokenizer.mark);
   visit(tokenizer.end, "end",
-        "The mark that ends a text, where it goes by another name than <|endoftext|>, </s> and their like");
+        "Mark that ends a text, if it is not <|endoftext|>, </s> or another usual name");
 }
 
 struct MaskedTraining {
   double mask_share = 0.15;
 };
 void for_each_setting(auto&& visit, MaskedTraining& training) {
-  visit(training.mask_share, "mask_share", 0.001, 1, "Masked: share of the tokens that are to be guessed");
+  visit(training.mask_share, "mask_share", 0.001, 1, "masked: share of the tokens to predict");
 }
 
 struct MaskedPrediction {
   std::int64_t best = 5;
 };
 void for_each_setting(auto&& visit, MaskedPrediction& prediction) {
-  visit(prediction.best, "best", 1, 1000, "Masked: how many fillings of a line --json shows");
+  visit(prediction.best, "best", 1, 1000, "masked: number of alternative fillings of a line in --json");
 }
 
 struct TextEvaluation {
@@ -90,69 +91,68 @@ struct TextEvaluation {
 };
 void for_each_setting(auto&& visit, TextEvaluation& evaluation) {
   visit(evaluation.characters, "characters", 0, 0x1p63,
-        "While training: the most characters to measure progress on, from the first; 0: all");
-  visit(
-      evaluation.stride, "stride", 0, 1 << 24,
-      "Tokens from one window to the next: each is predicted from at least context - stride others; 0: half "
-      "of the context");
+        "Characters of the validation text to evaluate on during training, from the beginning; 0: all");
+  visit(evaluation.stride, "stride", 0, 1 << 24,
+        "Tokens between windows: each token is predicted from at least context - stride others; 0: half the "
+        "context");
   visit(evaluation.sentences, "sentences", 0, 100'000,
-        "After training on the embedded text: sentences to write and to check against its rule");
+        "After training on generated text: number of sentences to generate and check against its rule");
 }
 
-/// How text is written.
+/// Settings of text generation.
 struct Generation {
   GenerationOptions options = {.sampling = {}, .tokens = 500};
   std::int64_t samples = 1;
 };
 void for_each_setting(auto&& visit, Generation& generation) {
   visit_sampling(visit, generation.options.sampling, generation.options.seed);
-  visit(generation.options.tokens, "tokens", 1, 1e6, "The most tokens to add to the prompt");
-  visit(generation.samples, "samples", 1, 1e6, "How many texts to write");
+  visit(generation.options.tokens, "tokens", 1, 1e6, "Most tokens to add to the prompt");
+  visit(generation.samples, "samples", 1, 1e6, "Number of texts to generate");
 }
 
 /// Whether "objective" is masked.
 bool is_masked(const Settings& settings);
 
-/// Windows of model.max_length, as many as training.batch_tokens takes. Throws a SettingsError when it takes
-/// none.
+/// Returns windows of model.max_length tokens, as many per batch as training.batch_tokens allows.
+/// Throws a SettingsError if it allows none.
 WindowOptions training_windows(const Settings& settings);
 
-/// Throws an Error that names the characters of the text which the tokenizer does not know, if any.
+/// Throws an Error naming characters of the text that the tokenizer cannot encode, if any.
 void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_view what);
 
-/// What a language model reads: it reads the text of the settings, learns its tokens and cuts it into
-/// windows.
+/// The data of a language model: reads the texts, learns the tokenizer and cuts the token stream
+/// into windows.
 class TextStream {
  public:
-  /// Both must outlive it; the learner gets what is worth telling.
+  /// Both arguments must outlive it; remarks go to the learner.
   TextStream(Settings& settings, Learner& learner);
 
-  /// The parts that the settings name; the share of the characters at the end becomes what is measured with.
-  /// Returns their digests.
+  /// Reads the parts that the settings name; without validation data, holds out a share of the
+  /// characters at the end. Returns the digests.
   std::map<std::string, std::string> read_parts(ReadReport& report);
   LargeText read(const std::string& file, const Settings& layout, ReadReport& report) const;
 
-  /// The tokenizer of the settings, as a file: the characters of all the text there is; words and BPE are
-  /// learned from what is trained on.
+  /// Returns the tokenizer of the settings, as a file. Characters are collected from all parts;
+  /// words and BPE are learned from the training part.
   NamedFiles learned_files();
   void open(const ReadFile& read);
-  /// Turns the parts into streams and the plan of the windows.
+  /// Converts the parts to token streams and plans the windows.
   void prepare();
-  /// The stream of the documents: what stands before each, and its text. `what` names them in errors, and in
+  /// Returns the token stream of documents, each after its mark. `what` names them in errors and in
   /// a remark on `<unk>`.
   TokenStream stream_of(const LargeText& documents, std::string_view what) const;
   std::int32_t end_mark() const { return *end_; }
-  /// What begins a text that is to be continued; empty: it begins with its first word.
+  /// The mark before a text that is to be continued; empty: the text begins with its first word.
   const Tokens& begin_mark() const { return begin_; }
 
-  /// Some lines, as much of each as a model reads in `most` tokens.
+  /// Returns some lines, each cut to `most` tokens.
   std::vector<std::string> lines(std::size_t count, std::size_t most) const;
   std::int64_t vocabulary_size() const { return tokenizer ? tokenizer->vocabulary_size() : 300; }
 
   DataParts<LargeText> parts;
   std::optional<Tokenizer> tokenizer;
-  TokenStream train{0}, valid{0};     ///< nothing to measure with: empty
-  std::int64_t valid_characters = 0;  ///< of the validation text, as far as progress is measured on it
+  TokenStream train{0}, valid{0};     ///< `valid` is empty without validation data
+  std::int64_t valid_characters = 0;  ///< of the validation text that evaluations read
   EpochBatches<WindowPlan> batches;
 
  private:
@@ -165,7 +165,7 @@ class TextStream {
 
 // --- the causal objective
 
-/// It writes text.
+/// The learner with the causal objective, which generates text.
 class TextWriter : public Learner {
  public:
   TextWriter(const TaskKind& kind, Settings settings);
@@ -175,15 +175,15 @@ class TextWriter : public Learner {
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override;
   Evaluation evaluate() override;
 
-  /// Of each line one continuation; blank ones get none.
+  /// Returns a continuation for each line; blank lines get none.
   std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
-  /// Logits [B, N, V] of what follows each token of each line.
+  /// Returns the logits [B, N, V] of the next token after each token of each line.
   Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override;
   /// Throws an Error for a prompt that the model cannot read.
   void check_prompt(const std::string& prompt) const { prompt_tokens(prompt); }
-  /// `samples` continuations of a prompt; text i depends on the prompt, the settings and i alone. An empty
-  /// prompt stands for the mark that begins a text, or where there is none for a line break. Throws an Error
-  /// for a prompt that the model cannot read.
+  /// Returns `samples` continuations of a prompt; text i depends only on the prompt, the settings
+  /// and i. An empty prompt means the mark that begins a text, or a line break if there is none.
+  /// Throws an Error for a prompt that the model cannot read.
   std::vector<Prediction> write(const std::string& prompt, std::int64_t samples,
                                 const PredictOptions& options) {
     return write(prompt, samples, options, generation_);
@@ -213,17 +213,18 @@ class TextWriter : public Learner {
   TextStream text_;
 };
 
-/// The learner of a language_model run as a writer; throws an Error for another task's.
+/// Returns the learner of a language_model run as a TextWriter. Throws an Error for another task.
 TextWriter& text_writer(Learner& learner);
 
 // --- the masked objective (masked_language_model.cpp)
 
-/// The learner of a language_model run with objective=masked: an encoder (models/language_model.h) guesses
-/// hidden tokens from both sides. It has model.decoder_layers layers of model.decoder_attention, any
-/// mechanism that can serve in an encoder, and fills in the lines it is given.
+/// Creates the learner of a language_model run with objective=masked: an encoder
+/// (models/language_model.h) that predicts hidden tokens from both sides and fills in given lines.
+/// It has model.decoder_layers layers of model.decoder_attention, which can be any mechanism that
+/// can serve in an encoder.
 ///
-/// Beside the loss of the hidden tokens it measures their accuracy, and pseudo_perplexity, exp(loss): no
-/// perplexity, because what it guesses from is most of the text.
+/// Besides the loss of the hidden tokens it measures their accuracy and pseudo_perplexity,
+/// exp(loss). This is not a perplexity, because the model sees most of the text.
 std::unique_ptr<Learner> make_masked_learner(const TaskKind& kind, Settings settings);
 
 }  // namespace heed

@@ -69,7 +69,7 @@ void Learner::build(Device device) {
 
 void Learner::remark_on_reading(const ReadReport& report) {
   if (report.replaced > 0)
-    remark(concat_text(report.replaced, " bytes of the data were no characters and were replaced"));
+    remark(concat_text(report.replaced, " invalid bytes in the data were replaced by U+FFFD"));
   if (report.blank > 0) remark(concat_text(report.blank, " blank lines of the data were left out"));
   if (report.missing > 0)
     remark(concat_text(report.missing, " rows without a label or a text were left out (data.missing)"));
@@ -83,7 +83,8 @@ void Learner::read_table(const std::string& file, const TakeText& take) {
 }
 
 void Learner::read_rows(const std::string& file, const TakeText& /*take*/, ReadReport& /*report*/) const {
-  throw SettingsError(concat_text(file, ": a ", kind_.name, " run answers lines, not rows of a table"));
+  throw SettingsError(
+      concat_text(file, ": a ", kind_.name, " run predicts from lines, not from rows of a table"));
 }
 
 Measurement Learner::measurement(std::span<const double> values, std::size_t count, bool round) const {
@@ -100,7 +101,7 @@ Measurement Learner::measurement(std::span<const double> values, std::size_t cou
 
 namespace {
 
-/// Those that may not be left out.
+/// Returns the number of required columns.
 std::size_t required_columns(const ExampleTable& table) {
   return static_cast<std::size_t>(std::ranges::count(table.columns, false, &ExampleColumn::optional));
 }
@@ -108,7 +109,7 @@ std::size_t required_columns(const ExampleTable& table) {
 }  // namespace
 
 Measurement Learner::measure_examples(const std::string& file) {
-  check(!kind_.examples.empty(), kind_.name, " measures on files, not on examples in memory");
+  check(!kind_.examples.empty(), kind_.name, " evaluates on files, not on examples in memory");
   Settings layout = settings_;
   const ExampleTable& table = kind_.examples.front();
   use_layout_of(table, required_columns(table), layout);
@@ -153,7 +154,7 @@ void Learner::limit_passes(const PassLimit& limit) {
     if (!settings_.setting(name).is_given)
       settings_.set(name, std::to_string(settings_.get<std::int64_t>(name) * fit / usual), "the data");
   remark(concat_text("training.steps = ", fit, ": ", limit.passes,
-                     " passes over so little data are enough, and ", usual, " steps the default for more"));
+                     " passes over this little data are enough, and ", usual, " steps the default for more"));
 }
 
 NamedFiles Learner::learned_tokenizer(const TextSource& texts) {
@@ -170,24 +171,23 @@ TransformerConfig Learner::encoder_config(std::int64_t vocabulary, std::int64_t 
 
 Tensor Learner::outputs_of_lines(std::span<const std::string> /*lines*/, Context& /*context*/) {
   fail("the model of a ", kind_.name,
-       " run has no outputs for lines alone: predict() answers them, and with targets there are the "
-       "log-probabilities of these");
+       " run has no outputs for lines alone: use predict(), or log_probabilities() with targets");
 }
 
 std::vector<Prediction> Learner::generate(const std::string& /*prompt*/, const WritingOptions& /*options*/) {
-  fail("a ", kind_.name, " run writes no text; predict() answers lines");
+  fail("a ", kind_.name, " run generates no text; use predict()");
 }
 
 Tensor Learner::log_probabilities_of(std::span<const std::string> /*lines*/,
                                      std::span<const std::string> /*targets*/, Context& /*context*/) {
-  fail("a ", kind_.name, " run writes no text for a text, whose probability could be asked for");
+  fail("a ", kind_.name, " run has no targets whose probability could be computed");
 }
 
 // --- examples in memory
 
 namespace {
 
-/// Throws for a cell that is not text, or not a name where one is asked for.
+/// Throws for a cell that is not text, or not a name if one is required.
 void check_cell(const std::string& cell, const ExampleColumn& column, const auto& at) {
   if (const std::size_t byte = unicode::find_invalid(cell); byte != std::string::npos)
     fail(at(), " is not UTF-8 at byte ", byte + 1);
@@ -198,7 +198,7 @@ void check_cell(const std::string& cell, const ExampleColumn& column, const auto
         "\": a name has neither tabs nor line breaks");
 }
 
-/// The file that holds the rows.
+/// Returns the content of the file with the rows.
 std::string content_of(const TaskKind& kind, const ExampleTable& table, const Examples& examples) {
   const std::size_t given = examples.columns.size();
   std::vector<std::string> names;
@@ -248,7 +248,7 @@ void move_data(Settings& settings, const fs::path& from, const fs::path& to) {
 }
 
 ExampleFiles::ExampleFiles(const TaskKind& kind, std::span<const Examples> examples) : kind_(kind) {
-  check(!kind.examples.empty(), "the task ", kind.name, " takes no examples from memory; name files");
+  check(!kind.examples.empty(), "the task ", kind.name, " accepts no examples from memory; name files");
   for (const Examples& part : examples) {
     check(std::ranges::count(parts_, part.part) == 0, kind.name, ": the examples of \"", part.part,
           "\" are given twice");
@@ -283,12 +283,11 @@ std::string ExampleFiles::path_of(const Examples& examples) const {
 
 void ExampleFiles::name_in(Settings& settings) const {
   if (std::ranges::count(parts_, "train") == 0)
-    throw SettingsError(
-        concat_text(kind_.name, ": there are no examples to learn from: give the part \"train\""));
+    throw SettingsError(concat_text(kind_.name, ": there are no training examples: give the part \"train\""));
   for (const Setting& one : settings.declared())
     if (is_layout(one) && settings.json(one.name) != one.initial)
       throw SettingsError(
-          concat_text(one.name, " is for files, and the examples are in memory: leave it out"));
+          concat_text(one.name, " is for files, but the examples are in memory: leave it out"));
   for (const std::string& part : parts_) {
     const std::string setting = setting_of(part);
     if (!settings.get<std::string>(setting).empty())
@@ -302,8 +301,8 @@ void ExampleFiles::name_in(Settings& settings) const {
 
 }  // namespace heed
 
-// The list of tasks, a line each: tasks/<name>.cpp defines <name>_task(). What trains, measures, opens or
-// compares a task finds it here by its name.
+// The list of tasks. tasks/<name>.cpp defines <name>_task(). Training, evaluation and comparisons
+// look up tasks here by name.
 // clang-format off
 #define HEED_TASKS(task) \
   task(translate)        \

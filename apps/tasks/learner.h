@@ -25,28 +25,28 @@ namespace heed {
 
 class Learner;
 
-/// Ends a training after so many passes over the data, but not before so many steps.
+/// A limit on training: stop after this many passes over the data, but not before this many steps.
 struct PassLimit {
   std::int64_t passes, least_steps;
 };
 
-/// One line of the list of tasks.
+/// An entry of the list of tasks.
 struct TaskKind {
-  std::string_view name;     ///< "classify": of its program, and in a run's files
-  std::string_view summary;  ///< what it learns, in a line
+  std::string_view name;     ///< of its program, and in a run's files: "classify"
+  std::string_view summary;  ///< one line
   Stacks stacks;
-  /// The first is what the best weights are kept by, unless set otherwise.
+  /// The metrics of the task. By default the first one selects the best weights.
   std::span<const MetricKind> metrics;
-  /// Every setting with its default; those for the user's data differ from those for the data that it brings
-  /// along.
+  /// Returns all settings with their defaults, which differ between the user's data and the
+  /// built-in data.
   Settings (*settings)(bool own_data);
-  /// True when the settings name data; throws a SettingsError when they name half of it.
+  /// Whether the settings name data. Throws a SettingsError if they name only part of it.
   bool (*names_data)(const Settings& settings);
   std::unique_ptr<Learner> (*make_learner)(const TaskKind& kind, Settings settings);
-  /// What it takes from memory; empty: files alone.
+  /// The tables of examples that it accepts from memory; empty: it reads only files.
   std::vector<ExampleTable> examples = {};
-  /// Defaults, as JSON, of a training that starts from trained weights (training.from), whose learning rate
-  /// follows from the width; empty: the usual ones.
+  /// Defaults, as JSON, for training that starts from trained weights (training.from). Their
+  /// learning rate is chosen from the width. Empty: the usual defaults.
   std::string_view fine_tuning = {};
 
   std::unique_ptr<Learner> make(Settings its_settings) const {
@@ -54,7 +54,7 @@ struct TaskKind {
   }
 };
 
-/// The kind whose learner is an L.
+/// Returns the kind of a task whose learner has type L.
 template <class L>
 TaskKind task_of(std::string_view name, std::string_view summary, Stacks stacks,
                  std::span<const MetricKind> metrics, Settings (*settings)(bool own_data),
@@ -73,52 +73,57 @@ TaskKind task_of(std::string_view name, std::string_view summary, Stacks stacks,
           fine_tuning};
 }
 
-/// All tasks, in a fixed order. Adding one takes its file and its line in learner.cpp.
+/// Returns all tasks, in a fixed order. To add one, write its file and add it to the list in
+/// learner.cpp.
 std::span<const TaskKind* const> task_kinds();
-/// The task of a name; throws an Error with the nearest one when there is none.
+/// Returns the task with this name. Throws an Error with the nearest name if there is none.
 const TaskKind& task_kind(std::string_view name);
 
-/// The answer to one line.
+/// The prediction for one line.
 struct Prediction {
   std::string text;        ///< the label, the translation, the continuation; "" for a blank line
-  double probability = 0;  ///< of the answer: of a label; of a sequence the product over its tokens
+  double probability = 0;  ///< of the answer; for a sequence, the product over its tokens
   struct Alternative {
     std::string text;
     double probability = 0;
-    std::optional<double> score = {};  ///< what the model gave it, where that says more
+    std::optional<double> score = {};  ///< the model's score, if it says more than the probability
   };
   std::vector<Alternative> alternatives = {};  ///< all classes, or the best sequences: best first
-  std::string error = {};                      ///< why there is no answer; "": there is one
-  std::vector<float> vector = {};              ///< of an answer that is one: its numbers
+  std::string error = {};                      ///< why the line has no answer; "": it has one
+  std::vector<float> vector = {};              ///< the answer of a task that predicts vectors
 };
 
 struct PredictOptions {
-  /// Gets what the model shows of its inside for each line that is not blank; null: nobody looks.
+  /// Receives attention weights and other captured tensors for each line that is not blank; null:
+  /// no capture.
   CaptureFile* capture = nullptr;
   /// The number of the first line, in the capture ("lines.<number>") and errors.
   std::int64_t first_line = 0;
-  /// What is drawn for a line follows from the seed and the line's number; true: every line is a first one,
-  /// so that its answer does not depend on its place.
+  /// If false, random draws for a line depend on the seed and the line's number. If true, every
+  /// line counts as the first, so that its answer does not depend on its position.
   bool each_first = false;
-  TextPieces* pieces = nullptr;  ///< of one line alone: gets its answer while it is written (Run::stream())
-  /// Of Run::predict(): a line that cannot be answered gets its Prediction::error; false: it throws.
+  /// For a single line: receives its answer as it is generated (Run::stream()).
+  TextPieces* pieces = nullptr;
+  /// For Run::predict(): if true, a line that cannot be answered gets a Prediction::error; if
+  /// false, it throws.
   bool return_errors = false;
 
-  /// The name of a line in the capture.
+  /// Returns the name of a line in the capture.
   std::string name_of(std::size_t line) const {
     return concat_text("lines.", first_line + static_cast<std::int64_t>(line));
   }
 };
 
-/// How Run::generate() writes. What is left open is as the settings of the run have it.
+/// Options of Run::generate(). Options that are not set default to the settings of the run.
 struct WritingOptions {
-  std::optional<std::int64_t> max_tokens = {};  ///< at most so many tokens are written; from 1
-  // As SamplingOptions has them. With one of these, or several samples, texts are drawn, not searched for.
+  std::optional<std::int64_t> max_tokens = {};  ///< the most new tokens, from 1
+  // As in SamplingOptions. If any of these is set, or samples > 1, texts are sampled instead of
+  // searched for.
   std::optional<double> temperature = {};
   std::optional<std::int64_t> top_k = {};
   std::optional<double> top_p = {};
   std::optional<std::uint64_t> seed = {};
-  std::int64_t samples = 1;  ///< so many texts are written, 1 to 1,024
+  std::int64_t samples = 1;  ///< number of texts, 1 to 1,024
 
   bool draws() const { return samples > 1 || temperature || top_k || top_p || seed; }
   void apply_to(SamplingOptions& sampling, std::uint64_t& its_seed) const {
@@ -128,65 +133,67 @@ struct WritingOptions {
   }
 };
 
-/// An answer that was wrong.
+/// A wrong prediction.
 struct Mistake {
   std::string place, text, expected, predicted;
-  double probability = 0;  ///< that the model gave to its answer
+  double probability = 0;  ///< of the predicted answer
 };
 
-/// A text that was written for another, beside the one that was expected.
+/// A generated text next to the expected one.
 struct Written {
   std::string source, expected, answer;
 };
 
-/// What each example, or group of examples, adds to a metric, so that two models can be compared on the same
-/// examples.
+/// The contribution of each example, or group of examples, to a metric. Comparisons of two models
+/// on the same examples need it.
 struct ExampleStatistics {
-  std::string metric;        ///< whose value they give together; "": there are none
-  std::string combine = {};  ///< how, from the sums of the rows: "mean" (the first over the second) or "bleu"
+  std::string metric;        ///< its name; "": there are no rows
+  std::string combine = {};  ///< computes it from column sums: "mean" (first / second) or "bleu"
   std::vector<std::vector<double>> rows = {};
 };
 
-/// Data to measure on.
+/// The data of an evaluation: a part of the run's data, or other files.
 struct MeasureSource {
-  std::string_view part;               ///< of the data that was read: "valid", "test" or "train"; "": files
-  std::span<const std::string> files;  ///< named as the task's data settings have it
-  const Settings& layout;              ///< how these are laid out
+  std::string_view part;               ///< "valid", "test" or "train"; "": `files`
+  std::span<const std::string> files;  ///< as many as the task's data settings name
+  const Settings& layout;              ///< settings that describe the layout of `files`
 };
 
-/// The kinds with their values, in their order.
+/// Returns metrics from their kinds and values, in the same order.
 std::vector<Metric> metrics_of(std::span<const MetricKind> kinds, std::span<const double> values);
 
-/// A line of the data that was read, and what was expected of it where that is a text.
+/// A line of the task's data, and the expected answer if that is a text.
 struct ExampleLine {
   std::string text, expected = {};
 };
 
-/// What measuring a trained model found.
+/// The result of an evaluation.
 struct Measurement {
   std::vector<Metric> metrics;
-  std::string json;                    ///< one object: the metrics by name, and what else there is to say
-  std::vector<Mistake> mistakes = {};  ///< the most confident first; of tasks that choose between labels
+  std::string json;                    ///< one object: the metrics by name, and more figures
+  std::vector<Mistake> mistakes = {};  ///< for tasks with labels; the most confident first
   std::int64_t count = 0;              ///< of examples
-  ExampleStatistics examples = {};  ///< of one of the metrics, where it is made of what single examples add
+  ExampleStatistics examples = {};     ///< for a metric that is computed from single examples
 };
 
-/// Names and contents of files of a run, and a function that reads one; that throws an Error where it is
-/// missing.
+/// Names and contents of a run's files; and a function that reads one, which throws an Error if it
+/// is missing.
 using NamedFiles = std::map<std::string, std::string>;
 using ReadFile = std::function<std::string(std::string_view name)>;
 
-/// A task at work: its settings, data, vocabulary and model. It trains (as a Task of the Trainer), measures
-/// and predicts. train() (train.h) and Run (run.h) lead it through its life:
+/// A task instance: its settings, data, vocabulary and model. It trains (as a Task of the Trainer),
+/// evaluates and predicts. train() (train.h) and Run (run.h) call its functions in this order:
 ///
-///   to train     check_settings, read_data, learn_vocabulary (or open_files), build, prepare_training
-///   to be used   open_files, build, then predict and measure
+///   to train     check_settings, read_data, learn_vocabulary (or open_files), build,
+///                prepare_training
+///   to predict   open_files, build, then predict and measure
 ///
-/// A task derives from it, reads its settings in its constructor, and implements the steps. What tasks share
-/// are objects and functions that it has: apps/tasks/data.h, examples.h, labelled.h.
+/// To implement a task, derive from Learner, read the settings in the constructor and implement the
+/// virtual functions. apps/tasks/data.h, examples.h and labelled.h hold code that tasks share.
 class Learner : public Task {
  public:
-  /// Throws a SettingsError for settings that do not fit together. Reads, allocates and writes nothing.
+  /// Throws a SettingsError for settings that contradict each other. Reads, allocates and writes
+  /// nothing.
   Learner(const TaskKind& kind, Settings settings)
       : settings_(std::move(settings)),
         label_smoothing_(settings_.has("training.label_smoothing")
@@ -197,101 +204,103 @@ class Learner : public Task {
   const TaskKind& kind() const { return kind_; }
   const Settings& settings() const { return settings_; }
   Module& model() override { return *model_; }
-  /// What its examples are called: "texts", "pairs".
+  /// The unit of its examples: "texts", "pairs".
   std::string unit() const override { return unit_; }
-  /// Whether its answers are texts that are written token by token, which predict() shows to `pieces`.
+  /// Whether its answers are generated token by token, so that predict() can pass them to `pieces`.
   bool writes_text() const { return writes_text_; }
-  /// The names of the classes that it tells apart, in the order of its outputs; none: it does not.
+  /// The names of its classes, in the order of the outputs; empty if it has none.
   const std::vector<std::string>& known_classes() const { return classes_; }
 
-  // --- its life
+  // --- life cycle
 
-  /// Of a run that is used with other settings: those that it was trained with, which its model keeps. Before
-  /// build().
+  /// Sets the settings that a run was trained with, which its model keeps when the run is used with
+  /// other settings. Call it before build().
   void set_trained(Settings settings) { trained_ = std::move(settings); }
-  /// Of a run that goes on: takes what its training found out where the settings leave it open
-  /// (tokenizer.kind=auto). `before`: what the run recorded.
+  /// On resume, restores the choices that training made for settings left open
+  /// (tokenizer.kind=auto). `before`: the recorded settings of the run.
   void keep_choices(const Settings& before);
-  /// Throws a SettingsError for data that are named by half, and for a model that cannot be, or that takes
-  /// more memory than there is. Reads, allocates and writes nothing.
+  /// Throws a SettingsError if only part of the data is named, if the model is impossible, or if it
+  /// needs more memory than there is. Reads, allocates and writes nothing.
   void check_settings();
-  /// Reads the data of the settings, or makes the embedded ones.
+  /// Reads the data that the settings name, or generates the built-in data.
   void read_data() { digests_ = read_parts(); }
-  /// The digest of each part of the data that was read, "train", "valid", "test"; empty parts are left out.
+  /// The digest of each non-empty part of the data: "train", "valid", "test".
   const std::map<std::string, std::string>& data_digests() const { return digests_; }
-  /// Learns from the training part what belongs to the model beside its weights: tokenizer, labels.
+  /// Learns the tokenizer and the labels from the training part.
   void learn_vocabulary();
-  /// The same as files of the run; and back.
+  /// The tokenizer and labels as files of the run; open_files() loads them.
   const NamedFiles& files() const { return files_; }
   void open_files(const ReadFile& read);
-  /// Makes the model for the vocabulary. Throws a SettingsError for settings that make no sense.
+  /// Builds the model for the vocabulary. Throws a SettingsError for invalid settings.
   void build(Device device);
-  /// Turns the data that was read into batches.
+  /// Converts the data to batches.
   virtual void prepare_training() = 0;
 
   // --- use
 
-  /// One answer for each line, in their order. Without a gradient. Several threads may call it at once.
+  /// Returns a prediction for each line, in order. Records no gradient. Thread-safe.
   virtual std::vector<Prediction> predict(std::span<const std::string> lines,
                                           const PredictOptions& options) = 0;
-  /// Reads a table of what predict() answers, laid out as the settings have it: `take` gets the line of each
-  /// row. Throws a SettingsError where the task reads no tables.
+  /// Reads a table of inputs for predict(), with the layout in the settings; `take` receives the
+  /// line of each row. Throws a SettingsError if the task reads no tables.
   void read_table(const std::string& file, const TakeText& take);
-  /// Measures on a part of the data that was read; throws an Error when it is empty.
+  /// Evaluates on a part of the data. Throws an Error if it is empty.
   Measurement measure(std::string_view part) { return measured({part, {}, settings_}); }
-  /// Measures on other files, named as the task's data settings have it.
+  /// Evaluates on other files, as many as the task's data settings name.
   Measurement measure_files(std::span<const std::string> files) { return measured({"", files, settings_}); }
-  /// Measures on a file in the layout of the task's ExampleTable, whatever the layout of the run's own files.
+  /// Evaluates on a file in the layout of the task's ExampleTable, regardless of the layout of the
+  /// run's own files.
   Measurement measure_examples(const std::string& file);
-  /// What the model computes for lines, before any choice or normalisation: logits [B, classes], vectors
-  /// [B, width], scores. Tracked, so that the model can be trained further. Throws an Error for a line that
-  /// it cannot read, and where the task has no such output.
+  /// Returns the raw outputs of the model for lines: logits [B, classes], vectors [B, width] or
+  /// scores. Tracked, so that the model can be trained further. Throws an Error for an invalid
+  /// line, and if the task has no such output.
   virtual Tensor outputs_of_lines(std::span<const std::string> lines, Context& context);
-  /// Texts for a prompt (Run::generate()). Throws an Error for a prompt that the model cannot read, and where
-  /// the task writes no texts.
+  /// Generates texts for a prompt (Run::generate()). Throws an Error for a prompt that the model
+  /// cannot read, and if the task generates no text.
   virtual std::vector<Prediction> generate(const std::string& prompt, const WritingOptions& options);
-  /// log p(target | line) [B] of each pair, natural logarithm, the end of the target included. Tracked.
-  /// Throws an Error where the task writes no text for a text.
+  /// Returns log p(target | line) for each pair, [B], natural logarithm, including the end of the
+  /// target. Tracked. Throws an Error unless the task maps a text to a text.
   virtual Tensor log_probabilities_of(std::span<const std::string> lines,
                                       std::span<const std::string> targets, Context& context);
-  /// Some lines of the data that was read, held-out ones where there are any, as predict() takes them and not
-  /// longer than they have to be: what a report shows the model at work on. At most `count`; none where a
-  /// task has no lines.
+  /// Returns at most `count` short lines of the data, as input for predict(): the examples of a
+  /// report. They are held out if possible. Empty if the task has no lines.
   std::vector<std::string> example_lines(std::size_t count) const;
-  /// Answers to some examples beside what was expected; none where a task writes no text for a text.
+  /// Returns generated and expected answers for some examples; empty unless the task maps a text to
+  /// a text.
   std::vector<Written> written_examples(std::size_t count);
 
-  /// The batches of the plan; a task with another kind of plan has its own.
+  /// The number of batches in the plan; tasks with another kind of plan override it.
   std::int64_t batches(std::int64_t epoch) override { return batches_.count(epoch); }
 
-  /// Says what is worth telling the user; "": nothing.
+  /// Adds a remark for the user; "" is ignored.
   void remark(std::string text);
   void remark_all(std::vector<std::string> texts);
-  /// What was said since the last call, and last how many texts were cut.
+  /// Returns the remarks since the last call; the last one tells how many texts were cut.
   std::vector<std::string> take_remarks();
 
  protected:
-  // --- the steps of a task
+  // --- implemented by each task
 
-  /// Reads the parts of the data, and returns the digests of those that are not empty.
+  /// Reads the parts of the data. Returns the digests of the non-empty ones.
   virtual std::map<std::string, std::string> read_parts() = 0;
-  /// What is learned from the training part, as files. It changes nothing but settings that were left open:
-  /// the files are opened next.
+  /// Returns what is learned from the training part, as files, which are opened next. Changes
+  /// nothing except settings that were left open.
   virtual NamedFiles learned_files() = 0;
   virtual void open(const ReadFile& read) = 0;
-  /// A model_of() the settings, for the vocabulary, or before there is one for a small one.
+  /// Returns a model_of() the settings. Before there is a vocabulary, assumes a small one.
   virtual std::unique_ptr<Module> make_model() = 0;
   virtual Measurement measured(const MeasureSource& source) = 0;
-  /// What example_lines() and, with `answered`, written_examples() show.
+  /// Returns the lines of example_lines() or, with `answered`, the examples of written_examples().
   virtual std::vector<ExampleLine> examples(std::size_t /*count*/, bool /*answered*/) const { return {}; }
   virtual void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const;
-  /// How many texts were cut since the last call; "": none. Said once for all that a command reads.
+  /// Returns how many texts were cut since the last call; "" if none. Reported once for all input
+  /// of a command.
   virtual std::string take_cut_message() { return ""; }
 
-  // --- what it needs for them
+  // --- helpers for the implementation
 
-  /// What read(report) gives; says how many bytes of files were no characters, and how many blank lines were
-  /// left out, if any.
+  /// Returns read(report), and remarks on bytes that could not be decoded and on blank lines that
+  /// were left out.
   template <class Read>
   auto reported(const Read& read) {
     ReadReport report;
@@ -300,8 +309,8 @@ class Learner : public Task {
     return data;
   }
   void remark_on_reading(const ReadReport& report);
-  /// measure(data) of the part that the source names, or of what read(files, layout, report) finds in its
-  /// files. Throws an Error when the part is empty.
+  /// Returns measure(data), for the part that the source names or for read(files, layout, report).
+  /// Throws an Error if the part is empty.
   template <class Data, class Read, class Measure>
   Measurement measured_data(const DataParts<Data>& parts, const MeasureSource& source, const Read& read,
                             const Measure& measure) {
@@ -313,12 +322,13 @@ class Learner : public Task {
   }
   /// Whether training starts from trained weights.
   bool is_fine_tuned() const { return !settings_.get<std::string>("training.from").empty(); }
-  /// Plans the training's batches; says what is left out.
+  /// Plans the training batches, and remarks on examples that are left out.
   void plan_batches(const Lengths& lengths, const BatchOptions& options);
-  /// Where nobody has set steps or epochs, ends training within these limits; warm-up and evaluations keep
-  /// their share. Says so. After plan_batches().
+  /// Applies the limit unless the user set steps or epochs. Warm-up and evaluations are scaled with
+  /// the steps. Adds a remark. Call it after plan_batches().
   void limit_passes(const PassLimit& limit);
-  /// The tokenizer that the settings ask for, of such texts, as a file "tokenizer.json".
+  /// Returns the tokenizer that the settings describe, learned from the texts, as the file
+  /// "tokenizer.json".
   NamedFiles learned_tokenizer(const TextSource& texts);
   std::vector<Metric> metrics(std::span<const double> values) const {
     return metrics_of(kind_.metrics, values);
@@ -326,26 +336,26 @@ class Learner : public Task {
   Evaluation evaluation(std::vector<Metric> metrics) const {
     return {std::move(metrics), settings_.get<std::string>("training.keep_best_by")};
   }
-  /// Of one that read `count` of `all` held-out tokens or texts.
+  /// Returns an evaluation that read `count` of `all` held-out tokens or texts.
   Evaluation evaluation(std::vector<Metric> metrics, std::size_t count, std::size_t all) const {
     Evaluation found = evaluation(std::move(metrics));
     if (count < all)
       found.sample = static_cast<std::int64_t>(count), found.all = static_cast<std::int64_t>(all);
     return found;
   }
-  /// What was measured on `count` examples. Its JSON has the metrics, on request rounded(), and the count as
-  /// unit() names it: {"mrr":0.5,"pairs":300}.
+  /// Returns the result for `count` examples. The JSON has the metrics, optionally rounded(), and
+  /// the count under the name of unit(): {"mrr":0.5,"pairs":300}.
   Measurement measurement(std::span<const double> values, std::size_t count, bool round = false) const;
   std::int64_t batch_tokens() const { return settings_.get<std::int64_t>("training.batch_tokens"); }
-  /// The shape of an encoder, as the settings have it.
+  /// Returns the shape of an encoder from the settings.
   TransformerConfig encoder_config(std::int64_t vocabulary, std::int64_t classes = 0) const;
   template <class Model>
   Model& model_as() {
     return static_cast<Model&>(*model_);
   }
 
-  /// What the model is made of: data.max_tokens, too, of which some attentions take their strides and
-  /// clusters.
+  /// The settings that the model was built with. They include data.max_tokens, from which some
+  /// attentions derive strides and clusters.
   const Settings& trained() const { return trained_ ? *trained_ : settings_; }
 
   Settings settings_;
@@ -367,24 +377,24 @@ class Learner : public Task {
 
 // --- examples in memory (apps/tasks/data.h), as files that tasks read
 
-/// Stands for the folder of the run in the settings of "data" in its config.json.
+/// The placeholder for the run's folder in the "data" settings of its config.json.
 inline constexpr std::string_view data_of_run = "<run>";
-/// Settings of "data" that name a file in the folder `from` name that file in `to`.
+/// Changes "data" settings that name a file in the folder `from` to name the same file in `to`.
 void move_data(Settings& settings, const std::filesystem::path& from, const std::filesystem::path& to);
 
-/// Examples in memory as files in a temporary folder, in the layout that the task reads.
+/// Examples from memory, written to files in a temporary folder in the layout that the task reads.
 class ExampleFiles {
  public:
-  /// Throws an Error that names part, column and row for what the task cannot learn from: another number of
-  /// columns, columns of different lengths, none at all, a text that is not UTF-8 or holds a NUL.
+  /// Throws an Error naming part, column and row for invalid examples: a wrong number of columns,
+  /// columns of different lengths, no rows, or a text that is not UTF-8 or contains a NUL.
   ExampleFiles(const TaskKind& kind, std::span<const Examples> examples);
 
   const std::filesystem::path& folder() const { return folder_.path(); }
   /// Names and contents: "train.jsonl".
   const std::map<std::string, std::string>& files() const { return files_; }
   std::string path_of(const Examples& examples) const;
-  /// Makes the settings name the files. Throws a SettingsError where they already name files or their layout,
-  /// and when there is nothing to learn from.
+  /// Sets the "data" settings to these files. Throws a SettingsError if the settings already name
+  /// files or their layout, and if there are no training examples.
   void name_in(Settings& settings) const;
 
  private:

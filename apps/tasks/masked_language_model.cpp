@@ -15,9 +15,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The random stream of what is hidden; those of training steps have op numbers from 0.
+/// The random stream for choosing hidden tokens; streams of training steps have op numbers from 0.
 constexpr std::uint32_t masking_stream = 1u << 31;
-/// How hidden tokens were guessed.
+/// The result of predicting hidden tokens.
 struct Guesses {
   double nats = 0;
   std::int64_t tokens = 0, right = 0;
@@ -27,7 +27,7 @@ struct Guesses {
   double accuracy() const { return static_cast<double>(right) / static_cast<double>(tokens); }
 };
 
-/// Tokens in the places that were to be filled, and the probability of them all.
+/// The tokens for the masked places, and their joint probability.
 struct Filling {
   Tokens tokens;
   double probability = 1;
@@ -46,10 +46,10 @@ class MaskedLearner : public Learner {
         text_(settings_, *this) {
     const auto best_by = settings_.get<std::string>("training.keep_best_by");
     if (best_by != "loss" && best_by != "accuracy" && best_by != "pseudo_perplexity")
-      throw SettingsError("training.keep_best_by=" + best_by + " is measured with objective=causal alone");
+      throw SettingsError("training.keep_best_by=" + best_by + " is only measured with objective=causal");
   }
 
-  /// A mark that the tokenizer lacks would leave a run that answers nothing.
+  /// Throws if the tokenizer lacks a mark, because the run could then predict nothing.
   void prepare_training() override {
     if (!begin_.empty()) text_.tokenizer->id_of(begin_);
     text_.prepare();
@@ -74,7 +74,7 @@ class MaskedLearner : public Learner {
                       static_cast<std::size_t>(text_.valid.size()));
   }
 
-  /// A line in which "<mask>" or "[MASK]" stands for a token: the same line, filled in.
+  /// Fills in a line in which "<mask>" or "[MASK]" replaces a token.
   std::vector<Prediction> predict(std::span<const std::string> lines,
                                   const PredictOptions& options) override {
     return for_each_line(lines, [&](std::size_t i, Prediction& prediction) {
@@ -82,7 +82,7 @@ class MaskedLearner : public Learner {
     });
   }
 
-  /// Logits [B, N, V] of each token of each line.
+  /// Returns the logits [B, N, V] of each token of each line.
   Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
     std::vector<Tokens> all;
     for (const std::string& line : lines) all.push_back(line_tokens(line));
@@ -159,8 +159,8 @@ class MaskedLearner : public Learner {
     return std::binary_search(ordinary_.begin(), ordinary_.end(), token);
   }
 
-  /// The tokens that a place may be filled with: all but the special ones, wherever a published tokenizer has
-  /// these. What stands for words that are not known is guessed as a word is.
+  /// The tokens allowed as fillings: all but special tokens, wherever a published tokenizer has
+  /// them. The unknown token is predicted like a word.
   Tokens ordinary_tokens() const {
     const Tokenizer& tokenizer = *text_.tokenizer;
     std::set<std::int32_t> special = {text_.end_mark(), tokenizer.id_of(mask_token)};
@@ -169,7 +169,7 @@ class MaskedLearner : public Learner {
     Tokens ordinary;
     for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id)
       if (!special.contains(id)) ordinary.push_back(id);
-    check(!ordinary.empty(), "the tokenizer has special tokens alone: there is nothing to fill in");
+    check(!ordinary.empty(), "the tokenizer has only special tokens: there is nothing to fill in");
     return ordinary;
   }
 
@@ -179,8 +179,8 @@ class MaskedLearner : public Learner {
             {"pseudo_perplexity", std::exp(guesses.loss()), false}};
   }
 
-  /// Guesses what is hidden of windows that lie side by side; always the same tokens. `sample`: reads about
-  /// so many, in windows that are evenly spread; 0: all.
+  /// Predicts hidden tokens in adjacent windows; always hides the same tokens. `sample`: reads
+  /// about this many, in windows that are evenly spread; 0: all.
   Guesses guesses_of(const TokenStream& stream, std::int64_t sample = 0) {
     const NoGrad no_grad;
     const std::int64_t length = window_, count = stream.size();
@@ -208,12 +208,12 @@ class MaskedLearner : public Learner {
       all.right += static_cast<std::int64_t>(part[2]);
       all.parts.push_back({part[0], part[1]});
     }
-    check(all.tokens > 0, "the text has no token to guess");
+    check(all.tokens > 0, "the text has no token to predict");
     for (const std::int64_t begin : begins) all.read += std::min(length, count - begin);
     return all;
   }
 
-  /// Nats, tokens, and how many of these were right.
+  /// The loss in nats, the number of tokens, and how many were right.
   std::vector<double> guess(const MaskedBatch& batch) {
     const Tensor logits = logits_at(batch.input, batch.targets.rows, nullptr);
     double nats = 0, right = 0;
@@ -224,7 +224,7 @@ class MaskedLearner : public Learner {
     return {nats, static_cast<double>(batch.targets.count), right};
   }
 
-  /// Logits [count, V] of places of the flattened batch.
+  /// Returns the logits [count, V] at places of the flattened batch.
   Tensor logits_at(const PaddedTokens& input, const Tensor& rows, Capture* capture) {
     Context context = Context::inference();
     context.capture = capture;
@@ -257,7 +257,7 @@ class MaskedLearner : public Learner {
     return tokens;
   }
 
-  /// The line with its places filled in, each by itself.
+  /// Returns the line with its places filled in, each independently.
   Prediction filled(const Tokens& tokens, CaptureFile* file, const std::string& example) {
     const NoGrad no_grad;
     Tokens places;
@@ -282,8 +282,8 @@ class MaskedLearner : public Learner {
     return prediction;
   }
 
-  /// The likeliest tokens for each row of logits [count, V], all rows together; special tokens are no
-  /// filling.
+  /// Returns the likeliest tokens for each row of logits [count, V], all rows together; special
+  /// tokens are excluded.
   std::vector<Filling> best_fillings(const Tensor& logits) {
     const auto ordinary = static_cast<std::int64_t>(ordinary_.size());
     const Tensor columns = Tensor::from(ordinary_, {ordinary}, network().device());

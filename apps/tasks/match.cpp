@@ -21,14 +21,14 @@
 namespace heed {
 namespace {
 
-// F1 is of two classes, MAP and MRR are of two classes with groups: elsewhere they are left out.
+// F1 needs two classes; MAP and MRR need two classes and groups. Otherwise they are left out.
 constexpr MetricKind pair_metrics[] = {{"accuracy", true}, {"loss", false}, {"macro_f1", true},
                                        {"f1", true},       {"map", true},   {"mrr", true}};
 
 // --- settings
 
-/// Little data is soon learned by heart: a small model, dropout, decay and averaged weights, and features of
-/// the texts beside the encoder. One evaluation, at the end, as in classify.
+/// Defaults for little data, which a model soon memorises: a small model, dropout, weight decay,
+/// averaged weights and sparse features. There is one evaluation, at the end, as in classify.
 constexpr const char* for_pairs = R"({
   "data": {"valid_fraction": 0.05},
   "tokenizer": {"kind": "auto", "vocabulary": 8000},
@@ -56,17 +56,19 @@ void for_each_setting(auto&& visit, MatchData& data) {
   const SettingTraits column = {.kind = Setting::Kind::column};
   for_each_setting(visit, data.files);
   visit(data.first_column, "first_column",
-        "The first text: number or name; empty: \"first\", or found by the data, and said", column);
+        "Column of the first text: number or name; empty: \"first\", or detected and reported", column);
   visit(data.second_column, "second_column",
-        "The second text: number or name; empty: \"second\", or found by the data, and said", column);
+        "Column of the second text: number or name; empty: \"second\", or detected and reported", column);
   visit(data.label_column, "label_column",
-        "The class: number or name; empty: \"label\", or found by the data, and said", column);
+        "Column of the class: number or name; empty: \"label\", or detected and reported", column);
   visit_weight_column(visit, data.weight_column);
   visit(data.positive_label, "positive_label",
-        "Of two classes the one of f1, map and mrr; empty: the last by its bytes, as 1 of 0 and 1");
+        "With two classes: the one that f1, map and mrr measure; empty: the last in byte order, such as 1 of "
+        "0 and 1");
   for_each_setting(visit, data.split);
   for_each_setting(visit, data.limits);
-  visit(data.questions, "questions", 1, 1e6, "Without data: how many questions, of 5 answers each");
+  visit(data.questions, "questions", 1, 1e6,
+        "Without data: number of generated questions, with 5 answers each");
 }
 
 struct MatchModel {
@@ -74,7 +76,7 @@ struct MatchModel {
 };
 void for_each_setting(auto&& visit, MatchModel& model) {
   visit(model.kind, "kind", {"joint", "towers"},
-        "How a pair is read: both texts at once, or each by itself by one encoder");
+        "joint: the encoder reads both texts at once; towers: one encoder reads each text by itself");
 }
 
 Settings match_settings(bool own_data) {
@@ -157,7 +159,8 @@ class MatchLearner : public Learner {
   }
 
  protected:
-  /// The pairs by rule do not follow the run's seed: runs with other seeds are compared on the same ones.
+  /// Generates the pairs. They do not depend on the run's seed, so that runs with different seeds
+  /// are compared on the same pairs.
   std::map<std::string, std::string> read_parts() override {
     parts_ = reported([&](ReadReport& report) {
       return read_labelled_parts(
@@ -216,7 +219,7 @@ class MatchLearner : public Learner {
   using Inputs = std::vector<MatchInput>;
   using Examples = TaskExamples<MatchInput, std::int32_t>;
 
-  // --- what it reads
+  // --- input
 
   static LabelledOptions table_options(const std::string& path, const Settings& layout) {
     LabelledOptions options = labelled_options(layout, path, "--format tsv, csv or jsonl");
@@ -253,7 +256,7 @@ class MatchLearner : public Learner {
       }
       if (is_blank(text.texts[i]) || is_blank(text.seconds[i])) ++empty;
     }
-    if (empty > 0) remark(concat_text(empty, " pairs have a text that says nothing"));
+    if (empty > 0) remark(concat_text(empty, " pairs have a blank text"));
     return examples;
   }
 
@@ -266,7 +269,7 @@ class MatchLearner : public Learner {
     return lengths;
   }
 
-  /// The tokens of a pair, a row for each text that is read by itself.
+  /// Returns the tokens of a pair, with a row for each text that is read separately.
   std::vector<Tokens> rows_of(const TokenPair& pair) const {
     std::vector<Tokens> rows = {pair.first.tokens, pair.second.tokens};
     if (!is_joint_) return rows;
@@ -275,7 +278,7 @@ class MatchLearner : public Learner {
     return rows;
   }
 
-  // --- what it answers
+  // --- predictions
 
   ClassLogits logits(const Inputs& pairs, Context& context) {
     auto& model = model_as<PairMatcher>();
@@ -309,7 +312,7 @@ class MatchLearner : public Learner {
                              classes);
   }
 
-  /// The metrics that say something of this data.
+  /// Returns the metrics that apply to this data.
   ClassFigures figures(const ClassQuality& quality, const std::vector<ClassScores>& scores,
                        const LabelledText& text) const {
     const AnswerRanking ranking = ranking_of(scores, text);
@@ -331,7 +334,7 @@ class MatchLearner : public Learner {
     check_name("data.positive_label", positive, classes_);
     if (classes_.size() != 2)
       throw SettingsError(
-          concat_text("data.positive_label is of two classes, but the data has ", classes_.size()));
+          concat_text("data.positive_label needs two classes, but the data has ", classes_.size()));
   }
 
   std::size_t positive_class() const {
@@ -351,7 +354,7 @@ class MatchLearner : public Learner {
     return rank_answers(groups_of(text), of_positive, right);
   }
 
-  /// Throws when the best weights are to be kept by a figure that the validation data does not give.
+  /// Throws if the metric that selects the best weights does not apply to the validation data.
   void check_metric() const {
     if (parts_.valid.size() == 0) return;
     const auto name = settings_.get<std::string>("training.keep_best_by");
@@ -360,10 +363,9 @@ class MatchLearner : public Learner {
     const ClassQuality quality = quality_of(scores, classes_of(parts_.valid, classes), classes.size());
     const ClassFigures given = figures(quality, scores, parts_.valid);
     if (std::ranges::any_of(given.metrics, [&](const Metric& metric) { return metric.name == name; })) return;
-    throw SettingsError(
-        concat_text("training.keep_best_by: the validation data gives no ", name,
-                    ": f1 is of two classes, map and mrr of two classes and groups of pairs with the "
-                    "same first text, with right and wrong answers"));
+    throw SettingsError(concat_text("training.keep_best_by: the validation data gives no ", name,
+                                    ": f1 needs two classes; map and mrr need two classes and groups of "
+                                    "pairs with the same first text, with right and wrong answers"));
   }
 
   const MatchData data_;
@@ -378,14 +380,14 @@ class MatchLearner : public Learner {
 }  // namespace
 
 const TaskKind& match_task() {
-  static const TaskKind kind = task_of<MatchLearner>(
-      "match", "Learns to tell classes of pairs of texts, measures it, and labels pairs with it",
-      Stacks::encoder, pair_metrics, match_settings, names_labelled_data,
-      {{"",
-        {{"first", "The first text"},
-         {"second", "The second text"},
-         {"label", "The name of the pair's class", true}}}},
-      for_fine_tuning);
+  static const TaskKind kind =
+      task_of<MatchLearner>("match", "Trains, evaluates and uses a classifier of pairs of texts",
+                            Stacks::encoder, pair_metrics, match_settings, names_labelled_data,
+                            {{"",
+                              {{"first", "The first text"},
+                               {"second", "The second text"},
+                               {"label", "The name of the pair's class", true}}}},
+                            for_fine_tuning);
   return kind;
 }
 

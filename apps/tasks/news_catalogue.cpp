@@ -141,15 +141,14 @@ std::vector<std::string> NewsCatalogue::remarks_on(std::span<const Impression> i
   const auto say = [&](std::int64_t count, const auto&... what) {
     if (count > 0) remarks.push_back(concat_text(count, what...));
   };
-  say(without_pair, " impressions have no click, or nothing but clicks: nothing is learned from them");
+  say(without_pair, " impressions have no clicks or only clicks: training ignores them");
   say(empty, " histories are empty");
   say(long_histories, " histories are longer than user.max_history = ", user_.max_history,
-      ": the newest of each are read");
-  say(without_title, " of ", candidates.size(), " news that were shown have no title in data.news");
+      ": only their newest items are read");
+  say(without_title, " of ", candidates.size(), " news items that were shown have no title in data.news");
   say(unknown, " of ", candidates.size(),
-      has_identities()
-          ? " occur less than news.min_count times and have no title, either: they share a vector"
-          : " share a vector for that");
+      has_identities() ? " occur less than news.min_count times and have no title: they share a vector"
+                       : " share a vector for that");
   return remarks;
 }
 
@@ -160,8 +159,9 @@ std::string NewsCatalogue::remark_on_unknown(std::span<const Impression> asked) 
       for (const std::int32_t number : *list)
         if (!is_known(number)) unknown.insert(number);
   if (unknown.empty()) return "";
-  return concat_text(unknown.size(), " news are unknown to the run (such as ", names.name(*unknown.begin()),
-                     "): all of them look the same to it; --news names a file with their titles");
+  return concat_text(unknown.size(), " news items are unknown to the run (such as ",
+                     names.name(*unknown.begin()),
+                     "): the model cannot tell them apart; give a file with their titles (--news)");
 }
 
 std::string NewsCatalogue::ids(std::span<const std::int32_t> numbers) const {

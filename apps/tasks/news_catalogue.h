@@ -13,7 +13,7 @@
 
 namespace heed {
 
-/// What a recommender reads of news, below "news", and of users, below "user".
+/// Settings of what a recommender reads: of news below "news", and of users below "user".
 struct NewsSettings {
   enum class RepresentedBy { title, id, both } represented_by = RepresentedBy::both;
   bool category = true, abstract = false;
@@ -21,13 +21,12 @@ struct NewsSettings {
 };
 void for_each_setting(auto&& visit, NewsSettings& news) {
   visit(news.represented_by, "represented_by", {"title", "id", "both"},
-        "title: its words (news without any share one vector); id: a learned vector "
-        "for each news; both: their "
-        "sum");
-  visit(news.category, "category", "Whether a learned vector of its category is added to a news");
-  visit(news.abstract, "abstract", "Whether the abstract is read behind the title");
+        "title: the words of the title (news without a title share one vector); id: a learned vector for "
+        "each news item; both: their sum");
+  visit(news.category, "category", "Add a learned vector of the category to each news item");
+  visit(news.abstract, "abstract", "Read the abstract after the title");
   visit(news.min_count, "min_count", 1, 1e9,
-        "News that occur less often in training share one learned vector");
+        "News items that occur less often in training share one learned vector");
 }
 
 struct UserSettings {
@@ -35,22 +34,23 @@ struct UserSettings {
 };
 void for_each_setting(auto&& visit, UserSettings& user) {
   visit(user.layers, "layers", 1, 1024,
-        "Layers of the encoder over the clicked news; its attention is the model's");
-  visit(user.max_history, "max_history", 0, 1e6, "The most clicked news of a user that are read: the newest");
+        "Layers of the encoder over the clicked news; it uses the model's attention");
+  visit(user.max_history, "max_history", 0, 1e6,
+        "Most clicked news items to read per user; the newest are kept");
 }
 
-/// What a recommender knows of one news.
+/// The data that a recommender holds about one news item.
 struct NewsFacts {
-  std::string text;            ///< what is read of it: the title; "": it has none
+  std::string text;            ///< the title; "": it has none
   Tokens tokens;               ///< of the text
   std::int32_t category = -1;  ///< -1: unknown
-  std::int32_t identity = 0;   ///< 1 ...: it has a learned vector of its own; 0: it shares one
+  std::int32_t identity = 0;   ///< from 1: its own learned vector; 0: the shared one
   std::int64_t clicks = 0;     ///< in the training part, for the comparison with popularity
 };
 
-/// All news that a recommender has heard of, by their number, and what it reads of them. What was learned
-/// about them is a file of the run, news.json: {"identities": [id, ...], "categories": [name, ...], "clicks":
-/// {id: count}, "news": [[id, category, text]]}.
+/// All news items known to a recommender, by number, with their data. What training learned about
+/// them is stored in the run as news.json: {"identities": [id, ...], "categories": [name, ...],
+/// "clicks": {id: count}, "news": [[id, category, text]]}.
 class NewsCatalogue {
  public:
   explicit NewsCatalogue(const Settings& settings);
@@ -60,43 +60,44 @@ class NewsCatalogue {
   const NewsFacts& of(std::int32_t number) const;
   std::int64_t identities() const { return static_cast<std::int64_t>(identities_.size()); }
   std::int64_t categories() const { return static_cast<std::int64_t>(categories_.size()); }
-  /// What a model has for so many news with a vector of their own, and categories.
+  /// Returns the sizes of a model with this many learned news vectors and categories.
   RecommenderConfig sizes(std::int64_t identities, std::int64_t categories) const;
-  /// False where there was no title to learn from, too.
+  /// Whether titles are read; also false if the training data has no titles.
   bool reads_titles() const { return wants_titles() && has_titles_; }
   bool has_identities() const { return settings_.represented_by != NewsSettings::RepresentedBy::title; }
-  /// Whether a model tells the news from others by its title or a vector of its own.
+  /// Whether the model can distinguish this news item, by its title or a vector of its own.
   bool is_known(std::int32_t number) const;
-  /// Texts of all news that have one.
+  /// Returns the texts of all news items that have one.
   std::vector<std::string> texts() const;
 
-  /// Takes titles, and categories: all, or those that are known already.
+  /// Adds titles and categories: all categories, or only known ones.
   void add(std::span<const News> news, bool new_categories);
-  /// Of what was learned from, when all titles are added: counts the clicks, and gives a vector of its own to
-  /// what occurs news.min_count times or more.
+  /// Counts the clicks of the training part and assigns a vector to each news item that occurs at
+  /// least news.min_count times. Call it after all titles are added.
   void learn_from(std::span<const Impression> impressions);
-  /// Fills in the tokens of texts that have none yet.
+  /// Tokenizes the texts that have no tokens yet.
   void tokenize(const std::function<Tokens(const std::string& text)>& tokens_of);
 
   std::string to_json() const;
-  /// Adds what the file says. Throws Error for what is no such file.
+  /// Adds the content of a news.json file. Throws Error for any other text.
   void add_json(const std::string& text);
 
-  /// How often each was clicked in the training part.
+  /// Returns how often each news item was clicked in the training part.
   std::vector<float> clicks_of(std::span<const std::int32_t> numbers) const;
-  /// The user.max_history newest news of a history, as many as are read.
+  /// Returns the newest news items of a history, at most user.max_history.
   std::span<const std::int32_t> newest(std::span<const std::int32_t> history) const;
-  /// What is worth knowing of the impressions to learn from: what they lack, what of them is not read.
+  /// Returns remarks about training impressions: missing data, and data that is not read.
   std::vector<std::string> remarks_on(std::span<const Impression> impressions) const;
-  /// Says that some news of what is asked are unknown; "": all are known.
+  /// Returns a remark if news items in the query are unknown; otherwise "".
   std::string remark_on_unknown(std::span<const Impression> asked) const;
-  /// "N1 N2 TAB N3 N4": what a user clicked last, and some of what was shown.
+  /// Returns "N1 N2 TAB N3 N4": the last clicks of a user, and some of the candidates shown.
   std::string line_of(const Impression& impression) const;
-  /// Back from "history TAB candidates", these as passed. Throws Error for what is no such line.
+  /// Parses "history TAB candidates"; the candidates become `passed`. Throws Error for any other
+  /// line.
   Impression impression_of(const std::string& line);
 
-  /// The tensors of news: titles where they are read, vectors of their own where there are any (else the
-  /// shared one where there is no title).
+  /// Returns the input tensors of news items: their titles if titles are read, and the learned
+  /// vectors if there are any (otherwise the shared vector for items without a title).
   NewsInput input(std::span<const std::int32_t> numbers, Device device) const;
 
  private:
@@ -113,17 +114,17 @@ class NewsCatalogue {
   std::vector<std::string> categories_;
 };
 
-/// The news that were shown, each once.
+/// Returns the news items that were shown, each once.
 std::set<std::int32_t> candidates_of(std::span<const Impression> impressions);
 
-/// The news of a batch, each once, and the rows that they get in the model's table.
+/// The distinct news items of a batch, and their rows in the model's table.
 class BatchNews {
  public:
   std::int32_t row_of(std::int32_t number);
   Tokens rows_of(std::span<const std::int32_t> numbers);
-  /// What the user encoder reads of clicked news.
+  /// Returns the rows of a history, the input of the user encoder.
   Tokens history_rows(std::span<const std::int32_t> history);
-  /// The clicked news of an impression, and those passed.
+  /// Returns the rows of the clicked news items of an impression, then of the passed ones.
   Tokens candidate_rows(const Impression& impression);
   std::span<const std::int32_t> numbers() const { return numbers_; }
 

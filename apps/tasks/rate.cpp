@@ -41,8 +41,8 @@ struct RateData {
 void for_each_setting(auto&& visit, RateData& data) {
   for_each_setting(visit, data.files);
   visit(data.label_column, "label_column",
-        "Of tables: the number's column, by its own number, from 1, or name; empty: \"label\", or the one "
-        "that holds numbers",
+        "Tables: column of the number to predict, a number from 1 or a name; empty: \"label\", or the column "
+        "of numbers",
         {.kind = Setting::Kind::column});
   visit_weight_column(visit, data.weight_column);
   visit_text_columns(visit, data.text_columns);
@@ -50,7 +50,8 @@ void for_each_setting(auto&& visit, RateData& data) {
   for_each_setting(visit, data.limits);
 }
 
-/// The shares of the parts take more held-out texts than those of classes.
+/// Defaults for rated texts: fitting the shares of the parts takes more held-out texts than for
+/// classes.
 constexpr const char* for_ratings = R"({"data": {"valid_fraction": 0.1}})";
 
 constexpr const char* for_numbers = R"({
@@ -75,7 +76,7 @@ Settings rate_settings(bool own_data) {
 
 // --- data
 
-/// log10(n + 1) of numbers by their words.
+/// Generates number words rated by log10(n + 1).
 LabelledText number_sizes(std::uint64_t seed) {
   LabelledText text;
   const std::vector<std::int32_t> numbers = draw_numbers(seed, 3000, 1).train;
@@ -88,7 +89,7 @@ LabelledText number_sizes(std::uint64_t seed) {
 double number_in(std::string_view text, const std::string& place) {
   const std::optional<double> number = parsed_number(text);
   check(number && std::abs(*number) <= most_in_f32, place, ": \"", unicode::shortened(text, 40),
-        "\" is no number within the range of f32");
+        "\" is not a number in the range of f32");
   return *number;
 }
 
@@ -96,7 +97,7 @@ double number_in(std::string_view text, const std::string& place) {
 struct Scale {
   double mean = 0, deviation = 1;
 
-  /// Numbers that are all alike keep their deviation of 1.
+  /// If all numbers are equal, the deviation stays 1.
   static Scale of(const std::vector<double>& numbers) {
     Scale scale;
     for (const double number : numbers) scale.mean += number / static_cast<double>(numbers.size());
@@ -139,9 +140,8 @@ class RateLearner : public Learner {
     train_ = examples_of(parts_.train);
     valid_ = examples_of(parts_.valid);
     weights_ = example_weights(parts_.train);
-    remark(concat_text(parts_.train.size(), " texts to learn from, ", parts_.valid.size(),
-                       " to measure with, ", parts_.test.size(),
-                       " kept for a test; their numbers have the mean ", scale_.mean,
+    remark(concat_text(parts_.train.size(), " texts for training, ", parts_.valid.size(), " for validation, ",
+                       parts_.test.size(), " for testing; their numbers have the mean ", scale_.mean,
                        " and the standard deviation ", scale_.deviation, "; vocabulary ",
                        tokenizer_->tokenizer().vocabulary_size()));
     plan_batches(lengths(train_.inputs), training_batches(settings_));
@@ -149,7 +149,8 @@ class RateLearner : public Learner {
     remark(remark_on_steps(settings_, batches(0)));
   }
 
-  /// The sum of w_i (y_i - t_i)^2 over the texts, in units of the deviation; of two parts their mean.
+  /// Returns the sum of w_i (y_i - t_i)^2 over the texts, in units of the deviation; with two
+  /// parts, their mean.
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
     const Batch& rows = batches_.at(epoch, batch);
     const ClassLogits found = outputs(pick(train_.inputs, rows), context);
@@ -192,7 +193,7 @@ class RateLearner : public Learner {
         });
   }
 
-  /// In the units of the labels.
+  /// Returns the answers in the units of the labels.
   Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
     const auto inputs = inputs_of_lines(lines, [&](const std::string& line) { return input_of(line); });
     return outputs(inputs, context).together() * scale_.deviation + scale_.mean;
@@ -246,7 +247,7 @@ class RateLearner : public Learner {
   using Inputs = std::vector<TokenizedText>;
   using Examples = TaskExamples<TokenizedText, double>;
 
-  // --- what it reads
+  // --- input
 
   static LabelledText read_file(const std::string& path, const Settings& layout, ReadReport& report) {
     return read_labelled_text(path, text_options(path, layout), &report);
@@ -289,9 +290,9 @@ class RateLearner : public Learner {
     return lengths;
   }
 
-  // --- what it answers
+  // --- predictions
 
-  /// [B, 1] of each part, in units of the deviation.
+  /// Returns the outputs [B, 1] of each part, in units of the deviation.
   ClassLogits outputs(const Inputs& inputs, Context& context) {
     return logits_of_texts(model_as<EncoderClassifier>(), inputs, context);
   }
@@ -315,8 +316,8 @@ class RateLearner : public Learner {
     sparse.fit_shares(outputs(read.inputs, &ClassLogits::side_by_side), targets);
   }
 
-  /// R^2 is 1 - squared errors / squares around the mean; where all numbers are alike 1 for answers without
-  /// an error, else 0, as scikit-learn has it.
+  /// Computes R^2 = 1 - squared errors / squares around the mean. If all numbers are equal, it is 1
+  /// for answers without an error, otherwise 0, as in scikit-learn.
   Measurement errors_of(const Examples& examples) {
     const std::vector<double> numbers = numbers_of(examples.inputs);
     const auto count = static_cast<double>(numbers.size());
@@ -349,7 +350,7 @@ class RateLearner : public Learner {
 
 const TaskKind& rate_task() {
   static const TaskKind kind = task_of<RateLearner>(
-      "rate", "Learns a number for a text, measures it, and rates texts with it", Stacks::encoder,
+      "rate", "Trains, evaluates and uses a model that predicts a number for a text", Stacks::encoder,
       error_metrics, rate_settings, names_labelled_data,
       {{"",
         {{"text", "A text"}, {.name = "label", .help = "Its number", .is_number = true}, weight_of_example}}},

@@ -31,7 +31,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Of "embedding,input" and "encoder=0.5,output=2": 0 for what is frozen.
+/// Returns the rates of parts in "embedding,input" and "encoder=0.5,output=2"; 0 for frozen parts.
 std::vector<PartRate> part_rates(const std::string& frozen, const std::string& rates) {
   std::vector<PartRate> result;
   for (std::string& part : split_at_commas(frozen)) result.push_back({std::move(part), 0});
@@ -47,7 +47,7 @@ std::vector<PartRate> part_rates(const std::string& frozen, const std::string& r
   for (const PartRate& one : result)
     if (one.part.empty() || std::ranges::count(result, one.part, &PartRate::part) > 1)
       throw SettingsError("training.freeze and training.part_rates: part \"" + one.part +
-                          "\" is empty or stands there twice");
+                          "\" is empty or listed twice");
   return result;
 }
 
@@ -67,9 +67,9 @@ Device device_of(const Settings& settings, const Ranks* ranks) {
   const Device device = device_of(settings.get<std::string>("device"), ranks);
   for (const char* const name : {"int8_weights", "bf16_weights"})
     if (settings.get<bool>(name) && device.type != DeviceType::cpu)
-      throw SettingsError(concat_text(name, " is for the CPU, and the device is ", device));
+      throw SettingsError(concat_text(name, " is for the CPU, but the device is ", device));
   if (settings.get<bool>("int8_weights") && settings.get<bool>("bf16_weights"))
-    throw SettingsError("int8_weights and bf16_weights are both true: weights are rounded to one of them");
+    throw SettingsError("int8_weights and bf16_weights are both true: set only one of them");
   return device;
 }
 
@@ -86,7 +86,7 @@ std::string choose_token_kind(Settings& settings, const TextSource& texts) {
   if (tokenizer.kind != "auto" || !tokenizer.file.empty() || !training.from.empty()) return "";
   const TokenKind chosen = training.embeddings.empty()
                                ? token_kind_for(texts)
-                               : TokenKind{"words", "training.embeddings are vectors of words"};
+                               : TokenKind{"words", "training.embeddings are word vectors"};
   settings.set("tokenizer.kind", chosen.name, "the training texts");
   const bool is_given =
       settings.json("tokenizer.vocabulary") != settings.setting("tokenizer.vocabulary").initial;
@@ -101,8 +101,8 @@ std::string choose_token_kind(Settings& settings, const TextSource& texts) {
 
 namespace {
 
-/// The tokenizer that the run that training.from names keeps in the file of this name, or that of
-/// tokenizer.file; nothing where neither is set.
+/// Returns the tokenizer in the file of this name in the run of training.from, or tokenizer.file;
+/// nothing if neither is set.
 std::optional<Tokenizer> given_tokenizer(const Settings& settings, const std::string& name) {
   if (const auto from = settings.read<TrainingSettings>("training").from; !from.empty())
     return Tokenizer::from_json(RunFiles::open(from).text(name), concat_text(from, '/', name));
@@ -147,7 +147,8 @@ Tokenizer learn_tokenizer(const Settings& settings, const TextSource& texts, std
 
 namespace {
 
-/// The settings that a model of these stacks does not read, beside those that follow from the data.
+/// Returns the settings that a model of these stacks does not use, in addition to those that follow
+/// from the data.
 std::vector<std::string> unread_by(Stacks stacks) {
   switch (stacks) {
     case Stacks::encoder:
@@ -205,7 +206,7 @@ void declare_training(Settings& settings, std::span<const MetricKind> metrics, b
 TrainerOptions trainer_options(const Settings& settings) {
   auto options = settings.read<TrainerOptions>("training");
   if (options.epochs > 0) options.steps = 0;
-  // A short run has ten records of its curves, too, where nobody asked for another number.
+  // Short runs record their curves at least ten times, unless the user set another interval.
   if (options.steps > 0 && options.log_every == TrainerOptions().log_every)
     options.log_every = std::min(options.log_every, std::max<std::int64_t>(options.steps / 10, 1));
   const auto training = settings.read<TrainingSettings>("training");
@@ -245,7 +246,7 @@ std::vector<std::string> choose_attentions(Settings& settings, Stacks stacks, co
     const Json before = Json::parse(settings.json(path));
     if (before.is_object() && before.value("name", "dot_product") == name) return;  // keeps its options
     if (before.is_object() && before.size() > 1)
-      notes.push_back(concat_text(flag, ' ', name, " takes the place of ", before.dump(), " in ", path));
+      notes.push_back(concat_text(flag, ' ', name, " replaces ", before.dump(), " in ", path));
     settings.set_json(path, Json(name).dump(), flag);
   };
   if (names.preset)
@@ -260,7 +261,8 @@ std::vector<std::string> choose_attentions(Settings& settings, Stacks stacks, co
     const std::string& name = *names.attention;
     if (stacks != Stacks::decoder) choose("model.encoder_attention", "--attention", name);
     const bool known = std::ranges::count(attention_names(), name) > 0;
-    // Without an encoder there is nothing else to choose it for: building the model says why it cannot serve.
+    // Without an encoder, the flag can only mean the decoder: building the model reports why a
+    // mechanism cannot serve there.
     if (stacks == Stacks::decoder ||
         (stacks == Stacks::encoder_decoder && known && attention_variant(name).capabilities.causal))
       choose("model.decoder_attention", "--attention", name);
@@ -287,8 +289,8 @@ void check_cost(Module& model, const TransformerConfig& config, std::int64_t bat
   const bool is_limited = ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
                           static_cast<double>(limit.rlim_cur) < machine;
   const double most = is_limited ? static_cast<double>(limit.rlim_cur) : machine;
-  // Weights, gradients and two moments; each layer keeps at the least its input and what is between its two
-  // parts.
+  // Weights, gradients and two moments; each layer keeps at least its input and the value between
+  // its two sub-layers.
   const auto cost = [](std::int64_t parameters) { return 16 * static_cast<double>(parameters); };
   const double weights = cost(model.parameter_count());
   const double kept = static_cast<double>(2 * config.width + config.feed_forward) * 4;

@@ -30,7 +30,7 @@ using Json = nlohmann::ordered_json;
 constexpr MetricKind click_metrics[] = {
     {"auc", true}, {"mrr", true}, {"ndcg5", true}, {"ndcg10", true}, {"loss", false}};
 
-/// The random stream of the negatives; those of training steps have op numbers from 0.
+/// The random stream for drawing negatives; streams of training steps have op numbers from 0.
 constexpr std::uint32_t negatives_stream = 1u << 31;
 
 struct RecommendData {
@@ -45,15 +45,16 @@ struct RecommendData {
 
 void for_each_setting(auto&& visit, RecommendData& data) {
   for_each_setting(visit, data.files);
-  visit(data.news, "news", "What is known of the news: MIND's news.tsv; empty: nothing");
+  visit(data.news, "news", "MIND's news.tsv with the titles and categories of the news; empty: none");
   visit(data.by, "split", {"time", "random"},
-        "What is held out: the last impressions by their time, as in use, or any, drawn by data.split_seed");
+        "time: hold out the last impressions, as in practice; random: hold out random ones, drawn with "
+        "data.split_seed");
   visit_valid_fraction(visit, data.split.valid_fraction);
   visit_test_fraction(visit, data.split.test_fraction);
   visit_split_seed(visit, data.split.seed);
   for_each_setting(visit, data.text);
   for_each_setting(visit, data.limits);
-  visit(data.impressions, "impressions", 1, 1e6, "Without data: how many impressions to make");
+  visit(data.impressions, "impressions", 1, 1e6, "Without data: number of generated impressions");
 }
 
 struct RecommendTraining {
@@ -61,7 +62,7 @@ struct RecommendTraining {
 };
 void for_each_setting(auto&& visit, RecommendTraining& training) {
   visit(training.negatives, "negatives", 1, 10'000,
-        "Passed news of the same list that each click is learned beside");
+        "Number of passed news items from the same list that each click is trained against");
 }
 
 struct RecommendPrediction {
@@ -70,7 +71,7 @@ struct RecommendPrediction {
 };
 void for_each_setting(auto&& visit, RecommendPrediction& prediction) {
   for_each_setting(visit, prediction.batches);
-  visit(prediction.news, "news", "Another news.tsv: what is known of news beside those of the run");
+  visit(prediction.news, "news", "Another news.tsv, for news that the run does not have");
 }
 
 Settings recommend_settings(bool own_data) {
@@ -100,10 +101,10 @@ Settings recommend_settings(bool own_data) {
 bool names_data(const Settings& settings) {
   const auto data = settings.read<RecommendData>("data");
   if (data.files.file.empty() && !data.news.empty())
-    throw SettingsError("--news (data.news) needs --data (data.file), the impressions to learn from");
+    throw SettingsError("--news (data.news) needs --data (data.file), the training impressions");
   if (!data.files.file.empty() && data.news.empty() &&
       settings.read<NewsSettings>("news").represented_by == NewsSettings::RepresentedBy::title)
-    throw SettingsError("news.represented_by=title needs --news (data.news), where the titles stand");
+    throw SettingsError("news.represented_by=title needs --news (data.news), the file with the titles");
   return names_file(settings);
 }
 
@@ -114,7 +115,7 @@ Json json_of(const ClickRanking& ranking) {
           {"ndcg10", rounded(ranking.ndcg10)}};
 }
 
-// --- what it takes from memory, as lines of MIND's files
+// --- examples in memory, as lines of MIND's files
 
 std::string cell(std::span<const std::string> row, std::size_t column) {
   std::string text = column < row.size() ? row[column] : "";
@@ -139,7 +140,8 @@ std::string news_line(std::span<const std::string> row, std::size_t /*number*/) 
   return concat_text(cell(row, 0), '\t', cell(row, 2), "\t\t", cell(row, 1), '\t', cell(row, 3), "\t\t\t");
 }
 
-/// The input is an impression, in which the right answer stands. What is learned from is a click of one.
+/// The input is an impression, which contains the right answer. A training example is one click of
+/// an impression.
 class RecommendLearner : public Learner {
  public:
   RecommendLearner(const TaskKind& kind, Settings given)
@@ -163,21 +165,21 @@ class RecommendLearner : public Learner {
         lengths[1].push_back(candidates);
       }
     }
-    remark(concat_text(parts_.train.size(), " impressions with ", clicks_.size(), " clicks to learn from, ",
-                       parts_.valid.size(), " to measure with, ", parts_.test.size(), " kept for a test; ",
+    remark(concat_text(parts_.train.size(), " impressions with ", clicks_.size(), " clicks for training, ",
+                       parts_.valid.size(), " for validation, ", parts_.test.size(), " for testing; ",
                        catalogue_.names.size(), " news, ", catalogue_.identities(),
                        " with a vector of their own; vocabulary ",
                        tokenizer_->tokenizer().vocabulary_size()));
     remark_all(catalogue_.remarks_on(parts_.train));
     check(!clicks_.empty(),
-          "there is nothing to learn from: no impression of the training part has both a "
-          "click and a news that was passed");
+          "there is nothing to learn from: no training impression has both a clicked and a passed news item");
     BatchOptions options = training_batches(settings_);
     options.max_length = 0;
     plan_batches(lengths, options);
   }
 
-  /// Each click, the first of its candidates, beside passed news of the same list.
+  /// Returns the loss of clicks, each as the first of its candidates, next to passed news items of
+  /// the same list.
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
     const RandomKey key{static_cast<std::uint64_t>(seed_), static_cast<std::uint32_t>(epoch),
                         negatives_stream};
@@ -206,7 +208,8 @@ class RecommendLearner : public Learner {
     return evaluation(measured_clicks(pick(parts_.valid, rows)).metrics, rows.size(), parts_.valid.size());
   }
 
-  /// Lines "history TAB candidates", ids with spaces between: the candidates, the likeliest first.
+  /// Answers lines "history TAB candidates", ids separated by spaces, with the candidates sorted by
+  /// probability.
   std::vector<Prediction> predict(std::span<const std::string> lines,
                                   const PredictOptions& options) override {
     const std::lock_guard lock(answering_);
@@ -280,7 +283,8 @@ class RecommendLearner : public Learner {
 
   std::string take_cut_message() override { return tokenizer_ ? tokenizer_->take_cut_message() : ""; }
 
-  /// Of users with some clicks: what they clicked last, and some of what they were shown.
+  /// Returns example lines of users with some clicks: their last clicks, and some of the candidates
+  /// shown.
   std::vector<ExampleLine> examples(std::size_t count, bool answered) const override {
     std::vector<ExampleLine> lines;
     for (const Impression& one : shown_part(parts_)) {
@@ -292,12 +296,12 @@ class RecommendLearner : public Learner {
   }
 
  private:
-  /// A click to be learned.
+  /// A click as a training example.
   struct Click {
     std::size_t impression, click;
   };
 
-  // --- what it reads
+  // --- input
 
   ImpressionParts named_parts(ReadReport& report) {
     ImpressionSplit split = data_.split;
@@ -340,14 +344,14 @@ class RecommendLearner : public Learner {
     const std::string& file = prediction_.news;
     if (file.empty() || std::exchange(has_more_news_, true)) return;
     if (!catalogue_.reads_titles())
-      remark("prediction.news: this run reads no titles, and takes categories alone from it");
+      remark("prediction.news: this run reads no titles and uses only the categories");
     catalogue_.add(read_titles(file, catalogue_.names), false);
     tokenize();
   }
 
-  // --- what it answers
+  // --- predictions
 
-  /// Makes the table of all news that are asked about, some read at a time.
+  /// Computes the vectors of all news items in the query, batch by batch.
   void prepare_outputs(const std::vector<Impression>& impressions) {
     constexpr std::size_t at_once = 512;
     auto& model = model_as<NewsRecommender>();
@@ -366,7 +370,7 @@ class RecommendLearner : public Learner {
     table_ = model.table(concat(parts, 0));
   }
 
-  /// Scores [B, C] of the candidates, the clicked ones first.
+  /// Returns the scores [B, C] of the candidates, clicked ones first.
   Tensor scores(const std::vector<Impression>& impressions, Context& context) {
     auto& model = model_as<NewsRecommender>();
     std::vector<Tokens> histories, candidates;
@@ -443,7 +447,7 @@ class RecommendLearner : public Learner {
     return measurement;
   }
 
-  /// One pass over each title, and one over the history, in which the model shows its inside.
+  /// Captures one pass over each title, and one over the history.
   void show_inside(const Impression& asked, const std::string& name, CaptureFile& file) {
     const NoGrad no_grad;
     auto& model = model_as<NewsRecommender>();
@@ -485,14 +489,15 @@ class RecommendLearner : public Learner {
 
 const TaskKind& recommend_task() {
   static const TaskKind kind = task_of<RecommendLearner>(
-      "recommend", "Learns which news a user will click, measures it, and ranks news with it",
+      "recommend", "Trains, evaluates and uses a model that ranks news by what a user will click",
       Stacks::encoder, click_metrics, recommend_settings, names_data,
       {{"",
-        {{"history", "Ids of the news that a user had clicked before, oldest first", true, " "},
-         {"clicked", "Ids of the news that were clicked of those shown", true, " "},
-         {"passed", "Ids of those that were not", true, " "},
-         {"time", "When they were shown, as 11/13/2019 5:53:12 AM; left out: in the order of the rows", false,
-          "", true}},
+        {{"history", "Ids of the news items that the user had clicked before, oldest first", true, " "},
+         {"clicked", "Ids of the shown news items that were clicked", true, " "},
+         {"passed", "Ids of the shown news items that were not clicked", true, " "},
+         {"time",
+          "Time when they were shown, such as 11/13/2019 5:53:12 AM; default: in the order of the rows",
+          false, "", true}},
         "tsv",
         impression_line},
        {"news",

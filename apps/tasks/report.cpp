@@ -25,12 +25,12 @@ constexpr std::size_t examples_shown = 3, mistakes_shown = 20, answers_shown = 1
                       classes_in_matrix = 40;
 constexpr std::int64_t tokens_shown = 40, maps_shown = 18, heads_shown = 8, cells_shown = 24'000;
 
-/// Four significant digits; 23510, not 2.351e+04.
+/// Formats four significant digits; 23510, not 2.351e+04.
 std::string short_number(double value) {
   return formatted(std::abs(value) < 10'000 ? "%.4g" : "%.0f", value);
 }
 
-/// A run as its files tell of it, without its model.
+/// A run as described by its files, without its model.
 struct RecordedRun {
   std::string name;
   const TaskKind& kind;
@@ -49,13 +49,13 @@ RecordedRun recorded_run(const fs::path& folder, const ReportOptions& options) {
           read_metrics(folder / "metrics.jsonl")};
 }
 
-/// A value as people write it: texts without quotes.
+/// Formats a value for people: texts without quotes.
 std::string value_text(const Settings& settings, const std::string& name) {
   const Json value = Json::parse(settings.setting(name).value);
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-/// The settings that differ from the defaults, then all.
+/// Returns the settings that differ from the defaults, then all.
 Json settings_of(const RecordedRun& run) {
   const Settings defaults = run.kind.settings(run.kind.names_data(run.settings));
   Json section, rows = Json::array({{"setting", "value", "default"}});
@@ -66,13 +66,13 @@ Json settings_of(const RecordedRun& run) {
   if (rows.size() > 1)
     section["words"] = std::move(rows);
   else
-    section["text"] = "All settings are the defaults.";
+    section["text"] = "All settings have their defaults.";
   section["configuration"] = run.files.config();
   return section;
 }
 
-/// What the page says of classes, from the JSON of a measurement (class_measurement() of
-/// apps/tasks/labelled.h).
+/// Returns the part of the page about classes, from the JSON of a measurement (class_measurement()
+/// in apps/tasks/labelled.h).
 Json classes_of(const Measurement& measurement) {
   const Json json = Json::parse(measurement.json);
   Json figures = Json::array(), names = Json::array();
@@ -104,8 +104,8 @@ Json mistakes_of(const Measurement& measurement) {
   return {{"all", measurement.mistakes.size()}, {"count", measurement.count}, {"shown", std::move(shown)}};
 }
 
-/// Adds a section, whose members `make` gives; it says why where it cannot be made, and there is none where
-/// there is nothing to show.
+/// Adds a section with the members that `make` returns. If it throws, the section states the
+/// reason; if there is nothing to show, there is no section.
 void add_section(Json& sections, const char* title, const std::function<Json()>& make) {
   Json section = {{"title", title}};
   try {
@@ -120,7 +120,7 @@ void add_section(Json& sections, const char* title, const std::function<Json()>&
   sections.push_back(std::move(section));
 }
 
-/// A section with one member, unless that is null or empty.
+/// Returns a section with one member; null if the value is null or empty.
 Json member(const char* name, Json value) {
   return value.empty() ? Json() : Json{{name, std::move(value)}};
 }
@@ -129,19 +129,20 @@ Json examples_of_report(const CaptureFile& capture) {
   return page::examples(capture, {2 * examples_shown, tokens_shown, maps_shown, heads_shown, cells_shown});
 }
 
-/// What a model does: it is opened once for all parts.
+/// The parts of the page that need the model, which is opened once for all of them.
 class ModelSections {
  public:
   ModelSections(const fs::path& folder, const RecordedRun& recorded, const ReportOptions& options)
       : folder_(folder), recorded_(recorded), options_(options) {}
 
-  /// On the test part; a task that tells classes apart is measured without one, too.
+  /// Evaluates on the test part; without one, only a classifier is evaluated, on the validation
+  /// part.
   Json quality() {
     Run& run = opened();
     const bool has_classes = run.learner().files().contains("classes.json");
     const std::string part = run.has_part("test") || !has_classes ? "test" : "valid";
     if (!run.has_part(part))
-      return has_classes ? Json{{"remark", "The run has no held-out examples to measure on."}} : Json();
+      return has_classes ? Json{{"remark", "The run has no held-out examples to evaluate on."}} : Json();
     const Measurement measurement = run.measure(part);
     has_data_ = true;
     if (options_.measured) options_.measured(part, measurement);
@@ -158,9 +159,9 @@ class ModelSections {
     return quality;
   }
 
-  /// Of the answers that quality() has measured; empty where none of them can be wrong.
+  /// Returns the mistakes found by quality(); empty if answers cannot be wrong.
   const Json& mistakes() const { return mistakes_; }
-  /// "test: accuracy 0.95", once quality() has measured it; "": there is no test part.
+  /// Returns "test: accuracy 0.95" after quality() has measured it; "": there is no test part.
   const std::string& score() const { return score_; }
 
   Json written() {
@@ -183,7 +184,7 @@ class ModelSections {
     return member("examples", examples_of_report(capture_));
   }
 
-  /// Of the attention weights, before training and now.
+  /// Returns histograms of the attention weights, before training and now.
   Json histograms() {
     if (lines_.empty()) return {};
     CaptureFile before;
@@ -207,7 +208,8 @@ class ModelSections {
   RunOptions run_options(const std::string& weights) const {
     RunOptions options{
         .device = options_.device, .weights = weights, .verify = options_.verify, .kind = options_.kind};
-    // Of a model that writes on: what is looked at is how it reads.
+    // For a generative model, the attention maps show how it reads the line, not how it continues
+    // it.
     if (recorded_.settings.has("generation.tokens")) options.settings.emplace_back("generation.tokens=1");
     return options;
   }
@@ -225,7 +227,7 @@ class ModelSections {
 
 // --- several runs
 
-/// What each run came to, by its records.
+/// Returns the results of each run, from its records.
 Json outcomes_of(std::span<const RecordedRun> runs) {
   std::vector<std::string> metrics;
   for (const RecordedRun& run : runs)
@@ -249,10 +251,10 @@ Json outcomes_of(std::span<const RecordedRun> runs) {
     for (const std::string& name : metrics)
       row.push_back(best.contains(name) ? short_number(best.at(name)) : "");
   }
-  return {{"table", rows}, {"remark", "Metrics are those of the evaluation that chose the best weights."}};
+  return {{"table", rows}, {"remark", "Metrics of the evaluation that selected the best weights."}};
 }
 
-/// The settings that are not the same in all runs.
+/// Returns the settings that differ between runs.
 Json differences_of(std::span<const RecordedRun> runs) {
   std::vector<std::vector<std::string>> rows = {{"setting"}};
   std::vector<std::string> names;
@@ -287,10 +289,10 @@ void add_quality(Json& sections, ModelSections& model) {
   add_section(sections, "Quality", [&] { return model.quality(); });
 }
 
-/// After add_quality().
+/// Call it after add_quality().
 void add_inside(Json& sections, ModelSections& model) {
   if (!model.mistakes().empty()) sections.push_back({{"mistakes", model.mistakes()}});
-  add_section(sections, "What it writes for held-out examples", [&] { return model.written(); });
+  add_section(sections, "Outputs for held-out examples", [&] { return model.written(); });
   add_section(sections, "What the model looks at", [&] { return model.examples(); });
   add_section(sections, "Attention weights before and after training", [&] { return model.histograms(); });
 }
@@ -352,8 +354,8 @@ std::string runs_report(std::span<const fs::path> folders, const ReportOptions& 
   std::vector<page::RunRecords> records;
   for (const RecordedRun& run : runs) records.push_back({run.name, run.records});
   Json sections = Json::array();
-  add_section(sections, "What they came to", [&] { return outcomes_of(runs); });
-  add_section(sections, "Settings in which they differ", [&] { return differences_of(runs); });
+  add_section(sections, "Results", [&] { return outcomes_of(runs); });
+  add_section(sections, "Settings that differ", [&] { return differences_of(runs); });
   sections.push_back({{"title", "Curves"}, {"curves", page::curves(records)}});
   return page::html(
       {{"title", concat_text(runs.size(), " runs side by side")}, {"sections", std::move(sections)}});

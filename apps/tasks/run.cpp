@@ -18,7 +18,8 @@ using Json = nlohmann::ordered_json;
 
 // --- opening
 
-/// Lays the options over the settings of a run; what the model was made and trained with must stay.
+/// Applies the options to the settings of a run. Settings of the model and its training must not
+/// change.
 void set_for_use(Settings& settings, const RunOptions& options) {
   const auto check_changeable = [](const Setting& one, const std::string& name, const std::string& origin) {
     if (one.changes == Changes::never || one.changes == Changes::on_resume)
@@ -41,7 +42,7 @@ void set_for_use(Settings& settings, const RunOptions& options) {
   }
 }
 
-/// The mechanisms that a model's setting names: its own and those that it gives to some of its heads.
+/// Returns the mechanisms that an attention setting names: its own and those of single heads.
 std::vector<std::string> attentions_in(const Json& setting) {
   std::vector<std::string> names;
   for (const Json& one : setting.is_array() ? setting : Json::array({setting})) {
@@ -55,14 +56,14 @@ std::vector<std::string> attentions_in(const Json& setting) {
   return names;
 }
 
-/// Throws where the run was trained with a mechanism that its program had registered and this one has not.
+/// Throws if the run uses a mechanism that the training program registered but this one did not.
 void check_registered(const Settings& settings) {
   for (const Settings::Declared& setting : settings.declared()) {
     if (setting.kind != Setting::Kind::attention) continue;
     for (const std::string& name : attentions_in(Json::parse(setting.value)))
       check(name == "none" || std::ranges::count(attention_names(), name) > 0, "the run has the attention '",
             name, "' (", setting.name,
-            "), which this program does not: have it registered first (register_attention), as the program "
+            "), which this program does not have: register it first (register_attention), as the program "
             "that trained the run did");
   }
 }
@@ -123,7 +124,7 @@ Measurement finite(Measurement measurement) {
   return measurement;
 }
 
-/// What is wrong with an answer whose numbers are none; "": nothing.
+/// Returns the fault of an answer with numbers that are not finite; "" if there is none.
 std::string fault_of(const Prediction& answer) {
   std::vector<double> numbers(answer.vector.begin(), answer.vector.end());
   numbers.push_back(answer.probability);
@@ -148,10 +149,10 @@ void check_answered(std::span<const Prediction> answers, std::int64_t first_line
   const auto missing = std::ranges::count_if(answers, is_missing);
   fail("predict: lines[", first_line + (first - answers.begin()), "] cannot be answered: ", first->error,
        missing > 1 ? concat_text(" (the first of ", missing, " such lines)") : "",
-       "; leave it out, or ask for errors to be returned");
+       "; leave it out, or set return_errors");
 }
 
-/// One answer, to a text that has no number.
+/// Returns the answer to a single text, or throws its error.
 Prediction checked_answer(Prediction answer, std::string_view what) {
   check(answer.error.empty(), what, ": the text cannot be answered: ", answer.error);
   return answer;
@@ -204,7 +205,7 @@ Tensor Run::log_probabilities(std::span<const std::string> lines, std::span<cons
 
 Prediction Run::stream(const std::string& line, const OnText& on_text) const {
   check(learner_->writes_text(), "a ", task(),
-        " run writes no text token by token that could be shown in pieces; predict() answers it");
+        " run generates no text that could be streamed; use predict()");
   TextPieces pieces(on_text);
   PredictOptions options;
   options.pieces = &pieces;
@@ -239,13 +240,13 @@ Measurement Run::measure(std::string_view part) {
   const auto now = learner_->data_digests();
   const auto found = now.find(std::string(part));
   if (found == now.end())
-    throw SettingsError(concat_text("a ", task(), " run has no ", part, " part: name a file to measure on"));
+    throw SettingsError(concat_text("a ", task(), " run has no ", part, " part: name a file to evaluate on"));
   if (files_.data_digest(part).empty())
     throw SettingsError(
-        concat_text("the run has no data of its own, as a published model: name a file to measure on"));
+        concat_text("the run is a published model without data of its own: name a file to evaluate on"));
   check(found->second == files_.data_digest(part), "the ", part,
-        " part of the data is not what the run was made with: the files or their order changed, so that "
-        "what was trained on may be among it; name a file to measure on");
+        " part of the data has changed since training: the files or their order differ, so it may include "
+        "training examples; name a file to evaluate on");
   return finite(learner_->measure(part));
 }
 
@@ -253,7 +254,7 @@ Measurement Run::measure(std::string_view part) {
 
 namespace {
 
-/// Whether little is padded when the two are read in one pass.
+/// Whether two texts have similar lengths, so that batching them needs little padding.
 bool are_alike(const std::string& a, const std::string& b) {
   return std::max(a.size(), b.size()) <= 2 * std::min(a.size(), b.size()) + 32;
 }
@@ -266,7 +267,7 @@ AnswerQueue::AnswerQueue(const Run& run, const QueueOptions& options) : run_(run
   try {
     for (std::int64_t i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
   } catch (const std::system_error&) {  // fewer threads answer the same
-    check(!workers_.empty(), "AnswerQueue: the system gives no thread to answer with");
+    check(!workers_.empty(), "AnswerQueue: the system cannot start a worker thread");
   }
 }
 
@@ -291,12 +292,12 @@ Prediction AnswerQueue::answer(const std::string& text) {
   do check_stop();
   while (found.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready);
   std::optional<Prediction> answer = found.get();
-  // What is wrong with one text is not the others' fault: each is answered alone, and its error thrown here.
+  // One bad text must not fail the others: each is answered alone, and its error is thrown here.
   if (!answer) answer = run_.predict({&text, 1}, {.return_errors = true}).front();
   return options_.return_errors ? std::move(*answer) : checked_answer(std::move(*answer), "answer");
 }
 
-/// Empty: the queue ends.
+/// Returns the next batch of questions; empty: the queue is closing.
 std::vector<AnswerQueue::Question> AnswerQueue::next_batch() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return ending_ || !waiting_.empty(); });

@@ -21,7 +21,7 @@ template <class... Parts>
   throw SettingsError(concat_text(parts...));
 }
 
-/// What holds for all settings of a group unless their lines say otherwise.
+/// Returns when the settings of a group may change, unless a setting overrides it.
 Changes changes_of_group(std::string_view setting) {
   const std::string_view group = setting.substr(0, setting.find('.'));
   if (group == "data") return Changes::in_use;
@@ -38,7 +38,7 @@ bool is_column(const Json& value) {
   return value.is_number_integer() || value.is_string();
 }
 
-/// What the values of a kind are, in words and in JSON.
+/// The description of a kind of value, in words and as a JSON type.
 struct KindOfValue {
   const char* name;
   bool (*takes)(const Json& value);
@@ -60,13 +60,13 @@ const KindOfValue& kind_of(Kind kind) {
   return kinds[static_cast<std::size_t>(kind)];
 }
 
-/// Columns are texts, whether given by number or by name.
+/// Returns a column as text; it may be given by number or by name.
 Json column_text(const Json& value) {
   return value.is_string() ? value : Json(value.dump());
 }
 
-/// The value as JSON text. Throws unless it is of the setting's kind and within what it allows; a number is
-/// kept as one.
+/// Returns the value as JSON text. Throws unless it has the setting's kind and is allowed; numbers
+/// keep their kind.
 std::string checked_value(const Setting& setting, Json value, const std::string& origin) {
   if (value.is_boolean() && std::ranges::count(setting.choices, "true") > 0) value = value.dump();
   if (!kind_of(setting.kind).takes(value)) {
@@ -99,15 +99,15 @@ std::string checked_value(const Setting& setting, Json value, const std::string&
   try {
     return value.dump();
   } catch (const Json::exception&) {
-    refuse(origin, ": setting \"", setting.name, "\" is not UTF-8, so that it cannot stand in config.json: '",
+    refuse(origin, ": setting \"", setting.name, "\" is not UTF-8, so config.json cannot store it: '",
            value.is_string() ? value.get<std::string>() : dumped(value), "'; rename the file or link to it");
   }
 }
 
-/// JSON text with comments; an error names the line.
+/// Parses JSON text with comments; an error names the line.
 Json parsed(std::string_view text, const std::string& origin) {
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
-    refuse(origin, ": byte ", nul + 1, " is NUL; a configuration is text");
+    refuse(origin, ": byte ", nul + 1, " is NUL; a configuration must be text");
   return as_settings_error("", [&] {
     JsonBuilder<Json> builder(origin, 64, /*refuses_repeated=*/true);
     try {
@@ -242,7 +242,7 @@ T Settings::get(std::string_view name) const {
   try {
     return Json::parse(value).get<T>();
   } catch (const nlohmann::json::exception&) {
-    fail("setting \"", name, "\" is not of the type that was asked for, but ", value);
+    fail("setting \"", name, "\" does not have the requested type, but ", value);
   }
 }
 template bool Settings::get<bool>(std::string_view) const;

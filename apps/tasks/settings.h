@@ -13,14 +13,14 @@
 
 namespace heed {
 
-/// A setting, a configuration file or a flag is wrong; nothing was read or written yet. Programs end with
-/// status 2.
+/// The error for a wrong setting, configuration file or flag, thrown before anything is read or
+/// written. Programs exit with status 2.
 class SettingsError : public Error {
  public:
   using Error::Error;
 };
 
-/// What `work` returns. An Error that it throws is one of the settings, with `what` before its message.
+/// Returns work(). An Error that it throws becomes a SettingsError, with `what` before its message.
 template <class Work>
 auto as_settings_error(std::string_view what, const Work& work) {
   try {
@@ -32,28 +32,29 @@ auto as_settings_error(std::string_view what, const Work& work) {
   }
 }
 
-/// The settings of a run, as one JSON object in config.json. They are declared by the structs that they are
-/// read into (base/setting.h). What is laid over the defaults may only name settings that exist, with a value
-/// of the same kind and within the range; else a SettingsError names the setting, the value, what is allowed,
-/// and the nearest name.
+/// The settings of a run, stored as one JSON object in config.json. Structs declare them
+/// (base/setting.h) and are read back from them. A value that overrides a default must name an
+/// existing setting, have the same type and be in range. Otherwise a SettingsError names the
+/// setting, the value, the allowed values and the nearest name.
 ///
-/// The first part of a dotted name is a group. Unless a setting's line says otherwise, those of "data" may be
-/// changed when a run is used; those of "prediction", "decoding", "generation" and "evaluation" may also be
-/// changed when training goes on; all others never. One that a command does not read may be set all the same.
+/// The first part of a dotted name is its group. Unless a setting overrides it, "data" may be
+/// changed when a run is used; "prediction", "decoding", "generation" and "evaluation" may also be
+/// changed on resume; all others are fixed. Settings that a command does not read may be set too.
 ///
-/// Below an attention setting ("model.encoder_attention") any name is taken, because the mechanism checks its
-/// own options: "model.encoder_attention.window" adds an option to the attention that was chosen.
+/// Any name is accepted below an attention setting ("model.encoder_attention"), because the
+/// mechanism checks its own options: "model.encoder_attention.window" adds an option to the chosen
+/// attention.
 class Settings {
  public:
   struct Declared : Setting {
     std::string value;      ///< as JSON
-    bool is_given = false;  ///< laid over the default
+    bool is_given = false;  ///< overrides the default
   };
 
   // --- declaring
-  /// The settings of a struct, each below the name ("decoding"; "": at the top), with the values of
-  /// `defaults`. Fields are bool, integers, double, std::string, std::vector<std::string> for a list of
-  /// columns, and enums whose values are those of the choices, in their order.
+  /// Declares the settings of a struct below a name ("decoding"; "": at the top), with the values
+  /// of `defaults`. Fields are bool, integers, double, std::string, std::vector<std::string> for a
+  /// list of columns, and enums whose values are in the order of the choices.
   template <class Group>
   void declare(std::string_view below, Group defaults = {}) {
     for_each_setting(SettingVisitor([&](const auto& value, const Setting& setting) {
@@ -61,27 +62,29 @@ class Settings {
                      }),
                      defaults);
   }
-  /// One setting with its default as JSON, and its kind. An attention is its name, an object with its name
-  /// and options, or a list of these, one for each layer.
+  /// Declares one setting of any kind, with its default as JSON. An attention is a name, an object
+  /// with name and options, or a list of these, one for each layer.
   void declare_json(std::string_view below, Setting setting, std::string_view initial);
-  /// Lays JSON over the defaults themselves, for data that wants others.
+  /// Changes the defaults themselves, for data that needs others.
   void change_defaults(std::string_view json);
-  /// Takes the defaults of other settings, declared alike, and their values for all that nothing was laid
-  /// over.
+  /// Takes the defaults of other settings, declared alike, and their values for all settings that
+  /// were not given.
   void lay_under(const Settings& defaults);
 
-  /// All settings, in the order in which they were declared.
+  /// All settings, in the order of declaration.
   std::span<const Declared> declared() const& { return list_; }
   std::span<const Declared> declared() const&& = delete;  // they would be gone
   const Declared& setting(std::string_view name) const;
 
   // --- reading
-  /// The value of a setting: bool, std::int64_t, double, std::string or std::vector<std::string>. Asking for
-  /// a name that was not declared, or another type, is a mistake of the program: an Error.
+  /// Returns the value of a setting: bool, std::int64_t, double, std::string or
+  /// std::vector<std::string>. Throws an Error for an undeclared name or another type, which is a
+  /// programming error.
   template <class T>
   T get(std::string_view name) const;
   bool has(std::string_view name) const;
-  /// The struct whose settings were declared below the name. Fields that were not declared keep their values.
+  /// Returns the struct whose settings were declared below the name. Fields that were not declared
+  /// keep their values.
   template <class Group>
   Group read(std::string_view below) const {
     Group group;
@@ -93,18 +96,18 @@ class Settings {
                      group);
     return group;
   }
-  /// The value of a setting, or of all settings below a name, as JSON; "" stands for all of them.
+  /// Returns the value of a setting, or of all settings below a name, as JSON; "": of all settings.
   std::string json(std::string_view name = {}, int indent = -1) const;
 
-  // --- changing; `origin` says in messages where a value came from
+  // --- changing; `origin` names the source of a value in messages
   void merge(std::string_view json, const std::string& origin);
   void merge_file(const std::filesystem::path& path);
-  /// "training.steps=500", as set() has it.
+  /// Sets a setting from "training.steps=500", as set() does.
   void assign(const std::string& assignment);
-  /// The value of a setting, an option of an attention or a group: JSON, or else a plain text; "500", "true",
-  /// "cosine".
+  /// Sets a setting, an option of an attention or a group. The value is JSON or plain text: "500",
+  /// "true", "cosine".
   void set(std::string_view name, const std::string& value, const std::string& origin);
-  /// A value as JSON.
+  /// Sets a value from JSON.
   void set_json(std::string_view name, std::string_view json, const std::string& origin);
 
  private:
@@ -134,12 +137,12 @@ class Settings {
   std::vector<Declared> list_;
 };
 
-/// The name in "name=value"; throws a SettingsError when it has no such form.
+/// Returns the name in "name=value". Throws a SettingsError for any other form.
 std::string assigned_name(const std::string& assignment);
 
 /// Throws a SettingsError with the nearest name unless `name` is one of `known`.
 void check_name(std::string_view what, const std::string& name, const std::vector<std::string>& known);
-/// A table of all settings: name, type, default, what is allowed, help. A line each.
+/// Returns a table of all settings, one per line: name, type, default, allowed values, help.
 std::string settings_table(const Settings& settings);
 
 }  // namespace heed

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 // --- the model of another run
 
-/// A run's config.json.
+/// Returns a run's config.json.
 Json config_of(const RunFiles& files) {
   return parse_json<Json>(files.config(), "config.json");
 }
@@ -34,15 +34,15 @@ bool is_of_model(const std::string& setting) {
   return false;
 }
 
-/// The value in a configuration; null: it has none.
+/// Returns the value of a setting in a configuration; null: it has none.
 Json value_in(const Json& config, std::string setting) {
   std::ranges::replace(setting, '.', '/');
   return config.value(Json::json_pointer("/" + setting), Json());
 }
 
-/// What the model of a run was made with; null: unknown. A single stack may be an encoder here and a decoder
-/// there. What its task does not set has the default of all models, but for the features of texts, which
-/// stand beside an encoder: those are the task's own.
+/// Returns the value of a model setting in a run; null: unknown. A single stack may be an encoder
+/// here and a decoder there. A setting that the run's task does not have gets TransformerConfig's
+/// default, except sparse_features, which keeps the default of this task.
 Json value_there(const Json& config, const std::string& setting) {
   if (Json value = value_in(config, setting); !value.is_null()) return value;
   for (const auto& [one, other] : {std::pair<std::string, std::string>("model.encoder_", "model.decoder_"),
@@ -54,8 +54,8 @@ Json value_there(const Json& config, const std::string& setting) {
   return value_in(defaults, setting);
 }
 
-/// The setting that says how many tokens a model reads, and how many positions it has for each: one that
-/// reads two texts at once has two.
+/// Returns the setting that limits the tokens a model reads, and the positions per token: a joint
+/// pair model has two positions per token.
 std::pair<std::string, std::int64_t> length_setting(const Json& config) {
   if (!value_in(config, "model.max_length").is_null()) return {"model.max_length", 1};
   return {"data.max_tokens", value_in(config, "model.kind") == "joint" ? 2 : 1};
@@ -68,7 +68,7 @@ bool has_both_stacks(const Json& config) {
 
 void take_model(Settings& settings, const RunFiles& files);
 
-/// "model.norm is post here and pre there": what was set otherwise than the run has it.
+/// Returns the settings that differ from the run: "model.norm is post here and pre there".
 std::vector<std::string> differences(const Settings& settings, const RunFiles& files) {
   Settings there = settings;
   take_model(there, files);
@@ -81,7 +81,7 @@ std::vector<std::string> differences(const Settings& settings, const RunFiles& f
 
 // --- its weights
 
-/// The weights of a run, its low-rank parts merged.
+/// Returns the weights of a run, with LoRA merged.
 RunFiles::Weights weights_of(const RunFiles& files) {
   RunFiles::Weights saved = files.weights(files.has_best() ? "best" : "last");
   const Json model = config_of(files).value("model", Json::object());
@@ -92,8 +92,8 @@ RunFiles::Weights weights_of(const RunFiles& files) {
   return saved;
 }
 
-/// The name that a weight has in the run: what reads the titles of a recommender is below "title", and the
-/// layers of an encoder may be those of a decoder, whose attention is called otherwise.
+/// Returns a weight's name in the run: the title encoder of a recommender is below "title", and
+/// encoder layers may be decoder layers, whose attention has another name.
 std::string name_there(std::string name, const std::map<std::string, Tensor>& saved) {
   const auto rename = [&](std::string_view from, std::string_view to) {
     if (const std::size_t at = name.find(from); at != name.npos && !saved.contains(name))
@@ -106,7 +106,7 @@ std::string name_there(std::string name, const std::map<std::string, Tensor>& sa
   return name;
 }
 
-/// A table of learned positions may be longer there: the first rows serve.
+/// Returns the first rows of a table of learned positions, which may be longer in the run.
 Tensor fitted(const std::string& name, const Tensor& saved, const Tensor& own) {
   const bool is_longer = name.ends_with("positions.weight") && saved.rank() == 2 && own.rank() == 2 &&
                          saved.size(1) == own.size(1) && saved.size(0) > own.size(0);
@@ -115,8 +115,9 @@ Tensor fitted(const std::string& name, const Tensor& saved, const Tensor& own) {
   return contiguous(slice(saved, 0, 0, own.size(0)));
 }
 
-/// The parts of a model that mean something else in the run, whatever their shapes: what tells other classes
-/// apart, and the vectors of the categories and the single news of another catalogue (news_catalogue.h).
+/// Returns the parts of a model that have another meaning in the run, even if the shapes match: the
+/// output layer for other classes, and the vectors of categories and news items of another
+/// catalogue (news_catalogue.h).
 std::vector<std::string> foreign_parts(const Learner& learner, const RunFiles& files) {
   if (files.task() != learner.kind().name) return {"output", "sparse", "category", "identity"};
   std::vector<std::string> foreign;
@@ -134,7 +135,7 @@ bool lies_in_one_of(const std::vector<std::string>& parts, const std::string& na
   return std::ranges::any_of(parts, [&](const std::string& part) { return lies_in(name, part); });
 }
 
-/// How the weights of a model and those of a run go together, by the model's names.
+/// The correspondence of a model's weights and a run's, by the model's names.
 struct Match {
   std::map<std::string, Tensor> fitting;
   std::map<std::string, std::string> faults;  ///< why a weight cannot be had
@@ -166,7 +167,7 @@ Match match_weights(const std::map<std::string, Tensor>& model, const std::map<s
   return match;
 }
 
-/// The widest parts of the model that hold what does not fit, and nothing that does.
+/// Returns the largest parts of the model that contain only weights that do not match.
 std::vector<std::string> parts_to_ignore(const Match& match) {
   std::vector<std::string> parts;
   for (const auto& [name, why] : match.faults) {
@@ -196,7 +197,7 @@ void take_weights(Learner& learner, const TrainingSettings& training, Start& sta
   if (!faults.empty())
     throw SettingsError(concat_text(from, ": the run lacks weights of this model: ", listed(faults, 20), "; ",
                                     differing, differing.empty() ? "" : "; ",
-                                    "to start these parts afresh, give --ignore ", parts));
+                                    "to start these parts from new weights, give --ignore ", parts));
   std::vector<std::pair<std::string, Tensor>> targets;
   for (const auto& [name, tensor] : match.fitting) targets.emplace_back(name, own.at(name));
   copy_named_tensors(match.fitting, targets, from);
@@ -217,7 +218,7 @@ bool is_embedding(const std::string& name) {
   return name == "embedding.weight" || name == "source_embedding.weight" || name == "target_embedding.weight";
 }
 
-/// The vectors of a file by the ids of their words; of a word that comes twice the first.
+/// Returns the vectors of a file by the ids of their words; of repeated words, the first counts.
 std::map<std::int32_t, std::vector<float>> vectors_by_id(const std::string& path, std::int64_t width,
                                                          const Tokenizer& tokenizer) {
   std::map<std::int32_t, std::vector<float>> found;
@@ -249,7 +250,7 @@ void take_embeddings(Learner& learner, const std::string& path, Start& start) {
     named.tensor->detach().assign(std::span<const float>(rows));
     start.remarks.push_back(concat_text(path, " has vectors for ", found.size(), " of the ",
                                         tokenizer.vocabulary_size(), " tokens of ", named.name,
-                                        "; the others start by chance"));
+                                        "; the others start from random vectors"));
   }
   check(any, path, ": none of its words is in the vocabulary");
   start.origin["embeddings"] = digest_of_file(path);
@@ -262,10 +263,11 @@ void check_start(const Settings& settings) {
   const auto training = settings.read<TrainingSettings>("training");
   const auto tokenizer = settings.read<VocabularySettings>("tokenizer");
   if (!training.from.empty() && !tokenizer.file.empty())
-    throw SettingsError("--from (training.from) brings its tokenizer along: leave out tokenizer.file");
+    throw SettingsError("--from (training.from) includes a tokenizer: leave out tokenizer.file");
   if (!training.embeddings.empty() && training.from.empty() && tokenizer.file.empty() &&
       tokenizer.kind != "words" && tokenizer.kind != "auto")
-    throw SettingsError("--embeddings (training.embeddings) are of whole words: set tokenizer.kind=words");
+    throw SettingsError(
+        "--embeddings (training.embeddings) are vectors of whole words: set tokenizer.kind=words");
 }
 
 std::vector<std::string> parts_started_afresh(const Settings& settings) {
@@ -289,8 +291,7 @@ void take_model(Settings& settings, const RunFiles& files) {
   if (has_both_stacks(there) != has_both_stacks(Json::parse(settings.json())))
     throw SettingsError(
         "--from " + run +
-        ": a model that has an encoder and a decoder starts none that has one stack alone, nor "
-        "the other way round");
+        ": weights cannot be shared between an encoder-decoder and a model with a single stack");
   for (const Setting& one : settings.declared())
     if (is_of_model(one.name) && one.name != "model.max_length")
       if (const Json value = value_there(there, one.name); !value.is_null())
@@ -316,8 +317,8 @@ Start start_weights(Learner& learner) {
 Start start_anew(Learner& learner, const RunFiles& files) {
   Start start = start_weights(learner);
   check(start.origin == files.origin(),
-        "what this run started from (training.from, training.embeddings) is no longer what it was: "
-        "put it back, or train anew");
+        "the sources of the initial weights (training.from, training.embeddings) have changed: restore them, "
+        "or train a new run");
   return start;
 }
 

@@ -7,40 +7,45 @@
 #include "heed/apps/tasks/learner.h"
 #include "heed/data/tokenizer.h"
 
-// What a run starts from, where that is not chance: another run, vectors of words.
+// Initial weights from another run or from word vectors.
 
 namespace heed {
 
-/// Throws a SettingsError for settings of the start that do not fit together. Reads nothing.
+/// Throws a SettingsError for contradictory settings of the start (training.from and its kin).
+/// Reads nothing.
 void check_start(const Settings& settings);
-/// Lays what the model of a run was made with over the defaults: all below "model", "tokenizer", "news" and
-/// "user" but the low-rank parts, and how many tokens it reads (data.max_tokens, where model.max_length is
-/// not there). What the run's task does not set has the default of TransformerConfig; sparse_features keeps
-/// that of this task. A model of one stack takes the layers of an encoder from a decoder, and the other way
-/// round; between one and two stacks it throws.
+/// Overrides the defaults with the model settings of a run: everything below "model", "tokenizer",
+/// "news" and "user" except LoRA, and the longest input (data.max_tokens if there is no
+/// model.max_length). Settings that the run's task does not have get the default of
+/// TransformerConfig; sparse_features keeps the default of this task. An encoder can take the
+/// layers of a decoder and vice versa. Throws between models of one stack and of two stacks.
 void take_model_of(Settings& settings, const std::string& run);
-/// The parts in training.ignore, and "sparse" with "output": the features of texts answer with it.
+/// Returns the parts in training.ignore. "output" includes "sparse", because sparse features
+/// contribute to the output.
 std::vector<std::string> parts_started_afresh(const Settings& settings);
-/// What weights were taken from where.
+/// The origin of a model's initial weights.
 struct Start {
-  /// "task", "identity" and "weights" (a digest) of the other run; "embeddings", the digest of the file of
-  /// vectors.
+  /// "task", "identity" and "weights" (a digest) of the other run; "embeddings", the digest of the
+  /// file of word vectors.
   std::map<std::string, std::string> origin;
   std::vector<std::string> remarks;
 };
 
-/// Fills a new model with what the settings name. From another run come the weights: its best ones, where it
-/// has measured itself, with low-rank parts merged; of learned positions as many as the model has. All
-/// weights of the model must be there by their names and shapes, but those of the parts in training.ignore;
-/// an encoder may take the layers of a decoder. "output" and "sparse" (SparseLinear) are taken from runs of
-/// the same task with the same classes alone, the vectors of categories and single news from those that
-/// number them alike. Else a SettingsError lists what does not match, the settings by which the models differ, and
-/// what to ignore. The rows of the embedding are then set to the vectors of training.embeddings, divided by
-/// sqrt(width) where the model multiplies by that, so that the layers read the vectors as they stand. Throws
-/// Error for a file of vectors that is damaged (with file and line) or of another width.
+/// Initializes a new model from the sources in the settings.
+///
+/// From another run it takes the weights: the best ones if the run was evaluated, with LoRA merged,
+/// and as many learned positions as the model has. Every weight must match by name and shape,
+/// except in the parts of training.ignore; an encoder may take the layers of a decoder. "output"
+/// and "sparse" (SparseLinear) are only taken from runs of the same task with the same classes, and
+/// vectors of categories and news items only from runs that number them alike. Otherwise a
+/// SettingsError lists the mismatches, the settings by which the models differ, and the parts to
+/// ignore.
+///
+/// Then the embedding rows are set to the vectors of training.embeddings, divided by sqrt(width) if
+/// the model multiplies by it, so that the layers see the original vectors. Throws Error for a
+/// vector file that is damaged (with file and line) or has another width.
 Start start_weights(Learner& learner);
-/// The same of a run that began like that: throws an Error unless what it took from elsewhere is still the
-/// same.
+/// Initializes the model of a resumed run. Throws an Error unless its sources are unchanged.
 Start start_anew(Learner& learner, const RunFiles& files);
 
 }  // namespace heed

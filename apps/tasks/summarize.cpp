@@ -22,8 +22,8 @@ using Json = nlohmann::ordered_json;
 constexpr MetricKind summary_metrics[] = {
     {"rouge1", true}, {"rouge2", true}, {"rougeL", true}, {"loss", false}};
 
-/// Of a few thousand pairs a model learns to copy sooner than to spell: a pointer, and words that are one
-/// token each.
+/// Defaults for a few thousand pairs, from which a model learns to copy sooner than to spell: a
+/// pointer, and whole words as tokens.
 constexpr const char* for_documents = R"({
   "tokenizer": {"kind": "words", "vocabulary": 20000}, "data": {"long_sources": "cut", "valid_fraction": 0.02},
   "model": {"width": 128, "feed_forward": 256, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.3, "norm": "pre",
@@ -42,8 +42,8 @@ struct ReportSettings {
   std::int64_t count = 5000, held_out = 200;
 };
 void for_each_setting(auto&& visit, ReportSettings& reports) {
-  visit(reports.count, "reports", 1, 1e6, "Without data: how many reports to learn from");
-  visit(reports.held_out, "held_out_reports", 1, 1e6, "Without data: how many to measure with");
+  visit(reports.count, "reports", 1, 1e6, "Without data: number of generated training reports");
+  visit(reports.held_out, "held_out_reports", 1, 1e6, "Without data: number of generated held-out examples");
 }
 
 struct SummaryEvaluation {
@@ -51,11 +51,10 @@ struct SummaryEvaluation {
   std::int64_t first_words = 0;
 };
 void for_each_setting(auto&& visit, SummaryEvaluation& evaluation) {
-  visit(evaluation.stemming, "stemming", "Whether ROUGE compares the stems of words");
-  visit(
-      evaluation.first_words, "first_words", 0, 1e6,
-      "Words of a text that stand for its summary, to compare with; 0: as many as the mean summary that was "
-      "learned from has, found by train");
+  visit(evaluation.stemming, "stemming", "Compare word stems in ROUGE");
+  visit(evaluation.first_words, "first_words", 0, 1e6,
+        "Baseline: number of first words of a text that are taken as its summary; 0: the mean length of the "
+        "training summaries, found by train");
 }
 
 Settings summarize_settings(bool own_data) {
@@ -72,7 +71,7 @@ Settings summarize_settings(bool own_data) {
   return settings;
 }
 
-/// As ROUGE sees them: of other scripts than Latin, too.
+/// Returns the first words as ROUGE counts them, in any script.
 std::string first_words(std::string_view text, std::int64_t count, RougeWords kind) {
   std::string first;
   for (const std::string& word : rouge_words(text, /*stemming=*/false, kind)) {
@@ -94,7 +93,8 @@ void learn_first_words(Settings& settings, const ParallelText& train) {
   settings.set("evaluation.first_words", std::to_string(std::max(mean, 1LL)), "the mean summary");
 }
 
-/// The reports do not follow the seed: runs with other seeds are compared on the same ones.
+/// Generates reports. They do not depend on the seed, so that runs with different seeds are
+/// compared on the same reports.
 PairParts report_parts(const Settings& settings) {
   const auto wanted = settings.read<ReportSettings>("data");
   Reports reports = headline_reports(1, wanted.count, wanted.held_out);
@@ -135,7 +135,7 @@ Measurement summary_quality(const Settings& settings, std::span<const std::strin
 const TaskKind& summarize_task() {
   static const TaskKind kind{
       "summarize",
-      "Learns to summarise texts, measures it, and writes summaries and headlines",
+      "Trains, evaluates and uses a model that writes summaries and headlines",
       Stacks::encoder_decoder,
       summary_metrics,
       summarize_settings,

@@ -15,18 +15,17 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char *cross_setting = "model.cross_attention", *target_file = "target_tokenizer.json",
-                     *no_begin =
-                         "tokenizer.begin is empty: name the mark that begins what is written, such as <s>";
+                     *no_begin = "tokenizer.begin is empty: name the mark that begins outputs, such as <s>";
 
 // --- hard-coded cross-attention needs to know how long sources are beside their targets
 
-/// True for hard-coded attention without a gamma: a name, or an object with one.
+/// Whether an attention is hard-coded and has no gamma; it is a name, or an object with a name.
 bool lacks_gamma(const Json& choice) {
   const Json name = choice.is_object() ? choice.value("name", Json()) : choice;
   return name == "hard_coded_gaussian" && !(choice.is_object() && choice.contains("gamma"));
 }
 
-/// Mean source over mean target length, each with its mark.
+/// Returns the ratio of the mean source length to the mean target length, each including its mark.
 double length_ratio(const Tokenizer& source, const Tokenizer& target, const ParallelText& text) {
   const auto tokens_in = [](const Tokenizer& tokenizer, const TextList& lines) {
     std::size_t count = lines.size();
@@ -36,7 +35,7 @@ double length_ratio(const Tokenizer& source, const Tokenizer& target, const Para
   return tokens_in(source, text.source) / tokens_in(target, text.target);
 }
 
-/// `most` of the pairs, evenly spread; 0: all.
+/// Returns `most` of the pairs, evenly spread; 0: all.
 ParallelText some_of(const ParallelText& pairs, std::int64_t most) {
   const auto count = static_cast<std::int64_t>(pairs.size());
   if (most == 0 || count <= most) return pairs;
@@ -55,8 +54,8 @@ std::vector<Batch> evaluation_plan(const TokenizedPairs& pairs) {
 
 // --- writing
 
-/// The log-probability of each token of the targets and of the end mark behind it, given the source and the
-/// tokens before: [B, N], with whatever stands behind the end.
+/// Returns the log-probability of each target token and of the end mark, given the source and the
+/// previous tokens: [B, N]. Values after the end are undefined.
 Tensor token_log_probabilities(EncoderDecoder& model, std::span<const Tokens> sources,
                                std::span<const Tokens> targets, std::int32_t begin, std::int32_t end,
                                Context& context) {
@@ -75,7 +74,7 @@ Tensor token_log_probabilities(EncoderDecoder& model, std::span<const Tokens> so
   return select(gather(model.log_probabilities(hidden, memory, batch.source, context), 2, ids), 2, 0);
 }
 
-/// log p(target, end | source) of each pair; records no gradient.
+/// Returns log p(target, end | source) of each pair; records no gradient.
 std::vector<double> log_probabilities(EncoderDecoder& model, std::span<const Tokens> sources,
                                       std::span<const Tokens> targets, std::int32_t begin, std::int32_t end) {
   const NoGrad no_grad;
@@ -92,7 +91,7 @@ std::vector<double> log_probabilities(EncoderDecoder& model, std::span<const Tok
   return sums;
 }
 
-/// A model that never writes one of its tokens.
+/// A model that never generates one of its tokens.
 class WithoutToken : public StepModel {
  public:
   WithoutToken(StepModel& model, std::int32_t token) : model_(model), token_(token) {}
@@ -105,16 +104,15 @@ class WithoutToken : public StepModel {
   std::int32_t token_;
 };
 
-/// `best` texts of each source, drawn side by side.
+/// Returns `best` samples for each source, drawn in one batch.
 std::vector<std::vector<Hypothesis>> sampled(EncoderDecoder& model, std::span<const Tokens> sources,
                                              std::span<const std::int64_t> numbers, const Decoding& decoding,
                                              const TokenWatch& watch) {
   const SearchOptions& search = decoding.search;
   if (watch && search.best > 1)
-    throw SettingsError(
-        concat_text("decoding.n_best is ", search.best,
-                    ": which of several drawn texts is best is known at their end, so that none "
-                    "can be shown before; set decoding.n_best=1"));
+    throw SettingsError(concat_text("decoding.n_best is ", search.best,
+                                    ": the best of several samples is only known at the end, so none can be "
+                                    "streamed; set decoding.n_best=1"));
   const std::vector<std::int64_t> longest = output_limits(model, sources, search);
   std::vector<Tokens> repeated;
   std::vector<std::int64_t> limits;
@@ -142,8 +140,8 @@ std::vector<std::vector<Hypothesis>> sampled(EncoderDecoder& model, std::span<co
   return outputs;
 }
 
-/// `search.best` outputs for each source, the best of them first. What is drawn follows from the seed and the
-/// number of the source, not from the sources beside it.
+/// Returns `search.best` outputs for each source, best first. Samples depend on the seed and the
+/// number of the source, not on other sources in the batch.
 std::vector<std::vector<Hypothesis>> write_outputs(EncoderDecoder& model, std::span<const Tokens> sources,
                                                    std::span<const std::int64_t> numbers,
                                                    const Decoding& decoding, const TokenWatch& watch) {
@@ -152,7 +150,7 @@ std::vector<std::vector<Hypothesis>> write_outputs(EncoderDecoder& model, std::s
                                                      : translate(model, sources, decoding.search, watch);
 }
 
-/// What the settings say, but for the marks.
+/// Returns the decoding settings, without the marks.
 Decoding decoding_of(const Settings& settings) {
   const auto decoding = settings.read<Decoding>("decoding");
   if (decoding.method == Decoding::Method::beam && decoding.search.best > decoding.search.beam)
@@ -209,8 +207,8 @@ NamedFiles TextToTextLearner::learned_files() {
   if (marks_.separate) {
     check(settings_.get<std::string>("model.tie_embeddings") != "all" ||
               !settings_.get<std::string>("training.from").empty(),
-          "tokenizer.separate with model.tie_embeddings=all would give the words of two vocabularies that "
-          "have one number one vector: set model.tie_embeddings=decoder");
+          "tokenizer.separate with model.tie_embeddings=all would share vectors between words of different "
+          "vocabularies with the same id: set model.tie_embeddings=decoder");
     files[target_file] =
         learn_tokenizer(settings_, heed::source_of({&parts_.train.target}), all_marks, {.file = target_file})
             .to_json();
@@ -240,10 +238,10 @@ std::unique_ptr<Module> TextToTextLearner::make_model() {
   return model_of<EncoderDecoder>(config, batch_tokens());
 }
 
-/// Where hard-coded Gaussian attention looks from the decoder to the encoder and no gamma is set: sets it to
-/// the mean length of a source over that of its target, as the paper has it (arXiv 2005.00742, section 3.2).
-/// Every rank measures it, since settings do not travel; a run that is used has the one that it was trained
-/// with.
+/// Sets gamma of hard-coded Gaussian cross-attention, unless the settings give it, to the mean
+/// source length over the mean target length, as in the paper (arXiv 2005.00742, section 3.2).
+/// Every rank computes it, since settings are not sent between ranks. A trained run keeps its
+/// gamma.
 void TextToTextLearner::set_gamma() {
   if (parts_.train.size() == 0) return;
   Json choices = Json::parse(settings_.json(cross_setting));
@@ -264,13 +262,13 @@ void TextToTextLearner::set_gamma() {
 // --- training
 
 void TextToTextLearner::prepare_training() {
-  remark(concat_text(parts_.train.size(), " pairs to learn from, ", parts_.valid.size(),
-                     " to measure with; vocabulary ", tokenizer_->vocabulary_size(),
+  remark(concat_text(parts_.train.size(), " pairs for training, ", parts_.valid.size(),
+                     " for validation; vocabulary ", tokenizer_->vocabulary_size(),
                      target_tokenizer_ ? concat_text(" and ", target_tokenizer_->vocabulary_size()) : ""));
   std::int64_t blank = 0;
   for (std::size_t i = 0; i < parts_.train.size(); ++i)
     blank += is_blank(parts_.train.source[i]) || is_blank(parts_.train.target[i]) ? 1 : 0;
-  if (blank > 0) remark(concat_text(blank, " of the pairs to learn from have a blank side"));
+  if (blank > 0) remark(concat_text(blank, " training pairs have a blank side"));
   pairs_ = tokens_of(parts_.train, data_.long_sources == TextToTextData::LongSources::cut
                                        ? data_.max_tokens
                                        : std::numeric_limits<std::int64_t>::max());
@@ -322,7 +320,7 @@ std::vector<Prediction> TextToTextLearner::generate(const std::string& prompt,
   const Prediction answer = answers_to(sources, decoding, {}).front();
   say_what_was_cut("decoding.max_source_tokens");
   check(!answer.alternatives.empty(), "generate: the prompt is blank, and a ", kind().name,
-        " run writes a text for a text");
+        " run needs a source text");
   std::vector<Prediction> texts;
   for (const Prediction::Alternative& one : answer.alternatives)
     texts.push_back({one.text, one.probability, {one}});
@@ -333,7 +331,7 @@ ParallelText TextToTextLearner::read_files(std::span<const std::string> files) {
   ReadReport report;
   ParallelText pairs = task_.read(settings_, files, report);
   check(report.blank == 0, files.front(), ": ", report.blank,
-        " lines are blank, and have no score that could stand in their place; leave them out");
+        " lines are blank and cannot be scored; leave them out");
   remark_on_reading(report);
   return pairs;
 }
@@ -348,7 +346,7 @@ std::vector<TargetScore> TextToTextLearner::score(const ParallelText& pairs) {
                                                         decoding_.search.begin, decoding_.search.end);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       check(std::isfinite(found[i]), "the model gives pair ", rows[i] + 1, " a log probability of ", found[i],
-            ", which is not finite: its training has diverged");
+            ", which is not finite: training has diverged");
       scores[static_cast<std::size_t>(rows[i])] = {found[i], std::ssize(targets[i]) + 1};  // and the end mark
     }
   }
@@ -372,7 +370,7 @@ Tensor TextToTextLearner::log_probabilities_of(std::span<const std::string> line
   return sum(each * Tensor::from(counts, each.shape(), each.device()), 1);
 }
 
-/// At most `limit` tokens, the end mark included.
+/// Returns at most `limit` source tokens, including the end mark.
 Tokens TextToTextLearner::source_tokens(std::string_view source, std::int64_t limit) {
   Tokens tokens = tokens_with_end(*tokenizer_, source);
   const auto extra = static_cast<std::int64_t>(tokens.size()) - limit;
@@ -397,7 +395,7 @@ TranslationBatch TextToTextLearner::batch_of(const TokenizedPairs& pairs, const 
                                 decoding_.search.end, network().device());
 }
 
-/// The most tokens of a source that is answered: by the setting, and by what the model can read.
+/// Returns the most source tokens in use, limited by the setting and by the model.
 std::int64_t TextToTextLearner::answered_limit() {
   const std::int64_t limit = decoding_.max_source_tokens;
   const TransformerConfig& config = network().config();
@@ -417,8 +415,8 @@ std::string TextToTextLearner::text_of(std::span<const std::int32_t> tokens) con
   return text;
 }
 
-/// One answer for each source; none for a blank one. Where ranks share the work, each knows only the texts of
-/// the others'.
+/// Returns an answer for each source; none for a blank one. With ranks, each rank receives only the
+/// texts of the others' answers.
 std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::string> sources,
                                                       const Decoding& decoding,
                                                       const PredictOptions& options) {
@@ -477,7 +475,7 @@ std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::strin
   return predictions;
 }
 
-/// The mean over all target tokens, without label smoothing.
+/// Returns the mean loss over all target tokens, without label smoothing.
 double TextToTextLearner::mean_loss(const ParallelText& pairs) {
   const NoGrad no_grad;
   const TokenizedPairs tokens = tokens_of(pairs, answered_limit());
@@ -531,7 +529,7 @@ void TextToTextLearner::read_rows(const std::string& file, const TakeText& take,
   task_.read_rows(settings_, file, take, report);
 }
 
-/// One pass over a source and its answer in which the model shows its inside.
+/// Captures one pass over a source and its answer.
 void TextToTextLearner::show_inside(const std::string& example, const Tokens& source, const Tokens& target,
                                     CaptureFile& file) {
   const TranslationBatch batch = batch_of({{source}, {target}}, {0});
@@ -570,7 +568,7 @@ bool has_four_words(const TextList& texts) {
 
 TextToTextLearner& text_to_text(Learner& learner) {
   auto* found = dynamic_cast<TextToTextLearner*>(&learner);
-  check(found != nullptr, "a ", learner.kind().name, " run writes no text for a text");
+  check(found != nullptr, "a ", learner.kind().name, " run does not map a text to a text");
   return *found;
 }
 

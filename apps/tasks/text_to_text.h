@@ -17,16 +17,16 @@
 #include "heed/models/search.h"
 #include "heed/training/text_metrics.h"
 
-// What tasks have in common that read a text and write one: an encoder-decoder Transformer
-// (models/encoder_decoder.h) over one vocabulary, learned from pairs. A task says where its pairs come from
-// and how answers are measured.
+// Shared code of tasks that map a text to a text: an encoder-decoder Transformer
+// (models/encoder_decoder.h) over one vocabulary, learned from pairs. A task defines the source of
+// its pairs and its metrics.
 
 namespace heed {
 
-/// How an encoder-decoder writes: by beam search, or by sampling.
+/// Settings of generation with an encoder-decoder, by beam search or sampling.
 struct Decoding {
   enum class Method { beam, sample } method = Method::beam;
-  SearchOptions search = {};  ///< its limits of lengths, marks and `best` hold for sampling, too
+  SearchOptions search = {};  ///< its length limits, marks and `best` also apply to sampling
   SamplingOptions sampling = {};
   std::uint64_t seed = 1;
   std::int64_t batch_size = 64, max_source_tokens = 1024;
@@ -34,31 +34,33 @@ struct Decoding {
 
 void for_each_setting(auto&& visit, Decoding& decoding) {
   visit(decoding.method, "method", {"beam", "sample"},
-        "How outputs are found: the most probable by beam search, or drawn at random");
+        "beam: search for the most probable output; sample: draw it at random");
   SearchOptions& search = decoding.search;
-  visit(search.beam, "beam", 1, 1024, "Hypotheses that the search keeps for each sentence; 1: greedy");
+  visit(search.beam, "beam", 1, 1024, "Beam size; 1: greedy");
   visit(search.best, "n_best", 1, 1024,
-        "How many outputs `predict --json` shows: of the search, at most the beam, or drawn");
+        "Number of outputs in `predict --json`: at most the beam size, or any number of samples");
   visit(search.length_penalty, "length_penalty", 0, 100, "Exponent of the length penalty; 0: none");
   visit(search.length_ratio, "length_ratio", 0, 1000,
-        "An output has at most this many tokens for each of its source's, plus decoding.length_extra");
-  visit(search.length_extra, "length_extra", 0, 1e6, "See decoding.length_ratio");
-  visit(search.early_stop, "early_stop", "Whether a sentence ends once `beam` hypotheses have");
+        "Most output tokens for each source token, plus decoding.length_extra");
+  visit(search.length_extra, "length_extra", 0, 1e6,
+        "Constant part of the output limit; see decoding.length_ratio");
+  visit(search.early_stop, "early_stop", "Stop the search once `beam` hypotheses have ended");
   visit_sampling(visit, decoding.sampling, decoding.seed);
-  visit(decoding.batch_size, "batch_size", 1, 1e6, "Sources that are answered at a time");
+  visit(decoding.batch_size, "batch_size", 1, 1e6, "Number of sources per batch");
   visit(decoding.max_source_tokens, "max_source_tokens", 1, 1 << 24,
-        "Longer sources are cut when they are answered, and said");
+        "Most tokens of a source in use; longer sources are cut and reported");
 }
 
-/// Settings of these tasks beside those of all.
+/// The data settings of these tasks.
 struct TextToTextData {
   std::int64_t max_tokens = 256;
   enum class LongSources { leave_out, cut } long_sources = LongSources::leave_out;
 };
 void for_each_setting(auto&& visit, TextToTextData& data) {
-  visit(data.max_tokens, "max_tokens", 1, 1 << 24, "Longer pairs are left out of training, and said");
+  visit(data.max_tokens, "max_tokens", 1, 1 << 24,
+        "Most tokens of a side in training; longer pairs are left out and reported");
   visit(data.long_sources, "long_sources", {"leave_out", "cut"},
-        "What becomes of pairs whose source is longer: left out, or as much of the source is read as may be");
+        "What happens to training pairs with a longer source: left out, or the source is cut");
 }
 
 struct TextToTextEvaluation {
@@ -66,7 +68,7 @@ struct TextToTextEvaluation {
 };
 void for_each_setting(auto&& visit, TextToTextEvaluation& evaluation) {
   visit(evaluation.pairs, "pairs", 0, 1e9,
-        "Pairs that are answered to measure progress while training; 0: all. The loss is that of all pairs");
+        "Validation pairs to answer in each evaluation; 0: all. The loss always covers all pairs");
 }
 
 struct TextToTextTokenizer {
@@ -74,50 +76,50 @@ struct TextToTextTokenizer {
   bool separate = false;
 };
 void for_each_setting(auto&& visit, TextToTextTokenizer& tokenizer) {
-  visit(tokenizer.begin, "begin", "The mark that begins what is written");
-  visit(tokenizer.separate, "separate",
-        "Whether targets have a vocabulary of their own, in target_tokenizer.json");
+  visit(tokenizer.begin, "begin", "Mark that begins an output");
+  visit(tokenizer.separate, "separate", "Use a separate vocabulary for targets, in target_tokenizer.json");
 }
 
-/// All of these.
+/// Declares all settings above.
 void declare_text_to_text(Settings& settings, const SearchOptions& search = {});
 
-/// Pairs as tokens, without end marks of the targets.
+/// Tokenized pairs; targets have no end mark.
 struct TokenizedPairs {
   std::vector<Tokens> sources, targets;
   Lengths lengths() const { return {lengths_of(sources), lengths_of(targets, 1)}; }
 };
 
-/// How likely the model takes a given target for its source.
+/// The probability that the model assigns to a target, given its source.
 struct TargetScore {
   double log_probability = 0;  ///< of all its tokens and the end mark, natural logarithm
-  std::int64_t tokens = 0;     ///< how many these are
+  std::int64_t tokens = 0;     ///< their number
   double perplexity() const;   ///< exp(-log_probability / tokens)
 };
 
-/// What a task says for itself. Functions get its settings.
+/// The parts that define one task. Functions receive its settings.
 struct TextToTextTask {
   PairParts (*made_by_rule)(const Settings& settings);
-  /// What answers are worth beside what was expected: the metrics of the kind that say something of these
-  /// pairs. `loss`: the mean over all target tokens, without label smoothing.
+  /// Scores answers against references, with the task's metrics that apply to these pairs. `loss`:
+  /// the mean over all target tokens, without label smoothing.
   Measurement (*quality)(const Settings& settings, std::span<const std::string> answers,
                          const ParallelText& pairs, double loss);
-  std::int64_t most_passes = 0;  ///< of a training whose steps nobody has set; 0: no limit
+  std::int64_t most_passes = 0;  ///< the most epochs if the user set no steps; 0: no limit
   PairParts (*named_parts)(const Settings& settings, ReadReport& report) = read_pair_parts;
   ParallelText (*read)(const Settings& layout, std::span<const std::string> files,
                        ReadReport& report) = read_pairs;
-  /// Reads the sources of a table; null: it reads none.
+  /// Reads the sources of a table; null: the task reads no tables.
   void (*read_rows)(const Settings& settings, const std::string& file, const TakeText& take,
                     ReadReport& report) = read_sources;
-  /// What the model reads for a line of input; "" for one that says nothing. Null: the line.
+  /// Returns the model's source for a line of input; "" for an empty one. Null: the line itself.
   std::string (*source_of)(const Settings& settings, const std::string& line) = nullptr;
-  /// Sets what the training part says of settings that were left open; null: nothing.
+  /// Sets settings that were left open from the training part; null: nothing.
   void (*learn)(Settings& settings, const ParallelText& train) = nullptr;
-  /// Where the best weights are to be kept by a metric that says nothing of such pairs, takes another.
-  /// Returns what there is to say; null: nothing.
+  /// Replaces the metric that selects the best weights if it does not apply to such pairs. Returns
+  /// remarks; null: nothing.
   std::vector<std::string> (*choose_metric)(Settings& settings, const ParallelText& valid) = nullptr;
-  std::vector<std::string> marks = {};  ///< special tokens of sources beside those of every tokenizer
-  bool keeps_end = false;  ///< the end of a source that is too long matters more than its beginning
+  /// Special tokens of sources, in addition to the usual ones.
+  std::vector<std::string> marks = {};
+  bool keeps_end = false;  ///< cut long sources at the beginning, not at the end
 };
 
 class TextToTextLearner : public Learner {
@@ -126,8 +128,8 @@ class TextToTextLearner : public Learner {
 
   void prepare_training() override;
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override;
-  /// Greedy, and of at most evaluation.pairs: validation is often, and the order of models hardly depends on
-  /// that. The loss is that of all pairs.
+  /// Answers at most evaluation.pairs pairs by greedy search: evaluations are frequent, and this
+  /// hardly changes the ranking of models. The loss covers all pairs.
   Evaluation evaluate() override;
 
   std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
@@ -135,9 +137,10 @@ class TextToTextLearner : public Learner {
   Tensor log_probabilities_of(std::span<const std::string> lines, std::span<const std::string> targets,
                               Context& context) override;
 
-  /// The pairs of files, named as measure_files() has it; an Error where blank lines were left out.
+  /// Reads the pairs of files, named as for measure_files(). Throws an Error if blank lines were
+  /// left out.
   ParallelText read_files(std::span<const std::string> files);
-  /// How likely each target is. Records no gradient.
+  /// Returns the probability of each target. Records no gradient.
   std::vector<TargetScore> score(const ParallelText& pairs);
 
  protected:
@@ -177,19 +180,20 @@ class TextToTextLearner : public Learner {
   std::atomic<std::int64_t> cut_lines_ = 0;
 };
 
-/// For the list of tasks.
+/// Creates a learner, for the list of tasks.
 std::unique_ptr<Learner> text_to_text_learner(const TaskKind& kind, Settings settings, TextToTextTask task);
 
-/// BLEU of all answers, and what each adds to it.
+/// BLEU of all answers, and the contribution of each.
 struct AnswersBleu {
   BleuScore score;
   ExampleStatistics examples;
 };
 AnswersBleu bleu_of_answers(std::span<const std::string> answers, std::span<const std::string> expected);
-/// Whether any text has the four words in a row that BLEU counts.
+/// Whether any text has four words, which BLEU needs for its longest n-grams.
 bool has_four_words(const TextList& texts);
 
-/// The learner of a run that writes a text for a text; throws an Error for another task's.
+/// Returns the learner of a run as a text-to-text learner. Throws an Error for another kind of
+/// task.
 TextToTextLearner& text_to_text(Learner& learner);
 
 }  // namespace heed

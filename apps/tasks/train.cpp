@@ -40,7 +40,8 @@ void add_given(const Settings& settings, const Json& object, const std::string& 
   }
 }
 
-/// Patience counts the evaluations that choose weights: where it is given without them, there are twenty.
+/// Sets twenty evaluations if patience is given without them, because patience only counts
+/// evaluations that select weights.
 void evaluate_for_patience(const Settings& settings, Settings& defaults) {
   constexpr std::int64_t evaluations = 20;
   const auto of_both = [&](const char* name) {
@@ -52,8 +53,9 @@ void evaluate_for_patience(const Settings& settings, Settings& defaults) {
     defaults.change_defaults(concat_text(R"({"training": {"evaluate_every": )", every, "}}"));
 }
 
-/// Pretrained weights train at 0.02 / width: 2.6e-5 at 768, within BERT's range of 2e-5 to 5e-5 (Devlin et
-/// al. 2019, appendix A.3). Parts that start afresh keep the usual rate; so do LoRA's matrices.
+/// Sets a learning rate of 0.02 / width for pretrained weights: 2.6e-5 at 768, within BERT's range
+/// of 2e-5 to 5e-5 (Devlin et al. 2019, appendix A.3). Newly initialised parts keep the usual rate,
+/// and so do LoRA's matrices.
 void take_small_steps(const Settings& settings, Settings& defaults) {
   const std::string name = "training.schedule.learning_rate";
   if (settings.setting(name).is_given || settings.get<std::int64_t>("model.lora_rank") > 0) return;
@@ -70,7 +72,8 @@ void take_small_steps(const Settings& settings, Settings& defaults) {
       Json{{"training", {{"schedule", {{"learning_rate", small}}}, {"part_rates", rates}}}}.dump());
 }
 
-/// The defaults that follow from what is given: those for the user's data, and the model of training.from.
+/// Returns the defaults that follow from the given settings: those for the user's data, and the
+/// model of training.from.
 Settings defaults_beside(const TaskKind& kind, const GivenSettings& given, const Settings& settings) {
   Settings defaults = kind.settings(given.own_data || kind.names_data(settings));
   if (const auto from = settings.get<std::string>("training.from"); !from.empty()) {
@@ -83,7 +86,8 @@ Settings defaults_beside(const TaskKind& kind, const GivenSettings& given, const
   return defaults;
 }
 
-/// All that is given but what concerns attention, over the defaults or the settings of the run that goes on.
+/// Returns the given settings, except for attention, on top of the defaults or the settings of the
+/// resumed run.
 Settings laid_over_defaults(const TaskKind& kind, const GivenSettings& given) {
   const bool is_new = given.resumed.empty();
   Settings settings = kind.settings(given.own_data);
@@ -91,7 +95,8 @@ Settings laid_over_defaults(const TaskKind& kind, const GivenSettings& given) {
     const fs::path folder = folder_of_settings(given.resumed);
     const RunFiles before = RunFiles::open(folder, given.verify);
     check(path_exists(folder / "run.json"), "cannot resume: ", folder,
-          " is a published model, from which a training can start (--from, training.from)");
+          " is a published model: it cannot be resumed, but training can start from it (--from, "
+          "training.from)");
     settings = settings_of_run(kind, before);
     if (folder != given.resumed) settings.assign("data.fold=0");
   }
@@ -125,7 +130,7 @@ Settings training_settings(const TaskKind& kind, const GivenSettings& given,
     if (!belongs_to_attention(kind.stacks, one.name)) continue;
     const bool whole = settings.has(one.name);
     if (whole && (names.attention || names.decoder || names.cross || names.preset))
-      throw SettingsError(one.origin + " and an attention flag or a preset name the same: give one");
+      throw SettingsError(one.origin + " and an attention flag or a preset set the same setting: give one");
     settings.set(one.name, one.value, one.origin);
   }
   return settings;
@@ -133,10 +138,10 @@ Settings training_settings(const TaskKind& kind, const GivenSettings& given,
 
 namespace {
 
-// --- what ranks must have in common, found out before any time is spent: every function is called by all
-// ranks at once, and what one finds wrong all find, with the same words
+// --- checks that all ranks agree, before any time is spent. All ranks call each function together;
+// an error found on one rank is thrown on all, with the same message.
 
-/// The first key whose value is another on some rank than on rank 0, and that rank.
+/// Returns the first key whose value differs between some rank and rank 0, and that rank.
 std::optional<std::pair<std::size_t, KeyDifference>> first_difference(Ranks& ranks, const Json& mine) {
   const std::vector<std::string> all = ranks.all_gather(mine.dump());
   for (std::size_t rank = 1; rank < all.size(); ++rank)
@@ -156,11 +161,11 @@ void check_same_settings(Ranks& ranks, const TaskKind& kind, const Settings& set
 
 void check_same_data(Ranks& ranks, const std::map<std::string, std::string>& digests) {
   if (const auto found = first_difference(ranks, digests))
-    fail("rank ", found->first, " has read other data than rank 0: the ", found->second.key,
+    fail("rank ", found->first, " has different data than rank 0: the ", found->second.key,
          " part differs; give all ranks the same files");
 }
 
-/// What there is to say when ranks compute with different kernels; "": they do not.
+/// Returns a remark if ranks compute with different kernels; otherwise "".
 std::string platform_remark(Ranks& ranks, Device device) {
   const std::vector<std::string> names = ranks.all_gather(platform_name(device));
   for (std::size_t r = 1; r < names.size(); ++r)
@@ -170,7 +175,7 @@ std::string platform_remark(Ranks& ranks, Device device) {
   return {};
 }
 
-/// What rank 0 has learned or opened; it keeps its own.
+/// Sends the vocabulary that rank 0 learned or opened to the other ranks.
 void share_vocabulary(Learner& learner, Ranks& ranks) {
   std::string message;
   if (ranks.is_first())
@@ -190,9 +195,9 @@ void share_vocabulary(Learner& learner, Ranks& ranks) {
   });
 }
 
-// --- examples in memory, which become files of the run
+// --- examples from memory, stored as files of the run
 
-/// Settings that name one of the files in a folder name it as config.json does.
+/// Changes settings that name one of the files in a folder to name it as config.json does.
 void name_as_in_run(Settings& settings, const fs::path& folder, const NamedFiles& files) {
   const Settings before = settings;
   for (const Settings::Declared& one : before.declared())
@@ -201,8 +206,8 @@ void name_as_in_run(Settings& settings, const fs::path& folder, const NamedFiles
         settings.set(one.name, (fs::path(data_of_run) / name).string(), "examples");
 }
 
-/// The files of a run that hold its examples, by name, as far as `settings`, those of the run that goes on,
-/// still name them.
+/// Returns the files of a run that hold its examples, by name, if `settings`, those of the resumed
+/// run, still name them.
 NamedFiles examples_in_run(const RunFiles& run, const Settings& settings) {
   NamedFiles files;
   const Json saved = parse_json<Json>(run.config(), "config.json").value("data", Json::object());
@@ -215,7 +220,8 @@ NamedFiles examples_in_run(const RunFiles& run, const Settings& settings) {
   return files;
 }
 
-/// The settings that may be changed when training goes on: those that do not change what a run is.
+/// Returns the settings that may change on resume, because they do not change the identity of a
+/// run.
 std::vector<std::string> free_settings(const Settings& settings) {
   std::vector<std::string> names;
   for (const Setting& one : settings.declared())
@@ -223,7 +229,7 @@ std::vector<std::string> free_settings(const Settings& settings) {
   return names;
 }
 
-/// The bytes of a file, or of all files in a folder and those below it; 0 for what cannot be read, which the reader reports.
+/// Returns the bytes of a file, or of all files below a folder; 0 for what cannot be read, which the reader reports.
 std::uintmax_t bytes_below(const fs::path& path) {
   std::error_code failed;
   if (!fs::is_directory(path, failed)) {
@@ -238,7 +244,7 @@ std::uintmax_t bytes_below(const fs::path& path) {
   return bytes;
 }
 
-// --- one training, from its settings to its end
+// --- a training run
 
 class Training {
  public:
@@ -275,8 +281,8 @@ class Training {
       if (is_first_ && !text.empty() && request_.callbacks.message) request_.callbacks.message(text);
   }
 
-  /// What can be known without data: that the settings make sense, that ranks have the same, and that the
-  /// folder is one to train in.
+  /// Checks everything that needs no data: the settings, that all ranks have the same ones, and the
+  /// folder.
   void check_beforehand() {
     learner_ = kind_.make(settings_);
     learner_->check_settings();
@@ -337,7 +343,7 @@ class Training {
     say({concat_text(learner_->model().parameter_count(), " parameters")});
   }
 
-  /// Makes the folder, or opens it to go on.
+  /// Creates the run's folder, or opens it to resume.
   RunFolder opened_folder() {
     Settings settings = learner_->settings();  // with what it has measured itself
     if (before_)
@@ -384,7 +390,7 @@ void write_report_of(const TaskKind& kind, const TrainRequest& request) {
   try {
     write_run_report(request.folder, {.verify = request.verify, .kind = &kind, .measured = measured});
   } catch (const Error& error) {
-    say(concat_text("the report has curves alone: ", error.what()));
+    say(concat_text("the report has only curves: ", error.what()));
   }
 }
 
@@ -396,8 +402,8 @@ std::string name_of_fold(std::int64_t fold) {
   return "fold-" + std::to_string(fold);
 }
 
-/// The settings of a fold that begins, when those of others that go on name the examples in the first's
-/// folder.
+/// Removes examples in the first fold's folder from the settings of a new fold, when other folds
+/// are resumed.
 void forget_examples(Settings& settings, const fs::path& first_fold) {
   const Settings before = settings;
   move_data(settings, first_fold, data_of_run);
@@ -406,7 +412,7 @@ void forget_examples(Settings& settings, const fs::path& first_fold) {
       settings.set_json(one.name, one.initial, "examples");
 }
 
-/// The metrics that all folds have, over the folds.
+/// Returns a summary over the folds, of the metrics that all of them have.
 std::string summary(const std::vector<Measurement>& folds) {
   std::map<std::string, std::vector<double>> values;
   Json means, deviations, each = Json::array();
@@ -445,7 +451,7 @@ FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const Tr
   const bool is_first = !request.ranks || request.ranks->is_first();
   if (is_first && !request.resume) RunFolder::check_new(request.folder);
   check(!request.resume || !path_exists(request.folder / "config.json"), "cannot resume: ", request.folder,
-        " holds one run and no folds: leave out --folds (data.folds) to go on with it, or choose another "
+        " holds a single run, not folds: leave out --folds (data.folds) to resume it, or choose another "
         "folder");
   std::vector<Measurement> measured;
   for (std::int64_t fold = 1; fold <= folds; ++fold) {

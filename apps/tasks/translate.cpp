@@ -18,8 +18,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr MetricKind translation_metrics[] = {{"bleu", true}, {"loss", false}, {"exact", true}};
 
-/// Sentences need a larger vocabulary and model than number words, which a small model learns within a
-/// minute.
+/// Defaults for sentences, which need a larger vocabulary and model than number words; those are
+/// learned by a small model within a minute.
 constexpr const char* for_sentences = R"({
   "data": {"valid_fraction": 0.02}, "tokenizer": {"vocabulary": 8000}, "model": {"dropout": 0.3, "norm": "pre"},
   "training": {"steps": 6000, "batch_tokens": 8192, "evaluate_every": 1000, "shown_sample": 128, "save_every": 500,
@@ -44,7 +44,8 @@ Settings translate_settings(bool own_data) {
   return settings;
 }
 
-/// The sets do not follow the seed: runs with other seeds are compared on the same numbers.
+/// Generates number words. They do not depend on the seed, so that runs with different seeds are
+/// compared on the same numbers.
 PairParts number_parts(const Settings& settings) {
   return settings.read<NumberSettings>("data").made_by_rule();
 }
@@ -81,7 +82,7 @@ std::vector<std::string> choose_translation_metric(Settings& settings, const Par
   std::vector<std::string> remarks;
   if (const BleuTokens tokens = bleu_tokens_for(valid.target.strings()); tokens != BleuTokens::mteval_13a)
     remarks.push_back(concat_text("BLEU counts the tokens of sacreBLEU's \"", name_of(tokens),
-                                  "\", after the script of the validation data"));
+                                  "\", chosen by the script of the validation data"));
   if (settings.get<std::string>(name) != "bleu" || has_four_words(valid.target)) return remarks;
   settings.set(name, "exact", "the validation data");
   remarks.emplace_back(
@@ -93,21 +94,20 @@ std::vector<std::string> choose_translation_metric(Settings& settings, const Par
 }  // namespace
 
 const TaskKind& translate_task() {
-  static const TaskKind kind{
-      "translate",
-      "Learns to translate from pairs of sentences, measures it, and translates with it",
-      Stacks::encoder_decoder,
-      translation_metrics,
-      translate_settings,
-      names_pairs,
-      [](const TaskKind& its_kind, Settings settings) {
-        return text_to_text_learner(its_kind, std::move(settings),
-                                    {.made_by_rule = number_parts,
-                                     .quality = translation_quality,
-                                     .most_passes = 60,
-                                     .choose_metric = choose_translation_metric});
-      },
-      pair_examples()};
+  static const TaskKind kind{"translate",
+                             "Trains, evaluates and uses a translation model, from pairs of sentences",
+                             Stacks::encoder_decoder,
+                             translation_metrics,
+                             translate_settings,
+                             names_pairs,
+                             [](const TaskKind& its_kind, Settings settings) {
+                               return text_to_text_learner(its_kind, std::move(settings),
+                                                           {.made_by_rule = number_parts,
+                                                            .quality = translation_quality,
+                                                            .most_passes = 60,
+                                                            .choose_metric = choose_translation_metric});
+                             },
+                             pair_examples()};
   return kind;
 }
 

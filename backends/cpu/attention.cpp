@@ -28,8 +28,8 @@ AttentionArgs with_separate_rows(AttentionArgs args) {
   return args;
 }
 
-/// How many tasks to combine into one when they are so small that waking a thread would cost more.
-/// Depends only on the shapes.
+/// Returns how many tasks to combine into one when they are so small that waking a thread would
+/// cost more. It depends only on the shapes.
 std::int64_t tasks_per_call(double flops, std::int64_t tasks) {
   constexpr double flops_per_call = 1e6;  // about 10 us
   if (tasks == 0) return 1;
@@ -191,7 +191,7 @@ class Backward {
   struct Wanted {
     bool queries = false, keys = false;
   };
-  /// Whether gradients of the logits are needed; otherwise only dV is.
+  /// Returns whether gradients of the logits are needed; otherwise only dV is.
   bool of_logits() const { return dquery_.defined() || bias_gradient_.wanted(); }
 
   void clear_keys(const Place& at, std::int64_t begin, std::int64_t end) const {

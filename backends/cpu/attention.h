@@ -39,7 +39,7 @@ struct KeyTile {
   std::int64_t columns = 0;
 };
 
-/// Which entries of a score tile exist.
+/// The entries of a score tile that exist.
 struct TileMask {
   const std::int32_t* allowed = nullptr;  ///< nonzero if the entry exists; null: all exist
   std::int64_t stride = 0;                ///< between rows; 0: the same for all rows
@@ -54,30 +54,32 @@ enum AttentionScratch : int { score_slot, gradient_slot, row_slot, mask_slot, wo
 /// Maximum rows of a score tile.
 constexpr std::int64_t max_tile_rows = 128;
 
-/// How the score matrices of one attention call are cut into tiles. Depends only on the shapes and masks,
-/// never on the number of threads, and is the same for both passes: products may round differently in tiles
-/// of another shape, and backward must see exactly the scores that forward saw.
+/// The tiles into which the score matrices of one attention call are cut. They depend only on the
+/// shapes and masks, never on the number of threads, and are the same for both passes: products may
+/// round differently in tiles of another shape, and backward must see exactly the scores that
+/// forward saw.
 class AttentionPlan {
  public:
-  /// Throws if the block pattern does not fit the shapes or is inconsistent. `args` must outlive the plan.
+  /// Throws if the block pattern does not fit the shapes or is inconsistent. `args` must outlive
+  /// the plan.
   explicit AttentionPlan(const AttentionArgs& args);
 
   std::int64_t batch, heads, queries, keys;
 
   /// Query tiles per head.
   std::int64_t tile_count() const { return bands_ * tiles_per_band_; }
-  /// May be empty (in the last band of blocks).
+  /// Returns a tile of queries, which may be empty (in the last band of blocks).
   QueryTile query_tile(std::int64_t index) const;
-  /// The number of keys of a batch entry, without the padding at its end.
+  /// Returns the number of keys of a batch entry, without the padding at its end.
   std::int64_t real_keys(std::int64_t b) const;
-  /// Number of score entries computed over all batch entries and heads, including padding.
+  /// Returns the number of scores computed over all batch entries and heads, including padding.
   double area() const;
 
   /// Keys per piece. No tile crosses from one piece into the next.
   std::int64_t piece() const { return piece_; }
 
-  /// Walks the visible keys of a query tile in [key_begin, key_end), one KeyTile at a time. key_begin must
-  /// be the start of a piece.
+  /// Walks the visible keys of a query tile in [key_begin, key_end), one KeyTile at a time.
+  /// key_begin must be the start of a piece.
   class Walk {
    public:
     Walk(const AttentionPlan& plan, std::int64_t head, const QueryTile& queries, std::int64_t key_begin,
@@ -94,7 +96,8 @@ class AttentionPlan {
     std::int64_t entry_ = 0, last_entry_ = 0;
   };
 
-  /// The mask of one tile: a tensor's own memory, or the thread's scratch memory if masks must be combined.
+  /// Returns the mask of one tile: a tensor's own memory, or the thread's scratch memory if masks
+  /// must be combined.
   TileMask mask(std::int64_t b, std::int64_t h, const QueryTile& queries, const KeyTile& tile) const;
 
   /// Row stride of a score tile, which own_gemm then multiplies without a copy.
@@ -135,47 +138,49 @@ struct TileDropout {
   const std::vector<Segment>* segments = nullptr;
 };
 
-/// Per-row values that the backward pass needs: the largest score, 1 / sum of exp(score - largest), which
-/// is 0 for a row without scores, and delta. The first two are kept apart: added to a large score, the
-/// logarithm of the sum would be rounded away.
+/// Per-row values that the backward pass needs: the largest score, 1 / sum of exp(score - largest),
+/// which is 0 for a row without scores, and delta. The first two are kept apart: added to a large
+/// score, the logarithm of the sum would be rounded away.
 template <class T>
 struct SoftmaxRows {
   const T *largest, *inverse_sum, *delta;
 };
 
-/// What is compiled for each instruction set.
+/// The kernels that are compiled for each instruction set.
 template <class T>
 struct TileKernels {
-  /// One step of the online softmax (Milakov and Gimelshein, arXiv 1805.02867). Replaces the scores by
-  /// exp(score - maximum), 0 where masked or dropped (not rescaled by 1 / (1 - p)). `maximum` and `sum`
-  /// [rows] carry over from tile to tile and start at -infinity and 0; `rescale` [rows] receives the
-  /// factors for earlier results.
+  /// One step of the online softmax (Milakov and Gimelshein, arXiv 1805.02867). Replaces the scores
+  /// by exp(score - maximum), 0 where masked or dropped (not rescaled by 1 / (1 - p)). `maximum`
+  /// and `sum` [rows] carry over from tile to tile and start at -infinity and 0; `rescale` [rows]
+  /// receives the factors for earlier results.
   void (*softmax)(const ScoreTile<T>& tile, const TileDropout& dropout, T* maximum, T* sum, T* rescale);
 
-  /// Converts, in place, the scores s and the gradients g of the dropped-out weights (same stride) to
-  ///   scores:    w k      with w = exp(s - largest) inverse_sum, k = 1 / (1 - p) where kept, 0 where dropped
+  /// Converts, in place, the scores s and the gradients g of the dropped-out weights (same stride)
+  /// to
+  ///   scores:    w k      with w = exp(s - largest) inverse_sum, k = 1 / (1 - p), 0 where dropped
   ///   gradients: w (g k - delta)
-  /// A row without scores gives zeros. gradients and delta may be null: then only `scores` is updated.
+  /// A row without scores gives zeros. gradients and delta may be null: then only `scores` is
+  /// updated.
   void (*softmax_backward)(const ScoreTile<T>& tile, const TileDropout& dropout, T* gradients,
                            const SoftmaxRows<T>& rows);
 
-  /// x[r, :] *= factors[r]; a factor of 0 gives zeros, even for NaN.
+  /// Scales rows: x[r, :] *= factors[r]; a factor of 0 gives zeros, even for NaN.
   void (*scale_rows)(T* x, std::int64_t stride, std::int64_t rows, std::int64_t columns, const T* factors);
 
-  /// out[r] = sum over c of a[r, c] b[r, c].
+  /// Computes out[r] = sum over c of a[r, c] b[r, c].
   void (*row_dots)(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride, std::int64_t rows,
                    std::int64_t columns, T* out);
 
-  /// scores[r, c] -= slope |position + r - key(c)|, where `position` is the first row's position among the
-  /// keys.
+  /// Computes scores[r, c] -= slope |position + r - key(c)|, where `position` is the first row's
+  /// position among the keys.
   void (*subtract_distances)(T* scores, std::int64_t stride, std::int64_t rows, const KeyTile& keys, T slope,
                              std::int64_t position);
 
-  /// to[r, c] += from[r, c].
+  /// Computes to[r, c] += from[r, c].
   void (*add_rows)(T* to, std::int64_t to_stride, const T* from, std::int64_t from_stride, std::int64_t rows,
                    std::int64_t columns);
 };
-/// Those of this processor.
+/// Returns the kernels of this processor.
 template <class T>
 TileKernels<T> tile_kernels();
 
@@ -213,8 +218,8 @@ class ScoreBias {
   std::int64_t offset_;  // position of the first query among the keys
 };
 
-/// The gradient of the bias. Heads that share an entry of it form a group, which one task adds up in order.
-/// If no gradient is wanted, every head is a group of its own.
+/// The gradient of the bias. Heads that share an entry of it form a group, which one task adds up
+/// in order. If no gradient is wanted, every head is a group of its own.
 template <class T>
 class BiasGradient {
  public:
@@ -304,9 +309,9 @@ inline TileDropout tile_dropout(const AttentionArgs& args, const AttentionPlan& 
 // The scores of a tile of queries and keys, computed identically in both passes. For large scores, a
 // difference in the last bit gives a different weight: at 1e10 that bit is worth a factor of e^1000.
 
-/// Whether to multiply a tile row by row. With few rows, as when the hypotheses of one sentence attend
-/// to its source, a general product would spend its time on packing. Not under Bf16Products, which
-/// rounds products' operands.
+/// Returns whether to multiply a tile row by row. With few rows, as when the hypotheses of one
+/// sentence attend to its source, a general product would spend its time on packing. Bf16Products
+/// rounds operands, so it needs the general product.
 inline bool takes_rows(std::int64_t rows) {
   constexpr std::int64_t few_rows = 8;
   return rows <= few_rows && !Bf16Products::active();
@@ -318,7 +323,8 @@ class Scores {
   Scores(const AttentionArgs& args, const AttentionPlan& plan)
       : args_(args), plan_(plan), query_(args.query), key_(args.key), bias_(args, plan) {}
 
-  /// scale Q K^T plus slopes and bias for one tile, with its mask, in scratch memory of the calling thread.
+  /// Computes scale Q K^T plus slopes and bias for one tile, with its mask, in scratch memory of
+  /// the calling thread.
   ScoreTile<T> tile(std::int64_t b, std::int64_t h, const QueryTile& queries, const KeyTile& keys) const {
     ScoreTile<T> tile;
     tile.rows = queries.rows();

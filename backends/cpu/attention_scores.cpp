@@ -15,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// Which of entries c, c + 1, ... of a mask row are not 0. The row has `count` entries;
+/// Returns which of entries c, c + 1, ... of a mask row are not 0. The row has `count` entries;
 /// lanes past its end count as 0.
 template <class D>
 HWY_INLINE hn::Mask<D> allowed_lanes(D d, const std::int32_t* row, std::int64_t c, std::int64_t count) {

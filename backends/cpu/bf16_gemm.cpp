@@ -35,12 +35,12 @@ namespace {
 
 enum : int { left_slot = 6, right_slot = 7 };  // of thread_scratch
 
-/// To the nearest bf16, ties to even; magnitudes below 2^-126 become 0.
+/// Rounds to the nearest bf16, ties to even; magnitudes below 2^-126 become 0.
 float rounded(float x) {
   return std::abs(x) < std::numeric_limits<float>::min() ? 0 : float_of_bf16(bf16_of_float(x));
 }
 
-/// The same of a matrix, into scratch memory without space between rows.
+/// Rounds a matrix, into scratch memory without space between rows.
 const float* rounded(int slot, const float* x, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
   auto* const out = thread_scratch<float>(slot, static_cast<std::size_t>(rows * columns));
   for (std::int64_t r = 0; r < rows; ++r)

@@ -48,7 +48,7 @@ class OneProcessor {
   bool is_kept_ = false;
 };
 
-/// What OpenBLAS maps for each calling thread (32 << 22 on x86-64, less elsewhere).
+/// The bytes that OpenBLAS maps for each calling thread (32 << 22 on x86-64, less elsewhere).
 constexpr std::size_t buffer_bytes = std::size_t{128} << 20;
 
 /// Maps memory that a program may write to; null where the system refuses.
@@ -94,7 +94,8 @@ struct OpenBlas {
 
  private:
   static void* open() {
-    // Newer versions take a buffer while they are loaded, and ask for ever where there is no room for it.
+    // Newer versions take a buffer while they are loaded, and retry forever if there is no room for
+    // it.
     constexpr std::size_t needed = (std::size_t{40} << 20) + buffer_bytes;
     if (address_limit() && !has_room(needed))
       throw OutOfMemory(concat_text("OpenBLAS could not be loaded: with a buffer it needs ", needed >> 20,
@@ -123,9 +124,10 @@ struct OpenBlas {
   }
 };
 
-/// OpenBLAS gives every thread inside one of its functions a buffer, which the next caller reuses. If the
-/// system has no room for another one, OpenBLAS retries for ever. So this class makes the buffers in
-/// advance, one per calling thread, and throws if there is no room.
+/// Makes OpenBLAS's buffers in advance. OpenBLAS gives every thread inside one of its functions a
+/// buffer, which the next caller reuses. If the system has no room for another one, OpenBLAS
+/// retries forever. So this class makes one buffer per calling thread before the call, and throws
+/// if there is no room.
 class Buffers {
  public:
   /// Never destroyed: threads may outlive static objects.

@@ -19,8 +19,9 @@
 #define HEED_BACKENDS_CPU_ELEMENTWISE_ONCE
 namespace heed::cpu {
 
-/// What is compiled for each instruction set: functions of contiguous rows, on the calling thread, whose
-/// output may be the same memory as any input. For i32 there are `binary` and `compare` alone.
+/// The functions that are compiled for each instruction set. They process contiguous rows on the
+/// calling thread, and their output may be the same memory as any input. For i32 there are only
+/// `binary` and `compare`.
 template <class T>
 struct RowFunctions {
   void (*binary)(BinaryOp, const T* a, const T* b, T* out, std::int64_t count);

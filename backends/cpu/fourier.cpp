@@ -14,9 +14,10 @@
 // J. W. Tukey, "An algorithm for the machine calculation of complex Fourier series", 1965), in the order of
 // T. G. Stockham, which needs no permutation. All lanes of a vector are transformed alike:
 //
-//   1. over features, the rows of as many positions as two vectors have lanes, the first vector as real parts
-//      and the second as imaginary parts. By symmetry half of a real row's result says all, and tells both
-//      apart: Z[m] = P[m] + i Q[m] and conj Z[d - m] = P[m] - i Q[m];
+//   1. over features, the rows of as many positions as two vectors have lanes, the first vector as
+//      real parts and the second as imaginary parts. By symmetry, half of a real row's result determines the
+//      rest, and separates the two:
+//      Z[m] = P[m] + i Q[m] and conj Z[d - m] = P[m] - i Q[m];
 //   2. over positions, as many features as a vector has lanes;
 //   3. y[k, l] = Re Y[k, l], and by the same symmetry y[n - k, d - l].
 

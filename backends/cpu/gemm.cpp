@@ -40,7 +40,7 @@ namespace {
 using Floats = hn::ScalableTag<float>;
 
 constexpr std::int64_t lanes = hn::MaxLanes(Floats()), panel_columns = 2 * lanes;
-// As many sums as leave registers for the rest: of 32, 28; of 16, 12.
+// The sums that leave enough registers for the rest: 28 of 32, or 12 of 16.
 constexpr int tile_rows = lanes == 16 ? 14 : HWY_ARCH_ARM ? 12 : 6;
 constexpr std::int64_t rows_at_once = 126;
 
@@ -144,7 +144,7 @@ void pack_panels(const MatrixView& b, std::int64_t depth, std::int64_t columns, 
   for (std::int64_t j = 0; j < columns; j += panel_columns, out += depth * panel_columns) {
     const std::int64_t width = std::min(panel_columns, columns - j);
     if (b.transposed) {
-      // What is multiplied in vain must not be denormal, which is slow.
+      // Padding must not be denormal numbers, which are slow to multiply.
       if (width < panel_columns) std::fill_n(out, depth * panel_columns, 0.0f);
       transpose(b.at(0, j), b.leading, width, depth, out, panel_columns);
     } else {

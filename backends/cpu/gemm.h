@@ -5,20 +5,23 @@
 
 #include "heed/core/tensor.h"
 
-// Products in f32, or of factors rounded to bf16, by kernels of our own: both are cut and packed alike.
+// Products in f32, or of factors rounded to bf16, by heed's own kernels. Both are cut and packed
+// alike.
 
 namespace heed::cpu {
 
-/// Terms of a sum that are added one after the other, before their sum is added to the others.
+/// The number of terms that are added one after the other, before their sum is added to the others.
 constexpr std::int64_t depth_at_once = 256;
-/// Between the rows, or if transposed the columns, of a packed left operand. No power of 2, so that they do
-/// not share sets of the cache. An operand that is stored with this stride is multiplied as it is.
+/// The distance between the rows (if transposed, the columns) of a packed left operand. It is not a
+/// power of 2, so that they do not share sets of the cache. An operand stored with this stride is
+/// multiplied in place.
 constexpr std::int64_t packed_stride = depth_at_once + 16;
 
 // Slots of thread_scratch. Attention, whose tiles are multiplied here, uses lower ones.
 enum : int { block_slot = 8, panel_slot = 9 };
 
-/// A matrix as it is stored: element (i, j) is data[i * leading + j], or data[j * leading + i] if transposed.
+/// A matrix as it is stored: element (i, j) is data[i * leading + j], or data[j * leading + i] if
+/// transposed.
 struct MatrixView {
   const float* data;
   std::int64_t leading;
@@ -32,7 +35,8 @@ struct MatrixView {
   }
 };
 
-/// What is added to a product: nothing, the old contents of the result, or a bias, whose rows are 0 apart.
+/// The term that is added to a product: nothing, the old contents of the result, or a bias (stride
+/// 0).
 struct Base {
   const float* data = nullptr;
   std::int64_t stride = 0;
@@ -42,41 +46,45 @@ struct Base {
   }
 };
 
-/// What the products of a type have of their own.
+/// The parts of a product that depend on its type.
 struct ProductKernel {
   std::int64_t panel_columns;
-  /// Copies `depth` rows of b, at most depth_at_once, as panels: depth * panel_columns floats each.
+  /// Copies `depth` rows of b, at most depth_at_once, as panels of depth * panel_columns floats
+  /// each.
   void (*pack)(const MatrixView& b, std::int64_t depth, std::int64_t columns, float* panels);
-  /// c = alpha a b + base, for a of m x depth and b as panels of n columns.
+  /// Computes c = alpha a b + base, for a of m x depth and b as panels of n columns.
   void (*multiply)(const MatrixView& a, const float* panels, std::int64_t m, std::int64_t n,
                    std::int64_t depth, float alpha, const Base& base, float* c, std::int64_t stride);
 };
 
-/// Of this processor's instruction set.
+/// Returns the f32 kernel for this processor's instruction set.
 ProductKernel f32_kernel();
-/// Rounds the elements of both operands, as Bf16Products describes; only where that is available().
+/// Returns the kernel that rounds both operands, as Bf16Products describes; only where that is
+/// available().
 ProductKernel bf16_kernel();
 
-/// c = alpha a b, or c += with `add`, on the calling thread; a is m x k, b is k x n, and rows of c are
-/// `stride` apart. The bits of an element depend on its row of a, its column of b and k alone.
+/// Computes c = alpha a b, or c += with `add`, on the calling thread; a is m x k, b is k x n, and
+/// rows of c are `stride` apart. The bits of an element depend only on its row of a, its column of
+/// b and k.
 void own_gemm(const ProductKernel& kernel, const MatrixView& a, const MatrixView& b, std::int64_t m,
               std::int64_t n, std::int64_t k, float alpha, bool add, float* c, std::int64_t stride);
 
-/// A right operand, copied once into the order in which all tasks of a product read it: as many rows at a
-/// time, a slice, as stay in a third-level cache.
+/// A right operand, copied once into the order in which all tasks of a product read it. It is
+/// copied in slices of as many rows as fit a third-level cache.
 class PackedMatrix {
  public:
   /// Allocates room for a slice.
   PackedMatrix(const ProductKernel& kernel, const MatrixView& matrix, std::int64_t rows, std::int64_t columns,
                std::int64_t slice_rows);
   std::int64_t slices() const { return ceil_div(rows_, slice_rows_); }
-  /// A slice replaces the one before; it is there after pack(slice, 0) ... pack(slice, tasks(slice) - 1), in
-  /// any order, on any threads.
+  /// Returns the number of tasks that pack a slice. A slice replaces the one before. It is complete
+  /// after pack(slice, 0) ... pack(slice, tasks(slice) - 1), in any order, on any threads.
   std::int64_t tasks(std::int64_t slice) const;
   void pack(std::int64_t slice, std::int64_t task) const;
 
-  /// c = a b + base as own_gemm would, for b the rows [row, row + k) and columns [column, column + n) of the
-  /// matrix, all in the slice that was packed last. The row is a multiple of depth_at_once, the column of 32.
+  /// Computes c = a b + base as own_gemm would, for b the rows [row, row + k) and columns [column,
+  /// column + n) of the matrix, all in the slice that was packed last. The row is a multiple of
+  /// depth_at_once, the column of 32.
   void multiply(const MatrixView& a, std::int64_t row, std::int64_t column, std::int64_t m, std::int64_t n,
                 std::int64_t k, const Base& base, float* c, std::int64_t stride) const;
 

@@ -20,7 +20,7 @@ namespace heed::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// body(0), ... body(N - 1), as constants: what is indexed by them stays in registers.
+/// Calls body(0), ... body(N - 1) with constants, so that arrays indexed by them stay in registers.
 template <int N, class Body>
 HWY_INLINE void unrolled(Body body) {
   const auto all = [&]<int... I>(std::integer_sequence<int, I...>) HWY_ATTR {
@@ -53,8 +53,8 @@ HWY_INLINE void store_n(hn::Vec<D> value, D d, T* to, std::int64_t count) {
 #endif
 }
 
-/// A whole vector of a row; `Rest` is the partial one at the end of the row. for_each_vector passes either
-/// to kernels written for both.
+/// A whole vector of a row; `Rest` is the partial one at the end of the row. for_each_vector passes
+/// either to kernels written for both.
 struct Whole {
   template <class D, class T = hn::TFromD<D>>
   HWY_INLINE hn::Vec<D> load(D d, const T* from) const {
@@ -64,7 +64,7 @@ struct Whole {
   HWY_INLINE void store(hn::Vec<D> v, D d, T* to) const {
     hn::StoreU(v, d, to);
   }
-  /// v with `other` in the lanes beyond the end.
+  /// Returns v with `other` in the lanes beyond the end.
   template <class D>
   HWY_INLINE hn::Vec<D> or_beyond(D, hn::Vec<D> v, hn::TFromD<D>) const {
     return v;
@@ -97,7 +97,7 @@ HWY_INLINE void for_each_vector(D d, std::int64_t n, Body body) {
   if (i < n) body(Rest{n - i}, i);
 }
 
-/// A vector whose b-th block of 4 lanes is the 4 floats at `x + 4 b stride`.
+/// Returns a vector whose b-th block of 4 lanes is the 4 floats at `x + 4 b stride`.
 template <class D>
 HWY_INLINE hn::Vec<D> blocks_of_rows(D d, const float* x, std::int64_t stride) {
   if constexpr (hn::MaxLanes(D()) == 4) {
@@ -124,7 +124,7 @@ HWY_INLINE void transpose_block(D d, const float* x, std::int64_t stride, float*
   hn::StoreU(hn::InterleaveUpper(d, right02, right13), d, out + 3 * out_stride);
 }
 
-/// out[j, i] = x[i, j].
+/// Transposes a matrix: out[j, i] = x[i, j].
 template <class T>
 HWY_INLINE void transpose(const T* x, std::int64_t stride, std::int64_t rows, std::int64_t columns, T* out,
                           std::int64_t out_stride) {
@@ -159,7 +159,7 @@ HWY_INLINE hn::TFromD<D> lane_max(D d, hn::Vec<D> v) {
   return hn::GetLane(hn::MaxOfLanes(d, v));
 }
 
-/// Which of as many 32-bit integers as d has lanes are not 0.
+/// Returns which of the 32-bit integers, as many as d has lanes, are not 0.
 template <class D>
 HWY_INLINE hn::Mask<D> nonzero_lanes(D d, hn::Vec<hn::Rebind<std::int32_t, D>> integers) {
   const hn::RebindToSigned<D> di;
@@ -170,7 +170,7 @@ HWY_INLINE hn::Mask<D> nonzero_lanes(D d, hn::Vec<hn::Rebind<std::int32_t, D>> i
   }
 }
 
-/// The smaller of a bound and x, where a NaN in x stays one.
+/// Returns the smaller of a bound and x; NaN in x stays NaN.
 template <class D>
 HWY_INLINE hn::Vec<D> at_most(D d, hn::TFromD<D> bound, hn::Vec<D> x) {
   const auto bounds = hn::Set(d, bound);
@@ -181,7 +181,7 @@ HWY_INLINE hn::Vec<D> at_most(D d, hn::TFromD<D> bound, hn::Vec<D> x) {
 #endif
 }
 
-/// e^x within one unit in the last place for f32; results below 2e-38 become 0, NaN stays
+/// Computes e^x within one unit in the last place for f32; results below 2e-38 become 0, NaN stays
 /// NaN. f64 uses the C library.
 template <class D>
 HWY_INLINE hn::Vec<D> exp(D d, hn::Vec<D> x) {
@@ -215,7 +215,7 @@ HWY_INLINE hn::Vec<D> exp(D d, hn::Vec<D> x) {
   }
 }
 
-/// f(lane of a, lane of b) for every lane: for functions too rare or too delicate for a polynomial.
+/// Applies f to the lanes of a and b: for functions too rare or too delicate for a polynomial.
 template <class D, class Function>
 HWY_INLINE hn::Vec<D> for_each_lane(D d, hn::Vec<D> a, hn::Vec<D> b, Function f) {
   using T = hn::TFromD<D>;
@@ -227,7 +227,7 @@ HWY_INLINE hn::Vec<D> for_each_lane(D d, hn::Vec<D> a, hn::Vec<D> b, Function f)
   return hn::Load(d, lanes_a);
 }
 
-/// c[0] + c[1] x + ... + c[n - 1] x^(n - 1), by Horner's rule.
+/// Computes c[0] + c[1] x + ... + c[n - 1] x^(n - 1) by Horner's rule.
 template <class D, std::size_t n>
 HWY_INLINE hn::Vec<D> polynomial(D d, hn::Vec<D> x, const float (&c)[n]) {
   auto sum = hn::Set(d, c[n - 1]);
@@ -235,8 +235,8 @@ HWY_INLINE hn::Vec<D> polynomial(D d, hn::Vec<D> x, const float (&c)[n]) {
   return sum;
 }
 
-/// Natural logarithm, f32, within 2 units in the last place; -infinity at 0, NaN below.
-/// x = 2^e m with m in [sqrt(1/2), sqrt(2)); log m = 2 artanh s with s = (m - 1) / (m + 1).
+/// Computes the natural logarithm, f32, within 2 units in the last place; -infinity at 0, NaN
+/// below. x = 2^e m with m in [sqrt(1/2), sqrt(2)); log m = 2 artanh s with s = (m - 1) / (m + 1).
 template <class D>
 HWY_INLINE hn::Vec<D> log_f32(D d, hn::Vec<D> x) {
   const hn::RebindToSigned<D> di;
@@ -263,8 +263,8 @@ HWY_INLINE hn::Vec<D> log_f32(D d, hn::Vec<D> x) {
   return hn::IfThenElse(hn::Ge(x, hn::Zero(d)), y, hn::Set(d, NAN));
 }
 
-/// Hyperbolic tangent, f32: x + x^3 P(x^2) near 0, 1 - 2 / (e^2|x| + 1) beyond; within 3 units
-/// in the last place.
+/// Computes the hyperbolic tangent, f32, within 3 units in the last place: x + x^3 P(x^2) near 0, 1
+/// - 2 / (e^2|x| + 1) beyond.
 template <class D>
 HWY_INLINE hn::Vec<D> tanh_f32(D d, hn::Vec<D> x) {
   constexpr float near[] = {-0.333332837f, 0.133315012f, -0.0537444279f, 0.0206537973f, -0.0057208105f};
@@ -277,8 +277,9 @@ HWY_INLINE hn::Vec<D> tanh_f32(D d, hn::Vec<D> x) {
   return hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 0.62f)), small, large);
 }
 
-/// Error function, f32, to 2.2e-7. x Q(u) with u = x^2 mapped from [0, 3.925^2] to [-1, 1], where the
-/// powers of u stay small, so that one polynomial serves all x; beyond, erf rounds to 1 in f32.
+/// Computes the error function, f32, to 2.2e-7: x Q(u) with u = x^2 mapped from [0, 3.925^2] to
+/// [-1, 1]. The powers of u stay small there, so one polynomial serves all x; beyond, erf rounds to
+/// 1 in f32.
 template <class D>
 HWY_INLINE hn::Vec<D> erf_f32(D d, hn::Vec<D> x) {
   constexpr float bound = 3.925f;
@@ -362,7 +363,7 @@ struct Lanes {
   static HWY_INLINE Lanes each(Lanes a, Function f) {
     return for_each_lane(D(), a.v, a.v, [f](T x, T) { return f(x); });
   }
-  /// b under the mask, else a; a NaN in either gives NaN.
+  /// Returns b under the mask, a elsewhere; a NaN in either gives NaN.
   static HWY_INLINE Lanes second_where(hn::Mask<D> mask, Lanes a, Lanes b) {
     const auto chosen = hn::IfThenElse(mask, b.v, a.v);
     if constexpr (std::is_integral_v<T>)

@@ -32,8 +32,8 @@ constexpr double per_cached = 0.1, per_element = 0.5;
 constexpr std::int64_t cached = 1 << 18, short_sum = 1024;
 // The cost of waiting, as if a product took this many tiles longer.
 constexpr double tiles_waited = 2;
-// Packing in advance: another loop of the pool, and at most this many elements, unless a single step of
-// own_gemm has more. They are to stay in a third-level cache.
+// Packing in advance costs another loop of the pool. It packs at most this many elements, so that
+// they stay in a third-level cache, unless a single step of own_gemm has more.
 constexpr double packing_loop = 5e3;
 constexpr std::int64_t most_packed = 1 << 20, most_packed_columns = 8192;
 

@@ -278,7 +278,7 @@ void MemoryPool::reset_peak() {
 
 void MemoryPool::exhausted(std::size_t bytes) const {
   throw OutOfMemory(concat_text(
-      "out of memory: ", bytes, " bytes asked for on cpu, where tensors hold ", current_, " bytes (peak ",
+      "out of memory: ", bytes, " bytes requested on cpu, where tensors hold ", current_, " bytes (peak ",
       highest_, ", reserved from the system ", reserved_, ", system memory ", system_memory(),
       address_limit() ? "); " + address_space() : ")", "; use smaller batches or shorter sequences"));
 }

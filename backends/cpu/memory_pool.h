@@ -13,21 +13,22 @@
 
 namespace heed::cpu {
 
-/// How many bytes of address space this process may use (ulimit -v); nullopt: no limit.
+/// Returns how many bytes of address space this process may use (ulimit -v); nullopt: no limit.
 std::optional<std::size_t> address_limit();
 
-/// How many bytes of address space it uses; 0 if the system does not say.
+/// Returns how many bytes of address space it uses; 0 if the system does not report it.
 std::size_t addresses_used();
 
-/// Both in words, for errors.
+/// Describes both for error messages.
 std::string address_space();
 
 /// The caching allocator for host tensors. Fresh pages cost ten times as much as reused ones, so
 /// memory is kept and reused.
 ///
-/// Small blocks come from size classes. Large blocks are cut from a few big address ranges, best fit, and
-/// merge with their free neighbours: a training step that allocates the same blocks in the same order stays
-/// within its peak. Pages beyond the furthest block ever handed out are never touched and so use no memory.
+/// Small blocks come from size classes. Large blocks are cut from a few big address ranges, best
+/// fit, and merge with their free neighbours: a training step that allocates the same blocks in the
+/// same order stays within its peak. Pages beyond the furthest block ever handed out are never
+/// touched and so use no memory.
 class MemoryPool {
  public:
   struct Block {
@@ -35,15 +36,18 @@ class MemoryPool {
     std::size_t capacity = 0;  ///< at least the bytes requested
   };
 
-  /// 64-byte aligned, not initialised. Throws OutOfMemory with the pool's figures if memory is exhausted.
+  /// Returns a block, 64-byte aligned and not initialised. Throws OutOfMemory with the pool's
+  /// figures if memory is exhausted.
   Block allocate(std::size_t bytes);
-  /// Never throws, since destructors call it: allocate() has reserved the nodes to record a free block.
+  /// Takes a block back. Never throws, since destructors call it: allocate() has reserved the nodes
+  /// to record a free block.
   void release(Block block) noexcept;
   MemoryStats stats() const;
   void reset_peak();
   /// Returns the pages of free blocks to the system.
   void trim();
-  /// Held around fork(), so that the child does not inherit a pool that another thread is changing.
+  /// Locks the pool around fork(), so that the child does not inherit a pool that another thread is
+  /// changing.
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
 
@@ -72,7 +76,8 @@ class MemoryPool {
   void insert_free(std::byte* address, Free free) noexcept;
   void erase_free(FreeMap::iterator free) noexcept;
   void release_large(Block block) noexcept;
-  /// Returns pages of free blocks to the system, largest first, until at least `bytes` are returned.
+  /// Returns pages of free blocks to the system, largest first, until at least `bytes` are
+  /// returned.
   void drop_pages(std::size_t bytes);
   [[noreturn]] void exhausted(std::size_t bytes) const;
   bool starts_segment(const std::byte* address) const;

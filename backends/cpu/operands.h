@@ -8,7 +8,8 @@
 #include "heed/backends/kernels.h"
 #include "heed/core/tensor.h"
 
-// What kernels ask of their operands: the element type, the bytes, and the elements of strided ones in order.
+// Access to the operands of kernels: the element type, the bytes, and the elements of strided ones
+// in order.
 
 namespace heed::cpu {
 
@@ -28,13 +29,13 @@ void with_element_type(DType dtype, Body&& body) {
   }
 }
 
-/// The same for kernels without an i32 version.
+/// Calls body(T()) for kernels without an i32 version.
 template <class Body>
 void with_floating_type(DType dtype, Body&& body) {
   dtype == DType::f64 ? body(double()) : body(float());
 }
 
-/// The size of all elements, for profiles.
+/// Returns the size of all elements, for profiles.
 inline double bytes_of(const Tensor& x) {
   return static_cast<double>(x.count()) * static_cast<double>(size_of(x.dtype()));
 }
@@ -75,8 +76,8 @@ struct MergedLayout {
 /// Maximum elements that kernels process before looking at their operands' layout again.
 constexpr std::int64_t segment_elements = 512;
 
-/// Reads a strided operand as if it were contiguous, a segment at a time: in place if its elements are
-/// adjacent, otherwise through a small buffer.
+/// Reads a strided operand as if it were contiguous, a segment at a time: in place if its elements
+/// are adjacent, otherwise through a small buffer.
 template <class T>
 class SegmentReader {
  public:
@@ -92,7 +93,7 @@ class SegmentReader {
     }
   }
 
-  /// How many elements read() can return at once from `begin` on.
+  /// Returns how many elements read() can return at once from `begin` on.
   std::int64_t longest(std::int64_t begin) const {
     switch (mode_) {
       case Mode::contiguous:
@@ -106,7 +107,7 @@ class SegmentReader {
     return segment_elements;
   }
 
-  /// Elements [begin, begin + count) in row-major order; valid until the next call.
+  /// Returns elements [begin, begin + count) in row-major order; valid until the next call.
   const T* read(std::int64_t begin, std::int64_t count) {
     switch (mode_) {
       case Mode::contiguous:
@@ -178,7 +179,8 @@ class SegmentReader {
   alignas(64) T buffer_[segment_elements];
 };
 
-/// Calls body(begin, count, pointers...) for segments of [begin, end) that every reader can return at once.
+/// Calls body(begin, count, pointers...) for segments of [begin, end) that every reader can return
+/// at once.
 template <class Body, class... Readers>
 void for_each_segment(std::int64_t begin, std::int64_t end, Body&& body, Readers&&... readers) {
   while (begin < end) {

@@ -181,7 +181,8 @@ void for_each_piece(const std::vector<Piece>& pieces, Body body) {
   });
 }
 
-/// `update_of` gives the function for parameters of a type; `passes`: how often it goes through their memory.
+/// Runs an update. `update_of` gives the function for parameters of a type; `passes`: how often it
+/// goes through their memory.
 template <class UpdateOf>
 void update_all(const char* name, int passes, const OptimizerStep& step, UpdateOf update_of) {
   if (step.skip.defined() && step.skip.item() != 0) return;

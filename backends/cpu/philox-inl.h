@@ -24,9 +24,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 /// The stream of one key, read a pair of vectors at a time.
 ///
-/// Each counter word of a block has a 64-bit lane of its own, so that a 32 x 32 -> 64 bit product needs no
-/// shuffles; the upper halves hold leftovers that no later product reads. Neighbouring lanes work on blocks
-/// half a vector apart, so that interleaving the results puts every word in its place.
+/// Each counter word of a block has a 64-bit lane of its own, so that a 32 x 32 -> 64 bit product
+/// needs no shuffles; the upper halves hold leftovers that no later product reads. Neighbouring
+/// lanes work on blocks half a vector apart, so that interleaving the results puts every word in
+/// its place.
 class PhiloxStream {
  public:
   using D64 = hn::ScalableTag<std::uint64_t>;
@@ -48,7 +49,7 @@ class PhiloxStream {
   /// Words in a pair of vectors.
   static std::int64_t step() { return 2 * static_cast<std::int64_t>(hn::Lanes(D32())); }
 
-  /// The words 4 block, ..., 4 block + step() - 1.
+  /// Computes the words 4 block, ..., 4 block + step() - 1.
   HWY_INLINE void words(std::uint64_t block, Words& first, Words& second) const {
     const D64 d;
     const D32 d32;
@@ -90,7 +91,7 @@ class PhiloxStream {
   }
 
  private:
-  /// `count` words from word `skipped` of `block` on; fewer than a pair of vectors holds.
+  /// Writes `count` words from word `skipped` of `block` on; fewer than a pair of vectors holds.
   HWY_NOINLINE void partial(std::uint64_t block, std::int64_t skipped, std::int64_t count,
                             std::uint32_t* HWY_RESTRICT out) const {
     const D32 d32;
@@ -128,8 +129,8 @@ HWY_INLINE void for_each_words(const PhiloxStream& stream, std::int64_t begin, s
   if (end - i > lanes) body(Rest{end - i - lanes}, second, i + lanes);
 }
 
-/// out[i] = residual[i] + x[i] keep / (1 - p) for i in [begin, end), begin a multiple of four; residual may
-/// be null (0).
+/// Computes out[i] = residual[i] + x[i] keep / (1 - p) for i in [begin, end), begin a multiple of
+/// four; residual may be null (0).
 HWY_INLINE void dropout_range(const PhiloxStream& stream, double p, std::int64_t begin, std::int64_t end,
                               const float* x, const float* residual, float* out) {
   const hn::ScalableTag<float> d;

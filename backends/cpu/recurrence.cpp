@@ -9,12 +9,13 @@
 #include "heed/core/thread_pool.h"
 #include "heed/core/profile.h"
 
-// A recurrence takes tokens one by one, since the state of a head fits the first-level cache. Columns of S do
-// not depend on each other, so that vectors go along them, and tiles of them are tasks of their own in the
-// forward pass. The backward pass takes chunks of tokens from the last: it recomputes the states within a
-// chunk, for a tile of columns at a time, and walks back over them with the gradient of the state. Where
-// nothing is read from states and decays need no gradient, the gradients of a step need either the state or
-// its gradient, and both pass by once.
+// A recurrence takes tokens one by one, since the state of a head fits the first-level cache.
+// Columns of S do not depend on each other, so vectors go along them, and tiles of columns are
+// separate tasks in the forward pass. The backward pass takes chunks of tokens from the last: it
+// recomputes the states within a chunk, for a tile of columns at a time, and walks back over them
+// with the gradient of the state. If nothing is read from states and decays need no gradient, each
+// gradient of a step needs either the state or its gradient but not both, so each is passed over
+// once.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/backends/cpu/recurrence.cpp"
@@ -27,8 +28,8 @@ namespace heed::cpu::HWY_NAMESPACE {
 namespace {
 
 constexpr int recurrence_slot = 10;  // of thread_scratch, which tasks of other kernels have at other times
-// Rows of S that share what is loaded for a column, and whose sums are added to the others' at once: one by
-// one they would wait for each other.
+// Rows of S that share the values loaded for a column. Their sums are added to the others at once,
+// because one by one they would wait for each other.
 constexpr std::int64_t rows_at_once = 4;
 
 /// to[i] = the sum of lanes i, i + 4, ...
@@ -338,9 +339,9 @@ class Recurrent {
     }
   }
 
-  /// ds += q^T grad, the gradient of S_t; and what follows from it: that of k and w by rows, of v (added to
-  /// dv) and of what is written (added to dx). With `fades` ds becomes the gradient of S_{t-1}, where nothing
-  /// is read.
+  /// Adds q^T grad to ds, which is then the gradient of S_t, and computes the gradients that follow
+  /// from it: those of k and w by rows, that of v (added to dv) and that of the written value
+  /// (added to dx). With `fades`, ds becomes the gradient of S_{t-1} if nothing is read.
   template <bool adds, bool overwrites, bool fades>
   void back_to_change(const Chunk& at, std::int64_t step, const Columns& columns, T* ds, T* dv, T* dx,
                       const RowSums& sums) const {
@@ -386,7 +387,8 @@ class Recurrent {
     }
   }
 
-  /// ds becomes the gradient of S_{t-1}, whose values are s; that of r and g by rows.
+  /// Turns ds into the gradient of S_{t-1}, whose values are s, and computes the gradients of r and
+  /// g by rows.
   template <bool decays, bool overwrites>
   void back_to_reading(const T* s, const Chunk& at, std::int64_t step, const Columns& columns, T* ds,
                        const T* dx, const RowSums& sums) const {
@@ -458,7 +460,7 @@ class Recurrent {
     std::fill_n(at.dwritten, at.count * columns.padded, T{0});
   }
 
-  /// The whole of a token's step back, from the states before and after it.
+  /// Computes a token's step back, from the states before and after it.
   template <bool decays, bool adds, bool overwrites>
   void step_back(const Walk& walk, std::int64_t step, const T* before, const T* after) const {
     T *const dv = walk.dv + step * walk.columns.padded, *const dx =
@@ -474,9 +476,9 @@ class Recurrent {
       if (walk.dg) put_decay(walk, step);
   }
 
-  /// All tokens of one head, for a tile of columns. With `states` walks back over those of each chunk.
-  /// Without, q alone depends on them: they pass once, from the first to the last, and their gradient comes
-  /// back on its own.
+  /// Processes all tokens of one head, for a tile of columns. With `states`, walks back over those
+  /// of each chunk. Without, only q depends on the states, so they are passed over once, from the
+  /// first to the last, and their gradient separately.
   void backward_tile(std::int64_t row, std::int64_t left, const Tensor& written, const Tensor& states,
                      const Tensor& grad, const Tensor& last_grad, const Recurrence& gradients) const {
     const Columns columns = columns_from(left);

@@ -34,8 +34,8 @@ struct PlainRows {
   }
 };
 
-// Narrow values are read up to a vector beyond the last row (NarrowRows::slack); what lies there is
-// multiplied by zeros.
+// Narrow values are read up to a vector beyond the last row (NarrowRows::slack); the values there
+// are multiplied by zeros.
 
 struct Bf16Rows {
   using Stored = std::uint16_t;
@@ -74,8 +74,9 @@ struct Int8Rows {
   }
 };
 
-/// One matrix row after the other: memory is read as a single stream, which the prefetchers follow. What is
-/// loaded of it serves Count rows of x. A sum has the same bits for any Count.
+/// Multiplies one matrix row after the other: memory is read as a single stream, which the
+/// prefetchers follow. Each value loaded serves Count rows of x. A sum has the same bits for any
+/// Count.
 template <int Count, class T, class Matrix>
 void long_rows(const FewRows<T>& product, std::int64_t row, const Matrix& matrix, std::int64_t begin,
                std::int64_t end) {

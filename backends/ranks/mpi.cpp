@@ -31,7 +31,7 @@ bool is_set(const char* name) {
 template <class T>
 T symbol(void* library, const std::string& path, const char* name) {
   void* const found = dlsym(library, name);
-  check(found != nullptr, "MPI: ", path, " has no ", name, ": it is no MPI library that heed can use");
+  check(found != nullptr, "MPI: ", path, " has no ", name, ": it is not an MPI library that heed can use");
   return reinterpret_cast<T>(found);
 }
 
@@ -159,9 +159,10 @@ std::unique_ptr<Ranks> joined(void* library, const std::string& path, Handle wor
   auto worker = std::make_unique<WorkerThread>();
   worker->run([&] {
     check(init(nullptr, nullptr, funneled, &provided) == 0, "MPI: ", path, " could not be initialised");
-    check(provided >= funneled, "MPI: ", path, " does not serve programs with threads (MPI_THREAD_FUNNELED)");
+    check(provided >= funneled, "MPI: ", path,
+          " does not support programs with threads (MPI_THREAD_FUNNELED)");
     check(ask_rank(world, &rank) == 0 && ask_size(world, &count) == 0, "MPI: ", path,
-          " does not say its rank");
+          " does not report its rank");
   });
   // A library that cannot talk to the launcher believes it is the only rank.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
@@ -201,7 +202,7 @@ std::unique_ptr<Ranks> open_mpi(const RankPatience& patience) {
                          symbol<void*>(library, path, "ompi_mpi_byte"), patience);
   }
   check(says("MPICH") || says("Intel(R) MPI") || says("MVAPICH"), "MPI: ", path, " calls itself \"",
-        version.substr(0, version.find('\n')), "\": heed knows Open MPI and the family of MPICH");
+        version.substr(0, version.find('\n')), "\": heed supports Open MPI and the family of MPICH");
   return joined<int>(library, path, 0x44000000, 0x4c00010d, patience);  // MPI_COMM_WORLD, MPI_BYTE
 }
 

@@ -84,18 +84,19 @@ struct DeviceApi {
 #define HEED_DECLARE(name) PFN_vk##name name = nullptr;
   HEED_VULKAN_DEVICE_FUNCTIONS(HEED_DECLARE)
 #undef HEED_DECLARE
-  PFN_vkCmdPushDescriptorSetKHR CmdPushDescriptorSetKHR = nullptr;  ///< null without VK_KHR_push_descriptor
+  /// Null without VK_KHR_push_descriptor.
+  PFN_vkCmdPushDescriptorSetKHR CmdPushDescriptorSetKHR = nullptr;
 };
 
-/// Opens the system's Vulkan loader and fills in the functions that need no instance. Returns why that
-/// failed; "" on success.
+/// Opens the system's Vulkan loader and fills in the functions that need no instance. Returns an
+/// error message; "" on success.
 std::string open_loader(InstanceApi& api);
-/// Creates api.instance and fills in its functions. Returns why that failed; "" on success.
+/// Creates api.instance and fills in its functions. Returns an error message; "" on success.
 std::string create_instance(InstanceApi& api);
 /// Fills in the functions of api.device.
 void load_device_functions(const InstanceApi& instance, DeviceApi& api);
 
-/// A Vulkan structure, zero except for sType and pNext.
+/// Makes a Vulkan structure, zero except for sType and pNext.
 template <class Structure>
 Structure structure(VkStructureType type, const void* next = nullptr) {
   Structure made{};
@@ -104,7 +105,8 @@ Structure structure(VkStructureType type, const void* next = nullptr) {
   return made;
 }
 
-/// What one of Vulkan's functions lists: list(count, null) counts, list(count, items) fills in.
+/// Returns the items that a Vulkan function lists: list(count, null) counts them, list(count,
+/// items) fills them in.
 template <class Item, class List>
 std::vector<Item> listed(const List& list) {
   std::uint32_t count = 0;
@@ -115,19 +117,19 @@ std::vector<Item> listed(const List& list) {
 }
 
 bool has_extension(const std::vector<VkExtensionProperties>& extensions, const char* name);
-/// Whether an environment variable has a value other than "" and "0".
+/// Returns whether an environment variable has a value other than "" and "0".
 bool is_set(const char* variable);
 
-/// Messages of the validation layers so far. HEED_VULKAN_VALIDATION=1 enables the layers; if they are not
-/// installed, the first use of Vulkan throws an Error.
+/// Returns the messages of the validation layers so far. HEED_VULKAN_VALIDATION=1 enables the
+/// layers; if they are not installed, the first use of Vulkan throws an Error.
 std::vector<std::string> validation_messages();
-/// Forgets them.
+/// Clears the messages.
 void clear_validation_messages();
 
-/// "VK_ERROR_DEVICE_LOST" and so on; "VkResult N" for a result that has no name here.
+/// Returns "VK_ERROR_DEVICE_LOST" and so on; "VkResult N" for a result that has no name here.
 std::string name_of(VkResult result);
-/// Throws an Error "vulkan: `what` failed: VK_ERROR_..." unless the result is a success; OutOfMemory and
-/// DeviceLost for the results of that meaning.
+/// Throws an Error "vulkan: `what` failed: VK_ERROR_..." unless the result is a success;
+/// OutOfMemory or DeviceLost for these failures.
 void check_result(VkResult result, const char* what);
 
 }  // namespace heed::vulkan

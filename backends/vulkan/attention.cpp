@@ -20,7 +20,7 @@
 namespace heed::vulkan {
 namespace {
 
-// --- which kernel computes a pass
+// --- the kernel that computes a pass
 
 constexpr std::int64_t narrowest = 16, widest = 128;
 
@@ -307,8 +307,8 @@ Tensor uneven_halves(const Shape& shape, DType dtype, Device device) {
   return halves;
 }
 
-/// Whether the weights in the gradients of the values add up to 1, as those of the forward pass do: the
-/// values' gradients must have the same sum as the result's.
+/// Returns whether the weights in the gradients of the values add up to 1, like those of the
+/// forward pass: the values' gradients must have the same sum as the result's.
 bool weights_add_up(const PassVariant& v, const FragmentChoice& forward, const FragmentChoice& choose,
                     Device device) {
   TrialCall call(v, device);
@@ -344,15 +344,16 @@ std::string problem_of_attention(Gpu& gpu, TileKernel kernel, const PassVariant&
 
 namespace {
 
-/// Why the hardware cannot be used for a variant; "" if it can.
+/// Returns why the hardware cannot be used for a variant; "" if it can.
 std::string tested_problem(Gpu& gpu, const PassVariant& variant) {
   if (!find_shader(concat_text("attention_forward_cooperative_", variant.dtype)))
     return "this build has no attention for matrix hardware";
   return problem_found_by([&] { return problem_of_attention(gpu, TileKernel::cooperative, variant); });
 }
 
-/// The device's fragments, if its matrix hardware is used and has passed the tests of all passes: backward
-/// must see exactly the scores of forward, and the hardware may round differently from ordinary arithmetic.
+/// Returns the device's fragments, if its matrix hardware is used and has passed the tests of all
+/// passes: backward must see exactly the scores of forward, and the hardware may round differently
+/// from ordinary arithmetic.
 std::optional<FragmentKernel> trusted_fragments(const AttentionCall& call, FragmentPass pass) {
   const DType dtype = call.args.query.dtype();
   const Device device = call.args.query.device();

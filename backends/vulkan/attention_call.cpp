@@ -118,9 +118,9 @@ std::vector<std::int32_t> packed_masks(const BlockPattern& pattern, const std::v
   return words;
 }
 
-/// What shaders/attention.glsl reads: a header that says where offsets, columns and mask ids begin (words 0
-/// to 2; those of the transposed lists 3 to 5) and where the masks' bits begin (word 6), followed by all of
-/// these.
+/// Packs a pattern for shaders/attention.glsl: a header with the word positions of offsets, columns
+/// and mask ids (words 0 to 2; of the transposed lists, words 3 to 5) and of the masks' bits (word
+/// 6), followed by all of these.
 std::vector<std::int32_t> packed(const BlockPattern& pattern) {
   pattern.check_lists();
   const std::int64_t rows = ceil_div(pattern.queries, pattern.block),

@@ -51,7 +51,7 @@ void DeviceErrors::check() {
 Gpu& gpu(int index) {
   check(!forked_from_driver(), "device vulkan:", index,
         ": this process was forked from one that uses Vulkan, whose ",
-        "driver does not survive fork(); use the device in the parent alone, or start a program of its own "
+        "driver does not survive fork(); use the device only in the parent, or start a separate program "
         "(exec)");
   static std::mutex mutex;
   static std::map<int, Gpu*>& opened = *new std::map<int, Gpu*>;  // never destroyed, like the devices
@@ -64,7 +64,7 @@ Gpu& gpu(int index) {
 
 namespace {
 
-/// Where the elements of a contiguous tensor lie.
+/// The place of a contiguous tensor's elements.
 struct Range {
   Gpu& gpu;
   Block& block;
@@ -168,7 +168,7 @@ std::string device_platform(Device device) {
 }
 
 DeviceCounters device_counters(Device device) {
-  check(device.type == DeviceType::vulkan, "device_counters: ", device, " counts nothing");
+  check(device.type == DeviceType::vulkan, "device_counters: ", device, " has no counters");
   vulkan::Gpu& gpu = vulkan::gpu(device.index);
   const std::lock_guard lock(gpu.mutex());
   return gpu.stream().counters();

@@ -16,21 +16,23 @@ namespace heed::vulkan {
 
 class Gpu;
 
-/// How shaders report bad indices: each launch that may report an error has a word of host-visible memory,
-/// set to no_error, where the shader leaves the lowest bad position with atomicMin.
+/// The words in which shaders report bad indices. Each launch that may report an error has a word
+/// of host-visible memory, set to no_error, where the shader leaves the lowest bad position with
+/// atomicMin.
 class DeviceErrors {
  public:
   static constexpr std::uint32_t no_error = 0xffffffffu;
 
   explicit DeviceErrors(Gpu& gpu);
   VkBuffer buffer() const { return words_->buffer(); }
-  /// Reserves a word for the launch that is recorded now, and returns its byte offset. `text` is the error's
-  /// message.
+  /// Reserves a word for the launch that is recorded now, and returns its byte offset. `text` is
+  /// the error's message.
   std::uint64_t add(std::string text);
-  /// The timeline value at which all launches that may report an error are done; 0 if there are none.
+  /// Returns the timeline value at which all launches that may report an error are done; 0 if there
+  /// are none.
   std::uint64_t last() const { return slots_[(next_ + slots - 1) % slots].value; }
-  /// Throws an Error with the first error among the launches that the device has finished; frees the words of
-  /// all of these.
+  /// Throws an Error with the first error among the launches that the device has finished, and
+  /// frees the words of all of these.
   void check();
 
  private:
@@ -48,12 +50,13 @@ class DeviceErrors {
   std::size_t next_ = 0, oldest_ = 0;
 };
 
-/// An opened Vulkan device with its memory, its pipelines and its one command stream. Opened on first use and
-/// kept until the program ends.
+/// An opened Vulkan device with its memory, its pipelines and its one command stream. Opened on
+/// first use and kept until the program ends.
 ///
-/// An opened device is never closed, since tensors in static variables may outlive any order of destruction.
-/// When the program ends (main returns, or exit() is called), the host waits for the device and writes its
-/// pipeline cache before the driver's own exit handlers run; work recorded after that is refused.
+/// An opened device is never closed, since tensors in static variables may outlive any order of
+/// destruction. When the program ends (main returns, or exit() is called), the host waits for the
+/// device and writes its pipeline cache before the driver's own exit handlers run; work recorded
+/// after that is refused.
 class Gpu final : public OpenDevice {
  public:
   /// `index` is the device's index in physical_devices().
@@ -80,11 +83,11 @@ class Gpu final : public OpenDevice {
   DeviceErrors errors_{*this};
 };
 
-/// The device at an index of physical_devices(), opened on first use. Throws an Error with the reason if it
-/// is unusable, and in a child of fork(), where the driver's threads are missing.
+/// Returns the device at an index of physical_devices(), opened on first use. Throws an Error with
+/// the reason if it is unusable, and in a child of fork(), where the driver's threads are missing.
 Gpu& gpu(int index);
 
-/// The device that holds a tensor.
+/// Returns the device that holds a tensor.
 inline Gpu& gpu_of(const Tensor& tensor) {
   return gpu(tensor.device().index);
 }

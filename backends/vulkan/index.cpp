@@ -139,7 +139,7 @@ std::int64_t tile_for(const Gpu& gpu, std::int64_t n) {
   return std::clamp<std::int64_t>(whole, 2, largest_tile(gpu));
 }
 
-/// What a pass over tiles reads: values, or the entries that an earlier pass wrote.
+/// The input of a pass over tiles: values, or the entries that an earlier pass wrote.
 struct TileSource {
   Tensor values;  ///< [rows, n]
   Entries entries;

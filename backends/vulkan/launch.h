@@ -19,7 +19,7 @@
 
 namespace heed::vulkan {
 
-/// A range of device memory that holds many tensors, and where in it they begin, in elements.
+/// A range of device memory that holds many tensors, and the offset of each in elements.
 struct Window {
   VkBuffer buffer = VK_NULL_HANDLE;
   std::uint64_t offset = 0, bytes = 0;
@@ -27,33 +27,38 @@ struct Window {
   std::vector<Block*> blocks;
 };
 
-/// One dispatch of a compute shader: its bindings in order, its specialisation constants, its push constants.
+/// One dispatch of a compute shader: its bindings in order, its specialisation constants, its push
+/// constants.
 ///
-/// A shader's push constants begin with one uint per binding: how many elements precede the tensor's first
-/// one, since a binding must begin at an aligned address. The values given to push() follow.
+/// A shader's push constants begin with one uint per binding: how many elements precede the
+/// tensor's first one, since a binding must begin at an aligned address. The values given to push()
+/// follow.
 ///
 ///   Launch(gpu, shader_name("softmax", x.dtype()), {workgroup, log})
 ///       .read(x).write(out).push(rows).push(columns).work(0, bytes).groups(rows);
 class Launch {
  public:
-  /// `shader` names a module built from shaders/ (see shaders/README.md); constants are numbered from 0.
+  /// `shader` names a module built from shaders/ (see shaders/README.md); constants are numbered
+  /// from 0.
   Launch(Gpu& gpu, std::string_view shader, std::initializer_list<std::uint32_t> constants = {});
 
-  /// Binds the smallest range that holds all elements of a view. An undefined or empty tensor binds a few
-  /// bytes that no shader may rely on. Throws if the range exceeds limits().max_range: the caller has to
-  /// split.
+  /// Binds the smallest range that holds all elements of a view. An undefined or empty tensor binds
+  /// a few bytes that no shader may rely on. Throws if the range exceeds limits().max_range: the
+  /// caller has to split.
   Launch& read(const Tensor& tensor) { return bind(tensor, true, false); }
   Launch& write(const Tensor& tensor) { return bind(tensor, false, true); }
   Launch& update(const Tensor& tensor) { return bind(tensor, true, true); }
-  /// The smallest range that holds all of `tensors`, which are views of one buffer and one dtype.
+  /// Returns the smallest range that holds all of `tensors`, which are views of one buffer and one
+  /// dtype.
   Window window_of(std::span<const Tensor> tensors) const;
-  /// Binds a window for reading and, if `written`, for writing. Throws if it exceeds limits().max_range.
+  /// Binds a window for reading and, if `written`, for writing. Throws if it exceeds
+  /// limits().max_range.
   Launch& bind(const Window& window, bool written);
   /// Binds a tensor for reading, and keeps it alive until the dispatch is recorded.
   Launch& read_own(Tensor tensor);
-  /// Binds the word through which the shader reports bad indices with atomicMin(errors[word], position);
-  /// `word` is this binding's uint of the push constants. When the host next reads from the device, it throws
-  /// an Error: `message` followed by " (position P)".
+  /// Binds the word through which the shader reports bad indices with atomicMin(errors[word],
+  /// position); `word` is this binding's uint of the push constants. When the host next reads from
+  /// the device, it throws an Error: `message` followed by " (position P)".
   Launch& reports_errors(std::string message);
 
   Launch& push(std::uint32_t value);
@@ -62,7 +67,8 @@ class Launch {
   Launch& push(float value) { return push(std::bit_cast<std::uint32_t>(value)); }
   Launch& push(double value) { return push(static_cast<float>(value)); }
 
-  /// What the profile counts: floating-point operations of matrix products, and the minimum traffic in bytes.
+  /// Sets the work that the profile counts: floating-point operations of matrix products, and the
+  /// minimum traffic in bytes.
   Launch& work(double flops, double bytes);
 
   /// Records the dispatch of x * y * z workgroups; nothing if one of these is 0. Throws above
@@ -93,13 +99,14 @@ class Launch {
   Work work_;
 };
 
-/// Whether views of one dtype lie in one buffer, and close enough together for one binding.
+/// Returns whether views of one dtype are in one buffer, and close enough together for one binding.
 bool fits_window(const Gpu& gpu, std::span<const Tensor> tensors);
 
-/// "softmax", f32 -> "softmax_f32": the module of a shader that is compiled once per element type.
-/// The returned view lives as long as the program. Throws for f64, which exists on the CPU only.
+/// Returns the module of a shader that is compiled once per element type: "softmax_f32" for
+/// "softmax" and f32. The view lives as long as the program. Throws for f64, which exists on the
+/// CPU only.
 std::string_view shader_name(std::string_view base, DType dtype);
-/// The same by element size, for shaders that only move elements: "u32" or "u16".
+/// Returns the module by element size, "u32" or "u16", for shaders that only move elements.
 std::string_view shader_name_by_size(std::string_view base, DType dtype);
 
 // Cutting tensors into pieces that one dispatch can bind and cover.
@@ -119,50 +126,51 @@ inline Tensor narrowed(const Tensor& x, int axis, Part part) {
   return x.view(shape, x.strides(), x.offset() + part.first * x.strides()[axis]);
 }
 
-/// A contiguous copy.
+/// Makes a contiguous copy.
 inline Tensor compact(const Tensor& x) {
   const Tensor made = Tensor::empty(x.shape(), x.dtype(), x.device());
   copy(x, made);
   return made;
 }
 
-/// Where the first element of a tensor lies in its buffer, in bytes.
+/// Returns the byte offset of a tensor's first element in its buffer.
 inline std::uint64_t begin_of(const Tensor& x) {
   return static_cast<const Block&>(*x.storage()).offset() +
          static_cast<std::uint64_t>(x.offset()) * size_of(x.dtype());
 }
 
-/// How many elements of memory a view spans, from its first element to its last.
+/// Returns how many elements of memory a view spans, from its first element to its last.
 inline std::int64_t reach_of(const Tensor& x) {
   std::int64_t last = 0;
   for (int i = 0; i < x.rank(); ++i) last += (x.shape()[i] - 1) * x.strides()[i];
   return last + 1;
 }
 
-/// Bytes that a binding can hold wherever its tensor begins.
+/// Returns the bytes that a binding can hold wherever its tensor begins.
 inline std::int64_t most_bytes(const Gpu& gpu) {
   return static_cast<std::int64_t>(gpu.limits().max_range) - gpu.limits().offset_alignment;
 }
 
-/// Whether one binding can hold `count` elements.
+/// Returns whether one binding can hold `count` elements.
 inline bool range_holds(const Gpu& gpu, std::int64_t count, DType dtype) {
   return count * static_cast<std::int64_t>(size_of(dtype)) <= most_bytes(gpu);
 }
 
-/// The most workgroups of one Launch::folded_groups.
+/// Returns the most workgroups of one Launch::folded_groups.
 inline std::int64_t most_groups(const Gpu& gpu) {
   const std::int64_t per_axis = gpu.limits().max_groups;
   return std::min<std::int64_t>(per_axis * per_axis, 1 << 30);
 }
 
-/// The largest power of two up to `wanted` that the device allows as the size of a workgroup.
+/// Returns the largest power of two up to `wanted` that the device allows as the size of a
+/// workgroup.
 inline std::uint32_t workgroup_size(const Gpu& gpu, std::uint32_t wanted = 256) {
   return std::bit_floor(std::min(wanted, gpu.limits().max_invocations));
 }
 
 // Rows: most kernels treat a tensor as rows, of which a workgroup takes several.
 
-/// How the threads of a workgroup share rows of n elements (shaders/rows.glsl).
+/// The division of a workgroup's threads among rows of n elements (shaders/rows.glsl).
 struct RowShape {
   std::uint32_t workgroup;
   std::uint32_t lanes;  ///< threads of one row; a power of two
@@ -177,9 +185,10 @@ inline RowShape row_shape(const Gpu& gpu, std::int64_t n) {
   return {workgroup, static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, workgroup))};
 }
 
-/// The module of a shader that includes shaders/rows.glsl. It is the one whose threads exchange values within
-/// subgroups if the device supports that, the workgroup is made of whole subgroups, and a row spans no more
-/// subgroups than a subgroup has threads. Both modules give the same bits.
+/// Returns the module of a shader that includes shaders/rows.glsl. Its threads exchange values
+/// within subgroups if the device supports that, the workgroup is made of whole subgroups, and a
+/// row spans no more subgroups than a subgroup has threads. The modules with and without exchange
+/// give the same bits.
 inline std::string_view row_shader(const Gpu& gpu, std::string_view base, DType dtype,
                                    const RowShape& shape) {
   const std::uint32_t exchanging = gpu.limits().exchanging;
@@ -188,14 +197,15 @@ inline std::string_view row_shader(const Gpu& gpu, std::string_view base, DType 
   return shader_name(std::string(base) + "_subgroups", dtype);
 }
 
-/// The most elements of `bytes` bytes each that a contiguous tensor can have and be bound at once, wherever
-/// it begins.
+/// Returns the most elements of `bytes` bytes each that a contiguous tensor can have and be bound
+/// at once, wherever it begins.
 inline std::int64_t most_elements(const Gpu& gpu, std::int64_t bytes) {
   return std::max<std::int64_t>(1, most_bytes(gpu) / std::max<std::int64_t>(1, bytes));
 }
 
-/// Calls body(begin, end) for ranges of rows that one launch can process. A row takes `row_bytes` in the
-/// largest tensor and is `items` pieces of work, of which a workgroup does `items_per_group`.
+/// Calls body(begin, end) for ranges of rows that one launch can process. A row takes `row_bytes`
+/// in the largest tensor and is `items` pieces of work, of which a workgroup does
+/// `items_per_group`.
 template <class Body>
 void for_row_ranges(const Gpu& gpu, std::int64_t rows, std::int64_t row_bytes, std::int64_t items,
                     std::int64_t items_per_group, Body body) {
@@ -205,18 +215,19 @@ void for_row_ranges(const Gpu& gpu, std::int64_t rows, std::int64_t row_bytes, s
   for (std::int64_t begin = 0; begin < rows; begin += most) body(begin, std::min(rows, begin + most));
 }
 
-/// Entries [begin, end) of the first axis; an undefined tensor stays undefined.
+/// Returns entries [begin, end) of the first axis; an undefined tensor stays undefined.
 inline Tensor row_range(const Tensor& x, std::int64_t begin, std::int64_t end) {
   return x.defined() ? narrowed(x, 0, {begin, end - begin}) : x;
 }
 
-/// What to bind for an output that is left out: memory that the launch writes anyway. A placeholder that
-/// several launches share would look like a hazard between them.
+/// Returns the tensor to bind for an output that may be left out: otherwise `other`, which the
+/// launch writes anyway. A placeholder shared by several launches would look like a hazard between
+/// them.
 inline const Tensor& either(const Tensor& output, const Tensor& other) {
   return output.defined() ? output : other;
 }
 
-/// A contiguous tensor as [rows, n], n its last extent.
+/// Views a contiguous tensor as [rows, n], n its last extent.
 inline Tensor as_rows(const Tensor& x) {
   return x.view({x.count() / x.size(-1), x.size(-1)});
 }

@@ -20,13 +20,13 @@ Launch& bind_out(Launch& launch, const MatrixProduct& p) {
   return p.accumulate ? launch.update(p.out) : launch.write(p.out);
 }
 
-/// What a shader adds to the sums.
+/// Returns the flags of the terms that a shader adds to the sums.
 std::uint32_t finish_bits(const MatrixProduct& p) {
   return bit_if(p.bias.defined(), bias_bit) | bit_if(p.accumulate, accumulate_bit);
 }
 
-/// out = the sum of parts [parts, outer, inner, m, n] + bias + beta out, and likewise the row sums from
-/// [parts, m].
+/// Computes out = the sum of parts [parts, outer, inner, m, n] + bias + beta out, and the row sums
+/// from [parts, m].
 void add_parts(Gpu& gpu, const MatrixProduct& p, const Tensor& parts, const Tensor& row_parts) {
   constexpr std::uint32_t invocations = 128;
   Launch launch(gpu, shader_name("matmul_sum", p.out.dtype()), {invocations, p.activated.flags()});
@@ -190,8 +190,8 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, c
                    [&](const MatrixProduct& product) { multiply_within_limits(gpu, product); });
 }
 
-/// One product whose kernel adds up the rows of grad' on the way; if it has to be split or has a vector
-/// operand, a product and a reduction.
+/// Computes a product whose kernel also adds up the rows of grad'. If it has to be split or has a
+/// vector operand, runs a product and a reduction instead.
 void linear_gradients(const Tensor& grad, const Tensor& x, const Tensor& dweight, const Tensor& dbias) {
   if (dbias.count() == 0) return;
   Gpu& gpu = gpu_of(dweight);

@@ -41,7 +41,7 @@ std::string text_of(const FragmentVariant& v) {
                      layout(v.b_by_rows, v.b_in_vectors), v.row_sums ? ", row sums" : "");
 }
 
-/// Why the hardware is not used for a type; "" if it is.
+/// Returns why the hardware is not used for a type; "" if it is.
 std::string problem_of(Gpu& gpu, const TileSet& tiles, DType dtype) {
   const CooperativeMatrices& offered = gpu.capabilities().matrices;
   if (!offered.of(dtype).exists())

@@ -11,7 +11,7 @@
 
 namespace heed::vulkan {
 
-/// What the matrix hardware of an opened device is used for.
+/// The types for which an opened device's matrix hardware is used.
 struct MatrixHardware {
   bool f16 = false, bf16 = false;
   std::string f16_problem, bf16_problem;  ///< why not
@@ -22,11 +22,12 @@ struct MatrixHardware {
   }
 };
 
-/// The first call for a device queries its hardware and tests it: products whose sums f32 holds exactly must
-/// equal those of the ordinary kernel bit for bit, or the hardware is not used.
+/// Returns the types for which a device's matrix hardware is used. The first call queries the
+/// hardware and tests it: products whose sums f32 holds exactly must equal those of the ordinary
+/// kernel bit for bit, or the hardware is not used.
 const MatrixHardware& matrix_hardware(Device device);
 
-/// What distinguishes the pipelines of the fragment kernel.
+/// The properties that distinguish the pipelines of the fragment kernel.
 struct FragmentVariant {
   DType dtype = DType::f16;  ///< of the factors
   bool wide = false;         ///< the output is f32
@@ -36,24 +37,26 @@ struct FragmentVariant {
   TileShape tile{};
   Fragment emulated{16, 16, 16};  ///< see TiledProduct
 };
-/// The variant with which multiply_tiles computes a product.
+/// Returns the variant with which multiply_tiles computes a product.
 FragmentVariant variant_of(const TiledProduct& product, const MatmulPlan& plan);
 
-/// How a variant's products differ from those of ordinary arithmetic when f32 holds all sums exactly; "" if
-/// all bits agree. `kernel` is the cooperative one, or its emulation for tests.
+/// Returns how a variant's products differ from those of ordinary arithmetic when f32 holds all
+/// sums exactly; "" if all bits agree. `kernel` is the cooperative one, or its emulation for tests.
 std::string problem_of_variant(Gpu& gpu, TileKernel kernel, const FragmentVariant& variant);
 
-/// What the test of a kernel says, or the message of the Error that it throws. Running out of memory and
-/// losing the device say nothing about the hardware, and are thrown on.
+/// Returns the result of a kernel's test, or the message of the Error that it throws. Rethrows
+/// OutOfMemory and DeviceLost, which say nothing about the hardware.
 std::string problem_found_by(const std::function<std::string()>& test);
 
-/// Whether a kernel for matrix hardware may be used. `problem` tests it before its first use, which waits for
-/// the device. A kernel that fails is never used, and matrix_hardware_use() says why.
+/// Returns whether a kernel for matrix hardware may be used. `problem` tests it before its first
+/// use, which waits for the device. A kernel that fails is never used, and matrix_hardware_use()
+/// reports why.
 bool is_trusted(Device device, const std::string& name, const std::function<std::string()>& problem);
-/// The same for a variant of the kernel for products.
+/// Returns whether a variant of the kernel for products may be used.
 bool is_trusted(Device device, const FragmentVariant& variant);
 
-/// Multiples of 1/8 between -1 and 1: exact in half precision, and so are sums of their products in f32.
+/// Returns multiples of 1/8 between -1 and 1: exact in half precision, and so are sums of their
+/// products in f32.
 Tensor exact_halves(const Shape& shape, DType dtype, Device device);
 
 }  // namespace heed::vulkan

@@ -91,8 +91,7 @@ HostBuffer::HostBuffer(OpenDevice& device, std::uint64_t bytes, bool read_by_hos
       made_(read_by_host ? allocate_buffer(device, bytes, {visible | cached, visible})
                          : allocate_buffer(device, bytes, {visible})) {
   if (!made_.buffer)
-    throw OutOfMemory(
-        concat_text(device_.name(), ": no room for ", bytes, " bytes of memory that the host sees"));
+    throw OutOfMemory(concat_text(device_.name(), ": no room for ", bytes, " bytes of host-visible memory"));
 }
 
 HostBuffer::~HostBuffer() {

@@ -23,7 +23,7 @@ struct Allocation {
   std::byte* data = nullptr;  // null: not mapped
 };
 
-/// One that is mapped at data(): for transfers and error words.
+/// A buffer that is mapped at data(), for transfers and error words.
 class HostBuffer {
  public:
   HostBuffer(OpenDevice& device, std::uint64_t bytes, bool cached);
@@ -55,8 +55,8 @@ using FreeSizes = std::multimap<std::uint64_t, Place>;
 
 /// The storage of a tensor: a range of a slab.
 ///
-/// Freed memory is handed out again at once, since its next use is recorded later in the same stream. The
-/// timeline values say when the host may access it.
+/// Freed memory is handed out again at once, since its next use is recorded later in the same
+/// stream. The timeline values say when the host may access it.
 class Block final : public Storage {
  public:
   Block(Memory& memory, Device device, std::size_t bytes)
@@ -65,8 +65,9 @@ class Block final : public Storage {
   VkBuffer buffer() const;
   std::byte* mapped() const;  ///< its host address; null if it is not mapped
   std::uint64_t offset() const { return offset_; }
-  std::uint64_t end_of_guards() const;                  ///< the offset behind its guard bytes; 0: it has none
-  std::uint64_t last_use() const { return last_use_; }  ///< timeline value of the last command that used it
+  /// Returns the offset after its guard bytes; 0 if it has none.
+  std::uint64_t end_of_guards() const;
+  std::uint64_t last_use() const { return last_use_; }      ///< timeline value of its last use
   std::uint64_t last_write() const { return last_write_; }  ///< ... that wrote it
   void used(std::uint64_t value, bool written) {
     last_use_ = value;
@@ -88,11 +89,12 @@ class Block final : public Storage {
 
 /// Device memory, taken from the driver in slabs and handed out best fit.
 ///
-/// With HEED_VULKAN_GUARDS=1 every block lies between guard bytes, which are NaN in any floating type and are
-/// checked when the block is freed (this waits for the device). Bindings extend over the guard bytes behind a
-/// block. Tests find accesses out of bounds this way: the validation layers do not see them, and the software
-/// device drops those beyond the end of a binding. Unless the host writes into device memory itself
-/// (unified_memory), the blocks are filled with NaN as well.
+/// With HEED_VULKAN_GUARDS=1 every block lies between guard bytes, which are NaN in any floating
+/// type and are checked when the block is freed (this waits for the device). Bindings extend over
+/// the guard bytes behind a block. Tests find accesses out of bounds this way: the validation
+/// layers do not see them, and the software device drops those beyond the end of a binding. Unless
+/// the host writes into device memory itself (unified_memory), the blocks are filled with NaN as
+/// well.
 class Memory {
  public:
   Memory(OpenDevice& device, Stream& stream);
@@ -103,12 +105,12 @@ class Memory {
   void reset_peak() { stats_.peak_bytes = stats_.current_bytes; }
   /// Returns empty slabs to the driver. Waits for the device.
   void trim();
-  /// How much memory is held and how fragmented it is, for the message of OutOfMemory.
+  /// Describes how much memory is held and how fragmented it is, for the message of OutOfMemory.
   std::string report() const;
   /// A few bytes for bindings without a tensor.
   static constexpr std::uint64_t placeholder_bytes = 256;
   VkBuffer placeholder() const { return placeholder_.buffer(); }
-  /// How often guard bytes were found changed.
+  /// Returns how often guard bytes were found changed.
   std::int64_t damaged_guards() const { return damaged_guards_; }
 
  private:
@@ -147,10 +149,11 @@ class Staging {
     std::uint64_t offset;
     std::byte* data;
   };
-  /// Room for up to largest_piece bytes, to be read by the command that is recorded next. Waits for the
-  /// device only if it is many pieces behind.
+  /// Returns room for up to largest_piece bytes, to be read by the command that is recorded next.
+  /// Waits for the device only if it is many pieces behind.
   Piece for_upload(std::uint64_t bytes);
-  /// One of two buffers of largest_piece bytes, in turn, which the host reads after waiting.
+  /// Returns one of two buffers of largest_piece bytes, in turn, which the host reads after
+  /// waiting.
   HostBuffer& for_download();
 
  private:

@@ -11,7 +11,7 @@
 namespace heed::vulkan {
 namespace {
 
-/// Enables what the baseline requires and what the capabilities say.
+/// Creates a device with what the baseline requires and the capabilities offer.
 VkDevice create_device(const PhysicalDevice& chosen) {
   auto v12 =
       structure<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);

@@ -10,9 +10,9 @@
 
 namespace heed::vulkan {
 
-/// A Vulkan device that was opened: the driver's functions for it, and what is known about it. Gpu adds what
-/// works on it: memory, pipelines and a command stream. Every public function of the backend holds `mutex`
-/// while it records.
+/// An opened Vulkan device: the driver's functions for it, and its properties. Gpu adds memory,
+/// pipelines and a command stream. Every public function of the backend holds `mutex` while it
+/// records.
 class OpenDevice {
  public:
   /// `index` is the device's index in physical_devices().
@@ -23,7 +23,8 @@ class OpenDevice {
 
   const DeviceApi& api() const { return api_; }
   const Limits& limits() const { return limits_; }
-  /// Lowers limits, which forces splitting: for tests. The device's own limits stay the upper bound.
+  /// Lowers limits, which forces splitting: for tests. The device's own limits stay the upper
+  /// bound.
   void lower_limits(const Limits& limits);
   void restore_limits() { limits_ = chosen_.limits; }
   /// For tests: the driver's functions, which may be replaced.
@@ -32,10 +33,10 @@ class OpenDevice {
   void forget_timestamps() { chosen_.timestamp_bits = 0; }
   const Capabilities& capabilities() const { return chosen_.capabilities; }
   int index() const { return index_; }
-  /// What the driver said about it; its limits may have been lowered since.
+  /// Returns the driver's description of it; its limits may have been lowered since.
   const PhysicalDevice& described() const { return chosen_; }
   const std::string& name() const { return chosen_.name; }
-  /// What the driver says about its memory, for error messages; "" if it says nothing.
+  /// Returns the driver's report on its memory, for error messages; "" if there is none.
   std::string memory_left() const;
   const Tuning& tuning() const { return tuning_; }
   /// For tune_device() and tests: changes the tuning until the device is opened again.
@@ -47,11 +48,12 @@ class OpenDevice {
   virtual void collect_times() = 0;
   /// Waits until the driver is idle.
   virtual void drain() noexcept = 0;
-  /// The same, refuses all further work, and saves what the next run can use.
+  /// Waits until the driver is idle, refuses all further work, and saves what the next run can use.
   virtual void finish() noexcept = 0;
 
  protected:
-  /// From now on, profiles and the end of the program call the functions above, with `mutex` held.
+  /// Makes profiles and the end of the program call the functions above from now on, with `mutex`
+  /// held.
   void enlist();
 
  private:
@@ -64,12 +66,12 @@ class OpenDevice {
   std::recursive_mutex mutex_;
 };
 
-/// Makes the devices finish, when the program ends, before anything that was set up so far is torn down. The
+/// Makes the devices finish when the program ends, before anything set up so far is torn down. The
 /// driver sets things up lazily, so this is called after each of its compilations.
 void finish_before_exit_handlers();
-/// If called on the main thread: makes the devices idle before any exit handler runs, provided that this
-/// thread ends the program. A driver may be compiling on a thread of its own, and what its compiler sets up
-/// there is torn down first.
+/// Makes the devices idle before any exit handler runs, if called on the main thread and this
+/// thread ends the program. A driver may be compiling on a thread of its own, and what its compiler
+/// sets up there is torn down first.
 void drain_before_exit_handlers();
 
 }  // namespace heed::vulkan

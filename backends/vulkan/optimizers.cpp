@@ -27,8 +27,9 @@ struct TensorList {
   bool written = false;
 };
 
-/// What one dispatch processes of some lists: entries whose tensors lie so close together, within each list,
-/// that one binding holds them. With slabs of at least 256 MiB this is nearly always all of them.
+/// The part of some lists that one dispatch processes: entries whose tensors are so close together,
+/// within each list, that one binding holds them. With slabs of at least 256 MiB this is nearly
+/// always all of them.
 struct ListDispatch {
   std::span<const TensorList> lists;
   std::vector<std::vector<Tensor>> stretches = {};  ///< of each list, one for each entry
@@ -53,7 +54,8 @@ struct ListDispatch {
 /// The most elements of an entry that one workgroup processes.
 inline constexpr std::int64_t list_piece = 4096;
 
-/// What stretches must share to share a binding: the buffer, a window of it, and the element type.
+/// The properties that stretches must share to share a binding: the buffer, a window of it, and the
+/// element type.
 struct Place {
   VkBuffer buffer;
   std::uint64_t window;

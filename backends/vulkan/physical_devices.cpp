@@ -116,7 +116,7 @@ struct Features {
   VkPhysicalDeviceSubgroupSizeControlFeatures subgroups{};  // of an extension
 };
 
-/// What the driver says about a device of Vulkan 1.2.
+/// The driver's answers about a device of Vulkan 1.2.
 struct Answers {
   std::vector<VkExtensionProperties> extensions;
   Properties properties;
@@ -214,14 +214,14 @@ bool is_disabled(std::string_view capability) {
   return std::ranges::find(names, capability) != names.end();
 }
 
-/// What is wrong with HEED_VULKAN_DISABLE; "" if nothing.
+/// Returns what is wrong with HEED_VULKAN_DISABLE; "" if nothing.
 std::string problem_of_disabled() {
   constexpr std::string_view known =
       "push_descriptor, unified_memory, float16, cooperative_matrix, storage16, memory_budget, "
       "float_controls, subgroup_shuffle, unrolling";
   for (const std::string_view name : disabled_capabilities())
     if (concat_text(", ", known, ", ").find(concat_text(", ", name, ", ")) == std::string::npos)
-      return concat_text("HEED_VULKAN_DISABLE names \"", name, "\"; it knows ", known);
+      return concat_text("HEED_VULKAN_DISABLE names \"", name, "\"; the known names are ", known);
   return "";
 }
 
@@ -231,11 +231,11 @@ std::string_view wanted_queue() {
   return name ? name : "";
 }
 
-/// What is wrong with HEED_VULKAN_QUEUE; "" if nothing.
+/// Returns what is wrong with HEED_VULKAN_QUEUE; "" if nothing.
 std::string problem_of_queue() {
   const std::string_view name = wanted_queue();
   if (name.empty() || name == "main" || name == "compute") return "";
-  return concat_text("HEED_VULKAN_QUEUE is \"", name, "\"; it knows main and compute");
+  return concat_text("HEED_VULKAN_QUEUE is \"", name, "\"; it must be main or compute");
 }
 
 /// Chooses a queue family, or sets the reason why the device is refused.
@@ -306,8 +306,8 @@ FloatControls float_controls_of(const VkPhysicalDeviceVulkan12Properties& given)
           .denormals_16 = denormals && given.shaderDenormPreserveFloat16};
 }
 
-/// Sets the speed of a slow device of this kind, so that no batch of commands meets a watchdog; those of
-/// operating systems strike after two seconds or more. A software device has no watchdog.
+/// Assumes the speed of a slow device of this kind, so that no batch of commands meets an operating
+/// system's watchdog, which ends work after two seconds or more. A software device has no watchdog.
 void guess_speed(PhysicalDevice& device) {
   const bool discrete = device.kind == "discrete GPU";
   device.flops_per_second = discrete ? 1e12 : 1e11;

@@ -16,7 +16,7 @@ namespace heed::vulkan {
 
 /// The most bindings of a shader.
 inline constexpr std::uint32_t most_bindings = 12;
-/// The headers declare it only where unfinished extensions are enabled.
+/// The name of an extension that the headers declare only where unfinished extensions are enabled.
 inline constexpr const char* portability_subset_extension = "VK_KHR_portability_subset";
 
 // VK_KHR_cooperative_matrix and VK_KHR_shader_bfloat16. Vulkan headers before 1.3.255 and 1.4.311 lack their
@@ -39,7 +39,7 @@ struct Bfloat16Features {
   VkBool32 shaderBFloat16CooperativeMatrix = VK_FALSE;
 };
 
-/// What a subgroup multiplies at once: rows x depth by depth x columns, each 8 or 16.
+/// The product that a subgroup computes at once: rows x depth by depth x columns, each 8 or 16.
 struct Fragment {
   std::uint32_t rows = 0, columns = 0, depth = 0;  ///< 0: no fragments
 
@@ -47,8 +47,8 @@ struct Fragment {
   bool operator==(const Fragment&) const = default;
 };
 
-/// The half-precision fragments that a device multiplies into f32: the largest of its list, and among equally
-/// large ones the 8 x 16 x 16 (rows, columns, depth).
+/// The half-precision fragments that a device multiplies into f32: the largest of its list, and
+/// among equally large ones the 8 x 16 x 16 (rows, columns, depth).
 struct CooperativeMatrices {
   Fragment f16, bf16;
   std::string missing;  ///< why there are no f16 fragments
@@ -66,16 +66,16 @@ struct Limits {
   std::uint32_t max_invocations = 0;   ///< per workgroup
   std::uint32_t shared_bytes = 0;      ///< per workgroup
   std::uint32_t offset_alignment = 1;  ///< bytes, of a binding's offset
-  /// Invocations of a subgroup, if they can exchange values and workgroups of up to 256 can be made of whole
-  /// subgroups; else 1.
+  /// Invocations of a subgroup, if they can exchange values and workgroups of up to 256 can be made
+  /// of whole subgroups; else 1.
   std::uint32_t exchanging = 1;
-  /// The estimated duration of what is submitted at once: drivers abort work that keeps a device busy for
-  /// seconds.
+  /// The estimated duration of work that is submitted at once. Drivers abort work that keeps a
+  /// device busy for seconds.
   double batch_seconds = 1e9;
 };
 
-/// What a device offers beyond the baseline. HEED_VULKAN_DISABLE (names, separated by commas) switches off
-/// most of it, so that the other path can be tested.
+/// The features of a device beyond the baseline. HEED_VULKAN_DISABLE (names, separated by commas)
+/// switches off most of them, so that the other path can be tested.
 struct Capabilities {
   bool push_descriptor = false;
   bool storage16 = false;           ///< 16-bit elements in memory, which half precision needs
@@ -97,8 +97,9 @@ struct PhysicalDevice {
   std::string kind;      ///< "discrete GPU", "integrated GPU", "virtual GPU", "software", "other"
   std::string driver;    ///< its name and version
   std::string identity;  ///< vendor, device, driver version, pipeline-cache UUID, in hexadecimal
-  std::string uuid;      ///< of the device, the same under its other drivers (CUDA): "00112233-4455-..."
-  std::string refusal;   ///< why heed cannot use it; "" if it can
+  /// UUID, which its other drivers (CUDA) report too: "00112233-4455-...".
+  std::string uuid;
+  std::string refusal;  ///< why heed cannot use it; "" if it can
   std::uint32_t queue_family = 0;
   std::uint32_t timestamp_bits = 0;  ///< valid bits of the queue's timestamps; 0: it has none
   float timestamp_period = 0;        ///< nanoseconds
@@ -109,17 +110,18 @@ struct PhysicalDevice {
   Capabilities capabilities;
 };
 
-/// All devices in the driver's order. `problem` says why there are none, such as no loader or no driver.
+/// All devices in the driver's order. `problem` says why there are none, such as no loader or no
+/// driver.
 struct PhysicalDevices {
   std::vector<PhysicalDevice> devices;
   std::string problem;
 };
 
-/// The folder for what is kept from one run to the next: $HEED_CACHE_DIR, else $XDG_CACHE_HOME/heed, else
+/// Returns the folder for data kept between runs: $HEED_CACHE_DIR, else $XDG_CACHE_HOME/heed, else
 /// ~/.cache/heed; "" if none of these is set.
 std::filesystem::path cache_folder();
 
-/// What heed needs but a Vulkan 1.2 device lacks; "" if nothing.
+/// Returns what a Vulkan 1.2 device lacks that heed needs; "" if nothing.
 std::string missing_from_baseline(const VkPhysicalDeviceLimits& limits,
                                   const VkPhysicalDeviceVulkan12Features& features);
 
@@ -128,23 +130,26 @@ struct QueueChoice {
   std::optional<std::uint32_t> family;
   std::string problem = {};
 };
-/// Chooses by the value of HEED_VULKAN_QUEUE. "main" or "": the first family with compute, which usually has
-/// graphics too. "compute": the first family with compute but no graphics, whose work runs alongside the
-/// display's.
+/// Chooses by the value of HEED_VULKAN_QUEUE. "main" or "": the first family with compute, which
+/// usually has graphics too. "compute": the first family with compute but no graphics, whose work
+/// runs alongside the display's.
 QueueChoice choose_queue_family(std::span<const VkQueueFamilyProperties> families, std::string_view wanted);
 
-/// Bytes of device memory that this process may use in all, and uses, as the driver reports at the moment.
+/// The bytes of device memory that this process may use in all, and uses, as the driver reports at
+/// the moment.
 struct MemoryBudget {
   std::uint64_t budget = 0, used = 0;
 };
-/// For a device with Capabilities::memory_budget.
+/// Returns the budget of a device with Capabilities::memory_budget.
 MemoryBudget memory_budget(VkPhysicalDevice device);
 
-/// Asks the driver once per process.
+/// Returns all devices. The driver is asked once per process.
 const PhysicalDevices& physical_devices();
-/// The functions of the instance behind physical_devices(); throws an Error with its `problem`.
+/// Returns the functions of the instance behind physical_devices(); throws an Error with its
+/// `problem`.
 const InstanceApi& instance();
-/// True in a child made by fork() after the driver was loaded: its threads stayed behind in the parent.
+/// True in a child made by fork() after the driver was loaded: its threads stayed behind in the
+/// parent.
 bool forked_from_driver();
 
 }  // namespace heed::vulkan

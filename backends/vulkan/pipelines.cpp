@@ -92,8 +92,8 @@ std::vector<std::uint32_t> Pipelines::words_of(const ShaderCode& code,
   std::map<std::uint32_t, std::uint32_t> values{{most_constants, can.subgroup_size}};
   for (std::uint32_t i = 0; i < constants.size(); ++i) values[i] = constants[i];
   std::vector<std::uint32_t> words = specialised(with_float_controls(code.words, can.float_controls), values);
-  // Attention's loops hold the conditions that Capabilities::unrolling is about; products run several times
-  // faster unrolled.
+  // Only attention's loops contain the conditions that Capabilities::unrolling is about; products
+  // run several times faster unrolled.
   return can.unrolling || !code.name.starts_with("attention") ? words : without_unrolling(words);
 }
 

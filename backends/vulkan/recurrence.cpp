@@ -6,8 +6,9 @@
 
 #include "heed/backends/vulkan/launch.h"
 
-// A state for each head that changes token by token (shaders/recurrence.comp). What does not fit the device's
-// limits is cut into samples, heads, and stretches of whole chunks, through which the state goes on.
+// A state for each head that changes token by token (shaders/recurrence.comp). A call beyond the
+// device's limits is cut into samples, heads, and stretches of whole chunks, which pass on the
+// state.
 
 namespace heed::vulkan {
 namespace {
@@ -37,8 +38,8 @@ Recurrence part_of(const Recurrence& of, int axis, Part part) {
   return cut;
 }
 
-/// The axis to halve where a call exceeds the limits, else -1: tensors of so many elements for each token,
-/// and states for each head.
+/// Returns the axis to halve if a call exceeds the limits, otherwise -1. `elements`: of tensors,
+/// for each token; the states have one for each head.
 int axis_to_cut(const Gpu& gpu, const Recurrence& of, std::int64_t width, std::int64_t elements,
                 std::int64_t states, std::int64_t groups) {
   const Shape& shape = of.query.shape();
@@ -62,7 +63,7 @@ struct RecurrenceHalves {
   }
 };
 
-/// From the state that `last` holds.
+/// Runs the forward pass from the state in `last`.
 void forward_from_last(const Recurrence& of, const Tensor& out, const Tensor& written, const Tensor& states,
                        const Tensor& last) {
   Gpu& gpu = gpu_of(out);
@@ -119,7 +120,7 @@ Tensor room_of(const Tensor& both) {
                    both.offset() + s[3] * s[4]);
 }
 
-/// From the gradient of the last state that that of the first holds.
+/// Runs the backward pass from the gradient of the last state to that of the first.
 void backward_to_first(const Recurrence& of, const Tensor& written, const Tensor& states, const Tensor& grad,
                        const Recurrence& gradients) {
   Gpu& gpu = gpu_of(grad);
@@ -187,7 +188,7 @@ void recurrence_forward(const Recurrence& of, const Tensor& out, const Tensor& w
 void recurrence_backward(const Recurrence& of, const Tensor& written, const Tensor& states,
                          const Tensor& grad, const Tensor& last_grad, const Recurrence& gradients) {
   Tensor before = states;
-  if (!before.defined()) {  // what forward did not keep
+  if (!before.defined()) {  // forward did not keep them
     const Shape& shape = of.query.shape();
     const std::int64_t chunks = ceil_div(shape[2], recurrence_chunk);
     before = Tensor::empty({shape[0], shape[1], chunks, shape[3], grad.size(3)}, grad.dtype(), grad.device());

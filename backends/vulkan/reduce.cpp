@@ -10,7 +10,8 @@ namespace {
 
 // --- how workgroups cover a computation along an axis
 
-/// How one dispatch covers [outer, n, inner] for a computation along n (shaders/fold.glsl).
+/// The workgroups with which one dispatch covers [outer, n, inner] for a computation along n
+/// (shaders/fold.glsl).
 struct Fold {
   std::int64_t outer, n, inner;
   std::int64_t chunk, chunks;  ///< n is cut into `chunks` pieces of `chunk` rows; the last may have fewer
@@ -30,7 +31,7 @@ struct Fold {
   std::int64_t groups() const {
     return ceil_div(inner, width) * ceil_div(outer * chunks, workgroup / (width * height));
   }
-  /// Pushes it, says what the dispatch reads and writes in all, and records the dispatch.
+  /// Pushes the fold, sets the traffic, and records the dispatch.
   void run(Launch& launch, std::initializer_list<std::int64_t> further, std::int64_t bytes) const {
     launch.push(outer).push(n).push(inner).push(chunk).push(chunks);
     for (const std::int64_t number : further) launch.push(number);

@@ -56,10 +56,11 @@ void softmax_backward(const Tensor& y, const Tensor& grad, bool log, const Tenso
   for_row_ranges(gpu, rows, n * element, 1, shape.rows_per_group(), each);
 }
 
-/// How a device with `memory_bytes` of memory holds logits of `element` bytes. A chunk has as many rows as
-/// fit 512 MiB and at least 2,048, so that its products fill a large GPU and rarely reread the weight, but
-/// takes no more than an eighth of the memory; all chunks have nearly the same size. Rows begin at multiples
-/// of eight elements, so that a vocabulary of odd size is read in vectors too.
+/// Plans the chunks of logits of `element` bytes on a device with `memory_bytes` of memory. A chunk
+/// has as many rows as fit 512 MiB and at least 2,048, so that its products fill a large GPU and
+/// rarely reread the weight, but takes no more than an eighth of the memory; all chunks have nearly
+/// the same size. Rows begin at multiples of eight elements, so that a vocabulary of odd size is
+/// read in vectors too.
 LogitChunks plan_logits(std::uint64_t memory_bytes, std::int64_t element, std::int64_t rows,
                         std::int64_t classes);
 
@@ -215,9 +216,9 @@ void add_norm_forward(const Tensor& x, const Tensor& residual, double p, const R
 
 namespace {
 
-/// How many rows the threads of a row take one after another. Fewer rows mean more partial sums to write and
-/// to add up, which must fit one binding; more rows mean less parallelism. The number depends on the shape
-/// and the limits alone, and so do the bits of the result.
+/// Returns how many rows the threads of a row take one after another. Fewer rows mean more partial
+/// sums to write and to add up, which must fit one binding; more rows mean less parallelism. The
+/// number depends only on the shape and the limits, and so do the bits of the result.
 std::int64_t rows_per_thread(const Gpu& gpu, std::int64_t rows, std::int64_t n, const RowShape& shape) {
   const std::int64_t most_blocks = most_elements(gpu, 2 * 4 * n);
   return std::max(ceil_div(rows, most_blocks),

@@ -93,7 +93,7 @@ std::unique_ptr<Stream::Batch> Stream::fresh_batch() {
 
 VkCommandBuffer Stream::commands() {
   check_alive();
-  check(!finished_, "vulkan: the program is leaving; ", device_.name(), " takes no more work");
+  check(!finished_, "vulkan: the program is exiting; ", device_.name(), " takes no more work");
   if (!batch_) {
     if (in_flight_.size() >= most_in_flight) wait(in_flight_.front()->value);
     std::unique_ptr<Batch> batch = fresh_batch();

@@ -24,16 +24,16 @@ struct Binding {
   bool written = false;
 };
 
-/// What the profile counts for a command: floating-point operations of matrix products, and the minimum
-/// traffic.
+/// The work of a command that the profile counts: floating-point operations of matrix products, and
+/// the minimum traffic.
 struct Work {
   double flops = 0;
   double bytes = 0;
 };
 
-/// The one command stream of a device. Commands are recorded into a batch that is submitted when it is long
-/// enough or when the host waits; they take effect in the order in which they were recorded. Batch n signals
-/// the value n on a timeline.
+/// The one command stream of a device. Commands are recorded into a batch that is submitted when it
+/// is long enough or when the host waits; they take effect in the order in which they were
+/// recorded. Batch n signals the value n on a timeline.
 class Stream {
  public:
   explicit Stream(OpenDevice& device);
@@ -49,21 +49,21 @@ class Stream {
   /// The last value the device has signalled; does not wait.
   std::uint64_t completed();
   void submit();
-  /// Submits the recorded commands if `value` depends on them, and waits until the device has signalled it.
-  /// Throws DeviceLost.
+  /// Submits the recorded commands if `value` depends on them, and waits until the device has
+  /// signalled it. Throws DeviceLost.
   void wait(std::uint64_t value);
   void wait_idle() { wait(batch_ ? recording_ : recording_ - 1); }
   const DeviceCounters& counters() const { return counters_; }
-  /// Submits and waits, so that the profile has the times of all commands so far or, when a profile starts,
-  /// of none of them.
+  /// Submits and waits, so that the profile has the times of all commands so far or, when a profile
+  /// starts, of none of them.
   void collect_times();
   /// Waits until the driver is idle too. Throws nothing: for a program that is ending.
   void drain() noexcept;
-  /// The same, and refuses all further commands.
+  /// Waits until the driver is idle and refuses all further commands.
   void finish() noexcept;
   bool is_finished() const { return finished_; }
-  /// For the test that the validation layers are active: records no barriers until called with false, then
-  /// one in place of all those left out.
+  /// For the test that the validation layers are active: records no barriers until called with
+  /// false, then one in place of all those left out.
   void leave_out_barriers(bool leave_out);
 
  private:
@@ -83,8 +83,8 @@ class Stream {
   };
 
   VkCommandBuffer commands();
-  /// To be called with what the next command accesses: records a barrier if it reads what was written since
-  /// the last one, or writes what was read or written.
+  /// Records a barrier if the next command, with these accesses, reads what was written since the
+  /// last barrier, or writes what was read or written.
   void order(std::span<const Binding> accesses);
   void bind(const Pipeline& pipeline, std::span<const Binding> bindings);
   VkDescriptorSet new_set(const Pipeline& pipeline);
@@ -94,9 +94,9 @@ class Stream {
   void barrier();
   std::unique_ptr<Batch> fresh_batch();
   void check_alive() const;
-  /// The recorded commands are lost, and so is everything that depends on them: from now on everything throws
-  /// DeviceLost. Also called if the driver ran out of memory at a submission, since commands that never ran
-  /// must not count as done.
+  /// Marks the device as lost. The recorded commands are lost, and so is everything that depends on
+  /// them: from now on everything throws DeviceLost. Also called if the driver ran out of memory at
+  /// a submission, since commands that never ran must not count as done.
   [[noreturn]] void lose(VkResult result, const char* what);
 
   OpenDevice& device_;

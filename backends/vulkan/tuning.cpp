@@ -156,7 +156,7 @@ void read_tiles(const Json& object, TileSet& set) {
 std::int64_t one_of(std::span<const std::int64_t> allowed, const Json& object, const std::string& name) {
   const auto value = object.at(name).get<std::int64_t>();
   check(std::ranges::find(allowed, value) != allowed.end(), '"', name, "\" is ", value,
-        ", no size of attention's workgroups");
+        ", which is not a size of attention's workgroups");
   return value;
 }
 
@@ -186,7 +186,7 @@ Tuning tuning_of(const PhysicalDevice& device) {
   try {
     Json figures = parse_json<Json>(read_file(file, longest_file), "it");
     const std::string digest = figures.at("digest").get<std::string>();
-    check(take_digest(figures), "its digest is not that of its content");
+    check(take_digest(figures), "its digest does not match its content");
     check(figures.at("device") == device.identity, "it was made for another device or driver");
     read_tiles(figures.at("scalar"), tuning.scalar);
     read_tiles(figures.at("fragments"), tuning.fragments);

@@ -10,7 +10,8 @@
 
 namespace heed::vulkan {
 
-/// What a workgroup of a tiled product computes, and how its invocations or subgroups share it.
+/// The tile that a workgroup of a tiled product computes, and the shares of its invocations or
+/// subgroups.
 struct TileShape {
   std::uint32_t rows, columns, depth;   ///< of the tiles in shared memory: BM, BN, BK
   std::uint32_t own_rows, own_columns;  ///< outputs of one invocation (TM, TN) or subgroup (WM, WN)
@@ -20,11 +21,11 @@ struct TileShape {
   double efficiency;          ///< share of the arithmetic rate that full workgroups reach
 };
 
-/// A kernel for tiled products: its tiles, and what the model of its speed needs.
+/// A kernel for tiled products: its tiles, and the parameters of the model of its speed.
 struct TileSet {
   std::vector<TileShape> tiles;
-  double per_byte;           ///< multiply-adds that the whole GPU does while its memory moves a byte
-  double per_launch;         ///< multiply-adds that one processor does in the time of one more launch
+  double per_byte;           ///< multiply-adds of the whole GPU while its memory moves a byte
+  double per_launch;         ///< multiply-adds of one processor in the time of one more launch
   std::int64_t units = 128;  ///< processors of the GPU
 };
 
@@ -33,26 +34,26 @@ const TileSet& scalar_tiles();
 /// The tiles of shaders/matmul_cooperative.comp on a device whose subgroups have `lanes` lanes.
 TileSet fragment_tiles(std::uint32_t lanes);
 
-/// "128 x 64 x 32, 64 x 32 each"
+/// Describes a tile: "128 x 64 x 32, 64 x 32 each".
 std::string name_of(const TileShape& tile);
-/// Whether a tile fits into a workgroup of a device.
+/// Returns whether a tile fits into a workgroup of a device.
 bool fits(const TileShape& tile, const Limits& limits);
-/// How many tiles in shared memory alternate: two if there is room, else one.
+/// Returns how many tiles in shared memory alternate: two if there is room, else one.
 std::uint32_t stages_of(const TileShape& tile, const Limits& limits);
 
-/// How a batch of products is cut into workgroups.
+/// The division of a batch of products into workgroups.
 struct MatmulPlan {
   TileShape tile;
   std::uint32_t stages = 1;     ///< tiles in shared memory that alternate
-  std::int64_t parts = 1;       ///< pieces of k; with more than one, their sums are added in a second pass
+  std::int64_t parts = 1;       ///< pieces of k; if more than one, a second pass adds their sums
   std::int64_t part_depth = 0;  ///< a multiple of the tile's depth
-  /// Tiles of an m x n output.
+  /// Returns the number of tiles of an m x n output.
   std::int64_t tiles(std::int64_t m, std::int64_t n) const;
 };
 
-/// The plan that a simple model of a GPU finds fastest, within the limits of the device. It depends on
-/// the shape, the set and the limits alone, so that every run adds in the same order. `longest_scratch`
-/// bounds the bytes of [parts, items, m, n] floats.
+/// Returns the plan that a simple model of a GPU finds fastest, within the limits of the device. It
+/// depends on the shape, the set and the limits alone, so that every run adds in the same order.
+/// `longest_scratch` bounds the bytes of [parts, items, m, n] floats.
 MatmulPlan plan_matmul(const TileSet& set, const Limits& limits, std::int64_t items, std::int64_t m,
                        std::int64_t n, std::int64_t k, std::uint64_t longest_scratch);
 
@@ -60,28 +61,29 @@ MatmulPlan plan_matmul(const TileSet& set, const Limits& limits, std::int64_t it
 struct AttentionTuning {
   /// LANES of shaders/attention_products.comp, 4, 8 or 16: its tiles are 4 lanes x 4 lanes scores.
   std::int64_t lanes = 16;
-  /// The subgroups of shaders/attention_fragments.comp, 1, 2 or 4: each takes the rows of a fragment.
+  /// The subgroups of shaders/attention_fragments.comp, 1, 2 or 4: each takes the rows of a
+  /// fragment.
   std::int64_t subgroups = 4;
 };
 
-/// The tiles of products with their speed on a device, and attention's workgroups: measured, or assumed for a
-/// large GPU.
+/// The tiles of products with their speed on a device, and attention's workgroups: measured, or
+/// assumed for a large GPU.
 struct Tuning {
   TileSet scalar, fragments;
   AttentionTuning attention;
   std::string digest;  ///< of the measured figures; "" if they are assumed
 };
 
-/// The sizes of attention's workgroups that there are.
+/// The possible sizes of attention's workgroups.
 inline constexpr std::array<std::int64_t, 3> attention_lanes{4, 8, 16}, attention_subgroups{1, 2, 4};
 
-/// What tune_device() saved for a device and its driver, or the assumed figures. Throws an Error that names
-/// the file if it is damaged or was written for other kernels: a choice that changes results is not dropped
-/// silently.
+/// Returns the figures that tune_device() saved for a device and its driver, or assumed ones.
+/// Throws an Error that names the file if it is damaged or was written for other kernels, since
+/// ignoring it would silently change results.
 Tuning tuning_of(const PhysicalDevice& device);
-/// The file that it reads; "" if there is no folder for it.
+/// Returns the file that tuning_of() reads; "" if there is no folder for it.
 std::filesystem::path tuning_file(const std::string& identity);
-/// The text of such a file for the device of that identity and name.
+/// Returns the text of such a file for the device of that identity and name.
 std::string tuning_text(const Tuning& tuning, const std::string& identity, const std::string& name);
 
 }  // namespace heed::vulkan

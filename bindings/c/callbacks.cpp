@@ -14,7 +14,7 @@
 namespace heed::c {
 namespace {
 
-/// Handles that the caller's function borrows while this lives; an undefined tensor is NULL.
+/// Handles that the caller's function borrows while this object lives; an undefined tensor is NULL.
 class Lent {
  public:
   explicit Lent(std::span<const Tensor> tensors) {
@@ -35,7 +35,7 @@ class Lent {
   std::vector<heed_tensor*> handles_;
 };
 
-/// Tensors that the caller's function makes; what it made is freed.
+/// Tensors that the caller's function makes; the destructor frees their handles.
 class Results {
  public:
   Results(const Lent& lent, std::size_t count) : lent_(lent), handles_(count, nullptr) {}
@@ -54,7 +54,7 @@ class Results {
   std::vector<heed_tensor*> handles_;
 };
 
-/// Calls the caller's function; throws a CallbackFailed with what it says if it fails.
+/// Calls the caller's function; throws a CallbackFailed with its error message if it fails.
 template <class Call>
 void call_back(const char* what, const Call& call) {
   heed_set_last_error("");
@@ -86,7 +86,7 @@ namespace {
 
 // --- an op of the caller's own
 
-/// Nodes keep a pointer to the name of their op.
+/// Keeps the name of an op, to which its nodes hold a pointer.
 const char* kept_name(const std::string& name) {
   static std::mutex mutex;
   static auto* const names = new std::set<std::string>;  // outlives every graph
@@ -184,7 +184,7 @@ class CallersAttention : public Attention {
     config["seed"] = seed >> 1;  // fits every language's integers
     const Lent none({});
     Results results(none, parameters_.size());
-    const std::string what = concat_text("what makes the parameters of ", of_->name);
+    const std::string what = concat_text("the function for the initial parameters of ", of_->name);
     call_back(what.c_str(), [&] {
       return of_->initial(of_->context, config.dump().c_str(), results.data(), parameters_.size());
     });

@@ -69,7 +69,7 @@ std::shared_ptr<void> find_object(Kind kind, std::uintptr_t handle, const char* 
   check_argument(handle != 0, argument, " is NULL");
   const char* wanted = name_of(static_cast<std::uintptr_t>(kind));
   const bool known = name_of(given) && handle >> kind_bits >= 1 && handle >> kind_bits < handles.next;
-  check_argument(known, argument, " is not a handle of heed; a ", wanted, " is needed");
+  check_argument(known, argument, " is not a handle from heed; a ", wanted, " is needed");
   check_argument(given == static_cast<std::uintptr_t>(kind), argument, " is a ", name_of(given), " where a ",
                  wanted, " is needed");
   throw BadArgument(concat_text(argument, " is a ", wanted, " that was freed"));

@@ -22,7 +22,7 @@
 
 namespace heed::c {
 
-/// NULL, a handle of another type or one that was freed, a size that is not the tensor's.
+/// NULL, a freed handle or one of another type, or a size that is not the tensor's.
 class BadArgument : public Error {
  public:
   using Error::Error;
@@ -53,7 +53,7 @@ class OptimizerObject {
   /// `leaves`: those of all groups, in order.
   OptimizerObject(std::vector<std::shared_ptr<Tensor>> leaves, std::vector<ParameterGroup> groups,
                   const OptimizerOptions& options, double limit);
-  /// With moments where the parameters are now.
+  /// Returns the optimizer, with its moments on the parameters' current device.
   Optimizer& get();
 
   const double clip_norm;  // 0: none
@@ -140,15 +140,15 @@ struct Behind<heed_autocast> : BehindAll<AutocastObject, Kind::autocast> {};
 /// The table of all handles. A handle is a number disguised as a pointer: it is looked up, never
 /// dereferenced, and never reused, so that a freed one is recognised.
 std::uintptr_t add_object(Kind kind, std::shared_ptr<void> object);
-/// Throws a BadArgument that names the argument if there is no such object of this kind.
+/// Returns the object; throws a BadArgument that names the argument if there is none of this kind.
 std::shared_ptr<void> find_object(Kind kind, std::uintptr_t handle, const char* argument);
-/// Null if there is none.
+/// Removes and returns the object; null if there is none.
 std::shared_ptr<void> take_object(Kind kind, std::uintptr_t handle);
 std::int64_t object_count();
-/// What the handle says that it is; any number if it is not a handle.
+/// Returns the kind that the handle claims; any number if it is not a handle.
 Kind kind_of(std::uintptr_t handle);
 
-/// The object behind an argument. It stays valid even if another thread frees the handle.
+/// Returns the object behind an argument. It stays valid even if another thread frees the handle.
 template <class Handle>
 auto object_of(const Handle* handle, const char* argument) {
   using Type = Behind<Handle>;
@@ -165,27 +165,27 @@ Handle* new_handle(std::shared_ptr<typename Behind<Handle>::Object> object) {
 inline Tensor tensor_of(const heed_tensor* handle, const char* argument) {
   return *object_of(handle, argument);
 }
-/// NULL gives an undefined tensor.
+/// Returns the tensor; NULL gives an undefined one.
 inline Tensor optional_tensor(const heed_tensor* handle, const char* argument) {
   return handle ? tensor_of(handle, argument) : Tensor();
 }
 
-/// The pass that was given, or inference.
+/// Returns the given pass, or inference for NULL.
 inline std::shared_ptr<Context> context_of(const heed_context* context) {
   return context ? object_of(context, "context") : std::make_shared<Context>(Context::inference());
 }
 
-/// Text that may not be NULL.
+/// Returns a text that may not be NULL.
 inline std::string text_of(const char* text, const char* argument) {
   check_argument(text != nullptr, argument, " is NULL");
   return text;
 }
-/// What a list of leaves and modules holds.
+/// Returns the leaves of a list of leaves and modules.
 Leaves leaves_of(const void* const* objects, std::size_t count);
-/// What the caller's function computes of the inputs. Throws a CallbackFailed if it fails.
+/// Calls the caller's function and returns its result. Throws a CallbackFailed if it fails.
 Tensor call(heed_function function, void* context, std::span<const Tensor> inputs);
 
-/// A text that the caller must free.
+/// Copies a text for the caller, who must free it.
 char* new_text(const std::string& text);
 
 /// Turns a plain Error about the caller's settings into a SettingsError.
@@ -199,7 +199,7 @@ auto about_settings(const Body& body) {
   }
 }
 
-/// Settings as a JSON object, empty for NULL. Throws a SettingsError for anything else.
+/// Parses settings as a JSON object, empty for NULL. Throws a SettingsError for anything else.
 template <class Json>
 Json settings_object(const char* json) {
   if (!json) return Json::object();
@@ -211,7 +211,7 @@ Json settings_object(const char* json) {
 }
 Options settings_of(const char* json);
 
-/// All ops, for heed_list().
+/// Returns all ops, for heed_list().
 std::string op_names_json();
 
 /// Turns the current exception into a status, and its message into the last error of this thread.
@@ -228,7 +228,7 @@ heed_status guarded(const char* function, const Body& body) noexcept {
   }
 }
 
-/// The same for a function with a result, which is NULL or 0 on failure.
+/// Runs the body of a function with a result, which is NULL or 0 on failure.
 template <class Result, class Body>
 heed_status guarded(const char* function, Result* out, const Body& body) noexcept {
   if (out) *out = {};
@@ -238,7 +238,7 @@ heed_status guarded(const char* function, Result* out, const Body& body) noexcep
   });
 }
 
-/// The same for a body that returns a Tensor; an undefined one becomes NULL.
+/// Runs a body that returns a Tensor; an undefined one becomes NULL.
 template <class Body>
 heed_status guarded_tensor(const char* function, heed_tensor** out, const Body& body) noexcept {
   return guarded(function, out, [&]() -> heed_tensor* {
@@ -258,7 +258,7 @@ void free_handle(const char* function, Handle* handle) noexcept {
   });
 }
 
-// Numbers and lists from C, as the library has them.
+// Numbers and lists from C as the library's types.
 
 inline Shape shape_of(int32_t rank, const int64_t* numbers, const char* argument = "shape") {
   check_argument(rank >= 0 && rank <= HEED_MAX_RANK, "rank is ", rank, "; it must be 0 to ", HEED_MAX_RANK);

@@ -63,7 +63,7 @@ Tensor attention_of(const heed_tensor* query, const heed_tensor* key, const heed
 
 using Made = std::vector<Tensor>;
 
-/// Cuts `text` behind the first `end`, and returns what was before that, without spaces in front.
+/// Cuts `text` after the first `end`, and returns the part before it, without leading spaces.
 std::string_view cut(std::string_view& text, char end) {
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
   const std::string_view part = text.substr(0, text.find(end));
@@ -71,12 +71,12 @@ std::string_view cut(std::string_view& text, char end) {
   return part;
 }
 
-/// What heed_op() was given, handed out in the order in which the C++ function of the op takes it.
+/// The arguments of heed_op(), read in the order in which the C++ function of the op takes them.
 class Given {
  public:
-  /// `takes`: tensors; settings -> results. A tensor that ends in '?' may be missing; "..." stands for more
-  /// of the last, or after a space for more pairs. A setting that is left out has the value after its '=',
-  /// else 0 or none.
+  /// `takes`: tensors; settings -> results. A tensor that ends in '?' may be missing; "..." allows
+  /// more of the last tensor or, after a space, more of the last pair. A missing setting has the
+  /// value after its '=', or 0 or none.
   Given(const std::string& op, std::string_view takes, const heed_tensor* const* tensors, std::size_t count,
         Options with)
       : op_(op), with_(std::move(with)), declared_(takes) {
@@ -189,7 +189,7 @@ class Given {
   std::string_view declared_;  // the settings that are left
 };
 
-/// How an argument is kept during the call.
+/// The form in which an argument is kept during the call.
 template <class T>
 struct Kept {
   using Type = std::remove_cvref_t<T>;
@@ -232,8 +232,8 @@ constexpr auto spread = run<function>;
 template <Tensor (*function)(std::string_view, std::span<const Tensor>)>
 constexpr auto product = run<function>;
 
-/// The one list of the ops that have no function of their own in C: heed_list() hands it on, and Python makes
-/// its functions from it. A setting has the type of its default, or the one behind its ':'.
+/// The list of all ops without a C function of their own. heed_list() returns it, and Python makes
+/// its functions from it. A setting has the type of its default, or the one after its ':'.
 struct NamedOp {
   const char* name;
   const char* takes;  ///< see Given; settings in the order of the C++ function

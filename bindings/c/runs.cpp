@@ -58,20 +58,20 @@ std::vector<std::string> lines_of(const char* const* lines, std::size_t count,
   return texts;
 }
 
-/// The function that long calls of this thread ask whether to stop, and its argument; null: none.
+/// The function that tells long calls of this thread to stop, and its argument; null: none.
 thread_local int32_t (*asked_to_stop)(void*) = nullptr;
 thread_local void* stop_context = nullptr;
 
 /// The runs that calls of this thread use, one within another.
 thread_local std::vector<const RunObject*> used_here;
 
-/// Refuses a call on a run from a function that a call on the same run has called (that of heed_set_stop(),
-/// or one that gets pieces of text), since it may wait for what waits for it.
+/// Refuses a call on a run from a callback of another call on the same run (the function of
+/// heed_set_stop(), or one that receives pieces of text), since each could wait for the other.
 class UsedHere {
  public:
   explicit UsedHere(const RunObject& object) {
     check(std::ranges::count(used_here, &object) == 0,
-          "the run is in use by the call that asks whether to stop; wait until it returns");
+          "the run is in use by the call that called this function; wait until it returns");
     used_here.push_back(&object);
   }
   ~UsedHere() { used_here.pop_back(); }
@@ -85,7 +85,7 @@ std::function<bool()> stop_of_thread() {
   return [function = asked_to_stop, context = stop_context] { return function(context) != 0; };
 }
 
-/// What `work` returns for a run.
+/// Returns the result of `work` for a run.
 template <class Work>
 auto from_run(heed_run* handle, const Work& work) {
   const std::shared_ptr<RunObject> object = object_of(handle, "run");
@@ -93,7 +93,7 @@ auto from_run(heed_run* handle, const Work& work) {
   const StopCheck check_stop(stop_of_thread());
   return work(object->run);
 }
-/// Runs a function of the API that gives the text which `work` returns for a run.
+/// Runs a function of the API that returns the text made by `work` for a run.
 template <class Work>
 heed_status give_text(const char* function, heed_run* run, char** out, const Work& work) {
   return guarded(function, out, [&] { return new_text(from_run(run, work)); });
@@ -168,7 +168,8 @@ QueueOptions queue_options(const Options& given) {
   });
 }
 
-/// A setting of an attention, with "beside", {"form": "local"}, where it exists beside this value alone.
+/// Returns a setting of an attention, with "beside", such as {"form": "local"}, if it exists only
+/// with this value.
 Json asked_json(const Options::Asked& asked) {
   Json one{{"name", asked.name},
            {"type", asked.type()},
@@ -261,14 +262,14 @@ Examples examples_of(const heed_examples& given) {
   return examples;
 }
 
-/// What the JSON of heed_train() says.
+/// The contents of the JSON that heed_train() receives.
 struct TrainingCall {
   const TaskKind* kind = nullptr;
   GivenSettings given;
   bool resume = false;
 };
 
-/// Takes a member of the settings that is no setting of a task.
+/// Takes a member of the settings that is not a setting of a task.
 template <class Kind>
 void take_member(Json& object, const char* name, Kind, auto& value) {
   const auto found = object.find(name);
@@ -319,7 +320,7 @@ class TrainingCalls {
     };
     return calls;
   }
-  /// Before training has begun a stop is met at once, and later by a checkpoint.
+  /// Before training begins, a stop ends the call at once; later training stops with a checkpoint.
   bool stops_reading() { return !begun_ && stops(); }
   bool begun() const { return begun_; }
   void check_progress() const {
@@ -342,8 +343,8 @@ class TrainingCalls {
 void train_one(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
   if (asks_for_all_folds(settings))
     throw SettingsError(
-        "data.folds: a training makes one run, and each fold is one: heed_cross_validate() trains all; for "
-        "one of them give data.fold, too");
+        "data.folds: one training makes one run; heed_cross_validate() trains one for each fold; to train a "
+        "single fold, give data.fold too");
   if (!train(kind, settings, request).finished) throw Interrupted();
 }
 
@@ -357,8 +358,8 @@ std::string train_all_folds(const TaskKind& kind, const Settings& settings, cons
   return result.json;
 }
 
-/// Has `train_them(kind, settings, request)` do what the arguments of heed_train() say, and returns the run's
-/// folder and whether it is verified.
+/// Calls `train_them(kind, settings, request)` with the arguments of heed_train(), and returns the
+/// run's folder and whether it is verified.
 template <class Train>
 std::pair<std::string, bool> trained(const char* task, const char* json, const heed_examples* examples,
                                      std::size_t count, const char* folder, TrainingCalls calls,

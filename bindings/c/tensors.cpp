@@ -23,7 +23,7 @@ std::size_t bytes_of(const Tensor& x) {
   return static_cast<std::size_t>(x.count()) * size_of(x.dtype());
 }
 
-/// The elements from the host, in place.
+/// Copies the elements from the host, in place.
 void assign(const Tensor& to, const void* source) {
   const auto copy = [&]<class T>(const T* values) {
     to.assign(std::span<const T>(values, static_cast<std::size_t>(to.count())));
@@ -42,7 +42,7 @@ void assign(const Tensor& to, const void* source) {
   fail(to.dtype(), " does not exist on the host: cast from and to f32");
 }
 
-/// The elements in row-major order, on their device, in a type that exists on the host.
+/// Returns the elements in row-major order, on their device, in a type that exists on the host.
 Tensor readable(const Tensor& x) {
   const NoGrad no_grad;
   return contiguous(is_half(x.dtype()) ? cast(x.detach(), DType::f32) : x.detach());
@@ -53,7 +53,7 @@ void read(const Tensor& x, void* destination) {
   if (source.count() > 0) backend_of(source).download(source, destination);
 }
 
-/// The caller's memory.
+/// Storage in the caller's memory.
 class LentStorage : public Storage {
  public:
   LentStorage(void* data, std::size_t bytes) : Storage(Device{}, bytes, data, true) {}

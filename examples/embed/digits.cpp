@@ -1,5 +1,5 @@
-// Pictures from arrays in memory: a network of two layers learns to read digits, which are drawn by rule,
-// seven strokes at most, leaning, shifted, of uneven ink and on grainy paper.
+// Images from arrays in memory: a network of two layers learns to read generated digits. Each has
+// at most seven strokes and is slanted, shifted, unevenly inked and printed on grainy paper.
 
 #include <heed/heed.h>
 
@@ -15,9 +15,10 @@ struct Pictures {
 };
 
 Pictures draw(int count, std::uint64_t seed) {
-  // Of each digit the strokes a (top), b, c, d (bottom), e, f and g (middle), from the lowest bit on.
+  // The strokes of each digit: a (top), b, c, d (bottom), e, f and g (middle), from the lowest bit
+  // up.
   constexpr unsigned strokes[classes] = {0x3f, 0x06, 0x5b, 0x4f, 0x66, 0x6d, 0x7d, 0x07, 0x7f, 0x6f};
-  // Where each begins, as row and column, and whether it goes down.
+  // The start of each stroke, as row and column, and whether it is vertical.
   constexpr int begins[][3] = {{0, 0, 0}, {0, 4, 1}, {4, 4, 1}, {8, 0, 0}, {4, 0, 1}, {0, 0, 1}, {4, 0, 0}};
   heed::Draws draws({seed});
   std::vector<float> pixels;

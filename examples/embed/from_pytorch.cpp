@@ -1,5 +1,5 @@
-// The C++ of docs/guides/from_pytorch.md, one function for each of its sections; a test holds
-// both to the same text.
+// C++ equivalents of common PyTorch code. docs/guides/from_pytorch.md and docs/guides/cpp.md quote it; a test
+// compares them.
 
 #include <heed/heed.h>
 

@@ -1,5 +1,5 @@
-// A published layout, both ways: a language model that is trained here on documents by rule goes out as
-// GPT-2, as Hugging Face's `transformers` reads it, and comes in again as a run that answers the same.
+// Export and import: a language model is trained on generated documents, exported as GPT-2 for
+// Hugging Face's `transformers`, and imported again as a run that gives the same answers.
 
 #include <heed/heed.h>
 

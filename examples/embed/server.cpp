@@ -1,5 +1,5 @@
-// A server: a run that was trained here, on commands for a house made by rule, answers the requests of
-// several threads. All share its weights, and a queue answers together what waits.
+// A server: a run, trained on generated commands for a house, answers requests from several
+// threads. They share its weights, and a queue batches waiting requests.
 //
 //   server [THREADS]
 

@@ -1,5 +1,6 @@
-// Images through an encoder: the patches of an image are a sequence (Dosovitskiy et al. 2021, arXiv
-// 2010.11929, eq. 1). It learns which of four figures an image shows, wherever it stands, in whatever noise.
+// Images in an encoder: the patches of an image form a sequence (Dosovitskiy et al. 2021, arXiv
+// 2010.11929, eq. 1). The model learns which of four figures an image shows, at any place and in
+// any noise.
 
 #include <heed/heed.h>
 
@@ -15,7 +16,7 @@ class VisionTransformer : public heed::Module {
   explicit VisionTransformer(const heed::TransformerConfig& config)
       : encoder_(*this, "encoder", config, initialiser_) {}
 
-  /// Logits [B, classes] of images [B, size, size].
+  /// Returns the logits [B, classes] of images [B, size, size].
   heed::Tensor operator()(const heed::Tensor& images, heed::Context& context) {
     const heed::Tensor cut = heed::reshape(images, {-1, side, patch, side, patch});
     const heed::Tensor x = heed::reshape(heed::permute(cut, {0, 1, 3, 2, 4}), {-1, patches, patch * patch});

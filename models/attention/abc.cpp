@@ -1,18 +1,17 @@
 // ABC, attention with bounded-memory control: Peng et al. 2022, arXiv 2110.02488, in its learned
-// form ABC_MLP (section 4). Each token writes its key and value into n slots, as far as a map of
-// the token says, and queries attend to the slots. With q, k, v = split(X Wq), split(Y Wk), split(Y
-// Wv), memory Y = X in self-attention:
+// form ABC_MLP (section 4). Each token writes its key and value into n slots with learned weights,
+// and queries attend to the slots. q, k, v = split(X Wq), split(Y Wk), split(Y Wv), with memory Y =
+// X in self-attention:
 //
 //   alpha_j = e^( y_j Ws + bs )                                    for every head and slot
 //   K~ = sum_j phi_j^T k_j,   V~ = sum_j phi_j^T v_j               phi_j = alpha_j / sum_j alpha_j
 //   O  = merge( softmax( q K~^T / sqrt(dh) ) V~ ) Wo               over the n slots
 //   causal: the sums, phi's own included, run over j <= i
 //
-// The memory is of constant size, and all that decoding keeps. The causal form computes both
-// products with a slot as recurrences (core/recurrence.h), without a memory for each token. For
-// this y_j Ws + bs is clamped to +-32, as in flash-linear-attention, from which also the sums of
-// causal phi, and a control for each head, are taken: the paper leaves to its code how heads share
-// them.
+// Decoding keeps only the slots. The causal form computes both products with a slot as recurrences
+// (core/recurrence.h), so it needs no memory per token. For this, y_j Ws + bs is clamped to +-32,
+// as in flash-linear-attention. The paper leaves open how heads share the control; a separate
+// control per head and the sums of causal phi also follow flash-linear-attention.
 //
 // Padded tokens write nothing. Dropout acts on the weights of the slots.
 //

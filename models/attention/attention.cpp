@@ -29,8 +29,8 @@ void check_input(const AttentionConfig& config, const AttentionInput& input) {
   check_mask("memory_mask", input.memory_mask, input.memory);
 }
 
-/// x [B, N, d] with zeros in the rows of padding that are not finite: 0 times a NaN would be one. Others
-/// stay, since a mechanism may divide by their length.
+/// x [B, N, d] with non-finite rows of padding set to 0, because 0 times NaN is NaN. Other rows
+/// stay: a mechanism may divide by their norm.
 Tensor with_finite_padding(const Tensor& x, const Tensor& mask) {
   if (!x.defined() || !mask.defined()) return x;
   const Tensor finite = isfinite(sum(x.detach(), 2, true));  // [B, N, 1]
@@ -142,8 +142,8 @@ AttentionOptions Attention::kernel_options(const Tensor& key_mask, Context& cont
 
 namespace {
 
-/// True when the elements of each step along axis 1 are contiguous and the steps follow one another without
-/// gaps.
+/// True when the elements of each step along axis 1 are contiguous and the steps follow one another
+/// without gaps.
 bool lies_by_steps(const Tensor& x) {
   std::int64_t expected = 1;
   for (int axis = x.rank() - 1; axis > 1; --axis) {
@@ -162,7 +162,8 @@ std::int64_t room_of(const Tensor& x) {
   return whole ? (row - from) / x.stride(1) : x.size(1);
 }
 
-/// `length` steps of x [R, T, ...] from `begin` on, a view that may reach beyond T into the spare room.
+/// `length` steps of x [R, T, ...] from `begin` on, a view that may reach beyond T into the spare
+/// room.
 Tensor with_length(const Tensor& x, std::int64_t begin, std::int64_t length) {
   Shape shape = x.shape();
   shape[1] = length;

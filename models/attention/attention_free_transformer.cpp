@@ -1,22 +1,23 @@
-// Attention Free Transformer: "An attention free Transformer", Zhai et al. 2021, arXiv 2105.14103, section 3.
-// No query meets a key. Every feature is averaged over the positions with weights of its own, made of the
-// keys and of biases w that are learned for pairs of places, and then gated by the query:
+// Attention Free Transformer: "An attention free Transformer", Zhai et al. 2021, arXiv 2105.14103,
+// section 3. No query meets a key. Each feature is averaged over the positions, with weights from
+// the keys and from learned biases w between positions. The query then gates the average:
 //
-//   Y_t = sigmoid(q_t) * sum_j e^(k_j + w_tj) * v_j / sum_j e^(k_j + w_tj)       element by element     (eq. 2)
+//   Y_t = sigmoid(q_t) * sum_j e^(k_j + w_tj) * v_j / sum_j e^(k_j + w_tj)             (eq. 2)
 //   simple: w = 0 (eq. 5)        full: w_tj = a_t . b_j, of rank r (section 3.1)
 //   local:  w_tj = a_t . b_j where |t - j| < s, else 0 (eq. 3); all positions are still seen
-//   q, k, v = X Wq, X Wk, X Wv,   O = Y Wo,   causal: over j <= t
+//   q, k, v = X Wq, X Wk, X Wv,   O = Y Wo,   causal: over j <= t;   element by element
 //
-// The simple form takes time and memory N d, and decodes with a state of constant size: both sums, and the
-// largest key so far, by which they are scaled. The others take time N^2 d and memory N (N + d), causal
-// N (N + d log N), and are built for a max_length L. In every form keys count relative to the largest that a
-// position sees, which cancels.
+// The simple form takes time and memory N d. It decodes with a state of constant size: both sums,
+// and the largest key so far, which scales them. The other forms take time N^2 d and memory N (N +
+// d), causal N (N + d log N), and need a max_length L. In every form, keys are taken relative to
+// the largest key that a position sees; this cancels.
 //
-// The paper has no heads, nor Wo, which is kept here, as in other layers. Padded positions enter no sum.
-// Dropout drops tokens from the upper sum. Parameters 4 d^2, and 2 r L of the biases, which start from
-// N(0, 0.1^2).
+// Departure: the paper has neither heads nor Wo; Wo is kept as in other layers. Padded positions
+// enter no sum. Dropout drops tokens from the upper sum. Parameters: 4 d^2, plus 2 r L for the
+// biases, which start from N(0, 0.1^2).
 //
-// Settings: "form" ("simple", "local" or "full"); of the last two "rank" r (128), of local "window" s (32).
+// Settings: "form" ("simple", "local" or "full"); for local and full "rank" r (128); for local
+// "window" s (32).
 
 #include <cmath>
 
@@ -30,7 +31,8 @@ namespace {
 
 constexpr double excluded = -1e30;  // the logarithm of a weight that is 0
 
-/// Upper and lower sums "sums" [B, N, 2, d], to be multiplied by e^scale; scale [B, N, 1, d] has no gradient.
+/// Upper and lower sums "sums" [B, N, 2, d], to be multiplied by e^scale; scale [B, N, 1, d] has no
+/// gradient.
 struct ScaledSums {
   Tensor sums, scale;
 };
@@ -62,8 +64,8 @@ ScaledSums part(const ScaledSums& x, int axis, std::int64_t begin, std::int64_t 
   return {slice(x.sums, axis, begin, end, step), slice(x.scale, axis, begin, end, step)};
 }
 
-/// Over all positions up to each: up to every second one from the sums of pairs, and from these to the
-/// others.
+/// Over all positions up to each: up to every second one from the sums of pairs, and from these to
+/// the others.
 ScaledSums over_prefixes(const ScaledSums& each) {
   const std::int64_t length = each.sums.size(1), pairs = length / 2;
   if (length == 1) return each;
@@ -84,8 +86,8 @@ ScaledSums over_prefixes(const ScaledSums& each) {
           in_turn(slice(firsts.scale, 1, 0, 1), up_to_firsts.scale, up_to_seconds.scale)};
 }
 
-/// Over all positions of a block, with weights e^w for each of its queries: sums [B, P, m, 2, d] and w [P, n,
-/// m] -> [B, P, n, 2, d], for P blocks.
+/// Over all positions of a block, with weights e^w for each of its queries: sums [B, P, m, 2, d]
+/// and w [P, n, m] -> [B, P, n, 2, d], for P blocks.
 ScaledSums over_block(const Tensor& w, const ScaledSums& each) {
   const std::int64_t batch = each.sums.size(0), blocks = each.sums.size(1), d = each.sums.size(4);
   const Tensor largest = max(each.scale, 2, true), largest_w = max(w, -1, true).detach();
@@ -126,7 +128,8 @@ class AttentionFree : public RecurrentAttention {
   }
 
  private:
-  /// The cache holds the sums so far in `key` [B, 1, 2, d], and their scale in `value` [B, 1, 1, d].
+  /// The cache holds the sums so far in `key` [B, 1, 2, d], and their scale in `value` [B, 1, 1,
+  /// d].
   Tensor simple(const Tensor& key, const Tensor& value, const Tensor& mask, AttentionCache* cache) const {
     ScaledSums each = of_positions(key, value, mask);
     if (!config().causal) return quotient(over_all(each).sums);
@@ -163,8 +166,8 @@ class AttentionFree : public RecurrentAttention {
     return quotient((config().causal ? over_past(a, b, each) : over_keys(a, b, each)).sums);
   }
 
-  /// w = a b^T for queries a [P, n, r] and keys b [P, m, r]; the first key is so far ahead of the first
-  /// query.
+  /// w = a b^T for queries a [P, n, r] and keys b [P, m, r]; the first key is so far ahead of the
+  /// first query.
   Tensor biases(const Tensor& a, const Tensor& b, std::int64_t ahead) const {
     const Tensor w = matmul(a, transpose(b, 1, 2));
     if (form_ != "local") return w;
@@ -181,9 +184,9 @@ class AttentionFree : public RecurrentAttention {
     return {squeeze(all.sums, 1), squeeze(all.scale, 1)};
   }
 
-  /// Of queries a [1, n, r], the last n of m positions, over all keys up to each. First over those before the
-  /// queries and over its own; then, in blocks of 2, 4, 8, ... positions, the second half adds the first: so
-  /// no key is scaled by one that comes later.
+  /// Of queries a [1, n, r], the last n of m positions, over all keys up to each. First over those
+  /// before the queries and over its own; then, in blocks of 2, 4, 8, ... positions, the second
+  /// half adds the first: so no key is scaled by one that comes later.
   ScaledSums over_past(const Tensor& a, const Tensor& b, const ScaledSums& each) const {
     const std::int64_t n = a.size(1), m = b.size(1), before = m - n;
     const ScaledSums recent = part(each, 1, before, m);

@@ -1,21 +1,23 @@
-// BigBird, internal transformer construction: "Big Bird: Transformers for longer sequences", Zaheer et al.
-// 2020, arXiv 2007.14062, section 2. Positions are cut into nb = ceil(N / b) blocks of b; the last may be
-// short. Block bi of queries sees block bj of keys, in head h, when
+// BigBird, internal transformer construction: "Big Bird: Transformers for longer sequences", Zaheer
+// et al. 2020, arXiv 2007.14062, section 2. Positions are cut into nb = ceil(N / b) blocks of b;
+// the last may be shorter. In head h, block bi of queries sees block bj of keys if
 //
 //   bi < g  or  bi >= nb - g  or  bj < g  or  bj >= nb - g      (global)
 //   or  |bi - bj| <= w / 2                                      (window)
 //   or  bj in rand[h, bi]                                       (random)
 //   O = merge( softmax( q k^T / sqrt(dh) over the keys seen ) v ) Wo
 //
-// Options: "block" b (64), "global_blocks" g (1), "window_blocks" w (3), "random_blocks" r (3). The random
-// blocks of a row are r distinct blocks that are neither global nor in the window, filled up with -1 where
-// fewer exist. They are drawn once per head for the longest sequence (max_length L) and kept as the buffer
-// "random_blocks" [H, ceil(L / b), r]; a shorter sequence ignores those beyond its end.
+// Options: "block" b (64), "global_blocks" g (1), "window_blocks" w (3), "random_blocks" r (3). The
+// random blocks of a row are r distinct blocks that are neither global nor in the window; if fewer
+// exist, -1 fills the rest. They are drawn once per head for the longest sequence (max_length L)
+// and kept as the buffer "random_blocks" [H, ceil(L / b), r]. A shorter sequence ignores blocks
+// beyond its end.
 //
 // Time N (2 g + w + r) b d + N d^2, memory N d (fused), parameters 4 d^2.
-// Causal (an extension): the same layout restricted to j <= i, with random blocks drawn from earlier ones.
-// Here nb = ceil(L / b), so what a position sees does not depend on how much text follows. Cross-attention
-// is not defined.
+//
+// Causal (an extension): the same layout restricted to j <= i, with random blocks drawn from
+// earlier ones. Here nb = ceil(L / b), so a position's view does not depend on how much text
+// follows. Cross-attention is not defined.
 
 #include <algorithm>
 #include <cstdlib>

@@ -13,7 +13,7 @@ namespace heed {
 namespace {
 
 constexpr std::int64_t trial_width = 8, trial_batch = 3;
-// Longer than the default chunks and blocks (64), so that what depends on the place in a sort shows.
+// Longer than the default chunks and blocks (64), to reveal dependence on the place in a sort.
 constexpr std::int64_t long_length = 160, short_length = 5;
 
 Tensor drawn(const Shape& shape, std::uint32_t stream) {
@@ -24,7 +24,8 @@ Tensor part(const Tensor& x, std::int64_t begin, std::int64_t end) {
   return contiguous(slice(x, 1, begin, end));
 }
 
-/// Throws unless two results [B, N, d] differ by at most `tolerance`: `broken`, where, and both values.
+/// Throws if two results [B, N, d] differ by more than `tolerance`; names `broken`, the position
+/// and both values.
 void expect_same(const Tensor& found, const Tensor& expected, double tolerance, const std::string& broken,
                  const char* of_found, const char* of_expected) {
   const std::vector<double> a = found.detach().to_doubles(), b = expected.detach().to_doubles();
@@ -57,7 +58,8 @@ AttentionConfig config_of(const Options& options, bool causal, bool cross, std::
   return config;
 }
 
-/// One variant in one use, with an input. Each check throws an Error that says what was broken.
+/// One variant in one use, with an input. Each check throws an Error that names the broken
+/// property.
 class Trial {
  public:
   Trial(const AttentionVariant& variant, const AttentionConfig& config, std::int64_t length,
@@ -89,7 +91,7 @@ class Trial {
       check(std::isfinite(value), "an input of shape ", other.x.shape(), " gives ", value);
   }
 
-  /// No samples, and no words.
+  /// Batches without samples and without words.
   void takes_nothing() const {
     for (const Shape& shape : {Shape{0, 3, trial_width}, Shape{2, 0, trial_width}}) {
       AttentionInput none;
@@ -100,9 +102,9 @@ class Trial {
     }
   }
 
-  /// Other values in the last words change nothing before them, however large they are: neither by entering,
-  /// nor by deciding what is seen, nor by what they are measured against. The words before are much alike, so
-  /// that they crowd together where words are sorted.
+  /// Changing the last words, even to very large values, has no effect on earlier outputs: not
+  /// through their values, nor through the choice of visible tokens, nor through normalisation. The
+  /// earlier words are similar, so that they crowd together in a sort.
   void future_decides_nothing() const {
     AttentionInput with = input_, without = input_;
     with.x = drawn({1, 1, trial_width}, 3) + drawn({trial_batch, length_, trial_width}, 4) * 0.3;
@@ -119,7 +121,7 @@ class Trial {
     }
   }
 
-  /// Later words do not enter with their values: the derivative of earlier outputs is exactly 0 there.
+  /// Values of later words never enter: the derivative of earlier outputs is exactly 0 there.
   void future_is_unseen() const {
     const std::int64_t known = length_ / 2;
     AttentionInput input = input_;
@@ -141,8 +143,8 @@ class Trial {
           "it is declared to serve as cross-attention, but another memory gives the same output");
   }
 
-  /// Word by word, and several at once, gives what the whole sequence gives, or where later words change what
-  /// is seen, what the sequence so far gives.
+  /// Decoding one or several words at a time gives the outputs of the whole sequence. If later
+  /// words affect what is seen, it gives those of the sequence so far.
   void decodes(const Capabilities& can) const {
     const NoGrad no_grad;
     const Tensor whole = run(input_);
@@ -162,8 +164,8 @@ class Trial {
     }
   }
 
-  /// Padding gives rows of zeros, and what it holds changes nothing else. One sample is whole, one ends in
-  /// padding, and one is all padding.
+  /// Padding gives rows of zeros, and its contents affect nothing else. One sample is whole, one
+  /// ends in padding, and one is all padding.
   void ignores_padding() const {
     const auto mask_of = [](std::int64_t length) {
       std::vector<std::int32_t> real(static_cast<std::size_t>(trial_batch * length), 0);
@@ -191,8 +193,8 @@ class Trial {
                 "with numbers");
   }
 
-  /// Padding at the beginning, holes, a sample of padding alone and, as a memory, for queries that are real;
-  /// a batch of padding alone: outputs, losses and gradients are finite.
+  /// Padding at the beginning, holes, a sample of padding alone and, as a memory, for queries that
+  /// are real; a batch of padding alone: outputs, losses and gradients are finite.
   void padding_is_finite() const {
     const auto mask_of = [](std::int64_t length, bool with_last) {
       std::vector<std::int32_t> real(static_cast<std::size_t>(trial_batch * length), 0);
@@ -213,8 +215,8 @@ class Trial {
     is_finite(input, "a batch of padding alone");
   }
 
-  /// A sample without a real word leaves the outputs and gradients of the others alone. A loss of the
-  /// mechanism's own may be a mean over all samples.
+  /// A sample without a real word does not affect the outputs and gradients of other samples.
+  /// Auxiliary losses may be means over all samples.
   void ignores_empty_samples() const {
     const auto mask_of = [](std::int64_t length) {
       std::vector<std::int32_t> real(static_cast<std::size_t>(trial_batch * length), 1);
@@ -241,7 +243,7 @@ class Trial {
                 "it is declared deterministic, but inference draws numbers", "with one seed", "with another");
   }
 
-  /// A sample gives the same alone as in a batch.
+  /// A sample gives the same outputs alone and in a batch.
   void keeps_samples_apart() const {
     AttentionInput alone;
     alone.x = slice(input_.x, 0, 0, 1);
@@ -250,7 +252,7 @@ class Trial {
                 "in a batch");
   }
 
-  /// A training pass leaves buffers alone and says through Context::observe() how they move.
+  /// A training pass changes buffers only through Context::observe().
   void observes() const {
     const Buffers buffers(*layer_);
     Context context = Context::train(1, 1);
@@ -275,8 +277,8 @@ class Trial {
       Context context = Context::train(1, 1);
       return (*layer_)(input, context);
     };
-    // Where a function bends sharply, such as a norm of numbers near 0, the differences of a longer step are
-    // wrong; a wrong derivative is wrong with any step.
+    // If a function bends sharply, such as a norm of numbers near 0, a long step gives wrong
+    // differences. A wrong derivative fails with any step.
     ModuleGradcheckResult result;
     for (const double step : {1e-5, 1e-6})
       if (result = gradcheck(*layer_, output, inputs, 1e-6, step, 24); result.passed) break;
@@ -287,7 +289,7 @@ class Trial {
   }
 
  private:
-  /// The buffers of a layer as they were.
+  /// A copy of the buffers of a layer.
   class Buffers {
    public:
     explicit Buffers(Module& layer) : buffers_(layer.buffers()) {
@@ -312,7 +314,7 @@ class Trial {
     std::vector<std::vector<double>> numbers_;
   };
 
-  /// The sum of the squared outputs, with losses of the mechanism's own where asked for, and its gradients.
+  /// The sum of squared outputs, optionally with auxiliary losses, and its gradients.
   struct Pass {
     AttentionInput input;
     Tensor out, loss;
@@ -346,7 +348,7 @@ class Trial {
       expect_finite(gradient(*entry.tensor), given, concat_text("the gradient of ", entry.name));
   }
 
-  /// What a pass gives for all samples but the last one of three, and the gradients of all parameters.
+  /// Outputs of the first two of three samples, and gradients of all parameters.
   std::vector<std::pair<std::string, Tensor>> results(const AttentionInput& input) const {
     Context context = Context::inference();
     const Pass pass = pass_of(input, context, false);
@@ -377,7 +379,7 @@ void for_each_use(const Capabilities& can, const std::function<void(bool causal,
   if (can.cross) body(false, true);
 }
 
-/// Whether it tells positions by `kind`, such as AttentionConfig::rotary.
+/// Whether the variant distinguishes positions through `kind`, such as AttentionConfig::rotary.
 bool tells_positions(const AttentionVariant& variant, const Options& options, bool AttentionConfig::*kind) {
   AttentionConfig config = config_of(options, false, false, long_length);
   const Trial plain(variant, config, long_length);
@@ -418,7 +420,7 @@ void check_use(const AttentionVariant& variant, const Options& options, const Ca
   }
 }
 
-/// Whether an attempt succeeds; false where the variant refuses, too.
+/// Whether an attempt succeeds; false also if the variant throws.
 bool attempt(const std::function<void()>& what) {
   try {
     what();
@@ -456,7 +458,7 @@ Capabilities tried_capabilities(const AttentionVariant& variant) {
     return attempt([&] { what(Trial(variant, config_of({}, causal, cross, long_length), long_length)); });
   };
   can.causal = with(true, false, [](const Trial& trial) { trial.future_is_unseen(); });
-  // Of a variant without the form, the field says nothing; it keeps its default.
+  // If the variant lacks the form, the field keeps its default.
   can.strictly_causal =
       !can.causal || with(true, false, [](const Trial& trial) { trial.future_decides_nothing(); });
   can.cross = with(false, true, [](const Trial& trial) { trial.sees_memory(); });

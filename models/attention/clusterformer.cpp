@@ -1,42 +1,47 @@
-// ClusterFormer: "ClusterFormer: Neural Clustering Attention for Efficient and Effective Transformer", Wang
-// et al., ACL 2022 (2022.acl-long.170), section 3. Centroids C travel from layer to layer, C0 in the first:
+// ClusterFormer: "ClusterFormer: Neural Clustering Attention for Efficient and Effective
+// Transformer", Wang et al., ACL 2022 (2022.acl-long.170), section 3. Centroids C pass from layer
+// to layer; the first layer starts from C0:
 //
-//   S     = softmax over words j of phi(C_k, X_j Wc)                [B, K, N]
-//   C_k'  = sum_j S_kj X_j,   I_j = argmax_k S_kj                    new centroids, assignment of words
+//   S     = softmax over words j of phi(C_k, X_j Wc)           [B, K, N]
+//   C_k'  = sum_j S_kj X_j,   I_j = argmax_k S_kj              new centroids, cluster of each word
 //   X^S   = the words in stable order of I,  Q, K, V = X^S Wq, X^S Wk, X^S Wv
-//   O^S_i = softmax(Q_i K_i^T / sqrt(dh)) V_i                        block i of w = ceil(N / K) sorted words,
-//   O     = unsort(O^S) Wo                                           which sees 2 w words
+//   O^S_i = softmax(Q_i K_i^T / sqrt(dh)) V_i                  block i of w = ceil(N / K) sorted
+//   O     = unsort(O^S) Wo                                     words, which sees 2 w words
 //
 // Two losses shape the clusters (section 3.2), with n real words in the batch:
 //
 //   L1 = - 1/n sum over real words j of phi(X_j, C'_{I_j})           each word near its centroid
 //   L2 = - 1/(K-1) sum_{k<K} phi(C'_k, C'_{k+1}), mean over samples  neighbours in the order alike
 //
-// The paper's phi is the dot product, with which both losses reward large norms without bound: with weights
-// of 1 they take the whole clipped gradient and drown the task's loss. Here phi is the cosine, which bounds
-// both, unless "cosine" is false, and the weights of the losses are small. The paper leaves these weights,
-// the window and the normaliser open. C0 is normal with variance 1 / d.
+// Departure: the paper's phi is the dot product, with which both losses reward large norms without
+// bound. At weights of 1 they dominate the clipped gradient. Here phi is the cosine, which bounds
+// both losses (unless "cosine" is false), and their weights are small. The paper leaves these
+// weights, the window and the normaliser open. C0 is normal with variance 1 / d.
+//
 // Time N (K + 2 N / K) d + N d^2, memory N d + K N, parameters 5 d^2, and K d once.
 //
-// Options: "clusters" K (default: blocks of 256 words, because the paper's sqrt(max_length) sees too little
-// of a document; or "auto", see cluster_count.h; the first layer chooses for all that follow); "window": a
-// block sees itself and the "next" one (default) or the one before, "prev"; "assoc": the softmax runs over
-// "words" (default) or over "clusters", which makes C' a mean; "phi_scale" (1), "cosine" (true), "lambda1",
-// "lambda2" (0.01).
+// Options: "clusters" K defaults to blocks of 256 words, because the paper's sqrt(max_length)
+// clusters see too little of a document. "auto" chooses K (cluster_count.h); the first layer
+// chooses for all others. "window": a block sees itself and the "next" block (default) or the
+// previous one, "prev". "assoc": the softmax runs over "words" (default) or over "clusters", which
+// makes C' a mean. Also "phi_scale" (1), "cosine" (true), "lambda1" and "lambda2" (0.01).
 //
-// Causal form (an extension: the form above reveals future words through its centroids, its softmax over
-// words and its sort). Each layer has its own centroids C, which do not depend on the words:
+// Causal form (an extension, because the form above reveals future words through its centroids, its
+// softmax over words and its sort). Each layer has its own centroids C, which do not depend on the
+// words:
 //
-//   I_j = argmax_k phi(C_k, X_j Wc)                                   X_j alone decides
-//   O_t = softmax(Q_t K_s^T / sqrt(dh)) V_s Wo                        over the last w words s <= t, I_s = I_t
+//   I_j = argmax_k phi(C_k, X_j Wc)                            X_j alone decides
+//   O_t = softmax(Q_t K_s^T / sqrt(dh)) V_s Wo                 the last w words s <= t, I_s = I_t
 //
-// The losses have C in place of C'. Wc acts through the argmax alone and gets no gradient: it is a buffer
-// that keeps its initial value. In stable order of I the words of a cluster are adjacent and in time order,
-// so a block of w sorted words needs only itself and the block before.
+// The losses use C in place of C'. Wc acts only through the argmax and gets no gradient: it is a
+// buffer that keeps its initial value. In stable order of I, the words of a cluster are adjacent
+// and in time order, so a block of w sorted words needs only itself and the block before.
+//
 // Time N (K + 2 w) d + N d^2, parameters 4 d^2 + K d.
 //
-// Its options: "clusters" K (sqrt(max_length), or 3; "auto": see cluster_count.h); "block" w
-// (ceil(max_length / K), or 64 without a max_length); "phi_scale", "cosine", "lambda1", "lambda2" as above.
+// Options of the causal form: "clusters" K (sqrt(max_length), or 3; "auto": cluster_count.h);
+// "block" w (ceil(max_length / K), or 64 without a max_length); "phi_scale", "cosine", "lambda1",
+// "lambda2" as above.
 
 #include <algorithm>
 #include <cmath>
@@ -53,7 +58,7 @@
 namespace heed {
 namespace {
 
-// What both forms share: the similarity and the losses.
+// Shared by both forms: the similarity and the losses.
 
 /// phi(x, y) = scale cos(x, y), or scale x . y: options "phi_scale" (1) and "cosine" (true).
 class Similarity {
@@ -70,8 +75,8 @@ class Similarity {
     return scale_ == 1 ? products : products * scale_;
   }
 
-  /// phi of all pairs of a and b W^T, [..., K, N], with W [out, in]. The dot product is computed as (a W)
-  /// b^T, which takes K d^2 instead of N d^2.
+  /// phi of all pairs of a and b W^T, [..., K, N], with W [out, in]. The dot product is computed as
+  /// (a W) b^T, which takes K d^2 instead of N d^2.
   Tensor of_projected(const Tensor& a, const Tensor& b, const Tensor& weight) const {
     return cosine_ ? of_pairs(a, linear(b, weight)) : of_pairs(matmul(a, weight), b);
   }
@@ -92,8 +97,8 @@ class ClusterLosses {
         lambda1_(options.take_number("lambda1", 0.01, 0, 1e6)),
         lambda2_(options.take_number("lambda2", 0.01, 0, 1e6)) {}
 
-  /// Adds "clustering" L1 and "centroid_sorting" L2 to the losses of the pass. x [B, N, d], centroids [B or
-  /// 1, K, d], assignment i32 [B, N] (K: padding), mask [B, N].
+  /// Adds "clustering" L1 and "centroid_sorting" L2 to the losses of the pass. x [B, N, d],
+  /// centroids [B or 1, K, d], assignment i32 [B, N] (K: padding), mask [B, N].
   void add(const Tensor& words_seen, const Tensor& centroids_seen, const Tensor& assignment,
            const Tensor& mask, Context& context) const {
     const DType precise = statistics_type(words_seen.dtype());  // losses are f32 where words are f16 or bf16
@@ -103,8 +108,8 @@ class ClusterLosses {
     const Tensor one = Tensor::ones({}, x.dtype(), x.device());
     const Tensor c = similarity_.prepared(centroids);
 
-    // The words of a cluster are added up first: sum_j X_j . C_{I_j} = sum_k (sum of the words of k) . C_k.
-    // [B, K, d]
+    // The words of a cluster are added up first: sum_j X_j . C_{I_j} = sum_k (sum of the words of
+    // k) . C_k. [B, K, d]
     const Tensor members =
         slice(scatter_add_rows(similarity_.prepared(x), assignment, clusters + 1), 1, 0, clusters);
     const Tensor words = maximum(sum(real), one);
@@ -203,8 +208,8 @@ class ClusterFormer : public Attention {
                                 : Tensor::ones({1, 1, 1}, DType::i32, input.x.device());
   }
 
-  /// "assoc" is "clusters": each word is shared among the centroids, and a centroid is the mean of the
-  /// words, weighted by its shares.
+  /// "assoc" is "clusters": each word is shared among the centroids, and a centroid is the mean of
+  /// the words, weighted by its shares.
   static Tensor mean_of_members(const Tensor& logits, const AttentionInput& input) {
     const Tensor real = unsqueeze(mask_as_numbers(input.mask, input.x), 1);  // [B, 1, N]
     const Tensor shares = softmax(logits, 1) * real;                         // [B, K, N]
@@ -254,7 +259,8 @@ class CausalClusterFormer : public Attention {
  protected:
   Tensor forward(const AttentionInput& input, Context& context) override {
     const Tensor& x = input.x;
-    // Neither K nor w may depend on the length of this input, or the past would change as the text grows.
+    // Neither K nor w may depend on the length of this input, or the past would change as the text
+    // grows.
     const std::int64_t longest = config().max_length, batch = x.size(0), length = x.size(1);
     const std::int64_t clusters = count_.of(longest > 0 ? longest : 2048, context.training);
     const std::int64_t block = block_ > 0 ? block_ : longest > 0 ? ceil_div(longest, clusters) : 64;
@@ -288,7 +294,8 @@ class CausalClusterFormer : public Attention {
   }
 
  private:
-  /// Sorted clusters [B, N] -> i32 [B blocks, 1, w, 2 w]: the same cluster, not later, among the last w.
+  /// Sorted clusters [B, N] -> i32 [B blocks, 1, w, 2 w]: the same cluster, not later, among the
+  /// last w.
   static Tensor allowed(const Tensor& cluster, std::int64_t clusters, std::int64_t width,
                         std::int64_t block) {
     const Device device = cluster.device();
@@ -303,7 +310,8 @@ class CausalClusterFormer : public Attention {
     return reshape(mask, {mask.size(0) * mask.size(1), 1, width, 2 * width});
   }
 
-  /// Weights [B blocks, H, w, 2 w] inside the blocks -> [B, H, N, N] between the words in their own order.
+  /// Weights [B blocks, H, w, 2 w] inside the blocks -> [B, H, N, N] between the words in their own
+  /// order.
   static Tensor weights(const Tensor& in_blocks, const Tensor& order) {
     const std::int64_t batch = order.size(0), length = order.size(1);
     const std::int64_t blocks = in_blocks.size(0) / batch, heads = in_blocks.size(1),

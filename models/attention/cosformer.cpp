@@ -1,20 +1,19 @@
 // cosFormer: "cosFormer: rethinking softmax in attention", Qin et al. 2022, arXiv 2202.08791,
-// section 3. Products of features that are not negative, weighted by the cosine of the distance,
-// which comes apart into features of each position. With q, k, v = split(X Wq), split(Y Wk),
-// split(Y Wv), memory Y = X in self-attention:
+// section 3. Weights are products of non-negative features, scaled by the cosine of the distance.
+// The cosine factors into features of each position. q, k, v = split(X Wq), split(Y Wk), split(Y
+// Wv), with memory Y = X in self-attention:
 //
 //   s_ij = relu(q_i) relu(k_j)^T cos( pi (i - j) / (2 L) )                              (eq. 9, 10)
 //        = phi(q_i) phi(k_j)^T,    phi(x_i) = [ relu(x_i) cos(a_i), relu(x_i) sin(a_i) ]
 //   a_i  = pi i / (2 L)
 //   O_i  = merge( sum_j s_ij v_j / sum_j s_ij ) Wo     over the keys j, causal: j <= i      (eq. 6)
 //
-// L is max_length, for which the layer is built. The paper only asks it to be no less than the
-// lengths; the authors' code takes the length of the batch, so that a token's output would depend
-// on what comes after it, and on the batch. Their code adds 1e-6 to denominators; here a query
-// without any key's like gives 0.
+// L is max_length. The paper only requires it to be at least the length. The authors' code uses the
+// length of the batch, which would make a token's output depend on later tokens and on the batch.
+// It also adds 1e-6 to denominators; here a query that matches no key gives 0.
 //
-// Positions count padding. Padded keys have no part in the sums. The rest, and decoding with a
-// state of constant size, are those of shared/feature_attention.h.
+// Positions count padding. Padded keys enter no sum. shared/feature_attention.h has the rest,
+// including decoding with a state of constant size.
 //
 // Time N dh d + N d^2 with features of width 2 dh, memory N d, parameters 4 d^2. No settings.
 

@@ -1,7 +1,7 @@
 // Differential attention: "Differential Transformer", Ye et al. 2024, arXiv 2410.05258, section
-// 2.1. Each head has two softmaxes, of queries and keys half as wide as its values, and takes the
-// difference of the two, so that what both see in everything cancels. With [q1; q2], [k1; k2], v =
-// split(X Wq), split(Y Wk), split(Y Wv) of widths dh / 2, dh / 2 and dh, memory Y = X in
+// 2.1. Each head subtracts two softmaxes, whose queries and keys are half as wide as the values.
+// The difference cancels attention that both give to everything. [q1; q2], [k1; k2], v = split(X
+// Wq), split(Y Wk), split(Y Wv) have widths dh / 2, dh / 2 and dh, with memory Y = X in
 // self-attention:
 //
 //   A = softmax( q1 k1^T / sqrt(dh / 2) ) - lambda softmax( q2 k2^T / sqrt(dh / 2) )        (eq. 1)
@@ -9,15 +9,17 @@
 //   O = merge( (1 - lambda_init) RMSNorm(A v) ) Wo      each head normalised by itself      (eq. 3)
 //   lambda_init = 0.8 - 0.6 e^(-0.3 l)                    in layer l = 0, 1, ...
 //
-// A key is allowed as in dot_product.cpp. The vectors of lambda are shared by the heads of a layer
-// and start from N(0, 0.1^2). The paper halves the number of heads to keep the widths of q and k;
-// here H heads have values as wide as those of other mechanisms. The gains of RMSNorm are one
-// vector for all heads, as in the authors' code, and it adds 1e-5. They drop no weights; here
-// dropout acts on both softmaxes. The paper has decoders with rotary positions; cross-attention and
-// other positions, which add the same to both logits, are extensions.
+// A key is allowed as in dot_product.cpp. The heads of a layer share the vectors of lambda, which
+// start from N(0, 0.1^2). All heads also share one vector of RMSNorm gains, as in the authors'
+// code; RMSNorm adds 1e-5.
 //
-// Time N M d + (N + M) d^2 with values read twice; parameters 4 d^2. No settings. The width of a
-// head is even.
+// Departures: the paper halves the number of heads to keep the widths of q and k; here H heads have
+// values as wide as in other mechanisms. Dropout acts on both softmaxes; the paper drops no
+// weights. The paper has decoders with rotary positions; cross-attention and other positions, which
+// add the same to both logits, are extensions.
+//
+// Time N M d + (N + M) d^2 with values read twice; parameters 4 d^2. No settings. The head width
+// must be even.
 
 #include <cmath>
 

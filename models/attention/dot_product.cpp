@@ -1,13 +1,13 @@
 // Multi-head scaled dot-product attention: "Attention is all you need", Vaswani et al. 2017, arXiv
-// 1706.03762, sections 3.2.1 - 3.2.3. With heads of width dh = d / H, memory Y = X in
+// 1706.03762, sections 3.2.1 - 3.2.3. Heads have width dh = d / H, and memory is Y = X in
 // self-attention:
 //
 //   q = split(X Wq),  k = split(Y Wk),  v = split(Y Wv)         [B, H, N or M, dh]
 //   A = softmax( q k^T / sqrt(dh) )  over the allowed keys      (eq. 1)
 //   O = merge(A v) Wo
 //
-// A key is allowed unless it is padding or, in the causal form, later than the query.
-// Time N M d + (N + M) d^2, parameters 4 d^2; the fused kernel holds no N x M matrix.
+// A key is allowed unless it is padding or, in the causal form, later than the query. Time N M d +
+// (N + M) d^2, parameters 4 d^2; the fused kernel holds no N x M matrix.
 //
 // Grouped queries (Ainslie et al. 2023, arXiv 2305.13245, section 2.2): with G heads of keys and
 // values, Wk and Wv are [d -> G dh], and each of these heads serves H / G consecutive query heads.
@@ -16,9 +16,9 @@
 //
 // Positions may rotate the queries and keys or add to the logits (models/positions.h).
 //
-// Settings: "kv_heads" G, a divisor of H (0: H); "qk_norm" (false): queries and keys are normalised
-// (shared/projected_attention.h); "output_bias": Wo has a bias (where the other projections have one);
-// "sink" and "gate" (shared/sink_and_gate.h), both "none".
+// Settings: "kv_heads" G, a divisor of H (0: H); "qk_norm" (false), which normalises queries and
+// keys (shared/projected_attention.h); "output_bias", a bias of Wo (defaults to that of the other
+// projections); "sink" and "gate" (shared/sink_and_gate.h), both "none".
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/shared/projected_attention.h"
@@ -65,7 +65,7 @@ class DotProductAttention : public ProjectedAttention {
     const std::int64_t batch = query.size(0), length = query.size(2), sharing = config().heads / key_heads_;
     if (sharing == 1 || (length > 1 && (options.causal || distances_.active())))
       return sink_.attend(query, for_all_heads(key), for_all_heads(value), options);
-    // All queries see the same keys, so the queries of a group become one head, and no key is
+    // All queries see the same keys, so the queries of a group become one head and keys are not
     // copied.
     options.causal = false;
     if (distances_.active()) {  // one query: the bias row of each head becomes a row of its group

@@ -1,26 +1,28 @@
-// Fastformer, additive attention: Wu et al. 2021, arXiv 2108.09084, section 3, with the scale and the
-// biases of the authors' code. q = X Wq, k = X Wk, and v = q (query-value sharing) or X Wv. In head h,
-// where every head scores the whole vector q_i:
+// Fastformer, additive attention: Wu et al. 2021, arXiv 2108.09084, section 3, with the scale and
+// biases of the authors' code. q = X Wq, k = X Wk, and v = q (query-value sharing) or X Wv. In head
+// h, each head scores the whole vector q_i:
 //
-//   alpha_h = softmax_i( q_i wq_h / sqrt(dh) )        Q_h = sum_i alpha_{h,i} q_{i,h}      global query
-//   p_{i,h} = Q_h * k_{i,h}                                                               element by element
-//   beta_h  = softmax_i( p_i wk_h / sqrt(dh) )        K_h = sum_i beta_{h,i} p_{i,h}       global key
-//   u_{i,h} = K_h * v_{i,h}                           O_i = merge(u_i) Wr + q_i
+//   alpha_h = softmax_i( q_i wq_h / sqrt(dh) )   Q_h = sum_i alpha_{h,i} q_{i,h}  global query
+//   p_{i,h} = Q_h * k_{i,h}                                                      element by element
+//   beta_h  = softmax_i( p_i wk_h / sqrt(dh) )   K_h = sum_i beta_{h,i} p_{i,h}   global key
+//   u_{i,h} = K_h * v_{i,h}                      O_i = merge(u_i) Wr + q_i
 //
-// Options: "share_qv" (true); "global_keys" G (1). Dropout drops tokens from both sums. Wr takes the place
-// of Wo. With `bias` the scores have biases too. Weights start from N(0, 0.02^2).
+// Options: "share_qv" (true); "global_keys" G (1). Dropout drops tokens from both sums. Wr replaces
+// Wo. With `bias`, the scores have biases too. Weights start from N(0, 0.02^2).
 //
-// Time and memory N d, with projections N d^2; parameters 3 d^2 + 2 H d (4 d^2 + 2 H d without sharing).
+// Time and memory N d, with projections N d^2; parameters 3 d^2 + 2 H d (4 d^2 + 2 H d without
+// sharing).
 //
-// Two ablations beyond the paper. G = 0 removes the key: u_{i,h} = Q_h * v_{i,h}, parameters 2 d^2 + H d.
-// With G > 1 there are G global keys, each with its own scores wk_{g,h}, and each token chooses among them
-// (G = 1 is the paper's form; time N G d, parameters 3 d^2 + (1 + G) H d):
+// Two ablations go beyond the paper. G = 0 removes the key: u_{i,h} = Q_h * v_{i,h}, parameters 2
+// d^2 + H d. With G > 1 there are G global keys with their own scores wk_{g,h}, and each token
+// chooses among them (G = 1 is the paper's form; time N G d, parameters 3 d^2 + (1 + G) H d):
 //
-//   c_{i,h} = softmax_g( q_{i,h} . K_{g,h} / sqrt(dh) )       u_{i,h} = (sum_g c_{i,h,g} K_{g,h}) * v_{i,h}
+//   c_{i,h} = softmax_g( q_{i,h} . K_{g,h} / sqrt(dh) )
+//   u_{i,h} = (sum_g c_{i,h,g} K_{g,h}) * v_{i,h}
 //
-// Two extensions, also in linear time. Causal: both sums run over the prefix i <= t, so Q and K depend on
-// t. Cross: q and v come from X, k from the memory; Q pools over X, K over the memory. Since every query
-// enters Q, this cross-attention cannot decode token by token.
+// Two extensions, also in linear time. Causal: both sums run over the prefix i <= t, so Q and K
+// depend on t. Cross: q and v come from X, k from the memory; Q pools over X, K over the memory.
+// Every query enters Q, so this cross-attention cannot decode token by token.
 
 #include <algorithm>
 #include <cmath>
@@ -35,10 +37,10 @@ namespace heed {
 
 // Prefix pooling, for the causal form.
 
-/// Softmax pooling of every prefix: out[r, t] = sum_{i <= t} e^{a_i} x_i / sum_{i <= t} e^{a_i}, for logits
-/// a [R, N] and values x [R, N, n]; the result is [R, N, n]. Time N n, stable for any logits. Positions
-/// where `allowed` (i32 [R, N], undefined = all) is 0 do not count; a prefix without any that counts gives
-/// 0.
+/// Softmax pooling of every prefix: out[r, t] = sum_{i <= t} e^{a_i} x_i / sum_{i <= t} e^{a_i},
+/// for logits a [R, N] and values x [R, N, n]; the result is [R, N, n]. Time N n, stable for any
+/// logits. Positions where `allowed` (i32 [R, N], undefined = all) is 0 do not count; a prefix
+/// without counted positions gives 0.
 Tensor prefix_pooling(const Tensor& logits, const Tensor& values, const Tensor& allowed = {});
 
 namespace {
@@ -57,9 +59,9 @@ Tensor lower_triangle(std::int64_t size, Device device) {
   return less_equal(unsqueeze(positions, 0), unsqueeze(positions, 1));
 }
 
-/// Inside a chunk a matrix of weights pools the positions up to each one. Everything before the chunk joins
-/// as one more value, with the total weight of the tokens it stands for. These values are prefixes too, of
-/// the chunk totals: a sequence 64 times shorter.
+/// Inside a chunk, a matrix of weights pools the positions up to each one. Everything before the
+/// chunk joins as one more value, with the total weight of its tokens. These values are prefixes of
+/// the chunk totals, a sequence 64 times shorter.
 Pooled pool_prefixes(const Tensor& logits, const Tensor& values) {
   const std::int64_t rows = logits.size(0), length = logits.size(1), width = values.size(2);
   const std::int64_t size = std::min(length, chunk), chunks = (length + size - 1) / size;
@@ -97,7 +99,8 @@ Tensor prefix_pooling(const Tensor& logits, const Tensor& values, const Tensor& 
         values.shape());
   if (logits.count() == 0) return values;
   if (!allowed.defined()) return pool_prefixes(logits, values).value;
-  // Values are zeroed too: where nothing counts yet, all hidden positions weigh the same.
+  // Values are zeroed too: before the first counted position, all hidden positions have equal
+  // weight.
   const Tensor hidden = equal(allowed, Tensor::zeros({1}, DType::i32, allowed.device()));
   return pool_prefixes(masked_fill(logits, hidden, nothing), masked_fill(values, unsqueeze(hidden, 2), 0))
       .value;
@@ -181,8 +184,8 @@ class Fastformer : public Attention {
     return mixed;
   }
 
-  /// Softmax pooling of x [B, H, N, dh] by scores [B, N, H]: [B, H, 1, dh], or for every prefix [B, H, N,
-  /// dh] in the causal form.
+  /// Softmax pooling of x [B, H, N, dh] by scores [B, N, H]: [B, H, 1, dh], or for every prefix [B,
+  /// H, N, dh] in the causal form.
   Tensor pool(const char* name, const Tensor& scores, const Tensor& x, const Tensor& mask,
               Context& context) const {
     const std::int64_t batch = x.size(0), heads = x.size(1), length = x.size(2), width = x.size(3);

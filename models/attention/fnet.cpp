@@ -1,22 +1,23 @@
-// FNet: "FNet: mixing tokens with Fourier transforms", Lee-Thorp, Ainslie, Eckstein and Ontanon 2021, arXiv
-// 2105.03824, section 3.2. No weights and no parameters: the real part of a discrete Fourier transform over
-// the features and over the positions,
+// FNet: "FNet: mixing tokens with Fourier transforms", Lee-Thorp, Ainslie, Eckstein and Ontanon
+// 2021, arXiv 2105.03824, section 3.2. It has no weights or parameters. Its output is the real part
+// of a discrete Fourier transform over the features and positions:
 //
 //   O = Re( F_n X F_d )        (F_n)_jk = e^(-2 pi i j k / n)                             (eq. 3)
 //     = (C_n X) C_d - (S_n X) S_d       C, S: the cosines and sines of F
 //
-// The op fourier() transforms, on the CPU as a fast transform.
+// fourier() computes it, on the CPU with a fast transform.
 //
-// Padding: n is the number of real tokens of the sample, which are brought together for the transform, so a
-// sample gives the same in any batch. The authors transform the padding, too, so their published weights saw
-// other numbers wherever a text was padded; so does "padding" = "counted", which has no mask.
+// Padding: n is the number of real tokens of the sample. They are brought together before the
+// transform, so a sample's output does not depend on its batch. The authors also transform the
+// padding, and published weights were trained that way. "padding" = "counted" does the same and has
+// no mask.
 //
-// The transform multiplies lengths by sqrt(n d), beside which the residual X vanishes, as in the paper;
-// `unitary` divides by it. Every output sees every input, so there is no causal form. Dropout has nothing to
-// drop.
+// The transform multiplies vector lengths by sqrt(n d) and so swamps the residual X, as in the
+// paper; `unitary` divides by this factor. Each output depends on every input, so there is no
+// causal form. Dropout has no effect.
 //
-// Time N d log(N d) on the CPU, for numbers without large prime factors; elsewhere N (a + b) d + N d^2, with
-// N = a b and a near sqrt(N), and with padding N^2 d + N d^2. Memory N d. No parameters. At most 46,340
+// Time N d log(N d) on the CPU, if N has no large prime factors. Elsewhere N (a + b) d + N d^2,
+// with N = a b and a near sqrt(N), and with padding N^2 d + N d^2. Memory N d. At most 46,340
 // positions.
 //
 // Settings: "unitary" (false); "padding", "skipped" (default) or "counted".

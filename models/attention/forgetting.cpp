@@ -1,23 +1,22 @@
 // Forgetting attention: "Forgetting Transformer: softmax attention with a forget gate", Lin et al.
-// 2025, arXiv 2503.02130, section 3. A gate of each token and head fades all that stands before it,
-// in the logits of the dot product. With q, k, v = split(X Wq), split(X Wk), split(X Wv):
+// 2025, arXiv 2503.02130, section 3. A gate per token and head fades all earlier tokens in the
+// logits of the dot product. q, k, v = split(X Wq), split(X Wk), split(X Wv):
 //
 //   f_t  = sigmoid( x_t wf + bf )                     one number for each head
 //   D_ij = log f_{j+1} + ... + log f_i = c_i - c_j    c_t = log f_1 + ... + log f_t
 //   O    = merge( softmax( q k^T / sqrt(dh) + D ) v ) Wo        over the keys j <= i        (eq. 5)
 //
-// There is no N x N matrix: c_i is the same for all keys of a query and cancels in its softmax, and
-// -c_j is one more column of the keys beside a column of ones of the queries. c is summed up, and
-// attention computed, in f32 where inputs are f16 or bf16.
+// There is no N x N matrix. c_i is the same for all keys of a query and cancels in the softmax;
+// -c_j is an extra column of the keys, next to a column of ones in the queries. For f16 and bf16
+// inputs, c and attention are computed in f32.
 //
-// bf starts from 0, the authors' default (their fgate_bias_init is off), so f from 1/2. Their
-// larger form ("Pro": output gate, norms of q, k and o, shift of k and v) is left out. They take no
-// positions; rotary ones are possible. Padded tokens forget nothing. Decoding keeps all keys, as
-// the paper does, and c as their last column.
+// bf starts from 0, the authors' default (fgate_bias_init is off), so f starts from 1/2. Departure:
+// the "Pro" form (output gate, norms of q, k and o, shifts of k and v) is not implemented. The
+// authors use no positions; rotary positions are possible. Padded tokens forget nothing. Decoding
+// keeps all keys, as in the paper, with c as their last column.
 //
-// The paper has the causal form only. Without `causal`, an extension: D_ij = -|c_i - c_j|, what the
-// tokens from one to the other forget. It is computed as attention to the past and to the future,
-// joined.
+// The paper has only the causal form. Without `causal`, an extension: D_ij = -|c_i - c_j|, the
+// fading of the tokens in between. It joins attention to the past and to the future.
 //
 // Time N^2 d + N d^2, parameters 4 d^2 + H d. No settings.
 
@@ -106,7 +105,7 @@ class Forgetting : public Attention {
     return attention_part(with_ones(x.query), with_column(x.key, -x.c), x.value, options_of(mask, context));
   }
 
-  /// Over all keys: those up to the query, and, read backwards, those after it.
+  /// Over all keys: those up to the query and, in reverse order, those after it.
   Tensor both(const Parts& x, const Tensor& mask, Context& context) const {
     const std::int64_t length = x.c.size(2);
     AttentionPart before = past(x, mask, context);

@@ -1,30 +1,29 @@
 // Gated DeltaNet: "Gated delta networks: improving Mamba2 with delta rule", Yang et al. 2024, arXiv
-// 2412.06464, section 3, and as its option DeltaNet: "Parallelizing linear Transformers with the
-// delta rule over sequence length", Yang et al. 2024, arXiv 2406.06484. A head's state is a map
-// from keys to values; a token overwrites what the map holds for its key, as far as beta says,
-// after all of it has faded:
+// 2412.06464, section 3. Its option DeltaNet: "Parallelizing linear Transformers with the delta
+// rule over sequence length", Yang et al. 2024, arXiv 2406.06484. A head's state maps keys to
+// values. It decays, and then a token overwrites the value stored for its key, at the rate beta:
 //
-//   S_t = alpha_t (I - beta_t k_t^T k_t) S_{t-1} + beta_t k_t^T v_t,   o_t = q_t S_t        (eq. 10)
+//   S_t = alpha_t (I - beta_t k_t^T k_t) S_{t-1} + beta_t k_t^T v_t,   o_t = q_t S_t      (eq. 10)
 //   alpha_t = e^( -e^A softplus(x_t Wa + ba) ),   beta_t = sigmoid(x_t Wb)        one for each head
 //   q, k = unit( silu( conv(X Wq) ) ), unit( silu( conv(X Wk) ) ),   v = silu( conv(X Wv) )
 //   O = ( silu(X Wg) * merge(RMSNorm(o)) ) Wo      one vector of gains for all heads
 //   DeltaNet: alpha = 1, O = merge(RMSNorm(o)) Wo
 //
-// unit(x) = x / sqrt(|x|^2 + 1e-6), conv is causal, of c taps (shared/short_convolution.h). The
-// state is taken token by token (core/recurrence.h), not in chunks (2406.06484, section 3). Decoding
-// keeps S and c - 1 inputs of conv.
+// unit(x) = x / sqrt(|x|^2 + 1e-6). conv is causal with c taps (shared/short_convolution.h). The
+// state is computed token by token (core/recurrence.h), not in chunks (2406.06484, section 3).
+// Decoding keeps S and c - 1 inputs of conv.
 //
 // Padded tokens write nothing, fade nothing and are 0 for conv. Dropout drops tokens from what is
-// written. The authors' code scales q by 1 / sqrt(dk), which RMSNorm divides out but for its 1e-5,
-// and draws e^A from U(0, 16); here e^A starts from U(1, 16), softplus(ba) from e^U(log 0.001, log
-// 0.1), as theirs. Their models have dk = 3/4 and dv = 3/2 of d / H.
+// written.
 //
-// The papers have the causal form only. Without `causal`, an extension: o is the sum of both
-// directions'.
+// Departures: the authors' code scales q by 1 / sqrt(dk), which RMSNorm cancels up to its 1e-5, and
+// draws e^A from U(0, 16). Here e^A starts from U(1, 16), and softplus(ba) from e^U(log 0.001, log
+// 0.1) as in theirs. Their models have dk = 3/4 and dv = 3/2 of d / H. The papers have only the
+// causal form. Without `causal`, an extension: o is the sum of both directions.
 //
 // Time N dk d + N d^2, memory N d, parameters (3 + 2 e) d^2.
 //
-// Settings: "gated" (true; false: DeltaNet); "value_width" e, that of v in that of q (1);
+// Settings: "gated" (true; false: DeltaNet); "value_width" e, the width of v relative to q (1);
 // "convolution" c (4).
 
 #include <memory>

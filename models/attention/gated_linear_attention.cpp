@@ -1,23 +1,25 @@
-// Gated linear attention: "Gated linear attention Transformers with hardware-efficient training", Yang et al.
-// 2023, arXiv 2312.06635, section 4. What a head has summed up fades at a rate that each token decides, for
-// every feature of the keys by itself:
+// Gated linear attention: "Gated linear attention Transformers with hardware-efficient training",
+// Yang et al. 2023, arXiv 2312.06635, section 4. A head's state fades at a rate that each token
+// sets for each feature of the keys:
 //
-//   S_t = diag(alpha_t) S_{t-1} + k_t^T v_t,   o_t = q_t S_t / sqrt(dk)                     (eq. 3)
-//   alpha_t = sigmoid( x_t Wa1 Wa2 + ba )^(1 / tau)          Wa1 [d, 16], tau = 16           (section 4.4)
-//   O = ( silu(X Wr + br) * merge(LayerNorm(o)) ) Wo         each head normalised by itself
+//   S_t = diag(alpha_t) S_{t-1} + k_t^T v_t,   o_t = q_t S_t / sqrt(dk)                    (eq. 3)
+//   alpha_t = sigmoid( x_t Wa1 Wa2 + ba )^(1 / tau)     Wa1 [d, 16], tau = 16        (section 4.4)
+//   O = ( silu(X Wr + br) * merge(LayerNorm(o)) ) Wo    each head normalised separately
 //
 // q, k = split(X Wq), split(X Wk) are half as wide as v = split(X Wv): dk = dh / 2. The state is
-// taken token by token (core/recurrence.h), so that alpha may be as small as it likes; decoding keeps S
-// alone, whatever the length.
+// computed token by token (core/recurrence.h), so alpha may be arbitrarily small. Decoding keeps
+// only S, at any length.
 //
-// The gains of the LayerNorm would be those of Wo, and it has no biases; flash-linear-attention normalises by
-// RMS, with gains. Padded positions neither add nor fade anything. Dropout drops tokens from S.
+// The LayerNorm has no gains, because Wo would absorb them, and no biases; flash-linear-attention
+// normalises by RMS, with gains. Padded positions neither add nor fade anything. Dropout drops
+// tokens from S.
 //
-// The paper has the causal form only. Without `causal`, an extension: a recurrence in each direction.
+// The paper has only the causal form. Without `causal`, an extension: a recurrence in each
+// direction.
 //
-// Time N dk d + 4 N d^2, memory N d, parameters 4 d^2 and some 25 d.
+// Time N dk d + 4 N d^2, memory N d, parameters 4 d^2 and about 25 d.
 //
-// Settings: "gate_rank" (16); "temperature" tau (16): the larger, the slower it fades.
+// Settings: "gate_rank" (16); "temperature" tau (16): higher values fade more slowly.
 
 #include <algorithm>
 #include <cmath>

@@ -1,22 +1,24 @@
-// Hard-coded Gaussian attention: "Hard-Coded Gaussian Attention for Neural Machine Translation", You, Sun
-// and Iyyer, ACL 2020, arXiv 2005.00742, section 3. Queries and keys are not compared: head h of query i
-// always reads around position f_h(i), weighted by a normal density. In self-attention Y = X:
+// Hard-coded Gaussian attention: "Hard-Coded Gaussian Attention for Neural Machine Translation",
+// You, Sun and Iyyer, ACL 2020, arXiv 2005.00742, section 3. Queries and keys are not compared:
+// head h of query i always reads around position f_h(i), weighted by a normal density. In
+// self-attention Y = X:
 //
-//   v         = split(Y Wv)                                                             [B, H, M, dh]
+//   v         = split(Y Wv)                                                        [B, H, M, dh]
 //   f_h(i)    = gamma i + offset_h,      offset_h = offsets[h mod number of offsets]
-//   A_h[i, j] = 1 / (sigma sqrt(2 pi)) exp( -(j - f_h(i))^2 / (2 sigma^2) )  where j is allowed, else 0
+//   A_h[i, j] = 1 / (sigma sqrt(2 pi)) exp( -(j - f_h(i))^2 / (2 sigma^2) ) if j is allowed, else 0
 //   O         = merge(A v) Wo
 //
-// As in the paper the density is not normalised: rows at the ends and rows with masked keys sum to less
-// than 1. A key is allowed unless it is padding or, in the causal form, later than the query.
+// As in the paper, the density is not normalised: rows at the ends and rows with masked keys sum to
+// less than 1. A key is allowed unless it is padding or, in the causal form, later than the query.
 //
-// A is a band and is never materialised. Queries are processed in blocks of 64 rows, each with the window
-// of keys that its rows can reach. The window ends where a weight falls below the precision of the dtype (9
-// sigma for f64, otherwise 6 sigma). In self-attention all blocks have the same weights. Up to 32 bands are
-// cached, by their lengths. Time N (64 + 2 reach) d + N d^2, memory N d, parameters 2 d^2.
+// A is a band and is never materialised. Queries are processed in blocks of 64 rows, each with the
+// window of keys that its rows can reach. The window ends where a weight falls below the precision
+// of the dtype (9 sigma for f64, otherwise 6 sigma). In self-attention all blocks have the same
+// weights. Up to 32 bands are cached by their lengths. Time N (64 + 2 reach) d + N d^2, memory N d,
+// parameters 2 d^2.
 //
-// Settings: offsets (default -1, 1; causal: -1, 0), sigma (1), and for cross-attention gamma (1), the mean
-// source length divided by the mean target length. Departure: dropout, if any, acts on A.
+// Settings: offsets (default -1, 1; causal: -1, 0), sigma (1), and for cross-attention gamma (1),
+// the mean source length divided by the mean target length. Departure: dropout, if any, acts on A.
 
 #include <algorithm>
 #include <cmath>
@@ -51,7 +53,7 @@ class HardCodedGaussianAttention : public Attention {
     if (config().cross) {
       if (!cache.value.defined()) cache.value = value_(input.memory);
       cache.of_memory = true;
-      // What a position reads does not depend on the query, so one result serves all rows of a memory.
+      // The result does not depend on the query, so all rows of a memory share it.
       const std::int64_t sharing = rows_per_memory(input), queries = input.x.size(1);
       const Tensor out = attend(cache.value, input.memory_mask, cache.position, queries, context);
       cache.position += queries;
@@ -115,7 +117,8 @@ class HardCodedGaussianAttention : public Attention {
       for (std::int64_t& begin : windows.begin) begin = 0;
       return windows;
     }
-    // All blocks share their weights, so all windows are cut alike, to the keys that any block needs.
+    // All blocks share their weights, so all windows are cut alike, to the keys that any block
+    // needs.
     const std::int64_t last = at.first + (at.blocks - 1) * at.rows, begin = first_key(0, dtype);
     const std::int64_t from = std::max(begin, -last), to = std::min(begin + windows.size, at.keys - at.first);
     for (std::int64_t n = 0; n < at.blocks; ++n)
@@ -124,8 +127,8 @@ class HardCodedGaussianAttention : public Attention {
     return windows;
   }
 
-  /// The weights of the blocks, [H, blocks, rows, window]. In self-attention a weight depends on j - i
-  /// alone, so there is one block that serves all: [H, 1, rows, window].
+  /// The weights of the blocks, [H, blocks, rows, window]. In self-attention a weight depends on j
+  /// - i alone, so there is one block that serves all: [H, 1, rows, window].
   Tensor weights(const Layout& at, const Windows& windows, const Tensor& like) const {
     const std::int64_t blocks = config().cross ? at.blocks : 1, heads = config().heads;
     std::vector<double> density;

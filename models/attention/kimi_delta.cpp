@@ -1,29 +1,30 @@
 // Kimi Delta Attention: "Kimi Linear: an expressive, efficient attention architecture", Kimi Team
-// 2025, arXiv 2510.26692, sections 3 and 4. Gated DeltaNet (gated_deltanet.cpp) whose state fades
-// feature by feature of the keys, and whose gates come from a narrow vector of each token:
+// 2025, arXiv 2510.26692, sections 3 and 4. It is Gated DeltaNet (gated_deltanet.cpp) with a
+// separate decay per feature of the keys and with low-rank gates:
 //
-//   S_t = (I - beta_t k_t^T k_t) diag(alpha_t) S_{t-1} + beta_t k_t^T v_t,   o_t = q_t S_t    (eq. 1)
+//   S_t = (I - beta_t k_t^T k_t) diag(alpha_t) S_{t-1} + beta_t k_t^T v_t,   o_t = q_t S_t (eq. 1)
 //   alpha_t = e^( -e^A softplus(x_t Wa1 Wa2 + ba) )       [dk], with one A for each head
 //   beta_t = sigmoid(x_t Wb)
 //   q, k = unit( silu( conv(X Wq) ) ), unit( silu( conv(X Wk) ) ),   v = silu( conv(X Wv) )
 //   O = ( sigmoid(X Wg1 Wg2 + bg) * merge(RMSNorm(o)) ) Wo       one vector of gains for all heads
 //
-// Wa1 and Wg1 lead to r features, the width of a head. unit, conv and the state are those of
-// gated_deltanet; a feature may fade however fast (core/recurrence.h). The paper takes no positions.
-// Decoding keeps S and c - 1 inputs of conv.
+// Wa1 and Wg1 lead to r features. unit, conv and the state are those of gated_deltanet; a feature
+// may fade arbitrarily fast (core/recurrence.h). The paper uses no positions. Decoding keeps S and
+// c - 1 inputs of conv.
 //
-// The paper says of alpha only that it is made as in Gated DeltaNet and Mamba. The formula above and the
-// bias bg are those of the authors' code, in flash-linear-attention. There ba starts from 0, so that at
-// first most of the state is gone after one token; here softplus(ba) starts from e^U(log 0.001, log
-// 0.1), as in Gated DeltaNet, and e^A from U(1, 16), as theirs. They scale q by 1 / sqrt(dk), which
-// RMSNorm divides out but for its 1e-5.
+// The paper says only that alpha is made as in Gated DeltaNet and Mamba. The formula above and the
+// bias bg follow the authors' code, in flash-linear-attention. There ba starts from 0, so most of
+// the state is initially gone after one token, and q is scaled by 1 / sqrt(dk), which RMSNorm
+// cancels up to its 1e-5. Departure: softplus(ba) starts from e^U(log 0.001, log 0.1), as in Gated
+// DeltaNet; e^A starts from U(1, 16), as in their code.
 //
 // Padded tokens write nothing, fade nothing and are 0 for conv. Dropout drops tokens from what is
-// written. Without `causal`, an extension: o is the sum of both directions'.
+// written. Without `causal`, an extension: o is the sum of both directions.
 //
 // Time N dk d + N d^2, memory N d, parameters (3 + e) d^2 + 2 r d (1 + e).
 //
-// Settings: "value_width" e, that of v in that of q (1); "convolution" c (4); "gate_rank" r (0: d / H).
+// Settings: "value_width" e, the width of v relative to q (1); "convolution" c (4); "gate_rank" r
+// (0: d / H).
 
 #include <vector>
 

@@ -1,18 +1,18 @@
-// Linear Transformer: "Transformers are RNNs: Fast autoregressive Transformers with linear attention",
-// Katharopoulos, Vyas, Pappas and Fleuret 2020, arXiv 2006.16236, section 3. The softmax gives way to a
-// product of positive features. With q, k, v = split(X Wq), split(Y Wk), split(Y Wv), memory Y = X in
-// self-attention:
+// Linear Transformer: "Transformers are RNNs: Fast autoregressive Transformers with linear
+// attention", Katharopoulos, Vyas, Pappas and Fleuret 2020, arXiv 2006.16236, section 3. A product
+// of positive features replaces the softmax. q, k, v = split(X Wq), split(Y Wk), split(Y Wv), with
+// memory Y = X in self-attention:
 //
-//   phi(x) = elu(x) + 1                                                                  (eq. 7)
-//   O_i    = phi(q_i) S / (phi(q_i) z)      S = sum_j phi(k_j)^T v_j,  z = sum_j phi(k_j)^T    (eq. 5, 6)
-//   causal: S_i = S_{i-1} + phi(k_i)^T v_i,  z_i = z_{i-1} + phi(k_i)^T                  (eq. 9 - 12, 18, 19)
+//   phi(x) = elu(x) + 1                                                                    (eq. 7)
+//   O_i    = phi(q_i) S / (phi(q_i) z),  S = sum_j phi(k_j)^T v_j,  z = sum_j phi(k_j)^T (eq. 5, 6)
+//   causal: S_i = S_{i-1} + phi(k_i)^T v_i,  z_i = z_{i-1} + phi(k_i)^T        (eq. 9 - 12, 18, 19)
 //   O      = merge(...) Wo
 //
-// Padded keys have no part in the sums. Decoding keeps S and z alone, whatever the length. The causal form's
-// sums are those of core/recurrence.h.
+// Padded keys enter no sum. Decoding keeps only S and z, at any length. The causal form uses
+// core/recurrence.h.
 //
-// The paper drops no weights, for there are none; here dropout drops tokens from S. phi is computed as
-// max(x, 0) + e^min(x, 0), which keeps its digits where x is very negative.
+// Departure: dropout drops tokens from S; the paper has no weights to drop. phi is computed as
+// max(x, 0) + e^min(x, 0), which stays accurate for very negative x.
 //
 // Time N dh d + N d^2, memory N d, parameters 4 d^2. No settings.
 

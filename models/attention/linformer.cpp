@@ -1,18 +1,18 @@
-// Linformer: "Linformer: Self-Attention with Linear Complexity", Wang, Li, Khabsa, Fang and Ma 2020, arXiv
-// 2006.04768, section 4. Keys and values are summed along the length by learned matrices E and F, from M
-// positions to k, before the softmax; memory Y = X in self-attention:
+// Linformer: "Linformer: Self-Attention with Linear Complexity", Wang, Li, Khabsa, Fang and Ma
+// 2020, arXiv 2006.04768, section 4. Before the softmax, learned matrices E and F sum keys and
+// values along the length, from M positions to k. Memory is Y = X in self-attention:
 //
-//   q  = split(X Wq),  keys = split(Y Wk),  values = split(Y Wv)    [B, H, N or M, dh], rows of padding 0
-//   kb = E[:, 0:M] keys,  vb = F[:, 0:M] values                     [B, H, k, dh]       (eq. 7)
+//   q  = split(X Wq),  keys = split(Y Wk),  values = split(Y Wv)  [B, H, N or M, dh], 0 at padding
+//   kb = E[:, 0:M] keys,  vb = F[:, 0:M] values                   [B, H, k, dh]       (eq. 7)
 //   O  = merge( softmax( q kb^T / sqrt(dh) ) vb ) Wo
 //
-// The k sums are never masked. There is no causal form, because every one of them mixes all positions.
-// Time N k d + N d^2, memory N d + k d (fused), parameters 4 d^2 + 2 k L with L = max_length.
+// The k sums are never masked. There is no causal form, because each sum mixes all positions. Time
+// N k d + N d^2, memory N d + k d (fused), parameters 4 d^2 + 2 k L with L = max_length.
 //
-// Settings: k (default 256, at most L), and the sharing of section 4: per_head (false: E and F [k, L] serve
-// all heads; true: [H, k, L]), share_kv (false; true: F = E), layerwise (false; true: one E, of the first
-// Linformer layer, serves keys, values, heads and all layers of the stack). Initial E and F: normal with
-// variance 1 / k. Shorter inputs use the first columns.
+// Settings: k (default 256, at most L), and the sharing of section 4: per_head (false: E and F [k,
+// L] serve all heads; true: [H, k, L]), share_kv (false; true: F = E), layerwise (false; true: one
+// E, from the first Linformer layer, serves keys, values, heads and all layers of the stack). E and
+// F start normal with variance 1 / k. Shorter inputs use the first columns.
 
 #include <algorithm>
 #include <cmath>

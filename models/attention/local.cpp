@@ -1,19 +1,18 @@
-// Local attention: the dot product within a window that slides over the text, the "local attention"
-// of CAB (Zhang et al. 2022, arXiv 2210.07661) and the base of Longformer and BigBird, without
-// anything global. (That of the Long Range Arena, arXiv 2011.04006, is in its code attention within
-// blocks, which do not see each other.)
+// Local attention: the dot product within a sliding window, the "local attention" of CAB (Zhang et
+// al. 2022, arXiv 2210.07661) and the base of Longformer and BigBird, without global tokens. (The
+// local attention of the Long Range Arena, arXiv 2011.04006, is attention within separate blocks.)
 //
 //   O_i = softmax( q_i k_j^T / sqrt(dh) ) v_j  over  |i - j| <= r        causal: 0 <= i - j <= r
 //   O   = merge(...) Wo                        q, k, v = split(X Wq), split(X Wk), split(X Wv)
 //
-// Decoding keeps the keys and values of the last r positions, whatever the length. Padding is a key
-// that is not seen, and counts as a position.
+// Decoding keeps the keys and values of the last r positions, at any length. Padding is never seen,
+// but counts as a position.
 //
 // Attention sinks ("Efficient streaming language models with attention sinks", Xiao et al. 2023,
-// arXiv 2309.17453, section 3.2): the first n positions are seen from everywhere, causal from all
-// after them, and decoding keeps them, too. The paper counts positions within what is kept, so that
-// none is farther than in training; here rotary positions are those of the text, and ALiBi cannot
-// be combined with sinks.
+// arXiv 2309.17453, section 3.2): all positions see the first n positions (in the causal form, all
+// later positions do), and decoding keeps them. Departure: the paper counts positions within the
+// cache, so that no distance exceeds those of training. Here rotary positions are those of the
+// text, and ALiBi cannot be combined with sinks.
 //
 // Time N (r + n) d + N d^2, parameters 4 d^2.
 //
@@ -66,7 +65,7 @@ class Local : public PatternAttention {
   }
 
  protected:
-  /// Also where the positions between the sinks and the last ones were left out.
+  /// Also correct if positions between the sinks and the last ones were dropped.
   bool sees(std::int64_t, std::int64_t i, std::int64_t j, std::int64_t) const override {
     if (j < sinks_) return !config().causal || j <= i;
     return i - j >= least() && i - j <= reach_;

@@ -1,19 +1,20 @@
-// Longformer: "The long-document Transformer", Beltagy et al. 2020, arXiv 2004.05150, section 3. Global
-// tokens see everything, and everything sees them. All other tokens see themselves and a window of w
-// tokens, w / 2 on each side, taken at steps of dil:
+// Longformer: "The long-document Transformer", Beltagy et al. 2020, arXiv 2004.05150, section 3.
+// Global tokens see every token and are seen by every token. Other tokens see themselves and a
+// window of w tokens, w / 2 on each side, at steps of dil:
 //
 //   window(i, j) = |i - j| <= (w / 2) dil  and  (i - j) mod dil = 0
-//   ordinary i:  softmax( q_i k_j / sqrt(dh) ) v_j      over  window(i, j) or j global,  one softmax
-//   global i:    softmax( qg_i kg_j / sqrt(dh) ) vg_j   over  all j
+//   ordinary i:  softmax( q_i k_j / sqrt(dh) ) v_j      over window(i, j) or j global,  one softmax
+//   global i:    softmax( qg_i kg_j / sqrt(dh) ) vg_j   over all j
 //   O = merge(...) Wo                                   causal: and j <= i in both
 //
-// q, k, v = X Wq, X Wk, X Wv and qg, kg, vg = X Wqg, X Wkg, X Wvg, which start as copies of the former.
+// q, k, v = X Wq, X Wk, X Wv and qg, kg, vg = X Wqg, X Wkg, X Wvg, which start as copies of the
+// former.
 //
-// Options: "window" w, even (512); "dilation" dil (1); "global_tokens" g (1): the first g tokens of a
-// sequence are global. AttentionInput::global replaces them per sample; it is read on the host.
+// Options: "window" w, even (512); "dilation" dil (1); "global_tokens" g (1): the first g tokens of
+// a sequence are global. AttentionInput::global replaces them per sample and is read on the host.
 //
-// Time N (w dil + g) d: the blocks of a dilated window are visited whole. Parameters 7 d^2. Cross-attention
-// is not defined.
+// Time N (w dil + g) d, because all blocks of a dilated window are visited. Parameters 7 d^2.
+// Cross-attention is not defined.
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,26 +1,25 @@
 // Mamba-2: "Transformers are SSMs: generalized models and efficient algorithms through structured
 // state space duality", Dao and Gu 2024, arXiv 2405.21060, sections 3, 6 and 7. A state space model
-// whose decay is one number for each head and token, which is linear attention with a mask of
-// decays:
+// with one decay per head and token. It is linear attention with a mask of decays:
 //
 //   h_t = e^( -e^A dt_t ) h_{t-1} + dt_t B_t^T x_t,   y_t = C_t h_t + D x_t
 //   dt  = softplus(U Wdt + bdt)
-//   i.e. y = (C B^T * L) (dt x) + D x,  L_tj = e^( -e^A (dt_{j+1} + ... + dt_t) ) for j <= t, else 0
-//   [x, B, C] = silu( conv( U [Wx, WB, WC] ) ),  O = RMSNorm( merge(y) * silu(U Wz) ) Wo  (figure 6)
+//   i.e. y = (C B^T * L) (dt x) + D x,  L_tj = e^( -e^A (dt_{j+1} + ... + dt_t) ) if j <= t, else 0
+//   [x, B, C] = silu( conv( U [Wx, WB, WC] ) ),  O = RMSNorm( merge(y) * silu(U Wz) ) Wo  (fig. 6)
 //
-// U are the inputs. x has e d / H elements a head; B and C have n and are the same for all heads
-// (one group, "multi-value"). conv is causal, of c taps with a bias (shared/short_convolution.h).
-// RMSNorm has gains and is over all heads. Computed token by token
-// (core/recurrence.h), not in chunks (section 6); decoding keeps h and c - 1 inputs of conv.
+// U is the input. x has e d / H elements per head; B and C have n and are shared by all heads (one
+// group, "multi-value"). conv is causal with c taps and a bias (shared/short_convolution.h).
+// RMSNorm has gains and spans all heads. The state is computed token by token (core/recurrence.h),
+// not in chunks (section 6). Decoding keeps h and c - 1 inputs of conv.
 //
-// e^A starts from U(1, 16), softplus(bdt) from e^U(log 0.001, log 0.1), D from 1, as in the
+// e^A starts from U(1, 16), softplus(bdt) from e^U(log 0.001, log 0.1) and D from 1, as in the
 // authors' code, which has n = 128 and heads of 64. Padded tokens add nothing, fade nothing and are
 // 0 for conv. Dropout drops tokens from h.
 //
-// The paper has the causal form only. Without `causal`, an extension: L_tj decays to both sides,
-// and conv still looks back.
+// The paper has only the causal form. Without `causal`, an extension: L_tj decays in both
+// directions, and conv still looks back.
 //
-// Time N n e d + 3 e N d^2, memory N e d, parameters 3 e d^2 and some 2 n d.
+// Time N n e d + 3 e N d^2, memory N e d, parameters 3 e d^2 and about 2 n d.
 //
 // Settings: "expand" e (2); "state" n (64); "convolution" c (4).
 

@@ -1,15 +1,16 @@
-// Heads of several kinds in one layer, as in the mixed layers of the released code of hard-coded attention
-// (You, Sun and Iyyer, ACL 2020, arXiv 2005.00742). Part p has H_p of the H heads, all heads are equally
-// wide, and the variant of each part computes its heads as if they were a layer of their own:
+// Heads of several kinds in one layer, as in the mixed layers of the released code of hard-coded
+// attention (You, Sun and Iyyer, ACL 2020, arXiv 2005.00742). Part p has H_p of the H heads. All
+// heads are equally wide, and the variant of each part computes its heads as a layer of their own:
 //
-//   O = sum_p O_p,    O_p = merge(heads of p) Wo_p          Wo_p: the rows of Wo that belong to these heads
+//   O = sum_p O_p,    O_p = merge(heads of p) Wo_p  Wo_p: the rows of Wo that belong to these heads
 //
-// The sum equals merge(all heads) Wo, because a product with stacked rows is a sum of products. Time and
-// parameters are those of the heads. Distance slopes (models/positions.h) are those of a part's own heads.
-// A layer can do what all its parts can; a part that lacks a capability throws at construction.
+// The sum equals merge(all heads) Wo, because a product with stacked rows is a sum of products.
+// Time and parameters are those of the heads. Distance slopes (models/positions.h) are those of a
+// part's own heads. A layer supports what all its parts support; a part that lacks a requested
+// capability throws at construction.
 //
-// Settings: "parts", the variants (default dot_product, hard_coded_gaussian); "part_heads", the number of
-// heads of each (default: as even as possible, with the remainder on the first ones); and
+// Settings: "parts", the variants (default dot_product, hard_coded_gaussian); "part_heads", the
+// number of heads of each (default: an even split, with the remainder on the first ones); and
 // "<variant>.<setting>" for the settings of a part, such as "longformer.window".
 
 #include <algorithm>
@@ -26,7 +27,7 @@ std::vector<std::string> names_of_parts(const Options& options) {
   return options.take_texts("parts", {"dot_product", "hard_coded_gaussian"});
 }
 
-/// What all parts can do, with the first reason that a part gives.
+/// The capabilities that all parts share, with the first reason that a part gives.
 Capabilities capabilities_of_parts(const Options& options) {
   Capabilities all{
       .causal = true, .cross = true, .as_heads = true, .rotary = true, .alibi = true, .relative = true};

@@ -1,25 +1,25 @@
-// MoBA, mixture of block attention: Lu et al. 2025, arXiv 2502.13189, section 2.2. Keys stand in
-// blocks of l; a query sees its own block, and the k - 1 others whose mean key is most like it. With
-// q, k, v = split(X Wq), split(X Wk), split(X Wv), for each head and query:
+// MoBA, mixture of block attention: Lu et al. 2025, arXiv 2502.13189, section 2.2. Keys are cut
+// into blocks of l. A query sees its own block and the k - 1 others whose mean key is most similar
+// to it. q, k, v = split(X Wq), split(X Wk), split(X Wv), for each head and query:
 //
 //   s_b = q . mean of k over block b                                                       (eq. 6)
-//   chosen = the own block and the k - 1 blocks with the largest s_b      causal: of the earlier ones
-//   O   = merge( softmax( q k^T / sqrt(dh) ) v ) Wo         over the keys of the chosen blocks (eq. 2)
+//   chosen = the own block and the k - 1 blocks with the largest s_b      causal: of earlier ones
+//   O   = merge( softmax( q k^T / sqrt(dh) ) v ) Wo      over the keys of the chosen blocks (eq. 2)
 //         causal: of the own block the keys up to the query
 //
-// The choice has no gradient; it learns by what attention does with it. The own block counts among
-// the k, as in the authors' code. There the mean of a block is that of all its keys; here of those
-// that are not padding, and blocks of padding are not chosen. As in algorithm 1, the queries of a
-// block are brought together (shared/chosen_blocks.h), the own block is attended to apart, and the
-// parts are joined under one softmax. Where all blocks are chosen it is the dot product.
+// The choice has no gradient; it learns through attention to the chosen keys. The own block counts
+// among the k, as in the authors' code. Departure: their block means include all keys; here they
+// skip padding, and blocks of padding are not chosen. As in algorithm 1, the queries of a block are
+// brought together (shared/chosen_blocks.h), the own block is attended to separately, and the parts
+// are joined under one softmax. If all blocks are chosen, the result is the dot product.
 //
-// Without `causal`, an extension: blocks after the own one can be chosen, too. The paper has blocks of
-// 512 and more, and 3 to 12 of them. Decoding keeps all keys, as the paper does. Blocks are cut by the
-// places in the batch: padding at the beginning moves them.
+// Without `causal`, an extension: later blocks can be chosen too. The paper has blocks of 512 and
+// more, and chooses 3 to 12. Decoding keeps all keys, as in the paper. Blocks follow positions in
+// the batch, so padding at the beginning moves them.
 //
 // Time N k l d + N^2 d / l + N d^2, memory N (k d + H N / l), parameters 4 d^2.
 //
-// Settings: "block" l (64); "blocks" k, with the own one (3).
+// Settings: "block" l (64); "blocks" k, including the own one (3).
 
 #include <algorithm>
 #include <limits>
@@ -82,8 +82,8 @@ class MixtureOfBlocks : public Attention {
  private:
   bool sees_all(const Tensor& key) const { return ceil_div(key.size(2), block_) <= blocks_; }
 
-  /// i32 [B, H, N, k - 1]: the blocks that queries [B, H, N, dh] choose beside their own, -1: none; the last
-  /// query is at the last key.
+  /// i32 [B, H, N, k - 1]: the blocks that queries [B, H, N, dh] choose besides their own, -1:
+  /// none. The last query is at the last key.
   Tensor chosen_of(const Tensor& query, const Tensor& key, const Tensor& mask) const {
     const NoGrad no_grad;
     const std::int64_t keys = key.size(2), length = query.size(2), blocks = ceil_div(keys, block_);
@@ -110,7 +110,7 @@ class MixtureOfBlocks : public Attention {
                    {x.size(0), x.size(1), count, block_, x.size(3)});
   }
 
-  /// For one softmax over all keys, with what is not chosen masked: for few queries.
+  /// One softmax over all keys, with unchosen blocks masked; for few queries.
   AttentionOptions over_all(const Tensor& query, const Tensor& key, AttentionOptions options) const {
     options.causal = config().causal;
     if (sees_all(key)) return options;

@@ -1,22 +1,22 @@
 // Multi-head latent attention: "DeepSeek-V2", DeepSeek-AI 2024, arXiv 2405.04434, section 2.1. Keys
-// and values are made of one short vector of each token, all that decoding keeps beside a small key
-// with rotary positions that all heads share:
+// and values are computed from one short vector per token. Decoding keeps only this vector and a
+// small key with rotary positions, which all heads share:
 //
 //   c_t = RMSNorm(x_t Wdkv)  [dc],    k_C = split(c Wuk),  v = split(c Wuv)            (eq. 9 - 11)
 //   k_R = RoPE(x_t Wkr)      [dR],    one for all heads                                    (eq. 15)
 //   q_C = split(x Wq),  q_R = RoPE(split(x Wqr))                                       (eq. 13, 14)
 //   O   = merge( softmax( [q_C; q_R] [k_C; k_R]^T / sqrt(dh + dR) ) v ) Wo            (eq. 16 - 18)
 //
-// With a query rank, x in the third line is RMSNorm(x Wdq) [rq] (eq. 12). In decoding Wuk moves to
-// the queries and Wuv behind the softmax, so that keys and values of past tokens are never made
+// With a query rank, x in the third line is RMSNorm(x Wdq) [rq] (eq. 12). In decoding, Wuk moves to
+// the queries and Wuv behind the softmax, so keys and values of past tokens are never computed
 // (section 2.1.2): a step compares q_C Wuk^T with c itself. The norms of c and of the queries'
-// latent, with gains, are those of the authors' code and their section 3.1.2; it adds 1e-6 where
-// this adds 1e-5. A bias of Wuk would add the same to all logits of a query; Wuk has none.
+// latent have gains, as in the authors' code and section 3.1.2; it adds 1e-6, here 1e-5. Wuk has no
+// bias, which would add the same to all logits of a query.
 //
-// The positions are the mechanism's own. Keys and queries are rotated as in models/positions.h.
+// The mechanism has its own positions. Keys and queries are rotated as in models/positions.h.
 //
-// Time N^2 d + N (2 dc + dR) d + 2 N d^2; decoding keeps dc + dR numbers a token. Parameters 2 d^2
-// + 2 dc d and (H + 1) dR d.
+// Time N^2 d + N (2 dc + dR) d + 2 N d^2; decoding keeps dc + dR numbers per token. Parameters 2
+// d^2 + 2 dc d and (H + 1) dR d.
 //
 // Settings: "kv_rank" dc (0: 4 dh, as in the paper); "query_rank" rq (0: none, as in
 // DeepSeek-V2-Lite; the paper's is 12 dh); "rotary_width" dR, even (0: dh / 2, as in the paper).

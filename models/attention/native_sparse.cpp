@@ -1,29 +1,32 @@
-// Native sparse attention: Yuan et al. 2025, arXiv 2502.11089, section 3. A query sees all blocks of l
-// keys in short, the n blocks that matter most in full, and a window, with keys and values of their
-// own, weighed by gates. H / G query heads share a head of keys and values, and a choice of blocks.
-// With q = split(X Wq), and k, v = split(X Wk), split(X Wv) of each of the three:
+// Native sparse attention: Yuan et al. 2025, arXiv 2502.11089, section 3. A query sees all blocks
+// of l keys in compressed form, the n most relevant blocks in full, and a window. Each of the three
+// has its own keys and values, and gates weigh them. H / G query heads share a head of keys and
+// values, and a choice of blocks. q = split(X Wq), and k, v = split(X Wk), split(X Wv) for each of
+// the three:
 //
-//   phi_b = W2 silu( W1 flat(k + e over block b) + b1 ) + b2       of complete blocks; v alike  (eq. 7)
-//   p   = softmax( q phi^T / sqrt(dh) )  over the blocks that end at the query or before        (eq. 8)
+//   phi_b = W2 silu( W1 flat(k + e over block b) + b1 ) + b2   complete blocks; same for v (eq. 7)
+//   p   = softmax( q phi^T / sqrt(dh) )  over the blocks that end at the query or before   (eq. 8)
 //   I   = the own block, the first, the one before, and those with the largest sum of p over the
-//         heads of a group: n in all                                                      (eq. 9 - 12)
-//   o_m = softmax( q k^T / sqrt(dh) ) v  over phi; the keys of I; the last w keys     (eq. 5, section 3.3)
-//   O   = merge( sum_m g_m o_m ) Wo,   g = sigmoid( X Wg )      three numbers for each head      (eq. 5)
+//         heads of a group: n in all                                                  (eq. 9 - 12)
+//   o_m = softmax( q k^T / sqrt(dh) ) v  over phi; the keys of I; the last w keys (eq. 5, sec. 3.3)
+//   O   = merge( sum_m g_m o_m ) Wo,   g = sigmoid( X Wg )      three numbers per head     (eq. 5)
 //
-// What is simpler than in the paper: blocks in short do not overlap and are those that are chosen (l =
-// d = l'), so that scores need no sums over parts (eq. 9); there (l, d, l') = (32, 16, 64), n = 16, w =
-// 512. The paper leaves the forms of phi (an MLP with positions e within the block) and of the gates' MLP
-// open; here phi has one hidden layer as wide as a head, the same for all heads, and the gates are a
-// linear map. There is no code of the authors; flash-linear-attention takes the mean of a block for phi,
-// the keys and values of one map for all three, and a linear map for the gates. The choice has no
-// gradient: phi learns by p.
+// Simplifications: compressed blocks do not overlap and are the blocks that are chosen (l = d =
+// l'), so scores need no sums over parts (eq. 9). The paper has (l, d, l') = (32, 16, 64), n = 16,
+// w = 512. It leaves open the forms of phi (an MLP with positions e within the block) and of the
+// gates' MLP. Here phi has one hidden layer as wide as a head, the same for all heads, and the
+// gates are a linear map. The authors published no code. flash-linear-attention uses the mean of a
+// block for phi, one map for the keys and values of all three, and a linear map for the gates. The
+// choice has no gradient: phi learns through p.
 //
-// The queries of a chosen block are brought together (shared/chosen_blocks.h). Rotary positions turn q
-// and all k, before phi. Padded keys are 0 for phi; blocks of padding are neither seen nor chosen; blocks
-// are cut by the places in the batch. Dropout acts on all three softmaxes. Decoding keeps all keys.
-// Without `causal`, an extension: all blocks can be seen and chosen, and the window goes to both sides.
+// The queries of a chosen block are brought together (shared/chosen_blocks.h). Rotary positions
+// turn q and all k, before phi. Padded keys are 0 for phi; blocks of padding are neither seen nor
+// chosen; blocks follow positions in the batch. Dropout acts on all three softmaxes. Decoding keeps
+// all keys. Without `causal`, an extension: all blocks can be seen and chosen, and the window
+// extends to both sides.
 //
-// Time N (n l + w + N / l) d + N d^2, memory N (n d + H N / l), parameters (2 + 6 G / H) d^2 + 2 l dh^2.
+// Time N (n l + w + N / l) d + N d^2, memory N (n d + H N / l), parameters (2 + 6 G / H) d^2 + 2 l
+// dh^2.
 //
 // Settings: "kv_heads" G, a divisor of H (0: H); "block" l (32); "blocks" n (8); "window" w (64).
 
@@ -90,7 +93,8 @@ class NativeSparse : public Attention {
     add_module("short_value", short_value_);
   }
 
-  /// The cache holds k and v of all three, and in a part phi of the complete blocks [B, blocks, G dh].
+  /// The cache holds k and v of all three, and in a part phi of the complete blocks [B, blocks, G
+  /// dh].
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
     if (!config().causal) return Attention::step(input, cache, context);
     if (cache.parts.empty()) cache.parts.resize(1);
@@ -146,7 +150,8 @@ class NativeSparse : public Attention {
     return maps;
   }
 
-  /// The heads of branch 0 (in short), 1 (chosen) or 2 (window), of x [B, M, 3 G dh]: [B, G, M, dh].
+  /// The heads of branch 0 (compressed), 1 (chosen) or 2 (window), of x [B, M, 3 G dh]: [B, G, M,
+  /// dh].
   Tensor branch(const Tensor& x, std::int64_t which) const {
     return slice(split_heads(x, 3 * groups_), 1, which * groups_, (which + 1) * groups_);
   }
@@ -158,7 +163,8 @@ class NativeSparse : public Attention {
   /// [B, G, M, dh] -> [B, H, M, dh]
   Tensor for_heads_of(const Tensor& x) const { return repeat(x, config().heads / groups_, 1); }
 
-  /// The output for maps of x; the last query is at the last key. `few`: with masks over all keys.
+  /// The output for the maps of x; the last query is at the last key. `few`: use masks over all
+  /// keys.
   Tensor attend(const std::vector<Tensor>& x, const Tensor& keys, const Tensor& values,
                 const InShort& in_short, const Tensor& mask, bool few, Context& context) {
     const std::int64_t heads = config().heads, sharing = heads / groups_;

@@ -1,36 +1,41 @@
-// Nystromformer: "Nystromformer: a Nystrom-based algorithm for approximating self-attention", Xiong et al.
-// 2021, arXiv 2102.03902, section 3. Landmarks are the means of m segments of queries and keys, and stand for
-// all of them on one side of each softmax. With s = 1 / sqrt(dh), memory Y = X in self-attention:
+// Nystromformer: "Nystromformer: a Nystrom-based algorithm for approximating self-attention", Xiong
+// et al. 2021, arXiv 2102.03902, section 3. Landmarks, the means of m segments of queries and keys,
+// represent all of them on one side of each softmax. With s = 1 / sqrt(dh) and memory Y = X in
+// self-attention:
 //
-//   q~, k~ = means of q, k = split(X Wq), split(Y Wk) over each segment      [B, H, m, dh]      (section 3.4)
-//   A = softmax( s q~ k~^T )                                                 [B, H, m, m]
-//   O = merge( softmax( s q k~^T )  A+  softmax( s q~ k^T ) v  +  C ) Wo                        (eq. 13)
-//   C_n = sum_t w_h[t] v[n + t - c / 2],  t = 0 ... c - 1: a convolution of the values, a kernel for each head
-//   (the skip connection of figure 2)
+//   q~, k~ = means of q, k = split(X Wq), split(Y Wk) over each segment   [B, H, m, dh] (sec. 3.4)
+//   A = softmax( s q~ k~^T )                                              [B, H, m, m]
+//   O = merge( softmax( s q k~^T )  A+  softmax( s q~ k^T ) v  +  C ) Wo                  (eq. 13)
+//   C_n = sum_t w_h[t] v[n + t - c / 2],  t = 0 ... c - 1: a convolution of the values with one
+//         kernel per head (the skip connection of figure 2)
 //
-// A+ is near the pseudo-inverse of A, by six steps of (eq. 11)
+// A+ approximates the pseudo-inverse of A by six steps of (eq. 11)
 //
 //   Z <- 1/4 Z (13 I - A Z (15 I - A Z (7 I - A Z))),     Z_0 = A^T / (|A|_1 |A|_inf)
 //
-// Padding: a segment holds n / m of the n real tokens of the sample (to within one), so a sample gives the
-// same in any batch. With n <= m every token is a landmark; the rest of the m have no part in anything.
+// Padding: a segment holds n / m of the n real tokens of the sample (to within one), so a sample's
+// output does not depend on its batch. With n <= m every token is a landmark, and the rest of the m
+// are unused. Published checkpoints count padding among the tokens of a segment, and padding has
+// outputs. Its values have no weight in the softmax over all tokens, but enter the convolution.
+// "padding" = "counted" does the same.
 //
-// Six steps reach the pseudo-inverse of a well-conditioned A alone: below 64 tokens, where all are landmarks
-// and the exact one would give the dot product, they do not, and some 24 would. Z_0 is of each matrix, as in
-// the paper; the authors' code takes the largest |A|_1 |A|_inf of the batch for all. Published checkpoints
-// count padding among the tokens of a segment, and it has outputs; only its values have no weight in the
-// softmax over all tokens, but do enter the convolution. So does "padding" = "counted".
+// Six steps reach the pseudo-inverse only for a well-conditioned A. Below 64 tokens all are
+// landmarks and the exact inverse would give the dot product; six steps do not reach it, about 24
+// do. Z_0 is computed per matrix, as in the paper; the authors' code uses the largest |A|_1 |A|_inf
+// of the batch.
 //
-// Cross-attention is an extension that the paper's derivation allows: A is then [m of X, m of Y]. Since every
-// query enters the landmarks of X, it cannot decode token by token, and it has no convolution.
+// Cross-attention is an extension that the paper's derivation allows: A is then [m of X, m of Y].
+// Each query enters the landmarks of X, so it cannot decode token by token, and it has no
+// convolution.
 //
-// The convolution is off by default. It counts positions, and padding is 0 there. Dropout acts on the two
-// softmaxes over tokens and landmarks. Every landmark mixes past and future, so there is no causal form.
+// The convolution is off by default. It counts positions, and padding is 0 there. Dropout acts on
+// the two softmaxes over tokens and landmarks. Each landmark mixes past and future, so there is no
+// causal form.
 //
 // Time N m d + m^3 H + N d^2 + N c d, memory N (m + d), parameters 4 d^2 + H c.
 //
-// Settings: "landmarks" m (64); "iterations" (6); "convolution" c, the width of its kernels (0: none; odd);
-// "padding", "skipped" (default) or "counted".
+// Settings: "landmarks" m (64); "iterations" (6); "convolution" c, the width of its kernels (0:
+// none; odd); "padding", "skipped" (default) or "counted".
 
 #include <algorithm>
 #include <cmath>
@@ -43,7 +48,7 @@
 namespace heed {
 namespace {
 
-/// Which tokens each landmark is the mean of.
+/// The tokens whose mean is each landmark.
 struct Segments {
   Tensor mean;    // [1 or B, m, N]: 1 / count at the real tokens of a segment, else 0
   Tensor exists;  // i32 [1 or B, m], 0: a segment without tokens
@@ -51,7 +56,7 @@ struct Segments {
 
 Segments segments_of(const Tensor& mask, const Tensor& x, std::int64_t count) {
   const RealPlaces real = real_places(mask, x);
-  // floor(place m / n); the half keeps what is whole from being rounded down.
+  // floor(place m / n); adding a half keeps whole quotients from being rounded down.
   const Tensor segment =
       cast(floor((cast(real.place, real.count.dtype()) * static_cast<double>(count) + 0.5) / real.count),
            DType::i32);

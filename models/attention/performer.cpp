@@ -1,20 +1,21 @@
-// Performer, FAVOR+: "Rethinking attention with Performers", Choromanski et al. 2021, arXiv 2009.14794,
-// sections 2.2 - 2.4. Random features that are positive and orthogonal estimate the softmax's kernel without
-// bias. With x' = x / dh^(1/4) for the queries and keys of a head:
+// Performer, FAVOR+: "Rethinking attention with Performers", Choromanski et al. 2021, arXiv
+// 2009.14794, sections 2.2 - 2.4. Positive, orthogonal random features estimate the softmax kernel
+// without bias. With x' = x / dh^(1/4) for the queries and keys of a head:
 //
-//   phi(x) = e^( W x' - |x'|^2 / 2 ) / sqrt(m)         E[ phi(q) . phi(k) ] = e^( q . k / sqrt(dh) )   (lemma 1)
+//   phi(x) = e^( W x' - |x'|^2 / 2 ) / sqrt(m)
+//   E[ phi(q) . phi(k) ] = e^( q . k / sqrt(dh) )                                       (lemma 1)
 //   O_i    = phi(q_i) S / (phi(q_i) z)      S = sum_j phi(k_j)^T v_j,  z = sum_j phi(k_j)^T
 //   causal: over j <= i,  O = merge(...) Wo
 //
-// W [m, dh]: rows in blocks of dh that are orthogonal, each as long as a Gaussian vector (section 2.4). All
-// heads share it. In training it is drawn anew every `redraw` batches, from the seed of the layer and the
-// number of the batch alone, so that threads, ranks and resumed runs draw the same. W is a buffer: inference
-// takes the last draw, the one that the weights have been trained with.
+// W [m, dh] has rows in orthogonal blocks of dh, each as long as a Gaussian vector (section 2.4).
+// All heads share it. Training redraws it every `redraw` batches, from the seed of the layer and
+// the number of the batch only, so threads, ranks and resumed runs draw the same. W is a buffer:
+// inference uses the last draw, with which the weights were trained.
 //
-// The stabiliser: exponents are taken relative to the largest of a query, and to the largest of all keys; in
-// the causal form to the largest so far, by which the sums shrink when it grows. All of it cancels in O. The
-// authors' code adds a small number to each feature, which biases the estimate; here nothing is added.
-// Padding, decoding and dropout are those of linear_transformer.cpp.
+// Stabiliser: exponents are taken relative to the largest of a query and to the largest of all
+// keys. In the causal form it is the largest key so far; the sums shrink when it grows. All of this
+// cancels in O. The authors' code adds a small number to each feature, which biases the estimate;
+// here nothing is added. linear_transformer.cpp describes padding, decoding and dropout.
 //
 // Time N m d + N d^2, memory N (H m + d), parameters 4 d^2.
 //
@@ -40,7 +41,7 @@ class Performer : public FeatureAttention {
     add_buffer("features", features_, ShapesOnly::active() ? ShapesOnly::tensor({count_, width_}) : drawn(0));
   }
 
-  /// The draw that a pass began to train with.
+  /// The draw in use when the training pass began.
   void absorb(std::span<const Tensor> values) override {
     check(values.size() == 1 && values[0].shape() == features_.shape(), described("attention"),
           ": these are not the features of a Performer");
@@ -77,7 +78,7 @@ class Performer : public FeatureAttention {
     return w;
   }
 
-  /// W [m, dh] of this number.
+  /// W [m, dh] of the draw with this number.
   Tensor drawn(std::uint32_t number) const {
     const RandomKey key{config().seed, number, 0xffffffff};  // a stream that no op of a pass has
     Initialiser initialiser((std::uint64_t{random_word(key, 0)} << 32) | random_word(key, 1));

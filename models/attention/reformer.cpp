@@ -1,28 +1,31 @@
-// LSH attention: "Reformer: The Efficient Transformer", Kitaev et al. 2020, arXiv 2001.04451, section 2.
-// Queries and keys share a projection, k_j = q_j / |q_j|. In each of R rounds, with a random matrix rot_r:
+// LSH attention: "Reformer: The Efficient Transformer", Kitaev et al. 2020, arXiv 2001.04451,
+// section 2. Queries and keys share a projection, k_j = q_j / |q_j|. In each of R rounds, with a
+// random matrix rot_r:
 //
 //   bucket_r(i) = argmax [q_i rot_r ; -q_i rot_r]
 //   order_r     = words by bucket, then position;  chunk_r(i) = rank div m
-//   W_r         = pairs in one bucket, key in the query's chunk or the one before  (causal: not later)
-//   o_i         = sum_r softmax_r(z_r(i)) o_r(i),   z_r = log sum exp over W_r,  o_r = softmax over W_r
+//   W_r         = pairs in one bucket, key in the query's chunk or the one before (causal: not
+//                 later)
+//   o_i         = sum_r softmax_r(z_r(i)) o_r(i)
+//                 z_r = log sum exp over W_r,  o_r = softmax over W_r
 //
-// A pair that is in several W_r must count once (the paper subtracts the log of how often it occurs). Here
-// it counts only in the first of them, which gives the same sum: one softmax of q k / sqrt(dh) over the
-// union. A word sees itself only if it sees nothing else (logit - 1e5). While N <= 3/2 m R, that softmax is
-// taken over the union at once, which is less work than the rounds one by one. Time min(N, R m) N d +
-// R N log N + N d^2, memory R N d + H N min(N, R m) for the masks, parameters 3 d^2.
+// A pair that is in several W_r must count once; the paper subtracts the log of its multiplicity.
+// Here it counts only in the first of them, which gives the same sum: one softmax of q k / sqrt(dh)
+// over the union. A word sees itself only if it sees no other word (logit - 1e5). While N <= 3/2 m
+// R, one softmax over the union is less work than separate rounds and is used instead. Time min(N,
+// R m) N d + R N log N + N d^2, memory R N d + H N min(N, R m) for the masks, parameters 3 d^2.
 //
-// Later words never contribute values, but their ranks can push earlier words out of a chunk: the causal
-// form is strictly causal only while no bucket is longer than a chunk.
+// Later words never contribute values, but their ranks can push earlier words out of a chunk. The
+// causal form is strictly causal only while no bucket is longer than a chunk.
 //
-// A word sees its own bucket alone, as the paper says; Hugging Face's implementation lets all words of a
-// chunk and the one before meet, whatever their buckets.
+// A word sees only its own bucket, as in the paper. Hugging Face's implementation lets all words of
+// a chunk and the one before meet, in any bucket.
 //
-// Departures: the first chunk does not look back to the last one (in the released code it does). Training
-// draws new rotations in every pass; inference keeps them, so that equal inputs give equal outputs.
+// Departures: the first chunk does not look back to the last one (the released code does). Training
+// draws new rotations in every pass; inference keeps them, so equal inputs give equal outputs.
 //
-// Options: "rounds" R (8), "chunk" m (64), "buckets" (0: 2 ceil(N / m); otherwise a fixed even number, with
-// the rotations in a buffer).
+// Options: "rounds" R (8), "chunk" m (64), "buckets" (0: 2 ceil(N / m); otherwise a fixed even
+// number, with the rotations in a buffer).
 
 #include <algorithm>
 #include <cmath>
@@ -51,8 +54,8 @@ Tensor chunks_of_ranks(std::int64_t n, std::int64_t chunk, Device device) {
   return slice(reshape(expand(numbers, {chunks, chunk}), {-1}), 0, 0, n);
 }
 
-/// The rounds of hashing. In each, G sequences of N words are sorted by bucket and cut into chunks; a word
-/// sees the words of its bucket in its own chunk and in the one before (W_r).
+/// The rounds of hashing. In each, G sequences of N words are sorted by bucket and cut into chunks;
+/// a word sees the words of its bucket in its own chunk and in the one before (W_r).
 class HashRounds {
  public:
   HashRounds(std::int64_t buckets, std::int64_t chunk, bool causal)
@@ -72,12 +75,13 @@ class HashRounds {
     rounds_.push_back(round);
   }
 
-  /// i32 [G, chunks, m, 2 m] for the last round, from sorted queries to the keys of the chunk before and
-  /// their own chunk: 1 for pairs in W, except a word with itself and pairs that an earlier round already
-  /// has.
+  /// i32 [G, chunks, m, 2 m] for the last round, from sorted queries to the keys of the chunk
+  /// before and their own chunk: 1 for pairs in W, except a word with itself and pairs of earlier
+  /// rounds.
   Tensor allowed() const {
     const Round& last = rounds_.back();
-    // x at the queries [G, chunks, m, 1] and at the keys [G, chunks, 1, 2 m]; `filler` completes the blocks.
+    // x at the queries [G, chunks, m, 1] and at the keys [G, chunks, 1, 2 m]; `filler` completes
+    // the blocks.
     const auto pairs = [&](const Tensor& x, std::int64_t filler) {
       const auto fill = static_cast<double>(filler);
       const Tensor queries = into_blocks(gather(x, 1, last.order), chunk_, fill);
@@ -97,8 +101,8 @@ class HashRounds {
     return allowed;
   }
 
-  /// i32 [G, N, N], words in their own order: 1 for pairs that are in W of any round, except a word with
-  /// itself.
+  /// i32 [G, N, N], words in their own order: 1 for pairs that are in W of any round, except a word
+  /// with itself.
   Tensor allowed_by_any() const {
     Tensor times;  // in how many rounds, or undefined before the first
     const auto count = [&](const Tensor& place_q, const Tensor& place_k) {
@@ -172,7 +176,8 @@ class Reformer : public Attention {
     const std::int64_t buckets = buckets_ ? buckets_ : 2 * ceil_div(length, chunk_);
     const Tensor rotations = rotations_for(input.x, buckets, context);  // [R, H, dh, buckets / 2]
 
-    // The first part is each word by itself, in case it sees nothing else. Half precision cannot hold -1e5.
+    // The first part is each word by itself, in case it sees no other word. Half precision cannot
+    // represent -1e5.
     const Tensor self = cast(sum(query * key, -1), statistics_type(query.dtype()));
     std::vector<AttentionPart> parts{{value, self * scale() - 1e5}};
     const std::int64_t chunk = std::min(chunk_, length);
@@ -231,7 +236,7 @@ class Reformer : public Attention {
                                 : draw(inference_key_, buckets, x.dtype(), x.device());
   }
 
-  /// o_r [G, N, dh] and z_r [G, N] of the last round, over the pairs that no earlier round has.
+  /// o_r [G, N, dh] and z_r [G, N] of the last round, over the pairs not in earlier rounds.
   AttentionPart attend(const Tensor& query, const Tensor& key, const Tensor& value, const HashRounds& rounds,
                        Context& context) const {
     AttentionOptions options = kernel_options({}, context);

@@ -1,26 +1,30 @@
-// RetNet, retention: "Retentive network: a successor to Transformer for large language models", Sun et al.
-// 2023, arXiv 2307.08621, section 2. In head h, with q and k rotated by their positions (the e^{i n theta} of
-// eq. 5; models/positions.h) and no softmax:
+// RetNet, retention: "Retentive network: a successor to Transformer for large language models", Sun
+// et al. 2023, arXiv 2307.08621, section 2. There is no softmax. In head h, positions rotate q and
+// k (the e^{i n theta} of eq. 5; models/positions.h):
 //
-//   S_n = gamma_h S_{n-1} + k_n^T v_n,   R_n = q_n S_n / sqrt(dh)       gamma_h = 1 - 2^(-5-h)    (eq. 6, 8)
-//   i.e. R = (q k^T * D) v / sqrt(dh),   D_nm = gamma_h^(n-m) for m <= n, else 0                  (eq. 5)
-//   O   = ( silu(X Wg) * merge(GroupNorm(R)) ) Wo                                                 (eq. 8)
+//   S_n = gamma_h S_{n-1} + k_n^T v_n,   R_n = q_n S_n / sqrt(dh)                          (eq. 6)
+//   gamma_h = 1 - 2^(-5-h)                                                                 (eq. 8)
+//   i.e. R = (q k^T * D) v / sqrt(dh),   D_nm = gamma_h^(n-m) for m <= n, else 0           (eq. 5)
+//   O   = ( silu(X Wg) * merge(GroupNorm(R)) ) Wo                                          (eq. 8)
 //
-// q, k = X Wq, X Wk have width dh a head, v = X Wv and the gate e dh. GroupNorm takes each head and position
-// by itself; its gains would be those of Wo, and it has no biases, as in the authors' code. Computed
-// token by token (core/recurrence.h), not in chunks (eq. 7); decoding keeps S alone, whatever the length.
+// q, k = X Wq, X Wk have width dh per head; v = X Wv and the gate have e dh. GroupNorm normalises
+// each head and position separately. It has no gains, because Wo would absorb them, and no biases,
+// as in the authors' code. The state is computed token by token (core/recurrence.h), not in chunks
+// (eq. 7). Decoding keeps only S, at any length.
 //
-// The authors' code and flash-linear-attention normalise heads by their RMS; here mean and variance, as the
-// paper says. The angles are n 10000^(-2i/dh); torchscale's are n 10000^(-i/(dh/2 - 1)).
+// Heads are normalised by mean and variance, as in the paper; the authors' code and
+// flash-linear-attention use RMS. The angles are n 10000^(-2i/dh); torchscale's are n
+// 10000^(-i/(dh/2 - 1)).
 //
 // Padded keys are not added, but positions count them. Dropout drops tokens from S.
 //
-// The paper has the causal form only. Without `causal`, an extension: D_nm = gamma_h^|n-m|, from a recurrence
-// in each direction.
+// The paper has only the causal form. Without `causal`, an extension: D_nm = gamma_h^|n-m|, from a
+// recurrence in each direction.
 //
-// Time N e dh d + (2 + 3 e) N d^2, memory N e d, parameters (2 + 3 e) d^2. The width of a head must be even.
+// Time N e dh d + (2 + 3 e) N d^2, memory N e d, parameters (2 + 3 e) d^2. The head width must be
+// even.
 //
-// Settings: "value_width" e, the width of the values in that of the queries (2, as in the paper).
+// Settings: "value_width" e, the width of the values relative to the queries (2, as in the paper).
 
 #include <cmath>
 #include <vector>

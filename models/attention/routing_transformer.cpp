@@ -1,27 +1,31 @@
-// Routing attention: "Efficient Content-Based Sparse Attention with Routing Transformers", Roy et al. 2021,
-// arXiv 2003.05997, algorithm 1. Every head has centroids mu_c, c < C, which follow the words:
+// Routing attention: "Efficient Content-Based Sparse Attention with Routing Transformers", Roy et
+// al. 2021, arXiv 2003.05997, algorithm 1. Every head has centroids mu_c, c < C, which follow the
+// words:
 //
 //   q, k  = LN(split(X Wq)), LN(split(X Wk))           LN without scale and shift: |q| = sqrt(dh)
-//   qi_c  = the w words of largest mu_c . q_i, in their order;  ki_c likewise  (causal: k = q, ki_c = qi_c)
-//   o_c   = softmax(q[qi_c] k[ki_c]^T / sqrt(dh)) v[ki_c]            (causal: only keys that are not later)
-//   o_i   = mean of o_c over the clusters that took word i, 0 when none did;  O = merge(o) Wo
+//   qi_c  = the w words with the largest mu_c . q_i, in their order;  ki_c: same for k
+//           (causal: k = q, ki_c = qi_c)
+//   o_c   = softmax(q[qi_c] k[ki_c]^T / sqrt(dh)) v[ki_c]   (causal: only keys not later)
+//   o_i   = mean of o_c over the clusters that took word i, 0 if none did;  O = merge(o) Wo
 //
-// The commitment loss is the mean of (x - mu_a(x))^2 over the real words, with weight "beta", where a(x) is
-// the nearest centroid (largest mu . x); it is averaged over q and k where they differ. In training the
-// centroids move after the pass:
+// The commitment loss is the mean of (x - mu_a(x))^2 over the real words, with weight "beta". a(x)
+// is the nearest centroid (largest mu . x). The loss is averaged over q and k if they differ. In
+// training the centroids move after the pass:
 //
 //   "ema"    n_c, s_c <- moving averages of the number and the sum of the x with a(x) = c;
-//            mu_c <- s_c / ((n_c + e) T / (T + C e)), T = sum_c n_c, e = 1e-5   (released code, default)
+//            mu_c <- s_c / ((n_c + e) T / (T + C e)), T = sum_c n_c, e = 1e-5  (released code,
+//            default)
 //   "paper"  mu_c <- decay mu_c + (1 - decay) / 2 (sum of q in c + sum of k in c)
 //
 // Time N C d + N w d + N d^2, with C and w near sqrt(N); parameters 4 d^2 (3 d^2 shared).
 //
-// Later words never contribute values, but they can push a word out of a cluster, so the causal form is not
-// strictly causal.
+// Later words never contribute values, but they can push a word out of a cluster, so the causal
+// form is not strictly causal.
+//
 // Departure: the mean over clusters is exact (the released code divides by the count + 0.01).
 //
-// Options: "clusters" C (sqrt(max_length), or 3), "window" w (0: ceil(N / C)), "decay" (0.999), "beta"
-// (1e-4), "update" ("ema" or "paper"), "shared_qk" (k = q; always in the causal form).
+// Options: "clusters" C (sqrt(max_length), or 3), "window" w (0: ceil(N / C)), "decay" (0.999),
+// "beta" (1e-4), "update" ("ema" or "paper"), "shared_qk" (k = q; always in the causal form).
 
 #include <algorithm>
 #include <span>
@@ -38,13 +42,14 @@ namespace {
 
 // Centroids.
 
-/// The centroids and the rules by which they follow the words. They and everything computed with them keep
-/// their own dtype, even where words are f16 or bf16. Buffers "centroids" [H, C, dh], "counts" [H, C] and
-/// "sums" [H, C, dh]. Words are [B, H, N, dh]; their nearest centroids are i32 [B, H, N], -1 at padding.
+/// The centroids and the rules by which they follow the words. They and everything computed with
+/// them keep their own dtype, even if words are f16 or bf16. Buffers "centroids" [H, C, dh],
+/// "counts" [H, C] and "sums" [H, C, dh]. Words are [B, H, N, dh]; their nearest centroids are i32
+/// [B, H, N], -1 at padding.
 class RoutingCentroids : public Module {
  public:
-  /// Takes the options "decay" and "update". Centroids start as layer-normalised normal vectors, each
-  /// counted as one word already seen.
+  /// Takes the options "decay" and "update". Centroids start as layer-normalised normal vectors,
+  /// each counted as one word already seen.
   RoutingCentroids(const AttentionConfig& config, std::int64_t clusters, Initialiser& initialiser)
       : decay_(config.options.take_number("decay", 0.999, 1e-6, 1)),
         paper_(config.options.take_choice("update", {"ema", "paper"}) == "paper") {
@@ -76,8 +81,8 @@ class RoutingCentroids : public Module {
     return sum(square(difference)) / maximum(entries, 1);
   }
 
-  /// Passes the sum and the number of the words of every centroid on to absorb(); x has one entry for
-  /// shared q and k, else two.
+  /// Passes the sum and the number of the words of every centroid on to absorb(); x has one entry
+  /// for shared q and k, else two.
   void follow(std::span<const Tensor> x, std::span<const Tensor> nearest, Context& context) {
     const NoGrad no_grad;
     const std::int64_t heads = centroids_.size(0), clusters = centroids_.size(1), dh = centroids_.size(2);
@@ -156,7 +161,7 @@ class RoutingAttention : public Attention {
     if (!shared_) routed.push_back(on_sphere((*key_)(input.x)));
     const Tensor value = split_heads(value_(input.x), config().heads);
 
-    // Which centroid is nearest, and which words every centroid takes.
+    // The nearest centroid of each word, and the words that every centroid takes.
     std::vector<Tensor> nearest, taken;
     for (const Tensor& x : routed) {
       const Tensor scores = centroids_.scores(x.detach());                   // [B, H, C, N]
@@ -222,7 +227,8 @@ class RoutingAttention : public Attention {
     return reshape(mean, query.shape());
   }
 
-  /// Weights [B H, C, w, w] inside clusters -> their mean over the clusters of each word, [B, H, N, N].
+  /// Weights [B H, C, w, w] inside clusters -> their mean over the clusters of each word, [B, H, N,
+  /// N].
   static Tensor all_weights(const Tensor& inside, const Tensor& query_ids, const Tensor& key_ids,
                             std::int64_t length) {
     const Tensor at = Tensor::arange(length, DType::i32, inside.device());

@@ -1,36 +1,36 @@
-// RWKV-7: "RWKV-7 'Goose' with expressive dynamic state evolution", Peng et al. 2025, arXiv
-// 2503.14456, section 4.1: its time mixing. Every token mixes with the one before; a head's state
-// is a map from keys to values, from which a token takes, as far as its rates say, what stands at
-// its removal key, and to which it adds its value at another key:
+// RWKV-7, time mixing: "RWKV-7 'Goose' with expressive dynamic state evolution", Peng et al. 2025,
+// arXiv 2503.14456, section 4.1. Every token mixes with the previous one. A head's state maps keys
+// to values. A token removes the value at its removal key, at learned rates, and adds its own value
+// at another key:
 //
-//   x'_m = x_t + mu_m * (x_{t-1} - x_t)          for m = r, w, k, v, a, g                     (eq. 3)
+//   x'_m = x_t + mu_m * (x_{t-1} - x_t)         for m = r, w, k, v, a, g                   (eq. 3)
 //   r, k, v = x'_r Wr, x'_k Wk, x'_v Wv
-//   w = e^( -e^-0.5 sigmoid(w0 + tanh(x'_w Ww1) Ww2) )      decay, of each feature of the keys (eq. 12)
-//   a = sigmoid(a0 + x'_a Wa1 Wa2)                          rate of learning in context         (eq. 4)
-//   g = sigmoid(x'_g Wg1) Wg2                               gate
-//   kappa = unit(k * xi),   k~ = k * (1 + alpha (a - 1))    removal and replacement key (eq. 6, 7, 15)
-//   S_t = (diag(w) - (a * kappa)^T kappa) S_{t-1} + k~^T v                                (eq. 16, 17)
-//   p   = GroupNorm(r S_t) + (r . (rho * k~)) v             a group is a head        (eq. 19, 20, 21)
-//   O   = ( merge(p) * g ) Wo                                                               (eq. 22)
+//   w = e^( -e^-0.5 sigmoid(w0 + tanh(x'_w Ww1) Ww2) )    decay of each key feature       (eq. 12)
+//   a = sigmoid(a0 + x'_a Wa1 Wa2)                        in-context learning rate         (eq. 4)
+//   g = sigmoid(x'_g Wg1) Wg2                             gate
+//   kappa = unit(k * xi),   k~ = k * (1 + alpha (a - 1))  removal, replacement key  (eq. 6, 7, 15)
+//   S_t = (diag(w) - (a * kappa)^T kappa) S_{t-1} + k~^T v                            (eq. 16, 17)
+//   p   = GroupNorm(r S_t) + (r . (rho * k~)) v           a group is a head       (eq. 19, 20, 21)
+//   O   = ( merge(p) * g ) Wo                                                             (eq. 22)
 //
-// Here S has keys as rows; the paper writes its transpose. unit(x) is x / |x|; GroupNorm has gains
-// and biases, and adds 1e-5 dh. The state is that of core/recurrence.h, where the key reads what has already
-// faded: kappa / w in place of kappa. Decoding keeps S and the last x.
+// S has keys as rows; the paper writes its transpose. unit(x) is x / |x|. GroupNorm has gains and
+// biases, and adds 1e-5 dh. The state uses core/recurrence.h, where the key reads the state after
+// it has faded, so kappa / w replaces kappa. Decoding keeps S and the last x.
 //
-// Left out: from the second layer on, the paper mixes v with that of the first layer (eq. 9), which
-// goes beyond one layer. Its channel mixing is a feed-forward layer. mu, w0, a0, xi, alpha and rho
-// start from what the authors' code gives a first layer, at any depth; matrices start as all of heed's
-// do, where theirs start with Wo, Ww1, Wa1 and Wg1 at 0. The maps to r, k, v and O have biases where
-// projections have them; the paper's have none.
+// Departures: from the second layer on, the paper mixes v with that of the first layer (eq. 9);
+// this is not implemented. Its channel mixing corresponds to a feed-forward layer. mu, w0, a0, xi,
+// alpha and rho start as in the first layer of the authors' code, at any depth. Matrices start as
+// elsewhere in heed; theirs start with Wo, Ww1, Wa1 and Wg1 at 0. The maps to r, k, v and O have
+// biases if projections do; the paper's have none.
 //
-// Padded tokens are 0 for the next, write, remove and fade nothing. Dropout drops tokens from what is
-// added. The paper has the causal form only. Without `causal`, an extension: r S is the sum of both
-// directions', and tokens still mix with the one before.
+// A padded token counts as 0 for the next token, and writes, removes and fades nothing. Dropout
+// drops tokens from what is added. The paper has only the causal form. Without `causal`, an
+// extension: r S is the sum of both directions, and tokens still mix with the previous one.
 //
 // Time N dh d + N d^2, memory N d, parameters 4 d^2 + 4 n d + 2 m d.
 //
-// Settings: "rank" n of w's and a's maps, "gate_rank" m of g's (0: those of flash-linear-attention,
-// 2.5 sqrt(d) dh / 64 and 5 sqrt(d), in steps of 32).
+// Settings: "rank" n of the maps of w and a, "gate_rank" m of the map of g (0: as in
+// flash-linear-attention, 2.5 sqrt(d) dh / 64 and 5 sqrt(d), in steps of 32).
 
 #include <algorithm>
 #include <cmath>
@@ -121,8 +121,8 @@ class Rwkv7 : public RecurrentAttention {
     return given > 0 ? given : std::max<std::int64_t>(32, 32 * std::lrint(usual / 32));
   }
 
-  /// mu, w0, a0, xi, alpha and rho, functions of the place i of a feature, from 0 to 1, and of its place in
-  /// its head, from -1 to 1.
+  /// mu, w0, a0, xi, alpha and rho, as functions of a feature's place i from 0 to 1, and of its
+  /// place in its head from -1 to 1.
   void add_first_values(std::int64_t width, std::int64_t head_width) {
     const auto row = [&](const std::function<double(double i, double bent)>& value) {
       if (ShapesOnly::active()) return ShapesOnly::tensor({width});

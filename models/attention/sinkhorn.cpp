@@ -1,24 +1,28 @@
-// Sparse Sinkhorn attention: "Sparse Sinkhorn attention", Tay, Bahri, Yang, Metzler and Juan 2020, arXiv
-// 2002.11296, section 3. Blocks of b tokens attend to themselves and to one other block, which a learned
-// sorting brings to them. With blocks of the inputs X_i and n_B = ceil(N / b) of them, in each head:
+// Sparse Sinkhorn attention: "Sparse Sinkhorn attention", Tay, Bahri, Yang, Metzler and Juan 2020,
+// arXiv 2002.11296, section 3. Each block of b tokens attends to itself and to one other block,
+// which a learned sorting assigns to it. X_i are the blocks of the inputs, n_B = ceil(N / b) in
+// number. In each head:
 //
-//   R     = relu( mean(X_i) W1 + c1 ) W2 + c2,  the first n_B columns        [n_B, n_B]     section 3.1
-//   P     = Sinkhorn( (R + Gumbel noise) / tau ):  rows and columns by turns divided by their sums, in
-//           logarithms                                                                      section 3.1.1
-//   K'_i  = sum_j P_ij K_j,  V'_i = sum_j P_ij V_j                            sorted blocks, section 3.2
-//   O_i   = softmax( Q_i [K'_i; K_i]^T / sqrt(dh) ) [V'_i; V_i]               merged, times Wo
+//   R     = relu( mean(X_i) W1 + c1 ) W2 + c2,  the first n_B columns   [n_B, n_B]   (section 3.1)
+//   P     = Sinkhorn( (R + Gumbel noise) / tau ):  rows and columns divided by their sums in turn,
+//           in logarithms                                                          (section 3.1.1)
+//   K'_i  = sum_j P_ij K_j,  V'_i = sum_j P_ij V_j                   sorted blocks   (section 3.2)
+//   O_i   = softmax( Q_i [K'_i; K_i]^T / sqrt(dh) ) [V'_i; V_i]      merged, times Wo
 //
-// Causal: P_ij = 0 unless j < i; R comes from the mean of all tokens up to the first of block i; columns are
-// divided by their sums over the rows so far; and within its block a token sees those before it.
+// Causal: P_ij = 0 unless j < i. R comes from the mean of all tokens up to the first of block i.
+// Columns are divided by their sums over the rows so far. Within its block a token sees earlier
+// tokens.
 //
-// The noise is there in training only. The paper adds up the tokens of a block where this takes their mean,
-// so that the size of R does not depend on b, and others' code has another relu around R, which would keep
-// blocks from being pushed away. Padding enters neither means nor sorted blocks, and blocks of
-// padding alone are not sorted; blocks count positions from the beginning of the text.
+// Noise is added only in training. Departures: R uses the mean of a block instead of the paper's
+// sum, so its size does not depend on b. Others' code has another relu around R, which would keep
+// blocks from being pushed away. Padding enters neither means nor sorted blocks, and blocks that
+// hold only padding are not sorted. Blocks count positions from the beginning of the text.
 //
-// Time N b d + n_B N d + N d^2, memory N (b + d), parameters 5 d^2 + H ceil(L / b) d with L = max_length.
+// Time N b d + n_B N d + N d^2, memory N (b + d), parameters 5 d^2 + H ceil(L / b) d with L =
+// max_length.
 //
-// Settings: "block" b (64); "iterations" of both divisions (7); "temperature" tau (0.75); "noise" (true).
+// Settings: "block" b (64); "iterations" of both divisions (7); "temperature" tau (0.75); "noise"
+// (true).
 
 #include <algorithm>
 #include <cmath>
@@ -87,7 +91,7 @@ class Sinkhorn : public Attention {
   }
 
  private:
-  /// Whether block j may come to block i: i32 [B, 1, n, n].
+  /// Whether block j may be assigned to block i: i32 [B, 1, n, n].
   Tensor sortable(const Tensor& real) const {
     const Tensor exists = max(real, 2);  // [B, n]
     const Tensor pairs = unsqueeze(exists, 2) * unsqueeze(exists, 1);
@@ -123,7 +127,7 @@ class Sinkhorn : public Attention {
     return cast(exp(r), type);
   }
 
-  /// The logarithm of the sums of columns, in the causal form over the rows so far.
+  /// The logarithm of the column sums; in the causal form over the rows so far.
   Tensor of_columns(const Tensor& r) const {
     if (!config().causal) return log_sum_exp(r, 2, true);
     return log(maximum(cumulative_sum(exp(r), 2), 1e-30));  // rows have been divided: no r is above 0
@@ -132,7 +136,7 @@ class Sinkhorn : public Attention {
   /// i32 [B n, 1, b, 2 b]: which of the sorted and of the own keys each query sees.
   Tensor allowed(const Tensor& real) const {
     const std::int64_t batch = real.size(0), count = real.size(1), width = real.size(2);
-    // A sorted key is there if any block that may come has one at its place.
+    // A sorted key exists if any block that may be assigned has one at that place.
     const Tensor may = cast(squeeze(sortable(real), 1), DType::f32);  // [B, n, n]
     const Tensor brought = greater(matmul(may, cast(real, DType::f32)), 0);
     const Tensor at = Tensor::arange(width, DType::i32, real.device());

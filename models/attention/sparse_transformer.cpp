@@ -1,22 +1,24 @@
-// Sparse Transformer: "Generating long sequences with Sparse Transformers", Child et al. 2019, arXiv
-// 1904.10509, sections 4.2 - 4.3. Dot-product attention in which query i sees only the keys j of
+// Sparse Transformer: "Generating long sequences with Sparse Transformers", Child et al. 2019,
+// arXiv 1904.10509, sections 4.2 - 4.3. Dot-product attention in which query i sees only the keys j
+// of
 //
-//   strided:  A1 = { i - l <= j <= i },          A2 = { j <= i : (i - j) mod l = 0 }
-//   fixed:    A1 = { j <= i : j div l = i div l },  A2 = { j <= i : j mod l in { l - c, ..., l - 1 } }
+//   strided:  A1 = { i - l <= j <= i },             A2 = { j <= i : (i - j) mod l = 0 }
+//   fixed:    A1 = { j <= i : j div l = i div l },  A2 = { j <= i : l - c <= j mod l }
 //   O = merge( softmax( q k^T / sqrt(dh) over the keys seen ) v ) Wo
 //
-// Options: "pattern", "strided" (default) or "fixed"; "mode", the set that a head uses: "heads" (default:
-// even heads A1, odd heads A2), "interleaved" (even layers A1, odd layers A2) or "merged" (the union);
-// "stride" l (the square root of max_length, or 128 without one); "summary" c (l / 16, at least 1).
+// Options: "pattern", "strided" (default) or "fixed"; "mode", the set that a head uses: "heads"
+// (default: even heads A1, odd heads A2), "interleaved" (even layers A1, odd layers A2) or "merged"
+// (the union); "stride" l (the square root of max_length, or 128 without one); "summary" c (l / 16,
+// at least 1).
 //
-// A1 uses blocks along the diagonal: N l d. Strided A2 is causal attention among the positions of one
-// residue, which are brought together: N (N / l) d. Fixed A2 gathers the c N / l keys that queries can see:
-// N (c N / l) d. With l near sqrt(N) each of these is N sqrt(N) d. No order of the positions suits the
-// strided union, so its two sets are attended separately, A2 without the keys of A1, and joined under one
-// softmax. Parameters 4 d^2.
+// A1 uses blocks along the diagonal: N l d. Strided A2 is causal attention among the positions of
+// one residue, which are brought together: N (N / l) d. Fixed A2 gathers the c N / l keys that
+// queries can see: N (c N / l) d. With l near sqrt(N), each of these is N sqrt(N) d. No order of
+// positions suits the strided union, so its two sets are attended to separately, A2 without the
+// keys of A1, and joined under one softmax. Parameters 4 d^2.
 //
-// Bidirectional (an extension): without j <= i, and with strided A1 = { |i - j| <= l }. In fixed A2 a query
-// may see no key; its result is 0. Cross-attention is not defined.
+// Bidirectional (an extension): without j <= i, and with strided A1 = { |i - j| <= l }. In fixed A2
+// a query may see no key; its result is then 0. Cross-attention is not defined.
 
 #include <algorithm>
 #include <cmath>
@@ -54,8 +56,8 @@ struct KeySets {
     return (set != KeySet::distant && local) || (set != KeySet::local && distant);
   }
 
-  /// The keys that any query sees. Those seen by all later queries come first, so that they fill whole
-  /// blocks.
+  /// The keys that any query sees. Those seen by all later queries come first, so that they fill
+  /// whole blocks.
   std::vector<std::int32_t> key_order(KeySet set, std::int64_t length) const {
     std::vector<std::int32_t> summaries, others;
     for (std::int64_t j = 0; j < length; ++j)
@@ -65,8 +67,8 @@ struct KeySets {
     return summaries;
   }
 
-  /// The block pattern of `length` queries and the keys in the given order. Not for strided A2, which
-  /// touches most blocks.
+  /// The block pattern of `length` queries and the keys in the given order. Not for strided A2,
+  /// which touches most blocks.
   std::shared_ptr<const BlockPattern> blocks(KeySet set, std::int64_t length,
                                              const std::vector<std::int32_t>& order) const {
     const auto keys = static_cast<std::int64_t>(order.size());
@@ -147,9 +149,10 @@ Tensor far_apart(std::int64_t n, std::int64_t apart, Device device) {
   return greater_equal(distance * distance, least * least);
 }
 
-/// Attention among positions with the same residue modulo `stride`: query i sees the keys j with (i - j)
-/// mod stride = 0 (and j <= i with options.causal). q, k, v [B, H, N, dh] of one sequence; options without
-/// mask and pattern. Positions of one residue are brought together, so time is N (N / stride) d.
+/// Attention among positions with the same residue modulo `stride`: query i sees the keys j with (i
+/// - j) mod stride = 0 (and j <= i with options.causal). q, k, v [B, H, N, dh] of one sequence;
+/// options without mask and pattern. Positions of one residue are brought together, so time is N (N
+/// / stride) d.
 Tensor residue_attention(const Tensor& query, const Tensor& key, const Tensor& value, std::int64_t stride,
                          const AttentionOptions& options) {
   const Residues residues(query, stride, options);
@@ -157,8 +160,8 @@ Tensor residue_attention(const Tensor& query, const Tensor& key, const Tensor& v
                                    residues.fold(options, query.device())));
 }
 
-/// The same, only over the keys with |i - j| >= `apart` stride, to be joined with attention over nearer
-/// keys.
+/// residue_attention() only over the keys with |i - j| >= `apart` stride, to join with attention
+/// over nearer keys.
 AttentionPart residue_attention_part(const Tensor& query, const Tensor& key, const Tensor& value,
                                      std::int64_t stride, std::int64_t apart,
                                      const AttentionOptions& options) {

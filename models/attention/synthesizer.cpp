@@ -1,79 +1,78 @@
-// The Synthesizers: "Synthesizer: Rethinking Self-Attention for Transformer Models", Tay, Bahri, Metzler,
-// Juan, Zhao and Zheng 2021, arXiv 2005.00743 v3, section 3. Each replaces the logits of self-attention by
-// S(X):
+// The Synthesizers: "Synthesizer: Rethinking Self-Attention for Transformer Models", Tay, Bahri,
+// Metzler, Juan, Zhao and Zheng 2021, arXiv 2005.00743 v3, section 3. Each replaces the logits of
+// self-attention by S(X):
 //
-//   Y_h = softmax( S_h(X) ) v_h,   O = merge(Y) Wo        (eq. 2, over the allowed keys, without 1 / sqrt(dh))
+//   Y_h = softmax( S_h(X) ) v_h,  O = merge(Y) Wo   (eq. 2)   over allowed keys, no 1 / sqrt(dh)
 //
 // L is max_length: longer inputs are an error, shorter ones use the leading rows and columns of the
 // parameters.
 //
-// Dense (section 3.1). A token decides by itself, without looking at the others, how much it wants of each
-// position; df is the hidden width:
+// Dense (section 3.1). Each token predicts how much to attend to each position, without looking at
+// the others; df is the hidden width:
 //
 //   hid_i   = ReLU( W1_h x_i + b1_h )                     [B, H, N, df]
 //   S[i, j] = hid_i . W2_h[:, j] + b2_h[j],   j < N       (eq. 1)
 //
-// S is a product, so the fused attention kernel computes it tile by tile, with W2 in place of the keys.
-// Time N d H df + N^2 (H df + d) + N d^2, memory N d (fused). Parameters 2 d^2 + H (d df + df L).
-// Settings: hidden (df, default d / H), share_w2 (false; true: one W2 for all heads, as in the released
-// code), logit_bias (b1 and b2; default as the projections).
-// Departure: the paper has df = d with one head; d / H per head keeps the cost at d^2.
+// S is a product, so the fused attention kernel computes it tile by tile, with W2 in place of the
+// keys. Time N d H df + N^2 (H df + d) + N d^2, memory N d (fused). Parameters 2 d^2 + H (d df + df
+// L). Settings: hidden (df, default d / H), share_w2 (false; true: one W2 for all heads, as in the
+// released code), logit_bias (b1 and b2; defaults to that of the projections). Departure: the paper
+// has df = d with one head; d / H per head keeps the cost at d^2.
 //
-// Random (section 3.2). The logits are parameters: which position reads which is learned for the task and
-// is the same for every sample:
+// Random (section 3.2). The logits are parameters, learned for the task and the same for every
+// sample:
 //
 //   S_h = R_h[0:N, 0:N]                                   [1, H, N, N]   (eq. 4)
 //
-// The fused kernel adds S to scores of 0. When no sample is padded and nothing is dropped, one weight
-// matrix per head serves the whole batch, and the values of all samples form one product per head.
-// Time N^2 d + N d^2, memory H L^2 for the parameters and their gradient. Parameters 2 d^2 + H L^2.
-// Setting: deviation (of normal initial logits; default 0: Xavier uniform on [L, L], since the paper says
-// only "random").
+// The fused kernel adds S to scores of 0. When no sample is padded and nothing is dropped, one
+// weight matrix per head serves the whole batch, and the values of all samples form one product per
+// head. Time N^2 d + N d^2, memory H L^2 for the parameters and their gradient. Parameters 2 d^2 +
+// H L^2. Setting: deviation (of normal initial logits; default 0: Xavier uniform on [L, L], since
+// the paper says only "random").
 //
-// Fixed Random (section 3.2). As Random, but R keeps its initial values, is saved with the model and has no
-// gradient.
-// Time N^2 d + N d^2, memory H L^2; 2 d^2 trained parameters and H L^2 fixed numbers.
-// Setting: deviation as above; a large one makes each row attend to a few random positions.
+// Fixed Random (section 3.2). As Random, but R keeps its initial values, is saved with the model
+// and has no gradient. Time N^2 d + N d^2, memory H L^2; 2 d^2 trained parameters and H L^2 fixed
+// numbers. Setting: deviation as above; a large one makes each row attend to a few random
+// positions.
 //
-// Factorized Dense (section 3.3). A token makes two short vectors, of lengths a and b with a b >= L, which
-// are stretched to the length of the sequence and multiplied:
+// Factorized Dense (section 3.3). A token makes two short vectors, of lengths a and b with a b >=
+// L, which are stretched to the length of the sequence and multiplied:
 //
 //   hid_i   = ReLU( W1_h x_i + b1_h )                                     [B, H, N, df]
-//   A_i     = WA_h hid_i + bA_h,   B_i = WB_h hid_i + bB_h                [B, H, N, a], [B, H, N, b]
+//   A_i     = WA_h hid_i + bA_h,   B_i = WB_h hid_i + bB_h               [B, H, N, a], [B, H, N, b]
 //   S[i, n] = A_i[n mod a] B_i[n mod b]       tiling "tile"               [B, H, N, N]   (eq. 5)
 //           = A_i[n div b] B_i[n mod b]       tiling "outer" (an extension)
 //
-// "tile" repeats after lcm(a, b) positions. If a and b have a common divisor, as in a = b = 16, some
-// positions always share a logit; this is allowed, but the default b is coprime to a.
-// Time N d H df + N H df (a + b) + N^2 d + N d^2; S is made for some rows at a time, and again in backward.
-// Parameters 2 d^2 + H df (d + a + b).
-// Settings: tiling ("tile"), a (default about sqrt(L)), b (about L / a), hidden (df, default d / H),
-// logit_bias (b1, bA and bB; default as the projections).
+// "tile" repeats after lcm(a, b) positions. If a and b have a common divisor, as in a = b = 16,
+// some positions always share a logit; this is allowed, but the default b is coprime to a. Time N d
+// H df + N H df (a + b) + N^2 d + N d^2; S is computed for some rows at a time, and again in
+// backward. Parameters 2 d^2 + H df (d + a + b). Settings: tiling ("tile"), a (default about
+// sqrt(L)), b (about L / a), hidden (df, default d / H), logit_bias (b1, bA and bB; defaults to
+// that of the projections).
 //
 // Factorized Random (section 3.4). Random logits of rank k:
 //
 //   S_h = R1_h[0:N] R2_h[0:N]^T                           [1, H, N, N]   (eq. 6)
 //
-// S is a product, so the fused kernel computes it tile by tile, with R1 and R2 in place of queries and
-// keys, and no weight matrix is held at all.
-// Time N^2 (H k + d) + N d^2, memory N d (fused). Parameters 2 d^2 + 2 H L k.
-// Settings: k (default 8, as in the paper; the released code has 16), deviation (of the normal initial
-// factors; default k^(-1/4), so that each logit starts with variance 1).
+// S is a product, so the fused kernel computes it tile by tile, with R1 and R2 in place of queries
+// and keys, and holds no weight matrix. Time N^2 (H k + d) + N d^2, memory N d (fused). Parameters
+// 2 d^2 + 2 H L k. Settings: k (default 8, as in the paper; the released code has 16), deviation
+// (of the normal initial factors; default k^(-1/4), so that each logit starts with variance 1).
 //
-// Mixture (section 3.5). The logits are a weighted sum over any set of components m, with learned weights
-// per head and one softmax after the sum:
+// Mixture (section 3.5). The logits are a weighted sum over any set of components m, with learned
+// weights per head and one softmax after the sum:
 //
-//   S_h   = sum_m alpha_{m, h} S_{m, h}(X),   alpha = softmax(logits of alpha) over m    (eq. 7)
-//   S_dot = Q K^T / sqrt(dh),   Q = split(X Wq),  K = split(X Wk)                        [B, H, N, N]
+//   S_h   = sum_m alpha_{m, h} S_{m, h}(X),   alpha = softmax(logits of alpha) over m  (eq. 7)
+//   S_dot = Q K^T / sqrt(dh),   Q = split(X Wq),  K = split(X Wk)                      [B, H, N, N]
 //
-// Time and parameters are those of the components, plus M H for the weights of M components. The sum of
-// components that are products (dense, fact_random, dot) is again one product for the fused kernel; the
-// others add a matrix to its scores, made for some rows at a time, and again in backward.
-// Settings: components (of dense, random, random_fixed, fact_dense, fact_random, dot; default random, dot)
-// and those of the components, each of which serves every component that has it: hidden, share_w2,
-// logit_bias, tiling, a, b, k, deviation. All weights start equal.
-// Departures: the paper writes the dot product without its 1 / sqrt(dh), which its code folds into the
-// initial values; the released code has one scalar per layer.
+// Time and parameters are those of the components, plus M H for the weights of M components. The
+// sum of components that are products (dense, fact_random, dot) is again one product for the fused
+// kernel. The others add a matrix to its scores, computed for some rows at a time, and again in
+// backward. Settings: components (of dense, random, random_fixed, fact_dense, fact_random, dot;
+// default random, dot) and those of the components: hidden, share_w2, logit_bias, tiling, a, b, k,
+// deviation. Each setting applies to every component that has it. All weights start equal.
+// Departures: the paper writes the dot product without its 1 / sqrt(dh), which its code folds into
+// the initial values; the released code has one scalar per layer.
 
 #include <algorithm>
 #include <cmath>
@@ -92,19 +91,19 @@
 namespace heed {
 namespace {
 
-/// The part of S that is a product rows columns^T and is never materialised: rows [B or 1, H, n, f] and
-/// columns [B or 1, H or 1, N, f]. Both are undefined when S has no such part.
+/// The part of S that is a product rows columns^T and is never materialised: rows [B or 1, H, n, f]
+/// and columns [B or 1, H or 1, N, f]. Both are undefined when S has no such part.
 struct LogitFactors {
   Tensor rows, columns;
 };
 
 /// S(X) = rows columns^T + matrix for one kind of Synthesizer, with its parameters. Queries are the
-/// n = N - first positions from `first` on; keys are all N positions of x [B, N, d]. A batch extent of 1
-/// means that all samples share the logits. A kind overrides one of the two parts, or both.
+/// n = N - first positions from `first` on; keys are all N positions of x [B, N, d]. A batch extent
+/// of 1 means that all samples share the logits. A kind overrides one of the two parts, or both.
 class SynthesizerLogits : public Module {
  public:
   virtual LogitFactors factors(const Tensor& /*x*/, std::int64_t /*first*/) const { return {}; }
-  /// What the matrix is computed from: matrix_parts() tensors [B or 1, H, n, ...], with one row per query.
+  /// Inputs of the matrix: matrix_parts() tensors [B or 1, H, n, ...], with one row per query.
   virtual std::size_t matrix_parts() const { return 0; }
   virtual std::vector<Tensor> matrix_rows(const Tensor& /*x*/, std::int64_t /*first*/) const { return {}; }
   /// The first `keys` columns of the matrix, [B or 1, H, rows, keys], for a subset of these rows.
@@ -119,7 +118,8 @@ Tensor xavier_per_head(std::int64_t heads, std::int64_t in, std::int64_t out, In
   return initialiser.xavier_uniform({heads, in, out}, in, out);
 }
 
-/// One matrix per head: x W + b as [B, H, N, f], for x [B, N, d], W [H, d, f] and b [H, f] or undefined.
+/// One matrix per head: x W + b as [B, H, N, f], for x [B, N, d], W [H, d, f] and b [H, f] or
+/// undefined.
 Tensor linear_per_head(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const std::int64_t heads = weight.size(0), in = weight.size(1), out = weight.size(2);
   // All heads read the same x, so their matrices are placed side by side in one product.
@@ -127,8 +127,8 @@ Tensor linear_per_head(const Tensor& x, const Tensor& weight, const Tensor& bias
   return split_heads(bias.defined() ? y + reshape(bias, {heads * out}) : y, heads);
 }
 
-// Settings shared by several kinds: the hidden width df (default d / H), and whether the maps that produce
-// the logits have biases (default: as the projections).
+// Settings shared by several kinds: the hidden width df (default d / H), and whether the maps that
+// produce the logits have biases (default: as in the projections).
 
 std::int64_t take_hidden_width(const AttentionConfig& config) {
   return config.options.take_integer("hidden", config.inner_width() / config.heads, 1, most_units);
@@ -454,8 +454,8 @@ class Synthesizer : public Attention {
     return output_(merge_heads(fused(product, rows, split_heads(value, config().heads), mask, context)));
   }
 
-  /// The fused kernel computes the product tile by tile and adds the matrix, so the product itself needs no
-  /// N x N memory. A matrix that must be materialised is made for some rows at a time.
+  /// The fused kernel computes the product tile by tile and adds the matrix, so the product itself
+  /// needs no N x N memory. A matrix that must be materialised is made for some rows at a time.
   Tensor fused(const LogitFactors& product, const std::vector<Tensor>& rows, const Tensor& value,
                const Tensor& mask, Context& context) const {
     // First the tensors with one row per query, then those that all queries share.
@@ -487,8 +487,9 @@ class Synthesizer : public Attention {
     return concat(outputs, 2);
   }
 
-  /// How many rows of the matrix to hold at once: all of them if the matrix is no larger than the tensors
-  /// it is made from; otherwise as many as fit 64 MB of f32, but at least 64 to keep the kernel busy.
+  /// How many rows of the matrix to hold at once: all of them if the matrix is no larger than the
+  /// tensors it is made from; otherwise as many as fit 64 MB of f32, but at least 64 to keep the
+  /// kernel busy.
   std::int64_t rows_at_once(const std::vector<Tensor>& rows, std::int64_t keys) const {
     constexpr std::int64_t most_numbers = std::int64_t{1} << 24, fewest_rows = 64;
     if (rows.empty()) return keys;

@@ -10,7 +10,7 @@
 #include "heed/models/attention/option_help.h"
 #include "heed/models/module.h"
 
-// The list of heed's own variants; applications add theirs with register_attention(). For each name a file
+// The built-in variants; applications add theirs with register_attention(). For each name, a file
 // in models/attention/ defines <name>_variant(), which returns the capabilities and the factory.
 // clang-format off
 #define HEED_ATTENTION_VARIANTS(variant) \
@@ -61,7 +61,8 @@ HEED_ATTENTION_VARIANTS(HEED_DECLARE)
 
 namespace {
 
-/// The list of variants. Entries never move, so references to them stay valid while others are added.
+/// The list of variants. Entries never move, so references to them stay valid while others are
+/// added.
 class Registry {
  public:
   static Registry& instance() {
@@ -120,7 +121,8 @@ void check_config(std::string_view name, const AttentionConfig& config) {
         "cross-attention has no distances: the positions of a memory are not the query's");
 }
 
-/// Throws when a configuration asks for what a variant cannot do; says why, and which variants can.
+/// Throws if a configuration needs a capability that the variant lacks; the message gives the
+/// reason and the variants that have it.
 void check_capabilities(std::string_view name, const AttentionConfig& config, const Capabilities& can) {
   const auto check_one = [&](bool asked, bool Capabilities::*field, const char* what,
                              const std::string& reason) {
@@ -171,8 +173,8 @@ Capabilities attention_capabilities(std::string_view name, const Options& option
 
 namespace {
 
-/// Throws for an option that is not a setting of the variant but is spelled almost like one, whether a
-/// listed setting or one that this configuration looked up.
+/// Throws for an option that is not a setting of the variant but is spelled almost like one: a
+/// listed setting, or one that this configuration looked up.
 void check_spelling(std::string_view name, const Options& options) {
   if (options.values().empty()) return;
   std::vector<std::string> known;
@@ -219,7 +221,8 @@ std::unique_ptr<Attention> make_attention(std::string_view name, const Attention
 
 namespace {
 
-/// Adds what a layer in each of the uses of a variant asks for, beside values of its settings.
+/// Adds the settings that a layer looks up in each use of a variant, given the values of other
+/// settings.
 void add_asked(std::string_view name, const std::map<std::string, Options::Value>& beside,
                std::vector<Options::Asked>& settings) {
   const Capabilities can = attention_capabilities(name, {});

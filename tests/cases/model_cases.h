@@ -6,8 +6,9 @@
 
 namespace heed {
 
-/// Whole layers and models as rows of the same table: every attention variant in every use it declares, with
-/// padding, and small Transformers. The inputs of a row are its activations, masks and all its parameters.
+/// Returns whole layers and models as rows of the table of ops: every attention variant in every
+/// use it declares, with padding, and small Transformers. The inputs of a row are its activations,
+/// masks and all its parameters.
 std::vector<OpCase> model_cases();
 
 }  // namespace heed

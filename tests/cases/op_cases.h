@@ -9,20 +9,21 @@
 
 namespace heed {
 
-/// One row of the table that drives every kind of check of an op: finite differences, composed against fused,
-/// device against device, thread counts, and the benchmarks.
+/// One row of the table that drives every kind of check of an op: finite differences, composed
+/// against fused, device against device, thread counts, and the benchmarks.
 struct OpCase {
   std::string name;  ///< "op" or "op/what is special"
   std::function<Tensor(std::span<const Tensor>)> function;
-  std::vector<Tensor> inputs;  ///< f64 and i32 on the CPU, small; floating inputs are differentiated
+  std::vector<Tensor> inputs;  ///< f64 and i32 on the CPU, small; floating ones are differentiated
   bool differentiable = true;  ///< false: only values are compared
   double tolerance = 1e-6;     ///< of the finite-difference check
 };
 
-/// All ops, elementwise ones from core/elementwise.def. Ragged sizes on purpose.
+/// Returns the cases of all ops, elementwise ones from core/elementwise.def. Ragged sizes on
+/// purpose.
 std::vector<OpCase> op_cases();
 
-/// The same inputs on another device and, for floating ones, in another dtype.
+/// Returns the inputs on another device and, for floating ones, in another dtype.
 std::vector<Tensor> inputs_for(const OpCase& op_case, DType dtype, Device device = {});
 
 }  // namespace heed

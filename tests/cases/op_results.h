@@ -7,12 +7,13 @@
 
 namespace heed {
 
-/// The output of a case and, where it is differentiable, the gradients of its floating inputs for the loss
-/// sum(w * output), with weights w that are the same for every dtype and device. Inputs are rounded to f32,
-/// so that f64 sees the same numbers.
+/// Returns the output of a case and, if it is differentiable, the gradients of its floating inputs
+/// for the loss sum(w * output), with weights w that are the same for every dtype and device.
+/// Inputs are rounded to f32, so that f64 sees the same numbers.
 std::vector<std::vector<double>> op_results(const OpCase& op_case, DType dtype, Device device = {});
 
-/// How far results are from others: the largest |a - b| / max(1, largest |b| of the tensor), and where.
+/// The largest deviation of results from others, |a - b| / max(1, largest |b| of the tensor), and
+/// its place.
 struct ResultDifference {
   double worst = 0;
   std::string where = "nothing";  ///< "output, element 3" or "gradient of input 2, element 0"

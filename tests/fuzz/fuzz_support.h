@@ -19,16 +19,17 @@
 
 namespace heed::fuzz {
 
-/// A fuzzer of one parser. It returns whether the input was accepted; an input may be refused with an Error,
-/// and anything else is a finding.
+/// A fuzzer of one parser. It returns whether the input was accepted; an input may be refused with
+/// an Error, and anything else is a finding.
 struct Fuzzer {
   std::string_view parser;
   bool (*run)(std::string_view input);
 };
 
-/// All fuzzers (fuzzers.cpp), in the order of their names.
+/// Returns all fuzzers (fuzzers.cpp), in the order of their names.
 std::span<const Fuzzer> fuzzers();
-/// The inputs of tests/fuzz/corpus.txt whose names begin so ("csv/"): name and bytes.
+/// Returns the inputs of tests/fuzz/corpus.txt whose names begin with `start` ("csv/"): name and
+/// bytes.
 std::vector<std::pair<std::string, std::string>> corpus(std::string_view start);
 
 /// The parsers, in the order of their names; fuzz_NAME() runs one.
@@ -58,7 +59,8 @@ inline void require(bool condition, const char* file = __builtin_FILE(), int lin
   std::abort();
 }
 
-/// Whether `read` returned without an Error. The text of an Error must begin with `refusal`.
+/// Returns whether `read` returned without an Error. The text of an Error must begin with
+/// `refusal`.
 template <class Read>
 bool accepted(Read&& read, std::string_view refusal = {}) {
   try {
@@ -88,7 +90,7 @@ struct FuzzInput {
   std::string_view bytes;
 };
 
-/// Turns the input byte by byte into numbers and texts; zeros and "a" at its end.
+/// Turns the input byte by byte into numbers and texts; after its end, into zeros and "a".
 class FuzzChoices {
  public:
   explicit FuzzChoices(std::string_view bytes) : bytes_(bytes) {}

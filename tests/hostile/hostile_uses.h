@@ -18,15 +18,15 @@ namespace heed::test {
 using Before = std::function<void(const std::filesystem::path& folder)>;
 using After = std::function<void(const std::filesystem::path& folder, const ProgramResult& result)>;
 
-/// A line of the table of hostile uses: how a program is called, what lies there before, and what has to come
-/// of it.
+/// A row of the table of hostile uses: the call of a program, the files prepared for it, and the
+/// expected outcome.
 ///
-/// In arguments "{t}" stands for a folder of the row's own, "{run}" for a copy of a small run of the
-/// program's task in it, "{small}" for the flags of the small settings.
+/// In arguments "{t}" means a folder of the row's own, "{run}" a copy of a small run of the
+/// program's task in it, "{small}" the flags of the small settings.
 ///
-/// Of every row it holds too: no signal, no more than 20 s, no more than 2 GB; nothing on standard error that
-/// would steer a terminal; no temporary file stays. Of one that fails: nothing on standard output, exactly
-/// one line "program: error: ...", and every file is as it was.
+/// Every row also requires: no signal, at most 20 s and 2 GB, nothing on standard error that would
+/// steer a terminal, and no temporary file left behind. A row that fails also requires: nothing on
+/// standard output, exactly one line "program: error: ...", and all files unchanged.
 struct HostileUse {
   std::string name, program;
   Arguments arguments;
@@ -61,7 +61,7 @@ inline Before with_folder(const std::string& name) {
   return [=](const std::filesystem::path& folder) { std::filesystem::create_directories(folder / name); };
 }
 
-/// In place of a file of that name.
+/// Puts a FIFO in place of a file of that name.
 inline Before with_fifo(const std::string& name) {
   return [=](const std::filesystem::path& folder) {
     std::filesystem::remove(folder / name);
@@ -69,7 +69,7 @@ inline Before with_fifo(const std::string& name) {
   };
 }
 
-/// The node of /dev/null (3) or another memory device: only where this user may make one, and may use it.
+/// Makes the node of /dev/null (3) or another memory device, if this user may make and use one.
 inline Before with_device(const std::string& name, unsigned minor) {
   return [=](const std::filesystem::path& folder) {
     const std::filesystem::path path = folder / name;
@@ -102,12 +102,12 @@ inline Before in_turn(std::vector<Before> all) {
   };
 }
 
-/// "width" of "model.width".
+/// Returns the last part of a setting: "width" of "model.width".
 inline std::string last_part(const std::string& setting) {
   return setting.substr(setting.rfind('.') + 1);
 }
 
-/// The setting of the self-attention that every model of the task has.
+/// Returns the setting of the self-attention that every model of the task has.
 inline std::string attention_setting(const std::string& task) {
   return task == "language_model" ? "model.decoder_attention" : "model.encoder_attention";
 }
@@ -116,8 +116,8 @@ inline std::string layers_setting(const std::string& task) {
   return task == "language_model" ? "model.decoder_layers" : "model.encoder_layers";
 }
 
-/// Adds rows of a task's program. Each is returned, so that what is unusual can be set; the reference is good
-/// until the next one.
+/// Adds rows of a task's program. Each row is returned, so that unusual fields can be set; the
+/// reference is valid until the next row is added.
 class UsesOf {
  public:
   UsesOf(std::vector<HostileUse>& uses, std::string task) : uses_(&uses), task_(std::move(task)) {}
@@ -131,7 +131,7 @@ class UsesOf {
                     const Before& before = {}) const {
     return call(name, joined({"train", "--out", "{t}/out", "{small}"}, more), status, says, before);
   }
-  /// Goes on with the training of the copied run, by ten steps unless `more` says otherwise.
+  /// Resumes the training of the copied run, by ten steps unless `more` says otherwise.
   HostileUse& go_on(const std::string& name, const Arguments& more, int status, const std::string& says,
                     const Before& before = {}) const {
     return call(name + ", and goes on",

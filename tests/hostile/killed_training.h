@@ -13,15 +13,15 @@
 
 namespace heed::test {
 
-/// How often trainings are killed: HEED_KILLS, or as often as a test has time for.
+/// Returns how often trainings are killed: HEED_KILLS, or `by_default`.
 inline int kills_wanted(int by_default) {
   const char* wanted = std::getenv("HEED_KILLS");
   return wanted ? std::atoi(wanted) : by_default;
 }
 
-/// Trains a task's program with the small settings while it is killed at random moments (SIGKILL) and
-/// resumed, again and again; what comes of it are the weights of a training that nobody disturbed. `more`:
-/// flags of both. A training that is done before it was killed often enough is begun anew.
+/// Kills a task's program at random moments (SIGKILL) while it trains with the small settings, and
+/// resumes it, again and again. The weights must equal those of an undisturbed training. `more`:
+/// flags of both. A training that finishes before it was killed often enough is started again.
 inline void check_killed_training(const std::string& task, int kills, const Arguments& more = {}) {
   using Clock = std::chrono::steady_clock;
   const TemporaryFolder folder;

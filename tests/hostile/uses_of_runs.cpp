@@ -190,7 +190,7 @@ void add_sorted_data(const UsesOf& classify) {
   const Before sorted = in_turn({train_on_own_data, sort_data});
   for (const std::string part : {"test", "valid", "train"}) {
     const Arguments evaluate = {"evaluate", "--run", "{t}/run", "--part", part};
-    classify.call("the data was sorted: " + part, evaluate, 1, "not what the run was made with", sorted);
+    classify.call("the data was sorted: " + part, evaluate, 1, "has changed since training", sorted);
     classify.call("the data is as it was: " + part, evaluate, 0, "", train_on_own_data);
   }
   classify.call("the data was sorted, and goes on",

@@ -281,7 +281,8 @@ TEST_CASE("own attention: what docs/guides/cpp.md quotes stands in the example")
   const std::string doc = read_file(HEED_SOURCE_DIR "/docs/guides/cpp.md"),
                     example = read_file(HEED_SOURCE_DIR "/examples/embed/alibi.cpp");
   const std::string fence = "```cpp\n";
-  std::size_t at = 0;
+  std::size_t at = doc.find("## An attention of your own");
+  REQUIRE(at != std::string::npos);
   for (int block = 0; block < 2; ++block) {  // the function, and the lines that register it
     CAPTURE(block);
     at = doc.find(fence, at);

@@ -76,6 +76,6 @@ TEST_CASE("own attention: the heed tool opens a library of it, and says what is 
   CHECK_MESSAGE(contains(missing.errors, "none.so: cannot open shared object file"), missing.errors);
   const ProgramResult thrown = run_program(tool, {"variants", "--load", HEED_PROGRAM_DIR "/own_throws.so"});
   CHECK(thrown.status == 2);
-  CHECK_MESSAGE(contains(thrown.errors, "own_throws.so: it threw while it was opened: its table is missing"),
+  CHECK_MESSAGE(contains(thrown.errors, "own_throws.so: it threw while it was loaded: its table is missing"),
                 thrown.errors);
 }

@@ -1,8 +1,12 @@
-"""examples/embed/text_classifier.py: what a notebook's user writes, in under twenty lines. And examples/python, ten programs."""
+"""examples/embed/text_classifier.py: what a notebook's user writes, in under twenty lines. And examples/python, ten programs.
+And the Python of README.md and bindings/python/README.md."""
 
+import contextlib
 import importlib.util
+import io
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -53,6 +57,15 @@ class Examples(unittest.TestCase):
                     self.assertRegex(found.stdout, prints)
                 lines = (PROGRAMS / f"{name}.py").read_text(encoding="utf-8").splitlines()
                 self.assertLess(len([line for line in lines if line.strip()]), 45)
+
+    def test_the_snippets_of_the_readmes(self):
+        root = PROGRAMS.parents[1]
+        for page in [root / "README.md", root / "bindings" / "python" / "README.md"]:
+            blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.S | re.M)
+            self.assertEqual(len(blocks), 1, page)
+            with self.subTest(page), contextlib.redirect_stdout(io.StringIO()) as said:
+                exec(compile(blocks[0], str(page), "exec"), {})
+                self.assertIn("good", said.getvalue())
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Pages made of the package: docs/reference/python.md of its docstrings and signatures, and the table of settings in
-attention_options.md. HEED_WRITE_DOCS=1 writes both anew."""
+"""Generated parts of pages: docs/reference/python.md from docstrings and signatures, and the table of settings in
+attention_options.md. HEED_WRITE_DOCS=1 writes both."""
 
 import dataclasses
 import functools
@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import textwrap
 import unittest
 
 import heed
@@ -29,11 +30,12 @@ SECTIONS = [  # title, module, names
     ("The library", "heed", "listing set_threads"),
     ("heed.nn", "heed.nn", "Linear Embedding LayerNorm RMSNorm Dropout MultiheadAttention Sequential ModuleList Activation set_seed"),
 ]
+MADE_BY_HEED = "Comparison Settings Predictions Model AttentionCall Page".split()  # classes that users do not construct
 HAND_MADE = "GELU ReLU SiLU Sigmoid Tanh"  # of heed.nn: Activation of a function
 
 
 def text_of(function):
-    """Its documentation with code in fences."""
+    """Returns the docstring with examples in fences."""
     lines, code = [], False
     for line in inspect.cleandoc(function.__doc__ or "").split("\n"):
         is_code = line.startswith((">>>", "..."))
@@ -45,8 +47,8 @@ def text_of(function):
     return re.sub(r"\n+```pycon", "\n\n```pycon", re.sub(r"(?m)^```\n+(?=.)(?!pycon)", "```\n\n", text))
 
 
-def header_of(function, name, wrap=False):
-    """name(parameters) -> result, as in the source."""
+def header_of(function, name, wrap=False, typed=True):
+    """Returns name(parameters) -> result, as in the source, optionally without the types of parameters."""
     function = inspect.unwrap(function)
     signature = inspect.signature(function)
     given = list(signature.parameters.values())
@@ -59,20 +61,24 @@ def header_of(function, name, wrap=False):
             starred = True
         starred = starred or one.kind == one.VAR_POSITIONAL
         stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
-        kind = "" if one.annotation is one.empty else f": {one.annotation}"
+        kind = "" if one.annotation is one.empty or not typed else f": {one.annotation}"
         default = "" if one.default is one.empty else f"{' = ' if kind else '='}{one.default!r}"
         said.append(f"{stars}{one.name}{kind}{default}")
     back = signature.return_annotation
-    back = "" if back is signature.empty or name[0].isupper() and "." not in name else f" -> {back}"
-    back = back.replace("'", "").replace('"', "")
+    back = "" if back in (signature.empty, "None", None) or name[0].isupper() and "." not in name else f" -> {back}"
+    back = back.replace("'", "").replace('"', "").replace("AnyModule", "Module")
     inner = [one.replace("'", '"').replace('"Tensor"', "Tensor").replace("<factory>", "[]") for one in said]
     inner = [re.sub(r'\["(\w+)"\]', r"[\1]", one) for one in inner]
     line = f"{name}({', '.join(inner)}){back}"
-    return line if len(line) <= 110 or not wrap else f"{name}(\n    " + ",\n    ".join(inner) + f",\n){back}"
+    if len(line) <= 110 or not wrap:
+        return line
+    if typed:
+        return f"{name}(\n    " + ",\n    ".join(inner) + f",\n){back}"
+    return textwrap.fill(line, 110, subsequent_indent="    ", break_long_words=False)
 
 
 def members_of(cls):
-    """The public methods and properties that it defines, and attributes with a comment "#:"."""
+    """Yields the public methods and properties of a class, and attributes with a comment "#:"."""
     if issubclass(cls, Exception):
         return
     for name, kind, said in re.findall(r"(?m)^ +(?:self\.)?(\w+)(?:: ([^=#\n]+?))?(?: = [^#\n]*?)?  #: (.*)$", inspect.getsource(cls)):
@@ -83,21 +89,21 @@ def members_of(cls):
         if isinstance(one, property):
             yield f"`{name}: {one.fget.__annotations__['return']}`".replace("'", ""), text_of(one)
         elif isinstance(one, (staticmethod, classmethod)):
-            yield f"`{header_of(one.__func__, name)}`", text_of(one.__func__)
+            yield f"`{header_of(one.__func__, name, typed=False)}`", text_of(one.__func__)
         elif inspect.isfunction(one):
-            yield f"`{header_of(one, name)}`", text_of(one)
+            yield f"`{header_of(one, name, typed=False).removesuffix(' -> Tensor')}`", text_of(one)
 
 
 def entry(module, name):
-    """A heading, its header, its text, and a list of its members."""
+    """Returns the heading, signature, text and members of a name."""
     one = getattr(module, name)
     full = f"{module.__name__}.{name}"
     is_class = inspect.isclass(one)
     parts = [f"### {full}"]
     made = one.__init__ if is_class else one
     given = [*inspect.signature(made).parameters][-1:]  # of a class: "handle" where the library makes it
-    if not is_class or inspect.isfunction(made) and given != ["handle"]:
-        parts.append(f"```python\n{'class ' if is_class else ''}{header_of(made, name, wrap=True)}\n```")
+    if not is_class or inspect.isfunction(made) and given != ["handle"] and name not in MADE_BY_HEED:
+        parts.append(f"```python\n{'class ' if is_class else ''}{header_of(made, name, True, typed=dataclasses.is_dataclass(one))}\n```")
     parts.append(text_of(one))
     if is_class:
         members = [f"- {header}: {said}".replace("\n", "\n  ") for header, said in members_of(one)]
@@ -106,35 +112,45 @@ def entry(module, name):
 
 
 def functions():
-    """The functions of tensors, a line each."""
-    lines = ["| function | what it computes |", "|---|---|"]
+    """Returns lists of the functions of tensors: element-wise ones, and others."""
+    rows, names, methods = {}, {}, []  # texts and aliases by function; those that are methods of tensors
     for name in heed.ops.__all__:
         one = getattr(heed.ops, name)
-        header = header_of(one, name) if not inspect.isclass(one) else name
-        if hasattr(one, "__wrapped__"):  # a method of tensors
-            header = header.replace("(", "(x: Like, ", 1).replace("(x: Like, )", "(x: Like)")
-        said = re.sub(r"\s+", " ", text_of(one).split("\n\n")[0])
-        lines.append(f"| `{header}` | {said} |".replace("|", "\\|").replace("\\| `", "| `", 1).replace("` \\| ", "` | ", 1)[:-2] + "|")
-    return "\n".join(lines)
+        if "self" in inspect.signature(inspect.unwrap(one)).parameters:
+            methods.append(f"`{name}`")
+            continue
+        names.setdefault(one, []).append(name)
+        if len(names[one]) == 1:
+            header = header_of(one, name, typed=False).removesuffix(" -> Tensor") if not inspect.isclass(one) else name
+            rows[one] = header, re.sub(r"\s+", " ", text_of(one).split("\n\n")[0]).removeprefix("Returns ")
+    usual, masks, simple, others = [], [], [], []
+    for one, (header, said) in rows.items():
+        also = "".join(f", also `{alias}`" for alias in names[one][1:])
+        formula = said.removesuffix(", element-wise.")
+        if formula == header:
+            usual.append(f"`{header}`")
+        elif formula.startswith("the mask "):
+            masks.append(f"`{header}`: `{formula.removeprefix('the mask ').replace('&lt;', '<')}`")
+        else:
+            (others if formula == said else simple).append(f"- `{header}`{also}: {formula}")
+    return [f"Methods of Tensor that are also functions: {', '.join(methods)}.",
+            f"Element-wise functions with the usual meaning: {', '.join(usual)}.",
+            f"Element-wise masks, i32 0 or 1: {'; '.join(masks)}.",
+            "Other element-wise functions:", "\n".join(simple), "Other functions:", "\n".join(others)]
 
 
 def page(with_sklearn):
-    parts = [
-        "# The Python API",
-        f"Every name of the package, from its docstrings: `{NOTE}`\nmakes this page anew. The [guide](../guides/bindings.md) shows"
-        " them at work, and the [cheat sheet](cheat_sheet.md) has the most used on one page.",
-        "`Like` is a tensor, an array, a number or nested lists of numbers; `Axis` an axis, several, or None for all; `Array` an\n"
-        "array of NumPy; `Path` a text or a path of `pathlib`; `Parameters` a tensor, a module or a dictionary of tensors.",
-    ]
+    """Returns the generated part of python.md."""
+    parts = []
     for title, module, names in SECTIONS:
         parts.append(f"## {title}")
         parts += [entry(heed.nn if module == "heed.nn" else heed, name) for name in names.split()]
         if module == "heed.nn":
             made = ", ".join(f"`{name}()`" for name in HAND_MADE.split())
-            parts.append(f"{made}: an `Activation` of the function of that name. `heed.nn.functional` has all functions of tensors.")
+            parts.append(f"{made} are `Activation`s of these functions. `heed.nn.functional` has all functions of tensors.")
     parts += ["## Functions of tensors",
-              "All of them are in `heed`, `heed.ops` and `heed.nn.functional`. They are recorded if an operand is a parameter or depends"
-              " on one.", functions()]
+              "These are in `heed`, `heed.ops` and `heed.nn.functional`. Operands are `Like`; the result is a tensor unless given."
+              " Gradients are recorded if an operand is tracked. Masks can be indices.", *functions()]
     if with_sklearn:
         estimators = importlib.import_module("heed.sklearn")
         parts += ["## heed.sklearn", *[entry(estimators, name) for name, one in vars(estimators).items()
@@ -146,11 +162,17 @@ def settings_of_attention():
     lines = ["| mechanism | setting | default | range | what it does |", "|---|---|---|---|---|"]
     for name, can in heeds_attentions().items():
         for one in can["settings"]:
-            beside = "".join(f" (beside `{other}={value if isinstance(value, str) else ', '.join(value)}`)"
+            beside = "".join(f" (only with `{other}={value if isinstance(value, str) else ', '.join(value)}`)"
                              for other, value in one.get("beside", {}).items())
             default = f"{one['default']:.6g}" if isinstance(one["default"], float) else json.dumps(one["default"]).strip('"')
             lines.append(f"| `{name}` | `{one['name']}` | `{default}` | {one['range'].replace(chr(39), '`')} | {one['help']}{beside} |")
     return "\n".join(lines)
+
+
+def parts_of(path, name):
+    """Returns a page before, within and after the markers of a generated part."""
+    pattern = rf"(?s)(.*<!-- {name}: [^\n]*-->\n)(.*?)(<!-- end of {name} -->.*)"
+    return re.match(pattern, path.read_text(encoding="utf-8")).groups()
 
 
 def written(path, text):
@@ -165,12 +187,13 @@ class Reference(unittest.TestCase):
 
     def test_the_page_of_the_python_api(self):
         has_sklearn = importlib.util.find_spec("sklearn") is not None
-        made, path = page(has_sklearn), DOCS / "python.md"
+        path = DOCS / "python.md"
+        before, now, after = parts_of(path, "python")
         if has_sklearn:
+            made = before + page(True) + after
             self.assertEqual(written(path, made), made, NOTE)
         else:
-            self.assertEqual(path.read_text(encoding="utf-8").partition("## heed.sklearn")[0].strip(), made.strip(),
-                             NOTE + ", which needs scikit-learn")
+            self.assertEqual(now.partition("## heed.sklearn")[0].strip(), page(False).strip(), NOTE + ", which needs scikit-learn")
 
     def test_it_has_every_name(self):
         listed = {f"{module}.{name}" for _, module, names in SECTIONS for name in names.split()}
@@ -194,9 +217,9 @@ class Reference(unittest.TestCase):
 
     def test_the_settings_of_attention(self):
         path = DOCS / "attention_options.md"
-        before, after = re.match(r"(?s)(.*<!-- settings: [^\n]*-->\n).*?(<!-- end of settings -->.*)",
-                                        path.read_text(encoding="utf-8")).groups()
-        self.assertEqual(written(path, before + settings_of_attention() + "\n" + after), before + settings_of_attention() + "\n" + after, NOTE)
+        before, _, after = parts_of(path, "settings")
+        made = before + settings_of_attention() + "\n" + after
+        self.assertEqual(written(path, made), made, NOTE)
         self.assertGreater(path.read_text(encoding="utf-8").count("| `"), 60)
 
 

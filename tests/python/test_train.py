@@ -175,7 +175,7 @@ class Training(Folder):
                 self.assertTrue(answer.text.startswith(first))
                 pieces.close()
                 self.assertEqual(run.predict(["one two"])[0], answer)
-        with self.assertRaisesRegex(heed.Error, "writes no text"):
+        with self.assertRaisesRegex(heed.Error, "generates no text"):
             list(self.train("classify", TEXTS, LABELS).stream("good"))
 
     def test_folds(self):
@@ -338,7 +338,7 @@ class Training(Folder):
         self.assertGreaterEqual(drawn[0].probability, drawn[1].probability)
         self.refuses((heed.SettingsError, "top_p", lambda: run.generate("good", top_p=1.5)),
                      (heed.SettingsError, "samples", lambda: run.generate("good", samples=0)),
-                     (heed.Error, "writes no text", lambda: self.train("classify", TEXTS, LABELS).generate("good")))
+                     (heed.Error, "generates no text", lambda: self.train("classify", TEXTS, LABELS).generate("good")))
 
     def test_one_file_and_back(self):
         run = self.train("classify", TEXTS, LABELS)
@@ -471,7 +471,7 @@ class Training(Folder):
                 errors.append(str(caught.exception))
 
         self.train("classify", TEXTS, LABELS, out=self.path("other"), on_progress=meanwhile)
-        self.assertIn("training runs in", errors[0])
+        self.assertIn("is training in", errors[0])
 
     def test_a_temporary_run_lives_as_long_as_its_object(self):
         run = self.train("classify", TEXTS, LABELS)

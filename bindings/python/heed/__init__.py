@@ -1,4 +1,4 @@
-"""heed: tensors, gradients, attention layers of a dozen papers, and trained runs.
+"""heed: tensors, gradients, 37 attention mechanisms, and trained runs.
 
 >>> import heed, numpy as np
 >>> w = heed.parameter(np.zeros((3, 1), np.float32))
@@ -42,5 +42,5 @@ __version__ = _lib.heed_version().decode()
 
 
 def set_threads(count: int) -> None:
-    """Sets the number of CPU threads; results never depend on it."""
+    """Sets the number of CPU threads, 1 to 1000. Results never depend on it."""
     _call("heed_set_cpu_threads", count)

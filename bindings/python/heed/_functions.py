@@ -1,4 +1,4 @@
-"""Functions of tensors to which Python adds something; ops.py makes the others from the library's list, and documents these."""
+"""Functions of tensors written by hand; ops.py generates the others from the library's list, and documents these."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from .tensor import DTYPES, Like, Pair, Parameter, Tensor, _alike, _integers, _m
 
 
 def leaky_relu(x: Like, slope: float = 0.01) -> Tensor:
-    """x where it is positive, else slope x."""
+    """Returns x where it is positive, otherwise slope x."""
     return Tensor._result("heed_unary", b"leaky_relu", _t(x), slope, 0)
 
 
 def elu(x: Like, alpha: float = 1.0) -> Tensor:
-    """x where it is positive, else alpha (e^x - 1)."""
+    """Returns x where it is positive, otherwise alpha (e^x - 1)."""
     return Tensor._result("heed_unary", b"elu", _t(x), alpha, 0)
 
 
 def clamp(x: Like, low: float, high: float) -> Tensor:
-    """min(max(x, low), high)."""
+    """Returns min(max(x, low), high)."""
     return Tensor._result("heed_unary", b"clamp", _t(x), low, high)
 
 
 def where(condition: Like, a: Like, b: Like) -> Tensor:
-    """a where the condition (i32 or bools) is not 0, else b; all three broadcast."""
+    """Returns a where the condition (i32 or bool) is not 0, otherwise b; all three broadcast."""
     return Tensor._result("heed_where", _t(condition), *_alike(a, b))
 
 
@@ -45,13 +45,13 @@ def tile(x: Like, counts: Sequence[int]) -> Tensor:
 
 
 def concat(parts: Sequence[Like], axis: int = 0) -> Tensor:
-    """Tensors joined along an axis."""
+    """Joins tensors along an axis."""
     tensors = [_t(part) for part in parts]
     return Tensor._result("heed_concat", lib.handles_of(tensors), len(tensors), axis)
 
 
 def stack(parts: Sequence[Like], axis: int = 0) -> Tensor:
-    """Tensors of one shape joined along a new axis."""
+    """Joins tensors of one shape along a new axis."""
     tensors = [_t(part) for part in parts]
     if not tensors:
         raise ValueError("nothing to stack")
@@ -62,7 +62,7 @@ def stack(parts: Sequence[Like], axis: int = 0) -> Tensor:
 
 
 def _function(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A method of tensors as a function."""
+    """Converts a method of tensors to a function."""
 
     def op(x: Like, *arguments: Any, **settings: Any) -> Tensor:
         return method(_t(x), *arguments, **settings)
@@ -80,17 +80,17 @@ _log_sum_exp = _reduction("log_sum_exp", "")
 
 
 def log_sum_exp(x: Like, axis: Optional[int] = None, keepdims: bool = False) -> Tensor:
-    """log(sum(exp(x))) along an axis or of all elements, without overflow."""
+    """Returns log(sum(exp(x))) over one or all axes, without overflow."""
     return _log_sum_exp(_t(x), axis, keepdims)
 
 
 def softmax(x: Like, axis: int = -1) -> Tensor:
-    """exp(x) / sum(exp(x)) along an axis."""
+    """Returns exp(x) / sum(exp(x)) along an axis."""
     return Tensor._result("heed_softmax", _t(x), axis)
 
 
 def log_softmax(x: Like, axis: int = -1) -> Tensor:
-    """x - log(sum(exp(x))) along an axis."""
+    """Returns x - log(sum(exp(x))) along an axis."""
     return Tensor._result("heed_log_softmax", _t(x), axis)
 
 
@@ -98,12 +98,12 @@ def log_softmax(x: Like, axis: int = -1) -> Tensor:
 
 
 def matmul(a: Like, b: Like) -> Tensor:
-    """a [..., m, k] times b [..., k, n]; leading axes broadcast."""
+    """Returns the matrix product of a [..., m, k] and b [..., k, n]; leading axes broadcast."""
     return Tensor._result("heed_matmul", *_alike(a, b))
 
 
 def linear(x: Like, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
-    """x [..., in] times the transpose of weight [out, in], plus bias [out]."""
+    """Returns x [..., in] times the transpose of weight [out, in], plus bias [out]."""
     return Tensor._result("heed_linear", _t(x), weight, bias)
 
 
@@ -114,12 +114,12 @@ def linear_maps(x: Like, maps: Sequence[Tuple[Tensor, Optional[Tensor]]]) -> Lis
 def feed_forward(
     x: Like, first: Tuple[Tensor, Optional[Tensor]], activation: str, second: Tuple[Tensor, Optional[Tensor]]
 ) -> Tensor:
-    """linear(activation(linear(x, *first)), *second) in one op; `activation` by name: "relu", "gelu", ..."""
+    """Returns linear(activation(linear(x, *first)), *second) in one op; activation: "relu", "gelu", ..."""
     return _op("feed_forward", [_t(x), *first, *second], activation=activation)[0]
 
 
 def einsum(equation: str, *operands: Like) -> Tensor:
-    """Einstein summation in NumPy's notation: einsum("bhid,bhjd->bhij", q, k)."""
+    """Returns an Einstein summation in NumPy's notation: einsum("bhid,bhjd->bhij", q, k)."""
     return _op("einsum", [_t(one) for one in operands], equation=equation)[0]
 
 
@@ -127,7 +127,7 @@ def einsum(equation: str, *operands: Like) -> Tensor:
 
 
 def embedding(table: Tensor, ids: Like) -> Tensor:
-    """Rows of table [n, width] by ids of any shape: [..., width]; -1 gives zeros."""
+    """Returns rows of table [n, width] by ids of any shape, as [..., width]; -1 gives zeros."""
     return Tensor._result("heed_embedding", table, _t(ids))
 
 
@@ -137,7 +137,7 @@ def embedding(table: Tensor, ids: Like) -> Tensor:
 def layer_norm(
     x: Like, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, epsilon: float = 1e-5
 ) -> Tensor:
-    """(x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis."""
+    """Returns (x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis."""
     return Tensor._result("heed_layer_norm", _t(x), weight, bias, epsilon)
 
 
@@ -155,7 +155,7 @@ def kl_divergence(log_p: Like, log_q: Like) -> Tensor:
 
 
 def cross_entropy(logits: Tensor, targets: Like, smoothing: float = 0.0) -> Tensor:
-    """Per row of logits [..., classes], with targets i32 [...]; a target of -1 gives 0."""
+    """Returns the loss of each row of logits [..., classes] with targets i32 [...]; a target of -1 gives 0."""
     return Tensor._result("heed_cross_entropy", logits, _t(targets), smoothing)
 
 
@@ -166,8 +166,9 @@ def dot_product_attention(
     query: Like, key: Like, value: Like, mask: Optional[Like] = None, causal: bool = False,
     bias: Optional[Like] = None, slopes: Optional[Like] = None,
 ) -> Tensor:
-    """softmax(q k^T / sqrt(dk) + bias) v of [batch, heads, length, width]; mask: 1 = allowed; bias: [1 or batch, 1 or
-    heads, length, keys]; slopes: a number per head that each step of distance takes from a product (ALiBi)."""
+    """Returns softmax(q k^T / sqrt(dk) + bias) v for tensors [batch, heads, length, width]. mask: 1 = allowed; bias: [1
+    or batch, 1 or heads, length, keys]; slopes: per head, subtracted per step of distance (ALiBi).
+    """
     options = _maybe(mask), int(causal), _maybe(bias), _maybe(slopes)
     return Tensor._result("heed_biased_attention", _t(query), _t(key), _t(value), *options)
 
@@ -200,30 +201,30 @@ def _shape(shape: Any) -> Any:
 
 
 def zeros(shape: Any, dtype: str = "f32", device: Optional[str] = None) -> Tensor:
-    """A tensor of zeros; `shape` is a number or a sequence of them."""
+    """Returns a tensor of zeros; `shape` is an integer or a sequence."""
     extents = _shape(shape)
     where = lib.encoded(device or "")
     return Tensor._result("heed_tensor_create", _number(dtype), len(extents), lib.longs(extents), None, where)
 
 
 def ones(shape: Any, dtype: str = "f32", device: Optional[str] = None) -> Tensor:
-    """A tensor of ones."""
+    """Returns a tensor of ones."""
     return full(shape, 1, dtype, device)
 
 
 def full(shape: Any, value: float, dtype: str = "f32", device: Optional[str] = None) -> Tensor:
-    """A tensor of one value."""
+    """Returns a tensor filled with one value."""
     empty = zeros(shape, dtype, device)
     return empty + empty._operand(value)
 
 
 def arange(count: int, dtype: str = "i32", device: Optional[str] = None) -> Tensor:
-    """0, 1, ..., count - 1."""
+    """Returns 0, 1, ..., count - 1."""
     return Tensor(np.arange(count), dtype, device)
 
 
 def eye(count: int, dtype: str = "f32", device: Optional[str] = None) -> Tensor:
-    """The identity matrix [count, count]."""
+    """Returns the identity matrix [count, count]."""
     return Tensor(np.eye(count), dtype, device)
 
 
@@ -247,7 +248,7 @@ def uniform(
     shape: Any, low: float = 0.0, high: float = 1.0, *, seed: int, step: int = 0, stream: int = 0, dtype: str = "f32",
     device: Optional[str] = None,
 ) -> Tensor:
-    """Random numbers in [low, high); equal (seed, step, stream) give equal numbers on every device."""
+    """Returns random numbers in [low, high); equal (seed, step, stream) give equal numbers on every device."""
     return _random(b"uniform", low, high, shape, (seed, step, stream), dtype, device)
 
 
@@ -255,7 +256,7 @@ def normal(
     shape: Any, mean: float = 0.0, deviation: float = 1.0, *, seed: int, step: int = 0, stream: int = 0,
     dtype: str = "f32", device: Optional[str] = None,
 ) -> Tensor:
-    """Normally distributed random numbers, keyed as those of uniform()."""
+    """Returns normally distributed random numbers, keyed like those of uniform()."""
     return _random(b"normal", mean, deviation, shape, (seed, step, stream), dtype, device)
 
 
@@ -263,13 +264,13 @@ def normal(
 
 
 def parameter(data: Like, dtype: Optional[str] = None, device: Optional[str] = None) -> Parameter:
-    """A tensor whose gradient backward() accumulates; shares the memory of a Tensor, copies everything else."""
+    """Creates a leaf that accumulates gradients; it shares the memory of a Tensor and copies other data."""
     return Parameter(data, dtype, device)
 
 
 @contextlib.contextmanager
 def no_grad() -> Iterator[None]:
-    """This thread records nothing inside."""
+    """Disables recording in this thread: ``with heed.no_grad():`` or as a decorator."""
     before = lib.result("heed_set_recording", 0, kind=ctypes.c_int32)
     try:
         yield
@@ -279,7 +280,7 @@ def no_grad() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class GradcheckResult:
-    """True if the gradients agree with finite differences."""
+    """The result of gradcheck(); true if the gradients agree with finite differences."""
 
     passed: bool
     worst_error: float
@@ -293,9 +294,9 @@ class GradcheckResult:
 
 
 def gradcheck(function: Callable[..., Tensor], inputs: Sequence[Like], tolerance: float = 1e-6) -> GradcheckResult:
-    """Compares backward() through function(*inputs) with central finite differences, in double precision.
+    """Compares the gradients of function(*inputs) with central finite differences, in double precision.
 
-    Floating inputs that are not tensors become f64, integers i32. An exception of the function is raised here.
+    Floating inputs that are not tensors become f64, integers i32. Exceptions of the function are raised here.
     """
     tensors = []
     for one in inputs:

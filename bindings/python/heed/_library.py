@@ -23,19 +23,19 @@ ALL_AXES = 2**31 - 1
 
 
 class Error(RuntimeError):
-    """Wrong shapes, types, names or files. The message says what to do."""
+    """Wrong shapes, dtypes, names or files. The message says what to do."""
 
 
 class BadArgument(Error, ValueError):
-    """An invalid handle, or a size that is not the tensor's."""
+    """An invalid handle, or a size that does not match the tensor. Also a ValueError."""
 
 
 class SettingsError(Error, ValueError):
-    """An unknown setting, or a value out of range."""
+    """An unknown setting, or a value out of range. Also a ValueError."""
 
 
 class OutOfMemory(Error, MemoryError):
-    """A device is out of memory."""
+    """A device is out of memory. Also a MemoryError."""
 
 
 class DeviceLost(Error):
@@ -43,11 +43,11 @@ class DeviceLost(Error):
 
 
 class CallbackFailed(Error):
-    """A callback failed without an exception of its own."""
+    """A callback failed without raising an exception."""
 
 
 class Interrupted(Error):
-    """A long call was asked to stop; Ctrl-C raises KeyboardInterrupt instead."""
+    """A long call was stopped. Ctrl-C raises KeyboardInterrupt instead."""
 
 
 for _class in (Interrupted, Error, BadArgument, SettingsError, OutOfMemory, DeviceLost, CallbackFailed):
@@ -57,7 +57,7 @@ CALLBACK_FAILED = 6
 
 
 def _checked(kind: Any) -> Any:
-    """An integer argument; ctypes alone would truncate values that do not fit."""
+    """An integer argument that raises OverflowError where ctypes alone would truncate."""
 
     class Checked:
         @staticmethod
@@ -231,7 +231,7 @@ _OTHERS: Dict[str, Tuple[Any, List[Any]]] = {
 
 
 def _load() -> ctypes.CDLL:
-    """HEED_LIBRARY, else beside the package, else on the loader's path."""
+    """Loads HEED_LIBRARY if set; otherwise the library next to the package or on the loader's path."""
     named = os.environ.get("HEED_LIBRARY")
     beside = sorted(pathlib.Path(__file__).parent.glob("libheed.so*"))
     tried = [named] if named else [str(path) for path in beside[:1]] or ["libheed.so", "libheed.so.0.1"]
@@ -281,7 +281,7 @@ def _is_main(ident: Any = threading.get_ident, main: Any = threading.main_thread
 
 
 class _Counted:
-    """While a call of another thread is under way."""
+    """Counts calls of threads other than the main one."""
 
     def __enter__(self) -> None:
         thread = threading.get_ident()
@@ -307,7 +307,7 @@ _counted = _Counted()
 
 
 def _end() -> None:
-    """Asks all calls to stop and waits for them, but not for ever for a function of the user's that does not return."""
+    """Stops all calls and waits for them, except for user functions that do not return."""
     global _ending
     with _changed:
         _ending = True
@@ -319,12 +319,12 @@ def _end() -> None:
 
 
 def ending() -> bool:
-    """Whether the program ends, and its threads with it."""
+    """Returns whether the program is exiting."""
     return _ending
 
 
 def _in_child() -> None:
-    """After a fork: the other threads are not there."""
+    """Resets the locks after a fork, where other threads do not exist."""
     global _lock, _changed
     _lock = threading.RLock()
     _changed = threading.Condition(_lock)
@@ -421,14 +421,14 @@ _IN_PYTHON: List[Tuple[str, Any]] = [
 
 
 def in_python(message: str) -> str:
-    """What an error of the library says of flags of a command and functions of C, as Python has them."""
+    """Replaces command-line flags and C functions in an error message by their Python equivalents."""
     for pattern, words in _IN_PYTHON:
         message = re.sub(pattern, words, message)
     return message
 
 
 def freeing(name: str) -> Any:
-    """A function that frees a handle, whereby functions of Python may be called."""
+    """Returns a function that frees a handle; freeing may call Python functions."""
     function = getattr(library, name)
 
     def free(handle: int) -> Any:
@@ -489,14 +489,14 @@ def interruptible() -> Iterator[None]:
 
 
 def result(name: str, *arguments: Any, kind: Any = ctypes.c_void_p) -> Any:
-    """The same for a function whose last argument is the result; None for NULL."""
+    """Calls a function whose last argument is the result, and returns it; None for NULL."""
     out = kind()
     call(name, *arguments, ctypes.byref(out))
     return out.value if hasattr(out, "value") else out
 
 
 def result_text(name: str, *arguments: Any) -> str:
-    """The same for a text, which is copied and freed."""
+    """Calls a function that returns text; copies and frees it."""
     address = result(name, *arguments)
     try:
         return ctypes.string_at(address).decode("utf-8")
@@ -509,14 +509,14 @@ def result_json(name: str, *arguments: Any) -> Any:
 
 
 def encoded(text: str) -> bytes:
-    """Text for the library; a NUL would silently truncate it."""
+    """Encodes text for the library. Raises ValueError for a NUL, which would truncate it silently."""
     if "\0" in text:
         raise ValueError("a text for heed must not contain a NUL character")
     return text.encode("utf-8")
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers and arrays, and paths, as JSON has them."""
+    """Converts NumPy numbers and arrays, and paths, for JSON."""
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, os.PathLike):
@@ -525,7 +525,7 @@ def _plain(value: Any) -> Any:
 
 
 def settings_json(settings: Dict[str, Any]) -> Optional[bytes]:
-    """Settings that are None keep their defaults."""
+    """Encodes settings as JSON; those that are None keep their defaults."""
     given = {name: value for name, value in settings.items() if value is not None}
     return encoded(json.dumps(given, default=_plain)) if given else None
 
@@ -538,15 +538,15 @@ def longs(values: Any) -> Any:
 
 
 def handles_of(objects: Any) -> Any:
-    """The handles of objects as a C array; None gives NULL."""
+    """Returns the handles of objects as a C array; None becomes NULL."""
     return (ctypes.c_void_p * len(objects))(*[None if one is None else one._handle for one in objects])
 
 
 def texts_of(texts: Any) -> Any:
-    """Texts as a C array."""
+    """Returns texts as a C array."""
     return (ctypes.c_char_p * len(texts))(*[encoded(text) for text in texts])
 
 
 def listing(what: str) -> Any:
-    """A list: "ops", "attention", "optimizers", "tasks" or "devices"."""
+    """Returns a list of "ops", "attention", "optimizers", "tasks" or "devices", with their properties."""
     return result_json("heed_list", encoded(what))

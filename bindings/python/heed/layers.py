@@ -1,4 +1,4 @@
-"""Modules, the context of a forward pass, attention layers, optimizers, and files of all these."""
+"""Modules, contexts, attention layers, optimizers, and saving them."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class _Handle:
 
 
 class Context(_Handle):
-    """A forward pass, shared by all its layers. Numbers their dropout by (seed, step).
+    """The state of one forward pass: training or inference, dropout masks, auxiliary losses.
 
-    Give it to layers, or enter it: inside ``with heed.Context(seed=1, step=step):`` it is the context of all layers
-    that are not given one. Without any, layers are in inference.
+    Pass it to layers, or enter it: inside ``with heed.Context(seed=1, step=step):`` all layers use it by default.
+    Without a context, layers run inference. Dropout masks depend on (seed, step) and on the order of the layers.
     """
 
     _free_name = "heed_context_free"
@@ -53,14 +53,14 @@ class Context(_Handle):
 
     @classmethod
     def _lent(cls, handle: Optional[int]) -> "Context":
-        """A pass of the library, which frees it."""
+        """Wraps a context that the library owns."""
         made = cls.__new__(cls)
         made._handle, made._free = handle, lambda handle: None
         return made
 
     @classmethod
     def current(cls) -> Optional["Context"]:
-        """The context that this thread has entered last."""
+        """Returns the context that this thread entered last, or None."""
         stack = getattr(cls._entered, "stack", [])
         return stack[-1] if stack else None
 
@@ -73,21 +73,21 @@ class Context(_Handle):
 
     @property
     def auxiliary_loss(self) -> Optional[Tensor]:
-        """The weighted sum of the losses that layers add, such as ClusterFormer's clustering loss."""
+        """The weighted sum of losses that layers added, such as ClusterFormer's clustering loss, or None."""
         handle = lib.result("heed_context_auxiliary_loss", self)
         return None if handle is None else Tensor._of(handle)
 
     def add_loss(self, name: str, value: Tensor, weight: float = 1.0) -> None:
-        """Adds `weight` times a number to the auxiliary loss."""
+        """Adds ``weight`` times a scalar to the auxiliary loss."""
         lib.call("heed_context_add_loss", self, lib.encoded(name), weight, value)
 
     def dropout(self, x: Like, p: float) -> Tensor:
-        """Drops elements with probability p, by the next random numbers of the pass; x itself in inference."""
+        """Applies dropout with probability p, using the next random numbers of the pass; returns x in inference."""
         return Tensor._result("heed_context_dropout", self, _t(x), p)
 
 
 class Module(_Handle):
-    """Named parameters: a layer, the model of a run, or a class of your own.
+    """Base class of models, with named parameters.
 
     >>> class Net(heed.nn.Module):
     ...     def __init__(self):
@@ -95,7 +95,7 @@ class Module(_Handle):
     ...     def forward(self, x):
     ...         return self.out(heed.tanh(self.hidden(x)))
 
-    Attributes that are parameters or modules, or lists or dictionaries of them, belong to it under their names.
+    Attributes that are parameters or modules, or lists or dicts of them, belong to the module under their names.
     """
 
     _free_name = "heed_module_free"
@@ -106,17 +106,17 @@ class Module(_Handle):
             super().__init__(handle)
 
     def __call__(self, *inputs: Any, **options: Any) -> Tensor:
-        """forward() of the same arguments."""
+        """Calls forward()."""
         return self.forward(*inputs, **options)
 
     def _entries(self, name: str = "") -> Iterator[Tuple[str, Union[Parameter, "Module"]]]:
-        """What it consists of, by dotted name: parameters, and modules of the library."""
+        """Yields parameters and library modules by dotted name."""
         if self._handle is not None:
             yield name, self
         yield from _entries_of(vars(self), name)
 
     def parameters(self) -> Dict[str, Tensor]:
-        """The leaves themselves by dotted name, shared ones once: an optimizer of them trains this module."""
+        """Returns the parameters by dotted name; shared ones appear once."""
         found: Dict[str, Tensor] = {}
         seen = set()
         for name, one in self._entries():
@@ -126,7 +126,7 @@ class Module(_Handle):
         return found
 
     def _own_parameters(self, prefix: str) -> Dict[str, Tensor]:
-        """Those of the library's module."""
+        """Returns the parameters of a library module."""
         found: Dict[str, Tensor] = {}
         for index in range(lib.result("heed_module_parameter_count", self, kind=ctypes.c_size_t)):
             name, handle = ctypes.c_char_p(), ctypes.c_void_p()
@@ -135,14 +135,13 @@ class Module(_Handle):
         return found
 
     def state_dict(self) -> Dict[str, Array]:
-        """The values of its parameters by dotted name, copied: f32 and f64 as they are, others as float32."""
+        """Returns copies of the parameters as arrays by dotted name; f16 and bf16 become float32."""
         return {name: one.numpy(copy=True) for name, one in self.parameters().items()}
 
     def load_state_dict(self, values: Mapping[str, Like]) -> None:
-        """Sets the parameters to what state_dict() gave, of this module or one like it.
+        """Sets the parameters to the values that state_dict() returned.
 
-        Names and shapes must all match; otherwise nothing changes: KeyError names what is missing or unknown, and
-        ValueError the first shape that differs.
+        Raises KeyError for missing or unknown names and ValueError for a wrong shape, and then changes nothing.
         """
         own = self.parameters()
         missing, unknown = [name for name in own if name not in values], [name for name in values if name not in own]
@@ -158,7 +157,7 @@ class Module(_Handle):
             one.assign(arrays[name])
 
     def __repr__(self) -> str:
-        """Its parts, an indented line for each, with the shapes of their parameters."""
+        """Lists the parts with the shapes of their parameters."""
         lines = []
         for name, part in vars(self).items():
             for key, one in _parts_of(part, "" if name == "_parts" else name):
@@ -169,12 +168,12 @@ class Module(_Handle):
         return f"{type(self).__name__}(" + "".join("\n" + line for line in lines) + ("\n)" if lines else ")")
 
     def to(self: AnyModule, where: str) -> AnyModule:
-        """Moves its parameters, in place, to a device ("cpu", "vulkan", "vulkan:1", "auto") or a dtype ("f32", "f64").
+        """Moves the parameters in place to a device ("cpu", "vulkan", "vulkan:1", "auto") or dtype ("f32", "f64");
+        returns self.
 
-        Returns itself. Optimizers made before follow to a device, with their moments; after another dtype those that
-        keep moments are to be made anew, as step() says. Gradients are dropped, and tensors that are no parameters stay.
-        Raises heed.Error for f64 on a GPU, for a device that is not there, and for the model of a
-        run, which stays where Run.open(device=...) put it. To train in f16 or bf16 there is heed.Autocast.
+        Existing optimizers follow to a device with their moments. After a change of dtype, create optimizers that
+        keep moments anew. Gradients are cleared; tensors that are not parameters stay. Raises heed.Error for f64 on
+        a GPU, an unavailable device, and the model of a run. For f16 and bf16, use heed.Autocast.
         """
         parts = _objects(self)
         name, is_dtype = lib.encoded(where), where in DTYPES
@@ -182,11 +181,11 @@ class Module(_Handle):
         return self
 
     def save(self, path: Path, optimizer: Optional["Optimizer"] = None) -> None:
-        """Writes safetensors, completely or not at all, with the state of an optimizer if one is given."""
+        """Writes a safetensors file, completely or not at all, optionally with the state of an optimizer."""
         save(path, {"": self} if optimizer is None else {"": self, "optimizer": optimizer})
 
     def load(self, path: Path, optimizer: Optional["Optimizer"] = None) -> None:
-        """Reads what save() wrote. Names, shapes and types must all match; otherwise nothing changes."""
+        """Reads a file of save(). Changes nothing unless all names, shapes and dtypes match."""
         load(path, {"": self} if optimizer is None else {"": self, "optimizer": optimizer})
 
 
@@ -198,7 +197,7 @@ def _joined(*names: str) -> str:
 
 
 def _parts_of(part: Any, name: str) -> Iterator[Tuple[str, Union[Parameter, Module]]]:
-    """The parameters and modules that an attribute is or holds, by dotted name."""
+    """Yields the parameters and modules in an attribute, by dotted name."""
     if isinstance(part, (Parameter, Module)):
         yield name, part
     elif isinstance(part, (dict, list, tuple)):
@@ -215,7 +214,7 @@ Saved = Mapping[str, Union[Tensor, Module, "Optimizer"]]
 
 
 def _in_file(objects: Saved) -> Any:
-    """The objects of the library that these consist of, each once, and their names."""
+    """Returns the names and handles of the library objects to save, each once."""
     entries: Dict[int, Tuple[str, Any]] = {}
     for prefix, one in objects.items():
         for name, part in one._entries(prefix) if isinstance(one, Module) else [(prefix, one)]:
@@ -225,25 +224,25 @@ def _in_file(objects: Saved) -> Any:
 
 
 def save(path: Path, objects: Saved) -> None:
-    """Writes tensors, modules and optimizers as one safetensors file, completely or not at all.
+    """Writes tensors, modules and optimizers to one safetensors file, completely or not at all.
 
     >>> heed.save("checkpoint.safetensors", {"model": net, "optimizer": adam})
 
-    The learning rate of an optimizer is not in it.
+    An optimizer's learning rate is not saved.
     """
     lib.call("heed_save", lib.encoded(os.fspath(path)), *_in_file(objects))
 
 
 def load(path: Path, objects: Saved) -> None:
-    """Reads such a file into the same objects: training goes on to the same bits as if it had never stopped.
+    """Reads a file of save() into the same objects. Training continues with bit-identical results.
 
-    Names, shapes and types must all match; otherwise nothing changes, and heed.Error says what does not fit.
+    Raises heed.Error, and changes nothing, unless all names, shapes and dtypes match.
     """
     lib.call("heed_load", lib.encoded(os.fspath(path)), *_in_file(objects))
 
 
 class Attention(Module):
-    """An attention layer, made by attention()."""
+    """An attention layer, created by attention()."""
 
     def __init__(self, name: str, handle: int) -> None:
         super().__init__(handle)
@@ -253,9 +252,10 @@ class Attention(Module):
         self, x: Like, mask: Optional[Like] = None, memory: Optional[Like] = None, memory_mask: Optional[Like] = None,
         context: Optional[Context] = None,
     ) -> Tensor:
-        """x [batch, length, width] -> the same shape.
+        """Maps x [batch, length, width] to the same shape.
 
-        Masks (i32 or bools [batch, length]): 1 = real token. No context: the one that was entered, else inference.
+        Masks (i32 or bool [batch, length]) are 1 for real tokens. ``context`` defaults to the entered one, or
+        inference.
         """
         tensors = [_t(x), _maybe(mask), _maybe(memory), _maybe(memory_mask)]
         return Tensor._result("heed_attention_forward", self, *tensors, context or Context.current())
@@ -270,16 +270,19 @@ def attention(
     max_length: Optional[int] = None, seed: Optional[int] = None, dtype: Optional[str] = None,
     device: Optional[str] = None, **options: Any,
 ) -> Attention:
-    """A layer of any mechanism, which maps [batch, length, width] to the same shape.
+    """Creates an attention layer of any mechanism; it maps [batch, length, width] to the same shape.
 
     >>> heed.attention("clusterformer", 64, heads=4, clusters=8)
     >>> heed.attention("dot_product", 64, heads=4, positions="rotary", causal=True)
 
-    ``options`` are the mechanism's own settings: attentions() lists them with defaults and ranges. ``positions``:
-    "rotary" (arXiv 2104.09864), "alibi" (2108.12409) or "relative" (T5, 1910.10683), within the logits, of mechanisms
-    that have them; "none", the default, leaves positions to the vectors x. ``cross``: keys and values come from a
-    memory. ``max_length``: needed where attentions() says that "any_length" is False. ``dtype``: "f32" or "f64".
-    Raises heed.SettingsError for an unknown name or setting, a value out of range, and what the mechanism cannot do.
+    - ``options``: settings of the mechanism, which attentions() lists.
+    - ``positions``: "rotary" (arXiv 2104.09864), "alibi" (2108.12409) or "relative" (T5, 1910.10683), if supported.
+      The default "none" uses positions only if x contains them.
+    - ``cross``: keys and values come from a memory.
+    - ``max_length``: required if "any_length" is False in attentions().
+    - ``dtype``: "f32" or "f64".
+
+    Raises heed.SettingsError for unknown names and settings, values out of range, and unsupported uses.
     """
     settings = dict(options, width=width, heads=heads, positions=positions, dropout=dropout, bias=bias, causal=causal,
                     cross=cross, max_length=max_length, seed=seed, dtype=dtype, device=device)
@@ -287,15 +290,15 @@ def attention(
 
 
 def attentions() -> Dict[str, Dict[str, Any]]:
-    """Every mechanism by name: what it can do, and its settings.
+    """Returns all mechanisms by name, with capabilities and settings.
 
     >>> for setting in heed.attentions()["longformer"]["settings"]:
     ...     print(setting["name"], setting["default"], setting["range"], setting["help"])
 
-    "causal", "cross", "any_length", "padding", "strictly_causal", "cross_by_step" and "deterministic" are bools;
-    "positions" lists those of attention(positions=...). Each setting has "name", "type", "default", "range", "help",
-    and "beside", such as {"form": "local"}, if it exists beside this value of another setting alone. Defaults that
-    follow from the layer are those for 4 heads of width 16 and 256 positions.
+    "causal", "cross", "any_length", "padding", "strictly_causal", "cross_by_step" and "deterministic" are bools.
+    "positions" lists the values of attention(positions=...). Settings have "name", "type", "default", "range",
+    "help" and, if they depend on another setting, "beside", such as {"form": "local"}. Defaults that depend on the
+    layer are those for 4 heads of width 16 and 256 positions.
     """
     return {one["name"]: one for one in lib.listing("attention")}
 
@@ -316,7 +319,7 @@ def _tensors(parameters: Union[Parameters, Iterable[Parameters]]) -> List[Tensor
 
 
 def _objects(parameters: Union[Parameters, Iterable[Parameters]]) -> List[Union[Tensor, Module]]:
-    """The leaves and the library's modules that these consist of, each once."""
+    """Returns the leaves and library modules in these parameters, each once."""
     if isinstance(parameters, Module):
         found: Dict[int, Union[Tensor, Module]] = {id(part): part for _, part in parameters._entries()}
     elif isinstance(parameters, Tensor):
@@ -332,7 +335,7 @@ _OF_A_GROUP = ("params", "learning_rate", "weight_decay")
 
 
 def _group(given: Group, learning_rate: float) -> Tuple[List[Tensor], float, float]:
-    """The parameters of a group, the multiple of the learning rate, and the decay."""
+    """Returns the parameters, learning rate factor and weight decay of a group."""
     unknown = [name for name in given if name not in _OF_A_GROUP]
     if unknown:
         raise TypeError(f"a parameter group has no {unknown[0]!r}; it has {', '.join(_OF_A_GROUP)}")
@@ -343,24 +346,23 @@ def _group(given: Group, learning_rate: float) -> Tuple[List[Tensor], float, flo
 
 
 class Optimizer(_Handle):
-    """ "sgd", "adam", "adamw" or "muon" over parameters: tensors, modules, dictionaries, or a list of these; or groups.
+    """An optimizer: "sgd", "adam", "adamw" or "muon".
 
     >>> heed.Optimizer("adamw", net, 1e-3, weight_decay=0.01, clip_norm=1.0)
     >>> heed.Optimizer("adamw", [{"params": net.body, "learning_rate": 1e-4}, {"params": net.head}], 1e-3)
 
-    ``settings``: beta1 (for sgd the momentum), beta2, epsilon, weight_decay, decay_vectors (False: adamw and muon do
-    not decay parameters of rank 0 or 1, such as biases), clip_norm, the limit of the global norm.
+    - ``parameters``: tensors, modules, dicts, a list of these, or a list of groups. A group has "params" and
+      optionally "learning_rate" (0 freezes it) and "weight_decay", which then includes vectors.
+    - ``settings``: beta1 (momentum for sgd), beta2, epsilon, weight_decay, decay_vectors (by default, adamw and muon
+      do not decay parameters of rank 0 or 1, such as biases), clip_norm (maximum global norm of the gradients).
 
-    A group has "params", and may have a "learning_rate" (0: its parameters stay as they are) and a "weight_decay",
-    which then goes for vectors, too. step(rate) multiplies the rates of groups by rate / learning_rate, so that one
-    schedule leads all of them. Parameters that move to another device (Module.to) take their moments along.
-    Raises heed.SettingsError for an unknown name or setting, and heed.Error for what is no parameter or given twice.
+    "muon" orthogonalizes the updates of matrices, except nn.Embedding and the library's embeddings and output maps,
+    and uses adamw for all other parameters. ``adamw`` names further matrices to exclude, such as your output map.
+    More settings are momentum (0.95), nesterov (True), iterations (5), matrix_rate (1, a factor on the learning rate
+    of matrices) and adjust_rate: "match_rms_adamw" multiplies updates by 0.2 sqrt(max(rows, columns)), "original" by
+    sqrt(max(1, rows / columns)).
 
-    "muon" orthogonalises the steps of matrices, but for nn.Embedding and for the embeddings and last maps of the
-    library's models, and takes adamw's for all else. ``adamw``: what else muon should not orthogonalise, now or
-    later, such as the last map of a model of your own. More settings: momentum (0.95), nesterov (True), iterations
-    (5), matrix_rate (1) times the learning rate for matrices, adjust_rate ("match_rms_adamw": times 0.2
-    sqrt(max(rows, columns)); "original": times sqrt(max(1, rows / columns))).
+    Raises heed.SettingsError for unknown names and settings, and heed.Error for non-parameters and duplicates.
     """
 
     _free_name = "heed_optimizer_free"
@@ -386,35 +388,36 @@ class Optimizer(_Handle):
         super().__init__(lib.result("heed_optimizer_create_groups", *made))
 
     def step(self, learning_rate: Optional[float] = None) -> None:
-        """One update in place, from the gradients, with this learning rate in place of the optimizer's.
+        """Updates the parameters in place from their gradients.
 
-        Parameters without a gradient stay as they are; raises heed.Error if none has one.
+        ``learning_rate`` replaces the optimizer's; groups keep their ratio to it. Parameters without a gradient
+        stay; if none has one, raises heed.Error.
         """
         lib.call("heed_optimizer_step", self, self.learning_rate if learning_rate is None else learning_rate)
 
     def zero_grad(self) -> None:
-        """Drops the gradients of all its parameters."""
+        """Clears the gradients of all its parameters."""
         lib.call("heed_optimizer_zero_gradients", self)
 
     def save(self, path: Path) -> None:
-        """Writes its moments and number of steps; heed.save() writes them beside those of a model."""
+        """Writes the moments and step count; heed.save() combines them with a model."""
         save(path, {"": self})
 
     def load(self, path: Path) -> None:
-        """Reads what save() wrote, for the same parameters in the same order."""
+        """Reads a file of save(), for the same parameters in the same order."""
         load(path, {"": self})
 
 
 class Schedule:
-    """The learning rate of each step: a warm-up, in which it rises from 0, then by name.
+    """A learning rate schedule: a warm-up from 0, then a named curve.
 
     >>> schedule = heed.Schedule("cosine", 1e-3, steps=1000, warmup_steps=100)
     >>> adam.step(schedule(step))  # step 1, 2, ...
 
-    "constant" stays at `learning_rate`, the peak; "linear" falls to `final_rate` at step `steps`; "cosine" falls along
-    half a cosine (arXiv 1608.03983); "inverse_sqrt" is peak sqrt(warmup_steps / step) (arXiv 1706.03762, section 5.3).
-    Raises heed.SettingsError for an unknown name or a value out of range, ValueError for linear and cosine without
-    `steps`.
+    "constant" stays at `learning_rate`, the peak. "linear" falls to `final_rate` at step `steps`. "cosine" falls
+    along half a cosine (arXiv 1608.03983). "inverse_sqrt" is peak sqrt(warmup_steps / step) (arXiv 1706.03762,
+    section 5.3). Raises heed.SettingsError for an unknown name or a value out of range, and ValueError if linear or
+    cosine lacks `steps`.
     """
 
     def __init__(
@@ -429,7 +432,7 @@ class Schedule:
         self(1)  # raises what is wrong with them
 
     def __call__(self, step: int) -> float:
-        """The rate of a step; the first one is 1. Raises heed.SettingsError below that."""
+        """Returns the rate of a step, counted from 1. Raises heed.SettingsError for smaller steps."""
         given = self._json, step, self.steps or 0
         return float(lib.result("heed_learning_rate", *given, kind=ctypes.c_double))
 
@@ -438,17 +441,16 @@ class Schedule:
 
 
 class Autocast(_Handle):
-    """Mixed precision for a loop of your own: weights stay f32, the model computes in "bf16" or "f16" (arXiv 1710.03740).
+    """Mixed precision for a training loop: weights stay f32, the model computes in "bf16" or "f16" (arXiv 1710.03740).
 
     >>> autocast = heed.Autocast(net, "bf16")
     >>> loss = autocast.backward(lambda: heed.cross_entropy(net(x.to(autocast.dtype)), labels).to("f32").sum())
     >>> autocast.step(adam)
 
-    On a GPU the parameters of `model` (a module, tensors, or a list of these) are of the smaller type while backward()
-    calls the function, and so is what is computed of them; compute losses in f32. On the CPU tensors stay f32 and bf16
-    is for what is multiplied; "f16" raises heed.Error there. "f32" does nothing, so that one loop serves all three.
-    ``loss_scale``: where the scale of the loss starts in f16; 16, the default, suits a sum over tokens, a mean
-    may start at 1024.
+    On a GPU, the parameters of `model` (a module, tensors, or a list) and everything computed from them have the
+    lower precision inside backward(); compute losses in f32. On the CPU, tensors stay f32 and bf16 affects only
+    products; "f16" raises heed.Error. "f32" does nothing. ``loss_scale`` is the initial scale for f16: the default,
+    16, suits sums over tokens; try 1024 for means.
     """
 
     _free_name = "heed_autocast_free"
@@ -462,14 +464,14 @@ class Autocast(_Handle):
 
     @property
     def dtype(self) -> str:
-        """What inputs of the model are to be cast to: "f32" on the CPU, else the smaller type."""
+        """The dtype to cast inputs to: "f32" on the CPU, otherwise the lower precision."""
         return _NAMES[lib.result("heed_autocast_dtype", self, kind=ctypes.c_int32)]
 
     def backward(self, loss: Callable[[], Tensor]) -> Tensor:
-        """Calls the function, whose loss has one element, and adds its gradients to those of the weights.
+        """Calls a function that returns a scalar loss, and adds its gradients to those of the weights.
 
-        Returns the loss in f32, without a gradient. Several calls before a step() add up. An exception of the function
-        is raised here.
+        Returns the loss in f32, untracked. Calls accumulate until step(). Exceptions of the function are raised
+        here.
         """
 
         def bridge(_context: Any, _inputs: Any, _count: int, out: Any) -> None:
@@ -481,21 +483,21 @@ class Autocast(_Handle):
         return Tensor._result("heed_autocast_backward", self, lib.callback(lib.FUNCTION, bridge), None)
 
     def step(self, optimizer: Optimizer, learning_rate: Optional[float] = None) -> None:
-        """One update, after which there are no gradients: no zero_grad() is needed.
+        """Updates the parameters and clears the gradients.
 
-        Where a gradient overflowed in f16, weights stay and the scale of the loss is halved.
+        If a gradient overflowed in f16, the weights stay and the loss scale is halved.
         """
         rate = optimizer.learning_rate if learning_rate is None else learning_rate
         lib.call("heed_autocast_step", self, optimizer, rate)
 
     @property
     def loss_scale(self) -> float:
-        """The scale of the loss in f16; raises heed.Error in other types."""
+        """The scale of the loss in f16. Raises heed.Error in other precisions."""
         return self._state()[0]
 
     @property
     def skipped_steps(self) -> int:
-        """How many steps were left out for a gradient that overflowed in f16; raises heed.Error in other types."""
+        """The number of steps skipped because a gradient overflowed in f16. Raises heed.Error otherwise."""
         return self._state()[1]
 
     def _state(self) -> Tuple[float, int]:

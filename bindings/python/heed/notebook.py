@@ -1,4 +1,4 @@
-"""What a notebook shows: the library's pages in a cell, and a line of progress."""
+"""Reports in notebook cells, and a progress line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ._library import Path
 
 
 class Page:
-    """A page of HTML: shown by a notebook, written by save()."""
+    """An HTML page: notebooks display it, save() writes it."""
 
     def __init__(self, text: str, height: int = 600) -> None:
         self.text, self.height = text, height
@@ -26,15 +26,15 @@ class Page:
         return f"<heed.Page of {len(self.text)} characters: a notebook shows it, save(path) writes it>"
 
     def save(self, path: Path) -> None:
-        """Writes the page as a file, which works offline."""
+        """Writes the page to a file that works offline."""
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.text)
 
 
 def report(folders: Union[Path, Sequence[Path]], *, device: Union[str, None] = None, verify: bool = True) -> Page:
-    """The report of a run, or several runs side by side: curves, settings, mistakes, attention maps.
+    """Returns the report of one run, or of several side by side: curves, settings, mistakes, attention maps.
 
-    ``folders``: that of a run, or a list of them. Raises heed.Error where there is no run.
+    ``folders`` is a run's folder or a list of them. Raises heed.Error if there is no run.
     """
     named = [folders] if isinstance(folders, (str, os.PathLike)) else list(folders)
     paths = lib.texts_of([os.fspath(one) for one in named])
@@ -43,9 +43,9 @@ def report(folders: Union[Path, Sequence[Path]], *, device: Union[str, None] = N
 
 
 class ProgressLine:
-    """One line that tells how a training goes, in a terminal or a notebook: ``on_progress=heed.ProgressLine()``.
+    """A progress line for a terminal or a notebook: ``on_progress=heed.ProgressLine()``.
 
-    It is called with the records of a training. Evaluations and remarks keep their lines.
+    Evaluations and remarks stay on lines of their own.
     """
 
     def __init__(self, out: Union[TextIO, None] = None) -> None:
@@ -53,7 +53,7 @@ class ProgressLine:
         self._width = 0
 
     def __call__(self, record: Mapping[str, Any]) -> None:
-        """Shows a record of a training, or its message."""
+        """Shows a training record or message."""
         if "message" in record:
             return self._write(str(record["message"]), end="\n")
         parts = [f"step {record['step']} of {record['steps']}"]

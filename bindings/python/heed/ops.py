@@ -1,7 +1,7 @@
-"""Functions of tensors, recorded if an operand is a parameter or depends on one. Masks are i32 or bools.
+"""Functions of tensors, recorded if an operand is tracked. Masks are i32 or bool.
 
-They are made from the library's own list of ops, but for those in _functions.py, to which Python adds something. Type
-checkers read ops.pyi, which tests/python/test_types.py holds to this module, and writes with HEED_WRITE_DOCS=1.
+They are generated from the library's list of ops, except those in _functions.py. Type checkers read ops.pyi, which
+tests/python/test_types.py compares with this module, and writes with HEED_WRITE_DOCS=1.
 """
 
 from __future__ import annotations
@@ -17,12 +17,47 @@ _LIST = lib.listing("ops")
 _TYPES = {"number": "float", "ints": "Sequence[int]"}
 _NUMPYS = {"axes": "axis", "keep_axes": "keepdims"}  # names of settings
 _ELEMENTWISE = {
-    "unary": ("(x: Like) -> Tensor", "Tensor._result('heed_unary', b'{}', _t(x), 0, 0)", "{}, element by element."),
-    "binary": ("(a: Like, b: Like) -> Tensor", "_apply('heed_binary', b'{}', *_alike(a, b))",
-               "{}, element by element. Either may be a number or a list."),
+    "unary": ("(x: Like) -> Tensor", "Tensor._result('heed_unary', b'{}', _t(x), 0, 0)", "Returns {}, element-wise."),
+    "binary": ("(a: Like, b: Like) -> Tensor", "_apply('heed_binary', b'{}', *_alike(a, b))", "Returns {}, element-wise."),
     "compare": ("(a: Like, b: Like) -> Tensor", "_apply('heed_compare', b'{}', *_alike(a, b))",
-                "{}, element by element: i32 0 or 1, which also picks elements as an index."),
+                "Returns the mask {}, element-wise."),
 }
+
+_IN_WORDS = {  # instead of the library's formulas, or where its text does not begin with the result
+    "add_layer_norm": "dropout_add(x, residual) and its layer_norm, in one pass each way.",
+    "add_rms_norm": "dropout_add(x, residual) and its rms_norm, in one pass each way.",
+    "attention_weights": "the attention weights [batch, heads, length, keys].",
+    "binary_cross_entropy_with_logits": "log(1 + e^a) - a b, the loss of logits a and targets b from 0 to 1",
+    "ceil": "the smallest integer not below x",
+    "expm1": "e^x - 1, accurate near 0",
+    "flip": "x with the elements of these axes reversed, by default of all.",
+    "gather_rows": "rows ids[b, i] of each sample b of x [batch, n, ...] by ids [batch, m], as [batch, m, ...].",
+    "geglu": "gelu(a) b",
+    "gelu": "0.5 x (1 + erf(x / sqrt(2)))",
+    "linear_maps": "linear(x, weight, bias) for each of the maps, in one op.",
+    "log1p": "log(1 + x), accurate near 0",
+    "logical_and": "a != 0 and b != 0",
+    "logical_or": "a != 0 or b != 0",
+    "one_hot": "1 at each of the ids [...] and 0 elsewhere, [..., classes]; a row of zeros for -1.",
+    "recurrence": "q S and the last state S [B, H, dk, dv] for a state that each token changes: S' = diag(e^g) S; "
+                  "S = S' + k^T v + w^T (x - r S'), with q, k, r, w [B, H, N, dk], v, x [B, H, N, dv] and g [B, H, N] or "
+                  "[B, H, N, dk].",
+    "rotary": "x [B, N, H, dh] with elements i and i + dh / 2 at position n rotated by the angle whose cosine and sine, "
+              "both [N, dh / 2], are given (rotary positions).",
+    "round": "x rounded to integers, halves to even",
+    "sign": "-1, 0 or 1",
+    "softplus": "log(1 + e^x)",
+    "split": "pieces of an axis with these sizes, which add up to its size.",
+    "swiglu": "silu(a) b",
+    "tile": "x repeated as a whole, `counts` times along each axis: a b a b. More counts than axes add leading axes.",
+}
+
+
+def _returns(name: str) -> str:
+    """What an op computes, as a phrase after "Returns"."""
+    text: str = _IN_WORDS.get(name, _LIST["does"][name])
+    article = text.startswith(("The ", "A ", "Every ", "Attention ", "Softmax "))
+    return text[0].lower() + text[1:] if article else text
 
 
 def _named(name: str, takes: str) -> Tuple[str, str]:
@@ -62,12 +97,12 @@ def _made() -> Iterator[Tuple[str, str, str, str]]:
     for kind, (header, value, doc) in _ELEMENTWISE.items():
         for name in _LIST[kind]:
             if name not in _LIST["parametric"]:
-                yield name, header, value.format(name), doc.format(does[name])
+                yield name, header, value.format(name), doc.format(_returns(name))
     for name, takes in _LIST["named"].items():
         if name in _BY_HAND:
-            _BY_HAND[name].__doc__ = _BY_HAND[name].__doc__ or does[name]
+            _BY_HAND[name].__doc__ = _BY_HAND[name].__doc__ or f"Returns {_returns(name)}"
         elif "..." not in takes:
-            yield (name, *_named(name, takes), does[name])
+            yield (name, *_named(name, takes), f"Returns {_returns(name)}")
 
 
 _BY_HAND = {name: one for name, one in vars(_functions).items()

@@ -1,4 +1,4 @@
-"""Parts of your own that the library calls: functions with a gradient of their own, attention mechanisms."""
+"""User-defined parts that the library calls: functions with custom gradients, attention mechanisms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .tensor import Array, Like, Tensor, _lend, _lent, _release, _t
 
 
 class Function:
-    """A function with a gradient of its own.
+    """Base class of functions with a custom gradient.
 
     >>> class Cube(heed.Function):
     ...     arrays = True
@@ -30,11 +30,12 @@ class Function:
     >>> Cube.apply(x)
     >>> heed.gradcheck(Cube.apply, [np.ones(3)])
 
-    ``forward(kept, *inputs, **settings)`` computes one tensor or array of untracked inputs; what backward needs it
-    leaves in `kept`, an empty namespace but for ``kept.tracked``, a bool for each input.
-    ``backward(kept, gradient)`` returns d(loss)/d(input) for each input, as a tensor or an array of the input's shape,
-    or None for none; for one input alone, or a tuple. Its exceptions are raised by ``loss.backward()``.
-    Both get NumPy arrays if ``arrays`` is True, else tensors, and nothing that they compute is recorded.
+    - ``forward(kept, *inputs, **settings)`` returns one tensor or array. Store in `kept` what backward needs;
+      ``kept.tracked`` has a bool for each input.
+    - ``backward(kept, gradient)`` returns d(loss)/d(input), with the input's shape, or None; with several inputs, a
+      tuple. Its exceptions are raised by ``loss.backward()``.
+
+    With ``arrays = True`` both get NumPy arrays, otherwise tensors. Neither is recorded.
     """
 
     arrays = False
@@ -43,7 +44,7 @@ class Function:
 
     @classmethod
     def apply(cls, *inputs: Like, **settings: Any) -> Tensor:
-        """forward() of tensors, arrays or lists, recorded if one of them is tracked."""
+        """Calls forward() on tensors, arrays or lists, and records the gradient if an input is tracked."""
         tensors = [_t(one) for one in inputs]
         kept = SimpleNamespace(tracked=tuple(one.tracked for one in tensors))
         with no_grad():
@@ -72,21 +73,21 @@ _backward = lib.callback(lib.BACKWARD, _run_backward)
 
 
 class AttentionCall:
-    """What a mechanism of your own is asked for: its inputs, its parameters and its configuration.
+    """The inputs, parameters and configuration of a call of your attention mechanism.
 
-    B: batch, N: queries, M: keys, H: heads, dh: the width of a head. Masks are i32, 1 = real; None: all real.
+    B: batch, N: queries, M: keys, H: heads, dh: head width. Masks are i32, 1 for real tokens; None means all real.
     """
 
-    x: Tensor  #: [B, N, width]
-    mask: Optional[Tensor]  #: [B, N]
-    memory: Optional[Tensor]  #: [B, M, width] in cross-attention
-    memory_mask: Optional[Tensor]  #: [B, M]
-    query: Tensor  #: [B, H, N, dh], with projections
-    key: Tensor  #: [B, H, M, dh], with projections
-    value: Tensor  #: [B, H, M, dh], with projections
-    parameters: Dict[str, Tensor]
-    config: Mapping[str, Any]  #: "width", "heads", "causal", "training", ..., and the mechanism's own settings
-    context: Context  #: of the pass, for this call alone
+    x: Tensor  #: The input [B, N, width].
+    mask: Optional[Tensor]  #: Real tokens [B, N].
+    memory: Optional[Tensor]  #: The memory [B, M, width] in cross-attention.
+    memory_mask: Optional[Tensor]  #: Real tokens of the memory [B, M].
+    query: Tensor  #: [B, H, N, dh]; with projections only, like key and value.
+    key: Tensor  #: [B, H, M, dh].
+    value: Tensor  #: [B, H, M, dh].
+    parameters: Dict[str, Tensor]  #: The parameters by name.
+    config: Mapping[str, Any]  #: "width", "heads", "causal", "training", ..., and the mechanism's settings.
+    context: Context  #: The context, valid only during this call.
 
     def __init__(self, config: Mapping[str, Any], names: Sequence[str], tensors: List[Any], context: Context) -> None:
         self.config, self.context = config, context
@@ -95,7 +96,7 @@ class AttentionCall:
 
     @property
     def allowed(self) -> Tensor:
-        """Which keys a query may see, i32 [B or 1, 1, N or 1, M]: those that are real and, if causal, not later."""
+        """A mask of the keys each query may attend to, i32 [B or 1, 1, N or 1, M]: real and, if causal, not later."""
         cross = self.memory is not None
         keys = self.memory if self.memory is not None else self.x
         mask = self.memory_mask if cross else self.mask
@@ -108,7 +109,7 @@ class AttentionCall:
         return allowed
 
     def show(self, name: str, value: Tensor) -> None:
-        """For captures and reports: "weights" [B, H, N, M] become attention maps."""
+        """Provides a tensor to captures and reports; "weights" [B, H, N, M] become attention maps."""
         lib.call("heed_context_show", self.context, lib.encoded(self.config["path"]), lib.encoded(name), value)
 
 
@@ -122,7 +123,7 @@ def register_attention(
     deterministic: bool = True, padding: bool = True, reason: str = "", projections: bool = True,
     parameters: Optional[Mapping[str, Initial]] = None, settings: Optional[Mapping[str, Any]] = None,
 ) -> None:
-    """Makes an attention mechanism of your own known by name, in this process, wherever heed's own are.
+    """Registers an attention mechanism under a name that works wherever built-in names do, in this process.
 
     >>> def cosine(call):
     ...     q, k = (t / ((t * t).sum(-1, keepdims=True) + 1e-6) ** 0.5 for t in (call.query, call.key))
@@ -132,16 +133,16 @@ def register_attention(
     >>> heed.register_attention("cosine", cosine, causal=True, cross=True, parameters={"scale": 8.0})
     >>> layer = heed.attention("cosine", 16, heads=2, causal=True)
 
-    ``forward(call)`` computes the output out of tensors, so that the gradient follows: [B, H, N, dh] from call.query,
-    call.key and call.value, which heed projects; with ``projections=False`` [B, N, width] from call.x.
+    - ``forward(call)`` computes [B, H, N, dh] from call.query, call.key and call.value, which heed projects. With
+      ``projections=False`` it computes [B, N, width] from call.x.
+    - ``parameters``: initial values by name, or functions of the configuration, which has a "seed".
+    - ``settings``: defaults of the mechanism's settings by name: numbers, strings, bools.
+    - Capabilities, which check_attention() tests: ``strictly_causal`` (later tokens change nothing),
+      ``cross_by_step`` (cross-attention treats queries independently), ``any_length`` (no parameter depends on
+      "max_length"), ``as_heads`` (works as some heads of a layer), ``padding`` (masked tokens change nothing).
+      Errors about other uses include ``reason``.
 
-    ``parameters``: initial values by name, or a function of the configuration that makes them (with a "seed" for
-    heed.normal and others). ``settings``: defaults of settings of its own by name; numbers, texts, bools.
-
-    What it declares to be able to do is believed; check_attention() tries it. ``strictly_causal``: later tokens change
-    nothing; ``cross_by_step``: as cross-attention no query depends on another; ``any_length``: no parameter depends on
-    "max_length"; ``as_heads``: it can be some of the heads of a layer; ``padding``: masked tokens change nothing.
-    ``reason`` is part of the errors about what it cannot do. Raises heed.SettingsError for a name that is taken.
+    Raises heed.SettingsError if the name is taken.
     """
     declared: Dict[str, Any] = dict(
         causal=causal, cross=cross, strictly_causal=strictly_causal, cross_by_step=cross_by_step, any_length=any_length,
@@ -170,11 +171,11 @@ def register_attention(
 
 
 def check_attention(name: str, **settings: Any) -> None:
-    """Holds a mechanism with these settings to what it declares, in each of its uses.
+    """Tests whether a mechanism with these settings does what it declares.
 
-    Tried in double precision on random sequences: shapes, lengths, padding, the future, decoding beside the whole pass,
-    gradients of inputs and parameters, samples of a batch that do not mix, and random numbers. heed.Error names what
-    does not hold, where, and the values.
+    It checks, in double precision on random sequences: shapes, lengths, padding, causality, decoding against the
+    full pass, gradients, independence of samples, and random numbers. Raises heed.Error with the position and values
+    of a failure.
     """
     lib.call("heed_check_attention", lib.encoded(name), lib.settings_json(settings))
 

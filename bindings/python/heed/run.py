@@ -1,4 +1,4 @@
-"""Runs: what the sample programs trained."""
+"""Trained runs: opening, predicting, measuring, serving."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _AT_ONCE = 1024  # lines of one call, as in the sample programs
 
 @dataclass(frozen=True)
 class Alternative:
-    """Another answer to a line, with its probability; of texts that are written, also the score of the search."""
+    """Another answer, with its probability and, for generated text, its search score."""
 
     text: str
     probability: float
@@ -36,16 +36,17 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The answer to one line: a label, a translation, a continuation.
+    """The answer to one text, such as a label or a translation.
 
-    `error` says why there is none; without ``errors="return"`` that is an exception.
+    ``error`` is empty or, with ``errors="return"``, the reason why there is no answer. ``vector`` is set if the
+    answer is a vector.
     """
 
     text: str = ""
     probability: float = 0.0
     alternatives: List[Alternative] = field(default_factory=list)
     error: str = ""
-    vector: Optional[List[float]] = None  # of an answer that is one: its numbers
+    vector: Optional[List[float]] = None
 
     def __str__(self) -> str:
         return self.text
@@ -59,31 +60,33 @@ def _prediction(answer: Dict[str, Any]) -> Prediction:
 
 
 class Predictions(List[Prediction]):
-    """A Prediction for each text, in their order; and all of them as arrays."""
+    """A list with a Prediction for each text; also provides all answers as arrays."""
 
     def __init__(self, answers: List[Prediction], classes: List[str]) -> None:
         super().__init__(answers)
-        self.classes = classes  #: the columns of `probabilities`
+        self.classes = classes  #: The columns of `probabilities`.
 
     @property
     def labels(self) -> np.ndarray:
-        """The answers as texts [n]; "" where there is none."""
+        """The answers as strings [n]; empty where there is none."""
         return np.array([one.text for one in self], dtype=str)
 
     @property
     def label_lists(self) -> List[List[str]]:
-        """Of a run whose texts may have several labels: those with a probability of one half or more, in order."""
+        """The labels of each text with a probability of at least 0.5, for runs with several labels per text."""
         return [[name for name in self.classes if name in {a.text for a in one.alternatives if a.probability >= 0.5}]
                 for one in self]
 
     @property
     def probability(self) -> np.ndarray:
-        """Of each answer [n]."""
+        """The probability of each answer, float64 [n]."""
         return np.array([one.probability for one in self], dtype=np.float64)
 
     @property
     def probabilities(self) -> np.ndarray:
-        """Of each class [n, classes]; NaN where a text has no answer. Of tasks that tell classes apart."""
+        """The class probabilities, float64 [n, classes]; NaN where there is no answer. Raises heed.Error without
+        classes.
+        """
         if not self.classes:
             raise lib.Error("this task tells no classes apart: see `probability`, and the `alternatives` of an answer")
         place = {name: column for column, name in enumerate(self.classes)}
@@ -95,7 +98,7 @@ class Predictions(List[Prediction]):
 
     @property
     def numbers(self) -> np.ndarray:
-        """The answers as numbers, float64 [n]; NaN where there is none. Of tasks that learn a number."""
+        """The answers as numbers, float64 [n]; NaN where there is none. Raises heed.Error if they are not numbers."""
         try:
             return np.array([float(one.text) if one.text else np.nan for one in self], dtype=np.float64)
         except ValueError:
@@ -103,7 +106,9 @@ class Predictions(List[Prediction]):
 
     @property
     def vectors(self) -> np.ndarray:
-        """float32 [n, width]; NaN where a text has no answer. Of tasks whose answer is a vector."""
+        """The answers as vectors, float32 [n, width]; NaN where there is none. Raises heed.Error if they are not
+        vectors.
+        """
         width = max((len(one.vector) for one in self if one.vector), default=0)
         if not width and len(self):
             raise lib.Error("the answers of this task are not vectors")
@@ -115,12 +120,12 @@ class Predictions(List[Prediction]):
 
 
 def is_path(value: Any) -> bool:
-    """A file, not a column."""
+    """Returns whether a value names a file rather than being a column."""
     return isinstance(value, (str, os.PathLike))
 
 
 def _element(value: Any, column: Dict[str, Any], where: str) -> str:
-    """One text; of a label or an id also a whole number or a truth value."""
+    """Converts one cell to text; labels and ids may also be integers or bools."""
     if column["is_number"]:
         return _number(value, where)
     if isinstance(value, str):
@@ -139,7 +144,7 @@ def _element(value: Any, column: Dict[str, Any], where: str) -> str:
 
 
 def _number(value: Any, where: str) -> str:
-    """A number, or a text that is one, as the library reads it."""
+    """Converts a number, or a text that contains one, to text."""
     try:
         if isinstance(value, (bool, np.bool_)):
             raise TypeError
@@ -171,14 +176,14 @@ def _cell(value: Any, column: Dict[str, Any], where: str) -> bytes:
 
 
 def is_missing(value: Any) -> bool:
-    """None, NaN, or what pandas has in their place."""
+    """Returns whether a value is None, NaN or the pandas equivalent."""
     if isinstance(value, (float, np.floating)):
         return value != value
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _values(values: Any, where: str) -> List[Any]:
-    """A column as a list."""
+    """Converts a column to a list."""
     if isinstance(values, (str, bytes)):
         raise TypeError(f"{where} is one text; expected a list of texts")
     if not hasattr(values, "__iter__"):
@@ -189,7 +194,7 @@ def _values(values: Any, where: str) -> List[Any]:
 
 
 def _checked_missing(names: List[str], found: List[List[Any]], part: str, missing: str) -> Tuple[List[List[Any]], int]:
-    """The columns without the rows in which one lacks its value, and how many these are; or an error."""
+    """Returns the columns without incomplete rows, and the number of these rows; or raises."""
     lacking = {row: name for name, values in zip(names, found) for row, value in enumerate(values) if is_missing(value)}
     if not lacking:
         return found, 0
@@ -202,7 +207,7 @@ def _checked_missing(names: List[str], found: List[List[Any]], part: str, missin
 
 
 class Table:
-    """Examples as the library takes them; ``dropped``: how many rows were left out for want of a value."""
+    """Examples in the form that the library takes. ``dropped`` counts the incomplete rows."""
 
     def __init__(
         self, task: str, part: str, columns: List[Dict[str, Any]], given: Sequence[Any], missing: str = "error"
@@ -218,7 +223,7 @@ class Table:
         cells = [[_cell(value, column, f"{column['name']}[{row}]") for row, value in enumerate(values)]
                  for values, column in zip(found, columns)]
         flat = [cell for column in cells for cell in column]
-        #: whether a name has lists of names in its cells
+        # whether a label cell holds a list of labels
         self.has_lists = any(_is_list(value) for values, column in zip(found, columns) if column["is_name"] for value in values)
         self._kept = (ctypes.c_char_p * len(flat))(*flat)
         self.struct = lib.ExamplesStruct(part.encode(), len(cells), len(cells[0]),
@@ -228,9 +233,9 @@ class Table:
 def table_of(
     task: Dict[str, Any], part: str, value: Any, names_of: Optional[Dict[str, str]] = None, missing: str = "error"
 ) -> Table:
-    """Columns, or a mapping of their names, as a table of the task.
+    """Converts columns, or a mapping of column names to columns, to a table of the task.
 
-    ``names_of``: of the task's columns, what they are called in a mapping; it may then have others, too.
+    ``names_of`` maps the task's column names to those of the mapping, which may then have other columns too.
     """
     if missing not in ("error", "drop"):
         raise ValueError(f"missing is {missing!r}; expected \"error\" or \"drop\"")
@@ -265,7 +270,7 @@ def table_of(
 
 
 def column_names(task: Dict[str, Any], named: Dict[str, Any]) -> Dict[str, str]:
-    """Takes out of keywords those that name a column of the task's examples."""
+    """Removes and returns the keywords that name columns of the task."""
     columns = [one["name"] for table in task["examples"] if not table["name"] for one in table["columns"]]
     return {name: named.pop(name) for name in columns if name in named}
 
@@ -280,11 +285,11 @@ class Model(Module):
     def __call__(
         self, texts: Sequence[str], context: Optional[Context] = None, *, targets: Optional[Sequence[str]] = None
     ) -> Tensor:
-        """What it computes for texts, as predict() takes them, before any choice or normalisation.
+        """Returns the model's outputs for texts, before normalisation, with gradients.
 
-        Logits [n, classes], vectors [n, width], of a language model logits [n, tokens, vocabulary]. Of tasks that
-        write a text for a text, with ``targets``, a text for each: the log-probability of each target [n]. Its
-        parameters get gradients from the result. ``context``: that of a training pass; None: inference.
+        The outputs are logits [n, classes], vectors [n, width] or, for a language model, logits [n, tokens,
+        vocabulary]. With ``targets``, a text for each, it returns the log-probability of each target [n]; this works
+        for translate, summarize and converse. ``context`` is that of a training pass; None runs inference.
         """
         lines = _lines(texts)
         if targets is not None:
@@ -302,13 +307,13 @@ def _lines(texts: Sequence[str]) -> Any:
 
 
 class Run(_Handle):
-    """A trained run of any task: Run.open(folder).predict(texts)."""
+    """A trained run of any task: ``Run.open(folder).predict(texts)``."""
 
     _free_name = "heed_run_free"
 
     def __init__(self, handle: int) -> None:
         super().__init__(handle)
-        self.folder = ""  #: where the run is kept
+        self.folder = ""  #: The folder of the run.
         self._temporary: Any = None
 
     @classmethod
@@ -322,12 +327,12 @@ class Run(_Handle):
         settings: Union[None, Mapping[str, Any], Sequence[str]] = None,
         verify: bool = True,
     ) -> "Run":
-        """A run in a folder, or in a file that save() wrote; or a published model, as from_pretrained() opens it.
+        """Opens a run from its folder, from a file of save(), or from a published model (see from_pretrained()).
 
-        ``device``: "cpu", "vulkan", "vulkan:1" or "auto"; None: what the run was trained with. ``weights``: "best",
-        "last" or "initial". ``settings`` override those of the run: {"decoding.beam": 1}, dotted or nested, or a list
-        of "decoding.beam=1". ``verify``: False opens a run whose files were changed. Raises heed.Error where there is
-        no run, or where a file is missing or was changed.
+        ``device``: "cpu", "vulkan", "vulkan:1" or "auto"; by default the device it was trained on. ``weights``:
+        "best", "last" or "initial". ``settings`` override the run's, for example ``{"decoding.beam": 1}``; dotted,
+        nested, or a list of "decoding.beam=1". ``verify=False`` opens a run whose files were changed. Raises
+        heed.Error if there is no run, or if a file is missing or was changed.
         """
         if os.path.isfile(folder):
             return cls._unpacked(folder, device=device, weights=weights, config=config, settings=settings, verify=verify)
@@ -339,7 +344,7 @@ class Run(_Handle):
 
     @classmethod
     def _unpacked(cls, path: Path, **given: Any) -> "Run":
-        """A run from a file, in a temporary folder that goes with it."""
+        """Opens a run from a file, unpacked into a temporary folder."""
         temporary = tempfile.TemporaryDirectory(prefix="heed-run-")
         try:
             with zipfile.ZipFile(path) as packed:
@@ -354,10 +359,10 @@ class Run(_Handle):
         return run
 
     def save(self, path: Path, *, overwrite: bool = False) -> None:
-        """Writes the run as one file (zip), whole or not at all, for Run.open(path) on this machine or another.
+        """Writes the run to one zip file, completely or not at all. Run.open() reads it on any machine.
 
-        It holds what the folder has but the state of the optimizer, with which heed.resume() would go on, and parts
-        of data in folders of their own.
+        It contains the files in the run's folder except the optimizer state, so the copy cannot be resumed, and no
+        subfolders.
         """
         if not self.folder:
             raise lib.Error("the run has no folder whose files could be saved")
@@ -378,7 +383,7 @@ class Run(_Handle):
             raise
 
     def _files(self) -> Iterator[Tuple[str, bytes]]:
-        """What answers need: the files of the folder but the optimizer's."""
+        """Yields the files of the folder except the optimizer state."""
         for one in sorted(os.scandir(self.folder), key=lambda one: one.name):
             if one.is_file() and one.name != "optimizer.safetensors":
                 with open(one.path, "rb") as file:
@@ -394,7 +399,7 @@ class Run(_Handle):
         return f"<heed.Run of {found['task']}{mechanism}, {count:,} parameters{classes}, in {self.folder!r}>"
 
     def _describe(self) -> Dict[str, Any]:
-        """Remarks of the run become warnings."""
+        """Returns the run's description; issues its remarks as warnings."""
         found = lib.result_json("heed_run_describe", self)
         for remark in found["remarks"]:
             warnings.warn(lib.in_python(remark), stacklevel=3)
@@ -402,29 +407,29 @@ class Run(_Handle):
 
     @property
     def task(self) -> str:
-        """What it was trained for: "classify", "translate", ..."""
+        """The task: "classify", "translate", ..."""
         return self._describe()["task"]
 
     @property
     def settings(self) -> Dict[str, Any]:
-        """All settings, nested: settings["training"]["steps"]."""
+        """All settings, nested: ``settings["training"]["steps"]``."""
         return self._describe()["settings"]
 
     @property
     def classes(self) -> List[str]:
-        """The classes that the task tells apart, in the order of the model's outputs; [] if it does not."""
+        """The class names in the order of the outputs; an empty list for tasks without classes."""
         return self._describe()["classes"]
 
     @property
     def model(self) -> Model:
-        """The model, whose parameters can be read and trained; called with texts it gives their logits."""
+        """The model: its parameters can be read and trained, and calling it returns outputs."""
         return Model(self)
 
     def predict(self, texts: Sequence[str], *, errors: str = "raise") -> Predictions:
-        """One answer for each text: a list, with the arrays ``labels``, ``probabilities`` and ``vectors``.
+        """Returns an answer for each text: a list with the arrays ``labels``, ``probabilities`` and ``vectors``.
 
-        A text that cannot be answered raises heed.Error with its number; ``errors="return"``: its Prediction says
-        why in ``error``, and has no text.
+        A text that cannot be answered raises heed.Error with its index. With ``errors="return"``, its Prediction has
+        an ``error`` instead.
         """
         texts = texts.tolist() if hasattr(texts, "tolist") else texts
         _lines(texts)  # fails before the first call
@@ -437,11 +442,10 @@ class Run(_Handle):
         return Predictions(answers, self._describe()["classes"])
 
     def stream(self, text: str) -> Iterator[str]:
-        """The answer to one text in pieces, as it is written: ``for piece in run.stream(text)``.
+        """Yields the generated answer to a text in pieces: ``for piece in run.stream(text)``.
 
-        Of tasks that write texts. Greedy search and sampling give it token by token, beam search
-        (settings=["decoding.beam=1"] is greedy) as soon as all hypotheses agree; together it is the text of predict().
-        Leaving the loop ends the writing.
+        Greedy search and sampling yield each token; beam search yields text once all hypotheses agree on it. The
+        pieces add up to the answer of predict(). Leaving the loop stops generation.
         """
         line = lib.encoded(text)
         found: "queue.SimpleQueue[Any]" = queue.SimpleQueue()  # pieces, then None or an exception
@@ -476,12 +480,12 @@ class Run(_Handle):
         self, prompt: str, *, max_tokens: Optional[int] = None, temperature: Optional[float] = None,
         top_k: Optional[int] = None, top_p: Optional[float] = None, samples: int = 1, seed: Optional[int] = None,
     ) -> Predictions:
-        """Texts that go on from a prompt, or of a task that writes a text for a text answers to it: ``samples`` of them.
+        """Returns ``samples`` texts that continue a prompt or, for tasks such as translate, answer it.
 
         >>> print(run.generate("Once upon", max_tokens=50, temperature=0.8)[0])
 
-        ``temperature`` divides the logits, 0 takes the likeliest token each time; ``top_k`` and ``top_p`` leave only
-        the likeliest tokens. What is not given is as the run has it; the same ``seed`` draws the same texts.
+        ``temperature`` divides the logits; 0 always picks the likeliest token. ``top_k`` and ``top_p`` keep only the
+        likeliest tokens. Omitted options are taken from the run. Equal seeds give equal texts.
         """
         line = lib.encoded(prompt)
         given = lib.settings_json(dict(max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
@@ -491,12 +495,12 @@ class Run(_Handle):
         return Predictions([_prediction(one) for one in found], [])
 
     def attention(self, text: str) -> "AttentionWeights":
-        """What the model attends to in a text: of each layer its weights as an array, with the tokens.
+        """Returns the attention weights of each layer for a text, with the tokens.
 
         >>> weights = run.attention("an uneven but touching film .")
         >>> weights["encoder.layers.0.attention.weights"].shape, weights.tokens      # [heads, queries, keys]
 
-        Mechanisms that have no such weights show what they have: clusters, buckets, orders.
+        Mechanisms without such weights return what they have: clusters, buckets, orders.
         """
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "shown.safetensors")
@@ -506,9 +510,9 @@ class Run(_Handle):
             return AttentionWeights._read(path)
 
     def serve(self, max_batch: int = 32, workers: int = 1, *, errors: str = "raise") -> "AnswerQueue":
-        """For servers: a queue that many threads ask, and that answers what waits together.
+        """Returns a queue for servers: it answers requests from several threads in batches.
 
-        ``errors``: as of predict().
+        ``errors`` is that of predict().
         """
         given = lib.settings_json(dict(max_batch=max_batch, workers=workers, errors=errors))
         made = AnswerQueue(lib.result("heed_queue_create", self, given))
@@ -516,18 +520,18 @@ class Run(_Handle):
         return made
 
     def capture(self, texts: Sequence[str], path: Path, overwrite: bool = False) -> List[Prediction]:
-        """What predict() answers, and writes what the model attends to: maps if the name ends in .html, else safetensors."""
+        """Returns predict() of the texts and writes attention data to a file: maps for .html, otherwise safetensors."""
         lines, file = _lines(texts), lib.encoded(os.fspath(path))
         with lib.interruptible():
             found = lib.result_json("heed_run_capture", self, lines, len(lines), file, int(overwrite))
         return [_prediction(one) for one in found]
 
     def report(self) -> Page:
-        """Its report: curves, settings, mistakes, attention maps."""
+        """Returns the report of the run: curves, settings, mistakes, attention maps."""
         return report(self.folder)
 
     def maps(self, texts: Sequence[str]) -> Page:
-        """What the model attends to in these texts, a map for each head."""
+        """Returns attention maps of these texts, one for each head."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "maps.html")
             self.capture(texts, path)
@@ -538,14 +542,16 @@ class Run(_Handle):
         return self.report()._repr_html_() if self.folder else None
 
     def measure(self, part: str = "valid") -> Dict[str, Any]:
-        """The task's metrics on "valid", "test" or "train" of the run's own data."""
+        """Returns the task's metrics on the "valid", "test" or "train" part of the run's data."""
         with lib.interruptible():
             return lib.result_json("heed_run_measure", self, lib.encoded(part))
 
     def evaluate(
         self, *examples: Any, part: str = "valid", missing: str = "error", **columns: str
     ) -> Dict[str, Any]:
-        """The task's metrics on examples or files, as train() takes them; without any on ``part`` of the run's data."""
+        """Returns the task's metrics on examples or files, given as in train(); by default on ``part`` of the run's
+        data.
+        """
         if (columns or missing != "error") and all(is_path(one) for one in examples):
             raise TypeError("missing and names of columns are of examples in memory: a file is read as the run's settings say")
         if not examples:
@@ -569,15 +575,15 @@ def from_pretrained(
     device: Optional[str] = None,
     settings: Union[None, Mapping[str, Any], Sequence[str]] = None,
 ) -> Run:
-    """A published model in a folder of Hugging Face's layout, as a run that answers.
+    """Opens a published model in Hugging Face layout as a run.
 
     >>> heed.from_pretrained("SmolLM2-135M").generate("Once upon a time", max_tokens=20)
     >>> heed.train("classify", texts, labels, settings={"training.from": "all-MiniLM-L6-v2", "training.ignore": "output"})
 
-    The folder has ``config.json``, the weights as safetensors and ``tokenizer.json`` (docs/guides/published.md lists
-    the architectures, and which task each is a run of). Nothing is downloaded and nothing is written; training starts
-    from the same folder by the setting ``training.from``. What was left out is a warning; what heed cannot follow exactly is
-    an error that names it. ``device`` and ``settings`` are those of Run.open().
+    The folder contains ``config.json``, safetensors weights and ``tokenizer.json``. docs/guides/published.md lists
+    the architectures and the task of each. Nothing is downloaded or written. To fine-tune, train with the setting
+    ``training.from``. Ignored parts cause a warning; unsupported features raise heed.Error. ``device`` and
+    ``settings`` are those of Run.open().
     """
     if not os.path.isdir(folder):
         raise lib.Error(f"{os.fspath(folder)!r} is no folder. heed downloads nothing: 'hf download {os.fspath(folder)} --local-dir FOLDER' "
@@ -588,14 +594,14 @@ def from_pretrained(
 
 
 class AttentionWeights(Dict[str, Array]):
-    """What the layers of a model show, by name: float arrays [heads, queries, keys], and other numbers of tokens."""
+    """A dict from layer names to attention weights [heads, queries, keys] and other arrays."""
 
-    tokens: List[str]  #: that the model read; of a model that reads two texts the first's
-    targets: List[str]  #: that it wrote or read second; [] where there is one text
+    tokens: List[str]  #: The tokens that the model read; with two inputs, those of the first.
+    targets: List[str]  #: The tokens of its output or second input; empty with one text.
 
     @classmethod
     def _read(cls, path: str) -> "AttentionWeights":
-        """Safetensors, as capture() writes them of one line."""
+        """Reads a safetensors file that capture() wrote for one text."""
         with open(path, "rb") as file:
             size = int.from_bytes(file.read(8), "little")
             header, content = json.loads(file.read(size)), file.read()
@@ -615,7 +621,7 @@ _SAFETENSORS = {"F32": np.float32, "F64": np.float64, "I32": np.int32, "F16": np
 
 
 def _assignments(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """A mapping, dotted or nested, as "name=value"."""
+    """Yields "name=value" for each setting of a dotted or nested mapping."""
     for name, value in settings.items():
         if isinstance(value, Mapping):
             yield from _assignments(value, f"{prefix}{name}.")
@@ -624,7 +630,7 @@ def _assignments(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]
 
 
 def _mechanism(model: Dict[str, Any]) -> str:
-    """Of the encoder, or of the decoder where there is no encoder."""
+    """Returns the encoder's mechanism or, without an encoder, the decoder's."""
     for name in ("encoder_attention", "decoder_attention"):
         if isinstance(model.get(name), str):
             return f" with {model[name]}"
@@ -638,18 +644,18 @@ def _umask() -> int:
 
 
 class AnswerQueue(_Handle):
-    """Answers the texts of many threads with one run: ``with run.serve() as queue``, and queue.answer(text)."""
+    """A queue that answers texts from several threads with one run: ``with run.serve() as queue``."""
 
     _free_name = "heed_queue_free"
 
     def answer(self, text: str) -> Prediction:
-        """Waits for the answer, which is that of predict([text]), but for the last digits of probabilities."""
+        """Waits for and returns the answer; it equals predict([text]) except for the last digits of probabilities."""
         line = lib.encoded(text)
         with lib.interruptible():
             return _prediction(lib.result_json("heed_queue_answer", self, line))
 
     def close(self) -> None:
-        """Waits until what was asked is answered."""
+        """Waits until all requests are answered, and closes the queue."""
         if self._handle is not None:
             handle, self._handle = self._handle, None
             self._free(handle)

@@ -38,14 +38,14 @@ from .train import train
 
 
 def _share_processor() -> None:
-    """In a worker of joblib: the threads that it leaves to each, so that n_jobs of them do not crowd the processor."""
+    """In a joblib worker, uses only the worker's share of the processor's threads."""
     threads = os.environ.get("OMP_NUM_THREADS", "")
     if multiprocessing.current_process().name.startswith("Loky") and threads.isdigit() and int(threads) > 0:
         lib.call("heed_set_cpu_threads", int(threads))
 
 
 class _Estimator(BaseEstimator):
-    """What Classifier and Regressor have in common: a run of a task that learns one thing of each text."""
+    """Base class of Classifier and Regressor: trains a run that predicts one thing per text."""
 
     _task = ""
 
@@ -75,7 +75,7 @@ class _Estimator(BaseEstimator):
         self.out = out
 
     def _train(self, X: Any, labels: list, sample_weight: Any, more: Mapping[str, Any]) -> Run:
-        """Trains with the settings that the parameters name, and ``more``."""
+        """Trains with the settings of the parameters and ``more``."""
         columns = [_texts(X), labels]
         if sample_weight is not None:
             weights = column_or_1d(sample_weight)
@@ -90,7 +90,7 @@ class _Estimator(BaseEstimator):
             )
 
     def _settings(self) -> Dict[str, Any]:
-        """Those of the task, as the parameters that all have in common say."""
+        """Returns the settings for the parameters that all estimators share."""
         fraction = self.validation_fraction
         if fraction is None:
             fraction = 0.1 if self.early_stopping else 0.0
@@ -106,7 +106,7 @@ class _Estimator(BaseEstimator):
         return {name: value for name, value in given.items() if value is not None}
 
     def _answers(self, X: Any) -> Predictions:
-        """Raises NotFittedError before fit, and ValueError for a text that cannot be answered."""
+        """Returns predictions. Raises NotFittedError before fit, and ValueError for a text that cannot be answered."""
         check_is_fitted(self, "run_")
         _share_processor()
         answers = self.run_.predict(_texts(X), errors="return")
@@ -150,23 +150,22 @@ class _Estimator(BaseEstimator):
 
 
 class Classifier(ClassifierMixin, _Estimator):
-    """Tells classes of texts apart, by a run of the task ``classify``; or finds any number of labels for each.
+    """Classifies texts with a run of the task ``classify``; also predicts several labels per text.
 
-    ``attention``: the encoder's mechanism (``heed.attentions()``). ``steps``: of the training.
-    ``random_state``: an integer is its seed, a RandomState draws one, and None is the task's default, so that two
-    fits are alike. ``class_weight``: "balanced" has rare classes count more, so that all weigh the same; a
-    dictionary has the weight of each class.
+    - ``attention``: the encoder's mechanism (``heed.attentions()``). ``steps``: the length of training.
+    - ``random_state``: an integer seed, or a RandomState that draws one. None is a fixed seed, so repeated fits are
+      equal.
+    - ``class_weight``: "balanced" gives all classes equal weight; a dict gives the weight of each class.
+    - ``validation_fraction``: the fraction of texts held out to choose the best weights. With 0, training uses all
+      texts and keeps the last weights (or their average, with training.ema_decay). None means 0.1 with
+      ``early_stopping``, otherwise 0.
+    - ``early_stopping``: stop after ``n_iter_no_change`` evaluations without improvement; there are 20 in ``steps``.
+    - ``settings``: any other settings (``heed.settings("classify")``); they take precedence.
+    - ``on_progress``: as in ``heed.train``. Without it, ``verbose`` shows a progress line.
+    - ``out``: the folder of the run, which must be new for each fit.
 
-    ``validation_fraction``: of the texts, held out to choose the best weights; 0 trains on all and keeps the
-    last (or, with training.ema_decay, their average); None: a tenth for ``early_stopping``, else 0.
-    ``early_stopping``: ends after ``n_iter_no_change`` evaluations without a better one, of twenty in ``steps``.
-
-    ``settings``: any others (``heed.settings("classify")``), laid over these. ``on_progress``: as in
-    ``heed.train``; ``verbose`` without it shows a line of progress. ``out``: the folder of the run, new for each fit.
-
-    ``fit`` takes a class for each text, or an indicator matrix of labels (``MultiLabelBinarizer``). It sets
-    ``classes_`` and ``run_``, the trained run. A fitted estimator can be pickled: it carries the
-    files of its run, and ``on_progress``, a lambda too.
+    A fitted estimator has ``classes_`` and ``run_``, the trained run. Pickling it includes the run's files and
+    ``on_progress``, even a lambda.
     """
 
     _task = "classify"
@@ -194,7 +193,10 @@ class Classifier(ClassifierMixin, _Estimator):
         self.class_weight = class_weight
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "Classifier":
-        """Trains on texts and the class of each; ``sample_weight``: how much each counts, a number from 0."""
+        """Trains on texts and a class for each, or an indicator matrix of labels (``MultiLabelBinarizer``).
+
+        ``sample_weight`` is a nonnegative weight for each text.
+        """
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None: a class for each text")
         check_consistent_length(X, y)
@@ -232,17 +234,17 @@ class Classifier(ClassifierMixin, _Estimator):
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """The likeliest class of each text; of several labels a text an indicator matrix [n, labels]."""
+        """Returns the likeliest class of each text or, with several labels, an indicator matrix [n, labels]."""
         check_is_fitted(self, "run_")
         if self._has_sets:
             return (self.predict_proba(X) >= 0.5).astype(int)
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class [n, classes], in the order of ``classes_``.
+        """Returns the probability of each class [n, classes], in the order of ``classes_``.
 
-        A blank text, of which the model reads nothing, gets each class alike. Where a text may have several labels
-        each probability stands by itself, and a blank text has none.
+        A blank text gets equal probabilities. With several labels per text, probabilities are independent, and those
+        of a blank text are 0.
         """
         answers = self._answers(X)
         order = [answers.classes.index(name) for name in _names(self.classes_)]
@@ -252,18 +254,18 @@ class Classifier(ClassifierMixin, _Estimator):
 
 
 class Regressor(RegressorMixin, _Estimator):
-    """Learns a number for a text, by a run of the task ``rate``.
+    """Predicts a number for each text with a run of the task ``rate``.
 
     >>> Regressor(steps=500).fit(reviews, stars).predict(["would come again"])
 
-    Parameters are those of Classifier, without ``class_weight``; ``settings``: ``heed.settings("rate")``. ``fit``
-    sets ``mean_``, the mean of the numbers, and ``run_``, the trained run.
+    Parameters are those of Classifier without ``class_weight``; for settings, see ``heed.settings("rate")``. A
+    fitted estimator has ``run_`` and ``mean_``, the mean of the training numbers.
     """
 
     _task = "rate"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "Regressor":
-        """Trains on texts and the number of each; ``sample_weight``: how much each counts, a number from 0."""
+        """Trains on texts and a number for each; ``sample_weight`` is a nonnegative weight for each text."""
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None: a number for each text")
         check_consistent_length(X, y)
@@ -276,24 +278,24 @@ class Regressor(RegressorMixin, _Estimator):
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """The number of each text, float64 [n]; of a blank text, of which the model reads nothing, ``mean_``."""
+        """Returns a number for each text, float64 [n]; ``mean_`` for a blank text."""
         numbers = self._answers(X).numbers
         return np.where(np.isnan(numbers), self.mean_, numbers)
 
 
 class Embedder(TransformerMixin, BaseEstimator):
-    """Texts as vectors, by a trained run of the task ``embed_text``.
+    """Transforms texts to vectors with a trained run of the task ``embed_text``.
 
     >>> make_pipeline(Embedder("runs/embed"), LogisticRegression()).fit(texts, labels)
 
-    ``run``: its folder, or a file of ``Run.save()``. ``fit`` opens it and learns nothing.
+    ``run``: the run's folder, or a file of ``Run.save()``.
     """
 
     def __init__(self, run: Optional[Path] = None) -> None:
         self.run = run
 
     def fit(self, X: Any, y: Any = None) -> "Embedder":
-        """Opens the run. Raises heed.Error where there is none, and ValueError for one without vectors."""
+        """Opens the run; learns nothing. Raises heed.Error if there is no run, and ValueError for another task."""
         if self.run is None:
             raise ValueError("Embedder needs run: the folder of a run of embed_text")
         opened = Run.open(self.run)
@@ -303,7 +305,7 @@ class Embedder(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """float32 [n, width]; zeros for a blank text, of which the model reads nothing."""
+        """Returns a vector for each text, float32 [n, width]; zeros for a blank text."""
         check_is_fitted(self, "run_")
         _share_processor()
         return np.nan_to_num(self.run_.predict(_texts(X)).vectors)
@@ -325,14 +327,14 @@ class Embedder(TransformerMixin, BaseEstimator):
 
 
 def _names(classes: np.ndarray) -> list:
-    """The classes as names in the run: as they are printed, or where these are no names by their numbers."""
+    """Returns class names for the run: their text, or numbers if the text cannot be a name."""
     names = [str(one) for one in classes]
     usable = len(set(names)) == len(names) and all(name and not set(name) & set("\n\r\t\0") for name in names)
     return names if usable else [str(number) for number in range(len(names))]
 
 
 def _texts(X: Any) -> list:
-    """Texts as a list; an array or a frame may have them as its only column."""
+    """Converts texts to a list; an array or DataFrame may hold them in its only column."""
     if isinstance(X, str):
         raise ValueError("expected a list of texts, not one text")
     shape = getattr(X, "shape", None)

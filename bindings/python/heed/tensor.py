@@ -27,7 +27,7 @@ _REDUCES = lib.listing("ops")["reduce"]
 
 
 def _as_array(data: Any, dtype: Optional[str]) -> Array:
-    """Host values in a type that heed has. By default integers become i32 and lists of numbers f32."""
+    """Converts host values to a dtype of heed; by default integers become i32 and lists of numbers f32."""
     data = data.numpy() if isinstance(data, Tensor) else data
     array = np.asarray(data)
     if array.dtype.kind not in "biuf":
@@ -51,7 +51,7 @@ def _as_array(data: Any, dtype: Optional[str]) -> Array:
 
 
 def _op(name: str, inputs: Sequence[Optional["Tensor"]], room: int = 1, **settings: Any) -> List["Tensor"]:
-    """What the library's op of this name makes of tensors: at most `room` of them."""
+    """Applies the library's op of this name; it returns at most `room` tensors."""
     outputs, made = (ctypes.c_void_p * room)(), ctypes.c_size_t()
     given = lib.encoded(name), lib.handles_of(inputs), len(inputs), lib.settings_json(settings)
     lib.call("heed_op", *given, outputs, room, ctypes.byref(made))
@@ -87,7 +87,7 @@ def _reduction(op: str, what: str) -> Callable[..., "Tensor"]:
         return _op(op, [self], axes=_axes(axis), keep_axes=keepdims)[0]
 
     reduce.__name__ = op
-    reduce.__doc__ = f"{what} along an axis, several of them, or all; `keepdims` keeps them with extent 1."
+    reduce.__doc__ = f"Returns {what} over one axis, several or all."
     return reduce
 
 
@@ -96,7 +96,7 @@ def _integers(numbers: Sequence[int]) -> List[int]:
 
 
 def _axes(axis: Axis) -> Optional[List[int]]:
-    """As the library takes them; None for all."""
+    """Converts axes to the library's form; None means all."""
     return None if axis is None else _integers([axis] if isinstance(axis, (int, np.integer)) else axis)
 
 
@@ -109,16 +109,17 @@ def _maybe(x: Optional[Like]) -> Optional["Tensor"]:
 
 
 def _alike(a: Like, b: Like) -> Pair:
-    """Two operands; what is not a tensor takes the dtype and device of the other."""
+    """Converts two operands to tensors; a non-tensor takes the dtype and device of the other."""
     first = a if isinstance(a, Tensor) else (b._operand(a) if isinstance(b, Tensor) else Tensor(a))
     return first, first._operand(b)
 
 
 class Tensor:
-    """A tensor of f32, f64 (on the CPU) or i32; a strided view of memory that others may share.
+    """A tensor: a strided view of memory that other tensors may share.
 
-    ``Tensor(data, dtype=None, device=None)`` copies lists, numbers or an array. ``device`` is "cpu", "vulkan",
-    "vulkan:N", "vulkan:NAME" or "auto"; None: the environment variable HEED_DEVICE, or the CPU.
+    The data, a number, list or array, is copied. Arrays of float32, float64 and int32 keep their dtype; otherwise
+    integers become i32 and floats f32. ``device`` is "cpu", "vulkan", "vulkan:N", "vulkan:NAME" or "auto"; None means
+    the environment variable HEED_DEVICE or, if it is not set, the CPU.
     """
 
     __slots__ = ("_handle", "_owned", "_is_mask", "__weakref__")
@@ -151,11 +152,11 @@ class Tensor:
 
     @classmethod
     def _result(cls: Type[AnyTensor], name: str, *arguments: Any) -> AnyTensor:
-        """What a function of the library returns."""
+        """Wraps the tensor that a library function returns."""
         return cls._of(lib.result(name, *arguments))
 
     def _handed_over(self) -> Any:
-        """A new handle of this tensor, which the library frees."""
+        """Returns a new handle, which the library frees."""
         return lib.result("heed_permute", self, self.ndim, lib.longs(range(self.ndim)))
 
     @property
@@ -180,7 +181,7 @@ class Tensor:
 
     @property
     def shape(self) -> Tuple[int, ...]:
-        """The extents."""
+        """The size of each axis."""
         return self._layout()[0]
 
     @property
@@ -195,17 +196,17 @@ class Tensor:
 
     @property
     def dtype(self) -> str:
-        """"f32", "f64", "i32", "f16" or "bf16"."""
+        """The dtype: "f32", "f64" (CPU only), "i32", "f16" or "bf16" (GPU only)."""
         return _NAMES[lib.result("heed_tensor_dtype", self, kind=ctypes.c_int32)]
 
     @property
     def device(self) -> str:
-        """Where the elements are: "cpu" or "vulkan:N"."""
+        """The device: "cpu" or "vulkan:N"."""
         return lib.result_text("heed_tensor_device", self)
 
     @property
     def tracked(self) -> bool:
-        """Whether it is a parameter or was computed from one."""
+        """Whether gradients flow to this tensor: it is a parameter or was computed from one."""
         return bool(lib.result("heed_tensor_is_tracked", self, kind=ctypes.c_int32))
 
     def __len__(self) -> int:
@@ -222,7 +223,7 @@ class Tensor:
     # --- to NumPy and other libraries
 
     def _view(self, writable: bool) -> Array:
-        """The elements in place, on the CPU."""
+        """Returns an array that shares the elements, on the CPU."""
         shape, strides = self._layout()
         kind = np.dtype(_NUMPY[self.dtype])
         address = lib.result("heed_tensor_data", self)
@@ -232,7 +233,9 @@ class Tensor:
         return np.asarray(_Elements(keeper, address, shape, strides, kind, writable))
 
     def numpy(self, copy: bool = False) -> Array:
-        """The elements as an array: read-only and without a copy on the CPU; f16 and bf16 as float32."""
+        """Returns the elements as an array. On the CPU it shares memory and is read-only unless ``copy``; f16 and bf16
+        become float32.
+        """
         if not copy and self.device == "cpu":
             return self._view(writable=False)
         array = np.empty(self.shape, _NUMPY.get(self.dtype, np.float32))
@@ -252,7 +255,7 @@ class Tensor:
         return (1, 0)
 
     def __dlpack__(self, *, max_version: Optional[Tuple[int, int]] = None, **options: Any) -> Any:
-        """For from_dlpack of other libraries, without a copy. Only version 1 can mark the memory read-only."""
+        """Exports the tensor to from_dlpack() of other libraries without a copy; only version 1 is read-only."""
         self.__dlpack_device__()
         if max_version is not None and max_version[0] >= 1:
             return self._view(writable=False).__dlpack__(max_version=max_version, **options)
@@ -260,11 +263,11 @@ class Tensor:
         return self._view(writable=True).__dlpack__(**options)
 
     def item(self) -> float:
-        """The only element."""
+        """Returns the only element as a float."""
         return float(lib.result("heed_tensor_item", self, kind=ctypes.c_double))
 
     def tolist(self) -> Any:
-        """The elements as nested lists of numbers."""
+        """Returns the elements as nested lists."""
         return self.numpy().tolist()
 
     def __float__(self) -> float:
@@ -277,17 +280,17 @@ class Tensor:
         return self.item() != 0
 
     def assign(self, data: Like) -> None:
-        """Overwrites the elements in place; the shape stays."""
+        """Overwrites the elements in place. The shape must match."""
         array = _as_array(data, self.dtype)
         if array.shape != self.shape:
             raise ValueError(f"values of shape {array.shape} for a tensor of shape {self.shape}")
         lib.call("heed_tensor_assign", self, array.ctypes.data, array.nbytes)
 
     def to(self, where: str) -> "Tensor":
-        """The same values in another dtype ("f32", ...) or on another device ("cpu", "vulkan", ...), with a gradient.
+        """Returns the tensor in another dtype ("f32", ...) or on another device ("cpu", "vulkan", ...), differentiably.
 
-        A parameter moved like this is a parameter no more: Module.to moves it in place. Raises heed.Error for a device
-        that is not there, for f64 on a GPU and for f16 and bf16 on the CPU.
+        The result for a parameter is not a parameter; Module.to() moves parameters in place. Raises heed.Error for
+        an unavailable device, for f64 on a GPU, and for f16 and bf16 on the CPU.
         """
         if where in DTYPES:
             return Tensor._result("heed_cast", self, DTYPES[where])
@@ -298,21 +301,21 @@ class Tensor:
     # --- gradients
 
     def backward(self, gradient: Optional["Tensor"] = None) -> None:
-        """Adds the derivatives of this number (or of its product with `gradient`) to the parameters' gradients."""
+        """Adds the derivatives of this scalar, or of its product with ``gradient``, to the parameters' gradients."""
         lib.call("heed_backward", self, gradient)
 
     @property
     def grad(self) -> Optional["Tensor"]:
-        """The gradient that backward() has accumulated in a parameter; None if there is none."""
+        """The gradient accumulated in a parameter, or None."""
         handle = lib.result("heed_tensor_gradient", self)
         return None if handle is None else Tensor._of(handle)
 
     def zero_grad(self) -> None:
-        """Drops the gradient of this parameter."""
+        """Clears the gradient of this parameter."""
         lib.call("heed_tensor_zero_gradient", self)
 
     def detach(self) -> "Tensor":
-        """The same elements, untracked."""
+        """Returns the same elements, untracked."""
         return Tensor._result("heed_tensor_detach", self)
 
     # --- operators
@@ -355,23 +358,23 @@ class Tensor:
     # --- shape
 
     def reshape(self, *shape: Any) -> "Tensor":
-        """One extent may be -1."""
+        """Returns the elements with another shape; one size may be -1."""
         extents = shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)) else shape
         return Tensor._result("heed_reshape", self, len(extents), lib.longs(extents))
 
     def permute(self, *order: Any) -> "Tensor":
-        """Axis i of the result is axis order[i]; a view."""
+        """Returns a view whose axis i is axis order[i]."""
         axes = order[0] if len(order) == 1 and not isinstance(order[0], (int, np.integer)) else order
         return Tensor._result("heed_permute", self, len(axes), lib.longs(axes))
 
     def transpose(self, axis_a: int = -1, axis_b: int = -2) -> "Tensor":
-        """Swaps two axes, by default the last two; a view."""
+        """Returns a view with two axes swapped."""
         order = list(range(self.ndim))
         order[axis_a], order[axis_b] = order[axis_b], order[axis_a]
         return self.permute(order)
 
     def squeeze(self, axis: Axis = None) -> "Tensor":
-        """Without these axes, which have extent 1; None: without all such axes."""
+        """Returns the tensor without these axes of size 1; None removes all of them."""
         shape = self.shape
         axes = _axes(axis) if axis is not None else [i for i, extent in enumerate(shape) if extent == 1]
         for one in axes or []:
@@ -381,7 +384,7 @@ class Tensor:
         return self.reshape([extent for i, extent in enumerate(shape) if i not in gone])
 
     def unsqueeze(self, axis: int) -> "Tensor":
-        """With a new axis of extent 1 at this place of the result."""
+        """Returns the tensor with a new axis of size 1 at this position."""
         rank = self.ndim + 1
         if not -rank <= axis < rank:
             raise IndexError(f"unsqueeze: axis {axis} is out of range for a result of {rank} axes")
@@ -389,19 +392,20 @@ class Tensor:
         return self.reshape(self.shape[:at] + (1,) + self.shape[at:])
 
     def flatten(self) -> "Tensor":
-        """All elements along one axis."""
+        """Returns all elements along one axis."""
         return self.reshape(-1)
 
     @property
     def T(self) -> "Tensor":
-        """The axes in reverse order; a view."""
+        """A view with the axes in reverse order."""
         return self.permute(list(reversed(range(self.ndim))))
 
     def __getitem__(self, key: Any) -> "Tensor":
-        """Numbers, slices of positive step, None, ... and lists of indices or masks, as in NumPy.
+        """Returns the selected elements, differentiably.
 
-        Several lists must follow each other; they broadcast, and x[rows, columns] takes single elements. A mask is an
-        array of bools or what a comparison gave, x[x > 0]; other tensors of i32 are indices. Gradients follow.
+        Indices are those of NumPy: numbers, slices with a positive step, None, ..., and lists of indices or masks.
+        Several lists must be adjacent and broadcast together: x[rows, columns] selects single elements. Masks are
+        bool arrays and results of comparisons, such as x[x > 0]; other i32 tensors are indices.
         """
         shape = self.shape
         found, extents, axis = self, [], 0
@@ -456,21 +460,21 @@ class Tensor:
 
     # --- reductions
 
-    sum, mean, prod = _reduction("sum", "The sum"), _reduction("mean", "The mean"), _reduction("prod", "The product")
-    max, min = _reduction("max", "The largest element"), _reduction("min", "The smallest element")
+    sum, mean, prod = _reduction("sum", "the sum"), _reduction("mean", "the mean"), _reduction("prod", "the product")
+    max, min = _reduction("max", "the largest element"), _reduction("min", "the smallest element")
     norm = _reduction("norm", "sqrt(sum(x^2))")
 
     def argmax(self, axis: Optional[int] = None, keepdims: bool = False) -> "Tensor":
-        """The index (i32) of the first largest element along an axis, or in all elements in row-major order."""
+        """Returns the index (i32) of the first largest element along an axis, or of all elements in row-major order."""
         over = lib.ALL_AXES if axis is None else axis
         return Tensor._result("heed_reduce", b"argmax", self, over, int(keepdims))
 
     def var(self, axis: Axis = None, keepdims: bool = False, correction: int = 0) -> "Tensor":
-        """The mean squared deviation; `correction` 1: sum / (n - 1), the unbiased estimate."""
+        """Returns the mean squared deviation. With ``correction`` 1, the sum is divided by n - 1 (unbiased)."""
         return _op("variance", [self], axes=_axes(axis), keep_axes=keepdims, correction=correction)[0]
 
     def cumsum(self, axis: int = -1, reverse: bool = False) -> "Tensor":
-        """The running sum along an axis, from its end if `reverse`."""
+        """Returns the running sum along an axis, from its end if ``reverse``."""
         return _op("cumulative_sum", [self], axis=axis, reverse=reverse)[0]
 
 
@@ -478,7 +482,7 @@ AnyTensor = TypeVar("AnyTensor", bound=Tensor)
 
 
 class Parameter(Tensor):
-    """A leaf, whose gradient backward() accumulates. Shares the memory of a Tensor, copies everything else."""
+    """A leaf that accumulates gradients in backward(). It shares the memory of a Tensor and copies other data."""
 
     __slots__ = ()
 
@@ -493,7 +497,7 @@ def _is_bool(data: Any) -> bool:
 
 
 def _each_key(key: Any, shape: Tuple[int, ...]) -> List[Any]:
-    """An index as a list of numbers, slices, lists (of _picks()) and None; whole slices stand for "..."."""
+    """Converts an index to a list of numbers, slices, lists (from _picks()) and None; expands "..."."""
     keys = list(key) if isinstance(key, tuple) else [key]
     keys = [_picks(one) if isinstance(one, (list, np.ndarray, Tensor)) else one for one in keys]
     given = builtins.sum(len(one) if isinstance(one, tuple) else one is not None and one is not ... for one in keys)
@@ -507,7 +511,7 @@ def _each_key(key: Any, shape: Tuple[int, ...]) -> List[Any]:
 
 
 def _picks(key: Any) -> Tuple[Tuple[Array, Optional[int]], ...]:
-    """A list of indices, or for a mask one for each of its axes, with its extent."""
+    """Converts a list of indices, or a mask (one list for each of its axes, with its size)."""
     is_mask = key._is_mask if isinstance(key, Tensor) else _is_bool(key)
     array = key.numpy() if isinstance(key, Tensor) else np.asarray(key)
     if is_mask:
@@ -520,7 +524,7 @@ def _picks(key: Any) -> Tuple[Tuple[Array, Optional[int]], ...]:
 
 
 def _in_range(indices: Array, extent: int) -> Array:
-    """Indices of an axis, counted from its beginning."""
+    """Returns indices counted from the beginning of the axis."""
     if indices.size and not (-extent <= indices.min() and indices.max() < extent):
         raise IndexError(f"an index from {indices.min()} to {indices.max()} is out of range for an axis of {extent}")
     return np.where(indices < 0, indices + extent, indices)
@@ -553,7 +557,7 @@ _release = lib.RELEASE(_forget)
 
 @contextlib.contextmanager
 def _lend(value: Any) -> Iterator[int]:
-    """The key of what the library keeps until it calls _release(); forgotten at once if the call inside fails."""
+    """Keeps an object alive under a key until the library calls _release(), or the call inside fails."""
     key = next(_keys)
     _lent[key] = value
     try:
@@ -564,10 +568,10 @@ def _lend(value: Any) -> Iterator[int]:
 
 
 def from_numpy(array: Array) -> Tensor:
-    """A tensor in the memory of an array, without a copy; the array lives as long as anything uses that memory.
+    """Returns a tensor that shares an array's memory and keeps the array alive.
 
-    Takes float32, float64 and int32 in row-major order. The tensor sees what is written to the array: do not write
-    between a forward pass and its backward pass.
+    The array must be writable float32, float64 or int32 in row-major order; otherwise it raises TypeError. The
+    tensor sees later writes to the array, so do not write between a forward pass and its backward pass.
     """
     if array.dtype not in _OF_NUMPY or not array.flags.c_contiguous or not array.flags.aligned:
         raise TypeError("from_numpy() shares float32, float64 and int32 in row-major order; heed.Tensor(array) copies")
@@ -579,7 +583,9 @@ def from_numpy(array: Array) -> Tensor:
 
 
 def from_dlpack(other: Any) -> Tensor:
-    """A tensor in the memory of another library's CPU tensor, without a copy if that is row-major and writable."""
+    """Returns a tensor that shares the memory of another library's CPU tensor. It copies unless that is row-major and
+    writable.
+    """
     array = np.from_dlpack(other)
     shared = array.flags.c_contiguous and array.flags.writeable
     return from_numpy(array if shared else np.array(array, order="C"))

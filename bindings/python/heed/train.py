@@ -1,4 +1,4 @@
-"""Training: heed.train("classify", texts, labels) makes a run."""
+"""Training of tasks: heed.train("classify", texts, labels) returns a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Record = Dict[str, Any]
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of a task: its dotted name, default, what it may be, and what it does."""
+    """A setting of a task: dotted name, type, default, help, range and choices."""
 
     name: str
     kind: str
@@ -33,21 +33,21 @@ class Setting:
 
     @property
     def allowed(self) -> str:
-        """ "0 to 1", "post or pre", or its kind."""
+        """The allowed values as text: "0 to 1", "post or pre", or the type."""
         if self.choices:
             return " or ".join(repr(one) if not one else one for one in self.choices)
         return self.kind if self.low is None else f"{self.low:g} to {self.high:g}"
 
 
 class Settings(Mapping[str, Setting]):
-    """The settings of a task by name; printed as a table."""
+    """The settings of a task by name; prints as a table."""
 
     def __init__(self, task: str, all_of_them: List[Setting]) -> None:
         self.task = task
         self._all = {one.name: one for one in all_of_them}
 
     def __getitem__(self, name: str) -> Setting:
-        """The setting of this dotted name; raises KeyError for one that the task does not have."""
+        """Returns the setting with a dotted name. Raises KeyError if the task has no such setting."""
         return self._all[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -75,14 +75,14 @@ class Settings(Mapping[str, Setting]):
 
 
 def tasks() -> Dict[str, Dict[str, Any]]:
-    """Every task by name: what it learns, and the columns of the examples that train() takes."""
+    """Returns all tasks by name: what each learns, and the columns that train() takes."""
     return {one["name"]: one for one in lib.listing("tasks")}
 
 
 def settings(task: str, *, own_data: bool = True) -> Settings:
-    """All settings of a task with their defaults, ranges or choices, and help.
+    """Returns the settings of a task, with defaults, ranges or choices, and help.
 
-    ``own_data``: the defaults beside your data; False: those beside data that the task makes by rule.
+    ``own_data``: True for the defaults with your own data, False for those with generated data.
     """
     found = lib.result_json("heed_task_settings", lib.encoded(task), int(own_data))
     return Settings(task, [Setting(**one) for one in found])
@@ -118,26 +118,27 @@ def train(
     >>> run = heed.train("classify", texts, labels, attention="fastformer", out="runs/mine")
     >>> run.predict(["what is this about?"]).labels
 
-    ``examples``: the columns of the task (``heed.tasks()``), each a list or an array; one mapping of their
-    names, such as a DataFrame; one path of a file; or nothing, for data that the task makes by rule.
-    ``valid`` and ``test``: likewise, several columns as a tuple; or the share of the examples that is held
-    out. ``tables``: others that the task has, such as ``news=``, and the names of columns of a DataFrame
-    that has others, too: ``heed.train("classify", reviews, text="review", label="stars")``.
+    - ``examples``: the task's columns (``heed.tasks()``), each a list or an array; or a DataFrame or dict of
+      columns; or the path of a file. Without any, the task trains on generated data.
+    - ``valid``, ``test``: examples (several columns as a tuple), a file, or the fraction of the examples to hold
+      out.
+    - ``attention``: the mechanism (``heed.attentions()``) of the encoder and, where possible, of the decoder;
+      ``decoder_attention`` and ``cross_attention`` override it. ``preset``: the name of a predefined model.
+    - ``steps``, ``epochs``, ``seed``, ``device``, ``learning_rate``, ``batch_tokens``, ``precision`` ("f32", "f16",
+      "bf16"): common settings.
+    - ``settings``: any settings, dotted or nested, such as ``{"model.width": 64}``. They override the file
+      ``config``.
+    - ``missing``: with "error", None and NaN raise an error that names the row. With "drop", those rows are skipped;
+      in files, rows without a text or label.
+    - ``out``: the folder of the run. By default, a temporary folder that lives as long as the run.
+    - ``resume``: continue from the last checkpoint in ``out``, with bit-identical results.
+    - ``verify``: False accepts files that were changed since the run was made.
+    - ``on_progress``: a function that gets each log record as a dict, and remarks as ``{"message": ...}``. If it
+      raises, or on Ctrl-C, training ends after the step with a checkpoint; ``heed.resume(out)`` continues.
+    - ``tables``: other tables of the task, such as ``news=``, or column names of a DataFrame:
+      ``heed.train("classify", reviews, text="review", label="stars")``.
 
-    ``missing``: None and NaN are an error that names the row, or with "drop" these rows are left out; of
-    files of labelled texts, rows without a text or a label.
-
-    ``settings``: ``{"model.width": 64}``, dotted or nested, laid over those of the file ``config``
-    (``heed.settings(task)``). Those of ``steps``, ``epochs``, ``seed``, ``device``, ``learning_rate``,
-    ``batch_tokens`` and ``precision`` ("f32", "f16", "bf16") may be given by these names, too. ``attention``: the mechanism of the encoder, and of the decoder where it can
-    serve there (``heed.attentions()``).
-
-    ``out``: the folder of the run; without it a temporary one that lives as long as the run. ``resume``:
-    goes on from its last checkpoint, to the same bits.
-
-    ``on_progress`` gets each record of the run's log as a dictionary, and remarks as ``{"message": ...}``.
-    An exception that it raises ends training after the step, as Ctrl-C does: with a checkpoint, so that
-    ``heed.resume(out)`` goes on.
+    Raises heed.SettingsError for invalid settings, and TypeError, ValueError or heed.Error for invalid examples.
     """
     given, parts = _given(
         task, examples, valid, test, tables, settings, config, missing, on_progress, attention=attention,
@@ -171,13 +172,13 @@ def cross_validate(
     on_progress: Optional[Callable[[Record], Any]] = None,
     **columns: str,
 ) -> Dict[str, Any]:
-    """Trains a task ``folds`` times, each time tested on another part of the examples.
+    """Trains a task ``folds`` times, each time testing on another part of the examples.
 
     >>> heed.cross_validate("classify", texts, labels, folds=5)["accuracy"]
 
-    Returns the mean of each metric, ``deviation`` with their standard deviations, and ``folds``, the metrics of
-    each. Arguments are those of train(). ``out``: a folder that keeps the runs, fold-1, fold-2, ...; ``resume``:
-    trains what is missing there. Of tasks with the setting ``data.folds``.
+    Returns the mean of each metric, ``deviation`` with their standard deviations, and ``folds`` with the metrics of
+    each fold. Other arguments are those of train(). ``out`` keeps the runs in fold-1, fold-2, ...; ``resume`` trains
+    only the missing ones. The task must have the setting ``data.folds``.
     """
     given, parts = _given(
         task, examples, valid, None, columns, settings, config, missing, on_progress, attention=attention,
@@ -193,17 +194,16 @@ def cross_validate(
 
 
 class Comparison:
-    """What heed.compare() found; printed as its table."""
+    """The results of heed.compare(); prints as a table."""
 
     def __init__(self, found: Dict[str, Any], folder: str) -> None:
-        self.folder = folder
-        #: for each choice "choice", "metrics" (mean and deviation of each), "difference" from the first, and costs
-        self.rows: List[Dict[str, Any]] = found["rows"]
+        self.folder = folder  #: The folder of the runs.
+        self.rows: List[Dict[str, Any]] = found["rows"]  #: "choice", "metrics", "difference" from the first, costs.
         self._found = found
 
     @property
     def mattered(self) -> str:
-        """Which setting explains how much of the differences; "" where fewer than two vary."""
+        """How much of the differences each setting explains; empty if fewer than two vary."""
         return str(self._found["mattered"])
 
     @property
@@ -212,7 +212,7 @@ class Comparison:
         return str(self._found["markdown"])
 
     def run(self, choice: Optional[str] = None, seed: Optional[int] = None) -> Run:
-        """Opens a run: of a choice, by default the first of the table, and a seed, by default its first."""
+        """Opens a run; by default the first choice, with its first seed. Raises KeyError if there is none."""
         choice = self.rows[0]["choice"] if choice is None else choice
         found = [one for one in self._found["runs"] if one["choice"] == choice and seed in (None, one["seed"])]
         if not found:
@@ -247,18 +247,21 @@ def compare(
     on_progress: Optional[Callable[[Record], Any]] = None,
     **tables: Any,
 ) -> Comparison:
-    """Trains a task with each attention, each value of ``grid`` and each seed, and compares them.
+    """Trains a task with every combination of attention, ``grid`` values and seeds, and compares the results.
 
     >>> heed.compare("classify", texts, labels, attention=["dot_product", "fastformer"], seeds=[1, 2, 3],
     ...              out="runs/which")
     >>> heed.compare("classify", texts, labels, random=20, halving=True, out="runs/search",
     ...              grid={"training.schedule.learning_rate": (5e-4, 1e-2), "model.width": [32, 64, 128]})
 
-    ``grid``: for each setting a list of its values, or a pair of numbers, a range, from which ``random`` draws.
-    ``random``: so many combinations, in place of all. ``halving``: short trainings, measured on the validation
-    part, choose which third is trained longer, until three are trained whole. ``out``: a folder with a run for
-    each training; called again with it, compare() keeps what is finished there. The trainings are those of
-    train(), one after the other; so are the other arguments. Metrics are of the test part, where there is one.
+    - ``attention``: a mechanism or a list of them.
+    - ``grid``: for each setting a list of values, or a pair of numbers: a range that ``random`` draws from.
+    - ``random``: the number of combinations to draw, instead of trying all.
+    - ``halving``: short trainings, measured on the validation part, select the third that trains longer, until three
+      train fully.
+    - ``out``: the folder of the runs. A repeated call keeps finished runs.
+
+    Other arguments are those of train(). Metrics are measured on the test part if there is one.
     """
     given, parts = _given(
         task, examples, valid, test, tables, settings, config, missing, on_progress, preset=preset,
@@ -329,9 +332,9 @@ def resume(
     verify: bool = True,
     on_progress: Optional[Callable[[Record], Any]] = None,
 ) -> Run:
-    """Goes on with a run from its last checkpoint, to the same bits as without the break.
+    """Continues a run from its last checkpoint, with bit-identical results.
 
-    ``settings``: those that may change, such as ``{"training.steps": 2000}``.
+    ``settings``: changes to settings that may change, such as ``{"training.steps": 2000}``.
     """
     return _train(None, dict(settings or {}, resume=True, verify=verify), [], folder, on_progress)
 

@@ -11,8 +11,8 @@
 
 namespace heed {
 
-// Shared by the block-sparse variants: from the definition of a pattern to its blocks, without ever holding
-// an N x N matrix.
+// Shared by the block-sparse variants: from the definition of a pattern to its blocks, without ever
+// holding an N x N matrix.
 
 enum class BlockContent { none, all, some };
 
@@ -21,15 +21,16 @@ struct PatternDefinition {
   std::int64_t queries = 0, keys = 0;
   std::int64_t heads = 1;  ///< 1: the same for all heads
   std::int64_t block = 64;
-  /// Whether entry (i, j) of a head exists. Called only inside blocks classified as `some`, never beyond
-  /// the matrix.
+  /// Whether entry (i, j) of a head exists. Called only inside blocks classified as `some`, never
+  /// beyond the matrix.
   std::function<bool(std::int64_t head, std::int64_t i, std::int64_t j)> entry;
-  /// Classifies block (row, column) of a head. `some` is always correct; `none` and `all` avoid testing
-  /// every entry.
+  /// Classifies block (row, column) of a head. `some` is always correct; `none` and `all` avoid
+  /// testing every entry.
   std::function<BlockContent(std::int64_t head, std::int64_t row, std::int64_t column)> content;
 };
 
-/// The blocks that hold an entry. Blocks that turn out full need no mask, and equal masks are stored once.
+/// The blocks that hold an entry. Blocks that turn out full need no mask, and equal masks are
+/// stored once.
 std::shared_ptr<const BlockPattern> make_block_pattern(const PatternDefinition& definition);
 
 /// The window least <= i - j <= most of one head, where the last query stands at the last key.

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double nothing = -1e30;  // a softmax over -infinity alone would be NaN
 
-/// Which keys of each block are real: i32 [1 or B, blocks, l].
+/// Marks the real keys of each block: i32 [1 or B, blocks, l].
 Tensor real_keys(const Tensor& mask, std::int64_t keys, std::int64_t block, Device device) {
   const Tensor real = mask.defined() ? mask : Tensor::ones({1, keys}, DType::i32, device);
   const std::int64_t blocks = ceil_div(keys, block);
@@ -27,7 +27,7 @@ Tensor for_heads(const Tensor& x, std::int64_t batch, std::int64_t heads) {
   return reshape(expand(unsqueeze(x, 1), each), all);
 }
 
-/// How the queries that chose a block are brought together: groups of l slots, one block for each group.
+/// Groups the queries that chose the same block: groups of l slots, with one block per group.
 struct Groups {
   Tensor slot;   // i32 [R, N k]: of a query's choice, -1 where it made none
   Tensor query;  // i32 [R, groups l]: in each slot, -1 where it is empty

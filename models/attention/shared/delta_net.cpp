@@ -24,7 +24,7 @@ DeltaNet::DeltaNet(const AttentionConfig& config)
   add_parameter("norm", gains_, Initialiser::constant({value_width_ / config.heads}, 1));
 }
 
-/// The maps of X, with what padding must not do left out.
+/// The maps of X, masked so that padding has no effect.
 struct DeltaNet::Parts {
   Tensor qkv;        // [B, N, 2 d + e d]
   Tensor strength;   // beta [B, N, H]

@@ -7,23 +7,24 @@
 
 namespace heed {
 
-/// What the attentions by the delta rule share, of which one file each says what fades and what is gated:
+/// Shared by the delta-rule mechanisms, which add their decay and gates:
 ///
 ///   q, k = unit( silu( conv(X Wq) ) ), unit( silu( conv(X Wk) ) ),   v = silu( conv(X Wv) )
 ///   beta_t = sigmoid(x_t Wb)
 ///   S_t = (I - beta_t k_t^T k_t) diag(alpha_t) S_{t-1} + beta_t k_t^T v_t,   o_t = q_t S_t
 ///   merge(RMSNorm(o))        one vector of gains for all heads
 ///
-/// unit(x) = x / sqrt(|x|^2 + 1e-6). Settings: "value_width" e, that of v in that of q; "convolution", its
-/// taps.
+/// unit(x) = x / sqrt(|x|^2 + 1e-6). Settings: "value_width" e, the width of v relative to q;
+/// "convolution", its taps.
 class DeltaNet : public RecurrentAttention {
  protected:
   explicit DeltaNet(const AttentionConfig& config);
 
-  /// merge(RMSNorm(o)) [B, N, e d]; maps are those of X by Wq, Wk, Wv and Wb. log alpha is [B, N, H], or
-  /// [B, N, d] with a number for each feature of the keys; undefined: 0. Padded tokens write nothing, fade
-  /// nothing and are 0 for conv. Dropout drops tokens from what is written. Without `causal`, o is the sum of
-  /// both directions'. The cache holds S in `key`, and in `value` the last inputs of conv.
+  /// merge(RMSNorm(o)) [B, N, e d]; maps are those of X by Wq, Wk, Wv and Wb. log alpha is [B, N,
+  /// H], or [B, N, d] with a number for each feature of the keys; undefined: 0. Padded tokens write
+  /// nothing, fade nothing and are 0 for conv. Dropout drops tokens from what is written. Without
+  /// `causal`, o is the sum of both directions'. The cache holds S in `key`, and in `value` the
+  /// last inputs of conv.
   Tensor recurred(const std::vector<Tensor>& maps, const Tensor& log_alpha, const Tensor& mask,
                   AttentionCache* cache, Context& context) const;
 

@@ -46,8 +46,8 @@ Tensor FeatureAttention::step(const AttentionInput& input, AttentionCache& cache
   return reshape(output(matmul(phi(heads_of(w_.query(x)), places).values, cache.key), x), input.x.shape());
 }
 
-/// The cache holds S and z in `key` [B, H, m, dh + 1], and in `value` [B, H, 1] the log scale that both are
-/// divided by, the largest so far.
+/// The cache holds S and z in `key` [B, H, m, dh + 1], and in `value` [B, H, 1] the log scale that
+/// both are divided by, the largest so far.
 Tensor FeatureAttention::causal(const AttentionInput& input, AttentionCache& cache, Context& context) {
   const FeatureMap phi = feature_map(context);
   const Projections::Projected x = w_.of(input.x);

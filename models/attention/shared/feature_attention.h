@@ -6,27 +6,27 @@
 
 namespace heed {
 
-/// Attention with weights that are products of positive features phi, so that the sums over the keys are
-/// formed once for all queries, in linear time:
+/// Attention with weights that are products of positive features phi, so that the sums over the
+/// keys are formed once for all queries, in linear time:
 ///
 ///   O_i = phi(q_i) S / (phi(q_i) z)        S = sum_j phi(k_j)^T v_j,  z = sum_j phi(k_j)^T
 ///
-/// over the keys that are not padding and, in the causal form, j <= i. There S and z are carried over chunks,
-/// and they are all that decoding keeps. Dropout drops tokens from S. Sums are f32 where inputs are f16 or
-/// bf16. Where no key is seen the output is 0.
+/// over the keys that are not padding and, in the causal form, j <= i. There S and z are carried
+/// over chunks, and they are all that decoding keeps. Dropout drops tokens from S. Sums are f32
+/// where inputs are f16 or bf16. Where no key is seen the output is 0.
 class FeatureAttention : public Attention {
  public:
   explicit FeatureAttention(const AttentionConfig& config);
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override;
 
  protected:
-  /// phi(x) = values e^{log_scale}, so that features of any size stay within range.
+  /// phi(x) = values e^{log_scale}, which keeps features of any size within range.
   struct Features {
     Tensor values;          ///< [B, H, N, m]
     Tensor log_scale = {};  ///< [B, H, N], without gradient; undefined: 0
   };
-  /// Where the rows of x stand: at begin, ..., begin + count - 1, and again from begin on where
-  /// queries of several samples share one memory.
+  /// Positions of the rows of x: begin, ..., begin + count - 1, repeated from begin if queries of
+  /// several samples share one memory.
   struct Places {
     std::int64_t begin, count;
   };

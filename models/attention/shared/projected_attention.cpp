@@ -6,7 +6,7 @@
 namespace heed {
 namespace {
 
-/// The heads that rotary positions turn.
+/// The heads that rotary positions rotate.
 AttentionConfig split_between(AttentionConfig config, std::int64_t softmaxes) {
   if (softmaxes == 1) return config;
   const std::int64_t width = config.inner_width() / config.heads;

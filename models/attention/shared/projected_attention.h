@@ -5,13 +5,13 @@
 
 namespace heed {
 
-/// Attention in which queries of one sequence meet the keys and values of all tokens, of it or of a memory:
-/// q, k, v = X Wq, Y Wk, Y Wv with positions. Decoding keeps k and v.
+/// Attention of the queries of a sequence to the keys and values of the same sequence or of a
+/// memory: q, k, v = X Wq, Y Wk, Y Wv with positions. Decoding keeps k and v.
 ///
 /// Normalised queries and keys (Dehghani et al. 2023, arXiv 2302.05442, section 2, there by layer
-/// normalisation; Qwen3: arXiv 2505.09388, section 2, as here): before positions turn them, the queries and
-/// the keys of every head are divided by their root mean square and multiplied by a vector [dh] that all
-/// heads share, the weights of the parts "query_norm" and "key_norm".
+/// normalisation; Qwen3: arXiv 2505.09388, section 2, as here): before positions turn them, the
+/// queries and the keys of every head are divided by their root mean square and multiplied by a
+/// vector [dh] that all heads share, the weights of the parts "query_norm" and "key_norm".
 class ProjectedAttention : public Attention {
  public:
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override;
@@ -19,7 +19,8 @@ class ProjectedAttention : public Attention {
  protected:
   struct Kind {
     std::int64_t key_heads = 0;  ///< heads of keys and values; 0: as many as of queries
-    /// 1 or 2, which share the queries and keys of a head; rotary positions turn the part of each by itself.
+    /// 1 or 2; two share the queries and keys of a head, and rotary positions rotate each part
+    /// separately.
     std::int64_t softmaxes = 1;
     std::optional<bool> output_bias = {};  ///< of Wo; nothing: as the others
     bool normalised = false;               ///< queries and keys are
@@ -27,8 +28,8 @@ class ProjectedAttention : public Attention {
   ProjectedAttention(const AttentionConfig& config, const Kind& kind);
 
   Tensor forward(const AttentionInput& input, Context& context) override;
-  /// The output for inputs x [B, N, d] with their queries [B, N, H dh], and keys and values [B, M, G dh]; in
-  /// self-attention the last query is at the last key.
+  /// The output for inputs x [B, N, d] with their queries [B, N, H dh], and keys and values [B, M,
+  /// G dh]; in self-attention the last query is at the last key.
   virtual Tensor attend(const Tensor& x, const Tensor& queries, const Tensor& keys, const Tensor& values,
                         const Tensor& key_mask, Context& context) = 0;
 

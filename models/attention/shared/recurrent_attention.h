@@ -4,7 +4,7 @@
 
 namespace heed {
 
-/// Attention that is a recurrence over the tokens, so that decoding goes on from a state.
+/// Attention that is a recurrence over the tokens, so decoding continues from a state.
 class RecurrentAttention : public Attention {
  public:
   using Attention::Attention;
@@ -18,8 +18,8 @@ class RecurrentAttention : public Attention {
     return mixed(input, nullptr, context);
   }
 
-  /// The output for these positions. `cache` is the state before them, and becomes that after them; null:
-  /// they are the whole sequence.
+  /// The output for these positions. `cache` holds the state before them and is updated to the
+  /// state after them; null: they are the whole sequence.
   virtual Tensor mixed(const AttentionInput& input, AttentionCache* cache, Context& context) = 0;
 };
 

@@ -4,9 +4,9 @@
 
 namespace heed {
 
-/// A causal convolution of each channel by itself, y_t = sum_s w_{c-1-s} x_{t-s} + b over s = 0 ...
-/// c - 1, as stands before the recurrences of newer mechanisms: "weight" [c, C], U(-1, 1) /
-/// sqrt(c), and "bias" [C], 0.
+/// A causal depthwise convolution, used before the recurrences of newer mechanisms: y_t = sum_s
+/// w_{c-1-s} x_{t-s} + b over s = 0 ... c - 1. "weight" [c, C] starts from U(-1, 1) / sqrt(c),
+/// "bias" [C] from 0.
 class ShortConvolution : public Module {
  public:
   ShortConvolution(std::int64_t taps, std::int64_t channels, bool with_bias, Initialiser& initialiser);

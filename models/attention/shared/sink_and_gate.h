@@ -25,11 +25,12 @@ class AttentionSink : public Module {
   /// [B, G, n, dh].
   Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value,
                 const AttentionOptions& options) const;
-  /// The weights [B, H, N, M], the sink left out.
+  /// The weights [B, H, N, M] without the sink.
   Tensor weights(const Tensor& query, const Tensor& key, const AttentionOptions& options) const;
 
  private:
-  /// What the keys keep of each row's softmax, from its log_sum_exp without the sink [B, G, n].
+  /// The share of each row's softmax that the keys keep, from its log_sum_exp without the sink [B,
+  /// G, n].
   Tensor share(const Tensor& log_sum_exp) const;
 
   std::int64_t heads_;
@@ -50,7 +51,7 @@ class OutputGate {
  public:
   OutputGate(const AttentionConfig& config, Initialiser& initialiser);
 
-  /// The module, null without a gate.
+  /// The module; null without a gate.
   Linear* map() { return map_.get(); }
   /// attended [B, N, H dh], gated by x [B, N, d].
   Tensor operator()(const Tensor& attended, const Tensor& x) const;

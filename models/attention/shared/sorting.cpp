@@ -41,7 +41,8 @@ std::shared_ptr<const BlockPattern> neighbour_pattern(std::int64_t n, std::int64
   pattern->offsets = Tensor::from(offsets, {blocks + 1});
   pattern->columns = Tensor::from(columns, {count});
   pattern->mask_ids = Tensor::full({count}, -1, DType::i32);
-  // All blocks are full, but a pattern has at least one mask: a single element, viewed as width x width.
+  // All blocks are full, but a pattern needs at least one mask: a single element, viewed as width x
+  // width.
   pattern->masks = Tensor::ones({1}, DType::i32).view({1, width, width}, {0, 0, 0}, 0);
   return pattern;
 }

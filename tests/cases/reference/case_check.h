@@ -21,17 +21,18 @@ struct Deviation {
   std::string tensor;
   double error = 0;  ///< |a - b| where error / allowed is largest
   double allowed = 0;
-  std::string problem;  ///< not empty: the tensors could not be compared (shapes differ, no counterpart)
+  /// Not empty: the tensors could not be compared (shapes differ, no counterpart).
+  std::string problem;
   bool passed() const { return problem.empty() && error <= allowed; }
-  /// How bad it is, for finding the worst of several.
+  /// A measure of failure, for finding the worst of several.
   double badness() const;
 };
 
 /// Compares element by element, indices with a tolerance of 0; NaN never passes.
 Deviation compare(const std::string& name, const Tensor& ours, const Tensor& reference, Tolerance tolerance);
 
-/// Runs a case, its outputs, losses and gradients, in a type and on a device: what deviates most from the
-/// reference. Throws an Error where the case and the layer do not fit together.
+/// Runs a case, its outputs, losses and gradients, in a type and on a device. Returns the worst
+/// deviation from the reference. Throws an Error if the case and the layer do not fit together.
 Deviation worst_deviation(const ReferenceCase& reference, const Adapter& adapter, DType dtype, Device device);
 
 }  // namespace heed::verify

@@ -11,8 +11,8 @@
 
 namespace heed::verify {
 
-/// One file, a case `<variant>__<what is special>`: inputs, parameters, expected outputs, losses and
-/// gradients.
+/// One file, a case `<variant>__<what is special>`: inputs, parameters, expected outputs, losses
+/// and gradients.
 struct ReferenceCase {
   std::string name;
   nlohmann::json config;
@@ -20,20 +20,20 @@ struct ReferenceCase {
 
   bool has(const std::string& tensor) const { return tensors.contains(tensor); }
   const Tensor& at(const std::string& tensor) const;  ///< throws an Error when absent
-  /// "hc_self" for "hc_self__encoder_pad".
+  /// The first part of the name: "hc_self" for "hc_self__encoder_pad".
   std::string variant() const { return name.substr(0, name.find("__")); }
-  /// What the configuration calls it: "hardcoded", one name for a family of variants.
+  /// The name in the configuration, which a family of variants shares: "hardcoded".
   std::string family() const { return config.at("variant").get<std::string>(); }
-  /// The names of all tensors that begin with `prefix`, without it.
+  /// Returns the names of all tensors that begin with `prefix`, without it.
   std::vector<std::string> names(std::string_view prefix) const;
 };
 
 /// Reads a case; throws an Error when the file is damaged or no reference case.
 ReferenceCase read_reference_case(const std::filesystem::path& file);
-/// The case in the content of such a file; `file` names it in errors.
+/// Reads a case from the content of such a file; `file` names it in errors.
 ReferenceCase reference_case_of(TensorFile content, const std::filesystem::path& file);
 
-/// The same values on a device; f64 becomes `dtype`, integers stay.
+/// Copies to a device; f64 becomes `dtype`, integers stay.
 Tensor convert(const Tensor& value, DType dtype, Device device);
 
 }  // namespace heed::verify

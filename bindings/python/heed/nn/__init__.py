@@ -1,7 +1,7 @@
-"""Layers to build models of: heed.nn.Linear, LayerNorm, MultiheadAttention, ..., and heed.nn.functional.
+"""Layers for models: heed.nn.Linear, LayerNorm, MultiheadAttention, ..., and heed.nn.functional.
 
-Their initial values are drawn by number: set_seed(seed) starts anew, so that the same layers, made in the same order,
-have the same values. What they map keeps its leading axes: [..., in] -> [..., out].
+Layers created in the same order after set_seed(seed) get the same initial values. Layers keep leading axes:
+[..., in] -> [..., out].
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _seed, _streams = 0, itertools.count()
 
 
 def set_seed(seed: int) -> None:
-    """The seed of the initial values of the layers made from now on; 0 when the program starts."""
+    """Sets the seed for the initial values of new layers; 0 at program start."""
     global _seed, _streams
     _seed, _streams = seed, itertools.count()
 
 
 def _drawn() -> Any:
-    """The key of the next initial values."""
+    """Returns the key of the next initial values."""
     return dict(seed=_seed, step=_INITIAL_STEP, stream=next(_streams))
 
 
 class Linear(Module):
-    """x W^T + b: "weight" [out, in] (Xavier uniform) and, unless bias is False, "bias" [out] (0)."""
+    """Computes x W^T + b, with "weight" [out, in] (Xavier uniform) and "bias" [out] (zeros) unless bias is False."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         bound = math.sqrt(6 / (in_features + out_features))
@@ -46,58 +46,58 @@ class Linear(Module):
         self.bias = Parameter(zeros(out_features)) if bias else None
 
     def forward(self, x: Like) -> Tensor:
-        """[..., in] -> [..., out]"""
+        """Maps [..., in] to [..., out]."""
         return linear(x, self.weight, self.bias)
 
 
 class Embedding(Module):
-    """A table of vectors, "weight" [count, width], normally distributed."""
+    """Looks up vectors in a table, "weight" [count, width], initially normally distributed."""
 
     def __init__(self, count: int, width: int, deviation: float = 1.0) -> None:
         self.weight = Parameter(normal((count, width), 0, deviation, **_drawn()))
         lib.call("heed_tensor_set_hidden_map", self.weight, 0)
 
     def forward(self, ids: Like) -> Tensor:
-        """ids of any shape -> [..., width]; -1 gives zeros."""
+        """Maps ids of any shape to [..., width]; -1 gives zeros."""
         return embedding(self.weight, ids)
 
 
 class LayerNorm(Module):
-    """Normalisation over the last axis, with "weight" (1) and "bias" (0) [width]."""
+    """Normalizes over the last axis, with "weight" [width] (ones) and "bias" [width] (zeros)."""
 
     def __init__(self, width: int, epsilon: float = 1e-5) -> None:
         self.weight, self.bias, self.epsilon = Parameter(ones(width)), Parameter(zeros(width)), epsilon
 
     def forward(self, x: Like) -> Tensor:
-        """[..., width] -> the same shape"""
+        """Maps [..., width] to the same shape."""
         return layer_norm(x, self.weight, self.bias, self.epsilon)
 
 
 class RMSNorm(Module):
-    """x / sqrt(mean(x^2) + epsilon) over the last axis, with "weight" (1) [width]."""
+    """Computes x / sqrt(mean(x^2) + epsilon) over the last axis, times "weight" [width] (ones)."""
 
     def __init__(self, width: int, epsilon: float = 1e-5) -> None:
         self.weight, self.epsilon = Parameter(ones(width)), epsilon
 
     def forward(self, x: Like) -> Tensor:
-        """[..., width] -> the same shape"""
+        """Maps [..., width] to the same shape."""
         return rms_norm(x, self.weight, self.epsilon)
 
 
 class Dropout(Module):
-    """Drops elements with probability p by the random numbers of the pass; does nothing in inference."""
+    """Applies dropout with probability p in training; does nothing in inference."""
 
     def __init__(self, p: float = 0.5) -> None:
         self.p = p
 
     def forward(self, x: Like, context: Optional[Context] = None) -> Tensor:
-        """x of any shape; no context: the one that was entered, else inference."""
+        """Maps x to the same shape. ``context`` defaults to the entered one, or inference."""
         context = context or Context.current()
         return _t(x) if context is None else context.dropout(x, self.p)
 
 
 class ModuleList(Module):
-    """Modules, called "0", "1", ..., that a model uses as it likes."""
+    """Holds modules named "0", "1", ..."""
 
     def __init__(self, parts: Iterable[Any] = ()) -> None:
         self._parts = list(parts)
@@ -110,7 +110,7 @@ class ModuleList(Module):
         self._parts.append(part)
 
     def __getitem__(self, index: int) -> Any:
-        """The module of this number; negative ones count from the end."""
+        """Returns the module at an index, which may be negative."""
         return self._parts[index]
 
     def __len__(self) -> int:
@@ -118,13 +118,13 @@ class ModuleList(Module):
 
 
 class Sequential(ModuleList):
-    """Layers and functions, one after the other: Sequential(Linear(2, 8), heed.gelu, Linear(8, 1))."""
+    """Applies layers and functions in order: Sequential(Linear(2, 8), heed.gelu, Linear(8, 1))."""
 
     def __init__(self, *steps: Callable[[Any], Tensor]) -> None:
         super().__init__(steps)
 
     def forward(self, x: Like) -> Tensor:
-        """What the steps make of x, one after the other."""
+        """Applies the steps to x."""
         found = _t(x)
         for step in self._parts:
             found = step(found)
@@ -132,13 +132,13 @@ class Sequential(ModuleList):
 
 
 class Activation(Module):
-    """A function as a layer; nn.GELU() is Activation(heed.gelu)."""
+    """Makes a layer of a function; nn.GELU() is Activation(heed.gelu)."""
 
     def __init__(self, function: Callable[[Like], Tensor]) -> None:
         self.function = function
 
     def forward(self, x: Like) -> Tensor:
-        """The function of x."""
+        """Applies the function to x."""
         return self.function(x)
 
 
@@ -148,10 +148,10 @@ Tanh = partial(Activation, functional.tanh)
 
 
 def MultiheadAttention(width: int, heads: int = 1, mechanism: str = "dot_product", **settings: Any) -> Attention:
-    """An attention layer of any mechanism: heed.attention(mechanism, width, heads, ...).
+    """Creates an attention layer of any mechanism: heed.attention(mechanism, width, heads, ...).
 
-    Maps x [batch, length, width] to the same shape; ``settings`` are those of heed.attention(), such as `causal` and
-    `positions`. Without a `seed` it draws the next initial values, as the layers above do.
+    It maps x [batch, length, width] to the same shape. ``settings`` are those of heed.attention(), such as `causal`
+    and `positions`. Without a `seed`, it draws the next initial values like other layers.
     """
     settings.setdefault("seed", _seed + next(_streams))
     return attention(mechanism, width, heads, **settings)

@@ -1,4 +1,4 @@
-"""heed's functions of tensors under the name where users of other libraries look for them."""
+"""All functions of tensors, under a familiar name."""
 
 from ..ops import *  # noqa: F401, F403
 from ..ops import __all__ as __all__
