@@ -100,7 +100,7 @@ std::string with_axes(std::string labels, std::int64_t count) {
 }
 
 /// Takes the diagonal of axes that share a letter.
-Term without_repeats(Term term) {
+Term take_diagonals(Term term) {
   for (std::size_t first = 0; first < term.labels.size(); ++first) {
     for (std::size_t second;
          (second = term.labels.find(term.labels[first], first + 1)) != std::string::npos;) {
@@ -214,7 +214,7 @@ std::vector<Term> terms_of(std::string_view text, Equation& equation, std::span<
 Tensor einsum(std::string_view equation, std::span<const Tensor> operands) {
   Equation parsed = read(equation);
   std::vector<Term> terms = terms_of(equation, parsed, operands);
-  for (Term& term : terms) term = without_repeats(std::move(term));
+  for (Term& term : terms) term = take_diagonals(std::move(term));
   Term result;
   for (std::size_t i = 0; i < terms.size(); ++i) {
     std::string needed = parsed.result;  // letters of the result and of the remaining operands

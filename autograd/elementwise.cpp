@@ -72,7 +72,7 @@ Tensor binary_gradient(BinaryOp op, int operand, const Tensor& a, const Tensor& 
 }
 
 /// Returns the number as a rank-0 operand of `op`, with the dtype and device of `like`.
-Tensor number_beside(const char* op, const Tensor& like, double value) {
+Tensor scalar_operand(const char* op, const Tensor& like, double value) {
   check(like.defined(), op, ": the tensor operand of the number ", value, " is undefined");
   using Limits = std::numeric_limits<std::int32_t>;
   check(is_floating(like.dtype()) ||
@@ -99,7 +99,7 @@ Tensor integer_unary(UnaryOp op, const Tensor& x, UnaryParams params) {
     case UnaryOp::sign:
       return minimum(maximum(x, -1), 1);
     case UnaryOp::clamp:
-      return minimum(maximum(x, number_beside("clamp", x, params.p)), number_beside("clamp", x, params.q));
+      return minimum(maximum(x, scalar_operand("clamp", x, params.p)), scalar_operand("clamp", x, params.q));
     default:
       fail(name_of(op), ": needs a floating type, got ", x.dtype(), "; cast() makes one");
   }
@@ -141,7 +141,7 @@ Tensor broadcast_view(const Tensor& x, const Shape& shape) {
   return x.view(shape, strides, x.offset());
 }
 
-bool derivative_of_operand(UnaryOp op) {
+bool derivative_reads_operand(UnaryOp op) {
   return unary_info[static_cast<int>(op)].saves_input;
 }
 
@@ -180,7 +180,7 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
         "; cast() makes one");
   const Tensor out = empty_like(a, broadcast_shapes(name_of(op), a.shape(), b.shape()));
   backend_of(a).binary(op, broadcast_view(a, out.shape()), broadcast_view(b, out.shape()), out);
-  if (!is_recorded({a, b})) return out;
+  if (!would_record({a, b})) return out;
 
   const bool wanted[2] = {a.tracked(), b.tracked()};
   const bool keep_a = (wanted[0] && info.needs_a[0]) || (wanted[1] && info.needs_a[1]);
@@ -213,7 +213,7 @@ Tensor binary(BinaryOp op, const Tensor& a, double b) {
         break;
     }
   }
-  return binary(op, a, number_beside(name_of(op), a, b));
+  return binary(op, a, scalar_operand(name_of(op), a, b));
 }
 
 Tensor binary(BinaryOp op, double a, const Tensor& b) {
@@ -229,7 +229,7 @@ Tensor binary(BinaryOp op, double a, const Tensor& b) {
         break;
     }
   }
-  return binary(op, number_beside(name_of(op), b, a), b);
+  return binary(op, scalar_operand(name_of(op), b, a), b);
 }
 
 Tensor compare(CompareOp op, const Tensor& a, const Tensor& b) {
@@ -241,31 +241,31 @@ Tensor compare(CompareOp op, const Tensor& a, const Tensor& b) {
 }
 
 Tensor compare(CompareOp op, const Tensor& a, double b) {
-  return compare(op, a, number_beside(name_of(op), a, b));
+  return compare(op, a, scalar_operand(name_of(op), a, b));
 }
 
 Tensor compare(CompareOp op, double a, const Tensor& b) {
-  return compare(op, number_beside(name_of(op), b, a), b);
+  return compare(op, scalar_operand(name_of(op), b, a), b);
 }
 
 Tensor scalar_like(const Tensor& like, double value) {
-  return number_beside("scalar_like", like, value);
+  return scalar_operand("scalar_like", like, value);
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   return choose("where", condition, a, b);
 }
 Tensor where(const Tensor& condition, const Tensor& a, double b) {
-  return choose("where", condition, a, number_beside("where", a, b));
+  return choose("where", condition, a, scalar_operand("where", a, b));
 }
 Tensor where(const Tensor& condition, double a, const Tensor& b) {
-  return choose("where", condition, number_beside("where", b, a), b);
+  return choose("where", condition, scalar_operand("where", b, a), b);
 }
 
 Tensor where(const Tensor& condition, double a, double b, DType dtype) {
   check(condition.defined(), "where: the condition is undefined");
   const Tensor one = Tensor::full({}, a, dtype, condition.device());
-  return choose("where", condition, one, number_beside("where", one, b));
+  return choose("where", condition, one, scalar_operand("where", one, b));
 }
 
 Tensor logical_not(const Tensor& x) {
@@ -289,7 +289,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
       x.defined() && mask.defined() && broadcast_shapes("masked_fill", x.shape(), mask.shape()) == x.shape(),
       "masked_fill: a mask ", mask.defined() ? concat_text("of shape ", mask.shape()) : "that is undefined",
       " does not broadcast to ", x.defined() ? concat_text(x.shape()) : "an undefined tensor");
-  return choose("masked_fill", mask, number_beside("masked_fill", x, value), x);
+  return choose("masked_fill", mask, scalar_operand("masked_fill", x, value), x);
 }
 
 Tensor cast(const Tensor& x, DType dtype) {

@@ -136,7 +136,7 @@ NotedLeaves::~NotedLeaves() {
   noted = previous_;
 }
 
-bool is_recorded(std::span<const Tensor> inputs) {
+bool would_record(std::span<const Tensor> inputs) {
   if (recording_enabled) return std::ranges::any_of(inputs, &Tensor::tracked);
   if (noted)
     for (const Tensor& input : inputs)
@@ -159,7 +159,7 @@ Tensor record_always(const char* op, const Tensor& out, std::span<const Tensor> 
 
 Tensor record(const char* op, const Tensor& out, std::span<const Tensor> inputs, BackwardFunction backward,
               std::span<const Tensor* const> reads) {
-  return is_recorded(inputs) ? record_always(op, out, inputs, std::move(backward), reads) : out.detach();
+  return would_record(inputs) ? record_always(op, out, inputs, std::move(backward), reads) : out.detach();
 }
 
 Tensor record(const char* op, const Tensor& out, std::initializer_list<Tensor> inputs,
@@ -171,7 +171,7 @@ Tensor record(const char* op, const Tensor& out, std::initializer_list<Tensor> i
 std::vector<Tensor> record_joint(const char* op, std::span<const Tensor> outs, std::span<const Tensor> inputs,
                                  JointBackward backward, std::span<const Tensor* const> reads) {
   std::vector<Tensor> results;
-  if (!is_recorded(inputs)) {
+  if (!would_record(inputs)) {
     for (const Tensor& out : outs) results.push_back(out.detach());
     return results;
   }

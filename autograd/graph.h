@@ -71,9 +71,9 @@ Tensor record_always(const char* op, const Tensor& out, std::span<const Tensor> 
 
 /// True when an op on these inputs would be recorded. When recording is off, notes the leaves among
 /// them for NotedLeaves.
-bool is_recorded(std::span<const Tensor> inputs);
-inline bool is_recorded(std::initializer_list<Tensor> inputs) {
-  return is_recorded(std::span(inputs.begin(), inputs.size()));
+bool would_record(std::span<const Tensor> inputs);
+inline bool would_record(std::initializer_list<Tensor> inputs) {
+  return would_record(std::span(inputs.begin(), inputs.size()));
 }
 
 /// Collects the leaves that unrecorded ops on this thread read while it lives.
@@ -158,13 +158,13 @@ inline void check_positions(const char* op, std::int64_t extent) {
 }
 
 /// True when the derivative of a unary op is written in its operand x, false when in its result y.
-bool derivative_of_operand(UnaryOp op);
+bool derivative_reads_operand(UnaryOp op);
 /// An axis with the product of the extents before it and the product of those after it.
-struct AxisOf {
+struct AxisSplit {
   int at;
   std::int64_t outer = 1, extent = 1, inner = 1;
 
-  AxisOf(const char* op, const Tensor& x, int axis) : at(resolve_axis(op, x, axis)), extent(x.size(at)) {
+  AxisSplit(const char* op, const Tensor& x, int axis) : at(resolve_axis(op, x, axis)), extent(x.size(at)) {
     for (int i = 0; i < x.rank(); ++i)
       if (i != at) (i < at ? outer : inner) *= x.size(i);
   }

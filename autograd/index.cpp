@@ -169,8 +169,8 @@ std::pair<Tensor, Tensor> top_k(const Tensor& x, std::int64_t k) {
 namespace {
 
 /// i32 [rows, columns]: compares column - row with `diagonal`.
-Tensor compared_with_diagonal(CompareOp op, std::int64_t rows, std::int64_t columns, std::int64_t diagonal,
-                              Device device) {
+Tensor diagonal_mask(CompareOp op, std::int64_t rows, std::int64_t columns, std::int64_t diagonal,
+                     Device device) {
   const Tensor row = Tensor::arange(rows, DType::i32, device).view({rows, 1});
   const Tensor column = Tensor::arange(columns, DType::i32, device).view({1, columns});
   return compare(op, column - row, static_cast<double>(diagonal));
@@ -183,7 +183,7 @@ Tensor triangle(const char* op, CompareOp kept, const Tensor& x, std::int64_t di
   check_positions(op, x.size(-2));
   const std::int64_t limit = std::max(x.size(-1), x.size(-2));  // a diagonal further out changes nothing
   const Tensor keep =
-      compared_with_diagonal(kept, x.size(-2), x.size(-1), std::clamp(diagonal, -limit, limit), x.device());
+      diagonal_mask(kept, x.size(-2), x.size(-1), std::clamp(diagonal, -limit, limit), x.device());
   return where(keep, x, 0);
 }
 
@@ -199,7 +199,7 @@ Tensor triu(const Tensor& x, std::int64_t diagonal) {
 Tensor eye(std::int64_t count, DType dtype, Device device) {
   check(count >= 0, "eye: the number of rows ", count, " is negative");
   check_positions("eye", count);
-  return cast(compared_with_diagonal(CompareOp::equal, count, count, 0, device), dtype);
+  return cast(diagonal_mask(CompareOp::equal, count, count, 0, device), dtype);
 }
 
 }  // namespace heed

@@ -149,7 +149,7 @@ Tensor scaled(const Tensor& gradient, const Tensor& factor) {
 }
 
 /// Rescales the early gradients to the actual gradient and converts them to the dtype of the inputs.
-Gradients given_gradients(const EarlyGradients& early, const Tensor& grad, DType dtype) {
+Gradients rescaled_gradients(const EarlyGradients& early, const Tensor& grad, DType dtype) {
   const Tensor factor = early.expected.defined() ? grad / early.expected : grad;
   const Backend& backend = backend_of(grad);
   if (!backend.scale_all)
@@ -260,7 +260,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
     add_rows(given, scratch, begin, std::min(chunks.rows, rows - begin), losses, gradients);
   return record(op, sum(losses), {x, weight, bias},
                 [gradients, shape = x.shape(), dtype = x.dtype()](const Tensor& grad) {
-                  Gradients all = given_gradients(gradients, grad, dtype);
+                  Gradients all = rescaled_gradients(gradients, grad, dtype);
                   if (all[0].defined()) all[0] = all[0].view(shape);
                   return all;
                 });

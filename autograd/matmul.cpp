@@ -71,7 +71,7 @@ Tensor linear_composed(const Tensor& x, const LinearMap& map) {
 }
 
 /// Applies every map to rows [rows, in]: [rows, out] each.
-std::vector<Tensor> rows_through(const Tensor& rows, std::span<const LinearMap> maps) {
+std::vector<Tensor> apply_maps(const Tensor& rows, std::span<const LinearMap> maps) {
   std::vector<Tensor> weights, biases, outs;
   const auto together = backend_of(rows).linear_maps;
   for (const auto& [weight, bias] : maps) {
@@ -113,7 +113,7 @@ struct LinearBackward {
     const Tensor dx =
         want_x ? empty_like(arrived[0], {arrived[0].size(0), shape[shape.rank() - 1]}) : Tensor();
     // `done`: one kernel call computed dx and all dweights. Otherwise each map below adds its part of dx.
-    const bool done = products_at_once(arrived, from, dx, gradients);
+    const bool done = multiply_in_one_call(arrived, from, dx, gradients);
     for (std::size_t n = 0; n < from.size(); ++n) {
       const std::size_t i = from[n];
       if (!done && want_x) backend_of(dx).matmul(arrived[n], readable(maps[i].weight), {}, n > 0 ? 1 : 0, dx);
@@ -139,8 +139,8 @@ struct LinearBackward {
 
   /// Computes dx and all dweights in one kernel call; returns false when the backend has no such kernel or
   /// one of them is not wanted.
-  bool products_at_once(std::span<const Tensor> arrived, std::span<const std::size_t> from, const Tensor& dx,
-                        Gradients& gradients) const {
+  bool multiply_in_one_call(std::span<const Tensor> arrived, std::span<const std::size_t> from,
+                            const Tensor& dx, Gradients& gradients) const {
     const auto at_once = backend_of(arrived[0]).linear_backward;
     const auto wanted = [&](std::size_t i) { return maps[i].want_weight; };
     if (!at_once || !want_x || !std::all_of(from.begin(), from.end(), wanted) || ComposeOnly::active())
@@ -215,7 +215,7 @@ std::vector<Tensor> linear_maps(const Tensor& x, std::span<const LinearMap> maps
     return outs;
   }
   const Tensor rows = plain(x).view({row_count(x.shape()), x.size(-1)});
-  for (const Tensor& out : rows_through(rows, maps))
+  for (const Tensor& out : apply_maps(rows, maps))
     outs.push_back(out.view(with_width(x.shape(), out.size(1))));
   LinearBackward backward{x.shape(), x.tracked(), {}, {}};
   std::vector<Tensor> inputs{x};
@@ -244,7 +244,7 @@ Tensor feed_forward(const Tensor& x, const LinearMap& first, UnaryOp activation,
   const auto tracked = [](const LinearMap& map) { return map.weight.tracked() || map.bias.tracked(); };
   const bool behind = recording() && (x.tracked() || tracked(first));
   const Tensor hidden = empty_like(x, {rows.size(0), first.weight.size(0)});
-  const Tensor sums = behind && derivative_of_operand(activation) ? empty_like(hidden) : Tensor();
+  const Tensor sums = behind && derivative_reads_operand(activation) ? empty_like(hidden) : Tensor();
   backend.activated_linear.forward(rows, plain(first.weight), plain(first.bias), activation, sums, hidden);
   const Tensor out = product(hidden, transposed(second.weight.detach()), second.bias)
                          .view(with_width(x.shape(), second.weight.size(0)));

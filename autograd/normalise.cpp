@@ -46,13 +46,13 @@ void check_addends(const char* op, const Tensor& x, const Tensor& residual, doub
 
 /// The values that kernels keep of a normalisation for its backward pass, and room for its
 /// gradients.
-struct NormOfRows {
+struct RowNorm {
   Shape rows;  // x as [rows, n]
   Tensor scale, mean, inverse_deviation;
   bool want_weight, want_bias;
 
   /// Without `centred` there are no means: RMS normalisation.
-  NormOfRows(const Tensor& x, const Tensor& weight, const Tensor& bias, bool centred)
+  RowNorm(const Tensor& x, const Tensor& weight, const Tensor& bias, bool centred)
       : rows{x.count() / x.size(-1), x.size(-1)},
         scale(plain(weight)),
         inverse_deviation(Tensor::empty({rows[0]}, statistics_type(x.dtype()), x.device())),
@@ -74,7 +74,7 @@ Tensor norm_of_rows(const char* op, const Tensor& x, const Tensor& weight, const
   check(std::isfinite(epsilon) && epsilon >= 0, op, ": epsilon is ", epsilon, "; it must not be negative");
   if (!usable(backend.layer_norm)) return norm_composed(x, weight, bias, epsilon, centred);
 
-  const NormOfRows norm(x, weight, bias, centred);
+  const RowNorm norm(x, weight, bias, centred);
   const Tensor rows = norm.as_rows(x), out = empty_like(x);
   backend.layer_norm.forward(rows, norm.scale, plain(bias), epsilon, out.view(norm.rows), norm.mean,
                              norm.inverse_deviation);
@@ -99,7 +99,7 @@ NormedSum add_norm(const char* op, const Tensor& x, const Tensor& residual, doub
     const Tensor sum = dropout_add(x, residual, p, key);
     return {sum, norm_of_rows(op, sum, weight, bias, epsilon, centred)};
   }
-  const NormOfRows norm(x, weight, bias, centred);
+  const RowNorm norm(x, weight, bias, centred);
   const Tensor sum = empty_like(x, norm.rows), out = empty_like(x);
   backend.add_norm.forward(norm.as_rows(x), norm.as_rows(residual), p, key, norm.scale, plain(bias), epsilon,
                            sum, out.view(norm.rows), norm.mean, norm.inverse_deviation);

@@ -54,7 +54,7 @@ StateSizes check_recurrence(const Recurrence& of) {
 }
 
 /// Computes the recurrence token by token from single ops.
-Recurred recurred_composed(const Recurrence& of, const StateSizes& n) {
+RecurrenceResult recurrence_composed(const Recurrence& of, const StateSizes& n) {
   const Tensor& q = of.query;
   Tensor state = of.state.defined()
                      ? of.state
@@ -81,7 +81,7 @@ Recurred recurred_composed(const Recurrence& of, const StateSizes& n) {
 }
 
 /// A contiguous last axis, as kernels read vectors.
-Tensor with_adjacent(const Tensor& x) {
+Tensor with_contiguous_vectors(const Tensor& x) {
   if (!x.defined()) return x;
   const Tensor values = x.detach();
   return values.stride(3) == 1 || values.size(3) == 1 ? values : contiguous(values);
@@ -92,18 +92,19 @@ Tensor stored_by_tokens(const Tensor& like, std::int64_t width) {
   return permute(empty_like(like, {like.size(0), like.size(2), like.size(1), width}), {0, 2, 1, 3});
 }
 
-Recurred recurred_fused(const Recurrence& of, const StateSizes& n) {
+RecurrenceResult recurrence_fused(const Recurrence& of, const StateSizes& n) {
   std::array<Tensor, operand_count> inputs;
   Recurrence plain_of = of;
   const auto given = operands_of(of);
   const auto taken = operands_of(plain_of);
   for (std::size_t i = 0; i < operand_count; ++i) {
     inputs[i] = *given[i];
-    *taken[i] = given[i]->defined() && given[i]->rank() == 3 ? given[i]->detach() : with_adjacent(*given[i]);
+    *taken[i] = given[i]->defined() && given[i]->rank() == 3 ? given[i]->detach()
+                                                             : with_contiguous_vectors(*given[i]);
   }
   plain_of.state = plain(of.state);
   const Tensor& q = plain_of.query;
-  const bool keeps = is_recorded(inputs);
+  const bool keeps = would_record(inputs);
   const Tensor output = stored_by_tokens(q, n.width),
                last = empty_like(q, {n.batch, n.heads, n.key_width, n.width});
   const Tensor written =
@@ -125,7 +126,7 @@ Recurred recurred_fused(const Recurrence& of, const StateSizes& n) {
     const Tensor& like = plain_of.query;
     if (!wants_decay) of_inputs.log_decay = {};
     of_inputs.state = empty_like(like, {n.batch, n.heads, n.key_width, n.width});
-    const Tensor grad = grads[0].defined() ? with_adjacent(grads[0])
+    const Tensor grad = grads[0].defined() ? with_contiguous_vectors(grads[0])
                                            : Tensor::zeros({n.batch, n.heads, n.length, n.width},
                                                            like.dtype(), like.device());
     backend_of(like).recurrence.backward(plain_of, written, states, grad, plain(grads[1]), of_inputs);
@@ -142,13 +143,13 @@ Recurred recurred_fused(const Recurrence& of, const StateSizes& n) {
 
 }  // namespace
 
-Recurred recurrence(const Recurrence& of) {
+RecurrenceResult recurrence(const Recurrence& of) {
   const StateSizes n = check_recurrence(of);
   if (is_half(of.query.dtype())) {
     Recurrence precise = of;
     for (Tensor* x : operands_of(precise))
       if (x->defined()) *x = cast(*x, DType::f32);
-    const Recurred found = recurrence(precise);
+    const RecurrenceResult found = recurrence(precise);
     return {cast(found.output, of.query.dtype()), cast(found.state, of.query.dtype())};
   }
   if (of.query.count() == 0) {  // no token changes the state
@@ -157,7 +158,7 @@ Recurred recurrence(const Recurrence& of) {
                                                             of.query.dtype(), of.query.device());
     return {matmul(of.query, state), state};
   }
-  return usable(backend_of(of.query).recurrence) ? recurred_fused(of, n) : recurred_composed(of, n);
+  return usable(backend_of(of.query).recurrence) ? recurrence_fused(of, n) : recurrence_composed(of, n);
 }
 
 }  // namespace heed

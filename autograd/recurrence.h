@@ -5,7 +5,7 @@
 namespace heed {
 
 /// The results of recurrence().
-struct Recurred {
+struct RecurrenceResult {
   Tensor output;  ///< o [B, H, N, dv]
   Tensor state;   ///< S after the last token [B, H, dk, dv]
 };
@@ -16,6 +16,6 @@ struct Recurred {
 /// Takes O(N dk dv) time; the backward pass keeps a state for every 32 tokens. Throws an Error for
 /// shapes that do not fit, for v without k, for w or x without r, and when both k and r are
 /// undefined.
-Recurred recurrence(const Recurrence& of);
+RecurrenceResult recurrence(const Recurrence& of);
 
 }  // namespace heed

@@ -18,14 +18,14 @@ Shape without_axis(const Shape& shape, int at, bool keep) {
   return result;
 }
 
-Tensor reduce(ReduceOp op, const Tensor& x, const AxisOf& axis, bool keep) {
+Tensor reduce(ReduceOp op, const Tensor& x, const AxisSplit& axis, bool keep) {
   const Tensor out = empty_like(x, without_axis(x.shape(), axis.at, keep));
   backend_of(x).reduce(op, plain(x).view(axis.shape()), out.view({axis.outer, axis.inner}));
   return out;
 }
 
 Tensor sum_axis(const char*, const Tensor& x, int axis, bool keep) {
-  const AxisOf at("sum", x, axis);
+  const AxisSplit at("sum", x, axis);
   const Tensor out = reduce(ReduceOp::sum, x, at, keep);
   return record("sum", out, {x}, [shape = x.shape(), at = at.at, keep](const Tensor& grad) {
     return Gradients{expand(keep ? grad : unsqueeze(grad, at), shape)};
@@ -35,10 +35,10 @@ Tensor sum_axis(const char*, const Tensor& x, int axis, bool keep) {
 /// Largest or smallest; the gradient goes to the first element that attains it.
 template <ReduceOp reduction>
 Tensor extreme_axis(const char* op, const Tensor& x, int axis, bool keep) {
-  const AxisOf at(op, x, axis);
+  const AxisSplit at(op, x, axis);
   check(at.extent > 0, op, ": axis ", axis, " of shape ", x.shape(), " is empty");
   const Tensor out = reduce(reduction, x, at, keep);
-  if (!is_recorded({x})) return out;
+  if (!would_record({x})) return out;
   const Tensor first = argmax(reduction == ReduceOp::max ? x.detach() : neg(x.detach()), at.at);
   return record(op, out, {x}, [first, at = at.at, extent = at.extent, keep](const Tensor& grad) {
     return Gradients{scatter_add(keep ? grad : unsqueeze(grad, at), at, unsqueeze(first, at), extent)};
@@ -270,7 +270,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
 }
 
 Tensor argmax(const Tensor& x, int axis) {
-  const AxisOf at("argmax", x, axis);
+  const AxisSplit at("argmax", x, axis);
   check(at.extent > 0, "argmax: axis ", axis, " of shape ", x.shape(), " is empty");
   check_positions("argmax", at.extent);
   const Tensor out = Tensor::empty(without_axis(x.shape(), at.at, false), DType::i32, x.device());
@@ -284,7 +284,7 @@ Tensor argmax(const Tensor& x) {
 
 Tensor cumulative_sum(const Tensor& x, int axis, bool reverse) {
   check_floating("cumulative_sum", x);
-  const Shape around = AxisOf("cumulative_sum", x, axis).shape();
+  const Shape around = AxisSplit("cumulative_sum", x, axis).shape();
   const Tensor out = empty_like(x);
   backend_of(x).cumulative_sum(plain(x).view(around), reverse, out.view(around));
   return record("cumulative_sum", out, {x}, [axis, reverse](const Tensor& grad) {

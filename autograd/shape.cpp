@@ -221,7 +221,7 @@ Tensor flip(const Tensor& x, const Axes& axes) {
   check_defined("flip", x);
   Tensor result = x;
   for (const int axis : axes.list()) {
-    const AxisOf at("flip", x, axis);
+    const AxisSplit at("flip", x, axis);
     if (at.extent <= 1 || x.count() == 0) continue;
     check_positions("flip", at.extent);
     const Tensor reversed =

@@ -40,14 +40,14 @@ namespace heed {
 
 /// Returns whether the matrix in the last two axes is stored by rows, with adjacent elements;
 /// otherwise it is stored by columns. The stride of an axis of extent 1 is ignored.
-inline bool lies_by_rows(const Tensor& matrix) {
+inline bool is_stored_by_rows(const Tensor& matrix) {
   const std::int64_t rows = matrix.size(-2), columns = matrix.size(-1);
   return columns > 1 ? matrix.stride(-1) == 1 : matrix.stride(-2) != 1 || rows <= 1;
 }
 
 /// Returns whether an axis and the next inner one, of `inner_extent` elements, can be merged into
 /// one long axis for all operands; `outer` and `inner` hold each operand's strides along them.
-inline bool goes_on_evenly(std::span<const std::int64_t> outer, std::span<const std::int64_t> inner,
+inline bool can_merge_axes(std::span<const std::int64_t> outer, std::span<const std::int64_t> inner,
                            std::int64_t inner_extent) {
   for (std::size_t k = 0; k < outer.size(); ++k)
     if (outer[k] != inner[k] * inner_extent) return false;

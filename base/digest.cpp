@@ -41,7 +41,7 @@ std::uint64_t fnv1a(std::string_view bytes) {
   return hash;
 }
 
-std::string digest_of(std::string_view bytes) {
+std::string compute_digest(std::string_view bytes) {
   Digest digest;
   digest.add(bytes);
   return digest.hex();
@@ -51,14 +51,14 @@ bool is_digest(std::string_view text) {
   return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
-std::string digest_of_file(const std::filesystem::path& path) {
+std::string file_digest(const std::filesystem::path& path) {
   Digest digest;
   FileParts parts(path);
   for (std::string_view part; !(part = parts.next()).empty();) digest.add(part);
   return digest.hex();
 }
 
-std::string digest_of_file(const OpenFolder& folder, const std::string& name) {
+std::string file_digest(const OpenFolder& folder, const std::string& name) {
   Digest digest;
   folder.read_in_parts(name, [&](std::string_view part) { digest.add(part); });
   return digest.hex();

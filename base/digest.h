@@ -28,13 +28,13 @@ class Digest {
   std::unique_ptr<State> state_;
 };
 
-std::string digest_of(std::string_view bytes);
+std::string compute_digest(std::string_view bytes);
 /// Hashes a few bytes by FNV-1a, 64 bits. The result is the same on every machine.
 std::uint64_t fnv1a(std::string_view bytes);
 /// True for text that has the form of Digest::hex().
 bool is_digest(std::string_view text);
 /// The digest of a regular file, which need not fit in memory. Throws as read_file does.
-std::string digest_of_file(const std::filesystem::path& path);
-std::string digest_of_file(const OpenFolder& folder, const std::string& name);
+std::string file_digest(const std::filesystem::path& path);
+std::string file_digest(const OpenFolder& folder, const std::string& name);
 
 }  // namespace heed

@@ -143,15 +143,15 @@ inline std::string base64(std::string_view bytes) {
 /// Appends a member "digest" to a JSON object: the digest of all other members.
 template <class Json>
 void add_digest(Json& object) {
-  object["digest"] = digest_of(object.dump());
+  object["digest"] = compute_digest(object.dump());
 }
 
 /// Removes the member "digest"; returns false when it does not match the other members.
 template <class Json>
-bool take_digest(Json& object) {
+bool remove_matching_digest(Json& object) {
   const std::string digest = object.value("digest", "");
   object.erase("digest");
-  return digest == digest_of(object.dump());
+  return digest == compute_digest(object.dump());
 }
 
 /// Returns the indented text of an object with its digest added. Throws an Error, `failure`, for
@@ -170,15 +170,15 @@ std::string text_with_digest(Json object, std::string_view failure) {
 /// with `source` unless the object has this "format" and "format_version". Unless `hint` is null,
 /// its digest must match too; the hint ends that message.
 template <class Json, class Read>
-auto read_own_json(std::string_view text, std::string_view source, const char* format, int version,
-                   const char* hint, const Read& read) {
+auto read_heed_json(std::string_view text, std::string_view source, const char* format, int version,
+                    const char* hint, const Read& read) {
   try {
     Json object = parse_json<Json>(text, "it", 4);
     check(object.is_object() && object.value("format", Json()) == format, "it has no \"format\": \"", format,
           "\"");
     check(object.at("format_version") == version, "its format_version is ",
           object.at("format_version").dump(), ", and this version of heed reads ", version);
-    check(take_digest(object) || hint == nullptr, "it was changed after it was written", hint);
+    check(remove_matching_digest(object) || hint == nullptr, "it was changed after it was written", hint);
     return read(std::as_const(object));
   } catch (const typename Json::exception& error) {
     fail(source, " is damaged or was not written by heed: ", error.what());

@@ -92,7 +92,7 @@ std::string listed(std::span<const std::string> names, std::size_t most) {
   return shown < names.size() ? concat_text(text, " and ", names.size() - shown, " more") : text;
 }
 
-std::vector<std::string_view> parts_between(std::string_view text, std::string_view separator) {
+std::vector<std::string_view> split_at(std::string_view text, std::string_view separator) {
   std::vector<std::string_view> parts;
   while (!text.empty()) {
     const std::size_t end = text.find(separator);

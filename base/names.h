@@ -14,7 +14,7 @@
 namespace heed {
 
 /// The parts of a text between separators, which are not empty; of an empty text none.
-std::vector<std::string_view> parts_between(std::string_view text, std::string_view separator);
+std::vector<std::string_view> split_at(std::string_view text, std::string_view separator);
 
 /// "a, b, c"; with `last` = " and ", "a, b and c".
 template <class Items>

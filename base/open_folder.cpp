@@ -101,7 +101,7 @@ OpenFolder OpenFolder::make_folder(const std::string& name) const {
   return std::move(*made);
 }
 
-void OpenFolder::check_own_file(const std::string& name) const {
+void OpenFolder::check_regular_file(const std::string& name) const {
   const mode_t mode = own_mode(*this, name);
   check(mode == 0 || S_ISREG(mode), path_ / name, " is ", kind_of(mode),
         ", where a regular file is needed; move it away");
@@ -109,14 +109,14 @@ void OpenFolder::check_own_file(const std::string& name) const {
 
 /// Replaces a file that is another folder's too, as in a copy made of hard links, by a copy of its
 /// own, before it is changed in place.
-void OpenFolder::part_from_others(const std::string& name) const {
+void OpenFolder::copy_if_linked(const std::string& name) const {
   struct stat status {};
   if (::fstatat(descriptor(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode) &&
       status.st_nlink > 1)
     write(name, read(name));
 }
 
-int OpenFolder::open_own(const char* what, const std::string& name, int flags) const {
+int OpenFolder::open_entry(const char* what, const std::string& name, int flags) const {
   const int file = open_at_or_throw(what, descriptor(), name, flags | O_NOFOLLOW | O_NONBLOCK, path_ / name);
   try {
     size_of_regular(file, path_ / name);
@@ -128,14 +128,14 @@ int OpenFolder::open_own(const char* what, const std::string& name, int flags) c
 }
 
 std::string OpenFolder::read(const std::string& name) const {
-  check_own_file(name);
-  const Descriptor file(open_own("open", name, O_RDONLY));
+  check_regular_file(name);
+  const Descriptor file(open_entry("open", name, O_RDONLY));
   return read_all(file.value, size_of_regular(file.value, path_ / name), no_byte_limit, path_ / name);
 }
 
 void OpenFolder::read_in_parts(const std::string& name,
                                const std::function<void(std::string_view part)>& take) const {
-  const Descriptor file(open_own("open", name, O_RDONLY));
+  const Descriptor file(open_entry("open", name, O_RDONLY));
   std::vector<char> part(1 << 16);
   while (const std::size_t got = read_some(file.value, part.data(), part.size(), path_ / name))
     take({part.data(), got});
@@ -146,7 +146,7 @@ void OpenFolder::write(const std::string& name, std::string_view content) const 
 }
 
 void OpenFolder::write(const std::string& name, const std::function<void(FileWriter&)>& write) const {
-  check_own_file(name);
+  check_regular_file(name);
   TemporaryFile file(descriptor(), name, path_);
   write(file.writer());
   file.replace();
@@ -154,9 +154,9 @@ void OpenFolder::write(const std::string& name, const std::function<void(FileWri
 }
 
 int OpenFolder::open_to_append(const std::string& name) const {
-  check_own_file(name);
-  part_from_others(name);
-  return open_own("open", name, O_WRONLY | O_CREAT | O_APPEND);
+  check_regular_file(name);
+  copy_if_linked(name);
+  return open_entry("open", name, O_WRONLY | O_CREAT | O_APPEND);
 }
 
 void OpenFolder::append(const std::string& name, std::string_view bytes) const {
@@ -166,9 +166,9 @@ void OpenFolder::append(const std::string& name, std::string_view bytes) const {
 }
 
 void OpenFolder::cut(const std::string& name, std::int64_t bytes) const {
-  check_own_file(name);
-  part_from_others(name);
-  const Descriptor file(open_own("open", name, O_WRONLY));
+  check_regular_file(name);
+  copy_if_linked(name);
+  const Descriptor file(open_entry("open", name, O_WRONLY));
   if (::ftruncate(file.value, bytes) != 0) fail_with_errno("cut", path_ / name, errno);
 }
 
@@ -184,7 +184,7 @@ void OpenFolder::remove(const std::string& name) const {
 }
 
 void OpenFolder::sync(const std::string& name) const {
-  const Descriptor file(open_own("sync", name, O_RDONLY));
+  const Descriptor file(open_entry("sync", name, O_RDONLY));
   sync_or_throw(file.value, path_ / name);
 }
 

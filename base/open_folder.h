@@ -46,7 +46,7 @@ class OpenFolder {
   OpenFolder make_folder(const std::string& name) const;
 
   /// Throws unless the name is unused or names a regular file. All functions below require this.
-  void check_own_file(const std::string& name) const;
+  void check_regular_file(const std::string& name) const;
   std::string read(const std::string& name) const;
   void read_in_parts(const std::string& name, const std::function<void(std::string_view part)>& take) const;
   /// Replaces a file as write_file_atomically does.
@@ -69,8 +69,8 @@ class OpenFolder {
 
  private:
   OpenFolder(std::filesystem::path path, int descriptor);
-  void part_from_others(const std::string& name) const;
-  int open_own(const char* what, const std::string& name, int flags) const;
+  void copy_if_linked(const std::string& name) const;
+  int open_entry(const char* what, const std::string& name, int flags) const;
 
   std::filesystem::path path_;
   std::shared_ptr<const Descriptor> folder_;

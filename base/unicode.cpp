@@ -283,7 +283,7 @@ bool is_symbol(char32_t value) {
   return kind >= UTF8PROC_CATEGORY_SM && kind <= UTF8PROC_CATEGORY_SO;
 }
 
-Script script_of(char32_t letter) {
+Script letter_script(char32_t letter) {
   const auto is_in = [&](std::span<const std::pair<char32_t, char32_t>> ranges) {
     return std::ranges::any_of(
         ranges, [&](const auto& range) { return letter >= range.first && letter <= range.second; });

@@ -66,7 +66,7 @@ enum class Script {
   unspaced,  ///< Others that stand without spaces between words: kana, Thai, Khmer, ...
   other,
 };
-Script script_of(char32_t letter);
+Script letter_script(char32_t letter);
 
 /// The lower case of a capital sigma at the end of a word.
 enum class FinalSigma {

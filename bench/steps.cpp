@@ -285,7 +285,7 @@ void simulate(const Case& c, double dropout, int repeat, const std::vector<int>&
     training.step();
     steps.push_back(recorder.stop());
   }
-  const heed::cpu::StepTimes step = heed::cpu::median_of(steps);
+  const heed::cpu::StepTimes step = heed::cpu::median_step(steps);
   const double alone = heed::cpu::schedule(step, 1, start).total;
   for (const int count : threads) {
     const heed::cpu::Schedule with = heed::cpu::schedule(step, count, start);

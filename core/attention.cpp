@@ -6,13 +6,13 @@
 
 namespace heed {
 
-ListsOnDevices& ListsOnDevices::operator=(const ListsOnDevices&) {
+DeviceCopies& DeviceCopies::operator=(const DeviceCopies&) {
   const std::lock_guard lock(mutex_);
   lists_.clear();
   return *this;
 }
 
-Tensor ListsOnDevices::get(Device device, const std::function<Tensor()>& make) const {
+Tensor DeviceCopies::get(Device device, const std::function<Tensor()>& make) const {
   const std::lock_guard lock(mutex_);
   for (const auto& [where, list] : lists_)
     if (where == device) return list;

@@ -14,11 +14,11 @@ namespace heed {
 
 /// The per-device copies that backends keep of a pattern. Copying a pattern does not copy them,
 /// since the copy may be changed.
-class ListsOnDevices {
+class DeviceCopies {
  public:
-  ListsOnDevices() = default;
-  ListsOnDevices(const ListsOnDevices&) {}
-  ListsOnDevices& operator=(const ListsOnDevices&);
+  DeviceCopies() = default;
+  DeviceCopies(const DeviceCopies&) {}
+  DeviceCopies& operator=(const DeviceCopies&);
   /// The list for one device; `make` creates it on the first call.
   Tensor get(Device device, const std::function<Tensor()>& make) const;
 
@@ -48,7 +48,7 @@ struct BlockPattern {
   Tensor mask_ids;           ///< i32 [number of blocks], -1 = full
   /// i32 [number of masks, block, block]; at least one mask, so that it is always defined.
   Tensor masks;
-  ListsOnDevices on_devices = {};
+  DeviceCopies device_copies = {};
 
   /// Throws unless the tensors have the shapes and dtypes above and are contiguous, as kernels
   /// expect.

@@ -8,7 +8,7 @@
 
 namespace heed {
 
-bool NarrowRows::hold_columns(const Tensor& view) const {
+bool NarrowRows::has_columns_of(const Tensor& view) const {
   const std::int64_t k = view.size(-2), n = view.size(-1);
   if ((k > 1 && view.stride(-2) != 1) || (n > 1 && view.stride(-1) != columns)) return false;
   if (columns == 0 || view.offset() % columns + k > columns) return false;
@@ -73,9 +73,9 @@ void round_to_bf16(const Tensor& matrix) {
   float* x = matrix.data<float>();
   auto* q = result.values<std::uint16_t>();
   for (std::int64_t i = 0; i < result.rows * result.columns; ++i) {
-    q[i] = bf16_of_float(x[i]);
+    q[i] = float_to_bf16(x[i]);
     if ((q[i] & magnitude) > largest) --q[i];  // the finite number before infinity
-    x[i] = float_of_bf16(q[i]);
+    x[i] = bf16_to_float(q[i]);
   }
   keep(matrix, std::move(result));
 }

@@ -38,12 +38,12 @@ class Bf16Products {
 };
 
 /// Converts a bfloat16, the upper half of an f32, exactly.
-inline float float_of_bf16(std::uint16_t half) {
+inline float bf16_to_float(std::uint16_t half) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
 }
 
 /// Returns the nearest bfloat16, ties to even.
-inline std::uint16_t bf16_of_float(float value) {
+inline std::uint16_t float_to_bf16(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
   return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
@@ -63,7 +63,7 @@ struct NarrowRows {
 
   /// True when every column of a view [..., k, n] into the matrix is a contiguous piece of one of
   /// its rows, and neighbouring columns come from neighbouring rows.
-  bool hold_columns(const Tensor& view) const;
+  bool has_columns_of(const Tensor& view) const;
   /// The elements. `Value` is std::uint16_t, the upper half of an f32, for bf16, and std::int8_t
   /// for int8.
   template <class Value>

@@ -263,8 +263,8 @@ std::string Ranks::broadcast(std::string_view from_first) {
   return all_gather(is_first() ? from_first : std::string_view()).front();
 }
 
-std::vector<std::string> deal_out(Ranks* ranks, std::size_t pieces,
-                                  const std::function<std::string(std::size_t piece)>& compute) {
+std::vector<std::string> distribute_work(Ranks* ranks, std::size_t pieces,
+                                         const std::function<std::string(std::size_t piece)>& compute) {
   const auto count = static_cast<std::size_t>(ranks ? ranks->count() : 1);
   const auto own = static_cast<std::size_t>(ranks ? ranks->rank() : 0);
   std::vector<std::string> results(pieces);

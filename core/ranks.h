@@ -160,12 +160,12 @@ class Ranks {
 
 /// Computes pieces of work in parallel: rank i mod N computes piece i, and every rank gets all
 /// results in order. With null `ranks`, this process computes all of them.
-std::vector<std::string> deal_out(Ranks* ranks, std::size_t pieces,
-                                  const std::function<std::string(std::size_t piece)>& compute);
-/// Like deal_out(), for pieces whose results are lists of numbers.
+std::vector<std::string> distribute_work(Ranks* ranks, std::size_t pieces,
+                                         const std::function<std::string(std::size_t piece)>& compute);
+/// Like distribute_work(), for pieces whose results are lists of numbers.
 template <class T, class Compute>
-std::vector<std::vector<T>> deal_out_numbers(Ranks* ranks, std::size_t pieces, const Compute& compute) {
-  const std::vector<std::string> texts = deal_out(ranks, pieces, [&](std::size_t piece) {
+std::vector<std::vector<T>> distribute_numbers(Ranks* ranks, std::size_t pieces, const Compute& compute) {
+  const std::vector<std::string> texts = distribute_work(ranks, pieces, [&](std::size_t piece) {
     const std::vector<T> values = compute(piece);
     return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
   });

@@ -140,7 +140,7 @@ class Storage {
   void* host_data() const { return host_data_; }
   /// True when the memory belongs to code outside heed, which can see it too: no op overwrites it,
   /// even when only one tensor holds it.
-  bool is_lent() const { return is_lent_; }
+  bool is_borrowed() const { return is_lent_; }
 
   /// The number of times that the elements were overwritten in place. backward() refuses a tensor
   /// that was overwritten after recording. Writes through host_data() do not count.
@@ -158,8 +158,8 @@ class Storage {
   }
 
  protected:
-  Storage(Device device, std::size_t bytes, void* host_data, bool is_lent = false)
-      : device_(device), bytes_(bytes), host_data_(host_data), is_lent_(is_lent) {}
+  Storage(Device device, std::size_t bytes, void* host_data, bool is_borrowed = false)
+      : device_(device), bytes_(bytes), host_data_(host_data), is_lent_(is_borrowed) {}
 
  private:
   Device device_;
@@ -224,22 +224,22 @@ class Tensor {
   }
 
   bool defined() const { return storage_ != nullptr; }
-  const Shape& shape() const { return of_defined("shape", shape_); }
-  const Shape& strides() const { return of_defined("strides", strides_); }
-  int rank() const { return of_defined("rank", shape_).rank(); }
+  const Shape& shape() const { return checked_field("shape", shape_); }
+  const Shape& strides() const { return checked_field("strides", strides_); }
+  int rank() const { return checked_field("rank", shape_).rank(); }
   /// The extent of an axis; negative axes count from the end.
-  std::int64_t size(int axis) const { return of_defined("size", shape_).at(axis); }
-  std::int64_t stride(int axis) const { return of_defined("stride", strides_).at(axis); }
-  std::int64_t count() const { return of_defined("count", shape_).count(); }
-  std::int64_t offset() const { return of_defined("offset", offset_); }
-  DType dtype() const { return of_defined("dtype", dtype_); }
-  Device device() const { return of_defined("device", storage_)->device(); }
+  std::int64_t size(int axis) const { return checked_field("size", shape_).at(axis); }
+  std::int64_t stride(int axis) const { return checked_field("stride", strides_).at(axis); }
+  std::int64_t count() const { return checked_field("count", shape_).count(); }
+  std::int64_t offset() const { return checked_field("offset", offset_); }
+  DType dtype() const { return checked_field("dtype", dtype_); }
+  Device device() const { return checked_field("device", storage_)->device(); }
   const std::shared_ptr<Storage>& storage() const { return storage_; }
   /// True when the elements are row-major without gaps.
   bool is_contiguous() const;
   /// True when no other handle and no outside owner sees the storage, so that an op may overwrite
   /// it.
-  bool is_sole_owner() const { return storage_.use_count() == 1 && !storage_->is_lent(); }
+  bool is_sole_owner() const { return storage_.use_count() == 1 && !storage_->is_borrowed(); }
 
   /// Address of the first element; throws unless T matches the dtype and the host can see the
   /// memory.
@@ -287,7 +287,7 @@ class Tensor {
 
  private:
   template <class Field>
-  const Field& of_defined(const char* call, const Field& field) const {
+  const Field& checked_field(const char* call, const Field& field) const {
     if (!storage_) [[unlikely]]
       throw_undefined(call);
     return field;

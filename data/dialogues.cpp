@@ -60,7 +60,7 @@ Dialogue talk(std::uint64_t seed, std::uint32_t index) {
 
 }  // namespace
 
-Dialogue turns_of(std::string_view line) {
+Dialogue split_turns(std::string_view line) {
   Dialogue turns = cut_at_marks(line);
   std::erase(turns, "");
   return turns;

@@ -18,7 +18,7 @@ using Dialogue = std::vector<std::string>;
 /// Returns the turns of a line "Hello . __eou__ Hi , Ann . __eou__", without surrounding white
 /// space. The mark after the last turn may be missing. Empty for a blank line; empty turns are left
 /// out.
-Dialogue turns_of(std::string_view line);
+Dialogue split_turns(std::string_view line);
 
 /// Reads dialogues, one per line, in which every turn ends in the mark. Throws Error with file and
 /// line as read_lines does, and for a blank line, a turn without a mark after it, and an empty

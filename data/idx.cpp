@@ -66,7 +66,7 @@ std::string image_line(const Images& images, std::size_t index) {
   return line;
 }
 
-Images image_of_line(std::string_view line) {
+Images parse_image_line(std::string_view line) {
   std::vector<std::int64_t> numbers;
   const char* at = line.data();
   const char* const end = at + line.size();

@@ -27,10 +27,10 @@ std::vector<std::uint8_t> parse_idx_labels(std::string_view bytes, std::string_v
                                            std::uint64_t max_bytes);
 
 /// Returns an image as a line of text: "rows columns" and the values, in decimal and separated by
-/// spaces. image_of_line() is the inverse. Both throw Error, for an index out of range and for a
+/// spaces. parse_image_line() is the inverse. Both throw Error, for an index out of range and for a
 /// line that is not such an image.
 std::string image_line(const Images& images, std::size_t index);
-Images image_of_line(std::string_view line);
+Images parse_image_line(std::string_view line);
 
 /// Whether a name contains "idx3", as the MNIST files do.
 bool is_idx_name(const std::filesystem::path& path);

@@ -147,7 +147,7 @@ ImpressionParts split_impressions(std::vector<Impression> all, const ImpressionS
   return parts;
 }
 
-std::string digest_of_impressions(std::span<const Impression> impressions, const NewsNames& names) {
+std::string impressions_digest(std::span<const Impression> impressions, const NewsNames& names) {
   Digest digest;
   for (const Impression& one : impressions) {
     digest.add(std::to_string(one.time));

@@ -71,6 +71,6 @@ struct ImpressionSplit {
 ImpressionParts split_impressions(std::vector<Impression> all, const ImpressionSplit& split);
 
 /// Returns a digest of impressions, in their order.
-std::string digest_of_impressions(std::span<const Impression> impressions, const NewsNames& names);
+std::string impressions_digest(std::span<const Impression> impressions, const NewsNames& names);
 
 }  // namespace heed

@@ -190,7 +190,7 @@ Tensor from_i64(std::string_view bytes, Entry& entry, std::string_view source, D
 Tensor from_half(std::string_view bytes, const Entry& entry, Device device) {
   std::vector<float> values;
   for (const std::uint16_t half : elements_of<std::uint16_t>(bytes))
-    values.push_back(entry.type == FileType::f16 ? float_of_f16(half) : float_of_bf16(half));
+    values.push_back(entry.type == FileType::f16 ? f16_to_float(half) : bf16_to_float(half));
   return Tensor::from(values, entry.shape, device);
 }
 
@@ -274,9 +274,9 @@ void write_elements(const Sink& write, const Tensor& tensor) {
 void write_half(const Sink& write, const std::string& name, const Tensor& tensor, StoredFloat stored) {
   std::vector<std::uint16_t> halves;
   for (const float value : tensor.to_vector<float>()) {
-    halves.push_back(stored == StoredFloat::f16 ? f16_of_float(value) : bf16_of_float(value));
+    halves.push_back(stored == StoredFloat::f16 ? float_to_f16(value) : float_to_bf16(value));
     const bool is_f16 = stored == StoredFloat::f16;
-    const float held = is_f16 ? float_of_f16(halves.back()) : float_of_bf16(halves.back());
+    const float held = is_f16 ? f16_to_float(halves.back()) : bf16_to_float(halves.back());
     check(std::isfinite(held) || !std::isfinite(value), "cannot save tensor \"", name, "\" as ",
           is_f16 ? "f16" : "bf16", ": it holds ", value, "; ", is_f16 ? "bf16" : "f32", " has room for it");
   }
@@ -311,12 +311,12 @@ void write_content(const std::string& header, const std::vector<std::pair<std::s
 
 }  // namespace
 
-TensorFile load_safetensors(const std::filesystem::path& path, Device device, UnreadTensors* unread) {
+TensorFile load_safetensors(const std::filesystem::path& path, Device device, UnsupportedTensors* unread) {
   return parse_safetensors(read_file(path), path.string(), device, unread);
 }
 
 TensorFile parse_safetensors(std::string_view bytes, std::string_view source, Device device,
-                             UnreadTensors* unread) {
+                             UnsupportedTensors* unread) {
   std::uint64_t header_bytes = 0;
   check(bytes.size() >= sizeof header_bytes, source, ": ", bytes.size(),
         " bytes are too few for a safetensors file");

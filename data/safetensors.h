@@ -18,7 +18,7 @@ namespace heed {
 // Conversions of 16-bit floating-point numbers in files, in addition to core/low_precision.h.
 
 /// Converts IEEE 754 binary16 to f32, exactly.
-inline float float_of_f16(std::uint16_t half) {
+inline float f16_to_float(std::uint16_t half) {
   const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16,
                       exponent = (half >> 10) & 0x1fu, fraction = half & 0x3ffu;
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (fraction << 13));
@@ -29,7 +29,7 @@ inline float float_of_f16(std::uint16_t half) {
 
 /// Returns the nearest binary16, ties to even; infinity from 65520 on, which would round beyond
 /// 65504.
-inline std::uint16_t f16_of_float(float value) {
+inline std::uint16_t float_to_f16(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value), magnitude = bits & 0x7fffffffu;
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
   const auto with_sign = [&](std::uint32_t half) { return static_cast<std::uint16_t>(sign | half); };
@@ -52,7 +52,7 @@ struct TensorFile {
 };
 
 /// The tensors of a file that heed cannot represent, by name, and the reason.
-using UnreadTensors = std::map<std::string, std::string>;
+using UnsupportedTensors = std::map<std::string, std::string>;
 
 /// Reads a safetensors file (8 bytes header length, JSON header, raw little-endian data). F32, F64
 /// and I32 keep their type; F16 and BF16 become f32, exactly; I64 becomes i32 if every value fits.
@@ -60,11 +60,11 @@ using UnreadTensors = std::map<std::string, std::string>;
 /// than 8 axes, a damaged header, holes, overlaps, duplicate names. With `unread`, tensors of other
 /// types or with too many axes are listed there instead, for callers that need only some tensors.
 TensorFile load_safetensors(const std::filesystem::path& path, Device device = {},
-                            UnreadTensors* unread = nullptr);
+                            UnsupportedTensors* unread = nullptr);
 /// Parses a safetensors file in memory, as load_safetensors does. `source` names the bytes in
 /// errors.
 TensorFile parse_safetensors(std::string_view bytes, std::string_view source, Device device = {},
-                             UnreadTensors* unread = nullptr);
+                             UnsupportedTensors* unread = nullptr);
 
 /// The stored type of f32 tensors: unchanged, or rounded to the nearest 16-bit number.
 enum class StoredFloat { f32, f16, bf16 };

@@ -178,7 +178,7 @@ class TagLearner : public Learner {
       return data_.file.empty() ? number_words_by_rule() : read_tagged(data_.file, settings_, report);
     });
     parts_ = split_text(text, {.valid_fraction = data_.valid_fraction});
-    return digests_of(parts_, [](const LabelledText& part) { return digest_of(part); });
+    return digests_of(parts_, [](const LabelledText& part) { return compute_digest(part); });
   }
   NamedFiles learned_files() override {
     std::set<std::string> words, tags;
@@ -296,8 +296,8 @@ class TagLearner : public Learner {
 
 int main(int argc, char** argv) {
   const TaskKind kind =
-      task_of<TagLearner>("tag", "Trains, evaluates and uses a model that tags each word of a text",
-                          Stacks::encoder, tag_metrics, tag_settings, names_file);
+      make_task_kind<TagLearner>("tag", "Trains, evaluates and uses a model that tags each word of a text",
+                                 Stacks::encoder, tag_metrics, tag_settings, names_file);
   programs::TaskProgram program{.kind = kind,
                                 .by_rule = "the place value of each word in a number",
                                 .suits = "a few thousand short texts",

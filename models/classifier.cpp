@@ -214,11 +214,11 @@ Loss ClassLogits::loss(const Tensor& labels, double smoothing, const Tensor& wei
                        [&](const Tensor& logits) { return cross_entropy(logits, labels, smoothing); });
 }
 
-Tensor ClassLogits::log_probabilities_of_each() const {
+Tensor ClassLogits::multilabel_log_probabilities() const {
   return -softplus(-together());
 }
 
-Loss ClassLogits::loss_of_each(const Tensor& targets, double smoothing, const Tensor& weights) const {
+Loss ClassLogits::multilabel_loss(const Tensor& targets, double smoothing, const Tensor& weights) const {
   const Tensor smooth = targets * (1 - smoothing) + smoothing / 2;
   return loss_of_parts(*this, weights, [&](const Tensor& logits) {
     return sum(binary_cross_entropy_with_logits(cast(logits, DType::f32), smooth), -1);
@@ -246,13 +246,13 @@ EncoderClassifier::EncoderClassifier(const TransformerConfig& config, Initialise
   add_module("sparse", *sparse_);
 }
 
-ClassLogits EncoderClassifier::logits_of_parts(const PaddedTokens& tokens, Context& context,
-                                               const SparseBatch& sparse) {
+ClassLogits EncoderClassifier::part_logits(const PaddedTokens& tokens, Context& context,
+                                           const SparseBatch& sparse) {
   return class_logits(output_(pooled(hidden(tokens, context), tokens.mask)), sparse_.get(), sparse);
 }
 
 Loss EncoderClassifier::loss(const ClassificationBatch& batch, double smoothing, Context& context) {
-  return logits_of_parts(batch.input, context, batch.sparse).loss(batch.labels, smoothing);
+  return part_logits(batch.input, context, batch.sparse).loss(batch.labels, smoothing);
 }
 
 namespace {

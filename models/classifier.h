@@ -36,7 +36,7 @@ class SparseLinear : public Module {
   /// shares count as one sample, so few samples change them little.
   void fit_shares(std::span<const std::vector<float>> logits, std::span<const std::int32_t> labels);
   /// Sets the shares where a sample may have any number of classes. `labels` holds the classes of
-  /// each sample; the loss is that of ClassLogits::loss_of_each().
+  /// each sample; the loss is that of ClassLogits::multilabel_loss().
   void fit_shares(std::span<const std::vector<float>> logits,
                   std::span<const std::vector<std::int32_t>> labels);
   /// Sets the shares for a single output, a number, by least squares. `outputs` holds the deep and
@@ -74,11 +74,11 @@ struct ClassLogits {
   // decision.
 
   /// The logarithm of the probability that a sample has a class, -softplus(-logit), [B, classes].
-  Tensor log_probabilities_of_each() const;
+  Tensor multilabel_log_probabilities() const;
   /// Returns the binary cross entropy with targets f32 [B, classes] (1 where the sample has the
   /// class, otherwise 0), summed over classes and samples. `smoothing` and `weights` are those of
   /// loss().
-  Loss loss_of_each(const Tensor& targets, double smoothing, const Tensor& weights = {}) const;
+  Loss multilabel_loss(const Tensor& targets, double smoothing, const Tensor& weights = {}) const;
 };
 
 /// Combines deep logits with those of a sparse part; null: there is no sparse part.
@@ -92,10 +92,10 @@ class EncoderClassifier : public SequenceEncoder {
 
   /// Class logits of tokens i32 [B, N]. With `sparse_features` set, `sparse` holds the features of
   /// the same texts.
-  ClassLogits logits_of_parts(const PaddedTokens& tokens, Context& context, const SparseBatch& sparse = {});
+  ClassLogits part_logits(const PaddedTokens& tokens, Context& context, const SparseBatch& sparse = {});
   /// Returns the logits of both parts together, [B, classes].
   Tensor logits(const PaddedTokens& tokens, Context& context, const SparseBatch& sparse = {}) {
-    return logits_of_parts(tokens, context, sparse).together();
+    return part_logits(tokens, context, sparse).together();
   }
   /// The sparse part; null: none.
   SparseLinear* sparse() { return sparse_.get(); }

@@ -209,7 +209,7 @@ std::span<const Setting> transformer_settings() {
   return settings;
 }
 
-std::span<const std::string> choices_of(std::string_view name) {
+std::span<const std::string> setting_choices(std::string_view name) {
   for (const Setting& setting : transformer_settings())
     if (setting.name == name && !setting.choices.empty()) return setting.choices;
   fail("the model has no setting '", name, "' that is a choice");

@@ -106,7 +106,7 @@ struct TransformerConfig {
 /// (attention_settings() lists those of attentions).
 std::span<const Setting> transformer_settings();
 /// The choices of a setting that has them. Throws for any other name.
-std::span<const std::string> choices_of(std::string_view name);
+std::span<const std::string> setting_choices(std::string_view name);
 
 /// Throws an Error that names the first setting outside its range or choices, and its value.
 void check_config(TransformerConfig config);

@@ -11,7 +11,7 @@
 
 namespace heed {
 
-Tensor without_token(const Tensor& logits, std::int32_t token) {
+Tensor exclude_token(const Tensor& logits, std::int32_t token) {
   if (token < 0) return logits;
   check(token < logits.size(-1), "search: the excluded token ", token, " is outside the vocabulary of ",
         logits.size(-1));

@@ -66,7 +66,7 @@ class LanguageModelSteps : public StepModel {
 using TokenWatch = std::function<void(std::size_t text, std::span<const std::int32_t> tokens)>;
 
 /// Returns logits [R, V] with one token made impossible. A negative `token` changes nothing.
-Tensor without_token(const Tensor& logits, std::int32_t token);
+Tensor exclude_token(const Tensor& logits, std::int32_t token);
 
 /// Tells the model which of its `before` rows continue, unless all of them do in place or none
 /// does.

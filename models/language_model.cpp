@@ -129,7 +129,7 @@ MaskedLanguageModel::MaskedLanguageModel(const TransformerConfig& config)
 MaskedLanguageModel::MaskedLanguageModel(const TransformerConfig& config, Initialiser initialiser)
     : SequenceEncoder(config, initialiser),
       output_(config, embedding(), initialiser),
-      activation_(activation_of(config.activation)) {
+      activation_(find_activation(config.activation)) {
   add_module("output", output_);
   add_parameter("output_bias", output_.bias, Initialiser::constant({config.source_vocabulary}, 0));
   if (!config.output_transform) return;

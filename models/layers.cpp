@@ -25,7 +25,7 @@ constexpr std::array<const char*, 2> norm_names = {"LayerNorm", "RMSNorm"};
 
 /// The index of a setting's choice; throws with the nearest name when there is none.
 std::int64_t number_of_choice(std::string_view setting, std::string_view name) {
-  const std::span<const std::string> names = choices_of(setting);
+  const std::span<const std::string> names = setting_choices(setting);
   check_setting(setting, std::string(name), names);
   return std::find(names.begin(), names.end(), name) - names.begin();
 }
@@ -110,7 +110,7 @@ Norm::Norm(NormKind kind, std::int64_t width, double epsilon) : kind_(kind), eps
 }
 
 Norm::Norm(const TransformerConfig& config)
-    : Norm(norm_kind_of(config.norm_kind), config.width, config.epsilon) {}
+    : Norm(find_norm_kind(config.norm_kind), config.width, config.epsilon) {}
 
 Tensor Norm::operator()(const Tensor& x) const try {
   check_input(x, weight.size(0), weight.dtype());
@@ -130,11 +130,11 @@ NormedSum Norm::operator()(const Tensor& x, const Tensor& residual, double p, co
   throw;
 }
 
-NormKind norm_kind_of(std::string_view name) {
+NormKind find_norm_kind(std::string_view name) {
   return static_cast<NormKind>(number_of_choice("norm_kind", name));
 }
 
-Activation activation_of(std::string_view name) {
+Activation find_activation(std::string_view name) {
   return static_cast<Activation>(number_of_choice("activation", name));
 }
 
@@ -142,7 +142,7 @@ bool is_gated(Activation activation) {
   return activation == Activation::swiglu || activation == Activation::geglu;
 }
 
-UnaryOp op_of(Activation activation) {
+UnaryOp activation_op(Activation activation) {
   switch (activation) {
     case Activation::gelu:
     case Activation::geglu:
@@ -158,7 +158,7 @@ UnaryOp op_of(Activation activation) {
 }
 
 Tensor apply(Activation activation, const Tensor& x) {
-  return unary(op_of(activation), x);
+  return unary(activation_op(activation), x);
 }
 
 FeedForward::FeedForward(std::int64_t width, std::int64_t hidden, Activation activation, double dropout,
@@ -174,7 +174,7 @@ FeedForward::FeedForward(std::int64_t width, std::int64_t hidden, Activation act
 }
 
 FeedForward::FeedForward(const TransformerConfig& config, Initialiser& initialiser)
-    : FeedForward(config.width, config.feed_forward, activation_of(config.activation),
+    : FeedForward(config.width, config.feed_forward, find_activation(config.activation),
                   config.activation_dropout, initialiser, config.feed_forward_bias) {}
 
 Tensor FeedForward::hidden(const Tensor& x) const {
@@ -185,7 +185,7 @@ Tensor FeedForward::hidden(const Tensor& x) const {
 
 Tensor FeedForward::operator()(const Tensor& x, Context& context) const {
   const bool drops = context.training && dropout_ > 0;
-  if (!gate_ && !drops) return Linear::through(input_, op_of(activation_), output_, x);
+  if (!gate_ && !drops) return Linear::through(input_, activation_op(activation_), output_, x);
   return output_(maybe_dropout(hidden(x), dropout_, context));
 }
 
@@ -314,8 +314,8 @@ void add_low_rank_parts(Module& model, const TransformerConfig& config) {
   for (Linear* map : maps) map->add_low_rank(config.lora_rank, config.lora_alpha, initialiser);
 }
 
-std::map<std::string, Tensor> merged_low_rank(std::map<std::string, Tensor> weights,
-                                              const TransformerConfig& config) {
+std::map<std::string, Tensor> merge_low_rank(std::map<std::string, Tensor> weights,
+                                             const TransformerConfig& config) {
   const NoGrad no_grad;
   std::map<std::string, Tensor> merged;
   for (auto& [name, tensor] : weights) {

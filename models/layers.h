@@ -61,7 +61,7 @@ class Embedding : public Module {
 /// The kinds of normalisation, in the order of the setting's choices.
 enum class NormKind { layer, rms };
 /// The kind with this name; throws with the nearest name when there is none.
-NormKind norm_kind_of(std::string_view name);
+NormKind find_norm_kind(std::string_view name);
 
 /// Normalisation over the last axis: layer normalisation (arXiv 1607.06450) with "weight" (1) and
 /// "bias" (0) of [width], or RMS normalisation (Zhang and Sennrich 2019, arXiv 1910.07467), without
@@ -91,13 +91,13 @@ class LayerNorm : public Norm {
 /// The nonlinearities of a feed-forward layer, in the order of the setting's choices.
 enum class Activation { relu, gelu, gelu_tanh, silu, swiglu, geglu };
 /// The activation with this name; throws with the nearest name when there is none.
-Activation activation_of(std::string_view name);
+Activation find_activation(std::string_view name);
 /// True for activations that multiply the activated gate with a second map of the input.
 bool is_gated(Activation activation);
 /// Returns the op that is applied to single elements; for a gated activation that of its gate, silu
 /// or gelu.
-UnaryOp op_of(Activation activation);
-/// Applies the activation: unary(op_of(activation), x).
+UnaryOp activation_op(Activation activation);
+/// Applies the activation: unary(activation_op(activation), x).
 Tensor apply(Activation activation, const Tensor& x);
 
 /// y = dropout(activation(x W1^T + b1)) W2^T + b2 (Vaswani et al. 2017, eq. 2), or with a gated
@@ -218,7 +218,7 @@ void add_low_rank_parts(Module& model, const TransformerConfig& config);
 
 /// Merges the low-rank parts into the weights: `name`.weight becomes `name`.weight + (alpha / rank)
 /// B A for each `name` with `name`.lora_a and `name`.lora_b, which are dropped.
-std::map<std::string, Tensor> merged_low_rank(std::map<std::string, Tensor> weights,
-                                              const TransformerConfig& config);
+std::map<std::string, Tensor> merge_low_rank(std::map<std::string, Tensor> weights,
+                                             const TransformerConfig& config);
 
 }  // namespace heed

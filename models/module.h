@@ -179,7 +179,7 @@ struct Context {
   std::vector<AuxiliaryLoss> losses;
   /// Tensors that layers pass to later ones of their stack, under a name chosen by the attention
   /// variant, such as "clusterformer.centroids". Empty at the start of a stack.
-  std::map<std::string, Tensor> handed_on;
+  std::map<std::string, Tensor> shared_tensors;
   Capture* capture = nullptr;  ///< where layers record their internals; null: nowhere
   /// Where layers leave updates of their buffers, so that all batches of a step see the same
   /// buffers and the result depends only on the order of the batches (the Trainer); null: buffers

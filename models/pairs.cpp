@@ -81,8 +81,7 @@ PairBatch PairMatcher::batch(std::span<const TokenPair> pairs) const {
           pad_tokens(in[0], device()).ids, pad_tokens(in[1], device()).ids};
 }
 
-ClassLogits PairMatcher::logits_of_parts(const PairBatch& batch, Context& context,
-                                         const SparseBatch& sparse) {
+ClassLogits PairMatcher::part_logits(const PairBatch& batch, Context& context, const SparseBatch& sparse) {
   Tensor added = matches_(batch.matches);
   if (joint_ && !has_types_) added = added + segments_(batch.segments);
   PaddedTokens tokens = batch.tokens;

@@ -53,10 +53,10 @@ class PairMatcher : public SequenceEncoder {
   PairBatch batch(std::span<const TokenPair> pairs) const;
   /// Returns class logits. With `sparse_features` set, `sparse` holds the features of the same
   /// pairs.
-  ClassLogits logits_of_parts(const PairBatch& batch, Context& context, const SparseBatch& sparse = {});
+  ClassLogits part_logits(const PairBatch& batch, Context& context, const SparseBatch& sparse = {});
   /// Returns the logits of both parts together, [B, classes].
   Tensor logits(const PairBatch& batch, Context& context, const SparseBatch& sparse = {}) {
-    return logits_of_parts(batch, context, sparse).together();
+    return part_logits(batch, context, sparse).together();
   }
   /// The sparse part; null: none.
   SparseLinear* sparse() { return sparse_.get(); }

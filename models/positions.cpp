@@ -61,7 +61,7 @@ Tensor tensor_of(const std::vector<double>& values, const Shape& shape, DType dt
 Positions::Positions(std::string_view kind, std::int64_t max_length, std::int64_t width, double deviation,
                      Initialiser& initialiser)
     : width_(width), halves_(kind == "sinusoidal_halves") {
-  check_setting("positions", std::string(kind), choices_of("positions"));
+  check_setting("positions", std::string(kind), setting_choices("positions"));
   if (kind != "learned") return;
   check(max_length > 0, "learned positions need a max_length, got ", max_length);
   add_parameter("weight", weight, initialiser.normal({max_length, width}, deviation));
@@ -125,10 +125,10 @@ TokenInput::TokenInput(const TransformerConfig& config, const Embedding& embeddi
 Tensor TokenInput::operator()(const Tensor& ids, std::int64_t begin, Context& context, const Tensor& types) {
   check(ids.rank() == 2 && ids.dtype() == DType::i32, "a model reads i32 ids [batch, length], got ",
         ids.dtype(), " of shape ", ids.shape());
-  return of_vectors(embedding_(ids), begin, context, types);
+  return from_vectors(embedding_(ids), begin, context, types);
 }
 
-Tensor TokenInput::of_vectors(Tensor x, std::int64_t begin, Context& context, const Tensor& types) {
+Tensor TokenInput::from_vectors(Tensor x, std::int64_t begin, Context& context, const Tensor& types) {
   if (types.defined() && !types_)
     fail(described("TokenInput"), ": types of tokens need the setting token_types");
   if (scale_ != 1) x = x * scale_;

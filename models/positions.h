@@ -80,7 +80,7 @@ class TokenInput : public Module {
   /// all 0. Throws when types are given but the configuration has no token_types.
   Tensor operator()(const Tensor& ids, std::int64_t begin, Context& context, const Tensor& types = {});
   /// Maps vectors x [B, N, d] in place of embedded ids.
-  Tensor of_vectors(Tensor x, std::int64_t begin, Context& context, const Tensor& types = {});
+  Tensor from_vectors(Tensor x, std::int64_t begin, Context& context, const Tensor& types = {});
 
  private:
   const Embedding& embedding_;

@@ -44,7 +44,7 @@ Candidates next_candidates(StepModel& model, const std::vector<std::int32_t>& to
                            const SearchOptions& options) {
   const auto rows = static_cast<std::int64_t>(tokens.size());
   const Tensor logits =
-      without_token(model.step(Tensor::from(tokens, {rows}, model.device())), options.never);
+      exclude_token(model.step(Tensor::from(tokens, {rows}, model.device())), options.never);
   check(logits.rank() == 2 && logits.size(0) == rows, "search: the model gave logits of shape ",
         logits.shape(), " for ", rows, " hypotheses");
   check(options.end >= 0 && options.end < logits.size(1), "search: the end token ", options.end,
@@ -67,7 +67,7 @@ Candidates next_candidates(StepModel& model, const std::vector<std::int32_t>& to
 Hypothesis finished(Tokens tokens, double log_probability, const SearchOptions& options) {
   const auto length = static_cast<std::int64_t>(tokens.size()) + 1;
   return {std::move(tokens), log_probability,
-          log_probability / length_penalty_of(length, options.length_penalty)};
+          log_probability / compute_length_penalty(length, options.length_penalty)};
 }
 
 /// Keeps at most `beam` hypotheses, best first; ties rank behind earlier ones.
@@ -107,7 +107,7 @@ bool is_decided(const Sentence& sentence, const std::vector<Open>& open, const S
   if (count < options.best) return false;
   // Further tokens only lower the probability, and no length penalty exceeds that of the maximum length.
   const double attainable =
-      open.front().log_probability / length_penalty_of(sentence.max_length + 1, options.length_penalty);
+      open.front().log_probability / compute_length_penalty(sentence.max_length + 1, options.length_penalty);
   return sentence.finished[static_cast<std::size_t>(options.best - 1)].score >= attainable;
 }
 
@@ -233,7 +233,7 @@ void check_search(const SearchOptions& options) {
   checked_range("search: length_extra", options.length_extra, 0, std::int64_t{1} << 24);
 }
 
-double length_penalty_of(std::int64_t length, double alpha) {
+double compute_length_penalty(std::int64_t length, double alpha) {
   return std::pow((5.0 + static_cast<double>(length)) / 6.0, alpha);
 }
 

@@ -32,11 +32,11 @@ void check_search(const SearchOptions& options);
 struct Hypothesis {
   Tokens tokens;               ///< without begin and end
   double log_probability = 0;  ///< of all tokens, the end included
-  double score = 0;            ///< log_probability / length_penalty_of(tokens.size() + 1)
+  double score = 0;            ///< log_probability / compute_length_penalty(tokens.size() + 1)
 };
 
 /// Returns ((5 + length) / 6)^alpha: GNMT, arXiv 1609.08144, eq. 14. `length` counts the end token.
-double length_penalty_of(std::int64_t length, double alpha);
+double compute_length_penalty(std::int64_t length, double alpha);
 
 /// Searches with a beam; returns the best hypotheses of each sentence, best first. max_lengths[s]
 /// limits the tokens of sentence s before the end token. The model starts with one row per

@@ -22,7 +22,7 @@ Tensor AttentionPooling::operator()(const Tensor& x, const Tensor& mask) const {
 
 LocalLayer::LocalLayer(const TransformerConfig& config, Initialiser& initialiser)
     : neighbours_(config.local_width),
-      activation_(activation_of(config.activation)),
+      activation_(find_activation(config.activation)),
       map_(config.local_width * config.width, config.width, true, initialiser),
       norm_(config) {
   add_module("map", map_);
@@ -87,7 +87,7 @@ Tensor SequenceEncoder::pooled(const Tensor& hidden, const Tensor& mask) const {
 Tensor pooled(std::string_view pooling, const AttentionPooling* attention, const Tensor& x,
               const Tensor& mask) {
   if (pooling == "max") return max_over_tokens(x, mask);
-  if (pooling == "first") return first_of_tokens(x, mask);
+  if (pooling == "first") return first_real_token(x, mask);
   return attention ? (*attention)(x, mask) : mean_over_tokens(x, mask);
 }
 
@@ -98,7 +98,7 @@ Tensor max_over_tokens(const Tensor& x, const Tensor& mask) {
   return largest * max(cast(real, x.dtype()), 1);
 }
 
-Tensor first_of_tokens(const Tensor& x, const Tensor& mask) {
+Tensor first_real_token(const Tensor& x, const Tensor& mask) {
   if (!mask.defined()) return select(x, 1, 0);
   const Tensor first = unsqueeze(argmax(mask, 1), 1);  // [B, 1]
   return squeeze(gather_rows(x, first), 1) * max(cast(unsqueeze(mask, 2), x.dtype()), 1);

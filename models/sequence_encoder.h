@@ -80,7 +80,7 @@ class SequenceEncoder : public Module {
  protected:
   const Embedding& embedding() const { return embedding_; }
   /// Treats vectors x [B, N, d] like token embeddings: scales them and adds positions and dropout.
-  Tensor placed(const Tensor& x, Context& context) { return input_.of_vectors(x, 0, context); }
+  Tensor placed(const Tensor& x, Context& context) { return input_.from_vectors(x, 0, context); }
 
  private:
   TransformerConfig config_;
@@ -102,6 +102,6 @@ Tensor mean_over_tokens(const Tensor& x, const Tensor& mask);
 /// Returns the maximum per element over the positions where mask is 1; 0 for a sample without any.
 Tensor max_over_tokens(const Tensor& x, const Tensor& mask);
 /// Returns the first position where mask is 1; 0 for a sample without any.
-Tensor first_of_tokens(const Tensor& x, const Tensor& mask);
+Tensor first_real_token(const Tensor& x, const Tensor& mask);
 
 }  // namespace heed

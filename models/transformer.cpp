@@ -58,7 +58,7 @@ Tensor recomputed_layer(const LayerFunction& layer, const Tensor& x, const Tenso
     own.random = random;
     own.observations = first ? context.observations : &again;
     const Tensor out = layer(inputs[0], inputs.size() > 1 ? inputs[1] : Tensor(), own);
-    check(own.losses.empty() && own.handed_on.empty(),
+    check(own.losses.empty() && own.shared_tensors.empty(),
           "recompute_layers does not support layers with auxiliary losses, or layers that pass tensors to "
           "later ones; set it to false");
     random = own.random;
@@ -159,7 +159,7 @@ Stack::Stack(const TransformerConfig& config, std::int64_t layers, LayerAttentio
 
 Tensor Stack::run(Tensor x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask,
                   Context& context) {
-  context.handed_on.clear();
+  context.shared_tensors.clear();
   ResidualStream stream(std::move(x));
   for (const auto& layer : layers_) {
     const auto run = [&layer = *layer, mask, memory_mask](const Tensor& input, const Tensor& seen,
@@ -173,7 +173,7 @@ Tensor Stack::run(Tensor x, const Tensor& mask, const Tensor& memory, const Tens
 }
 
 Tensor Stack::output(const ResidualStream& stream) const {
-  return norm_ ? stream.normed_by(*norm_).normalised : stream.sum();
+  return norm_ ? stream.add_and_normalize(*norm_).normalised : stream.sum();
 }
 
 Encoder::Encoder(const TransformerConfig& config, Initialiser& initialiser)
@@ -193,7 +193,7 @@ DecoderState Decoder::start(const Tensor& memory, const Tensor& memory_mask) con
 }
 
 Tensor Decoder::step(Tensor x, DecoderState& state, Context& context) {
-  context.handed_on.clear();
+  context.shared_tensors.clear();
   const std::int64_t read = x.size(1);
   ResidualStream stream(std::move(x));
   for (std::size_t i = 0; i < layers_.size(); ++i)

@@ -48,7 +48,7 @@ class ResidualStream {
       : x_(std::move(x)), added_(std::move(added)), p_(p), key_(key) {}
 
   /// The sum and its normalisation.
-  NormedSum normed_by(const Norm& norm) const {
+  NormedSum add_and_normalize(const Norm& norm) const {
     return added_.defined() ? norm(added_, x_, p_, key_) : NormedSum{x_, norm(x_)};
   }
   Tensor sum() const { return added_.defined() ? dropout_add(added_, x_, p_, key_) : x_; }
@@ -69,12 +69,12 @@ class Residual : public Norm {
 
   template <class Sublayer>
   ResidualStream around(const ResidualStream& stream, Context& context, Sublayer&& sublayer) const {
-    const NormedSum input = pre_ ? stream.normed_by(*this) : NormedSum{stream.sum(), {}};
+    const NormedSum input = pre_ ? stream.add_and_normalize(*this) : NormedSum{stream.sum(), {}};
     const Tensor added = sublayer(pre_ ? input.normalised : input.sum);
     const double p = context.training ? dropout_ : 0;
     const RandomKey key = p > 0 ? context.random.next() : RandomKey();
     const ResidualStream after(input.sum, added, p, key);
-    return pre_ ? after : ResidualStream(after.normed_by(*this).normalised);
+    return pre_ ? after : ResidualStream(after.add_and_normalize(*this).normalised);
   }
 
  private:

@@ -41,7 +41,7 @@ RunStart start_with(std::string text = config) {
   return {.task = "count",
           .config = std::move(text),
           .files = {{"words.txt", "one two three"}},
-          .data = {{"train", digest_of("the texts")}}};
+          .data = {{"train", compute_digest("the texts")}}};
 }
 
 /// Everything that a checkpoint has to carry is in use: accumulation, averages,
@@ -524,7 +524,7 @@ TEST_CASE("run files: what a run was made of, while it trains and afterwards") {
     CHECK(files.config() == config);
     CHECK(files.text("words.txt") == "one two three");
     CHECK_THROWS_WITH_AS(files.text("tokenizer.json"), doctest::Contains("has no tokenizer.json"), Error);
-    CHECK(files.data_digest("train") == digest_of("the texts"));
+    CHECK(files.data_digest("train") == compute_digest("the texts"));
     CHECK(files.data_digest("test").empty());
     CHECK_FALSE(files.has_best());
     CHECK_THROWS_WITH_AS(files.load_weights(task.model(), "last"), doctest::Contains("first checkpoint"),
@@ -794,12 +794,12 @@ TEST_CASE("run folder: a run goes on with the task, the files and the data that 
     CHECK_THROWS_WITH_AS(RunFolder::resume(run, now, free_keys), doctest::Contains(reason), Error);
   };
   refused([](RunStart& now) { now.task = "guess"; }, "is a \"count\" run, and this is \"guess\"");
-  refused([](RunStart& now) { now.data["train"] = digest_of("x"); }, "the data \"train\" differs");
-  refused([](RunStart& now) { now.data["test"] = digest_of("x"); }, "the data \"test\" was not there");
+  refused([](RunStart& now) { now.data["train"] = compute_digest("x"); }, "the data \"train\" differs");
+  refused([](RunStart& now) { now.data["test"] = compute_digest("x"); }, "the data \"test\" was not there");
   refused([](RunStart& now) { now.data.clear(); }, "the data \"train\" is not given now");
   refused([](RunStart& now) { now.files["words.txt"] = "two"; }, "the file \"words.txt\" differs");
   RunStart now = start_with();
-  now.data["train"] = digest_of("x");
+  now.data["train"] = compute_digest("x");
   { RunFolder::resume(run, now, free_keys, false); }
 
   // A key that may change is written down, and the run is still known as unchanged.

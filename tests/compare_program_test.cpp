@@ -53,7 +53,7 @@ TEST_CASE("comparison: every attention with every value of the grid and every se
   plan.attentions = {"dot_product", "linformer"};
   plan.settings = {{"model.width", {"16", "32"}}, {"model.heads", {"2"}}};
   plan.seeds = {1, 7};
-  const std::vector<ComparisonCell> cells = cells_of(plan);
+  const std::vector<ComparisonCell> cells = plan_cells(plan);
   REQUIRE(cells.size() == 8);
   CHECK(cells[0].choice == "dot_product, model.width=16");
   CHECK(cells[1].choice == cells[0].choice);
@@ -66,15 +66,15 @@ TEST_CASE("comparison: every attention with every value of the grid and every se
   CHECK(names.size() == 8);
 
   plan.attentions = {"dot_product", "dot_product"};
-  CHECK_THROWS_WITH_AS(cells_of(plan), doctest::Contains("named twice"), SettingsError);
+  CHECK_THROWS_WITH_AS(plan_cells(plan), doctest::Contains("named twice"), SettingsError);
   plan.attentions = {"dot_prodcut"};
-  CHECK_THROWS_WITH_AS(cells_of(plan), doctest::Contains("dot_product"), SettingsError);
+  CHECK_THROWS_WITH_AS(plan_cells(plan), doctest::Contains("dot_product"), SettingsError);
   plan.attentions = {};
   plan.settings = {{"model.width", {"16", "-3"}}};
-  CHECK_THROWS_WITH_AS(cells_of(plan), doctest::Contains("model.width"), SettingsError);
+  CHECK_THROWS_WITH_AS(plan_cells(plan), doctest::Contains("model.width"), SettingsError);
   plan.settings = {{"data.split_seed", std::vector<std::string>()}};
   for (int i = 0; i < 10'001; ++i) plan.settings[0].values.push_back(std::to_string(i));
-  CHECK_THROWS_WITH_AS(cells_of(plan), doctest::Contains("10000"), SettingsError);
+  CHECK_THROWS_WITH_AS(plan_cells(plan), doctest::Contains("10000"), SettingsError);
 }
 
 TEST_CASE("comparison: choices are drawn from lists and ranges, each once, and the same again") {
@@ -82,9 +82,9 @@ TEST_CASE("comparison: choices are drawn from lists and ranges, each once, and t
   plan.settings = {{"training.schedule.learning_rate", {"1e-4", "1e-1"}, true},
                    {"model.heads", {"1", "2"}, true},
                    {"model.norm", {"pre", "post"}}};
-  CHECK_THROWS_WITH_AS(cells_of(plan), doctest::Contains("--random"), SettingsError);
+  CHECK_THROWS_WITH_AS(plan_cells(plan), doctest::Contains("--random"), SettingsError);
   plan.draws = 40;
-  const std::vector<ComparisonCell> cells = cells_of(plan);
+  const std::vector<ComparisonCell> cells = plan_cells(plan);
   REQUIRE(cells.size() == 40);
   std::set<std::string> choices;
   int small = 0, one_head = 0;
@@ -99,41 +99,41 @@ TEST_CASE("comparison: choices are drawn from lists and ranges, each once, and t
   CHECK(choices.size() == 40);
   CHECK((small > 10 && small < 30));
   CHECK((one_head > 10 && one_head < 30));
-  CHECK(cells_of(plan)[7].choice == cells[7].choice);
+  CHECK(plan_cells(plan)[7].choice == cells[7].choice);
   plan.settings = {{"model.norm", {"pre", "post"}}};
-  CHECK(cells_of(plan).size() == 2);  // there are no more
+  CHECK(plan_cells(plan).size() == 2);  // there are no more
   for (const ComparedSetting& bad : {ComparedSetting{"model.norm", {"pre", "post"}, true},
                                      {"model.dropout", {"0.5", "0.1"}, true},
                                      {"model.dropout", {"a", "0.1"}, true}}) {
     plan.settings = {bad};
-    CHECK_THROWS_AS(cells_of(plan), SettingsError);
+    CHECK_THROWS_AS(plan_cells(plan), SettingsError);
   }
 }
 
 TEST_CASE("comparison: successive halving trains thirds of the choices longer, until three are left") {
-  CHECK(steps_of_rounds(3, 900).empty());
-  CHECK(steps_of_rounds(9, 900) == std::vector<std::int64_t>{300});
-  CHECK(steps_of_rounds(20, 900) == std::vector<std::int64_t>{100, 300});
-  CHECK(steps_of_rounds(100, 2) == std::vector<std::int64_t>{1, 1, 1, 1});
-  CHECK(kept_of(20) == 7);
-  CHECK(kept_of(2) == 2);
+  CHECK(halving_steps(3, 900).empty());
+  CHECK(halving_steps(9, 900) == std::vector<std::int64_t>{300});
+  CHECK(halving_steps(20, 900) == std::vector<std::int64_t>{100, 300});
+  CHECK(halving_steps(100, 2) == std::vector<std::int64_t>{1, 1, 1, 1});
+  CHECK(kept_choices(20) == 7);
+  CHECK(kept_choices(2) == 2);
   ComparisonPlan plan = small_plan();
   plan.base.assign("training.steps=90");
   plan.base.assign("training.schedule.warmup_steps=30");
-  const std::vector<ComparisonCell> cells = cells_of(plan), shorter = shortened(cells, 10);
+  const std::vector<ComparisonCell> cells = plan_cells(plan), shorter = shortened(cells, 10);
   CHECK(shorter[0].settings.get<std::int64_t>("training.steps") == 10);
   CHECK(shorter[0].settings.get<std::int64_t>("training.schedule.warmup_steps") == 3);
   CHECK(shorter[0].part == "valid");
   CHECK(shorter[0].name != cells[0].name);
   plan.settings = {{"training.steps", {"5", "10"}}};
-  CHECK_THROWS_WITH_AS(shortened(cells_of(plan), 3), doctest::Contains("training.steps is compared"),
+  CHECK_THROWS_WITH_AS(shortened(plan_cells(plan), 3), doctest::Contains("training.steps is compared"),
                        SettingsError);
 }
 
 TEST_CASE("comparison: what mattered is the share of the variance between the values of a setting") {
   ComparisonPlan plan = small_plan();
   plan.settings = {{"model.width", {"16", "32"}}, {"model.norm", {"pre", "post"}}};
-  const std::vector<ComparisonCell> cells = cells_of(plan);
+  const std::vector<ComparisonCell> cells = plan_cells(plan);
   std::vector<std::optional<CellResult>> results;
   for (const double accuracy : {0.2, 0.4, 0.7, 0.9}) {
     CellResult& result = results.emplace_back().emplace();
@@ -141,14 +141,14 @@ TEST_CASE("comparison: what mattered is the share of the variance between the va
   }
   const std::vector<ComparisonRow> rows = comparison_rows(cells, results);
   // Means 0.3 and 0.8, of the norm 0.45 and 0.65; between them 0.25 and 0.04 of 0.29.
-  CHECK(what_mattered(cells, rows) ==
+  CHECK(setting_importance(cells, rows) ==
         "what mattered for accuracy, over 4 choices (share of the variance between them; means):\n"
         "  model.width 86 %: 16 0.3, 32 0.8\n"
         "  model.norm 14 %: pre 0.45, post 0.65\n");
   CHECK(best_choices(rows).front() == "model.width=32, model.norm=post");
   CHECK(best_choices(rows).size() == 3);
   plan.settings.pop_back();
-  CHECK(what_mattered(cells_of(plan), rows).empty());
+  CHECK(setting_importance(plan_cells(plan), rows).empty());
 }
 
 TEST_CASE("comparison: the paired bootstrap finds what is more than chance") {
@@ -205,10 +205,10 @@ TEST_CASE("comparison: BLEU is made of what its sentences add") {
 }
 
 TEST_CASE("comparison: mean and deviation") {
-  const Spread spread = spread_of(std::vector<double>{1, 2, 3, 6});
+  const Spread spread = mean_and_deviation(std::vector<double>{1, 2, 3, 6});
   CHECK(spread.mean == doctest::Approx(3));
   CHECK(spread.deviation == doctest::Approx(std::sqrt(14.0 / 3)));
-  CHECK(spread_of(std::vector<double>{5}).deviation == 0);
+  CHECK(mean_and_deviation(std::vector<double>{5}).deviation == 0);
 }
 
 TEST_CASE("compare: trains what is missing, shows what failed, and refuses another comparison's folder") {

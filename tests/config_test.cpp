@@ -181,7 +181,7 @@ TEST_CASE("config: one table says what every setting may be, and reading, checki
     CHECK(contains(checking("-1"), name));
   }
   CHECK(settings.size() == 46);
-  CHECK(contains(error_of([] { choices_of("width"); }), "'width'"));
+  CHECK(contains(error_of([] { setting_choices("width"); }), "'width'"));
 }
 
 TEST_CASE("config: heads of one attention are in range too") {

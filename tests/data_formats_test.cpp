@@ -275,7 +275,7 @@ TEST_CASE("IDX: images and labels, and lines of images") {
   CHECK(images.columns == 3);
   REQUIRE(images.pixels.size() == 2);
   CHECK(image_line(images, 0) == "1 3 0 1 255");
-  CHECK(image_of_line("1 3 0 1 255").pixels == TextList{images.pixels[0]});
+  CHECK(parse_image_line("1 3 0 1 255").pixels == TextList{images.pixels[0]});
   CHECK(parse_idx_labels(idx({2049, 2}, "\7\3"), "file", most) == std::vector<std::uint8_t>{7, 3});
 }
 
@@ -289,9 +289,9 @@ TEST_CASE("IDX: errors say what is wrong") {
                        doctest::Contains("6 values follow, but there are 5"), Error);
   CHECK_THROWS_WITH_AS(images(idx({2051, 1, 1, 3}, "abcd")), doctest::Contains("there are 4"), Error);
   CHECK_THROWS_AS(images(idx({2051, 0xffffffff, 0xffffffff, 0xffffffff}, "a")), Error);
-  CHECK_THROWS_WITH_AS(image_of_line("2 2 1 2 3"), doctest::Contains("has 4 values, but 3"), Error);
-  CHECK_THROWS_WITH_AS(image_of_line("1 1 256"), doctest::Contains("0 to 255"), Error);
-  CHECK_THROWS_WITH_AS(image_of_line("1 1 x"), doctest::Contains("number 3"), Error);
+  CHECK_THROWS_WITH_AS(parse_image_line("2 2 1 2 3"), doctest::Contains("has 4 values, but 3"), Error);
+  CHECK_THROWS_WITH_AS(parse_image_line("1 1 256"), doctest::Contains("0 to 255"), Error);
+  CHECK_THROWS_WITH_AS(parse_image_line("1 1 x"), doctest::Contains("number 3"), Error);
 }
 
 TEST_CASE("IDX: labels are found by the name of the images, and both have the same number") {
@@ -335,10 +335,10 @@ TEST_CASE("dialogues: turns end in __eou__, and errors name file and line") {
 }
 
 TEST_CASE("dialogues: a line to answer may lack the last mark, and holds no empty turn") {
-  CHECK(turns_of("a __eou__ b") == Dialogue{"a", "b"});
-  CHECK(turns_of("a __eou__ __eou__b__eou__") == Dialogue{"a", "b"});
-  CHECK(turns_of(" ").empty());
-  CHECK(turns_of("__eou__").empty());
+  CHECK(split_turns("a __eou__ b") == Dialogue{"a", "b"});
+  CHECK(split_turns("a __eou__ __eou__b__eou__") == Dialogue{"a", "b"});
+  CHECK(split_turns(" ").empty());
+  CHECK(split_turns("__eou__").empty());
 }
 
 TEST_CASE("dialogues: every turn but the first is an answer to those before it") {

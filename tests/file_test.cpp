@@ -113,7 +113,7 @@ TEST_CASE("file: what is not a regular file is refused at once, by what it is") 
   CHECK_THROWS_WITH_AS(read_file(folder / "socket"), doctest::Contains("it is a socket"), Error);
   CHECK_THROWS_WITH_AS(read_file("/dev/null"), doctest::Contains("it is a device"), Error);
   CHECK_THROWS_WITH_AS(read_file(folder.path()), doctest::Contains("it is a folder"), Error);
-  CHECK_THROWS_WITH_AS(digest_of_file(folder / "fifo"), doctest::Contains("it is a FIFO"), Error);
+  CHECK_THROWS_WITH_AS(file_digest(folder / "fifo"), doctest::Contains("it is a FIFO"), Error);
 }
 
 TEST_CASE("file: more bytes than the limit are refused, from the size or while they come") {
@@ -338,18 +338,18 @@ TEST_CASE("file: folders are made with those above them") {
 }
 
 TEST_CASE("digest: XXH3 of 128 bits, in one piece or in many") {
-  CHECK(digest_of("") == "99aa06d3014798d86001c324468d497f");  // the published value for no bytes
-  CHECK(digest_of("abc") == "06b05ab6733a618578af5f94892f3950");
+  CHECK(compute_digest("") == "99aa06d3014798d86001c324468d497f");  // the published value for no bytes
+  CHECK(compute_digest("abc") == "06b05ab6733a618578af5f94892f3950");
   Digest digest;
   for (const char* part : {"a", "", "bc"}) digest.add(part);
-  CHECK(digest.hex() == digest_of("abc"));
+  CHECK(digest.hex() == compute_digest("abc"));
   const TemporaryFolder folder;
   std::string content(2'500'000, 'x');
   content[1'700'000] = 'y';
   write_file_atomically(folder / "x", content);
-  CHECK(digest_of_file(folder / "x") == digest_of(content));
+  CHECK(file_digest(folder / "x") == compute_digest(content));
   content[1'700'000] = 'z';
-  CHECK(digest_of_file(folder / "x") != digest_of(content));
+  CHECK(file_digest(folder / "x") != compute_digest(content));
   CHECK(random_hex(32) != random_hex(32));
   CHECK(random_hex(5).size() == 5);
 }
@@ -367,7 +367,7 @@ TEST_CASE("open folder: what is written is read, cut, moved and removed") {
   folder.sync("b");
   CHECK(folder.read("a") == "two");
   CHECK(folder.read("b") == "three f");
-  CHECK(digest_of_file(folder, "b") == digest_of("three f"));
+  CHECK(file_digest(folder, "b") == compute_digest("three f"));
   const OpenFolder below = folder.make_folder("below");
   folder.make_folder("below").write("c", "");
   folder.move("a", below, "d");

@@ -35,7 +35,7 @@ struct Operand {
       : stored(random_floats(transposed ? Shape{columns, rows + gap} : Shape{rows, columns + gap}, stream)),
         view{stored.data<float>(), stored.size(1), transposed} {
     for (std::int64_t i = 0; i < stored.count() && rounded; ++i)
-      stored.data<float>()[i] = float_of_bf16(bf16_of_float(stored.data<float>()[i]));
+      stored.data<float>()[i] = bf16_to_float(float_to_bf16(stored.data<float>()[i]));
     values = slice(transposed ? transpose(stored, 0, 1) : stored, transposed ? 0 : 1, 0,
                    transposed ? rows : columns)
                  .to(DType::f64);

@@ -117,17 +117,18 @@ TEST_CASE("Several labels a text: sets of classes, and their figures as scikit-l
   text.add("two", "", "f", 2);
   text.add("three", "c|c", "f", 3);
   const std::vector<std::string> classes = {"a", "b", "c"};
-  CHECK(class_sets_of(text, "|", classes) == std::vector<ClassSet>{{0, 1}, {}, {2}});
-  CHECK(class_names(one_label_each(text, "|")) == classes);
+  CHECK(parse_class_sets(text, "|", classes) == std::vector<ClassSet>{{0, 1}, {}, {2}});
+  CHECK(class_names(expand_labels(text, "|")) == classes);
   text.add("four", "a|d", "f", 4);
-  CHECK_THROWS_WITH_AS(class_sets_of(text, "|", classes), doctest::Contains("f:4: the label \"d\""), Error);
+  CHECK_THROWS_WITH_AS(parse_class_sets(text, "|", classes), doctest::Contains("f:4: the label \"d\""),
+                       Error);
   text.add("five", "a|", "f", 5);
-  CHECK_THROWS_WITH_AS(one_label_each(text, "|"),
+  CHECK_THROWS_WITH_AS(expand_labels(text, "|"),
                        doctest::Contains("f:5: the labels \"a|\" have an empty one"), Error);
 
   const float yes = std::log(0.9F), no = std::log(0.2F), half = std::log(0.5F);
   const std::vector<ClassScores> scores = {{yes, no, no}, {no, no, no}, {yes, no, half}};
-  const ClassQuality quality = quality_of_sets(scores, std::vector<ClassSet>{{0, 1}, {}, {2}}, 3);
+  const ClassQuality quality = multi_label_quality(scores, std::vector<ClassSet>{{0, 1}, {}, {2}}, 3);
   CHECK(quality.accuracy == doctest::Approx(1.0 / 3));
   // sklearn.metrics.f1_score([[1, 1, 0], [0, 0, 0], [0, 0, 1]], [[1, 0, 0], [0, 0, 0], [1, 0, 1]],
   // average=...)
@@ -136,7 +137,7 @@ TEST_CASE("Several labels a text: sets of classes, and their figures as scikit-l
   CHECK(quality.loss == doctest::Approx(-(std::log(0.9) + std::log(0.2) + std::log(0.8) + 3 * std::log(0.8) +
                                           std::log(0.1) + std::log(0.8) + std::log(0.5)) /
                                         3));
-  const std::vector<Prediction> answers = class_set_predictions(scores, classes, "|");
+  const std::vector<Prediction> answers = multi_label_predictions(scores, classes, "|");
   CHECK(answers[0].text == "a");
   CHECK(answers[1].text.empty());
   CHECK(answers[2].text == "a|c");

@@ -50,16 +50,16 @@ TEST_CASE("a schedule gives each task, in order, to the thread that is free firs
 
 TEST_CASE("the median of steps is taken task by task, and only of the same loops") {
   const cpu::StepTimes steps[] = {{{{"", 1, {4, 2}}}, 7}, {{{"", 3, {1, 5}}}, 5}, {{{"", 2, {9, 3}}}, 6}};
-  const cpu::StepTimes median = cpu::median_of(steps);
+  const cpu::StepTimes median = cpu::median_step(steps);
   CHECK(median.after == 6);
   REQUIRE(median.loops.size() == 1);
   CHECK(median.loops[0].before == 2);
   CHECK(median.loops[0].tasks == std::vector<double>{4, 3});
   const cpu::StepTimes fewer_tasks[] = {{{{"", 1, {4, 2}}}, 7}, {{{"", 1, {4}}}, 7}};
-  CHECK_THROWS_AS(cpu::median_of(fewer_tasks), Error);
+  CHECK_THROWS_AS(cpu::median_step(fewer_tasks), Error);
   const cpu::StepTimes fewer_loops[] = {{{{"", 1, {4, 2}}}, 7}, {{}, 7}};
-  CHECK_THROWS_AS(cpu::median_of(fewer_loops), Error);
-  CHECK_THROWS_AS(cpu::median_of({}), Error);
+  CHECK_THROWS_AS(cpu::median_step(fewer_loops), Error);
+  CHECK_THROWS_AS(cpu::median_step({}), Error);
 }
 
 TEST_CASE("a recorder sees the loops of its thread, each task once") {

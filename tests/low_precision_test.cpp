@@ -34,18 +34,18 @@ TEST_CASE("half: every number of 16 bits comes back as it was") {
   std::size_t wrong = 0, numbers = 0;
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto half = static_cast<std::uint16_t>(bits);
-    const float f16 = float_of_f16(half), bf16 = float_of_bf16(half);
+    const float f16 = f16_to_float(half), bf16 = bf16_to_float(half);
     numbers += std::isnan(f16) ? 0 : 1;
-    wrong += std::isnan(f16) ? !std::isnan(float_of_f16(f16_of_float(f16))) : f16_of_float(f16) != half;
-    wrong += std::isnan(bf16) ? !std::isnan(float_of_bf16(bf16_of_float(bf16))) : bf16_of_float(bf16) != half;
+    wrong += std::isnan(f16) ? !std::isnan(f16_to_float(float_to_f16(f16))) : float_to_f16(f16) != half;
+    wrong += std::isnan(bf16) ? !std::isnan(bf16_to_float(float_to_bf16(bf16))) : float_to_bf16(bf16) != half;
   }
   CHECK(wrong == 0);
   CHECK(numbers == 0x10000 - 2 * 1023);
 }
 
 TEST_CASE("half: other numbers are rounded to the nearest, ties to even") {
-  const auto as_f16 = [](float value) { return float_of_f16(f16_of_float(value)); };
-  const auto as_bf16 = [](float value) { return float_of_bf16(bf16_of_float(value)); };
+  const auto as_f16 = [](float value) { return f16_to_float(float_to_f16(value)); };
+  const auto as_bf16 = [](float value) { return bf16_to_float(float_to_bf16(value)); };
   CHECK(as_f16(1 + 0x1p-11F) == 1);
   CHECK(as_f16(1 + 0x1.8p-10F) == 1 + 0x1p-9F);
   CHECK(as_f16(1 + 0x1.004p-11F) == 1 + 0x1p-10F);

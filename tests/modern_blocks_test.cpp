@@ -65,7 +65,7 @@ TEST_CASE("gated feed-forward: the gate multiplies a second map, and is a map mo
   for (const char* name : {"swiglu", "geglu"}) {
     CAPTURE(name);
     Initialiser initialiser(3);
-    FeedForward layer(6, 10, activation_of(name), 0, initialiser);
+    FeedForward layer(6, 10, find_activation(name), 0, initialiser);
     layer.to(DType::f64, {});
     CHECK(names_of(layer.parameters()) == std::vector<std::string>{"input.weight", "input.bias",
                                                                    "gate.weight", "gate.bias",
@@ -256,8 +256,8 @@ TEST_CASE("biases: feed-forward layers and the output of attention have theirs b
         std::set<std::string>{"self_attention.query", "self_attention.key", "self_attention.value"});
   for (const char* activation : {"swiglu", "relu"}) {  // the same as biases of 0
     Initialiser one(3), two(3);
-    FeedForward without(6, 10, activation_of(activation), 0, one, false),
-        with(6, 10, activation_of(activation), 0, two);
+    FeedForward without(6, 10, find_activation(activation), 0, one, false),
+        with(6, 10, find_activation(activation), 0, two);
     const NoGrad no_grad;
     for (const NamedTensor& parameter : with.parameters())
       if (parameter.name.ends_with("bias")) *parameter.tensor = Tensor::zeros(parameter.tensor->shape());

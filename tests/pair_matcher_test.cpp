@@ -65,7 +65,7 @@ TEST_CASE("A word is matched whole, in small or capital letters, and known to th
   CHECK(cut.second.tokens.size() == 3);
   CHECK(cut.second.matches.size() == 3);
   CHECK(cut.second.matches.back() == 0);
-  CHECK(cutting.take_cut_message() != "");
+  CHECK(cutting.take_truncation_message() != "");
   CHECK(cutting("", "a").first.tokens.size() == 1);
 }
 

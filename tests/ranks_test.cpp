@@ -429,18 +429,19 @@ TEST_CASE("ranks: the files of a run have the same bytes for any number of ranks
 
 TEST_CASE("ranks: pieces of work are dealt out, and all get every result in order") {
   const auto piece = [](std::size_t i) { return letter(0, static_cast<int>(i), static_cast<int>(i)); };
-  const std::vector<std::string> alone = deal_out(nullptr, 7, piece);
+  const std::vector<std::string> alone = distribute_work(nullptr, 7, piece);
   REQUIRE(alone.size() == 7);
   for (const int count : {1, 2, 3, 9}) {
     CAPTURE(count);
     CHECK(status_of_ranks(count, [&](Ranks& ranks) {
             std::size_t computed = 0;
             const bool same =
-                deal_out(&ranks, 7, [&](std::size_t i) { return ++computed, piece(i); }) == alone;
+                distribute_work(&ranks, 7, [&](std::size_t i) { return ++computed, piece(i); }) == alone;
             const auto share = static_cast<std::size_t>((7 - ranks.rank() + count - 1) / count);
-            const auto numbers = deal_out_numbers<double>(
+            const auto numbers = distribute_numbers<double>(
                 &ranks, 2, [](std::size_t i) { return std::vector<double>(i, 0.1); });
-            return same && computed == (ranks.rank() < 7 ? share : 0) && deal_out(&ranks, 0, piece).empty() &&
+            return same && computed == (ranks.rank() < 7 ? share : 0) &&
+                   distribute_work(&ranks, 0, piece).empty() &&
                    numbers == std::vector<std::vector<double>>{{}, {0.1}};
           }) == 0);
   }
@@ -451,7 +452,7 @@ TEST_CASE(
   struct DealingTask : TinyTask {
     heed::Evaluation evaluate() override {
       double loss = 0;
-      for (const auto& part : deal_out_numbers<double>(ranks(), 5, [&](std::size_t batch) {
+      for (const auto& part : distribute_numbers<double>(ranks(), 5, [&](std::size_t batch) {
              ++computed;
              heed::Context context = heed::Context::inference();
              const heed::Loss one = TinyTask::loss(9, static_cast<std::int64_t>(batch), context);

@@ -111,17 +111,17 @@ TEST_CASE("mind: impressions are split by time, or by a seed") {
   CHECK(std::ranges::any_of(random.test, [](const Impression& one) { return one.time < 50; }));
   NewsNames names;
   for (int i = 0; i < 100; ++i) names.number_of("N" + std::to_string(i));
-  CHECK(digest_of_impressions(random.test, names) ==
-        digest_of_impressions(split_impressions(all, drawn).test, names));
+  CHECK(impressions_digest(random.test, names) ==
+        impressions_digest(split_impressions(all, drawn).test, names));
   CHECK_THROWS_AS(split_impressions(all, {.valid_fraction = 0.5, .test_fraction = 0.5}), Error);
 }
 
 TEST_CASE("clicks by rule: a function of the seed; every list has a click and a news that was passed") {
   NewsNames names, again, other;
   const TopicClicks made = topic_clicks(1, 300, names);
-  const std::string digest = digest_of_impressions(made.impressions, names);
-  CHECK(digest == digest_of_impressions(topic_clicks(1, 300, again).impressions, again));
-  CHECK(digest != digest_of_impressions(topic_clicks(2, 300, other).impressions, other));
+  const std::string digest = impressions_digest(made.impressions, names);
+  CHECK(digest == impressions_digest(topic_clicks(1, 300, again).impressions, again));
+  CHECK(digest != impressions_digest(topic_clicks(2, 300, other).impressions, other));
   std::set<std::int32_t> early;
   for (std::size_t i = 0; i < 40; ++i)
     for (const auto* list : {&made.impressions[i].clicked, &made.impressions[i].passed})

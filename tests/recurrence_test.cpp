@@ -47,7 +47,7 @@ std::vector<const Tensor*> operands(const Recurrence& of) {
 
 /// Both results, and the gradients of all operands for a loss of both.
 std::vector<std::vector<double>> results(const Recurrence& of) {
-  const Recurred found = recurrence(of);
+  const RecurrenceResult found = recurrence(of);
   std::vector<std::vector<double>> all{found.output.to_doubles(), found.state.to_doubles()};
   backward(sum(sin(found.output)) + sum(square(found.state)));
   for (const Tensor* x : operands(of)) {
@@ -98,20 +98,20 @@ TEST_CASE("recurrence: heads wider than a tile, and with many rows, agree with s
 
 TEST_CASE("recurrence: a sequence in pieces gives the bits of the whole") {
   const Recurrence of = all_of(41, 6, 5, 4, DType::f32);
-  const Recurred whole = recurrence(of);
+  const RecurrenceResult whole = recurrence(of);
   Tensor state = of.state;
   std::vector<Tensor> outputs;
   for (const auto& [begin, end] :
        {std::pair<std::int64_t, std::int64_t>{0, 1}, {1, 34}, {34, 34}, {34, 41}}) {
     const auto part = [&](const Tensor& x) { return slice(x, 2, begin, end); };
-    const Recurred piece = recurrence({.query = part(of.query),
-                                       .key = part(of.key),
-                                       .value = part(of.value),
-                                       .log_decay = part(of.log_decay),
-                                       .reading = part(of.reading),
-                                       .writing = part(of.writing),
-                                       .target = part(of.target),
-                                       .state = state});
+    const RecurrenceResult piece = recurrence({.query = part(of.query),
+                                               .key = part(of.key),
+                                               .value = part(of.value),
+                                               .log_decay = part(of.log_decay),
+                                               .reading = part(of.reading),
+                                               .writing = part(of.writing),
+                                               .target = part(of.target),
+                                               .state = state});
     outputs.push_back(piece.output);
     state = piece.state;
   }
@@ -156,10 +156,10 @@ TEST_CASE("recurrence: at the ends of f32's range") {
   const auto filled = [](double value, std::int64_t width) {
     return Tensor::full({1, 1, 2, width}, value, DType::f32);
   };
-  const Recurred large =
+  const RecurrenceResult large =
       recurrence({.query = filled(1e-19, 4), .key = filled(1e19, 4), .value = filled(1e19, 3)});
   CHECK(std::abs(large.output.to_doubles()[3] / 8e19 - 1) < 1e-5);  // two tokens, four features
-  const Recurred small =
+  const RecurrenceResult small =
       recurrence({.query = filled(1e19, 4), .key = filled(1e-19, 4), .value = filled(1e-18, 3)});
   CHECK(std::abs(small.output.to_doubles()[3] / 8e-18 - 1) < 1e-5);
 }
@@ -169,7 +169,7 @@ TEST_CASE("recurrence: no tokens, samples or heads") {
     return parameter(Tensor::zeros({batch, heads, length, width}));
   };
   const Tensor state = parameter(Tensor::ones({2, 3, 4, 5}));
-  const Recurred found = recurrence(
+  const RecurrenceResult found = recurrence(
       {.query = none(2, 3, 0, 4), .key = none(2, 3, 0, 4), .value = none(2, 3, 0, 5), .state = state});
   CHECK(found.output.shape() == Shape{2, 3, 0, 5});
   CHECK(found.state.to_doubles() == state.to_doubles());

@@ -130,7 +130,7 @@ TEST_CASE("safetensors: hostile files are refused with a reason") {
 
 TEST_CASE("safetensors: who does not use a tensor need not be able to hold it") {
   const auto reason = [](const std::string& bytes) {
-    UnreadTensors unread;
+    UnsupportedTensors unread;
     CHECK(parse_safetensors(bytes, "x", {}, &unread).tensors.empty());
     return unread.at("x");
   };
@@ -144,7 +144,7 @@ TEST_CASE("safetensors: who does not use a tensor need not be able to hold it") 
   const std::int64_t value = std::int64_t{1} << 40;
   wide.append(reinterpret_cast<const char*>(&value), 8);
   CHECK(contains(reason(wide), "does not fit 32 bits"));
-  UnreadTensors unread;  // a damaged file is one in any case
+  UnsupportedTensors unread;  // a damaged file is one in any case
   CHECK_THROWS_WITH_AS(parse_safetensors(file_of(one_tensor("U8", "[4]", "[4,8]"), 8), "x", {}, &unread),
                        doctest::Contains("leave a hole"), Error);
 }

@@ -96,9 +96,9 @@ const std::vector<Tokens> some_sources{{3, 4, 5, 6, 7}, {8}, {9, 10, 3}, {}};
 }  // namespace
 
 TEST_CASE("search: the length penalty is GNMT's") {
-  CHECK(length_penalty_of(1, 0.7) == doctest::Approx(1));
-  CHECK(length_penalty_of(13, 0.5) == doctest::Approx(std::sqrt(3.0)));
-  CHECK(length_penalty_of(100, 0) == 1);
+  CHECK(compute_length_penalty(1, 0.7) == doctest::Approx(1));
+  CHECK(compute_length_penalty(13, 0.5) == doctest::Approx(std::sqrt(3.0)));
+  CHECK(compute_length_penalty(100, 0) == 1);
 }
 
 TEST_CASE("search: a beam that is wide enough finds the best of all outputs") {

@@ -139,7 +139,8 @@ std::string started(const TaskKind& kind, Settings settings, const std::string& 
   settings.set("training.from", run, "the test");
   std::string said;
   try {
-    for (const std::string& remark : start_weights(*built(kind, settings)).remarks) said += remark + "\n";
+    for (const std::string& remark : initialize_weights(*built(kind, settings)).remarks)
+      said += remark + "\n";
   } catch (const Error& error) {
     said = error.what();
   }
@@ -189,7 +190,7 @@ TEST_CASE("--from: a setting that shapes weights comes along, and where another 
       if (!train_other_shape(*kind, setting, base, run)) continue;
       ++shaping;
       Settings taken = short_settings(*kind, base);
-      take_model_of(taken, run);
+      apply_model_settings(taken, run);
       const std::string with = started(*kind, taken, run),
                         without = started(*kind, short_settings(*kind, base), run);
       CHECK_MESSAGE(!loses_weights(with), with);

@@ -185,9 +185,9 @@ TEST_CASE("clusterformer: a second layer goes on with the centroids of the first
   Context context;
   const Tensor x = cast(random_words(1, 6), DType::f32);
   CHECK(contains(error_of([&] { (*second)({x}, context); }), "centroids"));
-  context.handed_on["clusterformer.centroids"] = Tensor::ones({1, 2, layer_width});
+  context.shared_tensors["clusterformer.centroids"] = Tensor::ones({1, 2, layer_width});
   CHECK(contains(error_of([&] { (*second)({x}, context); }), "2 clusters, this one 3"));
-  context.handed_on["clusterformer.centroids"] = Tensor::ones({1, 3, layer_width});
+  context.shared_tensors["clusterformer.centroids"] = Tensor::ones({1, 3, layer_width});
   (*second)({x}, context);
   CHECK(context.losses.size() == 2);
 }

@@ -46,7 +46,7 @@ std::string from(const fs::path& run) {
 /// Settings of a task that take the model of a run.
 Settings taken_from(const fs::path& run, const std::string& task) {
   Settings settings = task_kind(task).settings(false);
-  take_model_of(settings, run.string());
+  apply_model_settings(settings, run.string());
   return settings;
 }
 

@@ -276,7 +276,7 @@ TEST_CASE(
 
     const ExampleFiles files(*kind, examples);
     Settings named = settings;
-    files.name_in(named);
+    files.set_paths(named);
     CHECK(train_run(*kind, named, {.folder = by_file}).finished);
     CHECK(tensors_of(moved / "model.safetensors") == tensors_of(by_file / "model.safetensors"));
 

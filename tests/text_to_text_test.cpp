@@ -160,7 +160,7 @@ TEST_CASE("tokenizer.separate: targets have a vocabulary of their own") {
   CHECK(answers[0].error.empty());
   // What starts from it has both.
   Settings started = small_settings_of(kind, {"training.from=" + (folder / "run").string()});
-  take_model_of(started, (folder / "run").string());
+  apply_model_settings(started, (folder / "run").string());
   train_run(kind, started, {folder / "started"});
   CHECK(content_of(folder / "started" / "target_tokenizer.json") ==
         content_of(folder / "run" / "target_tokenizer.json"));

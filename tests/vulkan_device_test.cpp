@@ -152,10 +152,10 @@ VULKAN_TEST("vulkan: the validation layers see a missing barrier") {
   vulkan::Stream& stream = vulkan::gpu(device.index).stream();
   const Tensor a = Tensor::ones({64}, DType::f32, device);
   stream.wait_idle();
-  stream.leave_out_barriers(true);
+  stream.skip_barriers(true);
   const Tensor b = (a + 1.0) * 2.0;  // the product reads what the sum writes
   stream.submit();
-  stream.leave_out_barriers(false);
+  stream.skip_barriers(false);
   CHECK(!vulkan::validation_messages().empty());
   vulkan::clear_validation_messages();
 }

@@ -33,10 +33,10 @@ const vulkan::PhysicalDevice& found(Device device) {
 
 VULKAN_TEST("vulkan tuning: what was measured is used by whoever opens the device next") {
   const OwnCache cache;
-  CHECK(vulkan::tuning_of(found(device)).digest.empty());
+  CHECK(vulkan::load_tuning(found(device)).digest.empty());
   const std::filesystem::path file = tune_device(device);
   CHECK(file.parent_path() == cache.folder.path());
-  const vulkan::Tuning tuned = vulkan::tuning_of(found(device));
+  const vulkan::Tuning tuned = vulkan::load_tuning(found(device));
   CHECK(tuned.digest.size() == 32);
   double best = 0;
   for (std::size_t i = 0; i < tuned.scalar.tiles.size(); ++i) {
@@ -63,8 +63,8 @@ VULKAN_TEST("vulkan tuning: a file that is damaged or another device's is refuse
   const std::string whole = read_file(file);
   const auto refused = [&](const std::string& content, const char* reason) {
     write_file_atomically(file, content);
-    CHECK_THROWS_WITH_AS(vulkan::tuning_of(found(device)), doctest::Contains(reason), Error);
-    CHECK_THROWS_WITH_AS(vulkan::tuning_of(found(device)), doctest::Contains(file.c_str()), Error);
+    CHECK_THROWS_WITH_AS(vulkan::load_tuning(found(device)), doctest::Contains(reason), Error);
+    CHECK_THROWS_WITH_AS(vulkan::load_tuning(found(device)), doctest::Contains(file.c_str()), Error);
   };
   refused(whole.substr(0, whole.size() / 2), "not valid JSON");
   std::string changed = whole;
@@ -80,7 +80,7 @@ VULKAN_TEST("vulkan tuning: a file that is damaged or another device's is refuse
   vulkan::PhysicalDevice other = found(device);
   other.identity = "another";
   write_file_atomically(file.parent_path() / "tuning-another.json", whole);
-  CHECK_THROWS_WITH_AS(vulkan::tuning_of(other), doctest::Contains("another device"), Error);
+  CHECK_THROWS_WITH_AS(vulkan::load_tuning(other), doctest::Contains("another device"), Error);
 }
 
 VULKAN_TEST(

@@ -226,8 +226,8 @@ std::string trainer_state_text(const TrainerState& state) {
 }
 
 TrainerState parse_trainer_state(std::string_view text, std::string_view source, bool verify) {
-  return read_own_json<Json>(text, source, format_name, format_version, verify ? unverified_hint : nullptr,
-                             state_of);
+  return read_heed_json<Json>(text, source, format_name, format_version, verify ? unverified_hint : nullptr,
+                              state_of);
 }
 
 std::string platform_name(Device device) {
@@ -248,7 +248,7 @@ void save_checkpoint(RunFolder& folder, const TrainingParts& parts, TrainerState
   folder.commit([&](const OpenFolder& staging) {
     const auto add = [&](const char* name, const std::function<void(FileWriter&)>& write) {
       staging.write(name, write);
-      saved.files[name] = {digest_of_file(staging, name), state.step};
+      saved.files[name] = {file_digest(staging, name), state.step};
     };
     add(model_name, [&](FileWriter& file) { write_model(file, parts.model, metadata); });
     add(optimizer_name, [&](FileWriter& file) { write_safetensors(file, {training, metadata}); });
@@ -278,7 +278,7 @@ TensorFile read_saved_file(const fs::path& path, const TrainerState& state, bool
   check(told == std::to_string(expected.step), path, " is of step ", told,
         ", but trainer_state.json lists the one of step ", expected.step, ": they do not belong together",
         unverified_hint);
-  check(digest_of(bytes) == expected.digest, path,
+  check(compute_digest(bytes) == expected.digest, path,
         " was changed after it was written, or belongs to another run: its checksum is not the one in "
         "trainer_state.json",
         unverified_hint);
@@ -296,10 +296,10 @@ void check_best(const RunFolder& folder, TrainerState& state) {
   if (folder.verifies()) {
     check(is_there, path, " is missing, but the run saved its best weights there in step ", best->second.step,
           "; put it back (--unverified continues, and the next evaluation becomes the best)");
-    check(digest_of_file(path) == best->second.digest, path,
+    check(file_digest(path) == best->second.digest, path,
           " was changed after it was written, or belongs to another run", unverified_hint);
   } else if (is_there) {
-    best->second.digest = digest_of_file(path);
+    best->second.digest = file_digest(path);
   } else {  // the next evaluation becomes the best
     state.files.erase(best);
     state.best_metric.reset();
@@ -386,7 +386,7 @@ std::atomic<RunReader> other_reader = nullptr;
 
 }  // namespace
 
-void read_other_runs_by(RunReader reader) {
+void register_run_reader(RunReader reader) {
   other_reader = reader;
 }
 
@@ -401,7 +401,8 @@ RunFiles RunFiles::open(const fs::path& run, bool verify) {
       files.config_ = made->start.config;
       files.manifest_.task = made->start.task;
       files.manifest_.identity = made->identity;
-      for (const auto& [name, content] : made->start.files) files.manifest_.files[name] = digest_of(content);
+      for (const auto& [name, content] : made->start.files)
+        files.manifest_.files[name] = compute_digest(content);
       files.memory_ = std::move(made);
       return files;
     }
@@ -422,8 +423,8 @@ RunFiles RunFiles::open(const fs::path& run, bool verify) {
   files.config_ = read_file(run / "config.json");
   files.manifest_ = parse_run_manifest(read_file(run / "run.json"), (run / "run.json").string(), verify);
   const std::vector<std::string>& known = files.manifest_.config;
-  check(!verify || std::count(known.begin(), known.end(), digest_of(files.config_)) > 0, run / "config.json",
-        " was changed after it was written", unverified_hint);
+  check(!verify || std::count(known.begin(), known.end(), compute_digest(files.config_)) > 0,
+        run / "config.json", " was changed after it was written", unverified_hint);
   return files;
 }
 
@@ -432,8 +433,8 @@ std::string RunFiles::text(std::string_view name) const {
   check(known != manifest_.files.end(), "the ", task(), " run in ", path_, " has no ", name);
   if (memory_) return memory_->start.files.at(known->first);
   std::string content = read_file(path_ / name);
-  check(!verify_ || digest_of(content) == known->second, path_ / name, " was changed after it was written",
-        unverified_hint);
+  check(!verify_ || compute_digest(content) == known->second, path_ / name,
+        " was changed after it was written", unverified_hint);
   return content;
 }
 

@@ -139,14 +139,14 @@ struct RunInMemory {
 /// folder of its layout that it cannot convert.
 using RunReader = std::shared_ptr<const RunInMemory> (*)(const std::filesystem::path& folder);
 /// Registers a reader for folders without a run.json, for RunFiles::open(). Thread-safe.
-void read_other_runs_by(RunReader reader);
+void register_run_reader(RunReader reader);
 
 /// Read-only access to a run, which may have been killed or may be training right now.
 class RunFiles {
  public:
   /// Opens a run. Throws an Error if there is no run, if its run.json is missing, or if its
   /// configuration was changed. A folder in another layout is opened by the reader given to
-  /// read_other_runs_by(). Without `verify`, this and all later calls read whatever can be read.
+  /// register_run_reader(). Without `verify`, this and all later calls read whatever can be read.
   static RunFiles open(const std::filesystem::path& run, bool verify = true);
 
   const std::filesystem::path& path() const { return path_; }

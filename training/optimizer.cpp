@@ -42,7 +42,7 @@ double rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t s
 
 }  // namespace
 
-Schedule schedule_of(const ScheduleOptions& options) {
+Schedule make_schedule(const ScheduleOptions& options) {
   check_ranges("schedule", options);
   check(options.final_rate <= options.learning_rate, "schedule: final_rate is ", options.final_rate,
         "; it must not be above learning_rate, ", options.learning_rate);
@@ -50,7 +50,7 @@ Schedule schedule_of(const ScheduleOptions& options) {
 }
 
 double learning_rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t steps) {
-  return schedule_of(options)(step, steps);
+  return make_schedule(options)(step, steps);
 }
 
 namespace {

@@ -46,7 +46,7 @@ void for_each_setting(auto&& visit, ScheduleOptions& options) {
 /// A function that returns the learning rate of step 1, 2, ..., `steps`.
 using Schedule = std::function<double(std::int64_t step, std::int64_t steps)>;
 /// Returns the schedule with these options. Throws if an option is out of range.
-Schedule schedule_of(const ScheduleOptions& options);
+Schedule make_schedule(const ScheduleOptions& options);
 /// Returns the learning rate of one step.
 double learning_rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t steps);
 

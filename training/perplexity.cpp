@@ -63,13 +63,14 @@ TextLoss text_loss(LanguageModel& model, const TokenStream& tokens, std::int64_t
   }
   TextLoss result;
   const auto rows = static_cast<std::size_t>(options.rows);
-  result.parts = deal_out_numbers<double>(ranks, (windows.size() + rows - 1) / rows, [&](std::size_t batch) {
-    const std::size_t begin = batch * rows, count = std::min(rows, windows.size() - begin);
-    Context context = Context::inference();
-    const Loss loss = model.loss(
-        window_batch(tokens, std::span(windows).subspan(begin, count), model.device()), 0, context);
-    return std::vector<double>{loss.sum.item(), static_cast<double>(loss.count)};
-  });
+  result.parts =
+      distribute_numbers<double>(ranks, (windows.size() + rows - 1) / rows, [&](std::size_t batch) {
+        const std::size_t begin = batch * rows, count = std::min(rows, windows.size() - begin);
+        Context context = Context::inference();
+        const Loss loss = model.loss(
+            window_batch(tokens, std::span(windows).subspan(begin, count), model.device()), 0, context);
+        return std::vector<double>{loss.sum.item(), static_cast<double>(loss.count)};
+      });
   for (const std::vector<double>& part : result.parts) {
     result.nats += part[0];
     result.tokens += static_cast<std::int64_t>(part[1]);

@@ -65,7 +65,7 @@ std::string bar_text(const Progress& progress, int width) {
 
 }  // namespace
 
-const Metric* not_finite(std::span<const Metric> metrics) {
+const Metric* first_not_finite(std::span<const Metric> metrics) {
   const auto found = std::ranges::find_if_not(
       metrics, [](double value) { return std::isfinite(value); }, &Metric::value);
   return found == metrics.end() ? nullptr : &*found;
@@ -271,7 +271,7 @@ MetricsLog::MetricsLog(OpenFolder run, std::int64_t bytes, std::function<void(st
     is_open_ = true;
     check_lines();
   } catch (const Error& error) {
-    say_failure(error.what());
+    report_failure(error.what());
   }
 }
 
@@ -317,7 +317,7 @@ void MetricsLog::append(const Progress& progress) {
     is_torn_ = needs_line_end_ = failure_is_said_ = false;
     bytes_ += static_cast<std::int64_t>(line.size());
   } catch (const Error& error) {
-    say_failure(error.what());
+    report_failure(error.what());
   }
 }
 
@@ -325,7 +325,7 @@ std::int64_t MetricsLog::sync() {
   try {
     if (bytes_ > 0) run_.sync(log_file);
   } catch (const Error& error) {
-    say_failure(error.what());
+    report_failure(error.what());
   }
   return bytes_;
 }
@@ -339,7 +339,7 @@ std::vector<Progress> read_metrics(const std::filesystem::path& path) {
 }
 
 /// Reports a failure once, until a line is written again.
-void MetricsLog::say_failure(std::string_view reason) {
+void MetricsLog::report_failure(std::string_view reason) {
   if (!std::exchange(failure_is_said_, true) && remark_)
     remark_(concat_text("training continues, but lines of metrics are lost: ", reason));
 }

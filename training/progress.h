@@ -46,7 +46,7 @@ struct Metric {
 
 /// Returns the first metric that is not finite, which means that training has diverged; null if all
 /// are finite.
-const Metric* not_finite(std::span<const Metric> metrics);
+const Metric* first_not_finite(std::span<const Metric> metrics);
 
 /// The result of an evaluation. Without metrics there is no early stopping and no best checkpoint.
 /// A metric "loss" is compared with the training loss and must be the same kind of mean.
@@ -116,7 +116,7 @@ class MetricsLog {
  private:
   void open(std::int64_t bytes);
   void check_lines() const;
-  void say_failure(std::string_view reason);
+  void report_failure(std::string_view reason);
 
   OpenFolder run_;
   std::filesystem::path path_;  // path of the file, for messages

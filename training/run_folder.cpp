@@ -89,8 +89,8 @@ std::string run_manifest_text(const RunManifest& manifest) {
 }
 
 RunManifest parse_run_manifest(std::string_view text, std::string_view source, bool verify) {
-  return read_own_json<Json>(text, source, manifest_format, manifest_version,
-                             verify ? unverified_hint : nullptr, manifest_of);
+  return read_heed_json<Json>(text, source, manifest_format, manifest_version,
+                              verify ? unverified_hint : nullptr, manifest_of);
 }
 
 namespace {
@@ -175,7 +175,7 @@ void compare_digests(const std::map<std::string, std::string>& started,
 
 std::map<std::string, std::string> digests_of(const std::map<std::string, std::string>& files) {
   std::map<std::string, std::string> digests;
-  for (const auto& [name, content] : files) digests[name] = digest_of(content);
+  for (const auto& [name, content] : files) digests[name] = compute_digest(content);
   return digests;
 }
 
@@ -296,7 +296,7 @@ void RunFolder::start(const RunStart& start) {
     check(is_name_of_run_file(name), "a run has no file of the name \"", name, "\"");
   config_ = saved_config_ = start.config;
   manifest_ = {
-      start.task, random_hex(32), {digest_of(start.config)}, digests_of(start.files),
+      start.task, random_hex(32), {compute_digest(start.config)}, digests_of(start.files),
       start.data, start.origin,
   };
   folder_.write("run.json", run_manifest_text(manifest_));
@@ -311,7 +311,7 @@ void RunFolder::check_start(const RunStart& now, std::span<const std::string> fr
   check(manifest_.task == now.task, "cannot resume: the run in ", path(), " is a \"", manifest_.task,
         "\" run, and this is \"", now.task, "\"");
   saved_config_ = read_file(file("config.json"));
-  const std::string digest = digest_of(saved_config_);
+  const std::string digest = compute_digest(saved_config_);
   check(!verify_ || std::count(manifest_.config.begin(), manifest_.config.end(), digest) > 0,
         "cannot resume: ", file("config.json"),
         " was changed after it was written; put back the old one (--unverified continues anyway)");
@@ -320,15 +320,15 @@ void RunFolder::check_start(const RunStart& now, std::span<const std::string> fr
   compare_digests(manifest_.files, digests_of(now.files), "file", path());
   compare_digests(manifest_.data, now.data, "data", path());
   for (const auto& [name, expected] : manifest_.files)
-    check(digest_of_file(file(name)) == expected, "cannot resume: ", file(name),
+    check(file_digest(file(name)) == expected, "cannot resume: ", file(name),
           " was changed after it was written; put back the old one (--unverified continues anyway)");
 }
 
 /// run.json lists the digests of both configurations while one replaces the other.
 void RunFolder::write_config() {
   if (config_ == saved_config_) return;
-  folder_.check_own_file("config.json");  // before run.json lists its digest
-  manifest_.config = {digest_of(saved_config_), digest_of(config_)};
+  folder_.check_regular_file("config.json");  // before run.json lists its digest
+  manifest_.config = {compute_digest(saved_config_), compute_digest(config_)};
   folder_.write("run.json", run_manifest_text(manifest_));
   folder_.write("config.json", config_);
   saved_config_ = config_;
@@ -386,7 +386,7 @@ void RunFolder::move_committed_files() {
   folder_.sync();
 }
 
-void RunFolder::check_there(const std::string& name) const {
+void RunFolder::check_file_exists(const std::string& name) const {
   check(folder_.has(name), file(name),
         " disappeared during training; put it back and continue with --resume, or start a new run");
 }
@@ -398,10 +398,10 @@ void RunFolder::check_in_place() const {
          : folder_.has("trainer_state.json")
              ? "the last checkpoint there is complete, and --resume continues from it"
              : "it has no checkpoint yet: train a new run");
-  check_there("run.json");
-  check_there("config.json");
+  check_file_exists("run.json");
+  check_file_exists("config.json");
   for (const auto& [name, digest] : manifest_.files)
-    if (verify_) check_there(name);
+    if (verify_) check_file_exists(name);
 }
 
 }  // namespace heed

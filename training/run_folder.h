@@ -107,7 +107,7 @@ class RunFolder {
   /// files is gone, naming it.
   void check_in_place() const;
   /// Throws an Error unless the run has this file.
-  void check_there(const std::string& name) const;
+  void check_file_exists(const std::string& name) const;
 
  private:
   RunFolder(const std::filesystem::path& path, bool verify);

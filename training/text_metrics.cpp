@@ -277,7 +277,7 @@ BleuTokens bleu_tokens_for(std::span<const std::string> references) {
     for (std::size_t at = 0; at < text.size();) {
       const unicode::CodePoint c = unicode::decode(text, at);
       if (c.valid && unicode::is_letter(c.value))
-        ++letters[static_cast<std::size_t>(unicode::script_of(c.value))];
+        ++letters[static_cast<std::size_t>(unicode::letter_script(c.value))];
       at += static_cast<std::size_t>(c.length);
     }
   const auto in = [&](Script script) { return letters[static_cast<std::size_t>(script)]; };
@@ -302,7 +302,7 @@ std::vector<double> BleuScore::statistics() const {
   return all;
 }
 
-BleuScore bleu_of_statistics(std::span<const double> statistics, const BleuOptions& options) {
+BleuScore bleu_from_statistics(std::span<const double> statistics, const BleuOptions& options) {
   check(statistics.size() == 2 * max_order + 2, "BLEU is made of ", 2 * max_order + 2, " counts, not of ",
         statistics.size());
   const auto count = [&](std::size_t i) { return std::llround(statistics[i]); };
@@ -561,7 +561,7 @@ std::vector<std::string> words_of_every_script(std::string_view text, bool stemm
     at += bytes.size();
     if (!c.valid || !unicode::stays_with_previous(c.value)) {
       const bool is_part = c.valid && (unicode::is_letter(c.value) || unicode::is_number(c.value));
-      const auto script = is_part ? unicode::script_of(c.value) : unicode::Script::other;
+      const auto script = is_part ? unicode::letter_script(c.value) : unicode::Script::other;
       const bool is_word = script == unicode::Script::han || script == unicode::Script::unspaced;
       if (!is_part || is_word || is_whole) end_word();
       is_whole = is_word;

@@ -61,7 +61,7 @@ BleuScore corpus_bleu(std::span<const std::string> hypotheses, std::span<const s
 
 /// Returns the score for counts from BleuScore::statistics(), or for sums of them. Throws Error
 /// unless there are 10.
-BleuScore bleu_of_statistics(std::span<const double> statistics, const BleuOptions& options = {});
+BleuScore bleu_from_statistics(std::span<const double> statistics, const BleuOptions& options = {});
 
 /// Returns the signature of a score in sacreBLEU's format:
 /// "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:heed-0.1.0".

@@ -37,7 +37,7 @@ void check_options(const TrainerOptions& options) {
         "trainer: patience needs evaluations; set evaluate_every, or patience=0");
   check_in_f32("trainer: clip_norm", options.clip_norm);
   check_in_f32("optimizer: weight_decay", options.optimizer.weight_decay);
-  schedule_of(options.schedule);  // throws where it is out of range
+  make_schedule(options.schedule);  // throws where it is out of range
   for (const PartRate& one : options.part_rates)
     check_in_f32(concat_text("trainer: the learning_rate of part \"", one.part, '"'),
                  options.schedule.learning_rate * one.rate);
@@ -53,7 +53,7 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks cal
     : task_(task),
       options_((check_options(options), options)),
       stop_requested_(callbacks.stop_requested),
-      schedule_(options.learning_rate ? options.learning_rate : schedule_of(options.schedule)),
+      schedule_(options.learning_rate ? options.learning_rate : make_schedule(options.schedule)),
       trained_(trained_parameters(task.model(), options.part_rates)),
       exchange_(ranks && ranks->count() > 1
                     ? std::make_unique<GradientExchange>(task.model(), trained_.parameters, *ranks)
@@ -88,9 +88,9 @@ TrainResult Trainer::run(RunFolder* folder) {
   bool stop = false;
   while (state_.step < steps_ && !watch_->out_of_patience() && !stop) {
     const StepOutcome outcome = step();
-    if (first_step) watch_->say_untrained(first_step->left());
+    if (first_step) watch_->report_unregistered(first_step->left());
     first_step.reset();
-    watch_->say_expected_time();
+    watch_->report_expected_time();
     if (state_.step == 1) watch_->set_first_loss(meter_.mean("loss"));
     const bool last = state_.step == steps_;
     if (due(options_.log_every) || last) {
@@ -105,7 +105,7 @@ TrainResult Trainer::run(RunFolder* folder) {
     if (due(options_.evaluate_every) || (last && options_.evaluate_every > 0)) {
       check_finite();
       better = watch_->evaluate([&] { return measure(0); });
-    } else if (due(steps_between_shown())) {
+    } else if (due(shown_interval())) {
       check_finite();
       watch_->show_evaluation([&] { return measure(options_.shown_sample); });
     }
@@ -241,7 +241,7 @@ LossScale* Trainer::loss_scale() {
 }
 
 /// Returns the steps between evaluations that are only shown; 0: there are enough others.
-std::int64_t Trainer::steps_between_shown() const {
+std::int64_t Trainer::shown_interval() const {
   constexpr std::int64_t least = 20;
   const std::int64_t every = options_.evaluate_every, wanted = options_.shown_evaluations;
   return every > 0 && ceil_div(steps_, every) < wanted ? std::max(steps_ / wanted, least) : 0;
@@ -350,7 +350,7 @@ void Trainer::save(bool as_best) {
 /// Throws if the folder was moved or files were removed during training.
 void Trainer::check_files() const {
   folder_->check_in_place();
-  for (const auto& [name, file] : state_.files) folder_->check_there(name);
+  for (const auto& [name, file] : state_.files) folder_->check_file_exists(name);
 }
 
 /// Throws if the finished run cannot be opened.

@@ -39,7 +39,7 @@ class Task {
   virtual Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) = 0;
   /// Measures the model on validation data; called with recording off. With several ranks, it is
   /// called on all of them with the same weights, and the result of rank 0 counts;
-  /// deal_out(ranks(), ...) shares work among them.
+  /// distribute_work(ranks(), ...) shares work among them.
   virtual Evaluation evaluate() { return {}; }
   /// The ranks sharing the current evaluation; null: only this process.
   Ranks* ranks() const { return ranks_; }
@@ -103,7 +103,7 @@ class Trainer {
   Tensor objective_of(const Loss& batch, const Context& context, BatchOutcome& outcome);
   void advance();
   double learning_rate() const;
-  std::int64_t steps_between_shown() const;
+  std::int64_t shown_interval() const;
   void check_finite();
   LossScale* loss_scale();
 

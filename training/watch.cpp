@@ -41,7 +41,7 @@ bool is_better(const Metric& metric, double other) {
 /// Whether the weights are useless even if the deciding metric, such as an accuracy, is still finite: some
 /// metric is not, or the loss is over a thousand times that of the first step and its exponential overflows.
 bool has_diverged(const Evaluation& evaluation, std::optional<double> first_loss) {
-  if (not_finite(evaluation.metrics) != nullptr) return true;
+  if (first_not_finite(evaluation.metrics) != nullptr) return true;
   const std::optional<double> loss = loss_in(evaluation);
   return loss && first_loss && *first_loss > 0 && *loss > beyond_all * *first_loss &&
          std::isinf(std::exp(*loss));
@@ -71,10 +71,10 @@ void TrainingWatch::open(RunFolder* folder, std::int64_t batches) {
   session_.earlier_tokens = state_.tokens_since_record;
   session_.earlier_seconds = state_.elapsed_seconds;
   session_.skipped_said = state_.loss_scale.skipped;
-  say_what_has_no_effect(batches);
+  warn_ineffective_options(batches);
 }
 
-void TrainingWatch::say_what_has_no_effect(std::int64_t batches) const {
+void TrainingWatch::warn_ineffective_options(std::int64_t batches) const {
   // The first evaluation is always a better one, and one at the end stops nothing.
   if (options_.patience > 0 && options_.patience >= (steps_ - 1) / options_.evaluate_every)
     say(concat_text("patience is ", options_.patience, ", but evaluations of every ", options_.evaluate_every,
@@ -152,7 +152,7 @@ bool TrainingWatch::evaluate(const std::function<Evaluation()>& measure) {
 
   read_first_loss();
   Progress progress = progress_of(evaluation);
-  const std::partial_ordering order = beside_best(evaluation, *found);
+  const std::partial_ordering order = compare_with_best(evaluation, *found);
   progress.is_best = std::is_gteq(order);  // the later of equal ones
   if (session_.evaluations++ == 0) session_.first_metric = *found;
   if (found->value != session_.first_metric.value) session_.metric_moves = true;
@@ -300,7 +300,8 @@ double TrainingWatch::elapsed_seconds() const {
 
 /// Compares an evaluation with the best one: by the metric, ties by the loss. A diverged one is
 /// worse than any.
-std::partial_ordering TrainingWatch::beside_best(const Evaluation& evaluation, const Metric& metric) const {
+std::partial_ordering TrainingWatch::compare_with_best(const Evaluation& evaluation,
+                                                       const Metric& metric) const {
   if (has_diverged(evaluation, state_.first_loss)) return std::partial_ordering::less;
   if (!state_.best_metric) return std::partial_ordering::greater;
   if (metric.value != *state_.best_metric)
@@ -346,7 +347,7 @@ void TrainingWatch::say_skipped_steps(const LossScaleState& scale) {
   session_.skipped_said = scale.skipped;
 }
 
-void TrainingWatch::say_untrained(const std::vector<Shape>& shapes) const {
+void TrainingWatch::report_unregistered(const std::vector<Shape>& shapes) const {
   if (shapes.empty()) return;
   constexpr std::size_t most = 5;
   const std::string text = listed(std::span(shapes).first(std::min(shapes.size(), most)));
@@ -355,7 +356,7 @@ void TrainingWatch::say_untrained(const std::vector<Shape>& shapes) const {
                   "; register them with add_parameter(), or their module with add_module()"));
 }
 
-void TrainingWatch::say_expected_time() const {
+void TrainingWatch::report_expected_time() const {
   constexpr std::int64_t steps_that_tell = 10;
   constexpr double long_seconds = 180;
   const std::int64_t done = state_.step - session_.first_step,

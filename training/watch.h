@@ -37,11 +37,11 @@ class TrainingWatch {
   void set_first_loss(const Tensor& mean) { first_loss_ = mean; }
   /// Reports tensors that still have a gradient after the first step because they are not
   /// parameters of the model. `shapes`: their shapes.
-  void say_untrained(const std::vector<Shape>& shapes) const;
+  void report_unregistered(const std::vector<Shape>& shapes) const;
 
   /// Reports the expected training time after ten steps of a session if it exceeds three minutes,
   /// and the warm-up's if it alone does.
-  void say_expected_time() const;
+  void report_expected_time() const;
 
   /// Writes a record of the losses since the last one. `weights`: of the auxiliary losses;
   /// `loss_scale`: null unless the model computes in f16. Waits for the device.
@@ -73,14 +73,14 @@ class TrainingWatch {
   using Clock = std::chrono::steady_clock;
 
   Evaluation timed(const std::function<Evaluation()>& measure);
-  void say_what_has_no_effect(std::int64_t batches) const;
+  void warn_ineffective_options(std::int64_t batches) const;
   void say_better_shown(const Metric& metric) const;
   Progress progress_of(const Evaluation& evaluation) const;
   Progress progress_now() const;
   Progress measured(const StepOutcome& outcome, const LossMeter& losses) const;
   void publish(const Progress& progress);
   void read_first_loss();
-  std::partial_ordering beside_best(const Evaluation& evaluation, const Metric& metric) const;
+  std::partial_ordering compare_with_best(const Evaluation& evaluation, const Metric& metric) const;
   std::int64_t evaluations_alike() const;
   void judge(const Progress& progress, const std::map<std::string, double>& weights);
   void say_skipped_steps(const LossScaleState& scale);

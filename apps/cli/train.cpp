@@ -148,7 +148,7 @@ class TrainCommand {
       const int status = run_local_ranks(count, body, InterruptGuard::interrupted, rank_patience());
       return status > 128 && InterruptGuard::interrupted() ? InterruptGuard::exit_status() : status;
     } catch (const RankLost& error) {
-      if (!path_exists(folder_of_settings(out_.value()) / "config.json")) throw;
+      if (!path_exists(settings_folder(out_.value()) / "config.json")) throw;
       throw Error(concat_text(error.what(), "; --resume continues from the last checkpoint"));
     }
   }
@@ -176,13 +176,13 @@ class TrainCommand {
       };
     apply_threads(settings, ranks);
     if (profile_) start_profile();
-    if (asks_for_all_folds(settings)) return train_in_folds(settings, request, is_first);
+    if (wants_all_folds(settings)) return train_in_folds(settings, request, is_first);
     const TrainResult result = heed::train(program_.kind, settings, request);
     if (!is_first) return exit_success;  // rank 0 says what came of it
     printer_.finish();
     print_profile();
     const int status = result.finished ? exit_success : interrupted(concat_text("at step ", result.step));
-    write_report_of(program_.kind, request);
+    write_training_report(program_.kind, request);
     if (!result.finished) return status;
     printer_.message(concat_text("done after ", result.step, " steps in ", duration_text(result.seconds),
                                  ": ", out_.value()));

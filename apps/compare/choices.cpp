@@ -97,7 +97,7 @@ std::vector<Choice> drawn_choices(const ComparisonPlan& plan, const std::vector<
 
 }  // namespace
 
-std::vector<ComparisonCell> cells_of(const ComparisonPlan& plan) {
+std::vector<ComparisonCell> plan_cells(const ComparisonPlan& plan) {
   check_distinct("attentions", plan.attentions);
   std::vector<std::string> attentions = plan.attentions, names, seeds;
   for (const ComparedSetting& setting : plan.settings) {
@@ -176,14 +176,14 @@ std::vector<ComparisonCell> shortened(std::span<const ComparisonCell> cells, std
   return shorter;
 }
 
-std::size_t kept_of(std::size_t choices) {
+std::size_t kept_choices(std::size_t choices) {
   constexpr std::size_t least = 3;
   return std::min(choices, std::max(least, (choices + 2) / 3));
 }
 
-std::vector<std::int64_t> steps_of_rounds(std::size_t choices, std::int64_t steps) {
+std::vector<std::int64_t> halving_steps(std::size_t choices, std::int64_t steps) {
   std::vector<std::int64_t> rounds;
-  for (; kept_of(choices) < choices; choices = kept_of(choices)) {
+  for (; kept_choices(choices) < choices; choices = kept_choices(choices)) {
     for (std::int64_t& earlier : rounds) earlier = std::max<std::int64_t>(earlier / 3, 1);
     rounds.push_back(std::max<std::int64_t>(steps / 3, 1));
   }

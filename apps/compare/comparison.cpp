@@ -277,8 +277,8 @@ void keep_examples(const TaskKind& kind, std::span<const Examples> examples, con
                    Settings& settings) {
   if (examples.empty()) return;
   const ExampleFiles files(kind, examples);
-  files.name_in(settings);
-  move_data(settings, files.folder(), folder / data_name);
+  files.set_paths(settings);
+  rebase_data_paths(settings, files.folder(), folder / data_name);
   create_folders(folder);
   const OpenFolder data = OpenFolder(folder).make_folder(data_name);
   for (const auto& [name, content] : files.files()) {
@@ -290,7 +290,8 @@ void keep_examples(const TaskKind& kind, std::span<const Examples> examples, con
   }
 }
 
-CellTrainer cells_in_turn(const TaskKind& kind, const fs::path& folder, const TrainerCallbacks& callbacks) {
+CellTrainer sequential_trainer(const TaskKind& kind, const fs::path& folder,
+                               const TrainerCallbacks& callbacks) {
   return [&kind, folder, callbacks](std::span<const ComparisonCell> cells) {
     std::vector<std::optional<CellResult>> results(cells.size());
     for (const std::size_t i : cells_to_train(kind, cells, folder, results)) {
@@ -316,7 +317,7 @@ namespace {
 
 void check_cell(const TaskKind& kind, const ComparisonCell& cell) {
   kind.make(cell.settings)->check_settings();
-  if (asks_for_all_folds(cell.settings))
+  if (wants_all_folds(cell.settings))
     throw SettingsError("a cell is one training: choose folds (data.folds) with --set data.fold=1,2,...");
   if (cell.settings.get<std::int64_t>("training.steps") == 0 &&
       cell.settings.get<std::int64_t>("training.epochs") == 0)
@@ -337,20 +338,20 @@ std::vector<ComparisonCell> cells_of_best(std::span<const ComparisonCell> cells,
 
 Comparison compare(const ComparisonPlan& plan, const fs::path& folder, const CellTrainer& train_cells,
                    const std::function<void(std::string_view)>& say) {
-  Comparison found{cells_of(plan)};
+  Comparison found{plan_cells(plan)};
   for (const ComparisonCell& cell : found.cells)  // report what cannot be trained before training anything
     check_cell(plan.kind, cell);
   check_comparison_folder(folder);
   const auto is_measured = [](const auto& one) { return one.has_value(); };
   if (plan.halving) {
     const std::size_t choices = found.cells.size() / plan.seeds.size();
-    for (const std::int64_t steps : steps_of_rounds(choices, plan.base.get<std::int64_t>("training.steps"))) {
+    for (const std::int64_t steps : halving_steps(choices, plan.base.get<std::int64_t>("training.steps"))) {
       const std::vector<ComparisonCell> shorter = shortened(found.cells, steps);
       say(concat_text(shorter.size() / plan.seeds.size(), " choices, ", steps, " steps each"));
       const auto results = train_cells(shorter);
       if (!std::ranges::all_of(results, is_measured)) return found;
       const std::vector<ComparisonRow> rows = comparison_rows(shorter, results);
-      if (found.mattered.empty()) found.mattered = what_mattered(shorter, rows);
+      if (found.mattered.empty()) found.mattered = setting_importance(shorter, rows);
       found.cells = cells_of_best(found.cells, rows);
       check(!found.cells.empty(), "no choice could be measured after ", steps, " steps; their folders in ",
             folder, " say why");
@@ -359,7 +360,7 @@ Comparison compare(const ComparisonPlan& plan, const fs::path& folder, const Cel
   const auto results = train_cells(found.cells);
   found.finished = std::ranges::all_of(results, is_measured);
   found.rows = comparison_rows(found.cells, results);
-  if (!plan.halving) found.mattered = what_mattered(found.cells, found.rows);
+  if (!plan.halving) found.mattered = setting_importance(found.cells, found.rows);
   std::vector<std::vector<Progress>> progress;
   for (const ComparisonRow& row : found.rows)
     progress.push_back(

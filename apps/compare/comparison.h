@@ -38,7 +38,7 @@ struct ComparisonPlan {
   /// Numbers in a range are drawn uniformly, or log-uniformly if its ends differ by a factor of ten
   /// or more.
   std::int64_t draws = 0;
-  bool halving = false;  ///< short runs select the choices to train fully (steps_of_rounds)
+  bool halving = false;  ///< short runs select the choices to train fully (halving_steps)
 };
 
 /// One training of a comparison.
@@ -56,17 +56,17 @@ struct ComparisonCell {
 /// choices as there are distinct ones. Throws a SettingsError for invalid settings, duplicate names
 /// or values, a range without draws, seeds among the settings, attentions given both ways, and more
 /// than 10,000 cells.
-std::vector<ComparisonCell> cells_of(const ComparisonPlan& plan);
+std::vector<ComparisonCell> plan_cells(const ComparisonPlan& plan);
 
 /// Returns the cells with fewer steps and a proportionally shorter warm-up, evaluated on the
 /// validation part. Throws a SettingsError if the comparison varies steps, or sets epochs.
 std::vector<ComparisonCell> shortened(std::span<const ComparisonCell> cells, std::int64_t steps);
 /// Returns how many of `choices` a round keeps: a third, and at least three.
-std::size_t kept_of(std::size_t choices);
+std::size_t kept_choices(std::size_t choices);
 /// Returns the steps of each round of successive halving (Jamieson and Talwalkar, AISTATS 2016)
 /// except the last, which trains the remaining choices fully. Each round keeps a third of its
 /// choices, until three are left.
-std::vector<std::int64_t> steps_of_rounds(std::size_t choices, std::int64_t steps);
+std::vector<std::int64_t> halving_steps(std::size_t choices, std::int64_t steps);
 
 /// The result of a cell.
 struct CellResult {
@@ -131,8 +131,8 @@ void keep_examples(const TaskKind& kind, std::span<const Examples> examples,
 using CellTrainer = std::function<std::vector<std::optional<CellResult>>(std::span<const ComparisonCell>)>;
 /// Returns a trainer that trains cells one after another in this process. A failing cell does not
 /// stop the others.
-CellTrainer cells_in_turn(const TaskKind& kind, const std::filesystem::path& folder,
-                          const TrainerCallbacks& callbacks);
+CellTrainer sequential_trainer(const TaskKind& kind, const std::filesystem::path& folder,
+                               const TrainerCallbacks& callbacks);
 
 // --- the table (summary.cpp)
 
@@ -181,7 +181,7 @@ std::vector<std::string> best_choices(std::span<const ComparisonRow> rows);
 /// Returns, for a comparison of two or more settings, one line per setting: the mean of the first
 /// metric at each value, or in each third of a range, and the share of the variance between choices
 /// that the setting explains. The largest share comes first; "" if too little varies.
-std::string what_mattered(std::span<const ComparisonCell> cells, std::span<const ComparisonRow> rows);
+std::string setting_importance(std::span<const ComparisonCell> cells, std::span<const ComparisonRow> rows);
 /// Returns a line of JSON for each choice, with all figures.
 std::string comparison_json_lines(std::span<const ComparisonRow> rows);
 
@@ -189,7 +189,7 @@ std::string comparison_json_lines(std::span<const ComparisonRow> rows);
 struct Comparison {
   std::vector<ComparisonCell> cells;  ///< with --halving, the fully trained ones, best choice first
   std::vector<ComparisonRow> rows = {};
-  /// what_mattered(); with --halving, of the first round, which has all choices.
+  /// setting_importance(); with --halving, of the first round, which has all choices.
   std::string mattered = {};
   bool finished = false;  ///< no cell was stopped
 

@@ -24,7 +24,7 @@ using Figure = std::function<double(const CellResult&)>;
 Spread spread_over(const ComparisonRow& row, const Figure& figure) {
   std::vector<double> values;
   for (const CellResult& result : row.results) values.push_back(figure(result));
-  return spread_of(values);
+  return mean_and_deviation(values);
 }
 
 /// A cost of a choice, and its format in the table and in JSON.
@@ -135,7 +135,7 @@ double combined_metric(const std::string& combine, std::span<const double> sums)
   }
   check(combine == "bleu", "unknown way to combine the statistics of examples, \"", combine,
         "\": mean or bleu");
-  return bleu_of_statistics(sums).score;
+  return bleu_from_statistics(sums).score;
 }
 
 Difference paired_bootstrap(std::span<const ExampleStatistics> first,
@@ -299,7 +299,7 @@ double quality_of_row(const ComparisonRow& row) {
 struct ValueGroup {
   std::string value;
   std::vector<double> qualities;
-  double mean() const { return spread_of(qualities).mean; }
+  double mean() const { return mean_and_deviation(qualities).mean; }
 };
 
 /// Returns the groups by value, in the order of their first row; many different numbers are cut
@@ -350,12 +350,12 @@ std::vector<std::string> best_choices(std::span<const ComparisonRow> rows) {
     return larger ? quality_of_row(*a) > quality_of_row(*b) : quality_of_row(*a) < quality_of_row(*b);
   });
   std::vector<std::string> best;
-  for (std::size_t i = 0; i < std::min(order.size(), kept_of(rows.size())); ++i)
+  for (std::size_t i = 0; i < std::min(order.size(), kept_choices(rows.size())); ++i)
     best.push_back(order[i]->choice);
   return best;
 }
 
-std::string what_mattered(std::span<const ComparisonCell> cells, std::span<const ComparisonRow> rows) {
+std::string setting_importance(std::span<const ComparisonCell> cells, std::span<const ComparisonRow> rows) {
   if (cells.empty() || cells.front().varied.size() < 2) return "";
   std::vector<std::pair<double, std::string>> lines;
   std::size_t known = 0;

@@ -123,7 +123,7 @@ void add_missing_biases(Tensors& weights, std::string_view part) {
   weights.merge(biases);
 }
 
-Tensors our_weights(const Tensors& published, const UnreadTensors& unread, const ImportPlan& plan,
+Tensors our_weights(const Tensors& published, const UnsupportedTensors& unread, const ImportPlan& plan,
                     std::string_view what) {
   const NoGrad no_grad;
   const auto is_unused = [&](const std::string& name) {
@@ -356,7 +356,7 @@ const std::array<const Architecture*, 9>& architectures() {
 
 }  // namespace
 
-const Architecture& architecture_of(const Config& config, const Tensors& tensors) {
+const Architecture& find_architecture(const Config& config, const Tensors& tensors) {
   std::vector<std::string_view> known;
   std::vector<std::string> names;
   for (const Architecture* one : architectures()) {
@@ -368,7 +368,7 @@ const Architecture& architecture_of(const Config& config, const Tensors& tensors
        "\", which heed does not know; it knows ", listed(known), ". Some of its weights: ", listed(names, 5));
 }
 
-const Architecture& architecture_of(const RunContent& run) {
+const Architecture& find_architecture(const RunContent& run) {
   for (const Architecture* one : architectures())
     if (one->exports(run)) return *one;
   fail("there is no published layout for a ", run.task,

@@ -150,7 +150,7 @@ bool ties_output(ImportPlan& plan, const Config& config, const Tensors& tensors,
                  const std::string& embedding, bool by_default = true);
 
 /// Returns the id of a mark; -1 if the tokenizer does not have it under any name.
-std::int64_t id_of_mark(const Tokenizer& tokenizer, std::string_view mark);
+std::int64_t find_mark_id(const Tokenizer& tokenizer, std::string_view mark);
 
 /// The settings and weights of a run to be exported.
 struct RunContent {
@@ -193,13 +193,13 @@ const Architecture& qwen3_architecture();
 
 /// Returns the architecture that config.json names. For an unknown one, throws an Error listing the
 /// known ones and some weight names.
-const Architecture& architecture_of(const Config& config, const Tensors& tensors);
+const Architecture& find_architecture(const Config& config, const Tensors& tensors);
 /// Returns the architecture that a run is exported as. Throws an Error if there is none.
-const Architecture& architecture_of(const RunContent& run);
+const Architecture& find_architecture(const RunContent& run);
 
 /// Converts published weights to heed's, in f32. Throws an Error listing missing and unknown names,
 /// and for a copy that differs. Unused weights may be unreadable.
-Tensors our_weights(const Tensors& published, const UnreadTensors& unread, const ImportPlan& plan,
+Tensors our_weights(const Tensors& published, const UnsupportedTensors& unread, const ImportPlan& plan,
                     std::string_view what);
 /// Converts heed's weights (or their gradients) to published ones. Throws an Error for a weight
 /// without a published name, and for a missing one.

@@ -10,7 +10,7 @@
 
 namespace heed::hub {
 
-std::int64_t id_of_mark(const Tokenizer& tokenizer, std::string_view mark) {
+std::int64_t find_mark_id(const Tokenizer& tokenizer, std::string_view mark) {
   try {
     return tokenizer.id_of(mark);
   } catch (const Error&) {
@@ -28,9 +28,9 @@ RunContent run_content(Run& run, const Tensors& weights, const Tokenizer& tokeni
                      .settings = std::move(settings),
                      .weights = {},
                      .vocabulary = tokenizer.vocabulary_size(),
-                     .begin = id_of_mark(tokenizer, begin.empty() ? "<s>" : begin),
+                     .begin = find_mark_id(tokenizer, begin.empty() ? "<s>" : begin),
                      .end = tokenizer.id_of(end.empty() ? "</s>" : end),
-                     .pad = id_of_mark(tokenizer, "<pad>")};
+                     .pad = find_mark_id(tokenizer, "<pad>")};
   content.labels = run.learner().known_classes();
   for (const auto& [name, tensor] : weights)
     if (tensor.dtype() == DType::f32)
@@ -90,7 +90,7 @@ std::string tokenizer_config(const Tokenizer& tokenizer) {
                                    {"eos_token", "</s>"},
                                    {"mask_token", "<mask>"},
                                    {"bos_token", "<s>"}})
-    if (const std::int64_t id = id_of_mark(tokenizer, mark); id >= 0)
+    if (const std::int64_t id = find_mark_id(tokenizer, mark); id >= 0)
       config[role] = tokenizer.token(static_cast<std::int32_t>(id));
   return config.dump(2) + "\n";
 }
@@ -106,9 +106,9 @@ ExchangeReport export_run(const std::filesystem::path& path, const std::filesyst
   Run run = Run::open(path, {.device = "cpu", .settings = {"int8_weights=false"}});
   const Tokenizers tokenizers = tokenizers_of_exported(run);
   RunContent content =
-      run_content(run, merged_low_rank(model_state(run.learner().model()), model_config(run.settings())),
+      run_content(run, merge_low_rank(model_state(run.learner().model()), model_config(run.settings())),
                   tokenizers.target);
-  const Architecture& architecture = architecture_of(content);
+  const Architecture& architecture = find_architecture(content);
   // A causal model adds no mark at the end; in a masked model, tokenizer.begin decides.
   const bool is_one_stack =
       content.task == "embed_text" || content.task == "classify" || content.task == "language_model";
@@ -131,7 +131,7 @@ ExchangeReport export_run(const std::filesystem::path& path, const std::filesyst
 
 std::map<std::string, Tensor> published_tensors(Run& run, const std::map<std::string, Tensor>& ours) {
   hub::RunContent content = hub::run_content(run, ours, hub::tokenizers_of_exported(run).target);
-  const hub::Architecture& architecture = hub::architecture_of(content);
+  const hub::Architecture& architecture = hub::find_architecture(content);
   return hub::published_weights(architecture.export_plan(std::move(content)), "the run");
 }
 

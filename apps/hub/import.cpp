@@ -33,7 +33,7 @@ struct PublishedModel {
   std::string target_tokenizer = {};  ///< empty: the same
   std::string end = {};               ///< "eos_token" of tokenizer_config.json; empty: it names none
   Tensors tensors = {};               ///< by published name; 16-bit floats were converted to f32
-  UnreadTensors unread = {};
+  UnsupportedTensors unread = {};
   std::vector<std::string> remarks = {};
 };
 
@@ -73,7 +73,7 @@ void read_shards(const fs::path& folder, const fs::path& index, PublishedModel& 
     files[text].insert(name);
   }
   for (const auto& [file, names] : files) {
-    UnreadTensors unread;
+    UnsupportedTensors unread;
     TensorFile shard = load_safetensors(folder / file, {}, &unread);
     for (const std::string& name : names)
       check(shard.tensors.contains(name) || unread.contains(name), folder / file, " has no \"", name,
@@ -237,11 +237,11 @@ std::string mark_before_texts(const nlohmann::json& part) {
 void set_marks_of_texts(const PublishedModel& model, const Tokenizer& tokenizer, const ImportPlan& plan,
                         Settings& settings) {
   if (plan.ends_text.empty()) return;
-  const std::int64_t own = model.end.empty() ? -1 : id_of_mark(tokenizer, model.end);
+  const std::int64_t own = model.end.empty() ? -1 : find_mark_id(tokenizer, model.end);
   const std::int64_t end = std::ranges::count(plan.ends_text, own) > 0 ? own : plan.ends_text.front();
   check(end < tokenizer.vocabulary_size(), "config.json: token ", end,
         " ends a text, but tokenizer.json has ", tokenizer.vocabulary_size(), " tokens");
-  if (id_of_mark(tokenizer, text_mark) != end)
+  if (find_mark_id(tokenizer, text_mark) != end)
     settings.set("tokenizer.end", tokenizer.token(static_cast<std::int32_t>(end)), "config.json");
   const auto json = parse_json<nlohmann::json>(model.tokenizer, "tokenizer.json");
   if (const std::string begin = mark_before_texts(json.value("post_processor", nlohmann::json()));
@@ -256,7 +256,7 @@ NamedFiles imported_files(const PublishedModel& model, const ImportPlan& plan, S
   const auto add = [&](const std::string& name, const std::string& text, bool is_masked) {
     const Tokenizer tokenizer = Tokenizer::from_json(text, name);
     for (const auto& [mark, is_needed] : {std::pair("</s>", plan.ends_text.empty()), {"<mask>", is_masked}})
-      check(!is_needed || id_of_mark(tokenizer, mark) >= 0, name, ": the tokenizer has no token \"", mark,
+      check(!is_needed || find_mark_id(tokenizer, mark) >= 0, name, ": the tokenizer has no token \"", mark,
             '"');
     files[name] = tokenizer.to_json();
     return tokenizer;
@@ -318,7 +318,7 @@ void save_imported_weights(RunFolder& folder, Module& model) {
   state.platform = platform_name({});
   folder.commit([&](const OpenFolder& staging) {
     staging.write("model.safetensors", [&](FileWriter& file) { write_model(file, model, {{"step", "0"}}); });
-    state.files["model.safetensors"] = {digest_of_file(staging, "model.safetensors"), 0};
+    state.files["model.safetensors"] = {file_digest(staging, "model.safetensors"), 0};
     staging.write("trainer_state.json", trainer_state_text(state));
   });
 }
@@ -334,7 +334,7 @@ struct ImportedRun {
 ImportedRun imported(const fs::path& folder) {
   PublishedModel model = read_published(folder);
   const Config config(model.config);
-  const Architecture& architecture = architecture_of(config, model.tensors);
+  const Architecture& architecture = find_architecture(config, model.tensors);
   ImportPlan plan = architecture.import_plan(config, model.tensors);
   if (plan.task == "embed_text")
     if (const std::string pooling = pooling_of_sentence_transformer(folder); !pooling.empty())
@@ -455,7 +455,7 @@ ExchangeReport import_run(const std::filesystem::path& folder, const std::filesy
 }
 
 void read_published_runs() {
-  read_other_runs_by(hub::read_published_run);
+  register_run_reader(hub::read_published_run);
 }
 
 }  // namespace heed

@@ -109,7 +109,7 @@ std::vector<bool> kept_rows(const Table& table, std::size_t stretches) {
 std::optional<Images> image_in(std::string_view line) {
   if (line.empty() || line.find_first_not_of("0123456789 ") != line.npos) return std::nullopt;
   try {
-    return image_of_line(line);
+    return parse_image_line(line);
   } catch (const Error&) {
     return std::nullopt;  // numbers that are a text
   }

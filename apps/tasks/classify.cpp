@@ -121,17 +121,17 @@ class ClassifyLearner : public Learner {
   }
 
   void prepare_training() override {
-    remark_all(remarks_on_labelled(
+    remark_all(labelled_data_remarks(
         parts_, {labels_of(parts_.train), labels_of(parts_.valid), labels_of(parts_.test)}, classes_, unit_,
         reads_images_ ? concat_text("images of ", image_.rows, " x ", image_.columns)
                       : concat_text("vocabulary ", tokenizer_->tokenizer().vocabulary_size())));
     train_ = examples_of(parts_.train);
     valid_ = examples_of(parts_.valid);
     plan_batches(lengths(train_.inputs), training_batches(settings_));
-    limit_passes(is_fine_tuned() ? passes_of_fine_tuning : passes_of_texts);
+    limit_epochs(is_fine_tuned() ? fine_tuning_epoch_limit : text_epoch_limit);
     weights_ = has_sets() ? example_weights(parts_.train)
                           : example_weights(settings_, parts_.train, firsts(train_.targets), classes_.size());
-    remark(remark_on_steps(settings_, batches(0)));
+    remark(steps_remark(settings_, batches(0)));
   }
 
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
@@ -139,7 +139,7 @@ class ClassifyLearner : public Learner {
     const ClassLogits found = logits(pick(train_.inputs, rows), context);
     const std::vector<ClassSet> targets = pick(train_.targets, rows);
     const std::vector<float> weights = batch_weights(weights_, rows);
-    return has_sets() ? class_set_loss(found, targets, weights, label_smoothing_)
+    return has_sets() ? multi_label_loss(found, targets, weights, label_smoothing_)
                       : class_loss(found, firsts(targets), weights, label_smoothing_);
   }
 
@@ -164,7 +164,7 @@ class ClassifyLearner : public Learner {
         lines, options, [&](const std::string& line) { return input_of(line); },
         [&](const Inputs& inputs) {
           const std::vector<ClassScores> scores = scores_of(inputs);
-          return has_sets() ? class_set_predictions(scores, classes_, separator_)
+          return has_sets() ? multi_label_predictions(scores, classes_, separator_)
                             : class_predictions(scores, classes_);
         },
         [&](const TokenizedText& input, const std::string& name, CaptureFile& file) {
@@ -174,7 +174,7 @@ class ClassifyLearner : public Learner {
         });
   }
 
-  Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
+  Tensor line_outputs(std::span<const std::string> lines, Context& context) override {
     return logits(inputs_of_lines(lines, [&](const std::string& line) { return input_of(line); }), context)
         .together();
   }
@@ -189,13 +189,13 @@ class ClassifyLearner : public Learner {
           [&] { return draw_listops(data_.split.seed, data_.expressions, data_.rule); },
           [&](const std::string& path, const Settings& layout) { return read_file(path, layout, report); });
     });
-    return digests_of(parts_, [](const LabelledText& text) { return digest_of(text); });
+    return digests_of(parts_, [](const LabelledText& text) { return compute_digest(text); });
   }
 
   NamedFiles learned_files() override {
     NamedFiles files;
     if (reads_images_)
-      files["image.txt"] = image_line(image_of_line(parts_.train.texts.front()), 0) + "\n";
+      files["image.txt"] = image_line(parse_image_line(parts_.train.texts.front()), 0) + "\n";
     else
       files = learned_tokenizer(all_texts(parts_.train));
     files["classes.json"] = classes_to_json(class_names(labels_of(parts_.train)));
@@ -207,7 +207,7 @@ class ClassifyLearner : public Learner {
     if (reads_images_) {
       std::string line = read("image.txt");
       line.resize(std::min(line.size(), line.find('\n')));
-      image_ = image_of_line(line);
+      image_ = parse_image_line(line);
     } else {
       tokenizer_.emplace(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"), settings_);
     }
@@ -224,7 +224,7 @@ class ClassifyLearner : public Learner {
       return read_file(files.front(), layout, report);
     };
     return measured_data(parts_, source, read, [&](const LabelledText& text) {
-      remark(remark_on_other_labels(classes_, labels_of(text), has_sets() ? "labels" : unit_));
+      remark(other_labels_remark(classes_, labels_of(text), has_sets() ? "labels" : unit_));
       return measured_examples(examples_of(text), text);
     });
   }
@@ -233,7 +233,9 @@ class ClassifyLearner : public Learner {
     return answered ? std::vector<ExampleLine>() : labelled_lines(shown_part(parts_), count);
   }
 
-  std::string take_cut_message() override { return tokenizer_ ? tokenizer_->take_cut_message() : ""; }
+  std::string take_truncation_message() override {
+    return tokenizer_ ? tokenizer_->take_truncation_message() : "";
+  }
 
   void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
     if (reads_images_) throw SettingsError(file + ": the run reads images, not tables");
@@ -248,7 +250,7 @@ class ClassifyLearner : public Learner {
   bool has_sets() const { return !separator_.empty(); }
   /// Returns a row for each label.
   LabelledText labels_of(const LabelledText& text) const {
-    return has_sets() ? one_label_each(text, separator_) : text;
+    return has_sets() ? expand_labels(text, separator_) : text;
   }
   /// Returns the classes of texts with a single label.
   static std::vector<std::int32_t> firsts(const std::vector<ClassSet>& sets) {
@@ -294,7 +296,7 @@ class ClassifyLearner : public Learner {
   }
 
   Tokens pixels_of(std::string_view line) const {
-    const Images image = image_of_line(line);
+    const Images image = parse_image_line(line);
     check(image.rows == image_.rows && image.columns == image_.columns, "an image of ", image.rows, " x ",
           image.columns, "; the model reads those of ", image_.rows, " x ", image_.columns);
     Tokens values;
@@ -306,7 +308,7 @@ class ClassifyLearner : public Learner {
     Examples examples;
     const std::vector<std::string> classes = with_other_labels(classes_, labels_of(text));
     if (has_sets())
-      examples.targets = class_sets_of(text, separator_, classes);
+      examples.targets = parse_class_sets(text, separator_, classes);
     else
       for (const std::int32_t one : classes_of(text, classes)) examples.targets.push_back({one});
     if (tokenizer_) {
@@ -351,7 +353,7 @@ class ClassifyLearner : public Learner {
 
   std::vector<ClassScores> scores_of(const Inputs& inputs) {
     return outputs(inputs,
-                   has_sets() ? &ClassLogits::log_probabilities_of_each : &ClassLogits::log_probabilities);
+                   has_sets() ? &ClassLogits::multilabel_log_probabilities : &ClassLogits::log_probabilities);
   }
 
   Measurement measured_examples(const Examples& examples, const LabelledText& text) {
@@ -361,7 +363,7 @@ class ClassifyLearner : public Learner {
   Measurement measured_scores(const std::vector<ClassScores>& scores, const Examples& examples,
                               const LabelledText& text) {
     const std::vector<std::string> classes = with_other_labels(classes_, labels_of(text));
-    const ClassQuality quality = has_sets() ? quality_of_sets(scores, examples.targets, classes.size())
+    const ClassQuality quality = has_sets() ? multi_label_quality(scores, examples.targets, classes.size())
                                             : quality_of(scores, firsts(examples.targets), classes.size());
     ClassFigures figures{
         metrics(std::vector<double>{quality.accuracy, quality.loss, quality.macro_f1, quality.micro_f1})};
@@ -386,7 +388,7 @@ class ClassifyLearner : public Learner {
 }  // namespace
 
 const TaskKind& classify_task() {
-  static const TaskKind kind = task_of<ClassifyLearner>(
+  static const TaskKind kind = make_task_kind<ClassifyLearner>(
       "classify", "Trains, evaluates and uses a classifier of texts", Stacks::encoder, class_metrics,
       classify_settings, names_labelled_data,
       {{"", {{"text", "A text"}, {"label", "The name of its class", true, "|"}, weight_of_example}}},

@@ -161,7 +161,7 @@ ParallelText read_answers(const Settings& layout, std::span<const std::string> f
 }
 
 std::string dialogue_of_line(const Settings& settings, const std::string& line) {
-  Dialogue turns = turns_of(line);
+  Dialogue turns = split_turns(line);
   turns.emplace_back();  // what is to be answered: the turn that follows
   if (turns.size() == 1) return "";
   return std::string(answers_in({turns}, settings.read<ConverseData>("data").turns).source.back());

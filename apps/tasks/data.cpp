@@ -33,7 +33,7 @@ bool is_layout(const Setting& setting) {
   return setting.name.ends_with("_column") || setting.name.ends_with("_columns");
 }
 
-void use_layout_of(const ExampleTable& table, std::size_t columns, Settings& settings) {
+void apply_table_layout(const ExampleTable& table, std::size_t columns, Settings& settings) {
   const Settings before = settings;
   for (const Setting& one : before.declared())
     if (is_layout(one)) settings.set_json(one.name, one.initial, "defaults");
@@ -86,7 +86,7 @@ std::vector<Tokens> BoundedTokenizer::operator()(const TextList& texts, const Te
   return all;
 }
 
-std::string BoundedTokenizer::take_cut_message() {
+std::string BoundedTokenizer::take_truncation_message() {
   const std::int64_t texts = texts_.exchange(0), cut = cut_texts_.exchange(0);
   if (cut == 0) return "";
   return concat_text(cut, " of ", texts, texts == 1 ? " text " : " texts ", cut == 1 ? "is" : "are",
@@ -297,7 +297,7 @@ std::string number_text(float number) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
 }
 
-std::string digest_of(const LabelledText& text) {
+std::string compute_digest(const LabelledText& text) {
   TextList weights;
   for (const float weight : text.weights) weights.push_back(number_text(weight));
   std::vector<const TextList*> lists = {&text.texts};
@@ -307,7 +307,7 @@ std::string digest_of(const LabelledText& text) {
   return digest_of_texts(lists);
 }
 
-std::string digest_of(const ParallelText& pairs) {
+std::string compute_digest(const ParallelText& pairs) {
   return digest_of_texts({&pairs.source, &pairs.target});
 }
 

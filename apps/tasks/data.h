@@ -112,7 +112,7 @@ std::vector<ExampleTable> pair_examples();
 /// memory itself.
 bool is_layout(const Setting& setting);
 /// Sets the file layout of a table, and the names of its first `columns` columns.
-void use_layout_of(const ExampleTable& table, std::size_t columns, Settings& settings);
+void apply_table_layout(const ExampleTable& table, std::size_t columns, Settings& settings);
 
 // --- files
 
@@ -150,7 +150,7 @@ class BoundedTokenizer {
   std::vector<Tokens> operator()(const TextList& texts, const TextPlaces& places);
   /// Returns "3 of 90 texts are longer than data.max_tokens = 256 and were cut; ..." for the texts
   /// since the last call, or "" if none was cut.
-  std::string take_cut_message();
+  std::string take_truncation_message();
   const Tokenizer& tokenizer() const { return tokenizer_; }
 
  private:
@@ -183,7 +183,7 @@ class PairTokenizer {
   /// Tokenizes a pair. Texts that are too long are treated as by BoundedTokenizer.
   TokenPair operator()(std::string_view first, std::string_view second);
   const Tokenizer& tokenizer() const { return bounded_.tokenizer(); }
-  std::string take_cut_message() { return bounded_.take_cut_message(); }
+  std::string take_truncation_message() { return bounded_.take_truncation_message(); }
 
  private:
   /// A word and its lower-case form, which is used for comparison.
@@ -241,8 +241,8 @@ void add_text(Digest& digest, std::string_view text);
 TextSource source_of(std::vector<const TextList*> lists);
 
 /// Returns a digest of all texts and labels.
-std::string digest_of(const LabelledText& text);
-std::string digest_of(const ParallelText& pairs);
+std::string compute_digest(const LabelledText& text);
+std::string compute_digest(const ParallelText& pairs);
 /// Returns all first texts, then all second texts. The data must outlive the source.
 TextSource all_texts(const LabelledText& text);
 TextSource all_texts(const ParallelText& pairs);

@@ -136,7 +136,7 @@ class EmbedTextLearner : public Learner {
                         [&](const auto& texts, Context& context) { return vectors(texts, context); });
   }
 
-  Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
+  Tensor line_outputs(std::span<const std::string> lines, Context& context) override {
     return vectors(inputs_of_lines(lines, [&](const std::string& line) { return (*tokenizer_)(line); }),
                    context);
   }
@@ -147,7 +147,7 @@ class EmbedTextLearner : public Learner {
       return names_pairs(settings_) ? read_pair_parts(settings_, report)
                                     : settings_.read<NumberSettings>("data").made_by_rule();
     });
-    return digests_of(parts_, [](const ParallelText& pairs) { return digest_of(pairs); });
+    return digests_of(parts_, [](const ParallelText& pairs) { return compute_digest(pairs); });
   }
 
   NamedFiles learned_files() override { return learned_tokenizer(all_texts(parts_.train)); }
@@ -173,7 +173,9 @@ class EmbedTextLearner : public Learner {
     return answered ? std::vector<ExampleLine>() : lines_of(short_lines(shown_part(parts_).source, count));
   }
 
-  std::string take_cut_message() override { return tokenizer_ ? tokenizer_->take_cut_message() : ""; }
+  std::string take_truncation_message() override {
+    return tokenizer_ ? tokenizer_->take_truncation_message() : "";
+  }
 
   void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
     read_sources(settings_, file, take, report);
@@ -226,7 +228,7 @@ class EmbedTextLearner : public Learner {
 }  // namespace
 
 const TaskKind& embed_text_task() {
-  static const TaskKind kind = task_of<EmbedTextLearner>(
+  static const TaskKind kind = make_task_kind<EmbedTextLearner>(
       "embed_text",
       "Trains, evaluates and uses a model that embeds texts as vectors, from pairs that belong together",
       Stacks::encoder, embed_kinds, embed_text_settings, names_pairs, pair_examples());

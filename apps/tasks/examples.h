@@ -73,7 +73,7 @@ std::vector<Output> outputs_of(const std::vector<Input>& inputs, const Lengths& 
   if (inputs.empty()) return all;
   const std::vector<Batch> batches =
       BatchPlan(lengths[0], lengths[1], evaluation_batches(batch_size)).epoch(0);
-  const auto found = deal_out_numbers<float>(ranks, batches.size(), [&](std::size_t batch) {
+  const auto found = distribute_numbers<float>(ranks, batches.size(), [&](std::size_t batch) {
     Context context = Context::inference();
     return forward(pick(inputs, batches[batch]), context).template to_vector<float>();
   });

@@ -168,16 +168,16 @@ void check_labels(const LabelledText& text, std::string_view origin) {
                                         listed(columns, 20)));
 }
 
-std::vector<std::string> remarks_on_labelled(const TextParts& parts, const TextParts& labels,
-                                             const std::vector<std::string>& classes, const std::string& unit,
-                                             const std::string& description) {
+std::vector<std::string> labelled_data_remarks(const TextParts& parts, const TextParts& labels,
+                                               const std::vector<std::string>& classes,
+                                               const std::string& unit, const std::string& description) {
   const std::vector<std::size_t> counts = counts_of(labels.train, classes);
   std::vector<std::string> remarks = {
       concat_text(parts.train.size(), ' ', unit, " of ", classes.size(), " classes for training, ",
                   parts.valid.size(), " for validation, ", parts.test.size(), " for testing; ", description),
       "classes: " + class_counts(counts, classes)};
   for (const LabelledText* const part : {&labels.valid, &labels.test})
-    remarks.push_back(remark_on_other_labels(classes, *part, unit));
+    remarks.push_back(other_labels_remark(classes, *part, unit));
   std::vector<std::string> rare;
   for (std::size_t i = 0; i < classes.size(); ++i)
     if (counts[i] < 5) rare.push_back(in_quotes(classes[i]));
@@ -188,7 +188,7 @@ std::vector<std::string> remarks_on_labelled(const TextParts& parts, const TextP
   return remarks;
 }
 
-std::string remark_on_steps(const Settings& settings, std::int64_t batches) {
+std::string steps_remark(const Settings& settings, std::int64_t batches) {
   const auto steps = settings.get<std::int64_t>("training.steps");
   if (settings.get<std::int64_t>("training.epochs") > 0 || steps >= batches) return "";
   return concat_text("training.steps = ", steps, " end before all ", batches,
@@ -254,24 +254,24 @@ ClassLogits logits_of_texts(EncoderClassifier& model, const std::vector<Tokenize
   const SparseBatch sparse = sparse_batch_of(texts, model, [](const TokenizedText& one, std::int64_t count) {
     return text_features(one.text, count);
   });
-  return model.logits_of_parts(pad_tokens(tokens, model.device()), context, sparse);
+  return model.part_logits(pad_tokens(tokens, model.device()), context, sparse);
 }
 
-LabelledText one_label_each(const LabelledText& text, std::string_view separator) {
+LabelledText expand_labels(const LabelledText& text, std::string_view separator) {
   LabelledText rows;
   for (std::size_t i = 0; i < text.size(); ++i)
-    for (const std::string_view label : parts_between(text.labels[i], separator)) {
+    for (const std::string_view label : split_at(text.labels[i], separator)) {
       check(!label.empty(), text.places[i], ": the labels ", in_quotes(text.labels[i]), " have an empty one");
       rows.add(text.texts[i], label, text.places[i]);
     }
   return rows;
 }
 
-std::vector<ClassSet> class_sets_of(const LabelledText& text, std::string_view separator,
-                                    std::span<const std::string> classes) {
+std::vector<ClassSet> parse_class_sets(const LabelledText& text, std::string_view separator,
+                                       std::span<const std::string> classes) {
   std::vector<ClassSet> sets(text.size());
   for (std::size_t i = 0; i < text.size(); ++i)
-    for (const std::string_view label : parts_between(text.labels[i], separator)) {
+    for (const std::string_view label : split_at(text.labels[i], separator)) {
       const auto found = std::ranges::find(classes, label);
       check(found != classes.end(), text.places[i], ": the label ", in_quotes(label), " is none of the ",
             classes.size(), " classes");
@@ -281,8 +281,8 @@ std::vector<ClassSet> class_sets_of(const LabelledText& text, std::string_view s
   return sets;
 }
 
-Loss class_set_loss(const ClassLogits& logits, const std::vector<ClassSet>& labels,
-                    const std::vector<float>& weights, double label_smoothing) {
+Loss multi_label_loss(const ClassLogits& logits, const std::vector<ClassSet>& labels,
+                      const std::vector<float>& weights, double label_smoothing) {
   const Device device = logits.deep.device();
   const std::int64_t classes = logits.deep.size(1);
   std::vector<float> targets(labels.size() * static_cast<std::size_t>(classes), 0);
@@ -290,8 +290,8 @@ Loss class_set_loss(const ClassLogits& logits, const std::vector<ClassSet>& labe
     for (const std::int32_t one : labels[i])
       targets[i * static_cast<std::size_t>(classes) + static_cast<std::size_t>(one)] = 1;
   const auto count = static_cast<std::int64_t>(labels.size());
-  return logits.loss_of_each(Tensor::from(targets, {count, classes}, device), label_smoothing,
-                             weights.empty() ? Tensor() : Tensor::from(weights, {count}, device));
+  return logits.multilabel_loss(Tensor::from(targets, {count, classes}, device), label_smoothing,
+                                weights.empty() ? Tensor() : Tensor::from(weights, {count}, device));
 }
 
 std::vector<ExampleLine> labelled_lines(const LabelledText& text, std::size_t count) {
@@ -376,7 +376,7 @@ std::vector<ClassScores> fitted_scores(SparseLinear& sparse, const std::vector<s
 
 std::vector<ClassScores> fitted_scores(SparseLinear& sparse, const std::vector<std::vector<float>>& logits,
                                        const std::vector<ClassSet>& labels) {
-  return scores_after_fit(sparse, logits, labels, &ClassLogits::log_probabilities_of_each);
+  return scores_after_fit(sparse, logits, labels, &ClassLogits::multilabel_log_probabilities);
 }
 
 std::vector<Prediction> class_predictions(const std::vector<ClassScores>& scores,
@@ -386,9 +386,9 @@ std::vector<Prediction> class_predictions(const std::vector<ClassScores>& scores
   return predictions;
 }
 
-std::vector<Prediction> class_set_predictions(const std::vector<ClassScores>& scores,
-                                              const std::vector<std::string>& classes,
-                                              std::string_view separator) {
+std::vector<Prediction> multi_label_predictions(const std::vector<ClassScores>& scores,
+                                                const std::vector<std::string>& classes,
+                                                std::string_view separator) {
   std::vector<Prediction> predictions;
   for (const ClassScores& one : scores) predictions.push_back(set_prediction(one, classes, separator));
   return predictions;
@@ -443,8 +443,8 @@ ClassQuality quality_of(const std::vector<ClassScores>& scores, const std::vecto
   return quality;
 }
 
-ClassQuality quality_of_sets(const std::vector<ClassScores>& scores, const std::vector<ClassSet>& labels,
-                             std::size_t classes) {
+ClassQuality multi_label_quality(const std::vector<ClassScores>& scores, const std::vector<ClassSet>& labels,
+                                 std::size_t classes) {
   ClassQuality quality;
   quality.classes.resize(classes);
   double all_right = 0;
@@ -499,8 +499,8 @@ std::vector<std::size_t> sampled_rows(const LabelledText& text, std::int64_t mos
   return rows;
 }
 
-std::string remark_on_other_labels(const std::vector<std::string>& classes, const LabelledText& text,
-                                   const std::string& unit) {
+std::string other_labels_remark(const std::vector<std::string>& classes, const LabelledText& text,
+                                const std::string& unit) {
   std::vector<std::string> others = with_other_labels(classes, text);
   others.erase(others.begin(), others.begin() + std::ssize(classes));
   if (others.empty()) return "";
@@ -580,8 +580,8 @@ Measurement class_measurement(ClassFigures figures, const ClassQuality& quality,
       if (is_chosen(scores[i][c])) chosen.push_back(static_cast<std::int32_t>(c));
     right.push_back(std::ranges::is_permutation(chosen, labels[i]));
   }
-  return measurement_of(std::move(figures), quality, class_set_predictions(scores, classes, separator), right,
-                        text, classes);
+  return measurement_of(std::move(figures), quality, multi_label_predictions(scores, classes, separator),
+                        right, text, classes);
 }
 
 }  // namespace heed

@@ -105,11 +105,11 @@ void check_labels(const LabelledText& text, std::string_view origin);
 /// Returns remarks to print before training: the number of examples, in `unit`s, and their classes.
 /// `description` describes the model's input: "vocabulary 8000". `labels` holds the same parts with
 /// a row for each label.
-std::vector<std::string> remarks_on_labelled(const TextParts& parts, const TextParts& labels,
-                                             const std::vector<std::string>& classes, const std::string& unit,
-                                             const std::string& description);
+std::vector<std::string> labelled_data_remarks(const TextParts& parts, const TextParts& labels,
+                                               const std::vector<std::string>& classes,
+                                               const std::string& unit, const std::string& description);
 /// Returns a remark if there are fewer steps than batches in an epoch, otherwise "".
-std::string remark_on_steps(const Settings& settings, std::int64_t batches);
+std::string steps_remark(const Settings& settings, std::int64_t batches);
 /// Returns the weights of the examples in the data, scaled to mean 1; empty if all are equal.
 /// Throws an Error if all are 0.
 std::vector<float> example_weights(const LabelledText& text);
@@ -156,11 +156,11 @@ inline constexpr const char* for_labelled_texts = R"({
     "schedule": {"name": "cosine", "warmup_steps": 50, "learning_rate": 0.002}}})";
 
 /// The pass limit for training on texts. A few short texts overfit within a thousand steps.
-inline constexpr PassLimit passes_of_texts = {40, 300};
+inline constexpr EpochLimit text_epoch_limit = {40, 300};
 
 /// The pass limit and defaults for fine-tuning: the optimizer and few epochs that suit BERT (Devlin
 /// et al. 2019, appendix A), at most a thousand steps. Sparse features stay enabled.
-inline constexpr PassLimit passes_of_fine_tuning = {4, 100};
+inline constexpr EpochLimit fine_tuning_epoch_limit = {4, 100};
 inline constexpr const char* for_fine_tuning = R"({
   "training": {"steps": 1000, "evaluate_every": 1000, "save_every": 200, "ema_decay": 0.98,
     "optimizer": {"name": "adamw", "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.01},
@@ -180,14 +180,14 @@ ClassLogits logits_of_texts(EncoderClassifier& model, const std::vector<Tokenize
 /// The classes that a text has, each once.
 using ClassSet = std::vector<std::int32_t>;
 /// Returns a row for each label of each text, for finding and counting the classes.
-LabelledText one_label_each(const LabelledText& text, std::string_view separator);
+LabelledText expand_labels(const LabelledText& text, std::string_view separator);
 /// Returns the classes of each text. Throws an Error with the place of the first label that is not
 /// in `classes`.
-std::vector<ClassSet> class_sets_of(const LabelledText& text, std::string_view separator,
-                                    std::span<const std::string> classes);
-/// Returns ClassLogits::loss_of_each with the weight of each example; empty: all are equal.
-Loss class_set_loss(const ClassLogits& logits, const std::vector<ClassSet>& labels,
-                    const std::vector<float>& weights, double label_smoothing);
+std::vector<ClassSet> parse_class_sets(const LabelledText& text, std::string_view separator,
+                                       std::span<const std::string> classes);
+/// Returns ClassLogits::multilabel_loss with the weight of each example; empty: all are equal.
+Loss multi_label_loss(const ClassLogits& logits, const std::vector<ClassSet>& labels,
+                      const std::vector<float>& weights, double label_smoothing);
 
 /// Returns example lines for a report.
 std::vector<ExampleLine> labelled_lines(const LabelledText& text, std::size_t count);
@@ -207,9 +207,9 @@ std::vector<ClassScores> fitted_scores(SparseLinear& sparse, const std::vector<s
 /// Returns for each input the classes whose probability is at least one half, joined by
 /// `separator`, with the probability that exactly these are right. The alternatives hold every
 /// class with its own probability.
-std::vector<Prediction> class_set_predictions(const std::vector<ClassScores>& scores,
-                                              const std::vector<std::string>& classes,
-                                              std::string_view separator);
+std::vector<Prediction> multi_label_predictions(const std::vector<ClassScores>& scores,
+                                                const std::vector<std::string>& classes,
+                                                std::string_view separator);
 /// Returns for each input the best class with its probability, and all classes as alternatives.
 std::vector<Prediction> class_predictions(const std::vector<ClassScores>& scores,
                                           const std::vector<std::string>& classes);
@@ -238,8 +238,8 @@ ClassQuality quality_of(const std::vector<ClassScores>& scores, const std::vecto
 /// Scores predictions for texts with several classes. The accuracy is the share of texts whose
 /// classes are all right, the loss is summed over a text's classes, and there is no confusion
 /// matrix.
-ClassQuality quality_of_sets(const std::vector<ClassScores>& scores, const std::vector<ClassSet>& labels,
-                             std::size_t classes);
+ClassQuality multi_label_quality(const std::vector<ClassScores>& scores, const std::vector<ClassSet>& labels,
+                                 std::size_t classes);
 /// Returns the classes, followed in byte order by labels in the evaluation data that training did
 /// not have. If no label is one of the classes, none is added, because the column is probably
 /// wrong; classes_of() then names the first label.
@@ -248,8 +248,8 @@ std::vector<std::string> with_other_labels(const std::vector<std::string>& class
 /// (groups_of()), and at least one group.
 std::vector<std::size_t> sampled_rows(const LabelledText& text, std::int64_t most);
 /// Returns "5 of 893 texts have labels that training lacks, ...", or "" if there are none.
-std::string remark_on_other_labels(const std::vector<std::string>& classes, const LabelledText& text,
-                                   const std::string& unit);
+std::string other_labels_remark(const std::vector<std::string>& classes, const LabelledText& text,
+                                const std::string& unit);
 /// The number of texts of one class that were predicted as another.
 struct Confusion {
   std::int64_t count = 0;

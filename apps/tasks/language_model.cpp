@@ -395,7 +395,7 @@ std::vector<Prediction> TextWriter::predict(std::span<const std::string> lines,
   });
 }
 
-Tensor TextWriter::outputs_of_lines(std::span<const std::string> lines, Context& context) {
+Tensor TextWriter::line_outputs(std::span<const std::string> lines, Context& context) {
   std::vector<Tokens> all;
   for (const std::string& line : lines) all.push_back(prompt_tokens(line));
   auto& model = model_as<LanguageModel>();

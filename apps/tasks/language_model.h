@@ -178,7 +178,7 @@ class TextWriter : public Learner {
   /// Returns a continuation for each line; blank lines get none.
   std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
   /// Returns the logits [B, N, V] of the next token after each token of each line.
-  Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override;
+  Tensor line_outputs(std::span<const std::string> lines, Context& context) override;
   /// Throws an Error for a prompt that the model cannot read.
   void check_prompt(const std::string& prompt) const { prompt_tokens(prompt); }
   /// Returns `samples` continuations of a prompt; text i depends only on the prompt, the settings

@@ -23,7 +23,7 @@ std::vector<Metric> metrics_of(std::span<const MetricKind> kinds, std::span<cons
 }
 
 std::vector<std::string> Learner::take_remarks() {
-  remark(take_cut_message());
+  remark(take_truncation_message());
   const std::lock_guard lock(remarks_mutex_);
   return std::exchange(remarks_, {});
 }
@@ -34,7 +34,7 @@ void Learner::remark(std::string text) {
   remarks_.push_back(std::move(text));
 }
 
-void Learner::keep_choices(const Settings& before) {
+void Learner::restore_choices(const Settings& before) {
   const std::string kind = "tokenizer.kind", size = "tokenizer.vocabulary";
   if (!settings_.has(kind) || settings_.get<std::string>(kind) != "auto") return;
   settings_.set_json(kind, before.json(kind), "config.json");
@@ -112,7 +112,7 @@ Measurement Learner::measure_examples(const std::string& file) {
   check(!kind_.examples.empty(), kind_.name, " evaluates on files, not on examples in memory");
   Settings layout = settings_;
   const ExampleTable& table = kind_.examples.front();
-  use_layout_of(table, required_columns(table), layout);
+  apply_table_layout(table, required_columns(table), layout);
   return measured({"", {&file, 1}, layout});
 }
 
@@ -141,7 +141,7 @@ void Learner::plan_batches(const Lengths& lengths, const BatchOptions& options) 
   batches_.plan(plan);
 }
 
-void Learner::limit_passes(const PassLimit& limit) {
+void Learner::limit_epochs(const EpochLimit& limit) {
   const std::string steps = "training.steps";
   const auto usual = settings_.get<std::int64_t>(steps);
   const std::int64_t batches_of_passes = checked_product("passes", limit.passes, batches(0));
@@ -169,7 +169,7 @@ TransformerConfig Learner::encoder_config(std::int64_t vocabulary, std::int64_t 
   return config;
 }
 
-Tensor Learner::outputs_of_lines(std::span<const std::string> /*lines*/, Context& /*context*/) {
+Tensor Learner::line_outputs(std::span<const std::string> /*lines*/, Context& /*context*/) {
   fail("the model of a ", kind_.name,
        " run has no outputs for lines alone: use predict(), or log_probabilities() with targets");
 }
@@ -178,8 +178,8 @@ std::vector<Prediction> Learner::generate(const std::string& /*prompt*/, const W
   fail("a ", kind_.name, " run generates no text; use predict()");
 }
 
-Tensor Learner::log_probabilities_of(std::span<const std::string> /*lines*/,
-                                     std::span<const std::string> /*targets*/, Context& /*context*/) {
+Tensor Learner::target_log_probabilities(std::span<const std::string> /*lines*/,
+                                         std::span<const std::string> /*targets*/, Context& /*context*/) {
   fail("a ", kind_.name, " run has no targets whose probability could be computed");
 }
 
@@ -237,7 +237,7 @@ std::string setting_of(const std::string& part) {
 
 }  // namespace
 
-void move_data(Settings& settings, const fs::path& from, const fs::path& to) {
+void rebase_data_paths(Settings& settings, const fs::path& from, const fs::path& to) {
   const std::string begin = from.string() + "/";
   for (const Setting& one : settings.declared()) {
     if (!one.name.starts_with("data.") || one.kind != Setting::Kind::text) continue;
@@ -281,7 +281,7 @@ std::string ExampleFiles::path_of(const Examples& examples) const {
   return (folder_ / name_of(examples.part)).string();
 }
 
-void ExampleFiles::name_in(Settings& settings) const {
+void ExampleFiles::set_paths(Settings& settings) const {
   if (std::ranges::count(parts_, "train") == 0)
     throw SettingsError(concat_text(kind_.name, ": there are no training examples: give the part \"train\""));
   for (const Setting& one : settings.declared())
@@ -294,7 +294,7 @@ void ExampleFiles::name_in(Settings& settings) const {
       throw SettingsError(
           concat_text(setting, " names a file, and examples of \"", part, "\" are in memory: give one"));
   }
-  use_layout_of(kind_.examples.front(), train_columns_, settings);
+  apply_table_layout(kind_.examples.front(), train_columns_, settings);
   for (const std::string& part : parts_)
     settings.set(setting_of(part), (folder_ / name_of(part)).string(), "examples");
 }

@@ -26,7 +26,7 @@ namespace heed {
 class Learner;
 
 /// A limit on training: stop after this many passes over the data, but not before this many steps.
-struct PassLimit {
+struct EpochLimit {
   std::int64_t passes, least_steps;
 };
 
@@ -56,10 +56,10 @@ struct TaskKind {
 
 /// Returns the kind of a task whose learner has type L.
 template <class L>
-TaskKind task_of(std::string_view name, std::string_view summary, Stacks stacks,
-                 std::span<const MetricKind> metrics, Settings (*settings)(bool own_data),
-                 bool (*names_data)(const Settings& settings), std::vector<ExampleTable> examples = {},
-                 std::string_view fine_tuning = {}) {
+TaskKind make_task_kind(std::string_view name, std::string_view summary, Stacks stacks,
+                        std::span<const MetricKind> metrics, Settings (*settings)(bool own_data),
+                        bool (*names_data)(const Settings& settings), std::vector<ExampleTable> examples = {},
+                        std::string_view fine_tuning = {}) {
   return {name,
           summary,
           stacks,
@@ -215,10 +215,10 @@ class Learner : public Task {
 
   /// Sets the settings that a run was trained with, which its model keeps when the run is used with
   /// other settings. Call it before build().
-  void set_trained(Settings settings) { trained_ = std::move(settings); }
+  void set_training_settings(Settings settings) { trained_ = std::move(settings); }
   /// On resume, restores the choices that training made for settings left open
   /// (tokenizer.kind=auto). `before`: the recorded settings of the run.
-  void keep_choices(const Settings& before);
+  void restore_choices(const Settings& before);
   /// Throws a SettingsError if only part of the data is named, if the model is impossible, or if it
   /// needs more memory than there is. Reads, allocates and writes nothing.
   void check_settings();
@@ -254,14 +254,14 @@ class Learner : public Task {
   /// Returns the raw outputs of the model for lines: logits [B, classes], vectors [B, width] or
   /// scores. Tracked, so that the model can be trained further. Throws an Error for an invalid
   /// line, and if the task has no such output.
-  virtual Tensor outputs_of_lines(std::span<const std::string> lines, Context& context);
+  virtual Tensor line_outputs(std::span<const std::string> lines, Context& context);
   /// Generates texts for a prompt (Run::generate()). Throws an Error for a prompt that the model
   /// cannot read, and if the task generates no text.
   virtual std::vector<Prediction> generate(const std::string& prompt, const WritingOptions& options);
   /// Returns log p(target | line) for each pair, [B], natural logarithm, including the end of the
   /// target. Tracked. Throws an Error unless the task maps a text to a text.
-  virtual Tensor log_probabilities_of(std::span<const std::string> lines,
-                                      std::span<const std::string> targets, Context& context);
+  virtual Tensor target_log_probabilities(std::span<const std::string> lines,
+                                          std::span<const std::string> targets, Context& context);
   /// Returns at most `count` short lines of the data, as input for predict(): the examples of a
   /// report. They are held out if possible. Empty if the task has no lines.
   std::vector<std::string> example_lines(std::size_t count) const;
@@ -295,7 +295,7 @@ class Learner : public Task {
   virtual void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const;
   /// Returns how many texts were cut since the last call; "" if none. Reported once for all input
   /// of a command.
-  virtual std::string take_cut_message() { return ""; }
+  virtual std::string take_truncation_message() { return ""; }
 
   // --- helpers for the implementation
 
@@ -326,7 +326,7 @@ class Learner : public Task {
   void plan_batches(const Lengths& lengths, const BatchOptions& options);
   /// Applies the limit unless the user set steps or epochs. Warm-up and evaluations are scaled with
   /// the steps. Adds a remark. Call it after plan_batches().
-  void limit_passes(const PassLimit& limit);
+  void limit_epochs(const EpochLimit& limit);
   /// Returns the tokenizer that the settings describe, learned from the texts, as the file
   /// "tokenizer.json".
   NamedFiles learned_tokenizer(const TextSource& texts);
@@ -380,7 +380,8 @@ class Learner : public Task {
 /// The placeholder for the run's folder in the "data" settings of its config.json.
 inline constexpr std::string_view data_of_run = "<run>";
 /// Changes "data" settings that name a file in the folder `from` to name the same file in `to`.
-void move_data(Settings& settings, const std::filesystem::path& from, const std::filesystem::path& to);
+void rebase_data_paths(Settings& settings, const std::filesystem::path& from,
+                       const std::filesystem::path& to);
 
 /// Examples from memory, written to files in a temporary folder in the layout that the task reads.
 class ExampleFiles {
@@ -395,7 +396,7 @@ class ExampleFiles {
   std::string path_of(const Examples& examples) const;
   /// Sets the "data" settings to these files. Throws a SettingsError if the settings already name
   /// files or their layout, and if there are no training examples.
-  void name_in(Settings& settings) const;
+  void set_paths(Settings& settings) const;
 
  private:
   const ExampleTable& table_of(const std::string& part) const;

@@ -83,7 +83,7 @@ class MaskedLearner : public Learner {
   }
 
   /// Returns the logits [B, N, V] of each token of each line.
-  Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
+  Tensor line_outputs(std::span<const std::string> lines, Context& context) override {
     std::vector<Tokens> all;
     for (const std::string& line : lines) all.push_back(line_tokens(line));
     return network().logits(network().hidden(pad_tokens(all, network().device()), context));
@@ -193,7 +193,7 @@ class MaskedLearner : public Learner {
     const std::int64_t most = sample == 0 ? 0 : std::max<std::int64_t>(sample / length, 1);
     begins = pick(begins, spread_over(begins.size(), most));
     const auto found =
-        deal_out_numbers<double>(ranks(), (begins.size() + rows - 1) / rows, [&](std::size_t batch) {
+        distribute_numbers<double>(ranks(), (begins.size() + rows - 1) / rows, [&](std::size_t batch) {
           const std::size_t first = batch * rows;
           std::vector<Tokens> sequences;
           for (std::size_t i = first; i < std::min(begins.size(), first + rows); ++i)

@@ -113,14 +113,14 @@ class MatchLearner : public Learner {
   }
 
   void prepare_training() override {
-    remark_all(remarks_on_labelled(parts_, parts_, classes_, unit_,
-                                   concat_text("vocabulary ", tokenizer_->tokenizer().vocabulary_size())));
+    remark_all(labelled_data_remarks(parts_, parts_, classes_, unit_,
+                                     concat_text("vocabulary ", tokenizer_->tokenizer().vocabulary_size())));
     train_ = examples_of(parts_.train);
     valid_ = examples_of(parts_.valid);
     plan_batches(lengths_of_pairs(train_.inputs), training_batches(settings_));
-    if (is_fine_tuned()) limit_passes(passes_of_fine_tuning);
+    if (is_fine_tuned()) limit_epochs(fine_tuning_epoch_limit);
     weights_ = example_weights(settings_, parts_.train, train_.targets, classes_.size());
-    remark(remark_on_steps(settings_, batches(0)));
+    remark(steps_remark(settings_, batches(0)));
     check_metric();
   }
 
@@ -153,7 +153,7 @@ class MatchLearner : public Learner {
         });
   }
 
-  Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
+  Tensor line_outputs(std::span<const std::string> lines, Context& context) override {
     return logits(inputs_of_lines(lines, [&](const std::string& line) { return input_of(line); }), context)
         .together();
   }
@@ -169,7 +169,7 @@ class MatchLearner : public Learner {
             return read_labelled_text(path, table_options(path, layout), &report);
           });
     });
-    return digests_of(parts_, [](const LabelledText& text) { return digest_of(text); });
+    return digests_of(parts_, [](const LabelledText& text) { return compute_digest(text); });
   }
 
   NamedFiles learned_files() override {
@@ -200,7 +200,7 @@ class MatchLearner : public Learner {
       return read_labelled_text(files.front(), table_options(files.front(), layout), &report);
     };
     return measured_data(parts_, source, read, [&](const LabelledText& text) {
-      remark(remark_on_other_labels(classes_, text, unit_));
+      remark(other_labels_remark(classes_, text, unit_));
       return measured_examples(examples_of(text), text);
     });
   }
@@ -209,7 +209,9 @@ class MatchLearner : public Learner {
     return answered ? std::vector<ExampleLine>() : labelled_lines(shown_part(parts_), count);
   }
 
-  std::string take_cut_message() override { return tokenizer_ ? tokenizer_->take_cut_message() : ""; }
+  std::string take_truncation_message() override {
+    return tokenizer_ ? tokenizer_->take_truncation_message() : "";
+  }
 
   void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
     read_texts_of_table(file, table_options(file, settings_), take, &report);
@@ -287,7 +289,7 @@ class MatchLearner : public Learner {
     const SparseBatch sparse = sparse_batch_of(pairs, model, [](const MatchInput& pair, std::int64_t count) {
       return pair_features(pair.first, pair.second, count);
     });
-    return model.logits_of_parts(model.batch(tokens), context, sparse);
+    return model.part_logits(model.batch(tokens), context, sparse);
   }
 
   std::vector<Output> outputs(const Inputs& inputs, Tensor (ClassLogits::*of_logits)() const) {
@@ -381,13 +383,13 @@ class MatchLearner : public Learner {
 
 const TaskKind& match_task() {
   static const TaskKind kind =
-      task_of<MatchLearner>("match", "Trains, evaluates and uses a classifier of pairs of texts",
-                            Stacks::encoder, pair_metrics, match_settings, names_labelled_data,
-                            {{"",
-                              {{"first", "The first text"},
-                               {"second", "The second text"},
-                               {"label", "The name of the pair's class", true}}}},
-                            for_fine_tuning);
+      make_task_kind<MatchLearner>("match", "Trains, evaluates and uses a classifier of pairs of texts",
+                                   Stacks::encoder, pair_metrics, match_settings, names_labelled_data,
+                                   {{"",
+                                     {{"first", "The first text"},
+                                      {"second", "The second text"},
+                                      {"label", "The name of the pair's class", true}}}},
+                                   for_fine_tuning);
   return kind;
 }
 

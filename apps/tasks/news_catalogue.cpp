@@ -115,7 +115,7 @@ void NewsCatalogue::add_json(const std::string& text) {
   }
 }
 
-std::vector<float> NewsCatalogue::clicks_of(std::span<const std::int32_t> numbers) const {
+std::vector<float> NewsCatalogue::click_counts(std::span<const std::int32_t> numbers) const {
   std::vector<float> clicks;
   for (const std::int32_t number : numbers) clicks.push_back(static_cast<float>(of(number).clicks));
   return clicks;
@@ -132,7 +132,7 @@ std::vector<std::string> NewsCatalogue::remarks_on(std::span<const Impression> i
     long_histories += newest(one.history).size() < one.history.size() ? 1 : 0;
     without_pair += one.clicked.empty() || one.passed.empty() ? 1 : 0;
   }
-  const std::set<std::int32_t> candidates = candidates_of(impressions);
+  const std::set<std::int32_t> candidates = shown_news(impressions);
   for (const std::int32_t number : candidates) {
     without_title += reads_titles() && of(number).tokens.empty() ? 1 : 0;
     unknown += is_known(number) ? 0 : 1;
@@ -211,7 +211,7 @@ NewsInput NewsCatalogue::input(std::span<const std::int32_t> numbers, Device dev
   return input;
 }
 
-std::set<std::int32_t> candidates_of(std::span<const Impression> impressions) {
+std::set<std::int32_t> shown_news(std::span<const Impression> impressions) {
   std::set<std::int32_t> candidates;
   for (const Impression& one : impressions) {
     candidates.insert(one.clicked.begin(), one.clicked.end());

@@ -83,7 +83,7 @@ class NewsCatalogue {
   void add_json(const std::string& text);
 
   /// Returns how often each news item was clicked in the training part.
-  std::vector<float> clicks_of(std::span<const std::int32_t> numbers) const;
+  std::vector<float> click_counts(std::span<const std::int32_t> numbers) const;
   /// Returns the newest news items of a history, at most user.max_history.
   std::span<const std::int32_t> newest(std::span<const std::int32_t> history) const;
   /// Returns remarks about training impressions: missing data, and data that is not read.
@@ -115,7 +115,7 @@ class NewsCatalogue {
 };
 
 /// Returns the news items that were shown, each once.
-std::set<std::int32_t> candidates_of(std::span<const Impression> impressions);
+std::set<std::int32_t> shown_news(std::span<const Impression> impressions);
 
 /// The distinct news items of a batch, and their rows in the model's table.
 class BatchNews {

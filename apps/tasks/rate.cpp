@@ -145,8 +145,8 @@ class RateLearner : public Learner {
                        " and the standard deviation ", scale_.deviation, "; vocabulary ",
                        tokenizer_->tokenizer().vocabulary_size()));
     plan_batches(lengths(train_.inputs), training_batches(settings_));
-    limit_passes(is_fine_tuned() ? passes_of_fine_tuning : passes_of_texts);
-    remark(remark_on_steps(settings_, batches(0)));
+    limit_epochs(is_fine_tuned() ? fine_tuning_epoch_limit : text_epoch_limit);
+    remark(steps_remark(settings_, batches(0)));
   }
 
   /// Returns the sum of w_i (y_i - t_i)^2 over the texts, in units of the deviation; with two
@@ -194,7 +194,7 @@ class RateLearner : public Learner {
   }
 
   /// Returns the answers in the units of the labels.
-  Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
+  Tensor line_outputs(std::span<const std::string> lines, Context& context) override {
     const auto inputs = inputs_of_lines(lines, [&](const std::string& line) { return input_of(line); });
     return outputs(inputs, context).together() * scale_.deviation + scale_.mean;
   }
@@ -206,7 +206,7 @@ class RateLearner : public Learner {
           settings_, Labels::numbers, [&] { return number_sizes(data_.split.seed); },
           [&](const std::string& path, const Settings& layout) { return read_file(path, layout, report); });
     });
-    return digests_of(parts_, [](const LabelledText& text) { return digest_of(text); });
+    return digests_of(parts_, [](const LabelledText& text) { return compute_digest(text); });
   }
 
   NamedFiles learned_files() override {
@@ -237,7 +237,9 @@ class RateLearner : public Learner {
     return answered ? std::vector<ExampleLine>() : labelled_lines(shown_part(parts_), count);
   }
 
-  std::string take_cut_message() override { return tokenizer_ ? tokenizer_->take_cut_message() : ""; }
+  std::string take_truncation_message() override {
+    return tokenizer_ ? tokenizer_->take_truncation_message() : "";
+  }
 
   void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
     read_texts_of_table(file, text_options(file, settings_), take, &report);
@@ -349,7 +351,7 @@ class RateLearner : public Learner {
 }  // namespace
 
 const TaskKind& rate_task() {
-  static const TaskKind kind = task_of<RateLearner>(
+  static const TaskKind kind = make_task_kind<RateLearner>(
       "rate", "Trains, evaluates and uses a model that predicts a number for a text", Stacks::encoder,
       error_metrics, rate_settings, names_labelled_data,
       {{"",

@@ -229,7 +229,7 @@ class RecommendLearner : public Learner {
         });
   }
 
-  Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
+  Tensor line_outputs(std::span<const std::string> lines, Context& context) override {
     const std::lock_guard lock(answering_);
     const std::vector<Impression> asked =
         inputs_of_lines(lines, [&](const std::string& line) { return catalogue_.impression_of(line); });
@@ -241,7 +241,7 @@ class RecommendLearner : public Learner {
   std::map<std::string, std::string> read_parts() override {
     parts_ = reported([&](ReadReport& report) { return named_parts(report); });
     return digests_of(parts_, [&](const std::vector<Impression>& impressions) {
-      return digest_of_impressions(impressions, catalogue_.names);
+      return impressions_digest(impressions, catalogue_.names);
     });
   }
 
@@ -281,7 +281,9 @@ class RecommendLearner : public Learner {
     });
   }
 
-  std::string take_cut_message() override { return tokenizer_ ? tokenizer_->take_cut_message() : ""; }
+  std::string take_truncation_message() override {
+    return tokenizer_ ? tokenizer_->take_truncation_message() : "";
+  }
 
   /// Returns example lines of users with some clicks: their last clicks, and some of the candidates
   /// shown.
@@ -425,14 +427,14 @@ class RecommendLearner : public Learner {
       const std::span clicked = all.first(one.clicked.size()),
                       passed = all.subspan(one.clicked.size(), one.passed.size());
       model.add(clicked, passed);
-      by_clicks.add(catalogue_.clicks_of(one.clicked), catalogue_.clicks_of(one.passed));
+      by_clicks.add(catalogue_.click_counts(one.clicked), catalogue_.click_counts(one.passed));
       if (clicked.empty() || passed.empty()) continue;
       loss += click_loss(clicked, passed);
       measurement.examples.rows.push_back({click_ranking(clicked, passed).auc, 1});
     }
     const ClickRanking mean = model.mean();  // throws when there is nothing to measure
     loss /= static_cast<double>(model.lists());
-    const std::set<std::int32_t> candidates = candidates_of(impressions);
+    const std::set<std::int32_t> candidates = shown_news(impressions);
     measurement.metrics = metrics(std::vector<double>{mean.auc, mean.mrr, mean.ndcg5, mean.ndcg10, loss});
     measurement.count = model.lists();
     Json json = json_of(mean);
@@ -488,7 +490,7 @@ class RecommendLearner : public Learner {
 }  // namespace
 
 const TaskKind& recommend_task() {
-  static const TaskKind kind = task_of<RecommendLearner>(
+  static const TaskKind kind = make_task_kind<RecommendLearner>(
       "recommend", "Trains, evaluates and uses a model that ranks news by what a user will click",
       Stacks::encoder, click_metrics, recommend_settings, names_data,
       {{"",

@@ -42,7 +42,7 @@ struct RecordedRun {
 RecordedRun recorded_run(const fs::path& folder, const ReportOptions& options) {
   RunFiles files = RunFiles::open(folder, options.verify);
   const TaskKind& kind = options.kind ? *options.kind : task_kind(files.task());
-  Settings settings = settings_of_run(kind, files);
+  Settings settings = run_settings(kind, files);
   fs::path name = fs::absolute(folder).lexically_normal();
   if (!name.has_filename()) name = name.parent_path();
   return {name.filename().string(), kind, std::move(files), std::move(settings),

@@ -70,12 +70,12 @@ void check_registered(const Settings& settings) {
 
 }  // namespace
 
-Settings settings_of_run(const TaskKind& kind, const RunFiles& files) {
+Settings run_settings(const TaskKind& kind, const RunFiles& files) {
   check(files.task() == kind.name, "this is a ", files.task(), " run, not one of ", kind.name);
   Settings settings = kind.settings(true);
   try {
     settings.merge(files.config(), "config.json");
-    move_data(settings, data_of_run, files.path());
+    rebase_data_paths(settings, data_of_run, files.path());
   } catch (const SettingsError& error) {
     fail("the configuration of the run is damaged, or of another version: ", error.what());
   }
@@ -85,7 +85,7 @@ Settings settings_of_run(const TaskKind& kind, const RunFiles& files) {
 Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   RunFiles files = RunFiles::open(folder, options.verify);
   const TaskKind& kind = options.kind ? *options.kind : task_kind(files.task());
-  const Settings trained = settings_of_run(kind, files);
+  const Settings trained = run_settings(kind, files);
   check_registered(trained);
   Settings settings = trained;
   set_for_use(settings, options);
@@ -93,7 +93,7 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   const Device device = device_of(settings);
   std::unique_ptr<Learner> learner = kind.make(std::move(settings));
   learner->remark_all(files.remarks());
-  learner->set_trained(trained);
+  learner->set_training_settings(trained);
   learner->open_files([&](std::string_view name) { return files.text(name); });
   try {
     learner->build(device);
@@ -101,7 +101,7 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
     fail("the configuration of the run is damaged, or of another version: ", error.what());
   }
   if (options.weights == "initial")
-    start_anew(*learner, files);
+    restore_start(*learner, files);
   else
     files.load_weights(learner->model(), !options.weights.empty() ? options.weights
                                          : files.has_best()       ? "best"
@@ -119,7 +119,7 @@ constexpr const char* diverged =
     ": its training has diverged; try a lower learning_rate or more warmup_steps";
 
 Measurement finite(Measurement measurement) {
-  if (const Metric* bad = not_finite(measurement.metrics))
+  if (const Metric* bad = first_not_finite(measurement.metrics))
     fail("the model gives a ", bad->name, " of ", bad->value, ", which is not finite", diverged);
   return measurement;
 }
@@ -192,7 +192,7 @@ std::vector<Prediction> Run::predict(std::span<const std::string> lines,
 Tensor Run::outputs(std::span<const std::string> lines, Context& context) const {
   check_utf8(lines, "outputs");
   const std::shared_lock use(*use_);
-  return learner_->outputs_of_lines(lines, context);
+  return learner_->line_outputs(lines, context);
 }
 
 Tensor Run::log_probabilities(std::span<const std::string> lines, std::span<const std::string> targets,
@@ -200,7 +200,7 @@ Tensor Run::log_probabilities(std::span<const std::string> lines, std::span<cons
   check_utf8(lines, "log probabilities");
   check_utf8(targets, "log probabilities of targets");
   const std::shared_lock use(*use_);
-  return learner_->log_probabilities_of(lines, targets, context);
+  return learner_->target_log_probabilities(lines, targets, context);
 }
 
 Prediction Run::stream(const std::string& line, const OnText& on_text) const {

@@ -64,10 +64,10 @@ class Run {
                                   const PredictOptions& options = {}) const {
     return predict(std::span(lines), options);
   }
-  /// Returns the raw outputs of the model for lines (Learner::outputs_of_lines). Throws an Error
+  /// Returns the raw outputs of the model for lines (Learner::line_outputs). Throws an Error
   /// for a line that is not UTF-8.
   Tensor outputs(std::span<const std::string> lines, Context& context) const;
-  /// Returns the log-probability of each target, given its line (Learner::log_probabilities_of):
+  /// Returns the log-probability of each target, given its line (Learner::target_log_probabilities):
   /// [B].
   Tensor log_probabilities(std::span<const std::string> lines, std::span<const std::string> targets,
                            Context& context) const;
@@ -105,7 +105,7 @@ class Run {
 
 /// Returns the settings of a run, on top of the task's defaults. Throws an Error for a run of
 /// another task.
-Settings settings_of_run(const TaskKind& kind, const RunFiles& files);
+Settings run_settings(const TaskKind& kind, const RunFiles& files);
 
 struct QueueOptions {
   std::int64_t max_batch = 32;  ///< the most texts per forward pass, 1 to 65,536

@@ -162,7 +162,7 @@ void set_option(Settings::Declared& owner, const std::string& option, Json value
 void lay_all_over(Declarations& list, const Json& changes, const std::string& below,
                   const std::string& origin);
 
-void lay_over(Declarations& list, const std::string& name, Json value, const std::string& origin) {
+void override_values(Declarations& list, const std::string& name, Json value, const std::string& origin) {
   const auto owner = std::ranges::find_if(list, [&](const Setting& one) {
     return one.kind == Kind::attention && name.starts_with(one.name + ".");
   });
@@ -184,7 +184,7 @@ void lay_over(Declarations& list, const std::string& name, Json value, const std
 void lay_all_over(Declarations& list, const Json& changes, const std::string& below,
                   const std::string& origin) {
   if (!changes.is_object()) refuse(origin, ": expected an object of settings, not ", changes.dump());
-  for (const auto& [key, value] : changes.items()) lay_over(list, dotted(below, key), value, origin);
+  for (const auto& [key, value] : changes.items()) override_values(list, dotted(below, key), value, origin);
 }
 
 }  // namespace
@@ -217,7 +217,7 @@ void Settings::change_defaults(std::string_view json) {
   }
 }
 
-void Settings::lay_under(const Settings& defaults) {
+void Settings::inherit_defaults(const Settings& defaults) {
   for (Declared& one : list_) {
     const Declared& other = defaults.setting(one.name);
     const bool has_options = !one.is_given && one.value != one.initial;  // of an attention that was not named
@@ -297,14 +297,14 @@ void Settings::set(std::string_view name, const std::string& text, const std::st
            "), not ", text);
   // A text may look like a number or like JSON, quotes included where it was written as JSON.
   if (value.is_discarded() && setting && setting->kind == Kind::columns)
-    value = parts_between(text, ",");
+    value = split_at(text, ",");
   else if (value.is_discarded() || (setting && setting->kind == Kind::text && !value.is_string()))
     value = text;
-  lay_over(list_, std::string(name), std::move(value), origin);
+  override_values(list_, std::string(name), std::move(value), origin);
 }
 
 void Settings::set_json(std::string_view name, std::string_view json, const std::string& origin) {
-  lay_over(list_, std::string(name), parsed(json, origin), origin);
+  override_values(list_, std::string(name), parsed(json, origin), origin);
 }
 
 std::string settings_table(const Settings& settings) {

@@ -69,7 +69,7 @@ class Settings {
   void change_defaults(std::string_view json);
   /// Takes the defaults of other settings, declared alike, and their values for all settings that
   /// were not given.
-  void lay_under(const Settings& defaults);
+  void inherit_defaults(const Settings& defaults);
 
   /// All settings, in the order of declaration.
   std::span<const Declared> declared() const& { return list_; }

@@ -88,7 +88,7 @@ RunFiles::Weights weights_of(const RunFiles& files) {
   TransformerConfig config;
   config.lora_rank = model.value("lora_rank", std::int64_t{0});
   config.lora_alpha = model.value("lora_alpha", 1.0);
-  if (config.lora_rank > 0) saved.tensors = merged_low_rank(std::move(saved.tensors), config);
+  if (config.lora_rank > 0) saved.tensors = merge_low_rank(std::move(saved.tensors), config);
   return saved;
 }
 
@@ -184,7 +184,7 @@ void take_weights(Learner& learner, const TrainingSettings& training, Start& sta
   const std::string from = "--from " + training.from;
   const RunFiles files = RunFiles::open(training.from);
   const RunFiles::Weights saved = weights_of(files);
-  const std::vector<std::string> ignored = parts_started_afresh(learner.settings());
+  const std::vector<std::string> ignored = reinitialized_parts(learner.settings());
   for (const std::string& part : ignored) check_part(learner.model(), part, "to start afresh (--ignore)");
   const std::map<std::string, Tensor> own = model_state(learner.model());
   const Match match = match_weights(own, saved.tensors, ignored, foreign_parts(learner, files));
@@ -253,7 +253,7 @@ void take_embeddings(Learner& learner, const std::string& path, Start& start) {
                                         "; the others start from random vectors"));
   }
   check(any, path, ": none of its words is in the vocabulary");
-  start.origin["embeddings"] = digest_of_file(path);
+  start.origin["embeddings"] = file_digest(path);
   learner.model().state_changed();
 }
 
@@ -270,7 +270,7 @@ void check_start(const Settings& settings) {
         "--embeddings (training.embeddings) are vectors of whole words: set tokenizer.kind=words");
 }
 
-std::vector<std::string> parts_started_afresh(const Settings& settings) {
+std::vector<std::string> reinitialized_parts(const Settings& settings) {
   std::vector<std::string> parts = split_at_commas(settings.get<std::string>("training.ignore"));
   const bool has_features =
       settings.has("model.sparse_features") && settings.get<std::int64_t>("model.sparse_features") > 0;
@@ -279,7 +279,7 @@ std::vector<std::string> parts_started_afresh(const Settings& settings) {
   return parts;
 }
 
-void take_model_of(Settings& settings, const std::string& run) {
+void apply_model_settings(Settings& settings, const std::string& run) {
   take_model(settings, RunFiles::open(run));
 }
 
@@ -306,7 +306,7 @@ void take_model(Settings& settings, const RunFiles& files) {
 
 }  // namespace
 
-Start start_weights(Learner& learner) {
+Start initialize_weights(Learner& learner) {
   Start start;
   const auto training = learner.settings().read<TrainingSettings>("training");
   if (!training.from.empty()) take_weights(learner, training, start);
@@ -314,8 +314,8 @@ Start start_weights(Learner& learner) {
   return start;
 }
 
-Start start_anew(Learner& learner, const RunFiles& files) {
-  Start start = start_weights(learner);
+Start restore_start(Learner& learner, const RunFiles& files) {
+  Start start = initialize_weights(learner);
   check(start.origin == files.origin(),
         "the sources of the initial weights (training.from, training.embeddings) have changed: restore them, "
         "or train a new run");

@@ -19,10 +19,10 @@ void check_start(const Settings& settings);
 /// model.max_length). Settings that the run's task does not have get the default of
 /// TransformerConfig; sparse_features keeps the default of this task. An encoder can take the
 /// layers of a decoder and vice versa. Throws between models of one stack and of two stacks.
-void take_model_of(Settings& settings, const std::string& run);
+void apply_model_settings(Settings& settings, const std::string& run);
 /// Returns the parts in training.ignore. "output" includes "sparse", because sparse features
 /// contribute to the output.
-std::vector<std::string> parts_started_afresh(const Settings& settings);
+std::vector<std::string> reinitialized_parts(const Settings& settings);
 /// The origin of a model's initial weights.
 struct Start {
   /// "task", "identity" and "weights" (a digest) of the other run; "embeddings", the digest of the
@@ -44,8 +44,8 @@ struct Start {
 /// Then the embedding rows are set to the vectors of training.embeddings, divided by sqrt(width) if
 /// the model multiplies by it, so that the layers see the original vectors. Throws Error for a
 /// vector file that is damaged (with file and line) or has another width.
-Start start_weights(Learner& learner);
+Start initialize_weights(Learner& learner);
 /// Initializes the model of a resumed run. Throws an Error unless its sources are unchanged.
-Start start_anew(Learner& learner, const RunFiles& files);
+Start restore_start(Learner& learner, const RunFiles& files);
 
 }  // namespace heed

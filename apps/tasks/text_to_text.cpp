@@ -95,7 +95,7 @@ std::vector<double> log_probabilities(EncoderDecoder& model, std::span<const Tok
 class WithoutToken : public StepModel {
  public:
   WithoutToken(StepModel& model, std::int32_t token) : model_(model), token_(token) {}
-  Tensor step(const Tensor& tokens) override { return without_token(model_.step(tokens), token_); }
+  Tensor step(const Tensor& tokens) override { return exclude_token(model_.step(tokens), token_); }
   void reorder(std::span<const std::int32_t> rows) override { model_.reorder(rows); }
   Device device() const override { return model_.device(); }
 
@@ -195,7 +195,7 @@ std::map<std::string, std::string> TextToTextLearner::read_parts() {
     return kind().names_data(settings_) ? task_.named_parts(settings_, report)
                                         : task_.made_by_rule(settings_);
   });
-  return digests_of(parts_, [](const ParallelText& pairs) { return digest_of(pairs); });
+  return digests_of(parts_, [](const ParallelText& pairs) { return compute_digest(pairs); });
 }
 
 NamedFiles TextToTextLearner::learned_files() {
@@ -272,11 +272,11 @@ void TextToTextLearner::prepare_training() {
   pairs_ = tokens_of(parts_.train, data_.long_sources == TextToTextData::LongSources::cut
                                        ? data_.max_tokens
                                        : std::numeric_limits<std::int64_t>::max());
-  say_what_was_cut("data.max_tokens");
+  report_truncation("data.max_tokens");
   if (parts_.valid.size() > 0 && task_.choose_metric)
     remark_all(task_.choose_metric(settings_, some_of(parts_.valid, evaluated_pairs_)));
   plan_batches(pairs_.lengths(), training_batches(settings_));
-  if (task_.most_passes > 0) limit_passes({task_.most_passes, 100});
+  if (task_.max_epochs > 0) limit_epochs({task_.max_epochs, 100});
 }
 
 Loss TextToTextLearner::loss(std::int64_t epoch, std::int64_t batch, Context& context) {
@@ -304,7 +304,7 @@ std::vector<Prediction> TextToTextLearner::predict(std::span<const std::string> 
   std::vector<std::string> sources;
   for (const std::string& line : lines) sources.push_back(source_of(line));
   std::vector<Prediction> predictions = answers_to(sources, decoding_, options);
-  say_what_was_cut("decoding.max_source_tokens");
+  report_truncation("decoding.max_source_tokens");
   return predictions;
 }
 
@@ -318,7 +318,7 @@ std::vector<Prediction> TextToTextLearner::generate(const std::string& prompt,
     decoding.search.length_ratio = 0, decoding.search.length_extra = *options.max_tokens;
   const std::vector<std::string> sources = {source_of(prompt)};
   const Prediction answer = answers_to(sources, decoding, {}).front();
-  say_what_was_cut("decoding.max_source_tokens");
+  report_truncation("decoding.max_source_tokens");
   check(!answer.alternatives.empty(), "generate: the prompt is blank, and a ", kind().name,
         " run needs a source text");
   std::vector<Prediction> texts;
@@ -338,7 +338,7 @@ ParallelText TextToTextLearner::read_files(std::span<const std::string> files) {
 
 std::vector<TargetScore> TextToTextLearner::score(const ParallelText& pairs) {
   const TokenizedPairs tokens = tokens_of(pairs, answered_limit());
-  say_what_was_cut("decoding.max_source_tokens");
+  report_truncation("decoding.max_source_tokens");
   std::vector<TargetScore> scores(pairs.size());
   for (const Batch& rows : evaluation_plan(tokens)) {
     const std::vector<Tokens> targets = pick(tokens.targets, rows);
@@ -353,15 +353,15 @@ std::vector<TargetScore> TextToTextLearner::score(const ParallelText& pairs) {
   return scores;
 }
 
-Tensor TextToTextLearner::log_probabilities_of(std::span<const std::string> lines,
-                                               std::span<const std::string> targets, Context& context) {
+Tensor TextToTextLearner::target_log_probabilities(std::span<const std::string> lines,
+                                                   std::span<const std::string> targets, Context& context) {
   check(!lines.empty() && lines.size() == targets.size(), "log probabilities: there are ", lines.size(),
         " lines and ", targets.size(), " targets; each line needs one");
   ParallelText pairs;
   for (const std::string& line : lines) pairs.source.push_back(source_of(line));
   for (const std::string& target : targets) pairs.target.push_back(target);
   const TokenizedPairs tokens = tokens_of(pairs, answered_limit());
-  say_what_was_cut("decoding.max_source_tokens");
+  report_truncation("decoding.max_source_tokens");
   const Tensor each = token_log_probabilities(network(), tokens.sources, tokens.targets,
                                               decoding_.search.begin, decoding_.search.end, context);
   std::vector<float> counts;  // 1 for the tokens of a target and its end
@@ -402,7 +402,7 @@ std::int64_t TextToTextLearner::answered_limit() {
   return is_length_limited(config, config.encoder_attention) ? std::min(limit, config.max_length) : limit;
 }
 
-void TextToTextLearner::say_what_was_cut(const std::string& limit) {
+void TextToTextLearner::report_truncation(const std::string& limit) {
   if (const std::int64_t cut = cut_lines_.exchange(0); cut > 0)
     remark(concat_text(cut, " sources are longer than ", limit, " or than the model reads, and were cut"));
 }
@@ -440,7 +440,7 @@ std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::strin
   const auto batch_size = static_cast<std::size_t>(decoding.batch_size);
   const std::size_t batches = (order.size() + batch_size - 1) / batch_size;
   // Of each answer of a batch: how many tokens it has, and these.
-  const auto written = deal_out_numbers<std::int32_t>(ranks(), batches, [&](std::size_t number) {
+  const auto written = distribute_numbers<std::int32_t>(ranks(), batches, [&](std::size_t number) {
     const std::size_t begin = number * batch_size, end = std::min(order.size(), begin + batch_size);
     std::vector<Tokens> batch;
     std::vector<std::int64_t> numbers;
@@ -480,7 +480,7 @@ double TextToTextLearner::mean_loss(const ParallelText& pairs) {
   const NoGrad no_grad;
   const TokenizedPairs tokens = tokens_of(pairs, answered_limit());
   const std::vector<Batch> batches = evaluation_plan(tokens);
-  const auto losses = deal_out_numbers<double>(ranks(), batches.size(), [&](std::size_t batch) {
+  const auto losses = distribute_numbers<double>(ranks(), batches.size(), [&](std::size_t batch) {
     Context context = Context::inference();
     const Loss loss = network().loss(batch_of(tokens, batches[batch]), 0, context);
     return std::vector<double>{loss.sum.item(), static_cast<double>(loss.count)};
@@ -509,7 +509,7 @@ Measurement TextToTextLearner::measured(const MeasureSource& source) {
   };
   return measured_data(parts_, source, read, [&](const ParallelText& pairs) {
     Measurement quality = quality_of(pairs, decoding_, 0);
-    say_what_was_cut("decoding.max_source_tokens");
+    report_truncation("decoding.max_source_tokens");
     return quality;
   });
 }
@@ -556,7 +556,7 @@ AnswersBleu bleu_of_answers(std::span<const std::string> answers, std::span<cons
     examples.rows.push_back(corpus_bleu(answers.subspan(i, 1), expected.subspan(i, 1), options).statistics());
     for (std::size_t k = 0; k < sums.size(); ++k) sums[k] += examples.rows.back()[k];
   }
-  return {bleu_of_statistics(sums, options), std::move(examples)};
+  return {bleu_from_statistics(sums, options), std::move(examples)};
 }
 
 bool has_four_words(const TextList& texts) {

@@ -103,7 +103,7 @@ struct TextToTextTask {
   /// the mean over all target tokens, without label smoothing.
   Measurement (*quality)(const Settings& settings, std::span<const std::string> answers,
                          const ParallelText& pairs, double loss);
-  std::int64_t most_passes = 0;  ///< the most epochs if the user set no steps; 0: no limit
+  std::int64_t max_epochs = 0;  ///< the most epochs if the user set no steps; 0: no limit
   PairParts (*named_parts)(const Settings& settings, ReadReport& report) = read_pair_parts;
   ParallelText (*read)(const Settings& layout, std::span<const std::string> files,
                        ReadReport& report) = read_pairs;
@@ -134,8 +134,8 @@ class TextToTextLearner : public Learner {
 
   std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
   std::vector<Prediction> generate(const std::string& prompt, const WritingOptions& options) override;
-  Tensor log_probabilities_of(std::span<const std::string> lines, std::span<const std::string> targets,
-                              Context& context) override;
+  Tensor target_log_probabilities(std::span<const std::string> lines, std::span<const std::string> targets,
+                                  Context& context) override;
 
   /// Reads the pairs of files, named as for measure_files(). Throws an Error if blank lines were
   /// left out.
@@ -161,7 +161,7 @@ class TextToTextLearner : public Learner {
   TokenizedPairs tokens_of(const ParallelText& pairs, std::int64_t source_limit);
   TranslationBatch batch_of(const TokenizedPairs& pairs, const Batch& rows);
   std::int64_t answered_limit();
-  void say_what_was_cut(const std::string& limit);
+  void report_truncation(const std::string& limit);
   std::string text_of(std::span<const std::int32_t> tokens) const;
   std::vector<Prediction> answers_to(std::span<const std::string> sources, const Decoding& decoding,
                                      const PredictOptions& options);

@@ -62,10 +62,10 @@ void take_small_steps(const Settings& settings, Settings& defaults) {
   const auto usual = defaults.get<double>(name);
   const double small = std::min(usual, 0.02 / static_cast<double>(defaults.get<std::int64_t>("model.width")));
   Settings with_defaults = settings;
-  with_defaults.lay_under(defaults);
+  with_defaults.inherit_defaults(defaults);
   const std::vector<std::string> frozen = split_at_commas(settings.get<std::string>("training.freeze"));
   std::string rates;
-  for (const std::string& part : parts_started_afresh(with_defaults))
+  for (const std::string& part : reinitialized_parts(with_defaults))
     if (std::ranges::count(frozen, part) == 0)
       rates += concat_text(rates.empty() ? "" : ",", part, '=', usual / small);
   defaults.change_defaults(
@@ -79,7 +79,7 @@ Settings defaults_beside(const TaskKind& kind, const GivenSettings& given, const
   if (const auto from = settings.get<std::string>("training.from"); !from.empty()) {
     const bool is_known = !kind.fine_tuning.empty();
     if (is_known) defaults.change_defaults(kind.fine_tuning);
-    take_model_of(defaults, from);
+    apply_model_settings(defaults, from);
     if (is_known) take_small_steps(settings, defaults);
   }
   evaluate_for_patience(settings, defaults);
@@ -92,18 +92,18 @@ Settings laid_over_defaults(const TaskKind& kind, const GivenSettings& given) {
   const bool is_new = given.resumed.empty();
   Settings settings = kind.settings(given.own_data);
   if (!is_new) {
-    const fs::path folder = folder_of_settings(given.resumed);
+    const fs::path folder = settings_folder(given.resumed);
     const RunFiles before = RunFiles::open(folder, given.verify);
     check(path_exists(folder / "run.json"), "cannot resume: ", folder,
           " is a published model: it cannot be resumed, but training can start from it (--from, "
           "training.from)");
-    settings = settings_of_run(kind, before);
+    settings = run_settings(kind, before);
     if (folder != given.resumed) settings.assign("data.fold=0");
   }
   if (!given.config.empty()) settings.merge_file(given.config);
   for (const GivenSetting& one : given.settings)
     if (!belongs_to_attention(kind.stacks, one.name)) settings.set(one.name, one.value, one.origin);
-  if (is_new) settings.lay_under(defaults_beside(kind, given, settings));
+  if (is_new) settings.inherit_defaults(defaults_beside(kind, given, settings));
   return settings;
 }
 
@@ -255,7 +255,7 @@ class Training {
         ranks_(request.ranks && request.ranks->count() > 1 ? request.ranks : nullptr),
         is_first_(!ranks_ || ranks_->is_first()) {
     if (!request.examples.empty()) examples_.emplace(kind, request.examples);
-    if (examples_ && !request.resume) examples_->name_in(settings_);
+    if (examples_ && !request.resume) examples_->set_paths(settings_);
   }
 
   TrainResult run() {
@@ -302,7 +302,7 @@ class Training {
 
   void open_before() {
     before_.emplace(RunFiles::open(request_.folder, request_.verify));
-    learner_->keep_choices(settings_of_run(kind_, *before_));
+    learner_->restore_choices(run_settings(kind_, *before_));
     data_files_ = examples_in_run(*before_, settings_);
     check(!examples_ || examples_->files() == data_files_,
           "cannot resume: the examples are not those that the run in ", before_->path(),
@@ -335,8 +335,8 @@ class Training {
     if (ranks_) share_vocabulary(*learner_, *ranks_);
     if (is_large) say({"cutting the texts into tokens"});
     learner_->build(device_);
-    if (is_first_ && !before_) start_ = start_weights(*learner_);
-    if (before_ && !before_->has_checkpoint()) start_ = start_anew(*learner_, *before_);
+    if (is_first_ && !before_) start_ = initialize_weights(*learner_);
+    if (before_ && !before_->has_checkpoint()) start_ = restore_start(*learner_, *before_);
     learner_->prepare_training();
     say(learner_->take_remarks());
     say(start_.remarks);
@@ -376,11 +376,11 @@ class Training {
 TrainResult train(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
   check_recording("train");
   const TrainResult result = Training(kind, settings, request).run();
-  if (request.report && (!request.ranks || request.ranks->is_first())) write_report_of(kind, request);
+  if (request.report && (!request.ranks || request.ranks->is_first())) write_training_report(kind, request);
   return result;
 }
 
-void write_report_of(const TaskKind& kind, const TrainRequest& request) {
+void write_training_report(const TaskKind& kind, const TrainRequest& request) {
   const auto say = [&](const std::string& text) {
     if (request.callbacks.message) request.callbacks.message(text);
   };
@@ -406,7 +406,7 @@ std::string name_of_fold(std::int64_t fold) {
 /// are resumed.
 void forget_examples(Settings& settings, const fs::path& first_fold) {
   const Settings before = settings;
-  move_data(settings, first_fold, data_of_run);
+  rebase_data_paths(settings, first_fold, data_of_run);
   for (const Setting& one : before.declared())
     if (is_layout(one) || settings.json(one.name) != before.json(one.name))
       settings.set_json(one.name, one.initial, "examples");
@@ -425,7 +425,7 @@ std::string summary(const std::vector<Measurement>& folds) {
   }
   for (const Metric& metric : folds.front().metrics) {
     if (values[metric.name].size() < folds.size()) continue;
-    const Spread spread = spread_of(values[metric.name]);
+    const Spread spread = mean_and_deviation(values[metric.name]);
     means[metric.name] = rounded(spread.mean);
     deviations[metric.name] = rounded(spread.deviation);
   }
@@ -436,7 +436,7 @@ std::string summary(const std::vector<Measurement>& folds) {
 
 }  // namespace
 
-Spread spread_of(std::span<const double> values) {
+Spread mean_and_deviation(std::span<const double> values) {
   const auto count = static_cast<double>(values.size());
   Spread spread;
   for (const double value : values) spread.mean += value / count;
@@ -464,9 +464,9 @@ FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const Tr
     if (is_first && path_exists(request.folder)) OpenFolder(request.folder).find_folder(name_of_fold(fold));
     its_request.resume = request.resume && path_exists(its_request.folder / "config.json");
     if (its_request.resume)  // each has its own copy of examples from memory
-      move_data(its_settings, folder_of_settings(request.folder), its_request.folder);
+      rebase_data_paths(its_settings, settings_folder(request.folder), its_request.folder);
     else if (request.resume && !request.examples.empty())
-      forget_examples(its_settings, folder_of_settings(request.folder));
+      forget_examples(its_settings, settings_folder(request.folder));
     its_request.report = false;
     if (!train(kind, its_settings, its_request).finished) return {};
     if (!is_first) continue;  // rank 0 has the run
@@ -479,12 +479,12 @@ FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const Tr
   return {true, measured.empty() ? std::string() : summary(measured)};
 }
 
-bool asks_for_all_folds(const Settings& settings) {
+bool wants_all_folds(const Settings& settings) {
   return settings.has("data.folds") && settings.get<std::int64_t>("data.folds") > 0 &&
          settings.get<std::int64_t>("data.fold") == 0;
 }
 
-fs::path folder_of_settings(const fs::path& folder) {
+fs::path settings_folder(const fs::path& folder) {
   const fs::path first = folder / name_of_fold(1);
   return path_exists(first / "config.json") && !path_exists(folder / "config.json") ? first : folder;
 }

@@ -68,7 +68,7 @@ struct TrainRequest {
   /// Training examples that replace files in the settings. The run stores them, so that it can be
   /// resumed and evaluated without the originals; on resume they must be the same.
   std::span<const Examples> examples = {};
-  bool report = true;  ///< call write_report_of() at the end, even if training was stopped
+  bool report = true;  ///< call write_training_report() at the end, even if training was stopped
 };
 
 /// Trains a task with the process's number of threads: reads the data, learns the vocabulary,
@@ -78,7 +78,7 @@ TrainResult train(const TaskKind& kind, const Settings& settings, const TrainReq
 /// Writes the run's report with examples (apps/tasks/report.h), replacing the trainer's, which has
 /// only curves. Reports the result on the test part if there is one. If writing fails, it prints a
 /// message instead of throwing, since training succeeded.
-void write_report_of(const TaskKind& kind, const TrainRequest& request);
+void write_training_report(const TaskKind& kind, const TrainRequest& request);
 
 // --- cross-validation
 
@@ -86,7 +86,7 @@ void write_report_of(const TaskKind& kind, const TrainRequest& request);
 struct Spread {
   double mean = 0, deviation = 0;
 };
-Spread spread_of(std::span<const double> values);
+Spread mean_and_deviation(std::span<const double> values);
 
 /// The result of cross-validation.
 struct FoldsResult {
@@ -103,9 +103,9 @@ struct FoldsResult {
 FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const TrainRequest& request);
 
 /// Whether the settings request all folds of a cross-validation.
-bool asks_for_all_folds(const Settings& settings);
+bool wants_all_folds(const Settings& settings);
 
 /// Returns the folder with the settings of a run: the folder itself, or its first fold.
-std::filesystem::path folder_of_settings(const std::filesystem::path& folder);
+std::filesystem::path settings_folder(const std::filesystem::path& folder);
 
 }  // namespace heed

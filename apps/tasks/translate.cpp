@@ -104,7 +104,7 @@ const TaskKind& translate_task() {
                                return text_to_text_learner(its_kind, std::move(settings),
                                                            {.made_by_rule = number_parts,
                                                             .quality = translation_quality,
-                                                            .most_passes = 60,
+                                                            .max_epochs = 60,
                                                             .choose_metric = choose_translation_metric});
                              },
                              pair_examples()};

@@ -2,10 +2,10 @@
 #include <limits>
 
 #include "heed/backends/cpu/attention.h"
-#include "heed/core/thread_pool.h"
 #include "heed/backends/kernels.h"
 #include "heed/base/error.h"
 #include "heed/core/profile.h"
+#include "heed/core/thread_pool.h"
 
 // Attention without the N x M matrix: scores are computed for a tile of queries and keys at a time
 // and combined by the online softmax (Rabe and Staats, arXiv 2112.05682; Dao et al.,
@@ -73,7 +73,7 @@ class Forward {
     T* out = out_.at(b, h, queries.begin);
     for (const Segment& segment : keys.segments) {
       const T *weights = tile.scores + segment.column, *value = value_.at(b, h, segment.key);
-      if (takes_rows(tile.rows)) {
+      if (uses_row_products(tile.rows)) {
         for (std::int64_t r = 0; r < tile.rows; ++r)
           row_products<T>().row_times_matrix(weights + r * tile.stride, value, value_.stride(), segment.count,
                                              value_.width(), !first, out + r * out_.stride());

@@ -6,11 +6,11 @@
 
 #include "heed/backends/cpu/blas.h"
 #include "heed/backends/cpu/gemm.h"
-#include "heed/core/thread_pool.h"
 #include "heed/core/attention.h"
 #include "heed/core/backend.h"
 #include "heed/core/low_precision.h"
 #include "heed/core/tensor.h"
+#include "heed/core/thread_pool.h"
 
 namespace heed::cpu {
 
@@ -312,7 +312,7 @@ inline TileDropout tile_dropout(const AttentionArgs& args, const AttentionPlan& 
 /// Returns whether to multiply a tile row by row. With few rows, as when the hypotheses of one
 /// sentence attend to its source, a general product would spend its time on packing. Bf16Products
 /// rounds operands, so it needs the general product.
-inline bool takes_rows(std::int64_t rows) {
+inline bool uses_row_products(std::int64_t rows) {
   constexpr std::int64_t few_rows = 8;
   return rows <= few_rows && !Bf16Products::active();
 }
@@ -336,7 +336,7 @@ class Scores {
     for (const Segment& segment : keys.segments) {
       const T* key = key_.at(b, h, segment.key);
       T* to = tile.scores + segment.column;
-      if (takes_rows(tile.rows)) {
+      if (uses_row_products(tile.rows)) {
         row_products<T>().times_transposed(
             {query, query_.stride(), tile.rows, segment.count, key_.width(), scale, false, to, tile.stride},
             key, key_.stride());

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "heed/backends/cpu/gemm.h"
-#include "heed/core/thread_pool.h"
 #include "heed/base/error.h"
 #include "heed/core/device.h"
 #include "heed/core/low_precision.h"
+#include "heed/core/thread_pool.h"
 
 #if defined(__x86_64__)
 #if defined(__GNUC__) && !defined(__clang__)
@@ -37,7 +37,7 @@ enum : int { left_slot = 6, right_slot = 7 };  // of thread_scratch
 
 /// Rounds to the nearest bf16, ties to even; magnitudes below 2^-126 become 0.
 float rounded(float x) {
-  return std::abs(x) < std::numeric_limits<float>::min() ? 0 : float_of_bf16(bf16_of_float(x));
+  return std::abs(x) < std::numeric_limits<float>::min() ? 0 : bf16_to_float(float_to_bf16(x));
 }
 
 /// Rounds a matrix, into scratch memory without space between rows.

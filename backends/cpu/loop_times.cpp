@@ -69,8 +69,8 @@ void LoopRecorder::run(std::int64_t tasks, TaskRef body) {
   last_ = thread_seconds();
 }
 
-StepTimes median_of(std::span<const StepTimes> steps) {
-  check(!steps.empty(), "median_of: there is no step");
+StepTimes median_step(std::span<const StepTimes> steps) {
+  check(!steps.empty(), "median_step: there is no step");
   StepTimes result = steps[0];
   const auto over_steps = [&](auto value_of) {
     std::vector<double> values;
@@ -79,12 +79,12 @@ StepTimes median_of(std::span<const StepTimes> steps) {
   };
   result.after = over_steps([](const StepTimes& step) { return step.after; });
   for (const StepTimes& step : steps)
-    check(step.loops.size() == result.loops.size(), "median_of: one step has ", result.loops.size(),
+    check(step.loops.size() == result.loops.size(), "median_step: one step has ", result.loops.size(),
           " parallel loops, another ", step.loops.size());
   for (std::size_t i = 0; i < result.loops.size(); ++i) {
     LoopTimes& loop = result.loops[i];
     for (const StepTimes& step : steps)
-      check(step.loops[i].tasks.size() == loop.tasks.size(), "median_of: loop ", i, " has ",
+      check(step.loops[i].tasks.size() == loop.tasks.size(), "median_step: loop ", i, " has ",
             loop.tasks.size(), " tasks in one step, ", step.loops[i].tasks.size(), " in another");
     loop.before = over_steps([&](const StepTimes& step) { return step.loops[i].before; });
     for (std::size_t task = 0; task < loop.tasks.size(); ++task)

@@ -47,7 +47,7 @@ class LoopRecorder final : LoopRunner {
 
 /// Combines several runs of the same step: the median of each task and of each gap between loops.
 /// Throws an Error if the steps do not consist of the same loops.
-StepTimes median_of(std::span<const StepTimes> steps);
+StepTimes median_step(std::span<const StepTimes> steps);
 
 /// The time of a step on a given number of threads, in seconds.
 struct Schedule {

@@ -66,7 +66,7 @@ struct Whole {
   }
   /// Returns v with `other` in the lanes beyond the end.
   template <class D>
-  HWY_INLINE hn::Vec<D> or_beyond(D, hn::Vec<D> v, hn::TFromD<D>) const {
+  HWY_INLINE hn::Vec<D> fill_tail(D, hn::Vec<D> v, hn::TFromD<D>) const {
     return v;
   }
 };
@@ -83,7 +83,7 @@ struct Rest {
     store_n(v, d, to, count);
   }
   template <class D>
-  HWY_INLINE hn::Vec<D> or_beyond(D d, hn::Vec<D> v, hn::TFromD<D> other) const {
+  HWY_INLINE hn::Vec<D> fill_tail(D d, hn::Vec<D> v, hn::TFromD<D> other) const {
     return hn::IfThenElse(hn::FirstN(d, static_cast<std::size_t>(count)), v, hn::Set(d, other));
   }
 };

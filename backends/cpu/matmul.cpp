@@ -6,10 +6,10 @@
 #include "heed/backends/cpu/blas.h"
 #include "heed/backends/cpu/gemm.h"
 #include "heed/backends/cpu/operands.h"
-#include "heed/core/thread_pool.h"
 #include "heed/base/error.h"
 #include "heed/core/low_precision.h"
 #include "heed/core/profile.h"
+#include "heed/core/thread_pool.h"
 
 // Matrix products. C is cut into a grid of tiles that depends only on the shape, and each tile is
 // computed by one thread, so the result has the same bits for any number of threads.
@@ -145,7 +145,7 @@ struct MatrixLayout {
 
   /// `rows` x `columns` are the extents of the last two axes, whose strides are (s, 1) or (1, s).
   MatrixLayout(const Tensor& tensor, std::int64_t rows, std::int64_t columns) {
-    transposed = !lies_by_rows(tensor);
+    transposed = !is_stored_by_rows(tensor);
     if (transposed) {
       leading = columns > 1 ? tensor.stride(-1) : rows;
     } else {
@@ -289,7 +289,7 @@ class TiledProduct {
     Product<T> product{MatrixLayout(a, m, k), MatrixLayout(b, k, n)};
     const NarrowRows* rows = b.storage()->narrow_rows();
     if (rows && product.b_layout.transposed && product.b_layout.leading == rows->columns &&
-        rows->hold_columns(b))
+        rows->has_columns_of(b))
       product.narrow = rows, product.b_begin = b.data<T>() - b.offset();
     return product;
   }

@@ -133,7 +133,7 @@ MemoryPool::Block MemoryPool::allocate_small(std::size_t size_class) {
 MemoryPool::Block MemoryPool::allocate_large(std::size_t bytes) {
   if (bytes > system_memory() - std::min(system_memory(), current_)) exhausted(bytes);
   bytes = round_up(bytes, page);
-  set_nodes_aside();
+  reserve_nodes();
   const auto fit = free_by_size_.lower_bound({bytes, nullptr});
   const Block block =
       fit == free_by_size_.end() ? extend(bytes) : take(free_by_address_.find(fit->second), bytes);
@@ -141,7 +141,7 @@ MemoryPool::Block MemoryPool::allocate_large(std::size_t bytes) {
   return block;
 }
 
-void MemoryPool::set_nodes_aside() {
+void MemoryPool::reserve_nodes() {
   while (address_nodes_.size() <= large_blocks_) {
     if (nodes_ == address_nodes_.capacity()) address_nodes_.reserve(2 * nodes_ + 16);
     if (nodes_ == size_nodes_.capacity()) size_nodes_.reserve(2 * nodes_ + 16);

@@ -72,7 +72,7 @@ class MemoryPool {
   Block extend(std::size_t bytes);
   void add_segment(std::size_t bytes);
   /// Reserves map and set nodes for one more large block.
-  void set_nodes_aside();
+  void reserve_nodes();
   void insert_free(std::byte* address, Free free) noexcept;
   void erase_free(FreeMap::iterator free) noexcept;
   void release_large(Block block) noexcept;

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "heed/backends/cpu/operands.h"
-#include "heed/core/thread_pool.h"
 #include "heed/core/profile.h"
+#include "heed/core/thread_pool.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/backends/cpu/normalise.cpp"
@@ -35,7 +35,7 @@ struct LayerNormForward {
     const auto m = hn::Set(d, row_mean);
     auto squares = hn::Zero(d);
     for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
-      const auto c = part.or_beyond(d, hn::Sub(part.load(d, from + i), m), T(0));
+      const auto c = part.fill_tail(d, hn::Sub(part.load(d, from + i), m), T(0));
       squares = hn::MulAdd(c, c, squares);
     });
     const T variance = lane_sum(d, squares) / static_cast<T>(n);

@@ -55,7 +55,7 @@ struct MergedLayout {
       const std::int64_t extent = full_shape[i], stride = full_strides[i];
       if (extent == 1) continue;
       const int last = shape.rank() - 1;
-      if (last >= 0 && goes_on_evenly({&strides[last], 1}, {&stride, 1}, extent)) {
+      if (last >= 0 && can_merge_axes({&strides[last], 1}, {&stride, 1}, extent)) {
         shape[last] *= extent;
         strides[last] = stride;
       } else {

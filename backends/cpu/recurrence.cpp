@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "heed/backends/cpu/operands.h"
-#include "heed/core/thread_pool.h"
 #include "heed/core/profile.h"
+#include "heed/core/thread_pool.h"
 
 // A recurrence takes tokens one by one, since the state of a head fits the first-level cache.
 // Columns of S do not depend on each other, so vectors go along them, and tiles of columns are
@@ -324,7 +324,7 @@ class Recurrent {
   };
 
   /// The gradient of q: S_t grad.
-  void back_to_query(const T* s, const T* grad, const Columns& columns, const RowSums& sums) const {
+  void add_query_gradient(const T* s, const T* grad, const Columns& columns, const RowSums& sums) const {
     const D d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
     for (std::int64_t i = 0; i < padded_keys_; i += rows_at_once) {
@@ -465,7 +465,7 @@ class Recurrent {
   void step_back(const Walk& walk, std::int64_t step, const T* before, const T* after) const {
     T *const dv = walk.dv + step * walk.columns.padded, *const dx =
                                                             walk.at.dwritten + step * walk.columns.padded;
-    back_to_query(after, walk.at.out + step * walk.columns.padded, walk.columns, walk.sums);
+    add_query_gradient(after, walk.at.out + step * walk.columns.padded, walk.columns, walk.sums);
     back_to_change<adds, overwrites, false>(walk.at, step, walk.columns, walk.ds, dv, dx, walk.sums);
     if constexpr (decays || overwrites)
       back_to_reading<decays, overwrites>(before, walk.at, step, walk.columns, walk.ds, dx, walk.sums);
@@ -514,7 +514,7 @@ class Recurrent {
         by_decay([&](auto decays) HWY_ATTR {
           for (std::int64_t step = 0; step < at.count; ++step) {
             change<decays, true, false>(s, at, step, nullptr, columns, nullptr, s);
-            back_to_query(s, at.out + step * columns.padded, columns, walk.sums);
+            add_query_gradient(s, at.out + step * columns.padded, columns, walk.sums);
             put(walk.dq, walk, step, walk.sums.q);
           }
         });

@@ -2,8 +2,8 @@
 #include <limits>
 
 #include "heed/backends/cpu/operands.h"
-#include "heed/core/thread_pool.h"
 #include "heed/core/profile.h"
+#include "heed/core/thread_pool.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/backends/cpu/softmax.cpp"
@@ -48,7 +48,7 @@ struct SoftmaxRow {
   template <class Part>
   HWY_INLINE hn::Vec<D> load(Part part, std::int64_t i) const {
     const D d;
-    return part.or_beyond(d, mask.apply(part, d, part.load(d, x + i), i), minus_infinity);
+    return part.fill_tail(d, mask.apply(part, d, part.load(d, x + i), i), minus_infinity);
   }
 
   /// The largest allowed value; -infinity if nothing is allowed, NaN if there is one in the row.
@@ -201,8 +201,8 @@ struct RowSums {
     auto sum = hn::Zero(d);
     for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
       const auto v = part.load(d, x + i);
-      best = hn::Max(best, part.or_beyond(d, v, lowest));
-      sum = hn::Add(sum, hn::Sub(part.or_beyond(d, v, origin), zero_at));
+      best = hn::Max(best, part.fill_tail(d, v, lowest));
+      sum = hn::Add(sum, hn::Sub(part.fill_tail(d, v, origin), zero_at));
     });
     values += lane_sum(d, sum);
     const T bound = lane_max(d, best);
@@ -211,7 +211,7 @@ struct RowSums {
     auto total = hn::Zero(d);
     for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
       const auto v = exp(d, hn::Sub(part.load(d, x + i), shift));
-      total = hn::Add(total, part.or_beyond(d, v, T(0)));
+      total = hn::Add(total, part.fill_tail(d, v, T(0)));
     });
     if (bound != largest) exponentials *= std::exp(largest - bound);
     exponentials += lane_sum(d, total);

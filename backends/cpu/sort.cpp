@@ -8,8 +8,8 @@
 #include <type_traits>
 
 #include "heed/backends/cpu/operands.h"
-#include "heed/core/thread_pool.h"
 #include "heed/core/profile.h"
+#include "heed/core/thread_pool.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/backends/cpu/sort.cpp"
@@ -96,7 +96,7 @@ std::int64_t argmax_row(const T* x, std::int64_t n) {
   auto best = hn::Set(d, x[0]);
   [[maybe_unused]] auto unordered = hn::FirstN(d, 0);
   for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
-    const auto v = part.or_beyond(d, part.load(d, x + i), x[0]);
+    const auto v = part.fill_tail(d, part.load(d, x + i), x[0]);
     if constexpr (std::is_floating_point_v<T>) unordered = hn::Or(unordered, hn::IsNaN(v));
     best = hn::Max(best, v);
   });

@@ -96,7 +96,7 @@ void check_pattern(const AttentionArgs& args) {
 /// [B, H, N, 3].
 void row_statistics(Gpu& gpu, const Tensor& out, const Tensor& grad, const Tensor& sums,
                     const Tensor& log_sum_exp_grad, const Tensor& rows) {
-  const auto fits = [&](const Tensor& x) { return range_holds(gpu, reach_of(x), x.dtype()); };
+  const auto fits = [&](const Tensor& x) { return range_holds(gpu, spanned_elements(x), x.dtype()); };
   const int axis = rows.size(0) > 1 ? 0 : 1;
   if (rows.size(axis) > 1 && !(fits(out) && fits(grad) && fits(rows))) {
     for (const Part part : halves(rows.size(axis))) {

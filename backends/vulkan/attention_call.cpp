@@ -18,7 +18,7 @@ bool is_usable(const Gpu& gpu, const Tensor& x) {
   if (x.size(0) > 1 && step != x.size(2) * x.stride(2) && step != x.size(1) * x.stride(1)) return false;
   // One head has to fit, since nothing smaller can be split off.
   const Tensor one = x.view({1, 1, x.size(2), x.size(3)}, x.strides(), x.offset());
-  return range_holds(gpu, reach_of(one), one.dtype());
+  return range_holds(gpu, spanned_elements(one), one.dtype());
 }
 
 /// Whether x has these strides; is_outside() and is_inside() check for [B, H, L, d] and [B, L, H, d] without
@@ -46,14 +46,14 @@ Tensor without_gaps(const Tensor& x) {
 
 /// Whether the address of the first element is a multiple of `elements` elements.
 bool begins_aligned(const Tensor& x, std::int64_t elements) {
-  return begin_of(x) % (static_cast<std::uint64_t>(elements) * size_of(x.dtype())) == 0;
+  return byte_offset(x) % (static_cast<std::uint64_t>(elements) * size_of(x.dtype())) == 0;
 }
 
 // --- masks in the form that the shaders read
 
 /// Packs the mask, one bit per entry, in halves if it is too large for a binding.
 void pack_bits(Gpu& gpu, const Tensor& mask, const Tensor& bits) {
-  if (!range_holds(gpu, reach_of(mask), mask.dtype())) {
+  if (!range_holds(gpu, spanned_elements(mask), mask.dtype())) {
     std::int64_t longest = 0;
     int widest = -1;
     for (int axis = 0; axis < 3; ++axis)
@@ -190,7 +190,7 @@ Tensor AttentionCall::mask_bits() const {
 
 Tensor AttentionCall::pattern_lists() const {
   const Device device = args.query.device();
-  return args.pattern->on_devices.get(device, [&] {
+  return args.pattern->device_copies.get(device, [&] {
     const std::vector<std::int32_t> words = packed(*args.pattern);
     return Tensor::from(words, {static_cast<std::int64_t>(words.size())}, device);
   });
@@ -326,7 +326,7 @@ bool AttentionPass::fits(const PassPart& part) const {
     return false;
   return std::ranges::all_of(bound_, [&](const Bound& bound) {
     const Tensor view = view_of(bound, part);
-    return view.count() == 0 || range_holds(call_.gpu, reach_of(view), view.dtype());
+    return view.count() == 0 || range_holds(call_.gpu, spanned_elements(view), view.dtype());
   });
 }
 

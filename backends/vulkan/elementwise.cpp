@@ -103,7 +103,7 @@ TensorIterator::TensorIterator(const Operands& operands, std::size_t operand_cou
   }
   for (const Axis& axis : std::span(all).first(static_cast<std::size_t>(all_count))) {
     Axis* last = rank_ > 0 ? &axes_[static_cast<std::size_t>(rank_ - 1)] : nullptr;
-    if (last && goes_on_evenly(std::span(last->strides).first(operand_count), axis.strides, axis.extent)) {
+    if (last && can_merge_axes(std::span(last->strides).first(operand_count), axis.strides, axis.extent)) {
       last->extent *= axis.extent;
       last->strides = axis.strides;
     } else {
@@ -117,7 +117,7 @@ bool TensorIterator::fits(const Gpu& gpu) const {
   if (rank_ > max_axes || count_ > std::int64_t{1} << 30) return false;
   if (ceil_div(count_, workgroup(gpu) * items) > most_groups(gpu)) return false;
   for (std::size_t k = 0; k < operand_count_; ++k)
-    if (!range_holds(gpu, reach_of(*operands_[k]), operands_[k]->dtype())) return false;
+    if (!range_holds(gpu, spanned_elements(*operands_[k]), operands_[k]->dtype())) return false;
   return true;
 }
 
@@ -125,7 +125,7 @@ int TensorIterator::axis_to_cut(const Gpu& gpu) const {
   // The axis with the largest stride in an operand that does not fit a binding, or else in the output.
   std::size_t operand = 0;
   for (std::size_t k = 0; k < operand_count_; ++k)
-    if (!range_holds(gpu, reach_of(*operands_[k]), operands_[k]->dtype())) operand = k;
+    if (!range_holds(gpu, spanned_elements(*operands_[k]), operands_[k]->dtype())) operand = k;
   const Tensor& x = *operands_[operand];
   int axis = -1;
   for (int i = 0; i < x.rank(); ++i) {
@@ -167,7 +167,7 @@ bool TensorIterator::in_fours() const {
 double TensorIterator::traffic() const {
   double bytes = 0;
   for (std::size_t k = 0; k < operand_count_; ++k) {
-    const auto elements = std::min(count_, reach_of(*operands_[k]));
+    const auto elements = std::min(count_, spanned_elements(*operands_[k]));
     bytes += static_cast<double>(elements) * static_cast<double>(size_of(operands_[k]->dtype()));
   }
   return bytes;

@@ -49,7 +49,7 @@ void DeviceErrors::check() {
 }
 
 Gpu& gpu(int index) {
-  check(!forked_from_driver(), "device vulkan:", index,
+  check(!is_forked_child(), "device vulkan:", index,
         ": this process was forked from one that uses Vulkan, whose ",
         "driver does not survive fork(); use the device only in the parent, or start a separate program "
         "(exec)");

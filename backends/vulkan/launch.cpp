@@ -13,8 +13,8 @@ namespace {
 
 /// Where the bytes of a view begin and end in its buffer.
 std::pair<std::uint64_t, std::uint64_t> bytes_of(const Tensor& tensor) {
-  const std::uint64_t begin = begin_of(tensor);
-  return {begin, begin + static_cast<std::uint64_t>(reach_of(tensor)) * size_of(tensor.dtype())};
+  const std::uint64_t begin = byte_offset(tensor);
+  return {begin, begin + static_cast<std::uint64_t>(spanned_elements(tensor)) * size_of(tensor.dtype())};
 }
 
 std::string_view module_name(std::string_view base, DType dtype, std::string_view type) {

@@ -134,13 +134,13 @@ inline Tensor compact(const Tensor& x) {
 }
 
 /// Returns the byte offset of a tensor's first element in its buffer.
-inline std::uint64_t begin_of(const Tensor& x) {
+inline std::uint64_t byte_offset(const Tensor& x) {
   return static_cast<const Block&>(*x.storage()).offset() +
          static_cast<std::uint64_t>(x.offset()) * size_of(x.dtype());
 }
 
 /// Returns how many elements of memory a view spans, from its first element to its last.
-inline std::int64_t reach_of(const Tensor& x) {
+inline std::int64_t spanned_elements(const Tensor& x) {
   std::int64_t last = 0;
   for (int i = 0; i < x.rank(); ++i) last += (x.shape()[i] - 1) * x.strides()[i];
   return last + 1;

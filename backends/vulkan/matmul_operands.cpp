@@ -65,7 +65,7 @@ void merge_into_rows(Batched& batched) {
 void merge_axes(std::vector<BatchAxis>& axes) {
   std::vector<BatchAxis> merged;
   for (const BatchAxis& axis : axes) {
-    if (!merged.empty() && goes_on_evenly(axis.strides, merged.back().strides, merged.back().extent)) {
+    if (!merged.empty() && can_merge_axes(axis.strides, merged.back().strides, merged.back().extent)) {
       merged.back().extent *= axis.extent;
     } else {
       merged.push_back(axis);
@@ -152,7 +152,7 @@ double MatrixProduct::bytes() const {
 
 MatrixLayout::MatrixLayout(const Tensor& matrix) {
   const std::int64_t rows = matrix.size(-2), columns = matrix.size(-1);
-  by_rows = lies_by_rows(matrix);
+  by_rows = is_stored_by_rows(matrix);
   const std::int64_t lines = by_rows ? rows : columns;
   leading = lines <= 1 ? 0 : by_rows ? matrix.stride(-2) : matrix.stride(-1);
 }
@@ -198,7 +198,7 @@ Halves halve(const MatrixProduct& product, ProductAxis axis) {
 
 std::optional<ProductAxis> axis_to_halve(const Gpu& gpu, const MatrixProduct& product) {
   const auto too_large = [&](const Tensor& tensor) {
-    return tensor.count() > 0 && !range_holds(gpu, reach_of(tensor), tensor.dtype());
+    return tensor.count() > 0 && !range_holds(gpu, spanned_elements(tensor), tensor.dtype());
   };
   using enum ProductAxis;
   constexpr std::array of_a{outer, inner, m, k}, of_b{outer, inner, k, n}, of_out{outer, inner, m, n};

@@ -107,7 +107,7 @@ struct Slab {
 };
 
 Block::~Block() {
-  if (!slab_ || forked_from_driver()) return;  // in a child the memory is the parent's
+  if (!slab_ || is_forked_child()) return;  // in a child the memory is the parent's
   const std::lock_guard lock(memory_.device_.mutex());
   memory_.free(*this);
 }

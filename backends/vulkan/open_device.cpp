@@ -99,19 +99,19 @@ void collect_profiles() {
 /// before it runs any exit handler.
 struct Drainer {
   ~Drainer() {
-    if (!forked_from_driver()) for_each_device(&OpenDevice::drain);
+    if (!is_forked_child()) for_each_device(&OpenDevice::drain);
   }
 };
 
 /// Runs at exit, several times: see finish_before_exit_handlers().
 void finish_devices() {
-  if (!forked_from_driver()) for_each_device(&OpenDevice::finish);
+  if (!is_forked_child()) for_each_device(&OpenDevice::finish);
 }
 
 }  // namespace
 
 OpenDevice::OpenDevice(int index)
-    : index_(index), chosen_(usable_device(index)), limits_(chosen_.limits), tuning_(tuning_of(chosen_)) {
+    : index_(index), chosen_(usable_device(index)), limits_(chosen_.limits), tuning_(load_tuning(chosen_)) {
   api_.device = create_device(chosen_);
   load_device_functions(instance(), api_);
   instance().GetPhysicalDeviceMemoryProperties(chosen_.handle, &memory_properties_);

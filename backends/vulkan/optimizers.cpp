@@ -72,7 +72,7 @@ std::uint64_t window_bytes(const Gpu& gpu) {
 
 Place place_of(const Gpu& gpu, const Tensor& stretch) {
   const VkBuffer buffer = static_cast<const Block&>(*stretch.storage()).buffer();
-  return {buffer, begin_of(stretch) / window_bytes(gpu), stretch.dtype()};
+  return {buffer, byte_offset(stretch) / window_bytes(gpu), stretch.dtype()};
 }
 
 /// The longest stretch that fits into a binding wherever in its window it begins.

@@ -488,7 +488,7 @@ const InstanceApi& instance() {
   return driver().api;
 }
 
-bool forked_from_driver() {
+bool is_forked_child() {
   return forked.load(std::memory_order_relaxed);
 }
 

@@ -150,6 +150,6 @@ const PhysicalDevices& physical_devices();
 const InstanceApi& instance();
 /// True in a child made by fork() after the driver was loaded: its threads stayed behind in the
 /// parent.
-bool forked_from_driver();
+bool is_forked_child();
 
 }  // namespace heed::vulkan

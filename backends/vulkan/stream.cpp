@@ -189,7 +189,7 @@ void Stream::barrier() {
   ++counters_.barriers;
 }
 
-void Stream::leave_out_barriers(bool leave_out) {
+void Stream::skip_barriers(bool leave_out) {
   leave_out_barriers_ = leave_out;
   if (!leave_out) barrier();
 }

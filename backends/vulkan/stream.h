@@ -64,7 +64,7 @@ class Stream {
   bool is_finished() const { return finished_; }
   /// For the test that the validation layers are active: records no barriers until called with
   /// false, then one in place of all those left out.
-  void leave_out_barriers(bool leave_out);
+  void skip_barriers(bool leave_out);
 
  private:
   /// A command buffer and what belongs to it; reused once its value is reached.

@@ -43,7 +43,7 @@ double product_seconds(Gpu& gpu, TileKernel kernel, DType dtype, const TileShape
   const Tensor a = Tensor::zeros({1, 1, size, size}, dtype, device),
                b = Tensor::zeros({1, 1, size, size}, dtype, device),
                out = Tensor::empty({1, 1, size, size}, dtype, device);
-  const MatmulPlan plan{tile, stages_of(tile, gpu.limits()), 1, ceil_div(size, tile.depth) * tile.depth};
+  const MatmulPlan plan{tile, stage_count(tile, gpu.limits()), 1, ceil_div(size, tile.depth) * tile.depth};
   return seconds_of(gpu, [&] {
     multiply_tiles(gpu, kernel, tiled({a, b, {}, out, false, {}}, kernel, {}), plan);
   });

@@ -98,7 +98,7 @@ bool fits(const TileShape& tile, const Limits& limits) {
          tile.stage_bytes + tile.other_bytes <= limits.shared_bytes;
 }
 
-std::uint32_t stages_of(const TileShape& tile, const Limits& limits) {
+std::uint32_t stage_count(const TileShape& tile, const Limits& limits) {
   return 2 * tile.stage_bytes + tile.other_bytes <= limits.shared_bytes ? 2 : 1;
 }
 
@@ -108,7 +108,7 @@ MatmulPlan plan_matmul(const TileSet& set, const Limits& limits, std::int64_t it
   double best_time = std::numeric_limits<double>::infinity();
   for (const TileShape& tile : set.tiles) {
     if (!fits(tile, limits)) continue;
-    const std::uint32_t stages = stages_of(tile, limits);
+    const std::uint32_t stages = stage_count(tile, limits);
     for (const std::int64_t wanted : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}) {
       if (wanted > 1 && (k < wanted * shortest_part || wanted > limits.max_groups)) break;
       const std::int64_t depth = part_depth_of(tile, k, wanted);
@@ -178,7 +178,7 @@ std::string tuning_text(const Tuning& tuning, const std::string& identity, const
   return figures.dump(2) + "\n";
 }
 
-Tuning tuning_of(const PhysicalDevice& device) {
+Tuning load_tuning(const PhysicalDevice& device) {
   Tuning tuning{scalar_tiles(), fragment_tiles(device.capabilities.subgroup_size), {}, ""};
   if (device.processors > 0) tuning.scalar.units = tuning.fragments.units = device.processors;
   const std::filesystem::path file = tuning_file(device.identity);
@@ -186,7 +186,7 @@ Tuning tuning_of(const PhysicalDevice& device) {
   try {
     Json figures = parse_json<Json>(read_file(file, longest_file), "it");
     const std::string digest = figures.at("digest").get<std::string>();
-    check(take_digest(figures), "its digest does not match its content");
+    check(remove_matching_digest(figures), "its digest does not match its content");
     check(figures.at("device") == device.identity, "it was made for another device or driver");
     read_tiles(figures.at("scalar"), tuning.scalar);
     read_tiles(figures.at("fragments"), tuning.fragments);

@@ -39,7 +39,7 @@ std::string name_of(const TileShape& tile);
 /// Returns whether a tile fits into a workgroup of a device.
 bool fits(const TileShape& tile, const Limits& limits);
 /// Returns how many tiles in shared memory alternate: two if there is room, else one.
-std::uint32_t stages_of(const TileShape& tile, const Limits& limits);
+std::uint32_t stage_count(const TileShape& tile, const Limits& limits);
 
 /// The division of a batch of products into workgroups.
 struct MatmulPlan {
@@ -80,8 +80,8 @@ inline constexpr std::array<std::int64_t, 3> attention_lanes{4, 8, 16}, attentio
 /// Returns the figures that tune_device() saved for a device and its driver, or assumed ones.
 /// Throws an Error that names the file if it is damaged or was written for other kernels, since
 /// ignoring it would silently change results.
-Tuning tuning_of(const PhysicalDevice& device);
-/// Returns the file that tuning_of() reads; "" if there is no folder for it.
+Tuning load_tuning(const PhysicalDevice& device);
+/// Returns the file that load_tuning() reads; "" if there is no folder for it.
 std::filesystem::path tuning_file(const std::string& identity);
 /// Returns the text of such a file for the device of that identity and name.
 std::string tuning_text(const Tuning& tuning, const std::string& identity, const std::string& name);

@@ -87,7 +87,7 @@ namespace {
 // --- an op of the caller's own
 
 /// Keeps the name of an op, to which its nodes hold a pointer.
-const char* kept_name(const std::string& name) {
+const char* intern_name(const std::string& name) {
   static std::mutex mutex;
   static auto* const names = new std::set<std::string>;  // outlives every graph
   const std::lock_guard lock(mutex);
@@ -273,7 +273,7 @@ heed_status heed_record(const char* name, const heed_tensor* value, heed_tensor*
   std::shared_ptr<Release> released;
   const heed_status status = guarded_tensor(__func__, out, [&] {
     check_argument(backward != nullptr, "backward is NULL");
-    const char* const op = kept_name(text_of(name, "name"));
+    const char* const op = intern_name(text_of(name, "name"));
     const Tensor result = tensor_of(value, "value");
     const std::vector<Tensor> operands = tensors_of(inputs, count, "inputs");
     std::vector<const Tensor*> reads = {&result};

@@ -298,7 +298,7 @@ TrainingCall training_call(const char* task, Json object, const std::string& fol
   take("preset", text, call.given.attention.preset);
   if (call.resume) call.given.resumed = folder;
   check_argument(task || call.resume, "task is NULL, and no run is resumed");
-  call.kind = &task_kind(task ? task : RunFiles::open(folder_of_settings(folder), call.given.verify).task());
+  call.kind = &task_kind(task ? task : RunFiles::open(settings_folder(folder), call.given.verify).task());
   call.given.settings = given_settings(*call.kind, dumped(object), "settings");
   for (const GivenSetting& one : call.given.settings) refuse_threads(one.name);
   return call;
@@ -341,7 +341,7 @@ class TrainingCalls {
 };
 
 void train_one(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
-  if (asks_for_all_folds(settings))
+  if (wants_all_folds(settings))
     throw SettingsError(
         "data.folds: one training makes one run; heed_cross_validate() trains one for each fold; to train a "
         "single fold, give data.fold too");
@@ -349,7 +349,7 @@ void train_one(const TaskKind& kind, const Settings& settings, const TrainReques
 }
 
 std::string train_all_folds(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
-  if (!asks_for_all_folds(settings))
+  if (!wants_all_folds(settings))
     throw SettingsError(settings.has("data.folds")
                             ? "cross-validation needs data.folds, 2 or more, and no data.fold"
                             : concat_text("the task ", kind.name, " has no folds (data.folds)"));
@@ -447,7 +447,8 @@ std::string compared(const char* task, const char* settings, const heed_examples
   ComparisonPlan plan{*call.kind, base, attentions, {}, seeds, draws, halving};
   for (const auto& [name, values] : grid.items()) plan.settings.push_back(compared_setting(name, values));
   const TrainerCallbacks callbacks = calls.callbacks();
-  const Comparison found = compare(plan, path, cells_in_turn(*call.kind, path, callbacks), callbacks.message);
+  const Comparison found =
+      compare(plan, path, sequential_trainer(*call.kind, path, callbacks), callbacks.message);
   calls.check_progress();
   if (!found.finished) throw Interrupted();
   return json_of(found, path);

@@ -164,7 +164,7 @@ class ClusterFormer : public Attention {
     const Tensor assignment = assign(logits.detach(), input.mask);        // [B, N]
     if (context.training && centroids_.defined()) count_.observe(x, updated, assignment, input.mask, context);
     losses_.add(x, updated, assignment, input.mask, context);
-    context.handed_on[travelling] = updated;
+    context.shared_tensors[travelling] = updated;
 
     const Tensor order = argsort(assignment);  // [B, N], padding last
     const Tensor sorted = gather_rows(x, order);
@@ -188,7 +188,7 @@ class ClusterFormer : public Attention {
  private:
   /// The centroids of the layer before, [B, K, d]; in the first layer C0, the same for all samples.
   Tensor centroids(const Tensor& x, const Context& context) {
-    if (const auto found = context.handed_on.find(travelling); found != context.handed_on.end()) {
+    if (const auto found = context.shared_tensors.find(travelling); found != context.shared_tensors.end()) {
       const Tensor& given = found->second;
       check(given.size(0) == x.size(0) && given.size(2) == x.size(2) &&
                 (count_.is_automatic() || given.size(1) == count_.most()),

@@ -346,7 +346,7 @@ OpCase pair_case(bool joint) {
                            {{{4, 2}, {0, 0}}, {{3, 5, 4, 6, 2}, {0, 4, 3, 0, 0}}}};
                        Context context = Context::inference();
                        const ClassLogits logits =
-                           model.logits_of_parts(model.batch(pairs), context, sparse_rows(model.device()));
+                           model.part_logits(model.batch(pairs), context, sparse_rows(model.device()));
                        return logits.loss(Tensor::from(Tokens{2, 0}, {2}, model.device()), 0).sum;
                      });
 }

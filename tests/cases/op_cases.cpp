@@ -501,7 +501,7 @@ void add_recurrence(Table& add, Draw& draw) {
       of.reading = take(overwrites), of.writing = take(overwrites);
       of.target = take(has_target), of.state = take(has_state);
       of.reverse = reverse;
-      const Recurred found = recurrence(of);
+      const RecurrenceResult found = recurrence(of);
       return concat({reshape(sin(found.output), {-1}), reshape(square(found.state), {-1})}, 0);
     });
   };

@@ -293,12 +293,12 @@ bool fuzz_idx(std::string_view bytes) {
     if (input.choice % 3 == 1) {
       const Images images = parse_idx_images(input.bytes, "input", most);
       require(!images.pixels.empty());
-      const Images again = image_of_line(image_line(images, 0));
+      const Images again = parse_image_line(image_line(images, 0));
       require(again.rows == images.rows && again.columns == images.columns &&
               again.pixels[0] == images.pixels[0]);
     }
     if (input.choice % 3 == 2) {
-      const Images image = image_of_line(input.bytes);
+      const Images image = parse_image_line(input.bytes);
       require(image.pixels[0].size() == static_cast<std::size_t>(image.rows * image.columns));
     }
   });

@@ -78,7 +78,7 @@ bool fuzz_published_config(std::string_view bytes) {
   if (input.choice & 8) tensors["classifier.out_proj.weight"] = Tensor::zeros({3, 2});
   return accepted([&] {
     const hub::Config config{std::string(input.bytes)};
-    const hub::ImportPlan plan = hub::architecture_of(config, tensors).import_plan(config, tensors);
+    const hub::ImportPlan plan = hub::find_architecture(config, tensors).import_plan(config, tensors);
     Settings settings = declared.find(plan.task)->second;
     settings.merge(plan.settings.dump(), "the plan");
     task_kind(plan.task).make(settings)->check_settings();

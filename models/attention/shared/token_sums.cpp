@@ -8,7 +8,7 @@ namespace heed {
 Tensor recurrence_output(Recurrence of, bool causal, Tensor* state) {
   if (causal) {
     if (state) of.state = *state;
-    const Recurred found = recurrence(of);
+    const RecurrenceResult found = recurrence(of);
     if (state) *state = found.state;
     return found.output;
   }

@@ -73,7 +73,8 @@ CaseOutputs run_clusterformer(const ReferenceCase& reference, Attention& attenti
   Capture capture;
   context.capture = &capture;
   result.outputs["O"] = attention(inputs.attention, context);
-  if (reference.has("out.C_hat")) result.outputs["C_hat"] = context.handed_on.at("clusterformer.centroids");
+  if (reference.has("out.C_hat"))
+    result.outputs["C_hat"] = context.shared_tensors.at("clusterformer.centroids");
   for (const AuxiliaryLoss& loss : context.losses) {
     Tensor& sum_over_layers = result.losses[loss.name == "clustering" ? "L1" : "L2"];
     sum_over_layers = sum_over_layers.defined() ? sum_over_layers + loss.value : loss.value;
