@@ -107,7 +107,7 @@ TEST_CASE("advice: every mechanism of heed has its notes, a line each, and figur
       CHECK(line.size() <= 92);
       CHECK(line.ends_with('.'));
     }
-    CHECK(notes.when.starts_with("Take it "));
+    CHECK(notes.when.starts_with("Use it "));
     CHECK((notes.arena.empty() || notes.arena.size() == arena_tasks().size()));
     for (const ArenaResult& result : notes.arena) {
       CHECK(result.accuracy > 0);

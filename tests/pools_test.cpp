@@ -120,7 +120,7 @@ TEST_CASE("parallel_ranges cuts where the grain says, whatever the number of thr
   for (int threads : {1, 3}) {
     const WithThreads scope(threads);
     std::vector<std::int64_t> ends(3, 0);
-    cpu::parallel_ranges(25, 10, [&](std::int64_t begin, std::int64_t end) {
+    parallel_ranges(25, 10, [&](std::int64_t begin, std::int64_t end) {
       ends[static_cast<std::size_t>(begin / 10)] = end;
     });
     CHECK(ends == std::vector<std::int64_t>{10, 20, 25});
