@@ -159,16 +159,18 @@ def check_names(text, settings):
 
 # --- Snippets and numbers
 
-def check_readme(text):
-    """Its Python is part of a tested example; its C++ is lines of one, in their order."""
-    for block in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S):
-        if block not in (ROOT / "examples/python/classify_lists.py").read_text():
-            yield "its Python is not in examples/python/classify_lists.py"
-    for block in re.findall(r"^```cpp\n(.*?)^```", text, re.M | re.S):
-        lines = iter((ROOT / "examples/embed/character_model.cpp").read_text().split("\n"))
-        tested = map(str.strip, lines)
-        yield from (f"examples/embed/character_model.cpp does not have, or not there: {line}"
-                    for line in block.split("\n") if line.strip() and line.strip() not in tested)
+def is_quoted(block, example):
+    """Whether an example has the lines of a block in their order, whatever is between them."""
+    tested = map(str.strip, example.read_text().split("\n"))
+    return all(line.strip() in tested for line in block.split("\n") if line.strip())
+
+
+def check_quotes(text):
+    """The code of pages that no other test runs is from examples that tests run."""
+    for language, pattern in (("python", "python/*.py"), ("cpp", "embed/*.cpp"), ("c", "embed/*.c")):
+        for block in re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S):
+            if not any(is_quoted(block, example) for example in (ROOT / "examples").glob(pattern)):
+                yield f"no file of examples/{pattern} has this: {block}"
 
 
 def check_numbers():
@@ -197,8 +199,8 @@ def main():
             found += [problem for problem in check_command(words) if problem]
         if settings and name != "CHANGELOG.md":
             found += check_names(text, settings)
-        if name == "README.md":
-            found += check_readme(text)
+        if name in ("README.md", "docs/start.md"):
+            found += check_quotes(text)
         problems.extend(f"{name}: {problem}" for problem in dict.fromkeys(found))
     problems.extend(check_numbers() if built else ())
     if commands < 50 or links < 100:
