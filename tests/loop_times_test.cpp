@@ -67,20 +67,20 @@ TEST_CASE("a recorder sees the loops of its thread, each task once") {
   const auto self = std::this_thread::get_id();
   std::vector<int> runs(10);
   CHECK(tasks_of([&] {
-          cpu::parallel_for(10, [&](std::int64_t task) {
+          parallel_for(10, [&](std::int64_t task) {
             CHECK(std::this_thread::get_id() == self);
             ++runs[static_cast<std::size_t>(task)];
-            cpu::parallel_for(2, [](std::int64_t) {});  // belongs to its task
+            parallel_for(2, [](std::int64_t) {});  // belongs to its task
           });
-          cpu::parallel_for(0, [](std::int64_t) {});
-          std::thread([] { cpu::parallel_for(5, [](std::int64_t) {}); }).join();
+          parallel_for(0, [](std::int64_t) {});
+          std::thread([] { parallel_for(5, [](std::int64_t) {}); }).join();
           CHECK_THROWS_AS(cpu::LoopRecorder(), Error);
-          CHECK_THROWS_AS(cpu::parallel_for(4, [](std::int64_t) { throw Error("task"); }), Error);
-          cpu::parallel_for(1, [](std::int64_t) {});
+          CHECK_THROWS_AS(parallel_for(4, [](std::int64_t) { throw Error("task"); }), Error);
+          parallel_for(1, [](std::int64_t) {});
         }) == Counts{10, 1});
   CHECK(runs == std::vector<int>(10, 1));
   { const cpu::LoopRecorder left_alone; }
-  CHECK(tasks_of([] { cpu::parallel_for(2, [](std::int64_t) {}); }) == Counts{2});
+  CHECK(tasks_of([] { parallel_for(2, [](std::int64_t) {}); }) == Counts{2});
 }
 
 TEST_CASE("products are cut into tasks for many threads, by their shapes") {

@@ -140,10 +140,11 @@ SparseBatch sparse_batch_of(const std::vector<Input>& inputs, const SequenceEnco
 /// The optional last column of labelled examples in memory.
 inline constexpr ExampleColumn weight_of_example = {
     .name = "weight", .help = "How much it counts in training", .optional = true, .is_number = true};
+
 // --- texts that an EncoderClassifier reads
 
 /// Defaults for a few thousand labelled texts, which a model soon memorises. They use whole words,
-/// with words seen once as <unk>; embeddings that start near 0, so that rare words stay there;
+/// with words seen once as `<unk>`; embeddings that start near 0, so that rare words stay there;
 /// norms with an epsilon that keeps small vectors small; heavy word dropout; a local layer instead
 /// of positions; sparse features of words and word parts, which contribute most of the answer; and
 /// averaged weights. There is one evaluation, at the end: the final average is better than the
