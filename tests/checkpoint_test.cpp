@@ -698,7 +698,7 @@ TEST_CASE(
       fs::remove_all(away);
     }
   CHECK_THROWS_WITH_AS(train_in(run, disturbed_at(9, [&] { fs::remove_all(run); })),
-                       doctest::Contains("was removed while it trained; nothing is left"), Error);
+                       doctest::Contains("was removed while it trained; there is nothing left to resume"), Error);
   CHECK_FALSE(fs::exists(run));
 }
 

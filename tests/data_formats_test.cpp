@@ -97,7 +97,7 @@ TEST_CASE("Fields of csv end in what the first line shows, or in the delimiter t
   CHECK(fields("x;y,\"a;\"\n") == std::pair(Columns{{"x;y"}, {"a;"}}, Names{}));
   CHECK(fields("\"x,y\";a\n").first == Columns{{"x,y"}, {"a"}});
   CHECK(fields("x,y;a\n", "semicolon").first == Columns{{"x,y"}, {"a"}});
-  check_message([&] { fields("x;\"a\" ;b\n"); }, "f:1: expected a semicolon behind the closing quote");
+  check_message([&] { fields("x;\"a\" ;b\n"); }, "f:1: expected a semicolon after the closing quote");
   check_message([&] { fields("a,b\n", ";"); }, "unknown delimiter \";\"");
   check_message(
       [] {

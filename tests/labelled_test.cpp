@@ -273,9 +273,9 @@ TEST_CASE("Ratings: labels that are no numbers of f32, and columns that could al
     }
     return "";
   };
-  CHECK(contains(error_of("label,text\n1,a b\nfine,c d\n"), "data.csv:3: \"fine\" is no number"));
+  CHECK(contains(error_of("label,text\n1,a b\nfine,c d\n"), "data.csv:3: \"fine\" is not a number"));
   CHECK(contains(error_of("label,text\n1,a b\n1e39,c d\n"), "\"1e39\" is not a number in"));
-  CHECK(contains(error_of("label,text\n1,a b\nnan,c d\n"), "\"nan\" is no number"));
+  CHECK(contains(error_of("label,text\n1,a b\nnan,c d\n"), "\"nan\" is not a number"));
   std::string rows = "depth,text,width\n";
   for (int i = 0; i < 20; ++i) rows += concat_text(i * i, ",word ", i, " of many,", i * 2 % 7, ".5\n");
   CHECK(contains(error_of(rows), "could both be the label"));

@@ -93,12 +93,13 @@ TEST_CASE("language_model names a large text before it reads it") {
   while (text.size() < 10'000'000) text += "the cat sleeps and the dog runs to the old house by the river.\n";
   const std::string file = write_content(folder / "text", text).string();
   const ProgramResult result =
-      run_program(name, {"train", "--data", file, "--out", (folder / "run").string(), "--steps", "0"});
+      run_program(name, small_train(name, folder / "run",
+                                    {"--data", file, "--steps", "1", "--set", "data.valid_fraction=0.001"}));
   REQUIRE_MESSAGE(result.status == 0, result.errors);
   const std::size_t reading = result.errors.find("reading " + file + ", 10 MB"),
                     learning = result.errors.find("learning the vocabulary"),
                     cutting = result.errors.find("cutting the texts into tokens"),
-                    counted = result.errors.find("characters to learn from");
+                    counted = result.errors.find("characters for training");
   CHECK(reading < learning);
   CHECK(learning < cutting);
   CHECK(cutting < counted);

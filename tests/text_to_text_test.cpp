@@ -126,7 +126,7 @@ TEST_CASE("converse: dialogues that are measured with are not learned from, and 
   const Lines all = {"data.valid_fraction=0"};
   const Read shared = read(task_kind("converse"), joined({train, test}, all));
   CHECK(shared.error == "");
-  CHECK(any_contains(shared.remarks, "1 dialogues"));
+  CHECK(any_contains(shared.remarks, "1 training dialogues"));
   CHECK(shared.digests.at("train") == read(task_kind("converse"), joined({alone}, all)).digests.at("train"));
   const Read kept = read(task_kind("converse"), joined({train, test, "data.overlap=keep"}, all));
   CHECK(any_contains(kept.remarks, "kept"));

@@ -217,7 +217,7 @@ class Training(Folder):
         self.assertEqual({row["steps"] for row in search.rows}, {6})
         self.assertRegex(search.mattered, r"what mattered for accuracy, over 5 choices(.|\n)*learning_rate \d+ %:")
         self.refuses(
-            (heed.Error, "other examples", lambda: heed.compare("classify", TEXTS, LABELS[::-1], **call)),
+            (heed.Error, "different examples", lambda: heed.compare("classify", TEXTS, LABELS[::-1], **call)),
             (heed.SettingsError, "random N", lambda: heed.compare(
                 "classify", TEXTS, LABELS, grid={"model.dropout": (0.0, 0.5)}, out=self.path("range"))),
             (heed.SettingsError, "model.widht", lambda: heed.compare(
