@@ -698,7 +698,8 @@ TEST_CASE(
       fs::remove_all(away);
     }
   CHECK_THROWS_WITH_AS(train_in(run, disturbed_at(9, [&] { fs::remove_all(run); })),
-                       doctest::Contains("was removed while it trained; there is nothing left to resume"), Error);
+                       doctest::Contains("was removed while it trained; there is nothing left to resume"),
+                       Error);
   CHECK_FALSE(fs::exists(run));
 }
 

@@ -21,9 +21,9 @@
 #include "child_process.h"
 #include "heed/autograd/ops.h"
 #include "heed/backends/cpu/memory_pool.h"
-#include "heed/core/thread_pool.h"
 #include "heed/base/error.h"
 #include "heed/core/device.h"
+#include "heed/core/thread_pool.h"
 #include "support.h"
 
 using namespace heed;

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "heed/backends/cpu/memory_pool.h"
-#include "heed/core/thread_pool.h"
 #include "heed/base/error.h"
 #include "heed/core/backend.h"
 #include "heed/core/device.h"
+#include "heed/core/thread_pool.h"
 #include "heed/tests/support.h"
 
 using namespace heed;
@@ -91,9 +91,9 @@ TEST_CASE("parallel_for throws a task's exception in the caller, and goes on wor
     const WithThreads scope(threads);
     for (int loop = 0; loop < 20; ++loop) {
       CHECK_THROWS_WITH_AS(parallel_for(50,
-                                             [](std::int64_t task) {
-                                               if (task == 17) throw std::runtime_error("task 17");
-                                             }),
+                                        [](std::int64_t task) {
+                                          if (task == 17) throw std::runtime_error("task 17");
+                                        }),
                            "task 17", std::runtime_error);
       std::atomic<int> runs{0};
       parallel_for(50, [&](std::int64_t) { ++runs; });
@@ -108,8 +108,7 @@ TEST_CASE("parallel_for called by several threads of the program") {
   at_once(sums.size(), [&](std::size_t caller) {
     for (int loop = 0; loop < 200; ++loop) {
       std::vector<std::int64_t> squares(20);
-      parallel_for(20,
-                        [&](std::int64_t task) { squares[static_cast<std::size_t>(task)] = task * task; });
+      parallel_for(20, [&](std::int64_t task) { squares[static_cast<std::size_t>(task)] = task * task; });
       sums[caller] += std::accumulate(squares.begin(), squares.end(), std::int64_t{0});
     }
   });

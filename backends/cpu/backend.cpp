@@ -5,11 +5,11 @@
 #include <string_view>
 
 #include "heed/backends/cpu/blas.h"
-#include "heed/core/thread_pool.h"
 #include "heed/backends/kernels.h"
 #include "heed/base/error.h"
 #include "heed/base/names.h"
 #include "heed/core/device.h"
+#include "heed/core/thread_pool.h"
 
 namespace heed {
 namespace {
@@ -64,8 +64,7 @@ void check_cpu_instructions() {
 
 CpuInfo cpu_info() {
   check_cpu_instructions();
-  return {cpu_threads(), available_processors(), hwy::TargetName(instructions().used),
-          cpu::own_products()};
+  return {cpu_threads(), available_processors(), hwy::TargetName(instructions().used), cpu::own_products()};
 }
 
 constinit const Backend cpu_backend{

@@ -17,10 +17,10 @@
 
 #include "heed/backends/cpu/gemm.h"
 #include "heed/backends/cpu/memory_pool.h"
-#include "heed/core/thread_pool.h"
 #include "heed/base/error.h"
 #include "heed/core/device.h"
 #include "heed/core/low_precision.h"
+#include "heed/core/thread_pool.h"
 
 namespace heed::cpu {
 namespace {

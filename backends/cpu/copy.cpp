@@ -5,9 +5,9 @@
 #include <type_traits>
 
 #include "heed/backends/cpu/operands.h"
-#include "heed/core/thread_pool.h"
 #include "heed/base/error.h"
 #include "heed/core/profile.h"
+#include "heed/core/thread_pool.h"
 
 // Filling and copying between any strides and any two dtypes.
 

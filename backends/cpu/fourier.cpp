@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "heed/backends/cpu/operands.h"
-#include "heed/core/thread_pool.h"
 #include "heed/base/error.h"
 #include "heed/core/profile.h"
+#include "heed/core/thread_pool.h"
 
 // y = Re(F_n X F_d), a Fourier transform over positions and features, by mixed radices (J. W. Cooley and
 // J. W. Tukey, "An algorithm for the machine calculation of complex Fourier series", 1965), in the order of

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "heed/backends/cpu/gemm.h"
-#include "heed/core/thread_pool.h"
 #include "heed/base/error.h"
+#include "heed/core/thread_pool.h"
 
 // Products in f32. A tile of C, 14 x 32 elements with AVX-512 and 6 x 16 with AVX2, stays in registers
 // while one row after the other of a panel of B is multiplied with a column of A, element by element:

@@ -1,8 +1,8 @@
 #include <cmath>
 
 #include "heed/backends/cpu/operands.h"
-#include "heed/core/thread_pool.h"
 #include "heed/core/profile.h"
+#include "heed/core/thread_pool.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/backends/cpu/random.cpp"
