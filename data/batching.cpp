@@ -144,9 +144,9 @@ std::vector<Batch> BatchPlan::epoch(std::uint32_t epoch) const {
   return batches;
 }
 
-double BatchPlan::padding_share() const {
+double BatchPlan::padding_share(std::span<const Batch> batches) const {
   double real = 0, all = 0;
-  for (const Batch& batch : epoch(0)) {
+  for (const Batch& batch : batches) {
     std::int32_t source = 0, target = 0;
     for (const std::int32_t index : batch) {
       const auto i = static_cast<std::size_t>(index);

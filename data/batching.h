@@ -39,8 +39,8 @@ class BatchPlan {
   /// examples of the same length are regrouped in each epoch, and the batches come in random order.
   std::vector<Batch> epoch(std::uint32_t epoch) const;
 
-  /// The share of padding among the tokens of an epoch's batches, 0 to 1.
-  double padding_share() const;
+  /// Returns the share of padding among the tokens of batches of this plan, 0 to 1.
+  double padding_share(std::span<const Batch> batches) const;
   std::int64_t kept() const { return static_cast<std::int64_t>(examples_.size()); }
   /// The examples that are in no batch, in ascending order. Programs should report them.
   const std::vector<std::int32_t>& left_out() const { return left_out_; }

@@ -249,7 +249,7 @@ LabelledText read_class_files(std::span<const fs::path> files, const LabelledOpt
   LabelledText text;
   for (const fs::path& file : files) {
     check(type_of(file) == fs::file_type::regular, file.string(),
-          ": expected a regular file with the texts of a class");
+          ": a regular file is needed for the texts of a class");
     const std::string label = file.filename().string();
     check_label(label, file.string());
     TextLines lines(file, options.text, report);

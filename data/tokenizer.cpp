@@ -8,7 +8,6 @@
 #include "heed/base/file.h"
 #include "heed/base/names.h"
 #include "heed/base/unicode.h"
-#include "heed/core/thread_pool.h"
 #include "heed/data/bpe.h"
 #include "heed/data/text_file.h"
 #include "heed/data/token_models.h"
@@ -39,18 +38,12 @@ std::vector<AddedToken> special_tokens(const std::vector<std::string>& contents)
   return tokens;
 }
 
-/// Counts the words of a text on all threads if it is long; new words follow each other as in the text.
+/// Counts the words of a text; new words follow each other as in the text.
 void count_words(std::string_view text, const TokenizerSettings& settings, WordCounts& counts) {
   const bool cuts = !settings.add_prefix_space && begins_word_at_line_break(settings.word_split);
-  const std::vector<std::string_view> parts = cuts ? parts_at_line_breaks(text) : std::vector{text};
-  std::vector<WordCounts> later(parts.size() - 1);  // of each part but the first
-  parallel_for(static_cast<std::int64_t>(parts.size()), [&](std::int64_t part) {
-    const auto i = static_cast<std::size_t>(part);
-    for_each_word(parts[i], settings, 0,
-                  [&](std::string_view word) { (i == 0 ? counts : later[i - 1]).add(word); });
-  });
-  for (const WordCounts& own : later)
-    for (const auto& [word, count] : own) counts.add(word, count);
+  const auto count = [](std::string_view word, WordCounts& own) { own.add(word); };
+  for (const WordCounts& later : visit_words(text, settings, 0, cuts, counts, count))
+    for (const auto& [word, times] : later) counts.add(word, times);
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 
 #include "heed/base/error.h"
 #include "heed/base/unicode.h"
-#include "heed/core/thread_pool.h"
 
 namespace heed {
 
@@ -341,15 +340,12 @@ void TokenizerParts::encode_word(std::string_view word, std::vector<std::int32_t
 }
 
 void TokenizerParts::encode(std::string_view text, std::size_t first, std::vector<std::int32_t>& ids) const {
-  const std::vector<std::string_view> parts =
-      cuts_at_line_breaks ? parts_at_line_breaks(text) : std::vector{text};
-  std::vector<std::vector<std::int32_t>> later(parts.size() - 1);  // the ids of each part but the first
-  parallel_for(static_cast<std::int64_t>(parts.size()), [&](std::int64_t part) {
-    const auto i = static_cast<std::size_t>(part);
-    for_each_word(parts[i], settings, i == 0 ? first : 0,
-                  [&](std::string_view word) { encode_word(word, i == 0 ? ids : later[i - 1]); });
-  });
-  for (const std::vector<std::int32_t>& own : later) ids.insert(ids.end(), own.begin(), own.end());
+  const auto append = [this](std::string_view word, std::vector<std::int32_t>& own) {
+    encode_word(word, own);
+  };
+  for (const std::vector<std::int32_t>& later :
+       visit_words(text, settings, first, cuts_at_line_breaks, ids, append))
+    ids.insert(ids.end(), later.begin(), later.end());
 }
 
 std::string TokenizerParts::decode(std::span<const std::int32_t> ids, bool keep_special) const {

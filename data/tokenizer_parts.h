@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "heed/core/thread_pool.h"
 #include "heed/data/bpe.h"
 #include "heed/data/text_rules.h"
 #include "heed/data/token_models.h"
@@ -197,6 +198,22 @@ void for_each_word(std::string_view text, const TokenizerSettings& settings, std
     pieces = std::move(cut);
   }
   for (const Piece& piece : pieces) visit(std::string_view(piece.text));
+}
+
+/// Calls visit(word, result) for each word of a text, as for_each_word(). If `cuts`, the
+/// parts_at_line_breaks() of a long text are visited on all threads: the first with `result`, each
+/// later one with a Result of its own. Returns these in their order.
+template <class Result, class Visit>
+std::vector<Result> visit_words(std::string_view text, const TokenizerSettings& settings, std::size_t first,
+                                bool cuts, Result& result, const Visit& visit) {
+  const std::vector<std::string_view> parts = cuts ? parts_at_line_breaks(text) : std::vector{text};
+  std::vector<Result> later(parts.size() - 1);
+  parallel_for(static_cast<std::int64_t>(parts.size()), [&](std::int64_t part) {
+    const auto i = static_cast<std::size_t>(part);
+    Result& own = i == 0 ? result : later[i - 1];
+    for_each_word(parts[i], settings, i == 0 ? first : 0, [&](std::string_view word) { visit(word, own); });
+  });
+  return later;
 }
 
 }  // namespace heed

@@ -59,7 +59,7 @@ TEST_CASE("An epoch holds every example once, within the budget") {
   CHECK(plan.kept() == 2000);
   CHECK(plan.left_out_message().empty());
   const double padding = 1 - static_cast<double>(real) / static_cast<double>(padded);
-  CHECK(plan.padding_share() == doctest::Approx(padding));
+  CHECK(plan.padding_share(batches) == doctest::Approx(padding));
   CHECK(padding < 0.08);  // sorted by target and then by source: 0.13; unsorted: about one half
 }
 

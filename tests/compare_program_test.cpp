@@ -177,7 +177,7 @@ TEST_CASE("comparison: the paired bootstrap finds what is more than chance") {
   // The mean over two seeds.
   const std::vector<ExampleStatistics> seeds = {accuracy_of(half), accuracy_of(better)};
   CHECK(paired_bootstrap({seeds.data(), 1}, seeds).value == doctest::Approx(0.05));
-  // With one seed nobody knows what a seed is worth; with three, a choice whose seeds differ more than it
+  // With one seed, seed variance cannot be estimated; with three, a choice whose seeds differ more than it
   // does from the other is no better by more than chance.
   CHECK_FALSE(found.is_significant());
   const std::vector<ExampleStatistics> steady(3, accuracy_of(half)), ahead(3, accuracy_of(better));

@@ -28,8 +28,7 @@ CONSTRUCTIONS = [
 
 
 def prose(text):
-    """Returns the paragraphs and list items of a page, without code, tables, generated parts and link targets."""
-    text = re.sub(r"<!-- (\w+): made by.*?<!-- end of \1 -->", "", text, flags=re.S)
+    """Returns the paragraphs and list items of a page, without code, tables and link targets."""
     text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
     text = re.sub(r"^    .*", "", text, flags=re.M)
     text = re.sub(r"\]\([^)]*\)", "]", text)
@@ -45,10 +44,11 @@ def sentences(paragraph):
 def findings():
     in_all = 0
     for page in PAGES:
-        name, text = str(page.relative_to(ROOT)), page.read_text()
         if page.name in NOT_PROSE:
             continue
-        words = len(re.sub(r"<!-- (\w+): made by.*?<!-- end of \1 -->", "", text, flags=re.S).split())
+        name = str(page.relative_to(ROOT))
+        text = re.sub(r"<!-- (\w+): made by.*?<!-- end of \1 -->", "", page.read_text(), flags=re.S)
+        words = len(text.split())
         in_all += words
         of_prose = len(" ".join(prose(text)).split())
         if "guides" in page.parts and of_prose > WORDS_OF_A_GUIDE:

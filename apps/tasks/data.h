@@ -286,22 +286,20 @@ class EpochBatches {
     plan_.emplace(std::move(plan));
     epoch_ = -1;
   }
-  std::int64_t count(std::int64_t epoch) { return static_cast<std::int64_t>(of(epoch).size()); }
-  decltype(auto) at(std::int64_t epoch, std::int64_t batch) {
-    return of(epoch)[static_cast<std::size_t>(batch)];
-  }
-
- private:
-  using Batches = decltype(std::declval<const Plan&>().epoch(0));
-  const Batches& of(std::int64_t epoch) {
+  const auto& epoch(std::int64_t epoch) {
     if (epoch != epoch_) batches_ = plan_->epoch(static_cast<std::uint32_t>(epoch));
     epoch_ = epoch;
     return batches_;
   }
+  std::int64_t count(std::int64_t number) { return static_cast<std::int64_t>(epoch(number).size()); }
+  decltype(auto) at(std::int64_t number, std::int64_t batch) {
+    return epoch(number)[static_cast<std::size_t>(batch)];
+  }
 
+ private:
   std::optional<Plan> plan_;
   std::int64_t epoch_ = -1;
-  Batches batches_;
+  decltype(std::declval<const Plan&>().epoch(0)) batches_;
 };
 
 /// Rounds to four decimals, the meaningful precision of a score.

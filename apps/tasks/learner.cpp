@@ -136,9 +136,9 @@ std::vector<Written> Learner::written_examples(std::size_t count) {
 void Learner::plan_batches(const Lengths& lengths, const BatchOptions& options) {
   const BatchPlan plan(lengths[0], lengths[1], options);
   remark(plan.left_out_message());
-  if (const double share = plan.padding_share(); share >= 0.05)
-    remark(concat_text(std::lround(100 * share), " % of the tokens in the batches are padding"));
   batches_.plan(plan);
+  if (const double share = plan.padding_share(batches_.epoch(0)); share >= 0.05)
+    remark(concat_text(std::lround(100 * share), " % of the tokens in the batches are padding"));
 }
 
 void Learner::limit_epochs(const EpochLimit& limit) {

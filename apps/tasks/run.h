@@ -67,8 +67,8 @@ class Run {
   /// Returns the raw outputs of the model for lines (Learner::line_outputs). Throws an Error
   /// for a line that is not UTF-8.
   Tensor outputs(std::span<const std::string> lines, Context& context) const;
-  /// Returns the log-probability of each target, given its line (Learner::target_log_probabilities):
-  /// [B].
+  /// Returns the log-probability [B] of each target, given its line
+  /// (Learner::target_log_probabilities).
   Tensor log_probabilities(std::span<const std::string> lines, std::span<const std::string> targets,
                            Context& context) const;
   /// Answers one line with a task that generates text. `on_text` receives the answer in pieces, on

@@ -316,7 +316,8 @@ class Training {
       if (one.kind != Setting::Kind::text || !one.name.starts_with("data.")) continue;
       const std::string path = settings_.get<std::string>(one.name);
       if (const double megabytes = 1e-6 * static_cast<double>(bytes_below(path)); megabytes >= 10) {
-        say({concat_text("reading ", path, ", ", std::llround(megabytes), " MB")});
+        say({concat_text("reading ", examples_ ? "the examples" : path, ", ", std::llround(megabytes),
+                         " MB")});
         is_large = true;
       }
     }

@@ -4,20 +4,22 @@
 /*
  * heed for C99, and for every language that can call C.
  *
- * - Handles are opaque; each type has one function that frees it. Freeing NULL does nothing. Handles are
- *   never reused, so a freed, foreign or wrong one is an error, not a crash. Handles need not be freed before
- *   the program ends.
- * - A function that can fail returns a status, and heed_last_error() says why. It never prints, aborts or
- *   exits, and never throws. When it fails, pointer results are NULL.
- * - Results are written to the last arguments, `out`, which may not be NULL unless documented. Arguments that
- *   may be NULL are documented as "or NULL".
- * - Texts are UTF-8 and end in NUL. Those returned through `char**` are the caller's: heed_text_free().
- * - Settings are JSON objects, or NULL for the defaults. An unknown name or a value out of range is an error
- *   that lists what is allowed.
- * - Negative axes count from the end. Operands broadcast by NumPy's rules. Floating operands share one dtype.
- * - Calls are safe from any thread unless two at once use the same optimizer or context, one trains or loads
- *   a module that another uses, or one writes a tensor that another reads. Calls that use the same run wait
- *   for each other. Errors and recording are per thread.
+ * - Handles are opaque; each type has one function that frees it. Freeing NULL does nothing.
+ *   Handles are never reused, so a freed, foreign or wrong one is an error, not a crash. Handles
+ *   need not be freed before the program ends.
+ * - A function that can fail returns a status, and heed_last_error() says why. It never prints,
+ *   aborts or exits, and never throws. When it fails, pointer results are NULL.
+ * - Results are written to the last arguments, `out`, which may not be NULL unless documented.
+ *   Arguments that may be NULL are documented as "or NULL".
+ * - Texts are UTF-8 and end in NUL. Those returned through `char**` are the caller's:
+ *   heed_text_free().
+ * - Settings are JSON objects, or NULL for the defaults. An unknown name or a value out of range is
+ *   an error that lists what is allowed.
+ * - Negative axes count from the end. Operands broadcast by NumPy's rules. Floating operands share
+ *   one dtype.
+ * - Calls are safe from any thread unless two at once use the same optimizer or context, one trains
+ *   or loads a module that another uses, or one writes a tensor that another reads. Calls that use
+ *   the same run wait for each other. Errors and recording are per thread.
  */
 
 #include <stddef.h>
@@ -55,13 +57,13 @@ enum {
   HEED_BF16 = 4 /**< on Vulkan devices only */
 };
 
-typedef struct heed_tensor heed_tensor;       /**< a strided view of memory on a device; many may share it */
+typedef struct heed_tensor heed_tensor;       /**< a strided view of memory, which several may share */
 typedef struct heed_context heed_context;     /**< the state of one forward pass */
 typedef struct heed_module heed_module;       /**< a layer or a model with its named parameters */
 typedef struct heed_optimizer heed_optimizer; /**< parameters and the moments of their gradients */
 typedef struct heed_run heed_run;             /**< what a sample program trained */
 typedef struct heed_autocast heed_autocast;   /**< mixed precision of some parameters */
-typedef struct heed_queue heed_queue;         /**< what answers the texts of many threads with one run */
+typedef struct heed_queue heed_queue;         /**< batches the texts of many threads for one run */
 
 /* --- the library --- */
 
@@ -101,41 +103,42 @@ heed_status heed_list(const char* what, char** out);
 /* --- tensors --- */
 
 /**
- * A tensor with its own memory. `data`: elements in row-major order, to be copied (f32, f64, i32); NULL:
- * zeros. `device`: "cpu", "vulkan", "vulkan:0", "vulkan:NAME", "auto"; NULL or "": the environment variable
- * HEED_DEVICE, or "cpu". `shape` may be NULL for rank 0.
+ * A tensor with its own memory. `data`: elements in row-major order, to be copied (f32, f64, i32);
+ * NULL: zeros. `device`: "cpu", "vulkan", "vulkan:0", "vulkan:NAME", "auto"; NULL or "": the
+ * environment variable HEED_DEVICE, or "cpu". `shape` may be NULL for rank 0.
  */
 heed_status heed_tensor_create(heed_dtype dtype, int32_t rank, const int64_t* shape, const void* data,
                                const char* device, heed_tensor** out);
 /**
- * An f32, f64 or i32 tensor on the CPU that uses the caller's memory without a copy; it must be row-major and
- * aligned to its elements. `release(context)` is called once, from any thread, when no tensor uses the memory
- * any more (possibly after heed_tensor_free(): gradients and views keep it alive); NULL: the memory outlives
- * them all. It is not called if this call fails. Only heed_tensor_assign() and optimizers write to the
- * memory.
+ * An f32, f64 or i32 tensor on the CPU that uses the caller's memory without a copy; it must be
+ * row-major and aligned to its elements. `release(context)` is called once, from any thread, when
+ * no tensor uses the memory any more (possibly after heed_tensor_free(): gradients and views keep
+ * it alive); NULL: the memory outlives them all. It is not called if this call fails. Only
+ * heed_tensor_assign() and optimizers write to the memory.
  */
 heed_status heed_tensor_borrow(heed_dtype dtype, int32_t rank, const int64_t* shape, void* data,
                                void (*release)(void* context), void* context, heed_tensor** out);
 /**
- * Random numbers: "uniform" in [a, b), or "normal" with mean a and deviation b. Element i depends only on
- * (seed, step, stream, i): equal keys give equal numbers on every device.
+ * Random numbers: "uniform" in [a, b), or "normal" with mean a and deviation b. Element i depends
+ * only on (seed, step, stream, i): equal keys give equal numbers on every device.
  */
 heed_status heed_tensor_random(const char* distribution, double a, double b, uint64_t seed, uint32_t step,
                                uint32_t stream, heed_dtype dtype, int32_t rank, const int64_t* shape,
                                const char* device, heed_tensor** out);
 void heed_tensor_free(heed_tensor* tensor);
 /**
- * Rank, extents and strides (in elements). `shape` and `strides` have room for HEED_MAX_RANK numbers, or are
- * NULL.
+ * Rank, extents and strides (in elements). `shape` and `strides` have room for HEED_MAX_RANK
+ * numbers, or are NULL.
  */
 heed_status heed_tensor_shape(const heed_tensor* tensor, int32_t* rank, int64_t* shape, int64_t* strides);
 heed_status heed_tensor_dtype(const heed_tensor* tensor, heed_dtype* out);
 /** "cpu" or "vulkan:N". */
 heed_status heed_tensor_device(const heed_tensor* tensor, char** out);
 /**
- * The address of the first element; the strides give the others. Valid while any tensor shares the memory. An
- * error on devices whose memory the host cannot access. Do not write values that a later backward pass still
- * needs, nor weights in 8 bits or bf16 (the settings int8_weights and bf16_weights).
+ * The address of the first element; the strides give the others. Valid while any tensor shares the
+ * memory. An error on devices whose memory the host cannot access. Do not write values that a later
+ * backward pass still needs, nor weights in 8 bits or bf16 (the settings int8_weights and
+ * bf16_weights).
  */
 heed_status heed_tensor_data(const heed_tensor* tensor, void** out);
 /**
@@ -144,8 +147,8 @@ heed_status heed_tensor_data(const heed_tensor* tensor, void** out);
  */
 heed_status heed_tensor_read(const heed_tensor* tensor, void* destination, size_t bytes);
 /**
- * Overwrites the elements in place, in row-major order. `bytes`: the size of `source`, which must equal
- * theirs.
+ * Overwrites the elements in place, in row-major order. `bytes`: the size of `source`, which must
+ * equal theirs.
  */
 heed_status heed_tensor_assign(heed_tensor* tensor, const void* source, size_t bytes);
 /** The only element, of any dtype; an error if there are more. */
@@ -158,7 +161,10 @@ heed_status heed_tensor_to_device(const heed_tensor* tensor, const char* device,
 
 /* --- gradients --- */
 
-/** A tracked leaf that shares the elements: heed_backward() accumulates its gradient. Floating types only. */
+/**
+ * A tracked leaf that shares the elements: heed_backward() accumulates its gradient. Floating types
+ * only.
+ */
 heed_status heed_tensor_parameter(const heed_tensor* tensor, heed_tensor** out);
 /** Returns the elements as an untracked tensor. */
 heed_status heed_tensor_detach(const heed_tensor* tensor, heed_tensor** out);
@@ -166,7 +172,8 @@ heed_status heed_tensor_detach(const heed_tensor* tensor, heed_tensor** out);
 heed_status heed_tensor_is_tracked(const heed_tensor* tensor, int32_t* out);
 /**
  * Adds d(output)/d(leaf) to the gradient of every leaf that `output` depends on. `gradient`:
- * d(loss)/d(output), of the same shape, or NULL if `output` has one element. A graph can be walked once.
+ * d(loss)/d(output), of the same shape, or NULL if `output` has one element. A graph can be walked
+ * once.
  */
 heed_status heed_backward(const heed_tensor* output, const heed_tensor* gradient);
 /** The accumulated gradient of a leaf; NULL if there is none. */
@@ -200,16 +207,16 @@ typedef struct heed_gradcheck_result {
   double analytic, numeric;
 } heed_gradcheck_result;
 /**
- * Compares heed_backward() with central finite differences of sum(w f(inputs)), w fixed random weights. Every
- * f64 input is perturbed, at most 64 elements of each; i32 inputs are passed on; f32 is refused. `tolerance`:
- * 0 for 1e-6.
+ * Compares heed_backward() with central finite differences of sum(w f(inputs)), w fixed random
+ * weights. Every f64 input is perturbed, at most 64 elements of each; i32 inputs are passed on; f32
+ * is refused. `tolerance`: 0 for 1e-6.
  */
 heed_status heed_gradcheck(heed_function function, void* context, heed_tensor* const* inputs, size_t count,
                            double tolerance, heed_gradcheck_result* out);
 /**
- * The caller's derivative of an op: `gradient` is d(loss)/d(output), borrowed for the call. For each of the
- * op's `count` inputs it writes d(loss)/d(input), of the input's shape and dtype, which heed frees; NULL for
- * none. Nothing is recorded meanwhile. It returns as a heed_function does.
+ * The caller's derivative of an op: `gradient` is d(loss)/d(output), borrowed for the call. For
+ * each of the op's `count` inputs it writes d(loss)/d(input), of the input's shape and dtype, which
+ * heed frees; NULL for none. Nothing is recorded meanwhile. It returns as a heed_function does.
  */
 typedef heed_status (*heed_backward_function)(void* context, heed_tensor* gradient, heed_tensor** gradients,
                                               size_t count);
@@ -237,7 +244,10 @@ heed_status heed_unary(const char* op, const heed_tensor* x, double p, double q,
 heed_status heed_binary(const char* op, const heed_tensor* a, const heed_tensor* b, heed_tensor** out);
 /** "equal", "less", "greater_equal", "logical_and", ...: i32 0 or 1. */
 heed_status heed_compare(const char* op, const heed_tensor* a, const heed_tensor* b, heed_tensor** out);
-/** A number as a tensor of rank 0 with the dtype and device of `like`, as an operand of the ops above. */
+/**
+ * A number as a tensor of rank 0 with the dtype and device of `like`, as an operand of the ops
+ * above.
+ */
 heed_status heed_scalar_like(const heed_tensor* like, double value, heed_tensor** out);
 /** Returns a where condition (i32) is not 0, b elsewhere. */
 heed_status heed_where(const heed_tensor* condition, const heed_tensor* a, const heed_tensor* b,
@@ -255,7 +265,9 @@ heed_status heed_log_softmax(const heed_tensor* x, int32_t axis, heed_tensor** o
 heed_status heed_reshape(const heed_tensor* x, int32_t rank, const int64_t* shape, heed_tensor** out);
 /** Reorders the axes: axis i of the result is axis order[i] of x. `rank`: the length of `order`. */
 heed_status heed_permute(const heed_tensor* x, int32_t rank, const int64_t* order, heed_tensor** out);
-/** Elements begin, begin + step, ... < end of an axis; negative begin and end count from the back. */
+/**
+ * Elements begin, begin + step, ... < end of an axis; negative begin and end count from the back.
+ */
 heed_status heed_slice(const heed_tensor* x, int32_t axis, int64_t begin, int64_t end, int64_t step,
                        heed_tensor** out);
 heed_status heed_concat(const heed_tensor* const* parts, size_t count, int32_t axis, heed_tensor** out);
@@ -272,7 +284,10 @@ heed_status heed_embedding(const heed_tensor* table, const heed_tensor* ids, hee
  */
 heed_status heed_layer_norm(const heed_tensor* x, const heed_tensor* weight, const heed_tensor* bias,
                             double epsilon, heed_tensor** out);
-/** Zeroes elements with probability p, chosen by (seed, step, stream), and divides the others by 1 - p. */
+/**
+ * Zeroes elements with probability p, chosen by (seed, step, stream), and divides the others by 1 -
+ * p.
+ */
 heed_status heed_dropout(const heed_tensor* x, double p, uint64_t seed, uint32_t step, uint32_t stream,
                          heed_tensor** out);
 /**
@@ -282,9 +297,9 @@ heed_status heed_dropout(const heed_tensor* x, double p, uint64_t seed, uint32_t
 heed_status heed_cross_entropy(const heed_tensor* logits, const heed_tensor* targets, double smoothing,
                                heed_tensor** out);
 /**
- * softmax(q k^T / sqrt(dk)) v (Vaswani et al. 2017, eq. 1): query [B, H, N, dk], key [B, H, M, dk], value [B,
- * H, M, dv] -> [B, H, N, dv]. `mask`: i32 that broadcasts to [B, H, N, M], 1 = allowed, or NULL. `causal`:
- * key j is allowed for query i where j <= i + M - N.
+ * softmax(q k^T / sqrt(dk)) v (Vaswani et al. 2017, eq. 1): query [B, H, N, dk], key [B, H, M, dk],
+ * value [B, H, M, dv] -> [B, H, N, dv]. `mask`: i32 that broadcasts to [B, H, N, M], 1 = allowed,
+ * or NULL. `causal`: key j is allowed for query i where j <= i + M - N.
  */
 heed_status heed_attention(const heed_tensor* query, const heed_tensor* key, const heed_tensor* value,
                            const heed_tensor* mask, int32_t causal, heed_tensor** out);
@@ -313,10 +328,11 @@ heed_status heed_op(const char* op, const heed_tensor* const* inputs, size_t cou
 /* --- attention layers and other modules --- */
 
 /**
- * An attention layer by the name of its mechanism, such as "clusterformer". `settings`: "width" (required),
- * "heads", "dropout", "bias", "causal", "cross", "max_length" (required by some mechanisms), "seed" of the
- * initial parameters, "dtype" ("f32" or "f64"), "device", "positions" within the logits ("none", "rotary",
- * "alibi" or "relative", where the mechanism has them), and those of the mechanism (heed_list("attention")).
+ * An attention layer by the name of its mechanism, such as "clusterformer". `settings`: "width"
+ * (required), "heads", "dropout", "bias", "causal", "cross", "max_length" (required by some
+ * mechanisms), "seed" of the initial parameters, "dtype" ("f32" or "f64"), "device", "positions"
+ * within the logits ("none", "rotary", "alibi" or "relative", where the mechanism has them), and
+ * those of the mechanism (heed_list("attention")).
  */
 heed_status heed_attention_create(const char* name, const char* settings, heed_module** out);
 /**
@@ -334,12 +350,15 @@ heed_status heed_attention_forward(heed_module* layer, const heed_tensor* x, con
  */
 heed_status heed_check_attention(const char* name, const char* settings);
 /**
- * A forward pass. `training`: 1 with dropout drawn from (seed, step); 0 for inference. All layers of a pass
- * share one context: it numbers their dropout, carries state from layer to layer and collects the losses they
- * add.
+ * A forward pass. `training`: 1 with dropout drawn from (seed, step); 0 for inference. All layers
+ * of a pass share one context: it numbers their dropout, carries state from layer to layer and
+ * collects the losses they add.
  */
 heed_status heed_context_create(int32_t training, uint64_t seed, uint32_t step, heed_context** out);
-/** The weighted sum of the losses that layers add, such as ClusterFormer's clustering loss; NULL if none. */
+/**
+ * The weighted sum of the losses that layers add, such as ClusterFormer's clustering loss; NULL if
+ * none.
+ */
 heed_status heed_context_auxiliary_loss(const heed_context* context, heed_tensor** out);
 /**
  * Returns x with elements dropped with probability p by the next random numbers of the pass; x
@@ -359,8 +378,8 @@ void heed_context_free(heed_context* context);
 
 heed_status heed_module_parameter_count(heed_module* module, size_t* out);
 /**
- * The index-th parameter: its dotted name, valid as long as the handle, and the leaf itself, which the module
- * keeps using. Either may be NULL.
+ * The index-th parameter: its dotted name, valid as long as the handle, and the leaf itself, which
+ * the module keeps using. Either may be NULL.
  */
 heed_status heed_module_parameter(heed_module* module, size_t index, const char** name, heed_tensor** out);
 /** Writes parameters and buffers as safetensors, completely or not at all. */
@@ -381,13 +400,14 @@ heed_status heed_move(const void* const* objects, size_t count, const char* devi
 /* --- optimizers --- */
 
 /**
- * "sgd", "adam", "adamw" or "muon" over distinct leaves on one device. `settings`: "beta1" (0.9; for sgd the
- * momentum, 0), "beta2", "epsilon", "weight_decay", "decay_vectors" (false: adamw and muon do not decay
- * parameters of rank 0 or 1, such as biases), and "clip_norm", the limit of the gradients' global norm (0:
- * none). muon orthogonalises the steps of matrices that are hidden maps (heed_tensor_set_hidden_map()), and
- * takes adamw's for all else. It also has "momentum" (0.95), "nesterov" (true), "iterations" (5), "adjust_rate"
- * ("match_rms_adamw": 0.2 sqrt(max(rows, columns)) times the rate; "original": sqrt(max(1, rows / columns)))
- * and "matrix_rate" (1), by which the matrices' rate is multiplied.
+ * "sgd", "adam", "adamw" or "muon" over distinct leaves on one device. `settings`: "beta1" (0.9;
+ * for sgd the momentum, 0), "beta2", "epsilon", "weight_decay", "decay_vectors" (false: adamw and
+ * muon do not decay parameters of rank 0 or 1, such as biases), and "clip_norm", the limit of the
+ * gradients' global norm (0: none). muon orthogonalises the steps of matrices that are hidden maps
+ * (heed_tensor_set_hidden_map()), and takes adamw's for all else. It also has "momentum" (0.95),
+ * "nesterov" (true), "iterations" (5), "adjust_rate" ("match_rms_adamw": 0.2 sqrt(max(rows,
+ * columns)) times the rate; "original": sqrt(max(1, rows / columns))) and "matrix_rate" (1), by
+ * which the matrices' rate is multiplied.
  */
 heed_status heed_optimizer_create(const char* name, const char* settings, heed_tensor* const* parameters,
                                   size_t count, heed_optimizer** out);
@@ -461,13 +481,13 @@ heed_status heed_load(const char* path, const char* const* names, const void* co
 /* --- an attention mechanism of the caller's own --- */
 
 /**
- * The output of a layer. `config`: {"path": the layer's name in the model, "width", "heads", "head_width",
- * "dropout", "bias", "causal", "cross", "max_length", "layer", "training", and the mechanism's own
- * settings}. `inputs`, borrowed for the call and NULL where there is none: x [B, N, width], mask [B, N],
- * memory [B, M, width], memory_mask [B, M], then, with "projections", query [B, H, N, dh], key and value [B,
- * H, M, dh] (else NULL), then the parameters. `pass`: the context of the pass, borrowed for the call. The
- * output is [B, H, N, dh] with "projections", else [B, N, width]. Rows of padding need not be zeroed. It
- * returns as a heed_function does.
+ * The output of a layer. `config`: {"path": the layer's name in the model, "width", "heads",
+ * "head_width", "dropout", "bias", "causal", "cross", "max_length", "layer", "training", and the
+ * mechanism's own settings}. `inputs`, borrowed for the call and NULL where there is none: x [B, N,
+ * width], mask [B, N], memory [B, M, width], memory_mask [B, M], then, with "projections", query
+ * [B, H, N, dh], key and value [B, H, M, dh] (else NULL), then the parameters. `pass`: the context
+ * of the pass, borrowed for the call. The output is [B, H, N, dh] with "projections", else [B, N,
+ * width]. Rows of padding need not be zeroed. It returns as a heed_function does.
  */
 typedef heed_status (*heed_attention_function)(void* context, const char* config, heed_tensor* const* inputs,
                                                size_t count, heed_context* pass, heed_tensor** output);
@@ -560,10 +580,10 @@ heed_status heed_compare_trainings(const char* task, const char* settings, const
 /* --- runs: what was trained. Any number of threads may ask one run at once, with one set of weights. --- */
 
 /**
- * Opens the folder of a run of any task, or of a published model (docs/guides/published.md). `settings`:
- * "device", "weights" ("best", "last" or "initial"), "config" (a file that overrides the run's settings),
- * "settings" (a list of "name=value" that overrides both), "verify" (true). Threads are set for the whole
- * process: heed_set_cpu_threads().
+ * Opens the folder of a run of any task, or of a published model (docs/guides/published.md).
+ * `settings`: "device", "weights" ("best", "last" or "initial"), "config" (a file that overrides
+ * the run's settings), "settings" (a list of "name=value" that overrides both), "verify" (true).
+ * Threads are set for the whole process: heed_set_cpu_threads().
  */
 heed_status heed_run_open(const char* folder, const char* settings, heed_run** out);
 /**
@@ -642,8 +662,8 @@ heed_status heed_queue_answer(heed_queue* queue, const char* line, char** out);
 /** Waits for pending answers, then frees the queue. */
 void heed_queue_free(heed_queue* queue);
 /**
- * A page of HTML about one run, as `TASK report` makes it, or about several side by side. `settings`:
- * "device", "verify" (true).
+ * A page of HTML about one run, as `TASK report` makes it, or about several side by side.
+ * `settings`: "device", "verify" (true).
  */
 heed_status heed_report(const char* const* folders, size_t count, const char* settings, char** out);
 /**

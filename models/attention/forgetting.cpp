@@ -11,7 +11,7 @@
 // inputs, c and attention are computed in f32.
 //
 // bf starts from 0, the authors' default (fgate_bias_init is off), so f starts from 1/2. Departure:
-// the "Pro" form (output gate, norms of q, k and o, shifts of k and v) is not implemented. The
+// the paper's "Pro" form adds an output gate, norms of q, k and o, and shifts of k and v. The
 // authors use no positions; rotary positions are possible. Padded tokens forget nothing. Decoding
 // keeps all keys, as in the paper, with c as their last column.
 //

@@ -17,8 +17,8 @@
 // biases, and adds 1e-5 dh. The state uses core/recurrence.h, where the key reads the state after
 // it has faded, so kappa / w replaces kappa. Decoding keeps S and the last x.
 //
-// Departures: from the second layer on, the paper mixes v with that of the first layer (eq. 9);
-// this is not implemented. Its channel mixing corresponds to a feed-forward layer. mu, w0, a0, xi,
+// Departures: from the second layer on, the paper mixes v with that of the first layer (eq. 9).
+// Here layers have only their own v. Its channel mixing corresponds to a feed-forward layer. mu, w0, a0, xi,
 // alpha and rho start as in the first layer of the authors' code, at any depth. Matrices start as
 // elsewhere in heed; theirs start with Wo, Ww1, Wa1 and Wg1 at 0. The maps to r, k, v and O have
 // biases if projections do; the paper's have none.

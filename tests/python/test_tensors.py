@@ -214,7 +214,7 @@ class Values(Case):
 
         with self.assertRaisesRegex(KeyError, "mine"):
             heed.gradcheck(breaks, [draw(3)])
-        with self.assertRaisesRegex(heed.BadArgument, "freed"):  # lent for the call alone
+        with self.assertRaisesRegex(heed.BadArgument, "freed"):  # valid only during the call
             heed.exp(kept[0])
         with self.assertRaisesRegex(TypeError, "must return a heed.Tensor"):
             heed.gradcheck(lambda x: 3, [draw(3)])
