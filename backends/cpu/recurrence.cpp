@@ -126,8 +126,8 @@ class Recurrent {
   }
 
  private:
-  static constexpr std::int64_t tile_bytes = 1 << 16;  // of a state's tile, unless rows are many
-  static constexpr std::int64_t task_size = 1 << 18;   // elements of states worth a task
+  static constexpr std::int64_t tile_bytes = 100 << 10;  // of a state's tile, unless rows are many
+  static constexpr std::int64_t task_size = 1 << 18;     // elements of states worth a task
   static constexpr std::int64_t chunk = recurrence_chunk;
 
   /// The columns of a tile in a buffer.
@@ -235,10 +235,12 @@ class Recurrent {
     }
   }
 
-  /// next = diag(decay) s + k^T v + w^T written, and out += q next where there is an out. `next` may be s.
-  template <bool decays, bool adds, bool overwrites>
+  /// next = diag(decay) s + k^T v + w^T written for each of `tokens` tokens, which take turns while a part of
+  /// the state is in registers; out += q next where there is an out. `next` may be s.
+  template <bool decays, bool adds, bool overwrites, int tokens>
   void change(const T* s, const Chunk& at, std::int64_t step, const T* written, const Columns& columns,
               T* out, T* next) const {
+    static_assert(tokens == 1 || !overwrites, "what a token writes depends on the state before it");
     const D d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
     const std::int64_t first = step * padded_keys_;
@@ -247,26 +249,35 @@ class Recurrent {
     for (std::int64_t i = 0; i < padded_keys_; i += rows_at_once) {
       const T* const from = s + i * columns.padded;
       T* const to = next + i * columns.padded;
-      Vec fading[rows_at_once], added[rows_at_once], writing[rows_at_once], asking[rows_at_once];
-      unrolled<rows_at_once>([&](auto n) HWY_ATTR {
-        if constexpr (decays) fading[n] = hn::Set(d, decay[i + n]);
-        if constexpr (adds) added[n] = hn::Set(d, k[i + n]);
-        if constexpr (overwrites) writing[n] = hn::Set(d, w[i + n]);
-        asking[n] = hn::Set(d, q[i + n]);
+      Vec fading[tokens][rows_at_once], added[tokens][rows_at_once], asking[tokens][rows_at_once],
+          writing[rows_at_once];
+      unrolled<tokens>([&](auto u) HWY_ATTR {
+        unrolled<rows_at_once>([&](auto n) HWY_ATTR {
+          const std::int64_t row = u * padded_keys_ + i + n;
+          if constexpr (decays) fading[u][n] = hn::Set(d, decay[row]);
+          if constexpr (adds) added[u][n] = hn::Set(d, k[row]);
+          if constexpr (overwrites) writing[n] = hn::Set(d, w[row]);
+          asking[u][n] = hn::Set(d, q[row]);
+        });
       });
       for (std::int64_t c = 0; c < columns.padded; c += lanes) {
-        auto sum = hn::Zero(d), value = sum, overwriting = sum;
-        if constexpr (adds) value = hn::Load(d, v + c);
-        if constexpr (overwrites) overwriting = hn::Load(d, written + c);
-        unrolled<rows_at_once>([&](auto n) HWY_ATTR {
-          auto state = hn::Load(d, from + n * columns.padded + c);
-          if constexpr (decays) state = hn::Mul(state, fading[n]);
-          if constexpr (adds) state = hn::MulAdd(added[n], value, state);
-          if constexpr (overwrites) state = hn::MulAdd(writing[n], overwriting, state);
-          hn::Store(state, d, to + n * columns.padded + c);
-          sum = hn::MulAdd(asking[n], state, sum);
+        Vec state[rows_at_once];
+        unrolled<rows_at_once>([&](auto n)
+                                   HWY_ATTR { state[n] = hn::Load(d, from + n * columns.padded + c); });
+        unrolled<tokens>([&](auto u) HWY_ATTR {
+          auto sum = hn::Zero(d), value = sum, overwriting = sum;
+          if constexpr (adds) value = hn::Load(d, v + u * columns.padded + c);
+          if constexpr (overwrites) overwriting = hn::Load(d, written + c);
+          unrolled<rows_at_once>([&](auto n) HWY_ATTR {
+            if constexpr (decays) state[n] = hn::Mul(state[n], fading[u][n]);
+            if constexpr (adds) state[n] = hn::MulAdd(added[u][n], value, state[n]);
+            if constexpr (overwrites) state[n] = hn::MulAdd(writing[n], overwriting, state[n]);
+            sum = hn::MulAdd(asking[u][n], state[n], sum);
+          });
+          if (T* const total = out ? out + u * columns.padded + c : nullptr)
+            hn::Store(hn::Add(hn::Load(d, total), sum), d, total);
         });
-        if (out) hn::Store(hn::Add(hn::Load(d, out + c), sum), d, out + c);
+        unrolled<rows_at_once>([&](auto n) HWY_ATTR { hn::Store(state[n], d, to + n * columns.padded + c); });
       }
     }
   }
@@ -284,6 +295,21 @@ class Recurrent {
       if (!r_) return body(decays, yes, no);
       k_ ? body(decays, yes, yes) : body(decays, no, yes);
     });
+  }
+
+  /// Calls body(step, tokens) for the tokens of a chunk in order, two at once while there are two.
+  template <class Body>
+  static void in_pairs(std::int64_t count, const Body& body) {
+    std::int64_t step = 0;
+    for (; step + 2 <= count; step += 2) body(step, std::integral_constant<int, 2>());
+    if (step < count) body(step, std::integral_constant<int, 1>());
+  }
+  /// The same in reverse order; `step` is the first of its tokens.
+  template <class Body>
+  static void in_pairs_back(std::int64_t count, const Body& body) {
+    std::int64_t step = count;
+    for (; step >= 2; step -= 2) body(step - 2, std::integral_constant<int, 2>());
+    if (step > 0) body(0, std::integral_constant<int, 1>());
   }
 
   void forward_tile(std::int64_t row, std::int64_t left, const Tensor& out, const Tensor& written,
@@ -305,12 +331,17 @@ class Recurrent {
       if (r_) load(x_, row, at, left, columns.count, columns.padded, at.x);
       std::fill_n(at.out, at.count * columns.padded, T{0});
       by_kind([&](auto decays, auto adds, auto overwrites) HWY_ATTR {
-        for (std::int64_t step = 0; step < at.count; ++step) {
-          T* const x = at.x + step * columns.padded;
-          if constexpr (overwrites)
+        if constexpr (overwrites)
+          for (std::int64_t step = 0; step < at.count; ++step) {
+            T* const x = at.x + step * columns.padded;
             read(s, at.r + step * padded_keys_, at.decay + step * padded_keys_, columns, x);
-          change<decays, adds, overwrites>(s, at, step, x, columns, at.out + step * columns.padded, s);
-        }
+            change<decays, adds, true, 1>(s, at, step, x, columns, at.out + step * columns.padded, s);
+          }
+        else
+          in_pairs(at.count, [&](std::int64_t step, auto tokens) HWY_ATTR {
+            change<decays, adds, false, tokens>(s, at, step, nullptr, columns, at.out + step * columns.padded,
+                                                s);
+          });
       });
       store(at.out, row, at, columns, out);
       if (written.defined()) store(at.x, row, at, columns, written);
@@ -318,10 +349,97 @@ class Recurrent {
     store_state(s, columns, last.data<T>() + row * keys_ * width_);
   }
 
-  /// Sums over columns for each row of S, of one token.
+  /// Sums over columns for each row of S, of one token; q and k of two.
   struct RowSums {
-    T *q, *k, *w, *r, *g;  // [padded keys]
+    T *q, *k, *w, *r, *g;  // [padded keys] for each token
   };
+  static constexpr std::int64_t sum_buffers = 7;
+
+  /// s = diag(decay) s + k^T v for each of `tokens` tokens, and the gradient of its q, s grad.
+  template <bool decays, int tokens>
+  void change_with_query_gradient(T* s, const Chunk& at, std::int64_t step, const Columns& columns,
+                                  const RowSums& sums) const {
+    const D d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    const T *const k = at.k + step * padded_keys_, *const decay = at.decay + step * padded_keys_,
+                   *const v = at.v + step * columns.padded, *const grad = at.out + step * columns.padded;
+    for (std::int64_t i = 0; i < padded_keys_; i += rows_at_once) {
+      Vec fading[tokens][rows_at_once], added[tokens][rows_at_once], dq[tokens][rows_at_once];
+      unrolled<tokens>([&](auto u) HWY_ATTR {
+        unrolled<rows_at_once>([&](auto n) HWY_ATTR {
+          const std::int64_t row = u * padded_keys_ + i + n;
+          if constexpr (decays) fading[u][n] = hn::Set(d, decay[row]);
+          added[u][n] = hn::Set(d, k[row]);
+          dq[u][n] = hn::Zero(d);
+        });
+      });
+      for (std::int64_t c = 0; c < columns.padded; c += lanes) {
+        Vec state[rows_at_once];
+        T* const here = s + i * columns.padded + c;
+        unrolled<rows_at_once>([&](auto n) HWY_ATTR { state[n] = hn::Load(d, here + n * columns.padded); });
+        unrolled<tokens>([&](auto u) HWY_ATTR {
+          const auto value = hn::Load(d, v + u * columns.padded + c),
+                     of_out = hn::Load(d, grad + u * columns.padded + c);
+          unrolled<rows_at_once>([&](auto n) HWY_ATTR {
+            if constexpr (decays) state[n] = hn::Mul(state[n], fading[u][n]);
+            state[n] = hn::MulAdd(added[u][n], value, state[n]);
+            dq[u][n] = hn::MulAdd(state[n], of_out, dq[u][n]);
+          });
+        });
+        unrolled<rows_at_once>([&](auto n) HWY_ATTR { hn::Store(state[n], d, here + n * columns.padded); });
+      }
+      unrolled<tokens>([&](auto u) HWY_ATTR {
+        lane_sums(d, dq[u][0], dq[u][1], dq[u][2], dq[u][3], sums.q + u * padded_keys_ + i);
+      });
+    }
+  }
+
+  /// Takes `tokens` tokens back, from the last, in a recurrence that only adds: ds becomes the gradient of
+  /// the state before them. Computes the gradients of k, and adds that of v to dv.
+  template <bool decays, int tokens>
+  void back_to_added(const Chunk& at, std::int64_t step, const Columns& columns, T* ds, T* dv,
+                     const RowSums& sums) const {
+    const D d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    const std::int64_t first = step * padded_keys_;
+    const T *const q = at.q + first, *const k = at.k + first, *const decay = at.decay + first,
+                   *const grad = at.out + step * columns.padded, *const v = at.v + step * columns.padded;
+    for (std::int64_t i = 0; i < padded_keys_; i += rows_at_once) {
+      Vec asking[tokens][rows_at_once], added[tokens][rows_at_once], fading[tokens][rows_at_once],
+          dk[tokens][rows_at_once];
+      unrolled<tokens>([&](auto u) HWY_ATTR {
+        unrolled<rows_at_once>([&](auto n) HWY_ATTR {
+          const std::int64_t row = u * padded_keys_ + i + n;
+          asking[u][n] = hn::Set(d, q[row]);
+          added[u][n] = hn::Set(d, k[row]);
+          if constexpr (decays) fading[u][n] = hn::Set(d, decay[row]);
+          dk[u][n] = hn::Zero(d);
+        });
+      });
+      for (std::int64_t c = 0; c < columns.padded; c += lanes) {
+        Vec slope[rows_at_once];
+        T* const here = ds + i * columns.padded + c;
+        unrolled<rows_at_once>([&](auto n) HWY_ATTR { slope[n] = hn::Load(d, here + n * columns.padded); });
+        unrolled<tokens>([&](auto back) HWY_ATTR {
+          constexpr int u = tokens - 1 - static_cast<int>(back);
+          const std::int64_t column = u * columns.padded + c;
+          const auto of_out = hn::Load(d, grad + column), value = hn::Load(d, v + column);
+          auto of_value = hn::Zero(d);
+          unrolled<rows_at_once>([&](auto n) HWY_ATTR {
+            slope[n] = hn::MulAdd(asking[u][n], of_out, slope[n]);
+            dk[u][n] = hn::MulAdd(slope[n], value, dk[u][n]);
+            of_value = hn::MulAdd(added[u][n], slope[n], of_value);
+            if constexpr (decays) slope[n] = hn::Mul(slope[n], fading[u][n]);
+          });
+          hn::Store(hn::Add(hn::Load(d, dv + column), of_value), d, dv + column);
+        });
+        unrolled<rows_at_once>([&](auto n) HWY_ATTR { hn::Store(slope[n], d, here + n * columns.padded); });
+      }
+      unrolled<tokens>([&](auto u) HWY_ATTR {
+        lane_sums(d, dk[u][0], dk[u][1], dk[u][2], dk[u][3], sums.k + u * padded_keys_ + i);
+      });
+    }
+  }
 
   /// The gradient of q: S_t grad.
   void add_query_gradient(const T* s, const T* grad, const Columns& columns, const RowSums& sums) const {
@@ -341,25 +459,23 @@ class Recurrent {
 
   /// Adds q^T grad to ds, which is then the gradient of S_t, and computes the gradients that follow
   /// from it: those of k and w by rows, that of v (added to dv) and that of the written value
-  /// (added to dx). With `fades`, ds becomes the gradient of S_{t-1} if nothing is read.
-  template <bool adds, bool overwrites, bool fades>
+  /// (added to dx).
+  template <bool adds, bool overwrites>
   void back_to_change(const Chunk& at, std::int64_t step, const Columns& columns, T* ds, T* dv, T* dx,
                       const RowSums& sums) const {
     const D d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
     const std::int64_t first = step * padded_keys_;
-    const T *const q = at.q + first, *const k = at.k + first, *const w = at.w + first,
-                   *const decay = at.decay + first;
+    const T *const q = at.q + first, *const k = at.k + first, *const w = at.w + first;
     const T *const grad = at.out + step * columns.padded, *const v = at.v + step * columns.padded,
                    *const x = at.x + step * columns.padded;
     for (std::int64_t i = 0; i < padded_keys_; i += rows_at_once) {
-      Vec asking[rows_at_once], added[rows_at_once], writing[rows_at_once], fading[rows_at_once];
+      Vec asking[rows_at_once], added[rows_at_once], writing[rows_at_once];
       Vec dk[rows_at_once], dw[rows_at_once];
       unrolled<rows_at_once>([&](auto n) HWY_ATTR {
         asking[n] = hn::Set(d, q[i + n]);
         if constexpr (adds) added[n] = hn::Set(d, k[i + n]), dk[n] = hn::Zero(d);
         if constexpr (overwrites) writing[n] = hn::Set(d, w[i + n]), dw[n] = hn::Zero(d);
-        if constexpr (fades) fading[n] = hn::Set(d, decay[i + n]);
       });
       for (std::int64_t c = 0; c < columns.padded; c += lanes) {
         const auto of_out = hn::Load(d, grad + c);
@@ -369,7 +485,7 @@ class Recurrent {
         unrolled<rows_at_once>([&](auto n) HWY_ATTR {
           T* const here = ds + (i + n) * columns.padded + c;
           const auto slope = hn::MulAdd(asking[n], of_out, hn::Load(d, here));
-          hn::Store(fades ? hn::Mul(slope, fading[n]) : slope, d, here);
+          hn::Store(slope, d, here);
           if constexpr (adds) {
             dk[n] = hn::MulAdd(slope, value, dk[n]);
             of_value = hn::MulAdd(added[n], slope, of_value);
@@ -466,7 +582,7 @@ class Recurrent {
     T *const dv = walk.dv + step * walk.columns.padded, *const dx =
                                                             walk.at.dwritten + step * walk.columns.padded;
     add_query_gradient(after, walk.at.out + step * walk.columns.padded, walk.columns, walk.sums);
-    back_to_change<adds, overwrites, false>(walk.at, step, walk.columns, walk.ds, dv, dx, walk.sums);
+    back_to_change<adds, overwrites>(walk.at, step, walk.columns, walk.ds, dv, dx, walk.sums);
     if constexpr (decays || overwrites)
       back_to_reading<decays, overwrites>(before, walk.at, step, walk.columns, walk.ds, dx, walk.sums);
     put(walk.dq, walk, step, walk.sums.q);
@@ -488,7 +604,7 @@ class Recurrent {
     Parts parts{thread_scratch<T>(
         recurrence_slot, static_cast<std::size_t>(
                              chunk * (key_buffers * padded_keys_ + (column_buffers + 1) * columns.padded) +
-                             (kept + 1) * state_size + key_buffers * padded_keys_))};
+                             (kept + 1) * state_size + sum_buffers * padded_keys_))};
     Walk walk{row,
               columns,
               {},
@@ -502,8 +618,8 @@ class Recurrent {
               gradients.writing,
               gradients.log_decay};
     walk.at = make_chunk(parts, columns);
-    for (T** one : {&walk.sums.q, &walk.sums.k, &walk.sums.w, &walk.sums.r, &walk.sums.g})
-      *one = parts.take(padded_keys_);
+    for (T** one : {&walk.sums.q, &walk.sums.k}) *one = parts.take(2 * padded_keys_);
+    for (T** one : {&walk.sums.w, &walk.sums.r, &walk.sums.g}) *one = parts.take(padded_keys_);
     T *const s = walk.s, *const ds = walk.ds;
     Chunk& at = walk.at;
     load_state(state_of(last_grad, row), columns, ds);
@@ -512,11 +628,10 @@ class Recurrent {
       for (std::int64_t c = 0; c < chunks; ++c) {
         load_chunk(walk, c, written, grad);
         by_decay([&](auto decays) HWY_ATTR {
-          for (std::int64_t step = 0; step < at.count; ++step) {
-            change<decays, true, false>(s, at, step, nullptr, columns, nullptr, s);
-            add_query_gradient(s, at.out + step * columns.padded, columns, walk.sums);
-            put(walk.dq, walk, step, walk.sums.q);
-          }
+          in_pairs(at.count, [&](std::int64_t step, auto tokens) HWY_ATTR {
+            change_with_query_gradient<decays, tokens>(s, at, step, columns, walk.sums);
+            for (int u = 0; u < tokens; ++u) put(walk.dq, walk, step + u, walk.sums.q + u * padded_keys_);
+          });
         });
       }
     }
@@ -526,19 +641,18 @@ class Recurrent {
         load_state(state_of(states, row * chunks + c), columns, s);
         by_kind([&](auto decays, auto adds, auto overwrites) HWY_ATTR {
           for (std::int64_t step = 0; step < at.count; ++step)
-            change<decays, adds, overwrites>(s + step * state_size, at, step, at.x + step * columns.padded,
-                                             columns, nullptr, s + (step + 1) * state_size);
+            change<decays, adds, overwrites, 1>(s + step * state_size, at, step, at.x + step * columns.padded,
+                                                columns, nullptr, s + (step + 1) * state_size);
           for (std::int64_t step = at.count - 1; step >= 0; --step)
             step_back<decays, adds, overwrites>(walk, step, s + step * state_size,
                                                 s + (step + 1) * state_size);
         });
       } else {
         by_decay([&](auto decays) HWY_ATTR {
-          for (std::int64_t step = at.count - 1; step >= 0; --step) {
-            back_to_change<true, false, decays>(at, step, columns, ds, walk.dv + step * columns.padded,
-                                                nullptr, walk.sums);
-            put(walk.dk, walk, step, walk.sums.k);
-          }
+          in_pairs_back(at.count, [&](std::int64_t step, auto tokens) HWY_ATTR {
+            back_to_added<decays, tokens>(at, step, columns, ds, walk.dv + step * columns.padded, walk.sums);
+            for (int u = 0; u < tokens; ++u) put(walk.dk, walk, step + u, walk.sums.k + u * padded_keys_);
+          });
         });
       }
       if (gradients.value.defined()) store(walk.dv, row, at, columns, gradients.value);

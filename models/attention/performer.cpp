@@ -54,10 +54,9 @@ class Performer : public FeatureAttention {
     const double scale = std::pow(static_cast<double>(width_), -0.25);
     return [w, scale](const Tensor& x, const Places&) {
       const Tensor scaled = x * scale;
-      const Tensor exponents = matmul(scaled, transpose(cast(w.to(x.device()), x.dtype()), 0, 1)) -
-                               sum(square(scaled), -1, true) * 0.5;
-      const Tensor largest = max(exponents, -1, true).detach();
-      return Features{exp(exponents - largest), squeeze(largest, 3)};
+      const Tensor products = matmul(scaled, transpose(cast(w.to(x.device()), x.dtype()), 0, 1));
+      const Tensor largest = max(products, -1, true).detach();
+      return Features{exp(products - largest), squeeze(largest, 3) - sum(square(scaled), -1) * 0.5};
     };
   }
 

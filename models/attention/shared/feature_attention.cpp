@@ -59,7 +59,7 @@ Tensor FeatureAttention::causal(const AttentionInput& input, AttentionCache& cac
   Tensor key = keys.values, log_decay;
   if (keys.log_scale.defined()) {
     const Tensor scale = real_scale(keys.log_scale, input.mask);
-    Tensor largest = running_max(scale);
+    Tensor largest = running_max(scale.detach());
     if (cache.value.defined()) largest = maximum(largest, cache.value);
     const Tensor first = cache.value.defined() ? cache.value : slice(largest, 2, 0, 1);
     const Tensor before = concat({first, slice(largest, 2, 0, largest.size(2) - 1)}, 2);
@@ -90,7 +90,7 @@ Tensor FeatureAttention::values_of(const Tensor& value, Context& context) const 
 Tensor FeatureAttention::keys_of(const Features& features, const Tensor& mask) {
   if (!features.log_scale.defined()) return without_padding(features.values, mask);
   const Tensor scale = real_scale(features.log_scale, mask);
-  return without_padding(features.values * exp(unsqueeze(scale - max(scale, -1, true), 3)), mask);
+  return without_padding(features.values * exp(unsqueeze(scale - max(scale, -1, true).detach(), 3)), mask);
 }
 
 /// S and z over all keys, [B, H, m, dh + 1].

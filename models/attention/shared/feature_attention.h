@@ -23,7 +23,7 @@ class FeatureAttention : public Attention {
   /// phi(x) = values e^{log_scale}, which keeps features of any size within range.
   struct Features {
     Tensor values;          ///< [B, H, N, m]
-    Tensor log_scale = {};  ///< [B, H, N], without gradient; undefined: 0
+    Tensor log_scale = {};  ///< [B, H, N]; undefined: 0
   };
   /// Positions of the rows of x: begin, ..., begin + count - 1, repeated from begin if queries of
   /// several samples share one memory.
