@@ -159,14 +159,15 @@ def flags_of(options, every):
 
 NANOGPT = {"modern": False, "layers": 4, "heads": 4, "width": 128, "hidden": 512, "context": 64, "batch": 12, "dropout": 0.0,
            "steps": 2000, "rate": 1e-3, "final_rate": 1e-4, "warmup": 100, "beta2": 0.99, "weight_decay": 0.1, "every": 100}
-# A model of the same size in heed's blocks, with what its own experiments found (docs/explanation/experiments.md).
-SMALL = {"model.width": 128, "model.heads": 4, "model.feed_forward": 344, "model.decoder_layers": 4, "model.max_length": 64,
-         "model.dropout": 0.0, "model.activation": "swiglu", "model.norm_kind": "rms", "model.positions": "rotary",
-         "model.embedding_deviation": 0.02, "training.steps": 300, "training.batch_tokens": 768, "training.optimizer.name": "muon",
-         "training.schedule.name": "linear", "training.schedule.learning_rate": 0.008, "training.schedule.warmup_steps": 10}
-LARGE = {"modern": True, "layers": 4, "heads": 8, "width": 256, "hidden": 704, "context": 256, "batch": 12, "dropout": 0.2,
-         "steps": 3600, "rate": 2e-3, "final_rate": 0.0, "warmup": 200, "beta2": 0.99, "weight_decay": 0.1, "ema": 0.998,
-         "every": 100}
+# A model of the same size in heed's default blocks, with its default optimizer; the same in PyTorch.
+SMALL = {"model.width": 128, "model.heads": 4, "model.feed_forward": 344, "model.max_length": 64, "model.dropout": 0.0,
+         "training.steps": 300, "training.batch_tokens": 768}
+MUON = {"modern": True, "deviation": 0.02, "muon": 0.9, "rate": 8e-3, "linear": True, "final_rate": 0.0, "warmup": 10,
+        "beta2": 0.99, "weight_decay": 0.1}
+TORCH_SMALL = MUON | {"layers": 4, "heads": 4, "width": 128, "hidden": 344, "context": 64, "batch": 12, "dropout": 0.0,
+                      "steps": 300, "every": 50}
+LARGE = MUON | {"layers": 4, "heads": 8, "width": 256, "hidden": 704, "context": 256, "batch": 12, "dropout": 0.2,
+                "steps": 1500, "rate": 6e-3, "every": 100}
 
 
 def characters(options, table):
@@ -187,6 +188,7 @@ def characters(options, table):
     table.add("characters", [1.92, 1.88, 1.70, 1.60, 1.50], {
         "heed, small": (len(SMALL), [1.92, 1.88], own(SMALL, 64, 50)),
         "heed, tinyshakespeare.json": (lines, [1.70, 1.60, 1.50], own({}, 256, 100, "--config", config)),
+        "PyTorch, heed's small model, eager": (torch_lines, [1.92, 1.88], torch(TORCH_SMALL)),
         "nanoGPT's recipe, eager": (torch_lines, [1.92, 1.88], torch(NANOGPT)),
         "nanoGPT's recipe, compiled": (torch_lines, [1.92, 1.88], torch(NANOGPT, True)),
         "PyTorch, heed's model, eager": (torch_lines, [1.70, 1.60, 1.50], torch(LARGE)),
@@ -234,13 +236,13 @@ def learned_tokenizer(command, folder):
     return f"{run}/tokenizer.json"
 
 
-BERT = {"modern": True, "layers": 4, "heads": 4, "width": 128, "hidden": 344, "context": 128, "batch": 32, "dropout": 0.1,
-        "steps": 3000, "rate": 2e-3, "final_rate": 0.0, "warmup": 200, "beta2": 0.99, "weight_decay": 0.1, "every": 100}
-BERT_SETTINGS = {"objective": "masked", "model.width": 128, "model.heads": 4, "model.feed_forward": 344, "model.decoder_layers": 4,
-                 "model.max_length": 128, "model.dropout": 0.1, "model.activation": "swiglu", "model.norm_kind": "rms",
-                 "model.positions": "rotary", "tokenizer.kind": "bpe", "tokenizer.vocabulary": 4000, "training.keep_best_by": "loss",
-                 "training.steps": 3000, "training.batch_tokens": 4096, "training.schedule.learning_rate": 0.002,
-                 "training.schedule.warmup_steps": 200}
+BERT = MUON | {"layers": 4, "heads": 4, "width": 128, "hidden": 344, "context": 128, "batch": 32, "dropout": 0.1,
+               "steps": 2000, "muon": 0.95, "rate": 4e-3, "warmup": 50, "every": 100}
+BERT_SETTINGS = {"objective": "masked", "model.width": 128, "model.heads": 4, "model.feed_forward": 344,
+                 "model.decoder_layers": 4, "model.max_length": 128, "model.dropout": 0.1, "tokenizer.kind": "bpe",
+                 "tokenizer.vocabulary": 4000, "training.keep_best_by": "loss", "training.steps": 2000,
+                 "training.batch_tokens": 4096, "training.schedule.learning_rate": 0.004,
+                 "training.schedule.warmup_steps": 50}
 
 
 def masked(options, table):

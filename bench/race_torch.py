@@ -17,7 +17,7 @@ from collections import Counter
 import peers
 
 
-def transformer(torch, vocabulary, width, heads, hidden, layers, context, dropout, modern, causal):
+def transformer(torch, vocabulary, width, heads, hidden, layers, context, dropout, modern, causal, deviation=0.0):
     """A stack with tied embeddings, normalised before its parts. modern: rotary positions, RMSNorm, SwiGLU, as heed has them
     (norm=pre); else learned positions, LayerNorm, GELU and no biases, as in GPT-2 without biases."""
     from torch import nn
@@ -62,7 +62,7 @@ def transformer(torch, vocabulary, width, heads, hidden, layers, context, dropou
                 if weight.ndim < 2:
                     continue
                 if modern and "embedding" in name:
-                    nn.init.normal_(weight, std=width**-0.5)
+                    nn.init.normal_(weight, std=deviation or width**-0.5)
                 elif modern:
                     for part in weight.split(width if "query_key_value" in name else len(weight)):
                         nn.init.xavier_uniform_(part)
@@ -85,35 +85,44 @@ def transformer(torch, vocabulary, width, heads, hidden, layers, context, dropou
 
 
 class Run:
-    """A training: AdamW with a warm-up and half a cosine, clipping, the average of the weights where it is asked for."""
+    """A training: AdamW, with Muon for the layers' matrices where it is asked for; warm-up, then half a cosine or a line to
+    the last rate; clipping; the average of the weights where it is asked for."""
 
     def __init__(self, torch, model, recipe, compiled):
         self.torch, self.model, self.recipe = torch, model, recipe
         self.forward = torch.compile(model) if compiled else model
-        weights = [p for p in model.parameters() if p.ndim >= 2]
-        vectors = [p for p in model.parameters() if p.ndim < 2]
-        self.optimizer = torch.optim.AdamW(
-            [{"params": weights, "weight_decay": recipe["weight_decay"]}, {"params": vectors, "weight_decay": 0.0}],
-            lr=recipe["rate"], betas=(recipe.get("beta1", 0.9), recipe["beta2"]), eps=recipe.get("epsilon", 1e-8), fused=True)
+        of_muon = {name for name, p in model.named_parameters() if recipe.get("muon") and "layers" in name and p.ndim == 2}
+        rest = [p for name, p in model.named_parameters() if name not in of_muon]
+        decay = recipe["weight_decay"]
+        groups = [{"params": [p for p in rest if p.ndim >= 2], "weight_decay": decay},
+                  {"params": [p for p in rest if p.ndim < 2], "weight_decay": 0.0}]
+        self.optimizers = [torch.optim.AdamW(groups, lr=recipe["rate"], betas=(recipe.get("beta1", 0.9), recipe["beta2"]),
+                                             eps=recipe.get("epsilon", 1e-8), fused=True)]
+        if of_muon:
+            matrices = [p for name, p in model.named_parameters() if name in of_muon]
+            self.optimizers.append(torch.optim.Muon(matrices, lr=recipe["rate"], weight_decay=decay, momentum=recipe["muon"],
+                                                    nesterov=True, adjust_lr_fn="match_rms_adamw"))
         self.averages = [p.detach().clone() for p in model.parameters()] if recipe.get("ema") else None
 
     def rate(self, step):
         first, last, warmup, steps = (self.recipe[name] for name in ("rate", "final_rate", "warmup", "steps"))
         if step <= warmup:
             return first * step / warmup
-        return last + (first - last) * 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))
+        done = (step - warmup) / max(1, steps - warmup)
+        return last + (first - last) * (1 - done if self.recipe.get("linear") else 0.5 * (1 + math.cos(math.pi * done)))
 
     def train(self, loss_of_step, measure):
         spent = [0.0, 0.0]
         for step in range(1, self.recipe["steps"] + 1):
             start = time.process_time(), time.monotonic()
-            for group in self.optimizer.param_groups:
+            for group in (group for one in self.optimizers for group in one.param_groups):
                 group["lr"] = self.rate(step)
             loss = loss_of_step(step, self.forward)
-            self.optimizer.zero_grad(set_to_none=True)
+            self.model.zero_grad(set_to_none=True)
             loss.backward()
             self.torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-            self.optimizer.step()
+            for optimizer in self.optimizers:
+                optimizer.step()
             if self.averages:
                 decay = min(self.recipe["ema"], (1 + step) / (10 + step))
                 self.torch._foreach_lerp_(self.averages, [p.detach() for p in self.model.parameters()], 1 - decay)
@@ -162,7 +171,7 @@ def characters(torch, recipe, compiled):
     train, valid = ids[:cut], ids[cut:]
     context, batch = recipe["context"], recipe["batch"]
     model = transformer(torch, len(number), recipe["width"], recipe["heads"], recipe["hidden"], recipe["layers"], context,
-                        recipe["dropout"], recipe["modern"], causal=True)
+                        recipe["dropout"], recipe["modern"], causal=True, deviation=recipe.get("deviation", 0.0))
     generator = torch.Generator().manual_seed(recipe["seed"])
 
     def loss(step, forward):
@@ -188,7 +197,7 @@ def masked(torch, recipe, compiled):
              for name in ("data", "valid")]
     context, batch = recipe["context"], recipe["batch"]
     model = transformer(torch, vocabulary, recipe["width"], recipe["heads"], recipe["hidden"], recipe["layers"], context,
-                        recipe["dropout"], recipe["modern"], causal=False)
+                        recipe["dropout"], recipe["modern"], causal=False, deviation=recipe.get("deviation", 0.0))
     generator = torch.Generator().manual_seed(recipe["seed"])
 
     def guessed(rows, forward, draws, reduction):

@@ -40,9 +40,20 @@ constexpr const char* for_all = R"({
     "optimizer": {"name": "adamw", "beta2": 0.99, "epsilon": 1e-8, "weight_decay": 0.1},
     "schedule": {"name": "cosine", "learning_rate": 0.002}}})";
 
+/// Blocks and optimizer are those that need the least time (docs/explanation/experiments.md).
 constexpr const char* for_text = R"({
-  "model": {"width": 192, "heads": 6, "feed_forward": 768, "decoder_layers": 4},
-  "training": {"steps": 3000, "evaluate_every": 500, "save_every": 500, "schedule": {"warmup_steps": 200}}})";
+  "model": {"width": 192, "heads": 6, "feed_forward": 512, "decoder_layers": 4, "positions": "rotary",
+    "norm_kind": "rms", "activation": "swiglu", "embedding_deviation": 0.02},
+  "training": {"steps": 3000, "batch_tokens": 2048, "evaluate_every": 500, "save_every": 500,
+    "optimizer": {"name": "muon", "momentum": 0.9},
+    "schedule": {"name": "linear", "learning_rate": 0.008, "warmup_steps": 10}}})";
+
+/// Trained weights take steps of AdamW, whose learning rate follows from the width (TaskKind).
+constexpr const char* for_tuned_writers = R"({
+  "training": {"optimizer": {"name": "adamw"}, "schedule": {"name": "cosine", "warmup_steps": 100}}})";
+
+/// Pass limits for writers: on a short text the held-out loss rises after that.
+constexpr EpochLimit writer_epoch_limit = {12, 300}, fine_tuned_writer_epoch_limit = {4, 100};
 
 /// Defaults for generated sentences: many small batches, because the rules are learned late and a
 /// short text gives few large batches.
@@ -72,6 +83,25 @@ Settings language_model_settings(bool own_data) {
   settings.change_defaults(for_all);
   settings.change_defaults(own_data ? for_text : for_agreement);
   return settings;
+}
+
+/// Replaces rotary positions, the default for texts, by learned ones if the attention cannot have
+/// them. Returns a remark, or "".
+std::string choose_positions(Settings& settings) {
+  const std::string path = "model.positions";
+  const TransformerConfig config = model_config(settings);
+  if (settings.setting(path).is_given || config.positions != "rotary") return "";
+  std::string reason;
+  for (const AttentionChoice& choice : config.decoder_attention) {
+    const std::int64_t heads = choice.heads > 0 ? choice.heads : config.heads;
+    if (!attention_capabilities(choice.name, choice.options).rotary)
+      reason = concat_text("attention '", choice.name, "' cannot have rotary ones");
+    else if (config.head_width == 0 && config.width / heads % 2 != 0)
+      reason = concat_text("heads of the odd width ", config.width / heads, " cannot have rotary ones");
+  }
+  if (reason.empty()) return "";
+  settings.set(path, "learned", "the attention");
+  return concat_text("positions are learned, since ", reason, " (model.positions)");
 }
 
 std::unique_ptr<Learner> make_text_learner(const TaskKind& kind, Settings settings) {
@@ -171,7 +201,9 @@ void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_
 }
 
 TextStream::TextStream(Settings& settings, Learner& learner)
-    : settings_(settings), learner_(learner), data_(settings.read<TextData>("data")) {}
+    : settings_(settings), learner_(learner), data_(settings.read<TextData>("data")) {
+  learner_.remark(choose_positions(settings_));
+}
 
 std::map<std::string, std::string> TextStream::read_parts(ReadReport& report) {
   parts = DataParts<LargeText>();
@@ -318,6 +350,11 @@ std::map<std::string, std::string> TextWriter::read_parts() {
 void TextWriter::open(const ReadFile& read) {
   text_.open(read);
   generation_.end = text_.end_mark();
+}
+
+void TextWriter::prepare_training() {
+  text_.prepare();
+  limit_epochs(is_fine_tuned() ? fine_tuned_writer_epoch_limit : writer_epoch_limit);
 }
 
 std::unique_ptr<Module> TextWriter::make_model() {
@@ -479,7 +516,8 @@ const TaskKind& language_model_task() {
   static const TaskKind kind{"language_model",        "Trains, evaluates and uses a language model",
                              Stacks::decoder,         causal_kinds,
                              language_model_settings, names_file,
-                             make_text_learner,       {{"", {{"text", "A document"}}}}};
+                             make_text_learner,       {{"", {{"text", "A document"}}}},
+                             for_tuned_writers};
   return kind;
 }
 

@@ -170,7 +170,7 @@ class TextWriter : public Learner {
  public:
   TextWriter(const TaskKind& kind, Settings settings);
 
-  void prepare_training() override { text_.prepare(); }
+  void prepare_training() override;
   std::int64_t batches(std::int64_t epoch) override { return text_.batches.count(epoch); }
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override;
   Evaluation evaluate() override;
