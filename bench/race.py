@@ -44,11 +44,11 @@ TICKS = os.sysconf("SC_CLK_TCK")
 # --- sides: each gives its curve, a list of {"step", "value", "processor", "wall"}, and its memory in MB
 
 
-def ended(process, out):
-    """Waits for a process; its peak memory in MB. An error ends the program, unless it was stopped from here."""
+def ended(process, out, stopped=False):
+    """Waits for a process; its peak memory in MB. An error ends the program, unless the process was stopped from here."""
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode > 0:
+    if process.returncode > 0 and not stopped:
         out.seek(0)
         sys.exit(f"{' '.join(process.args)}\n{out.read().decode(errors='replace')}")
     return usage.ru_maxrss / 1024
@@ -73,7 +73,7 @@ def heed(command, metric, is_last):
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as out:
         run = pathlib.Path(folder) / "run"
         process = subprocess.Popen([*map(str, command), "--out", str(run)], stdout=out, stderr=out)
-        start, measuring, before, curve, log = time.monotonic(), [0.0, 0.0], [0.0, 0.0], [], None
+        start, measuring, before, curve, log, stopped = time.monotonic(), [0.0, 0.0], [0.0, 0.0], [], None, False
         while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             time.sleep(0.02)
             log = log or ((run / "metrics.jsonl").open() if (run / "metrics.jsonl").exists() else None)
@@ -87,7 +87,8 @@ def heed(command, metric, is_last):
                               "processor": now[0] - measuring[0], "wall": now[1] - measuring[1]})
                 if is_last(curve[-1]["value"]):
                     process.terminate()
-        return curve, ended(process, out)
+                    stopped = True
+        return curve, ended(process, out, stopped)
 
 
 def pytorch(race, recipe, options, compiled, is_last):

@@ -41,7 +41,7 @@ def transformer(torch, vocabulary, width, heads, hidden, layers, context, dropou
             q, k, v = self.query_key_value(self.norm1(x)).view(batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
             if turn is not None:
                 q, k = turn(q), turn(k)
-            y = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout if self.training else 0.0, is_causal=causal)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
             x = x + F.dropout(self.output(y.transpose(1, 2).reshape(x.shape)), dropout, self.training)
             y = self.first(self.norm2(x))
             y = F.silu(y[..., :hidden]) * y[..., hidden:] if modern else F.gelu(y)
@@ -277,6 +277,11 @@ def translation(torch, recipe, compiled):
             self.embedding = nn.Embedding(tokenizer.get_vocab_size(), width)
             self.stacks = nn.Transformer(width, recipe["heads"], recipe["layers"], recipe["layers"], recipe["hidden"],
                                          recipe["dropout"], batch_first=True, norm_first=True)
+            for part in self.stacks.modules():  # dropout only of embeddings and of sub-layers, as in heed
+                if isinstance(part, nn.MultiheadAttention):
+                    part.dropout = 0.0
+                elif isinstance(part, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
+                    part.dropout.p = 0.0
             angles = torch.arange(longest)[:, None] / 10_000 ** (torch.arange(0, width, 2) / width)
             self.register_buffer("positions", torch.stack((angles.sin(), angles.cos()), -1).view(-1, width))
             nn.init.normal_(self.embedding.weight, std=width**-0.5)

@@ -349,6 +349,42 @@ TEST_CASE("embed_text: texts that cannot be told apart are ranked as chance woul
 }
 
 TEST_CASE(
+    "language_model: a short text is read ten times, and positions are rotary where the attention can") {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += concat_text("the cat sees ", i, " dogs.\n");
+  const std::string file = write_content(folder / "text", text).string();
+  std::string said;
+  const auto trained = [&](const std::string& name, const std::vector<std::string>& more) {
+    Settings settings = task_kind("language_model").settings(true);
+    for (const char* const one :
+         {"model.width=16", "model.heads=2", "model.feed_forward=16", "model.max_length=32",
+          "model.decoder_layers=1", "training.batch_tokens=64"})
+      settings.assign(one);
+    settings.assign("data.file=" + file);
+    for (const std::string& one : more) settings.assign(one);
+    said.clear();
+    train_run(task_kind("language_model"), settings,
+              {.folder = folder / name,
+               .callbacks = {.message = [&](std::string_view line) { said.append(line).append("\n"); }}});
+    return nlohmann::json::parse(read_file(folder / name / "config.json"));
+  };
+  const nlohmann::json usual = trained("usual", {});
+  CHECK(usual["model"]["positions"] == "rotary");
+  CHECK(usual["training"]["steps"] == 300);  // at least
+  CHECK(contains(said, "10 passes over this little data"));
+  CHECK_FALSE(contains(said, "positions are learned"));
+
+  const std::vector<std::string> delta = {"training.steps=1", "model.decoder_attention=gated_deltanet"};
+  CHECK(trained("delta", delta)["model"]["positions"] == "learned");
+  CHECK(contains(said, "positions are learned, since attention 'gated_deltanet' cannot have rotary ones"));
+  CHECK(trained("odd", {"training.steps=1", "model.width=18"})["model"]["positions"] == "learned");
+  CHECK(contains(said, "heads of the odd width 9"));
+  const std::vector<std::string> given = {delta[0], delta[1], "model.positions=rotary"};
+  CHECK_THROWS_WITH_AS(trained("given", given), doctest::Contains("cannot have rotary positions"), Error);
+}
+
+TEST_CASE(
     "translate: few pairs end a training after sixty passes, unless steps are given, and resume to the same "
     "bits") {
   const TemporaryFolder folder;

@@ -214,6 +214,7 @@ ImportPlan import_encoder(const EncoderKind& kind, const Config& config, const T
   if (!model.contains("epsilon")) model["epsilon"] = 1e-12;  // DistilBERT's
   model.update({{"encoder_layers", layers},
                 {"norm", "post"},
+                {"norm_kind", "layer"},
                 {"positions", "learned"},
                 {"embedding_norm", true},
                 {"scale_embeddings", false},

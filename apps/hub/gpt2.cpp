@@ -61,6 +61,7 @@ ImportPlan import_gpt2(const Config& config, const Tensors& tensors) {
   if (!tied) plan.names.add(head, "output.weight");
   model.update({{"feed_forward", config.has("n_inner") ? config.integer("n_inner", 1, 1 << 20) : 4 * width},
                 {"norm", "pre"},
+                {"norm_kind", "layer"},
                 {"positions", "learned"},
                 {"tie_embeddings", tied ? "decoder" : "none"},
                 {"scale_embeddings", false},

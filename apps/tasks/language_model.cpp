@@ -50,10 +50,10 @@ constexpr const char* for_text = R"({
 
 /// Trained weights take steps of AdamW, whose learning rate follows from the width (TaskKind).
 constexpr const char* for_tuned_writers = R"({
-  "training": {"optimizer": {"name": "adamw"}, "schedule": {"name": "cosine", "warmup_steps": 100}}})";
+  "training": {"steps": 1000, "optimizer": {"name": "adamw"}, "schedule": {"name": "cosine", "warmup_steps": 100}}})";
 
 /// Pass limits for writers: on a short text the held-out loss rises after that.
-constexpr EpochLimit writer_epoch_limit = {12, 300}, fine_tuned_writer_epoch_limit = {4, 100};
+constexpr EpochLimit writer_epoch_limit = {10, 300}, fine_tuned_writer_epoch_limit = {4, 100};
 
 /// Defaults for generated sentences: many small batches, because the rules are learned late and a
 /// short text gives few large batches.

@@ -9,9 +9,9 @@
 #include "heed/core/profile.h"
 #include "heed/core/thread_pool.h"
 
-// A recurrence takes tokens one by one, since the state of a head fits the first-level cache.
-// Columns of S do not depend on each other, so vectors go along them, and tiles of columns are
-// separate tasks in the forward pass. The backward pass takes chunks of tokens from the last: it
+// A recurrence takes tokens one by one, or two per pass over the state of a head if they only add to
+// it: a state fits the first- or second-level cache. Columns of S do not depend on each other, so
+// vectors go along them, and tiles of columns are separate tasks in the forward pass. The backward pass takes chunks of tokens from the last: it
 // recomputes the states within a chunk, for a tile of columns at a time, and walks back over them
 // with the gradient of the state. If nothing is read from states and decays need no gradient, each
 // gradient of a step needs either the state or its gradient but not both, so each is passed over
@@ -126,7 +126,7 @@ class Recurrent {
   }
 
  private:
-  static constexpr std::int64_t tile_bytes = 100 << 10;  // of a state's tile, unless rows are many
+  static constexpr std::int64_t tile_bytes = 100 << 10;  // of a state's tile, in the second-level cache
   static constexpr std::int64_t task_size = 1 << 18;     // elements of states worth a task
   static constexpr std::int64_t chunk = recurrence_chunk;
 
