@@ -238,7 +238,7 @@ def learned_tokenizer(command, folder):
 
 
 BERT = MUON | {"layers": 4, "heads": 4, "width": 128, "hidden": 344, "context": 128, "batch": 32, "dropout": 0.1,
-               "steps": 2000, "muon": 0.95, "rate": 4e-3, "warmup": 50, "every": 100}
+               "steps": 2000, "rate": 4e-3, "warmup": 50, "every": 100}
 BERT_SETTINGS = {"objective": "masked", "model.width": 128, "model.heads": 4, "model.feed_forward": 344,
                  "model.decoder_layers": 4, "model.max_length": 128, "model.dropout": 0.1, "tokenizer.kind": "bpe",
                  "tokenizer.vocabulary": 4000, "training.keep_best_by": "loss", "training.steps": 2000,

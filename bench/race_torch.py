@@ -91,15 +91,15 @@ class Run:
     def __init__(self, torch, model, recipe, compiled):
         self.torch, self.model, self.recipe = torch, model, recipe
         self.forward = torch.compile(model) if compiled else model
-        of_muon = {name for name, p in model.named_parameters() if recipe.get("muon") and "layers" in name and p.ndim == 2}
-        rest = [p for name, p in model.named_parameters() if name not in of_muon]
+        matrices, rest = [], []
+        for name, p in model.named_parameters():
+            (matrices if recipe.get("muon") and "layers" in name and p.ndim == 2 else rest).append(p)
         decay = recipe["weight_decay"]
         groups = [{"params": [p for p in rest if p.ndim >= 2], "weight_decay": decay},
                   {"params": [p for p in rest if p.ndim < 2], "weight_decay": 0.0}]
         self.optimizers = [torch.optim.AdamW(groups, lr=recipe["rate"], betas=(recipe.get("beta1", 0.9), recipe["beta2"]),
                                              eps=recipe.get("epsilon", 1e-8), fused=True)]
-        if of_muon:
-            matrices = [p for name, p in model.named_parameters() if name in of_muon]
+        if matrices:
             self.optimizers.append(torch.optim.Muon(matrices, lr=recipe["rate"], weight_decay=decay, momentum=recipe["muon"],
                                                     nesterov=True, adjust_lr_fn="match_rms_adamw"))
         self.averages = [p.detach().clone() for p in model.parameters()] if recipe.get("ema") else None

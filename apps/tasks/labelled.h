@@ -161,7 +161,6 @@ inline constexpr EpochLimit text_epoch_limit = {40, 300};
 
 /// The pass limit and defaults for fine-tuning: the optimizer and few epochs that suit BERT (Devlin
 /// et al. 2019, appendix A), at most a thousand steps. Sparse features stay enabled.
-inline constexpr EpochLimit fine_tuning_epoch_limit = {4, 100};
 inline constexpr const char* for_fine_tuning = R"({
   "training": {"steps": 1000, "evaluate_every": 1000, "save_every": 200, "ema_decay": 0.98,
     "optimizer": {"name": "adamw", "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.01},

@@ -52,8 +52,8 @@ constexpr const char* for_text = R"({
 constexpr const char* for_tuned_writers = R"({
   "training": {"steps": 1000, "optimizer": {"name": "adamw"}, "schedule": {"name": "cosine", "warmup_steps": 100}}})";
 
-/// Pass limits for writers: on a short text the held-out loss rises after that.
-constexpr EpochLimit writer_epoch_limit = {10, 300}, fine_tuned_writer_epoch_limit = {4, 100};
+/// The pass limit for writers: on a short text the held-out loss rises after that.
+constexpr EpochLimit writer_epoch_limit = {10, 300};
 
 /// Defaults for generated sentences: many small batches, because the rules are learned late and a
 /// short text gives few large batches.
@@ -89,8 +89,8 @@ Settings language_model_settings(bool own_data) {
 /// them. Returns a remark, or "".
 std::string choose_positions(Settings& settings) {
   const std::string path = "model.positions";
+  if (settings.setting(path).is_given || settings.get<std::string>(path) != "rotary") return "";
   const TransformerConfig config = model_config(settings);
-  if (settings.setting(path).is_given || config.positions != "rotary") return "";
   std::string reason;
   for (const AttentionChoice& choice : config.decoder_attention) {
     const std::int64_t heads = choice.heads > 0 ? choice.heads : config.heads;
@@ -105,8 +105,12 @@ std::string choose_positions(Settings& settings) {
 }
 
 std::unique_ptr<Learner> make_text_learner(const TaskKind& kind, Settings settings) {
-  if (is_masked(settings)) return make_masked_learner(kind, std::move(settings));
-  return std::make_unique<TextWriter>(kind, std::move(settings));
+  const std::string remark = choose_positions(settings);
+  std::unique_ptr<Learner> learner = is_masked(settings)
+                                         ? make_masked_learner(kind, std::move(settings))
+                                         : std::make_unique<TextWriter>(kind, std::move(settings));
+  learner->remark(remark);
+  return learner;
 }
 
 std::vector<double> values_of(const TextLoss& loss) {  // in the order of `text_metrics`
@@ -201,9 +205,7 @@ void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_
 }
 
 TextStream::TextStream(Settings& settings, Learner& learner)
-    : settings_(settings), learner_(learner), data_(settings.read<TextData>("data")) {
-  learner_.remark(choose_positions(settings_));
-}
+    : settings_(settings), learner_(learner), data_(settings.read<TextData>("data")) {}
 
 std::map<std::string, std::string> TextStream::read_parts(ReadReport& report) {
   parts = DataParts<LargeText>();
@@ -354,7 +356,7 @@ void TextWriter::open(const ReadFile& read) {
 
 void TextWriter::prepare_training() {
   text_.prepare();
-  limit_epochs(is_fine_tuned() ? fine_tuned_writer_epoch_limit : writer_epoch_limit);
+  limit_epochs(is_fine_tuned() ? fine_tuning_epoch_limit : writer_epoch_limit);
 }
 
 std::unique_ptr<Module> TextWriter::make_model() {

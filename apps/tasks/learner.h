@@ -29,6 +29,8 @@ class Learner;
 struct EpochLimit {
   std::int64_t passes, least_steps;
 };
+/// The limit for trained weights, whose few epochs suit BERT (Devlin et al. 2019, appendix A).
+inline constexpr EpochLimit fine_tuning_epoch_limit = {4, 100};
 
 /// An entry of the list of tasks.
 struct TaskKind {

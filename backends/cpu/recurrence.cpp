@@ -11,11 +11,11 @@
 
 // A recurrence takes tokens one by one, or two per pass over the state of a head if they only add to
 // it: a state fits the first- or second-level cache. Columns of S do not depend on each other, so
-// vectors go along them, and tiles of columns are separate tasks in the forward pass. The backward pass takes chunks of tokens from the last: it
-// recomputes the states within a chunk, for a tile of columns at a time, and walks back over them
-// with the gradient of the state. If nothing is read from states and decays need no gradient, each
-// gradient of a step needs either the state or its gradient but not both, so each is passed over
-// once.
+// vectors go along them, and tiles of columns are separate tasks in the forward pass. The backward
+// pass takes chunks of tokens from the last: it recomputes the states within a chunk, for a tile of
+// columns at a time, and walks back over them with the gradient of the state. If nothing is read
+// from states and decays need no gradient, each gradient of a step needs either the state or its
+// gradient but not both, so each is passed over once.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/backends/cpu/recurrence.cpp"
@@ -235,6 +235,37 @@ class Recurrent {
     }
   }
 
+  /// Values of some tokens for a block of rows, each in all lanes.
+  template <int tokens>
+  using Spread = Vec[tokens][rows_at_once];
+  /// Spreads what [tokens, padded keys] has for the block of rows at `from`.
+  template <int tokens>
+  HWY_INLINE void spread(const T* from, Spread<tokens>& to) const {
+    unrolled<tokens>([&](auto u) HWY_ATTR {
+      unrolled<rows_at_once>([&](auto n) HWY_ATTR { to[u][n] = hn::Set(D(), from[u * padded_keys_ + n]); });
+    });
+  }
+  template <int tokens>
+  HWY_INLINE static void clear(Spread<tokens>& sums) {
+    unrolled<tokens>([&](auto u) HWY_ATTR {
+      unrolled<rows_at_once>([&](auto n) HWY_ATTR { sums[u][n] = hn::Zero(D()); });
+    });
+  }
+  /// Stores the sums of lanes as the block of rows of [tokens, padded keys] at `to`.
+  template <int tokens>
+  HWY_INLINE void store_sums(const Spread<tokens>& sums, T* to) const {
+    unrolled<tokens>([&](auto u) HWY_ATTR {
+      lane_sums(D(), sums[u][0], sums[u][1], sums[u][2], sums[u][3], to + u * padded_keys_);
+    });
+  }
+  /// A vector of columns in a block of rows that are `apart`.
+  HWY_INLINE static void load_rows(const T* from, std::int64_t apart, Vec (&to)[rows_at_once]) {
+    unrolled<rows_at_once>([&](auto n) HWY_ATTR { to[n] = hn::Load(D(), from + n * apart); });
+  }
+  HWY_INLINE static void store_rows(const Vec (&from)[rows_at_once], std::int64_t apart, T* to) {
+    unrolled<rows_at_once>([&](auto n) HWY_ATTR { hn::Store(from[n], D(), to + n * apart); });
+  }
+
   /// next = diag(decay) s + k^T v + w^T written for each of `tokens` tokens, which take turns while a part of
   /// the state is in registers; out += q next where there is an out. `next` may be s.
   template <bool decays, bool adds, bool overwrites, int tokens>
@@ -249,21 +280,14 @@ class Recurrent {
     for (std::int64_t i = 0; i < padded_keys_; i += rows_at_once) {
       const T* const from = s + i * columns.padded;
       T* const to = next + i * columns.padded;
-      Vec fading[tokens][rows_at_once], added[tokens][rows_at_once], asking[tokens][rows_at_once],
-          writing[rows_at_once];
-      unrolled<tokens>([&](auto u) HWY_ATTR {
-        unrolled<rows_at_once>([&](auto n) HWY_ATTR {
-          const std::int64_t row = u * padded_keys_ + i + n;
-          if constexpr (decays) fading[u][n] = hn::Set(d, decay[row]);
-          if constexpr (adds) added[u][n] = hn::Set(d, k[row]);
-          if constexpr (overwrites) writing[n] = hn::Set(d, w[row]);
-          asking[u][n] = hn::Set(d, q[row]);
-        });
-      });
+      Spread<tokens> fading, added, writing, asking;
+      if constexpr (decays) spread<tokens>(decay + i, fading);
+      if constexpr (adds) spread<tokens>(k + i, added);
+      if constexpr (overwrites) spread<tokens>(w + i, writing);
+      spread<tokens>(q + i, asking);
       for (std::int64_t c = 0; c < columns.padded; c += lanes) {
         Vec state[rows_at_once];
-        unrolled<rows_at_once>([&](auto n)
-                                   HWY_ATTR { state[n] = hn::Load(d, from + n * columns.padded + c); });
+        load_rows(from + c, columns.padded, state);
         unrolled<tokens>([&](auto u) HWY_ATTR {
           auto sum = hn::Zero(d), value = sum, overwriting = sum;
           if constexpr (adds) value = hn::Load(d, v + u * columns.padded + c);
@@ -271,13 +295,13 @@ class Recurrent {
           unrolled<rows_at_once>([&](auto n) HWY_ATTR {
             if constexpr (decays) state[n] = hn::Mul(state[n], fading[u][n]);
             if constexpr (adds) state[n] = hn::MulAdd(added[u][n], value, state[n]);
-            if constexpr (overwrites) state[n] = hn::MulAdd(writing[n], overwriting, state[n]);
+            if constexpr (overwrites) state[n] = hn::MulAdd(writing[u][n], overwriting, state[n]);
             sum = hn::MulAdd(asking[u][n], state[n], sum);
           });
           if (T* const total = out ? out + u * columns.padded + c : nullptr)
             hn::Store(hn::Add(hn::Load(d, total), sum), d, total);
         });
-        unrolled<rows_at_once>([&](auto n) HWY_ATTR { hn::Store(state[n], d, to + n * columns.padded + c); });
+        store_rows(state, columns.padded, to + c);
       }
     }
   }
@@ -364,19 +388,14 @@ class Recurrent {
     const T *const k = at.k + step * padded_keys_, *const decay = at.decay + step * padded_keys_,
                    *const v = at.v + step * columns.padded, *const grad = at.out + step * columns.padded;
     for (std::int64_t i = 0; i < padded_keys_; i += rows_at_once) {
-      Vec fading[tokens][rows_at_once], added[tokens][rows_at_once], dq[tokens][rows_at_once];
-      unrolled<tokens>([&](auto u) HWY_ATTR {
-        unrolled<rows_at_once>([&](auto n) HWY_ATTR {
-          const std::int64_t row = u * padded_keys_ + i + n;
-          if constexpr (decays) fading[u][n] = hn::Set(d, decay[row]);
-          added[u][n] = hn::Set(d, k[row]);
-          dq[u][n] = hn::Zero(d);
-        });
-      });
+      Spread<tokens> fading, added, dq;
+      if constexpr (decays) spread<tokens>(decay + i, fading);
+      spread<tokens>(k + i, added);
+      clear<tokens>(dq);
       for (std::int64_t c = 0; c < columns.padded; c += lanes) {
         Vec state[rows_at_once];
         T* const here = s + i * columns.padded + c;
-        unrolled<rows_at_once>([&](auto n) HWY_ATTR { state[n] = hn::Load(d, here + n * columns.padded); });
+        load_rows(here, columns.padded, state);
         unrolled<tokens>([&](auto u) HWY_ATTR {
           const auto value = hn::Load(d, v + u * columns.padded + c),
                      of_out = hn::Load(d, grad + u * columns.padded + c);
@@ -386,11 +405,9 @@ class Recurrent {
             dq[u][n] = hn::MulAdd(state[n], of_out, dq[u][n]);
           });
         });
-        unrolled<rows_at_once>([&](auto n) HWY_ATTR { hn::Store(state[n], d, here + n * columns.padded); });
+        store_rows(state, columns.padded, here);
       }
-      unrolled<tokens>([&](auto u) HWY_ATTR {
-        lane_sums(d, dq[u][0], dq[u][1], dq[u][2], dq[u][3], sums.q + u * padded_keys_ + i);
-      });
+      store_sums<tokens>(dq, sums.q + i);
     }
   }
 
@@ -405,21 +422,15 @@ class Recurrent {
     const T *const q = at.q + first, *const k = at.k + first, *const decay = at.decay + first,
                    *const grad = at.out + step * columns.padded, *const v = at.v + step * columns.padded;
     for (std::int64_t i = 0; i < padded_keys_; i += rows_at_once) {
-      Vec asking[tokens][rows_at_once], added[tokens][rows_at_once], fading[tokens][rows_at_once],
-          dk[tokens][rows_at_once];
-      unrolled<tokens>([&](auto u) HWY_ATTR {
-        unrolled<rows_at_once>([&](auto n) HWY_ATTR {
-          const std::int64_t row = u * padded_keys_ + i + n;
-          asking[u][n] = hn::Set(d, q[row]);
-          added[u][n] = hn::Set(d, k[row]);
-          if constexpr (decays) fading[u][n] = hn::Set(d, decay[row]);
-          dk[u][n] = hn::Zero(d);
-        });
-      });
+      Spread<tokens> asking, added, fading, dk;
+      spread<tokens>(q + i, asking);
+      spread<tokens>(k + i, added);
+      if constexpr (decays) spread<tokens>(decay + i, fading);
+      clear<tokens>(dk);
       for (std::int64_t c = 0; c < columns.padded; c += lanes) {
         Vec slope[rows_at_once];
         T* const here = ds + i * columns.padded + c;
-        unrolled<rows_at_once>([&](auto n) HWY_ATTR { slope[n] = hn::Load(d, here + n * columns.padded); });
+        load_rows(here, columns.padded, slope);
         unrolled<tokens>([&](auto back) HWY_ATTR {
           constexpr int u = tokens - 1 - static_cast<int>(back);
           const std::int64_t column = u * columns.padded + c;
@@ -433,11 +444,9 @@ class Recurrent {
           });
           hn::Store(hn::Add(hn::Load(d, dv + column), of_value), d, dv + column);
         });
-        unrolled<rows_at_once>([&](auto n) HWY_ATTR { hn::Store(slope[n], d, here + n * columns.padded); });
+        store_rows(slope, columns.padded, here);
       }
-      unrolled<tokens>([&](auto u) HWY_ATTR {
-        lane_sums(d, dk[u][0], dk[u][1], dk[u][2], dk[u][3], sums.k + u * padded_keys_ + i);
-      });
+      store_sums<tokens>(dk, sums.k + i);
     }
   }
 
