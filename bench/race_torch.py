@@ -145,6 +145,12 @@ class Run:
         return value
 
 
+def window_shape(recipe, step):
+    """Length and number of the windows of a step; the first may have twice as many of half the length."""
+    parts = 2 if step <= round(recipe.get("short_share", 0) * recipe["steps"]) else 1
+    return recipe["context"] // parts, recipe["batch"] * parts
+
+
 def windows_of(torch, ids, context, batch, generator):
     begins = torch.randint(len(ids) - context, (batch,), generator=generator)
     rows = torch.stack([ids[begin : begin + context + 1] for begin in begins])
@@ -160,30 +166,40 @@ def side_by_side(torch, ids, context, rows):
         yield ids[-rest - 1 : -1][None], ids[-rest:][None]
 
 
+def characters_of(torch, path):
+    """The characters of a text as numbers, and how many different ones there are."""
+    text = pathlib.Path(path).read_text(encoding="utf-8")
+    number = {character: i for i, character in enumerate(sorted(set(text)))}
+    return torch.tensor([number[character] for character in text]), len(number)
+
+
+def nats_of(torch, network, ids, context):
+    """Nats per token of all but the first."""
+    from torch.nn import functional as F
+
+    with torch.no_grad():
+        nats = sum(F.cross_entropy(network(inputs).flatten(0, 1), targets.flatten(), reduction="sum").item()
+                   for inputs, targets in side_by_side(torch, ids, context, 4096 // context))
+    return nats / (len(ids) - 1)
+
+
 def characters(torch, recipe, compiled):
     """Nats per character of the last tenth of a text."""
     from torch.nn import functional as F
 
-    text = pathlib.Path(recipe["data"]).read_text(encoding="utf-8")
-    number = {character: i for i, character in enumerate(sorted(set(text)))}
-    ids = torch.tensor([number[character] for character in text])
+    ids, vocabulary = characters_of(torch, recipe["data"])
     cut = int(len(ids) * 0.9)
     train, valid = ids[:cut], ids[cut:]
-    context, batch = recipe["context"], recipe["batch"]
-    model = transformer(torch, len(number), recipe["width"], recipe["heads"], recipe["hidden"], recipe["layers"], context,
+    context = recipe["context"]
+    model = transformer(torch, vocabulary, recipe["width"], recipe["heads"], recipe["hidden"], recipe["layers"], context,
                         recipe["dropout"], recipe["modern"], causal=True, deviation=recipe.get("deviation", 0.0))
     generator = torch.Generator().manual_seed(recipe["seed"])
 
     def loss(step, forward):
-        inputs, targets = windows_of(torch, train, context, batch, generator)
+        inputs, targets = windows_of(torch, train, *window_shape(recipe, step), generator)
         return F.cross_entropy(forward(inputs).flatten(0, 1), targets.flatten())
 
-    def measure(network):
-        nats = sum(F.cross_entropy(network(inputs).flatten(0, 1), targets.flatten(), reduction="sum").item()
-                   for inputs, targets in side_by_side(torch, valid, context, 4096 // context))
-        return nats / (len(valid) - 1)
-
-    Run(torch, model, recipe, compiled).train(loss, measure)
+    Run(torch, model, recipe, compiled).train(loss, lambda network: nats_of(torch, network, valid, context))
 
 
 def masked(torch, recipe, compiled):
@@ -195,7 +211,7 @@ def masked(torch, recipe, compiled):
     mask, vocabulary = tokenizer.token_to_id("<mask>"), tokenizer.get_vocab_size()
     parts = [torch.tensor(tokenizer.encode(pathlib.Path(recipe[name]).read_text(encoding="utf-8")).ids)
              for name in ("data", "valid")]
-    context, batch = recipe["context"], recipe["batch"]
+    context = recipe["context"]
     model = transformer(torch, vocabulary, recipe["width"], recipe["heads"], recipe["hidden"], recipe["layers"], context,
                         recipe["dropout"], recipe["modern"], causal=False, deviation=recipe.get("deviation", 0.0))
     generator = torch.Generator().manual_seed(recipe["seed"])
@@ -213,7 +229,7 @@ def masked(torch, recipe, compiled):
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction=reduction), targets.numel()
 
     def loss(step, forward):
-        rows, _ = windows_of(torch, parts[0], context, batch, generator)
+        rows, _ = windows_of(torch, parts[0], *window_shape(recipe, step), generator)
         return guessed(rows, forward, generator, "mean")[0]
 
     def measure(network):

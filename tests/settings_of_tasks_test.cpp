@@ -250,6 +250,38 @@ TEST_CASE("every setting of a model and of training changes the weights") {
   }
 }
 
+TEST_CASE(
+    "language_model: the first batches have the same tokens in twice as many windows of half the length") {
+  const TaskKind& kind = task_kind("language_model");
+  for (const std::string length : {"24", "1"})
+    for (const std::string objective : {"causal", "masked"}) {
+      CAPTURE(length);
+      CAPTURE(objective);
+      const auto losses = [&](const std::string& share, const std::string& limit) {
+        const std::unique_ptr<Learner> learner =
+            built(kind, short_settings(kind, {"objective=" + objective, "training.keep_best_by=loss", limit,
+                                              "training.batch_tokens=96", "model.max_length=" + length,
+                                              "model.dropout=0", "training.short_share=" + share}));
+        learner->prepare_training();
+        std::vector<std::pair<double, std::int64_t>> found;
+        const NoGrad no_grad;
+        for (std::int64_t batch = 0; batch < 8; ++batch) {
+          Context context;
+          const Loss loss = learner->loss(0, batch, context);
+          found.emplace_back(loss.sum.item(), loss.count);
+        }
+        return found;
+      };
+      const auto whole = losses("0", "training.steps=8"), some = losses("0.5", "training.steps=8");
+      if (length != "1")
+        CHECK(losses("0.25", "training.accumulation=2") != losses("0.25", "training.accumulation=1"));
+      for (std::size_t i = 0; i < 8; ++i) {
+        CHECK(some[i].second == whole[i].second);
+        CHECK((some[i].first == whole[i].first) == (i >= 4 || length == "1"));
+      }
+    }
+}
+
 TEST_CASE("an evaluation that is only shown reads a sample, in every task") {
   for (const TaskKind* const kind : task_kinds()) {
     std::vector<std::vector<std::string>> variants = {{}};
@@ -267,6 +299,8 @@ TEST_CASE("an evaluation that is only shown reads a sample, in every task") {
       const Evaluation some = learner->evaluate();
       CHECK(some.sample > 0);
       CHECK(some.sample < some.all);
+      CHECK((some.unit == "pairs") ==
+            (kind->name == "translate" || kind->name == "summarize" || kind->name == "converse"));
       CHECK(some.keep_best_by == all.keep_best_by);
       REQUIRE(some.metrics.size() == all.metrics.size());
       for (std::size_t i = 0; i < all.metrics.size(); ++i) CHECK(some.metrics[i].name == all.metrics[i].name);

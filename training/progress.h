@@ -56,6 +56,7 @@ struct Evaluation {
   /// For a sample of the validation data (Task::sample()): the tokens or texts that were read, and
   /// their total; 0: all were read.
   std::int64_t sample = 0, all = 0;
+  std::string unit = {};  ///< of both; empty: Task::unit()
 };
 
 /// Returns a progress line: "step 1200/10000 epoch 3 loss 2.314 rate 5.0e-04 norm 0.83 12.3k

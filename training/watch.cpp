@@ -127,7 +127,8 @@ void TrainingWatch::show_evaluation(const std::function<Evaluation()>& measure) 
   if (evaluation.metrics.empty()) return;
   if (evaluation.sample > 0)
     say_once("sample", concat_text("evaluations that only show progress read ", evaluation.sample, " of ",
-                                   evaluation.all, ' ', unit_, " (training.shown_sample)"));
+                                   evaluation.all, ' ', evaluation.unit.empty() ? unit_ : evaluation.unit,
+                                   " (training.shown_sample)"));
   const auto found = std::ranges::find(evaluation.metrics, evaluation.keep_best_by, &Metric::name);
   if (found != evaluation.metrics.end() &&
       (!session_.best_shown || is_better(*found, session_.best_shown->value)))

@@ -44,13 +44,14 @@ constexpr const char* for_all = R"({
 constexpr const char* for_text = R"({
   "model": {"width": 192, "heads": 6, "feed_forward": 512, "decoder_layers": 4, "positions": "rotary",
     "norm_kind": "rms", "activation": "swiglu", "embedding_deviation": 0.02},
-  "training": {"steps": 3000, "batch_tokens": 2048, "evaluate_every": 500, "save_every": 500,
+  "training": {"steps": 3000, "batch_tokens": 2048, "short_share": 0.3, "evaluate_every": 500, "save_every": 500,
     "optimizer": {"name": "muon", "momentum": 0.9},
     "schedule": {"name": "linear", "learning_rate": 0.008, "warmup_steps": 10}}})";
 
 /// Trained weights take steps of AdamW, whose learning rate follows from the width (TaskKind).
 constexpr const char* for_tuned_writers = R"({
-  "training": {"steps": 1000, "optimizer": {"name": "adamw"}, "schedule": {"name": "cosine", "warmup_steps": 100}}})";
+  "training": {"steps": 1000, "short_share": 0, "optimizer": {"name": "adamw"},
+    "schedule": {"name": "cosine", "warmup_steps": 100}}})";
 
 /// The pass limit for writers: on a short text the held-out loss rises after that.
 constexpr EpochLimit writer_epoch_limit = {10, 300};
@@ -76,7 +77,7 @@ Settings language_model_settings(bool own_data) {
   model.tie_embeddings = "decoder";
   declare_model(settings, model, Stacks::decoder);
   declare_training(settings, text_metrics);
-  settings.declare("training", MaskedTraining());
+  settings.declare("training", TextTraining());
   settings.declare("prediction", MaskedPrediction());
   settings.declare("evaluation", TextEvaluation());
   settings.declare("generation", Generation());
@@ -282,7 +283,28 @@ void TextStream::prepare() {
   valid_characters = measured.characters();
   train = stream_of(parts.train, "the training text");
   valid = stream_of(measured, "the validation text");
-  batches.plan({train.size(), training_windows(settings_)});
+  batches_.plan({train.size(), training_windows(settings_)});
+  batches_per_epoch_ = batches_.count(0);
+}
+
+/// Returns the number of batches, from the first, whose windows are cut in two.
+std::int64_t TextStream::short_batches() const {
+  const auto steps = settings_.get<std::int64_t>("training.steps");
+  const std::int64_t all = steps > 0 ? steps * settings_.get<std::int64_t>("training.accumulation")
+                                     : settings_.get<std::int64_t>("training.epochs") * batches_per_epoch_;
+  return std::llround(settings_.read<TextTraining>("training").short_share * static_cast<double>(all));
+}
+
+std::vector<Window> TextStream::windows(std::int64_t epoch, std::int64_t batch) {
+  std::vector<Window> windows = batches_.at(epoch, batch);
+  const std::int64_t half = windows.front().length / 2;
+  if (half == 0 || epoch * batches_per_epoch_ + batch >= short_batches()) return windows;
+  std::vector<Window> halves;
+  for (const Window& window : windows) {
+    halves.push_back({window.begin, half, 0});
+    halves.push_back({window.begin + half, half, 0});
+  }
+  return halves;
 }
 
 TokenStream TextStream::stream_of(const LargeText& documents, std::string_view what) const {
@@ -367,8 +389,8 @@ std::unique_ptr<Module> TextWriter::make_model() {
 
 Loss TextWriter::loss(std::int64_t epoch, std::int64_t batch, Context& context) {
   auto& model = model_as<LanguageModel>();
-  return model.loss(window_batch(text_.train, text_.batches.at(epoch, batch), model.device()),
-                    label_smoothing_, context);
+  return model.loss(window_batch(text_.train, text_.windows(epoch, batch), model.device()), label_smoothing_,
+                    context);
 }
 
 Evaluation TextWriter::evaluate() {

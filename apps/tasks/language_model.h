@@ -72,10 +72,12 @@ void for_each_setting(auto&& visit, TextTokenizer& tokenizer) {
         "Mark that ends a text, if it is not <|endoftext|>, </s> or another usual name");
 }
 
-struct MaskedTraining {
-  double mask_share = 0.15;
+struct TextTraining {
+  double short_share = 0, mask_share = 0.15;
 };
-void for_each_setting(auto&& visit, MaskedTraining& training) {
+void for_each_setting(auto&& visit, TextTraining& training) {
+  visit(training.short_share, "short_share", 0, 1,
+        "First share of the training, whose windows are cut in two");
   visit(training.mask_share, "mask_share", 0.001, 1, "masked: share of the tokens to predict");
 }
 
@@ -138,6 +140,9 @@ class TextStream {
   void open(const ReadFile& read);
   /// Converts the parts to token streams and plans the windows.
   void prepare();
+  std::int64_t batches(std::int64_t epoch) { return batches_.count(epoch); }
+  /// Returns the windows of a batch. Early in training each is cut in two (training.short_share).
+  std::vector<Window> windows(std::int64_t epoch, std::int64_t batch);
   /// Returns the token stream of documents, each after its mark. `what` names them in errors and in
   /// a remark on `<unk>`.
   TokenStream stream_of(const LargeText& documents, std::string_view what) const;
@@ -153,12 +158,15 @@ class TextStream {
   std::optional<Tokenizer> tokenizer;
   TokenStream train{0}, valid{0};     ///< `valid` is empty without validation data
   std::int64_t valid_characters = 0;  ///< of the validation text that evaluations read
-  EpochBatches<WindowPlan> batches;
 
  private:
+  std::int64_t short_batches() const;
+
   Settings& settings_;
   Learner& learner_;
   const TextData data_;
+  EpochBatches<WindowPlan> batches_;
+  std::int64_t batches_per_epoch_ = 0;
   Tokens begin_;                     // one or none, of the causal objective
   std::optional<std::int32_t> end_;  // with a tokenizer
 };
@@ -171,7 +179,7 @@ class TextWriter : public Learner {
   TextWriter(const TaskKind& kind, Settings settings);
 
   void prepare_training() override;
-  std::int64_t batches(std::int64_t epoch) override { return text_.batches.count(epoch); }
+  std::int64_t batches(std::int64_t epoch) override { return text_.batches(epoch); }
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override;
   Evaluation evaluate() override;
 

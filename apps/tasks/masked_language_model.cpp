@@ -17,6 +17,8 @@ using Json = nlohmann::ordered_json;
 
 /// The random stream for choosing hidden tokens; streams of training steps have op numbers from 0.
 constexpr std::uint32_t masking_stream = 1u << 31;
+/// The same for batches of short windows, which are twice as many.
+constexpr std::uint32_t short_masking_stream = masking_stream + (1u << 30);
 /// The result of predicting hidden tokens.
 struct Guesses {
   double nats = 0;
@@ -40,7 +42,7 @@ class MaskedLearner : public Learner {
         window_(settings_.get<std::int64_t>("model.max_length")),
         rows_(training_windows(settings_).rows),
         seed_(settings_.get<std::int64_t>("seed")),
-        mask_share_(settings_.read<MaskedTraining>("training").mask_share),
+        mask_share_(settings_.read<TextTraining>("training").mask_share),
         best_(settings_.read<MaskedPrediction>("prediction").best),
         begin_(settings_.get<std::string>("tokenizer.begin")),
         text_(settings_, *this) {
@@ -55,14 +57,16 @@ class MaskedLearner : public Learner {
     text_.prepare();
   }
 
-  std::int64_t batches(std::int64_t epoch) override { return text_.batches.count(epoch); }
+  std::int64_t batches(std::int64_t epoch) override { return text_.batches(epoch); }
 
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
+    const std::vector<Window> windows = text_.windows(epoch, batch);
     std::vector<Tokens> sequences;
-    for (const Window& window : text_.batches.at(epoch, batch))
-      sequences.push_back(text_.train.read(window.begin, window.length));
+    for (const Window& window : windows) sequences.push_back(text_.train.read(window.begin, window.length));
+    const bool is_short = windows.front().length < window_;
     const RandomKey key{static_cast<std::uint64_t>(seed_), static_cast<std::uint32_t>(epoch),
-                        masking_stream + static_cast<std::uint32_t>(batch * rows_)};
+                        is_short ? short_masking_stream + static_cast<std::uint32_t>(2 * batch * rows_)
+                                 : masking_stream + static_cast<std::uint32_t>(batch * rows_)};
     return network().loss(make_masked_batch(sequences, masking(), key, network().device()), label_smoothing_,
                           context);
   }

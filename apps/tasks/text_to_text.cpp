@@ -289,7 +289,10 @@ Evaluation TextToTextLearner::evaluate() {
   greedy.method = Decoding::Method::beam;
   greedy.search.beam = greedy.search.best = 1;
   const ParallelText pairs = some_of(parts_.valid, sample());
-  return evaluation(quality_of(pairs, greedy, evaluated_pairs_).metrics, pairs.size(), parts_.valid.size());
+  Evaluation found =
+      evaluation(quality_of(pairs, greedy, evaluated_pairs_).metrics, pairs.size(), parts_.valid.size());
+  found.unit = "pairs";  // batches are counted in tokens
+  return found;
 }
 
 // --- use
