@@ -37,15 +37,19 @@ def transformer(torch, vocabulary, width, heads, hidden, layers, context, dropou
             self.first, self.second = linear(width, 2 * hidden if modern else hidden), linear(hidden, width)
 
         def forward(self, x, turn):
+            x = x + F.dropout(self.attend(self.norm1(x), turn), dropout, self.training)
+            return x + F.dropout(self.second(self.activate(self.first(self.norm2(x)))), dropout, self.training)
+
+        def attend(self, x, turn):
             batch, length, _ = x.shape
-            q, k, v = self.query_key_value(self.norm1(x)).view(batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
+            q, k, v = self.query_key_value(x).view(batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
             if turn is not None:
                 q, k = turn(q), turn(k)
             y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
-            x = x + F.dropout(self.output(y.transpose(1, 2).reshape(x.shape)), dropout, self.training)
-            y = self.first(self.norm2(x))
-            y = F.silu(y[..., :hidden]) * y[..., hidden:] if modern else F.gelu(y)
-            return x + F.dropout(self.second(y), dropout, self.training)
+            return self.output(y.transpose(1, 2).reshape(x.shape))
+
+        def activate(self, x):
+            return F.silu(x[..., :hidden]) * x[..., hidden:] if modern else F.gelu(x)
 
     class Model(nn.Module):
         def __init__(self):
@@ -59,6 +63,8 @@ def transformer(torch, vocabulary, width, heads, hidden, layers, context, dropou
                 self.register_buffer("cosines", torch.cat((angles, angles), -1).cos())
                 self.register_buffer("sines", torch.cat((angles, angles), -1).sin())
             for name, weight in self.named_parameters():
+                if name.endswith("bias"):
+                    nn.init.zeros_(weight)
                 if weight.ndim < 2:
                     continue
                 if modern and "embedding" in name:
@@ -73,13 +79,18 @@ def transformer(torch, vocabulary, width, heads, hidden, layers, context, dropou
             one, other = x.chunk(2, -1)
             return x * self.cosines[: x.shape[2]] + torch.cat((-other, one), -1) * self.sines[: x.shape[2]]
 
-        def forward(self, ids):
+        def embed(self, ids):
             x = self.embedding(ids)
-            x = x * width**0.5 if modern else x + self.positions.weight[: ids.shape[1]]
-            x = F.dropout(x, dropout, self.training)
+            return x * width**0.5 if modern else x + self.positions.weight[: ids.shape[1]]
+
+        def logits(self, x):
+            return F.linear(x, self.embedding.weight)
+
+        def forward(self, ids):
+            x = F.dropout(self.embed(ids), dropout, self.training)
             for layer in self.layers:
                 x = layer(x, self.turn if modern else None)
-            return F.linear(self.norm(x), self.embedding.weight)
+            return self.logits(self.norm(x))
 
     return Model()
 
@@ -101,7 +112,8 @@ class Run:
                                              eps=recipe.get("epsilon", 1e-8), fused=True)]
         if matrices:
             self.optimizers.append(torch.optim.Muon(matrices, lr=recipe["rate"], weight_decay=decay, momentum=recipe["muon"],
-                                                    nesterov=True, adjust_lr_fn="match_rms_adamw"))
+                                                    nesterov=True, ns_steps=recipe.get("iterations", 5),
+                                                    adjust_lr_fn="match_rms_adamw"))
         self.averages = [p.detach().clone() for p in model.parameters()] if recipe.get("ema") else None
 
     def rate(self, step):
@@ -109,9 +121,11 @@ class Run:
         if step <= warmup:
             return first * step / warmup
         done = (step - warmup) / max(1, steps - warmup)
-        return last + (first - last) * (1 - done if self.recipe.get("linear") else 0.5 * (1 + math.cos(math.pi * done)))
+        line = min(1, (1 - done) / (1 - self.recipe.get("constant", 0)))
+        return last + (first - last) * (line if self.recipe.get("linear") else 0.5 * (1 + math.cos(math.pi * done)))
 
     def train(self, loss_of_step, measure):
+        """Yields a measurement every so many steps."""
         spent = [0.0, 0.0]
         for step in range(1, self.recipe["steps"] + 1):
             start = time.process_time(), time.monotonic()
@@ -130,7 +144,7 @@ class Run:
                      zip(spent, (time.process_time(), time.monotonic()), start)]
             if step % self.recipe["every"] == 0 or step == self.recipe["steps"]:
                 value = self.measured(measure)
-                print(json.dumps({"step": step, "value": value, "processor": spent[0], "wall": spent[1]}), flush=True)
+                yield {"step": step, "value": value, "processor": spent[0], "wall": spent[1]}
 
     def measured(self, measure):
         own = [p.detach().clone() for p in self.model.parameters()]
@@ -146,9 +160,10 @@ class Run:
 
 
 def window_shape(recipe, step):
-    """Length and number of the windows of a step; the first may have twice as many of half the length."""
+    """Length and number of the windows of a step; the first may have twice as many of half the length, or half as many."""
     parts = 2 if step <= round(recipe.get("short_share", 0) * recipe["steps"]) else 1
-    return recipe["context"] // parts, recipe["batch"] * parts
+    number = round(recipe["batch"] * (0.5 + step / recipe["steps"])) if recipe.get("growing") else recipe["batch"]
+    return recipe["context"] // parts, number * parts
 
 
 def windows_of(torch, ids, context, batch, generator):
@@ -183,8 +198,8 @@ def nats_of(torch, network, ids, context):
     return nats / (len(ids) - 1)
 
 
-def characters(torch, recipe, compiled):
-    """Nats per character of the last tenth of a text."""
+def characters(torch, recipe, compiled, change=lambda model: None):
+    """Nats per character of the last tenth of a text, by a model that is changed first."""
     from torch.nn import functional as F
 
     ids, vocabulary = characters_of(torch, recipe["data"])
@@ -193,13 +208,14 @@ def characters(torch, recipe, compiled):
     context = recipe["context"]
     model = transformer(torch, vocabulary, recipe["width"], recipe["heads"], recipe["hidden"], recipe["layers"], context,
                         recipe["dropout"], recipe["modern"], causal=True, deviation=recipe.get("deviation", 0.0))
+    change(model)
     generator = torch.Generator().manual_seed(recipe["seed"])
 
     def loss(step, forward):
         inputs, targets = windows_of(torch, train, *window_shape(recipe, step), generator)
         return F.cross_entropy(forward(inputs).flatten(0, 1), targets.flatten())
 
-    Run(torch, model, recipe, compiled).train(loss, lambda network: nats_of(torch, network, valid, context))
+    return Run(torch, model, recipe, compiled).train(loss, lambda network: nats_of(torch, network, valid, context))
 
 
 def masked(torch, recipe, compiled):
@@ -239,7 +255,7 @@ def masked(torch, recipe, compiled):
                  for rows in parts[1][: count * context].view(count, context).split(4096 // context)]
         return sum(nats.item() for nats, _ in found) / sum(number for _, number in found)
 
-    Run(torch, model, recipe, compiled).train(loss, measure)
+    return Run(torch, model, recipe, compiled).train(loss, measure)
 
 
 def words_of_bleu(line):
@@ -359,7 +375,7 @@ def translation(torch, recipe, compiled):
                 answers[row] = tokenizer.decode(ids[: ids.index(end)] if end in ids else ids)
         return bleu(answers, expected)
 
-    Run(torch, Translator(), recipe, compiled).train(loss, measure)
+    return Run(torch, Translator(), recipe, compiled).train(loss, measure)
 
 
 def main():
@@ -371,7 +387,8 @@ def main():
     options = parser.parse_args()
     torch = peers.set_up_torch(options.threads)
     torch.manual_seed(options.recipe["seed"])
-    globals()[options.race](torch, options.recipe, options.compile)
+    for measurement in globals()[options.race](torch, options.recipe, options.compile):
+        print(json.dumps(measurement), flush=True)
 
 
 if __name__ == "__main__":

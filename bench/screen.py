@@ -10,193 +10,147 @@ divided by that of the base's. The mean over the seeds. Needs PyTorch 2.14.
 """
 
 import argparse
-import math
 import pathlib
-import time
 
 import peers
+import race
 import race_torch
 
-WIDTH, HEADS, HIDDEN, LAYERS, CONTEXT, BATCH, RATE = 128, 4, 344, 4, 64, 12, 0.008
-CHANGES = {
-    "warmup_1": "no warm-up",
-    "warmup_50": "50 steps of warm-up",
-    "constant_60": "constant rate for 60 % of the steps",
-    "constant_30": "constant rate for 30 %",
-    "cosine": "cosine schedule",
-    "zero": "last maps of branches begin at zero",
-    "smaller": "they begin smaller by sqrt(2 layers)",
-    "orthogonal": "orthogonal initial maps",
-    "qk_norm": "QK norm",
-    "squared_relu": "squared ReLU, 1.5 times as wide",
-    "value_residuals": "value residuals",
-    "cap": "logits capped at 15",
-    "separate_output": "separate output map",
-    "short": "half the context for 40 % of the steps",
-    "growing": "growing batch",
-    "normalized": "normalized embeddings",
-    "deviation": "embeddings of deviation 1 / sqrt(width)",
-    "iterations_4": "4 iterations of Muon",
-    "iterations_3": "3 iterations",
-    "momentum_90": "momentum 0.9",
-    "adamw": "AdamW",
-}
+BASE = race.TORCH_SMALL | {"short_share": 0.0, "muon": 0.95, "every": 300}
+WIDTH, HEADS, HIDDEN, LAYERS = (BASE[name] for name in ("width", "heads", "hidden", "layers"))
 
 
-def model_of(torch, vocabulary, changes):
+# --- changes to the model (race_torch.transformer)
+
+
+def scaled(model, factor):
+    for layer in model.layers:
+        for last in (layer.output, layer.second):
+            last.weight.data *= factor
+
+
+def orthogonal(model):
+    from torch import nn
+
+    for layer in model.layers:
+        for part in (*layer.query_key_value.weight.split(WIDTH), layer.output.weight, layer.first.weight, layer.second.weight):
+            nn.init.orthogonal_(part)
+
+
+def query_key_norm(model):
+    from torch import nn
+
+    model.turned_norm, turn = nn.RMSNorm(WIDTH // HEADS, eps=1e-5), model.turn
+    model.turn = lambda x: turn(model.turned_norm(x))
+
+
+def squared_relu(model):
     from torch import nn
     from torch.nn import functional as F
 
-    def norm(width=WIDTH):
-        return nn.RMSNorm(width, eps=1e-5)
-
-    class Layer(nn.Module):
-        def __init__(self, first):
-            super().__init__()
-            self.norm1, self.norm2 = norm(), norm()
-            self.query_key_value = nn.Linear(WIDTH, 3 * WIDTH, bias=False)
-            self.output = nn.Linear(WIDTH, WIDTH, bias=False)
-            hidden = HIDDEN * 3 // 2 if "squared_relu" in changes else HIDDEN
-            self.inner = nn.Linear(WIDTH, hidden if "squared_relu" in changes else 2 * hidden)
-            self.outer = nn.Linear(hidden, WIDTH)
-            if "qk_norm" in changes:
-                self.query_norm, self.key_norm = norm(WIDTH // HEADS), norm(WIDTH // HEADS)
-            self.share = nn.Parameter(torch.tensor(0.5)) if "value_residuals" in changes and not first else None
-            fill = nn.init.orthogonal_ if "orthogonal" in changes else nn.init.xavier_uniform_
-            for part in (*self.query_key_value.weight.split(WIDTH), self.output.weight, self.inner.weight, self.outer.weight):
-                fill(part)
-            for bias in (self.inner.bias, self.outer.bias):
-                nn.init.zeros_(bias)
-            with torch.no_grad():
-                for last in (self.output.weight, self.outer.weight):
-                    last *= 0 if "zero" in changes else (2 * LAYERS) ** -0.5 if "smaller" in changes else 1
-
-        def forward(self, x, turn, first_values):
-            batch, length, _ = x.shape
-            q, k, v = self.query_key_value(self.norm1(x)).view(batch, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
-            if "qk_norm" in changes:
-                q, k = self.query_norm(q), self.key_norm(k)
-            if self.share is not None:
-                v = self.share * v + (1 - self.share) * first_values
-            y = F.scaled_dot_product_attention(turn(q), turn(k), v, is_causal=True)
-            x = x + self.output(y.transpose(1, 2).reshape(x.shape))
-            y = self.inner(self.norm2(x))
-            y = F.relu(y).square() if "squared_relu" in changes else F.silu(y[..., :HIDDEN]) * y[..., HIDDEN:]
-            return x + self.outer(y), v
-
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embedding = nn.Embedding(vocabulary, WIDTH)
-            nn.init.normal_(self.embedding.weight, std=WIDTH**-0.5 if "deviation" in changes else 0.02)
-            self.layers = nn.ModuleList(Layer(first=number == 0) for number in range(LAYERS))
-            self.norm = norm()
-            self.output = nn.Linear(WIDTH, vocabulary, bias=False) if "separate_output" in changes else self.embedding
-            if "separate_output" in changes:
-                nn.init.zeros_(self.output.weight)
-            width = WIDTH // HEADS
-            angles = torch.outer(torch.arange(CONTEXT), 10_000.0 ** (-torch.arange(0, width, 2) / width)).repeat(1, 2)
-            self.register_buffer("cosines", angles.cos())
-            self.register_buffer("sines", angles.sin())
-
-        def turn(self, x):
-            one, other = x.chunk(2, -1)
-            return x * self.cosines[: x.shape[2]] + torch.cat((-other, one), -1) * self.sines[: x.shape[2]]
-
-        def forward(self, ids):
-            x = self.embedding(ids) * WIDTH**0.5
-            if "normalized" in changes:
-                x = F.rms_norm(x, (WIDTH,))
-            first_values = None
-            for layer in self.layers:
-                x, values = layer(x, self.turn, first_values)
-                first_values = values if first_values is None else first_values
-            logits = F.linear(self.norm(x), self.output.weight)
-            return 15 * torch.tanh(logits / 15) if "cap" in changes else logits
-
-    return Model()
+    for layer in model.layers:
+        layer.first, layer.second = nn.Linear(WIDTH, HIDDEN * 3 // 2), nn.Linear(HIDDEN * 3 // 2, WIDTH)
+        for part in (layer.first, layer.second):
+            nn.init.xavier_uniform_(part.weight)
+            nn.init.zeros_(part.bias)
+        layer.activate = lambda x: F.relu(x).square()
 
 
-def optimizers_of(torch, model, changes):
-    layers = dict(model.layers.named_parameters())
-    matrices = [p for p in layers.values() if p.ndim == 2]
-    rest = [p for p in model.parameters() if not any(p is one for one in matrices)]
-    adamw = [p for p in rest if p.ndim == 2] + (matrices if "adamw" in changes else [])
-    groups = [{"params": adamw, "weight_decay": 0.1}, {"params": [p for p in rest if p.ndim < 2], "weight_decay": 0.0}]
-    optimizers = [torch.optim.AdamW(groups, lr=RATE, betas=(0.9, 0.99), eps=1e-8, fused=True)]
-    if "adamw" not in changes:
-        iterations = 3 if "iterations_3" in changes else 4 if "iterations_4" in changes else 5
-        optimizers.append(torch.optim.Muon(matrices, lr=RATE, weight_decay=0.1, momentum=0.9 if "momentum_90" in changes else 0.95,
-                                           nesterov=True, ns_steps=iterations, adjust_lr_fn="match_rms_adamw"))
-    return optimizers
-
-
-def rate(step, steps, changes):
-    """The learning rate, in multiples of the highest."""
-    warmup = 1 if "warmup_1" in changes else 50 if "warmup_50" in changes else 10
-    if step <= warmup:
-        return step / warmup
-    left = 1 - (step - warmup) / (steps - warmup)
-    if "cosine" in changes:
-        return 0.5 * (1 - math.cos(math.pi * left))
-    return min(1, left / (0.4 if "constant_60" in changes else 0.7 if "constant_30" in changes else 1))
-
-
-def shape_of(step, steps, changes):
-    """The windows of a step: their length and number."""
-    if "short" in changes and step < 0.4 * steps:
-        return CONTEXT // 2, 2 * BATCH
-    return CONTEXT, round(BATCH * (0.5 + step / steps)) if "growing" in changes else BATCH
-
-
-def trained(torch, ids, vocabulary, changes, seed, steps):
-    """Nats per character after training, and the processor seconds of the steps."""
+def value_residuals(model):
+    """Values are half those of the first layer, to begin with (arXiv 2410.17897)."""
+    import torch
+    from torch import nn
     from torch.nn import functional as F
 
-    torch.manual_seed(seed)
-    cut = int(len(ids) * 0.9)
-    model = model_of(torch, vocabulary, changes)
-    optimizers = optimizers_of(torch, model, changes)
-    generator, start = torch.Generator().manual_seed(seed), time.process_time()
-    for step in range(1, steps + 1):
-        for group in (group for one in optimizers for group in one.param_groups):
-            group["lr"] = RATE * rate(step, steps, changes)
-        inputs, targets = race_torch.windows_of(torch, ids[:cut], *shape_of(step, steps, changes), generator)
-        model.zero_grad(set_to_none=True)
-        F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten()).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer in optimizers:
-            optimizer.step()
-    seconds = time.process_time() - start
-    return race_torch.nats_of(torch, model, ids[cut:], CONTEXT), seconds
+    first = []
+
+    def attend_of(layer, is_first):
+        layer.share = None if is_first else nn.Parameter(torch.tensor(0.5))
+
+        def attend(x, turn):
+            q, k, v = layer.query_key_value(x).view(*x.shape[:2], 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+            first[:] = [v] if is_first else first
+            v = v if is_first else layer.share * v + (1 - layer.share) * first[0]
+            y = F.scaled_dot_product_attention(turn(q), turn(k), v, is_causal=True)
+            return layer.output(y.transpose(1, 2).reshape(x.shape))
+
+        return attend
+
+    for number, layer in enumerate(model.layers):
+        layer.attend = attend_of(layer, number == 0)
+
+
+def capped(model):
+    logits = model.logits
+    model.logits = lambda x: 15 * (logits(x) / 15).tanh()
+
+
+def separate_output(model):
+    from torch import nn
+
+    model.output = nn.Linear(WIDTH, model.embedding.num_embeddings, bias=False)
+    nn.init.zeros_(model.output.weight)
+    model.logits = model.output.forward
+
+
+def normalized(model):
+    from torch.nn import functional as F
+
+    embed = model.embed
+    model.embed = lambda ids: F.rms_norm(embed(ids), (WIDTH,))
+
+
+CHANGES = {  # each a change to the recipe or to the model
+    "no warm-up": {"warmup": 1},
+    "50 steps of warm-up": {"warmup": 50},
+    "constant rate for 60 % of the steps": {"constant": 0.6},
+    "constant rate for 30 %": {"constant": 0.3},
+    "cosine": {"linear": False},
+    "last maps of branches begin at zero": lambda model: scaled(model, 0),
+    "they begin smaller by sqrt(2 layers)": lambda model: scaled(model, (2 * LAYERS) ** -0.5),
+    "orthogonal initial maps": orthogonal,
+    "QK norm": query_key_norm,
+    "squared ReLU, 1.5 times as wide": squared_relu,
+    "value residuals": value_residuals,
+    "logits capped at 15": capped,
+    "separate output map": separate_output,
+    "half the context for 40 % of the steps": {"short_share": 0.4},
+    "growing batch": {"growing": True},
+    "normalized embeddings": normalized,
+    "embeddings of deviation 1 / sqrt(width)": {"deviation": WIDTH**-0.5},
+    "4 iterations of Muon": {"iterations": 4},
+    "3 iterations": {"iterations": 3},
+    "momentum 0.9": {"muon": 0.9},
+    "AdamW": {"muon": 0},
+}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=pathlib.Path, required=True, help="a text")
-    parser.add_argument("--changes", nargs="+", default=list(CHANGES), metavar="CHANGE",
-                        help=f"rows, each one change or several joined by + (default: each alone): {', '.join(CHANGES)}")
+    parser.add_argument("--changes", default="", help="only changes whose name has one of these texts, with commas between")
     parser.add_argument("--seeds", default="1", help="with commas between (default: 1)")
-    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
-    rows = [frozenset(row.split("+")) for row in options.changes]
-    if unknown := frozenset().union(*rows) - set(CHANGES):
-        parser.error(f"there is no change {', '.join(sorted(unknown))}; there are {', '.join(CHANGES)}")
     torch = peers.set_up_torch(options.threads)
-    ids, vocabulary = race_torch.characters_of(torch, options.data)
 
-    def mean(changes):
-        seeds = [int(seed) for seed in options.seeds.split(",")]
-        found = [trained(torch, ids, vocabulary, changes, seed, options.steps) for seed in seeds]
-        return [sum(values) / len(seeds) for values in zip(*found)]
+    def trained(change):
+        """Nats and processor seconds, means over the seeds."""
+        recipe, alter = (BASE | change, lambda model: None) if isinstance(change, dict) else (BASE, change)
+        found = []
+        for seed in map(int, options.seeds.split(",")):
+            torch.manual_seed(seed)
+            run = race_torch.characters(torch, recipe | {"data": options.data, "seed": seed}, False, alter)
+            *_, last = run
+            found.append((last["value"], last["processor"]))
+        return [sum(values) / len(found) for values in zip(*found)]
 
-    base, seconds = mean(frozenset())
+    base, seconds = trained({})
     print(f"| change | nats ({base:.3f}) | time ({seconds:.1f} s) |\n|---|---|---|", flush=True)
-    for changes in rows:
-        nats, spent = mean(changes)
-        name = ", ".join(CHANGES[change] for change in CHANGES if change in changes)
-        print(f"| {name} | {nats - base:+.3f} | {spent / seconds:.2f} |", flush=True)
+    for name, change in CHANGES.items():
+        if any(part in name for part in options.changes.split(",")):
+            nats, spent = trained(change)
+            print(f"| {name} | {nats - base:+.3f} | {spent / seconds:.2f} |", flush=True)
 
 
 if __name__ == "__main__":
