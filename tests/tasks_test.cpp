@@ -384,6 +384,56 @@ TEST_CASE(
   CHECK_THROWS_WITH_AS(trained("given", given), doctest::Contains("cannot have rotary positions"), Error);
 }
 
+TEST_CASE("classify and match: many texts take more steps, and long texts of many classes larger batches") {
+  const TemporaryFolder folder;
+  // `texts` rows of a class from 0 to `classes` - 1 and one or two texts of `words` words
+  const auto chosen = [&](const std::string& task, int texts, int classes, int words,
+                          const std::vector<std::string>& more) {
+    std::string rows;
+    for (int i = 0; i < texts; ++i) {
+      rows += concat_text("c", i % classes);
+      for (int column = 0; column < (task == "match" ? 2 : 1); ++column) {
+        rows += '\t';
+        for (int word = 0; word < words; ++word) rows += concat_text("w", (i + word) % 50, " ");
+      }
+      rows += '\n';
+    }
+    const TaskKind& kind = task_kind(task);
+    Settings settings = kind.settings(true);
+    settings.assign("data.file=" + write_content(folder / "rows.tsv", rows).string());
+    for (const char* const one : {"data.header=false", "data.label_column=1", "model.width=8",
+                                  "model.heads=2", "model.feed_forward=8"})
+      settings.assign(one);
+    if (task == "match")
+      for (const char* const one : {"data.first_column=2", "data.second_column=3"}) settings.assign(one);
+    for (const std::string& one : more) settings.assign(one);
+    const std::unique_ptr<Learner> learner = kind.make(settings);
+    learner->check_settings();
+    learner->read_data();
+    learner->learn_vocabulary();
+    learner->build(device_of(settings));
+    learner->prepare_training();
+    const auto number = [&](const std::string& name) {
+      return learner->settings().get<std::int64_t>("training." + name);
+    };
+    return std::array{number("steps"), number("batch_tokens"), learner->batches(0)};
+  };
+  for (const std::string task : {"classify", "match"}) {
+    CAPTURE(task);
+    const std::vector<std::string> small = {"training.batch_tokens=24"};
+    const auto [steps, tokens, batches] = chosen(task, 4000, 2, 6, small);
+    CHECK(batches > 1000);
+    CHECK(steps == batches);
+    CHECK(chosen(task, 4000, 2, 6, {small[0], "training.accumulation=2"})[0] ==
+          std::max<std::int64_t>(1000, (batches + 1) / 2));
+    CHECK(chosen(task, 4000, 2, 6, {small[0], "training.steps=1200"})[0] == 1200);
+  }
+  CHECK(chosen("classify", 200, 2, 100, {})[1] == 1024);
+  CHECK(chosen("classify", 200, 20, 100, {})[1] == 20 * 101);  // with the end mark
+  CHECK(chosen("classify", 200, 50, 100, {})[1] == 4096);
+  CHECK(chosen("classify", 200, 20, 100, {"training.batch_tokens=512"})[1] == 512);
+}
+
 TEST_CASE(
     "translate: few pairs end a training after sixty passes, unless steps are given, and resume to the same "
     "bits") {

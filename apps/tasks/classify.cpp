@@ -127,7 +127,9 @@ class ClassifyLearner : public Learner {
                       : concat_text("vocabulary ", tokenizer_->tokenizer().vocabulary_size())));
     train_ = examples_of(parts_.train);
     valid_ = examples_of(parts_.valid);
-    plan_batches(lengths(train_.inputs), training_batches(settings_));
+    const Lengths its_lengths = lengths(train_.inputs);
+    if (!reads_images_ && !is_fine_tuned()) remark(fit_batches(settings_, its_lengths[0], classes_.size()));
+    plan_batches(its_lengths, training_batches(settings_));
     limit_epochs(is_fine_tuned() ? fine_tuning_epoch_limit : text_epoch_limit);
     weights_ = has_sets() ? example_weights(parts_.train)
                           : example_weights(settings_, parts_.train, firsts(train_.targets), classes_.size());

@@ -188,6 +188,18 @@ std::vector<std::string> labelled_data_remarks(const TextParts& parts, const Tex
   return remarks;
 }
 
+std::string fit_batches(Settings& settings, std::span<const std::int32_t> lengths, std::size_t classes) {
+  const std::string path = "training.batch_tokens";
+  if (settings.setting(path).is_given || lengths.empty()) return "";
+  const double mean =
+      std::accumulate(lengths.begin(), lengths.end(), 0.0) / static_cast<double>(lengths.size());
+  const std::int64_t tokens = std::min<std::int64_t>(std::llround(mean * static_cast<double>(classes)), 4096);
+  if (tokens <= settings.get<std::int64_t>(path)) return "";
+  settings.set(path, std::to_string(tokens), "the data");
+  return concat_text(path, " = ", tokens, ", for about a text of each class in a batch: the texts have ",
+                     std::llround(mean), " tokens on average");
+}
+
 std::string steps_remark(const Settings& settings, std::int64_t batches) {
   const auto steps = settings.get<std::int64_t>("training.steps");
   if (settings.get<std::int64_t>("training.epochs") > 0 || steps >= batches) return "";

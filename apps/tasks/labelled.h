@@ -108,6 +108,9 @@ void check_labels(const LabelledText& text, std::string_view origin);
 std::vector<std::string> labelled_data_remarks(const TextParts& parts, const TextParts& labels,
                                                const std::vector<std::string>& classes,
                                                const std::string& unit, const std::string& description);
+/// Sets training.batch_tokens, unless it is given, so that a batch has about a text of each class:
+/// the mean of the lengths times the classes, from the default to 4,096. Returns a remark, or "".
+std::string fit_batches(Settings& settings, std::span<const std::int32_t> lengths, std::size_t classes);
 /// Returns a remark if there are fewer steps than batches in an epoch, otherwise "".
 std::string steps_remark(const Settings& settings, std::int64_t batches);
 /// Returns the weights of the examples in the data, scaled to mean 1; empty if all are equal.
@@ -156,8 +159,9 @@ inline constexpr const char* for_labelled_texts = R"({
   "training": {"steps": 1000, "batch_tokens": 1024, "evaluate_every": 1000, "save_every": 500, "ema_decay": 0.99,
     "schedule": {"name": "cosine", "warmup_steps": 50, "learning_rate": 0.002}}})";
 
-/// The pass limit for training on texts. A few short texts overfit within a thousand steps.
-inline constexpr EpochLimit text_epoch_limit = {40, 300};
+/// The limit for training on texts. A few short texts overfit within a thousand steps, which are
+/// too few to read many texts even once.
+inline constexpr EpochLimit text_epoch_limit = {40, 300, 10'000};
 
 /// The pass limit and defaults for fine-tuning: the optimizer and few epochs that suit BERT (Devlin
 /// et al. 2019, appendix A), at most a thousand steps. Sparse features stay enabled.

@@ -144,17 +144,22 @@ void Learner::plan_batches(const Lengths& lengths, const BatchOptions& options) 
 void Learner::limit_epochs(const EpochLimit& limit) {
   const std::string steps = "training.steps";
   const auto usual = settings_.get<std::int64_t>(steps);
+  const auto accumulation = settings_.get<std::int64_t>("training.accumulation");
   const std::int64_t batches_of_passes = checked_product("passes", limit.passes, batches(0));
-  const std::int64_t fit =
-      std::max(batches_of_passes / settings_.get<std::int64_t>("training.accumulation"), limit.least_steps);
-  if (settings_.setting(steps).is_given || settings_.get<std::int64_t>("training.epochs") > 0 || fit >= usual)
+  const std::int64_t most = std::max(batches_of_passes / accumulation, limit.least_steps);
+  const std::int64_t one_pass = (batches(0) + accumulation - 1) / accumulation;
+  const std::int64_t fit = most < usual ? most : std::max(usual, std::min(one_pass, limit.most_steps));
+  if (settings_.setting(steps).is_given || settings_.get<std::int64_t>("training.epochs") > 0 || fit == usual)
     return;
   settings_.set(steps, std::to_string(fit), "the data");
   for (const std::string name : {"training.schedule.warmup_steps", "training.evaluate_every"})
     if (!settings_.setting(name).is_given)
       settings_.set(name, std::to_string(settings_.get<std::int64_t>(name) * fit / usual), "the data");
-  remark(concat_text("training.steps = ", fit, ": ", limit.passes,
-                     " passes over this little data are enough, and ", usual, " steps the default for more"));
+  remark(fit < usual ? concat_text("training.steps = ", fit, ": ", limit.passes,
+                                   " passes over this little data are enough, and ", usual,
+                                   " steps the default for more")
+                     : concat_text("training.steps = ", fit,
+                                   ": this much data takes more than the default of ", usual));
 }
 
 NamedFiles Learner::learned_tokenizer(const TextSource& texts) {

@@ -25,9 +25,10 @@ namespace heed {
 
 class Learner;
 
-/// A limit on training: stop after this many passes over the data, but not before this many steps.
+/// How the data set the steps: at most this many passes, but at least this many steps; and at least
+/// one pass, if that takes no more than `most_steps`, else that many. 0: not more than by default.
 struct EpochLimit {
-  std::int64_t passes, least_steps;
+  std::int64_t passes, least_steps, most_steps = 0;
 };
 /// The limit for trained weights, whose few epochs suit BERT (Devlin et al. 2019, appendix A).
 inline constexpr EpochLimit fine_tuning_epoch_limit = {4, 100};
@@ -326,8 +327,8 @@ class Learner : public Task {
   bool is_fine_tuned() const { return !settings_.get<std::string>("training.from").empty(); }
   /// Plans the training batches, and remarks on examples that are left out.
   void plan_batches(const Lengths& lengths, const BatchOptions& options);
-  /// Applies the limit unless the user set steps or epochs. Warm-up and evaluations are scaled with
-  /// the steps. Adds a remark. Call it after plan_batches().
+  /// Sets the steps within the limit unless the user set steps or epochs. Warm-up and evaluations are
+  /// scaled with the steps. Adds a remark. Call it after plan_batches().
   void limit_epochs(const EpochLimit& limit);
   /// Returns the tokenizer that the settings describe, learned from the texts, as the file
   /// "tokenizer.json".

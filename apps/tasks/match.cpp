@@ -37,6 +37,9 @@ constexpr const char* for_pairs = R"({
     "optimizer": {"name": "adamw", "weight_decay": 0.01},
     "schedule": {"name": "cosine", "warmup_steps": 200, "learning_rate": 0.001}}})";
 
+/// Many pairs take more than the default steps.
+constexpr EpochLimit pair_epoch_limit = {1000, 1000, 10'000};
+
 constexpr const char* for_answers = R"({
   "tokenizer": {"vocabulary": 400}, "model": {"dropout": 0.0},
   "training": {"steps": 400, "batch_tokens": 2048, "evaluate_every": 80, "save_every": 100, "label_smoothing": 0.0,
@@ -118,7 +121,7 @@ class MatchLearner : public Learner {
     train_ = examples_of(parts_.train);
     valid_ = examples_of(parts_.valid);
     plan_batches(lengths_of_pairs(train_.inputs), training_batches(settings_));
-    if (is_fine_tuned()) limit_epochs(fine_tuning_epoch_limit);
+    limit_epochs(is_fine_tuned() ? fine_tuning_epoch_limit : pair_epoch_limit);
     weights_ = example_weights(settings_, parts_.train, train_.targets, classes_.size());
     remark(steps_remark(settings_, batches(0)));
     check_metric();
