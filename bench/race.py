@@ -175,8 +175,8 @@ def characters(options, table):
     data = options.data / "tinyshakespeare/input.txt"
     base = [options.bin / "language_model", "train", "--data", data]
     config = HERE.parent / "examples/configs/tinyshakespeare.json"
-    torch_lines = code_lines(race_torch.transformer, race_torch.Run, race_torch.characters, race_torch.characters_of,
-                             race_torch.nats_of, race_torch.windows_of, race_torch.window_shape)
+    torch_lines = code_lines(race_torch.transformer, race_torch.Run, race_torch.characters, race_torch.windows_of,
+                             race_torch.window_shape)
 
     def torch(recipe, compiled=False):
         recipe = recipe | {"data": str(data), "seed": options.seed}

@@ -160,7 +160,8 @@ class Run:
 
 
 def window_shape(recipe, step):
-    """Length and number of the windows of a step; the first may have twice as many of half the length, or half as many."""
+    """Length and number of the windows of a step. short_share: this first share of the steps has twice as many windows of
+    half the length; growing: their number grows from half of the batch to one and a half."""
     parts = 2 if step <= round(recipe.get("short_share", 0) * recipe["steps"]) else 1
     number = round(recipe["batch"] * (0.5 + step / recipe["steps"])) if recipe.get("growing") else recipe["batch"]
     return recipe["context"] // parts, number * parts
@@ -181,32 +182,17 @@ def side_by_side(torch, ids, context, rows):
         yield ids[-rest - 1 : -1][None], ids[-rest:][None]
 
 
-def characters_of(torch, path):
-    """The characters of a text as numbers, and how many different ones there are."""
-    text = pathlib.Path(path).read_text(encoding="utf-8")
-    number = {character: i for i, character in enumerate(sorted(set(text)))}
-    return torch.tensor([number[character] for character in text]), len(number)
-
-
-def nats_of(torch, network, ids, context):
-    """Nats per token of all but the first."""
-    from torch.nn import functional as F
-
-    with torch.no_grad():
-        nats = sum(F.cross_entropy(network(inputs).flatten(0, 1), targets.flatten(), reduction="sum").item()
-                   for inputs, targets in side_by_side(torch, ids, context, 4096 // context))
-    return nats / (len(ids) - 1)
-
-
 def characters(torch, recipe, compiled, change=lambda model: None):
     """Nats per character of the last tenth of a text, by a model that is changed first."""
     from torch.nn import functional as F
 
-    ids, vocabulary = characters_of(torch, recipe["data"])
+    text = pathlib.Path(recipe["data"]).read_text(encoding="utf-8")
+    number = {character: i for i, character in enumerate(sorted(set(text)))}
+    ids = torch.tensor([number[character] for character in text])
     cut = int(len(ids) * 0.9)
     train, valid = ids[:cut], ids[cut:]
     context = recipe["context"]
-    model = transformer(torch, vocabulary, recipe["width"], recipe["heads"], recipe["hidden"], recipe["layers"], context,
+    model = transformer(torch, len(number), recipe["width"], recipe["heads"], recipe["hidden"], recipe["layers"], context,
                         recipe["dropout"], recipe["modern"], causal=True, deviation=recipe.get("deviation", 0.0))
     change(model)
     generator = torch.Generator().manual_seed(recipe["seed"])
@@ -215,7 +201,12 @@ def characters(torch, recipe, compiled, change=lambda model: None):
         inputs, targets = windows_of(torch, train, *window_shape(recipe, step), generator)
         return F.cross_entropy(forward(inputs).flatten(0, 1), targets.flatten())
 
-    return Run(torch, model, recipe, compiled).train(loss, lambda network: nats_of(torch, network, valid, context))
+    def measure(network):
+        nats = sum(F.cross_entropy(network(inputs).flatten(0, 1), targets.flatten(), reduction="sum").item()
+                   for inputs, targets in side_by_side(torch, valid, context, 4096 // context))
+        return nats / (len(valid) - 1)
+
+    return Run(torch, model, recipe, compiled).train(loss, measure)
 
 
 def masked(torch, recipe, compiled):
