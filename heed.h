@@ -1,15 +1,15 @@
 #pragma once
 
 /// The header for programs that use heed. It includes tensors and ops, gradients and custom ops,
-/// attention mechanisms, models, training and data. Unless heed was built without applications, it
-/// also includes apps/apps.h: tasks, their runs and published models. You can also include single
-/// headers.
+/// attention mechanisms, models, tokenizers and training. Unless heed was built without
+/// applications, it also includes apps/apps.h: readers of data, tasks, their runs and published
+/// models. You can also include single headers.
 ///
 /// It leaves out what few programs extend: helpers for new tasks (apps/tasks/examples.h,
 /// apps/tasks/labelled.h, apps/tasks/text_to_text.h), the framework of published architectures
 /// (apps/hub/architecture.h), comparisons (apps/compare/comparison.h), event files
-/// (training/tensorboard.h), readers of single formats (data/idx.h, data/mind.h, data/dialogues.h,
-/// ...), and headers that are internal to their folder.
+/// (training/tensorboard.h), readers of single formats (apps/data/idx.h, apps/data/mind.h, ...), and
+/// headers that are internal to their folder.
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/graph.h"
@@ -23,13 +23,6 @@
 #include "heed/core/ranks.h"
 #include "heed/core/tensor.h"
 #include "heed/core/version.h"
-#include "heed/data/batching.h"
-#include "heed/data/labelled_text.h"
-#include "heed/data/large_text.h"
-#include "heed/data/safetensors.h"
-#include "heed/data/table.h"
-#include "heed/data/text_file.h"
-#include "heed/data/tokenizer.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/classifier.h"
 #include "heed/models/config.h"
@@ -41,6 +34,10 @@
 #include "heed/models/news_recommender.h"
 #include "heed/models/pairs.h"
 #include "heed/models/search.h"
+#include "heed/text/batching.h"
+#include "heed/text/safetensors.h"
+#include "heed/text/token_stream.h"
+#include "heed/text/tokenizer.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/muon.h"
 #include "heed/training/optimizer.h"

@@ -104,4 +104,14 @@ std::vector<std::string_view> split_at(std::string_view text, std::string_view s
   return parts;
 }
 
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  std::string replaced;
+  for (std::size_t at = 0, found = 0; at < text.size(); at = found + from.size()) {
+    found = std::min(text.find(from, at), text.size());
+    replaced.append(text, at, found - at);
+    if (found < text.size()) replaced.append(to);
+  }
+  text = std::move(replaced);
+}
+
 }  // namespace heed

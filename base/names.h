@@ -82,4 +82,7 @@ inline std::string range_text(const std::string& low_text, double high, const st
                                   : low_text + " to " + high_text;
 }
 
+/// Replaces each `from` by `to`, from left to right.
+void replace_all(std::string& text, std::string_view from, std::string_view to);
+
 }  // namespace heed

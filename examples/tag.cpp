@@ -12,10 +12,10 @@
 #include <set>
 
 #include "heed/apps/cli/task_program.h"
+#include "heed/apps/data/synthetic_pairs.h"
 #include "heed/apps/tasks/examples.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/ops.h"
-#include "heed/data/pairs_by_rule.h"
 #include "heed/models/sequence_encoder.h"
 
 namespace {

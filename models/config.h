@@ -40,7 +40,7 @@ struct TransformerConfig {
   /// A map of that vector, act(W x + b) with "tanh", "relu" or "gelu" (BERT's pooler: arXiv
   /// 1810.04805), or "none".
   std::string pooler = "none";
-  /// Number of text features (data/text_features.h) for the linear part of classifiers and matchers
+  /// Number of text features (apps/data/text_features.h) for the linear part of classifiers and matchers
   /// (SparseLinear); 0: no such part.
   std::int64_t sparse_features = 0;
   /// Encoders: number of neighbouring tokens that a convolution joins before the first layer; 0:

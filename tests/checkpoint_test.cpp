@@ -21,7 +21,7 @@
 #include "heed/base/digest.h"
 #include "heed/base/file.h"
 #include "heed/base/open_folder.h"
-#include "heed/data/safetensors.h"
+#include "heed/text/safetensors.h"
 #include "heed/training/trainer.h"
 #include "support.h"
 #include "temporary_folder.h"

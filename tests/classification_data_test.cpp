@@ -10,12 +10,12 @@
 #include <set>
 #include <sstream>
 
+#include "heed/apps/data/labelled_text.h"
+#include "heed/apps/data/synthetic_texts.h"
+#include "heed/apps/data/table.h"
+#include "heed/apps/data/text_file.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
-#include "heed/data/labelled_text.h"
-#include "heed/data/table.h"
-#include "heed/data/text_file.h"
-#include "heed/data/texts_by_rule.h"
 #include "heed/tests/temporary_folder.h"
 #include "support.h"
 

@@ -7,11 +7,11 @@
 #include <fstream>
 #include <set>
 
+#include "heed/apps/data/dialogues.h"
+#include "heed/apps/data/idx.h"
+#include "heed/apps/data/synthetic_pairs.h"
+#include "heed/apps/data/table.h"
 #include "heed/base/error.h"
-#include "heed/data/dialogues.h"
-#include "heed/data/idx.h"
-#include "heed/data/pairs_by_rule.h"
-#include "heed/data/table.h"
 #include "heed/tests/support.h"
 #include "heed/tests/temporary_folder.h"
 #include "heed/training/text_metrics.h"

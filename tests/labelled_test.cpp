@@ -9,9 +9,9 @@
 
 #include "heed/apps/tasks/run.h"
 #include "heed/base/file.h"
-#include "heed/data/safetensors.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
+#include "heed/text/safetensors.h"
 
 using namespace heed;
 using namespace heed::test;

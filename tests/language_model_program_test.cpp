@@ -10,12 +10,12 @@
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/core/device.h"
-#include "heed/data/safetensors.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tests/hostile/killed_training.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/run_records.h"
 #include "heed/tests/temporary_folder.h"
+#include "heed/text/safetensors.h"
 
 namespace {
 

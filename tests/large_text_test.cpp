@@ -10,18 +10,18 @@
 #include <string>
 #include <vector>
 
+#include "heed/apps/data/dialogues.h"
+#include "heed/apps/data/labelled_text.h"
+#include "heed/apps/data/large_text.h"
+#include "heed/apps/data/mind.h"
+#include "heed/apps/data/table.h"
+#include "heed/apps/data/text_file.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
 #include "heed/core/random.h"
-#include "heed/data/dialogues.h"
-#include "heed/data/labelled_text.h"
-#include "heed/data/large_text.h"
-#include "heed/data/mind.h"
-#include "heed/data/table.h"
-#include "heed/data/text_file.h"
-#include "heed/data/tokenizer.h"
 #include "heed/tests/support.h"
 #include "heed/tests/temporary_folder.h"
+#include "heed/text/tokenizer.h"
 
 using namespace heed;
 using namespace heed::test;

@@ -8,10 +8,10 @@
 #include <map>
 #include <numeric>
 
+#include "heed/apps/data/large_text.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/file.h"
-#include "heed/data/large_text.h"
 #include "heed/models/classifier.h"
 #include "heed/models/language_model.h"
 #include "heed/tests/model_support.h"

@@ -18,13 +18,13 @@
 #include "heed/core/device.h"
 #include "heed/core/low_precision.h"
 #include "heed/core/random.h"
-#include "heed/data/safetensors.h"
 #include "heed/models/decoding.h"
 #include "heed/models/language_model.h"
 #include "heed/models/layers.h"
 #include "heed/models/module.h"
 #include "heed/tests/kernel_check.h"
 #include "heed/tests/model_support.h"
+#include "heed/text/safetensors.h"
 #include "heed/training/precision.h"
 
 using namespace heed;

@@ -6,9 +6,9 @@
 #include <limits>
 #include <set>
 
+#include "heed/apps/data/synthetic_pairs.h"
+#include "heed/apps/data/synthetic_texts.h"
 #include "heed/base/error.h"
-#include "heed/data/pairs_by_rule.h"
-#include "heed/data/texts_by_rule.h"
 
 using namespace heed;
 

@@ -8,11 +8,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "heed/apps/data/synthetic_pairs.h"
 #include "heed/apps/tasks/data.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/data/pairs_by_rule.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
 

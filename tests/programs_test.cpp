@@ -12,12 +12,12 @@
 #include <thread>
 
 #include "heed/apps/cli/program.h"
+#include "heed/apps/data/text_file.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
-#include "heed/data/safetensors.h"
-#include "heed/data/text_file.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
+#include "heed/text/safetensors.h"
 
 namespace {
 

@@ -12,11 +12,11 @@
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/train.h"
 #include "heed/autograd/ops.h"
-#include "heed/data/safetensors.h"
 #include "heed/tests/fuzz/fuzz_support.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/support.h"
 #include "heed/tests/temporary_folder.h"
+#include "heed/text/safetensors.h"
 
 namespace {
 

@@ -9,12 +9,12 @@
 #include <set>
 #include <sstream>
 
+#include "heed/apps/data/synthetic_texts.h"
 #include "heed/autograd/ops.h"
-#include "heed/data/safetensors.h"
-#include "heed/data/texts_by_rule.h"
 #include "heed/models/news_recommender.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
+#include "heed/text/safetensors.h"
 #include "heed/training/ranking.h"
 #include "model_support.h"
 

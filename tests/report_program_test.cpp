@@ -11,11 +11,11 @@
 #include <set>
 #include <sstream>
 
+#include "heed/apps/data/idx.h"
 #include "heed/apps/report/report.h"
 #include "heed/apps/tasks/learner.h"
 #include "heed/apps/tasks/report.h"
 #include "heed/apps/tasks/run.h"
-#include "heed/data/idx.h"
 #include "heed/tests/browser.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/page_json.h"

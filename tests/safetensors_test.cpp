@@ -1,4 +1,4 @@
-#include "heed/data/safetensors.h"
+#include "heed/text/safetensors.h"
 
 #include <doctest/doctest.h>
 

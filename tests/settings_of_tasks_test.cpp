@@ -14,9 +14,9 @@
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/start.h"
 #include "heed/autograd/autograd.h"
-#include "heed/data/safetensors.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
+#include "heed/text/safetensors.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/trainer.h"
 

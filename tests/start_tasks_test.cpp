@@ -7,10 +7,10 @@
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/start.h"
 #include "heed/base/file.h"
-#include "heed/data/safetensors.h"
-#include "heed/data/tokenizer.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
+#include "heed/text/safetensors.h"
+#include "heed/text/tokenizer.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // Sparse features of texts and pairs, and the linear part of a classifier that reads them.
 
-#include "heed/data/text_features.h"
+#include "heed/apps/data/text_features.h"
 
 #include <doctest/doctest.h>
 

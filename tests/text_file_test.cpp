@@ -11,17 +11,17 @@
 #include <future>
 #include <thread>
 
+#include "heed/apps/data/gzip.h"
+#include "heed/apps/data/labelled_text.h"
+#include "heed/apps/data/table.h"
+#include "heed/apps/data/text_file.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
 #include "heed/base/unicode.h"
-#include "heed/data/gzip.h"
-#include "heed/data/labelled_text.h"
-#include "heed/data/safetensors.h"
-#include "heed/data/table.h"
-#include "heed/data/text_file.h"
-#include "heed/data/tokenizer.h"
 #include "heed/tests/support.h"
 #include "heed/tests/temporary_folder.h"
+#include "heed/text/safetensors.h"
+#include "heed/text/tokenizer.h"
 
 using namespace heed;
 using namespace heed::test;

@@ -3,9 +3,9 @@
 #include <doctest/doctest.h>
 
 #include "heed/apps/tasks/run.h"
-#include "heed/data/tokenizer.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
+#include "heed/text/tokenizer.h"
 
 namespace {
 

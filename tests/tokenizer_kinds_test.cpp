@@ -13,12 +13,12 @@
 #include "heed/apps/tasks/start.h"
 #include "heed/base/error.h"
 #include "heed/base/unicode.h"
-#include "heed/data/sentencepiece.h"
-#include "heed/data/text_rules.h"
-#include "heed/data/token_models.h"
-#include "heed/data/tokenizer.h"
-#include "heed/data/tokenizer_parts.h"
 #include "heed/tests/support.h"
+#include "heed/text/pre_tokenizers.h"
+#include "heed/text/sentencepiece.h"
+#include "heed/text/token_models.h"
+#include "heed/text/tokenizer.h"
+#include "heed/text/tokenizer_parts.h"
 
 using namespace heed;
 using namespace heed::test;

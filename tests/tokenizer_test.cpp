@@ -1,4 +1,4 @@
-#include "heed/data/tokenizer.h"
+#include "heed/text/tokenizer.h"
 
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
@@ -9,13 +9,13 @@
 #include <thread>
 #include <utility>
 
+#include "heed/apps/data/text_file.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
 #include "heed/base/unicode.h"
 #include "heed/core/random.h"
-#include "heed/data/text_file.h"
-#include "heed/data/tokenizer_parts.h"
 #include "heed/tests/support.h"
+#include "heed/text/tokenizer_parts.h"
 
 using namespace heed;
 using namespace heed::test;

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "heed/data/safetensors.h"
 #include "heed/models/module.h"
+#include "heed/text/safetensors.h"
 #include "heed/training/optimizer.h"
 #include "heed/training/precision.h"
 #include "heed/training/run_folder.h"

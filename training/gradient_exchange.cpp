@@ -8,7 +8,7 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/graph.h"
 #include "heed/core/backend.h"
-#include "heed/data/safetensors.h"
+#include "heed/text/safetensors.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/progress.h"
 

@@ -13,7 +13,7 @@
 #include "heed/autograd/ops.h"
 #include "heed/base/names.h"
 #include "heed/core/backend.h"
-#include "heed/data/safetensors.h"
+#include "heed/text/safetensors.h"
 #include "heed/training/step.h"
 
 namespace heed {

@@ -6,7 +6,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/base/error.h"
-#include "heed/data/batching.h"
+#include "heed/text/batching.h"
 
 namespace heed {
 

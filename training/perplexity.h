@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "heed/core/ranks.h"
-#include "heed/data/large_text.h"
 #include "heed/models/language_model.h"
 #include "heed/models/loss.h"
+#include "heed/text/token_stream.h"
 
 namespace heed {
 

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "heed/base/error.h"
+#include "heed/base/names.h"
 #include "heed/base/unicode.h"
 #include "heed/core/version.h"
-#include "heed/data/text_file.h"
 
 namespace heed {
 namespace {

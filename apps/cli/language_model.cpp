@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "heed/apps/cli/task_program.h"
+#include "heed/apps/data/text_file.h"
 #include "heed/apps/tasks/language_model.h"
-#include "heed/data/text_file.h"
 
 namespace heed::programs {
 namespace {

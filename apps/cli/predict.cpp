@@ -2,11 +2,11 @@
 #include <nlohmann/json.hpp>
 
 #include "heed/apps/cli/task_program.h"
+#include "heed/apps/data/table.h"
+#include "heed/apps/data/text_file.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/base/json.h"
 #include "heed/base/plain_numbers.h"
-#include "heed/data/table.h"
-#include "heed/data/text_file.h"
 
 namespace heed::programs {
 namespace {

@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "heed/apps/cli/program.h"
+#include "heed/apps/data/text_file.h"
 #include "heed/base/file.h"
 #include "heed/base/names.h"
 #include "heed/base/unicode.h"
 #include "heed/core/version.h"
-#include "heed/data/text_file.h"
 
 namespace heed::programs {
 namespace {

@@ -23,13 +23,13 @@
 #include <thread>
 
 #include "heed/apps/cli/program.h"
+#include "heed/apps/data/text_file.h"
 #include "heed/apps/report/report.h"
 #include "heed/apps/tasks/report.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
 #include "heed/base/json.h"
-#include "heed/data/text_file.h"
 #include "heed/training/run_folder.h"
 
 namespace heed::programs {

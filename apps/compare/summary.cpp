@@ -3,12 +3,12 @@
 #include <functional>
 
 #include "heed/apps/compare/comparison.h"
+#include "heed/apps/data/text_file.h"
 #include "heed/apps/report/report.h"
 #include "heed/base/json.h"
 #include "heed/base/plain_numbers.h"
 #include "heed/base/unicode.h"
 #include "heed/core/random.h"
-#include "heed/data/text_file.h"
 #include "heed/training/text_metrics.h"
 
 namespace heed {

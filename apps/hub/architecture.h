@@ -12,8 +12,8 @@
 
 #include "heed/base/error.h"
 #include "heed/core/tensor.h"
-#include "heed/data/safetensors.h"
-#include "heed/data/tokenizer.h"
+#include "heed/text/safetensors.h"
+#include "heed/text/tokenizer.h"
 
 // Published architectures: the names of their weights, the members of their config.json, and the
 // plans of import and export. Each architecture has a file in this folder and an entry in

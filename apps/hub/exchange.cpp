@@ -4,8 +4,8 @@
 #include "heed/apps/tasks/recipe.h"
 #include "heed/base/file.h"
 #include "heed/base/json.h"
-#include "heed/data/tokenizer.h"
 #include "heed/models/layers.h"
+#include "heed/text/tokenizer.h"
 #include "heed/training/checkpoint.h"
 
 namespace heed::hub {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "heed/apps/tasks/run.h"
-#include "heed/data/safetensors.h"
+#include "heed/text/safetensors.h"
 
 namespace heed {
 

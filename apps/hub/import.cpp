@@ -14,8 +14,8 @@
 #include "heed/base/digest.h"
 #include "heed/base/file.h"
 #include "heed/base/json.h"
-#include "heed/data/sentencepiece.h"
-#include "heed/data/tokenizer.h"
+#include "heed/text/sentencepiece.h"
+#include "heed/text/tokenizer.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/run_folder.h"
 

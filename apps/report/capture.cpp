@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "heed/apps/data/text_file.h"
 #include "heed/apps/report/report.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
@@ -11,8 +12,7 @@
 #include "heed/base/json.h"
 #include "heed/base/names.h"
 #include "heed/base/unicode.h"
-#include "heed/data/text_file.h"
-#include "heed/data/tokenizer_parts.h"
+#include "heed/text/tokenizer_parts.h"
 #include "heed/training/text_metrics.h"
 
 namespace heed {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "heed/core/tensor.h"
-#include "heed/data/safetensors.h"
 #include "heed/models/module.h"
+#include "heed/text/safetensors.h"
 
 namespace heed {
 

@@ -7,11 +7,11 @@
 #include <optional>
 #include <unordered_map>
 
+#include "heed/apps/data/idx.h"
+#include "heed/apps/data/text_file.h"
 #include "heed/base/error.h"
 #include "heed/base/json.h"
 #include "heed/base/unicode.h"
-#include "heed/data/idx.h"
-#include "heed/data/text_file.h"
 
 namespace heed::page {
 

@@ -1,5 +1,5 @@
 // Classification of texts: an encoder whose output, pooled over the tokens, is mapped to the classes
-// (models/classifier.h). Labelled texts come from files (data/labelled_text.h); without them it learns the
+// (models/classifier.h). Labelled texts come from files (apps/data/labelled_text.h); without them it learns the
 // values of short ListOps expressions, made by rule.
 //
 // Files of a run beside the weights: tokenizer.json and classes.json, the names of the classes in the order
@@ -7,11 +7,11 @@
 
 #include <algorithm>
 
+#include "heed/apps/data/idx.h"
+#include "heed/apps/data/synthetic_texts.h"
 #include "heed/apps/tasks/labelled.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/ops.h"
-#include "heed/data/idx.h"
-#include "heed/data/texts_by_rule.h"
 #include "heed/models/classifier.h"
 
 namespace heed {

@@ -7,11 +7,11 @@
 #include <unordered_set>
 #include <utility>
 
+#include "heed/apps/data/synthetic_pairs.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/unicode.h"
-#include "heed/data/pairs_by_rule.h"
-#include "heed/data/tokenizer_parts.h"
+#include "heed/text/tokenizer_parts.h"
 
 namespace heed {
 

@@ -9,16 +9,16 @@
 #include <string_view>
 #include <vector>
 
+#include "heed/apps/data/labelled_text.h"
+#include "heed/apps/data/table.h"
+#include "heed/apps/data/text_file.h"
 #include "heed/apps/report/capture.h"
 #include "heed/apps/tasks/settings.h"
 #include "heed/base/digest.h"
-#include "heed/data/batching.h"
-#include "heed/data/labelled_text.h"
-#include "heed/data/table.h"
-#include "heed/data/text_file.h"
-#include "heed/data/tokenizer.h"
 #include "heed/models/loss.h"
 #include "heed/models/pairs.h"
+#include "heed/text/batching.h"
+#include "heed/text/tokenizer.h"
 
 // Text handling between the file readers and the model, shared by all tasks.
 

@@ -8,11 +8,11 @@
 #include <charconv>
 #include <cmath>
 
+#include "heed/apps/data/synthetic_pairs.h"
 #include "heed/apps/tasks/examples.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/data/pairs_by_rule.h"
 #include "heed/models/pairs.h"
 #include "heed/training/ranking.h"
 

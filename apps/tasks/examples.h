@@ -12,7 +12,7 @@
 #include "heed/autograd/autograd.h"
 #include "heed/base/error.h"
 #include "heed/core/ranks.h"
-#include "heed/data/batching.h"
+#include "heed/text/batching.h"
 
 // Example handling shared by tasks: the parts of the data, forward passes over many inputs, and
 // predictions line by line.

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "heed/apps/data/labelled_text.h"
+#include "heed/apps/data/text_features.h"
 #include "heed/apps/tasks/examples.h"
-#include "heed/data/labelled_text.h"
-#include "heed/data/text_features.h"
 #include "heed/models/classifier.h"
 
 // Data, loss and evaluation shared by the tasks that classify or rate texts.

@@ -11,11 +11,11 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "heed/apps/data/synthetic_texts.h"
+#include "heed/apps/data/table.h"
 #include "heed/base/digest.h"
 #include "heed/base/names.h"
 #include "heed/base/unicode.h"
-#include "heed/data/table.h"
-#include "heed/data/texts_by_rule.h"
 #include "heed/models/language_model.h"
 
 namespace heed {

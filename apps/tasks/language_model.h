@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "heed/apps/data/large_text.h"
 #include "heed/apps/tasks/examples.h"
 #include "heed/apps/tasks/recipe.h"
-#include "heed/data/large_text.h"
-#include "heed/data/tokenizer.h"
 #include "heed/models/decoding.h"
+#include "heed/text/tokenizer.h"
 #include "heed/training/perplexity.h"
 
 // Language models with the causal and the masked objective.

@@ -11,14 +11,14 @@
 #include <string_view>
 #include <vector>
 
+#include "heed/apps/data/text_file.h"
 #include "heed/apps/tasks/data.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/settings.h"
 #include "heed/base/file.h"
 #include "heed/core/device.h"
-#include "heed/data/text_file.h"
-#include "heed/data/tokenizer.h"
 #include "heed/models/decoding.h"
+#include "heed/text/tokenizer.h"
 #include "heed/training/trainer.h"
 
 namespace heed {

@@ -1,6 +1,6 @@
 // Matching of pairs of texts: two texts and the class of the pair, such as a question with a sentence that
 // answers it or not, or a premise with what does or does not follow (models/pairs.h). Pairs come from tables
-// (data/table.h); without them it learns to answer simple questions, made by rule. Pairs with the same first
+// (apps/data/table.h); without them it learns to answer simple questions, made by rule. Pairs with the same first
 // text that follow each other are a group, whose right answers are ranked.
 //
 // Files of a run beside the weights: tokenizer.json and classes.json, the names of the classes in the order
@@ -11,11 +11,11 @@
 #include <string_view>
 #include <vector>
 
+#include "heed/apps/data/synthetic_pairs.h"
+#include "heed/apps/data/table.h"
 #include "heed/apps/tasks/labelled.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/ops.h"
-#include "heed/data/pairs_by_rule.h"
-#include "heed/data/table.h"
 #include "heed/training/ranking.h"
 
 namespace heed {

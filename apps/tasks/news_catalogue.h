@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "heed/apps/data/mind.h"
 #include "heed/apps/tasks/settings.h"
-#include "heed/data/mind.h"
 #include "heed/models/news_recommender.h"
 
 namespace heed {

@@ -1,6 +1,6 @@
 // Rating: learns a number for a text, such as the stars of a review. An encoder with one output and, beside
 // it, a linear part over words and parts of words (models/classifier.h) each learn the number by the squared
-// error. Rated texts come from files (data/labelled_text.h); without them it learns how large a number is
+// error. Rated texts come from files (apps/data/labelled_text.h); without them it learns how large a number is
 // from its English words.
 //
 // Files of a run beside the weights: tokenizer.json, and scale.json with the mean and the standard deviation
@@ -9,13 +9,13 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "heed/apps/data/synthetic_pairs.h"
 #include "heed/apps/tasks/labelled.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/json.h"
 #include "heed/base/plain_numbers.h"
 #include "heed/base/unicode.h"
-#include "heed/data/pairs_by_rule.h"
 #include "heed/models/classifier.h"
 
 namespace heed {

@@ -13,9 +13,9 @@
 #include "heed/base/error.h"
 #include "heed/base/plain_numbers.h"
 #include "heed/core/device.h"
-#include "heed/data/tokenizer.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/config.h"
+#include "heed/text/tokenizer.h"
 #include "heed/training/checkpoint.h"
 
 namespace heed {

@@ -8,14 +8,14 @@
 #include <string_view>
 #include <vector>
 
+#include "heed/apps/data/text_file.h"
 #include "heed/apps/tasks/settings.h"
 #include "heed/core/ranks.h"
-#include "heed/data/text_file.h"
-#include "heed/data/tokenizer.h"
 #include "heed/models/config.h"
 #include "heed/models/decoding.h"
 #include "heed/models/layers.h"
 #include "heed/models/module.h"
+#include "heed/text/tokenizer.h"
 #include "heed/training/trainer.h"
 
 // Settings shared by tasks. A task declares them in the order in which they appear in config.json.

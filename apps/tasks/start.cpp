@@ -5,12 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "heed/apps/data/table.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/digest.h"
 #include "heed/base/json.h"
-#include "heed/data/table.h"
 #include "heed/models/layers.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/optimizer.h"

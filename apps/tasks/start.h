@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "heed/apps/tasks/learner.h"
-#include "heed/data/tokenizer.h"
+#include "heed/text/tokenizer.h"
 
 // Initial weights from another run or from word vectors.
 

@@ -9,9 +9,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "heed/apps/data/synthetic_pairs.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/text_to_text.h"
-#include "heed/data/pairs_by_rule.h"
 #include "heed/training/text_metrics.h"
 
 namespace heed {

@@ -10,11 +10,11 @@
 #include "heed/apps/tasks/data.h"
 #include "heed/apps/tasks/examples.h"
 #include "heed/apps/tasks/recipe.h"
-#include "heed/data/batching.h"
-#include "heed/data/tokenizer.h"
 #include "heed/models/decoding.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/search.h"
+#include "heed/text/batching.h"
+#include "heed/text/tokenizer.h"
 #include "heed/training/text_metrics.h"
 
 // Shared code of tasks that map a text to a text: an encoder-decoder Transformer

@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "heed/apps/data/text_file.h"
 #include "heed/base/error.h"
-#include "heed/data/text_file.h"
 
 namespace heed::fuzz {
 

@@ -7,14 +7,14 @@
 #include <fstream>
 
 #include "fuzz_support.h"
+#include "heed/apps/data/dialogues.h"
+#include "heed/apps/data/gzip.h"
+#include "heed/apps/data/idx.h"
+#include "heed/apps/data/labelled_text.h"
+#include "heed/apps/data/mind.h"
+#include "heed/apps/data/table.h"
 #include "heed/base/unicode.h"
-#include "heed/data/dialogues.h"
-#include "heed/data/gzip.h"
-#include "heed/data/idx.h"
-#include "heed/data/labelled_text.h"
-#include "heed/data/mind.h"
-#include "heed/data/table.h"
-#include "heed/data/tokenizer_parts.h"
+#include "heed/text/tokenizer_parts.h"
 #include "heed/training/text_metrics.h"
 
 namespace heed::fuzz {

@@ -1,8 +1,8 @@
 // Fuzzers of tokenizers' files: as they come, and made by the input so that they mean something.
 
 #include "fuzz_support.h"
-#include "heed/data/sentencepiece.h"
-#include "heed/data/tokenizer.h"
+#include "heed/text/sentencepiece.h"
+#include "heed/text/tokenizer.h"
 
 namespace heed::fuzz {
 namespace {

@@ -15,8 +15,8 @@
 #include <sstream>
 #include <thread>
 
+#include "heed/apps/data/text_file.h"
 #include "heed/base/error.h"
-#include "heed/data/text_file.h"
 #include "heed/tests/hostile/hostile_uses.h"
 #include "heed/tests/support.h"
 #include "heed/tests/temporary_folder.h"

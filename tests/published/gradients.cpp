@@ -15,11 +15,11 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/file.h"
-#include "heed/data/tokenizer.h"
 #include "heed/models/classifier.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"
 #include "heed/models/pairs.h"
+#include "heed/text/tokenizer.h"
 
 namespace {
 

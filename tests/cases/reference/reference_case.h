@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/data/safetensors.h"
+#include "heed/text/safetensors.h"
 
 namespace heed::verify {
 

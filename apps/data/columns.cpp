@@ -1,0 +1,464 @@
+#include "heed/apps/data/columns.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <unordered_set>
+#include <utility>
+
+#include "heed/base/error.h"
+#include "heed/base/names.h"
+#include "heed/base/plain_numbers.h"
+#include "heed/base/unicode.h"
+
+namespace heed {
+namespace {
+
+// --- cells
+
+std::string_view without_spaces(std::string_view text) {
+  const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
+  return text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
+}
+
+std::optional<double> number_in(std::string_view cell) {
+  return parsed_number(without_spaces(cell));
+}
+
+bool is_number(std::string_view cell) {
+  return number_in(cell).has_value();
+}
+
+/// Whether a cell is an id, a date or an address: ASCII, and either without letters or one word
+/// with a digit or a slash in it.
+bool is_code(std::string_view cell) {
+  bool letters = false, digits = false;
+  for (const char byte : cell) {
+    if (static_cast<unsigned char>(byte) > 0x7F) return false;
+    letters |= (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
+    digits |= (byte >= '0' && byte <= '9') || byte == '/';
+  }
+  return digits && (!letters || cell.find(' ') == std::string_view::npos);
+}
+
+constexpr std::size_t most_name_columns = 40, most_name_spaces = 3;  // of a name, on a screen
+
+/// Whether a cell may be a name: short, and neither a number nor a sentence.
+bool may_be_name(std::string_view cell) {
+  return !without_spaces(cell).empty() && !is_number(cell) && cell.find('\n') == std::string_view::npos &&
+         std::ranges::count(cell, ' ') <= static_cast<std::ptrdiff_t>(most_name_spaces) &&
+         unicode::columns(cell) <= most_name_columns;
+}
+
+std::string small_name(std::string_view cell) {
+  return unicode::lower_case(without_spaces(cell), unicode::FinalSigma::medial);
+}
+
+using Names = std::set<std::string, std::less<>>;
+
+bool is_usual_label(std::string_view cell) {
+  static const Names names = {"answer", "category", "class",     "gold_label", "intent", "label",  "labels",
+                              "rating", "score",    "sentiment", "stars",      "tag",    "target", "topic"};
+  return names.contains(small_name(cell));
+}
+
+bool is_usual_name(std::string_view cell) {
+  static const Names names = {
+      "article",   "body",     "comment",    "content",   "document", "english",     "first",    "french",
+      "german",    "headline", "hypothesis", "input",     "message",  "output",      "passage",  "premise",
+      "query",     "question", "question1",  "question2", "review",   "second",      "sentence", "sentence1",
+      "sentence2", "source",   "spanish",    "src",       "summary",  "text",        "text1",    "text2",
+      "text_a",    "text_b",   "texts",      "tgt",       "title",    "translation", "tweet",    "utterance"};
+  const std::string name = small_name(cell);
+  return names.contains(name) || is_usual_label(name);
+}
+
+// --- whether the first row names the columns
+
+/// Whether cells may be a header: different names, except that the first may be empty, as for the
+/// index of a data frame.
+bool may_be_names(const std::vector<std::string>& cells) {
+  Names names;
+  for (std::size_t i = 0; i < cells.size(); ++i)
+    if (!(i == 0 && cells[i].empty() && cells.size() > 1) &&
+        !(may_be_name(cells[i]) && names.insert(small_name(cells[i])).second))
+      return false;
+  return true;
+}
+
+/// Compares the first row of a table with the rows below it.
+class FirstRow {
+ public:
+  FirstRow(std::span<const TableRow> rows, std::span<const std::size_t> chosen)
+      : first_(rows.front().fields), below_(rows.subspan(1)), chosen_(chosen) {}
+
+  bool names_columns() const {
+    if (below_.empty() || !may_be_names(first_) || !occurs_once()) return false;
+    return stands_on_numbers() || stands_on_labels() || stands_on_sentences() || has_usual_names();
+  }
+
+ private:
+  bool occurs_once() const {
+    return std::ranges::none_of(below_, [&](const TableRow& row) {
+      for (std::size_t i = 0; i < first_.size(); ++i)
+        if (!first_[i].empty() && row.fields[i] == first_[i]) return true;
+      return false;
+    });
+  }
+
+  /// Whether a name is above a column of numbers, at least three.
+  bool stands_on_numbers() const {
+    for (std::size_t i = 0; below_.size() >= 3 && i < first_.size(); ++i)
+      if (!first_[i].empty() &&
+          std::ranges::all_of(below_, [&](const TableRow& row) { return is_number(row.fields[i]); }))
+        return true;
+    return false;
+  }
+
+  /// Whether a name is above a column in which ten rows or more share a few values.
+  bool stands_on_labels() const {
+    for (std::size_t i = 0; below_.size() >= 10 && i < first_.size(); ++i) {
+      std::unordered_set<std::string_view> values;
+      for (const TableRow& row : below_) values.insert(row.fields[i]);
+      if (!first_[i].empty() && values.size() * 5 <= below_.size()) return true;
+    }
+    return false;
+  }
+
+  /// Whether text columns have names without a final punctuation mark that are shorter than 49 of
+  /// 50 cells below; at least twenty cells.
+  bool stands_on_sentences() const {
+    constexpr std::string_view marks = ".!?,;:";
+    return below_.size() >= 20 && !chosen_.empty() && std::ranges::all_of(chosen_, [&](std::size_t i) {
+             const std::string_view name = without_spaces(first_[i]);
+             const auto shorter = std::ranges::count_if(below_, [&](const TableRow& row) {
+               return unicode::columns(row.fields[i]) <= unicode::columns(name);
+             });
+             return !name.empty() && marks.find(name.back()) == std::string_view::npos &&
+                    static_cast<std::size_t>(shorter) * 50 <= below_.size();
+           });
+  }
+
+  /// Whether two columns or more, or all that are read, have well-known names.
+  bool has_usual_names() const {
+    if (std::ranges::count_if(first_, is_usual_name) >= 2) return true;
+    return !chosen_.empty() &&
+           std::ranges::all_of(chosen_, [&](std::size_t column) { return is_usual_name(first_[column]); });
+  }
+
+  const std::vector<std::string>& first_;
+  std::span<const TableRow> below_;
+  std::span<const std::size_t> chosen_;
+};
+
+// --- the content of columns
+
+enum class Content { nothing, texts, few_values, numbers, codes };
+
+struct Column {
+  Content content = Content::nothing;
+  std::size_t cells = 0, values = 0;  // that are not empty; different ones of them
+  double width = 0, spaces = 0;       // of a cell, in the mean
+  bool numbers = false;               // all of them
+  bool counts_up = false;             // each is one more than the one before
+  bool is_short() const { return width <= most_name_columns && spaces <= most_name_spaces; }
+};
+
+/// The number of rows below which a column says little about its content.
+constexpr std::size_t few_rows = 3;
+
+Content content_of(const Column& column, std::size_t numbers, std::size_t codes) {
+  constexpr std::size_t few = 50;
+  if (column.cells == 0) return Content::nothing;
+  if (column.cells >= 10 && column.values * 5 <= column.cells && (column.is_short() || column.values <= few))
+    return Content::few_values;
+  if (column.cells < few_rows) return Content::texts;
+  if (numbers == column.cells) return Content::numbers;
+  return codes * 20 >= column.cells * 19 ? Content::codes : Content::texts;
+}
+
+Column column_of(std::span<const TableRow> rows, std::size_t index) {
+  Column column;
+  std::unordered_set<std::string_view> values;
+  std::size_t numbers = 0, codes = 0;
+  std::optional<double> last;
+  column.counts_up = true;
+  for (const TableRow& row : rows) {
+    const std::string_view cell = without_spaces(row.fields[index]);
+    if (cell.empty()) continue;
+    ++column.cells;
+    values.insert(cell);
+    const std::optional<double> number = number_in(cell);
+    numbers += number ? 1 : 0;
+    column.counts_up = column.counts_up && number && (!last || *number == *last + 1);
+    last = number;
+    codes += is_code(cell) ? 1 : 0;
+    column.width += static_cast<double>(unicode::columns(cell));
+    column.spaces += static_cast<double>(std::ranges::count(cell, ' '));
+  }
+  column.values = values.size();
+  column.numbers = column.cells > 0 && numbers == column.cells;
+  if (column.cells > 0) column.width /= static_cast<double>(column.cells);
+  if (column.cells > 0) column.spaces /= static_cast<double>(column.cells);
+  column.content = content_of(column, numbers, codes);
+  return column;
+}
+
+// --- the choice of columns
+
+using Places = std::vector<std::size_t>;
+
+class ColumnFinder {
+ public:
+  ColumnFinder(const TableSample& sample, const ColumnsGiven& given) : sample_(sample), given_(given) {
+    for (std::size_t i = 0; i < sample.names.size(); ++i) columns_.push_back(column_of(sample.rows, i));
+  }
+
+  ColumnsFound find() {
+    take_given();
+    find_texts_and_label();
+    take_by_place();
+    ColumnsFound found{*label_, second_, given_.pairs ? Places{*first_} : texts_, weight_, {}};
+    found.remark = remark_on(found);
+    return found;
+  }
+
+ private:
+  // --- columns that are given or have typical names
+
+  bool is_taken(std::size_t place) const { return std::ranges::count(taken_, place) > 0; }
+
+  std::size_t take(std::size_t place, const std::string& name) {
+    const auto before = std::ranges::find(taken_, place);
+    if (before != taken_.end())
+      fail(sample_.origin, ": the columns \"",
+           taken_names_[static_cast<std::size_t>(before - taken_.begin())], "\" and \"", name,
+           "\" are one; name each once");
+    taken_.push_back(place);
+    taken_names_.push_back(name);
+    return place;
+  }
+
+  std::size_t take(std::size_t place) { return take(place, sample_.names[place]); }
+
+  std::optional<std::size_t> take_given(const std::string& given) {
+    if (given.empty()) return std::nullopt;
+    return take(sample_.find(given), given);
+  }
+
+  std::optional<std::size_t> take_named(const char* name) {
+    const auto found = std::ranges::find(sample_.names, name);
+    const bool is_there = sample_.has_names && std::ranges::count(sample_.names, name) == 1;
+    const auto place = static_cast<std::size_t>(found - sample_.names.begin());
+    return is_there && !is_taken(place) ? std::optional(take(place)) : std::nullopt;
+  }
+
+  void take_given() {
+    label_ = take_given(given_.label);
+    second_ = take_given(given_.second);
+    weight_ = take_given(given_.weight);
+    for (const std::string& text : given_.texts) texts_.push_back(*take_given(text));
+    if (given_.pairs && !texts_.empty()) first_ = texts_.front();
+    if (!label_) label_ = take_named("label");
+    if (given_.pairs && !first_) first_ = take_named("first");
+    if (given_.pairs && !second_) second_ = take_named("second");
+  }
+
+  // --- columns found from the data
+
+  Places free_places(const std::function<bool(const Column&)>& wanted) const {
+    Places places;
+    for (std::size_t i = 0; i < columns_.size(); ++i)
+      if (!is_taken(i) && wanted(columns_[i])) places.push_back(i);
+    return places;
+  }
+
+  std::size_t wanted_texts() const {
+    if (given_.pairs) return (first_ ? 0 : 1) + (second_ ? 0 : 1);
+    return texts_.empty() ? 1 : 0;
+  }
+
+  void find_texts_and_label() {
+    const std::size_t wanted = wanted_texts();
+    if (!label_) label_ = given_.numbers ? found_number() : found_label(possible_texts());
+    if (!label_ || wanted == 0) return;
+    const Places texts = possible_texts();
+    if (texts.size() < wanted) return;
+    if (!given_.pairs) {
+      for (const std::size_t place : texts) texts_.push_back(take(place));
+      return;
+    }
+    if (texts.size() > wanted)
+      fail(sample_.origin, ": ", called(texts),
+           " hold texts, and a pair has two: data.first_column and "
+           "data.second_column name them");
+    for (const std::size_t place : texts) (first_ ? second_ : first_) = take(place);
+  }
+
+  /// Returns the columns that may be texts. If every text column repeats values, long texts that
+  /// repeat are accepted.
+  Places possible_texts() const {
+    const std::size_t wanted = wanted_texts();
+    Places texts = free_places([](const Column& one) { return one.content == Content::texts; });
+    if (texts.size() >= wanted) return texts;
+    texts = free_places([](const Column& one) {
+      return one.content == Content::texts || (one.content == Content::few_values && !one.is_short());
+    });
+    if (texts.size() >= wanted || wanted > 1) return texts;
+    const auto wider = [&](std::size_t a, std::size_t b) { return columns_[a].width > columns_[b].width; };
+    Places words = free_places([](const Column& one) { return one.content == Content::few_values; });
+    std::ranges::stable_sort(words, wider);
+    const bool is_clear = words.size() >= 2 && columns_[words[0]].width > 1.5 * columns_[words[1]].width;
+    if (is_clear || (label_ && words.size() == 1)) texts = {words.front()};
+    return texts;
+  }
+
+  /// Returns the column of a numeric label.
+  std::optional<std::size_t> found_number() {
+    const Places numbers = free_places(
+        [](const Column& one) { return one.numbers && !(one.counts_up && one.cells >= few_rows); });
+    const Places likely = likely_labels(numbers);
+    if (likely.size() > 1) fail_on_labels(likely);
+    return likely.empty() ? std::nullopt : std::optional(take(likely.front()));
+  }
+
+  /// Returns the label column, if text columns remain besides it.
+  std::optional<std::size_t> found_label(const Places& texts) {
+    const std::size_t wanted = wanted_texts();
+    const auto is_text = [&](std::size_t place) { return std::ranges::count(texts, place) > 0; };
+    Places labels =
+        free_places([](const Column& one) { return one.content == Content::few_values && one.values >= 2; });
+    std::erase_if(labels, is_text);
+    if (texts.size() < wanted) return std::nullopt;
+    if (const Places likely = likely_labels(labels); likely.size() == 1) return take(likely.front());
+    if (labels.size() > 1) fail_on_labels(likely_labels(labels));
+    // For few rows or many classes: the one column in which values occur twice.
+    labels = likely_labels(
+        free_places([](const Column& one) { return one.values >= 2 && one.values * 2 <= one.cells; }));
+    if (labels.size() != 1 && !sample_.is_whole)  // sorted by their class: the first one alone was seen
+      labels = likely_labels(free_places([](const Column& one) { return one.values == 1; }));
+    if (labels.size() != 1) labels = named_labels(free_places([](const Column&) { return true; }));
+    const bool leaves_texts =
+        labels.size() == 1 && texts.size() - (is_text(labels.front()) ? 1 : 0) >= wanted;
+    return leaves_texts ? std::optional(take(labels.front())) : std::nullopt;
+  }
+
+  Places named_labels(Places places) const {
+    std::erase_if(places, [&](std::size_t place) {
+      return !sample_.has_names || !is_usual_label(sample_.names[place]);
+    });
+    return places;
+  }
+
+  /// Reduces several candidates to the short ones, and then to those with typical names.
+  Places likely_labels(Places places) const {
+    const Places all = places;
+    std::erase_if(places, [&](std::size_t place) { return !columns_[place].is_short(); });
+    if (places.empty()) places = all;
+    const Places named = named_labels(places);
+    return places.size() > 1 && !named.empty() ? named : places;
+  }
+
+  [[noreturn]] void fail_on_labels(const Places& places) const {
+    std::vector<std::string> columns;
+    for (const std::size_t place : places)
+      columns.push_back(concat_text(called(place), " (", columns_[place].values, " values)"));
+    fail(sample_.origin, ": ", listed(columns, " and "), " could ", columns.size() == 2 ? "both" : "all",
+         " be the label: --label-column (data.label_column) names it");
+  }
+
+  // --- columns by position
+
+  /// Assigns columns by position, for small tables in which nothing repeats, or everything does.
+  void take_by_place() {
+    const auto next = [&](const char* name) {
+      const Places left = free_places([](const Column&) { return true; });
+      if (!sample_.is_json && !left.empty()) return take(left.front());
+      return take(sample_.find(sample_.is_json ? name : std::to_string(columns_.size() + 1)));  // throws
+    };
+    if (given_.pairs) {
+      if (!first_) first_ = next("first");
+      if (!second_) second_ = next("second");
+    }
+    if (!label_) label_ = next("label");
+    if (given_.pairs || !texts_.empty()) return;
+    texts_ = free_places([](const Column& one) { return one.content == Content::texts; });
+    if (texts_.empty()) texts_ = free_places([](const Column&) { return true; });
+    check(!texts_.empty(), sample_.origin, ": the rows have a label, but no text");
+    for (const std::size_t place : texts_) take(place);
+  }
+
+  // --- remarks
+
+  std::string called(std::size_t place) const {
+    const std::string& name = sample_.names[place];
+    return sample_.has_names ? concat_text('"', unicode::shortened(name, 80), '"') : name;
+  }
+
+  /// Returns "column 2", "columns 2 and 3" or "\"title\" and \"text\"".
+  std::string called(const Places& places) const {
+    std::vector<std::string> names;
+    for (const std::size_t place : places) names.push_back(called(place));
+    return concat_text(sample_.has_names    ? ""
+                       : places.size() == 1 ? "column "
+                                            : "columns ",
+                       listed(names, " and "));
+  }
+
+  std::string holding(std::size_t place, bool several) const {
+    const Column& column = columns_[place];
+    const std::string has = several ? "have " : "has ", hold = several ? "hold " : "holds ";
+    switch (column.content) {
+      case Content::nothing:
+        return has + "no texts";
+      case Content::numbers:
+        return hold + "numbers";
+      case Content::codes:
+        return hold + "ids, dates or addresses";
+      default:
+        return concat_text(
+            has, column.values, column.values == 1 ? " value" : " values",
+            sample_.is_whole ? "" : concat_text(" in the first ", sample_.rows.size(), " rows"));
+    }
+  }
+
+  std::string remark_on(const ColumnsFound& found) const {
+    Places texts = found.texts;
+    if (found.second) texts.push_back(*found.second);
+    std::string remark =
+        concat_text("reads the text", found.second ? "s" : "", " from ", called(texts), ", the label from ",
+                    called(Places{found.label}),
+                    found.weight ? ", the weight from " + called(Places{*found.weight}) : "");
+    std::vector<std::pair<std::string, Places>> passed_over;  // by what they hold
+    for (const std::size_t place : free_places([](const Column&) { return true; })) {
+      const std::string reason = holding(place, true);
+      auto same = std::ranges::find(passed_over, reason, &std::pair<std::string, Places>::first);
+      if (same == passed_over.end()) same = passed_over.insert(same, {reason, {}});
+      same->second.push_back(place);
+    }
+    std::vector<std::string> parts;
+    for (const auto& [reason, places] : passed_over)
+      parts.push_back(concat_text(called(places), ", which ", holding(places.front(), places.size() > 1)));
+    if (!parts.empty()) remark += "; passes over " + listed(parts, ", and ");
+    return remark;
+  }
+
+  const TableSample& sample_;
+  const ColumnsGiven& given_;
+  std::vector<Column> columns_;
+  Places taken_, texts_;
+  std::vector<std::string> taken_names_;
+  std::optional<std::size_t> label_, first_, second_, weight_;
+};
+
+}  // namespace
+
+bool names_columns(std::span<const TableRow> rows, std::span<const std::size_t> chosen) {
+  return FirstRow(rows, chosen).names_columns();
+}
+
+ColumnsFound find_columns(const TableSample& sample, const ColumnsGiven& given) {
+  return ColumnFinder(sample, given).find();
+}
+
+}  // namespace heed

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "heed/apps/data/labelled_text.h"
+#include "heed/apps/data/mind.h"
+#include "heed/base/error.h"
+
+namespace heed {
+
+/// Generated items: training items and held-out items.
+template <class Item>
+struct MadeParts {
+  std::vector<Item> train, held_out;
+};
+
+/// Generates items with make(0), make(1), ...: first the held-out items, without repeats, then the
+/// training items, none of which is held out. Throws Error unless there are 1 to 1,000,000 `what`
+/// for training and 1 to `most` held out.
+template <class Make>
+auto made_parts(std::string_view what, std::int64_t train_count, std::int64_t held_out_count,
+                std::int64_t most, const Make& make) {
+  constexpr std::int64_t most_to_learn = 1'000'000;
+  check(train_count >= 1 && held_out_count >= 1 && train_count <= most_to_learn && held_out_count <= most,
+        "1 to ", most_to_learn, ' ', what, " to learn from and 1 to ", most,
+        " to measure with can be made, not ", train_count, " and ", held_out_count);
+  using Item = decltype(make(0U));
+  MadeParts<Item> made;
+  std::set<Item> held_out;
+  std::uint32_t index = 0;
+  while (std::ssize(made.held_out) < held_out_count)
+    if (Item item = make(index++); held_out.insert(item).second) made.held_out.push_back(std::move(item));
+  while (std::ssize(made.train) < train_count)
+    if (Item item = make(index++); !held_out.contains(item)) made.train.push_back(std::move(item));
+  return made;
+}
+
+/// Generated English sentences that test whether a language model has learned a rule rather than
+/// just letters. There are two kinds, in the ratio 3 : 1:
+/// - the verb agrees with its noun in number, whatever comes between the two: "every small cat that
+/// these dogs follow sleeps."; deeper nesting, as in "the dogs near a goat that...", does not
+/// occur;
+/// - a sum of animals: "two cats and one horse are three animals.", up to nine of each.
+
+/// Returns one sentence without a line end; a pure function of (seed, index).
+std::string agreement_sentence(std::uint64_t seed, std::uint32_t index);
+/// Whether agreement_sentence could produce this line: words, order, agreement and sums.
+bool follows_agreement(std::string_view sentence);
+
+/// Sentences of agreement_sentence() in two parts (see made_parts), a pure function of the
+/// arguments. Throws Error for counts below 1 or above a million.
+using AgreementText = MadeParts<std::string>;
+AgreementText agreement_text(std::uint64_t seed, std::int64_t train_count, std::int64_t held_out_count);
+
+/// The rule of ListOps (Nangia and Bowman, 2018) as in the Long Range Arena (Tay et al., arXiv
+/// 2011.04006), with the defaults of that benchmark.
+struct ListOpsRule {
+  /// 1 to 1000: nodes at this depth are digits; the root has depth 1.
+  std::int64_t max_depth = 10;
+  std::int64_t max_arguments = 10;  ///< 2 to 1000: an operator has 2 to this many arguments
+  double operator_share = 0.25;     ///< 0 to 1: among the nodes above the largest depth
+  /// From 0; a digit counts 1, an operator 2 (opening and closing).
+  std::int64_t longer_than = 500;
+  std::int64_t shorter_than = 2000;  ///< up to a million
+};
+
+/// Draws `count` distinct expressions such as "[MAX 2 9 [MIN 4 7 ] 0 ]", each labelled with its
+/// value, "0" to "9". The operators are MIN, MAX, MED (the median; for an even count the mean of
+/// the middle two, truncated to an integer) and SM (the sum modulo 10). A pure function of its
+/// arguments; a larger count begins with the same expressions. Throws Error when the rule or the
+/// count (up to ten million) is out of range, and when the rule hardly ever yields a new
+/// expression.
+LabelledText draw_listops(std::uint64_t seed, std::int64_t count, const ListOpsRule& rule = {});
+
+/// Generated news and clicks that test whether a recommender has learned what users like rather
+/// than which news items are popular. Each news item has one of eight topics, and two or three
+/// words of its title are from that topic, among common words. Each user likes two topics, and
+/// clicks nine in ten shown items of a liked topic and one in thirty of all others. The items shown
+/// are recent: they come and go with time, so the last impressions show items that no earlier one
+/// did. There are four categories, of two topics each.
+struct TopicClicks {
+  std::vector<News> news;
+  std::vector<Impression> impressions;  ///< in order of time, a minute apart
+};
+
+/// Generates news and clicks. A pure function of its arguments. Every impression has at least one
+/// clicked and one passed item; one history in twenty is empty. Throws Error unless there are 1 to
+/// a million impressions.
+TopicClicks topic_clicks(std::uint64_t seed, std::int64_t impressions, NewsNames& names);
+
+}  // namespace heed

@@ -1,0 +1,688 @@
+#include "heed/apps/data/table.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "heed/apps/data/text_file.h"
+#include "heed/base/error.h"
+#include "heed/base/json.h"
+#include "heed/base/unicode.h"
+
+namespace heed {
+namespace {
+
+constexpr std::size_t most_fields = 65'536;
+
+/// Calls `take` with a row for each line that is not empty. `read` fills in its fields and may read
+/// further lines. Each row must be as wide as the first.
+void read_rows(TextLines& lines, const TakeRow& take,
+               const std::function<void(std::string_view line, TableRow& row)>& read) {
+  TableRow row;
+  std::size_t width = 0;
+  while (const auto line = lines.next()) {
+    if (line->empty()) {
+      lines.leave_out();
+      continue;
+    }
+    row.fields.clear();
+    row.line = lines.number();
+    read(*line, row);
+    if (width == 0) width = row.fields.size();
+    check(row.fields.size() == width, lines.origin(), ":", row.line, ": the row has ", row.fields.size(),
+          " fields, but the first row has ", width);
+    take(row);
+  }
+  check(width > 0, lines.origin(), ": there are ", lines.number(), " lines, but all are blank");
+}
+
+/// Adds a field, and counts fields as they are found: a row of separators takes more memory as
+/// fields than as text.
+std::string& add_field(TableRow& row, const TextLines& lines) {
+  check(row.fields.size() < most_fields, lines.place(), ": the row has more than ", most_fields,
+        " fields; is this a table of texts?");
+  return row.fields.emplace_back();
+}
+
+struct Delimiter {
+  const char *name, *plural;
+  char byte;
+};
+constexpr Delimiter delimiters[] = {
+    {"comma", "commas", ','}, {"semicolon", "semicolons", ';'}, {"tab", "tabs", '\t'}};
+
+/// Returns the delimiter of a file, from its first line.
+const Delimiter& delimiter_of(std::string_view line) {
+  for (const Delimiter& one : delimiters) {
+    bool quoted = false;
+    for (const char byte : line) {
+      quoted ^= byte == '"';
+      if (byte == one.byte && !quoted) return one;
+    }
+  }
+  return delimiters[0];
+}
+
+/// Parses the lines of a file; a quoted field may span several lines.
+class CsvParser {
+ public:
+  CsvParser(TextLines& lines, char delimiter, ReadReport* report)
+      : lines_(lines), report_(report), delimiter_(delimiter) {}
+
+  /// Reads the row that begins with this line.
+  void read(std::string_view line, TableRow& row) {
+    text_ = line;
+    at_ = 0;
+    if (delimiter_ == 0) find_delimiter();
+    row.delimiter = delimiter_;
+    while (true) {
+      std::string& field = add_field(row, lines_);
+      if (at_ < text_.size() && text_[at_] == '"')
+        read_quoted(field);
+      else
+        read_plain(field);
+      if (at_ == text_.size()) return;
+      ++at_;  // the delimiter
+    }
+  }
+
+ private:
+  void find_delimiter() {
+    const Delimiter& found = delimiter_of(text_);
+    delimiter_ = found.byte;
+    if (report_ && delimiter_ != ',')
+      report_->remarks.push_back(
+          concat_text(lines_.origin(), ": its fields are separated by ", found.plural));
+  }
+
+  void read_plain(std::string& field) {
+    const std::size_t end = std::min(text_.find(delimiter_, at_), text_.size());
+    field = text_.substr(at_, end - at_);
+    check(field.find('"') == std::string::npos, lines_.place(),
+          ": a quote inside an unquoted field: ", unicode::shortened(field, 40));
+    at_ = end;
+  }
+
+  void read_quoted(std::string& field) {
+    const std::size_t first_line = lines_.number();
+    for (++at_;;) {
+      const std::size_t quote = text_.find('"', at_);
+      if (quote == std::string::npos) {
+        field.append(text_.substr(at_)).append(lines_.line_end());
+        const auto line = lines_.next();
+        if (!line) fail(lines_.origin(), ":", first_line, ": a quoted field is never closed");
+        text_ = *line;
+        at_ = 0;
+        continue;
+      }
+      field.append(text_.substr(at_, quote - at_));
+      at_ = quote + 1;
+      if (at_ == text_.size() || text_[at_] == delimiter_) return;
+      check(text_[at_] == '"', lines_.place(), ": expected a ",
+            std::ranges::find(delimiters, delimiter_, &Delimiter::byte)->name,
+            " after the closing quote, but found ", text_.substr(at_, 20));
+      field.push_back('"');
+      ++at_;
+    }
+  }
+
+  TextLines& lines_;
+  ReadReport* report_;
+  char delimiter_;         // 0: not known yet
+  std::string_view text_;  // of the line
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+void read_csv(const TextInput& input, const TakeRow& take, const TextOptions& options, ReadReport* report,
+              char delimiter) {
+  TextLines lines(input, options, report);
+  CsvParser parser(lines, delimiter, report);
+  read_rows(lines, take, [&](std::string_view line, TableRow& row) { parser.read(line, row); });
+}
+
+void read_tsv(const TextInput& input, const TakeRow& take, const TextOptions& options, ReadReport* report) {
+  TextLines lines(input, options, report);
+  read_rows(lines, take, [&](std::string_view line, TableRow& row) {
+    for (std::size_t begin = 0; begin <= line.size();) {
+      const std::size_t tab = std::min(line.find('\t', begin), line.size());
+      add_field(row, lines) = line.substr(begin, tab - begin);
+      begin = tab + 1;
+    }
+  });
+}
+
+// --- tables
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// --- csv and tsv
+
+/// Returns the number of a column that is given by number.
+std::optional<std::size_t> column_number(const std::string& column) {
+  std::size_t number = 0;
+  const char* const end = column.data() + column.size();
+  const auto [at, error] = std::from_chars(column.data(), end, number);
+  return at == end && error == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+/// Returns the index of a column given by number, or by name in the header.
+std::size_t column_index(const std::string& column, const TableRow& first, std::string_view origin) {
+  const std::vector<std::string>& fields = first.fields;
+  if (const auto number = column_number(column)) {
+    check(*number >= 1 && *number <= fields.size(), origin, ":", first.line, ": there is no column ", column,
+          "; the rows have ", fields.size());
+    return *number - 1;
+  }
+  const auto found = std::find(fields.begin(), fields.end(), column);
+  check(found != fields.end(), origin, ":", first.line, ": there is no column \"", column, "\" among ",
+        quoted_names(fields));
+  check(std::find(found + 1, fields.end(), column) == fields.end(), origin, ":", first.line,
+        ": the column \"", column, "\" occurs twice in the header: give its number");
+  return static_cast<std::size_t>(found - fields.begin());
+}
+
+void check_distinct(const auto& found, const std::vector<std::string>& columns, bool distinct,
+                    std::string_view origin) {
+  for (std::size_t i = 0; distinct && i < found.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      check(found[i] != found[j], origin, ": the columns \"", columns[j], "\" and \"", columns[i],
+            "\" are one; name each once");
+}
+
+/// The limits of the sample used to detect the layout: rows, and bytes of their cells.
+constexpr std::size_t most_rows = 10'000, most_bytes = 1 << 24;
+
+/// Picks the selected columns from the rows of csv and tsv.
+class ColumnPicker {
+ public:
+  ColumnPicker(const TableOptions& options, const TakeCells& take, std::string_view origin,
+               ReadReport* report)
+      : options_(options), take_(take), origin_(origin), report_(report), header_(options.header) {
+    if (const auto name = std::ranges::find_if(options.columns, is_column_name);
+        name != options.columns.end()) {
+      check(header_ != Header::absent, origin, ": the column \"", *name,
+            "\" is given by name, but the file has no header; give its number");
+      header_ = Header::present;
+    }
+    waits_ = header_ == Header::detected || options.choose;
+  }
+
+  void row(TableRow& row) {
+    if (!waits_) return pick(row);
+    for (const std::string& field : row.fields) waiting_bytes_ += field.size();
+    waiting_.push_back(std::move(row));
+    if (waiting_.size() > most_rows || waiting_bytes_ > most_bytes) look(false);
+  }
+  void finish() {
+    if (waits_) look(true);
+    check(has_rows_, origin_, ": there is only a header");
+  }
+
+ private:
+  /// Chooses the columns from the first rows; `is_whole`: there are no others.
+  void look(bool is_whole) {
+    waits_ = false;
+    if (header_ == Header::detected) detect();
+    if (options_.choose) choose(is_whole);
+    for (TableRow& row : waiting_) pick(row);
+    waiting_ = {};
+  }
+
+  void detect() {
+    const TableRow& first = waiting_.front();
+    std::vector<std::size_t> chosen;
+    for (const std::string& column : options_.columns) chosen.push_back(column_index(column, first, origin_));
+    const bool is_header = names_columns(waiting_, options_.others ? std::vector<std::size_t>() : chosen);
+    header_ = is_header ? Header::present : Header::absent;
+    if (report_)
+      report_->remarks.push_back(
+          is_header
+              ? concat_text(origin_, ": its first row, ", quoted_names(first.fields),
+                            ", is read as a header; --no-header (data.header=false) reads it as data")
+              : concat_text(
+                    origin_,
+                    ": its first row is read as data; --header (data.header=true) reads it as a header"));
+  }
+
+  void choose(bool is_whole) {
+    const TableRow& first = waiting_.front();
+    const bool has_header = header_ == Header::present;
+    const std::span<const TableRow> rows = std::span(waiting_).subspan(has_header ? 1 : 0);
+    check(!rows.empty(), origin_, ": there is only a header");
+    TableSample sample{names_of(first, has_header), has_header, false, rows, is_whole, origin_, {}};
+    sample.find = [&](const std::string& column) { return column_index(column, first, origin_); };
+    indices_ = options_.choose(sample);
+  }
+
+  static std::vector<std::string> names_of(const TableRow& first, bool has_header) {
+    std::vector<std::string> names = first.fields;
+    for (std::size_t i = 0; !has_header && i < names.size(); ++i) names[i] = std::to_string(i + 1);
+    return names;
+  }
+
+  void pick(TableRow& row) {
+    const bool has_header = header_ == Header::present;
+    if (first_.empty()) {
+      begin(row, has_header);
+      if (has_header) return;
+    }
+    has_rows_ = true;
+    cells_.resize(indices_.size());
+    for (std::size_t i = 0; i < indices_.size(); ++i) cells_[i] = row.fields[indices_[i]];
+    take_({names_, first_, has_header, cells_, row.fields, row.delimiter, origin_, row.line});
+  }
+
+  void begin(const TableRow& first, bool has_header) {
+    first_ = first.fields;
+    if (!options_.choose) find_columns(first, has_header);
+    const std::vector<std::string> names = names_of(first, has_header);
+    for (const std::size_t index : indices_) names_.push_back(names[index]);
+  }
+
+  void find_columns(const TableRow& first, bool has_header) {
+    std::vector<std::string> columns = options_.columns;
+    for (std::size_t i = 0; has_header && i < options_.usual_names.size(); ++i)
+      if (std::ranges::count(first_, options_.usual_names[i]) == 1) columns[i] = options_.usual_names[i];
+    for (const std::string& column : columns) indices_.push_back(column_index(column, first, origin_));
+    check_distinct(indices_, columns, options_.distinct, origin_);
+    if (options_.others || indices_.empty()) add_others(has_header);
+  }
+
+  void add_others(bool has_header) {
+    std::vector<bool> is_taken(first_.size());
+    for (const std::size_t index : indices_) is_taken[index] = true;
+    for (const std::string& column : options_.left_out) {
+      const std::optional<std::size_t> found = place_of(column, has_header);
+      if (found) is_taken[*found] = true;
+      if (found) break;
+    }
+    for (std::size_t i = 0; i < first_.size(); ++i)
+      if (!is_taken[i]) indices_.push_back(i);
+  }
+
+  /// Returns the place of an optional column.
+  std::optional<std::size_t> place_of(const std::string& column, bool has_header) const {
+    if (const auto number = column_number(column))
+      return *number >= 1 && *number <= first_.size() ? std::optional(*number - 1) : std::nullopt;
+    const auto found = std::ranges::find(first_, column);
+    return has_header && found != first_.end()
+               ? std::optional(static_cast<std::size_t>(found - first_.begin()))
+               : std::nullopt;
+  }
+
+  const TableOptions& options_;
+  const TakeCells& take_;
+  std::string_view origin_;
+  ReadReport* report_;
+  Header header_;
+  bool waits_;  // until it is known whether the first row names the columns, and which are read
+  std::vector<TableRow> waiting_;
+  std::size_t waiting_bytes_ = 0;
+  std::vector<std::size_t> indices_;
+  std::vector<std::string> names_, first_, cells_;
+  bool has_rows_ = false;
+};
+
+void rows_of_csv(const TextInput& input, const TableOptions& options, const TakeCells& take,
+                 ReadReport* report) {
+  const auto* const given = std::ranges::find(delimiters, options.delimiter, &Delimiter::name);
+  check(options.delimiter.empty() || given != std::end(delimiters), "unknown delimiter \"", options.delimiter,
+        "\": use one of ", quoted_names(table_delimiters()));
+  ColumnPicker picker(options, take, input.origin, report);
+  const char delimiter = options.delimiter.empty() ? '\0' : given->byte;
+  read_csv(input, std::bind_front(&ColumnPicker::row, &picker), options.text, report, delimiter);
+  picker.finish();
+}
+
+void rows_of_tsv(const TextInput& input, const TableOptions& options, const TakeCells& take,
+                 ReadReport* report) {
+  ColumnPicker picker(options, take, input.origin, report);
+  read_tsv(input, std::bind_front(&ColumnPicker::row, &picker), options.text, report);
+  picker.finish();
+}
+
+// --- jsonl
+
+/// Returns the keys of an object; for a member that is an object, its keys after a dot.
+std::vector<std::string> keys_of(const Json& object) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object.items()) {
+    if (!value.is_object() || value.empty())
+      keys.push_back(key);
+    else
+      for (const std::string& inner : keys_of(value)) keys.push_back(concat_text(key, '.', inner));
+  }
+  return keys;
+}
+
+/// Returns the member with a name; for "a.b", the member b of the member a; null: there is none.
+const Json* member(const Json& object, const std::string& name) {
+  if (const auto found = object.find(name); found != object.end()) return &*found;
+  for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
+    const auto outer = object.find(name.substr(0, dot));
+    if (outer == object.end() || !outer->is_object()) continue;
+    if (const Json* const found = member(*outer, name.substr(dot + 1))) return found;
+  }
+  return nullptr;
+}
+
+bool has(const std::vector<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+/// Joins a list of texts.
+std::string list_text(const Json& list, const std::string& separator, const std::string& place) {
+  std::string text;
+  for (const Json& one : list) {
+    check(one.is_string() && one.get<std::string>().find(separator) == std::string::npos, place,
+          ": a list holds ", one.dump(), "; expected texts without \"", separator, "\" in them");
+    text += (&one == &list.front() ? "" : separator) + one.get<std::string>();
+  }
+  return text;
+}
+
+std::string member_text(const Json& object, const std::string& name, const std::string& separator,
+                        const std::string& place) {
+  const Json* const found = member(object, name);
+  check(found, place, ": there is no \"", name, "\" among ", quoted_names(keys_of(object)));
+  if (found->is_string()) return found->get<std::string>();
+  if (found->is_array() && !separator.empty()) return list_text(*found, separator, place);
+  check(found->is_number() || found->is_boolean(), place, ": \"", name,
+        "\" must be a text, a number, true or false, not ", found->type_name());
+  check(!found->is_number_float() || std::abs(found->get<double>()) < 0x1p53, place, ": the number \"", name,
+        "\" has too many digits; write it as a text, in quotes");
+  return found->dump();
+}
+
+/// Picks the selected members from the objects on the lines of jsonl.
+class MemberPicker {
+ public:
+  MemberPicker(const TableOptions& options, const TakeCells& take, std::string_view origin)
+      : options_(options), take_(take), origin_(origin), names_(options.columns) {
+    check_distinct(options.columns, options.columns, options.distinct, origin);
+    waits_ = options.choose != nullptr;
+  }
+
+  void line(std::string text, std::size_t number) {
+    const std::string place = concat_text(origin_, ":", number);
+    Line line{parse_written_json<Json>(text, place), std::move(text), number};
+    check(line.object.is_object(), place, ": expected a JSON object, not ", line.object.type_name());
+    if (!std::exchange(is_begun_, true)) begin(line.object);
+    if (!waits_) return pick(line);
+    waiting_bytes_ += line.text.size();
+    waiting_.push_back(std::move(line));
+    if (waiting_.size() >= most_rows || waiting_bytes_ > most_bytes) choose(false);
+  }
+
+  /// Returns false if there was no line.
+  bool finish() {
+    if (waits_ && is_begun_) choose(true);
+    return is_begun_;
+  }
+
+ private:
+  struct Line {
+    Json object;
+    std::string text;
+    std::size_t number;
+  };
+
+  void begin(const Json& object) {
+    first_ = keys_of(object);
+    if (options_.choose || !(options_.others || options_.columns.empty())) return;
+    const auto left_out =
+        std::ranges::find_if(options_.left_out, [&](const auto& name) { return has(first_, name); });
+    for (const std::string& key : first_)
+      if (!has(options_.columns, key) && !(left_out != options_.left_out.end() && key == *left_out))
+        names_.push_back(key);
+  }
+
+  void choose(bool is_whole) {
+    waits_ = false;
+    std::vector<TableRow> rows;
+    for (const Line& line : waiting_) {
+      TableRow& row = rows.emplace_back();
+      for (const std::string& key : first_) {
+        const Json* const found = member(line.object, key);
+        const bool is_plain =
+            found && !found->is_null() &&
+            (!found->is_structured() || (found->is_array() && !options_.list_separator.empty()));
+        row.fields.push_back(!is_plain ? "" : found->is_string() ? found->get<std::string>() : found->dump());
+      }
+    }
+    TableSample sample{first_, true, true, rows, is_whole, origin_, {}};
+    sample.find = [&](const std::string& name) {
+      check(has(first_, name), origin_, ":", waiting_.front().number, ": there is no \"", name, "\" among ",
+            quoted_names(first_));
+      return static_cast<std::size_t>(std::ranges::find(first_, name) - first_.begin());
+    };
+    names_.clear();
+    for (const std::size_t index : options_.choose(sample)) names_.push_back(first_[index]);
+    for (const Line& line : waiting_) pick(line);
+    waiting_ = {};
+  }
+
+  void pick(const Line& line) {
+    cells_.clear();
+    const std::string place = concat_text(origin_, ":", line.number);
+    const auto is_none = [&](const std::string& name) {
+      const Json* const found = member(line.object, name);
+      return found ? found->is_null() : has(first_, name);
+    };
+    for (const std::string& name : names_)
+      cells_.push_back(options_.null_as_empty && is_none(name)
+                           ? ""
+                           : member_text(line.object, name, options_.list_separator, place));
+    take_({names_, first_, true, cells_, {&line.text, 1}, '\n', origin_, line.number});
+  }
+
+  const TableOptions& options_;
+  const TakeCells& take_;
+  std::string_view origin_;
+  bool waits_, is_begun_ = false;
+  std::vector<Line> waiting_;  // until it is known which members are read
+  std::size_t waiting_bytes_ = 0;
+  std::vector<std::string> names_, first_, cells_;
+};
+
+void rows_of_json_lines(const TextInput& input, const TableOptions& options, const TakeCells& take,
+                        ReadReport* report) {
+  TextLines lines(input, options.text, report);
+  check(options.header != Header::present, input.origin,
+        ": a header is for csv and tsv; each line of jsonl names its columns");
+  MemberPicker picker(options, take, input.origin);
+  while (const auto line = lines.next()) {
+    if (line->empty())
+      lines.leave_out();
+    else
+      picker.line(std::string(*line), lines.number());
+  }
+  check(picker.finish(), input.origin, ": there are ", lines.number(), " lines, but all are blank");
+}
+
+// --- the formats
+
+struct TableFormat {
+  const char* name;
+  const char* ending;  // of file names, without ".gz"
+  void (*read)(const TextInput&, const TableOptions&, const TakeCells&, ReadReport*);
+};
+
+constexpr TableFormat table_kinds[] = {
+    {"csv", ".csv", rows_of_csv}, {"tsv", ".tsv", rows_of_tsv}, {"jsonl", ".jsonl", rows_of_json_lines}};
+
+}  // namespace
+
+std::string quoted_names(std::span<const std::string> names) {
+  constexpr std::size_t shown = 20;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), shown); ++i)
+    text += (text.empty() ? "\"" : ", \"") + unicode::shortened(names[i], 80) + "\"";
+  if (names.size() > shown) text += concat_text(" and ", names.size() - shown, " more");
+  return text;
+}
+
+std::string remark_on_columns(const TableCells& row) {
+  return concat_text(row.origin, ": the text is read from the column", row.names.size() == 1 ? " " : "s ",
+                     quoted_names(row.names));
+}
+
+std::string TableCells::place() const {
+  return concat_text(origin, ":", line);
+}
+
+bool is_column_name(const std::string& column) {
+  return !column_number(column);
+}
+
+std::string csv_row(std::span<const std::string> cells, char delimiter) {
+  const std::string special = concat_text('"', '\n', '\r', delimiter);
+  std::string row;
+  for (const std::string& cell : cells) {
+    if (&cell != &cells.front()) row += delimiter;
+    if (cell.find_first_of(special) == std::string::npos) {
+      row += cell;
+      continue;
+    }
+    row += '"';
+    for (const char byte : cell) row.append(byte == '"' ? 2 : 1, byte);
+    row += '"';
+  }
+  return row;
+}
+
+std::string tsv_row(std::span<const std::string> cells) {
+  std::string row;
+  for (const std::string& cell : cells) {
+    check(cell.find_first_of("\t\n\r") == std::string::npos,
+          "a cell of tsv has a tab or a line end: ", unicode::shortened(unicode::printable(cell), 40));
+    row += (&cell == &cells.front() ? "" : "\t") + cell;
+  }
+  return row;
+}
+
+std::vector<std::string> table_formats() {
+  std::vector<std::string> names;
+  for (const TableFormat& format : table_kinds) names.emplace_back(format.name);
+  return names;
+}
+
+std::vector<std::string> table_delimiters() {
+  std::vector<std::string> names;
+  for (const Delimiter& one : delimiters) names.emplace_back(one.name);
+  return names;
+}
+
+std::string table_format(const std::filesystem::path& path) {
+  const std::filesystem::path name = path.extension() == ".gz" ? path.stem() : path.filename();
+  for (const TableFormat& format : table_kinds)
+    if (name.extension() == format.ending) return format.name;
+  return "";
+}
+
+void read_table_rows(const TextInput& input, const TableOptions& options, const TakeCells& take,
+                     ReadReport* report) {
+  const std::string name = options.format.empty() ? table_format(input.origin) : options.format;
+  check(!name.empty(), input.origin, ": its name does not say how it is laid out; give --format ",
+        "csv, tsv or jsonl");
+  const auto* const format = std::ranges::find(table_kinds, name, &TableFormat::name);
+  check(format != std::end(table_kinds), "unknown format of tables, \"", name, "\": use one of ",
+        quoted_names(table_formats()));
+  check(options.delimiter.empty() || name == "csv", input.origin, ": a delimiter is for csv, not for ", name);
+  format->read(input, options, take, report);
+}
+
+// --- word vectors
+
+namespace {
+
+/// Returns the fields between single spaces; trailing spaces are ignored.
+std::vector<std::string_view> fields_of(std::string_view line) {
+  while (line.ends_with(' ')) line.remove_suffix(1);
+  std::vector<std::string_view> fields;
+  while (!line.empty()) {
+    const std::size_t end = std::min(line.find(' '), line.size());
+    fields.push_back(line.substr(0, end));
+    line.remove_prefix(std::min(end + 1, line.size()));
+  }
+  return fields;
+}
+
+template <class Number>
+bool read_number(std::string_view text, Number& number) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);  // which from_chars refuses
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+/// Reads a number of a vector; numbers too small for a float, such as 1e-46, become 0.
+bool read_value(std::string_view text, float& value) {
+  double wide = 0;
+  const bool read = read_number(text, value);
+  if (!read && read_number(text, wide) && std::abs(wide) < std::numeric_limits<float>::min()) {
+    value = static_cast<float>(wide);
+    return true;
+  }
+  return read && std::isfinite(value);
+}
+
+void check_width(const std::string& place, std::int64_t found, std::int64_t width) {
+  check(found == width, place, "the vectors have ", found, " numbers, but model.width is ", width,
+        ": set model.width=", found, " (a multiple of model.heads), or take other vectors");
+}
+
+/// Reads the numbers at the end of a line into `values` and returns the word before them.
+std::string_view read_vector(const std::string& place, std::string_view line,
+                             std::span<const std::string_view> fields, std::span<float> values) {
+  check(fields.size() > values.size(), place, "a word and ", values.size(),
+        " numbers were expected, but there are ", fields.size(), " fields");
+  const std::size_t first = fields.size() - values.size();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    check(read_value(fields[first + i], values[i]), place, "number ", i + 1, " is \"",
+          unicode::shortened(fields[first + i], 40), "\"; finite numbers are expected");
+  const std::string_view last = fields[first - 1];
+  return line.substr(0, static_cast<std::size_t>(last.data() + last.size() - line.data()));
+}
+
+}  // namespace
+
+void read_word_vectors(const std::string& path, std::int64_t width,
+                       const std::function<void(std::string_view, std::span<const float>)>& visit) {
+  check(std::filesystem::is_regular_file(path), path,
+        std::filesystem::exists(path) ? ": not a file" : ": there is no such file");
+  LineReader reader(path, {.bad_bytes = BadBytes::replace});
+  std::int64_t count = 0, announced = -1, number = 0;
+  std::vector<float> values(static_cast<std::size_t>(width));
+  for (std::vector<InputLine> lines; !(lines = reader.next(1024)).empty();)
+    for (const InputLine& line : lines) {
+      ++number;
+      const std::string place = concat_text(path, ":", number, ": ");
+      check(line.error.empty(), place, line.error);
+      const std::vector<std::string_view> fields = fields_of(line.text);
+      std::int64_t vectors = 0, announced_width = 0;
+      if (number == 1 && fields.size() == 2 && read_number(fields[0], vectors) &&
+          read_number(fields[1], announced_width)) {
+        check_width(place, announced_width, width);
+        announced = std::max<std::int64_t>(vectors, 0);
+        continue;
+      }
+      if (number == 1 && !fields.empty())
+        check_width(place, static_cast<std::int64_t>(fields.size()) - 1, width);
+      ++count;
+      visit(read_vector(place, line.text, fields, values), values);
+    }
+  check(count > 0, path, ": there are no vectors in it");
+  check(announced < 0 || announced == count, path, ": its first line says ", announced, " vectors, but ",
+        count, " follow");
+}
+
+}  // namespace heed

@@ -1,0 +1,398 @@
+#include "heed/apps/data/text_file.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "heed/apps/data/gzip.h"
+#include "heed/base/error.h"
+#include "heed/base/file.h"
+#include "heed/base/unicode.h"
+
+namespace heed {
+
+void TextPlaces::add_run(const std::shared_ptr<const std::string>& origin) {
+  runs_.push_back({size(), origin});
+}
+
+void TextPlaces::add(std::string_view origin, std::size_t line) {
+  if (runs_.empty() || *runs_.back().origin != origin) add_run(std::make_shared<const std::string>(origin));
+  lines_.push_back(line);
+}
+
+const TextPlaces::Run& TextPlaces::run_of(std::size_t index) const {
+  return *(std::ranges::upper_bound(runs_, index, {}, &Run::first) - 1);
+}
+
+std::string TextPlaces::operator[](std::size_t index) const {
+  const std::string& origin = *run_of(index).origin;
+  if (lines_[index] == 0) return origin;
+  return concat_text(origin, origin.ends_with(' ') ? "" : ":", lines_[index]);
+}
+
+TextPlaces TextPlaces::picked(std::span<const std::size_t> indices) const {
+  TextPlaces result;
+  for (const std::size_t index : indices) {
+    const Run& run = run_of(index);
+    if (result.runs_.empty() || result.runs_.back().origin != run.origin) result.add_run(run.origin);
+    result.lines_.push_back(lines_[index]);
+  }
+  return result;
+}
+
+namespace {
+
+/// The characters of Windows code page 1252 for the bytes 0x80 to 0x9F; 0 where undefined.
+constexpr std::array<char32_t, 32> cp1252_high = {
+    0x20AC, 0,      0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021, 0x02C6, 0x2030, 0x0160,
+    0x2039, 0x0152, 0,      0x017D, 0,      0,      0x2018, 0x2019, 0x201C, 0x201D, 0x2022,
+    0x2013, 0x2014, 0x02DC, 0x2122, 0x0161, 0x203A, 0x0153, 0,      0x017E, 0x0178};
+
+std::string hex(char byte) {
+  char text[8];
+  std::snprintf(text, sizeof text, "0x%02X", static_cast<unsigned>(static_cast<unsigned char>(byte)));
+  return text;
+}
+
+std::string decode_utf8(std::string_view line, BadBytes policy, std::string& text, std::int64_t& replaced) {
+  const std::size_t at = unicode::find_invalid(line);
+  if (at == std::string_view::npos) {
+    text = line;
+    return "";
+  }
+  if (policy == BadBytes::error)
+    return concat_text("byte ", at + 1, " of the line (", hex(line[at]),
+                       ") is not UTF-8; if the file is in another encoding, name it (latin-1 or cp1252)");
+  for (std::size_t i = at; i < line.size();) {
+    const unicode::CodePoint c = unicode::decode(line, i);
+    if (!c.valid) replaced += c.length;
+    i += static_cast<std::size_t>(c.length);
+  }
+  text = unicode::replace_invalid(line);
+  return "";
+}
+
+std::string decode_single_bytes(std::string_view line, const TextOptions& options, std::string& text,
+                                std::int64_t& replaced) {
+  text.clear();
+  text.reserve(line.size());
+  for (const char c : line) {
+    const auto byte = static_cast<unsigned char>(c);
+    char32_t value = byte;
+    if (options.encoding == Encoding::cp1252 && byte >= 0x80 && byte < 0xA0)
+      value = cp1252_high[byte - 0x80u];
+    if (value == 0 && byte != 0) {
+      if (options.bad_bytes == BadBytes::error)
+        return concat_text("the byte ", hex(c), " is undefined in cp1252");
+      value = 0xFFFD;
+      ++replaced;
+    }
+    unicode::append(text, value);
+  }
+  return "";
+}
+
+void check_size_of(const std::filesystem::path& path, const TextOptions& options) {
+  std::error_code unknown;  // anything without a size is refused by the reader
+  const std::uintmax_t size = std::filesystem::file_size(path, unknown);
+  if (!unknown) check_file_size(size, path.string(), options.max_bytes);
+}
+
+using Pieces = std::function<std::string_view()>;
+
+/// Returns the bytes of an input, as stored.
+Pieces packed_pieces(const TextInput& input) {
+  if (input.bytes) return [bytes = *input.bytes]() mutable { return std::exchange(bytes, {}); };
+  return [parts = std::make_shared<FileParts>(input.path)] { return parts->next(); };
+}
+
+/// Returns the bytes of the text, piece by piece, unpacked. The size is checked before the first
+/// piece.
+Pieces pieces_of(const TextInput& input, const TextOptions& options) {
+  Pieces packed = packed_pieces(input);
+  const std::string_view first = packed();
+  std::uint64_t size = first.size();
+  if (!input.bytes) size = std::max<std::uint64_t>(size, std::filesystem::file_size(input.path));
+  check_file_size(size, input.origin, options.max_bytes);
+  Pieces all = [packed = std::move(packed), first, is_first = true]() mutable {
+    return std::exchange(is_first, false) ? first : packed();
+  };
+  if (is_gzip(first)) {
+    if (!unpacks_within(size, options.max_bytes))
+      check_unpacked_size(size, packed_pieces(input), input.origin, options.max_bytes);
+    return [reader = std::make_shared<GzipReader>(std::move(all), input.origin)] { return reader->next(); };
+  }
+  return [all = std::move(all), bytes = std::uint64_t{0}, origin = input.origin,
+          most = options.max_bytes]() mutable {
+    const std::string_view piece = all();
+    bytes += piece.size();  // the file may have grown
+    check_file_size(bytes, origin, most);
+    return piece;
+  };
+}
+
+}  // namespace
+
+std::string decode_line(std::string_view line, const TextOptions& options, std::string& text,
+                        std::int64_t& replaced) {
+  return options.encoding == Encoding::utf8 ? decode_utf8(line, options.bad_bytes, text, replaced)
+                                            : decode_single_bytes(line, options, text, replaced);
+}
+
+constexpr const char* returns_alone =
+    "its lines end in CR alone; convert it so that they end in LF (tr '\\r' '\\n')";
+
+/// Whether a text is a single line that contains CRs. Files from old Macs would become one line,
+/// and so a single example.
+bool has_returns_alone(std::string_view line) {
+  return !line.ends_with('\n') && without_line_end(line).find('\r') != std::string_view::npos;
+}
+
+std::string long_line_message(std::uint64_t max_line_bytes) {
+  return concat_text("the line is longer than the ", max_line_bytes,
+                     " bytes that data.max_line_bytes allows; is this a text with line ends?");
+}
+
+TextLines::TextLines(TextInput input, const TextOptions& options, ReadReport* report, Ends ends)
+    : input_(std::move(input)),
+      options_(options),
+      report_(report),
+      ends_(ends),
+      splitter_(options.encoding,
+                ends == Ends::kept ? std::numeric_limits<std::uint64_t>::max() : options.max_line_bytes),
+      pieces_(pieces_of(input_, options)) {}
+
+std::optional<LineSplitter::Line> TextLines::next_bytes() {
+  while (pieces_) {
+    if (const auto line = splitter_.next()) return line;
+    check_stop();
+    const std::string_view piece = pieces_();
+    if (piece.empty()) {
+      splitter_.finish();
+      pieces_ = nullptr;
+    } else {
+      splitter_.give(piece);
+    }
+  }
+  return splitter_.next();
+}
+
+std::optional<std::string_view> TextLines::next() {
+  const std::optional<LineSplitter::Line> line = next_bytes();
+  check(line || number_ > 0, input_.origin, ": the file is empty");
+  if (!line) return {};
+  ++number_;
+  if (line->too_long) fail(place(), ": ", long_line_message(options_.max_line_bytes));
+  std::int64_t replaced = 0;
+  has_return_ = line->bytes.ends_with("\r\n");
+  const std::string_view bytes = ends_ == Ends::kept ? line->bytes : without_line_end(line->bytes);
+  if (ends_ == Ends::left_out && number_ == 1 && has_returns_alone(line->bytes))
+    fail(place(), ": ", returns_alone);
+  const std::string error = decode_line(bytes, options_, text_, replaced);
+  if (!error.empty()) fail(place(), ": ", error);
+  if (report_ != nullptr) report_->replaced += replaced;
+  return text_;
+}
+
+std::string TextLines::place() const {
+  return concat_text(input_.origin, ":", number_);
+}
+
+std::string read_limited_file(const std::filesystem::path& path, const TextOptions& options) {
+  check_size_of(path, options);
+  return read_file(path);
+}
+
+TextList read_lines(const TextInput& input, const TextOptions& options, ReadReport* report) {
+  TextLines lines(input, options, report);
+  TextList list;
+  while (const auto line = lines.next()) list.push_back(*line);
+  return list;
+}
+
+void read_text_by_lines(const std::filesystem::path& path, const TextOptions& options,
+                        const std::function<void(std::string_view line)>& take, ReadReport* report) {
+  TextLines lines(path, options, report, TextLines::Ends::kept);
+  while (const auto line = lines.next()) take(*line);
+}
+
+ParallelText read_parallel_text(const std::filesystem::path& source, const std::filesystem::path& target,
+                                const TextOptions& options, ReadReport* report) {
+  TextLines sources(source, options, report), targets(target, options, report);
+  ParallelText text;
+  for (;;) {
+    const auto one = sources.next(), other = targets.next();
+    if (!one && !other) return text;
+    if (one && other && one->empty() && other->empty()) {
+      sources.leave_out();
+    } else if (one && other) {
+      text.source.push_back(*one);
+      text.target.push_back(*other);
+    } else {  // count the lines of the longer file
+      text = {};
+      while (sources.next() || targets.next()) continue;
+      fail("the two files do not belong together: ", source.string(), " has ", sources.number(), " lines, ",
+           target.string(), " has ", targets.number());
+    }
+  }
+}
+
+class LineReader::Source {
+ public:
+  Source(const std::string& file, const TextOptions& options)
+      : options_(options),
+        name_(file.empty() ? "standard input" : file),
+        splitter_(options.encoding, options.max_line_bytes) {
+    if (!file.empty()) descriptor_ = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    check(descriptor_ >= 0, name_, ": cannot be read: ", reason_of(errno));
+    struct stat status {};
+    const bool is_folder = ::fstat(descriptor_, &status) == 0 && S_ISDIR(status.st_mode);
+    if (is_folder) close();
+    check(!is_folder, name_, ": this is a folder; lines are read from a file");
+  }
+  ~Source() { close(); }
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
+
+  std::vector<InputLine> next(std::size_t limit) {
+    std::vector<InputLine> lines;
+    while (lines.size() < limit) {
+      if (!ready_.empty()) {
+        lines.push_back(std::move(ready_.front().line));
+        replaced_ += ready_.front().replaced;
+        ready_.pop_front();
+        ++number_;
+      } else if (at_end_ || (!lines.empty() && !more_is_there())) {
+        break;
+      } else {
+        try_to_read();
+        if (failure_ && !lines.empty()) break;  // return these lines first
+        if (failure_) std::rethrow_exception(failure_);
+      }
+    }
+    return lines;
+  }
+
+  std::int64_t number() const { return number_; }
+  std::int64_t replaced() const { return replaced_; }
+
+ private:
+  struct Ready {
+    InputLine line;
+    std::int64_t replaced = 0;
+  };
+
+  void close() {
+    if (descriptor_ > 0) ::close(descriptor_);
+  }
+
+  /// Returns the next bytes of the file; empty at its end.
+  std::string_view read_bytes() {
+    ssize_t got = -1;
+    do got = ::read(descriptor_, buffer_.data(), buffer_.size());
+    while (got < 0 && errno == EINTR);
+    check(got >= 0, name_, ": cannot be read: ", reason_of(errno));
+    return {buffer_.data(), static_cast<std::size_t>(got)};
+  }
+
+  /// Returns the first bytes of the input, which identify a gzip file. Its two magic bytes may
+  /// arrive separately.
+  std::string_view first_bytes() {
+    std::string_view bytes = read_bytes();
+    if (bytes != "\x1f") return bytes;
+    front_.assign(1, '\x1f');
+    front_ += read_bytes();
+    return front_;
+  }
+
+  void try_to_read() {
+    if (failure_) return;
+    try {
+      read_piece();
+    } catch (const Error&) {
+      failure_ = std::current_exception();
+    }
+  }
+
+  void read_piece() {
+    std::string_view piece;
+    if (!begun_) {
+      begun_ = true;
+      piece = first_bytes();
+      if (is_gzip(piece)) {
+        gzip_.emplace([this, piece,
+                       first = true]() mutable { return std::exchange(first, false) ? piece : read_bytes(); },
+                      name_);
+        piece = gzip_->next();
+      }
+    } else {
+      piece = gzip_ ? gzip_->next() : read_bytes();
+    }
+    at_end_ = piece.empty();
+    if (at_end_)
+      splitter_.finish();
+    else
+      splitter_.give(piece);
+    while (const auto line = splitter_.next()) add(line->bytes, line->too_long);
+  }
+
+  void add(std::string_view line, bool too_long) {
+    const bool is_first = number_ == 0 && ready_.empty();
+    Ready& ready = ready_.emplace_back();
+    ready.line.error = too_long ? long_line_message(options_.max_line_bytes)
+                       : is_first && has_returns_alone(line)
+                           ? returns_alone
+                           : decode_line(without_line_end(line), options_, ready.line.text, ready.replaced);
+    if (!ready.line.error.empty()) ready.line.text.clear();
+  }
+
+  bool more_is_there() const {
+    if (gzip_ && gzip_->has_input()) return true;
+    pollfd wanted{descriptor_, POLLIN, 0};
+    return ::poll(&wanted, 1, 0) > 0;
+  }
+
+  TextOptions options_;
+  std::string name_;
+  int descriptor_ = 0;
+  LineSplitter splitter_;
+  std::array<char, 1 << 16> buffer_;
+  std::string front_;
+  std::optional<GzipReader> gzip_;
+  std::deque<Ready> ready_;  // lines of the last piece
+  std::int64_t number_ = 0, replaced_ = 0;
+  bool begun_ = false, at_end_ = false;
+  std::exception_ptr failure_;  // why reading stopped
+};
+
+LineReader::LineReader(const std::string& file, const TextOptions& options)
+    : source_(std::make_unique<Source>(file, options)) {}
+
+LineReader::~LineReader() = default;
+
+std::vector<InputLine> LineReader::next(std::size_t limit) {
+  return source_->next(limit);
+}
+
+std::int64_t LineReader::line_number() const {
+  return source_->number();
+}
+
+std::int64_t LineReader::replaced() const {
+  return source_->replaced();
+}
+
+}  // namespace heed

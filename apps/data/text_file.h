@@ -1,0 +1,263 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "heed/text/text_list.h"
+
+namespace heed {
+
+/// The origin of each text in a list, for messages. Takes 8 bytes per text.
+class TextPlaces {
+ public:
+  /// Adds the place "file:line"; line 0: the file as a whole. If the origin ends in a space, the
+  /// number follows it directly: "pair 3".
+  void add(std::string_view origin, std::size_t line = 0);
+  std::size_t size() const { return lines_.size(); }
+  std::string operator[](std::size_t index) const;
+  TextPlaces picked(std::span<const std::size_t> indices) const;
+
+ private:
+  struct Run {
+    std::size_t first;  // index of the first text of this origin
+    std::shared_ptr<const std::string> origin;
+  };
+  const Run& run_of(std::size_t index) const;
+  void add_run(const std::shared_ptr<const std::string>& origin);
+
+  std::deque<std::size_t> lines_;
+  std::vector<Run> runs_;
+};
+
+/// The character encoding of a text file. The caller always names it; it is never guessed.
+enum class Encoding { utf8, latin1, cp1252 };
+
+/// The treatment of invalid bytes: an Error, or replacement by U+FFFD, one for each ill-formed
+/// sequence of UTF-8 (see unicode::CodePoint) or each undefined byte of cp1252.
+enum class BadBytes { error, replace };
+
+/// The options of all text readers.
+struct TextOptions {
+  Encoding encoding = Encoding::utf8;
+  BadBytes bad_bytes = BadBytes::error;
+  /// The largest size of a file, unpacked.
+  std::uint64_t max_bytes = std::uint64_t{4} << 30;
+  /// The longest line, line end included, when a text is read by lines.
+  std::uint64_t max_line_bytes = std::uint64_t{64} << 20;
+};
+
+/// The findings of a reader that its caller should report.
+struct ReadReport {
+  std::int64_t replaced = 0;              ///< bytes replaced by U+FFFD
+  std::int64_t blank = 0;                 ///< blank lines left out, in tables and in parallel texts
+  std::int64_t missing = 0;               ///< rows left out because they lack a label or a text
+  std::vector<std::string> remarks = {};  ///< what was detected about a file
+};
+
+/// The input of a reader: a text file, or named bytes in memory; plain or gzip, which is detected
+/// by the first bytes.
+struct TextInput {
+  template <class Path>
+  requires std::is_convertible_v<Path, std::filesystem::path> TextInput(const Path& file) : path(file) {
+    origin = path.string();
+  }
+  TextInput(std::string_view in_memory, std::string_view name) : origin(name), bytes(in_memory) {}
+
+  std::string origin;  ///< in messages
+  std::filesystem::path path = {};
+  std::optional<std::string_view> bytes = {};  ///< unset: read from the file
+};
+
+/// Reads the lines of a text as UTF-8, without line ends. Lines end in "\n" or "\r\n"; the last
+/// line end may be missing. A UTF-8 byte-order mark at the start is left out; a NUL is an ordinary
+/// character. Throws Error with origin and line number for invalid bytes, and for lines that end in
+/// "\r" alone, a path that is not a regular file, an empty file, a damaged or truncated gzip file,
+/// and sizes beyond the options, before allocating memory.
+TextList read_lines(const TextInput& input, const TextOptions& options = {}, ReadReport* report = nullptr);
+
+/// Reads a file as UTF-8, line by line, with line ends unchanged; a line may have any length. The
+/// file is never in memory as a whole. Throws as read_lines does.
+void read_text_by_lines(const std::filesystem::path& path, const TextOptions& options,
+                        const std::function<void(std::string_view line)>& take, ReadReport* report = nullptr);
+
+/// Returns the bytes of a file. Throws Error if it is not a regular file, or if it is larger than
+/// max_bytes, before reading it.
+std::string read_limited_file(const std::filesystem::path& path, const TextOptions& options);
+
+/// Sentences and their translations: line i of one corresponds to line i of the other.
+struct ParallelText {
+  TextList source, target;
+  std::size_t size() const { return source.size(); }
+};
+
+/// Data in three disjoint parts: for training, for measuring progress, and for a test.
+template <class Data>
+struct DataParts {
+  Data train, valid, test;
+};
+
+/// Reads two files of lines (see read_lines) side by side. Pairs with an empty line are counted and
+/// left out. Throws Error with both counts if they differ.
+ParallelText read_parallel_text(const std::filesystem::path& source, const std::filesystem::path& target,
+                                const TextOptions& options = {}, ReadReport* report = nullptr);
+
+// Shared by the readers of whole files and of streams: lines from bytes that arrive in pieces, and
+// characters from the bytes of a line.
+
+/// Decodes a line without its line end into `text`, as UTF-8. Returns the fault, or "".
+std::string decode_line(std::string_view line, const TextOptions& options, std::string& text,
+                        std::int64_t& replaced);
+
+/// Returns the message "the line is longer than ...".
+std::string long_line_message(std::uint64_t max_line_bytes);
+
+/// Cuts bytes that arrive in pieces into lines, in linear time. It keeps at most the beginning of
+/// one line, up to the limit. If the encoding is UTF-8, a byte-order mark at the start is left out.
+class LineSplitter {
+ public:
+  struct Line {
+    /// With its line end, valid until the next call of next(); empty if too long.
+    std::string_view bytes;
+    bool too_long;
+  };
+
+  LineSplitter(Encoding encoding, std::uint64_t max_line_bytes)
+      : leaves_out_mark_(encoding == Encoding::utf8), max_line_bytes_(max_line_bytes) {}
+
+  /// Supplies the next piece, once next() has returned nothing.
+  void give(std::string_view piece) { rest_ = piece; }
+  /// Ends the input; the last line may lack its line end.
+  void finish() { at_end_ = true; }
+  /// Returns the next complete line of the pieces given so far.
+  std::optional<Line> next() {
+    if (is_given_) begun_.clear();
+    too_long_ = too_long_ && !is_given_;
+    is_given_ = false;
+    while (!rest_.empty()) {
+      const std::size_t newline = rest_.find('\n');
+      const bool ends = newline != std::string_view::npos;
+      const std::string_view part = rest_.substr(0, ends ? newline + 1 : newline);
+      rest_.remove_prefix(part.size());
+      too_long_ = too_long_ || part.size() > max_line_bytes_ - begun_.size();
+      if (too_long_)
+        begun_ = {};
+      else if (!ends || !begun_.empty())
+        begun_ += part;
+      if (!ends) break;
+      if (const auto line = without_mark(begun_.empty() && !too_long_ ? part : begun_)) return line;
+    }
+    if (at_end_ && (too_long_ || !begun_.empty())) return without_mark(begun_);
+    return {};
+  }
+
+ private:
+  std::optional<Line> without_mark(std::string_view line) {
+    is_given_ = true;
+    const bool marked = std::exchange(leaves_out_mark_, false) && line.starts_with("\xEF\xBB\xBF");
+    if (marked) line.remove_prefix(3);
+    if (marked && line.empty()) {  // a mark alone is not a line
+      begun_.clear();
+      return {};
+    }
+    return Line{line, too_long_};
+  }
+
+  bool leaves_out_mark_;
+  std::uint64_t max_line_bytes_;
+  std::string_view rest_;  // of the piece
+  std::string begun_;      // start of the current line
+  bool too_long_ = false, is_given_ = false, at_end_ = false;
+};
+
+/// Returns a line without "\n" or "\r\n".
+inline std::string_view without_line_end(std::string_view line) {
+  if (line.ends_with('\n')) line.remove_suffix(1);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
+/// A reader that returns the lines of a text one by one. An error in a line is thrown before the
+/// next one is read, and earlier lines are not kept. All readers of data use it.
+class TextLines {
+ public:
+  enum class Ends { left_out, kept };  ///< line ends; if kept, a line may have any length
+
+  /// Opens the input. `report`, unless null, must outlive this. Throws Error for a file that is too
+  /// large or not a regular file.
+  TextLines(TextInput input, const TextOptions& options, ReadReport* report = nullptr,
+            Ends ends = Ends::left_out);
+
+  /// Returns the next line as UTF-8, valid until the next call. Throws Error as read_lines does.
+  std::optional<std::string_view> next();
+  const std::string& origin() const { return input_.origin; }
+  std::size_t number() const { return number_; }  ///< of the line, from 1
+  std::string place() const;                      ///< "file:line"
+  /// The end of the line, if line ends are left out: "\n" or "\r\n"; "\n" if it has none.
+  std::string_view line_end() const { return has_return_ ? "\r\n" : "\n"; }
+  /// Counts the line as left out because it is empty.
+  void leave_out() {
+    if (report_ != nullptr) ++report_->blank;
+  }
+
+ private:
+  std::optional<LineSplitter::Line> next_bytes();
+
+  TextInput input_;
+  TextOptions options_;
+  ReadReport* report_;
+  Ends ends_;
+  LineSplitter splitter_;
+  std::function<std::string_view()> pieces_;
+  std::string text_;  // of the line
+  std::size_t number_ = 0;
+  bool has_return_ = false;  // the line ends in "\r\n"
+};
+
+/// A line of input as UTF-8 without its line end, or an error.
+struct InputLine {
+  std::string text;
+  /// The error, "byte 3 of the line (0xEF) is not UTF-8; ..." or that it exceeds max_line_bytes;
+  /// otherwise "".
+  std::string error;
+};
+
+/// A reader of lines from standard input or a file as they arrive, plain or gzip, under the rules
+/// of read_lines. Lines that are already available are returned together: files are processed in
+/// large batches, and a person or program at the other end of a pipe gets each answer at once. Only
+/// the current line is kept, so the input may be endless: max_bytes does not apply.
+class LineReader {
+ public:
+  /// Opens a file; an empty name means standard input. Waits for pipes, including named ones.
+  /// Throws an Error if the file cannot be read.
+  explicit LineReader(const std::string& file, const TextOptions& options = {});
+  ~LineReader();
+  LineReader(const LineReader&) = delete;
+  LineReader& operator=(const LineReader&) = delete;
+
+  /// Waits for a line and returns it with those already available after it, at most `limit`; empty
+  /// at the end. A line that cannot be decoded has an error and does not affect the others; one
+  /// that is too long is skipped in constant memory. Throws an Error if reading fails or a gzip
+  /// file is damaged.
+  std::vector<InputLine> next(std::size_t limit);
+  /// The number of the last line returned, from 1.
+  std::int64_t line_number() const;
+  /// The number of bytes in the returned lines that were replaced by U+FFFD.
+  std::int64_t replaced() const;
+
+ private:
+  class Source;
+  std::unique_ptr<Source> source_;
+};
+
+}  // namespace heed
