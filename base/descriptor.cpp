@@ -122,7 +122,7 @@ fs::path folder_of(const fs::path& path) {
 }
 
 void refuse_existing(const fs::path& path) {
-  fail(path, " exists already; give another name, or --overwrite");
+  fail(path, " exists already; give another name, or overwrite=true");
 }
 
 void rename_to_new(int folder, const fs::path& from, const fs::path& to, const fs::path& shown) {

@@ -17,7 +17,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 8> other_nam
      {"num_epochs", "epochs"},
      {"vocab_size", "vocabulary"}}};
 
-/// "learning_rate" of "training.schedule.learning_rate" and of "--learning-rate".
+/// "learning_rate" of "training.schedule.learning_rate".
 std::string last_word(std::string_view name) {
   std::string word(name.substr(name.find_last_of('.') + 1));
   word.erase(0, word.find_first_not_of('-'));

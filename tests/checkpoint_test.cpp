@@ -600,7 +600,7 @@ TEST_CASE("run folder: a fresh run does not touch one that is there") {
   const TemporaryFolder folder;
   { RunFolder::create(folder / "a/b/run", start_with()); }
   CHECK(read_file(folder / "a/b/run/config.json") == config);
-  CHECK_THROWS_WITH_AS(RunFolder::create(folder / "a/b/run", start_with()), doctest::Contains("--resume"),
+  CHECK_THROWS_WITH_AS(RunFolder::create(folder / "a/b/run", start_with()), doctest::Contains("resume=true"),
                        Error);
   write_file_atomically(folder / "file", "x");
   CHECK_THROWS_WITH_AS(RunFolder::create(folder / "file/run", start_with()),

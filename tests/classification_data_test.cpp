@@ -263,7 +263,7 @@ TEST_CASE("Labelled text: a folder of data sets is not taken for one of classes,
   CHECK(read_labelled_text(trec, {.format = "folders"}).labels == Names{"train.all", "train.l"});
   write_content(parts / "Test" / "1", "a");
   write_content(parts / "train" / "1", "b");
-  CHECK(contains(error_of([&] { read_labelled_text(parts); }), "others with --valid or --test"));
+  CHECK(contains(error_of([&] { read_labelled_text(parts); }), "others with data.valid or data.test"));
   CHECK(read_labelled_text(parts, {.format = "folders"}).labels == Names{"Test", "train"});
   for (const char* name : {"reviews.csv", "b.jsonl.gz", "README", "dev.txt", "test_2"}) {
     CAPTURE(name);
@@ -460,7 +460,7 @@ TEST_CASE("The name tells how labelled texts are laid out, or the format is name
   CHECK(read_labelled_text(write_content(folder / "a.csv", "1,\"a\tb\"\n")).texts == Names{"a\tb"});
   CHECK(read_labelled_text(write_content(folder / "a.tsv", "1\t\"a\"\n")).texts == Names{"\"a\""});
   const fs::path plain = write_content(folder / "subj.all", "1 a,b\n");
-  CHECK(contains(error_of([&] { read_labelled_text(plain); }), "give --format lines or --format csv"));
+  CHECK(contains(error_of([&] { read_labelled_text(plain); }), "give data.format=lines or data.format=csv"));
   CHECK(read_labelled_text(plain, lines_format).texts == Names{"a,b"});
   CHECK(read_labelled_text(plain, {.format = "csv"}).labels == Names{"1 a"});
   CHECK(read_labelled_text(folder / "a.csv", lines_format).size() == 1);

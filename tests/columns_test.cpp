@@ -225,7 +225,7 @@ TEST_CASE("Header, label and texts are found by the data, in small files of seve
     CHECK(found.label == file.label);
     CHECK(found.texts == file.texts);
     const bool is_named = !std::isdigit(static_cast<unsigned char>(file.label[0]));
-    CHECK(contains(found.said, is_named ? "is read as a header; --no-header" : "is read as data; --header"));
+    CHECK(contains(found.said, is_named ? "is read as a header; data.header=false" : "is read as data; data.header=true"));
     CHECK(contains(found.said, concat_text("the label from ", is_named ? "\"" : "column ", file.label)));
   }
 }
@@ -286,7 +286,7 @@ TEST_CASE("Where the data cannot tell, the error names the columns") {
   CHECK(contains(of_labels,
                  "data.csv: \"acceptable\" (2 values) and \"error_type\" (3 values) could both be the "
                  "label"));
-  CHECK(contains(of_labels, "--label-column"));
+  CHECK(contains(of_labels, "data.label_column"));
   const std::string of_texts = error("match", table("a,b,c,label", ",", {german, german_too, french, two}));
   CHECK(contains(of_texts, "data.csv: \"a\", \"b\" and \"c\" hold texts"));
   CHECK(contains(of_texts, "data.first_column"));

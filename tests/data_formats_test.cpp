@@ -112,8 +112,8 @@ TEST_CASE("Whether the first row names the columns is found out, and always said
     ReadReport report;
     const Table table = read_table({bytes, "f"}, options, &report);
     REQUIRE(report.remarks.size() == 1);
-    const bool is_header = report.remarks[0].find("is read as a header; --no-header") != std::string::npos;
-    CHECK(is_header != (report.remarks[0].find("read as data; --header") != std::string::npos));
+    const bool is_header = report.remarks[0].find("is read as a header; data.header=false") != std::string::npos;
+    CHECK(is_header != (report.remarks[0].find("read as data; data.header=true") != std::string::npos));
     CHECK(table.places[0] == (is_header ? "f:2" : "f:1"));
     return table.columns[0][0];
   };
@@ -247,7 +247,7 @@ TEST_CASE("The name of a table's file tells its format, packed or not") {
   CHECK(report.replaced == 1);
   check_message([&] { read_table(folder / "a.tsv.gz"); }, "a.tsv.gz:2: byte");
   std::ofstream(folder / "a.txt") << "1\tb\n";
-  check_message([&] { read_table(folder / "a.txt"); }, "give --format csv, tsv or jsonl");
+  check_message([&] { read_table(folder / "a.txt"); }, "give data.format=csv, tsv or jsonl");
   CHECK(read_table(folder / "a.txt", {.format = "tsv"}).columns.size() == 2);
   check_message([&] { read_table(folder / "a.txt", {.format = "xml"}); }, "unknown format");
   check_message([&] { read_table(folder / "none.csv"); }, "none.csv");
@@ -307,7 +307,7 @@ TEST_CASE("IDX: labels are found by the name of the images, and both have the sa
   CHECK(text.texts == std::vector<std::string>{"1 1 97", "1 1 98"});
   const auto one = write("one", idx({2049, 1}, "\1"));
   CHECK_THROWS_WITH_AS(read_labelled_images(path, one, {}), doctest::Contains("2 images"), Error);
-  CHECK_THROWS_WITH_AS(read_labelled_images(one, {}, {}), doctest::Contains("--labels"), Error);
+  CHECK_THROWS_WITH_AS(read_labelled_images(one, {}, {}), doctest::Contains("data.labels"), Error);
 }
 
 // --- Dialogues, the small talk and the reports that are made by rule, and how varied answers are.

@@ -295,7 +295,7 @@ void check_best(const RunFolder& folder, TrainerState& state) {
   const bool is_there = path_exists(path);
   if (folder.verifies()) {
     check(is_there, path, " is missing, but the run saved its best weights there in step ", best->second.step,
-          "; put it back (--unverified continues, and the next evaluation becomes the best)");
+          "; put it back (verify=false continues, and the next evaluation becomes the best)");
     check(file_digest(path) == best->second.digest, path,
           " was changed after it was written, or belongs to another run", unverified_hint);
   } else if (is_there) {
@@ -412,7 +412,7 @@ RunFiles RunFiles::open(const fs::path& run, bool verify) {
   check(path_exists(run / "config.json"), "there is no run in ", run,
         !path_exists(run) ? ": there is no such folder"
         : path_exists(run / "run.json")
-            ? ": it ended before its config.json was written; train it without --resume"
+            ? ": it ended before its config.json was written; train it with resume=false"
             : ": it has no config.json");
   check(path_exists(run / "run.json"), "the run in ", run,
         " has lost its run.json; put it back, or train it again");
@@ -497,10 +497,10 @@ RunFiles::Weights RunFiles::weights(std::string_view which) const {
         place = place_of(path_, name);
         const TrainerState state = state_in(place.state);
         check(which == "last" || state.files.contains(name), "the run in ", path_,
-              " has no best weights yet; load the last ones (--weights last)");
+              " has no best weights yet; load the last ones (weights=last)");
         check(path_exists(place.file), place.file, " is missing, but the run wrote it in step ",
               state.files.contains(name) ? state.files.at(name).step : state.step,
-              which == "best" ? "; put it back, or load the last weights (--weights last)" : "; put it back");
+              which == "best" ? "; put it back, or load the last weights (weights=last)" : "; put it back");
         weights.tensors = read_saved_file(place.file, state, verify_).tensors;
         if (state.files.contains(name)) weights.digest = state.files.at(name).digest;
       },

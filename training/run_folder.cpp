@@ -161,7 +161,7 @@ void compare_digests(const std::map<std::string, std::string>& started,
                      const std::map<std::string, std::string>& now, const char* what, const fs::path& run) {
   const auto refuse = [&](const std::string& name, const char* difference) {
     fail("cannot resume: the ", what, " \"", name, "\" ", difference, " the run in ", run,
-         "; start a new run in another folder (--unverified continues anyway)");
+         "; start a new run in another folder (verify=false continues anyway)");
   };
   for (const auto& [name, digest] : started) {
     const auto found = now.find(name);
@@ -248,7 +248,7 @@ void RunFolder::check_new(const std::filesystem::path& path) {
   if (!path_exists(path)) return;
   check(fs::is_directory(path), path, " is not a folder; a run needs one");
   check(!holds_run(path), "the folder ", path,
-        " already holds a run; continue it with --resume, or choose another folder");
+        " already holds a run; continue it with resume=true, or choose another folder");
   const std::string foreign = first_foreign(path);
   check(foreign.empty(), "the folder ", path, " holds ", fs::path(foreign),
         ", which is not part of a run; give a new or an empty folder");
@@ -267,13 +267,13 @@ RunFolder RunFolder::resume(const std::filesystem::path& path, const RunStart& n
                             std::span<const std::string> free_keys, bool verify) {
   std::error_code unreadable;
   check(fs::is_directory(path, unreadable), "there is no run to resume in ", path,
-        "; start one without --resume");
+        "; start one with resume=false");
   parse_configuration(now.config, "the configuration");
   RunFolder folder(path, verify);
   if (!path_exists(folder.file("config.json"))) {
     check(!holds_run(path), "the run in ", path, " has lost its config.json; it cannot be resumed");
     check(first_foreign(path).empty(), path,
-          " is not a run folder; start a run in a new folder without --resume");
+          " is not a run folder; start a run in a new folder with resume=false");
     folder.start(now);
     return folder;
   }
@@ -283,7 +283,7 @@ RunFolder RunFolder::resume(const std::filesystem::path& path, const RunStart& n
   folder.move_committed_files();
   check(!verify || folder.has_checkpoint() || !path_exists(folder.file("model.safetensors")),
         "cannot resume: ", folder.file("trainer_state.json"),
-        " is missing, although the run has saved its weights; restore it (--unverified starts from the "
+        " is missing, although the run has saved its weights; restore it (verify=false starts from the "
         "beginning)");
   folder.config_ = now.config;
   return folder;
@@ -314,14 +314,14 @@ void RunFolder::check_start(const RunStart& now, std::span<const std::string> fr
   const std::string digest = compute_digest(saved_config_);
   check(!verify_ || std::count(manifest_.config.begin(), manifest_.config.end(), digest) > 0,
         "cannot resume: ", file("config.json"),
-        " was changed after it was written; put back the old one (--unverified continues anyway)");
+        " was changed after it was written; put back the old one (verify=false continues anyway)");
   compare_configurations(saved_config_, now.config, free_keys, file("config.json").string());
   if (!verify_) return;
   compare_digests(manifest_.files, digests_of(now.files), "file", path());
   compare_digests(manifest_.data, now.data, "data", path());
   for (const auto& [name, expected] : manifest_.files)
     check(file_digest(file(name)) == expected, "cannot resume: ", file(name),
-          " was changed after it was written; put back the old one (--unverified continues anyway)");
+          " was changed after it was written; put back the old one (verify=false continues anyway)");
 }
 
 /// run.json lists the digests of both configurations while one replaces the other.
@@ -388,7 +388,7 @@ void RunFolder::move_committed_files() {
 
 void RunFolder::check_file_exists(const std::string& name) const {
   check(folder_.has(name), file(name),
-        " disappeared during training; put it back and continue with --resume, or start a new run");
+        " disappeared during training; put it back and continue with resume=true, or start a new run");
 }
 
 void RunFolder::check_in_place() const {
@@ -396,7 +396,7 @@ void RunFolder::check_in_place() const {
     fail("the folder of the run, ", path(), ", ", fate, " while it trained; ",
          folder_.place().empty() ? "there is nothing left to resume: train a new run"
          : folder_.has("trainer_state.json")
-             ? "the last checkpoint there is complete, and --resume continues from it"
+             ? "the last checkpoint there is complete, and resume=true continues from it"
              : "it has no checkpoint yet: train a new run");
   check_file_exists("run.json");
   check_file_exists("config.json");

@@ -13,7 +13,7 @@
 namespace heed {
 
 /// The hint at the end of an error about a file that was changed or belongs to another run.
-inline constexpr const char* unverified_hint = " (--unverified uses it all the same)";
+inline constexpr const char* unverified_hint = " (verify=false uses it all the same)";
 
 /// The contents of run.json, which reveal changed files and files of another run.
 struct RunManifest {

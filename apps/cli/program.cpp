@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <iostream>
+#include <map>
 #include <new>
 #include <optional>
 #include <sstream>
@@ -41,8 +43,23 @@ extern "C" void on_signal(int signal, siginfo_t* info, void*) {
   raise(signal);
 }
 
+/// Words of the library, and the same on the command line.
+std::map<std::string, std::string, std::less<>>& flag_words() {
+  static std::map<std::string, std::string, std::less<>> words = {
+      {"resume=true", "--resume"},        {"with resume=false", "without --resume"},
+      {"verify=false", "--unverified"},   {"overwrite=true", "--overwrite"},
+      {"weights=last", "--weights last"},
+  };
+  return words;
+}
+
+/// Whether a character can be part of a word of flag_words(), so that a longer word is left alone.
+bool continues_word(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '"' || c == '/';
+}
+
 int report(std::string_view program, std::string_view message, int status) {
-  print_message(program, concat_text("error: ", message));
+  print_message(program, concat_text("error: ", in_flags(message)));
   return status;
 }
 
@@ -207,6 +224,37 @@ bool parse(CLI::App& app, int argc, char** argv) {
 }
 
 }  // namespace
+
+void register_flag(const std::string& setting, const std::string& flag, const std::string& value) {
+  if (!value.empty()) {
+    flag_words().emplace(setting + "=" + value, flag);
+    return;
+  }
+  flag_words().emplace(setting + "=", flag + " ");
+  flag_words().emplace(setting, concat_text(flag, " (", setting, ")"));
+}
+
+std::string in_flags(std::string_view message) {
+  std::string text;
+  for (std::size_t at = 0; at < message.size();) {
+    const std::string_view rest = message.substr(at);
+    const bool begins = at == 0 || (!continues_word(message[at - 1]) && !text.ends_with("--set "));
+    const auto fits = [&](const auto& entry) {
+      const std::string_view word = entry.first;
+      if (!rest.starts_with(word)) return false;
+      const std::string_view after = rest.substr(word.size());
+      return word.ends_with('=') ? !after.empty()
+                                 : after.empty() || !(continues_word(after[0]) || after[0] == '=') ||
+                                       (after[0] == '.' && (after.size() == 1 || after[1] == ' '));
+    };
+    // The longest word that fits, which is the last one in order.
+    const auto& words = flag_words();
+    const auto found = begins ? std::find_if(words.rbegin(), words.rend(), fits) : words.rend();
+    text += found == words.rend() ? rest.substr(0, 1) : std::string_view(found->second);
+    at += found == words.rend() ? 1 : found->first.size();
+  }
+  return text;
+}
 
 void print_message(std::string_view program, std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');

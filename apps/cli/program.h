@@ -32,6 +32,12 @@ int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::fu
 /// Adds a command to the program.
 CLI::App& subcommand(CLI::App& app, const std::string& name, const std::string& help);
 
+/// Registers the flag of a setting, for in_flags(). `value`: what the flag sets, if it takes none.
+void register_flag(const std::string& setting, const std::string& flag, const std::string& value = {});
+/// Returns an error message of the library, which speaks of settings and arguments, in the words of
+/// the command line: "data.format=csv" becomes "--format csv", and "verify=false" "--unverified".
+std::string in_flags(std::string_view message);
+
 /// Prints "program: text" on standard error. Line ends become spaces; control characters are
 /// escaped and long texts shortened (see unicode::message_line).
 void print_message(std::string_view program, std::string text);

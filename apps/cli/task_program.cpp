@@ -71,6 +71,7 @@ void add_setting_flags(CLI::App& command, const TaskKind& kind, std::vector<Sett
     const Setting& setting = settings.setting(one.setting);
     command.option_defaults()->group(group_of(one.setting));
     one.is_list = setting.kind == Setting::Kind::columns;
+    register_flag(one.setting, one.flag, one.value);
     if (one.value.empty())
       one.given.add(command, one.flag, value_name(one, setting), setting.help);
     else

@@ -318,7 +318,7 @@ namespace {
 void check_cell(const TaskKind& kind, const ComparisonCell& cell) {
   kind.make(cell.settings)->check_settings();
   if (wants_all_folds(cell.settings))
-    throw SettingsError("a cell is one training: choose folds (data.folds) with --set data.fold=1,2,...");
+    throw SettingsError("a cell is one training: choose folds (data.folds) with data.fold=1,2,...");
   if (cell.settings.get<std::int64_t>("training.steps") == 0 &&
       cell.settings.get<std::int64_t>("training.epochs") == 0)
     throw SettingsError("training.steps is 0: there is nothing to compare");

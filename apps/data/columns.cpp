@@ -364,7 +364,7 @@ class ColumnFinder {
     for (const std::size_t place : places)
       columns.push_back(concat_text(called(place), " (", columns_[place].values, " values)"));
     fail(sample_.origin, ": ", listed(columns, " and "), " could ", columns.size() == 2 ? "both" : "all",
-         " be the label: --label-column (data.label_column) names it");
+         " be the label: data.label_column names it");
   }
 
   // --- columns by position

@@ -108,7 +108,7 @@ LabelledText read_labelled_images(const std::filesystem::path& path, std::filesy
     std::string name = path.filename().string();
     const std::size_t images = name.find("images");
     check(images != std::string::npos && is_idx_name(path), path.string(),
-          ": the name does not tell where the labels are; give --labels FILE (data.labels)");
+          ": the name does not tell where the labels are; give data.labels, the file of labels");
     name.replace(images, 6, "labels");
     name.replace(name.find("idx3"), 4, "idx1");
     labels_path = path.parent_path() / name;

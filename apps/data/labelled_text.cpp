@@ -285,10 +285,10 @@ void check_names_of_classes(const fs::path& path, std::span<const fs::path> clas
   for (const fs::path& one : classes) names.push_back(one.filename().string());
   fail(path.string(), ": expected a folder or file for each class, but \"", found->filename().string(),
        "\" does not look like the name of a class; the folder holds ", quoted_names(names), ". ",
-       folders ? "Name one of them with --data, others with --valid or --test"
-               : "Name the training file, such as --data " + found->string() +
-                     " --format lines (a label, a space and a text on each line; or csv, tsv, jsonl)",
-       "; if these are the classes, give --format folders");
+       folders ? "Name one of them with data.file, others with data.valid or data.test"
+               : "Name the training file, such as data.file=" + found->string() +
+                     " and data.format=lines (a label, a space and a text on each line; or csv, tsv, jsonl)",
+       "; if these are the classes, give data.format=folders");
 }
 
 LabelledText read_class_folder(const fs::path& path, const LabelledOptions& options, ReadReport* report) {
@@ -536,7 +536,7 @@ void read_texts_of_table(const TextInput& input, const LabelledOptions& options,
   named.pairs |= !named.second_column.empty();
   if (named.format.empty()) named.format = table_format(input.origin);
   check(!named.format.empty() && format_named(named.format).has_columns, input.origin,
-        ": a table is expected: give --format csv, tsv or jsonl");
+        ": a table is expected: give data.format=csv, tsv or jsonl");
   read_unlabelled_table({input, named, report}, take);
 }
 
@@ -550,7 +550,8 @@ LabelledText read_labelled_text(const TextInput& input, const LabelledOptions& o
   if (named.format.empty())
     named.format = input.bytes ? table_format(input.origin) : labelled_format(input.path);
   check(!named.format.empty(), input.origin,
-        ": its name does not say how it is laid out; give --format lines or --format csv (or tsv, jsonl): "
+        ": its name does not say how it is laid out; give data.format=lines or data.format=csv (or tsv, "
+        "jsonl): "
         "lines are a label, a space and a text each");
   const Format& format = format_named(named.format);
   check_columns_are_used(options, format);

@@ -245,12 +245,10 @@ class ColumnPicker {
     header_ = is_header ? Header::present : Header::absent;
     if (report_)
       report_->remarks.push_back(
-          is_header
-              ? concat_text(origin_, ": its first row, ", quoted_names(first.fields),
-                            ", is read as a header; --no-header (data.header=false) reads it as data")
-              : concat_text(
-                    origin_,
-                    ": its first row is read as data; --header (data.header=true) reads it as a header"));
+          is_header ? concat_text(origin_, ": its first row, ", quoted_names(first.fields),
+                                  ", is read as a header; data.header=false reads it as data")
+                    : concat_text(origin_,
+                                  ": its first row is read as data; data.header=true reads it as a header"));
   }
 
   void choose(bool is_whole) {
@@ -592,8 +590,8 @@ std::string table_format(const std::filesystem::path& path) {
 void read_table_rows(const TextInput& input, const TableOptions& options, const TakeCells& take,
                      ReadReport* report) {
   const std::string name = options.format.empty() ? table_format(input.origin) : options.format;
-  check(!name.empty(), input.origin, ": its name does not say how it is laid out; give --format ",
-        "csv, tsv or jsonl");
+  check(!name.empty(), input.origin,
+        ": its name does not say how it is laid out; give data.format=", "csv, tsv or jsonl");
   const auto* const format = std::ranges::find(table_kinds, name, &TableFormat::name);
   check(format != std::end(table_kinds), "unknown format of tables, \"", name, "\": use one of ",
         quoted_names(table_formats()));

@@ -187,7 +187,7 @@ void import_masked_head(ImportPlan& plan, const EncoderKind& kind, const Config&
   plan.settings["objective"] = "masked";
   plan.settings["training"]["batch_tokens"] = std::max<std::int64_t>(4096, length);
   plan.remarks.emplace_back(
-      "a masked language model: give --masked to a language_model that trains --from it");
+      "a masked language model: train a language_model from it with training.masked=true");
 }
 
 /// Returns the padding token, after whose id RoBERTa's positions begin.

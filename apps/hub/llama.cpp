@@ -157,7 +157,7 @@ ImportPlan import_llama(const Config& config, const Tensors& tensors) {
   if (length > most_read_by_llama)
     plan.remarks.push_back(
         concat_text("texts are read ", most_read_by_llama, " tokens at a time, of the ", length,
-                    " that the model can read; a training --from this run may set another model.max_length"));
+                    " that the model can read; a training from this run may set another model.max_length"));
   return plan;
 }
 

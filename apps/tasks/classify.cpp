@@ -280,10 +280,10 @@ class ClassifyLearner : public Learner {
     if (!data.labels.empty())
       throw SettingsError(
           concat_text("data.labels (\"", data.labels,
-                      "\") is for images, --format idx; texts have their labels in the same file"));
+                      "\") is for images, data.format=idx; texts have their labels in the same file"));
     LabelledOptions options = labelled_options(
         layout, path,
-        "--format lines (a label, a space and a text on each line), --format csv, tsv or jsonl");
+        "data.format=lines (a label, a space and a text on each line), data.format=csv, tsv or jsonl");
     options.label_column = data.label_column;
     options.label_separator = data.label_separator;
     options.text_columns = data.text_columns;

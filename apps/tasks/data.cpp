@@ -18,8 +18,8 @@ namespace heed {
 bool names_file(const Settings& settings) {
   const auto files = settings.read<DataFiles>("data");
   if (files.file.empty() && !(files.valid.empty() && files.test.empty()))
-    throw SettingsError(concat_text(files.valid.empty() ? "--test (data.test)" : "--valid (data.valid)",
-                                    " needs --data (data.file), the training data"));
+    throw SettingsError(
+        concat_text(files.valid.empty() ? "data.test" : "data.valid", " needs data.file, the training data"));
   return !files.file.empty();
 }
 
@@ -91,8 +91,7 @@ std::string BoundedTokenizer::take_truncation_message() {
   if (cut == 0) return "";
   return concat_text(cut, " of ", texts, texts == 1 ? " text " : " texts ", cut == 1 ? "is" : "are",
                      " longer than data.max_tokens = ", max_tokens_, " and ", cut == 1 ? "was" : "were",
-                     " cut; --set data.max_tokens=", 2 * max_tokens_, " reads more of ",
-                     cut == 1 ? "it" : "them");
+                     " cut; data.max_tokens=", 2 * max_tokens_, " reads more of ", cut == 1 ? "it" : "them");
 }
 
 Tokens tokens_with_end(const Tokenizer& tokenizer, std::string_view text) {
@@ -364,16 +363,16 @@ std::vector<std::string> short_lines(const TextList& texts, std::size_t count) {
 
 namespace {
 
-/// Returns the files of a part: a table, a source and a target, or none. `prefix` of its flags:
-/// "--valid".
+/// Returns the files of a part: a table, a source and a target, or none. `prefix` of its settings:
+/// "data.valid"; "": the training part.
 std::vector<std::string> files_of(const PairFiles::Part& part, const std::string& prefix) {
-  const std::string source = prefix.empty() ? "--source" : prefix + "-source",
-                    target = prefix.empty() ? "--target" : prefix + "-target";
+  const std::string source = (prefix.empty() ? "data." : prefix + "_") + "source",
+                    target = (prefix.empty() ? "data." : prefix + "_") + "target";
   if (part.source.empty() != part.target.empty())
     throw SettingsError(source + " and " + target + " go together, but only one is given");
   if (!part.table.empty() && !part.source.empty())
-    throw SettingsError("give " + (prefix.empty() ? "--data" : prefix) + ", a table of pairs, or " + source +
-                        " and " + target + ", not both");
+    throw SettingsError("give " + (prefix.empty() ? "data.file" : prefix) + ", a table of pairs, or " +
+                        source + " and " + target + ", not both");
   if (!part.table.empty()) return {part.table};
   if (!part.source.empty()) return {part.source, part.target};
   return {};
@@ -390,7 +389,8 @@ TableOptions table_of_pairs(const PairFiles& files, const std::string& path) {
   TableOptions options;
   options.format = files.format.empty() ? table_format(path) : files.format;
   if (options.format.empty())
-    throw SettingsError(path + ": its name does not say how it is laid out; give --format csv, tsv or jsonl");
+    throw SettingsError(path +
+                        ": its name does not say how it is laid out; give data.format=csv, tsv or jsonl");
   const bool named = options.format == "jsonl";
   const auto column = [&](const std::string& given, const char* number, const char* name) {
     options.usual_names.emplace_back(given.empty() ? name : "");
@@ -430,23 +430,23 @@ PairParts split_pairs(const ParallelText& pairs, double valid_fraction, std::uin
 bool names_pairs(const Settings& settings) {
   const auto files = settings.read<PairFiles>("data");
   const bool train = !files_of(files.train, "").empty();
-  const auto check_part = [&](const PairFiles::Part& part, const char* flag, const char* what) {
-    if (!files_of(part, flag).empty() && !train)
-      throw SettingsError(
-          concat_text(what, " files need training pairs too: give --source and --target, or --data"));
+  const auto check_part = [&](const PairFiles::Part& part, const char* prefix, const char* what) {
+    if (!files_of(part, prefix).empty() && !train)
+      throw SettingsError(concat_text(
+          what, " files need training pairs too: give data.source and data.target, or data.file"));
   };
-  check_part(files.valid, "--valid", "validation");
-  check_part(files.test, "--test", "test");
+  check_part(files.valid, "data.valid", "validation");
+  check_part(files.test, "data.test", "test");
   return train;
 }
 
 PairParts read_pair_parts(const Settings& settings, ReadReport& report) {
   const auto files = settings.read<PairFiles>("data");
-  const auto read = [&](const PairFiles::Part& part, const char* flag) {
-    const std::vector<std::string> paths = files_of(part, flag);
+  const auto read = [&](const PairFiles::Part& part, const char* prefix) {
+    const std::vector<std::string> paths = files_of(part, prefix);
     return paths.empty() ? ParallelText() : read_pairs(settings, paths, report);
   };
-  PairParts parts{read(files.train, ""), read(files.valid, "--valid"), read(files.test, "--test")};
+  PairParts parts{read(files.train, ""), read(files.valid, "data.valid"), read(files.test, "data.test")};
   if (parts.valid.size() > 0 || files.valid_fraction == 0) return parts;
   PairParts drawn = split_pairs(parts.train, files.valid_fraction, files.split_seed);
   drawn.test = std::move(parts.test);
@@ -456,7 +456,8 @@ PairParts read_pair_parts(const Settings& settings, ReadReport& report) {
 ParallelText read_pairs(const Settings& settings, std::span<const std::string> files, ReadReport& report) {
   const auto options = settings.read<PairFiles>("data");
   if (files.size() == 1) return read_pair_table(options, files[0], report);
-  if (files.size() != 2) throw SettingsError("--source and --target go together, but only one is given");
+  if (files.size() != 2)
+    throw SettingsError("data.source and data.target go together, but only one is given");
   return read_parallel_text(files[0], files[1], options.text, &report);
 }
 

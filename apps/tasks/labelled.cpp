@@ -62,7 +62,7 @@ bool names_labelled_data(const Settings& settings) {
                                     split.folds, " and ", split.fold));
   if (split.folds > 0 && (!settings.read<DataFiles>("data").test.empty() || split.test_fraction > 0))
     throw SettingsError(
-        "data.folds makes test parts of data.file: leave out --test and --test-fraction (data.test, "
+        "data.folds makes test parts of data.file: leave out data.test and data.test_fraction ("
         "data.test_fraction)");
   return names_file(settings);
 }
@@ -163,7 +163,7 @@ void check_labels(const LabelledText& text, std::string_view origin) {
                   " different labels, fewer than ", few_texts, " texts each; such as ",
                   in_quotes(text.labels[0]), " and ", in_quotes(text.labels[text.size() - 1]), ". ",
                   columns.empty() ? "Many texts must share a label: is data.format right?"
-                                  : "Is the label in another column? --set data.label_column=N names it; the "
+                                  : "Is the label in another column? data.label_column=N names it; the "
                                     "first line has the columns " +
                                         listed(columns, 20)));
 }

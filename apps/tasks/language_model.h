@@ -85,7 +85,7 @@ struct MaskedPrediction {
   std::int64_t best = 5;
 };
 void for_each_setting(auto&& visit, MaskedPrediction& prediction) {
-  visit(prediction.best, "best", 1, 1000, "masked: number of alternative fillings of a line in --json");
+  visit(prediction.best, "best", 1, 1000, "masked: number of alternative fillings of a line in JSON answers");
 }
 
 struct TextEvaluation {

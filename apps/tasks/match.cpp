@@ -227,7 +227,7 @@ class MatchLearner : public Learner {
   // --- input
 
   static LabelledOptions table_options(const std::string& path, const Settings& layout) {
-    LabelledOptions options = labelled_options(layout, path, "--format tsv, csv or jsonl");
+    LabelledOptions options = labelled_options(layout, path, "data.format=tsv, csv or jsonl");
     if (options.format.empty()) options.format = labelled_format(path);
     const auto data = layout.read<MatchData>("data");
     options.pairs = true;

@@ -161,7 +161,7 @@ std::string NewsCatalogue::remark_on_unknown(std::span<const Impression> asked) 
   if (unknown.empty()) return "";
   return concat_text(unknown.size(), " news items are unknown to the run (such as ",
                      names.name(*unknown.begin()),
-                     "): the model cannot tell them apart; give a file with their titles (--news)");
+                     "): the model cannot tell them apart; give a file with their titles (data.news)");
 }
 
 std::string NewsCatalogue::ids(std::span<const std::int32_t> numbers) const {

@@ -259,7 +259,7 @@ class RateLearner : public Learner {
     const auto data = layout.read<RateData>("data");
     LabelledOptions options = labelled_options(
         layout, path,
-        "--format lines (a number, a space and a text on each line), --format csv, tsv or jsonl");
+        "data.format=lines (a number, a space and a text on each line), data.format=csv, tsv or jsonl");
     options.label_column = data.label_column;
     options.text_columns = data.text_columns;
     if (path == data.files.files.file) options.weight_column = data.weight_column;

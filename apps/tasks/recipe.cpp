@@ -241,37 +241,37 @@ bool belongs_to_attention(Stacks stacks, std::string_view setting) {
 
 std::vector<std::string> choose_attentions(Settings& settings, Stacks stacks, const AttentionNames& names) {
   std::vector<std::string> notes;
-  const auto choose = [&](const std::string& path, const char* flag, const std::string& name) {
-    check_name(concat_text(flag, ": attention"), name, attention_names());
+  const auto choose = [&](const std::string& path, const char* argument, const std::string& name) {
+    check_name(concat_text(argument, ": attention"), name, attention_names());
     const Json before = Json::parse(settings.json(path));
     if (before.is_object() && before.value("name", "dot_product") == name) return;  // keeps its options
     if (before.is_object() && before.size() > 1)
-      notes.push_back(concat_text(flag, ' ', name, " replaces ", before.dump(), " in ", path));
-    settings.set_json(path, Json(name).dump(), flag);
+      notes.push_back(concat_text(argument, ' ', name, " replaces ", before.dump(), " in ", path));
+    settings.set_json(path, Json(name).dump(), argument);
   };
   if (names.preset)
-    as_settings_error("--preset: ", [&] {
+    as_settings_error("preset: ", [&] {
       TransformerConfig config = model_config(settings);
       apply_preset(config, *names.preset);
       const Json chosen = Json::parse(to_json(config));
       for (const std::string& path : attention_settings(stacks))
-        settings.set_json(path, chosen.at(path.substr(path.find('.') + 1)).dump(), "--preset");
+        settings.set_json(path, chosen.at(path.substr(path.find('.') + 1)).dump(), "preset");
     });
   if (names.attention) {
     const std::string& name = *names.attention;
-    if (stacks != Stacks::decoder) choose("model.encoder_attention", "--attention", name);
+    if (stacks != Stacks::decoder) choose("model.encoder_attention", "attention", name);
     const bool known = std::ranges::count(attention_names(), name) > 0;
     // Without an encoder, the flag can only mean the decoder: building the model reports why a
     // mechanism cannot serve there.
     if (stacks == Stacks::decoder ||
         (stacks == Stacks::encoder_decoder && known && attention_variant(name).capabilities.causal))
-      choose("model.decoder_attention", "--attention", name);
+      choose("model.decoder_attention", "attention", name);
     else if (stacks == Stacks::encoder_decoder && !names.decoder)
       notes.push_back(concat_text("attention '", name, "' cannot serve in the decoder, which keeps ",
                                   settings.json("model.decoder_attention")));
   }
-  if (names.decoder) choose("model.decoder_attention", "--decoder-attention", *names.decoder);
-  if (names.cross) choose("model.cross_attention", "--cross-attention", *names.cross);
+  if (names.decoder) choose("model.decoder_attention", "decoder_attention", *names.decoder);
+  if (names.cross) choose("model.cross_attention", "cross_attention", *names.cross);
   return notes;
 }
 

@@ -101,10 +101,10 @@ Settings recommend_settings(bool own_data) {
 bool names_data(const Settings& settings) {
   const auto data = settings.read<RecommendData>("data");
   if (data.files.file.empty() && !data.news.empty())
-    throw SettingsError("--news (data.news) needs --data (data.file), the training impressions");
+    throw SettingsError("data.news needs data.file, the training impressions");
   if (!data.files.file.empty() && data.news.empty() &&
       settings.read<NewsSettings>("news").represented_by == NewsSettings::RepresentedBy::title)
-    throw SettingsError("news.represented_by=title needs --news (data.news), the file with the titles");
+    throw SettingsError("news.represented_by=title needs data.news, the file with the titles");
   return names_file(settings);
 }
 

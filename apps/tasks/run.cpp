@@ -37,7 +37,7 @@ void set_for_use(Settings& settings, const RunOptions& options) {
     const std::string name = assigned_name(assignment);  // of a setting, a group, or an attention's option
     for (const Setting& one : settings.declared())
       if ((name + ".").starts_with(one.name + ".") || one.name.starts_with(name + "."))
-        check_changeable(one, name, "--set " + assignment);
+        check_changeable(one, name, assignment);
     settings.assign(assignment);
   }
 }

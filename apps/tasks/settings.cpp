@@ -148,7 +148,7 @@ void declare_as(Declarations& list, std::string_view below, Setting setting, Jso
   // An option of an attention stands one level below it.
   if (nearest.empty()) nearest = nearest_name(name.substr(0, name.rfind('.')), known);
   refuse(origin, ": unknown setting '", name, "'",
-         nearest.empty() ? "; --help-settings lists all" : "; did you mean '" + nearest + "'?");
+         nearest.empty() ? "" : "; did you mean '" + nearest + "'?");
 }
 
 void set_option(Settings::Declared& owner, const std::string& option, Json value, const std::string& origin) {
@@ -280,13 +280,13 @@ void check_name(std::string_view what, const std::string& name, const std::vecto
 std::string assigned_name(const std::string& assignment) {
   const std::size_t equals = assignment.find('=');
   if (equals == std::string::npos || equals == 0)
-    refuse("--set ", assignment, ": expected key=value, for example training.steps=500");
+    refuse(assignment, ": expected key=value, for example training.steps=500");
   return assignment.substr(0, equals);
 }
 
 void Settings::assign(const std::string& assignment) {
   const std::string name = assigned_name(assignment);
-  set(name, assignment.substr(name.size() + 1), "--set " + assignment);
+  set(name, assignment.substr(name.size() + 1), assignment);
 }
 
 void Settings::set(std::string_view name, const std::string& text, const std::string& origin) {

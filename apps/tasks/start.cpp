@@ -181,11 +181,12 @@ std::vector<std::string> parts_to_ignore(const Match& match) {
 }
 
 void take_weights(Learner& learner, const TrainingSettings& training, Start& start) {
-  const std::string from = "--from " + training.from;
+  const std::string from = "training.from " + training.from;
   const RunFiles files = RunFiles::open(training.from);
   const RunFiles::Weights saved = weights_of(files);
   const std::vector<std::string> ignored = reinitialized_parts(learner.settings());
-  for (const std::string& part : ignored) check_part(learner.model(), part, "to start afresh (--ignore)");
+  for (const std::string& part : ignored)
+    check_part(learner.model(), part, "to start afresh (training.ignore)");
   const std::map<std::string, Tensor> own = model_state(learner.model());
   const Match match = match_weights(own, saved.tensors, ignored, foreign_parts(learner, files));
   const std::vector<std::string> others = differences(learner.settings(), files);
@@ -197,7 +198,7 @@ void take_weights(Learner& learner, const TrainingSettings& training, Start& sta
   if (!faults.empty())
     throw SettingsError(concat_text(from, ": the run lacks weights of this model: ", listed(faults, 20), "; ",
                                     differing, differing.empty() ? "" : "; ",
-                                    "to start these parts from new weights, give --ignore ", parts));
+                                    "to start these parts from new weights, give training.ignore=", parts));
   std::vector<std::pair<std::string, Tensor>> targets;
   for (const auto& [name, tensor] : match.fitting) targets.emplace_back(name, own.at(name));
   copy_named_tensors(match.fitting, targets, from);
@@ -234,7 +235,7 @@ void take_embeddings(Learner& learner, const std::string& path, Start& start) {
   const double scale =
       learner.settings().get<bool>("model.scale_embeddings") ? std::sqrt(static_cast<double>(width)) : 1;
   bool any = false;
-  check(files.contains("tokenizer.json"), "--embeddings ", path,
+  check(files.contains("tokenizer.json"), "training.embeddings ", path,
         ": vectors of words, but the data are images");
   for (const NamedTensor& named : learner.model().parameters()) {
     if (!is_embedding(named.name)) continue;
@@ -263,11 +264,10 @@ void check_start(const Settings& settings) {
   const auto training = settings.read<TrainingSettings>("training");
   const auto tokenizer = settings.read<VocabularySettings>("tokenizer");
   if (!training.from.empty() && !tokenizer.file.empty())
-    throw SettingsError("--from (training.from) includes a tokenizer: leave out tokenizer.file");
+    throw SettingsError("training.from includes a tokenizer: leave out tokenizer.file");
   if (!training.embeddings.empty() && training.from.empty() && tokenizer.file.empty() &&
       tokenizer.kind != "words" && tokenizer.kind != "auto")
-    throw SettingsError(
-        "--embeddings (training.embeddings) are vectors of whole words: set tokenizer.kind=words");
+    throw SettingsError("training.embeddings are vectors of whole words: set tokenizer.kind=words");
 }
 
 std::vector<std::string> reinitialized_parts(const Settings& settings) {
@@ -290,7 +290,7 @@ void take_model(Settings& settings, const RunFiles& files) {
   const std::string run = files.path().string(), origin = concat_text("the run ", run);
   if (has_both_stacks(there) != has_both_stacks(Json::parse(settings.json())))
     throw SettingsError(
-        "--from " + run +
+        "training.from " + run +
         ": weights cannot be shared between an encoder-decoder and a model with a single stack");
   for (const Setting& one : settings.declared())
     if (is_of_model(one.name) && one.name != "model.max_length")

@@ -38,7 +38,7 @@ void for_each_setting(auto&& visit, Decoding& decoding) {
   SearchOptions& search = decoding.search;
   visit(search.beam, "beam", 1, 1024, "Beam size; 1: greedy");
   visit(search.best, "n_best", 1, 1024,
-        "Number of outputs in `predict --json`: at most the beam size, or any number of samples");
+        "Number of outputs in JSON answers: at most the beam size, or any number of samples");
   visit(search.length_penalty, "length_penalty", 0, 100, "Exponent of the length penalty; 0: none");
   visit(search.length_ratio, "length_ratio", 0, 1000,
         "Most output tokens for each source token, plus decoding.length_extra");

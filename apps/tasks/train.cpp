@@ -95,8 +95,7 @@ Settings laid_over_defaults(const TaskKind& kind, const GivenSettings& given) {
     const fs::path folder = settings_folder(given.resumed);
     const RunFiles before = RunFiles::open(folder, given.verify);
     check(path_exists(folder / "run.json"), "cannot resume: ", folder,
-          " is a published model: it cannot be resumed, but training can start from it (--from, "
-          "training.from)");
+          " is a published model: it cannot be resumed, but training can start from it (training.from)");
     settings = run_settings(kind, before);
     if (folder != given.resumed) settings.assign("data.fold=0");
   }
@@ -452,7 +451,7 @@ FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const Tr
   const bool is_first = !request.ranks || request.ranks->is_first();
   if (is_first && !request.resume) RunFolder::check_new(request.folder);
   check(!request.resume || !path_exists(request.folder / "config.json"), "cannot resume: ", request.folder,
-        " holds a single run, not folds: leave out --folds (data.folds) to resume it, or choose another "
+        " holds a single run, not folds: leave out data.folds to resume it, or choose another "
         "folder");
   std::vector<Measurement> measured;
   for (std::int64_t fold = 1; fold <= folds; ++fold) {

@@ -26,7 +26,7 @@ namespace heed {
 struct GivenSetting {
   std::string name;                    ///< "training.steps", or an option of an attention
   std::string value;                   ///< JSON or plain text
-  std::string origin = "the program";  ///< for messages: "--steps"
+  std::string origin = "the program";  ///< for messages
 };
 
 /// All settings that a user gives for training.
