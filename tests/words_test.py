@@ -9,7 +9,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FOLDERS = "apps autograd backends base bench bindings core data docs examples models shaders tests training".split()
+FOLDERS = "apps autograd backends base bench bindings core docs examples models shaders tests text training".split()
 PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).glob("**/*.md"))])
 HEADERS = [header for folder in FOLDERS if folder != "tests" for header in sorted((ROOT / folder).glob("**/*.h"))]
 NOT_PROSE = {"CHANGELOG.md", "settings.md"}  # a list of changes, a generated table
