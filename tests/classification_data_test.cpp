@@ -342,6 +342,11 @@ TEST_CASE("Classes have a fixed order, and an unknown label is named with its pl
   CHECK(classes_of(text, class_names(text)) == std::vector<std::int32_t>{1, 0, 1});
   CHECK(contains(error_of([&] { classes_of(text, Names{"a", "pos"}); }), "file:2: the label \"neg\""));
   CHECK(error_of([&] { classes_of(text, Names(20, std::string(10'000, 'x'))); }).size() < 2500);
+  text.labels = {"10", "9", "-10", "-9", "0", "123456789012345678901"};
+  CHECK(class_names(text) == Names{"-10", "-9", "0", "9", "10", "123456789012345678901"});
+  CHECK(class_names(text, false).front() == "-10");
+  text.labels = {"10", "9", "09"};  // no integer
+  CHECK(class_names(text) == Names{"09", "10", "9"});
   text.labels = {"pos", "pos", "pos"};
   CHECK(contains(error_of([&] { class_names(text); }), "two classes"));
 }

@@ -490,10 +490,31 @@ std::vector<std::size_t> groups_of(const LabelledText& text) {
   return groups;
 }
 
-std::vector<std::string> class_names(const LabelledText& text) {
+bool is_integer_text(std::string_view text) {
+  const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
+  return text == "0" || (!digits.empty() && digits.front() != '0' &&
+                         digits.find_first_not_of("0123456789") == std::string_view::npos);
+}
+
+namespace {
+
+/// Whether one integer is less than another; texts of any length.
+bool is_less(std::string_view a, std::string_view b) {
+  const bool is_negative = a.starts_with('-');
+  if (is_negative != b.starts_with('-')) return is_negative;
+  if (is_negative) std::swap(a, b);
+  return a.size() != b.size() ? a.size() < b.size() : a < b;
+}
+
+}  // namespace
+
+std::vector<std::string> class_names(const LabelledText& text, bool by_value) {
   const std::unordered_set<std::string_view> distinct(text.labels.begin(), text.labels.end());
   std::vector<std::string> names(distinct.begin(), distinct.end());
-  std::sort(names.begin(), names.end());
+  if (by_value && std::ranges::all_of(names, is_integer_text))
+    std::ranges::sort(names, is_less);
+  else
+    std::ranges::sort(names);
   check(names.size() >= 2, "a classifier needs texts of at least two classes, but the ", text.size(),
         " texts are all of ", names.empty() ? "none" : quoted_names(names));
   return names;

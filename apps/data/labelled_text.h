@@ -40,9 +40,11 @@ struct LabelledText {
 /// answers to a question, form a group; any other text is a group by itself.
 std::vector<std::size_t> groups_of(const LabelledText& text);
 
-/// Returns the names of all classes, in byte order: the index of a name is its class. Throws Error
-/// if there are fewer than two.
-std::vector<std::string> class_names(const LabelledText& text);
+/// Whether a text is an integer as programs write it: "-12"; not "+5", "007" or "-0".
+bool is_integer_text(std::string_view text);
+/// Returns the names of all classes: the index of a name is its class. They are in byte order or, if
+/// all are integers and `by_value` is set, in numeric order. Throws Error if there are fewer than two.
+std::vector<std::string> class_names(const LabelledText& text, bool by_value = true);
 /// Returns the class of each text. Throws Error with the place of the first label that is not in
 /// `classes`.
 std::vector<std::int32_t> classes_of(const LabelledText& text, std::span<const std::string> classes);

@@ -37,6 +37,7 @@ struct ClassifyData {
   std::string labels = {};
   std::int64_t patch = 4;
   std::string label_column = {}, label_separator = {}, weight_column = {};
+  LabelType label_type = LabelType::unknown;
   std::vector<std::string> text_columns = {};
   SplitOptions split = {.valid_fraction = 0.1, .stratified = true};
   TextLimits limits = {};
@@ -57,6 +58,7 @@ void for_each_setting(auto&& visit, ClassifyData& data) {
         "Separator between the labels of a text that may have several (or none), such as a comma; in jsonl "
         "they may be a list; empty: every text has one label",
         {.changes = Changes::never});
+  visit_label_type(visit, data.label_type);
   visit_weight_column(visit, data.weight_column);
   visit_text_columns(visit, data.text_columns);
   for_each_setting(visit, data.split);
@@ -200,7 +202,7 @@ class ClassifyLearner : public Learner {
       files["image.txt"] = image_line(parse_image_line(parts_.train.texts.front()), 0) + "\n";
     else
       files = learned_tokenizer(all_texts(parts_.train));
-    files["classes.json"] = classes_to_json(class_names(labels_of(parts_.train)));
+    files["classes.json"] = classes_to_json(learned_classes(kind().name, settings_, labels_of(parts_.train)));
     return files;
   }
 

@@ -80,6 +80,23 @@ LabelledOptions labelled_options(const Settings& settings, const std::string& pa
   return options;
 }
 
+std::vector<std::string> learned_classes(std::string_view task, const Settings& settings,
+                                         const LabelledText& labels) {
+  const auto type = settings.get<std::string>("data.label_type");
+  const bool is_text = type.empty() || type == "text";
+  std::vector<std::string> classes = class_names(labels, type != "text");
+  for (const std::string& name : classes)
+    if (!is_text && !(type == "boolean" ? name == "false" || name == "true" : is_integer_text(name)))
+      throw SettingsError(
+          concat_text("data.label_type is ", type, ", but a label is ", in_quotes(name), ", a text"));
+  const auto from = settings.get<std::string>("training.from");
+  if (from.empty() || !is_text) return classes;
+  const RunFiles files = RunFiles::open(from);
+  if (files.task() != task) return classes;
+  const std::vector<std::string> its_classes = classes_from_json(files.text("classes.json"));
+  return std::ranges::is_permutation(its_classes, classes) ? its_classes : classes;
+}
+
 std::string classes_to_json(const std::vector<std::string>& classes) {
   return Json(classes).dump(2) + "\n";
 }
@@ -91,7 +108,9 @@ std::vector<std::string> classes_from_json(const std::string& text) {
         "classes.json: expected a list of the names of at least two classes");
   auto classes = names.get<std::vector<std::string>>();
   for (const std::string& name : classes) check_label(name, "classes.json");
-  check(std::is_sorted(classes.begin(), classes.end()), "classes.json: the classes are not in byte order");
+  std::set<std::string_view> met;
+  for (const std::string& name : classes)
+    check(met.insert(name).second, "classes.json: two classes are called ", in_quotes(name));
   return classes;
 }
 
@@ -484,10 +503,11 @@ ClassQuality multi_label_quality(const std::vector<ClassScores>& scores, const s
 
 std::vector<std::string> with_other_labels(const std::vector<std::string>& classes,
                                            const LabelledText& text) {
+  const std::unordered_set<std::string_view> all_known(classes.begin(), classes.end());
   std::set<std::string_view> others;
   bool any_known = false;
   for (const std::string_view label : text.labels) {
-    const bool known = std::ranges::binary_search(classes, label);
+    const bool known = all_known.contains(label);
     if (!known) others.insert(label);
     any_known |= known;
   }

@@ -76,6 +76,15 @@ void for_each_setting(auto&& visit, ClassSettings& classes) {
   visit(classes.weights, "class_weights", {"equal", "balanced"},
         "balanced: examples of rare classes count more, so that all classes have the same total weight");
 }
+/// What labels are in Python. Elsewhere they are text.
+enum class LabelType { unknown, text, integer, number, boolean };
+void visit_label_type(auto&& visit, LabelType& type) {
+  visit(
+      type, "label_type", {"", "text", "integer", "number", "boolean"},
+      "What labels are in Python, which sets it from the examples; classes of text are in byte order, others "
+      "in numeric order; empty: text, integers in numeric order",
+      {.changes = Changes::never});
+}
 /// Declares "training.class_weights" and "prediction.batch_size".
 void declare_classes(Settings& settings);
 /// Whether the settings name training data. Throws a SettingsError if they name only validation or
@@ -84,6 +93,11 @@ bool names_labelled_data(const Settings& settings);
 /// Returns the reader options of the files, without their columns. Throws a SettingsError if
 /// neither the settings nor the name of `path` determine the format; `help` ends the message.
 LabelledOptions labelled_options(const Settings& settings, const std::string& path, std::string_view help);
+/// Returns the classes of a new run: class_names() or, if training starts from a run of the same task
+/// and classes, these in its order. Throws a SettingsError for a label that is not of
+/// "data.label_type".
+std::vector<std::string> learned_classes(std::string_view task, const Settings& settings,
+                                         const LabelledText& labels);
 /// Converts class names to the text of a run's file, and back. Throws an Error for a damaged file.
 std::string classes_to_json(const std::vector<std::string>& classes);
 std::vector<std::string> classes_from_json(const std::string& text);

@@ -50,6 +50,7 @@ struct MatchData {
                          .formats_help = "csv; tsv, in which nothing is quoted; jsonl"};
   std::string first_column = {}, second_column = {}, label_column = {}, weight_column = {},
               positive_label = {};
+  LabelType label_type = LabelType::unknown;
   SplitOptions split = {.valid_fraction = 0.1, .stratified = true};
   TextLimits limits = {};
   std::int64_t questions = 1500;
@@ -64,10 +65,10 @@ void for_each_setting(auto&& visit, MatchData& data) {
         "Column of the second text: number or name; empty: \"second\", or detected and reported", column);
   visit(data.label_column, "label_column",
         "Column of the class: number or name; empty: \"label\", or detected and reported", column);
+  visit_label_type(visit, data.label_type);
   visit_weight_column(visit, data.weight_column);
   visit(data.positive_label, "positive_label",
-        "With two classes: the one that f1, map and mrr measure; empty: the last in byte order, such as 1 of "
-        "0 and 1");
+        "With two classes: the one that f1, map and mrr measure; empty: the last, such as 1 of 0 and 1");
   for_each_setting(visit, data.split);
   for_each_setting(visit, data.limits);
   visit(data.questions, "questions", 1, 1e6,
@@ -180,7 +181,7 @@ class MatchLearner : public Learner {
       all([&](std::string_view one) { take(PairTokenizer::spaced(one)); });
     };
     NamedFiles files = learned_tokenizer(texts);
-    files["classes.json"] = classes_to_json(class_names(parts_.train));
+    files["classes.json"] = classes_to_json(learned_classes(kind().name, settings_, parts_.train));
     return files;
   }
 

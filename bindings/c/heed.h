@@ -588,7 +588,8 @@ heed_status heed_compare_trainings(const char* task, const char* settings, const
 heed_status heed_run_open(const char* folder, const char* settings, heed_run** out);
 /**
  * Describes a run: {"task", "settings", "classes", "remarks"}. "classes": those of the task in the
- * order of its outputs, if it has classes. "remarks": those since the last call.
+ * order of its outputs, if it has classes, as texts; the setting data.label_type says what they were.
+ * "remarks": those since the last call.
  */
 heed_status heed_run_describe(heed_run* run, char** out);
 /**

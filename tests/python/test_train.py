@@ -227,14 +227,37 @@ class Training(Folder):
                 grid={"model.dropout": (0.0, 0.5)}, out=self.path("unmeasured"))))
 
     def test_labels(self):
-        for labels, classes in ([[i % 3 for i in range(40)], ["0", "1", "2"]],
-                                [np.arange(40) % 2, ["0", "1"]],
-                                [np.arange(40) % 2 == 0, ["false", "true"]],
-                                [np.array(LABELS, dtype=object), ["neg", "pos"]],
-                                [np.array(LABELS), ["neg", "pos"]]):
-            self.assertEqual(self.train("classify", TEXTS, labels).classes, classes)
+        """Answers have the type of the labels, and classes the order of numpy.unique(), also of a run opened later."""
+        of_two = lambda *two: [two[i % 2] for i in range(40)]
+        for labels, classes, kind in (([(9, 10, -1)[i % 3] for i in range(40)], [-1, 9, 10], "i"),
+                                      (np.array(of_two(10, 9), np.uint8), [9, 10], "i"),
+                                      (of_two(np.int64(10), np.int64(9)), [9, 10], "i"),
+                                      (of_two(2**70, 3), [3, 2**70], "O"),
+                                      (np.array(of_two(2.0, 10.0)), [2.0, 10.0], "f"),
+                                      (np.array(of_two(True, False)), [False, True], "b"),
+                                      (np.array(LABELS, dtype=object), ["neg", "pos"], "U"),
+                                      (np.array(of_two("10", "9")), ["10", "9"], "U")):
+            shutil.rmtree(self.path("labels"), ignore_errors=True)
+            self.train("classify", TEXTS, labels, out=self.path("labels"))
+            run = heed.Run.open(self.path("labels"))
+            found = run.predict(TEXTS)
+            self.assertEqual((run.classes, found.classes), (classes, classes))
+            self.assertEqual([type(one) for one in run.classes], [type(one) for one in classes])
+            self.assertEqual(found.labels.dtype.kind, kind)
+            np.testing.assert_array_equal(found.labels, np.array(classes)[found.probabilities.argmax(axis=1)])
         run = self.train("classify", {"label": LABELS, "text": TEXTS})
         self.assertEqual(run.classes, ["neg", "pos"])
+        pairs = self.train("match", WORDS, CODES, [(9, 10)[i % 2] for i in range(24)])
+        self.assertEqual(pairs.classes, [9, 10])
+        self.assertEqual(pairs.predict(["one\t1"]).labels.dtype.kind, "i")
+        numbers = self.train("classify", TEXTS, [(9, 10)[i % 2] for i in range(40)])
+        self.assertEqual(numbers.predict([TEXTS[0], " "]).labels.tolist()[1], None)
+        sets = self.train("classify", TEXTS, [[9, 10][: i % 3] for i in range(40)])
+        self.assertEqual(sets.classes, [9, 10])
+        self.assertTrue(all(set(one) <= {9, 10} for one in sets.predict(TEXTS).label_lists))
+        self.assertEqual(sets.predict(TEXTS).labels.dtype.kind, "U")
+        file = jsonl(self.path("numbers.jsonl"), text=TEXTS, label=[(9, 10)[i % 2] for i in range(40)])
+        self.assertEqual(self.train("classify", str(file)).classes, ["9", "10"])
 
     def test_bad_input(self):
         cases = [
@@ -244,6 +267,7 @@ class Training(Folder):
             ((TEXTS, LABELS, LABELS), TypeError, r"weight\[0\] is '\w+'; expected a number"),
             ((TEXTS, LABELS, [1] * 40, LABELS), TypeError, "text, label, weight"),
             ((LABELS, [1.5] * 40), TypeError, r"label\[0\] is 1.5"),
+            ((TEXTS, [True, 2] * 20), TypeError, "label mixes True and False with other labels"),
             (([3] * 40, LABELS), TypeError, r"text\[0\] is 3"),
             ((np.zeros((40, 2)), LABELS), TypeError, "one dimension"),
             ((TEXTS[:-1] + [None], LABELS), ValueError, r"text\[39\] is None: 1 of 40 rows of 'train'"),
@@ -305,7 +329,7 @@ class Training(Folder):
         kept = [i for i in range(40) if i not in (3, 5)]
         self.train("classify", [TEXTS[i] for i in kept], [i % 2 for i in kept], out=self.path("kept"))
         self.assertEqual(weights(self.path("drop")), weights(self.path("kept")))
-        self.assertEqual(run.classes, ["0", "1"])
+        self.assertEqual(run.classes, [0.0, 1.0])
         self.assertIn({"message": "2 rows of 'train' that lack a value were left out"}, said)
         self.assertEqual(run.evaluate(texts, labels, missing="drop")["texts"], 38)
         self.refuses((ValueError, r"text\[3\] is None: 2 of 40", lambda: self.train("classify", texts, labels)),
@@ -507,6 +531,7 @@ class ScikitLearn(Folder):
         np.testing.assert_array_equal(model.classes_, [3, 7])
         self.assertGreater(model.score(texts, labels), 0.9)
         self.assertEqual(model.predict(["good film"]).tolist(), [7])
+        self.assertEqual(model.run_.classes, [3, 7])
         proba = model.predict_proba(np.array(["good film", " "]))
         self.assertEqual(proba.shape, (2, 2))
         np.testing.assert_allclose(proba.sum(axis=1), 1, atol=1e-6)

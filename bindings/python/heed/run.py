@@ -12,7 +12,7 @@ import threading
 import warnings
 import zipfile
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -59,23 +59,35 @@ def _prediction(answer: Dict[str, Any]) -> Prediction:
     return Prediction(answer["text"], answer["probability"], others, vector=answer.get("vector"))
 
 
+# The values of labels from their text, by the setting data.label_type, and the type of their arrays; others are text.
+_LABELS: Dict[str, Tuple[Callable[[str], Any], Any]] = {
+    "integer": (int, None), "number": (float, float), "boolean": ("true".__eq__, bool)}
+
+
 class Predictions(List[Prediction]):
     """A list with a Prediction for each text; also provides all answers as arrays."""
 
-    def __init__(self, answers: List[Prediction], classes: List[str]) -> None:
+    def __init__(self, answers: List[Prediction], classes: List[str], data: Mapping[str, Any] = {}) -> None:
         super().__init__(answers)
-        self.classes = classes  #: The columns of `probabilities`.
+        self._names = classes
+        convert, kind = _LABELS.get(data.get("label_type", ""), (str, str))
+        self.classes: List[Any] = [convert(one) for one in classes]  #: The columns of `probabilities`.
+        self._labels = (str, str) if data.get("label_separator") else (convert, kind)
 
     @property
     def labels(self) -> np.ndarray:
-        """The answers as strings [n]; empty where there is none."""
-        return np.array([one.text for one in self], dtype=str)
+        """The answers [n]: integers, floats or bools if the run learned such labels, otherwise strings. Where there is no
+        answer, None or an empty string.
+        """
+        convert, kind = self._labels
+        found = [convert(one.text) if one.text or kind is str else None for one in self]
+        return np.array(found, dtype=object if None in found else kind or (None if found else int))
 
     @property
-    def label_lists(self) -> List[List[str]]:
+    def label_lists(self) -> List[List[Any]]:
         """The labels of each text with a probability of at least 0.5, for runs with several labels per text."""
-        return [[name for name in self.classes if name in {a.text for a in one.alternatives if a.probability >= 0.5}]
-                for one in self]
+        likely = ({a.text for a in one.alternatives if a.probability >= 0.5} for one in self)
+        return [[value for name, value in zip(self._names, self.classes) if name in names] for names in likely]
 
     @property
     def probability(self) -> np.ndarray:
@@ -89,7 +101,7 @@ class Predictions(List[Prediction]):
         """
         if not self.classes:
             raise lib.Error("this task tells no classes apart: see `probability`, and the `alternatives` of an answer")
-        place = {name: column for column, name in enumerate(self.classes)}
+        place = {name: column for column, name in enumerate(self._names)}
         found = np.full((len(self), len(self.classes)), np.nan)
         for row, one in enumerate(self):
             for other in one.alternatives:
@@ -141,6 +153,16 @@ def _element(value: Any, column: Dict[str, Any], where: str) -> str:
             return str(int(value))  # a column of numbers in which some are missing
         raise TypeError(f"{where} is {value!r}; expected a text or a whole number")
     raise TypeError(f"{where} is {value!r}; expected a text")
+
+
+def _label_type(values: List[Any], where: str) -> str:
+    """Returns the data.label_type of labels, or of lists of them: the kind that numpy.unique() gives."""
+    kinds = {"text" if isinstance(one, str) else "boolean" if isinstance(one, (bool, np.bool_))
+             else "number" if isinstance(one, (float, np.floating)) else "integer"
+             for value in values for one in (value if _is_list(value) else [value])}
+    if "boolean" in kinds and len(kinds) > 1:
+        raise TypeError(f"{where} mixes True and False with other labels")
+    return "text" if "text" in kinds else "number" if "number" in kinds else kinds.pop() if kinds else ""
 
 
 def _number(value: Any, where: str) -> str:
@@ -223,8 +245,9 @@ class Table:
         cells = [[_cell(value, column, f"{column['name']}[{row}]") for row, value in enumerate(values)]
                  for values, column in zip(found, columns)]
         flat = [cell for column in cells for cell in column]
-        # whether a label cell holds a list of labels
-        self.has_lists = any(_is_list(value) for values, column in zip(found, columns) if column["is_name"] for value in values)
+        labels = next((values for values, name in zip(found, names) if name == "label"), [])
+        self.has_lists = any(_is_list(value) for value in labels)
+        self.label_type = _label_type(labels, "label")
         self._kept = (ctypes.c_char_p * len(flat))(*flat)
         self.struct = lib.ExamplesStruct(part.encode(), len(cells), len(cells[0]),
                                          ctypes.cast(self._kept, ctypes.POINTER(ctypes.c_char_p)))
@@ -416,9 +439,12 @@ class Run(_Handle):
         return self._describe()["settings"]
 
     @property
-    def classes(self) -> List[str]:
-        """The class names in the order of the outputs; an empty list for tasks without classes."""
-        return self._describe()["classes"]
+    def classes(self) -> List[Any]:
+        """The classes in the order of the outputs, of the type of the labels that were learned; an empty list for tasks
+        without classes.
+        """
+        described = self._describe()
+        return Predictions([], described["classes"], described["settings"].get("data", {})).classes
 
     @property
     def model(self) -> Model:
@@ -439,7 +465,8 @@ class Run(_Handle):
                 lines = _lines(texts[begin : begin + _AT_ONCE])
                 given = lib.settings_json(dict(errors=errors, first_line=begin))
                 answers += map(_prediction, lib.result_json("heed_run_predict", self, lines, len(lines), given))
-        return Predictions(answers, self._describe()["classes"])
+        described = self._describe()
+        return Predictions(answers, described["classes"], described["settings"].get("data", {}))
 
     def stream(self, text: str) -> Iterator[str]:
         """Yields the generated answer to a text in pieces: ``for piece in run.stream(text)``.

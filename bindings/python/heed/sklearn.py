@@ -228,7 +228,7 @@ class Classifier(ClassifierMixin, _Estimator):
             raise ValueError("class_weight is for one class a text; with several, sample_weight weights texts")
         if not sets.any(axis=0).all():
             raise ValueError(f"no text has the label {int(np.argmin(sets.any(axis=0)))}: leave out its column")
-        labels = [[str(column) for column in np.flatnonzero(row)] for row in sets]
+        labels = [np.flatnonzero(row) for row in sets]
         run = self._train(X, labels, sample_weight, {"data.label_separator": "|"})
         self.classes_, self.run_, self._has_sets = np.arange(sets.shape[1]), run, True
         return self
@@ -327,10 +327,12 @@ class Embedder(TransformerMixin, BaseEstimator):
 
 
 def _names(classes: np.ndarray) -> list:
-    """Returns class names for the run: their text, or numbers if the text cannot be a name."""
+    """Returns the classes as the run learns them: numbers, bools or text; their indices if the text cannot be a name."""
+    if classes.dtype.kind in "iubf":
+        return classes.tolist()
     names = [str(one) for one in classes]
     usable = len(set(names)) == len(names) and all(name and not set(name) & set("\n\r\t\0") for name in names)
-    return names if usable else [str(number) for number in range(len(names))]
+    return names if usable else list(range(len(names)))
 
 
 def _texts(X: Any) -> list:

@@ -318,6 +318,8 @@ def _given(
             parts.append(_part(kind, task, part, value, names_of, missing))
             if parts[-1].has_lists and task == "classify":
                 given.setdefault("data.label_separator", "|")
+            if part == "train" and task in ("classify", "match"):
+                given.setdefault("data.label_type", parts[-1].label_type)
             if parts[-1].dropped and on_progress:
                 on_progress({"message": f"{parts[-1].dropped} rows of {part!r} that lack a value were left out"})
     given.update({name: value for name, value in others.items() if value is not None})
