@@ -52,10 +52,11 @@ BoundedTokenizer::BoundedTokenizer(Tokenizer tokenizer, const Settings& settings
   cut_ = limits.long_texts == TextLimits::LongTexts::cut;
   if (const auto mark = settings.get<std::string>("tokenizer.begin"); !mark.empty())
     begin_ = {tokenizer_.id_of(mark)};
+  if (settings.has("tokenizer.prompt")) prompt_ = settings.get<std::string>("tokenizer.prompt");
 }
 
 Tokens BoundedTokenizer::operator()(std::string_view text) {
-  Tokens tokens = tokens_with_end(tokenizer_, text);
+  Tokens tokens = tokens_with_end(tokenizer_, concat_text(prompt_, text));
   tokens.insert(tokens.begin(), begin_.begin(), begin_.end());
   return bounded(std::move(tokens));
 }
@@ -64,7 +65,8 @@ Tokens BoundedTokenizer::bounded(Tokens tokens) {
   ++texts_;
   if (tokens.size() <= max_tokens_) return tokens;
   check(cut_, "the text has ", tokens.size(), " tokens, more than data.max_tokens = ", max_tokens_,
-        "; raise this limit, or set data.long_texts=cut to read the beginning of long texts");
+        "; set data.long_texts=cut to read the beginning of long texts, or raise this limit if the model "
+        "can read more");
   ++cut_texts_;
   const std::int32_t end = tokens.back();
   tokens.resize(max_tokens_);
@@ -91,7 +93,7 @@ std::string BoundedTokenizer::take_truncation_message() {
   if (cut == 0) return "";
   return concat_text(cut, " of ", texts, texts == 1 ? " text " : " texts ", cut == 1 ? "is" : "are",
                      " longer than data.max_tokens = ", max_tokens_, " and ", cut == 1 ? "was" : "were",
-                     " cut; data.max_tokens=", 2 * max_tokens_, " reads more of ", cut == 1 ? "it" : "them");
+                     " cut");
 }
 
 Tokens tokens_with_end(const Tokenizer& tokenizer, std::string_view text) {

@@ -133,8 +133,8 @@ auto parts_of_files(const DataFiles& files, double valid_fraction, double test_f
 /// Returns the token ids of a text, followed by the end mark.
 Tokens tokens_with_end(const Tokenizer& tokenizer, std::string_view text);
 
-/// Tokenizes texts for an encoder: the mark named by "tokenizer.begin", if any, the tokens, and the
-/// end mark "</s>".
+/// Tokenizes texts for an encoder: the mark named by "tokenizer.begin", if any, the tokens of
+/// "tokenizer.prompt" and the text, and the end mark "</s>".
 class BoundedTokenizer {
  public:
   /// Reads its TextLimits from the settings below "data".
@@ -148,14 +148,15 @@ class BoundedTokenizer {
   Tokens bounded(Tokens tokens);
   /// Tokenizes all texts; errors name the place of a text.
   std::vector<Tokens> operator()(const TextList& texts, const TextPlaces& places);
-  /// Returns "3 of 90 texts are longer than data.max_tokens = 256 and were cut; ..." for the texts
-  /// since the last call, or "" if none was cut.
+  /// Returns "3 of 90 texts are longer than data.max_tokens = 256 and were cut" for the texts since
+  /// the last call, or "" if none was cut.
   std::string take_truncation_message();
   const Tokenizer& tokenizer() const { return tokenizer_; }
 
  private:
   Tokenizer tokenizer_;
   Tokens begin_;
+  std::string prompt_;
   std::size_t max_tokens_ = 0;
   bool cut_ = false;
   std::atomic<std::int64_t> texts_ = 0, cut_texts_ = 0;

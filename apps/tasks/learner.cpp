@@ -22,8 +22,22 @@ std::vector<Metric> metrics_of(std::span<const MetricKind> kinds, std::span<cons
   return metrics;
 }
 
+std::string Learner::advice_on_length() const {
+  const auto now = settings_.get<std::int64_t>("data.max_tokens");
+  const TransformerConfig model = model_config(trained());
+  const bool is_limited = model.positions == "learned" ||
+                          !std::ranges::all_of(model.encoder_attention, [](const AttentionChoice& choice) {
+                            return attention_capabilities(choice.name, choice.options).any_length;
+                          });
+  std::int64_t most = 2 * now;
+  if (is_limited && trained_) most = std::min(most, trained_->get<std::int64_t>("data.max_tokens"));
+  if (is_limited && !trained_ && is_fine_tuned()) most = now;  // the limit of the run that it starts from
+  if (most <= now) return "; the model reads no more";
+  return concat_text("; data.max_tokens=", most, " reads more");
+}
+
 std::vector<std::string> Learner::take_remarks() {
-  remark(take_truncation_message());
+  if (const std::string cut = take_truncation_message(); !cut.empty()) remark(cut + advice_on_length());
   const std::lock_guard lock(remarks_mutex_);
   return std::exchange(remarks_, {});
 }

@@ -369,6 +369,8 @@ class Learner : public Task {
   EpochBatches<BatchPlan> batches_;
 
  private:
+  std::string advice_on_length() const;
+
   std::optional<Settings> trained_;  // none: settings_
   const TaskKind& kind_;
   std::map<std::string, std::string> digests_;
