@@ -110,8 +110,12 @@ SentenceEncoder::SentenceEncoder(const TransformerConfig& config, Initialiser in
   add_pooling(initialiser);
 }
 
+Tensor SentenceEncoder::pooled_outputs(const PaddedTokens& tokens, Context& context) {
+  return pooled(hidden(tokens, context), tokens.mask);
+}
+
 Tensor SentenceEncoder::vectors(const PaddedTokens& tokens, Context& context) {
-  const Tensor pool = pooled(hidden(tokens, context), tokens.mask);
+  const Tensor pool = pooled_outputs(tokens, context);
   return pool * rsqrt(sum(square(pool), -1, true) + 1e-12);
 }
 

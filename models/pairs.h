@@ -78,7 +78,9 @@ class SentenceEncoder : public SequenceEncoder {
  public:
   explicit SentenceEncoder(const TransformerConfig& config);
 
-  /// Returns unit vectors [B, d] of tokens i32 [B, N].
+  /// Returns vectors [B, d] of tokens i32 [B, N], of any length.
+  Tensor pooled_outputs(const PaddedTokens& tokens, Context& context);
+  /// Returns them divided by their lengths.
   Tensor vectors(const PaddedTokens& tokens, Context& context);
   /// Returns the loss of B pairs, each of which uses the partners of the others as wrong answers
   /// (Henderson et al. 2017, arXiv 1705.00652, section 4.4): sum_i -log softmax_j(scale u_i .

@@ -192,9 +192,7 @@ TEST_CASE("published: a run comes back from its layout with the same weights and
       }
       CHECK(found->tensor->to_vector<float>() == tensor.tensor->to_vector<float>());
     }
-    if (one.task == "embed_text")  // marks that begin a text are not known from the layout
-      CHECK(second.settings().get<std::string>("tokenizer.begin") == "[CLS]");
-    else if (one.task == "translate" || one.settings.front() != like_bert.front())
+    if (one.task != "language_model" || one.settings.front() != like_bert.front())  // its marks are not known
       CHECK(answers_of(run, one.lines, joined(one.more, {"int8_weights=false"})) ==
             answers_of(folder / "again", one.lines, one.more));
     for (const char* name : {"run", "model", "again"}) fs::remove_all(folder / name);
@@ -323,6 +321,9 @@ TEST_CASE("published: what is damaged, missing or unknown is refused by name, an
        {with_key("vocab_size", 50257), "\"vocab_size\" is 50257, but the weight transformer.wte.weight has "},
        {with_key("n_layer", "two"), "\"n_layer\" of a gpt2 model must be an integer, is \"two\""},
        {with_key("activation_function", "mish"), "\"mish\", an activation that heed does not have"},
+       {with_key("architectures", {"GPT2ForSequenceClassification"}),
+        "the model is a GPT2ForSequenceClassification, whose head heed does not support; it supports "
+        "GPT2LMHeadModel, GPT2Model"},
        {with_key("scale_attn_by_inverse_layer_idx", true), "scale_attn_by_inverse_layer_idx"},
        {without("tokenizer.json"),
         "has no tokenizer.json, nor source.spm, target.spm and vocab.json. Make one with python3"},
@@ -747,6 +748,7 @@ TEST_CASE("published: folders are opened where they lie, and start trainings tha
   const TemporaryFolder folder;
   const fs::path model = folder / "model";
   copy_run(published("classes").model, model);
+  with_key("id2label", {{"0", "good"}, {"1", "bad"}})(model);
   import_run(model, folder / "imported");
   const std::string unread = error_of([&] { Run::open(model); });  // before a program asks for it
   if (!contains(unread, "run.json")) CHECK(unread.empty());        // another test has
@@ -775,6 +777,7 @@ TEST_CASE("published: folders are opened where they lie, and start trainings tha
   for (const auto& [name, tensor] : first.weights("last").tensors)
     CHECK(tensor.to_vector<float>() == second.weights("last").tensors.at(name).to_vector<float>());
   CHECK(first.origin() == started(model, folder / "third").origin());
+  CHECK(first.text("classes.json") == RunFiles::open(model).text("classes.json"));  // good, bad
   CHECK(Run::open(folder / "first", {.weights = "initial"}).task() == "classify");
   change_weights(model, [](std::map<std::string, Tensor>& weights) {
     weights.at("classifier.bias") = Tensor::ones(weights.at("classifier.bias").shape());
@@ -789,14 +792,17 @@ TEST_CASE("published: folders are opened where they lie, and start trainings tha
   CHECK(contains(error_of([&] { Run::open(model); }), "there is no run"));
 }
 
-TEST_CASE("published: classes come in and go out with their labels, in whatever order") {
+TEST_CASE("published: classes keep the order of their ids, and several labels a text are independent") {
   const TemporaryFolder folder;
   const fs::path model = folder / "model";
   copy_run(published("classes").model, model);
+  CHECK(OrderedJson::parse(content_of(model / "config.json")).at("problem_type") ==
+        "single_label_classification");
   const std::vector<std::string> lines = {"good day", "bad"};
   import_run(model, folder / "plain");
-  Run plain = Run::open(folder / "plain");
-  CHECK(plain.learner().known_classes() == std::vector<std::string>{"bad", "good"});
+  const auto classes_of_run = [](const fs::path& run) { return Run::open(run).learner().known_classes(); };
+  using Names = std::vector<std::string>;
+  CHECK(classes_of_run(folder / "plain") == Names{"bad", "good"});
   const auto turned = [](Tensor& weight) {
     weight = index_select(weight, 0, Tensor::from(std::vector<std::int32_t>{1, 0}, {2}));
   };
@@ -806,16 +812,115 @@ TEST_CASE("published: classes come in and go out with their labels, in whatever 
   });
   with_key("id2label", {{"0", "good"}, {"1", "bad"}})(model);
   import_run(model, folder / "turned");
+  CHECK(classes_of_run(folder / "turned") == Names{"good", "bad"});
   CHECK(answers_of(folder / "turned", lines) == answers_of(folder / "plain", lines));
+  export_run(folder / "turned", folder / "out");
+  CHECK(OrderedJson::parse(content_of(folder / "out/config.json")).at("id2label") ==
+        OrderedJson{{"0", "good"}, {"1", "bad"}});
+
+  const auto logit_of = [](const Prediction& answer, const std::string& name, bool independent) {
+    const auto found = std::ranges::find(answer.alternatives, name, &Prediction::Alternative::text);
+    const double p = found->probability;
+    return independent ? std::log(p / (1 - p)) : std::log(p);
+  };
+  with_key("problem_type", "multi_label_classification")(model);
+  import_run(model, folder / "sets");
+  export_run(folder / "sets", folder / "sets-out");
+  CHECK(OrderedJson::parse(content_of(folder / "sets-out/config.json")).at("problem_type") ==
+        "multi_label_classification");
+  import_run(folder / "sets-out", folder / "again");
+  for (const char* const name : {"sets", "again"}) {
+    const std::vector<Prediction> one = Run::open(folder / "turned").predict(lines),
+                                  many = Run::open(folder / name).predict(lines);
+    for (std::size_t i = 0; i < lines.size(); ++i)  // of the same logits
+      CHECK(logit_of(many[i], "good", true) - logit_of(many[i], "bad", true) ==
+            doctest::Approx(logit_of(one[i], "good", false) - logit_of(one[i], "bad", false)).epsilon(1e-3));
+  }
+  with_key("problem_type", "regression")(model);
+  CHECK(contains(import_error(model, folder / "no"), "problem_type"));
+  with_key("problem_type", nullptr)(model);
   with_key("id2label", nullptr)(model);
   import_run(model, folder / "unnamed");
-  CHECK(Run::open(folder / "unnamed").learner().known_classes() ==
-        std::vector<std::string>{"LABEL_0", "LABEL_1"});
+  CHECK(classes_of_run(folder / "unnamed") == Names{"LABEL_0", "LABEL_1"});
   with_key("id2label", {{"0", "same"}, {"1", "same"}})(model);
   CHECK(contains(import_error(model, folder / "no"), "two classes are called \"same\""));
-  with_key("id2label", nullptr)(model);
-  with_key("problem_type", "multi_label_classification")(model);
-  CHECK(contains(import_error(model, folder / "no"), "problem_type"));
+}
+
+TEST_CASE("published: what sentence-transformers keeps beside a model is taken over, and written") {
+  const TemporaryFolder folder;
+  const fs::path model = folder / "model";
+  copy_run(published("encoder").model, model);
+  import_run(model, folder / "plain");
+  const auto imported = [&](const std::string& name) {
+    fs::remove_all(folder / name);
+    import_run(model, folder / name);
+    return folder / name;
+  };
+  const std::vector<std::string> lines = {"forty-two one three seven nine eleven thousand"};
+
+  with_content("config_sentence_transformers.json",
+               R"({"prompts": {"query": "forty-"}, "default_prompt_name": "query"})")(model);
+  CHECK(answers_of(imported("prompt"), {"two"}) == answers_of(folder / "plain", {"forty-two"}));
+  CHECK(answers_of(folder / "prompt", {"two"}, {"tokenizer.prompt="}) ==
+        answers_of(folder / "plain", {"two"}));
+  export_run(folder / "prompt", folder / "prompt-out");
+  import_run(folder / "prompt-out", folder / "prompt-again");
+  CHECK(answers_of(folder / "prompt-again", {"two"}) == answers_of(folder / "plain", {"forty-two"}));
+  with_content("config_sentence_transformers.json", R"({"default_prompt_name": "query"})")(model);
+  CHECK(contains(import_error(model, folder / "no"), "is not one of the \"prompts\""));
+  without("config_sentence_transformers.json")(model);
+
+  // Both files of a limit: sentence-transformers' own counts.
+  with_content("sentence_bert_config.json", R"({"max_seq_length": 5})")(model);
+  with_content("tokenizer_config.json", R"({"model_max_length": 4})")(model);
+  const std::string cut = answers_of(folder / "plain", lines, {"data.max_tokens=5"});
+  CHECK(cut != answers_of(folder / "plain", lines));
+  CHECK(answers_of(imported("short"), lines) == cut);
+  Run opened = Run::open(folder / "short");
+  opened.predict(lines);
+  CHECK(contains(opened.learner().take_remarks().back(), "= 5 and was cut; the model reads no more"));
+  Run shorter = Run::open(folder / "short", {.settings = {"data.max_tokens=3"}});
+  shorter.predict(lines);
+  CHECK(contains(shorter.learner().take_remarks().back(), "--set data.max_tokens=5 reads more"));
+  export_run(folder / "short", folder / "short-out");
+  CHECK(OrderedJson::parse(content_of(folder / "short-out/tokenizer_config.json")).at("model_max_length") ==
+        5);
+  import_run(folder / "short-out", folder / "short-again");
+  CHECK(answers_of(folder / "short-again", lines) == cut);
+  without("sentence_bert_config.json")(model);
+  CHECK(answers_of(imported("short"), lines) == answers_of(folder / "plain", lines, {"data.max_tokens=4"}));
+  with_content("tokenizer_config.json", R"({"model_max_length": 1000000000000000019884624838656})")(model);
+  CHECK(answers_of(imported("short"), lines) == answers_of(folder / "plain", lines));
+  with_content("sentence_bert_config.json", R"({"max_seq_length": "5"})")(model);
+  CHECK(contains(import_error(model, folder / "no"), "must be a number from 1"));
+  without("sentence_bert_config.json")(model);
+
+  change_json(model / "modules.json", [](OrderedJson& modules) { modules.erase(2); });  // Normalize
+  const auto vector_of = [&](const fs::path& run) { return Run::open(run).predict(lines).front().vector; };
+  const std::vector<float> unit = vector_of(folder / "plain"), raw = vector_of(imported("raw"));
+  double length = 0;
+  for (const float x : raw) length += static_cast<double>(x) * static_cast<double>(x);
+  CHECK(std::abs(length - 1) > 0.01);
+  for (std::size_t i = 0; i < raw.size(); ++i)
+    CHECK(static_cast<double>(raw[i]) / std::sqrt(length) == doctest::Approx(unit[i]).epsilon(1e-4));
+  export_run(folder / "raw", folder / "raw-out");
+  import_run(folder / "raw-out", folder / "raw-again");
+  CHECK(vector_of(folder / "raw-again") == raw);
+  for (const std::string path : {"../1_Pooling", "/1_Pooling", "1_Pooling/../.."}) {
+    change_json(model / "modules.json", [&](OrderedJson& modules) { modules[1]["path"] = path; });
+    CHECK(contains(import_error(model, folder / "no"), "outside the folder"));
+  }
+  change_json(model / "modules.json", [](OrderedJson& modules) { modules[0]["type"] = "own.Transformer"; });
+  change_json(model / "modules.json", [](OrderedJson& modules) { modules[1]["path"] = "1_Pooling"; });
+  CHECK(contains(import_error(model, folder / "no"), "through own.Transformer"));
+  without("modules.json")(model);
+  CHECK(contains(import_run(model, folder / "alone").remarks.back(), "there is no modules.json"));
+  for (const std::string head : {"TokenClassification", "QuestionAnswering"}) {
+    with_key("architectures", {"BertFor" + head})(model);
+    CHECK(contains(
+        import_error(model, folder / "no"),
+        "the model is a BertFor" + head + ", whose head heed does not support; it supports BertModel"));
+  }
 }
 
 TEST_CASE("published: low-rank parts are merged when a run is exported, and answer the same") {

@@ -220,10 +220,15 @@ Config::Config(const std::string& text) : json_(parse_json<Json>(text, "config.j
   type_ = value("model_type", "");
 }
 
-bool Config::is_of(std::string_view ending) const {
+std::vector<std::string> Config::architectures() const {
+  std::vector<std::string> names;
   for (const Json& one : has("architectures") ? json_["architectures"] : Json::array())
-    if (one.is_string() && one.get_ref<const std::string&>().ends_with(ending)) return true;
-  return false;
+    if (one.is_string()) names.push_back(one);
+  return names;
+}
+
+bool Config::is_of(std::string_view ending) const {
+  return std::ranges::any_of(architectures(), [&](const auto& name) { return name.ends_with(ending); });
 }
 
 bool Config::has(const char* name) const {
@@ -354,14 +359,30 @@ const std::array<const Architecture*, 9>& architectures() {
   return all;
 }
 
+/// Throws an Error for a model whose head ("BertForTokenClassification") is not supported.
+void check_head(const Architecture& architecture, const Config& config) {
+  for (const std::string& name : config.architectures()) {
+    const std::size_t head = name.find("For");
+    const auto is_of = [&](std::string_view ending) { return name.ends_with(ending); };
+    if (head == name.npos || std::ranges::any_of(architecture.heads, is_of)) continue;
+    std::vector<std::string> supported;
+    for (const std::string_view one : architecture.heads)
+      supported.push_back(name.substr(0, head).append(one));
+    fail("config.json: the model is a ", name, ", whose head heed does not support; it supports ",
+         listed(supported));
+  }
+}
+
 }  // namespace
 
 const Architecture& find_architecture(const Config& config, const Tensors& tensors) {
   std::vector<std::string_view> known;
   std::vector<std::string> names;
   for (const Architecture* one : architectures()) {
-    if (one->model_type == config.type()) return *one;
     known.push_back(one->model_type);
+    if (one->model_type != config.type()) continue;
+    check_head(*one, config);
+    return *one;
   }
   for (const auto& [name, tensor] : tensors) names.push_back(name);
   fail("config.json: the architecture (\"model_type\") is \"", config.type(),
@@ -372,7 +393,7 @@ const Architecture& find_architecture(const RunContent& run) {
   for (const Architecture* one : architectures())
     if (one->exports(run)) return *one;
   fail("there is no published layout for a ", run.task,
-       " run; there are those for language_model (GPT-2, Llama, Qwen2, Qwen3, BERT), classify and "
+       " run; there are those for language_model (GPT-2, Llama, Qwen3, BERT), classify and "
        "embed_text (BERT) and translate, summarize and converse (Marian)");
 }
 

@@ -87,7 +87,9 @@ class Config {
   explicit Config(const std::string& text);
 
   const std::string& type() const { return type_; }  ///< "model_type"
-  /// Whether "architectures" lists a name with this ending.
+  /// The names in "architectures".
+  std::vector<std::string> architectures() const;
+  /// Whether one of them has this ending.
   bool is_of(std::string_view ending) const;
   std::int64_t integer(const char* name, std::int64_t low, std::int64_t high) const;
   /// Returns a member that is an integer or a list of integers; empty if it is absent.
@@ -166,7 +168,8 @@ struct RunContent {
 struct ExportPlan {
   Json config;  ///< config.json
   WeightNames names;
-  Tensors weights;  ///< heed's weights, arranged as the layout needs them
+  Tensors weights;                          ///< heed's weights, arranged as the layout needs them
+  std::map<std::string, Json> beside = {};  ///< more files, by their paths in the folder
 };
 
 /// A published kind of model.
@@ -179,6 +182,8 @@ struct Architecture {
   bool (*exports)(const RunContent& run);
   /// Throws an Error listing settings that the architecture does not support.
   ExportPlan (*export_plan)(RunContent run);
+  /// Endings of the names that "architectures" may hold.
+  std::span<const std::string_view> heads;
 };
 
 const Architecture& gpt2_architecture();
@@ -192,7 +197,7 @@ const Architecture& qwen2_architecture();
 const Architecture& qwen3_architecture();
 
 /// Returns the architecture that config.json names. For an unknown one, throws an Error listing the
-/// known ones and some weight names.
+/// known ones and some weight names; for an unsupported head, one listing the supported ones.
 const Architecture& find_architecture(const Config& config, const Tensors& tensors);
 /// Returns the architecture that a run is exported as. Throws an Error if there is none.
 const Architecture& find_architecture(const RunContent& run);

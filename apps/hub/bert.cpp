@@ -132,7 +132,6 @@ constexpr EncoderKind distilbert_kind = {.begin = "[CLS]",
 std::vector<std::string> published_labels(const Config& config, std::int64_t count) {
   check(count >= 2,
         "config.json: the model has one output, a number instead of classes, which no task of heed supports");
-  config.expect("problem_type", "single_label_classification");
   const Config names = config.part("id2label");
   std::vector<std::string> labels;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -147,6 +146,23 @@ void add_found(WeightNames& names, const Tensors& tensors, const std::string& ma
   names.add_map(prefix_of(tensors, map + ".weight") + map, ours);
 }
 
+constexpr const char* one_label = "single_label_classification";
+constexpr const char* several_labels = "multi_label_classification";
+
+/// Returns the separator of labels for a model whose texts may have several; "": they have one.
+std::string separator_of_labels(const Config& config, const std::vector<std::string>& labels) {
+  const std::string kind = config.value("problem_type", one_label);
+  if (kind != several_labels) config.expect("problem_type", one_label);
+  if (kind == one_label) return "";
+  const auto is_free = [&](const std::string& separator) {
+    return std::ranges::none_of(labels,
+                                [&](const std::string& one) { return one.find(separator) != one.npos; });
+  };
+  for (const char* const separator : {"|", ",", ";", "||", ";;"})
+    if (is_free(separator)) return separator;
+  fail("config.json: the names of the classes hold every separator of labels: |, comma and ;");
+}
+
 /// Imports the classification head, which reads the first token, in BERT through the pooler.
 void import_classes(ImportPlan& plan, const EncoderKind& kind, const Config& config, const Tensors& tensors,
                     Json& model) {
@@ -156,6 +172,7 @@ void import_classes(ImportPlan& plan, const EncoderKind& kind, const Config& con
   check(found != tensors.end() && found->second.rank() == 2,
         "config.json describes a classifier, but there is no weight ", weight);
   plan.labels = published_labels(config, found->second.size(0));
+  plan.settings["data"]["label_separator"] = separator_of_labels(config, plan.labels);
   add_found(plan.names, tensors, kind.pooler, "pooler");
   add_found(plan.names, tensors, kind.classes, "output");
   model.update({{"pooling", "first"},
@@ -233,7 +250,8 @@ ImportPlan import_encoder(const EncoderKind& kind, const Config& config, const T
     model["pooling"] = "mean";
   const bool reads_pooler = plan.task == "classify" && std::string_view(kind.pooler) == "pooler.dense";
   if (!reads_pooler) plan.unused.push_back(prefix + "pooler.");
-  if (plan.task != "language_model") plan.settings["data"] = {{"max_tokens", length}, {"long_texts", "cut"}};
+  if (plan.task != "language_model")
+    plan.settings["data"].update({{"max_tokens", length}, {"long_texts", "cut"}});
   plan.settings["model"] = std::move(model);
   if (has_pooler && !reads_pooler) plan.remarks.emplace_back("left out: the pooler, which heed does not use");
   if (tensors.contains(next_sentence + "weight"))
@@ -249,6 +267,32 @@ ImportPlan import_kind(const Config& config, const Tensors& tensors) {
 bool is_bert(const RunContent& run) {
   return run.task == "embed_text" || run.task == "classify" ||
          (run.task == "language_model" && run.settings.value("objective", "causal") == "masked");
+}
+
+/// Returns the files that sentence-transformers reads beside a sentence encoder.
+std::map<std::string, Json> sentence_files(const Json& settings) {
+  const std::string prompt = settings.at("tokenizer").at("prompt"),
+                    pooling = settings.at("model").at("pooling");
+  Json modules = Json::array();
+  const auto add = [&](const char* path, const char* type) {
+    modules.push_back({{"idx", modules.size()},
+                       {"name", std::to_string(modules.size())},
+                       {"path", path},
+                       {"type", concat_text("sentence_transformers.models.", type)}});
+  };
+  add("", "Transformer");
+  add("1_Pooling", "Pooling");
+  if (settings.at("prediction").at("normalise")) add("2_Normalize", "Normalize");
+  return {{"modules.json", modules},
+          {"1_Pooling/config.json",
+           {{"word_embedding_dimension", settings.at("model").at("width")},
+            {"pooling_mode_mean_tokens", pooling == "mean"},
+            {"pooling_mode_cls_token", pooling == "first"}}},
+          {"sentence_bert_config.json",
+           {{"max_seq_length", settings.at("data").at("max_tokens")}, {"do_lower_case", false}}},
+          {"config_sentence_transformers.json",
+           {{"prompts", {{"default", prompt}}},
+            {"default_prompt_name", prompt.empty() ? Json() : Json("default")}}}};
 }
 
 /// Exports a run as BERT, including runs imported from RoBERTa and DistilBERT, since BERT computes
@@ -269,7 +313,7 @@ ExportPlan export_bert(RunContent run) {
               {"output_transform", {true}},
               {"local_width", {0}},
               {"sparse_features", {0}},
-              {"pooling", {has_classes ? "first" : "mean"}},
+              {"pooling", has_classes ? std::vector<Json>{"first"} : std::vector<Json>{"mean", "first"}},
               {"pooler", {has_classes ? "tanh" : "none"}}});
   const NoGrad no_grad;
   const auto layers = model.at(has_head ? "decoder_layers" : "encoder_layers").get<std::int64_t>();
@@ -295,6 +339,8 @@ ExportPlan export_bert(RunContent run) {
   names.add_prefix(has_head || has_classes ? "bert." : "");
   if (has_classes) {
     names.add_map("classifier", "output");
+    const bool has_sets = run.settings.at("data").at("label_separator") != "";
+    config["problem_type"] = has_sets ? several_labels : one_label;
     for (std::size_t i = 0; i < run.labels.size(); ++i) {
       config["id2label"][std::to_string(i)] = run.labels[i];
       config["label2id"][run.labels[i]] = i;
@@ -308,33 +354,38 @@ ExportPlan export_bert(RunContent run) {
     // A head that is not tied has a bias of its own, beside that of the layout.
     if (!tied) names.add(bert_kind.copy_of_bias, "output_bias");
   }
-  return {std::move(config), std::move(names), std::move(run.weights)};
+  ExportPlan plan{std::move(config), std::move(names), std::move(run.weights)};
+  if (run.task == "embed_text") plan.beside = sentence_files(run.settings);
+  return plan;
 }
 
+constexpr std::string_view encoder_heads[] = {"Model", "ForMaskedLM", "ForPreTraining",
+                                              "ForSequenceClassification"};
 constexpr auto is_none = [](const RunContent&) { return false; };
 
 }  // namespace
 
 const Architecture& bert_architecture() {
-  static const Architecture architecture{"bert", "BERT", import_kind<bert_kind>, is_bert, export_bert};
+  static const Architecture architecture{"bert",  "BERT",      import_kind<bert_kind>,
+                                         is_bert, export_bert, encoder_heads};
   return architecture;
 }
 
 const Architecture& roberta_architecture() {
-  static const Architecture architecture{"roberta", "RoBERTa", import_kind<roberta_kind>, is_none,
-                                         export_bert};
+  static const Architecture architecture{"roberta", "RoBERTa",   import_kind<roberta_kind>,
+                                         is_none,   export_bert, encoder_heads};
   return architecture;
 }
 
 const Architecture& xlm_roberta_architecture() {
-  static const Architecture architecture{"xlm-roberta", "XLM-RoBERTa", import_kind<roberta_kind>, is_none,
-                                         export_bert};
+  static const Architecture architecture{"xlm-roberta", "XLM-RoBERTa", import_kind<roberta_kind>,
+                                         is_none,       export_bert,   encoder_heads};
   return architecture;
 }
 
 const Architecture& distilbert_architecture() {
-  static const Architecture architecture{"distilbert", "DistilBERT", import_kind<distilbert_kind>, is_none,
-                                         export_bert};
+  static const Architecture architecture{"distilbert", "DistilBERT", import_kind<distilbert_kind>,
+                                         is_none,      export_bert,  encoder_heads};
   return architecture;
 }
 

@@ -83,8 +83,11 @@ std::string with_marks(const Tokenizer& tokenizer, const std::string& begin, boo
   return file.dump(2);
 }
 
-std::string tokenizer_config(const Tokenizer& tokenizer) {
-  Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
+/// Returns tokenizer_config.json.
+std::string tokenizer_config(const Tokenizer& tokenizer, const Settings& settings) {
+  const char* const limit = settings.has("model.max_length") ? "model.max_length" : "data.max_tokens";
+  Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                 {"model_max_length", settings.get<std::int64_t>(limit)}};
   for (const auto& [role, mark] : {std::pair{"unk_token", "<unk>"},
                                    {"pad_token", "<pad>"},
                                    {"eos_token", "</s>"},
@@ -118,7 +121,12 @@ ExchangeReport export_run(const std::filesystem::path& path, const std::filesyst
   const ExportPlan plan = architecture.export_plan(std::move(content));
   const Tensors weights = published_weights(plan, path.string());
   fill_new_folder(out, [&](const std::filesystem::path& folder) {
-    write_file_atomically(folder / "tokenizer_config.json", tokenizer_config(tokenizers.source));
+    write_file_atomically(folder / "tokenizer_config.json",
+                          tokenizer_config(tokenizers.source, run.settings()));
+    for (const auto& [name, json] : plan.beside) {
+      std::filesystem::create_directories((folder / name).parent_path());
+      write_file_atomically(folder / name, json.dump(2) + "\n");
+    }
     write_file_atomically(folder / "tokenizer.json", with_marks(tokenizers.source, begin, has_end));
     if (tokenizers.are_two)
       write_file_atomically(folder / "target_tokenizer.json", with_marks(tokenizers.target, "", has_end));

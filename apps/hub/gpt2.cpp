@@ -112,7 +112,8 @@ ExportPlan export_gpt2(RunContent run) {
 }  // namespace
 
 const Architecture& gpt2_architecture() {
-  static const Architecture architecture{"gpt2", "GPT-2", import_gpt2, is_gpt2, export_gpt2};
+  static constexpr std::string_view heads[] = {"LMHeadModel", "Model"};
+  static const Architecture architecture{"gpt2", "GPT-2", import_gpt2, is_gpt2, export_gpt2, heads};
   return architecture;
 }
 

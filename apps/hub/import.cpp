@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <numeric>
 #include <set>
 
 #include "heed/apps/hub/architecture.h"
@@ -47,15 +46,36 @@ Json json_of_published(const fs::path& file) {
   return parse_json<Json>(text_of_published(file), file.string());
 }
 
+/// A module of sentence-transformers, a stage that texts pass through.
+struct SentenceModule {
+  std::string kind;  ///< "Transformer", "Pooling", "Normalize"; of others, the whole type
+  fs::path folder;
+};
+
+/// Reads modules.json; empty if there is none.
+std::vector<SentenceModule> sentence_modules(const fs::path& folder) {
+  const fs::path file = folder / "modules.json";
+  if (!path_exists(file)) return {};
+  const Json json = json_of_published(file);
+  check(json.is_array(), file, " is not a list of modules");
+  std::vector<SentenceModule> modules;
+  for (const Json& module : json) {
+    const std::string where = concat_text(file, ": a module"),
+                      type = json_parts::text_in(module, "type", where);
+    const fs::path path = json_parts::text_in(module, "path", where);
+    check(path.is_relative() && std::ranges::count(path, fs::path("..")) == 0, where, " has the path ", path,
+          ", outside the folder");
+    const bool is_own = type.starts_with("sentence_transformers.");
+    modules.push_back({is_own ? type.substr(type.rfind('.') + 1) : type, folder / path});
+  }
+  return modules;
+}
+
 /// Returns the folder of the model itself: sentence-transformers may keep it in a subfolder.
 fs::path folder_of_model(const fs::path& folder) {
-  const fs::path file = folder / "modules.json";
-  if (path_exists(folder / "config.json") || !path_exists(file)) return folder;
-  const Json modules = json_of_published(file);
-  for (const Json& module : modules.is_array() ? modules : Json::array())
-    if (const std::string where = concat_text(file, ": a module");
-        json_parts::text_in(module, "type", where).ends_with("Transformer"))
-      return folder / json_parts::text_in(module, "path", where);
+  if (path_exists(folder / "config.json")) return folder;
+  for (const SentenceModule& module : sentence_modules(folder))
+    if (module.kind == "Transformer") return module.folder;
   return folder;
 }
 
@@ -162,6 +182,16 @@ PublishedModel read_published(const fs::path& given) {
   return model;
 }
 
+/// Returns a tokenizer.json that first makes texts lower-case.
+std::string in_lower_case(const std::string& text) {
+  Json json = parse_json<Json>(text, "tokenizer.json");
+  check(json.is_object(), "tokenizer.json is not a JSON object");
+  Json steps = Json::array({{{"type", "Lowercase"}}});
+  if (!json_parts::is_null(json, "normalizer")) steps.push_back(json["normalizer"]);
+  json["normalizer"] = {{"type", "Sequence"}, {"normalizers", std::move(steps)}};
+  return json.dump();
+}
+
 /// Returns the value of model.pooling from the pooling file of sentence-transformers, which must be
 /// the mean or the first token; "": there is no such file.
 std::string pooling_of_published(const fs::path& folder, const fs::path& file) {
@@ -182,25 +212,73 @@ std::string pooling_of_published(const fs::path& folder, const fs::path& file) {
   return by_mean ? "mean" : "first";
 }
 
-/// Reads modules.json, which lists the processing stages of a text: heed supports a model, pooling,
-/// and normalisation to length 1. Returns the pooling.
-std::string pooling_of_sentence_transformer(const fs::path& folder) {
-  const fs::path file = folder / "modules.json";
-  if (!path_exists(file)) return pooling_of_published(folder, folder / "1_Pooling/config.json");
-  std::string pooling;
-  const Json modules = json_of_published(file);
-  check(modules.is_array(), file, " is not a list of modules");
-  for (const Json& module : modules) {
-    const std::string where = concat_text(file, ": a module"),
-                      type = json_parts::text_in(module, "type", where),
-                      kind = type.substr(type.rfind('.') + 1);
-    check(kind == "Transformer" || kind == "Pooling" || kind == "Normalize", folder,
-          " sends its vectors through ", type, ", which heed does not support");
-    if (kind == "Pooling")
-      pooling =
-          pooling_of_published(folder, folder / json_parts::text_in(module, "path", where) / "config.json");
+/// Returns a file as a JSON object; an empty one if there is no such file.
+Json object_of_published(const fs::path& file) {
+  if (!path_exists(file)) return Json::object();
+  Json json = json_of_published(file);
+  check(json.is_object(), file, " is not a JSON object");
+  return json;
+}
+
+/// Returns the prompt that sentence-transformers puts before every text; "": none.
+std::string prompt_of_sentences(const fs::path& file) {
+  const Json json = object_of_published(file), name = json.value("default_prompt_name", Json()),
+             prompts = json.value("prompts", Json());
+  if (name.is_null()) return "";
+  check(name.is_string() && prompts.is_object() && prompts.value(name.get<std::string>(), Json()).is_string(),
+        file, ": \"default_prompt_name\" is ", dumped(name), ", which is not one of the \"prompts\"");
+  return prompts.at(name.get<std::string>());
+}
+
+/// Takes over how sentence-transformers makes vectors: pooling, length 1 or not, and the prompt.
+void take_sentence_modules(const fs::path& folder, ImportPlan& plan) {
+  const std::vector<SentenceModule> modules = sentence_modules(folder);
+  fs::path pooling = folder / "1_Pooling";
+  bool normalises = modules.empty();
+  for (const SentenceModule& module : modules) {
+    check(module.kind == "Transformer" || module.kind == "Pooling" || module.kind == "Normalize", folder,
+          " sends its vectors through ", module.kind, ", which heed does not support");
+    if (module.kind == "Pooling") pooling = module.folder;
+    normalises = normalises || module.kind == "Normalize";
   }
-  return pooling;
+  if (modules.empty())
+    plan.remarks.emplace_back("there is no modules.json: vectors are the mean of the tokens, with length 1");
+  const fs::path file = pooling / "config.json";
+  if (const std::string kind = pooling_of_published(folder, file); !kind.empty())
+    plan.settings["model"]["pooling"] = kind;
+  const std::string prompt = prompt_of_sentences(folder / "config_sentence_transformers.json");
+  check(prompt.empty() || json_parts::flag(object_of_published(file), "include_prompt", true, file.string()),
+        file, ": \"include_prompt\" is false, which heed does not support with the prompt \"", prompt, '"');
+  plan.settings["tokenizer"]["prompt"] = prompt;
+  plan.settings["prediction"]["normalise"] = normalises;
+}
+
+/// Takes over the longest text that a folder names, and sentence-transformers' lower case.
+void take_text_limits(const fs::path& folder, ImportPlan& plan, PublishedModel& model) {
+  std::int64_t& most = plan.settings["data"]["max_tokens"].get_ref<std::int64_t&>();
+  const auto limit = [&, positions = most](const fs::path& file, const Json& object, const char* name) {
+    const Json value = object.value(name, Json());
+    if (value.is_null()) return false;
+    check(value.is_number() && value >= 1, file, ": \"", name, "\" must be a number from 1, is ",
+          dumped(value));
+    if (value < positions) {  // without a limit, a file has 1e30
+      most = value.get<std::int64_t>();
+      plan.remarks.push_back(concat_text("texts are cut at ", most, " tokens (", name, " of ",
+                                         file.filename().string(), "), of ", positions, " positions"));
+    }
+    return true;
+  };
+  for (const char* const kind : {"bert", "roberta", "distilbert", "xlm-roberta"}) {
+    const fs::path file = folder / concat_text("sentence_", kind, "_config.json");
+    if (plan.task != "embed_text" || !path_exists(file)) continue;
+    const Json object = object_of_published(file);
+    if (json_parts::flag(object, "do_lower_case", false, file.string()))
+      model.tokenizer = in_lower_case(model.tokenizer);
+    if (limit(file, object, "max_seq_length")) return;
+    break;
+  }
+  const fs::path file = folder / "tokenizer_config.json";
+  limit(file, object_of_published(file), "model_max_length");
 }
 
 /// Removes truncation and padding from a tokenizer.json: in heed, data.max_tokens truncates and
@@ -292,24 +370,13 @@ void fit_vocabulary(Tensors& weights, std::int64_t tokens, std::vector<std::stri
   remarks.push_back(concat_text("left out: ", rows - tokens, " rows of the embedding without a token"));
 }
 
-/// Sorts the classes in byte order, as runs require, and the outputs with them. Returns the names
-/// in that order.
-std::vector<std::string> sort_classes(Tensors& weights, const std::vector<std::string>& labels) {
-  std::vector<std::int32_t> order(labels.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto label = [&](std::int32_t id) { return labels[static_cast<std::size_t>(id)]; };
-  std::ranges::sort(order, {}, label);
-  std::vector<std::string> sorted;
-  for (const std::int32_t id : order) {
-    check(sorted.empty() || sorted.back() != label(id), "config.json: two classes are called \"", label(id),
-          '"');
-    sorted.push_back(label(id));
-  }
+/// Drops the learned positions behind the longest text.
+void fit_positions(Tensors& weights, const Settings& settings) {
+  const auto found = weights.find("input.positions.weight");
+  if (found == weights.end() || !settings.has("data.max_tokens")) return;
   const NoGrad no_grad;
-  const Tensor ids = Tensor::from(order, {std::ssize(order)});
-  for (const char* const name : {"output.weight", "output.bias"})
-    weights.at(name) = index_select(weights.at(name), 0, ids);
-  return sorted;
+  const auto most = settings.get<std::int64_t>("data.max_tokens");
+  if (found->second.size(0) > most) found->second = contiguous(slice(found->second, 0, 0, most));
 }
 
 void save_imported_weights(RunFolder& folder, Module& model) {
@@ -336,9 +403,14 @@ ImportedRun imported(const fs::path& folder) {
   const Config config(model.config);
   const Architecture& architecture = find_architecture(config, model.tensors);
   ImportPlan plan = architecture.import_plan(config, model.tensors);
-  if (plan.task == "embed_text")
-    if (const std::string pooling = pooling_of_sentence_transformer(folder); !pooling.empty())
-      plan.settings["model"]["pooling"] = pooling;
+  if (plan.task == "embed_text") take_sentence_modules(folder, plan);
+  if (plan.task == "embed_text" || plan.task == "classify") {
+    take_text_limits(folder_of_model(folder), plan, model);
+    const auto json = parse_json<nlohmann::json>(model.tokenizer, "tokenizer.json");
+    const auto marks = json_parts::is_null(json, "post_processor") ? json : json["post_processor"];
+    if (marks.is_object() && marks.value("type", nlohmann::json()) == "TemplateProcessing")
+      plan.settings["tokenizer"]["begin"] = mark_before_texts(marks);
+  }
   std::vector<std::string> remarks = std::move(model.remarks);
   remarks.insert(remarks.end(), plan.remarks.begin(), plan.remarks.end());
   model.tokenizer = without_lengths(model.tokenizer, remarks);
@@ -348,7 +420,7 @@ ImportedRun imported(const fs::path& folder) {
   settings.merge(plan.settings.dump(), "config.json");
   NamedFiles files = imported_files(model, plan, settings);
   Tensors weights = our_weights(model.tensors, model.unread, plan, folder.string());
-  if (!plan.labels.empty()) files["classes.json"] = classes_to_json(sort_classes(weights, plan.labels));
+  if (!plan.labels.empty()) files["classes.json"] = classes_to_json(plan.labels);
   std::unique_ptr<Learner> learner = kind.make(std::move(settings));
   learner->check_settings();
   learner->open_files([&](std::string_view name) {
@@ -358,6 +430,7 @@ ImportedRun imported(const fs::path& folder) {
   });
   const Tokenizer tokenizer = Tokenizer::from_json(files.at("tokenizer.json"), "tokenizer.json");
   fit_vocabulary(weights, tokenizer.vocabulary_size(), remarks);
+  fit_positions(weights, learner->settings());
   return {std::move(learner), std::move(weights), std::string(architecture.name), std::move(remarks)};
 }
 

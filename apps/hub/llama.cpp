@@ -183,13 +183,11 @@ std::string_view llama_type(const RunContent& run) {
   if (run.task != "language_model" || run.settings.value("objective", "causal") != "causal" ||
       run.settings.at("model").at("positions") != "rotary")
     return "";
-  const LlamaKind kind = llama_kind(run.settings.at("model"));
-  if (kind.normalised) return "qwen3";
-  return kind.attention_bias && !kind.output_bias && !kind.feed_forward_bias ? "qwen2" : "llama";
+  return llama_kind(run.settings.at("model")).normalised ? "qwen3" : "llama";
 }
 
 /// Exports a run in Llama's layout. The layout has all attention biases or none, so missing ones
-/// are added as 0.
+/// are added as 0: of Qwen2, too, for which `transformers` 5 ignores tokenizer.json.
 ExportPlan export_llama(RunContent run) {
   const Json& model = run.settings.at("model");
   const Json attention = attention_of_run(model);
@@ -212,7 +210,7 @@ ExportPlan export_llama(RunContent run) {
   if (type == "qwen3") check_fits("Qwen3", model, {{"feed_forward_bias", {false}}});
   const NoGrad no_grad;
   LlamaKind kind = llama_kind(model);
-  if (type != "qwen2" && kind.attention_bias != kind.output_bias) {
+  if (kind.attention_bias != kind.output_bias) {
     add_missing_biases(run.weights, ".self_attention.");
     kind.attention_bias = kind.output_bias = true;
   }
@@ -220,10 +218,7 @@ ExportPlan export_llama(RunContent run) {
   const std::int64_t heads = model.at("heads"), width = model.at("width"), own_width = model.at("head_width"),
                      key_heads = attention.value("kv_heads", std::int64_t{0});
   Json config = published_members(model, llama_members());
-  config.update({{"architectures",
-                  {type == "llama"   ? "LlamaForCausalLM"
-                   : type == "qwen2" ? "Qwen2ForCausalLM"
-                                     : "Qwen3ForCausalLM"}},
+  config.update({{"architectures", {type == "llama" ? "LlamaForCausalLM" : "Qwen3ForCausalLM"}},
                  {"model_type", type},
                  {"num_key_value_heads", key_heads > 0 ? key_heads : heads},
                  {"head_dim", own_width > 0 ? own_width : width / heads},
@@ -236,33 +231,37 @@ ExportPlan export_llama(RunContent run) {
                  {"vocab_size", run.vocabulary}});
   if (published_rotary(model).at("rope_type") != "default")  // for transformers before 5
     config["rope_scaling"] = config["rope_parameters"];
-  if (type != "qwen2") config["attention_bias"] = kind.attention_bias;
+  config["attention_bias"] = kind.attention_bias;
   if (type == "llama") config["mlp_bias"] = kind.feed_forward_bias;
   WeightNames names = llama_names(model.at("decoder_layers"), kind, "model.");
   if (!tied) names.add(llama_head, "output.weight");
   return {std::move(config), std::move(names), std::move(run.weights)};
 }
 
+constexpr std::string_view decoder_heads[] = {"ForCausalLM", "Model"};
+
 }  // namespace
 
 const Architecture& llama_architecture() {
-  static const Architecture architecture{"llama", "Llama", import_llama,
-                                         [](const RunContent& run) { return llama_type(run) == "llama"; },
-                                         export_llama};
+  static const Architecture architecture{
+      "llama",      "Llama",
+      import_llama, [](const RunContent& run) { return llama_type(run) == "llama"; },
+      export_llama, decoder_heads};
   return architecture;
 }
 
 const Architecture& qwen2_architecture() {
-  static const Architecture architecture{"qwen2", "Qwen2", import_llama,
-                                         [](const RunContent& run) { return llama_type(run) == "qwen2"; },
-                                         export_llama};
+  static const Architecture architecture{"qwen2",      "Qwen2",
+                                         import_llama, [](const RunContent& /*run*/) { return false; },
+                                         export_llama, decoder_heads};
   return architecture;
 }
 
 const Architecture& qwen3_architecture() {
-  static const Architecture architecture{"qwen3", "Qwen3", import_llama,
-                                         [](const RunContent& run) { return llama_type(run) == "qwen3"; },
-                                         export_llama};
+  static const Architecture architecture{
+      "qwen3",      "Qwen3",
+      import_llama, [](const RunContent& run) { return llama_type(run) == "qwen3"; },
+      export_llama, decoder_heads};
   return architecture;
 }
 

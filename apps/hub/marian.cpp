@@ -178,7 +178,8 @@ ExportPlan export_marian(RunContent run) {
 }  // namespace
 
 const Architecture& marian_architecture() {
-  static const Architecture architecture{"marian", "Marian", import_marian, is_marian, export_marian};
+  static constexpr std::string_view heads[] = {"MTModel", "Model"};
+  static const Architecture architecture{"marian", "Marian", import_marian, is_marian, export_marian, heads};
   return architecture;
 }
 

@@ -40,6 +40,20 @@ void for_each_setting(auto&& visit, EmbedTextTraining& training) {
         "Factor for similarities (-1 to 1) before the softmax over a batch");
 }
 
+struct TextPrompt {
+  std::string prompt = {};
+};
+void for_each_setting(auto&& visit, TextPrompt& text) {
+  visit(text.prompt, "prompt", "Text before every text, such as \"query: \"", {.changes = Changes::in_use});
+}
+
+struct VectorSettings {
+  bool normalise = true;
+};
+void for_each_setting(auto&& visit, VectorSettings& vectors) {
+  visit(vectors.normalise, "normalise", "Divide every vector by its length, so that products are cosines");
+}
+
 Settings embed_text_settings(bool own_data) {
   Settings settings;
   settings.declare("", RuntimeSettings());
@@ -47,11 +61,13 @@ Settings embed_text_settings(bool own_data) {
   settings.declare("data", TextLimits());
   settings.declare("data", NumberSettings{.count = 5000, .held_out = 300});
   settings.declare("tokenizer", BeginMark());
+  settings.declare("tokenizer", TextPrompt());
   settings.declare("tokenizer", VocabularySettings());
   declare_model(settings, {}, Stacks::encoder);
   declare_training(settings, embed_kinds);
   settings.declare("training", EmbedTextTraining());
   settings.declare("prediction", PredictionSettings());
+  settings.declare("prediction", VectorSettings());
   settings.change_defaults(own_data ? for_embedded_texts : for_embedded_numbers);
   return settings;
 }
@@ -97,7 +113,8 @@ class EmbedTextLearner : public Learner {
   EmbedTextLearner(const TaskKind& kind, Settings given)
       : Learner(kind, std::move(given)),
         scale_(settings_.read<EmbedTextTraining>("training").scale),
-        batch_size_(settings_.read<PredictionSettings>("prediction").batch_size) {
+        batch_size_(settings_.read<PredictionSettings>("prediction").batch_size),
+        normalises_(settings_.read<VectorSettings>("prediction").normalise) {
     unit_ = "pairs";
   }
 
@@ -128,17 +145,18 @@ class EmbedTextLearner : public Learner {
                                   const PredictOptions& options) override {
     const auto answers_to = [&](const std::vector<Tokens>& texts) {
       std::vector<Prediction> answers;
-      for (Output& vector : vectors_of(texts))
+      for (Output& vector : vectors_of(texts, normalises_))
         answers.push_back({numbers_text(vector), 1, {}, {}, vector});  // surely: there is no other answer
       return answers;
     };
-    return answer_texts(lines, options, *tokenizer_, answers_to,
-                        [&](const auto& texts, Context& context) { return vectors(texts, context); });
+    return answer_texts(lines, options, *tokenizer_, answers_to, [&](const auto& texts, Context& context) {
+      return vectors(texts, normalises_, context);
+    });
   }
 
   Tensor line_outputs(std::span<const std::string> lines, Context& context) override {
     return vectors(inputs_of_lines(lines, [&](const std::string& line) { return (*tokenizer_)(line); }),
-                   context);
+                   normalises_, context);
   }
 
  protected:
@@ -194,19 +212,21 @@ class EmbedTextLearner : public Learner {
     return (*tokenizer_)(texts, places);
   }
 
-  Tensor vectors(const std::vector<Tokens>& texts, Context& context) {
+  Tensor vectors(const std::vector<Tokens>& texts, bool normalised, Context& context) {
     auto& model = model_as<SentenceEncoder>();
-    return model.vectors(pad_tokens(texts, model.device()), context);
+    const PaddedTokens tokens = pad_tokens(texts, model.device());
+    return normalised ? model.vectors(tokens, context) : model.pooled_outputs(tokens, context);
   }
 
-  Vectors vectors_of(const std::vector<Tokens>& texts) {
-    return outputs_of(
-        texts, {lengths_of(texts), {}}, batch_size_, ranks(),
-        [&](const std::vector<Tokens>& batch, Context& context) { return vectors(batch, context); });
+  Vectors vectors_of(const std::vector<Tokens>& texts, bool normalised) {
+    return outputs_of(texts, {lengths_of(texts), {}}, batch_size_, ranks(),
+                      [&](const std::vector<Tokens>& batch, Context& context) {
+                        return vectors(batch, normalised, context);
+                      });
   }
 
   Measurement measured_pairs(const Examples& pairs) {
-    const Vectors first = vectors_of(pairs.inputs), second = vectors_of(pairs.targets);
+    const Vectors first = vectors_of(pairs.inputs, true), second = vectors_of(pairs.targets, true);
     const std::vector<ExpectedRank> ranks = ranks_of_partners(first, second);
     double sum = 0, right = 0;
     for (const ExpectedRank& one : ranks) sum += one.reciprocal, right += one.first;
@@ -220,6 +240,7 @@ class EmbedTextLearner : public Learner {
 
   const double scale_;
   const std::int64_t batch_size_;
+  const bool normalises_;
   PairParts parts_;
   std::optional<BoundedTokenizer> tokenizer_;
   Examples train_, valid_;

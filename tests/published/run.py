@@ -248,7 +248,9 @@ LAYOUTS = {
                                           refused="sentence_transformers.models.Dense"),
     "cross-encoder/ms-marco-MiniLM-L6-v2": layout("BertForSequenceClassification", SMALL | {"num_labels": 1},
                                                   refused="the model has one output"),
-    "dslim/bert-base-NER": layout("BertForTokenClassification", SMALL, refused="names that heed does not know: classifier.bias"),
+    "dslim/bert-base-NER": layout("BertForTokenClassification", SMALL, refused="BertForTokenClassification, whose head heed"),
+    "distilbert/distilbert-base-cased-distilled-squad": layout(
+        "DistilBertForQuestionAnswering", DISTILBERT, refused="DistilBertForQuestionAnswering, whose head heed"),
     "distilbert/distilbert-base-uncased": layout("DistilBertForMaskedLM", dict(
         dim=16, n_layers=2, n_heads=4, hidden_dim=24, vocab_size=VOCABULARY, max_position_embeddings=12)),
     "FacebookAI/roberta-base": layout("RobertaForMaskedLM", ROBERTA, unigram_tokenizer, extra={
@@ -417,6 +419,29 @@ class Published(unittest.TestCase):
                 pooled_by("cls_token")(self.model_folder)
                 self.check_vectors(model, self.model_folder, self.model_folder, "first")
 
+    def test_what_sentence_transformers_adds(self):
+        """The longest text, vectors of any length, the default prompt and lower case; and the way back."""
+        model = scatter(transformers.BertModel(transformers.BertConfig(**SMALL)))
+        model.save_pretrained(self.model_folder)
+        bert_tokenizer(self.model_folder)
+        pooled_by("mean_tokens")(self.model_folder)
+        change_json(self.model_folder / "modules.json", lambda content: content.pop())  # Normalize
+        for name, content in (("sentence_bert_config.json", {"max_seq_length": 6, "do_lower_case": True}),
+                              ("config_sentence_transformers.json", {"prompts": {"query": "see w1 "}, "default_prompt_name": "query"}),
+                              ("tokenizer_config.json", {"model_max_length": 10})):
+            (self.model_folder / name).write_text(json.dumps(content))
+        run("heed", "import", self.model_folder, "--out", self.folder / "run")
+        run("heed", "export", self.folder / "run", "--out", self.folder / "exported")
+        theirs = Tokenizer.from_file(str(self.model_folder / "tokenizer.json"))
+        lines = ["w2", "THE cat.", "w3 w4 w5 w6 w7 w8 w9"]
+        for own in (self.folder / "run", self.model_folder, self.folder / "exported"):
+            found = run("embed_text", "predict", "--run", own, text="\n".join(lines) + "\n").strip().split("\n")
+            for line, vector in zip(lines, found, strict=True):
+                ids = theirs.encode("see w1 " + line.lower()).ids
+                ids = ids if len(ids) <= 6 else ids[:5] + ids[-1:]
+                expected = model(torch.tensor([ids])).last_hidden_state[0].mean(0)
+                self.near(np.array([float(x) for x in vector.split()]), expected.detach().numpy(), line)
+
     def test_a_model_below_the_folder(self):
         """sentence-transformers used to keep the model in a folder of its own."""
         model = scatter(transformers.BertModel(transformers.BertConfig(**SMALL)))
@@ -459,8 +484,18 @@ class Published(unittest.TestCase):
         logits = model(tensor(IDS), attention_mask=tensor(MASK)).logits
         self.compare(self.folder / "run", model, logits, {"ids": IDS, "mask": MASK})
         change_json(self.model_folder / "config.json", lambda content: content.update(problem_type="multi_label_classification"))
-        done = subprocess.run([PROGRAMS / "heed", "import", self.model_folder, "--out", self.folder / "no"], capture_output=True, text=True)
-        self.assertIn("problem_type", done.stderr)
+        run("heed", "import", self.model_folder, "--out", self.folder / "sets")
+        run("heed", "export", self.folder / "sets", "--out", self.folder / "exported_sets")
+        for folder, own in ((self.model_folder, self.folder / "sets"), (self.folder / "exported_sets",) * 2):
+            shares = transformers.pipeline("text-classification", model=str(folder), tokenizer=self.tokenizer_of(folder), top_k=None)(lines)
+            found = run("classify", "predict", "--run", own, "--json", text="\n".join(lines) + "\n").strip().split("\n")
+            for expected, answer in zip(shares, map(json.loads, found), strict=True):
+                own_shares = {one["label"]: one["probability"] for one in answer["alternatives"]}
+                for one in expected:
+                    self.assertLess(abs(own_shares[one["label"]] - one["score"]), 1e-5)
+
+    def tokenizer_of(self, folder):
+        return transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
 
     def check_classes(self, model, folder, own, lines, labels):
         theirs = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -624,6 +659,29 @@ class Published(unittest.TestCase):
         self.near(self.outputs_of(own, {"ids": IDS, "mask": MASK, "target": target})["outputs"], expected.detach().numpy(),
                   "logits of an own translator")
 
+    def test_exported_tokenizers(self):
+        """AutoTokenizer gives the ids of the exported tokenizer.json, and cuts where the model does."""
+        (self.folder / "text.txt").write_text("The cat sees the tree. naïve 123!\nthe dog's cat\n" * 60)
+        (self.folder / "texts").write_text("good a fine day\nbad a sad night\n" * 20)
+        small = ["--steps", "2", "--set", "threads=1", "--set", "model.width=16", "--set", "model.feed_forward=24", "--set", "model.heads=2",
+                 "--set", "tokenizer.vocabulary=320", "--set", "tokenizer.kind=words"]
+        bert = ["model.norm=post", "model.positions=learned", "model.embedding_norm=true", "model.scale_embeddings=false", "model.pooling=first",
+                "model.pooler=tanh", "model.sparse_features=0", "model.local_width=0", "data.max_tokens=24", "data.file=" + str(self.folder / "texts"),
+                "data.format=lines"]
+        llama = ["model.max_length=24", "data.file=" + str(self.folder / "text.txt"), "training.batch_tokens=128"]
+        gpt2 = ["model.norm_kind=layer", "model.positions=learned", "model.activation=gelu"]
+        qwen2 = ["model.attention_bias=true", 'model.decoder_attention={"name":"dot_product","output_bias":false}', "model.feed_forward_bias=false"]
+        qwen3 = ['model.decoder_attention={"name":"dot_product","qk_norm":true}', "model.feed_forward_bias=false"]
+        for name, settings in {"classify": bert, "llama": llama, "gpt2": llama + gpt2, "qwen2": llama + qwen2, "qwen3": llama + qwen3}.items():
+            with self.subTest(name):
+                task, own, out = "classify" if name == "classify" else "language_model", self.folder / name, self.folder / (name + "_out")
+                run(task, "train", "--out", own, *small, *[part for one in settings for part in ("--set", one)])
+                run("heed", "export", own, "--out", out)
+                theirs, exported = transformers.AutoTokenizer.from_pretrained(out), Tokenizer.from_file(str(out / "tokenizer.json"))
+                for text in ["the dog sees 123", "The cat's naïve film!", " two  spaces ", "", "a\nb"]:
+                    self.assertEqual(theirs(text)["input_ids"], exported.encode(text).ids, text)
+                self.assertEqual(len(theirs("cat " * 100, truncation=True)["input_ids"]), 24)
+
     def test_blocks_of_llama(self):
         """Gated layers, RMS normalisation, rotary positions and grouped queries are those of `transformers`' LLaMA."""
         own = self.folder / "run"
@@ -691,7 +749,8 @@ class Published(unittest.TestCase):
                 (self.model_folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": {"content": "</s>"}}))
                 run("heed", "import", self.model_folder, "--out", self.folder / "run")
                 self.compare(self.folder / "run", model, say(model), {"ids": ids})
-                self.exported(model, model_kind, say)
+                # Qwen2 leaves as Llama
+                self.exported(model, transformers.LlamaForCausalLM if kind == "Qwen2" else model_kind, say)
                 self.continued(model, [5, 7, 9])
                 self.check_older_names(model)
 
