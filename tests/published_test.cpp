@@ -881,7 +881,7 @@ TEST_CASE("published: what sentence-transformers keeps beside a model is taken o
   CHECK(contains(opened.learner().take_remarks().back(), "= 5 and was cut; the model reads no more"));
   Run shorter = Run::open(folder / "short", {.settings = {"data.max_tokens=3"}});
   shorter.predict(lines);
-  CHECK(contains(shorter.learner().take_remarks().back(), "--set data.max_tokens=5 reads more"));
+  CHECK(contains(shorter.learner().take_remarks().back(), "; data.max_tokens=5 reads more"));
   export_run(folder / "short", folder / "short-out");
   CHECK(OrderedJson::parse(content_of(folder / "short-out/tokenizer_config.json")).at("model_max_length") ==
         5);
