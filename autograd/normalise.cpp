@@ -10,11 +10,9 @@ namespace {
 
 Tensor norm_composed(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
                      bool centred) {
-  const Tensor from_mean = centred ? x - mean(x, -1, true) : x;
-  const Tensor variance = mean(square(from_mean), -1, true);
-  const Tensor in_range =
-      variance.detach() - variance.detach();  // 0, or NaN of an infinite one, as in the kernels
-  Tensor y = from_mean * rsqrt(variance + in_range + epsilon);
+  const Tensor scale = maximum(scale_of_squares(x, -1), std::sqrt(epsilon)), scaled = x / scale;
+  const Tensor from_mean = centred ? scaled - mean(scaled, -1, true) : scaled;
+  Tensor y = from_mean * rsqrt(mean(square(from_mean), -1, true) + epsilon / square(scale));
   if (weight.defined()) y = y * weight;
   return bias.defined() ? y + bias : y;
 }

@@ -213,6 +213,8 @@ Tensor argmax(const Tensor& x, int axis);
 Tensor argmax(const Tensor& x);
 /// Computes running sums along an axis, inclusive; from the end when `reverse`.
 Tensor cumulative_sum(const Tensor& x, int axis, bool reverse = false);
+/// Returns the largest element so far along an axis, untracked.
+Tensor running_max(const Tensor& x, int axis);
 /// Computes the real part of a discrete Fourier transform over the positions and the features of x
 /// [B, N, d]: out[b, k, l] = Re sum over j, m of x[b, j, m] e^(-2 pi i (j k / n + m l / d)). n is
 /// N, or lengths[b] (i32 [B], at most N): positions from n on are not read and become 0. N and d

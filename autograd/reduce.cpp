@@ -183,6 +183,12 @@ Tensor softmax_last(const char* op, const Tensor& x, const Tensor& mask, bool lo
 
 }  // namespace
 
+Tensor scale_of_squares(const Tensor& x, const Axes& axes) {
+  const double least = x.dtype() == DType::f64 ? 1e-290 : x.dtype() == DType::f16 ? 6.2e-5 : 1e-30;
+  if (x.count() == 0) return sum(x.detach(), axes, true) + 1;
+  return maximum(max(abs(x.detach()), axes, true), least);
+}
+
 Tensor sum(const Tensor& x, const Axes& axes, bool keep_axes) {
   return reduce_axes("sum", sum_axis, x, axes, keep_axes);
 }
@@ -234,7 +240,9 @@ Tensor variance(const Tensor& x) {
 
 Tensor standard_deviation(const Tensor& x, const Axes& axes, bool keep_axes, std::int64_t correction) {
   check_floating("standard_deviation", x);
-  return root(variance(x, axes, keep_axes, correction));
+  const Tensor scale = scale_of_squares(x, axes);
+  const Tensor scaled = root(variance(x / scale, axes, keep_axes, correction));
+  return scaled * reshape(scale, scaled.shape());
 }
 Tensor standard_deviation(const Tensor& x) {
   return standard_deviation(x, all_axes("standard_deviation", x));
@@ -243,7 +251,9 @@ Tensor standard_deviation(const Tensor& x) {
 Tensor norm(const Tensor& x, const Axes& axes, bool keep_axes) {
   check_floating("norm", x);
   static_cast<void>(resolved("norm", x, axes));
-  return root(sum(square(x), axes, keep_axes));
+  const Tensor scale = scale_of_squares(x, axes);
+  const Tensor scaled = root(sum(square(x / scale), axes, keep_axes));
+  return scaled * reshape(scale, scaled.shape());
 }
 Tensor norm(const Tensor& x) {
   return norm(x, all_axes("norm", x));
@@ -290,6 +300,21 @@ Tensor cumulative_sum(const Tensor& x, int axis, bool reverse) {
   return record("cumulative_sum", out, {x}, [axis, reverse](const Tensor& grad) {
     return Gradients{cumulative_sum(grad, axis, !reverse)};
   });
+}
+
+Tensor running_max(const Tensor& x, int axis) {
+  check_floating("running_max", x);
+  const AxisSplit at("running_max", x, axis);
+  if (const auto kernel = backend_of(x).running_max; kernel && !ComposeOnly::active()) {
+    const Tensor out = empty_like(x);
+    kernel(plain(x).view(at.shape()), out.view(at.shape()));
+    return out;
+  }
+  Tensor largest = x.detach();
+  for (std::int64_t shift = 1; shift < at.extent; shift *= 2)
+    largest = maximum(largest, pad(slice(largest, at.at, 0, at.extent - shift), at.at, shift, 0,
+                                   -std::numeric_limits<double>::infinity()));
+  return largest;
 }
 
 Tensor softmax(const Tensor& x, int axis) {

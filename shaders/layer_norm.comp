@@ -121,11 +121,12 @@ float dropped(uint k, float x, float residual) {
 
 #ifndef BACKWARD
 
+shared bool any_leaves;
+
 void main() {
   const uint row = row_index();
   const bool mine = row < rows;
   float values[held];
-  float own = 0.0;
   [[unroll]] for (uint k = 0; k < held; ++k) {
     const uint i = lane() + k * lanes;
 #ifdef OF_SUM
@@ -139,17 +140,33 @@ void main() {
 #else
     values[k] = mine && i < n ? to_float(x[skip_x + row * n + i]) : 0.0;
 #endif
-    own += values[k];
   }
-  float m = 0.0;
-  if (centred) m = row_sum(own) / float(n);
-  own = 0.0;
-  [[unroll]] for (uint k = 0; k < held; ++k) {
-    values[k] -= m;
-    if (lane() + k * lanes < n) own += values[k] * values[k];
+  // A row whose sums or squares leave the range of floats is taken again, times a power of two.
+  float m = 0.0, variance = 0.0, scale = 1.0;
+  for (uint attempt = 0; attempt < 2; ++attempt) {
+    float own = 0.0;
+    if (centred) {
+      [[unroll]] for (uint k = 0; k < held; ++k) own += values[k];
+      m = row_sum(own) / float(n);
+      own = 0.0;
+    }
+    [[unroll]] for (uint k = 0; k < held; ++k) {
+      values[k] -= m;
+      if (lane() + k * lanes < n) own += values[k] * values[k];
+    }
+    variance = row_sum(own) / float(n) + epsilon * scale * scale;
+    if (attempt == 1) break;
+    const bool leaves = mine && !(variance >= 1e-31 && variance <= 3.4028235e38);
+    if (thread() == 0) any_leaves = false;
+    barrier();
+    if (leaves) any_leaves = true;
+    barrier();
+    if (!any_leaves) break;
+    if (leaves) scale = variance < 1.0 ? 1.2676506002282294e30 : 8.271806125530277e-25;  // 2^100, 2^-80
+    [[unroll]] for (uint k = 0; k < held; ++k)
+      if (mine && lane() + k * lanes < n) values[k] = to_float(x[skip_x + row * n + lane() + k * lanes]) * scale;
   }
-  const float variance = row_sum(own) / float(n);
-  const float inverse = variance == INFINITY ? uintBitsToFloat(0x7fc00000u) : 1.0 / sqrt(variance + epsilon);
+  const float inverse = variance == INFINITY ? uintBitsToFloat(0x7fc00000u) : 1.0 / sqrt(variance);
   if (!mine) return;
   [[unroll]] for (uint k = 0; k < held; ++k) {
     const uint i = lane() + k * lanes;
@@ -160,8 +177,8 @@ void main() {
     result[skip_out + row * n + i] = from_float(v);
   }
   if (lane() == 0) {
-    if (centred) mean[skip_mean + row] = m;
-    inverse_deviation[skip_inverse + row] = inverse;
+    if (centred) mean[skip_mean + row] = m / scale;
+    inverse_deviation[skip_inverse + row] = inverse * scale;
   }
 }
 

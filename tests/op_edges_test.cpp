@@ -93,6 +93,58 @@ TEST_CASE("ops: gradients at corners are those that the limit has, not NaN") {
   CHECK(std::abs(found[2] - 1 / (1 + std::exp(1.0))) < 1e-12);
 }
 
+namespace {
+
+constexpr double magnitudes[] = {1e-38, 1e-20, 1e-10, 1e-3, 0.3,  1,    9,   40,
+                                 88.5,  100,   1e4,   1e10, 1e18, 1e20, 3e38};
+
+/// Values and gradients in f32 against those in f64, where those are numbers of f32; `scale`: what they are sums of.
+void check_in_f32(const char* what, const std::vector<double>& at, double scale,
+                  const std::function<Tensor(std::span<const Tensor>)>& op) {
+  const auto results = [&](DType dtype) {
+    std::vector<Tensor> leaves, all;
+    for (const double x : at) leaves.push_back(parameter(cast(Tensor::full({5}, x), dtype)));
+    all.push_back(op(leaves));
+    backward(sum(all[0]));
+    for (const Tensor& leaf : leaves) all.push_back(gradient(leaf));
+    return all;
+  };
+  const std::vector<Tensor> found = results(DType::f32), expected = results(DType::f64);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const double right = expected[i].to_doubles()[0], value = found[i].to_doubles()[4];
+    if (!(std::abs(right) < 3.3e38) || (i > 0 && !(std::abs(expected[0].to_doubles()[0]) < 3.3e38))) continue;
+    CAPTURE(what);
+    CAPTURE(i);
+    CAPTURE(at);
+    CAPTURE(right);
+    CAPTURE(value);
+    CHECK(std::abs(value - right) <= 2e-6 * std::max(std::abs(right), scale) + 1e-36);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("ops: values and gradients at every magnitude of f32 are those of f64") {
+  for (const double size : magnitudes)
+    for (const double x : {size, -size}) {
+      const double some = std::min(size, 1.0);
+#define HEED_UNARY(name, ...) check_in_f32(#name, {x}, some, [](In in) { return name(in[0]); });
+#define HEED_PARAMETRIC(name, ...)
+#include "heed/core/elementwise.def"
+      for (const double b : {1e-37, 1e-20, 1.0, 1e20, 1e37}) {
+        check_in_f32("swiglu", {x, b}, 0, [](In in) { return swiglu(in[0], in[1]); });
+        check_in_f32("geglu", {x, b}, some * b, [](In in) { return geglu(in[0], in[1]); });
+        check_in_f32("norm", {x, b}, 0, [](In in) { return norm(stack({in[0], in[1], in[0]}, 0), 0); });
+        check_in_f32("standard_deviation", {x, b}, 0, [](In in) {
+          return standard_deviation(stack({in[0], in[1], in[0]}, 0), 0);
+        });
+        check_in_f32("log_sum_exp", {x, b}, 0, [](In in) {
+          return log_sum_exp(stack({in[0], in[1]}, 0), 0);
+        });
+      }
+    }
+}
+
 TEST_CASE("ops: what says whether to stop may compute by itself") {
   int asked = 0;
   const StopCheck check([&] {

@@ -31,21 +31,21 @@ struct LayerNormForward {
     const D d;
     const T* from = x + r * n;
     T* to = out + r * n;
-    const T row_mean = mean ? mean_of(from) : T(0);
+    T row_mean = mean ? mean_of(from) : T(0);
     const auto m = hn::Set(d, row_mean);
     auto squares = hn::Zero(d);
     for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
       const auto c = part.fill_tail(d, hn::Sub(part.load(d, from + i), m), T(0));
       squares = hn::MulAdd(c, c, squares);
     });
-    const T variance = lane_sum(d, squares) / static_cast<T>(n);
-    const T
-        inverse =  // of a variance beyond the range of T nothing is known, and a row of zeros would hide it
-        std::isinf(variance) ? std::numeric_limits<T>::quiet_NaN()
-                             : T(1) / std::sqrt(variance + static_cast<T>(epsilon));
-    const auto s = hn::Set(d, inverse);
+    const T variance = lane_sum(d, squares) / static_cast<T>(n) + static_cast<T>(epsilon);
+    T inverse = T(1) / std::sqrt(variance);
+    using Range = std::numeric_limits<T>;
+    if (!(variance >= Range::min() / Range::epsilon() && variance <= Range::max())) [[unlikely]]
+      scaled_statistics(from, row_mean, inverse);
+    const auto centre = hn::Set(d, row_mean), s = hn::Set(d, inverse);
     for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
-      auto y = hn::Mul(hn::Sub(part.load(d, from + i), m), s);
+      auto y = hn::Mul(hn::Sub(part.load(d, from + i), centre), s);
       if (weight) y = hn::Mul(y, part.load(d, weight + i));
       if (bias) y = hn::Add(y, part.load(d, bias + i));
       part.store(y, d, to + i);
@@ -60,6 +60,25 @@ struct LayerNormForward {
     for_each_vector(
         d, n, [&](auto part, std::int64_t i) HWY_ATTR { total = hn::Add(total, part.load(d, from + i)); });
     return lane_sum(d, total) / static_cast<T>(n);
+  }
+
+  /// Those of a row whose sums or squares leave the range of T: it is divided by the power of two of its
+  /// largest element. NaN where an element is NaN or infinite.
+  void scaled_statistics(const T* from, T& row_mean, T& inverse) const {
+    T largest = 0;
+    for (std::int64_t i = 0; i < n; ++i) largest = std::abs(from[i]) <= largest ? largest : std::abs(from[i]);
+    const int power = std::isfinite(largest) && largest > 0 ? std::ilogb(largest) : 0;
+    double total = 0, squares = 0;
+    for (std::int64_t i = 0; mean && i < n; ++i) total += std::scalbn(from[i], -power);
+    const double centre = total / static_cast<double>(n);
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double c = std::scalbn(from[i], -power) - centre;
+      squares += c * c;
+    }
+    const double deviation = std::sqrt(squares / static_cast<double>(n) + std::scalbn(epsilon, -2 * power));
+    row_mean = static_cast<T>(std::scalbn(centre, power));
+    inverse = std::isfinite(deviation) ? static_cast<T>(std::scalbn(1 / deviation, -power))
+                                       : std::numeric_limits<T>::quiet_NaN();
   }
 };
 

@@ -262,33 +262,34 @@ constexpr std::int64_t scan_width = 256;   // columns scanned at once
 
 using HWY_STATIC_DISPATCH(Wide);
 
-/// Scans one row, keeping its sum in a register.
-template <class T>
-void scan_row(const T* x, std::int64_t n, bool reverse, T* out) {
-  Wide<T> sum = 0;
+/// Scans one row, keeping its sum, or what else it combines into, in a register.
+template <class T, class Combine>
+void scan_row(const T* x, std::int64_t n, bool reverse, Wide<T> sum, const Combine& combine, T* out) {
   for (std::int64_t step = 0; step < n; ++step) {
     const std::int64_t i = reverse ? n - 1 - step : step;
-    sum += x[i];
+    sum = combine(sum, x[i]);
     out[i] = static_cast<T>(sum);
   }
 }
 
 /// Scans one tile of columns, in double (int64 for i32) so that the error does not grow with n. x and out
 /// [n, stride]; `reverse` starts from the last row.
-template <class T>
-void scan_columns(const T* x, std::int64_t n, std::int64_t stride, std::int64_t width, bool reverse, T* out) {
-  Wide<T> sum[scan_width] = {};
+template <class T, class Combine>
+void scan_columns(const T* x, std::int64_t n, std::int64_t stride, std::int64_t width, bool reverse,
+                  Wide<T> start, const Combine& combine, T* out) {
+  Wide<T> sum[scan_width];
+  std::fill_n(sum, width, start);
   for (std::int64_t step = 0; step < n; ++step) {
     const std::int64_t row = (reverse ? n - 1 - step : step) * stride;
     for (std::int64_t j = 0; j < width; ++j) {
-      sum[j] += x[row + j];
+      sum[j] = combine(sum[j], x[row + j]);
       out[row + j] = static_cast<T>(sum[j]);
     }
   }
 }
 
-template <class T>
-void cumulative_sum_as(const Tensor& x, bool reverse, const Tensor& out) {
+template <class T, class Combine>
+void scan(const Tensor& x, bool reverse, Wide<T> start, const Combine& combine, const Tensor& out) {
   const std::int64_t outer = x.size(0), n = x.size(1), inner = x.size(2);
   const T* from = x.data<T>();
   T* to = out.data<T>();
@@ -298,10 +299,10 @@ void cumulative_sum_as(const Tensor& x, bool reverse, const Tensor& out) {
     for (std::int64_t task = begin; task < end; ++task) {
       const std::int64_t left = task % tiles * scan_width, at = task / tiles * n * inner + left;
       if (inner == 1) {
-        scan_row(from + at, n, reverse, to + at);
+        scan_row(from + at, n, reverse, start, combine, to + at);
         continue;
       }
-      scan_columns(from + at, n, inner, std::min(scan_width, inner - left), reverse, to + at);
+      scan_columns(from + at, n, inner, std::min(scan_width, inner - left), reverse, start, combine, to + at);
     }
   });
 }
@@ -319,7 +320,20 @@ void reduce(ReduceOp op, const Tensor& x, const Tensor& out) {
 void cumulative_sum(const Tensor& x, bool reverse, const Tensor& out) {
   if (x.count() == 0) return;
   const ProfileScope profile("cumulative_sum", 0, 2 * bytes_of(x));
-  with_element_type(x.dtype(), [&]<class T>(T) { cumulative_sum_as<T>(x, reverse, out); });
+  with_element_type(x.dtype(), [&]<class T>(T) {
+    scan<T>(
+        x, reverse, 0, [](Wide<T> sum, T value) { return sum + value; }, out);
+  });
+}
+
+void running_max(const Tensor& x, const Tensor& out) {
+  if (x.count() == 0) return;
+  const ProfileScope profile("running_max", 0, 2 * bytes_of(x));
+  with_floating_type(x.dtype(), [&]<class T>(T) {
+    scan<T>(
+        x, false, -std::numeric_limits<double>::infinity(),
+        [](double largest, T value) { return value <= largest ? largest : double{value}; }, out);
+  });
 }
 
 }  // namespace heed::cpu

@@ -87,7 +87,8 @@ Tensor sorted_top_k(const Tensor& scores, const Tensor& real, std::int64_t k) {
 
 Tensor unit_vectors(const Tensor& x) {
   constexpr double shortest = 1e-12;
-  return x * rsqrt(maximum(sum(square(x), -1, true), shortest * shortest));
+  const auto width = static_cast<double>(x.size(-1));
+  return rms_norm(x, {}, shortest * shortest / width) * (1 / std::sqrt(width));
 }
 
 std::int64_t default_clusters(const AttentionConfig& config) {
