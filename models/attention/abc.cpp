@@ -28,6 +28,8 @@
 namespace heed {
 namespace {
 
+constexpr double most_control = 32;  // of |log alpha|
+
 class BoundedMemory : public Attention {
  public:
   explicit BoundedMemory(const AttentionConfig& config)
@@ -70,7 +72,8 @@ class BoundedMemory : public Attention {
 
   /// log alpha [B, H, M, n].
   Tensor controls(const Tensor& y) const {
-    return clamp(cast(split_heads(control_(y), config().heads), statistics_type(y.dtype())), -32, 32);
+    return clamp(cast(split_heads(control_(y), config().heads), statistics_type(y.dtype())), -most_control,
+                 most_control);
   }
 
   Memory written(const Tensor& y, const Tensor& mask) const {
@@ -104,10 +107,12 @@ class BoundedMemory : public Attention {
     const std::int64_t width = value.size(3);
     if (cache.value.defined()) total = total + transpose(slice(cache.value, 3, width, width + 1), 2, 3);
     total = divisor(total);
-    const double scale = 1 / std::sqrt(static_cast<double>(query.size(3)));
+    // Both parts of the quotient are divided by the largest alpha, so that products of large q and k stay in range.
+    const double largest = std::exp(most_control),
+                 scale = 1 / std::sqrt(static_cast<double>(query.size(3))) / largest;
     const Tensor logits = recurrence_output({.query = query * scale, .key = heads_of(x.key), .value = alpha},
                                             true, &cache.key) /
-                          total;
+                          (total / largest);
     const Tensor reading = maybe_dropout(softmax(logits), config().dropout, context) / total;
     show(context, "weights", [&] { return tril(matmul(reading, transpose(alpha, 2, 3))); });
     const Tensor sums = recurrence_output({.query = reading, .key = alpha, .value = pad(value, 3, 0, 1, 1)},

@@ -53,7 +53,6 @@
 #include "heed/models/attention/cluster_count.h"
 #include "heed/models/attention/shared/block_patterns.h"
 #include "heed/models/attention/shared/sorting.h"
-#include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
 namespace {
@@ -159,9 +158,11 @@ class ClusterFormer : public Attention {
     const Tensor before = centroids(x, context);                               // [B, K, d]
     const Tensor logits = phi_.of_projected(before, x, similarity_.matrix());  // [B, K, N]
     const std::int64_t clusters = before.size(1);
-    const Tensor updated = over_words_ ? matmul(masked_softmax(logits, allowed(input)), x)
-                                       : mean_of_members(logits, input);  // [B, K, d]
-    const Tensor assignment = assign(logits.detach(), input.mask);        // [B, N]
+    // "assoc" is "clusters": each word is shared among the centroids, and a centroid is the mean of
+    // the words, weighted by its shares.
+    const Tensor shares = masked_softmax(over_words_ ? logits : log_softmax(logits, 1), allowed(input));
+    const Tensor updated = matmul(shares, x);                       // [B, K, d]
+    const Tensor assignment = assign(logits.detach(), input.mask);  // [B, N]
     if (context.training && centroids_.defined()) count_.observe(x, updated, assignment, input.mask, context);
     losses_.add(x, updated, assignment, input.mask, context);
     context.shared_tensors[travelling] = updated;
@@ -206,15 +207,6 @@ class ClusterFormer : public Attention {
   static Tensor allowed(const AttentionInput& input) {
     return input.mask.defined() ? unsqueeze(input.mask, 1)
                                 : Tensor::ones({1, 1, 1}, DType::i32, input.x.device());
-  }
-
-  /// "assoc" is "clusters": each word is shared among the centroids, and a centroid is the mean of
-  /// the words, weighted by its shares.
-  static Tensor mean_of_members(const Tensor& logits, const AttentionInput& input) {
-    const Tensor real = unsqueeze(mask_as_numbers(input.mask, input.x), 1);  // [B, 1, N]
-    const Tensor shares = softmax(logits, 1) * real;                         // [B, K, N]
-    const Tensor total = sum(shares, -1, true);
-    return matmul(shares, input.x) / divisor(total);
   }
 
   /// argmax_k S_kj, compared as logarithms; K at padding.

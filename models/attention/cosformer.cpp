@@ -10,13 +10,14 @@
 //
 // L is max_length. The paper only requires it to be at least the length. The authors' code uses the
 // length of the batch, which would make a token's output depend on later tokens and on the batch.
-// It also adds 1e-6 to denominators; here a query that matches no key gives 0.
+// It also clamps denominators from below, at 1e-6; here only a query that matches no key gives 0.
 //
 // Positions count padding. Padded keys enter no sum. shared/feature_attention.h has the rest,
 // including decoding with a state of constant size.
 //
 // Time N dh d + N d^2 with features of width 2 dh, memory N d, parameters 4 d^2. No settings.
 
+#include <limits>
 #include <numbers>
 
 #include "heed/autograd/ops.h"
@@ -38,8 +39,10 @@ class CosFormer : public FeatureAttention {
       const double turn = std::numbers::pi / (2 * static_cast<double>(config().max_length));
       const Tensor angle =
           unsqueeze((cast(at, x.dtype()) + static_cast<double>(places.begin)) * turn, 1);  // [N, 1]
-      const Tensor positive = relu(x);
-      return Features{concat({positive * cos(angle), positive * sin(angle)}, 3)};
+      const Tensor is_positive = greater(x, x.dtype() == DType::f64 ? 2.3e-308 : 1.2e-38);
+      const Tensor logs =
+          where(is_positive, log(where(is_positive, x, 1)), -std::numeric_limits<double>::infinity());
+      return Features{concat({logs + log(cos(angle)), logs + log(sin(angle))}, 3)};
     };
   }
 };

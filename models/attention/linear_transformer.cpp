@@ -11,8 +11,8 @@
 // Padded keys enter no sum. Decoding keeps only S and z, at any length. The causal form uses
 // core/recurrence.h.
 //
-// Departure: dropout drops tokens from S; the paper has no weights to drop. phi is computed as
-// max(x, 0) + e^min(x, 0), which stays accurate for very negative x.
+// Departure: dropout drops tokens from S; the paper has no weights to drop. log phi is computed as
+// min(x, 0) + log(1 + max(x, 0)), which stays accurate for very negative x.
 //
 // Time N dh d + N d^2, memory N d, parameters 4 d^2. No settings.
 
@@ -28,7 +28,7 @@ class LinearTransformer : public FeatureAttention {
 
  protected:
   FeatureMap feature_map(Context&) override {
-    return [](const Tensor& x, const Places&) { return Features{relu(x) + exp(minimum(x, 0))}; };
+    return [](const Tensor& x, const Places&) { return Features{minimum(x, 0) + log1p(relu(x))}; };
   }
 };
 

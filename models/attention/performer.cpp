@@ -12,10 +12,11 @@
 // the number of the batch only, so threads, ranks and resumed runs draw the same. W is a buffer:
 // inference uses the last draw, with which the weights were trained.
 //
-// Stabiliser: exponents are taken relative to the largest of a query and to the largest of all
-// keys. In the causal form it is the largest key so far; the sums shrink when it grows. All of this
-// cancels in O. The authors' code adds a small number to each feature, which biases the estimate;
-// here nothing is added. linear_transformer.cpp describes padding, decoding and dropout.
+// Stabiliser: exponents are taken relative to the largest of each feature over the keys seen, and
+// to the largest of a query (shared/feature_attention.h). All of this cancels in O. The authors'
+// code takes them relative to the largest of a query and of all keys, and adds a small number to
+// each feature, which biases the estimate; here nothing is added. linear_transformer.cpp describes
+// padding, decoding and dropout.
 //
 // Time N m d + N d^2, memory N (H m + d), parameters 4 d^2.
 //
@@ -55,8 +56,8 @@ class Performer : public FeatureAttention {
     return [w, scale](const Tensor& x, const Places&) {
       const Tensor scaled = x * scale;
       const Tensor products = matmul(scaled, transpose(cast(w.to(x.device()), x.dtype()), 0, 1));
-      const Tensor largest = max(products, -1, true).detach();
-      return Features{exp(products - largest), squeeze(largest, 3) - sum(square(scaled), -1) * 0.5};
+      const Tensor half = sum(square(scaled), -1, true) * 0.5;
+      return Features{products, (half - half).detach() - half};  // NaN beyond the range of squares
     };
   }
 

@@ -12,18 +12,22 @@ namespace heed {
 ///   O_i = phi(q_i) S / (phi(q_i) z)        S = sum_j phi(k_j)^T v_j,  z = sum_j phi(k_j)^T
 ///
 /// over the keys that are not padding and, in the causal form, j <= i. There S and z are carried
-/// over chunks, and they are all that decoding keeps. Dropout drops tokens from S. Sums are f32
+/// over tokens, and they are all that decoding keeps. Dropout drops tokens from S. Sums are f32
 /// where inputs are f16 or bf16. Where no key is seen the output is 0.
+///
+/// Features are given as logarithms, so they may have any size: with c_m the largest log phi_m of the keys seen,
+/// phi_m(k) is divided by e^{c_m}, and phi_m(q) multiplied. Then phi(q) is divided by its largest element, which
+/// makes the denominator at least 1.
 class FeatureAttention : public Attention {
  public:
   explicit FeatureAttention(const AttentionConfig& config);
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override;
 
  protected:
-  /// phi(x) = values e^{log_scale}, which keeps features of any size within range.
+  /// log phi(x) = logs + log_scale; -infinity where phi is 0.
   struct Features {
-    Tensor values;          ///< [B, H, N, m]
-    Tensor log_scale = {};  ///< [B, H, N]; undefined: 0
+    Tensor logs;            ///< [B, H, N, m]
+    Tensor log_scale = {};  ///< [B, H, N, 1], which cancels for queries; undefined: 0
   };
   /// Positions of the rows of x: begin, ..., begin + count - 1, repeated from begin if queries of
   /// several samples share one memory.
@@ -38,14 +42,19 @@ class FeatureAttention : public Attention {
   Tensor forward(const AttentionInput& input, Context& context) override;
 
  private:
+  struct Keys {
+    Tensor values, scale;  // phi(k) / e^c [B, H, N, m], and c [B, H, 1, m]
+  };
+
   Tensor heads_of(const Tensor& x) const;
-  Tensor values_of(const Tensor& value, Context& context) const;
-  static Tensor keys_of(const Features& features, const Tensor& mask);
-  Tensor sums_of(const FeatureMap& phi, const Projections::Projected& memory, const Tensor& mask,
-                 Context& context) const;
+  Tensor with_ones(const Tensor& value, Context& context) const;
+  static Tensor logs_of_keys(const Features& features, const Tensor& mask);
+  static Keys keys_of(const Features& features, const Tensor& mask);
+  static Tensor values_of(const Features& query, const Tensor& scale);
+  Tensor sums_of(const Keys& keys, const Tensor& value, Context& context) const;
   Tensor causal(const AttentionInput& input, AttentionCache& cache, Context& context);
   Tensor output(const Tensor& sums, const Tensor& like) const;
-  void show_weights_of(Context& context, const Tensor& query, const Features& keys, const Tensor& mask) const;
+  void show_weights_of(Context& context, const Features& query, const Keys& keys) const;
 
   Projections w_;
 };

@@ -1,7 +1,5 @@
 #include "heed/models/attention/shared/token_sums.h"
 
-#include <limits>
-
 #include "heed/autograd/ops.h"
 
 namespace heed {
@@ -40,15 +38,6 @@ RealPlaces real_places(const Tensor& mask, const Tensor& x) {
 
 Tensor divisor(const Tensor& total) {
   return masked_fill(total, equal(total.detach(), 0), 1);
-}
-
-Tensor running_max(const Tensor& x) {
-  const std::int64_t length = x.size(-1);
-  Tensor largest = x.detach();
-  for (std::int64_t shift = 1; shift < length; shift *= 2)
-    largest = maximum(largest, pad(slice(largest, -1, 0, length - shift), -1, shift, 0,
-                                   -std::numeric_limits<double>::infinity()));
-  return largest;
 }
 
 }  // namespace heed

@@ -32,7 +32,4 @@ RealPlaces real_places(const Tensor& mask, const Tensor& x);
 /// for empty sums.
 Tensor divisor(const Tensor& total);
 
-/// y_t = max(x_0, ..., x_t) along the last axis; no gradient.
-Tensor running_max(const Tensor& x);
-
 }  // namespace heed
