@@ -11,6 +11,7 @@
 
 #include "heed/base/digest.h"
 #include "heed/base/error.h"
+#include "heed/base/plain_arithmetic.h"
 
 namespace heed {
 
@@ -98,6 +99,7 @@ Json parse_json_in_linear_time(std::string_view text, std::string_view source, i
   const std::size_t nul = text.find('\0');  // which may hide the rest of the text from a parser
   check(nul == std::string_view::npos, source, " is not valid JSON: byte ", nul, " of ", text.size(),
         " is a NUL");
+  const PlainArithmetic plain;  // numbers are read by strtod
   JsonBuilder<Json> builder(source, depth, refuses_repeated);
   try {
     Json::sax_parse(text, &builder);

@@ -10,7 +10,9 @@
 #include <string>
 #include <string_view>
 
-// Numbers as C reads and writes them, 1234.5, whatever locale the program that uses the library has set.
+#include "heed/base/plain_arithmetic.h"
+
+// Numbers as C reads and writes them, 1234.5, whatever locale and rounding the program that uses the library has set.
 
 namespace heed {
 
@@ -28,6 +30,7 @@ class PlainNumbers {
     return made;
   }
   locale_t before_;
+  PlainArithmetic arithmetic_;
 };
 
 /// Formats as snprintf does, up to 1,023 bytes (three numbers of any magnitude).
@@ -42,14 +45,18 @@ std::string formatted(const char* format, auto... values) {
 /// text.
 inline std::optional<double> parsed_number(std::string_view text) {
   double number = 0;
+  const PlainArithmetic plain;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-/// A std::ostringstream that does not follow std::locale::global.
+/// A std::ostringstream that does not follow std::locale::global, for use in one thread.
 class PlainStream : public std::ostringstream {
  public:
   PlainStream() { imbue(std::locale::classic()); }
+
+ private:
+  PlainArithmetic arithmetic_;
 };
 
 }  // namespace heed

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "heed/base/error.h"
+#include "heed/base/plain_arithmetic.h"
 #include "heed/core/device.h"
 #include "heed/core/low_precision.h"
 
@@ -169,6 +170,7 @@ class ThreadPool {
   }
 
   void work(bool spin) {
+    const PlainArithmetic plain;  // instead of what the thread inherits
     std::uint32_t seen = gate_.load(std::memory_order_acquire) & ~(epoch_unit - 1);
     // The job that started this worker may already be running: treat it as new.
     seen -= epoch_unit;
@@ -235,6 +237,7 @@ int available_processors() {
 }
 
 void parallel_for(std::int64_t tasks, TaskRef body) {
+  const PlainArithmetic plain;
   if (LoopRunner* runner = LoopRunner::active) [[unlikely]]
     return runner->run(tasks, body);
   ThreadPool::instance().run(tasks, body);

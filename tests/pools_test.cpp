@@ -4,18 +4,24 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cfenv>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
+#include "heed/autograd/ops.h"
 #include "heed/backends/cpu/memory_pool.h"
 #include "heed/base/error.h"
+#include "heed/base/json.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/core/backend.h"
 #include "heed/core/device.h"
 #include "heed/core/thread_pool.h"
@@ -127,6 +133,49 @@ TEST_CASE("parallel_ranges cuts where the grain says, whatever the number of thr
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which end the program at such a size
+TEST_CASE("results and numbers in texts do not depend on the arithmetic that the program has set") {
+  const auto bits = [] {
+    const Tensor x = uniform({1 << 20}, -1, 1, {1, 0, 1}), tiny = x * 1e-20;
+    const std::vector<Tensor> all{tiny * tiny, sum(reshape(x, {1 << 10, 1 << 10}), 1),
+                                  softmax(reshape(x, {4, 1 << 18}), 1),
+                                  matmul(reshape(x, {1 << 10, 1 << 10}), reshape(x, {1 << 10, 1 << 10}))};
+    std::vector<double> values{
+        parsed_number("0.1").value(), parse_json<nlohmann::json>("0.1", "it").get<double>(),
+        parsed_number(formatted("%.3f", 0.1235)).value(), parsed_number(concat_text(2.0 / 3)).value()};
+    std::vector<std::vector<float>> results;
+    for (const Tensor& one : all) results.push_back(one.to_vector<float>());
+    return std::pair(values, results);
+  };
+  for (const int threads : {1, 4}) {
+    const WithThreads scope(threads);
+    const auto expected = bits();
+    for (const bool started : {true, false})
+      for (const int rounding : {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+        CAPTURE(rounding);
+        std::optional<WithThreads> others;
+        if (!started) others.emplace(threads + 1);  // whose threads start below
+        std::fenv_t before;
+        std::fegetenv(&before);
+        std::fesetround(rounding);
+#if defined(__x86_64__)
+        _mm_setcsr(_mm_getcsr() | 0x8040);  // flush results, and take operands, to zero
+        const unsigned set = _mm_getcsr();
+#endif
+        const auto found = bits();
+        const bool kept = std::fegetround() == rounding;
+#if defined(__x86_64__)
+        const unsigned left = _mm_getcsr();
+#endif
+        std::fesetenv(&before);
+        CHECK(found == expected);
+        CHECK(kept);
+#if defined(__x86_64__)
+        CHECK((left & ~0x3fu) == (set & ~0x3fu));
+#endif
+      }
+  }
+}
+
 TEST_CASE("the working memory of a thread is available again after a failed allocation") {
   const auto* const first = thread_scratch<float>(0, 100);
   REQUIRE(first);

@@ -3,11 +3,13 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "heed/backends/cpu/blas.h"
 #include "heed/backends/kernels.h"
 #include "heed/base/error.h"
 #include "heed/base/names.h"
+#include "heed/base/plain_arithmetic.h"
 #include "heed/core/device.h"
 #include "heed/core/thread_pool.h"
 
@@ -67,10 +69,26 @@ CpuInfo cpu_info() {
   return {cpu_threads(), available_processors(), hwy::TargetName(instructions().used), cpu::own_products()};
 }
 
+namespace {
+
+/// A kernel whose results do not depend on the arithmetic that the caller has set.
+template <auto kernel>
+struct Plain;
+template <class Result, class... Arguments, Result (*kernel)(Arguments...)>
+struct Plain<kernel> {
+  static Result run(Arguments... arguments) {
+    const PlainArithmetic plain;
+    return kernel(std::forward<Arguments>(arguments)...);
+  }
+};
+
+}  // namespace
+
 constinit const Backend cpu_backend{
     .name = "cpu",
-#define HEED_KERNEL(kernel, ...) .kernel = cpu::kernel,
-#define HEED_FUSED(kernel, ...) .kernel = {cpu::kernel##_forward, cpu::kernel##_backward},
+#define HEED_KERNEL(kernel, ...) .kernel = Plain<cpu::kernel>::run,
+#define HEED_FUSED(kernel, ...) \
+  .kernel = {Plain<cpu::kernel##_forward>::run, Plain<cpu::kernel##_backward>::run},
 #define HEED_VULKAN_KERNEL(...)
 #define HEED_VULKAN_FUSED(kernel, ...) .kernel = {},
 #include "heed/core/kernels.def"

@@ -217,9 +217,10 @@ std::string op_names_json();
 /// Turns the current exception into a status, and its message into the last error of this thread.
 heed_status status_of_exception(const char* function) noexcept;
 
-/// Runs the body of an API function; no exception leaves it.
+/// Runs the body of an API function, with plain arithmetic; no exception leaves it.
 template <class Body>
 heed_status guarded(const char* function, const Body& body) noexcept {
+  const PlainArithmetic plain;
   try {
     body();
     return HEED_OK;
