@@ -394,6 +394,34 @@ TEST_CASE("Muon steps hidden maps as matrices, and all else as AdamW does") {
   CHECK_THROWS_WITH_AS(set_hidden_map(Tensor::ones({2}), true), doctest::Contains("leaf"), Error);
 }
 
+TEST_CASE("Parameters of several types are stepped together as they are alone") {
+  const std::vector<double> first = {1, -2, 3, 4, 0.5, -6};
+  for (const OptimizerKind kind :
+       {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::muon}) {
+    CAPTURE(name_of(kind));
+    const auto stepped = [&](std::vector<DType> types) {
+      std::vector<Tensor> leaves;
+      for (const DType type : types) leaves.push_back(parameter(cast(Tensor::from(first, {2, 3}), type)));
+      std::vector<NamedTensor> named;
+      for (std::size_t i = 0; i < leaves.size(); ++i) named.push_back({std::to_string(i), &leaves[i]});
+      Optimizer optimizer(named, {.kind = kind});
+      for (int step = 0; step < 3; ++step) {
+        optimizer.zero_gradients();
+        for (const Tensor& leaf : leaves) backward(sum(leaf * leaf));
+        optimizer.step(0.1, Tensor::full({1}, 0.5));
+      }
+      std::vector<std::vector<double>> values;
+      for (const Tensor& leaf : leaves) values.push_back(leaf.detach().to_doubles());
+      return values;
+    };
+    const auto both = stepped({DType::f32, DType::f64, DType::f32});
+    CHECK(both[0] == stepped({DType::f32})[0]);
+    CHECK(both[1] == stepped({DType::f64})[0]);
+    CHECK(both[2] == both[0]);
+    CHECK(both[0] != first);
+  }
+}
+
 TEST_CASE("Muon in bf16 is near to f32, and a step that is skipped changes nothing") {
   const auto stepped = [](DType products, std::int32_t skip) {
     Tensor leaf = parameter(random_floats({64, 96}, 1));

@@ -261,24 +261,27 @@ void Optimizer::step(double learning_rate, const Tensor& gradient_scale, const T
   update.decoupled_decay = options_.kind == OptimizerKind::adamw || options_.kind == OptimizerKind::muon;
   update.step = steps_ + 1;
 
-  std::set<std::tuple<double, double, bool>> groups;
-  for (std::size_t i = 0; i < rates_.size(); ++i) groups.emplace(rates_[i], decays_[i], matrices_[i]);
-  for (const auto& [rate, decay, of_matrices] : groups) {
+  std::set<Group> groups;
+  for (std::size_t i = 0; i < rates_.size(); ++i) groups.insert(group_of(i));
+  for (const Group& group : groups) {
+    const auto [rate, decay, of_matrices, dtype] = group;
     update.learning_rate = learning_rate * rate * (of_matrices ? options_.muon.rate : 1);
     update.weight_decay = decay;
-    step_group(rate, decay, of_matrices, update);
+    step_group(group, update);
   }
   ++steps_;
 }
 
-/// Updates the parameters that share a learning rate and weight decay and are either all stepped as
-/// matrices or none.
-void Optimizer::step_group(double rate, double decay, bool of_matrices, OptimizerStep& update) {
+Optimizer::Group Optimizer::group_of(std::size_t i) const {
+  return {rates_[i], decays_[i], matrices_[i], parameters_[i].tensor->dtype()};
+}
+
+void Optimizer::step_group(const Group& group, OptimizerStep& update) {
+  const bool of_matrices = std::get<2>(group);
   std::vector<Tensor> weights, gradients, first, second;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& weight = *parameters_[i].tensor;
-    const bool is_due = rates_[i] == rate && decays_[i] == decay && matrices_[i] == of_matrices &&
-                        (owned_.empty() || owned_[i]);
+    const bool is_due = group_of(i) == group && (owned_.empty() || owned_[i]);
     const Tensor grad = is_due ? gradient(weight) : Tensor();
     if (!grad.defined()) continue;
     weights.push_back(weight.detach());

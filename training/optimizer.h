@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "heed/base/setting.h"
@@ -166,7 +167,11 @@ class Optimizer {
 
  private:
   void check_parameters() const;
-  void step_group(double rate, double decay, bool of_matrices, OptimizerStep& update);
+  /// What parameters have in common that are updated together: rate, weight decay, whether they are
+  /// stepped as matrices, and type.
+  using Group = std::tuple<double, double, bool, DType>;
+  Group group_of(std::size_t i) const;
+  void step_group(const Group& group, OptimizerStep& update);
 
   std::vector<NamedTensor> parameters_;
   std::vector<double> rates_;   // of each parameter
