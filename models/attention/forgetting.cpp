@@ -6,9 +6,10 @@
 //   D_ij = log f_{j+1} + ... + log f_i = c_i - c_j    c_t = log f_1 + ... + log f_t
 //   O    = merge( softmax( q k^T / sqrt(dh) + D ) v ) Wo        over the keys j <= i        (eq. 5)
 //
-// There is no N x N matrix. c_i is the same for all keys of a query and cancels in the softmax;
-// -c_j is an extra column of the keys, next to a column of ones in the queries. For f16 and bf16
-// inputs, c and attention are computed in f32.
+// There is no N x N matrix. c_i and -c_j are extra columns of the queries and keys, next to columns
+// of ones. c_i cancels in the softmax, but without it the gradients of the gates would be sums of
+// rounding errors that grow with the length. For f16 and bf16 inputs, c and attention are computed
+// in f32.
 //
 // bf starts from 0, the authors' default (fgate_bias_init is off), so f starts from 1/2. Departure:
 // the paper's "Pro" form adds an output gate, norms of q, k and o, and shifts of k and v. The
@@ -40,7 +41,7 @@ class Forgetting : public Attention {
     add_module("forget", forget_);
   }
 
-  /// The cache holds the keys with their column, [B, T, H (dh + 1)], in f32 where inputs are f16 or
+  /// The cache holds the keys with their columns, [B, T, H (dh + 2)], in f32 where inputs are f16 or
   /// bf16.
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
     if (!config().causal) return Attention::step(input, cache, context);
@@ -48,12 +49,12 @@ class Forgetting : public Attention {
     const Parts x = parts_of(input, before);
     Tensor c = x.c;
     if (before > 0) {
-      const Tensor last = split_heads(slice(cache.key, 1, before - 1, before), heads);  // [B, H, 1, dh + 1]
-      c = c - squeeze(slice(last, 3, last.size(3) - 1, last.size(3)), 3) * scale();
+      const Tensor last = split_heads(slice(cache.key, 1, before - 1, before), heads);  // [B, H, 1, dh + 2]
+      c = c - select(last, 3, last.size(3) - 2) * scale();
     }
-    cache.key = appended(std::move(cache.key), merge_heads(with_column(x.key, -c)));
+    cache.key = appended(std::move(cache.key), merge_heads(fading_key(x.key, -c)));
     cache.value = appended(std::move(cache.value), merge_heads(x.value));
-    const Tensor out = attention(with_ones(x.query), split_heads(cache.key, heads),
+    const Tensor out = attention(fading_query(x.query, c), split_heads(cache.key, heads),
                                  split_heads(cache.value, heads), options_of(cache.mask, context));
     return output_of(out, input.x);
   }
@@ -87,11 +88,13 @@ class Forgetting : public Attention {
             transpose(c, 1, 2)};
   }
 
-  /// k with what is added to the logits, [B, H, N, dh + 1].
-  Tensor with_column(const Tensor& key, const Tensor& added) const {
-    return concat({key, unsqueeze(added / scale(), 3)}, 3);
+  /// k and q with what is added to the logits, [B, H, N, dh + 2].
+  Tensor fading_key(const Tensor& key, const Tensor& added) const {
+    return pad(concat({key, unsqueeze(added / scale(), 3)}, 3), 3, 0, 1, 1);
   }
-  static Tensor with_ones(const Tensor& query) { return pad(query, 3, 0, 1, 1); }
+  Tensor fading_query(const Tensor& query, const Tensor& added) const {
+    return concat({pad(query, 3, 0, 1, 1), unsqueeze(added / scale(), 3)}, 3);
+  }
 
   AttentionOptions options_of(const Tensor& mask, Context& context) const {
     AttentionOptions options = kernel_options(mask, context);
@@ -100,9 +103,10 @@ class Forgetting : public Attention {
     return options;
   }
 
-  /// Over the keys up to each query. The logits lack c_i.
+  /// Over the keys up to each query.
   AttentionPart past(const Parts& x, const Tensor& mask, Context& context) const {
-    return attention_part(with_ones(x.query), with_column(x.key, -x.c), x.value, options_of(mask, context));
+    return attention_part(fading_query(x.query, x.c), fading_key(x.key, -x.c), x.value,
+                          options_of(mask, context));
   }
 
   /// Over all keys: those up to the query and, in reverse order, those after it.
@@ -114,12 +118,11 @@ class Forgetting : public Attention {
     const auto seconds = [&](const Tensor& t) { return flip(slice(t, 2, 1, length), 2); };
     const Tensor after_mask = mask.defined() ? contiguous(flip(slice(mask, 1, 1, length), 1)) : Tensor();
     AttentionPart after =
-        attention_part(with_ones(firsts(x.query)), with_column(seconds(x.key), seconds(x.c)),
+        attention_part(fading_query(firsts(x.query), -firsts(x.c)), fading_key(seconds(x.key), seconds(x.c)),
                        seconds(x.value), options_of(after_mask, context));
     constexpr double nothing = -1e30;  // a softmax over -infinity alone would be NaN
-    before.log_sum_exp = maximum(before.log_sum_exp + x.c, nothing);
-    after.log_sum_exp =
-        pad(maximum(flip(after.log_sum_exp, 2) - slice(x.c, 2, 0, length - 1), nothing), 2, 0, 1, nothing);
+    before.log_sum_exp = maximum(before.log_sum_exp, nothing);
+    after.log_sum_exp = pad(maximum(flip(after.log_sum_exp, 2), nothing), 2, 0, 1, nothing);
     after.output = pad(flip(after.output, 2), 2, 0, 1);
     return join_attention(std::vector<AttentionPart>{before, after});
   }
