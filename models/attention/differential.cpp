@@ -18,8 +18,9 @@
 // weights. The paper has decoders with rotary positions; cross-attention and other positions, which
 // add the same to both logits, are extensions.
 //
-// Time N M d + (N + M) d^2 with values read twice; parameters 4 d^2. No settings. The head width
-// must be even.
+// Time N M d + (N + M) d^2 with values read twice; parameters 4 d^2. The head width must be even.
+//
+// Settings: "layer" l (-1: the layer's place in its stack, 0 for a layer alone).
 
 #include <cmath>
 
@@ -32,8 +33,7 @@ namespace {
 class Differential : public ProjectedAttention {
  public:
   explicit Differential(const AttentionConfig& config)
-      : ProjectedAttention(config, {.softmaxes = 2}),
-        initial_lambda_(0.8 - 0.6 * std::exp(-0.3 * static_cast<double>(config.layer))) {
+      : ProjectedAttention(config, {.softmaxes = 2}), initial_lambda_(initial_lambda_in(config)) {
     const std::int64_t width = config.inner_width() / config.heads;
     const char* const names[] = {"lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2"};
     for (int i = 0; i < 4; ++i) add_parameter(names[i], lambdas_[i], initialiser_.normal({width / 2}, 0.1));
@@ -66,6 +66,11 @@ class Differential : public ProjectedAttention {
   }
 
  private:
+  static double initial_lambda_in(const AttentionConfig& config) {
+    const std::int64_t layer = config.options.take_integer("layer", -1, -1, 1 << 20);
+    return 0.8 - 0.6 * std::exp(-0.3 * static_cast<double>(layer < 0 ? config.layer : layer));
+  }
+
   Tensor lambda(DType dtype) const {
     const auto exponential = [&](int i) {
       return exp(

@@ -16,15 +16,18 @@
 // Padded tokens write nothing, fade nothing and are 0 for conv. Dropout drops tokens from what is
 // written.
 //
-// Departures: the authors' code scales q by 1 / sqrt(dk), which RMSNorm cancels up to its 1e-5, and
-// draws e^A from U(0, 16). Here e^A starts from U(1, 16), and softplus(ba) from e^U(log 0.001, log
-// 0.1) as in theirs. Their models have dk = 3/4 and dv = 3/2 of d / H. The papers have only the
-// causal form. Without `causal`, an extension: o is the sum of both directions.
+// Departures: the authors' code scales q by 1 / sqrt(dk), as "scale" does here. RMSNorm cancels it
+// only where o is large beside the root of its 1e-5; initially outputs differ by some percent to a
+// third. They draw e^A from U(0, 16). Here e^A starts from U(1, 16), and softplus(ba) from e^U(log
+// 0.001, log 0.1) as in theirs. Their maps have no biases; here those of projections, beta and the
+// gate follow `bias`. Their models have dk = 3/4 and dv = 3/2 of d / H. The papers have only the
+// causal form. Without `causal`, an extension: o is the sum of both directions, and conv looks ahead
+// in the backward one.
 //
 // Time N dk d + N d^2, memory N d, parameters (3 + 2 e) d^2.
 //
 // Settings: "gated" (true; false: DeltaNet); "value_width" e, the width of v relative to q (1);
-// "convolution" c (4).
+// "convolution" c (4); "scale" (false): q is divided by sqrt(dk).
 
 #include <memory>
 #include <vector>

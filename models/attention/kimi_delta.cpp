@@ -12,19 +12,19 @@
 // may fade arbitrarily fast (core/recurrence.h). The paper uses no positions. Decoding keeps S and
 // c - 1 inputs of conv.
 //
-// The paper says only that alpha is made as in Gated DeltaNet and Mamba. The formula above and the
-// bias bg follow the authors' code, in flash-linear-attention. There ba starts from 0, so most of
-// the state is initially gone after one token, and q is scaled by 1 / sqrt(dk), which RMSNorm
-// cancels up to its 1e-5. Departure: softplus(ba) starts from e^U(log 0.001, log 0.1), as in Gated
-// DeltaNet; e^A starts from U(1, 16), as in their code.
+// The paper says only that alpha is made as in Gated DeltaNet and Mamba. The formula above, the bias
+// bg and the first values, e^A from U(1, 16) and softplus(ba) from e^U(log 0.001, log 0.1), follow
+// the authors' code, in flash-linear-attention. Departures, as in gated_deltanet.cpp: q is scaled by
+// 1 / sqrt(dk) only with "scale", and the maps of q, k, v, beta and O have biases if `bias` is set.
 //
 // Padded tokens write nothing, fade nothing and are 0 for conv. Dropout drops tokens from what is
-// written. Without `causal`, an extension: o is the sum of both directions.
+// written. Without `causal`, an extension: o is the sum of both directions, and conv looks ahead in
+// the backward one.
 //
 // Time N dk d + N d^2, memory N d, parameters (3 + e) d^2 + 2 r d (1 + e).
 //
 // Settings: "value_width" e, the width of v relative to q (1); "convolution" c (4); "gate_rank" r
-// (0: d / H).
+// (0: d / H); "scale" (false): q is divided by sqrt(dk).
 
 #include <vector>
 

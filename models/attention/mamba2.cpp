@@ -13,8 +13,9 @@
 // not in chunks (section 6). Decoding keeps h and c - 1 inputs of conv.
 //
 // e^A starts from U(1, 16), softplus(bdt) from e^U(log 0.001, log 0.1) and D from 1, as in the
-// authors' code, which has n = 128 and heads of 64. Padded tokens add nothing, fade nothing and are
-// 0 for conv. Dropout drops tokens from h.
+// authors' code, which has n = 128 and heads of 64. Their conv's biases start from U(-1/sqrt(c),
+// 1/sqrt(c)), here from 0. Their other maps have no biases; here all but dt's follow `bias`. Padded
+// tokens add nothing, fade nothing and are 0 for conv. Dropout drops tokens from h.
 //
 // The paper has only the causal form. Without `causal`, an extension: L_tj decays in both
 // directions, and conv still looks back.

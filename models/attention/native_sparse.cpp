@@ -7,7 +7,7 @@
 //   phi_b = W2 silu( W1 flat(k + e over block b) + b1 ) + b2   complete blocks; same for v (eq. 7)
 //   p   = softmax( q phi^T / sqrt(dh) )  over the blocks that end at the query or before   (eq. 8)
 //   I   = the own block, the first, the one before, and those with the largest sum of p over the
-//         heads of a group: n in all                                                  (eq. 9 - 12)
+//         heads of a group: n in all (n = 1: the own; n = 2: the first, too)           (eq. 9 - 12)
 //   o_m = softmax( q k^T / sqrt(dh) ) v  over phi; the keys of I; the last w keys (eq. 5, sec. 3.3)
 //   O   = merge( sum_m g_m o_m ) Wo,   g = sigmoid( X Wg )      three numbers per head     (eq. 5)
 //

@@ -15,6 +15,8 @@ constexpr OptionHelp table[] = {
     {"", "padding", "Skip padding, or count it like other tokens, as published weights expect"},
     {"", "convolution", "Taps of the short causal convolution of queries, keys and values"},
 
+    {"", "scale", "Divide queries by the root of their width, as the authors' code does"},
+
     {"", "kv_heads", "Heads of keys and values, shared by query heads (grouped queries); 0: no sharing"},
 
     {"dot_product", "output_bias", "Bias in the output map; defaults to that of the other projections"},
@@ -92,6 +94,9 @@ constexpr OptionHelp table[] = {
 
     {"performer", "features", "Number of random features; defaults to w ln w for heads of width w"},
     {"performer", "redraw", "Redraw the features after this many batches; 0: never"},
+
+    {"differential", "layer",
+     "Number l of the layer, which sets the initial lambda; -1: its place in the stack"},
 
     {"retnet", "value_width", "Width of the values relative to the layer"},
 

@@ -19,9 +19,10 @@
 //
 // Departures: from the second layer on, the paper mixes v with that of the first layer (eq. 9).
 // Here layers have only their own v. Its channel mixing corresponds to a feed-forward layer. mu, w0, a0, xi,
-// alpha and rho start as in the first layer of the authors' code, at any depth. Matrices start as
-// elsewhere in heed; theirs start with Wo, Ww1, Wa1 and Wg1 at 0. The maps to r, k, v and O have
-// biases if projections do; the paper's have none.
+// alpha and rho start as in the first layer of the authors' code, at any depth; GroupNorm's gains
+// start from 1, theirs from ((layer + 1) / layers)^0.7. Matrices start as elsewhere in heed; theirs
+// start with Wo, Ww1, Wa1 and Wg1 at 0. The maps to r, k, v and O have biases if projections do; the
+// paper's have none.
 //
 // A padded token counts as 0 for the next token, and writes, removes and fades nothing. Dropout
 // drops tokens from what is added. The paper has only the causal form. Without `causal`, an

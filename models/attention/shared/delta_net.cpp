@@ -1,5 +1,7 @@
 #include "heed/models/attention/shared/delta_net.h"
 
+#include <cmath>
+
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/shared/token_sums.h"
 
@@ -13,6 +15,7 @@ DeltaNet::DeltaNet(const AttentionConfig& config)
       value_(config.width, value_width_, config.bias, initialiser_),
       strength_(config.width, config.heads, config.bias, initialiser_),
       output_(value_width_, config.width, config.bias, initialiser_),
+      scales_(config.options.take_bool("scale", false)),
       convolution_(config.options.take_integer("convolution", 4, 1, 64), 2 * config.width + value_width_,
                    false, initialiser_) {
   add_module("query", query_);
@@ -63,13 +66,17 @@ Tensor DeltaNet::one_way(const Parts& parts, AttentionCache* cache) const {
   const auto heads_of = [&](std::int64_t begin, std::int64_t end) {
     return cast(split_heads(contiguous(slice(qkv, 2, begin, end)), heads), precise);
   };
-  const auto unit = [](const Tensor& t) { return t * rsqrt(sum(square(t), -1, true) + 1e-6); };
-  const Tensor key = unit(heads_of(width, 2 * width)), value = heads_of(2 * width, 2 * width + value_width_),
+  const auto root_of_width = std::sqrt(static_cast<double>(width / heads));
+  const auto unit = [&](const Tensor& t, double length) {  // rms_norm keeps squares within range
+    return rms_norm(t, {}, 1e-6 / (root_of_width * root_of_width)) * (length / root_of_width);
+  };
+  const Tensor key = unit(heads_of(width, 2 * width), 1),
+               value = heads_of(2 * width, 2 * width + value_width_),
                strength = unsqueeze(transpose(parts.strength, 1, 2), 3);
   Tensor log_alpha = parts.log_alpha;
   if (log_alpha.defined())
     log_alpha = log_alpha.size(2) == heads ? transpose(log_alpha, 1, 2) : split_heads(log_alpha, heads);
-  return recurrence_output({.query = unit(heads_of(0, width)),
+  return recurrence_output({.query = unit(heads_of(0, width), scales_ ? 1 / root_of_width : 1),
                             .log_decay = log_alpha,
                             .reading = key * strength,
                             .writing = key,

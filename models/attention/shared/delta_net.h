@@ -15,7 +15,7 @@ namespace heed {
 ///   merge(RMSNorm(o))        one vector of gains for all heads
 ///
 /// unit(x) = x / sqrt(|x|^2 + 1e-6). Settings: "value_width" e, the width of v relative to q;
-/// "convolution", its taps.
+/// "convolution", its taps; "scale", whether q is divided by sqrt(dk).
 class DeltaNet : public RecurrentAttention {
  protected:
   explicit DeltaNet(const AttentionConfig& config);
@@ -33,6 +33,7 @@ class DeltaNet : public RecurrentAttention {
 
  private:
   struct Parts;
+  bool scales_;
   Tensor one_way(const Parts& parts, AttentionCache* cache) const;
 
   ShortConvolution convolution_;
