@@ -1,10 +1,9 @@
 #include "heed/base/digest.h"
 
-#include <cstdio>
-
 #include "heed/base/error.h"
 #include "heed/base/file.h"
 #include "heed/base/open_folder.h"
+#include "heed/base/plain_numbers.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -29,10 +28,8 @@ void Digest::add(std::string_view bytes) {
 
 std::string Digest::hex() const {
   const XXH128_hash_t hash = XXH3_128bits_digest(state_->xxh);
-  char text[33];
-  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  return text;
+  return formatted("%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                   static_cast<unsigned long long>(hash.low64));
 }
 
 std::uint64_t fnv1a(std::string_view bytes) {

@@ -3,6 +3,7 @@
 #include <clocale>  // also declares newlocale and uselocale, which are POSIX
 
 #include <charconv>
+#include <concepts>
 #include <cstdio>
 #include <locale>
 #include <optional>
@@ -39,6 +40,12 @@ std::string formatted(const char* format, auto... values) {
   const PlainNumbers plain;
   std::snprintf(text, sizeof text, format, values...);
   return text;
+}
+
+/// Returns the shortest text that parses to this number.
+std::string number_text(std::floating_point auto number) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, number).ptr};
 }
 
 /// Parses a text that is one number as a whole, "inf" and "nan" included; nothing for any other

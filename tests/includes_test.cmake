@@ -17,6 +17,9 @@ set(allowed_apps/compare ${allowed_apps/tasks} apps/compare)
 set(allowed_apps/cli ${allowed_apps/tasks} apps/hub apps/compare apps/cli tests)  # the tables of cases that `heed check` runs
 set(allowed_bindings ${allowed_apps/tasks} apps/hub apps/compare c)  # c: the C API's own headers
 
+# What follows the locale of the program that uses the library: base/plain_numbers.h has what does not.
+set(of_a_locale "(strto[dfl]|sto[dfl]|stold|atof|s[cn]*printf|vsnprintf|printf|sscanf|put_money|get_time)[(]|std::ostringstream")
+
 # Circles that are meant. A tensor asks the backend of its device for memory and kernels, and these take tensors.
 set(circles core)
 set(circle_core core/backend core/tensor)
@@ -30,6 +33,10 @@ foreach(folder base core autograd backends models text training apps/data apps/r
     file(STRINGS ${file} includes REGEX "^[ \t]*#[ \t]*include")
     file(RELATIVE_PATH where ${ROOT} ${file})
     string(REGEX REPLACE "\\.[a-z]+$" "" unit ${where})
+    file(STRINGS ${file} numbers REGEX "(^|[^a-z_])${of_a_locale}")
+    if(numbers AND NOT unit STREQUAL "base/plain_numbers")
+      list(APPEND violations "${where}: numbers that follow the locale, where base/plain_numbers.h has some that do not: ${numbers}")
+    endif()
     list(APPEND units ${unit})
     foreach(include ${includes})
       math(EXPR seen "${seen} + 1")

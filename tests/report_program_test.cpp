@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "heed/apps/compare/comparison.h"
 #include "heed/apps/data/idx.h"
 #include "heed/apps/report/report.h"
 #include "heed/apps/tasks/learner.h"
@@ -380,14 +381,25 @@ class GermanNumbers {
 
 TEST_CASE("report: a program's locale changes neither what is trained nor how numbers are written") {
   const TemporaryFolder folder("heed-locale-run");
+  const TaskKind& classify = task_kind("classify");
   const auto trained = [&](const fs::path& run) {
-    const TaskKind& kind = task_kind("classify");
+    const TaskKind& kind = run.filename() == "rate" ? task_kind("rate") : classify;
     train_run(kind, small_settings_of(kind, {"training.steps=4"}), {run});
     return tensors_of(run / "model.safetensors");
   };
-  const auto written = [] {
+  const auto written = [&] {
+    const ComparisonPlan plan{classify,
+                              small_settings_of(classify),
+                              {},
+                              {{"model.dropout", {"0.05", "0.1", "0.15", "0.2", "0.25", "0.3", "0.35"}},
+                               {"model.norm", {"pre", "post"}}}};
+    const std::vector<ComparisonCell> cells = plan_cells(plan);
+    std::vector<std::optional<CellResult>> results(cells.size());
+    for (std::size_t i = 0; i < results.size(); ++i)
+      results[i].emplace().metrics = {{"accuracy", static_cast<double>(i * 5 % 7) / 10, true}};
     const Tensor values = Tensor::from<float>({1234.5f, -0.25f}, {2});
     std::string text = concat_text(1234567, ' ', 0.5, ' ', 1e-9, ' ', 1234567.25, ' ', values, '\n');
+    text += setting_importance(cells, comparison_rows(cells, results));
     std::ostringstream shown;
     ProgressPrinter printer(shown, {});
     for (const double value : {0.000123456, 1.5, 2351.25, 12345.678, -1e-7, 1e300, 0.0}) {
@@ -404,9 +416,12 @@ TEST_CASE("report: a program's locale changes neither what is trained nor how nu
     return text + shown.str();
   };
   const std::string weights = trained(folder / "plain"), text = written();
+  const std::string rated = trained(folder / "rate");
+  fs::remove_all(folder / "rate");
   const GermanNumbers german;
   CHECK(written() == text);
   CHECK(trained(folder / "german") == weights);
+  CHECK(trained(folder / "rate") == rated);
   checked(report_of(folder / "german"));
   CHECK(content_of(folder / "german/config.json") == content_of(folder / "plain/config.json"));
 }

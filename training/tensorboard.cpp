@@ -4,12 +4,12 @@
 #include <array>
 #include <bit>
 #include <chrono>
-#include <cstdio>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "heed/base/error.h"
+#include "heed/base/plain_numbers.h"
 
 namespace heed {
 namespace {
@@ -115,9 +115,7 @@ std::vector<std::string> files_in(const OpenFolder& folder) {
 /// Returns a name that sorts after the existing ones, since TensorBoard reads files in name order.
 std::string next_name(const std::vector<std::string>& files) {
   const auto name_of = [](long long seconds) {
-    char digits[24];
-    std::snprintf(digits, sizeof digits, "%010lld", seconds);
-    return std::string(file_start).append(digits).append(file_end);
+    return std::string(file_start).append(formatted("%010lld", seconds)).append(file_end);
   };
   auto seconds = static_cast<long long>(now());
   while (!files.empty() && name_of(seconds) <= files.back()) ++seconds;

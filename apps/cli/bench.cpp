@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -11,6 +10,7 @@
 #include "heed/apps/cli/attention_cost.h"
 #include "heed/apps/cli/program.h"
 #include "heed/apps/tasks/recipe.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/core/device.h"
 #include "heed/models/attention/attention.h"
 
@@ -34,7 +34,11 @@ struct BenchOptions {
 double half_of_free_memory() {
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("MemAvailable:")) return std::stod(line.substr(13)) * 1024 / 1e6 / 2;
+    if (line.starts_with("MemAvailable:")) {
+      const std::size_t digits = std::min(line.find_first_of("0123456789"), line.size());
+      const std::string_view number = std::string_view(line).substr(digits, line.find(' ', digits) - digits);
+      return parsed_number(number).value_or(0) * 1024 / 1e6 / 2;
+    }
   }
   return 4000;
 }
@@ -43,8 +47,8 @@ double half_of_free_memory() {
 class Printer {
  public:
   explicit Printer(bool json) : json_(json) {
-    line(Json(), "%-30s %8s %10s %10s %12s %10s\n", "variant", "length", "ms", "peak MB", "parameters",
-         "GFLOP");
+    line(Json(), formatted("%-30s %8s %10s %10s %12s %10s", "variant", "length", "ms", "peak MB",
+                           "parameters", "GFLOP"));
   }
 
   void cost(const std::string& variant, std::int64_t length, const AttentionCost& cost) const {
@@ -54,29 +58,27 @@ class Printer {
           {"peak_mb", cost.peak_mb},
           {"parameters", cost.parameters},
           {"flops", cost.flops}},
-         "%-30s %8lld %10.2f %10.1f %12lld %10.3f\n", variant.c_str(), static_cast<long long>(length),
-         cost.ms, cost.peak_mb, static_cast<long long>(cost.parameters), cost.flops / 1e9);
+         formatted("%-30s %8lld %10.2f %10.1f %12lld %10.3f", variant.c_str(), static_cast<long long>(length),
+                   cost.ms, cost.peak_mb, static_cast<long long>(cost.parameters), cost.flops / 1e9));
   }
 
   void skipped(const std::string& variant, std::int64_t length, const std::string& reason) const {
-    line({{"variant", variant}, {"length", length}, {"skipped", reason}}, "%-30s %8lld skipped: %s\n",
-         variant.c_str(), static_cast<long long>(length), reason.c_str());
+    line({{"variant", variant}, {"length", length}, {"skipped", reason}},
+         concat_text(formatted("%-30s %8lld", variant.c_str(), static_cast<long long>(length)),
+                     " skipped: ", reason));
   }
 
   void growth(const std::string& variant, std::optional<double> time, std::optional<double> memory) const {
     const auto number = [](std::optional<double> value) { return value ? Json(*value) : Json(); };
     if (time || json_)
       line({{"variant", variant}, {"time_exponent", number(time)}, {"memory_exponent", number(memory)}},
-           "%-30s %8s time ~ N^%.2f, memory ~ N^%.2f\n", variant.c_str(), "", time.value_or(0),
-           memory.value_or(0));
+           formatted("%-30s %8s time ~ N^%.2f, memory ~ N^%.2f", variant.c_str(), "", time.value_or(0),
+                     memory.value_or(0)));
   }
 
  private:
-  void line(const Json& json, const char* format, const auto&... values) const {
-    if (!json_)
-      std::printf(format, values...);
-    else if (!json.is_null())
-      std::cout << json.dump() << '\n';
+  void line(const Json& json, const std::string& text) const {
+    if (!json_ || !json.is_null()) std::cout << (json_ ? json.dump() : text) << '\n';
     flush_output();
   }
 

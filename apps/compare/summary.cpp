@@ -314,7 +314,7 @@ std::vector<ValueGroup> value_groups(std::vector<std::pair<std::string, double>>
   };
   for (const auto& [value, quality] : rows) add(value, quality);
   if (groups.size() <= few) return groups;
-  const auto number = [](const auto& row) { return std::strtod(row.first.c_str(), nullptr); };
+  const auto number = [](const auto& row) { return parsed_number(row.first).value_or(0); };
   std::ranges::stable_sort(rows, {}, number);
   groups.clear();
   for (std::size_t third = 0; third < thirds; ++third) {

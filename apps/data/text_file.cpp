@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <exception>
@@ -20,6 +19,7 @@
 #include "heed/apps/data/gzip.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/base/unicode.h"
 
 namespace heed {
@@ -62,9 +62,7 @@ constexpr std::array<char32_t, 32> cp1252_high = {
     0x2013, 0x2014, 0x02DC, 0x2122, 0x0161, 0x203A, 0x0153, 0,      0x017E, 0x0178};
 
 std::string hex(char byte) {
-  char text[8];
-  std::snprintf(text, sizeof text, "0x%02X", static_cast<unsigned>(static_cast<unsigned char>(byte)));
-  return text;
+  return formatted("0x%02X", static_cast<unsigned>(static_cast<unsigned char>(byte)));
 }
 
 std::string decode_utf8(std::string_view line, BadBytes policy, std::string& text, std::int64_t& replaced) {

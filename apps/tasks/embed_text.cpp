@@ -5,7 +5,6 @@
 //
 // Files of a run beside the weights: tokenizer.json. Parts of the data: train, valid, test.
 
-#include <charconv>
 #include <cmath>
 
 #include "heed/apps/data/synthetic_pairs.h"
@@ -13,6 +12,7 @@
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/models/pairs.h"
 #include "heed/training/ranking.h"
 
@@ -99,11 +99,7 @@ std::vector<ExpectedRank> ranks_of_partners(const Vectors& first, const Vectors&
 
 std::string numbers_text(std::span<const float> values) {
   std::string text;
-  for (const float value : values) {
-    char digits[32];
-    const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
-    text.append(text.empty() ? "" : " ").append(digits, end);
-  }
+  for (const float value : values) text.append(text.empty() ? "" : " ").append(number_text(value));
   return text;
 }
 
