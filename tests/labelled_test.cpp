@@ -9,6 +9,7 @@
 
 #include "heed/apps/tasks/run.h"
 #include "heed/base/file.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
 #include "heed/text/safetensors.h"
@@ -234,7 +235,7 @@ TEST_CASE("Weights of the data: an example that counts three times is as good as
 
 TEST_CASE("Ratings: numbers at any magnitude, alike or not, are learned in units of their deviation") {
   const TemporaryFolder folder;
-  for (const std::string& scale : {std::string("e0"), std::string("e-37"), std::string("e37")}) {
+  for (const std::string scale : {"e0", "e-37", "e37", "e-300"}) {
     CAPTURE(scale);
     std::string rows = "id,stars,text\n";
     for (int i = 0; i < 60; ++i)
@@ -257,8 +258,42 @@ TEST_CASE("Ratings: numbers at any magnitude, alike or not, are learned in units
   train_run(task_kind("rate"),
             small_table_run("rate", folder / "same.tsv", {"training.steps=2", "data.valid_fraction=0.3"}),
             {.folder = folder / "same"});
-  CHECK(std::stod(Run::open(folder / "same").predict(std::vector<std::string>{"two"})[0].text) ==
-        doctest::Approx(5).epsilon(0.5));
+  CHECK(Run::open(folder / "same").predict(std::vector<std::string>{"two"})[0].text == "5");
+}
+
+TEST_CASE("Ratings: a constant that is added to all numbers changes no answer but by itself") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> lines = {"it is good", "it is bad", "well, it is"};
+  std::vector<double> plain;
+  double plain_r2 = 0;
+  for (const double constant : {0., 1e4, 1.7e9, -1e12}) {
+    CAPTURE(constant);
+    std::string rows = "stars,text\n";
+    for (int i = 0; i < 60; ++i)
+      rows += concat_text(number_text(constant + (i % 3 == 0 ? 8 : 2) + i % 2 * 0.25),
+                          i % 3 == 0 ? ",it is good\n" : ",it is bad\n");
+    write_file_atomically(folder / "data.csv", rows);
+    const std::filesystem::path out = folder / concat_text("run", constant);
+    train_run(task_kind("rate"),
+              small_table_run("rate", folder / "data.csv",
+                              {"training.steps=150", "training.schedule.warmup_steps=5"}),
+              {.folder = out});
+    Run run = Run::open(out);
+    const double r2 = run.measure("valid").metrics[2].value;
+    Context context = Context::inference();
+    const std::vector<double> outputs = run.outputs(lines, context).to_doubles();
+    const std::vector<Prediction> answers = run.predict(lines);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const double answer = *parsed_number(answers[i].text) - constant;
+      if (constant == 0) plain.push_back(answer);
+      CHECK(answer == doctest::Approx(plain[i]).epsilon(1e-3));
+      CHECK(outputs[i] - constant == doctest::Approx(plain[i]).epsilon(1e-3));
+    }
+    if (constant == 0) plain_r2 = r2;
+    CHECK(r2 == doctest::Approx(plain_r2).epsilon(1e-3));
+    CHECK(answers[0].text.size() < 16);  // no digits that the model does not tell
+  }
+  CHECK(plain_r2 > 0.8);
 }
 
 TEST_CASE("Ratings: labels that are no numbers of f32, and columns that could all be the number") {

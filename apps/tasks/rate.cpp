@@ -4,8 +4,10 @@
 // from its English words.
 //
 // Files of a run beside the weights: tokenizer.json, and scale.json with the mean and the standard deviation
-// of the numbers to learn from, in units of which the model computes. Parts of the data: train, valid, test.
+// of the numbers to learn from, in units of which the model computes. Numbers of the data and answers are f64.
+// Parts of the data: train, valid, test.
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -82,7 +84,7 @@ LabelledText number_sizes(std::uint64_t seed) {
   const std::vector<std::int32_t> numbers = draw_numbers(seed, 3000, 1).train;
   const TextList words = number_words(numbers).source;
   for (std::size_t i = 0; i < numbers.size(); ++i)
-    text.add(words[i], std::to_string(std::log10(numbers[i] + 1.0)), words[i]);
+    text.add(words[i], formatted("%.6f", std::log10(numbers[i] + 1.0)), words[i]);
   return text;
 }
 
@@ -93,19 +95,32 @@ double number_in(std::string_view text, const std::string& place) {
   return *number;
 }
 
+double largest_of(const std::vector<double>& numbers) {
+  double largest = 0;
+  for (const double number : numbers) largest = std::max(largest, std::abs(number));
+  return largest;
+}
+
+/// Returns the root of the mean square of numbers of any magnitude, whose squares may not exist.
+double root_mean_square(const std::vector<double>& numbers) {
+  const double largest = largest_of(numbers), count = static_cast<double>(numbers.size());
+  double squares = 0;
+  for (const double number : numbers) squares += std::pow(number / largest, 2) / count;
+  return largest > 0 ? largest * std::sqrt(squares) : 0;
+}
+
 /// Maps numbers to a mean of 0 and a standard deviation of 1, and back.
 struct Scale {
-  double mean = 0, deviation = 1;
+  double mean = 0, deviation = 0;
 
-  /// If all numbers are equal, the deviation stays 1.
-  static Scale of(const std::vector<double>& numbers) {
-    Scale scale;
-    for (const double number : numbers) scale.mean += number / static_cast<double>(numbers.size());
-    double squares = 0;
-    for (const double number : numbers)
-      squares += (number - scale.mean) * (number - scale.mean) / static_cast<double>(numbers.size());
-    if (squares > 0) scale.deviation = std::sqrt(squares);
-    return scale;
+  /// Sums distances from the first number: a constant that all have in common does not matter.
+  static Scale of(std::vector<double> numbers) {
+    if (numbers.empty()) return {};
+    const double first = numbers.front(), count = static_cast<double>(numbers.size());
+    double mean = 0;
+    for (double& number : numbers) mean += (number -= first) / count;
+    for (double& number : numbers) number -= mean;
+    return {first + mean, root_mean_square(numbers)};
   }
   static Scale from_json(const std::string& text) {
     const auto json = parse_json<nlohmann::json>(text, "scale.json", 2);
@@ -115,16 +130,25 @@ struct Scale {
       return json.at(name).get<double>();
     };
     const Scale scale{member("mean"), member("deviation")};
-    check(std::isfinite(scale.mean) && std::isfinite(scale.deviation) && scale.deviation > 0,
+    check(std::isfinite(scale.mean) && std::isfinite(scale.deviation) && scale.deviation >= 0,
           "scale.json: the mean is ", scale.mean, " and the deviation ", scale.deviation,
-          "; expected finite numbers, and a deviation above 0");
+          "; expected finite numbers, and a deviation from 0");
     return scale;
   }
   std::string json() const {
     return nlohmann::ordered_json({{"mean", mean}, {"deviation", deviation}}).dump(2) + "\n";
   }
-  double scaled(double number) const { return (number - mean) / deviation; }
+  /// If all numbers are equal, each is 0 and every answer is their mean.
+  float scaled(double number) const {
+    return deviation > 0 ? static_cast<float>((number - mean) / deviation) : 0;
+  }
   double unscaled(double output) const { return mean + deviation * output; }
+  /// Returns an answer with the digits that the model tells: nine of those of the deviation.
+  std::string text_of(double answer) const {
+    if (!(deviation > 0)) return number_text(answer);
+    const double more = std::min(std::log10(std::max(1.0, std::abs(answer) / deviation)), 8.0);
+    return number_text(*parsed_number(formatted("%.*g", 9 + static_cast<int>(more), answer)));
+  }
 };
 
 class RateLearner : public Learner {
@@ -156,8 +180,7 @@ class RateLearner : public Learner {
     const ClassLogits found = outputs(pick(train_.inputs, rows), context);
     const std::vector<float> weights = batch_weights(weights_, rows);
     std::vector<float> targets;
-    for (const double number : pick(train_.targets, rows))
-      targets.push_back(static_cast<float>(scale_.scaled(number)));
+    for (const double number : pick(train_.targets, rows)) targets.push_back(scale_.scaled(number));
     const auto column = [&](const std::vector<float>& values) {
       return Tensor::from(values, found.deep.shape(), found.deep.device());
     };
@@ -184,7 +207,7 @@ class RateLearner : public Learner {
         [&](const Inputs& inputs) {
           std::vector<Prediction> answers;
           for (const double number : numbers_of(inputs))  // one that is none is an error of Run::predict()
-            answers.push_back({number_text(static_cast<float>(number)), std::isfinite(number) ? 1 : number});
+            answers.push_back({scale_.text_of(number), std::isfinite(number) ? 1 : number});
           return answers;
         },
         [&](const TokenizedText& input, const std::string& name, CaptureFile& file) {
@@ -193,10 +216,11 @@ class RateLearner : public Learner {
         });
   }
 
-  /// Returns the answers in the units of the labels.
+  /// Returns the answers in the units of the labels; on the CPU in f64.
   Tensor line_outputs(std::span<const std::string> lines, Context& context) override {
     const auto inputs = inputs_of_lines(lines, [&](const std::string& line) { return input_of(line); });
-    return outputs(inputs, context).together() * scale_.deviation + scale_.mean;
+    const Tensor found = outputs(inputs, context).together();
+    return (found.device() == Device() ? cast(found, DType::f64) : found) * scale_.deviation + scale_.mean;
   }
 
  protected:
@@ -314,7 +338,7 @@ class RateLearner : public Learner {
 
   void fit_shares(SparseLinear& sparse, const Examples& read) {
     std::vector<float> targets;
-    for (const double number : read.targets) targets.push_back(static_cast<float>(scale_.scaled(number)));
+    for (const double number : read.targets) targets.push_back(scale_.scaled(number));
     sparse.fit_shares(outputs(read.inputs, &ClassLogits::side_by_side), targets);
   }
 
@@ -322,19 +346,17 @@ class RateLearner : public Learner {
   /// for answers without an error, otherwise 0, as in scikit-learn.
   Measurement errors_of(const Examples& examples) {
     const std::vector<double> numbers = numbers_of(examples.inputs);
-    const auto count = static_cast<double>(numbers.size());
-    const double mean = Scale::of(examples.targets).mean;
-    double squares = 0, absolutes = 0, around_mean = 0;
+    std::vector<double> errors;
     std::vector<std::vector<double>> rows;
+    double absolutes = 0;
     for (std::size_t i = 0; i < numbers.size(); ++i) {
-      const double error = numbers[i] - examples.targets[i], distance = examples.targets[i] - mean;
-      squares += error * error / count;
-      absolutes += std::abs(error) / count;
-      around_mean += distance * distance / count;
-      rows.push_back({std::abs(error), 1});
+      errors.push_back(numbers[i] - examples.targets[i]);
+      rows.push_back({std::abs(errors[i]), 1});
+      absolutes += std::abs(errors[i]) / static_cast<double>(numbers.size());
     }
-    const double r2 = around_mean > 0 ? 1 - squares / around_mean : squares > 0 ? 0 : 1;
-    Measurement found = measurement(std::vector<double>{std::sqrt(squares), absolutes, r2}, numbers.size());
+    const double error = root_mean_square(errors), deviation = Scale::of(examples.targets).deviation;
+    const double r2 = deviation > 0 ? 1 - std::pow(error / deviation, 2) : error > 0 ? 0 : 1;
+    Measurement found = measurement(std::vector<double>{error, absolutes, r2}, numbers.size());
     found.examples = {"mean_absolute_error", "mean", std::move(rows)};
     return found;
   }
