@@ -70,6 +70,37 @@ TEST_CASE("classify trains, evaluates and predicts") {
   CHECK(answer["alternatives"][1]["label"] == "bad");
 }
 
+TEST_CASE("classify: a setting that changes what is read is used or refused") {
+  const TemporaryFolder folder;
+  const std::string table =
+      write_content(folder / "q.csv", "text\n\"a fine day\nnumber 3\"\na sad night\n").string();
+  const ProgramResult rows = predict_classes({"--data", table, "--format", "csv"});
+  CHECK_MESSAGE(rows.output == "good\nbad\n", rows.errors);
+  const auto refused = [&](const char* command, const Arguments& more, const char* name) {
+    const ProgramResult result =
+        run_program("classify", joined({command, "--run", finished_classify().string()}, more));
+    CHECK(result.status == 2);
+    CHECK(result.output.empty());
+    CHECK_MESSAGE(contains(result.errors, concat_text("data.", name, " changes nothing here")),
+                  result.errors);
+  };
+  write_content(folder / "config.json", R"({"data": {"format": "csv"}})");
+  for (const Arguments& more : {Arguments{"--format", "csv"}, Arguments{"--set", "data.format=csv"},
+                                Arguments{"--config", (folder / "config.json").string()}})
+    refused("predict", joined({"--source", table}, more), "format");
+  refused("predict", {"--source", table, "--no-header"}, "header");
+  refused("predict", {"--text-columns", "text"}, "text_columns");
+  refused("predict", {"--set", "data.folds=3"}, "folds");
+  refused("evaluate", {"--data", table, "--set", "data.valid_fraction=0.5"}, "valid_fraction");
+  CHECK(contains(
+      run_program("classify", {"train", "--format", "csv", "--out", (folder / "run").string()}).errors,
+      "data.format changes nothing here, because the data is generated"));
+  CHECK(contains(
+      run_program("classify", small_run_train("classify", folder / "run", {"--set", "data.listops.count=9"}))
+          .errors,
+      "data.listops.count changes nothing here, because the data comes from files"));
+}
+
 TEST_CASE("classify evaluate prints a table for people") {
   const std::string run = finished_classify().string();
   const ProgramResult table =

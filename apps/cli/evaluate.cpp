@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -50,9 +51,12 @@ std::string cell(const std::string& name) {
   return unicode::shortened(unicode::printable(name), 40);
 }
 
-/// Formats numbers with a fixed number of decimals, counts as integers, and anything else as JSON.
+/// Formats numbers with four decimals, or those of another magnitude with four digits, counts as
+/// integers, and anything else as JSON.
 std::string cell(const Json& value) {
-  return value.is_number_float() ? formatted("%.4f", value.get<double>()) : value.dump();
+  if (!value.is_number_float()) return value.dump();
+  const double number = value.get<double>(), size = std::abs(number);
+  return formatted(size == 0 || (size >= 1e-3 && size < 1e7) ? "%.4f" : "%.4g", number);
 }
 
 std::size_t width_of(const std::string& table) {
@@ -114,6 +118,10 @@ std::string evaluation_table(const Json& found, int columns) {
 
 // --- the commands
 
+Reads reads_of(const std::vector<std::string>& files) {
+  return files.empty() ? Reads::parts : files.size() == 1 ? Reads::table : Reads::parallel;
+}
+
 class EvaluateCommand {
  public:
   EvaluateCommand(CLI::App& command, const TaskProgram& program)
@@ -132,7 +140,7 @@ class EvaluateCommand {
     const std::vector<std::string> files = files_.given();
     if (!files.empty() && part_.given())
       throw SettingsError("--part names a part of the run's own data: give it or " + files_.names());
-    Run run = run_.open();
+    Run run = run_.open(reads_of(files));
     const std::string part = part_.value("valid");
     const Measurement measurement = files.empty() ? run.measure(part) : run.measure_files(files);
     print_remarks(run_.program(), run.learner());
@@ -176,7 +184,7 @@ class ScoreCommand {
   int run() {
     const std::vector<std::string> files = files_.given();
     if (files.empty()) throw SettingsError("score needs the pairs to score: " + files_.names());
-    Run run = run_.open();
+    Run run = run_.open(reads_of(files));
     TextToTextLearner& learner = text_to_text(run.learner());
     for (const TargetScore& score : learner.score(learner.read_files(files))) {
       if (json_)

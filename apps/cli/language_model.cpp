@@ -49,7 +49,7 @@ class GenerateCommand {
   int run() {
     if (prompts_ && prompt_.given()) throw SettingsError("give --prompt or --prompts, not both");
     capture_.check();
-    Run run = run_.open();
+    Run run = run_.open(Reads::lines);
     samples_ = run.settings().get<std::int64_t>("generation.samples");
     if (prompts_) {
       LineReader reader("", run_.options_of_lines(run, false));

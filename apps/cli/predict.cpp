@@ -43,7 +43,7 @@ class PredictCommand {
       throw SettingsError("--json includes the probabilities: leave out --probability");
     if (data_.given() && source_.given()) throw SettingsError("give --data or --source, not both");
     if (keep_columns_ && !data_.given()) throw SettingsError("--keep-columns is for tables: give --data too");
-    Run run = run_.open();
+    Run run = run_.open(data_.given() ? Reads::rows : Reads::lines);
     data_.given() ? answer_rows(run) : answer_lines(run);
     capture_.save();
     print_remarks(run_.program(), run.learner());

@@ -158,7 +158,7 @@ RunFlags::RunFlags(CLI::App& command, const TaskProgram& program, const std::vec
   add_setting_flags(command, program.kind, flags_);
 }
 
-Run RunFlags::open() const {
+Run RunFlags::open(Reads reads) const {
   if (!run_.given()) throw SettingsError("give --run, the folder of a trained run");
   RunOptions options;
   options.weights = weights_.value();
@@ -170,6 +170,7 @@ Run RunFlags::open() const {
   for (const SettingFlag* flag : given_flags(flags_))
     options.settings.push_back(flag->setting + "=" + flag->text());
   options.kind = &kind_;
+  options.reads = reads;
   Run run = Run::open(run_.value(), options);
   apply_threads(run.settings());
   return run;

@@ -74,7 +74,9 @@ class RunFlags {
   /// `reads_files`: the command has --encoding.
   RunFlags(CLI::App& command, const TaskProgram& program, const std::vector<SettingFlag>& flags,
            bool reads_files = true);
-  Run open() const;
+  /// Opens the run. Throws a SettingsError for settings of data that what the command reads does not
+  /// use.
+  Run open(Reads reads) const;
   /// Returns the encoding of lines: for a file, as the run's data or as --encoding says; for
   /// standard input, UTF-8. Throws a SettingsError for --encoding with standard input.
   TextOptions options_of_lines(const Run& run, bool of_file) const;

@@ -1,8 +1,6 @@
 #include "heed/apps/tasks/data.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <unordered_set>
 #include <utility>
@@ -10,6 +8,7 @@
 #include "heed/apps/data/synthetic_pairs.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/base/unicode.h"
 #include "heed/text/tokenizer_parts.h"
 
@@ -25,6 +24,44 @@ bool names_file(const Settings& settings) {
 
 std::vector<ExampleTable> pair_examples() {
   return {{"", {{"source", "A text"}, {"target", "What belongs to it"}}}};
+}
+
+void check_used(const Setting& setting, Reads reads) {
+  using enum Reads;
+  using Names = std::vector<std::string_view>;  // with a mark at the end: all that begin so
+  static const std::vector<std::pair<Names, std::vector<Reads>>> uses = {
+      {{"max_tokens", "long_texts", "long_sources", "turns", "patch", "memory_bytes", "news",
+        "positive_label", "label_separator"},
+       {made, parts, pairs, table, rows, parallel, lines}},
+      {{"encoding", "on_bad_bytes", "max_bytes"}, {parts, pairs, table, rows, parallel, lines}},
+      {{"format", "header", "delimiter", "labels", "label_column", "text_columns", "first_column",
+        "second_column", "source_column"},
+       {parts, table, rows}},
+      {{"missing", "target_column"}, {parts, table}},
+      {{"weight_column"}, {parts}},
+      {{"numbers", "reports", "dialogues", "questions", "impressions", "sentences", "held_out_", "listops."},
+       {made}}};
+  constexpr const char* what[] = {"the data is generated",
+                                  "the data comes from files",
+                                  "the data is lines of sources and targets",
+                                  "one other file is read",
+                                  "a table of inputs is read",
+                                  "lines of sources and targets are read",
+                                  "each line of the input is one text"};
+  if (!setting.name.starts_with("data.")) return;
+  const std::string_view name = std::string_view(setting.name).substr(5);
+  const auto is_named = [&](std::string_view one) {
+    return one.ends_with('_') || one.ends_with('.') ? name.starts_with(one) : name == one;
+  };
+  std::vector<Reads> used_by = {made, parts, pairs};  // names and shares of files, and seeds
+  for (const auto& [names, its_uses] : uses)
+    if (std::ranges::any_of(names, is_named)) used_by = its_uses;
+  if (std::ranges::count(used_by, reads) > 0) return;
+  throw SettingsError(concat_text(setting.name, " changes nothing here, because ",
+                                  what[static_cast<std::size_t>(reads)], ": leave it out",
+                                  reads == made    ? ", or set data.file"
+                                  : reads == lines ? ", or read a table of inputs"
+                                                   : ""));
 }
 
 bool is_layout(const Setting& setting) {
@@ -292,11 +329,6 @@ std::string digest_of_texts(const std::vector<const TextList*>& lists) {
 }
 
 }  // namespace
-
-std::string number_text(float number) {
-  std::array<char, 32> text;
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
-}
 
 std::string compute_digest(const LabelledText& text) {
   TextList weights;

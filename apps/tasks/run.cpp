@@ -20,7 +20,8 @@ using Json = nlohmann::ordered_json;
 
 /// Applies the options to the settings of a run. Settings of the model and its training must not
 /// change.
-void set_for_use(Settings& settings, const RunOptions& options) {
+void set_for_use(Settings& settings, const TaskKind& kind, const RunOptions& options) {
+  std::vector<const Setting*> given;
   const auto check_changeable = [](const Setting& one, const std::string& name, const std::string& origin) {
     if (one.changes == Changes::never || one.changes == Changes::on_resume)
       throw SettingsError(concat_text(origin, ": \"", name,
@@ -31,15 +32,19 @@ void set_for_use(Settings& settings, const RunOptions& options) {
     const Settings before = settings;
     settings.merge_file(options.config);
     for (const Settings::Declared& one : settings.declared())
-      if (before.setting(one.name).value != one.value) check_changeable(one, one.name, options.config);
+      if (before.setting(one.name).value != one.value)
+        given.push_back(&one), check_changeable(one, one.name, options.config);
   }
   for (const std::string& assignment : options.settings) {
     const std::string name = assigned_name(assignment);  // of a setting, a group, or an attention's option
     for (const Setting& one : settings.declared())
       if ((name + ".").starts_with(one.name + ".") || one.name.starts_with(name + "."))
-        check_changeable(one, name, assignment);
+        given.push_back(&one), check_changeable(one, name, assignment);
     settings.assign(assignment);
   }
+  if (!options.reads) return;
+  const bool is_made = options.reads == Reads::parts && !kind.names_data(settings);
+  for (const Setting* one : given) check_used(*one, is_made ? Reads::made : *options.reads);
 }
 
 /// Returns the mechanisms that an attention setting names: its own and those of single heads.
@@ -88,7 +93,7 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   const Settings trained = run_settings(kind, files);
   check_registered(trained);
   Settings settings = trained;
-  set_for_use(settings, options);
+  set_for_use(settings, kind, options);
   if (!options.device.empty()) settings.set("device", options.device, "device");
   const Device device = device_of(settings);
   std::unique_ptr<Learner> learner = kind.make(std::move(settings));

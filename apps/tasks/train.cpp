@@ -86,10 +86,26 @@ Settings defaults_beside(const TaskKind& kind, const GivenSettings& given, const
   return defaults;
 }
 
+/// Throws for a given setting that the data of new training does not use.
+void check_all_used(const TaskKind& kind, const GivenSettings& given, const Settings& settings) {
+  const auto names = [&](std::initializer_list<const char*> files) {
+    return std::ranges::any_of(files, [&](const char* name) {
+      return settings.has(name) && !settings.get<std::string>(name).empty();
+    });
+  };
+  const Reads reads = !kind.names_data(settings)                        ? Reads::made
+                      : names({"data.file", "data.valid", "data.test"}) ? Reads::parts
+                                                                        : Reads::pairs;
+  for (const GivenSetting& one : given.settings)
+    if (settings.has(one.name)) check_used(settings.setting(one.name), reads);
+}
+
 /// Returns the given settings, except for attention, on top of the defaults or the settings of the
 /// resumed run.
 Settings laid_over_defaults(const TaskKind& kind, const GivenSettings& given) {
   const bool is_new = given.resumed.empty();
+  const auto limit = [](const Settings& of, const char* name) { return of.get<std::int64_t>(name); };
+  const char *const steps = "training.steps", *const epochs = "training.epochs";
   Settings settings = kind.settings(given.own_data);
   if (!is_new) {
     const fs::path folder = settings_folder(given.resumed);
@@ -99,10 +115,19 @@ Settings laid_over_defaults(const TaskKind& kind, const GivenSettings& given) {
     settings = run_settings(kind, before);
     if (folder != given.resumed) settings.assign("data.fold=0");
   }
+  const Settings before = settings;
   if (!given.config.empty()) settings.merge_file(given.config);
   for (const GivenSetting& one : given.settings)
     if (!belongs_to_attention(kind.stacks, one.name)) settings.set(one.name, one.value, one.origin);
+  const auto is_given = [&](const char* name) {
+    return is_new ? settings.setting(name).is_given : limit(settings, name) != limit(before, name);
+  };
+  const bool by_epochs = limit(settings, epochs) > 0 && is_given(epochs) && !is_given(steps);
+  const bool by_steps = limit(settings, steps) > 0 && !is_new && is_given(steps) && !is_given(epochs);
+  if (is_new && !given.own_data) check_all_used(kind, given, settings);
   if (is_new) settings.inherit_defaults(defaults_beside(kind, given, settings));
+  if (by_epochs) settings.set(steps, "0", epochs);  // one that is given alone replaces the other
+  if (by_steps) settings.set(epochs, "0", steps);
   return settings;
 }
 
@@ -419,15 +444,15 @@ std::string summary(const std::vector<Measurement>& folds) {
   for (const Measurement& fold : folds) {
     Json& one = each.emplace_back(Json::object());
     for (const Metric& metric : fold.metrics) {
-      one[metric.name] = rounded(metric.value);
+      one[metric.name] = page::rounded(metric.value);
       values[metric.name].push_back(metric.value);
     }
   }
   for (const Metric& metric : folds.front().metrics) {
     if (values[metric.name].size() < folds.size()) continue;
     const Spread spread = mean_and_deviation(values[metric.name]);
-    means[metric.name] = rounded(spread.mean);
-    deviations[metric.name] = rounded(spread.deviation);
+    means[metric.name] = page::rounded(spread.mean);
+    deviations[metric.name] = page::rounded(spread.deviation);
   }
   means["deviation"] = std::move(deviations);
   means["folds"] = std::move(each);
