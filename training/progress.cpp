@@ -89,7 +89,9 @@ std::string progress_text(const Progress& progress, int columns) {
   if (progress.is_evaluation()) {
     std::vector<std::pair<std::string, double>> metrics = progress.metrics;
     for (auto& [name, value] : metrics) name = metric_title(name);
-    return step_text(progress) + "  evaluation" + list_text(metrics) + (progress.is_best ? "  (kept)" : "");
+    return step_text(progress) + "  evaluation" + list_text(metrics) +
+           (progress.how.empty() ? "" : "  (" + unicode::printable(progress.how) + ")") +
+           (progress.is_best ? "  (kept)" : "");
   }
   std::vector<Piece> parts{
       {step_text(progress), 7},
@@ -198,6 +200,7 @@ std::string metrics_line(const Progress& progress) {
     line["evaluation"] = object_of(progress.metrics);
     line["best"] = progress.is_best;
     if (progress.sample > 0) line["sample"] = progress.sample;
+    if (!progress.how.empty()) line["how"] = progress.how;
   } else {
     line["loss"] = progress.loss;
     line["learning_rate"] = progress.learning_rate;
@@ -224,6 +227,7 @@ Progress parse_metrics_line(std::string_view text) {
     progress.auxiliary = values_of(line, "auxiliary");
     if (line.contains("best")) progress.is_best = line.at("best").get<bool>();
     if (line.contains("sample")) progress.sample = json_parts::count_in(line, "sample");
+    if (line.contains("how")) progress.how = line.at("how").get<std::string>();
     if (!line.contains("loss")) return progress;
     progress.loss = number_of(line.at("loss"));
     progress.learning_rate = number_of(line.at("learning_rate"));

@@ -34,6 +34,7 @@ struct Progress {
   bool is_best = false;                                      ///< the evaluation is the best so far
   std::int64_t sample = 0;      ///< held-out tokens or texts that the evaluation read; 0: all
   std::string unit = "tokens";  ///< what tokens_per_second counts
+  std::string how = {};         ///< Evaluation::how
 
   bool is_evaluation() const { return !metrics.empty(); }
 };
@@ -57,6 +58,8 @@ struct Evaluation {
   /// their total; 0: all were read.
   std::int64_t sample = 0, all = 0;
   std::string unit = {};  ///< of both; empty: Task::unit()
+  /// How answers were found, if a measurement of the trained run may find others: "greedy search".
+  std::string how = {};
 };
 
 /// Returns a progress line: "step 1200/10000 epoch 3 loss 2.314 rate 5.0e-04 norm 0.83 12.3k

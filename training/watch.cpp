@@ -237,6 +237,7 @@ std::int64_t TrainingWatch::evaluations_alike() const {
 Progress TrainingWatch::progress_of(const Evaluation& evaluation) const {
   Progress progress = progress_now();
   progress.sample = evaluation.sample;
+  progress.how = evaluation.how;
   for (const Metric& metric : evaluation.metrics) progress.metrics.emplace_back(metric.name, metric.value);
   return progress;
 }

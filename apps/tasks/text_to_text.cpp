@@ -172,6 +172,15 @@ double TargetScore::perplexity() const {
   return std::exp(-log_probability / static_cast<double>(tokens));
 }
 
+namespace {
+
+std::string search_of(const Decoding& decoding) {
+  if (decoding.method == Decoding::Method::sample) return "samples";
+  return decoding.search.beam == 1 ? "greedy search" : concat_text("beam of ", decoding.search.beam);
+}
+
+}  // namespace
+
 // --- data and model
 
 TextToTextLearner::TextToTextLearner(const TaskKind& kind, Settings settings, TextToTextTask task)
@@ -292,6 +301,9 @@ Evaluation TextToTextLearner::evaluate() {
   Evaluation found =
       evaluation(quality_of(pairs, greedy, evaluated_pairs_).metrics, pairs.size(), parts_.valid.size());
   found.unit = "pairs";  // batches are counted in tokens
+  found.how = search_of(greedy);
+  if (const ParallelText answered = some_of(pairs, evaluated_pairs_); answered.size() < pairs.size())
+    found.how += concat_text(" for ", answered.size(), " pairs");
   return found;
 }
 
@@ -512,6 +524,9 @@ Measurement TextToTextLearner::measured(const MeasureSource& source) {
   };
   return measured_data(parts_, source, read, [&](const ParallelText& pairs) {
     Measurement quality = quality_of(pairs, decoding_, 0);
+    Json json = Json::parse(quality.json);
+    json["how"] = search_of(decoding_);
+    quality.json = json.dump();
     report_truncation("decoding.max_source_tokens");
     return quality;
   });
