@@ -126,6 +126,25 @@ TEST_CASE("--from: trained weights take small steps, the parts that start afresh
   CHECK(chosen({{"model.lora_rank", "0"}}).get<double>(rate) == plain.get<double>(rate));
 }
 
+TEST_CASE("Of steps and epochs, one that is given alone replaces the other, and the earlier of both counts") {
+  const TemporaryFolder folder;
+  const TaskKind& kind = task_kind("classify");
+  const auto limits = [&](std::vector<GivenSetting> given, const fs::path& resumed = {}) {
+    const Settings settings = training_settings(kind, {.settings = std::move(given), .resumed = resumed});
+    return std::pair(settings.get<std::int64_t>("training.steps"),
+                     settings.get<std::int64_t>("training.epochs"));
+  };
+  const GivenSetting steps{"training.steps", "5"}, epochs{"training.epochs", "2"};
+  using Limits = std::pair<std::int64_t, std::int64_t>;
+  CHECK(limits({steps}) == Limits{5, 0});
+  CHECK(limits({epochs}) == Limits{0, 2});
+  CHECK(limits({steps, epochs}) == Limits{5, 2});
+  train_run(kind, small_settings_of(kind, {"training.steps=2"}), {folder / "run"});
+  CHECK(limits({epochs}, folder / "run") == Limits{0, 2});
+  CHECK(limits({steps}, folder / "run") == Limits{5, 0});
+  CHECK(limits({steps, epochs}, folder / "run") == Limits{5, 2});
+}
+
 TEST_CASE("--from: so many passes are enough, unless steps are given") {
   const TemporaryFolder folder;
   const fs::path first = folder / "first";

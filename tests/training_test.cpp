@@ -311,6 +311,24 @@ TEST_CASE("trainer: accumulated batches give the gradient of all their tokens to
   CHECK(whole.model().weight.to_doubles()[0] > 0.5);
 }
 
+TEST_CASE("trainer: of steps and epochs, the earlier end counts, and it is said") {
+  LineTask task;
+  const auto steps_of = [&](std::int64_t steps, std::int64_t epochs) {
+    TrainerOptions options = options_for(steps);
+    options.epochs = epochs;
+    std::string said;
+    const TrainResult result =
+        Trainer(task, options, {.message = [&](std::string_view text) { said += text; }}).run();
+    CHECK(contains(said, concat_text("training ends after ", result.step, " steps: steps = ", steps,
+                                     ", and epochs = ", epochs, " take ")) == (steps > 0));
+    CHECK(result.finished);
+    return result.step;
+  };
+  CHECK(steps_of(0, 2) == 6);
+  CHECK(steps_of(5, 2) == 5);
+  CHECK(steps_of(7, 2) == 6);
+}
+
 TEST_CASE("trainer: it learns, and its records are what happened") {
   LineTask task;
   task.with_auxiliary = true;
@@ -904,7 +922,7 @@ TEST_CASE("trainer: options out of range are refused") {
     CHECK_THROWS_WITH_AS(Trainer(task, options), doctest::Contains(reason), Error);
   };
   TrainerOptions options = options_for(0);
-  refused(options, "either steps or epochs");
+  refused(options, "steps and epochs are 0");
   options.steps = 10;
   options.patience = 2;
   refused(options, "evaluate_every");
@@ -1051,6 +1069,10 @@ TEST_CASE("progress: text, durations and the line on a terminal") {
   CHECK(progress_text(progress) == "step 1200/10000  evaluation  loss 1.5  bleu 34.25  (kept)");
   progress.metrics[1] = {"exact", 0.5};
   CHECK(progress_text(progress) == "step 1200/10000  evaluation  loss 1.5  exact match 0.5  (kept)");
+  progress.how = "greedy search for 9 pairs";
+  CHECK(progress_text(progress) ==
+        "step 1200/10000  evaluation  loss 1.5  exact match 0.5  (greedy search for 9 pairs)  (kept)");
+  CHECK(parse_metrics_line(metrics_line(progress)).how == progress.how);
 }
 
 TEST_CASE("progress: on a narrow terminal the time left is the last to go") {

@@ -28,8 +28,8 @@ std::int64_t batches_in(Task& task, std::int64_t epoch) {
 
 void check_options(const TrainerOptions& options) {
   check_ranges("trainer", options);
-  check((options.steps > 0) != (options.epochs > 0), "trainer: give either steps or epochs; steps is ",
-        options.steps, ", epochs is ", options.epochs);
+  check(options.steps > 0 || options.epochs > 0,
+        "trainer: steps and epochs are 0; give one of them, or both");
   const std::int64_t batches = options.steps * options.accumulation;  // cannot overflow: each has 31 bits
   check(batches <= most_batches, "trainer: ", options.steps, " steps of ", options.accumulation,
         " batches are ", batches, " batches; at most ", most_batches, " are possible");
@@ -71,9 +71,15 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks cal
     check(last_batch_ <= most_batches, "trainer: ", options_.epochs, " epochs are more than ", most_batches,
           " batches; give fewer epochs");
   }
-  if (options_.epochs > 0) steps_ = ceil_div(last_batch_, options_.accumulation);
   state_.seed = options_.seed;
   if (exchange_ && !exchange_->is_first()) callbacks.progress = {}, callbacks.message = {};
+  if (options_.epochs > 0) {
+    const std::int64_t of_epochs = ceil_div(last_batch_, options_.accumulation);
+    if (options_.steps > 0 && callbacks.message)
+      callbacks.message(concat_text("training ends after ", std::min(of_epochs, steps_), " steps: steps = ",
+                                    steps_, ", and epochs = ", options_.epochs, " take ", of_epochs));
+    steps_ = options_.steps > 0 ? std::min(steps_, of_epochs) : of_epochs;
+  }
   watch_ =
       std::make_unique<TrainingWatch>(options_, std::move(callbacks), state_, steps_, task_.unit(), device_);
 }

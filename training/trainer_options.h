@@ -18,7 +18,7 @@ class RunFolder;
 
 struct TrainerOptions {
   std::int64_t steps = 0;   ///< optimizer steps; 0: as many as `epochs` takes
-  std::int64_t epochs = 0;  ///< passes over the data, at most 1,000,000; give this or `steps`
+  std::int64_t epochs = 0;  ///< passes over the data, at most 1,000,000; of both, the earlier end counts
   /// Batches per step. The step's gradient is the mean over all their tokens, added in batch order.
   /// A run may have at most 2^31 - 1 batches in all.
   std::int64_t accumulation = 1;
@@ -55,7 +55,7 @@ void for_each_setting(auto&& visit, TrainerOptions& options) {
   const SettingTraits free = {.changes = Changes::on_resume};
   visit(options.steps, "steps", 0, most, "Optimizer steps", free);
   visit(options.epochs, "epochs", 0, 1e6,
-        "Passes over the data, instead of steps; 0: determined by the steps", free);
+        "Passes over the data; of steps and epochs, the earlier end counts; 0: by steps", free);
   visit(options.accumulation, "accumulation", 1, most,
         "Batches per step; the gradient is the mean over all their tokens");
   visit(options.clip_norm, "clip_norm", 0, most_in_f32, "Limit on the gradient norm; 0: none");

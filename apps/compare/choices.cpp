@@ -127,6 +127,8 @@ std::vector<ComparisonCell> plan_cells(const ComparisonPlan& plan) {
   std::set<std::string> folders;
   for (const Choice& one : choices) {
     Settings settings = plan.base;
+    const bool has_steps =
+        settings.setting("training.steps").is_given || std::ranges::count(names, "training.steps") > 0;
     settings.set("training.steps", settings.json("training.steps"),
                  "compare");  // the same for all, whatever their data
     // As in the programs, an attention and its options override the other settings.
@@ -136,6 +138,8 @@ std::vector<ComparisonCell> plan_cells(const ComparisonPlan& plan) {
           settings.assign(names[i] + "=" + one.values[i]);
     };
     assign(false);
+    if (!has_steps && settings.get<std::int64_t>("training.epochs") > 0)
+      settings.set("training.steps", "0", "training.epochs");
     if (!one.attention.empty()) choose_attentions(settings, plan.kind.stacks, {.attention = one.attention});
     assign(true);
     std::string choice = one.attention;

@@ -290,8 +290,9 @@ void TextStream::prepare() {
 /// Returns the number of batches, from the first, whose windows are cut in two.
 std::int64_t TextStream::short_batches() const {
   const auto steps = settings_.get<std::int64_t>("training.steps");
-  const std::int64_t all = steps > 0 ? steps * settings_.get<std::int64_t>("training.accumulation")
-                                     : settings_.get<std::int64_t>("training.epochs") * batches_per_epoch_;
+  const auto epochs = settings_.get<std::int64_t>("training.epochs");
+  std::int64_t all = steps * settings_.get<std::int64_t>("training.accumulation");
+  if (epochs > 0) all = steps > 0 ? std::min(all, epochs * batches_per_epoch_) : epochs * batches_per_epoch_;
   return std::llround(settings_.read<TextTraining>("training").short_share * static_cast<double>(all));
 }
 

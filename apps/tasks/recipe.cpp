@@ -205,7 +205,6 @@ void declare_training(Settings& settings, std::span<const MetricKind> metrics, b
 
 TrainerOptions trainer_options(const Settings& settings) {
   auto options = settings.read<TrainerOptions>("training");
-  if (options.epochs > 0) options.steps = 0;
   // Short runs record their curves at least ten times, unless the user set another interval.
   if (options.steps > 0 && options.log_every == TrainerOptions().log_every)
     options.log_every = std::min(options.log_every, std::max<std::int64_t>(options.steps / 10, 1));
