@@ -230,6 +230,101 @@ TEST_CASE("Header, label and texts are found by the data, in small files of seve
   }
 }
 
+TEST_CASE("One rule reads smaller tables, to learn from them and to answer them") {
+  struct Small {
+    const char* format;
+    std::string bytes;
+    Lines columns;  // label and texts
+    Lines texts;
+  };
+  std::string many = "sentence,stars\n";
+  for (int i = 0; i < 12; ++i) many += i % 2 == 0 ? "\"a fine film, truly\",1\n" : "\"dull, endless\",0\n";
+  const Small learned[] = {
+      {"csv",
+       "sentence,stars\n\"a fine film, truly\",1\n\"dull, endless\",0\n",
+       {"stars", "sentence"},
+       {"a fine film, truly", "dull, endless"}},
+      {"csv", "text,label,\na fine film,good,\ndull,bad,\n", {"label", "text"}, {"a fine film", "dull"}},
+      {"csv", "a fine film,good,\ndull,bad,\nfine,good,\n", {"2", "1"}, {"a fine film", "dull", "fine"}},
+      {"csv",
+       "Kommentar;Note\nnett, aber laut;4\nlang;1\n",
+       {"Note", "Kommentar"},
+       {"nett, aber laut", "lang"}},
+      {"csv", "4;nett, aber laut\n1;lang\n", {"1", "2"}, {"nett, aber laut", "lang"}},
+      {"csv", "review_body,points\nfine,3\n", {"points", "review_body"}, {"fine"}},
+      {"csv", "points,review_body\n3,fine\n", {"points", "review_body"}, {"fine"}},
+      {"csv", "comment,verdict\na b,good\nc d,bad\ne f,good\n", {"2", "1"}, {"comment", "a b", "c d", "e f"}},
+      {"csv",
+       "comment,verdict,n\na b,up,1\nc d,up,2\ne f,no,9\n",
+       {"verdict", "comment"},
+       {"a b", "c d", "e f"}},
+      {"csv", "good,fine film\nbad,poor film\n", {"1", "2"}, {"fine film", "poor film"}},
+      {"tsv", "label\ttitle\tbody\nx\ta\tb\n", {"label", "title", "body"}, {"a b"}},
+  };
+  for (const Small& one : learned) {
+    CAPTURE(one.bytes);
+    const LabelledText found = read_labelled_text({one.bytes, "f"}, {.format = one.format});
+    CHECK(found.columns == one.columns);
+    CHECK(found.texts == one.texts);
+  }
+  CHECK(read_labelled_text({many, "f"}, {.format = "csv"}).columns == Lines{"stars", "sentence"});
+
+  const Small answered[] = {
+      {"csv",
+       "sentence,stars\n\"a fine film, truly\",1\n\"dull, endless\",0\n",
+       {},
+       {"a fine film, truly", "dull, endless"}},
+      {"csv", "text\na fine film\ndull\n", {}, {"a fine film", "dull"}},
+      {"csv", "a fine film\ndull\n", {}, {"a fine film", "dull"}},
+      {"csv", "text,label,\na fine film,good,\ndull,bad,\n", {}, {"a fine film", "dull"}},
+      {"csv", "id,comment\n17,a fine film\n21,dull\n", {}, {"a fine film", "dull"}},
+      {"csv", ",text\n0,a fine film\n1,dull\n", {}, {"a fine film", "dull"}},
+      {"csv", "title,body\na,b\nc,d\n", {}, {"a b", "c d"}},
+      {"csv", "text;stars\nnett, aber laut;4\n", {}, {"nett, aber laut"}},
+      {"csv", "good,fine film\nbad,poor film\n", {}, {"fine film", "poor film"}},
+      {"tsv", "kind\ttext\tn\nx\ta, b\t7\n", {}, {"x a, b"}},
+      {"jsonl", R"({"sentence": "a fine film, truly", "stars": 1})", {}, {"a fine film, truly"}},
+      {"jsonl", R"({"label": "good", "id": 3, "meta": {"title": "a"}, "body": "b"})", {}, {"a b"}},
+  };
+  for (const Small& one : answered) {
+    CAPTURE(one.bytes);
+    Lines texts;
+    read_texts_of_table({one.bytes, "f"}, {.format = one.format},
+                        [&](std::string text, const TableCells&) { texts.push_back(std::move(text)); });
+    CHECK(texts == one.texts);
+  }
+}
+
+TEST_CASE("Tables of many columns take time by their size, not by the square of it") {
+  const auto seconds = [](const std::string& format, std::size_t columns) {
+    std::string names, bytes;
+    for (std::size_t i = 0; i < columns; ++i) names += concat_text(i == 0 ? "" : ",", "column", i);
+    for (std::size_t row = 0; row < 12; ++row) {
+      std::string line = concat_text(R"("label":"l)", row % 2, '"');
+      for (std::size_t i = 0; i < columns; ++i)
+        line += concat_text(R"(,"column)", i, R"(":"text )", row * i, '"');
+      if (format == "jsonl") bytes += "{" + line + "}\n";
+      if (format != "jsonl" && row == 0) bytes += "label," + names + "\n";
+      for (std::size_t i = 0; format != "jsonl" && i <= columns; ++i)
+        bytes += i == 0 ? concat_text("l", row % 2) : concat_text(",text ", row * i);
+      if (format != "jsonl") bytes += "\n";
+    }
+    const double begin = cpu_seconds();
+    ReadReport report;
+    LabelledOptions options{.format = format};
+    const LabelledText found = read_labelled_text({bytes, "f"}, options, &report);
+    CHECK(found.columns.size() == columns + 1);
+    options.label_column = found.columns[0];
+    options.text_columns = {found.columns.begin() + 1, found.columns.end()};
+    CHECK(read_labelled_text({bytes, "f"}, options).texts == found.texts);
+    return cpu_seconds() - begin;
+  };
+  for (const std::string format : {"csv", "jsonl"}) {
+    CAPTURE(format);
+    CHECK(seconds(format, 20'000) < (sanitized ? 30 : 3));
+  }
+}
+
 TEST_CASE("A file of JSON lines is read by what its members hold") {
   const TemporaryFolder folder;
   std::string bytes;

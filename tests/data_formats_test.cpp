@@ -72,9 +72,6 @@ TEST_CASE("Columns of a table are chosen by number or by a name of the header") 
   CHECK(csv(bytes, {}, Header::absent).places.size() == 3);
   CHECK(csv(bytes, {}, Header::absent).names == Names{"1", "2", "3"});
   CHECK(csv(bytes).names == all.names);
-  const Table others = read_table(
-      {bytes, "f"}, {.format = "csv", .header = Header::present, .columns = {"3"}, .others = true});
-  CHECK(others.names == Names{"label", "id", "text"});
 
   const Table tabs = read_table({"\"a\t'b\"\n", "f"}, {.format = "tsv", .columns = {"2"}});
   CHECK(tabs.columns == std::vector<Names>{{"'b\""}});
@@ -96,6 +93,8 @@ TEST_CASE("Fields of csv end in what the first line shows, or in the delimiter t
   CHECK(fields("x\t\"a\tb\"\n").first == Columns{{"x"}, {"a\tb"}});
   CHECK(fields("x;y,\"a;\"\n") == std::pair(Columns{{"x;y"}, {"a;"}}, Names{}));
   CHECK(fields("\"x,y\";a\n").first == Columns{{"x,y"}, {"a"}});
+  CHECK(fields("5;good, but loud\n").first == Columns{{"5"}, {"good, but loud"}});  // a comma of a sentence
+  CHECK(fields("x, y\n").first == Columns{{"x"}, {" y"}});
   CHECK(fields("x,y;a\n", "semicolon").first == Columns{{"x,y"}, {"a"}});
   check_message([&] { fields("x;\"a\" ;b\n"); }, "f:1: expected a semicolon after the closing quote");
   check_message([&] { fields("a,b\n", ";"); }, "unknown delimiter \";\"");
@@ -122,7 +121,7 @@ TEST_CASE("Whether the first row names the columns is found out, and always said
     for (int i = 0; i < times; ++i) bytes += others[static_cast<std::size_t>(i) % others.size()] + "\n";
     return bytes;
   };
-  const TableOptions labelled{.columns = {"1"}, .usual_names = {"label"}, .others = true};
+  const TableOptions labelled{.columns = {"1"}, .usual_names = {"label"}};
   const Names reviews = {"good,\"a fine, quiet film that stays with you\"", "bad,not for me"};
   // names: a label that no other row has, numbers below, or what such columns are called
   CHECK(first(rows("kind,what it says", reviews, 10), labelled) == "good");

@@ -75,17 +75,6 @@ bool is_usual_name(std::string_view cell) {
 
 // --- whether the first row names the columns
 
-/// Whether cells may be a header: different names, except that the first may be empty, as for the
-/// index of a data frame.
-bool may_be_names(const std::vector<std::string>& cells) {
-  Names names;
-  for (std::size_t i = 0; i < cells.size(); ++i)
-    if (!(i == 0 && cells[i].empty() && cells.size() > 1) &&
-        !(may_be_name(cells[i]) && names.insert(small_name(cells[i])).second))
-      return false;
-  return true;
-}
-
 /// Compares the first row of a table with the rows below it.
 class FirstRow {
  public:
@@ -93,11 +82,25 @@ class FirstRow {
       : first_(rows.front().fields), below_(rows.subspan(1)), chosen_(chosen) {}
 
   bool names_columns() const {
-    if (below_.empty() || !may_be_names(first_) || !occurs_once()) return false;
+    if (below_.empty() || !may_be_names() || !occurs_once()) return false;
     return stands_on_numbers() || stands_on_labels() || stands_on_sentences() || has_usual_names();
   }
 
  private:
+  /// Whether the cells are different names, except that the first may be empty, as for the index of
+  /// a data frame, and any above nothing, as where lines end in a delimiter.
+  bool may_be_names() const {
+    Names names;
+    for (std::size_t i = 0; i < first_.size(); ++i) {
+      const bool may_be_empty =
+          i == 0 || std::ranges::all_of(below_, [&](const TableRow& row) { return row.fields[i].empty(); });
+      if (!(first_[i].empty() && may_be_empty) &&
+          !(may_be_name(first_[i]) && names.insert(small_name(first_[i])).second))
+        return false;
+    }
+    return !names.empty();
+  }
+
   bool occurs_once() const {
     return std::ranges::none_of(below_, [&](const TableRow& row) {
       for (std::size_t i = 0; i < first_.size(); ++i)
@@ -106,12 +109,15 @@ class FirstRow {
     });
   }
 
-  /// Whether a name is above a column of numbers, at least three.
+  /// Whether a name is above a column of numbers, in which cells may be empty.
   bool stands_on_numbers() const {
-    for (std::size_t i = 0; below_.size() >= 3 && i < first_.size(); ++i)
-      if (!first_[i].empty() &&
-          std::ranges::all_of(below_, [&](const TableRow& row) { return is_number(row.fields[i]); }))
+    for (std::size_t i = 0; i < first_.size(); ++i) {
+      const auto is_empty = [&](const TableRow& row) { return without_spaces(row.fields[i]).empty(); };
+      if (!first_[i].empty() && !std::ranges::all_of(below_, is_empty) &&
+          std::ranges::all_of(below_,
+                              [&](const TableRow& row) { return is_empty(row) || is_number(row.fields[i]); }))
         return true;
+    }
     return false;
   }
 
@@ -141,7 +147,8 @@ class FirstRow {
 
   /// Whether two columns or more, or all that are read, have well-known names.
   bool has_usual_names() const {
-    if (std::ranges::count_if(first_, is_usual_name) >= 2) return true;
+    const auto usual = std::ranges::count_if(first_, is_usual_name);
+    if (usual >= 2 || usual + std::ranges::count(first_, "") == std::ssize(first_)) return true;
     return !chosen_.empty() &&
            std::ranges::all_of(chosen_, [&](std::size_t column) { return is_usual_name(first_[column]); });
   }
@@ -172,8 +179,8 @@ Content content_of(const Column& column, std::size_t numbers, std::size_t codes)
   if (column.cells == 0) return Content::nothing;
   if (column.cells >= 10 && column.values * 5 <= column.cells && (column.is_short() || column.values <= few))
     return Content::few_values;
-  if (column.cells < few_rows) return Content::texts;
   if (numbers == column.cells) return Content::numbers;
+  if (column.cells < few_rows) return Content::texts;
   return codes * 20 >= column.cells * 19 ? Content::codes : Content::texts;
 }
 
@@ -210,7 +217,8 @@ using Places = std::vector<std::size_t>;
 
 class ColumnFinder {
  public:
-  ColumnFinder(const TableSample& sample, const ColumnsGiven& given) : sample_(sample), given_(given) {
+  ColumnFinder(const TableSample& sample, const ColumnsGiven& given)
+      : sample_(sample), given_(given), taken_names_(sample.names.size()) {
     for (std::size_t i = 0; i < sample.names.size(); ++i) columns_.push_back(column_of(sample.rows, i));
   }
 
@@ -218,7 +226,7 @@ class ColumnFinder {
     take_given();
     find_texts_and_label();
     take_by_place();
-    ColumnsFound found{*label_, second_, given_.pairs ? Places{*first_} : texts_, weight_, {}};
+    ColumnsFound found{label_, second_, given_.pairs ? Places{*first_} : texts_, weight_, {}};
     found.remark = remark_on(found);
     return found;
   }
@@ -226,35 +234,29 @@ class ColumnFinder {
  private:
   // --- columns that are given or have typical names
 
-  bool is_taken(std::size_t place) const { return std::ranges::count(taken_, place) > 0; }
-
   std::size_t take(std::size_t place, const std::string& name) {
-    const auto before = std::ranges::find(taken_, place);
-    if (before != taken_.end())
-      fail(sample_.origin, ": the columns \"",
-           taken_names_[static_cast<std::size_t>(before - taken_.begin())], "\" and \"", name,
-           "\" are one; name each once");
-    taken_.push_back(place);
-    taken_names_.push_back(name);
+    if (const auto& before = taken_names_[place])
+      fail(sample_.origin, ": the columns \"", *before, "\" and \"", name, "\" are one; name each once");
+    taken_names_[place] = name;
     return place;
   }
 
   std::size_t take(std::size_t place) { return take(place, sample_.names[place]); }
 
-  std::optional<std::size_t> take_given(const std::string& given) {
-    if (given.empty()) return std::nullopt;
-    return take(sample_.find(given), given);
+  std::optional<std::size_t> take_given(const std::string& given, bool required = true) {
+    const auto place = given.empty() ? std::nullopt : sample_.find(given, required);
+    return place ? std::optional(take(*place, given)) : std::nullopt;
   }
 
   std::optional<std::size_t> take_named(const char* name) {
     const auto found = std::ranges::find(sample_.names, name);
     const bool is_there = sample_.has_names && std::ranges::count(sample_.names, name) == 1;
     const auto place = static_cast<std::size_t>(found - sample_.names.begin());
-    return is_there && !is_taken(place) ? std::optional(take(place)) : std::nullopt;
+    return is_there && !taken_names_[place] ? std::optional(take(place)) : std::nullopt;
   }
 
   void take_given() {
-    label_ = take_given(given_.label);
+    label_ = take_given(given_.label, given_.labelled);
     second_ = take_given(given_.second);
     weight_ = take_given(given_.weight);
     for (const std::string& text : given_.texts) texts_.push_back(*take_given(text));
@@ -269,7 +271,7 @@ class ColumnFinder {
   Places free_places(const std::function<bool(const Column&)>& wanted) const {
     Places places;
     for (std::size_t i = 0; i < columns_.size(); ++i)
-      if (!is_taken(i) && wanted(columns_[i])) places.push_back(i);
+      if (!taken_names_[i] && wanted(columns_[i])) places.push_back(i);
     return places;
   }
 
@@ -281,7 +283,7 @@ class ColumnFinder {
   void find_texts_and_label() {
     const std::size_t wanted = wanted_texts();
     if (!label_) label_ = given_.numbers ? found_number() : found_label(possible_texts());
-    if (!label_ || wanted == 0) return;
+    if ((!label_ && given_.labelled) || wanted == 0) return;
     const Places texts = possible_texts();
     if (texts.size() < wanted) return;
     if (!given_.pairs) {
@@ -318,8 +320,8 @@ class ColumnFinder {
     const Places numbers = free_places(
         [](const Column& one) { return one.numbers && !(one.counts_up && one.cells >= few_rows); });
     const Places likely = likely_labels(numbers);
-    if (likely.size() > 1) fail_on_labels(likely);
-    return likely.empty() ? std::nullopt : std::optional(take(likely.front()));
+    if (likely.size() > 1 && given_.labelled) fail_on_labels(likely);
+    return likely.size() != 1 ? std::nullopt : std::optional(take(likely.front()));
   }
 
   /// Returns the label column, if text columns remain besides it.
@@ -331,6 +333,7 @@ class ColumnFinder {
     std::erase_if(labels, is_text);
     if (texts.size() < wanted) return std::nullopt;
     if (const Places likely = likely_labels(labels); likely.size() == 1) return take(likely.front());
+    if (labels.size() > 1 && !given_.labelled) return std::nullopt;
     if (labels.size() > 1) fail_on_labels(likely_labels(labels));
     // For few rows or many classes: the one column in which values occur twice.
     labels = likely_labels(
@@ -374,18 +377,42 @@ class ColumnFinder {
     const auto next = [&](const char* name) {
       const Places left = free_places([](const Column&) { return true; });
       if (!sample_.is_json && !left.empty()) return take(left.front());
-      return take(sample_.find(sample_.is_json ? name : std::to_string(columns_.size() + 1)));  // throws
+      return take(
+          *sample_.find(sample_.is_json ? name : std::to_string(columns_.size() + 1), true));  // throws
     };
+    if (!label_ && given_.labelled) label_ = poorest();
     if (given_.pairs) {
       if (!first_) first_ = next("first");
       if (!second_) second_ = next("second");
     }
-    if (!label_) label_ = next("label");
+    const Places left = free_places([](const Column&) { return true; });
+    const bool may_lack_label = !given_.labelled && (sample_.has_names || left.size() <= wanted_texts());
+    if (!label_ && !may_lack_label) label_ = next("label");
     if (given_.pairs || !texts_.empty()) return;
     texts_ = free_places([](const Column& one) { return one.content == Content::texts; });
     if (texts_.empty()) texts_ = free_places([](const Column&) { return true; });
     check(!texts_.empty(), sample_.origin, ": the rows have a label, but no text");
     for (const std::size_t place : texts_) take(place);
+  }
+
+  /// Returns the only column of numbers beside texts; or, if rows can tell, the column with the
+  /// fewest values or else clearly the shortest cells.
+  std::optional<std::size_t> poorest() {
+    const Places numbers = free_places([](const Column& one) {
+      return one.content == Content::numbers && !(one.counts_up && one.cells >= few_rows);
+    });
+    const Places texts = free_places([](const Column& one) { return one.content == Content::texts; });
+    if (numbers.size() == 1 && texts.size() >= wanted_texts()) return take(numbers.front());
+    Places places = free_places([](const Column& one) { return one.cells >= few_rows; });
+    const auto size = [&](std::size_t place) {
+      return std::pair(columns_[place].values, columns_[place].width);
+    };
+    std::ranges::stable_sort(places, {}, size);
+    if (sample_.is_json || places.size() < std::max(wanted_texts() + 1, std::size_t{2})) return std::nullopt;
+    const auto [values, width] = size(places[0]);
+    const auto [next_values, next_width] = size(places[1]);
+    const bool is_clear = values < next_values || width * 1.5 < next_width;
+    return is_clear ? std::optional(take(places.front())) : std::nullopt;
   }
 
   // --- remarks
@@ -426,8 +453,11 @@ class ColumnFinder {
     Places texts = found.texts;
     if (found.second) texts.push_back(*found.second);
     std::string remark =
-        concat_text("reads the text", found.second ? "s" : "", " from ", called(texts), ", the label from ",
-                    called(Places{found.label}),
+        concat_text("reads the text", found.second ? "s" : "", " from ", called(texts),
+                    !found.label      ? ""
+                    : given_.labelled ? ", the label from "
+                                      : ", leaves out the label, ",
+                    found.label ? called(Places{*found.label}) : "",
                     found.weight ? ", the weight from " + called(Places{*found.weight}) : "");
     std::vector<std::pair<std::string, Places>> passed_over;  // by what they hold
     for (const std::size_t place : free_places([](const Column&) { return true; })) {
@@ -446,8 +476,8 @@ class ColumnFinder {
   const TableSample& sample_;
   const ColumnsGiven& given_;
   std::vector<Column> columns_;
-  Places taken_, texts_;
-  std::vector<std::string> taken_names_;
+  Places texts_;
+  std::vector<std::optional<std::string>> taken_names_;  // as they were given, of the columns that are taken
   std::optional<std::size_t> label_, first_, second_, weight_;
 };
 

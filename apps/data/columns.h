@@ -29,8 +29,9 @@ struct TableSample {
   std::span<const TableRow> rows;
   bool is_whole = false;  ///< the table has no other rows
   std::string_view origin;
-  /// Returns the index, from 0, of a column given by number or name. Throws Error if there is none.
-  std::function<std::size_t(const std::string& column)> find;
+  /// Returns the index, from 0, of a column given by number or name. If there is none, throws Error,
+  /// or returns nothing for a column that is not `required`.
+  std::function<std::optional<std::size_t>(const std::string& column, bool required)> find;
 };
 
 /// Whether the first of these rows is a header (see Header in apps/data/table.h). `chosen`: the columns
@@ -45,11 +46,12 @@ struct ColumnsGiven {
   std::string second = {};  ///< second text of a pair; the first is in `texts`
   std::string weight = {};  ///< "": there is none
   bool numbers = false;     ///< the label is a number
+  bool labelled = true;     ///< false: texts to be answered, with or without a label
 };
 
 /// The columns to read, as indices from 0.
 struct ColumnsFound {
-  std::size_t label = 0;
+  std::optional<std::size_t> label = {};  ///< none: there is none, in texts to be answered
   std::optional<std::size_t> second = {};
   std::vector<std::size_t> texts = {};
   std::optional<std::size_t> weight = {};
@@ -57,17 +59,19 @@ struct ColumnsFound {
   std::string remark;
 };
 
-/// Finds the columns that are not given. A header that names a column "label", or for pairs "first"
-/// and "second", decides. Otherwise:
+/// Finds the columns that are not given, by one rule (docs/reference/data.md states it for users).
+/// A column holds numbers, if all its cells do; few values, if they are at most a fifth of ten cells
+/// or more; ids, dates or addresses, if 19 of 20 cells do; otherwise texts. Then
 ///
-/// - Texts are columns that are not empty, are not numbers, ids, dates or addresses, and do not
-/// repeat a few values. A pair needs two of them.
-/// - The label repeats a few values. If two columns do, it is the one as short as a name, then the
-/// one with a typical name ("class", "sentiment").
-/// - A numeric label is the only column of numbers that does not count the rows; if there are
-/// several, the one with a typical name.
-/// - In small tables where nothing repeats, or everything does, the label is the first column (the
-/// third for pairs), and texts are the others.
+/// - the label is the column named "label"; a number, if the label is one and this column does not
+/// count the rows; the column of few values; in less than ten rows one in which values occur twice;
+/// one that is called as labels are ("stars", "class"); the only one of numbers; or, of three rows or
+/// more, the one with the fewest values or clearly the shortest. Of several, those as short as names, and of these the ones
+/// with typical names. Otherwise it is the first column (the third for pairs);
+/// - the texts are all other columns of texts; for pairs there are two, "first" and "second".
+///
+/// Texts to be answered need no label: in a table with names, none is taken by its place, values or
+/// width.
 ///
 /// Throws an Error naming the columns if several could be the label, or more than two the texts of
 /// a pair.

@@ -77,45 +77,49 @@ std::string joined(std::span<std::string> cells) {
 /// Returns the names of the columns that were read, if each name identifies its column; otherwise
 /// none.
 std::vector<std::string> names_in_table(const TableCells& row) {
+  std::unordered_map<std::string_view, std::size_t> counts;
+  for (const std::string& name : row.first) ++counts[name];
   const bool all = row.has_header && std::ranges::all_of(row.names, [&](const std::string& name) {
-                     return !name.empty() && is_column_name(name) && std::ranges::count(row.first, name) == 1;
+                     return !name.empty() && is_column_name(name) && counts[name] == 1;
                    });
   return all ? row.names : std::vector<std::string>();
 }
 
-/// Returns the table options, without the columns.
-TableOptions table_of(const LabelledOptions& options) {
-  return {.format = options.format,
-          .header = options.header,
-          .delimiter = options.delimiter,
-          .text = options.text};
-}
-
-/// Returns the columns of the label, second text, texts and weight in the settings; "" for those
-/// not given.
-std::vector<std::string> given_columns(const LabelledOptions& options) {
-  std::vector<std::string> columns = {options.label_column};
-  if (options.pairs) columns.push_back(options.second_column);
-  if (options.text_columns.empty()) columns.emplace_back();
-  columns.insert(columns.end(), options.text_columns.begin(), options.text_columns.end());
-  if (!options.weight_column.empty()) columns.push_back(options.weight_column);
-  return columns;
-}
-
-/// Returns a function that finds the missing columns from the first rows, stores them in `places`,
-/// and reports them.
-auto finder_of(const LabelledOptions& options, std::vector<std::size_t>& places, ReadReport* report) {
-  const ColumnsGiven given{options.label_column,  options.text_columns,  options.pairs,
-                           options.second_column, options.weight_column, options.numbers};
-  return [given, &places, report](const TableSample& sample) {
+/// Returns the options of a table with the columns of the label (if it is `labelled`), the second
+/// text of a pair, the texts and the weight. Those that are not given are found from the first rows,
+/// stored in `places` and reported.
+TableOptions table_of(const LabelledOptions& options, bool labelled, std::vector<std::size_t>& places,
+                      ReadReport* report) {
+  TableOptions table{.format = options.format,
+                     .header = options.header,
+                     .delimiter = options.delimiter,
+                     .distinct = true,
+                     .text = options.text};
+  if (labelled) table.columns.push_back(options.label_column);
+  if (options.pairs) table.columns.push_back(options.second_column);
+  if (options.text_columns.empty()) table.columns.emplace_back();
+  table.columns.insert(table.columns.end(), options.text_columns.begin(), options.text_columns.end());
+  const std::string weight = labelled ? options.weight_column : "";
+  if (!weight.empty()) table.columns.push_back(weight);
+  if (std::erase(table.columns, "") == 0) return table;
+  const ColumnsGiven given{options.label_column,
+                           options.text_columns,
+                           options.pairs,
+                           options.second_column,
+                           weight,
+                           options.numbers,
+                           labelled};
+  table.choose = [given, &places, report](const TableSample& sample) {
     const ColumnsFound found = find_columns(sample, given);
     if (report) report->remarks.push_back(concat_text(sample.origin, ": ", found.remark));
-    places = {found.label};
+    places.clear();
+    if (given.labelled) places.push_back(*found.label);
     if (found.second) places.push_back(*found.second);
     places.insert(places.end(), found.texts.begin(), found.texts.end());
     if (found.weight) places.push_back(*found.weight);
     return places;
   };
+  return table;
 }
 
 /// Whether a label, the second text of a pair, or the whole text after the `before` cells is
@@ -138,14 +142,11 @@ float weight_in(const std::string& cell, const TableCells& row) {
 
 LabelledText read_labelled_table(const FileInput& input) {
   const LabelledOptions& options = input.options;
-  TableOptions table = table_of(options);
-  table.columns = given_columns(options);
-  table.distinct = true;
+  std::vector<std::size_t> places;  // of columns that are found by the data
+  TableOptions table = table_of(options, true, places, input.report);
   table.null_as_empty = options.drop_missing;
   table.list_separator = options.label_separator;
   const bool needs_label = options.label_separator.empty();
-  std::vector<std::size_t> places;  // of columns that are found by the data
-  if (std::erase(table.columns, "") > 0) table.choose = finder_of(options, places, input.report);
   LabelledText text;
   const std::size_t before = options.pairs ? 2 : 1;
   const bool weighted = !options.weight_column.empty();
@@ -178,36 +179,17 @@ LabelledText read_labelled_table(const FileInput& input) {
   return text;
 }
 
-/// Returns the possible label columns, which are left out of the texts.
-std::vector<std::string> columns_of_label(const LabelledOptions& options) {
-  if (!options.label_column.empty()) return {options.label_column};
-  return options.format == "jsonl" ? std::vector<std::string>{"label"}
-                                   : std::vector<std::string>{"label", "1"};
-}
-
 void read_unlabelled_table(const FileInput& input, const TakeText& take) {
   const LabelledOptions& options = input.options;
-  TableOptions table = table_of(options);
-  table.others = !options.pairs && options.text_columns.empty();
-  table.columns = options.text_columns;
-  if (options.pairs) {
-    const auto column = [&](const std::string& given, const char* name, const char* number) {
-      table.usual_names.emplace_back(given.empty() ? name : "");
-      return !given.empty() ? given : std::string(options.format == "jsonl" ? name : number);
-    };
-    const std::string second = column(options.second_column, "second", "2");
-    table.columns = {second, column(table.columns.empty() ? "" : table.columns[0], "first", "1")};
-  }
-  table.left_out = columns_of_label(options);
-  if (options.format != "jsonl" && table.header == Header::detected && is_column_name(table.left_out.back()))
+  std::vector<std::size_t> places;
+  TableOptions table = table_of(options, false, places, input.report);
+  if (options.format != "jsonl" && table.header == Header::detected && !options.label_column.empty() &&
+      is_column_name(options.label_column))
     table.header = Header::present;
-  bool is_first = true;
+  bool is_first = !table.choose;
   const auto take_row = [&](const TableCells& row) {
-    if (std::exchange(is_first, false)) {
-      check(!row.cells.empty(), row.origin, ": there is no text column besides the label (",
-            quoted_names(table.left_out), "); name it");
-      if (input.report) input.report->remarks.push_back(remark_on_columns(row));
-    }
+    if (std::exchange(is_first, false) && input.report)
+      input.report->remarks.push_back(remark_on_columns(row));
     if (!options.pairs) return take(joined(row.cells), row);
     for (std::string& cell : row.cells) std::ranges::replace(cell, '\t', ' ');
     take(concat_text(joined(std::span(row.cells).subspan(1)), '\t', row.cells[0]), row);

@@ -4,9 +4,11 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
+#include <type_traits>
+#include <unordered_map>
 #include <utility>
 
 #include "heed/apps/data/text_file.h"
@@ -56,15 +58,18 @@ struct Delimiter {
 constexpr Delimiter delimiters[] = {
     {"comma", "commas", ','}, {"semicolon", "semicolons", ';'}, {"tab", "tabs", '\t'}};
 
-/// Returns the delimiter of a file, from its first line.
+/// Returns the delimiter of a file, from its first line. One with a space behind it may be a mark
+/// of a sentence.
 const Delimiter& delimiter_of(std::string_view line) {
-  for (const Delimiter& one : delimiters) {
-    bool quoted = false;
-    for (const char byte : line) {
-      quoted ^= byte == '"';
-      if (byte == one.byte && !quoted) return one;
+  for (const bool before_space : {false, true})
+    for (const Delimiter& one : delimiters) {
+      bool quoted = false;
+      for (std::size_t i = 0; i < line.size(); ++i) {
+        quoted ^= line[i] == '"';
+        if (line[i] == one.byte && !quoted && (before_space || !line.substr(i + 1).starts_with(' ')))
+          return one;
+      }
     }
-  }
   return delimiters[0];
 }
 
@@ -174,28 +179,48 @@ std::optional<std::size_t> column_number(const std::string& column) {
   return at == end && error == std::errc() ? std::optional(number) : std::nullopt;
 }
 
-/// Returns the index of a column given by number, or by name in the header.
-std::size_t column_index(const std::string& column, const TableRow& first, std::string_view origin) {
-  const std::vector<std::string>& fields = first.fields;
-  if (const auto number = column_number(column)) {
-    check(*number >= 1 && *number <= fields.size(), origin, ":", first.line, ": there is no column ", column,
-          "; the rows have ", fields.size());
-    return *number - 1;
+/// The columns of csv and tsv: by their number, and by the names in the first row.
+class ColumnIndex {
+ public:
+  ColumnIndex(const TableRow& first, std::string_view origin)
+      : fields_(first.fields), place_(concat_text(origin, ":", first.line)) {
+    for (std::size_t i = 0; i < fields_.size(); ++i) {
+      const auto [known, is_new] = places_.try_emplace(fields_[i], i);
+      if (!is_new) known->second = several;
+    }
   }
-  const auto found = std::find(fields.begin(), fields.end(), column);
-  check(found != fields.end(), origin, ":", first.line, ": there is no column \"", column, "\" among ",
-        quoted_names(fields));
-  check(std::find(found + 1, fields.end(), column) == fields.end(), origin, ":", first.line,
-        ": the column \"", column, "\" occurs twice in the header: give its number");
-  return static_cast<std::size_t>(found - fields.begin());
-}
+  /// Returns the index of a column. If there is none, throws, or returns nothing unless `required`.
+  std::optional<std::size_t> find(const std::string& column, bool required) const {
+    if (const auto number = column_number(column)) {
+      const bool is_there = *number >= 1 && *number <= fields_.size();
+      check(is_there || !required, place_, ": there is no column ", column, "; the rows have ",
+            fields_.size());
+      return is_there ? std::optional(*number - 1) : std::nullopt;
+    }
+    const auto found = places_.find(column);
+    if (found == places_.end() && required)
+      fail(place_, ": there is no column \"", column, "\" among ", quoted_names(fields_));
+    if (found == places_.end()) return std::nullopt;
+    check(found->second != several, place_, ": the column \"", column,
+          "\" occurs twice in the header: give its number");
+    return found->second;
+  }
+  std::size_t operator[](const std::string& column) const { return *find(column, true); }
 
-void check_distinct(const auto& found, const std::vector<std::string>& columns, bool distinct,
-                    std::string_view origin) {
-  for (std::size_t i = 0; distinct && i < found.size(); ++i)
-    for (std::size_t j = 0; j < i; ++j)
-      check(found[i] != found[j], origin, ": the columns \"", columns[j], "\" and \"", columns[i],
-            "\" are one; name each once");
+ private:
+  static constexpr std::size_t several = std::string::npos;
+  const std::vector<std::string> fields_;
+  const std::string place_;
+  std::unordered_map<std::string_view, std::size_t> places_;
+};
+
+void check_distinct(const auto& found, const std::vector<std::string>& columns, std::string_view origin) {
+  std::map<std::remove_cvref_t<decltype(found[0])>, std::size_t> places;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const auto [before, is_new] = places.try_emplace(found[i], i);
+    check(is_new, origin, ": the columns \"", columns[before->second], "\" and \"", columns[i],
+          "\" are one; name each once");
+  }
 }
 
 /// The limits of the sample used to detect the layout: rows, and bytes of their cells.
@@ -239,9 +264,10 @@ class ColumnPicker {
 
   void detect() {
     const TableRow& first = waiting_.front();
+    const ColumnIndex index(first, origin_);
     std::vector<std::size_t> chosen;
-    for (const std::string& column : options_.columns) chosen.push_back(column_index(column, first, origin_));
-    const bool is_header = names_columns(waiting_, options_.others ? std::vector<std::size_t>() : chosen);
+    for (const std::string& column : options_.columns) chosen.push_back(index[column]);
+    const bool is_header = names_columns(waiting_, chosen);
     header_ = is_header ? Header::present : Header::absent;
     if (report_)
       report_->remarks.push_back(
@@ -257,7 +283,8 @@ class ColumnPicker {
     const std::span<const TableRow> rows = std::span(waiting_).subspan(has_header ? 1 : 0);
     check(!rows.empty(), origin_, ": there is only a header");
     TableSample sample{names_of(first, has_header), has_header, false, rows, is_whole, origin_, {}};
-    sample.find = [&](const std::string& column) { return column_index(column, first, origin_); };
+    const ColumnIndex index(first, origin_);
+    sample.find = std::bind_front(&ColumnIndex::find, &index);
     indices_ = options_.choose(sample);
   }
 
@@ -290,31 +317,10 @@ class ColumnPicker {
     std::vector<std::string> columns = options_.columns;
     for (std::size_t i = 0; has_header && i < options_.usual_names.size(); ++i)
       if (std::ranges::count(first_, options_.usual_names[i]) == 1) columns[i] = options_.usual_names[i];
-    for (const std::string& column : columns) indices_.push_back(column_index(column, first, origin_));
-    check_distinct(indices_, columns, options_.distinct, origin_);
-    if (options_.others || indices_.empty()) add_others(has_header);
-  }
-
-  void add_others(bool has_header) {
-    std::vector<bool> is_taken(first_.size());
-    for (const std::size_t index : indices_) is_taken[index] = true;
-    for (const std::string& column : options_.left_out) {
-      const std::optional<std::size_t> found = place_of(column, has_header);
-      if (found) is_taken[*found] = true;
-      if (found) break;
-    }
-    for (std::size_t i = 0; i < first_.size(); ++i)
-      if (!is_taken[i]) indices_.push_back(i);
-  }
-
-  /// Returns the place of an optional column.
-  std::optional<std::size_t> place_of(const std::string& column, bool has_header) const {
-    if (const auto number = column_number(column))
-      return *number >= 1 && *number <= first_.size() ? std::optional(*number - 1) : std::nullopt;
-    const auto found = std::ranges::find(first_, column);
-    return has_header && found != first_.end()
-               ? std::optional(static_cast<std::size_t>(found - first_.begin()))
-               : std::nullopt;
+    const ColumnIndex index(first, origin_);
+    for (const std::string& column : columns) indices_.push_back(index[column]);
+    if (options_.distinct) check_distinct(indices_, columns, origin_);
+    for (std::size_t i = 0; columns.empty() && i < first_.size(); ++i) indices_.push_back(i);
   }
 
   const TableOptions& options_;
@@ -362,20 +368,27 @@ std::vector<std::string> keys_of(const Json& object) {
   return keys;
 }
 
-/// Returns the member with a name; for "a.b", the member b of the member a; null: there is none.
-const Json* member(const Json& object, const std::string& name) {
-  if (const auto found = object.find(name); found != object.end()) return &*found;
-  for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
-    const auto outer = object.find(name.substr(0, dot));
-    if (outer == object.end() || !outer->is_object()) continue;
-    if (const Json* const found = member(*outer, name.substr(dot + 1))) return found;
+/// The members of an object by their name; "a.b" is the member b of the member a, unless a member
+/// has this name.
+class Members {
+ public:
+  explicit Members(const Json& object) : object_(object) { add(object, ""); }
+  const Json* find(const std::string& name) const {
+    const auto found = values_.find(name);
+    return found == values_.end() ? nullptr : found->second;
   }
-  return nullptr;
-}
+  /// The value as text. `separator`: between the texts of a list, which are refused if it is "".
+  std::string text(const std::string& name, const std::string& separator, const std::string& place) const;
 
-bool has(const std::vector<std::string>& names, const std::string& name) {
-  return std::ranges::find(names, name) != names.end();
-}
+ private:
+  void add(const Json& object, const std::string& before) {
+    for (const auto& [key, value] : object.items()) values_.try_emplace(before + key, &value);
+    for (const auto& [key, value] : object.items())
+      if (value.is_object()) add(value, before + key + '.');
+  }
+  const Json& object_;
+  std::unordered_map<std::string, const Json*> values_;
+};
 
 /// Joins a list of texts.
 std::string list_text(const Json& list, const std::string& separator, const std::string& place) {
@@ -388,10 +401,10 @@ std::string list_text(const Json& list, const std::string& separator, const std:
   return text;
 }
 
-std::string member_text(const Json& object, const std::string& name, const std::string& separator,
-                        const std::string& place) {
-  const Json* const found = member(object, name);
-  check(found, place, ": there is no \"", name, "\" among ", quoted_names(keys_of(object)));
+std::string Members::text(const std::string& name, const std::string& separator,
+                          const std::string& place) const {
+  const Json* const found = find(name);
+  if (!found) fail(place, ": there is no \"", name, "\" among ", quoted_names(keys_of(object_)));
   if (found->is_string()) return found->get<std::string>();
   if (found->is_array() && !separator.empty()) return list_text(*found, separator, place);
   check(found->is_number() || found->is_boolean(), place, ": \"", name,
@@ -406,7 +419,7 @@ class MemberPicker {
  public:
   MemberPicker(const TableOptions& options, const TakeCells& take, std::string_view origin)
       : options_(options), take_(take), origin_(origin), names_(options.columns) {
-    check_distinct(options.columns, options.columns, options.distinct, origin);
+    if (options.distinct) check_distinct(options.columns, options.columns, origin);
     waits_ = options.choose != nullptr;
   }
 
@@ -436,12 +449,8 @@ class MemberPicker {
 
   void begin(const Json& object) {
     first_ = keys_of(object);
-    if (options_.choose || !(options_.others || options_.columns.empty())) return;
-    const auto left_out =
-        std::ranges::find_if(options_.left_out, [&](const auto& name) { return has(first_, name); });
-    for (const std::string& key : first_)
-      if (!has(options_.columns, key) && !(left_out != options_.left_out.end() && key == *left_out))
-        names_.push_back(key);
+    for (std::size_t i = 0; i < first_.size(); ++i) places_.try_emplace(first_[i], i);
+    if (!options_.choose && options_.columns.empty()) names_ = first_;
   }
 
   void choose(bool is_whole) {
@@ -449,8 +458,9 @@ class MemberPicker {
     std::vector<TableRow> rows;
     for (const Line& line : waiting_) {
       TableRow& row = rows.emplace_back();
+      const Members members(line.object);
       for (const std::string& key : first_) {
-        const Json* const found = member(line.object, key);
+        const Json* const found = members.find(key);
         const bool is_plain =
             found && !found->is_null() &&
             (!found->is_structured() || (found->is_array() && !options_.list_separator.empty()));
@@ -458,10 +468,12 @@ class MemberPicker {
       }
     }
     TableSample sample{first_, true, true, rows, is_whole, origin_, {}};
-    sample.find = [&](const std::string& name) {
-      check(has(first_, name), origin_, ":", waiting_.front().number, ": there is no \"", name, "\" among ",
-            quoted_names(first_));
-      return static_cast<std::size_t>(std::ranges::find(first_, name) - first_.begin());
+    sample.find = [&](const std::string& name, bool required) {
+      const auto found = places_.find(name);
+      if (found == places_.end() && required)
+        fail(origin_, ":", waiting_.front().number, ": there is no \"", name, "\" among ",
+             quoted_names(first_));
+      return found == places_.end() ? std::nullopt : std::optional(found->second);
     };
     names_.clear();
     for (const std::size_t index : options_.choose(sample)) names_.push_back(first_[index]);
@@ -472,14 +484,14 @@ class MemberPicker {
   void pick(const Line& line) {
     cells_.clear();
     const std::string place = concat_text(origin_, ":", line.number);
+    const Members members(line.object);
     const auto is_none = [&](const std::string& name) {
-      const Json* const found = member(line.object, name);
-      return found ? found->is_null() : has(first_, name);
+      const Json* const found = members.find(name);
+      return found ? found->is_null() : places_.contains(name);
     };
     for (const std::string& name : names_)
-      cells_.push_back(options_.null_as_empty && is_none(name)
-                           ? ""
-                           : member_text(line.object, name, options_.list_separator, place));
+      cells_.push_back(
+          options_.null_as_empty && is_none(name) ? "" : members.text(name, options_.list_separator, place));
     take_({names_, first_, true, cells_, {&line.text, 1}, '\n', origin_, line.number});
   }
 
@@ -490,6 +502,7 @@ class MemberPicker {
   std::vector<Line> waiting_;  // until it is known which members are read
   std::size_t waiting_bytes_ = 0;
   std::vector<std::string> names_, first_, cells_;
+  std::unordered_map<std::string, std::size_t> places_;  // of the names in `first_`
 };
 
 void rows_of_json_lines(const TextInput& input, const TableOptions& options, const TakeCells& take,

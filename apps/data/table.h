@@ -21,8 +21,9 @@ using TakeRow = std::function<void(TableRow& row)>;
 /// Reads comma-separated values (RFC 4180), plain or gzip. A quoted field may contain commas, line
 /// ends and doubled quotes, which encode one quote; its line ends become "\n". A backslash is an
 /// ordinary character, even before a quote. Empty lines are left out. `delimiter` may be another
-/// character; 0 detects it in the first line: a comma if there is one outside quotes, otherwise a
-/// semicolon, otherwise a tab, and the report names a semicolon or tab. Throws Error with file and
+/// character; 0 detects it in the first line: of comma, semicolon and tab the first that is there
+/// outside quotes and without a space behind it, otherwise the first that is there; the report names
+/// a semicolon or tab. Throws Error with file and
 /// line as read_lines does, and for a quote inside an unquoted field, text after a closing quote, a
 /// quote that is never closed, a row with another number of fields than the first or with more than
 /// 65,536, and a file without rows.
@@ -39,10 +40,10 @@ void read_tsv(const TextInput& input, const TakeRow& take, const TextOptions& op
 
 /// Whether csv and tsv files have a header. Detection looks at the first rows, at most 10,000, and
 /// the report states the result. The first row is a header if its cells look like names (short,
-/// different, not numbers), no other row repeats one of them in the same column, and there is
-/// further evidence: a column of numbers below; a column in which ten rows or more share a few
-/// values; text columns whose cells are nearly all longer; or well-known names such as "label" and
-/// "text".
+/// different, not numbers, empty only above the index or an empty column), no other row repeats one
+/// of them in the same column, and there is further evidence: a column of numbers below; a column in
+/// which ten rows or more share a few values; twenty rows of text columns whose cells are nearly all
+/// longer; or two well-known names, such as "label" and "text", or only such names.
 enum class Header { detected, present, absent };
 
 /// The layout of a table file, and the columns to read from it. Formats:
@@ -60,9 +61,6 @@ struct TableOptions {
   /// For each column, a name that replaces it if the header has that name; or "".
   std::vector<std::string> usual_names = {};
   bool distinct = false;  ///< columns must differ, so that the label column is not also a text
-  bool others = false;    ///< adds all other columns; for jsonl, those of the first line
-  /// Columns of which the first existing one is left out of the others.
-  std::vector<std::string> left_out = {};
   std::string list_separator =
       {};  ///< of jsonl: a list of texts is one text, with this between them; "": an error
   bool null_as_empty = false;  ///< for jsonl: treats null and missing members as empty cells

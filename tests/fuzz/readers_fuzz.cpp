@@ -150,7 +150,6 @@ bool fuzz_table(std::string_view bytes) {
   TableOptions options;
   options.text = input.text_options();
   options.header = (input.choice & 8) != 0 ? Header::present : Header::detected;
-  options.others = (input.choice & 16) != 0;
   if (input.choice & 32) options.columns = {"2", "a"};
   if (input.choice & 64) options.columns = {"1"};
   bool any = false;
