@@ -225,7 +225,8 @@ TEST_CASE("Header, label and texts are found by the data, in small files of seve
     CHECK(found.label == file.label);
     CHECK(found.texts == file.texts);
     const bool is_named = !std::isdigit(static_cast<unsigned char>(file.label[0]));
-    CHECK(contains(found.said, is_named ? "is read as a header; data.header=false" : "is read as data; data.header=true"));
+    CHECK(contains(found.said, is_named ? "is read as a header; data.header=false"
+                                        : "is read as data; data.header=true"));
     CHECK(contains(found.said, concat_text("the label from ", is_named ? "\"" : "column ", file.label)));
   }
 }
@@ -302,7 +303,7 @@ TEST_CASE("Tables of many columns take time by their size, not by the square of 
     for (std::size_t row = 0; row < 12; ++row) {
       std::string line = concat_text(R"("label":"l)", row % 2, '"');
       for (std::size_t i = 0; i < columns; ++i)
-        line += concat_text(R"(,"column)", i, R"(":"text )", row * i, '"');
+        line += concat_text(R"(,"column)", i, R"(":"text )", row * (i + 1), '"');
       if (format == "jsonl") bytes += "{" + line + "}\n";
       if (format != "jsonl" && row == 0) bytes += "label," + names + "\n";
       for (std::size_t i = 0; format != "jsonl" && i <= columns; ++i)
@@ -394,12 +395,12 @@ TEST_CASE("Pairs of texts: a first row of names above sentences is a header") {
   };
   for (const char* const task : {"translate", "embed_text"}) {
     CHECK(contains(pairs(task, table("Deutsch\tfranzösisch", "\t", {german, french})),
-                   "is read as a header; --no-header"));
+                   "is read as a header; data.header=false"));
     CHECK(contains(pairs(task, table("", "\t", {german, french})), "is read as data"));
     CHECK(contains(pairs(task, table("Hallo\tBonjour", "\t",
                                      {{{"Nein", "Ja", "Gut"}, {"", ".", "!", " doch"}}, french})),
                    "is read as data"));
     CHECK(contains(pairs(task, table("中文\t日本語", "\t", {chinese, japanese})),
-                   "is read as a header; --no-header"));
+                   "is read as a header; data.header=false"));
   }
 }

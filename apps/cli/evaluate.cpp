@@ -118,7 +118,7 @@ std::string evaluation_table(const Json& found, int columns) {
 
 // --- the commands
 
-Reads reads_of(const std::vector<std::string>& files) {
+Reads input_kind(const std::vector<std::string>& files) {
   return files.empty() ? Reads::parts : files.size() == 1 ? Reads::table : Reads::parallel;
 }
 
@@ -140,7 +140,7 @@ class EvaluateCommand {
     const std::vector<std::string> files = files_.given();
     if (!files.empty() && part_.given())
       throw SettingsError("--part names a part of the run's own data: give it or " + files_.names());
-    Run run = run_.open(reads_of(files));
+    Run run = run_.open(input_kind(files));
     const std::string part = part_.value("valid");
     const Measurement measurement = files.empty() ? run.measure(part) : run.measure_files(files);
     print_remarks(run_.program(), run.learner());
@@ -184,7 +184,7 @@ class ScoreCommand {
   int run() {
     const std::vector<std::string> files = files_.given();
     if (files.empty()) throw SettingsError("score needs the pairs to score: " + files_.names());
-    Run run = run_.open(reads_of(files));
+    Run run = run_.open(input_kind(files));
     TextToTextLearner& learner = text_to_text(run.learner());
     for (const TargetScore& score : learner.score(learner.read_files(files))) {
       if (json_)

@@ -283,9 +283,9 @@ class ColumnFinder {
   void find_texts_and_label() {
     const std::size_t wanted = wanted_texts();
     if (!label_) label_ = given_.numbers ? found_number() : found_label(possible_texts());
-    if ((!label_ && given_.labelled) || wanted == 0) return;
     const Places texts = possible_texts();
-    if (texts.size() < wanted) return;
+    const bool needs_label = given_.labelled || (!sample_.has_names && texts.size() > wanted);
+    if ((!label_ && needs_label) || wanted == 0 || texts.size() < wanted) return;
     if (!given_.pairs) {
       for (const std::size_t place : texts) texts_.push_back(take(place));
       return;
@@ -327,7 +327,7 @@ class ColumnFinder {
   /// Returns the label column, if text columns remain besides it.
   std::optional<std::size_t> found_label(const Places& texts) {
     const std::size_t wanted = wanted_texts();
-    const auto is_text = [&](std::size_t place) { return std::ranges::count(texts, place) > 0; };
+    const auto is_text = [&](std::size_t place) { return std::ranges::binary_search(texts, place); };
     Places labels =
         free_places([](const Column& one) { return one.content == Content::few_values && one.values >= 2; });
     std::erase_if(labels, is_text);
@@ -380,14 +380,16 @@ class ColumnFinder {
       return take(
           *sample_.find(sample_.is_json ? name : std::to_string(columns_.size() + 1), true));  // throws
     };
-    if (!label_ && given_.labelled) label_ = poorest();
+    const auto may_lack_label = [&] {
+      return !given_.labelled &&
+             (sample_.has_names || free_places([](const Column&) { return true; }).size() <= wanted_texts());
+    };
+    if (!label_ && !sample_.is_json && !may_lack_label()) label_ = poorest();
     if (given_.pairs) {
       if (!first_) first_ = next("first");
       if (!second_) second_ = next("second");
     }
-    const Places left = free_places([](const Column&) { return true; });
-    const bool may_lack_label = !given_.labelled && (sample_.has_names || left.size() <= wanted_texts());
-    if (!label_ && !may_lack_label) label_ = next("label");
+    if (!label_ && !may_lack_label()) label_ = next("label");
     if (given_.pairs || !texts_.empty()) return;
     texts_ = free_places([](const Column& one) { return one.content == Content::texts; });
     if (texts_.empty()) texts_ = free_places([](const Column&) { return true; });
@@ -395,24 +397,22 @@ class ColumnFinder {
     for (const std::size_t place : texts_) take(place);
   }
 
-  /// Returns the only column of numbers beside texts; or, if rows can tell, the column with the
-  /// fewest values or else clearly the shortest cells.
+  /// Returns the column with the fewest values, if rows can tell, or else the only one of numbers
+  /// beside texts, or one with clearly the shortest cells.
   std::optional<std::size_t> poorest() {
     const Places numbers = free_places([](const Column& one) {
       return one.content == Content::numbers && !(one.counts_up && one.cells >= few_rows);
     });
-    const Places texts = free_places([](const Column& one) { return one.content == Content::texts; });
-    if (numbers.size() == 1 && texts.size() >= wanted_texts()) return take(numbers.front());
     Places places = free_places([](const Column& one) { return one.cells >= few_rows; });
     const auto size = [&](std::size_t place) {
       return std::pair(columns_[place].values, columns_[place].width);
     };
     std::ranges::stable_sort(places, {}, size);
-    if (sample_.is_json || places.size() < std::max(wanted_texts() + 1, std::size_t{2})) return std::nullopt;
-    const auto [values, width] = size(places[0]);
-    const auto [next_values, next_width] = size(places[1]);
-    const bool is_clear = values < next_values || width * 1.5 < next_width;
-    return is_clear ? std::optional(take(places.front())) : std::nullopt;
+    const bool can_tell = places.size() >= std::max(wanted_texts() + 1, std::size_t{2});
+    if (can_tell && size(places[0]).first < size(places[1]).first) return take(places[0]);
+    if (numbers.size() == 1 && !possible_texts().empty()) return take(numbers[0]);
+    if (can_tell && size(places[0]).second * 1.5 < size(places[1]).second) return take(places[0]);
+    return std::nullopt;
   }
 
   // --- remarks

@@ -289,10 +289,12 @@ void TextStream::prepare() {
 
 /// Returns the number of batches, from the first, whose windows are cut in two.
 std::int64_t TextStream::short_batches() const {
-  const auto steps = settings_.get<std::int64_t>("training.steps");
-  const auto epochs = settings_.get<std::int64_t>("training.epochs");
-  std::int64_t all = steps * settings_.get<std::int64_t>("training.accumulation");
-  if (epochs > 0) all = steps > 0 ? std::min(all, epochs * batches_per_epoch_) : epochs * batches_per_epoch_;
+  const auto options = settings_.read<TrainerOptions>("training");
+  const std::int64_t of_steps = options.steps * options.accumulation,
+                     of_epochs = options.epochs * batches_per_epoch_;
+  const std::int64_t all = options.epochs == 0  ? of_steps
+                           : options.steps == 0 ? of_epochs
+                                                : std::min(of_steps, of_epochs);
   return std::llround(settings_.read<TextTraining>("training").short_share * static_cast<double>(all));
 }
 

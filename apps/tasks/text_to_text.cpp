@@ -174,7 +174,7 @@ double TargetScore::perplexity() const {
 
 namespace {
 
-std::string search_of(const Decoding& decoding) {
+std::string search_name(const Decoding& decoding) {
   if (decoding.method == Decoding::Method::sample) return "samples";
   return decoding.search.beam == 1 ? "greedy search" : concat_text("beam of ", decoding.search.beam);
 }
@@ -301,7 +301,7 @@ Evaluation TextToTextLearner::evaluate() {
   Evaluation found =
       evaluation(quality_of(pairs, greedy, evaluated_pairs_).metrics, pairs.size(), parts_.valid.size());
   found.unit = "pairs";  // batches are counted in tokens
-  found.how = search_of(greedy);
+  found.how = search_name(greedy);
   if (const ParallelText answered = some_of(pairs, evaluated_pairs_); answered.size() < pairs.size())
     found.how += concat_text(" for ", answered.size(), " pairs");
   return found;
@@ -525,7 +525,7 @@ Measurement TextToTextLearner::measured(const MeasureSource& source) {
   return measured_data(parts_, source, read, [&](const ParallelText& pairs) {
     Measurement quality = quality_of(pairs, decoding_, 0);
     Json json = Json::parse(quality.json);
-    json["how"] = search_of(decoding_);
+    json["how"] = search_name(decoding_);
     quality.json = json.dump();
     report_truncation("decoding.max_source_tokens");
     return quality;
