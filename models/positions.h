@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "heed/base/fork.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/config.h"
 #include "heed/models/layers.h"
@@ -24,16 +25,20 @@ class BoundedCache {
 
   template <class Make>
   Value get(const Key& key, Make&& make) {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = values_.find(key);
+      if (found != values_.end()) return found->second;
+    }
+    const Value made = make();
+    std::map<Key, Value> old;  // which ends after the lock
     const std::lock_guard lock(mutex_);
-    const auto found = values_.find(key);
-    if (found != values_.end()) return found->second;
-    Value made = make();
-    if (values_.size() >= most) values_.clear();
-    return values_[key] = std::move(made);
+    if (values_.size() >= most) old.swap(values_);
+    return values_.emplace(key, made).first->second;
   }
 
  private:
-  std::mutex mutex_;
+  LeafMutex mutex_;
   std::map<Key, Value> values_;
 };
 

@@ -1,7 +1,14 @@
 #pragma once
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <iostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +51,20 @@ inline ChildResult run_in_child(const std::string& test_case, const ChildOptions
       {.address_space = options.address_space, .seconds = static_cast<int>(options.timeout.count())});
   const int signal = result.status > 128 ? result.status - 128 : 0;
   return {signal == 0 ? result.status : -1, signal, result.hung, result.output + result.errors};
+}
+
+/// Runs `body` in a forked child that then leaves as any program does; the status it left with, or -1.
+inline int status_of_fork(const std::function<bool()>& body) {
+  std::cout.flush();
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    std::exit(body() ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 }  // namespace heed::test

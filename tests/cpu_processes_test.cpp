@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -11,7 +10,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iostream>
 #include <iterator>
 #include <string_view>
@@ -43,24 +41,6 @@ std::vector<float> product_of(std::uint32_t seed) {
 // A sanitizer's allocator has no handlers for fork: a child that begins while a thread allocates waits
 // forever.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-
-namespace {
-
-/// Runs `body` in a forked child that then leaves as any program does; the status it left with, or -1.
-int status_of_fork(const std::function<bool()>& body) {
-  std::cout.flush();
-  std::fflush(nullptr);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(20);
-    std::exit(body() ? 0 : 1);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-}  // namespace
 
 TEST_CASE("fork: a child computes the same bits with a pool of its own, and leaves without a crash") {
   const WithThreads scope(3);

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "child_process.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/train.h"
 #include "heed/base/unicode.h"
@@ -212,6 +214,63 @@ TEST_CASE("run threads: a text at fault fails alone") {
   CHECK(error_of([&] { AnswerQueue(run, {.max_batch = 0}); }).find("max_batch") != std::string::npos);
   CHECK(error_of([&] { AnswerQueue(run, {.workers = 0}); }).find("workers") != std::string::npos);
 }
+
+TEST_CASE("run threads: a blank text has no answer, however it is asked") {
+  for (const char* task : {"classify", "translate", "language_model", "embed_text"}) {
+    CAPTURE(task);
+    Run run = SmallRun(task).open();
+    AnswerQueue queue(run), returning(run, {.return_errors = true});
+    for (const std::string text : {"", " \t"}) {
+      const std::string error = "the text is blank";
+      CHECK(contains(error_of([&] { run.predict(Lines{text}); }), error));
+      CHECK(run.predict(Lines{text}, {.return_errors = true}).front().error == error);
+      CHECK(contains(error_of([&] { queue.answer(text); }), error));
+      CHECK(returning.answer(text).error == error);
+    }
+  }
+}
+
+TEST_CASE("run threads: a text that nobody waits for is dropped") {
+  const SmallRun small("language_model", {"tokenizer.kind=characters"});
+  const std::string line = small.lines(1).front();
+  Run run = small.open({"generation.tokens=1000000"});
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    AnswerQueue queue(run);
+    const auto stop_at = begin + std::chrono::milliseconds(200);
+    const StopCheck stops([&] { return std::chrono::steady_clock::now() > stop_at; });
+    CHECK_THROWS_AS(queue.answer(line), Interrupted);
+  }  // which waits for its worker
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("run threads: runs and queues also work in a forked child, whatever the parent's threads do") {
+  for (const char* task : {"classify", "translate"}) {
+    CAPTURE(task);
+    const SmallRun small(task);
+    const std::string line = small.lines(1).front();
+    Run run = small.open();
+    const Prediction alone = run.predict(Lines{line}).front();
+    std::atomic<bool> ends = false;
+    AnswerQueue queue(run, {.workers = 2}), unused(run);
+    std::vector<std::thread> askers;
+    for (int i = 0; i < 2; ++i)
+      askers.emplace_back([&] {
+        while (!ends) queue.answer(line);
+      });
+    for (int round = 0; round < 5; ++round)
+      CHECK(status_of_fork([&] {
+              AnswerQueue own(run);
+              return nearly_same(queue.answer(line), alone) && nearly_same(own.answer(line), alone) &&
+                     run.measure().count > 0;
+            }) == 0);
+    ends = true;
+    for (std::thread& one : askers) one.join();
+    CHECK(nearly_same(queue.answer(line), alone));
+  }
+}
+#endif
 
 TEST_CASE("run threads: texts are shown in pieces while they are written, in several threads") {
   const std::vector<std::pair<std::string, Lines>> cases = {

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "heed/base/fork.h"
 #include "heed/core/thread_pool.h"
 #include "heed/text/bpe.h"
 #include "heed/text/pre_tokenizers.h"
@@ -94,7 +95,7 @@ class WordCache {
   using Place = std::atomic<const std::int32_t*>;  // null: free
 
   std::atomic<Place*> places_ = nullptr;  // null before the first word, which many tokenizers never see
-  std::mutex mutex_;                      // guards the members below, and writing
+  LeafMutex mutex_;                       // guards the members below, and writing
   std::unique_ptr<Place[]> owned_places_;
   std::vector<Entry> entries_;
 };

@@ -99,7 +99,8 @@ class PredictCommand {
     for (std::size_t i = 0; i < answers.size(); ++i) {
       if (!waiting.errors[i].empty()) answers[i].error = waiting.errors[i];
       std::cout << (keep_columns_ ? row_with(waiting.rows[i], answers[i]) : line_of(answers[i])) << '\n';
-      if (answers[i].error.empty()) continue;
+      const bool is_blank_line = waiting.errors[i].empty() && is_blank(waiting.texts[i]);  // it stays blank
+      if (answers[i].error.empty() || is_blank_line) continue;
       print_message(run_.program(), concat_text("error: ", waiting.places[i], ": ", answers[i].error));
       ++failed_;
     }

@@ -12,6 +12,7 @@
 #include "heed/autograd/ops.h"
 #include "heed/base/digest.h"
 #include "heed/base/file.h"
+#include "heed/base/fork.h"
 #include "heed/base/json.h"
 #include "heed/text/sentencepiece.h"
 #include "heed/text/tokenizer.h"
@@ -464,7 +465,7 @@ std::string state_of(const fs::path& folder) {
 class LastRead {
  public:
   static std::shared_ptr<const RunInMemory> of(const fs::path& folder) {
-    static LastRead last;
+    LastRead& last = instance();
     const std::lock_guard lock(last.mutex_);
     std::string state = state_of(folder);
     if (last.run_ && last.state_ == state) return last.run_;
@@ -488,8 +489,9 @@ class LastRead {
     for (const auto& [name, content] : run->start.files) of_all.add(name + content);
     run->identity = of_all.hex();
     run->weights = [weights = std::make_shared<Tensors>(std::move(made.weights))] {
-      const std::lock_guard alone(last.mutex_);
-      last.run_ = nullptr;
+      LastRead& kept = instance();
+      const std::lock_guard alone(kept.mutex_);
+      kept.run_ = nullptr;
       return *weights;
     };
     last.state_ = std::move(state);
@@ -497,6 +499,11 @@ class LastRead {
   }
 
  private:
+  static LastRead& instance() {
+    static auto* const own = new PerProcess<LastRead>;
+    return own->get();
+  }
+
   std::mutex mutex_;
   std::string state_;
   std::shared_ptr<const RunInMemory> run_;

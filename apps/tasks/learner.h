@@ -16,6 +16,7 @@
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/settings.h"
 #include "heed/base/file.h"
+#include "heed/base/fork.h"
 #include "heed/core/device.h"
 #include "heed/models/decoding.h"
 #include "heed/text/tokenizer.h"
@@ -84,7 +85,7 @@ const TaskKind& task_kind(std::string_view name);
 
 /// The prediction for one line.
 struct Prediction {
-  std::string text;        ///< the label, the translation, the continuation; "" for a blank line
+  std::string text;        ///< the label, the translation, the continuation
   double probability = 0;  ///< of the answer; for a sequence, the product over its tokens
   struct Alternative {
     std::string text;
@@ -376,7 +377,7 @@ class Learner : public Task {
   std::map<std::string, std::string> digests_;
   NamedFiles files_;
   std::unique_ptr<Module> model_;
-  std::mutex remarks_mutex_;  // several threads may predict
+  LeafMutex remarks_mutex_;  // several threads may predict
   std::vector<std::string> remarks_;
 };
 

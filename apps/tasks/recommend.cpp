@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -19,6 +18,7 @@
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/base/fork.h"
 #include "heed/base/names.h"
 #include "heed/training/ranking.h"
 
@@ -212,7 +212,7 @@ class RecommendLearner : public Learner {
   /// probability.
   std::vector<Prediction> predict(std::span<const std::string> lines,
                                   const PredictOptions& options) override {
-    const std::lock_guard lock(answering_);
+    const UseLock::Alone alone(answering_);
     read_more_news();
     return answer_lines(
         lines, options, [&](const std::string& line) { return catalogue_.impression_of(line); },
@@ -230,7 +230,7 @@ class RecommendLearner : public Learner {
   }
 
   Tensor line_outputs(std::span<const std::string> lines, Context& context) override {
-    const std::lock_guard lock(answering_);
+    const UseLock::Alone alone(answering_);
     const std::vector<Impression> asked =
         inputs_of_lines(lines, [&](const std::string& line) { return catalogue_.impression_of(line); });
     prepare_outputs(asked);
@@ -481,8 +481,8 @@ class RecommendLearner : public Learner {
   std::optional<BoundedTokenizer> tokenizer_;
   bool has_more_news_ = false;
   std::vector<Click> clicks_;
-  std::mutex answering_;  // what is asked changes the members below, and the catalogue
-  BatchNews asked_;       // all news of the impressions that are answered, and their table
+  UseLock answering_;  // what is asked changes the members below, and the catalogue
+  BatchNews asked_;    // all news of the impressions that are answered, and their table
   Tensor table_;
   std::set<std::int32_t> shown_;  // titles that a capture holds
 };

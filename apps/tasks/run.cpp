@@ -3,7 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
+#include <deque>
+#include <future>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "heed/apps/tasks/recipe.h"
@@ -139,6 +145,10 @@ std::string fault_of(const Prediction& answer) {
                               : concat_text("the model answers ", *bad, ", which is not finite", diverged);
 }
 
+bool is_empty(const Prediction& answer) {
+  return answer.text.empty() && answer.alternatives.empty() && answer.vector.empty();
+}
+
 void check_utf8(std::span<const std::string> lines, std::string_view what, std::int64_t first_line = 0) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::size_t at = unicode::find_invalid(lines[i]);
@@ -166,12 +176,12 @@ Prediction checked_answer(Prediction answer, std::string_view what) {
 }  // namespace
 
 Measurement Run::measure_files(std::span<const std::string> files) {
-  const std::lock_guard alone(*use_);
+  const UseLock::Alone alone(*use_);
   return finite(learner_->measure_files(files));
 }
 
 Measurement Run::measure_examples(const Examples& examples) {
-  const std::lock_guard alone(*use_);
+  const UseLock::Alone alone(*use_);
   const ExampleFiles files(learner_->kind(), {&examples, 1});
   return finite(learner_->measure_examples(files.path_of(examples)));
 }
@@ -179,13 +189,15 @@ Measurement Run::measure_examples(const Examples& examples) {
 std::vector<Prediction> Run::predict(std::span<const std::string> lines,
                                      const PredictOptions& options) const {
   check_utf8(lines, "predict", options.first_line);
-  const std::shared_lock use(*use_);
+  const auto use = use_->shared();
   std::vector<Prediction> answers = learner_->predict(lines, options);
-  for (Prediction& answer : answers)
-    if (std::string fault = fault_of(answer); answer.error.empty() && !fault.empty()) {
-      answer = {};
-      answer.error = std::move(fault);
-    }
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    Prediction& answer = answers[i];
+    std::string fault = is_empty(answer) && is_blank(lines[i]) ? "the text is blank" : fault_of(answer);
+    if (!answer.error.empty() || fault.empty()) continue;
+    answer = {};
+    answer.error = std::move(fault);
+  }
   for (std::size_t i = 0; options.capture && i < answers.size(); ++i)
     options.capture->add_answer(
         concat_text("lines.", options.first_line + static_cast<std::int64_t>(i)),
@@ -196,7 +208,7 @@ std::vector<Prediction> Run::predict(std::span<const std::string> lines,
 
 Tensor Run::outputs(std::span<const std::string> lines, Context& context) const {
   check_utf8(lines, "outputs");
-  const std::shared_lock use(*use_);
+  const auto use = use_->shared();
   return learner_->line_outputs(lines, context);
 }
 
@@ -204,7 +216,7 @@ Tensor Run::log_probabilities(std::span<const std::string> lines, std::span<cons
                               Context& context) const {
   check_utf8(lines, "log probabilities");
   check_utf8(targets, "log probabilities of targets");
-  const std::shared_lock use(*use_);
+  const auto use = use_->shared();
   return learner_->target_log_probabilities(lines, targets, context);
 }
 
@@ -230,7 +242,7 @@ std::vector<Prediction> Run::generate(const std::string& prompt, const WritingOp
   check_utf8({&prompt, 1}, "generate");
   checked_range("generate: samples", options.samples, 1, 1024);
   if (options.max_tokens) checked_range("generate: max_tokens", *options.max_tokens, 1, 1'000'000);
-  const std::shared_lock use(*use_);
+  const auto use = use_->shared();
   std::vector<Prediction> texts = learner_->generate(prompt, options);
   for (const Prediction& text : texts)
     if (const std::string fault = fault_of(text); !fault.empty()) fail("generate: ", fault);
@@ -240,7 +252,7 @@ std::vector<Prediction> Run::generate(const std::string& prompt, const WritingOp
 Measurement Run::measure(std::string_view part) {
   if (part != "valid" && part != "test" && part != "train")
     throw SettingsError(concat_text("unknown part \"", part, "\" of the data: valid, test or train"));
-  const std::lock_guard alone(*use_);
+  const UseLock::Alone alone(*use_);
   learner_->read_data();
   const auto now = learner_->data_digests();
   const auto found = now.find(std::string(part));
@@ -266,71 +278,110 @@ bool are_alike(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-AnswerQueue::AnswerQueue(const Run& run, const QueueOptions& options) : run_(run), options_(options) {
+/// The threads of one process, and the texts that wait for them.
+class AnswerQueue::Workers {
+ public:
+  Workers(const Run& run, const QueueOptions& options) : run_(run), options_(options) {
+    try {
+      for (std::int64_t i = 0; i < options.workers; ++i) threads_.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {  // fewer threads answer the same
+      check(!threads_.empty(), "AnswerQueue: the system cannot start a worker thread");
+    }
+  }
+  ~Workers() {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& one : threads_) one.join();
+  }
+
+  /// Returns the answer of a worker; none if its batch failed.
+  std::optional<Prediction> answer(const std::string& text) {
+    const auto is_dropped = std::make_shared<std::atomic<bool>>(false);
+    std::future<std::optional<Prediction>> found;
+    {
+      Question question{text, is_dropped, {}};
+      found = question.answer.get_future();
+      const std::lock_guard lock(mutex_);
+      waiting_.push_back(std::move(question));
+    }
+    changed_.notify_one();
+    try {
+      do check_stop();
+      while (found.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready);
+    } catch (...) {
+      *is_dropped = true;
+      throw;
+    }
+    return found.get();
+  }
+
+ private:
+  struct Question {
+    std::string text;
+    std::shared_ptr<std::atomic<bool>> is_dropped;  // nobody waits for the answer any more
+    std::promise<std::optional<Prediction>> answer;
+  };
+
+  /// Returns the next batch of questions; empty: the queue is closing.
+  std::vector<Question> next_batch() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return ending_ || !waiting_.empty(); });
+    std::vector<Question> batch;
+    std::deque<Question> left;
+    for (Question& one : waiting_) {
+      const bool joins = std::ssize(batch) < options_.max_batch &&
+                         (batch.empty() || are_alike(batch.front().text, one.text));
+      if (joins)
+        batch.push_back(std::move(one));
+      else
+        left.push_back(std::move(one));
+    }
+    waiting_ = std::move(left);
+    return batch;
+  }
+
+  void work() {
+    for (std::vector<Question> batch = next_batch(); !batch.empty(); batch = next_batch()) {
+      std::vector<std::string> texts;
+      for (const Question& one : batch) texts.push_back(one.text);
+      std::vector<std::optional<Prediction>> answers(batch.size());
+      try {
+        const StopCheck check_stop([&] {
+          return std::ranges::all_of(batch, [](const Question& one) { return one.is_dropped->load(); });
+        });
+        std::ranges::move(run_.predict(texts, {.each_first = true, .return_errors = true}), answers.begin());
+      } catch (const std::exception&) {  // whoever asked gets to know, see AnswerQueue::answer()
+      }
+      for (std::size_t i = 0; i < batch.size(); ++i) batch[i].answer.set_value(std::move(answers[i]));
+    }
+  }
+
+  const Run& run_;
+  const QueueOptions& options_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Question> waiting_;
+  bool ending_ = false;
+  std::vector<std::thread> threads_;
+};
+
+AnswerQueue::AnswerQueue(const Run& run, const QueueOptions& options)
+    : run_(run), options_(options), workers_(std::make_unique<PerProcess<Workers>>()) {
   checked_range("AnswerQueue: max_batch", options.max_batch, 1, 65'536);
   checked_range("AnswerQueue: workers", options.workers, 1, 1000);
-  try {
-    for (std::int64_t i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
-  } catch (const std::system_error&) {  // fewer threads answer the same
-    check(!workers_.empty(), "AnswerQueue: the system cannot start a worker thread");
-  }
+  workers_->get(run_, options_);
 }
 
-AnswerQueue::~AnswerQueue() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-  }
-  changed_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
-}
+AnswerQueue::~AnswerQueue() = default;
 
 Prediction AnswerQueue::answer(const std::string& text) {
-  std::future<std::optional<Prediction>> found;
-  {
-    Question question{text, {}};
-    found = question.answer.get_future();
-    const std::lock_guard lock(mutex_);
-    waiting_.push_back(std::move(question));
-  }
-  changed_.notify_one();
-  do check_stop();
-  while (found.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready);
-  std::optional<Prediction> answer = found.get();
+  std::optional<Prediction> answer = workers_->get(run_, options_).answer(text);
   // One bad text must not fail the others: each is answered alone, and its error is thrown here.
   if (!answer) answer = run_.predict({&text, 1}, {.return_errors = true}).front();
   return options_.return_errors ? std::move(*answer) : checked_answer(std::move(*answer), "answer");
-}
-
-/// Returns the next batch of questions; empty: the queue is closing.
-std::vector<AnswerQueue::Question> AnswerQueue::next_batch() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return ending_ || !waiting_.empty(); });
-  std::vector<Question> batch;
-  std::deque<Question> left;
-  for (Question& one : waiting_) {
-    const bool joins =
-        std::ssize(batch) < options_.max_batch && (batch.empty() || are_alike(batch.front().text, one.text));
-    if (joins)
-      batch.push_back(std::move(one));
-    else
-      left.push_back(std::move(one));
-  }
-  waiting_ = std::move(left);
-  return batch;
-}
-
-void AnswerQueue::work() {
-  for (std::vector<Question> batch = next_batch(); !batch.empty(); batch = next_batch()) {
-    std::vector<std::string> texts;
-    for (const Question& one : batch) texts.push_back(one.text);
-    std::vector<std::optional<Prediction>> answers(batch.size());
-    try {
-      std::ranges::move(run_.predict(texts, {.each_first = true, .return_errors = true}), answers.begin());
-    } catch (const std::exception&) {  // whoever asked gets to know, see answer()
-    }
-    for (std::size_t i = 0; i < batch.size(); ++i) batch[i].answer.set_value(std::move(answers[i]));
-  }
 }
 
 }  // namespace heed

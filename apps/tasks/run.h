@@ -1,20 +1,14 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <filesystem>
-#include <future>
 #include <memory>
-#include <mutex>
-#include <optional>
-#include <shared_mutex>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "heed/apps/tasks/learner.h"
+#include "heed/base/fork.h"
 #include "heed/training/checkpoint.h"
 
 // Trained runs of any task, and their use from several threads.
@@ -46,7 +40,8 @@ struct RunOptions {
 ///
 /// Any number of threads may call predict(), outputs(), log_probabilities(), generate() and
 /// stream() concurrently, with shared weights; in a recommend run these calls wait for each other.
-/// The measure functions read data into the run, so they exclude all other calls.
+/// The measure functions read data into the run, so they exclude all other calls. A run also works
+/// in a child of fork(), unless it is on a GPU.
 class Run {
  public:
   /// Opens a run with its settings, vocabulary and weights. Throws an Error if there is no run or a
@@ -59,7 +54,7 @@ class Run {
   Learner& learner() { return *learner_; }
 
   /// Returns a prediction for each line. Throws an Error naming a line that is not UTF-8 or, unless
-  /// `return_errors` is set, that cannot be answered.
+  /// `return_errors` is set, that cannot be answered, such as a blank one.
   std::vector<Prediction> predict(std::span<const std::string> lines,
                                   const PredictOptions& options = {}) const;
   std::vector<Prediction> predict(const std::vector<std::string>& lines,
@@ -102,7 +97,7 @@ class Run {
 
   std::unique_ptr<Learner> learner_;
   RunFiles files_;
-  std::unique_ptr<std::shared_mutex> use_ = std::make_unique<std::shared_mutex>();
+  std::unique_ptr<UseLock> use_ = std::make_unique<UseLock>();
 };
 
 /// Returns the settings of a run, on top of the task's defaults. Throws an Error for a run of
@@ -124,8 +119,9 @@ struct QueueOptions {
 /// A worker takes the text that has waited longest and other waiting texts of similar length, up to
 /// `max_batch`. If nothing else waits, a text is answered at once. Answers equal those of
 /// Run::predict() for the single text, except for the last bits of probabilities, which depend on
-/// padding and batch size. A language_model run answers its lines one by one, so more workers help
-/// it but larger batches do not.
+/// padding and batch size; and except in runs with reformer or routing_transformer, in which the
+/// texts of a batch affect each other's answers. A language_model run answers its lines one by one,
+/// so more workers help it but larger batches do not. A child of fork() gets workers of its own.
 class AnswerQueue {
  public:
   /// The run must outlive the queue. Throws an Error for options out of range.
@@ -137,24 +133,14 @@ class AnswerQueue {
 
   /// Waits for the answer to a text. Throws an Error for a text that is not UTF-8 or, unless
   /// `return_errors` is set, that cannot be answered, and Interrupted if a StopCheck of the calling
-  /// thread requests it. Thread-safe.
+  /// thread requests it; then the workers drop the text. Thread-safe.
   Prediction answer(const std::string& text);
 
  private:
-  struct Question {
-    std::string text;
-    std::promise<std::optional<Prediction>> answer;
-  };
-  std::vector<Question> next_batch();
-  void work();
-
+  class Workers;
   const Run& run_;
   const QueueOptions options_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Question> waiting_;
-  bool ending_ = false;
-  std::vector<std::thread> workers_;
+  const std::unique_ptr<PerProcess<Workers>> workers_;
 };
 
 }  // namespace heed

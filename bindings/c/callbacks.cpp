@@ -8,6 +8,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/graph.h"
+#include "heed/base/fork.h"
 #include "heed/c/handles.h"
 #include "heed/models/attention/attention.h"
 
@@ -88,9 +89,9 @@ namespace {
 
 /// Keeps the name of an op, to which its nodes hold a pointer.
 const char* intern_name(const std::string& name) {
-  static std::mutex mutex;
+  static auto* const mutex = new LeafMutex;
   static auto* const names = new std::set<std::string>;  // outlives every graph
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(*mutex);
   return names->insert(name).first->c_str();
 }
 

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "heed/base/error.h"
+#include "heed/base/fork.h"
 #include "heed/base/unicode.h"
 #include "heed/core/device.h"
 #include "heed/core/version.h"
@@ -16,7 +17,7 @@ namespace {
 constexpr int kind_bits = 3;
 
 struct Table {
-  std::mutex mutex;
+  LeafMutex mutex;
   std::unordered_map<std::uintptr_t, std::shared_ptr<void>> objects;
   std::uintptr_t next = 1;
 };

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "heed/base/error.h"
+#include "heed/base/fork.h"
 #include "heed/base/names.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/attention/option_help.h"
@@ -100,7 +101,7 @@ class Registry {
 #undef HEED_ADD
   }
 
-  mutable std::mutex mutex_;
+  mutable LeafMutex mutex_;
   std::vector<AttentionVariant> variants_;
 };
 
