@@ -17,7 +17,12 @@ namespace heed {
 namespace fs = std::filesystem;
 
 void fail_with_errno(std::string_view what, const fs::path& path, int code) {
-  fail("cannot ", what, " ", path, ": ", reason_of(code));
+  fail("cannot ", what, " ", path, ": ", reason_of(code), home_hint(path));
+}
+
+std::string home_hint(const fs::path& path) {
+  return path.native().starts_with('~') ? "; only a shell reads ~ as the home folder: give the whole path"
+                                        : "";
 }
 
 Descriptor::~Descriptor() {

@@ -14,6 +14,8 @@
 namespace heed {
 
 [[noreturn]] void fail_with_errno(std::string_view what, const std::filesystem::path& path, int code);
+/// Ends a message about a path that begins with ~, which only shells expand; "" for other paths.
+std::string home_hint(const std::filesystem::path& path);
 
 /// A file descriptor that its destructor closes. Where an error of close() matters, close it
 /// explicitly first.

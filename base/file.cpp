@@ -222,7 +222,7 @@ void check_output(const fs::path& path, bool overwrite) {
   if (target.is_special) return;
   if (!overwrite && mode_of(target.path) != 0) refuse_existing(path);
   const fs::path folder = folder_of(target.path);
-  check(S_ISDIR(mode_of(folder)), "cannot write ", path, ": there is no folder ", folder);
+  check(S_ISDIR(mode_of(folder)), "cannot write ", path, ": there is no folder ", folder, home_hint(path));
   if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
     fail("cannot write ", path, ": no file can be made in the folder ", folder, ": ", reason_of(errno));
 }
@@ -253,6 +253,7 @@ void sync_path(const fs::path& path) {
 void create_folders(const fs::path& path) {
   if (S_ISDIR(mode_of(path))) return;
   const fs::path clean = path.has_filename() ? path : path.parent_path();  // "runs/a/" -> "runs/a"
+  if (clean.native() == "~") fail_with_errno("create the folder", clean, ENOENT);
   const fs::path parent = folder_of(clean);
   if (parent != clean) create_folders(parent);
   if (::mkdir(clean.c_str(), 0777) == 0) return sync_path(parent);

@@ -182,7 +182,7 @@ Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions
   check(!parameters_.empty(), "optimizer: there are no parameters to train");
   for (const double rate : rates_) {
     check(std::isfinite(rate) && rate >= 0, "optimizer: the rate of a parameter is ", rate,
-          "; it must not be negative");
+          "; it must be finite and not negative");
     check_in_f32("optimizer: the rate of a parameter", rate);
   }
   for (const NamedTensor& parameter : parameters_) {
@@ -209,10 +209,10 @@ Optimizer::Optimizer(std::span<const ParameterGroup> groups, const OptimizerOpti
   std::size_t i = 0;
   for (const ParameterGroup& group : groups) {
     check(std::isfinite(group.rate) && group.rate >= 0, "optimizer: the rate of a group is ", group.rate,
-          "; it must not be negative");
+          "; it must be finite and not negative");
     const double decay = group.weight_decay.value_or(0);
     check(std::isfinite(decay) && decay >= 0, "optimizer: the weight_decay of a group is ", decay,
-          "; it must not be negative");
+          "; it must be finite and not negative");
     check_in_f32("optimizer: the rate of a group", group.rate);
     check_in_f32("optimizer: the weight_decay of a group", decay);
     for (std::size_t k = 0; k < group.parameters.size(); ++k, ++i) {
@@ -246,7 +246,7 @@ void Optimizer::check_parameters() const {
 
 void Optimizer::step(double learning_rate, const Tensor& gradient_scale, const Tensor& skip) {
   check(std::isfinite(learning_rate) && learning_rate >= 0, "optimizer: the learning rate is ", learning_rate,
-        "; it must not be negative");
+        "; it must be finite and not negative");
   check_parameters();
   const auto has_gradient = [](const NamedTensor& one) { return gradient(*one.tensor).defined(); };
   check(!owned_.empty() || std::ranges::any_of(parameters_, has_gradient),

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "heed/base/descriptor.h"
 #include "heed/base/digest.h"
 #include "heed/base/file.h"
 #include "heed/base/json.h"
@@ -216,7 +217,7 @@ std::filesystem::path run_file(const std::filesystem::path& run, std::string_vie
     if (path_exists(path)) return path;
   }
   std::error_code unreadable;
-  check(fs::is_directory(run, unreadable), "there is no run folder ", run);
+  check(fs::is_directory(run, unreadable), "there is no run folder ", run, home_hint(run));
   fail("the run folder ", run, " has no ", name, "; was the run stopped before its first checkpoint?");
 }
 

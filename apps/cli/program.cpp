@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -336,6 +337,13 @@ int InterruptGuard::exit_status() {
 
 void flush_output() {
   std::cout.flush();
+  if (std::cout.good()) return;
+  pollfd output{STDOUT_FILENO, 0, 0};
+  if (poll(&output, 1, 0) > 0 &&
+      (output.revents & POLLERR)) {  // nobody reads on, such as `head`: end as that asks
+    std::signal(SIGPIPE, SIG_DFL);
+    raise(SIGPIPE);
+  }
   check(std::cout.good(), "standard output could not be written: is it closed, or is the disk full?");
 }
 

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "heed/apps/data/gzip.h"
+#include "heed/base/descriptor.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
 #include "heed/base/plain_numbers.h"
@@ -255,7 +256,7 @@ class LineReader::Source {
         name_(file.empty() ? "standard input" : file),
         splitter_(options.encoding, options.max_line_bytes) {
     if (!file.empty()) descriptor_ = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-    check(descriptor_ >= 0, name_, ": cannot be read: ", reason_of(errno));
+    check(descriptor_ >= 0, name_, ": cannot be read: ", reason_of(errno), home_hint(name_));
     struct stat status {};
     const bool is_folder = ::fstat(descriptor_, &status) == 0 && S_ISDIR(status.st_mode);
     if (is_folder) close();
