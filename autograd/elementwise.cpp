@@ -77,7 +77,8 @@ Tensor scalar_operand(const char* op, const Tensor& like, double value) {
   using Limits = std::numeric_limits<std::int32_t>;
   check(is_floating(like.dtype()) ||
             (value == std::floor(value) && value >= Limits::min() && value <= Limits::max()),
-        op, ": ", value, " cannot be represented as ", like.dtype());
+        op, ": ", value, " cannot be represented as ", like.dtype(),
+        ", the type of the tensor; a floating tensor can hold it: cast() makes one");
   return Tensor::full({}, value, like.dtype(), like.device());
 }
 

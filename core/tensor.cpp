@@ -130,10 +130,15 @@ void Tensor::assign(std::span<const T> values) const {
   check(dtype_of<T> == dtype_, "assign: values of type ", dtype_of<T>, " given to a tensor of type ", dtype_);
   check(static_cast<std::int64_t>(values.size()) == count(), "assign: ", values.size(),
         " values given to shape ", shape_);
-  check(is_contiguous(), "assign: the tensor of shape ", shape_, " with strides ", strides_,
-        " is not contiguous");
   if (values.empty()) return;
-  backend_of(*this).upload(values.data(), *this);
+  if (is_contiguous()) {
+    backend_of(*this).upload(values.data(), *this);
+  } else {
+    for (int i = 0; i < rank(); ++i)
+      check(strides_[i] != 0 || shape_[i] == 1, "assign: the elements along axis ", i, " of the shape ",
+            shape_, " are one and the same; assign to the tensor that was expanded");
+    backend_of(*this).copy(from(values, shape_, device()), *this);
+  }
   storage_->overwritten();
 }
 

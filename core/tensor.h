@@ -252,8 +252,8 @@ class Tensor {
   std::vector<double> to_doubles() const;
   /// The only element of a tensor of any dtype, as a double; throws when count() != 1.
   double item() const;
-  /// Overwrites the elements in place with host values. Throws when their number differs or the
-  /// view has gaps. A later backward() that needs the old elements throws.
+  /// Overwrites the elements in place with host values, in views too. Throws if their number differs
+  /// or the view repeats elements. A later backward() that needs the old elements throws.
   template <TensorElement T>
   void assign(std::span<const T> values) const;
 

@@ -147,8 +147,8 @@ heed_status heed_tensor_data(const heed_tensor* tensor, void** out);
  */
 heed_status heed_tensor_read(const heed_tensor* tensor, void* destination, size_t bytes);
 /**
- * Overwrites the elements in place, in row-major order. `bytes`: the size of `source`, which must
- * equal theirs.
+ * Overwrites the elements in place, in row-major order, also those of a view, except an expanded
+ * one. `bytes`: the size of `source`, which must equal theirs.
  */
 heed_status heed_tensor_assign(heed_tensor* tensor, const void* source, size_t bytes);
 /** The only element, of any dtype; an error if there are more. */
@@ -316,7 +316,8 @@ heed_status heed_biased_attention(const heed_tensor* query, const heed_tensor* k
  * Runs any other op by name. heed_list("ops") has them under "named" with their arguments: in "x
  * weight?; axis=-1, rows: int -> values ids", x and weight are tensors, of which weight may be
  * missing; axis, with its default, and rows are settings; values and ids are results. `inputs`: the
- * tensors, NULL for a missing one; `settings`: the rest. `outputs`: room for `room` tensors; unused
+ * tensors, NULL for a missing one; `settings`: the rest. "value", with which masked_fill and pad
+ * fill elements, may also be "inf", "-inf" or "nan". `outputs`: room for `room` tensors; unused
  * places become NULL. More results than room are an error. `made`: receives the number of results,
  * or NULL.
  *
@@ -516,7 +517,7 @@ heed_status heed_register_attention(const char* name, const char* declaration, h
 /* --- tasks: training --- */
 
 /**
- * Returns the settings of a task as a JSON list: "name", "kind" ("flag", "integer", "number",
+ * Returns the settings of a task, without "threads" of the programs, as a JSON list: "name", "kind" ("flag", "integer", "number",
  * "text", "column", "columns", "attention"), "default", "low" and "high" of numbers, "choices" of
  * texts, "help". `own_data`: 1 for the defaults for the caller's data, 0 for those for generated
  * data.
@@ -594,8 +595,8 @@ heed_status heed_run_open(const char* folder, const char* settings, heed_run** o
 heed_status heed_run_describe(heed_run* run, char** out);
 /**
  * Answers each line: [{"text", "probability", "alternatives": [{"text", "probability"}]}, ...],
- * with "vector", a list of numbers, if the answer is a vector. A line that cannot be answered fails
- * the call, with its number. `settings`: "errors", "raise" or "return" (then such a line has
+ * with "vector", a list of numbers, if the answer is a vector. A line that cannot be answered, such
+ * as a blank one, fails the call, with its number. `settings`: "errors", "raise" or "return" (then such a line has
  * {"error"} alone), and "first_line" (0), the number of the first line, for errors and random
  * draws; NULL: none.
  */
@@ -655,10 +656,15 @@ heed_status heed_run_generate(heed_run* run, const char* prompt, const char* set
 /**
  * Creates a queue for servers: any number of threads ask, and waiting lines are answered together.
  * `settings`: "max_batch" (32), the most texts of one pass, "workers" (1), the threads that answer,
- * and "errors" ("raise"), as for heed_run_predict(). The queue keeps the run alive.
+ * and "errors" ("raise"), as for heed_run_predict(). The queue keeps the run alive. It also works in
+ * a child of fork(), which gets threads of its own.
  */
 heed_status heed_queue_create(heed_run* run, const char* settings, heed_queue** out);
-/** Waits for the answer to one line: an object as in the list of heed_run_predict(). */
+/**
+ * Waits for the answer to one line: an object as in the list of heed_run_predict(). It equals that of
+ * the line alone except for the last digits of probabilities; but with the attentions reformer and
+ * routing_transformer, lines that are answered together affect each other's answers.
+ */
 heed_status heed_queue_answer(heed_queue* queue, const char* line, char** out);
 /** Waits for pending answers, then frees the queue. */
 void heed_queue_free(heed_queue* queue);

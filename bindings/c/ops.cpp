@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
@@ -48,6 +49,31 @@ Tensor reduced(const std::string& op, const Tensor& x, int32_t axis, bool keep) 
   if (op == "log_sum_exp") return log_sum_exp(values, axis, keep);
   const Tensor first = argmax(values, axis);
   return keep ? unsqueeze(first, axis) : first;
+}
+
+/// reshape(), but a view whenever only extents of 1 come or go, so that what is written to it gets
+/// to x.
+Tensor reshaped(const Tensor& x, const Shape& shape) {
+  const auto without_ones = [](const Shape& of) {
+    std::vector<std::int64_t> kept(of.begin(), of.end());
+    std::erase(kept, 1);
+    return kept;
+  };
+  if (x.is_contiguous()) return reshape(x, shape);
+  Shape target = shape;
+  if (const auto unknown = std::ranges::find(shape, -1); unknown != shape.end()) {
+    std::int64_t known = 1;
+    for (const std::int64_t extent : shape)
+      if (extent != -1) known = checked_product("reshape", known, extent);
+    if (known > 0) target[static_cast<int>(unknown - shape.begin())] = x.count() / known;
+  }
+  if (without_ones(x.shape()) != without_ones(target)) return reshape(x, shape);
+  Tensor view = x;
+  for (int i = x.rank() - 1; i >= 0; --i)
+    if (x.size(i) == 1) view = squeeze(view, i);
+  for (int i = 0; i < target.rank(); ++i)
+    if (target[i] == 1) view = unsqueeze(view, i);
+  return view;
 }
 
 Tensor attention_of(const heed_tensor* query, const heed_tensor* key, const heed_tensor* value,
@@ -122,7 +148,16 @@ class Given {
   void take(bool& flag) { flag = with_.take_bool(setting(), false); }
   void take(int& number) { number = static_cast<int>(integer(INT32_MIN, INT32_MAX)); }
   void take(std::int64_t& number) { number = integer(INT64_MIN, INT64_MAX); }
-  void take(double& number) { number = with_.take_number(setting(), 0); }
+  /// "value" fills elements, so it may be a number that JSON does not have.
+  void take(double& number) {
+    static const std::vector<std::string> names = {"inf", "-inf", "nan"};
+    const std::string name = setting();
+    const auto given = with_.values().find(name);
+    const bool is_named = name == "value" && given != with_.values().end() &&
+                          std::holds_alternative<std::string>(given->second);
+    number =
+        is_named ? std::strtod(with_.take_choice(name, names).c_str(), nullptr) : with_.take_number(name, 0);
+  }
   void take(std::string& text) { text = with_.take_text(setting(), ""); }
   void take(std::vector<std::int64_t>& list) { list = integers<std::int64_t>(setting()); }
   void take(Shape& shape) {
@@ -391,7 +426,7 @@ heed_status heed_log_softmax(const heed_tensor* x, int32_t axis, heed_tensor** o
 }
 
 heed_status heed_reshape(const heed_tensor* x, int32_t rank, const int64_t* shape, heed_tensor** out) {
-  return guarded_tensor(__func__, out, [&] { return reshape(tensor_of(x, "x"), shape_of(rank, shape)); });
+  return guarded_tensor(__func__, out, [&] { return reshaped(tensor_of(x, "x"), shape_of(rank, shape)); });
 }
 
 heed_status heed_permute(const heed_tensor* x, int32_t rank, const int64_t* order, heed_tensor** out) {

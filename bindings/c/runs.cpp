@@ -231,6 +231,7 @@ Json settings_list(const Settings& settings) {
                                           "column", "columns", "attention"};
   Json list = Json::array();
   for (const Setting& one : settings.declared()) {
+    if (one.name == "threads") continue;  // see refuse_threads()
     Json& object =
         list.emplace_back(Json{{"name", one.name}, {"kind", kinds[static_cast<std::size_t>(one.kind)]}});
     object["default"] = Json::parse(one.initial);

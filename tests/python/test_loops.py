@@ -1,6 +1,8 @@
 """What loops of one's own need: devices, schedules, groups of parameters, mixed precision. Beside PyTorch where it is installed."""
 
+import asyncio
 import importlib.util
+import inspect
 import unittest
 
 import numpy as np
@@ -159,6 +161,10 @@ class Groups(Case):
             (heed.Error, "given twice", lambda: heed.Optimizer("sgd", [{"params": net}, {"params": net.first}])),
             (heed.Error, "negative", lambda: heed.Optimizer("sgd", [{"params": net, "weight_decay": -1}])),
             (heed.Error, "no parameters", lambda: heed.Optimizer("sgd", [{"params": []}])),
+            (TypeError, "not None", lambda: heed.Optimizer("sgd", None)),
+            (TypeError, "an optimizer takes tensors.* of the shape", lambda: heed.Optimizer("sgd", [np.ones(3)])),
+            (heed.SettingsError, "weight_decay is nan", lambda: heed.Optimizer("sgd", [{"params": net, "weight_decay": np.nan}])),
+            (heed.SettingsError, "loss_scale is nan", lambda: heed.Autocast(net, "bf16", np.nan)),
         )
 
     @needs_pytorch
@@ -277,6 +283,10 @@ class Precisions(Case):
         self.leaves_nothing(work)
 
 
+async def fails():
+    raise KeyError
+
+
 class Recording(Case):
     def test_no_grad_as_a_block_and_as_a_decorator(self):
         w = heed.parameter([2.0])
@@ -292,6 +302,63 @@ class Recording(Case):
         with self.assertRaises(KeyError), heed.no_grad():
             raise KeyError
         self.assertTrue((w * 2).tracked)
+        scope = heed.no_grad()
+        with scope, scope:
+            pass
+        self.assertTrue((w * 2).tracked)
+
+    def test_no_grad_decorates_generators_and_coroutines(self):
+        """Their bodies do not record, and what runs between their steps does."""
+        w = heed.parameter([2.0])
+        tracked = lambda: (w * 2).tracked
+
+        @heed.no_grad()
+        def generator(n):
+            for _ in range(n):
+                try:
+                    sent = yield tracked()
+                    self.assertIn(sent, (None, "sent"))
+                except KeyError:
+                    yield "thrown"
+            return tracked()
+
+        steps = generator(2)
+        found = [next(steps), tracked(), steps.send("sent"), tracked(), steps.throw(KeyError()), tracked()]
+        self.assertEqual(found, [False, True, False, True, "thrown", True])
+        with self.assertRaises(StopIteration) as end:
+            next(steps)
+        self.assertIs(end.exception.value, False)
+        next(left := generator(2))
+        left.close()
+        self.assertTrue(inspect.isgeneratorfunction(generator))
+
+        @heed.no_grad()
+        async def coroutine():
+            before = tracked()
+            await asyncio.sleep(0)
+            return before, tracked()
+
+        @heed.no_grad()
+        async def waiting(n):
+            for _ in range(n):
+                await asyncio.sleep(0)
+                yield tracked()
+
+        async def main():
+            seen = []
+
+            async def beside():
+                for _ in range(4):
+                    seen.append(tracked())
+                    await asyncio.sleep(0)
+
+            found = await asyncio.gather(coroutine(), beside())
+            return [*found[0], *[(one, tracked()) async for one in waiting(2)], set(seen)]
+
+        self.assertEqual(asyncio.run(main()), [False, False, (False, True), (False, True), {True}])
+        with self.assertRaises(KeyError):
+            asyncio.run(heed.no_grad()(fails)())
+        self.assertTrue(tracked())
 
 
 class Positions(Case):

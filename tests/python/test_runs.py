@@ -13,6 +13,7 @@ import unittest
 import numpy as np
 
 import heed
+from heed import _library
 from support import PROGRAMS, Case, in_threads
 
 
@@ -33,9 +34,9 @@ class Runs(Case):
 
     def test_predict(self):
         texts = ["a fine film", "", "the train leaves at nine"]
-        answers = self.run_.predict(texts)
+        answers = self.run_.predict(texts, errors="return")
         self.assertEqual(len(answers), 3)
-        self.assertEqual(answers[1].text, "")
+        self.assertEqual((answers[1].text, answers[1].error), ("", "the text is blank"))
         self.assertAlmostEqual(sum(one.probability for one in answers[0].alternatives), 1, places=5)
         self.assertEqual(answers[0].text, answers[0].alternatives[0].text)
         command = [PROGRAMS / "classify", "predict", "--run", self.path, "--threads", "1"]
@@ -58,6 +59,78 @@ class Runs(Case):
         with run.serve(errors="return") as queue:
             self.assertEqual(queue.answer(texts[-1]).error, answers[1].error)
 
+    def test_blank_texts_have_no_answer(self):
+        with self.run_.serve() as queue, self.run_.serve(errors="return") as returning:
+            for text in ("", " \n\t"):
+                self.refuses((heed.Error, r"lines\[1\] cannot be answered: the text is blank", lambda: self.run_.predict(["a", text])),
+                             (heed.Error, "the text is blank", lambda: queue.answer(text)))
+                self.assertEqual(returning.answer(text).error, "the text is blank")
+        with tempfile.NamedTemporaryFile(suffix=".html") as file:
+            self.refuses((heed.Error, "the text is blank", lambda: self.run_.capture([""], file.name, overwrite=True)))
+
+    def test_forms_of_texts(self):
+        """One conversion serves all functions that take texts."""
+        texts = ["a fine film", "dull and endless"]
+        expected = self.run_.predict(texts)
+        columns = [tuple(texts), np.array(texts), np.array(texts)[:, None], (one for one in texts), dict.fromkeys(texts).keys()]
+        try:
+            import pandas as pd
+            columns += [pd.Series(texts, index=[7, 3]), pd.DataFrame({"funny": texts}), pd.Series(texts, dtype="category")]
+            self.refuses((TypeError, r"texts is a table of the columns \['a', 'b'\]; .*give one column",
+                          lambda: self.run_.predict(pd.DataFrame({"a": texts, "b": texts}))))
+        except ImportError:
+            pass
+        for given in columns:
+            self.assertEqual(self.run_.predict(given), expected)
+        model, queue = self.run_.model, self.run_.serve()
+        for words, given in ((r"texts is one text", "a"), (r"texts is a dictionary of \['funny'\]", {"funny": texts}),
+                             (r"texts\[1\] is None; expected a text", ["a", None]), (r"texts\[0\] is b'a'", [b"a"]),
+                             (r"texts\[1\] is 3", ["a", 3]), (r"texts has the shape \(2, 2\)", np.array([texts, texts])),
+                             (r"texts is 3; expected a list", 3), (r"texts has the shape \(\)", np.array("a"))):
+            self.refuses(*((TypeError, words, call) for call in (lambda: self.run_.predict(given), lambda: model(given),
+                                                                 lambda: self.run_.capture(given, "/nowhere/x"))))
+        self.refuses((TypeError, r"targets\[0\] is None", lambda: model(texts, targets=[None, "a"])),
+                     (ValueError, r"texts\[0\] is not Unicode", lambda: self.run_.predict(["\ud800"])),
+                     *((TypeError, "text is .*; expected a text", lambda one=one: queue.answer(one)) for one in (None, 3, texts, b"a")),
+                     (TypeError, "text is None; expected a text", lambda: next(self.run_.stream(None))),
+                     (TypeError, "prompt is 3; expected a text", lambda: self.run_.generate(3)))
+        queue.close()
+
+    def test_a_fork_has_its_own_threads(self):
+        """A queue, a run and a tensor of the parent work in a child, whose end does not hang."""
+        text = "a fine film"
+        expected = self.run_.predict([text])[0].text
+        with self.run_.serve() as queue, self.run_.serve() as unused:
+            busy, ends = threading.Event(), threading.Event()
+
+            def ask():
+                while not ends.is_set():
+                    self.run_.predict([text] * 20)
+                    queue.answer(text)
+                    busy.set()
+
+            askers = [threading.Thread(target=ask) for _ in range(2)]
+            for one in askers:
+                one.start()
+            busy.wait(60)
+            try:
+                for _ in range(8):
+                    child = os.fork()
+                    if child == 0:
+                        signal.alarm(60)  # instead of waiting forever
+                        right = self.run_.predict([text])[0].text == queue.answer(text).text == expected
+                        queue.close(), unused.close(), self.run_.measure()
+                        with self.run_.serve(workers=2) as own:
+                            right = right and own.answer(text).text == expected
+                        _library._end()
+                        os._exit(0 if right else 1)
+                    self.assertEqual(os.waitpid(child, 0)[1], 0)
+            finally:
+                ends.set()
+                for one in askers:
+                    one.join()
+            self.assertEqual(queue.answer(text).text, expected)
+
     def test_many_threads_ask(self):
         texts = [f"a {'fine' if i % 3 else 'dull'} film {i}" for i in range(8)]
         alone = [self.run_.predict([text])[0] for text in texts]
@@ -71,7 +144,7 @@ class Runs(Case):
             self.assertEqual(found[i][0], one)
             self.assertEqual(found[i][1].text, one.text)
             self.assertAlmostEqual(found[i][1].probability, one.probability, places=5)
-        self.refuses((heed.BadArgument, "queue is NULL", lambda: queue.answer("one")),
+        self.refuses((heed.BadArgument, "the queue is closed", lambda: queue.answer("one")),
                      (heed.SettingsError, "max_batch", lambda: self.run_.serve(max_batch=0)))
 
     def test_what_it_is(self):

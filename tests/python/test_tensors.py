@@ -240,6 +240,48 @@ class Values(Case):
         self.assertEqual(set(np.unique(dropped)), {0, np.float32(1 / 0.75)})
 
 
+    def test_numbers_that_json_does_not_have(self):
+        inf, a = np.inf, np.array([[1, 2, 3]], np.float64)
+        for dtype in (np.float32, np.float64):
+            x = heed.Tensor(a.astype(dtype))
+            for value in (-inf, inf, np.nan, 0.1, np.float32(0.1), 1e300 if dtype == np.float64 else 1e30, 2**63, 5e-324):
+                expected = np.where([[1, 0, 0]], np.float64(value), a).astype(dtype)
+                np.testing.assert_array_equal(heed.masked_fill(x, np.array([[1, 0, 0]]), value).numpy(), expected)
+                np.testing.assert_array_equal(heed.pad(x, value=value, after=1).numpy(), np.append(a, float(value))[None].astype(dtype))
+        self.same(heed.clamp(x, -inf, 2), [[1, 2, 2]])
+        p = heed.parameter([1.0])
+        self.refuses(
+            (heed.SettingsError, "clip_norm is inf; expected a finite number", lambda: heed.Optimizer("adam", p, clip_norm=inf)),
+            (heed.SettingsError, "dropout is nan", lambda: heed.attention("dot_product", 8, 2, dropout=np.nan)),
+            (heed.SettingsError, "epsilon is nan", lambda: heed.rms_norm(x, epsilon=np.float32(np.nan))),
+            (heed.SettingsError, "learning_rate is inf", lambda: heed.Schedule("constant", inf)),
+            (TypeError, "masked_fill: value is '1'; expected a number", lambda: heed.masked_fill(x, x > 1, "1")),
+            (heed.Error, "cannot be represented as i32", lambda: heed.masked_fill(heed.arange(3), [1, 0, 0], -inf)),
+            (heed.SettingsError, "'inf' or '-inf' or 'nan'", lambda: heed.tensor.lib.call(
+                "heed_op", b"pad", heed.tensor.lib.handles_of([x]), 1, b'{"value": "Inf"}', heed.tensor.lib.handles_of([None]), 1, None)),
+        )
+
+    def test_values_of_numpy_take_the_dtype_of_the_tensor_beside_them(self):
+        x, layer, a = heed.ones((2, 4)), heed.nn.Linear(4, 4), np.ones((2, 4))
+        self.same(layer(a), layer(x).numpy())
+        made = [x + a, a + x, layer(a), heed.nn.Sequential(layer, heed.gelu)(a), heed.layer_norm(a, heed.ones(4)), x @ a.T, heed.where([1, 0, 1, 0], x, a),
+                heed.concat([x, a]), heed.stack([a, x]), heed.rms_norm(a, heed.ones(4)), heed.linear_cross_entropy(a, layer.weight, None, [1, 2]),
+                heed.nn.MultiheadAttention(4)(a[None]), heed.mean_squared_error(a, x), heed.dot_product_attention(x[None, None], a[None, None], a[None, None])]
+        self.assertEqual({one.dtype for one in made}, {"f32"})
+        self.assertEqual(heed.nn.MultiheadAttention(4, dtype="f64")(a[None].astype(np.float32)).dtype, "f64")
+        self.assertEqual((heed.Tensor(a) + a.astype(np.float32)).dtype, "f64")
+        self.assertEqual((np.sum(x), np.mean([x, x]), np.concatenate([x, a]).shape, np.argmax(x)), (8, 1, (4, 4), 0))
+        i = heed.arange(2)
+        self.refuses(*((TypeError, r'float\d\d values for an i32 tensor.*x.to\("f32"\)', call) for call in (
+            lambda: i + np.float32([1, 2]), lambda: np.float32([1, 2]) * i, lambda: heed.maximum(i, [0.5, 1.5]))),
+            (heed.Error, '0.5 cannot be represented as i32.*x.to\\("f32"\\)', lambda: i * 0.5),
+            (TypeError, "not 'a', of NumPy's type", lambda: heed.Tensor("a")), (TypeError, "of NumPy's type object", lambda: heed.Tensor([None])),
+            (heed.SettingsError, "tolerance is nan", lambda: heed.gradcheck(heed.exp, [a], np.nan)),
+            (TypeError, "the shape is 2.5", lambda: heed.zeros(2.5)), (TypeError, "where is 3; expected a text", lambda: x.to(3)),
+            (TypeError, "expected a number, not 'a'", lambda: heed.leaky_relu(x, "a")),
+            (TypeError, "argument 2: expected an integer, not 1.5", lambda: heed.softmax(x, 1.5)))
+
+
 class Memory(Case):
     def test_to_numpy_without_a_copy(self):
         x = heed.Tensor(draw(3, 4))
@@ -284,6 +326,31 @@ class Memory(Case):
         x = heed.Tensor(a)
         a[0] = 9
         self.assertNotEqual(x[0].item(), 9)
+
+    def test_what_is_assigned_to_a_view_gets_to_the_tensor(self):
+        a = draw(4, 3, 2)
+        for index in (np.s_[:, 1], np.s_[1], np.s_[::2], np.s_[..., 0], np.s_[:, 1:, 0], np.s_[:, None, 1], np.s_[2, :, 1]):
+            x, expected = heed.Tensor(a), a.copy()
+            x[index].assign(np.full_like(expected[index], 7))
+            expected[index] = 7
+            self.same(x, expected)
+        for view in (lambda t: t.T, lambda t: t[:, 1:2].squeeze(1), lambda t: t[:, 1:2, 0].reshape(-1), lambda t: t.permute(1, 0, 2),
+                     lambda t: t[:, 0].T[1], lambda t: t.unsqueeze(1)[:, 0, 2], lambda t: t.reshape(12, 2)[:, 1]):
+            x = heed.Tensor(a)
+            view(x).assign(np.zeros(view(x).shape))
+            self.assertEqual((x.numpy() == 0).sum(), view(x).size)
+        w = heed.parameter(a)
+        loss = (w * w).sum()
+        w[:, 1].assign(np.ones((4, 2)))
+        self.same(w[:, 1], np.ones((4, 2)))
+        self.refuses((heed.Error, "overwritten", loss.backward))
+
+    def test_what_is_assigned_to_a_copy_is_refused(self):
+        x = heed.Tensor(draw(4, 3))
+        for copy in (x[[0, 2]], x[x > 0], x[[0, 2]][0], x[[0, 2]].T, x[np.array([True, False, True, True])], x.T.reshape(12), x.T.flatten()):
+            self.refuses((heed.Error, "assign: .* a copy", lambda: copy.assign(np.zeros(copy.shape))))
+        self.refuses((heed.Error, "one and the same", lambda: heed.expand(heed.Tensor([[1.0], [2.0]]), (2, 3)).assign(np.zeros((2, 3)))))
+        heed.Tensor(x[[0, 2]]).assign(np.zeros((2, 3)))
 
     def test_array_without_a_copy_or_not_at_all(self):
         x = heed.Tensor(draw(3))

@@ -294,7 +294,36 @@ class Training(Folder):
         train = lambda **given: self.train("classify", TEXTS, LABELS, **given)
         self.refuses((TypeError, "no 'news'", lambda: train(news=(TEXTS,))),
                      (heed.Error, "fastformer", lambda: train(attention="fastforma")),
-                     (TypeError, "object", lambda: train(settings={"training.steps": object()})))
+                     (TypeError, "object", lambda: train(settings={"training.steps": object()})),
+                     *((heed.SettingsError, f"{name}.* is nan; expected a finite number", call) for name, call in (
+                         ("training.schedule.learning_rate", lambda: train(learning_rate=np.nan)),
+                         ("model.dropout", lambda: train(settings={"model": {"dropout": np.float32(np.nan)}})),
+                         ("grid.model.dropout[[]1[]]", lambda: heed.compare("classify", TEXTS, LABELS, grid={"model.dropout": [0, np.nan]},
+                                                                         out=self.path("bad"))))),
+                     (TypeError, r"text is a dictionary of \['a'\]", lambda: self.train("classify", {"a": TEXTS}, LABELS)),
+                     (TypeError, "text, label, weight .*'train', but got 1", lambda: self.train("classify", TEXTS)),
+                     (heed.SettingsError, "valid_fraction.* 20", lambda: train(valid=20)),
+                     (TypeError, "'valid' is True; expected text, label", lambda: train(valid=True)))
+        self.assertEqual(train(valid=0, settings={"training.steps": 1}).settings["data"]["valid_fraction"], 0)
+        self.assertNotIn("threads", heed.settings("classify"))
+
+    def test_the_home_folder(self):
+        """~ in a path is the home folder, and the library refuses to make a folder of that name."""
+        from unittest import mock
+
+        with mock.patch.dict(os.environ, HOME=self.folder):
+            run = self.train("classify", TEXTS, LABELS, out="~/run")
+            self.assertEqual(run.folder, self.path("run"))
+            run.save("~/run.zip")
+            run.capture(["a good film"], pathlib.Path("~/maps.html"))
+            run.report().save("~/page.html")
+            heed.report("~/run")
+            heed.save("~/w.safetensors", {"w": heed.parameter([1.0])})
+            for path in ("~/run", pathlib.Path("~/run.zip")):
+                self.assertEqual(heed.Run.open(path).predict(["a good film"]), run.predict(["a good film"]))
+            self.assertEqual(sorted(os.listdir(self.folder)), ["maps.html", "page.html", "run", "run.zip", "w.safetensors"])
+            self.refuses((TypeError, "out is 3; expected a path", lambda: self.train("classify", TEXTS, LABELS, out=3)),
+                         (heed.Error, "whole path", lambda: self.train("classify", TEXTS, LABELS, settings={"data.valid": "~/valid.csv"})))
 
     def test_keywords_are_settings(self):
         settings = {name: value for name, value in SMALL.items() if name not in ("training.steps", "training.batch_tokens", "device")}
@@ -521,6 +550,17 @@ except ImportError:
 QUICK = {name: value for name, value in SMALL.items() if name not in ("training.steps", "training.evaluate_every")}
 
 
+if sklearn:
+    class Fitted(Embedder):
+        """Counts calls of its own fit, which needs texts."""
+
+        calls = 0
+
+        def fit(self, X, y=None):
+            Fitted.calls += len(X)
+            return super().fit(X)
+
+
 @unittest.skipUnless(sklearn, "needs scikit-learn: pip install scikit-learn")
 class ScikitLearn(Folder):
     def test_fit_and_predict(self):
@@ -603,7 +643,11 @@ class ScikitLearn(Folder):
         first = list(given.classes_).index(LABELS[0])
         self.assertTrue((given.predict_proba(TEXTS)[:, first] > plain[:, first]).all())
         self.refuses((ValueError, "inconsistent", lambda: Classifier(settings=QUICK).fit(TEXTS, LABELS, [1, 2])),
-                     (heed.Error, "the weight", lambda: Classifier(settings=QUICK).fit(TEXTS, LABELS, [-1] * 40)))
+                     *((ValueError, words, lambda given=given: Classifier(settings=QUICK).fit(TEXTS, LABELS, given)) for words, given in (
+                         (r"sample_weight\[1\] is -1.0", [1, -1] * 20), (r"sample_weight\[0\] is nan", [np.nan] * 40),
+                         ("sample_weight is 0 for all", np.zeros(40)))),
+                     (ValueError, "sample_weight is 0", lambda: Regressor(settings=QUICK).fit(TEXTS, range(40), [0] * 40)),
+                     (ValueError, "sample_weight.* is -1", lambda: Classifier(class_weight={LABELS[0]: -1}, settings=QUICK).fit(TEXTS, LABELS)))
 
     def test_several_labels(self):
         texts = [" ".join(word for word, has in (("good", i % 2), ("long", i % 3), ("film", 1)) if has) for i in range(60)]
@@ -684,6 +728,14 @@ class ScikitLearn(Folder):
         self.assertGreater(pipeline.score(WORDS, CODES), 0.5)
         again = pickle.loads(pickle.dumps(pipeline))
         np.testing.assert_array_equal(again.predict_proba(WORDS), pipeline.predict_proba(WORDS))
+        self.assertEqual(run.transform([""]).tolist(), [[0] * 16])
+        if hasattr(run, "__sklearn_tags__"):
+            tags = run.__sklearn_tags__().input_tags
+            self.assertEqual((tags.string, tags.one_d_array, tags.two_d_array), (True, True, False))
+
+        kept = pickle.dumps(Fitted(self.path("embed")).fit(WORDS))
+        np.testing.assert_array_equal(pickle.loads(kept).transform(WORDS), run.transform(WORDS))
+        self.assertEqual(Fitted.calls, len(WORDS))
         heed.train("classify", TEXTS, LABELS, settings=SMALL, out=self.path("classify"))
         self.refuses((ValueError, "one of classify", lambda: Embedder(self.path("classify")).fit(WORDS)),
                      (ValueError, "needs run", lambda: Embedder().fit(WORDS)))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
+import functools
+import inspect
+import operator
+import types
 from dataclasses import dataclass
-from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, cast
+from typing import Any, Callable, List, Optional, Sequence, Tuple, TypeVar, cast
 
 import numpy as np
 
 from . import _library as lib
-from .tensor import DTYPES, Like, Pair, Parameter, Tensor, _alike, _integers, _maybe, _op, _reduction, _t
+from .tensor import DTYPES, Like, Pair, Parameter, Tensor, _alike, _integers, _op, _reduction, _t, _together
+
+
+Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])
 
 
 def leaky_relu(x: Like, slope: float = 0.01) -> Tensor:
@@ -37,22 +43,22 @@ def where(condition: Like, a: Like, b: Like) -> Tensor:
 
 
 def split(x: Like, sizes: Sequence[int], axis: int = 0) -> List[Tensor]:
-    return _op("split", [_t(x)], room=len(sizes), axis=axis, sizes=list(sizes))
+    return _op("split", [x], room=len(sizes), axis=axis, sizes=list(sizes))
 
 
 def tile(x: Like, counts: Sequence[int]) -> Tensor:
-    return _op("tile", [_t(x)], shape=_integers(counts))[0]
+    return _op("tile", [x], shape=_integers(counts))[0]
 
 
 def concat(parts: Sequence[Like], axis: int = 0) -> Tensor:
     """Joins tensors along an axis."""
-    tensors = [_t(part) for part in parts]
+    tensors = _together(*parts)
     return Tensor._result("heed_concat", lib.handles_of(tensors), len(tensors), axis)
 
 
 def stack(parts: Sequence[Like], axis: int = 0) -> Tensor:
     """Joins tensors of one shape along a new axis."""
-    tensors = [_t(part) for part in parts]
+    tensors = [_t(part) for part in _together(*parts)]
     if not tensors:
         raise ValueError("nothing to stack")
     return concat([part.unsqueeze(axis) for part in tensors], axis % (tensors[0].ndim + 1))
@@ -104,23 +110,23 @@ def matmul(a: Like, b: Like) -> Tensor:
 
 def linear(x: Like, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
     """Returns x [..., in] times the transpose of weight [out, in], plus bias [out]."""
-    return Tensor._result("heed_linear", _t(x), weight, bias)
+    return Tensor._result("heed_linear", *_together(x, weight, bias))
 
 
 def linear_maps(x: Like, maps: Sequence[Tuple[Tensor, Optional[Tensor]]]) -> List[Tensor]:
-    return _op("linear_maps", [_t(x), *(tensor for one in maps for tensor in one)], room=len(maps))
+    return _op("linear_maps", [x, *(tensor for one in maps for tensor in one)], room=len(maps))
 
 
 def feed_forward(
     x: Like, first: Tuple[Tensor, Optional[Tensor]], activation: str, second: Tuple[Tensor, Optional[Tensor]]
 ) -> Tensor:
     """Returns linear(activation(linear(x, *first)), *second) in one op; activation: "relu", "gelu", ..."""
-    return _op("feed_forward", [_t(x), *first, *second], activation=activation)[0]
+    return _op("feed_forward", [x, *first, *second], activation=activation)[0]
 
 
 def einsum(equation: str, *operands: Like) -> Tensor:
     """Returns an Einstein summation in NumPy's notation: einsum("bhid,bhjd->bhij", q, k)."""
-    return _op("einsum", [_t(one) for one in operands], equation=equation)[0]
+    return _op("einsum", operands, equation=equation)[0]
 
 
 # --- indices: i32; -1 stands for "nothing" (a zero row, no gradient)
@@ -128,7 +134,7 @@ def einsum(equation: str, *operands: Like) -> Tensor:
 
 def embedding(table: Tensor, ids: Like) -> Tensor:
     """Returns rows of table [n, width] by ids of any shape, as [..., width]; -1 gives zeros."""
-    return Tensor._result("heed_embedding", table, _t(ids))
+    return Tensor._result("heed_embedding", *_together(table, ids))
 
 
 # --- normalisation, dropout, losses
@@ -138,7 +144,7 @@ def layer_norm(
     x: Like, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, epsilon: float = 1e-5
 ) -> Tensor:
     """Returns (x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis."""
-    return Tensor._result("heed_layer_norm", _t(x), weight, bias, epsilon)
+    return Tensor._result("heed_layer_norm", *_together(x, weight, bias), epsilon)
 
 
 def dropout(x: Like, p: float, seed: int, step: int, stream: int = 0) -> Tensor:
@@ -156,7 +162,7 @@ def kl_divergence(log_p: Like, log_q: Like) -> Tensor:
 
 def cross_entropy(logits: Tensor, targets: Like, smoothing: float = 0.0) -> Tensor:
     """Returns the loss of each row of logits [..., classes] with targets i32 [...]; a target of -1 gives 0."""
-    return Tensor._result("heed_cross_entropy", logits, _t(targets), smoothing)
+    return Tensor._result("heed_cross_entropy", *_together(logits, targets), smoothing)
 
 
 # --- attention
@@ -169,23 +175,22 @@ def dot_product_attention(
     """Returns softmax(q k^T / sqrt(dk) + bias) v for tensors [batch, heads, length, width]. mask: 1 = allowed; bias: [1
     or batch, 1 or heads, length, keys]; slopes: per head, subtracted per step of distance (ALiBi).
     """
-    options = _maybe(mask), int(causal), _maybe(bias), _maybe(slopes)
-    return Tensor._result("heed_biased_attention", _t(query), _t(key), _t(value), *options)
+    q, k, v, allowed, biases, rates = _together(query, key, value, mask, bias, slopes)
+    return Tensor._result("heed_biased_attention", q, k, v, allowed, int(causal), biases, rates)
 
 
 def attention_weights(
     query: Like, key: Like, mask: Optional[Like] = None, causal: bool = False, bias: Optional[Like] = None,
     slopes: Optional[Like] = None, scale: Optional[float] = None,
 ) -> Tensor:
-    given = [_t(query), _t(key), _maybe(mask), _maybe(bias), _maybe(slopes)]
-    return _op("attention_weights", given, causal=causal, scale=scale)[0]
+    return _op("attention_weights", [query, key, mask, bias, slopes], causal=causal, scale=scale)[0]
 
 
 def attention_part(
     query: Like, key: Like, value: Like, mask: Optional[Like] = None, causal: bool = False,
     bias: Optional[Like] = None, slopes: Optional[Like] = None, scale: Optional[float] = None,
 ) -> Pair:
-    given = [_t(query), _t(key), _t(value), _maybe(mask), _maybe(bias), _maybe(slopes)]
+    given = [query, key, value, mask, bias, slopes]
     return cast(Pair, tuple(_op("attention_part", given, room=2, causal=causal, scale=scale)))
 
 
@@ -197,7 +202,10 @@ def join_attention(parts: Sequence[Pair]) -> Tensor:
 
 
 def _shape(shape: Any) -> Any:
-    return (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    try:
+        return (shape,) if isinstance(shape, (int, np.integer)) else tuple(operator.index(one) for one in shape)
+    except TypeError:
+        raise TypeError(f"the shape is {lib.shown(shape)}; expected an integer or a list of them") from None
 
 
 def zeros(shape: Any, dtype: str = "f32", device: Optional[str] = None) -> Tensor:
@@ -268,14 +276,67 @@ def parameter(data: Like, dtype: Optional[str] = None, device: Optional[str] = N
     return Parameter(data, dtype, device)
 
 
-@contextlib.contextmanager
-def no_grad() -> Iterator[None]:
-    """Disables recording in this thread: ``with heed.no_grad():`` or as a decorator."""
-    before = lib.result("heed_set_recording", 0, kind=ctypes.c_int32)
-    try:
-        yield
-    finally:
-        lib.result("heed_set_recording", before, kind=ctypes.c_int32)
+class no_grad:  # noqa: N801 - used like a function
+    """Disables recording in this thread: ``with heed.no_grad():``, or as a decorator of any function, generator or
+    coroutine.
+    """
+
+    def __init__(self) -> None:
+        self._before: List[int] = []
+
+    def __enter__(self) -> None:
+        self._before.append(lib.result("heed_set_recording", 0, kind=ctypes.c_int32))
+
+    def __exit__(self, *_error: Any) -> None:
+        lib.result("heed_set_recording", self._before.pop(), kind=ctypes.c_int32)
+
+    def __call__(self, function: Wrapped) -> Wrapped:
+        """Returns the function, whose calls and steps do not record."""
+
+        def apply(*arguments: Any, **settings: Any) -> Any:
+            with no_grad():
+                return function(*arguments, **settings)
+
+        def generate(*arguments: Any, **settings: Any) -> Any:
+            return (yield from _steps(function(*arguments, **settings)))
+
+        async def wait(*arguments: Any, **settings: Any) -> Any:
+            return await _awaited(function(*arguments, **settings))
+
+        async def generate_waiting(*arguments: Any, **settings: Any) -> Any:
+            given = function(*arguments, **settings)
+            step, sent = given.asend, None
+            while True:
+                try:
+                    found = await _awaited(step(sent))
+                except StopAsyncIteration:
+                    return
+                try:
+                    step, sent = given.asend, (yield found)
+                except BaseException as error:  # noqa: B902 - thrown into the function
+                    step, sent = given.athrow, error
+
+        kinds = (inspect.isgeneratorfunction, generate), (inspect.iscoroutinefunction, wait), (inspect.isasyncgenfunction, generate_waiting)
+        made: Any = next((made for matches, made in kinds if matches(function)), apply)
+        return cast(Wrapped, functools.wraps(function)(made))
+
+
+def _steps(given: Any) -> Any:
+    """Runs a generator or coroutine, of which no step records."""
+    step, sent = given.send, None
+    while True:
+        try:
+            with no_grad():
+                found = step(sent)
+        except StopIteration as end:
+            return end.value
+        try:
+            step, sent = given.send, (yield found)
+        except BaseException as error:  # noqa: B902 - thrown into the function
+            step, sent = given.throw, error
+
+
+_awaited = types.coroutine(_steps)
 
 
 @dataclass(frozen=True)
@@ -309,7 +370,7 @@ def gradcheck(function: Callable[..., Tensor], inputs: Sequence[Like], tolerance
             raise TypeError(f"the function must return a heed.Tensor, not {type(found).__name__}")
         out[0] = found._handed_over()
 
-    given = lib.callback(lib.FUNCTION, bridge), None, lib.handles_of(tensors), len(tensors), tolerance
+    given = lib.callback(lib.FUNCTION, bridge), None, lib.handles_of(tensors), len(tensors), lib.number_of(tolerance, "tolerance")
     found = lib.result("heed_gradcheck", *given, kind=lib.GradcheckStruct)
     return GradcheckResult(
         bool(found.passed), found.worst_error, found.worst_input, found.worst_element, found.analytic, found.numeric

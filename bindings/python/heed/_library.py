@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import ctypes
 import json
+import math
 import operator
 import os
 import pathlib
@@ -13,7 +14,7 @@ import re
 import signal
 import threading
 import weakref
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -62,7 +63,10 @@ def _checked(kind: Any) -> Any:
     class Checked:
         @staticmethod
         def from_param(value: Any) -> Any:
-            made = kind(operator.index(value))
+            try:
+                made = kind(operator.index(value))
+            except TypeError:
+                raise TypeError(f"expected an integer, not {shown(value)}") from None
             if made.value != value:
                 raise OverflowError(f"{value} does not fit {kind.__name__}")
             return made
@@ -80,9 +84,20 @@ class _handle:
         return None if value is None else ctypes.c_void_p(value._as_parameter_)
 
 
+class _real:
+    """A floating argument: any number."""
+
+    @staticmethod
+    def from_param(value: Any) -> Any:
+        try:
+            return ctypes.c_double(value)
+        except TypeError:
+            raise TypeError(f"expected a number, not {shown(value)}") from None
+
+
 _int, _long, _size = _checked(ctypes.c_int32), _checked(ctypes.c_int64), _checked(ctypes.c_size_t)
 _u32, _u64 = _checked(ctypes.c_uint32), _checked(ctypes.c_uint64)
-_out, _text, _real = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_double
+_out, _text = ctypes.c_void_p, ctypes.c_char_p
 _longs = ctypes.POINTER(ctypes.c_int64)
 _handles, _texts = ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_char_p)
 
@@ -118,7 +133,9 @@ class GradcheckStruct(ctypes.Structure):
 
 
 class GroupStruct(ctypes.Structure):
-    _fields_ = [("parameters", _handles), ("count", ctypes.c_size_t), ("rate", _real), ("weight_decay", _real)]
+    _fields_ = [
+        ("parameters", _handles), ("count", ctypes.c_size_t), ("rate", ctypes.c_double), ("weight_decay", ctypes.c_double),
+    ]
 
 
 # Functions that return a status; call() raises it as an exception.
@@ -380,7 +397,8 @@ def _call(name: str, *arguments: Any) -> None:
         status = getattr(library, name)(*arguments)
     except ctypes.ArgumentError as error:
         kind = OverflowError if "does not fit" in str(error) else TypeError
-        raise kind(f"{name}: {error}") from None
+        said = re.sub(r"(argument \d+): \w+: ", r"\1: ", str(error))  # without the type of the error
+        raise kind(f"{name}: {said}") from None
     if status != 0:
         message = library.heed_last_error() or b""
         failure, said = getattr(_callbacks, "failure", (None, b""))
@@ -508,26 +526,66 @@ def result_json(name: str, *arguments: Any) -> Any:
     return json.loads(result_text(name, *arguments))
 
 
-def encoded(text: str) -> bytes:
+def shown(value: Any) -> str:
+    """Returns a value for a message; its type where it is long."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape:
+        return f"a {type(value).__name__} of the shape {shape}"
+    said = repr(value)
+    return said if len(said) <= 60 and "\n" not in said else f"a {type(value).__name__}"
+
+
+def encoded(text: str, what: str = "a text for heed") -> bytes:
     """Encodes text for the library. Raises ValueError for a NUL, which would truncate it silently."""
+    if not isinstance(text, str):
+        raise TypeError(f"{what} is {shown(text)}; expected a text")
     if "\0" in text:
-        raise ValueError("a text for heed must not contain a NUL character")
-    return text.encode("utf-8")
+        raise ValueError(f"{what} must not contain a NUL character")
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what} is not Unicode text: {error.reason}") from None
 
 
-def _plain(value: Any) -> Any:
-    """Converts NumPy numbers and arrays, and paths, for JSON."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
+def number_of(value: Any, what: str) -> float:
+    """Converts a finite number."""
+    try:
+        found = ctypes.c_double(value).value
+    except TypeError:
+        raise TypeError(f"{what} is {shown(value)}; expected a number") from None
+    if not math.isfinite(found):
+        raise SettingsError(f"{what} is {found}; expected a finite number")
+    return found
+
+
+def path_of(value: Path, what: str = "the path") -> str:
+    """Returns a path as text; ~ is the home folder."""
+    try:
+        return os.path.expanduser(os.fsdecode(value))
+    except TypeError:
+        raise TypeError(f"{what} is {shown(value)}; expected a path") from None
+
+
+def setting_of(value: Any, name: str) -> Any:
+    """Converts the value of a setting for JSON. Raises an error that names what JSON does not have."""
+    value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    raise TypeError(f"a setting cannot be a {type(value).__name__}")
+        return path_of(value, name)
+    if isinstance(value, Mapping):
+        return {str(key): setting_of(one, f"{name}.{key}") for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [setting_of(one, f"{name}[{i}]") for i, one in enumerate(value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise SettingsError(f"{name} is {value}; expected a finite number")
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"{name} is {shown(value)}; expected a number, a text, a bool, or a list of these")
 
 
-def settings_json(settings: Dict[str, Any]) -> Optional[bytes]:
+def settings_json(settings: Mapping[str, Any]) -> Optional[bytes]:
     """Encodes settings as JSON; those that are None keep their defaults."""
-    given = {name: value for name, value in settings.items() if value is not None}
-    return encoded(json.dumps(given, default=_plain)) if given else None
+    given = {name: setting_of(value, name) for name, value in settings.items() if value is not None}
+    return encoded(json.dumps(given)) if given else None
 
 
 def longs(values: Any) -> Any:
@@ -542,9 +600,9 @@ def handles_of(objects: Any) -> Any:
     return (ctypes.c_void_p * len(objects))(*[None if one is None else one._handle for one in objects])
 
 
-def texts_of(texts: Any) -> Any:
-    """Returns texts as a C array."""
-    return (ctypes.c_char_p * len(texts))(*[encoded(text) for text in texts])
+def texts_of(texts: Sequence[bytes]) -> Any:
+    """Returns encoded texts as a C array."""
+    return (ctypes.c_char_p * len(texts))(*texts)
 
 
 def listing(what: str) -> Any:

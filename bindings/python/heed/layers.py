@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _library as lib
 from ._library import Path
-from .tensor import _NAMES, DTYPES, Array, Like, Parameter, Tensor, _maybe, _t
+from .tensor import _NAMES, DTYPES, Array, Like, Parameter, Tensor, _t, _together
 
 
 class _Handle:
@@ -79,7 +79,7 @@ class Context(_Handle):
 
     def add_loss(self, name: str, value: Tensor, weight: float = 1.0) -> None:
         """Adds ``weight`` times a scalar to the auxiliary loss."""
-        lib.call("heed_context_add_loss", self, lib.encoded(name), weight, value)
+        lib.call("heed_context_add_loss", self, lib.encoded(name), lib.number_of(weight, "weight"), value)
 
     def dropout(self, x: Like, p: float) -> Tensor:
         """Applies dropout with probability p, using the next random numbers of the pass; returns x in inference."""
@@ -176,7 +176,7 @@ class Module(_Handle):
         a GPU, an unavailable device, and the model of a run. For f16 and bf16, use heed.Autocast.
         """
         parts = _objects(self)
-        name, is_dtype = lib.encoded(where), where in DTYPES
+        name, is_dtype = lib.encoded(where, "where"), where in DTYPES
         lib.call("heed_move", lib.handles_of(parts), len(parts), None if is_dtype else name, name if is_dtype else None)
         return self
 
@@ -220,7 +220,7 @@ def _in_file(objects: Saved) -> Any:
         for name, part in one._entries(prefix) if isinstance(one, Module) else [(prefix, one)]:
             entries.setdefault(id(part), (name, part))
     parts = [part for _, part in entries.values()]
-    return lib.texts_of([name for name, _ in entries.values()]), lib.handles_of(parts), len(parts)
+    return lib.texts_of([lib.encoded(name) for name, _ in entries.values()]), lib.handles_of(parts), len(parts)
 
 
 def save(path: Path, objects: Saved) -> None:
@@ -230,7 +230,7 @@ def save(path: Path, objects: Saved) -> None:
 
     An optimizer's learning rate is not saved.
     """
-    lib.call("heed_save", lib.encoded(os.fspath(path)), *_in_file(objects))
+    lib.call("heed_save", lib.encoded(lib.path_of(path)), *_in_file(objects))
 
 
 def load(path: Path, objects: Saved) -> None:
@@ -238,7 +238,7 @@ def load(path: Path, objects: Saved) -> None:
 
     Raises heed.Error, and changes nothing, unless all names, shapes and dtypes match.
     """
-    lib.call("heed_load", lib.encoded(os.fspath(path)), *_in_file(objects))
+    lib.call("heed_load", lib.encoded(lib.path_of(path)), *_in_file(objects))
 
 
 class Attention(Module):
@@ -257,7 +257,9 @@ class Attention(Module):
         Masks (i32 or bool [batch, length]) are 1 for real tokens. ``context`` defaults to the entered one, or
         inference.
         """
-        tensors = [_t(x), _maybe(mask), _maybe(memory), _maybe(memory_mask)]
+        given = [x, mask, memory, memory_mask]
+        own = [] if isinstance(x, Tensor) else list(self._own_parameters("").values())[:1]  # which has the dtype
+        tensors = _together(*given, *own)[: len(given)]
         return Tensor._result("heed_attention_forward", self, *tensors, context or Context.current())
 
     def __repr__(self) -> str:
@@ -286,7 +288,7 @@ def attention(
     """
     settings = dict(options, width=width, heads=heads, positions=positions, dropout=dropout, bias=bias, causal=causal,
                     cross=cross, max_length=max_length, seed=seed, dtype=dtype, device=device)
-    return Attention(name, lib.result("heed_attention_create", lib.encoded(name), lib.settings_json(settings)))
+    return Attention(name, lib.result("heed_attention_create", lib.encoded(name, "name"), lib.settings_json(settings)))
 
 
 def attentions() -> Dict[str, Dict[str, Any]]:
@@ -313,8 +315,9 @@ def _tensors(parameters: Union[Parameters, Iterable[Parameters]]) -> List[Tensor
         return list(parameters.parameters().values())
     if isinstance(parameters, dict):
         return [tensor for part in parameters.values() for tensor in _tensors(part)]
-    if isinstance(parameters, str):
-        raise TypeError("an optimizer takes tensors, modules, dictionaries of them or a list of these, not a string")
+    if isinstance(parameters, (str, np.ndarray)) or not isinstance(parameters, Iterable):
+        raise TypeError("an optimizer takes tensors, modules, dictionaries of them or a list of these, not "
+                        f"{lib.shown(parameters)}")
     return [tensor for part in parameters for tensor in _tensors(part)]
 
 
@@ -330,6 +333,11 @@ def _objects(parameters: Union[Parameters, Iterable[Parameters]]) -> List[Union[
     return list(found.values())
 
 
+def _listed(parameters: Any) -> Any:
+    """Lists parameters or groups, so that they can be read twice; what is no list stays."""
+    return list(parameters) if isinstance(parameters, Iterable) and not isinstance(parameters, (str, np.ndarray)) else parameters
+
+
 Group = Mapping[str, Any]
 _OF_A_GROUP = ("params", "learning_rate", "weight_decay")
 
@@ -339,10 +347,11 @@ def _group(given: Group, learning_rate: float) -> Tuple[List[Tensor], float, flo
     unknown = [name for name in given if name not in _OF_A_GROUP]
     if unknown:
         raise TypeError(f"a parameter group has no {unknown[0]!r}; it has {', '.join(_OF_A_GROUP)}")
-    rate = given.get("learning_rate", learning_rate)
+    rate = lib.number_of(given.get("learning_rate", learning_rate), "learning_rate")
+    decay = lib.number_of(given["weight_decay"], "weight_decay") if "weight_decay" in given else math.nan
     if learning_rate == 0 and rate != 0:
         raise ValueError("the learning rates of groups are multiples of the optimizer's, which is 0: give learning_rate")
-    return _tensors(given["params"]), rate / learning_rate if rate else 0.0, given.get("weight_decay", math.nan)
+    return _tensors(given["params"]), rate / learning_rate if rate else 0.0, decay
 
 
 class Optimizer(_Handle):
@@ -371,8 +380,8 @@ class Optimizer(_Handle):
         self, name: str, parameters: Union[Parameters, Iterable[object]], learning_rate: float = 1e-3, *,
         adamw: Union[None, Parameters, Iterable[Parameters]] = None, **settings: Union[float, str],
     ) -> None:
-        self.learning_rate = learning_rate
-        given: Any = parameters if isinstance(parameters, (Tensor, Module, dict, str)) else list(parameters)
+        self.learning_rate = learning_rate = lib.number_of(learning_rate, "learning_rate")
+        given: Any = parameters if isinstance(parameters, (Tensor, Module, dict)) else _listed(parameters)
         is_group = [isinstance(one, Mapping) and "params" in one for one in given] if isinstance(given, list) else []
         if any(is_group) and not all(is_group):
             raise TypeError("an optimizer takes groups, all of them with \"params\", or parameters, not both in one list")
@@ -384,7 +393,7 @@ class Optimizer(_Handle):
             lib.call("heed_tensor_set_hidden_map", tensor, 0)
         structs = (lib.GroupStruct * len(found))(
             *[lib.GroupStruct(lib.handles_of(tensors), len(tensors), rate, decay) for tensors, rate, decay in found])
-        made = lib.encoded(name), lib.settings_json(settings), structs, len(found)
+        made = lib.encoded(name, "name"), lib.settings_json(settings), structs, len(found)
         super().__init__(lib.result("heed_optimizer_create_groups", *made))
 
     def step(self, learning_rate: Optional[float] = None) -> None:
@@ -459,7 +468,7 @@ class Autocast(_Handle):
         self, model: Union[Parameters, Iterable[Parameters]], precision: str = "bf16", loss_scale: Optional[float] = None
     ) -> None:
         parts = _objects(model)
-        given = lib.handles_of(parts), len(parts), lib.encoded(precision), loss_scale or 0.0
+        given = lib.handles_of(parts), len(parts), lib.encoded(precision, "precision"), lib.number_of(loss_scale or 0.0, "loss_scale")
         super().__init__(lib.result("heed_autocast_create", *given))
 
     @property

@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from . import _functions, _library as lib
 from ._functions import *  # noqa: F401, F403
-from .tensor import Axis, Like, Pair, Tensor, _alike, _apply, _axes, _integers, _maybe, _op, _t
+from .tensor import Axis, Like, Pair, Tensor, _alike, _apply, _axes, _integers, _op, _t
 
 _LIST = lib.listing("ops")
 _TYPES = {"number": "float", "ints": "Sequence[int]"}
@@ -69,7 +69,7 @@ def _named(name: str, takes: str) -> Tuple[str, str]:
     others: List[Tuple[str, Optional[str]]] = []
     for tensor in tensors.split():
         bare = tensor.rstrip("?")
-        inputs.append(f"_t({bare})" if tensor == bare else f"_maybe({bare})")
+        inputs.append(bare)
         needed.append((f"{bare}: Like", None) if tensor == bare else (f"{bare}: Optional[Like]", "None"))
     for setting in settings.split(",") if settings else []:
         declared, _, default = setting.strip().partition("=")

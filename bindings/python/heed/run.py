@@ -189,12 +189,7 @@ def _cell(value: Any, column: Dict[str, Any], where: str) -> bytes:
         text = separator.join(elements)
     else:
         text = _element(value, column, where)
-    try:
-        return lib.encoded(text)
-    except UnicodeEncodeError as error:
-        raise ValueError(f"{where} is not Unicode text: {error.reason}") from None
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
+    return lib.encoded(text, where)
 
 
 def is_missing(value: Any) -> bool:
@@ -205,14 +200,31 @@ def is_missing(value: Any) -> bool:
 
 
 def _values(values: Any, where: str) -> List[Any]:
-    """Converts a column to a list."""
+    """Converts a column to a list: an array, a Series, any iterable, or a table of one column."""
     if isinstance(values, (str, bytes)):
         raise TypeError(f"{where} is one text; expected a list of texts")
+    if isinstance(values, Mapping):
+        keys = list(values)
+        raise TypeError(f"{where} is a dictionary of {keys}; expected a list of texts: give one of its values")
+    shape = tuple(getattr(values, "shape", (1,)))
+    if len(shape) == 2 and shape[1] == 1:
+        values = np.asarray(values)[:, 0]
+    elif len(shape) != 1:
+        columns = list(getattr(values, "columns", ()))
+        given = f"is a table of the columns {columns}" if columns else f"has the shape {shape}"
+        raise TypeError(f"{where} {given}; expected one dimension: give one column of it")
     if not hasattr(values, "__iter__"):
-        raise TypeError(f"{where} is a {type(values).__name__}; expected a list of texts")
-    if getattr(values, "ndim", 1) != 1:
-        raise TypeError(f"{where} has the shape {tuple(values.shape)}; expected one dimension")
+        raise TypeError(f"{where} is {lib.shown(values)}; expected a list of texts")
     return values.tolist() if hasattr(values, "tolist") else list(values)
+
+
+def texts_in(texts: Any, where: str = "texts") -> List[bytes]:
+    """Converts texts, given as any column may be, for the library."""
+    return [lib.encoded(one, f"{where}[{row}]") for row, one in enumerate(_values(texts, where))]
+
+
+def _lines(texts: Any, where: str = "texts") -> Any:
+    return lib.texts_of(texts_in(texts, where))
 
 
 def _checked_missing(names: List[str], found: List[List[Any]], part: str, missing: str) -> Tuple[List[List[Any]], int]:
@@ -236,7 +248,9 @@ class Table:
     ) -> None:
         names = [one["name"] for one in columns]
         if len(given) > len(columns) or len(given) < sum(not one["optional"] for one in columns):
-            raise TypeError(f"{task} takes {', '.join(names)} as the columns of {part!r}, and {len(given)} are given")
+            lacks = [one["name"] for one in columns[len(given):] if not one["optional"]]
+            said = f" and no {' and no '.join(lacks)}" if lacks else ""
+            raise TypeError(f"{task} takes {', '.join(names)} as the columns of {part!r}, but got {len(given)}{said}")
         found = [_values(values, name) for values, name in zip(given, names)]
         for name, one in zip(names, found):
             if len(one) != len(found[0]):
@@ -269,14 +283,15 @@ def table_of(
         raise TypeError(f"{task['name']} has no {part!r}")
     columns = tables.get(part, tables[""])
     names = [one["name"] for one in columns]
+    has_columns = hasattr(value, "keys") and getattr(value, "ndim", 2) == 2  # a Series has keys, too
     if names_of and columns is tables[""]:
-        if not hasattr(value, "keys"):
+        if not has_columns:
             raise TypeError(f"{', '.join(names_of)} name columns of a DataFrame or a dictionary, and {part!r} is neither")
         absent = [name for name in names_of.values() if name not in value.keys()]
         if absent:
             raise KeyError(f"{part!r} has no column {absent[0]!r} among {list(value.keys())}")
         value = {name: value[names_of.get(name, name)] for name in names if names_of.get(name, name) in value.keys()}
-    if hasattr(value, "keys"):
+    if has_columns:
         given = list(value.keys())
         unknown = [name for name in given if name not in names]
         absent = [one["name"] for one in columns if not one["optional"] and one["name"] not in given]
@@ -288,7 +303,11 @@ def table_of(
         if names[: len(ordered)] != [name for name in names if name in given]:
             raise TypeError(f"{part!r} has {given}: columns may be left out at the end of {', '.join(names)} alone")
         return Table(task["name"], part, columns, ordered, missing)
+    if not hasattr(value, "__iter__"):
+        raise TypeError(f"{part!r} is {lib.shown(value)}; expected {', '.join(names)} as columns, or a file")
     single = len(columns) == 1 and not isinstance(value, tuple)
+    if getattr(value, "ndim", 0) == 1 or isinstance(value, list) and value and isinstance(value[0], str):
+        single = True  # one column, where the task takes several
     return Table(task["name"], part, columns, [value] if single else list(value), missing)
 
 
@@ -316,17 +335,11 @@ class Model(Module):
         """
         lines = _lines(texts)
         if targets is not None:
-            wanted = _lines(targets)
+            wanted = _lines(targets, "targets")
             if len(wanted) != len(lines):
                 raise ValueError(f"{len(lines)} texts, but {len(wanted)} targets")
             return Tensor._result("heed_run_log_probabilities", self._run, lines, wanted, len(lines), context)
         return Tensor._result("heed_run_outputs", self._run, lines, len(lines), context)
-
-
-def _lines(texts: Sequence[str]) -> Any:
-    if isinstance(texts, str):
-        raise TypeError("give a list of texts, not one text")
-    return lib.texts_of(texts)
 
 
 class Run(_Handle):
@@ -357,26 +370,30 @@ class Run(_Handle):
         nested, or a list of "decoding.beam=1". ``verify=False`` opens a run whose files were changed. Raises
         heed.Error if there is no run, or if a file is missing or was changed.
         """
-        if os.path.isfile(folder):
-            return cls._unpacked(folder, device=device, weights=weights, config=config, settings=settings, verify=verify)
-        given: Dict[str, Any] = dict(device=device, weights=weights, config=config, verify=verify)
+        named = lib.path_of(folder, "folder")
+        if os.path.isfile(named):
+            return cls._unpacked(named, device=device, weights=weights, config=config, settings=settings, verify=verify)
+        path = None if config is None else lib.path_of(config, "config")
+        given: Dict[str, Any] = dict(device=device, weights=weights, config=path, verify=verify)
+        if isinstance(settings, str):
+            raise TypeError(f"settings is {settings!r}; expected a dictionary, or a list such as [{settings!r}]")
         given["settings"] = list(_assignments(settings)) if isinstance(settings, Mapping) else list(settings or ()) or None
-        run = cls(lib.result("heed_run_open", lib.encoded(os.fspath(folder)), lib.settings_json(given)))
-        run.folder = os.fspath(folder)
+        run = cls(lib.result("heed_run_open", lib.encoded(named, "folder"), lib.settings_json(given)))
+        run.folder = named
         return run
 
     @classmethod
-    def _unpacked(cls, path: Path, **given: Any) -> "Run":
+    def _unpacked(cls, path: str, **given: Any) -> "Run":
         """Opens a run from a file, unpacked into a temporary folder."""
         temporary = tempfile.TemporaryDirectory(prefix="heed-run-")
         try:
             with zipfile.ZipFile(path) as packed:
                 for name in packed.namelist():
                     if name != os.path.basename(name) or name in ("", ".", ".."):
-                        raise lib.Error(f"{os.fspath(path)}: it has {name!r}, which is no file of a run")
+                        raise lib.Error(f"{path}: it has {name!r}, which is no file of a run")
                     packed.extract(name, temporary.name)
         except zipfile.BadZipFile as error:
-            raise lib.Error(f"{os.fspath(path)} is neither the folder of a run nor a file that Run.save() wrote: {error}") from None
+            raise lib.Error(f"{path} is neither the folder of a run nor a file that Run.save() wrote: {error}") from None
         run = cls.open(temporary.name, **given)
         run._temporary = temporary
         return run
@@ -391,7 +408,7 @@ class Run(_Handle):
             raise lib.Error("the run has no folder whose files could be saved")
         if not os.path.exists(os.path.join(self.folder, "run.json")):
             raise lib.Error(f"{self.folder} is a published model, which stays as it is; heed import makes a run of it")
-        target = os.fspath(path)
+        target = lib.path_of(path)
         if os.path.exists(target) and not overwrite:
             raise lib.Error(f"{target} exists; overwrite=True replaces it")
         handle, temporary = tempfile.mkstemp(prefix=".heed-", dir=os.path.dirname(os.path.abspath(target)))
@@ -454,15 +471,14 @@ class Run(_Handle):
     def predict(self, texts: Sequence[str], *, errors: str = "raise") -> Predictions:
         """Returns an answer for each text: a list with the arrays ``labels``, ``probabilities`` and ``vectors``.
 
-        A text that cannot be answered raises heed.Error with its index. With ``errors="return"``, its Prediction has
-        an ``error`` instead.
+        ``texts`` is a list, an array, a Series or a table of one column. A text that cannot be answered, such as a
+        blank one, raises heed.Error with its index. With ``errors="return"``, its Prediction has an ``error`` instead.
         """
-        texts = texts.tolist() if hasattr(texts, "tolist") else texts
-        _lines(texts)  # fails before the first call
+        encoded = texts_in(texts)
         answers: List[Prediction] = []
         with lib.interruptible():
-            for begin in range(0, len(texts), _AT_ONCE):
-                lines = _lines(texts[begin : begin + _AT_ONCE])
+            for begin in range(0, len(encoded), _AT_ONCE):
+                lines = lib.texts_of(encoded[begin : begin + _AT_ONCE])
                 given = lib.settings_json(dict(errors=errors, first_line=begin))
                 answers += map(_prediction, lib.result_json("heed_run_predict", self, lines, len(lines), given))
         described = self._describe()
@@ -474,7 +490,7 @@ class Run(_Handle):
         Greedy search and sampling yield each token; beam search yields text once all hypotheses agree on it. The
         pieces add up to the answer of predict(). Leaving the loop stops generation.
         """
-        line = lib.encoded(text)
+        line = lib.encoded(text, "text")
         found: "queue.SimpleQueue[Any]" = queue.SimpleQueue()  # pieces, then None or an exception
         left = threading.Event()
 
@@ -514,7 +530,7 @@ class Run(_Handle):
         ``temperature`` divides the logits; 0 always picks the likeliest token. ``top_k`` and ``top_p`` keep only the
         likeliest tokens. Omitted options are taken from the run. Equal seeds give equal texts.
         """
-        line = lib.encoded(prompt)
+        line = lib.encoded(prompt, "prompt")
         given = lib.settings_json(dict(max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
                                        samples=samples, seed=seed))
         with lib.interruptible():
@@ -539,7 +555,7 @@ class Run(_Handle):
     def serve(self, max_batch: int = 32, workers: int = 1, *, errors: str = "raise") -> "AnswerQueue":
         """Returns a queue for servers: it answers requests from several threads in batches.
 
-        ``errors`` is that of predict().
+        ``errors`` is that of predict(). The queue also works in processes that are forked later.
         """
         given = lib.settings_json(dict(max_batch=max_batch, workers=workers, errors=errors))
         made = AnswerQueue(lib.result("heed_queue_create", self, given))
@@ -548,7 +564,7 @@ class Run(_Handle):
 
     def capture(self, texts: Sequence[str], path: Path, overwrite: bool = False) -> List[Prediction]:
         """Returns predict() of the texts and writes attention data to a file: maps for .html, otherwise safetensors."""
-        lines, file = _lines(texts), lib.encoded(os.fspath(path))
+        lines, file = _lines(texts), lib.encoded(lib.path_of(path))
         with lib.interruptible():
             found = lib.result_json("heed_run_capture", self, lines, len(lines), file, int(overwrite))
         return [_prediction(one) for one in found]
@@ -571,7 +587,7 @@ class Run(_Handle):
     def measure(self, part: str = "valid") -> Dict[str, Any]:
         """Returns the task's metrics on the "valid", "test" or "train" part of the run's data."""
         with lib.interruptible():
-            return lib.result_json("heed_run_measure", self, lib.encoded(part))
+            return lib.result_json("heed_run_measure", self, lib.encoded(part, "part"))
 
     def evaluate(
         self, *examples: Any, part: str = "valid", missing: str = "error", **columns: str
@@ -585,7 +601,7 @@ class Run(_Handle):
             return self.measure(part)
         with lib.interruptible():
             if all(is_path(one) for one in examples):
-                files = _lines([os.fspath(one) for one in examples])
+                files = lib.texts_of([lib.encoded(lib.path_of(one)) for one in examples])
                 return lib.result_json("heed_run_measure_files", self, files, len(files))
             kind = next(one for one in lib.listing("tasks") if one["name"] == self.task)
             names_of = column_names(kind, columns)
@@ -612,10 +628,11 @@ def from_pretrained(
     ``training.from``. Ignored parts cause a warning; unsupported features raise heed.Error. ``device`` and
     ``settings`` are those of Run.open().
     """
-    if not os.path.isdir(folder):
-        raise lib.Error(f"{os.fspath(folder)!r} is no folder. heed downloads nothing: 'hf download {os.fspath(folder)} --local-dir FOLDER' "
+    named = lib.path_of(folder, "folder")
+    if not os.path.isdir(named):
+        raise lib.Error(f"{named!r} is no folder. heed downloads nothing: 'hf download {named} --local-dir FOLDER' "
                         "of the package huggingface_hub does, and from_pretrained(FOLDER) opens it")
-    run = Run.open(folder, device=device, settings=settings)
+    run = Run.open(named, device=device, settings=settings)
     run._describe()  # which warns of what was left out
     return run
 
@@ -653,7 +670,8 @@ def _assignments(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]
         if isinstance(value, Mapping):
             yield from _assignments(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}={value if isinstance(value, str) else json.dumps(value, default=lib._plain)}"
+            plain = lib.setting_of(value, f"{prefix}{name}")
+            yield f"{prefix}{name}={plain if isinstance(plain, str) else json.dumps(plain)}"
 
 
 def _mechanism(model: Dict[str, Any]) -> str:
@@ -676,13 +694,19 @@ class AnswerQueue(_Handle):
     _free_name = "heed_queue_free"
 
     def answer(self, text: str) -> Prediction:
-        """Waits for and returns the answer; it equals predict([text]) except for the last digits of probabilities."""
-        line = lib.encoded(text)
+        """Waits for and returns the answer; it equals predict([text]) except for the last digits of probabilities.
+
+        Runs with the attentions reformer and routing_transformer are an exception: there, texts that are answered
+        together affect each other.
+        """
+        line = lib.encoded(text, "text")
+        if self._handle is None:
+            raise lib.BadArgument("the queue is closed; run.serve() makes another")
         with lib.interruptible():
             return _prediction(lib.result_json("heed_queue_answer", self, line))
 
     def close(self) -> None:
-        """Waits until all requests are answered, and closes the queue."""
+        """Waits until all requests are answered, and closes the queue. Further ones raise heed.BadArgument."""
         if self._handle is not None:
             handle, self._handle = self._handle, None
             self._free(handle)

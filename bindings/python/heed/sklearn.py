@@ -33,7 +33,7 @@ except ImportError:
 from . import _library as lib
 from ._library import Path
 from .notebook import ProgressLine
-from .run import Predictions, Run
+from .run import Predictions, Run, texts_in
 from .train import train
 
 
@@ -44,7 +44,34 @@ def _share_processor() -> None:
         lib.call("heed_set_cpu_threads", int(threads))
 
 
-class _Estimator(BaseEstimator):
+class _OfTexts(BaseEstimator):
+    """Base class of estimators whose X is a list of texts."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.one_d_array = True
+        tags.input_tags.string = True
+        return tags
+
+    def _more_tags(self) -> Dict[str, Any]:  # before scikit-learn 1.6
+        return {"X_types": ["string"], "requires_y": hasattr(self, "_task")}
+
+    def _answers(self, X: Any) -> Predictions:
+        """Returns predictions. Raises NotFittedError before fit, and ValueError for a text that cannot be answered,
+        unless it is blank.
+        """
+        check_is_fitted(self, "run_")
+        _share_processor()
+        texts = _texts(X)
+        answers = self.run_.predict(texts, errors="return")
+        for row, answer in enumerate(answers):
+            if answer.error and texts[row].strip(" \t\r\n\v\f"):
+                raise ValueError(f"X[{row}]: {answer.error}")
+        return answers
+
+
+class _Estimator(_OfTexts):
     """Base class of Classifier and Regressor: trains a run that predicts one thing per text."""
 
     _task = ""
@@ -78,9 +105,7 @@ class _Estimator(BaseEstimator):
         """Trains with the settings of the parameters and ``more``."""
         columns = [_texts(X), labels]
         if sample_weight is not None:
-            weights = column_or_1d(sample_weight)
-            check_consistent_length(columns[0], weights)
-            columns.append(weights)
+            columns.append(_weights(sample_weight, columns[0]))
         _share_processor()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
@@ -104,26 +129,6 @@ class _Estimator(BaseEstimator):
             given["training.patience"] = self.n_iter_no_change  # with it go twenty evaluations
         given.update(self.settings or {})
         return {name: value for name, value in given.items() if value is not None}
-
-    def _answers(self, X: Any) -> Predictions:
-        """Returns predictions. Raises NotFittedError before fit, and ValueError for a text that cannot be answered."""
-        check_is_fitted(self, "run_")
-        _share_processor()
-        answers = self.run_.predict(_texts(X), errors="return")
-        for row, answer in enumerate(answers):
-            if answer.error:
-                raise ValueError(f"X[{row}]: {answer.error}")
-        return answers
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
-        tags.input_tags.one_d_array = True
-        tags.input_tags.string = True
-        return tags
-
-    def _more_tags(self) -> Dict[str, Any]:  # before scikit-learn 1.6
-        return {"X_types": ["string"], "requires_y": True}
 
     def __getstate__(self) -> Dict[str, Any]:
         state = dict(super().__getstate__())
@@ -283,7 +288,7 @@ class Regressor(RegressorMixin, _Estimator):
         return np.where(np.isnan(numbers), self.mean_, numbers)
 
 
-class Embedder(TransformerMixin, BaseEstimator):
+class Embedder(TransformerMixin, _OfTexts):
     """Transforms texts to vectors with a trained run of the task ``embed_text``.
 
     >>> make_pipeline(Embedder("runs/embed"), LogisticRegression()).fit(texts, labels)
@@ -296,6 +301,9 @@ class Embedder(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> "Embedder":
         """Opens the run; learns nothing. Raises heed.Error if there is no run, and ValueError for another task."""
+        return self._open()
+
+    def _open(self) -> "Embedder":
         if self.run is None:
             raise ValueError("Embedder needs run: the folder of a run of embed_text")
         opened = Run.open(self.run)
@@ -306,9 +314,11 @@ class Embedder(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> np.ndarray:
         """Returns a vector for each text, float32 [n, width]; zeros for a blank text."""
-        check_is_fitted(self, "run_")
-        _share_processor()
-        return np.nan_to_num(self.run_.predict(_texts(X)).vectors)
+        answers = self._answers(X)
+        count = len(answers)
+        if not any(one.vector for one in answers):  # an answer that has the width
+            answers.extend(self.run_.predict(["a"]))
+        return np.nan_to_num(answers.vectors[:count])
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "run_")
@@ -323,7 +333,7 @@ class Embedder(TransformerMixin, BaseEstimator):
         is_open = state.pop("_is_open")
         super().__setstate__(state)
         if is_open:
-            self.fit(None)
+            self._open()
 
 
 def _names(classes: np.ndarray) -> list:
@@ -337,17 +347,23 @@ def _names(classes: np.ndarray) -> list:
 
 def _texts(X: Any) -> list:
     """Converts texts to a list; an array or DataFrame may hold them in its only column."""
-    if isinstance(X, str):
-        raise ValueError("expected a list of texts, not one text")
-    shape = getattr(X, "shape", None)
-    if shape is not None and len(shape) == 2 and shape[1] == 1:
-        X = np.asarray(X)[:, 0]
-    elif shape is not None and len(shape) != 1:
-        raise ValueError(f"expected a list of texts, not an array of the shape {tuple(shape)}")
-    texts = X.tolist() if hasattr(X, "tolist") else list(X)
+    try:
+        texts = [one.decode() for one in texts_in(X, "X")]
+    except TypeError as error:
+        raise ValueError(str(error)) from None
     if not texts:
         raise ValueError("expected texts, but found 0 sample(s)")
-    for row, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise ValueError(f"X[{row}] is {text!r}; expected a text")
     return texts
+
+
+def _weights(sample_weight: Any, texts: list) -> np.ndarray:
+    """Checks and converts the weights of texts."""
+    weights = column_or_1d(sample_weight).astype(np.float64)
+    check_consistent_length(texts, weights)
+    usable = np.isfinite(weights) & (weights >= 0)
+    if not usable.all():
+        row = int(np.argmin(usable))
+        raise ValueError(f"sample_weight[{row}] is {weights[row]}; expected a nonnegative finite number")
+    if not weights.any():
+        raise ValueError("sample_weight is 0 for all texts, so that there is nothing to learn from")
+    return weights

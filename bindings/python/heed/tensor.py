@@ -31,7 +31,7 @@ def _as_array(data: Any, dtype: Optional[str]) -> Array:
     data = data.numpy() if isinstance(data, Tensor) else data
     array = np.asarray(data)
     if array.dtype.kind not in "biuf":
-        raise TypeError(f"heed has no tensors of {array.dtype}")
+        raise TypeError(f"a tensor holds numbers, not {lib.shown(data)}, of NumPy's type {array.dtype}")
     if dtype is None:
         native = array.dtype.newbyteorder("=")
         if native in _OF_NUMPY and isinstance(data, (np.ndarray, np.generic)):
@@ -44,16 +44,22 @@ def _as_array(data: Any, dtype: Optional[str]) -> Array:
         raise TypeError(f"unknown dtype {dtype!r}: f32, f64 or i32 from the host")
     if dtype == "i32" and array.size and array.dtype != np.int32:
         if array.dtype.kind not in "biu":
-            raise TypeError(f"{array.dtype} values for an i32 tensor: convert them first")
+            raise TypeError(f"{array.dtype} values for an i32 tensor: convert one of them, x.to(\"f32\") or values.astype(int)")
         if array.max() > np.iinfo(np.int32).max or array.min() < np.iinfo(np.int32).min:
             raise OverflowError("a value does not fit i32, heed's only type of integers")
     return np.ascontiguousarray(array, dtype=_NUMPY[dtype]).reshape(array.shape)
 
 
-def _op(name: str, inputs: Sequence[Optional["Tensor"]], room: int = 1, **settings: Any) -> List["Tensor"]:
+def _op(name: str, inputs: Sequence[Optional[Like]], room: int = 1, **settings: Any) -> List["Tensor"]:
     """Applies the library's op of this name; it returns at most `room` tensors."""
     outputs, made = (ctypes.c_void_p * room)(), ctypes.c_size_t()
-    given = lib.encoded(name), lib.handles_of(inputs), len(inputs), lib.settings_json(settings)
+    if "value" in settings:  # fills elements, so that it may be a number that JSON does not have
+        try:
+            settings["value"] = lib.number_of(settings["value"], f"{name}: value")
+        except lib.SettingsError:
+            settings["value"] = str(float(settings["value"]))
+    tensors = _together(*inputs)
+    given = lib.encoded(name), lib.handles_of(tensors), len(tensors), lib.settings_json(settings)
     lib.call("heed_op", *given, outputs, room, ctypes.byref(made))
     return [Tensor._of(outputs[i]) for i in range(made.value)]
 
@@ -66,10 +72,9 @@ def _apply(name: str, op: bytes, a: "Tensor", b: "Tensor") -> "Tensor":
 
 def _operator(op: str, swapped: bool = False, name: str = "heed_binary") -> Callable[["Tensor", Like], "Tensor"]:
     def apply(self: "Tensor", other: Like) -> "Tensor":
-        try:
-            operand = self._operand(other)
-        except TypeError:
+        if not isinstance(other, (Tensor, int, float, np.ndarray)) and np.asarray(other).dtype.kind not in "biuf":
             return NotImplemented  # type: ignore[no-any-return]
+        operand = self._operand(other)
         return _apply(name, op.encode(), *((operand, self) if swapped else (self, operand)))
 
     return apply
@@ -104,8 +109,25 @@ def _t(x: Like) -> "Tensor":
     return x if isinstance(x, Tensor) else Tensor(x)
 
 
-def _maybe(x: Optional[Like]) -> Optional["Tensor"]:
-    return None if x is None else _t(x)
+def _together(*inputs: Optional[Like]) -> List[Optional["Tensor"]]:
+    """Converts the inputs of an op to tensors; None stays.
+
+    Host values go to the device of the first tensor. Floats, which NumPy has in float64 by default, take the dtype of
+    the first floating tensor, as they do beside an operator.
+    """
+    tensors = [one for one in inputs if isinstance(one, Tensor)]
+    if len(tensors) == len(inputs):
+        return tensors  # type: ignore[return-value]
+    dtype = next((one.dtype for one in tensors if one.dtype in ("f32", "f64")), None)
+    device = tensors[0].device if tensors else None
+
+    def made(one: Any) -> Optional["Tensor"]:
+        if one is None or hasattr(one, "_as_parameter_"):
+            return one  # type: ignore[no-any-return]
+        is_floating = dtype is not None and np.asarray(one).dtype.kind == "f"
+        return Tensor(one, dtype if is_floating else None, device)
+
+    return [made(one) for one in inputs]
 
 
 def _alike(a: Like, b: Like) -> Pair:
@@ -122,15 +144,17 @@ class Tensor:
     the environment variable HEED_DEVICE or, if it is not set, the CPU.
     """
 
-    __slots__ = ("_handle", "_owned", "_is_mask", "__weakref__")
+    __slots__ = ("_handle", "_owned", "_is_mask", "_copied_by", "__weakref__")
     __array_ufunc__ = None  # array * tensor calls the tensor's operator
     _handle: Optional[int]
     _owned: bool
     _is_mask: bool  # whether it picks elements as an index, not by their numbers
+    _copied_by: str  # what copied the elements of another tensor, of which this one might be taken for a view
 
     def __init__(self, data: Like, dtype: Optional[str] = None, device: Optional[str] = None) -> None:
         self._handle = None
         self._owned = True
+        self._copied_by = ""
         self._is_mask = data._is_mask if isinstance(data, Tensor) else _is_bool(data)
         array = _as_array(data, dtype)
         self._handle = lib.result(
@@ -148,6 +172,7 @@ class Tensor:
         made._handle = handle
         made._owned = owned
         made._is_mask = False
+        made._copied_by = ""
         return made
 
     @classmethod
@@ -279,8 +304,18 @@ class Tensor:
     def __bool__(self) -> bool:
         return self.item() != 0
 
+    def __array_function__(self, function: Any, _types: Any, arguments: Any, keywords: Any) -> Any:
+        """NumPy's functions see the array that the tensor holds."""
+        return function(*_in_numpy(arguments), **{name: _in_numpy(one) for name, one in keywords.items()})
+
     def assign(self, data: Like) -> None:
-        """Overwrites the elements in place. The shape must match."""
+        """Overwrites the elements in place, also those of a view such as x[:, 1]. The shape must match.
+
+        Raises heed.Error for a copy, such as x[[0, 2]], since the tensor that it is a copy of would stay.
+        """
+        if self._copied_by:
+            raise lib.Error(f"assign: {self._copied_by} made a copy, and the tensor that it was made from would stay as it"
+                            " is: assign to that one, or to a copy of your own, heed.Tensor(x)")
         array = _as_array(data, self.dtype)
         if array.shape != self.shape:
             raise ValueError(f"values of shape {array.shape} for a tensor of shape {self.shape}")
@@ -294,7 +329,7 @@ class Tensor:
         """
         if where in DTYPES:
             return Tensor._result("heed_cast", self, DTYPES[where])
-        moved = Tensor._result("heed_tensor_to_device", self, lib.encoded(where))
+        moved = Tensor._result("heed_tensor_to_device", self, lib.encoded(where, "where"))
         moved._is_mask = self._is_mask
         return moved
 
@@ -325,7 +360,7 @@ class Tensor:
             return other
         if isinstance(other, (int, float, np.integer, np.floating)):
             return Tensor._result("heed_scalar_like", self, float(other))
-        return Tensor(_as_array(other, self.dtype), device=self.device)
+        return Tensor(other, self.dtype if self.dtype in _NUMPY else "f32", self.device)
 
     __add__, __radd__ = _operator("add"), _operator("add", swapped=True)
     __sub__, __rsub__ = _operator("sub"), _operator("sub", swapped=True)
@@ -360,12 +395,19 @@ class Tensor:
     def reshape(self, *shape: Any) -> "Tensor":
         """Returns the elements with another shape; one size may be -1."""
         extents = shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)) else shape
-        return Tensor._result("heed_reshape", self, len(extents), lib.longs(extents))
+        made = Tensor._result("heed_reshape", self, len(extents), lib.longs(extents))
+        before, strides = self._layout()
+        made._copied_by = self._copied_by
+        if not _is_contiguous(before, strides) and [n for n in before if n != 1] != [n for n in made.shape if n != 1]:
+            made._copied_by = "reshape() of elements that are not in order"
+        return made
 
     def permute(self, *order: Any) -> "Tensor":
         """Returns a view whose axis i is axis order[i]."""
         axes = order[0] if len(order) == 1 and not isinstance(order[0], (int, np.integer)) else order
-        return Tensor._result("heed_permute", self, len(axes), lib.longs(axes))
+        made = Tensor._result("heed_permute", self, len(axes), lib.longs(axes))
+        made._copied_by = self._copied_by
+        return made
 
     def transpose(self, axis_a: int = -1, axis_b: int = -2) -> "Tensor":
         """Returns a view with two axes swapped."""
@@ -450,10 +492,14 @@ class Tensor:
         before, after = found.shape[:first], found.shape[first + len(lists) :]
         rows = found.reshape(before + (int(np.prod(merged)),) + after)
         picked = _op("index_select", [rows, Tensor(ids.reshape(-1), device=self.device)], axis=first)[0]
-        return picked.reshape(extents[:place] + list(ids.shape) + extents[place:])
+        picked = picked.reshape(extents[:place] + list(ids.shape) + extents[place:])
+        picked._copied_by = "indexing by a list or mask"
+        return picked
 
     def _slice(self, axis: int, begin: int, end: int, step: int) -> "Tensor":
-        return Tensor._result("heed_slice", self, axis, begin, end, step)
+        made = Tensor._result("heed_slice", self, axis, begin, end, step)
+        made._copied_by = self._copied_by
+        return made
 
     def __iter__(self) -> Iterator["Tensor"]:
         return (self[i] for i in range(len(self)))
@@ -487,9 +533,26 @@ class Parameter(Tensor):
     __slots__ = ()
 
     def __init__(self, data: Like, dtype: Optional[str] = None, device: Optional[str] = None) -> None:
-        self._handle, self._owned, self._is_mask = None, True, False
+        self._handle, self._owned, self._is_mask, self._copied_by = None, True, False, ""
         tensor = data if isinstance(data, Tensor) else Tensor(data, dtype, device)
         self._handle = lib.result("heed_tensor_parameter", tensor)
+
+
+def _is_contiguous(shape: Tuple[int, ...], strides: Tuple[int, ...]) -> bool:
+    """Whether the elements are in row-major order without gaps, as the library asks."""
+    step = 1
+    for extent, stride in zip(reversed(shape), reversed(strides)):
+        if extent != 1 and stride != step:
+            return 0 in shape
+        step *= extent
+    return True
+
+
+def _in_numpy(value: Any) -> Any:
+    """Replaces the tensors in arguments by arrays."""
+    if isinstance(value, (list, tuple)):
+        return [_in_numpy(one) for one in value] if isinstance(value, list) else tuple(map(_in_numpy, value))
+    return value.numpy() if isinstance(value, Tensor) else value
 
 
 def _is_bool(data: Any) -> bool:
@@ -573,7 +636,7 @@ def from_numpy(array: Array) -> Tensor:
     The array must be writable float32, float64 or int32 in row-major order; otherwise it raises TypeError. The
     tensor sees later writes to the array, so do not write between a forward pass and its backward pass.
     """
-    if array.dtype not in _OF_NUMPY or not array.flags.c_contiguous or not array.flags.aligned:
+    if not isinstance(array, np.ndarray) or array.dtype not in _OF_NUMPY or not array.flags.c_contiguous or not array.flags.aligned:
         raise TypeError("from_numpy() shares float32, float64 and int32 in row-major order; heed.Tensor(array) copies")
     if not array.flags.writeable:
         raise TypeError("from_numpy() shares writable memory, and this array is read-only; heed.Tensor(array) copies")

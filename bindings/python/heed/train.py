@@ -84,7 +84,7 @@ def settings(task: str, *, own_data: bool = True) -> Settings:
 
     ``own_data``: True for the defaults with your own data, False for those with generated data.
     """
-    found = lib.result_json("heed_task_settings", lib.encoded(task), int(own_data))
+    found = lib.result_json("heed_task_settings", lib.encoded(task, "task"), int(own_data))
     return Settings(task, [Setting(**one) for one in found])
 
 
@@ -187,7 +187,7 @@ def cross_validate(
     )
     given["data.folds"] = folds
     with tempfile.TemporaryDirectory(prefix="heed-folds-") as temporary:
-        folder = os.path.join(temporary, "folds") if out is None else os.fspath(out)
+        folder = os.path.join(temporary, "folds") if out is None else lib.path_of(out, "out")
         found: Dict[str, Any] = json.loads(
             _called(lib.result_text, "heed_cross_validate", task, given, parts, folder, on_progress))
         return found
@@ -268,18 +268,25 @@ def compare(
         **{"training.steps": steps, "device": device},
     )
     names = attention is not None and not isinstance(attention, str)
-    given.update(attention=list(attention) if names else attention, seeds=[int(one) for one in seeds], halving=halving,
-                 random=random or 0, grid={name: _varied(values) for name, values in (grid or {}).items()})
+    given.update(attention=_listed(attention, "attention") if names else attention, seeds=_listed(seeds, "seeds"), halving=halving,
+                 random=random or 0, grid={name: _varied(values, name) for name, values in (grid or {}).items()})
     if given["attention"] is None:
         del given["attention"]
-    found = json.loads(_called(lib.result_text, "heed_compare_trainings", task, given, parts, os.fspath(out), on_progress))
-    return Comparison(found, os.fspath(out))
+    folder = lib.path_of(out, "out")
+    found = json.loads(_called(lib.result_text, "heed_compare_trainings", task, given, parts, folder, on_progress))
+    return Comparison(found, folder)
 
 
-def _varied(values: Any) -> Any:
+def _varied(values: Any, name: str) -> Any:
     """The values of a setting that varies, as the library takes them."""
     if isinstance(values, tuple) and len(values) == 2:
         return {"low": values[0], "high": values[1]}
+    return _listed(values, f"grid[{name!r}]")
+
+
+def _listed(values: Any, what: str) -> List[Any]:
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        raise TypeError(f"{what} is {lib.shown(values)}; expected a list")
     return list(values)
 
 
@@ -289,6 +296,8 @@ def _given(
     on_progress: Optional[Callable[[Record], Any]], **others: Any,
 ) -> Tuple[Dict[str, Any], List["Table"]]:
     """The settings that training is given, and its tables."""
+    if settings is not None and not isinstance(settings, Mapping):
+        raise TypeError(f"settings is {lib.shown(settings)}; expected a dictionary")
     given = dict(settings or {})
     for name, value in others.items():
         if value is not None and name in given:
@@ -309,10 +318,10 @@ def _given(
             if names_of:
                 raise TypeError(f"{', '.join(names_of)} name columns of a DataFrame or a dictionary, and {part!r} is a"
                                 " file: settings, such as \"data.label_column\", name its columns")
-            given[setting] = os.fspath(value)
+            given[setting] = lib.path_of(value, part)
             if missing == "drop":
                 given["data.missing"] = missing  # the library says so where the task has no such setting
-        elif part in ("valid", "test") and isinstance(value, (float, np.floating)):
+        elif part in ("valid", "test") and isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
             given[f"{setting}_fraction"] = float(value)
         else:
             parts.append(_part(kind, task, part, value, names_of, missing))
@@ -323,7 +332,7 @@ def _given(
             if parts[-1].dropped and on_progress:
                 on_progress({"message": f"{parts[-1].dropped} rows of {part!r} that lack a value were left out"})
     given.update({name: value for name, value in others.items() if value is not None})
-    given["config"] = None if config is None else os.fspath(config)
+    given["config"] = None if config is None else lib.path_of(config, "config")
     return given, parts
 
 
@@ -345,7 +354,7 @@ def _part(
     kind: Optional[Dict[str, Any]], task: str, part: str, value: Any, names_of: Dict[str, str], missing: str
 ) -> "Table":
     if kind is None:  # the library names the nearest
-        lib.result_text("heed_task_settings", lib.encoded(task), 1)
+        lib.result_text("heed_task_settings", lib.encoded(task, "task"), 1)
     return table_of(kind, part, value, names_of, missing)
 
 
@@ -357,7 +366,7 @@ def _train(
     on_progress: Optional[Callable[[Record], Any]],
 ) -> Run:
     temporary = tempfile.TemporaryDirectory(prefix="heed-run-") if out is None else None
-    folder = os.path.join(temporary.name, "run") if temporary else os.fspath(out)
+    folder = os.path.join(temporary.name, "run") if temporary else lib.path_of(out, "out")
     try:
         handle = _called(lib.result, "heed_train", task, given, parts, folder, on_progress)
     except BaseException:
@@ -383,7 +392,7 @@ def _called(
         told = on_progress
         progress = lib.callback(lib.PROGRESS, lambda _context, record: told(json.loads(record)))
     structs = (lib.ExamplesStruct * len(parts))(*[part.struct for part in parts])
-    name = None if task is None else lib.encoded(task)
+    name = None if task is None else lib.encoded(task, "task")
     with lib.interruptible():
         return call(function, name, lib.settings_json(given), structs, len(parts), lib.encoded(folder), progress, None)
 

@@ -125,10 +125,10 @@ class Sequential(ModuleList):
 
     def forward(self, x: Like) -> Tensor:
         """Applies the steps to x."""
-        found = _t(x)
+        found = x
         for step in self._parts:
             found = step(found)
-        return found
+        return _t(found)
 
 
 class Activation(Module):
