@@ -102,12 +102,132 @@ TEST_CASE("comparison: choices are drawn from lists and ranges, each once, and t
   CHECK(plan_cells(plan)[7].choice == cells[7].choice);
   plan.settings = {{"model.norm", {"pre", "post"}}};
   CHECK(plan_cells(plan).size() == 2);  // there are no more
+  plan.draws = 10'000'000'000;
+  CHECK(plan_cells(plan).size() == 2);
+  plan.settings = {{"model.heads", {"0.5", "3.9"}, true}};
+  CHECK(plan_cells(plan).size() == 3);
+  plan.settings = {{"model.dropout", {"0.1", "0.9"}, true}};
+  CHECK_THROWS_WITH_AS(plan_cells(plan), doctest::Contains("at most 10000 cells"), SettingsError);
+  plan.draws = 100;
+  {
+    const StopCheck stop([] { return true; });
+    CHECK_THROWS_AS(plan_cells(plan), Interrupted);
+  }
+  // the ends are among what may be drawn, and nothing beyond them
+  for (const auto& [low, high] :
+       {std::pair("0.999", "0.9999"), std::pair("0.50009", "0.5001"), std::pair("0.00012345", "0.98765")}) {
+    plan.settings = {{"model.dropout", {low, high}, true}};
+    std::set<double> drawn;
+    for (const ComparisonCell& cell : plan_cells(plan)) {
+      const auto value = cell.settings.get<double>("model.dropout");
+      CHECK((value >= std::stod(low) && value <= std::stod(high)));
+      drawn.insert(value);
+    }
+    CHECK(drawn.size() > 50);
+  }
   for (const ComparedSetting& bad : {ComparedSetting{"model.norm", {"pre", "post"}, true},
                                      {"model.dropout", {"0.5", "0.1"}, true},
+                                     {"model.dropout", {"0.5", "inf"}, true},
+                                     {"model.heads", {"1.1", "1.9"}, true},
                                      {"model.dropout", {"a", "0.1"}, true}}) {
     plan.settings = {bad};
     CHECK_THROWS_AS(plan_cells(plan), SettingsError);
   }
+}
+
+TEST_CASE("comparison: the folder of a cell has a short name of its own, which no other cell changes") {
+  ComparisonPlan plan = small_plan();
+  const std::string deep = std::string(300, 'x') + "/";
+  plan.settings = {{"data.file", {}}, {"model.norm", {"pre", "post"}}};
+  for (int i = 0; i < 105; ++i) plan.settings[0].values.push_back(concat_text(deep, i, ".csv"));
+  for (const char* const like : {"a b", "a_b", "a/b", "a__b", "a, b"})
+    plan.settings[0].values.emplace_back(like);
+  const auto names_of = [&] {
+    std::vector<std::string> names;
+    for (const ComparisonCell& cell : plan_cells(plan)) names.push_back(cell.name);
+    return names;
+  };
+  const std::vector<std::string> one_seed = names_of();
+  REQUIRE(one_seed.size() == 220);
+  CHECK(std::set(one_seed.begin(), one_seed.end()).size() == 220);
+  for (const std::string& name : one_seed) CHECK(name.size() < 180);
+  CHECK(one_seed.back().starts_with("data.file=a__b__model.norm=post-"));
+  plan.seeds = {1, 2, 9'000'000'000'000'000'000};
+  plan.settings[0].values.insert(plan.settings[0].values.begin(), "another");
+  const std::vector<std::string> more = names_of();
+  CHECK(std::set(more.begin(), more.end()).size() == 666);
+  for (std::size_t i = 0; i < one_seed.size(); ++i) CHECK(more[3 * i + 6] == one_seed[i]);
+  CHECK(more[3] == "data.file=another__model.norm=post-seed1");
+}
+
+TEST_CASE("comparison: the validation part chooses, and the table shows it beside the test part") {
+  ComparisonPlan plan = small_plan();
+  plan.settings = {{"model.width", {"16", "32"}}, {"model.norm", {"pre", "post"}}};
+  plan.seeds = {1, 2};
+  const std::vector<ComparisonCell> cells = plan_cells(plan);
+  const auto results_of = [&](const char* part, bool has_valid) {
+    std::vector<std::optional<CellResult>> results;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      CellResult& result = results.emplace_back().emplace();
+      result.part = part;
+      result.metrics = {{"accuracy", 0.9 - 0.1 * static_cast<double>(i), true}};
+      if (has_valid)  // two choices are equal but for their loss
+        result.validation = {{"accuracy", 0.05 * static_cast<double>(std::min<std::size_t>(i, 5)), true},
+                             {"loss", 10 - static_cast<double>(i), false}};
+    }
+    results[4].emplace().failure = "out of memory";
+    return results;
+  };
+  const std::string last = "model.width=32, model.norm=post";
+  auto results = results_of("test", true);
+  auto rows = comparison_rows(cells, results);
+  CHECK(best_choices(rows).front() == last);
+  CHECK(best_cells(cells, rows, results) == std::vector<std::size_t>{7, 6, 5, 3, 2, 1, 0, 4});
+  CHECK(contains(comparison_text(rows), "valid accuracy"));
+  CHECK(contains(comparison_text(rows), concat_text("best by accuracy on the valid part: ", last)));
+  CHECK(contains(comparison_markdown(rows), "| valid accuracy | accuracy |"));
+  const Json line = json_lines(comparison_json_lines(rows)).front();
+  CHECK(line["validation"]["accuracy"]["mean"] == doctest::Approx(0.025));
+  CHECK(line["validation"]["loss"]["mean"] == doctest::Approx(9.5));
+  CHECK(contains(setting_importance(cells, rows), "accuracy on the valid part, over 4 choices"));
+
+  results = results_of("test", false);
+  rows = comparison_rows(cells, results);
+  CHECK(best_cells(cells, rows, results) == std::vector<std::size_t>{0, 1, 2, 3, 5, 6, 7, 4});
+  CHECK(contains(comparison_text(rows),
+                 "best by accuracy on the test part: model.width=16, model.norm=pre\n"
+                 "without a validation part, this chooses by the test part"));
+  CHECK_FALSE(json_lines(comparison_json_lines(rows)).front().contains("validation"));
+  CHECK_FALSE(contains(comparison_text(comparison_rows(cells, results_of("valid", true))), "valid accuracy"));
+}
+
+TEST_CASE("comparison: what failed in a short training of successive halving is in the table") {
+  const TemporaryFolder folder;
+  ComparisonPlan plan = small_plan();
+  plan.settings = {{"model.dropout", {"0", "0.1", "0.2", "0.3", "0.4"}}};
+  plan.halving = true;
+  std::size_t round = 0;
+  const Comparison found = compare(
+      plan, folder.path(),
+      [&](std::span<const ComparisonCell> cells) {
+        std::vector<std::optional<CellResult>> results;
+        for (std::size_t i = 0; i < cells.size(); ++i) {
+          CellResult& result = results.emplace_back().emplace();
+          if (round == 0 && i == 1)
+            result.failure = "out of memory";
+          else
+            result.metrics = {{"accuracy", 0.5, true}};
+        }
+        ++round;
+        return results;
+      },
+      [](std::string_view) {});
+  CHECK(round == 2);
+  REQUIRE(found.rows.size() == 4);
+  CHECK(found.cells.size() == 3);
+  CHECK(found.rows.back().choice == "model.dropout=0.1");
+  CHECK(contains(found.rows.back().failures.front(), "seed 1: out of memory"));
+  CHECK(contains(found.text(), "failed: seed 1: out of memory"));
 }
 
 TEST_CASE("comparison: successive halving trains thirds of the choices longer, until three are left") {
@@ -146,7 +266,7 @@ TEST_CASE("comparison: what mattered is the share of the variance between the va
         "  model.width 86 %: 16 0.3, 32 0.8\n"
         "  model.norm 14 %: pre 0.45, post 0.65\n");
   CHECK(best_choices(rows).front() == "model.width=32, model.norm=post");
-  CHECK(best_choices(rows).size() == 3);
+  CHECK(best_choices(rows).size() == 4);
   plan.settings.pop_back();
   CHECK(setting_importance(plan_cells(plan), rows).empty());
 }

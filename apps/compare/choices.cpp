@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <tuple>
 
 #include "heed/apps/compare/comparison.h"
+#include "heed/base/digest.h"
 #include "heed/base/names.h"
 #include "heed/base/plain_numbers.h"
 #include "heed/core/random.h"
@@ -16,15 +18,19 @@ namespace {
 
 constexpr std::size_t most_cells = 10'000;
 
-/// Returns a folder name: letters, digits and a few signs stay, everything else becomes "_".
-std::string folder_name(const std::string& text) {
-  std::string name;
-  for (const char c : text)
-    name += (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                    std::string_view("=.-+").find(c) != std::string_view::npos
-                ? c
-                : '_';
-  return name.substr(0, 150);
+/// Returns a short folder name that depends on the choice alone: letters, digits and a few signs
+/// stay, ", " becomes "__". A choice that this does not spell, or that is long, gets its digest.
+std::string folder_name(const std::string& choice) {
+  constexpr std::size_t longest = 120;
+  std::string name = choice, read;
+  replace_all(name, ", ", "__");
+  read = name;
+  for (char& c : name)
+    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+          std::string_view("=.-+_").find(c) != std::string_view::npos))
+      c = '_';
+  if (name == read && name.size() <= longest && choice.find("__") == std::string::npos) return name;
+  return concat_text(name.substr(0, longest), '-', compute_digest(choice).substr(0, 16));
 }
 
 void check_distinct(const char* what, const std::vector<std::string>& values) {
@@ -63,19 +69,60 @@ std::vector<Choice> all_choices(const std::vector<std::string>& attentions,
   return choices;
 }
 
+/// Returns the ends of a range, of whole numbers for an integer setting.
+std::pair<double, double> range_ends(const ComparedSetting& setting, const Setting& declared) {
+  constexpr double largest_integer = 0x1p53;
+  double low = parsed_number(setting.values[0]).value_or(std::nan("")),
+         high = parsed_number(setting.values[1]).value_or(std::nan(""));
+  const bool is_integer = declared.kind == Setting::Kind::integer;
+  if (is_integer) {
+    low = std::ceil(low);
+    high = std::floor(high);
+  }
+  const double most = is_integer ? largest_integer : std::numeric_limits<double>::max();
+  if ((!is_integer && declared.kind != Setting::Kind::number) || !(low < high) || low < -most || high > most)
+    throw SettingsError(concat_text(setting.name, ": ", setting.values[0], "..", setting.values[1],
+                                    " is not a range of numbers from smaller to larger"));
+  return {low, high};
+}
+
 /// Returns a value of a setting for a random number in [0, 1).
 std::string value_at(const ComparedSetting& setting, const Setting& declared, double place) {
   if (!setting.is_range)
     return setting.values[static_cast<std::size_t>(place * static_cast<double>(setting.values.size()))];
-  const double low = parsed_number(setting.values[0]).value_or(std::nan("")),
-               high = parsed_number(setting.values[1]).value_or(std::nan(""));
-  const bool is_integer = declared.kind == Setting::Kind::integer;
-  if ((!is_integer && declared.kind != Setting::Kind::number) || !(low < high))
-    throw SettingsError(concat_text(setting.name, ": ", setting.values[0], "..", setting.values[1],
-                                    " is not a range of numbers from smaller to larger"));
-  if (is_integer) return std::to_string(std::llround(std::floor(low + place * (high - low + 1))));
+  const auto [low, high] = range_ends(setting, declared);
+  if (declared.kind == Setting::Kind::integer)
+    return concat_text(std::llround(std::min(high, std::floor(low + place * (high - low + 1)))));
   const bool by_logarithm = low > 0 && high >= 10 * low;
-  return formatted("%.3g", by_logarithm ? low * std::pow(high / low, place) : low + place * (high - low));
+  // Three digits of the numbers, or of what distinguishes them; rounding may pass the ends.
+  const double size = std::max(std::abs(low), std::abs(high)), width = high / size - low / size;
+  const int digits = std::min(17, 3 + static_cast<int>(std::max(0.0, -std::log10(width))));
+  const double drawn = by_logarithm ? low * std::pow(high / low, place) : (1 - place) * low + place * high;
+  const std::string text = formatted("%.*g", digits, drawn);
+  const double value = parsed_number(text).value_or(drawn);
+  return value < low ? setting.values[0] : value > high ? setting.values[1] : text;
+}
+
+/// Returns the number of choices, or `most` if there are more. Those of numbers in a range are not
+/// counted.
+std::size_t count_choices(const ComparisonPlan& plan, std::size_t attentions, std::size_t most) {
+  std::size_t count = attentions;
+  for (const ComparedSetting& setting : plan.settings) {
+    double values = static_cast<double>(setting.values.size());
+    if (setting.is_range) {
+      const Setting& declared = plan.base.setting(setting.name);
+      const auto [low, high] = range_ends(setting, declared);
+      values = declared.kind == Setting::Kind::integer ? high - low + 1 : static_cast<double>(most);
+    }
+    count =
+        static_cast<std::size_t>(std::min(static_cast<double>(count) * values, static_cast<double>(most)));
+  }
+  return count;
+}
+
+void check_count(std::size_t choices, const ComparisonPlan& plan) {
+  if (choices * plan.seeds.size() > most_cells)
+    throw SettingsError(concat_text("a comparison has at most ", most_cells, " cells"));
 }
 
 /// Returns different random choices; number i is drawn from its own words of the random stream.
@@ -83,8 +130,11 @@ std::vector<Choice> drawn_choices(const ComparisonPlan& plan, const std::vector<
   constexpr std::uint32_t tries_each = 100;
   std::vector<Choice> choices;
   std::set<Choice> seen;
-  const auto wanted = static_cast<std::size_t>(plan.draws);
+  const std::size_t wanted =
+      std::min(static_cast<std::size_t>(plan.draws), count_choices(plan, attentions.size(), most_cells + 1));
+  check_count(wanted, plan);
   for (std::uint32_t i = 0; choices.size() < wanted && i < tries_each * wanted; ++i) {
+    check_stop();
     const RandomKey key{static_cast<std::uint64_t>(plan.seeds.front()), i, 0};
     const auto place = [&](std::size_t which) { return random_word(key, which) * 0x1p-32; };
     Choice one{attentions[static_cast<std::size_t>(place(0) * static_cast<double>(attentions.size()))], {}};
@@ -120,12 +170,11 @@ std::vector<ComparisonCell> plan_cells(const ComparisonPlan& plan) {
 
   const std::vector<Choice> choices =
       plan.draws > 0 ? drawn_choices(plan, attentions) : all_choices(attentions, plan.settings);
-  if (choices.size() * plan.seeds.size() > most_cells)
-    throw SettingsError(concat_text("a comparison has at most ", most_cells, " cells"));
+  check_count(choices.size(), plan);
 
   std::vector<ComparisonCell> cells;
-  std::set<std::string> folders;
   for (const Choice& one : choices) {
+    check_stop();
     Settings settings = plan.base;
     const bool has_steps =
         settings.setting("training.steps").is_given || std::ranges::count(names, "training.steps") > 0;
@@ -150,12 +199,11 @@ std::vector<ComparisonCell> plan_cells(const ComparisonPlan& plan) {
       varied.emplace_back(names[i], one.values[i]);
       choice += concat_text(choice.empty() ? "" : ", ", names[i], "=", one.values[i]);
     }
+    const std::string folder = choice.empty() ? "as_set" : folder_name(choice);
     if (choice.empty()) choice = "as set";
     for (const std::int64_t seed : plan.seeds) {
       settings.set("seed", std::to_string(seed), "seeds");
-      std::string name = folder_name(concat_text(choice, "-seed", seed));
-      while (!folders.insert(name).second) name += "+";
-      cells.push_back({choice, name, seed, settings, varied});
+      cells.push_back({choice, concat_text(folder, "-seed", seed), seed, settings, varied});
     }
   }
   return cells;

@@ -55,12 +55,18 @@ void for_each_member(auto& result, const auto& visit) {
   visit("peak_bytes", result.peak_bytes);
 }
 
+Json metrics_json(std::span<const Metric> metrics) {
+  Json json = Json::array();
+  for (const Metric& one : metrics)
+    json.push_back({{"name", one.name}, {"value", one.value}, {"larger_is_better", one.larger_is_better}});
+  return json;
+}
+
 Json json_of(const CellResult& result) {
-  Json json = {{"settings", Json::parse(result.settings)}, {"metrics", Json::array()}};
+  Json json = {{"settings", Json::parse(result.settings)},
+               {"metrics", metrics_json(result.metrics)},
+               {"validation", metrics_json(result.validation)}};
   for_each_member(result, [&](const char* name, const auto& value) { json[name] = value; });
-  for (const Metric& one : result.metrics)
-    json["metrics"].push_back(
-        {{"name", one.name}, {"value", one.value}, {"larger_is_better", one.larger_is_better}});
   json["examples"] = {{"metric", result.examples.metric},
                       {"combine", result.examples.combine},
                       {"rows", result.examples.rows}};
@@ -76,8 +82,10 @@ CellResult result_of(const Json& json) {
   CellResult result;
   result.settings = json.at("settings").dump();
   for_each_member(result, [&](const char* name, auto& value) { json.at(name).get_to(value); });
-  for (const Json& one : json.at("metrics"))
-    result.metrics.push_back({one.at("name"), number_in(one.at("value")), one.at("larger_is_better")});
+  for (const auto& [name, metrics] :
+       {std::pair("metrics", &result.metrics), {"validation", &result.validation}})
+    for (const Json& one : json.at(name))
+      metrics->push_back({one.at("name"), number_in(one.at("value")), one.at("larger_is_better")});
   const Json& examples = json.at("examples");
   result.examples = {examples.at("metric"), examples.at("combine"), {}};
   for (const Json& row : examples.at("rows")) {
@@ -171,14 +179,23 @@ std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& c
   result.parameters = run.learner().model().parameter_count();
   result.part = !cell.part.empty() ? cell.part : run.has_part("test") ? "test" : "valid";
   result.data = run.data_digest(result.part);
-  const auto start = std::chrono::steady_clock::now();
-  Measurement measurement = run.measure(result.part);
-  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-  result.metrics = std::move(measurement.metrics);
-  result.examples = std::move(measurement.examples);
-  result.seconds_per_example =
-      taken.count() / static_cast<double>(std::max<std::int64_t>(measurement.count, 1));
-  result.step_gflops = gflops_of_step(run.learner());
+  try {
+    const StopCheck stop(callbacks.stop_requested);
+    const auto start = std::chrono::steady_clock::now();
+    Measurement measurement = run.measure(result.part);
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    result.metrics = std::move(measurement.metrics);
+    result.examples = std::move(measurement.examples);
+    if (result.part == "valid")
+      result.validation = result.metrics;
+    else if (run.has_part("valid"))
+      result.validation = run.measure("valid").metrics;
+    result.seconds_per_example =
+        taken.count() / static_cast<double>(std::max<std::int64_t>(measurement.count, 1));
+    result.step_gflops = gflops_of_step(run.learner());
+  } catch (const Interrupted&) {
+    return std::nullopt;
+  }
   return result;
 }
 
@@ -301,6 +318,8 @@ CellTrainer sequential_trainer(const TaskKind& kind, const fs::path& folder,
         results[i] = run_cell(kind, cells[i], folder / cells[i].name, callbacks);
       } catch (const DeviceLost&) {
         throw;
+      } catch (const Interrupted&) {
+        throw;
       } catch (const std::exception& error) {
         CellResult& failed = results[i].emplace();
         failed.settings = cells[i].settings.json();
@@ -324,11 +343,13 @@ void check_cell(const TaskKind& kind, const ComparisonCell& cell) {
     throw SettingsError("training.steps is 0: there is nothing to compare");
 }
 
-/// Returns the cells of a round's best choices, best first.
+/// Returns the cells of the choices that a round keeps, best first.
 std::vector<ComparisonCell> cells_of_best(std::span<const ComparisonCell> cells,
                                           std::span<const ComparisonRow> rows) {
   std::vector<ComparisonCell> kept;
-  for (const std::string& choice : best_choices(rows))
+  std::vector<std::string> best = best_choices(rows);
+  best.resize(std::min(best.size(), kept_choices(rows.size())));
+  for (const std::string& choice : best)
     std::ranges::copy_if(cells, std::back_inserter(kept),
                          [&](const ComparisonCell& cell) { return cell.choice == choice; });
   return kept;
@@ -343,6 +364,7 @@ Comparison compare(const ComparisonPlan& plan, const fs::path& folder, const Cel
     check_cell(plan.kind, cell);
   check_comparison_folder(folder);
   const auto is_measured = [](const auto& one) { return one.has_value(); };
+  std::vector<ComparisonRow> failed;  // in short trainings
   if (plan.halving) {
     const std::size_t choices = found.cells.size() / plan.seeds.size();
     for (const std::int64_t steps : halving_steps(choices, plan.base.get<std::int64_t>("training.steps"))) {
@@ -352,6 +374,9 @@ Comparison compare(const ComparisonPlan& plan, const fs::path& folder, const Cel
       if (!std::ranges::all_of(results, is_measured)) return found;
       const std::vector<ComparisonRow> rows = comparison_rows(shorter, results);
       if (found.mattered.empty()) found.mattered = setting_importance(shorter, rows);
+      for (const ComparisonRow& row : rows)
+        for (const std::string& failure : row.failures)
+          failed.push_back({row.choice, {}, {concat_text(failure, " (in a training of ", steps, " steps)")}});
       found.cells = cells_of_best(found.cells, rows);
       check(!found.cells.empty(), "no choice could be measured after ", steps, " steps; their folders in ",
             folder, " say why");
@@ -366,6 +391,18 @@ Comparison compare(const ComparisonPlan& plan, const fs::path& folder, const Cel
     progress.push_back(
         read_metrics(folder / std::ranges::find(found.cells, row.choice, &ComparisonCell::choice)->name /
                      "run/metrics.jsonl"));
+  for (ComparisonRow& row : failed) {
+    const auto known = std::ranges::find(found.rows, row.choice, &ComparisonRow::choice);
+    if (known == found.rows.end())
+      found.rows.push_back(std::move(row));
+    else
+      known->failures.push_back(row.failures.front());
+  }
+  progress.resize(found.rows.size());
+  std::vector<ComparisonCell> best_first;
+  for (const std::size_t i : best_cells(found.cells, found.rows, results))
+    best_first.push_back(found.cells[i]);
+  found.cells = std::move(best_first);
   const OpenFolder opened(folder);
   opened.write("table.txt", found.text());
   opened.write("table.md", found.markdown());

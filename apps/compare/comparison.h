@@ -34,9 +34,9 @@ struct ComparisonPlan {
   std::vector<std::string> attentions = {};    ///< empty: that of `base`
   std::vector<ComparedSetting> settings = {};  ///< the grid: all combinations
   std::vector<std::int64_t> seeds = {1};
-  /// 0: all combinations; otherwise the number of random choices, drawn with the first seed.
-  /// Numbers in a range are drawn uniformly, or log-uniformly if its ends differ by a factor of ten
-  /// or more.
+  /// 0: all combinations; otherwise the number of random choices, drawn with the first seed, at
+  /// most as many as there are. Numbers in a range are drawn uniformly, or log-uniformly if its ends
+  /// differ by a factor of ten or more.
   std::int64_t draws = 0;
   bool halving = false;  ///< short runs select the choices to train fully (halving_steps)
 };
@@ -44,7 +44,7 @@ struct ComparisonPlan {
 /// One training of a comparison.
 struct ComparisonCell {
   std::string choice;  ///< "fastformer, model.width=64"; the same for all seeds
-  std::string name;    ///< of its folder; unique in the plan
+  std::string name;    ///< of its folder; it depends on the choice and the seed alone
   std::int64_t seed = 1;
   Settings settings;
   /// The value of each varied setting in this choice; the attention comes first if it varies.
@@ -52,10 +52,9 @@ struct ComparisonCell {
   std::string part = {};  ///< evaluated part; "": "test", or "valid" if there is no test part
 };
 
-/// Returns all cells, choice by choice, in the order of the plan. Random draws give at most as many
-/// choices as there are distinct ones. Throws a SettingsError for invalid settings, duplicate names
-/// or values, a range without draws, seeds among the settings, attentions given both ways, and more
-/// than 10,000 cells.
+/// Returns all cells, choice by choice, in the order of the plan. Throws a SettingsError for invalid
+/// settings, duplicate names or values, a range without draws, seeds among the settings, attentions
+/// given both ways, and more than 10,000 cells.
 std::vector<ComparisonCell> plan_cells(const ComparisonPlan& plan);
 
 /// Returns the cells with fewer steps and a proportionally shorter warm-up, evaluated on the
@@ -76,6 +75,9 @@ struct CellResult {
   std::string part;
   std::string data;  ///< digest of that part
   std::vector<Metric> metrics;
+  /// The metrics on the validation part, by which one chooses without looking at the test part;
+  /// empty if there is no such part.
+  std::vector<Metric> validation;
   ExampleStatistics examples;
   std::int64_t parameters = 0, steps = 0;
   double step_gflops = 0;  ///< of the matrix products of one training step, forward and backward
@@ -176,18 +178,26 @@ std::vector<ComparisonRow> comparison_rows(std::span<const ComparisonCell> cells
 /// notes below.
 std::string comparison_text(std::span<const ComparisonRow> rows);
 std::string comparison_markdown(std::span<const ComparisonRow> rows);
-/// Returns the choices that a round keeps: the best by the first metric, best first.
+/// Returns the measured choices, best first: by the first metric on the validation part, or, if there
+/// is no such part, on the part that was measured. Of equal ones the next metric decides.
 std::vector<std::string> best_choices(std::span<const ComparisonRow> rows);
+/// Returns the indices of the cells, best first: by their choice, then by their own metrics. Cells
+/// without a result come last.
+std::vector<std::size_t> best_cells(std::span<const ComparisonCell> cells,
+                                    std::span<const ComparisonRow> rows,
+                                    std::span<const std::optional<CellResult>> results);
 /// Returns, for a comparison of two or more settings, one line per setting: the mean of the first
-/// metric at each value, or in each third of a range, and the share of the variance between choices
-/// that the setting explains. The largest share comes first; "" if too little varies.
+/// metric (of best_choices) at each value, or in each third of a range, and the share of the variance between
+/// choices that the setting explains. The largest share comes first; "" if too little varies.
 std::string setting_importance(std::span<const ComparisonCell> cells, std::span<const ComparisonRow> rows);
 /// Returns a line of JSON for each choice, with all figures.
 std::string comparison_json_lines(std::span<const ComparisonRow> rows);
 
 /// A comparison with its cells and results.
 struct Comparison {
-  std::vector<ComparisonCell> cells;  ///< with --halving, the fully trained ones, best choice first
+  std::vector<ComparisonCell> cells;  ///< best first; with --halving, the fully trained ones
+  /// In the order of the plan; with --halving, the fully trained choices, then those that failed
+  /// before.
   std::vector<ComparisonRow> rows = {};
   /// setting_importance(); with --halving, of the first round, which has all choices.
   std::string mattered = {};

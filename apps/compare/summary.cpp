@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
+#include <tuple>
 
 #include "heed/apps/compare/comparison.h"
 #include "heed/apps/data/text_file.h"
@@ -41,10 +43,12 @@ const Cost costs[] = {
     {"ms/example", "seconds_per_example", "%.3g", 1e3,
      [](const CellResult& one) { return one.seconds_per_example; }}};
 
-Spread metric_spread(const ComparisonRow& row, const std::string& name) {
+/// Returns the spread of a metric, of `metrics` of each result.
+Spread metric_spread(const ComparisonRow& row, const std::string& name,
+                     std::vector<Metric> CellResult::*metrics = &CellResult::metrics) {
   return spread_over(row, [&](const CellResult& result) {
-    const auto found = std::ranges::find(result.metrics, name, &Metric::name);
-    return found == result.metrics.end() ? std::nan("") : found->value;
+    const auto found = std::ranges::find(result.*metrics, name, &Metric::name);
+    return found == (result.*metrics).end() ? std::nan("") : found->value;
   });
 }
 
@@ -63,6 +67,34 @@ std::string difference_text(const Difference& difference) {
          (difference.p > 0 ? formatted(" (p %.2g)", difference.p) : " (p < 0.001)");
 }
 
+/// Returns the metrics that rank a result: of the validation part, if there is such a part.
+const std::vector<Metric>& ranking_metrics(const CellResult& result) {
+  return result.validation.empty() ? result.metrics : result.validation;
+}
+
+/// Returns the mean of each ranking metric over results, as losses: smaller is better.
+std::vector<double> mean_losses(std::span<const CellResult> results) {
+  std::vector<double> losses;
+  for (const CellResult& result : results) {
+    const std::vector<Metric>& metrics = ranking_metrics(result);
+    losses.resize(std::max(losses.size(), metrics.size()));
+    for (std::size_t i = 0; i < metrics.size(); ++i)
+      losses[i] += (metrics[i].larger_is_better ? -metrics[i].value : metrics[i].value) /
+                   static_cast<double>(results.size());
+  }
+  return losses;
+}
+
+/// Returns whether a choice was measured on the validation part.
+bool has_validation(const ComparisonRow& row) {
+  return !row.results.empty() && !row.results.front().validation.empty();
+}
+
+std::string spread_text(const ComparisonRow& row, const Spread& spread) {
+  return formatted("%.4g", spread.mean) +
+         (row.results.size() > 1 ? formatted(" +- %.2g", spread.deviation) : "");
+}
+
 Json spread_json(const Spread& spread) {
   return {{"mean", spread.mean}, {"deviation", spread.deviation}};
 }
@@ -71,7 +103,11 @@ Json spread_json(const Spread& spread) {
 /// with the reason.
 std::vector<std::vector<std::string>> comparison_table(std::span<const ComparisonRow> rows) {
   const std::vector<std::string> metrics = metric_names(rows);
+  const bool has_both = std::ranges::any_of(rows, [](const ComparisonRow& row) {
+    return has_validation(row) && row.results.front().part != "valid";
+  });
   std::vector<std::string> head = {"choice"};
+  if (has_both) head.push_back("valid " + metrics.front());
   head.insert(head.end(), metrics.begin(), metrics.end());
   head.insert(head.end(), {"from the first", "seeds", "parameters"});
   for (const Cost& cost : costs) head.emplace_back(cost.column);
@@ -85,11 +121,9 @@ std::vector<std::vector<std::string>> comparison_table(std::span<const Compariso
       lines.push_back(std::move(line));
       continue;
     }
-    for (const std::string& metric : metrics) {
-      const Spread spread = metric_spread(row, metric);
-      line.push_back(formatted("%.4g", spread.mean) +
-                     (row.results.size() > 1 ? formatted(" +- %.2g", spread.deviation) : ""));
-    }
+    if (has_both)
+      line.push_back(spread_text(row, metric_spread(row, metrics.front(), &CellResult::validation)));
+    for (const std::string& metric : metrics) line.push_back(spread_text(row, metric_spread(row, metric)));
     line.push_back(row.difference ? difference_text(*row.difference) : "");
     line.push_back(std::to_string(row.results.size()) +
                    (row.failures.empty() ? "" : concat_text(", ", row.failures.size(), " failed")) +
@@ -120,10 +154,18 @@ std::string comparison_notes(std::span<const ComparisonRow> rows) {
           row.difference->over_seeds ? "" : "no star with fewer than three seeds\n");
       break;
     }
-  for (const ComparisonRow& row : rows)
-    if (!row.results.empty())
-      return concat_text("measured on the ", row.results.front().part, " part\n", text);
-  return text;
+  const std::vector<std::string> best = best_choices(rows);
+  if (best.empty()) return text;
+  const ComparisonRow& row = *std::ranges::find(rows, best.front(), &ComparisonRow::choice);
+  const std::string part = row.results.front().part, chosen = has_validation(row) ? "valid" : part;
+  const std::string ranked =
+      best.size() < 2 ? ""
+                      : concat_text("best by ", row.results.front().metrics.front().name, " on the ", chosen,
+                                    " part: ", unicode::message_line(best.front()), "\n",
+                                    chosen == "valid" ? ""
+                                                      : "without a validation part, this chooses by the test "
+                                                        "part: expect less on new data\n");
+  return concat_text("measured on the ", part, " part\n", ranked, text);
 }
 
 }  // namespace
@@ -272,6 +314,9 @@ std::string comparison_json_lines(std::span<const ComparisonRow> rows) {
       line["part"] = row.results.front().part;
       for (const std::string& name : metric_names({&row, 1}))
         line["metrics"][name] = spread_json(metric_spread(row, name));
+      for (const Metric& metric : row.results.front().validation)
+        line["validation"][metric.name] =
+            spread_json(metric_spread(row, metric.name, &CellResult::validation));
       if (row.difference)
         line["difference"] = {{"metric", row.results.front().examples.metric},
                               {"value", row.difference->value},
@@ -289,10 +334,11 @@ std::string comparison_json_lines(std::span<const ComparisonRow> rows) {
 
 namespace {
 
-/// Returns the mean of a row's first metric over the seeds; NaN if there is none.
+/// Returns the mean of the first ranking metric over the seeds; NaN if there is none.
 double quality_of_row(const ComparisonRow& row) {
   if (row.results.empty() || row.results.front().metrics.empty()) return std::nan("");
-  return metric_spread(row, row.results.front().metrics.front().name).mean;
+  return spread_over(row, [](const CellResult& result) { return ranking_metrics(result).front().value; })
+      .mean;
 }
 
 /// The rows with a known quality, grouped by the value of one setting.
@@ -345,13 +391,27 @@ std::vector<std::string> best_choices(std::span<const ComparisonRow> rows) {
   std::vector<const ComparisonRow*> order;
   for (const ComparisonRow& row : rows)
     if (std::isfinite(quality_of_row(row))) order.push_back(&row);
-  std::ranges::stable_sort(order, [](const ComparisonRow* a, const ComparisonRow* b) {
-    const bool larger = a->results.front().metrics.front().larger_is_better;
-    return larger ? quality_of_row(*a) > quality_of_row(*b) : quality_of_row(*a) < quality_of_row(*b);
-  });
+  std::ranges::stable_sort(order, {}, [](const ComparisonRow* row) { return mean_losses(row->results); });
   std::vector<std::string> best;
-  for (std::size_t i = 0; i < std::min(order.size(), kept_choices(rows.size())); ++i)
-    best.push_back(order[i]->choice);
+  for (const ComparisonRow* row : order) best.push_back(row->choice);
+  return best;
+}
+
+std::vector<std::size_t> best_cells(std::span<const ComparisonCell> cells,
+                                    std::span<const ComparisonRow> rows,
+                                    std::span<const std::optional<CellResult>> results) {
+  std::map<std::string, std::size_t> rank;
+  for (const std::string& choice : best_choices(rows)) rank.emplace(choice, rank.size());
+  std::vector<std::tuple<bool, std::size_t, std::vector<double>, std::size_t>> order;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const auto found = rank.find(cells[i].choice);
+    const bool is_measured = results[i] && results[i]->failure.empty();
+    order.emplace_back(!is_measured, found == rank.end() ? rank.size() : found->second,
+                       is_measured ? mean_losses({&*results[i], 1}) : std::vector<double>(), i);
+  }
+  std::ranges::sort(order);
+  std::vector<std::size_t> best;
+  for (const auto& cell : order) best.push_back(std::get<3>(cell));
   return best;
 }
 
@@ -365,7 +425,7 @@ std::string setting_importance(std::span<const ComparisonCell> cells, std::span<
     for (const ComparisonRow& row : rows) {
       const double quality = quality_of_row(row);
       if (!std::isfinite(quality)) continue;
-      metric = row.results.front().metrics.front().name;
+      metric = row.results.front().metrics.front().name + (has_validation(row) ? " on the valid part" : "");
       values.emplace_back(std::ranges::find(cells, row.choice, &ComparisonCell::choice)->varied[which].second,
                           quality);
     }

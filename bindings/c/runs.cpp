@@ -434,6 +434,7 @@ std::string compared(const char* task, const char* settings, const heed_examples
     take_member(object, "attention", attentions, attentions);
   take_member(object, "seeds", seeds, seeds);
   take_member(object, "grid", grid, grid);
+  const bool has_draws = object.contains("random");
   take_member(object, "random", draws, draws);
   take_member(object, "halving", halving, halving);
   TrainingCall call = training_call(task, std::move(object), path);
@@ -443,16 +444,22 @@ std::string compared(const char* task, const char* settings, const heed_examples
   Settings base = training_settings(*call.kind, call.given);
   keep_examples(*call.kind, tables, path, base);
   if (seeds.empty()) seeds = {base.get<std::int64_t>("seed")};
-  if (draws < 0)
+  if (has_draws && draws < 1)
     throw SettingsError(concat_text("\"random\" is ", draws, "; expected how many choices to draw"));
   ComparisonPlan plan{*call.kind, base, attentions, {}, seeds, draws, halving};
   for (const auto& [name, values] : grid.items()) plan.settings.push_back(compared_setting(name, values));
   const TrainerCallbacks callbacks = calls.callbacks();
-  const Comparison found =
-      compare(plan, path, sequential_trainer(*call.kind, path, callbacks), callbacks.message);
-  calls.check_progress();
-  if (!found.finished) throw Interrupted();
-  return json_of(found, path);
+  try {
+    const StopCheck check_stop([&] { return calls.stops_reading(); });
+    const Comparison found =
+        compare(plan, path, sequential_trainer(*call.kind, path, callbacks), callbacks.message);
+    if (!found.finished) throw Interrupted();
+    calls.check_progress();
+    return json_of(found, path);
+  } catch (const Interrupted&) {
+    calls.check_progress();
+    throw;
+  }
 }
 
 Json device_list() {

@@ -206,6 +206,7 @@ class Training(Folder):
         self.assertIn("| fastformer |", found.markdown)
         self.assertIn("<", found._repr_html_())
         self.assertEqual(found.run("fastformer", 2).settings["seed"], 2)
+        self.assertIn("best by accuracy on the valid part", repr(found))
         self.assertEqual(sum("message" in one and "seed 2" in one["message"] for one in said), 2)
         said.clear()
         again = heed.compare("classify", TEXTS, LABELS, on_progress=said.append, **call)
@@ -215,7 +216,7 @@ class Training(Folder):
                               out=self.path("search"))
         self.assertEqual(len(search.rows), 3)
         self.assertEqual({row["steps"] for row in search.rows}, {6})
-        self.assertRegex(search.mattered, r"what mattered for accuracy, over 5 choices(.|\n)*learning_rate \d+ %:")
+        self.assertRegex(search.mattered, r"what mattered for accuracy on the valid part, over 5 choices(.|\n)*learning_rate \d+ %:")
         self.refuses(
             (heed.Error, "different examples", lambda: heed.compare("classify", TEXTS, LABELS[::-1], **call)),
             (heed.SettingsError, "random N", lambda: heed.compare(
@@ -224,7 +225,26 @@ class Training(Folder):
                 "classify", TEXTS, LABELS, grid={"model.widht": [16, 32]}, out=self.path("name"))),
             (heed.Error, "no choice|part", lambda: heed.compare(
                 "classify", TEXTS, LABELS, valid=0.0, steps=6, settings=settings, random=5, halving=True,
-                grid={"model.dropout": (0.0, 0.5)}, out=self.path("unmeasured"))))
+                grid={"model.dropout": (0.0, 0.5)}, out=self.path("unmeasured"))),
+            (heed.SettingsError, "random.*is 0", lambda: heed.compare(
+                "classify", TEXTS, LABELS, random=0, grid={"model.dropout": [0.0, 0.5]}, out=self.path("none"))))
+
+    def test_compare_chooses_by_the_validation_part(self):
+        rates = {"training.schedule.learning_rate": [1e-6, 3e-2]}
+        call = dict(test=0.2, steps=20, grid=rates, settings={**SMALL, "training.steps": 20})
+        del call["settings"]["training.steps"]
+        found = heed.compare("classify", TEXTS, LABELS, valid=0.2, out=self.path("both"), **call)
+        figures = [row["validation"]["accuracy"]["mean"] for row in found.rows]
+        self.assertLess(figures[0], figures[1])
+        self.assertEqual([row["part"] for row in found.rows], ["test", "test"])
+        self.assertIn("valid accuracy", repr(found))
+        self.assertEqual(found.run().settings["training"]["schedule"]["learning_rate"], 3e-2)
+        self.assertEqual(found.run(found.rows[0]["choice"]).settings["training"]["schedule"]["learning_rate"], 1e-6)
+        found = heed.compare("classify", TEXTS, LABELS, valid=0.0, out=self.path("test"), random=10**8, **call)
+        self.assertEqual(len(found.rows), 2)
+        self.assertIn("chooses by the test part", repr(found))
+        with self.assertWarnsRegex(UserWarning, "chosen by the test part"):
+            found.run()
 
     def test_labels(self):
         """Answers have the type of the labels, and classes the order of numpy.unique(), also of a run opened later."""

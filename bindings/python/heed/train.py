@@ -198,7 +198,8 @@ class Comparison:
 
     def __init__(self, found: Dict[str, Any], folder: str) -> None:
         self.folder = folder  #: The folder of the runs.
-        self.rows: List[Dict[str, Any]] = found["rows"]  #: "choice", "metrics", "difference" from the first, costs.
+        #: "choice", "metrics", their "part", "validation" (the metrics there), "difference" from the first, costs.
+        self.rows: List[Dict[str, Any]] = found["rows"]
         self._found = found
 
     @property
@@ -212,11 +213,17 @@ class Comparison:
         return str(self._found["markdown"])
 
     def run(self, choice: Optional[str] = None, seed: Optional[int] = None) -> Run:
-        """Opens a run; by default the first choice, with its first seed. Raises KeyError if there is none."""
-        choice = self.rows[0]["choice"] if choice is None else choice
-        found = [one for one in self._found["runs"] if one["choice"] == choice and seed in (None, one["seed"])]
+        """Opens a run; by default the best choice and its best seed, by the first metric on the validation part.
+
+        Without a validation part it chooses by the test part, and warns. Raises KeyError if there is no such run.
+        """
+        found = [one for one in self._found["runs"] if choice in (None, one["choice"]) and seed in (None, one["seed"])]
         if not found:
             raise KeyError(f"there is no run of {choice!r}" + ("" if seed is None else f" with the seed {seed}"))
+        row = next(row for row in self.rows if row["choice"] == found[0]["choice"])
+        if len(found) > 1 and row.get("part") == "test" and "validation" not in row:
+            warnings.warn("without a validation part, this run was chosen by the test part: expect less on new data",
+                          stacklevel=2)
         return Run.open(found[0]["folder"])
 
     def _repr_html_(self) -> str:
@@ -261,7 +268,8 @@ def compare(
       train fully.
     - ``out``: the folder of the runs. A repeated call keeps finished runs.
 
-    Other arguments are those of train(). Metrics are measured on the test part if there is one.
+    Other arguments are those of train(). Metrics are measured on the test part if there is one; the first is measured on
+    the validation part too, by which one chooses (Comparison.run).
     """
     given, parts = _given(
         task, examples, valid, test, tables, settings, config, missing, on_progress, preset=preset,
@@ -269,9 +277,7 @@ def compare(
     )
     names = attention is not None and not isinstance(attention, str)
     given.update(attention=_listed(attention, "attention") if names else attention, seeds=_listed(seeds, "seeds"), halving=halving,
-                 random=random or 0, grid={name: _varied(values, name) for name, values in (grid or {}).items()})
-    if given["attention"] is None:
-        del given["attention"]
+                 random=random, grid={name: _varied(values, name) for name, values in (grid or {}).items()})
     folder = lib.path_of(out, "out")
     found = json.loads(_called(lib.result_text, "heed_compare_trainings", task, given, parts, folder, on_progress))
     return Comparison(found, folder)
