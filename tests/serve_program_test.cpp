@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -138,8 +139,9 @@ class RawClient {
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<std::uint16_t>(port));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const timeval patience{5, 0};
+    const timeval patience{sanitized ? 50 : 5, 0};
     ::setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     REQUIRE(::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
   }
   ~RawClient() { ::close(socket_); }
@@ -150,6 +152,12 @@ class RawClient {
     for (ssize_t sent; !bytes.empty(); bytes.remove_prefix(static_cast<std::size_t>(sent)))
       if ((sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL)) <= 0) return false;
     return true;
+  }
+  /// The first bytes of an answer; "" if none comes.
+  std::string begin_of_answer() {
+    char bytes[64];
+    const ssize_t count = ::recv(socket_, bytes, sizeof bytes, MSG_WAITALL);
+    return {bytes, static_cast<std::size_t>(std::max<ssize_t>(count, 0))};
   }
   /// By the server.
   bool is_closed() const {
@@ -270,14 +278,65 @@ TEST_CASE("heed serve: nonsense is answered with what is wrong, and changes noth
   CHECK(contains(served.ask({words}, 422)["error"], "data.max_tokens"));
   served.ask({std::string("a\0b", 3)});
   // Ranges, of which cpp-httplib makes something by itself, and headers without end.
-  for (const std::string& range : {std::string("bytes=0-0,0-0,0-0"), "bytes=" + std::string(7000, '9') + "-"})
-    CHECK(served.client->Get("/state" + served.query, {{"Range", range}}));
+  const std::string whole = served.get("state")->body;
+  for (const char* const range : {"bytes=0-10", "bytes=-5", "bytes=3-", "bytes=0-0,5-9", "bytes=999999-"}) {
+    CAPTURE(range);
+    const httplib::Result reply = served.client->Get("/state" + served.query, {{"Range", range}});
+    REQUIRE(reply);
+    CHECK(reply->status == 200);
+    CHECK(reply->body == whole);
+  }
+  CHECK(served.client->Get("/state" + served.query, {{"Range", "bytes=" + std::string(7000, '9') + "-"}}));
   served.client->Get("/" + std::string(20'000, 'a') + served.query);
 
   const json marked = served.ask({"<img src=x onerror=throw(1)> </script><script>throw(2)</script>"});
   CHECK(contains(marked["sections"].dump(), "<img src=x onerror=throw(1)>"));
   CHECK(difference(before, snapshot(run)) == "");
   CHECK(served.end_by(SIGTERM) == 0);
+}
+
+TEST_CASE("heed serve: the parameters and the case of a media type do not matter") {
+  Served served(small_run("classify"));
+  for (const char* const type :
+       {"application/json; charset=utf-8", "Application/JSON", "application/json;charset=\"UTF-8\" ; a=b",
+        "application/json ; charset=utf-8"}) {
+    CAPTURE(type);
+    const httplib::Result reply = served.post(R"({"parts":["a day"]})", type);
+    REQUIRE(reply);
+    CHECK_MESSAGE(reply->status == 200, reply->body);
+  }
+  for (const char* const type : {"application/jsonx", "application/json-seq; charset=utf-8", ";", ""})
+    check_refused(served.post(R"({"parts":["a day"]})", type), 415);
+}
+
+TEST_CASE("heed serve: a request that does not say where its body ends is refused at once") {
+  Served served(small_run("classify"));
+  for (const char* const request : {"POST /answer", "POST /nothing", "PUT /answer", "DELETE /state"})
+    for (const char* const header : {"", "Transfer-Encoding: identity\r\n"}) {
+      CAPTURE(request);
+      RawClient client(served.port);
+      client.send(concat_text(request, served.query, " HTTP/1.1\r\nHost: 127.0.0.1:", served.port,
+                              "\r\nContent-Type: application/json\r\n", header, "\r\n"));
+      CHECK(client.begin_of_answer().starts_with("HTTP/1.1 411 "));
+    }
+}
+
+TEST_CASE("heed serve: eight clients at a time are all answered") {
+  Served served(small_run("classify"));
+  std::atomic<int> answered = 0;
+  std::list<std::thread> clients;
+  for (int i = 0; i < 8; ++i)
+    clients.emplace_back([&] {
+      httplib::Client client("127.0.0.1", served.port);
+      client.set_read_timeout(120);
+      for (int request = 0; request < 25; ++request) {
+        const httplib::Result reply =
+            client.Post("/answer" + served.query, R"({"parts":["a day"]})", "application/json");
+        answered += reply && reply->status == 200;
+      }
+    });
+  for (std::thread& client : clients) client.join();
+  CHECK(answered == 200);
 }
 
 TEST_CASE("heed serve: a head without end is cut off, and takes no memory") {

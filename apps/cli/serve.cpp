@@ -46,6 +46,7 @@ constexpr std::size_t most_read = 16 * most_bytes;
 constexpr std::size_t most_of_head = 32 << 10;  // of a request; browsers send some 1000 bytes, and cookies
 constexpr std::chrono::seconds head_time{5}, body_time{60}, answer_time{60};
 constexpr std::size_t most_connections = 64;
+constexpr int most_waiting = most_connections / 2;  // for their turn; the others get pages meanwhile
 constexpr std::size_t alternatives_shown = 10;
 
 /// The refusal of a request: its HTTP status and the message for the page.
@@ -68,6 +69,26 @@ bool are_equal(std::string_view a, std::string_view b) {
     difference |= static_cast<unsigned char>(a[i] ^ b[i]);
   return difference == 0;
 }
+
+/// Lets one request in at a time; the others wait for their turn.
+class Turns {
+ public:
+  /// Throws a Refusal if too many wait, if one waits too long, or if the server ends.
+  std::unique_lock<std::timed_mutex> wait() {
+    std::unique_lock turn(mutex_, std::defer_lock);
+    bool may_wait = ++waiting_ <= most_waiting;
+    const auto until = std::chrono::steady_clock::now() + answer_time;
+    while (!turn.try_lock_for(std::chrono::milliseconds(100)) && may_wait)
+      may_wait = std::chrono::steady_clock::now() < until && !InterruptGuard::interrupted();
+    --waiting_;
+    if (!turn) throw Refusal{503, "the model is busy with other requests; try again"};
+    return turn;
+  }
+
+ private:
+  std::timed_mutex mutex_;
+  std::atomic<int> waiting_ = 0;
+};
 
 /// The content served for a run. Texts are answered with the weights of its newest checkpoint.
 class RunPage {
@@ -98,14 +119,12 @@ class RunPage {
   }
 
   Json model() {
-    const std::unique_lock alone(measuring_, std::try_to_lock);
-    if (!alone) throw Refusal{503, "the model is being evaluated for another page; try again"};
+    const auto turn = measuring_.wait();
     return {{"sections", Json::parse(model_parts(folder_, options_))}};
   }
 
   Json answer(const std::string& body) {
-    const std::unique_lock alone(answering_, std::try_to_lock);
-    if (!alone) throw Refusal{503, "another text is being answered; try again"};
+    const auto turn = answering_.wait();
     Run& run = newest_run();
     CaptureFile capture;
     const Prediction answer = run.predict(std::vector<std::string>{line_of(body, run.task())},
@@ -190,7 +209,7 @@ class RunPage {
   const fs::path folder_;
   const std::string weights_;
   const ReportOptions options_;
-  std::mutex measuring_, answering_;
+  Turns measuring_, answering_;
   std::optional<Run> run_;  // guarded by answering_
   SavedFile saved_;         // its weights
 };
@@ -206,6 +225,7 @@ void send(httplib::Response& response, int status, const std::string& body, cons
   response.set_header("Referrer-Policy", "no-referrer");
   response.set_header("Cross-Origin-Resource-Policy", "same-origin");
   response.set_header("Cache-Control", "no-store");
+  response.set_header("Accept-Ranges", "none");
   response.set_content(body, type);
 }
 
@@ -233,9 +253,18 @@ void reply(httplib::Response& response, const std::function<void()>& make) {
   }
 }
 
+/// Returns a header without its parameters, in lower case, as media types are read (RFC 9110, 8.3.1).
+std::string plain_header(const httplib::Request& request, const char* name) {
+  std::string value = request.get_header_value(name);
+  value.resize(std::min(value.size(), value.find(';')));
+  value.resize(value.find_last_not_of(" \t") + 1);
+  for (char& c : value) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+  return value;
+}
+
 /// Returns the body of a request.
 std::string body_of(const httplib::Request& request, const httplib::ContentReader& read) {
-  if (request.get_header_value("Content-Type") != "application/json")
+  if (plain_header(request, "Content-Type") != "application/json")
     throw Refusal{415, "expected Content-Type: application/json"};
   std::string body;
   std::size_t bytes_read = 0;
@@ -403,7 +432,10 @@ class LimitedServer final : public httplib::Server {
   template <typename Stream>
   void answer(Stream& stream) {
     bool closed = false;
-    const auto has_head = [&](const httplib::Request&) { stream.head_is_read(); };
+    const auto has_head = [&](httplib::Request& request) {
+      request.ranges.clear();  // the whole page is sent
+      stream.head_is_read();
+    };
     if constexpr (requires { this->process_request(stream, true, closed, has_head); })
       this->process_request(stream, true, closed, has_head);
     else
@@ -424,8 +456,12 @@ class PageServer {
     server_.set_payload_max_length(most_read);  // body_of() refuses what is smaller
     server_.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
       const std::string refusal = refusal_of(request);
-      if (refusal.empty()) return httplib::Server::HandlerResponse::Unhandled;
-      refuse(response, 403, refusal);
+      if (!refusal.empty())
+        refuse(response, 403, refusal);
+      else if (request.method != "GET" && request.method != "HEAD" && !has_length(request))
+        refuse(response, 411, "give the Content-Length of the request's body");
+      else
+        return httplib::Server::HandlerResponse::Unhandled;
       return httplib::Server::HandlerResponse::Handled;
     });
     server_.set_error_handler([](const httplib::Request&, httplib::Response& response) {
@@ -483,6 +519,12 @@ class PageServer {
   }
 
  private:
+  /// Returns whether a request says where its body ends; cpp-httplib would wait for the end of the
+  /// connection.
+  static bool has_length(const httplib::Request& request) {
+    return request.has_header("Content-Length") || plain_header(request, "Transfer-Encoding") == "chunked";
+  }
+
   /// Returns the reason to refuse a request, or "". Pages of other origins know neither the token
   /// nor, if they use another name for this address, the host.
   std::string refusal_of(const httplib::Request& request) const {
