@@ -872,4 +872,6 @@ class Published(unittest.TestCase):
 if __name__ == "__main__":
     result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2).run(
         unittest.defaultTestLoader.loadTestsFromTestCase(Published))
+    for test, reason in result.skipped:
+        print(f"skipped: {test}: {reason}")
     sys.exit(0 if result.wasSuccessful() and result.testsRun else 1)

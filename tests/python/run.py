@@ -1,4 +1,4 @@
-"""Runs the tests of the Python package in bindings/python, or of one file of them; 77, for "skipped", without NumPy."""
+"""Runs the tests of the Python package in bindings/python, or of some files of them; 77, for "skipped", without NumPy."""
 
 import os
 import pathlib
@@ -13,7 +13,8 @@ try:
 except ImportError:
     print(f"skipped: {sys.executable} has no numpy")
     sys.exit(77)
-result = unittest.TextTestRunner(stream=sys.stdout).run(unittest.defaultTestLoader.discover(str(here), (sys.argv[1:] or ["test*.py"])[0]))
+tests = unittest.TestSuite(unittest.defaultTestLoader.discover(str(here), files) for files in sys.argv[1:] or ["test*.py"])
+result = unittest.TextTestRunner(stream=sys.stdout).run(tests)
 for test, reason in result.skipped:
     print(f"skipped: {test}: {reason}")
 sys.exit(0 if result.wasSuccessful() and result.testsRun else 1)

@@ -47,9 +47,9 @@ class Examples(unittest.TestCase):
         self.assertEqual(set(PRINTS), {one.stem for one in PROGRAMS.glob("*.py")})
         path = str(pathlib.Path(heed.__file__).parents[1])
         for name, (needs, prints) in PRINTS.items():
-            if needs and not importlib.util.find_spec(needs):
-                continue
             with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                if needs and not importlib.util.find_spec(needs):
+                    self.skipTest(f"needs {needs}")
                 for _ in range(2 if name == "load_and_predict" else 1):  # it opens what it trained before
                     found = subprocess.run([sys.executable, "-B", str(PROGRAMS / f"{name}.py")], cwd=folder,
                                            env=dict(os.environ, PYTHONPATH=path), capture_output=True, text=True)
