@@ -111,15 +111,7 @@ class ClassifyLearner : public Learner {
         reads_images_(reads_images(settings_)),
         image_{data_.patch, data_.patch, {}} {
     unit_ = reads_images_ ? "images" : "texts";
-    if (!has_sets() && settings_.get<std::string>("training.keep_best_by") == "micro_f1")
-      throw SettingsError(
-          "training.keep_best_by=micro_f1 is for texts with several labels (data.label_separator); with one "
-          "label each it equals the accuracy");
-    if (!has_sets()) return;
-    if (reads_images_) throw SettingsError("data.label_separator is for texts, not for images");
-    if (settings_.read<ClassSettings>("training").weights != ClassSettings::Weights::equal)
-      throw SettingsError(
-          "training.class_weights is for texts with one label each, not for data.label_separator");
+    if (has_sets() && reads_images_) throw SettingsError("data.label_separator is for texts, not for images");
   }
 
   void prepare_training() override {
@@ -184,6 +176,16 @@ class ClassifyLearner : public Learner {
   }
 
  protected:
+  void check_training() const override {
+    if (!has_sets() && settings_.get<std::string>("training.keep_best_by") == "micro_f1")
+      throw SettingsError(
+          "training.keep_best_by=micro_f1 is for texts with several labels (data.label_separator); with one "
+          "label each it equals the accuracy");
+    if (has_sets() && settings_.read<ClassSettings>("training").weights != ClassSettings::Weights::equal)
+      throw SettingsError(
+          "training.class_weights is for texts with one label each, not for data.label_separator");
+  }
+
   /// Generates the texts. They do not depend on the run's seed, so that runs with different seeds
   /// are compared on the same texts.
   std::map<std::string, std::string> read_parts() override {

@@ -61,7 +61,13 @@ void Learner::remark_all(std::vector<std::string> texts) {
 }
 
 void Learner::check_settings() {
+  trains_ = true;
   kind_.names_data(settings_);
+  check_training();
+  check_build();
+}
+
+void Learner::check_build() {
   check_model([&] { return make_model(); });
 }
 
@@ -76,7 +82,7 @@ void Learner::open_files(const ReadFile& read) {
 }
 
 void Learner::build(Device device) {
-  check_model([&] { return make_model(); });
+  check_build();
   model_ = make_model();
   model_->to(DType::f32, device);
 }
@@ -147,7 +153,19 @@ std::vector<Written> Learner::written_examples(std::size_t count) {
   return written;
 }
 
-void Learner::plan_batches(const Lengths& lengths, const BatchOptions& options) {
+void Learner::plan_batches(const Lengths& lengths, BatchOptions options) {
+  const std::string path = "training.batch_tokens";
+  std::int64_t longest = 0;  // of the examples that data.max_tokens lets in
+  for (std::size_t i = 0; i < lengths[0].size(); ++i) {
+    const std::int64_t source = lengths[0][i], target = lengths[1].empty() ? 0 : lengths[1][i];
+    if (options.max_length == 0 || std::max(source, target) <= options.max_length)
+      longest = std::max(longest, source + target);
+  }
+  if (options.max_tokens > 0 && longest > options.max_tokens && !settings_.setting(path).is_given) {
+    options.max_tokens = longest;
+    settings_.set(path, std::to_string(longest), "the data");
+    remark(concat_text(path, " = ", longest, ", for the longest example"));
+  }
   const BatchPlan plan(lengths[0], lengths[1], options);
   remark(plan.left_out_message());
   batches_.plan(plan);

@@ -196,8 +196,9 @@ using ReadFile = std::function<std::string(std::string_view name)>;
 /// virtual functions. apps/tasks/data.h, examples.h and labelled.h hold code that tasks share.
 class Learner : public Task {
  public:
-  /// Throws a SettingsError for settings that contradict each other. Reads, allocates and writes
-  /// nothing.
+  /// Throws a SettingsError for settings of its use that contradict each other. Those of training
+  /// are for check_training(): they must not keep a model from being opened. Reads, allocates and
+  /// writes nothing.
   Learner(const TaskKind& kind, Settings settings)
       : settings_(std::move(settings)),
         label_smoothing_(settings_.has("training.label_smoothing")
@@ -223,8 +224,9 @@ class Learner : public Task {
   /// On resume, restores the choices that training made for settings left open
   /// (tokenizer.kind=auto). `before`: the recorded settings of the run.
   void restore_choices(const Settings& before);
-  /// Throws a SettingsError if only part of the data is named, if the model is impossible, or if it
-  /// needs more memory than there is. Reads, allocates and writes nothing.
+  /// To train: throws a SettingsError if only part of the data is named, if settings of training
+  /// contradict each other, if the model is impossible, or if training it needs more memory than
+  /// there is. Reads, allocates and writes nothing.
   void check_settings();
   /// Reads the data that the settings name, or generates the built-in data.
   void read_data() { digests_ = read_parts(); }
@@ -235,7 +237,10 @@ class Learner : public Task {
   /// The tokenizer and labels as files of the run; open_files() loads them.
   const NamedFiles& files() const { return files_; }
   void open_files(const ReadFile& read);
-  /// Builds the model for the vocabulary. Throws a SettingsError for invalid settings.
+  /// Throws the errors of build(), but allocates nothing.
+  void check_build();
+  /// Builds the model for the vocabulary. Throws a SettingsError for an impossible model, and if it,
+  /// or after check_settings() its training, needs more memory than there is.
   void build(Device device);
   /// Converts the data to batches.
   virtual void prepare_training() = 0;
@@ -287,6 +292,8 @@ class Learner : public Task {
 
   /// Reads the parts of the data. Returns the digests of the non-empty ones.
   virtual std::map<std::string, std::string> read_parts() = 0;
+  /// Throws a SettingsError for settings of training that contradict each other.
+  virtual void check_training() const {}
   /// Returns what is learned from the training part, as files, which are opened next. Changes
   /// nothing except settings that were left open.
   virtual NamedFiles learned_files() = 0;
@@ -326,8 +333,9 @@ class Learner : public Task {
   }
   /// Whether training starts from trained weights.
   bool is_fine_tuned() const { return !settings_.get<std::string>("training.from").empty(); }
-  /// Plans the training batches, and remarks on examples that are left out.
-  void plan_batches(const Lengths& lengths, const BatchOptions& options);
+  /// Plans the training batches, and remarks on examples that are left out. Unless
+  /// training.batch_tokens is given, a batch holds the longest example.
+  void plan_batches(const Lengths& lengths, BatchOptions options);
   /// Sets the steps within the limit unless the user set steps or epochs. Warm-up and evaluations are
   /// scaled with the steps. Adds a remark. Call it after plan_batches().
   void limit_epochs(const EpochLimit& limit);
@@ -350,7 +358,10 @@ class Learner : public Task {
   /// Returns the result for `count` examples. The JSON has the metrics, optionally rounded(), and
   /// the count under the name of unit(): {"mrr":0.5,"pairs":300}.
   Measurement measurement(std::span<const double> values, std::size_t count, bool round = false) const;
-  std::int64_t batch_tokens() const { return settings_.get<std::int64_t>("training.batch_tokens"); }
+  /// The tokens of a training batch, for model_of(); 0: the model is only used.
+  std::int64_t batch_tokens() const {
+    return trains_ ? settings_.get<std::int64_t>("training.batch_tokens") : 0;
+  }
   /// Returns the shape of an encoder from the settings.
   TransformerConfig encoder_config(std::int64_t vocabulary, std::int64_t classes = 0) const;
   template <class Model>
@@ -373,6 +384,7 @@ class Learner : public Task {
   std::string advice_on_length() const;
 
   std::optional<Settings> trained_;  // none: settings_
+  bool trains_ = false;
   const TaskKind& kind_;
   std::map<std::string, std::string> digests_;
   NamedFiles files_;

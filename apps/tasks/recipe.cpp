@@ -290,7 +290,10 @@ void check_cost(Module& model, const TransformerConfig& config, std::int64_t bat
   const double most = is_limited ? static_cast<double>(limit.rlim_cur) : machine;
   // Weights, gradients and two moments; each layer keeps at least its input and the value between
   // its two sub-layers.
-  const auto cost = [](std::int64_t parameters) { return 16 * static_cast<double>(parameters); };
+  const bool trains = batch_tokens > 0;
+  const auto cost = [&](std::int64_t parameters) {
+    return (trains ? 16 : 4) * static_cast<double>(parameters);
+  };
   const double weights = cost(model.parameter_count());
   const double kept = static_cast<double>(2 * config.width + config.feed_forward) * 4;
   const double layers =
@@ -302,13 +305,15 @@ void check_cost(Module& model, const TransformerConfig& config, std::int64_t bat
       *std::ranges::max_element(all, {}, [](const NamedTensor& one) { return one.tensor->count(); });
   throw SettingsError(concat_text(
       "model: ", model.parameter_count(), " parameters take ", gigabytes(weights),
-      " with gradients and moments (the largest, ", largest.name, ' ', largest.tensor->shape(),
+      trains ? " with gradients and moments" : "", " (the largest, ", largest.name, ' ',
+      largest.tensor->shape(),
       config.sparse_features > 0 && largest.tensor->size(0) == config.sparse_features
           ? " of model.sparse_features, "
           : ", ",
-      gigabytes(cost(largest.tensor->count())), "), and a batch of ", batch_tokens, " tokens at least ",
-      gigabytes(step), ", but this ", is_limited ? "process may use " : "machine has ", gigabytes(most),
-      ": choose a smaller model or training.batch_tokens"));
+      gigabytes(cost(largest.tensor->count())), ")",
+      trains ? concat_text(", and a batch of ", batch_tokens, " tokens at least ", gigabytes(step)) : "",
+      ", but this ", is_limited ? "process may use " : "machine has ", gigabytes(most),
+      trains ? ": choose a smaller model or training.batch_tokens" : ""));
 }
 
 }  // namespace heed

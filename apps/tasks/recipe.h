@@ -207,8 +207,9 @@ std::vector<std::string> attention_settings(Stacks stacks);
 /// Whether a setting is one of attention_settings(), or an option below one.
 bool belongs_to_attention(Stacks stacks, std::string_view setting);
 
-/// Throws a SettingsError with the figures if the model, plus the activations of one batch that its
-/// layers keep for the backward pass, exceeds the memory of this machine or process (ulimit -v). It
+/// Throws a SettingsError with the figures if the training of the model exceeds the memory of this
+/// machine or process (ulimit -v): its weights, gradients and moments, and the activations of one
+/// batch that its layers keep for the backward pass. Without a batch, 0, only the weights count. It
 /// names the largest parameter.
 void check_cost(Module& model, const TransformerConfig& config, std::int64_t batch_tokens);
 
@@ -216,8 +217,8 @@ void check_cost(Module& model, const TransformerConfig& config, std::int64_t bat
 /// tensors. `make` returns a model_of().
 void check_model(const std::function<std::unique_ptr<Module>()>& make);
 
-/// Returns a model of the configuration, with its LoRA parts. `batch_tokens`: tokens of one batch;
-/// `more`: further arguments of its constructor.
+/// Returns a model of the configuration, with its LoRA parts. `batch_tokens`: tokens of one training
+/// batch, 0 if it is only used; `more`: further arguments of its constructor.
 template <class Model, class Config, class... More>
 std::unique_ptr<Module> model_of(const Config& config, std::int64_t batch_tokens, const More&... more) {
   auto model = std::make_unique<Model>(config, more...);

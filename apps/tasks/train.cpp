@@ -53,6 +53,15 @@ void evaluate_for_patience(const Settings& settings, Settings& defaults) {
     defaults.change_defaults(concat_text(R"({"training": {"evaluate_every": )", every, "}}"));
 }
 
+/// Lets a batch hold a window of a language model, however long, unless batches are given.
+void fit_windows(const TaskKind& kind, const Settings& settings, Settings& defaults) {
+  if (kind.stacks != Stacks::decoder) return;
+  const char* const name = "model.max_length";
+  const auto window = (settings.setting(name).is_given ? settings : defaults).get<std::int64_t>(name);
+  if (window > defaults.get<std::int64_t>("training.batch_tokens"))
+    defaults.change_defaults(concat_text(R"({"training": {"batch_tokens": )", window, "}}"));
+}
+
 /// Sets a learning rate of 0.02 / width for pretrained weights: 2.6e-5 at 768, within BERT's range
 /// of 2e-5 to 5e-5 (Devlin et al. 2019, appendix A.3). Newly initialised parts keep the usual rate,
 /// and so do LoRA's matrices.
@@ -82,6 +91,7 @@ Settings defaults_beside(const TaskKind& kind, const GivenSettings& given, const
     apply_model_settings(defaults, from);
     if (is_known) take_small_steps(settings, defaults);
   }
+  fit_windows(kind, settings, defaults);
   evaluate_for_patience(settings, defaults);
   return defaults;
 }
