@@ -36,8 +36,52 @@ LeadByte classify(unsigned char byte) {
   return {-1, 0, 0};
 }
 
+/// Characters that utf8proc 2.8 does not know, which has Unicode 15.0.
+struct NewCharacters {
+  char32_t first, last;
+  utf8proc_category_t category;
+  std::int32_t to_lower = 0;  ///< added to a capital
+};
+
+/// The letters and numbers of Unicode 15.1 and 16, by which published tokenizers split texts.
+constexpr NewCharacters new_characters[] = {
+    {0x1C89, 0x1C89, UTF8PROC_CATEGORY_LU, 1},      {0x1C8A, 0x1C8A, UTF8PROC_CATEGORY_LL},
+    {0xA7CB, 0xA7CB, UTF8PROC_CATEGORY_LU, -42343}, {0xA7CC, 0xA7CC, UTF8PROC_CATEGORY_LU, 1},
+    {0xA7CD, 0xA7CD, UTF8PROC_CATEGORY_LL},         {0xA7DA, 0xA7DA, UTF8PROC_CATEGORY_LU, 1},
+    {0xA7DB, 0xA7DB, UTF8PROC_CATEGORY_LL},         {0xA7DC, 0xA7DC, UTF8PROC_CATEGORY_LU, -42561},
+    {0x105C0, 0x105F3, UTF8PROC_CATEGORY_LO},       {0x10D40, 0x10D49, UTF8PROC_CATEGORY_ND},
+    {0x10D4A, 0x10D4D, UTF8PROC_CATEGORY_LO},       {0x10D4E, 0x10D4E, UTF8PROC_CATEGORY_LM},
+    {0x10D4F, 0x10D4F, UTF8PROC_CATEGORY_LO},       {0x10D50, 0x10D65, UTF8PROC_CATEGORY_LU, 32},
+    {0x10D6F, 0x10D6F, UTF8PROC_CATEGORY_LM},       {0x10D70, 0x10D85, UTF8PROC_CATEGORY_LL},
+    {0x10EC2, 0x10EC4, UTF8PROC_CATEGORY_LO},       {0x11380, 0x11389, UTF8PROC_CATEGORY_LO},
+    {0x1138B, 0x1138B, UTF8PROC_CATEGORY_LO},       {0x1138E, 0x1138E, UTF8PROC_CATEGORY_LO},
+    {0x11390, 0x113B5, UTF8PROC_CATEGORY_LO},       {0x113B7, 0x113B7, UTF8PROC_CATEGORY_LO},
+    {0x113D1, 0x113D1, UTF8PROC_CATEGORY_LO},       {0x113D3, 0x113D3, UTF8PROC_CATEGORY_LO},
+    {0x116D0, 0x116E3, UTF8PROC_CATEGORY_ND},       {0x11BC0, 0x11BE0, UTF8PROC_CATEGORY_LO},
+    {0x11BF0, 0x11BF9, UTF8PROC_CATEGORY_ND},       {0x13460, 0x143FA, UTF8PROC_CATEGORY_LO},
+    {0x16100, 0x1611D, UTF8PROC_CATEGORY_LO},       {0x16130, 0x16139, UTF8PROC_CATEGORY_ND},
+    {0x16D40, 0x16D42, UTF8PROC_CATEGORY_LM},       {0x16D43, 0x16D6A, UTF8PROC_CATEGORY_LO},
+    {0x16D6B, 0x16D6C, UTF8PROC_CATEGORY_LM},       {0x16D70, 0x16D79, UTF8PROC_CATEGORY_ND},
+    {0x18CFF, 0x18CFF, UTF8PROC_CATEGORY_LO},       {0x1CCF0, 0x1CCF9, UTF8PROC_CATEGORY_ND},
+    {0x1E5D0, 0x1E5ED, UTF8PROC_CATEGORY_LO},       {0x1E5F0, 0x1E5F0, UTF8PROC_CATEGORY_LO},
+    {0x1E5F1, 0x1E5FA, UTF8PROC_CATEGORY_ND},       {0x2EBF0, 0x2EE5D, UTF8PROC_CATEGORY_LO}};
+
+const NewCharacters* find_new(char32_t value) {
+  const auto* const found = std::ranges::lower_bound(new_characters, value, {}, &NewCharacters::last);
+  return found != std::end(new_characters) && found->first <= value ? found : nullptr;
+}
+
 utf8proc_category_t category(char32_t value) {
-  return utf8proc_category(static_cast<utf8proc_int32_t>(value));
+  const utf8proc_category_t known = utf8proc_category(static_cast<utf8proc_int32_t>(value));
+  if (known != UTF8PROC_CATEGORY_CN) return known;
+  const NewCharacters* const found = find_new(value);
+  return found ? found->category : known;
+}
+
+char32_t lower_case_of(char32_t value) {
+  const auto lower = static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(value)));
+  const NewCharacters* const found = lower == value && value > 0x7F ? find_new(value) : nullptr;
+  return found ? static_cast<char32_t>(static_cast<std::int32_t>(lower) + found->to_lower) : lower;
 }
 
 bool is_cased(char32_t value) {
@@ -368,7 +412,7 @@ std::string lower_case(std::string_view text, FinalSigma rule) {
     else if (c.value == 0x03A3 && rule == FinalSigma::final && after_cased && !cased_follows(text, next))
       append(result, 0x03C2);
     else
-      append(result, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c.value))));
+      append(result, lower_case_of(c.value));
     if (!c.valid || !is_case_ignorable(c.value)) after_cased = c.valid && is_cased(c.value);
     at = next;
   }

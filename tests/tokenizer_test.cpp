@@ -450,6 +450,25 @@ TEST_CASE("Added tokens: the longest at each place, from left to right") {
   CHECK(segments_of({"<mask token>"}, text) == segments_by_hand({"<mask token>"}, text));
 }
 
+TEST_CASE("An added token may begin with the space that the one before it takes") {
+  Json file = small_file();
+  const auto id = static_cast<std::int32_t>(file["model"]["vocab"].size());
+  for (const Json& token :
+       {Json{{"id", id}, {"content", "<m>"}, {"rstrip", true}}, Json{{"id", id + 1}, {"content", " <x>"}},
+        Json{{"id", id + 2}, {"content", " "}}})
+    file["added_tokens"].push_back(token);
+  const Tokenizer tokenizer = Tokenizer::from_json(file.dump(), "t.json");
+  CHECK(tokenizer.encode("<m> <x>") == Ids{id, id + 1});
+  CHECK(tokenizer.encode("<m>   <x>") == Ids{id, id + 2, id + 2, id + 1});
+}
+
+TEST_CASE("Letters and numbers of Unicode 16 are letters and numbers") {
+  CHECK(split_words("a\U000105C0\uA7CB 1\U00016D70\U0002EBF0", WordSplit::gpt2) ==
+        std::vector<std::string_view>{"a\U000105C0\uA7CB", " 1\U00016D70", "\U0002EBF0"});
+  CHECK(unicode::lower_case("\uA7CB\uA7CC\uA7DC\u1C89\U00010D50", unicode::FinalSigma::medial) ==
+        "\u0264\uA7CD\u019B\u1C8A\U00010D70");
+}
+
 TEST_CASE("Added tokens take time by their number, and texts by their length") {
   Json file = small_file();
   Json& added = file["added_tokens"];

@@ -81,11 +81,11 @@ std::vector<Segment> TokenMatcher::split(std::string_view text) const {
     std::size_t start = at, stop = at + pattern.size();
     at = stop;
     if (token.single_word && touches_word(text, start, stop)) continue;
-    if (token.lstrip) start = skip_spaces_left(text, start, done);
+    if (token.lstrip) start = std::min(skip_spaces_left(text, start, done), stop);
     if (token.rstrip) stop = skip_spaces_right(text, stop);
     if (start > done) segments.push_back({text.substr(done, start - done), std::nullopt});
     segments.push_back({text.substr(start, stop - start), token.id});
-    at = done = stop;
+    done = stop;  // the search goes on at `at`: another token may begin with the space taken here
   }
   if (done < text.size()) segments.push_back({text.substr(done), std::nullopt});
   return segments;
