@@ -191,7 +191,7 @@ std::int32_t sample_token(std::span<const double> logits, const SamplingOptions&
 
 std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first,
                            std::span<const std::int64_t> max_lengths, const SamplingOptions& options,
-                           std::optional<std::int32_t> end, std::uint64_t seed,
+                           std::span<const std::int32_t> ends, std::uint64_t seed,
                            std::span<const std::uint32_t> streams, std::vector<double>* log_probabilities,
                            const TokenWatch& watch) {
   check_sampling(options);
@@ -232,7 +232,7 @@ std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first
       const auto of_row = std::span(values).subspan(row * vocabulary, vocabulary);
       tokens[row] = sample_token(of_row, options, unit_interval(random_word(key, 0)));
       if (log_probabilities) (*log_probabilities)[text] += log_probability(of_row, tokens[row]);
-      if (tokens[row] == end) continue;
+      if (std::ranges::find(ends, tokens[row]) != ends.end()) continue;
       texts[text].push_back(tokens[row]);
       if (watch) watch(text, texts[text]);
       goes_on[row] = static_cast<std::int64_t>(texts[text].size()) < max_lengths[text];
@@ -251,7 +251,7 @@ std::vector<Tokens> generate(LanguageModel& model, std::span<const std::int32_t>
   LanguageModelSteps steps(model, prompt, samples, options.context);
   const std::vector<std::int32_t> first(static_cast<std::size_t>(samples), prompt.back());
   const std::vector<std::int64_t> lengths(static_cast<std::size_t>(samples), options.tokens);
-  return sample(steps, first, lengths, options.sampling, options.end, options.seed, {}, log_probabilities,
+  return sample(steps, first, lengths, options.sampling, options.ends, options.seed, {}, log_probabilities,
                 watch);
 }
 

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -93,20 +92,20 @@ std::vector<double> sampling_probabilities(std::span<const double> logits, const
 std::int32_t sample_token(std::span<const double> logits, const SamplingOptions& options, double uniform);
 
 /// Samples one text per row of the model. Text i continues first[i] with at most max_lengths[i]
-/// tokens and stops before `end`, if given. It depends only on the model's row i, the options and
+/// tokens and stops before any of `ends`. It depends only on the model's row i, the options and
 /// streams[i] (without streams: i), not on the other rows. `log_probabilities`, unless null,
 /// receives the natural logarithm of each text's probability under the model, before the options,
-/// over its tokens and the end token if that was drawn.
+/// over its tokens and the end token if one was drawn.
 std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first,
                            std::span<const std::int64_t> max_lengths, const SamplingOptions& options,
-                           std::optional<std::int32_t> end, std::uint64_t seed,
+                           std::span<const std::int32_t> ends, std::uint64_t seed,
                            std::span<const std::uint32_t> streams = {},
                            std::vector<double>* log_probabilities = nullptr, const TokenWatch& watch = {});
 
 struct GenerationOptions {
   SamplingOptions sampling = {};
-  std::int64_t tokens = 256;             ///< at most this many new tokens
-  std::optional<std::int32_t> end = {};  ///< the token that ends a text; not part of the text
+  std::int64_t tokens = 256;  ///< at most this many new tokens
+  Tokens ends = {};           ///< the tokens that end a text; not part of the text
   /// The most tokens that the model sees at once (see LanguageModelSteps).
   std::int64_t context = 256;
   std::uint64_t seed = 1;

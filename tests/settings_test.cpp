@@ -137,7 +137,7 @@ TEST_CASE("settings: what is wrong is named with what is allowed") {
   CHECK(contains(assigned("training.rate=nan"), "a number"));
   CHECK(contains(assigned("model.norm=pro"), "post or pre, not 'pro'; did you mean 'pre'?"));
   CHECK(contains(assigned("data.header=yes"), "true or false"));
-  CHECK(contains(assigned("data.columns=[1,2.5]"), "a list of numbers or names of columns"));
+  CHECK(contains(assigned("data.columns=[1,2.5]"), "a list of texts or numbers"));
   CHECK(contains(assigned("training=5"), "group of settings"));
   CHECK(contains(assigned("training.steps"), "expected key=value"));
   const auto merged = [](const std::string& json) {

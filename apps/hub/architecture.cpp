@@ -215,8 +215,26 @@ std::string published_activation(const std::string& ours) {
 
 }  // namespace
 
-Config::Config(const std::string& text) : json_(parse_json<Json>(text, "config.json")) {
-  check(json_.is_object(), "config.json is not a JSON object");
+const MemberTable& common_members() {
+  static const MemberTable table{
+      .only = {{"pruned_heads", Json::object()},
+               {"quantization_config", nullptr},
+               {"per_layer_config", nullptr},
+               {"cross_attention_hidden_size", nullptr}},
+      .read = "model_type architectures vocab_size tie_word_embeddings eos_token_id",
+      .without_effect =
+          "transformers_version _name_or_path dtype torch_dtype use_cache "
+          "output_hidden_states output_attentions return_dict torchscript "
+          "chunk_size_feed_forward initializer_range gradient_checkpointing "
+          "is_encoder_decoder bos_token_id pad_token_id sep_token_id "
+          "tokenizer_class finetuning_task num_labels id2label label2id "
+          "problem_type"};
+  return table;
+}
+
+Config::Config(const std::string& text, std::string file)
+    : json_(parse_json<Json>(text, file)), file_(std::move(file)) {
+  check(json_.is_object(), file_, " is not a JSON object");
   type_ = value("model_type", "");
 }
 
@@ -237,9 +255,9 @@ bool Config::has(const char* name) const {
 
 std::int64_t Config::integer(const char* name, std::int64_t low, std::int64_t high) const {
   const Json value = json_.value(name, Json());
-  check(value.is_number_integer(), "config.json: \"", name, "\" of a ", type_,
-        " model must be an integer, is ", dumped(value));
-  check(value >= low && value <= high, "config.json: \"", name, "\" must be ", low, " to ", high, ", is ",
+  check(value.is_number_integer(), file_, ": \"", name, "\" of a ", type_, " model must be an integer, is ",
+        dumped(value));
+  check(value >= low && value <= high, file_, ": \"", name, "\" must be ", low, " to ", high, ", is ",
         dumped(value));
   return value.get<std::int64_t>();
 }
@@ -249,7 +267,7 @@ std::vector<std::int64_t> Config::integers(const char* name, std::int64_t low, s
   if (!has(name)) return all;
   const Json& value = json_[name];
   for (const Json& one : value.is_array() ? value : Json::array({value})) {
-    check(one.is_number_integer() && one >= low && one <= high, "config.json: \"", name,
+    check(one.is_number_integer() && one >= low && one <= high, file_, ": \"", name,
           "\" must be an integer of ", low, " to ", high, ", or a list of them, is ", dumped(value));
     all.push_back(one.get<std::int64_t>());
   }
@@ -257,21 +275,21 @@ std::vector<std::int64_t> Config::integers(const char* name, std::int64_t low, s
 }
 
 double Config::number(const char* name) const {
-  check(has(name), "config.json: the number \"", name, "\" is missing");
+  check(has(name), file_, ": the number \"", name, "\" is missing");
   return value(name, 0.0).get<double>();
 }
 
 Config Config::part(const char* name) const {
-  if (!has(name)) return {Json::object(), type_};
-  check(json_[name].is_object(), "config.json: \"", name, "\" must be an object, is ", dumped(json_[name]));
-  return {json_[name], type_};
+  if (!has(name)) return {Json::object(), type_, file_};
+  check(json_[name].is_object(), file_, ": \"", name, "\" must be an object, is ", dumped(json_[name]));
+  return {json_[name], type_, file_};
 }
 
 Json Config::value(const char* name, const Json& fallback) const {
   if (!has(name)) return fallback;
   const Json& value = json_[name];
   if (fallback.is_number() ? value.is_number() : value.type() == fallback.type()) return value;
-  fail("config.json: \"", name, "\" must be ",
+  fail(file_, ": \"", name, "\" must be ",
        fallback.is_number()    ? "a number"
        : fallback.is_boolean() ? "true or false"
                                : "a string",
@@ -279,15 +297,18 @@ Json Config::value(const char* name, const Json& fallback) const {
 }
 
 void Config::expect(const char* name, const Json& value) const {
-  check(!has(name) || json_[name] == value, "config.json: \"", name, "\" is ",
-        dumped(json_.value(name, Json())), ", which heed's ", type_, " model does not support; it must be ",
-        dumped(value));
+  if (!has(name)) return;
+  const Json& said = json_[name];
+  const bool is_list = said.is_array() && !value.is_array();
+  check(said == value || (is_list && std::ranges::count(said, value) == std::ssize(said)), file_, ": \"",
+        name, "\" is ", dumped(said), ", which heed's ", type_, " model does not support; ",
+        is_list ? "each must be " : "it must be ", dumped(value));
 }
 
 void Config::check_rows(const char* name, const Tensors& tensors, const std::string& weight) const {
   const auto found = tensors.find(weight);
   if (!has(name) || found == tensors.end() || found->second.rank() == 0) return;
-  check(json_[name] == found->second.size(0), "config.json: \"", name, "\" is ", dumped(json_[name]),
+  check(json_[name] == found->second.size(0), file_, ": \"", name, "\" is ", dumped(json_[name]),
         ", but the weight ", weight, " has ", found->second.size(0), " rows: they do not belong together");
 }
 
@@ -297,7 +318,7 @@ Json Config::model(std::span<const ConfigMember> members) const {
     Json said = one.fallback.is_null() ? Json(integer(one.published, one.low, one.high))
                                        : value(one.published, one.fallback);
     if (said.is_string()) said = our_activation(one.published, said);
-    check(!model.contains(one.ours) || model[one.ours] == said, "config.json: \"", one.published, "\" is ",
+    check(!model.contains(one.ours) || model[one.ours] == said, file_, ": \"", one.published, "\" is ",
           dumped(said), ", but another member says that heed's model.", one.ours,
           ", which exists only once, is ", dumped(model.value(one.ours, Json())));
     model[one.ours] = std::move(said);
@@ -313,6 +334,11 @@ Json published_members(const Json& model, std::span<const ConfigMember> members)
       config[one.published] = published_activation(model.at(one.ours).get<std::string>());
   }
   return config;
+}
+
+Json published_ends(const RunContent& run) {
+  if (run.ends.empty()) return {};
+  return run.ends.size() == 1 ? Json(run.ends[0]) : Json(run.ends);
 }
 
 void check_fits(std::string_view layout, const Json& model,
@@ -348,16 +374,16 @@ bool ties_output(ImportPlan& plan, const Config& config, const Tensors& tensors,
 
 // --- the list of architectures
 
-namespace {
-
-/// Returns the list of architectures. A run is exported as the first one that can express it.
-const std::array<const Architecture*, 9>& architectures() {
+// A run is exported as the first architecture that can express it.
+std::span<const Architecture* const> architectures() {
   static const std::array<const Architecture*, 9> all{
       &llama_architecture(),       &qwen2_architecture(),      &qwen3_architecture(),
       &gpt2_architecture(),        &bert_architecture(),       &roberta_architecture(),
       &xlm_roberta_architecture(), &distilbert_architecture(), &marian_architecture()};
   return all;
 }
+
+namespace {
 
 /// Throws an Error for a model whose head ("BertForTokenClassification") is not supported.
 void check_head(const Architecture& architecture, const Config& config) {

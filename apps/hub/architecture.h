@@ -80,11 +80,22 @@ struct ConfigMember {
   Json fallback = {};
 };
 
+/// The members of config.json that do not become a setting by themselves. `transformers` reads no
+/// member beyond the tables and the settings.
+struct MemberTable {
+  /// The only supported value, of a list that of each element. Another is refused by name.
+  std::vector<std::pair<const char*, Json>> only = {};
+  std::string_view read = {};            ///< by the import of the architecture, separated by spaces
+  std::string_view without_effect = {};  ///< on what the model answers
+};
+/// Returns the table of the members that all architectures have.
+const MemberTable& common_members();
+
 /// The config.json of a published model. Errors name the member.
 class Config {
  public:
-  /// Throws an Error for a text that is not a JSON object.
-  explicit Config(const std::string& text);
+  /// Throws an Error for a text that is not a JSON object. `file`: its name in errors.
+  explicit Config(const std::string& text, std::string file = "config.json");
 
   const std::string& type() const { return type_; }  ///< "model_type"
   /// The names in "architectures".
@@ -102,18 +113,24 @@ class Config {
   /// member.
   Json value(const char* name, const Json& fallback) const;
   bool has(const char* name) const;
-  /// Throws unless the member is absent or has this value.
+  /// Throws unless the member is absent or has this value, in a list each element.
   void expect(const char* name, const Json& value) const;
+  void expect(const MemberTable& table) const {
+    for (const auto& [name, value] : table.only) expect(name, value);
+  }
+  /// Whether a member is absent or has this value.
+  bool is(const char* name, const Json& value) const { return !has(name) || json_[name] == value; }
   /// Throws if both the member and the weight exist and the weight has another number of rows.
   void check_rows(const char* name, const Tensors& tensors, const std::string& weight) const;
   /// Returns heed's settings of "model". Throws if two members contradict each other.
   Json model(std::span<const ConfigMember> members) const;
 
  private:
-  Config(Json json, std::string type) : json_(std::move(json)), type_(std::move(type)) {}
+  Config(Json json, std::string type, std::string file)
+      : json_(std::move(json)), type_(std::move(type)), file_(std::move(file)) {}
 
   Json json_;
-  std::string type_;
+  std::string type_, file_;
 };
 
 /// Returns the members of config.json that correspond to settings of "model".
@@ -139,8 +156,6 @@ struct ImportPlan {
   std::vector<std::string> remarks = {};  ///< what the user should know
   std::int64_t begin = -1;                ///< the token that begins an output; -1: none
   std::int64_t end = -1;                  ///< the token that ends it; -1: the tokenizer's
-  /// For a language model: the tokens that end a text; empty: the tokenizer's.
-  std::vector<std::int64_t> ends_text = {};
   /// Of a classifier: its classes in the order of the outputs.
   std::vector<std::string> labels = {};
 };
@@ -161,8 +176,12 @@ struct RunContent {
   Tensors weights;  ///< f32, without low-rank parts
   std::int64_t vocabulary = 0;
   std::int64_t begin = 0, end = 0, pad = -1;  ///< special tokens; -1: none
+  std::vector<std::int64_t> ends = {};        ///< of a language model: all tokens that end a text
   std::vector<std::string> labels = {};       ///< of a classifier
 };
+
+/// Returns "eos_token_id" of a language model: a token, a list, or null.
+Json published_ends(const RunContent& run);
 
 /// A run in a published layout.
 struct ExportPlan {
@@ -176,7 +195,10 @@ struct ExportPlan {
 struct Architecture {
   std::string_view model_type;  ///< in config.json
   std::string_view name;        ///< for messages
-  /// Throws an Error for a configuration that heed's model does not support.
+  /// The settings and the other members of config.json.
+  const std::vector<ConfigMember>& (*settings)();
+  const MemberTable& (*members)();
+  /// Throws an Error for a configuration that heed's model does not support, beyond `members`.
   ImportPlan (*import_plan)(const Config& config, const Tensors& tensors);
   /// Whether a run of this task, with these settings, is exported as this architecture.
   bool (*exports)(const RunContent& run);
@@ -196,6 +218,7 @@ const Architecture& llama_architecture();
 const Architecture& qwen2_architecture();
 const Architecture& qwen3_architecture();
 
+std::span<const Architecture* const> architectures();
 /// Returns the architecture that config.json names. For an unknown one, throws an Error listing the
 /// known ones and some weight names; for an unsupported head, one listing the supported ones.
 const Architecture& find_architecture(const Config& config, const Tensors& tensors);

@@ -36,6 +36,20 @@ const std::vector<ConfigMember>& distilbert_members() {
   return members;
 }
 
+/// The table of all encoders in this file: they read the same, under different names.
+const MemberTable& encoder_table() {
+  static const MemberTable table{.only = {{"position_embedding_type", "absolute"},
+                                          {"is_decoder", false},
+                                          {"add_cross_attention", false}},
+                                 .read =
+                                     "num_hidden_layers n_layers max_position_embeddings pad_token_id "
+                                     "id2label problem_type",
+                                 .without_effect =
+                                     "classifier_dropout qa_dropout seq_classif_dropout sinusoidal_pos_embds "
+                                     "tie_weights_ output_past directionality"};
+  return table;
+}
+
 /// The differences between the encoders in this file. The names of their weights follow a prefix.
 struct EncoderKind {
   const char* begin;  ///< the mark before every text
@@ -202,7 +216,6 @@ void import_masked_head(ImportPlan& plan, const EncoderKind& kind, const Config&
   model.erase("encoder_layers");
   plan.task = "language_model";
   plan.settings["objective"] = "masked";
-  plan.settings["training"]["batch_tokens"] = std::max<std::int64_t>(4096, length);
   plan.remarks.emplace_back(
       "a masked language model: train a language_model from it with training.masked=true");
 }
@@ -213,9 +226,6 @@ std::int64_t padding_of(const Config& config) {
 }
 
 ImportPlan import_encoder(const EncoderKind& kind, const Config& config, const Tensors& tensors) {
-  config.expect("position_embedding_type", "absolute");
-  config.expect("is_decoder", false);
-  config.expect("add_cross_attention", false);
   const std::string prefix = prefix_of(tensors, "embeddings.word_embeddings.weight"),
                     embedding = prefix + "embeddings.word_embeddings.weight",
                     next_sentence =
@@ -366,26 +376,30 @@ constexpr auto is_none = [](const RunContent&) { return false; };
 }  // namespace
 
 const Architecture& bert_architecture() {
-  static const Architecture architecture{"bert",  "BERT",      import_kind<bert_kind>,
-                                         is_bert, export_bert, encoder_heads};
+  static const Architecture architecture{
+      "bert",  "BERT",      bert_members, encoder_table, import_kind<bert_kind>,
+      is_bert, export_bert, encoder_heads};
   return architecture;
 }
 
 const Architecture& roberta_architecture() {
-  static const Architecture architecture{"roberta", "RoBERTa",   import_kind<roberta_kind>,
-                                         is_none,   export_bert, encoder_heads};
+  static const Architecture architecture{
+      "roberta", "RoBERTa",   bert_members, encoder_table, import_kind<roberta_kind>,
+      is_none,   export_bert, encoder_heads};
   return architecture;
 }
 
 const Architecture& xlm_roberta_architecture() {
-  static const Architecture architecture{"xlm-roberta", "XLM-RoBERTa", import_kind<roberta_kind>,
-                                         is_none,       export_bert,   encoder_heads};
+  static const Architecture architecture{
+      "xlm-roberta", "XLM-RoBERTa", bert_members, encoder_table, import_kind<roberta_kind>,
+      is_none,       export_bert,   encoder_heads};
   return architecture;
 }
 
 const Architecture& distilbert_architecture() {
-  static const Architecture architecture{"distilbert", "DistilBERT", import_kind<distilbert_kind>,
-                                         is_none,      export_bert,  encoder_heads};
+  static const Architecture architecture{
+      "distilbert", "DistilBERT", distilbert_members, encoder_table, import_kind<distilbert_kind>,
+      is_none,      export_bert,  encoder_heads};
   return architecture;
 }
 

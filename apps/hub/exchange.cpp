@@ -1,6 +1,7 @@
 #include "heed/apps/hub/exchange.h"
 
 #include "heed/apps/hub/architecture.h"
+#include "heed/apps/tasks/language_model.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/base/file.h"
 #include "heed/base/json.h"
@@ -29,8 +30,13 @@ RunContent run_content(Run& run, const Tensors& weights, const Tokenizer& tokeni
                      .weights = {},
                      .vocabulary = tokenizer.vocabulary_size(),
                      .begin = find_mark_id(tokenizer, begin.empty() ? "<s>" : begin),
-                     .end = tokenizer.id_of(end.empty() ? "</s>" : end),
+                     .end = find_mark_id(tokenizer, end.empty() ? "</s>" : end),
                      .pad = find_mark_id(tokenizer, "<pad>")};
+  if (run.task() == "language_model" && !run.settings().read<Generation>("generation").past_end) {
+    content.ends = {content.end};
+    for (const std::string& mark : run.settings().read<TextTokenizer>("tokenizer").more_ends)
+      content.ends.push_back(tokenizer.id_of(mark));
+  }
   content.labels = run.learner().known_classes();
   for (const auto& [name, tensor] : weights)
     if (tensor.dtype() == DType::f32)

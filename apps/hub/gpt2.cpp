@@ -23,6 +23,19 @@ const std::vector<ConfigMember>& gpt2_members() {
   return members;
 }
 
+const MemberTable& gpt2_table() {
+  static const MemberTable table{.only = {{"is_causal", true},
+                                          {"scale_attn_weights", true},
+                                          {"scale_attn_by_inverse_layer_idx", false},
+                                          {"add_cross_attention", false}},
+                                 .read = "n_inner embd_pdrop",
+                                 .without_effect =
+                                     "n_ctx reorder_and_upcast_attn summary_type summary_use_proj "
+                                     "summary_activation summary_proj_to_labels summary_first_dropout "
+                                     "task_specific_params"};
+  return table;
+}
+
 /// Returns the weight names of GPT-2. In models published with the head, they begin with
 /// "transformer.", except for the head itself.
 WeightNames gpt2_names(std::int64_t layers, std::string_view prefix) {
@@ -46,15 +59,12 @@ WeightNames gpt2_names(std::int64_t layers, std::string_view prefix) {
 }
 
 ImportPlan import_gpt2(const Config& config, const Tensors& tensors) {
-  config.expect("scale_attn_weights", true);
-  config.expect("scale_attn_by_inverse_layer_idx", false);
-  config.expect("add_cross_attention", false);
   const std::string prefix = prefix_of(tensors, "wte.weight"),
                     head = prefix_of(tensors, gpt2_head) + gpt2_head;
   config.check_rows("n_positions", tensors, prefix + "wpe.weight");
   config.check_rows("vocab_size", tensors, prefix + "wte.weight");
   Json model = config.model(gpt2_members());
-  const auto width = model["width"].get<std::int64_t>(), length = model["max_length"].get<std::int64_t>();
+  const auto width = model["width"].get<std::int64_t>();
   ImportPlan plan{
       "language_model", {}, gpt2_names(model["decoder_layers"], prefix), {".attn.bias", ".attn.masked_bias"}};
   const bool tied = ties_output(plan, config, tensors, head, prefix + "wte.weight");
@@ -67,7 +77,6 @@ ImportPlan import_gpt2(const Config& config, const Tensors& tensors) {
                 {"scale_embeddings", false},
                 {"attention_bias", true}});
   plan.settings["model"] = std::move(model);
-  plan.settings["training"]["batch_tokens"] = std::max<std::int64_t>(4096, length);
   if (config.value("embd_pdrop", 0.1) != config.value("resid_pdrop", 0.1))
     plan.remarks.emplace_back("embd_pdrop differs from resid_pdrop, but model.dropout sets both");
   return plan;
@@ -100,8 +109,8 @@ ExportPlan export_gpt2(RunContent run) {
                  {"model_type", "gpt2"},
                  {"n_inner", model.at("feed_forward")},
                  {"embd_pdrop", model.at("dropout")},
-                 {"bos_token_id", run.end},
-                 {"eos_token_id", run.end},
+                 {"bos_token_id", run.begin >= 0 ? Json(run.begin) : Json()},
+                 {"eos_token_id", published_ends(run)},
                  {"tie_word_embeddings", tied},
                  {"vocab_size", run.vocabulary}});
   WeightNames names = gpt2_names(model.at("decoder_layers"), "transformer.");
@@ -113,7 +122,8 @@ ExportPlan export_gpt2(RunContent run) {
 
 const Architecture& gpt2_architecture() {
   static constexpr std::string_view heads[] = {"LMHeadModel", "Model"};
-  static const Architecture architecture{"gpt2", "GPT-2", import_gpt2, is_gpt2, export_gpt2, heads};
+  static const Architecture architecture{"gpt2",      "GPT-2", gpt2_members, gpt2_table,
+                                         import_gpt2, is_gpt2, export_gpt2,  heads};
   return architecture;
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "heed/apps/hub/architecture.h"
+#include "heed/apps/hub/imported_texts.h"
 #include "heed/apps/tasks/labelled.h"
 #include "heed/apps/tasks/language_model.h"
 #include "heed/apps/tasks/recipe.h"
@@ -28,11 +29,9 @@ namespace fs = std::filesystem;
 
 /// The contents of a published folder.
 struct PublishedModel {
-  std::string config;                 ///< the text of config.json
-  std::string tokenizer;              ///< the text of tokenizer.json, that of the sources if there are two
-  std::string target_tokenizer = {};  ///< empty: the same
-  std::string end = {};               ///< "eos_token" of tokenizer_config.json; empty: it names none
-  Tensors tensors = {};               ///< by published name; 16-bit floats were converted to f32
+  std::string config;  ///< the text of config.json
+  PublishedTexts texts = {};
+  Tensors tensors = {};  ///< by published name; 16-bit floats were converted to f32
   UnsupportedTensors unread = {};
   std::vector<std::string> remarks = {};
 };
@@ -132,7 +131,7 @@ void read_sentencepieces(const fs::path& folder, PublishedModel& model) {
   const std::vector<std::string> tokens =
       json_parts::tokens_by_id(json_of_published(vocabulary), vocabulary.string());
   for (auto& [name, json] :
-       {std::pair("source.spm", &model.tokenizer), {"target.spm", &model.target_tokenizer}}) {
+       {std::pair("source.spm", &model.texts.tokenizer), {"target.spm", &model.texts.target_tokenizer}}) {
     const fs::path file = folder / name;
     SentencePieceTokenizer made =
         sentencepiece_tokenizer(read_sentencepiece(text_of_published(file), file.string()), tokens);
@@ -146,9 +145,9 @@ void read_sentencepieces(const fs::path& folder, PublishedModel& model) {
 
 void read_tokenizers(const fs::path& folder, PublishedModel& model) {
   if (path_exists(folder / "tokenizer.json")) {
-    model.tokenizer = text_of_published(folder / "tokenizer.json");
+    model.texts.tokenizer = text_of_published(folder / "tokenizer.json");
     if (path_exists(folder / "target_tokenizer.json"))
-      model.target_tokenizer = text_of_published(folder / "target_tokenizer.json");
+      model.texts.target_tokenizer = text_of_published(folder / "target_tokenizer.json");
     return;
   }
   if (path_exists(folder / "source.spm") && path_exists(folder / "target.spm") &&
@@ -160,13 +159,12 @@ void read_tokenizers(const fs::path& folder, PublishedModel& model) {
        "AutoTokenizer.from_pretrained('.').backend_tokenizer.save('tokenizer.json')\"");
 }
 
-/// Returns "eos_token" of tokenizer_config.json, a text or an object with its "content".
-std::string end_of_published(const fs::path& file) {
-  if (!path_exists(file)) return "";
-  const Json json = json_of_published(file);
-  Json end = json.is_object() ? json.value("eos_token", Json()) : Json();
-  if (end.is_object()) end = end.value("content", Json());
-  return end.is_string() ? end.get<std::string>() : "";
+/// Returns a file as a JSON object; an empty one if there is no such file.
+Json object_of_published(const fs::path& file) {
+  if (!path_exists(file)) return Json::object();
+  Json json = json_of_published(file);
+  check(json.is_object(), file, " is not a JSON object");
+  return json;
 }
 
 PublishedModel read_published(const fs::path& given) {
@@ -179,7 +177,9 @@ PublishedModel read_published(const fs::path& given) {
   model.config = text_of_published(folder / "config.json");
   read_published_weights(folder, model);
   read_tokenizers(folder, model);
-  model.end = end_of_published(folder / "tokenizer_config.json");
+  model.texts.tokenizer_config = object_of_published(folder / "tokenizer_config.json");
+  if (const fs::path file = folder / "generation_config.json"; path_exists(file))
+    model.texts.generation = text_of_published(file);
   return model;
 }
 
@@ -211,14 +211,6 @@ std::string pooling_of_published(const fs::path& folder, const fs::path& file) {
         " does not pool its tokens by their mean, nor by the first of them alone, which heed supports: ",
         dumped(json));
   return by_mean ? "mean" : "first";
-}
-
-/// Returns a file as a JSON object; an empty one if there is no such file.
-Json object_of_published(const fs::path& file) {
-  if (!path_exists(file)) return Json::object();
-  Json json = json_of_published(file);
-  check(json.is_object(), file, " is not a JSON object");
-  return json;
 }
 
 /// Returns the prompt that sentence-transformers puts before every text; "": none.
@@ -274,87 +266,12 @@ void take_text_limits(const fs::path& folder, ImportPlan& plan, PublishedModel& 
     if (plan.task != "embed_text" || !path_exists(file)) continue;
     const Json object = object_of_published(file);
     if (json_parts::flag(object, "do_lower_case", false, file.string()))
-      model.tokenizer = in_lower_case(model.tokenizer);
+      model.texts.tokenizer = in_lower_case(model.texts.tokenizer);
     if (limit(file, object, "max_seq_length")) return;
     break;
   }
   const fs::path file = folder / "tokenizer_config.json";
   limit(file, object_of_published(file), "model_max_length");
-}
-
-/// Removes truncation and padding from a tokenizer.json: in heed, data.max_tokens truncates and
-/// batches pad.
-std::string without_lengths(const std::string& text, std::vector<std::string>& remarks) {
-  auto json = parse_json<nlohmann::json>(text, "tokenizer.json");
-  check(json.is_object(), "tokenizer.json is not a JSON object");
-  bool changed = false;
-  for (const char* const part : {"truncation", "padding"}) {
-    if (json_parts::is_null(json, part)) continue;
-    remarks.push_back(concat_text("left out of tokenizer.json: ", part, ' ', dumped(json[part])));
-    json[part] = nullptr;
-    changed = true;
-  }
-  return changed ? json.dump() : text;
-}
-
-/// Returns the mark that the post-processor of a tokenizer.json puts before a text; "": none.
-std::string mark_before_texts(const nlohmann::json& part) {
-  if (!part.is_object()) return "";
-  if (part.value("type", "") == "Sequence") {
-    for (const auto& one : part.value("processors", nlohmann::json::array()))
-      if (std::string mark = mark_before_texts(one); !mark.empty()) return mark;
-    return "";
-  }
-  const auto single = part.value("single", nlohmann::json());
-  if (part.value("type", "") != "TemplateProcessing" || !single.is_array() || single.empty()) return "";
-  const auto first = single.front().value("SpecialToken", nlohmann::json());
-  return first.is_object() ? first.value("id", "") : "";
-}
-
-/// Sets the marks that begin and end the texts of a language model. If config.json lists several
-/// end tokens, the tokenizer's is used, otherwise the first.
-void set_marks_of_texts(const PublishedModel& model, const Tokenizer& tokenizer, const ImportPlan& plan,
-                        Settings& settings) {
-  if (plan.ends_text.empty()) return;
-  const std::int64_t own = model.end.empty() ? -1 : find_mark_id(tokenizer, model.end);
-  const std::int64_t end = std::ranges::count(plan.ends_text, own) > 0 ? own : plan.ends_text.front();
-  check(end < tokenizer.vocabulary_size(), "config.json: token ", end,
-        " ends a text, but tokenizer.json has ", tokenizer.vocabulary_size(), " tokens");
-  if (find_mark_id(tokenizer, text_mark) != end)
-    settings.set("tokenizer.end", tokenizer.token(static_cast<std::int32_t>(end)), "config.json");
-  const auto json = parse_json<nlohmann::json>(model.tokenizer, "tokenizer.json");
-  if (const std::string begin = mark_before_texts(json.value("post_processor", nlohmann::json()));
-      !begin.empty())
-    settings.set("tokenizer.begin", begin, "tokenizer.json");
-}
-
-/// Returns the tokenizers of a run, and adapts the settings to them. Texts end in </s>, and a
-/// masked model fills in <mask>: without these tokens a run could not predict.
-NamedFiles imported_files(const PublishedModel& model, const ImportPlan& plan, Settings& settings) {
-  NamedFiles files;
-  const auto add = [&](const std::string& name, const std::string& text, bool is_masked) {
-    const Tokenizer tokenizer = Tokenizer::from_json(text, name);
-    for (const auto& [mark, is_needed] : {std::pair("</s>", plan.ends_text.empty()), {"<mask>", is_masked}})
-      check(!is_needed || find_mark_id(tokenizer, mark) >= 0, name, ": the tokenizer has no token \"", mark,
-            '"');
-    files[name] = tokenizer.to_json();
-    return tokenizer;
-  };
-  const Tokenizer tokenizer =
-      add("tokenizer.json", model.tokenizer, plan.settings.value("objective", "") == "masked");
-  check(plan.end < 0 || plan.end == tokenizer.id_of("</s>"), "config.json: token ", plan.end,
-        " ends outputs, but in tokenizer.json that is token ", tokenizer.id_of("</s>"));
-  set_marks_of_texts(model, tokenizer, plan, settings);
-  if (plan.begin >= 0) {
-    check(plan.begin < tokenizer.vocabulary_size(), "config.json: token ", plan.begin,
-          " begins outputs, but tokenizer.json has ", tokenizer.vocabulary_size(), " tokens");
-    settings.set("tokenizer.begin", tokenizer.token(static_cast<std::int32_t>(plan.begin)), "config.json");
-  }
-  if (!model.target_tokenizer.empty()) {
-    add("target_tokenizer.json", model.target_tokenizer, false);
-    settings.set("tokenizer.separate", "true", "target_tokenizer.json");
-  }
-  return files;
 }
 
 /// Drops rows without a token from all weights with a row per token: published vocabularies are
@@ -403,32 +320,27 @@ ImportedRun imported(const fs::path& folder) {
   PublishedModel model = read_published(folder);
   const Config config(model.config);
   const Architecture& architecture = find_architecture(config, model.tensors);
+  config.expect(common_members());
+  config.expect(architecture.members());
   ImportPlan plan = architecture.import_plan(config, model.tensors);
   if (plan.task == "embed_text") take_sentence_modules(folder, plan);
-  if (plan.task == "embed_text" || plan.task == "classify") {
+  if (plan.task == "embed_text" || plan.task == "classify")
     take_text_limits(folder_of_model(folder), plan, model);
-    const auto json = parse_json<nlohmann::json>(model.tokenizer, "tokenizer.json");
-    const auto marks = json_parts::is_null(json, "post_processor") ? json : json["post_processor"];
-    if (marks.is_object() && marks.value("type", nlohmann::json()) == "TemplateProcessing")
-      plan.settings["tokenizer"]["begin"] = mark_before_texts(marks);
-  }
   std::vector<std::string> remarks = std::move(model.remarks);
   remarks.insert(remarks.end(), plan.remarks.begin(), plan.remarks.end());
-  model.tokenizer = without_lengths(model.tokenizer, remarks);
-
   const TaskKind& kind = task_kind(plan.task);
   Settings settings = kind.settings(true);
   settings.merge(plan.settings.dump(), "config.json");
-  NamedFiles files = imported_files(model, plan, settings);
+  NamedFiles files = imported_files(model.texts, config, plan, settings, remarks);
   Tensors weights = our_weights(model.tensors, model.unread, plan, folder.string());
   if (!plan.labels.empty()) files["classes.json"] = classes_to_json(plan.labels);
   std::unique_ptr<Learner> learner = kind.make(std::move(settings));
-  learner->check_settings();
   learner->open_files([&](std::string_view name) {
     const auto found = files.find(std::string(name));
     check(found != files.end(), "a published model has no ", name);
     return found->second;
   });
+  learner->check_build();
   const Tokenizer tokenizer = Tokenizer::from_json(files.at("tokenizer.json"), "tokenizer.json");
   fit_vocabulary(weights, tokenizer.vocabulary_size(), remarks);
   fit_positions(weights, learner->settings());

@@ -30,6 +30,18 @@ const std::vector<ConfigMember>& llama_members() {
   return members;
 }
 
+const MemberTable& llama_table() {
+  static const MemberTable table{.only = {{"is_causal", true},
+                                          {"use_sliding_window", false},
+                                          {"layer_types", "full_attention"},
+                                          {"partial_rotary_factor", 1.0}},
+                                 .read =
+                                     "num_key_value_heads head_dim hidden_act attention_bias mlp_bias "
+                                     "rope_parameters rope_theta rope_scaling",
+                                 .without_effect = "pretraining_tp sliding_window max_window_layers"};
+  return table;
+}
+
 /// The gate of the feed-forward layer: its published name, and heed's for the layer.
 constexpr std::pair<const char*, const char*> llama_gates[] = {{"silu", "swiglu"}, {"gelu", "geglu"}};
 
@@ -79,7 +91,7 @@ Json rotary_settings(const Config& config) {
   Json settings = {{"rotary_base", rope.value("rope_theta", base)}};
   const std::string kind = rope.value("rope_type", rope.value("type", "default"));
   rope.expect("partial_rotary_factor", 1.0);
-  config.expect("partial_rotary_factor", 1.0);
+  for (const char* const layers : {"full_attention", "sliding_attention"}) rope.expect(layers, nullptr);
   if (kind == "default") return settings;
   check(kind == "linear" || kind == "llama3", "config.json: rotary positions of the kind \"", kind,
         "\" (rope_type), which heed's model does not support; it supports default, linear and llama3");
@@ -114,7 +126,6 @@ LlamaKind llama_kind(const Config& config) {
 }
 
 ImportPlan import_llama(const Config& config, const Tensors& tensors) {
-  config.expect("use_sliding_window", false);
   const std::string prefix = prefix_of(tensors, "embed_tokens.weight"),
                     head = prefix_of(tensors, llama_head) + llama_head,
                     embedding = prefix + "embed_tokens.weight";
@@ -153,7 +164,6 @@ ImportPlan import_llama(const Config& config, const Tensors& tensors) {
                 {"decoder_attention", attention}});
   model.update(rotary_settings(config));
   plan.settings["model"] = std::move(model);
-  plan.ends_text = config.integers("eos_token_id", 0, 1 << 30);
   if (length > most_read_by_llama)
     plan.remarks.push_back(
         concat_text("texts are read ", most_read_by_llama, " tokens at a time, of the ", length,
@@ -226,7 +236,7 @@ ExportPlan export_llama(RunContent run) {
                  {"rope_parameters", published_rotary(model)},
                  {"rope_theta", model.at("rotary_base")},
                  {"bos_token_id", run.begin >= 0 ? Json(run.begin) : Json()},
-                 {"eos_token_id", run.end},
+                 {"eos_token_id", published_ends(run)},
                  {"tie_word_embeddings", tied},
                  {"vocab_size", run.vocabulary}});
   if (published_rotary(model).at("rope_type") != "default")  // for transformers before 5
@@ -244,23 +254,24 @@ constexpr std::string_view decoder_heads[] = {"ForCausalLM", "Model"};
 
 const Architecture& llama_architecture() {
   static const Architecture architecture{
-      "llama",      "Llama",
-      import_llama, [](const RunContent& run) { return llama_type(run) == "llama"; },
+      "llama",      "Llama",      llama_members,
+      llama_table,  import_llama, [](const RunContent& run) { return llama_type(run) == "llama"; },
       export_llama, decoder_heads};
   return architecture;
 }
 
 const Architecture& qwen2_architecture() {
-  static const Architecture architecture{"qwen2",      "Qwen2",
-                                         import_llama, [](const RunContent& /*run*/) { return false; },
-                                         export_llama, decoder_heads};
+  static const Architecture architecture{"qwen2",       "Qwen2",
+                                         llama_members, llama_table,
+                                         import_llama,  [](const RunContent& /*run*/) { return false; },
+                                         export_llama,  decoder_heads};
   return architecture;
 }
 
 const Architecture& qwen3_architecture() {
   static const Architecture architecture{
-      "qwen3",      "Qwen3",
-      import_llama, [](const RunContent& run) { return llama_type(run) == "qwen3"; },
+      "qwen3",      "Qwen3",      llama_members,
+      llama_table,  import_llama, [](const RunContent& run) { return llama_type(run) == "qwen3"; },
       export_llama, decoder_heads};
   return architecture;
 }

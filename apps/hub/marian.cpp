@@ -34,6 +34,24 @@ const std::vector<ConfigMember>& marian_members() {
   return members;
 }
 
+const MemberTable& marian_table() {
+  static const MemberTable table{.only = {{"share_encoder_decoder_embeddings", true},
+                                          {"tie_word_embeddings", true},
+                                          {"is_encoder_decoder", true},
+                                          {"is_decoder", false},
+                                          {"normalize_before", false},
+                                          {"normalize_embedding", false},
+                                          {"add_final_layer_norm", false},
+                                          {"static_position_embeddings", true},
+                                          {"forced_bos_token_id", nullptr}},
+                                 .read = "decoder_start_token_id decoder_vocab_size",
+                                 .without_effect =
+                                     "encoder_layerdrop decoder_layerdrop init_std forced_eos_token_id "
+                                     "add_bias_logits classif_dropout classifier_dropout "
+                                     "extra_pos_embeddings num_hidden_layers"};
+  return table;
+}
+
 void add_marian_attention(WeightNames& names, const std::string& published, const std::string& ours) {
   for (const auto& [theirs, map] :
        {std::pair{"q_proj", "query"}, {"k_proj", "key"}, {"v_proj", "value"}, {"out_proj", "output"}})
@@ -82,13 +100,8 @@ void check_positions(const Tensors& tensors, std::int64_t width) {
 
 ImportPlan import_marian(const Config& config, const Tensors& tensors) {
   const std::string prefix = prefix_of(tensors, "model.shared.weight");
-  config.check_rows("vocab_size", tensors, prefix + "model.shared.weight");
-  config.expect("share_encoder_decoder_embeddings", true);
-  config.expect("tie_word_embeddings", true);
-  config.expect("normalize_before", false);
-  config.expect("normalize_embedding", false);
-  config.expect("static_position_embeddings", true);
-  config.expect("forced_bos_token_id", nullptr);
+  for (const char* const size : {"vocab_size", "decoder_vocab_size"})
+    config.check_rows(size, tensors, prefix + "model.shared.weight");
   Json model = config.model(marian_members());
   check_positions(tensors, model["width"]);
   ImportPlan plan{
@@ -179,7 +192,8 @@ ExportPlan export_marian(RunContent run) {
 
 const Architecture& marian_architecture() {
   static constexpr std::string_view heads[] = {"MTModel", "Model"};
-  static const Architecture architecture{"marian", "Marian", import_marian, is_marian, export_marian, heads};
+  static const Architecture architecture{"marian",      "Marian",  marian_members, marian_table,
+                                         import_marian, is_marian, export_marian,  heads};
   return architecture;
 }
 

@@ -192,7 +192,8 @@ WindowOptions training_windows(const Settings& settings) {
   const auto tokens = settings.get<std::int64_t>("training.batch_tokens");
   if (tokens < options.length)
     throw SettingsError(concat_text("training.batch_tokens is ", tokens,
-                                    ", but a single window (model.max_length) takes ", options.length));
+                                    ", but a single window (model.max_length) takes ", options.length,
+                                    ": raise the one or lower the other"));
   options.rows = tokens / options.length;
   options.seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("seed"));
   return options;
@@ -262,10 +263,14 @@ NamedFiles TextStream::learned_files() {
 
 void TextStream::open(const ReadFile& read) {
   tokenizer = Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json");
-  const auto marks = settings_.read<TextTokenizer>("tokenizer");
-  end_ = tokenizer->id_of(marks.end.empty() ? text_mark : marks.end);
+  const std::string begin = settings_.read<TextTokenizer>("tokenizer").mark.begin;
   begin_.clear();
-  if (!is_masked(settings_) && !marks.mark.begin.empty()) begin_ = {tokenizer->id_of(marks.mark.begin)};
+  if (!is_masked(settings_) && !begin.empty()) begin_ = {tokenizer->id_of(begin)};
+}
+
+std::int32_t TextStream::end_mark() const {
+  const std::string end = settings_.read<TextTokenizer>("tokenizer").end;
+  return tokenizer->id_of(end.empty() ? text_mark : end);
 }
 
 void TextStream::prepare() {
@@ -362,12 +367,15 @@ TextWriter::TextWriter(const TaskKind& kind, Settings given)
       text_(settings_, *this) {
   writes_text_ = true;
   generation_.context = windows_.window;
+  if (settings_.get<bool>("model.output_transform"))
+    throw SettingsError("model.output_transform needs objective=masked");
+}
+
+void TextWriter::check_training() const {
   training_windows(settings_);
   const auto best_by = settings_.get<std::string>("training.keep_best_by");
   if (std::ranges::none_of(causal_kinds, [&](const MetricKind& one) { return one.name == best_by; }))
     throw SettingsError("training.keep_best_by=" + best_by + " is only measured with objective=masked");
-  if (settings_.get<bool>("model.output_transform"))
-    throw SettingsError("model.output_transform needs objective=masked");
 }
 
 std::map<std::string, std::string> TextWriter::read_parts() {
@@ -376,7 +384,11 @@ std::map<std::string, std::string> TextWriter::read_parts() {
 
 void TextWriter::open(const ReadFile& read) {
   text_.open(read);
-  generation_.end = text_.end_mark();
+  generation_.ends.clear();
+  if (settings_.read<Generation>("generation").past_end) return;
+  generation_.ends.push_back(text_.end_mark());
+  for (const std::string& end : settings_.read<TextTokenizer>("tokenizer").more_ends)
+    generation_.ends.push_back(text_.tokenizer->id_of(end));
 }
 
 void TextWriter::prepare_training() {
@@ -441,7 +453,7 @@ Measurement TextWriter::measured_text(const LargeText& documents, bool by_rule) 
 double TextWriter::share_by_rule(std::int64_t count) {
   GenerationOptions options = generation_;
   const Tokens line_break = text_.tokenizer->encode("\n");
-  options.end = line_break.front();
+  options.ends = {line_break.front()};
   std::int64_t right = 0;
   for (const Tokens& tokens : heed::generate(model_as<LanguageModel>(), line_break, count, options))
     right += follows_agreement(text_.tokenizer->decode(tokens)) ? 1 : 0;

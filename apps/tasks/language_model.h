@@ -62,6 +62,7 @@ struct TextTokenizer {
           "Mark before every text, such as <s>; the end mark then only ends texts. masked: mark before every "
           "line to fill in, such as [CLS], which the end mark then closes; empty: none"};
   std::string end = {};
+  std::vector<std::string> more_ends = {};
 };
 void for_each_setting(auto&& visit, TextTokenizer& tokenizer) {
   visit(
@@ -70,6 +71,8 @@ void for_each_setting(auto&& visit, TextTokenizer& tokenizer) {
   for_each_setting(visit, tokenizer.mark);
   visit(tokenizer.end, "end",
         "Mark that ends a text, if it is not <|endoftext|>, </s> or another usual name");
+  visit(tokenizer.more_ends, "more_ends", "Further tokens that end a generated text",
+        {.changes = Changes::at_any_time});
 }
 
 struct TextTraining {
@@ -105,11 +108,13 @@ void for_each_setting(auto&& visit, TextEvaluation& evaluation) {
 struct Generation {
   GenerationOptions options = {.sampling = {}, .tokens = 500};
   std::int64_t samples = 1;
+  bool past_end = false;
 };
 void for_each_setting(auto&& visit, Generation& generation) {
   visit_sampling(visit, generation.options.sampling, generation.options.seed);
   visit(generation.options.tokens, "tokens", 1, 1e6, "Most tokens to add to the prompt");
   visit(generation.samples, "samples", 1, 1e6, "Number of texts to generate");
+  visit(generation.past_end, "past_end", "Write on past the tokens that end a text");
 }
 
 /// Whether "objective" is masked.
@@ -146,7 +151,8 @@ class TextStream {
   /// Returns the token stream of documents, each after its mark. `what` names them in errors and in
   /// a remark on `<unk>`.
   TokenStream stream_of(const LargeText& documents, std::string_view what) const;
-  std::int32_t end_mark() const { return *end_; }
+  /// The mark that ends a text. Throws an Error if the tokenizer does not have it.
+  std::int32_t end_mark() const;
   /// The mark before a text that is to be continued; empty: the text begins with its first word.
   const Tokens& begin_mark() const { return begin_; }
 
@@ -167,8 +173,7 @@ class TextStream {
   const TextData data_;
   EpochBatches<WindowPlan> batches_;
   std::int64_t batches_per_epoch_ = 0;
-  Tokens begin_;                     // one or none, of the causal objective
-  std::optional<std::int32_t> end_;  // with a tokenizer
+  Tokens begin_;  // one or none, of the causal objective
 };
 
 // --- the causal objective
@@ -199,6 +204,7 @@ class TextWriter : public Learner {
   std::vector<Prediction> generate(const std::string& prompt, const WritingOptions& options) override;
 
  protected:
+  void check_training() const override;
   std::map<std::string, std::string> read_parts() override;
   NamedFiles learned_files() override { return text_.learned_files(); }
   void open(const ReadFile& read) override;
@@ -217,7 +223,7 @@ class TextWriter : public Learner {
 
   const TextLossOptions windows_;
   const std::int64_t rule_sentences_;
-  GenerationOptions generation_;  // with its end mark when the vocabulary is open
+  GenerationOptions generation_;  // with its ends when the vocabulary is open
   TextStream text_;
 };
 

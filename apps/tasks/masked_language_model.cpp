@@ -40,21 +40,17 @@ class MaskedLearner : public Learner {
   MaskedLearner(const TaskKind& kind, Settings given)
       : Learner(kind, std::move(given)),
         window_(settings_.get<std::int64_t>("model.max_length")),
-        rows_(training_windows(settings_).rows),
         seed_(settings_.get<std::int64_t>("seed")),
         mask_share_(settings_.read<TextTraining>("training").mask_share),
         best_(settings_.read<MaskedPrediction>("prediction").best),
         begin_(settings_.get<std::string>("tokenizer.begin")),
-        text_(settings_, *this) {
-    const auto best_by = settings_.get<std::string>("training.keep_best_by");
-    if (best_by != "loss" && best_by != "accuracy" && best_by != "pseudo_perplexity")
-      throw SettingsError("training.keep_best_by=" + best_by + " is only measured with objective=causal");
-  }
+        text_(settings_, *this) {}
 
   /// Throws if the tokenizer lacks a mark, because the run could then predict nothing.
   void prepare_training() override {
     if (!begin_.empty()) text_.tokenizer->id_of(begin_);
     text_.prepare();
+    rows_ = training_windows(settings_).rows;
   }
 
   std::int64_t batches(std::int64_t epoch) override { return text_.batches(epoch); }
@@ -94,6 +90,13 @@ class MaskedLearner : public Learner {
   }
 
  protected:
+  void check_training() const override {
+    training_windows(settings_);
+    const auto best_by = settings_.get<std::string>("training.keep_best_by");
+    if (best_by != "loss" && best_by != "accuracy" && best_by != "pseudo_perplexity")
+      throw SettingsError("training.keep_best_by=" + best_by + " is only measured with objective=causal");
+  }
+
   std::map<std::string, std::string> read_parts() override {
     return reported([&](ReadReport& report) { return text_.read_parts(report); });
   }
@@ -278,8 +281,11 @@ class MaskedLearner : public Learner {
       Tokens whole = tokens;
       for (std::size_t i = 0; i < places.size(); ++i)
         whole[static_cast<std::size_t>(places[i])] = filling.tokens[i];
+      const std::size_t marks = begin_.empty() ? 0 : 1;  // at each end
       prediction.alternatives.push_back(
-          {text_.tokenizer->decode(whole, /*keep_special=*/true), filling.probability});
+          {text_.tokenizer->decode(std::span(whole).subspan(marks, whole.size() - 2 * marks),
+                                   /*keep_special=*/true),
+           filling.probability});
     }
     prediction.text = prediction.alternatives.front().text;
     prediction.probability = prediction.alternatives.front().probability;
@@ -312,7 +318,8 @@ class MaskedLearner : public Learner {
     return best;
   }
 
-  const std::int64_t window_, rows_, seed_;
+  const std::int64_t window_, seed_;
+  std::int64_t rows_ = 0;  // windows of a training batch
   const double mask_share_;
   const std::int64_t best_;
   const std::string begin_;  // a mark before every line that is filled in; "": none

@@ -51,7 +51,7 @@ const KindOfValue& kind_of(Kind kind) {
       {"a number", [](const Json& value) { return value.is_number(); }},
       {"text", [](const Json& value) { return value.is_string(); }},
       {"the number or the name of a column", is_column},
-      {"a list of numbers or names of columns",
+      {"a list of texts or numbers",
        [](const Json& value) {
          return is_column(value) || (value.is_array() && std::all_of(value.begin(), value.end(), is_column));
        }},

@@ -126,8 +126,8 @@ std::vector<std::vector<Hypothesis>> sampled(EncoderDecoder& model, std::span<co
   EncoderDecoderSteps all(model, pad_tokens(repeated, model.device()));
   WithoutToken steps(all, search.never);
   const std::vector<std::int32_t> first(repeated.size(), search.begin);
-  const std::vector<Tokens> texts =
-      sample(steps, first, limits, decoding.sampling, search.end, decoding.seed, streams, nullptr, watch);
+  const std::vector<Tokens> texts = sample(steps, first, limits, decoding.sampling, {&search.end, 1},
+                                           decoding.seed, streams, nullptr, watch);
   const std::vector<double> probabilities =
       log_probabilities(model, repeated, texts, search.begin, search.end);
   std::vector<std::vector<Hypothesis>> outputs(sources.size());

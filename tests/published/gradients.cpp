@@ -6,15 +6,21 @@
 // Or the tokens of texts, a JSON list, and what they decode to:
 //
 //   published_gradients tokens TOKENIZER TEXTS
+//
+// Or for each architecture the members of config.json that heed knows:
+//
+//   published_gradients members - -
 
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "heed/apps/hub/architecture.h"
 #include "heed/apps/hub/exchange.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/file.h"
+#include "heed/base/names.h"
 #include "heed/models/classifier.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"
@@ -65,12 +71,30 @@ void print_tokens(const std::string& tokenizer_file, const std::string& texts) {
   std::cout << list.dump() << '\n';
 }
 
+void print_members() {
+  nlohmann::json all;
+  for (const hub::Architecture* const one : hub::architectures()) {
+    nlohmann::json& names = all[std::string(one->model_type)];
+    for (const hub::ConfigMember& setting : one->settings()) names.push_back(setting.published);
+    for (const hub::MemberTable* const table : {&one->members(), &hub::common_members()}) {
+      for (const auto& [name, value] : table->only) names.push_back(name);
+      for (const std::string_view list : {table->read, table->without_effect})
+        for (const std::string_view name : split_at(list, " ")) names.push_back(name);
+    }
+  }
+  std::cout << all.dump() << '\n';
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
   check(argc == 4, "usage: published_gradients RUN INPUT OUTPUT");
   if (argv[1] == std::string("tokens")) {
     print_tokens(argv[2], argv[3]);
+    return 0;
+  }
+  if (argv[1] == std::string("members")) {
+    print_members();
     return 0;
   }
   Run run = Run::open(argv[1], {.device = "cpu"});

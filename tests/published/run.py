@@ -17,7 +17,7 @@ try:
     import torch
     import transformers
     from safetensors.numpy import load_file, save_file
-    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 except ImportError as error:
     print(f"skipped: {sys.executable}: {error}")
     sys.exit(77)
@@ -151,6 +151,8 @@ def trained_tokenizer(kind, folder, size=400):
         tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), template]) if byte_level else template
     if kind == "roberta":
         tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    if kind in ("gpt2", "llama2"):  # the second may begin with the space that the first takes
+        tokenizer.add_tokens([AddedToken("<m>", rstrip=True, normalized=False), AddedToken(" x", normalized=False)])
     tokenizer.save(str(folder / "tokenizer.json"))
     return tokenizer
 
@@ -379,7 +381,7 @@ class Published(unittest.TestCase):
         filled = run("language_model", "predict", "--run", self.folder / "run", text="w1 [MASK] w3\n").strip()
         logits = model(torch.tensor([[2, 6, 4, 8, 3]])).logits[0, 2]
         logits[:5] = -1e9  # special tokens are no filling
-        self.assertIn(f"w{int(logits.argmax()) - 5}", filled)
+        self.assertEqual(f"w1 w{int(logits.argmax()) - 5} w3", filled)
 
     def test_masked_models_of_other_encoders(self):
         """RoBERTa, whose positions begin behind padding's, and DistilBERT: logits, gradients, fillings; they leave as BERT."""
@@ -399,7 +401,7 @@ class Published(unittest.TestCase):
                 filled = run("language_model", "predict", "--run", self.folder / "run", text=f"w1 {marks[mask]} w3\n").strip()
                 logits = model(torch.tensor([[begin, 6, mask, 8, end]])).logits[0, 2]
                 logits[:5] = -1e9  # special tokens are no filling
-                self.assertIn(f"w{int(logits.argmax()) - 5}", filled)
+                self.assertEqual(f"w1 w{int(logits.argmax()) - 5} w3", filled)
                 run("heed", "export", self.folder / "run", "--out", self.folder / "bert")
                 again = transformers.BertForMaskedLM.from_pretrained(self.folder / "bert").eval()
                 self.near(again(tensor(ids)).logits.detach().numpy(), found, "logits of what was exported")
@@ -765,6 +767,111 @@ class Published(unittest.TestCase):
         words = [f"w{i - 3}" for i in ids[len(prompt):] if i > 2]
         self.assertEqual(found.replace(text, "", 1).split(), words)
 
+    def words(self, ids):
+        """The text of ids of word_tokenizer() with three marks."""
+        return [f"w{i - 3}" for i in ids if i > 2]
+
+    def written(self, folder, prompt):
+        found = run("language_model", "generate", "--run", folder, "--prompt", prompt, "--set", "generation.temperature=0",
+                    "--set", "generation.tokens=6")
+        return found.replace(prompt, "", 1).split()
+
+    def writers(self):
+        """Small models that write, with word_tokenizer()."""
+        small = SMALL | dict(max_position_embeddings=32, num_key_value_heads=2)
+        for kind, settings in {"Llama": small, "Qwen2": small, "GPT2": GPT2 | dict(vocab_size=VOCABULARY, n_positions=32)}.items():
+            self.setUp()
+            config = getattr(transformers, kind + "Config")(**settings | dict(bos_token_id=None, eos_token_id=None))
+            model_kind = getattr(transformers, kind + ("LMHeadModel" if kind == "GPT2" else "ForCausalLM"))
+            scatter(model_kind(config)).save_pretrained(self.model_folder)
+            word_tokenizer(self.model_folder, ["<unk>", "<s>", "</s>"])
+            yield kind, model_kind
+
+    def test_ends(self):
+        """A text ends at each token that generation_config.json names, or without that file config.json; without any it goes on."""
+        generation = "generation_config.json"
+        for kind, model_kind in self.writers():
+            write = lambda: model_kind.from_pretrained(self.model_folder).generate(
+                torch.tensor([[5]]), max_new_tokens=6, do_sample=False, pad_token_id=0)[0, 1:].tolist()
+            free = write()
+            end = free[2]
+            for config, own in [(end, None), ([39, end], None), (39, [39, end]), (39, end), (None, end), (None, None), (end, {}),
+                                (2, None), (1000, None)]:
+                with self.subTest(f"{kind}: config.json {config}, {generation} {own}"):
+                    (self.model_folder / generation).unlink(missing_ok=True)
+                    change_json(self.model_folder / "config.json", lambda content: content.update(eos_token_id=config))
+                    if own is not None:
+                        (self.model_folder / generation).write_text(json.dumps({} if own == {} else {"eos_token_id": own}))
+                    ids = write()
+                    said = config if own is None else None if own == {} else own
+                    ends = said if isinstance(said, list) else [said]
+                    expected = self.words(ids[:-1] if ids[-1] in ends else ids)
+                    self.assertEqual(self.written(self.model_folder, "w2"), expected)
+                    self.assertEqual(len(ids) < len(free), end in ends)
+            (self.model_folder / generation).write_text(json.dumps({"eos_token_id": [39, end]}))
+            run("heed", "import", self.model_folder, "--out", self.folder / "run")
+            run("heed", "export", self.folder / "run", "--out", self.folder / "out")
+            self.assertEqual(json.loads((self.folder / "out/config.json").read_text())["eos_token_id"], [39, end])
+            for folder in ("run", "out"):
+                self.assertEqual(self.written(self.folder / folder, "w2"), self.words(free[:min(map(free.index, {39, end} & set(free)))]))
+
+    def test_begin(self):
+        """The mark that the tokenizer puts before a text, wherever it says so."""
+        template = lambda single: processors.TemplateProcessing(single=single, special_tokens=[("<s>", 1), ("</s>", 2)])
+        cases = {"template": (template("<s> $A"), {}, "<s>"), "none": (None, {}, ""),
+                 "in a sequence": (processors.Sequence([processors.ByteLevel(), template("<s> $A")]), {}, "<s>"),
+                 "add_bos_token": (None, {"bos_token": "<s>", "add_bos_token": True}, "<s>"),
+                 "not add_bos_token": (template("<s> $A"), {"bos_token": {"content": "<s>"}, "add_bos_token": False}, ""),
+                 "two": (template("<s> <s> $A"), {}, None), "behind": (processors.RobertaProcessing(("</s>", 2), ("<s>", 1)), {}, None)}
+        for kind, model_kind in self.writers():
+            model = model_kind.from_pretrained(self.model_folder)
+            tokenizer = Tokenizer.from_file(str(self.model_folder / "tokenizer.json"))
+            for name, (post, config, begin) in cases.items():
+                with self.subTest(f"{kind}: {name}"):
+                    if post:
+                        tokenizer.post_processor = post
+                    tokenizer.save(str(self.model_folder / "tokenizer.json"))
+                    if not post:
+                        change_json(self.model_folder / "tokenizer.json", lambda content: content.update(post_processor=None))
+                    (self.model_folder / "tokenizer_config.json").write_text(
+                        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **config}))
+                    if begin is None:
+                        done = subprocess.run([PROGRAMS / "heed", "import", self.model_folder, "--out", self.folder / "no"],
+                                              capture_output=True, text=True)
+                        self.assertIn("at most one mark before a text", done.stderr)
+                        continue
+                    ids = transformers.AutoTokenizer.from_pretrained(self.model_folder)("w2 w4")["input_ids"]
+                    self.assertEqual(ids, ([1] if begin else []) + [5, 7])
+                    out = model.generate(torch.tensor([ids]), max_new_tokens=6, do_sample=False, pad_token_id=0)[0, len(ids):]
+                    self.assertEqual(self.written(self.model_folder, "w2 w4"), self.words(out.tolist()))
+
+    def test_what_tokenizer_config_replaces(self):
+        """do_lower_case and others, which the classes of tokenizers take from tokenizer_config.json."""
+        model = scatter(transformers.BertModel(transformers.BertConfig(**SMALL)))
+        model.save_pretrained(self.model_folder)
+        bert_tokenizer(self.model_folder)
+        for in_json in (True, False):
+            for config in ({"do_lower_case": True}, {"do_lower_case": False}, {"tokenizer_class": "BertTokenizer"},
+                           {"tokenizer_class": "BertTokenizerFast", "do_lower_case": False},
+                           {"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": True}):
+                with self.subTest(f"{in_json} {config}"):
+                    change_json(self.model_folder / "tokenizer.json", lambda content: content["normalizer"].update(lowercase=in_json))
+                    (self.model_folder / "tokenizer_config.json").write_text(json.dumps(config))
+                    ids = transformers.AutoTokenizer.from_pretrained(self.model_folder)("The cats See")["input_ids"]
+                    hidden = model(torch.tensor([ids])).last_hidden_state[0].mean(0)
+                    found = run("embed_text", "predict", "--run", self.model_folder, text="The cats See\n").split()
+                    expected = torch.nn.functional.normalize(hidden, dim=-1).detach().numpy()
+                    self.near(np.array([float(x) for x in found]), expected, ids)
+
+    def test_members_of_config(self):
+        """heed obeys, refuses or knowingly ignores each member of config.json that `transformers` has."""
+        tables = json.loads(run("published_gradients", "members", "-", "-"))
+        kinds = ["Llama", "Qwen2", "Qwen3", "GPT2", "Bert", "Roberta", "XLMRoberta", "DistilBert", "Marian"]
+        self.assertEqual(len(tables), len(kinds))
+        for kind in kinds:
+            config = getattr(transformers, kind + "Config")()
+            self.assertEqual(sorted(set(config.to_dict()) - set(tables[config.model_type])), [], kind)
+
     def check_older_names(self, model):
         """config.json as transformers wrote it before 5, and the angles as a weight that nothing reads."""
         def change(content):
@@ -800,6 +907,7 @@ class Published(unittest.TestCase):
     def test_tokenizers(self):
         """Ids and texts are those of the `tokenizers` library, on every text and on random ones of its characters."""
         letters = sorted(set("".join(TEXTS)) | set("'sStTlL \n\r\t  09aZ.,"))
+        letters += list("\u1c89\ua7cb\ua7dc\U00010d50\U000105c0\U00016d70\U0002ebf0") + ["<m>", " x"]  # letters of Unicode 16
         generator = np.random.default_rng(1)
         texts = TEXTS + ["".join(generator.choice(letters, 30)) for _ in range(300)]
         texts += ["".join(generator.choice(list("'sStTlLveRE \n\r\t 09a.,é"), 20)) for _ in range(300)]

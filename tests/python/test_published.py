@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 import tempfile
 import warnings
 
@@ -10,23 +11,23 @@ import numpy as np
 from support import Case, draw
 
 WORDS = ["<s>", "</s>", "<unk>", "the", "cat", "cats", "see", "sees", "a", "tree"]
-WIDTH, KEYS, HIDDEN, LAYERS = 8, 4, 12, 2
+WIDTH, HIDDEN, LAYERS = 8, 12, 2
 
 
-def write_llama(folder, **changes):
+def write_llama(folder, words=WORDS, head=4, layers=LAYERS, post_processor=None, **changes):
     """Two heads that share one of keys and values."""
     config = {"model_type": "llama", "hidden_size": WIDTH, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": HIDDEN,
-              "num_hidden_layers": LAYERS, "max_position_embeddings": 16, "rms_norm_eps": 1e-5, "rope_theta": 500.0, "vocab_size": len(WORDS),
+              "num_hidden_layers": layers, "max_position_embeddings": 16, "rms_norm_eps": 1e-5, "rope_theta": 500.0, "vocab_size": len(words), "head_dim": head,
               "eos_token_id": 1, "bos_token_id": 0}
     (folder / "config.json").write_text(json.dumps(config | changes))
-    tokenizer = {"version": "1.0", "pre_tokenizer": {"type": "Whitespace"},
-                 "added_tokens": [{"id": i, "content": WORDS[i], "special": True} for i in range(3)],
-                 "model": {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(WORDS)}, "unk_token": "<unk>"}}
+    tokenizer = {"version": "1.0", "pre_tokenizer": {"type": "Whitespace"}, "post_processor": post_processor,
+                 "added_tokens": [{"id": i, "content": words[i], "special": True} for i in range(3)],
+                 "model": {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(words)}, "unk_token": "<unk>"}}
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    shapes = {"model.embed_tokens.weight": (len(WORDS), WIDTH), "lm_head.weight": (len(WORDS), WIDTH), "model.norm.weight": (WIDTH,)}
-    for i in range(LAYERS):
-        of_layer = {"input_layernorm": (WIDTH,), "post_attention_layernorm": (WIDTH,), "self_attn.q_proj": (WIDTH, WIDTH),
-                    "self_attn.k_proj": (KEYS, WIDTH), "self_attn.v_proj": (KEYS, WIDTH), "self_attn.o_proj": (WIDTH, WIDTH),
+    shapes = {"model.embed_tokens.weight": (len(words), WIDTH), "lm_head.weight": (len(words), WIDTH), "model.norm.weight": (WIDTH,)}
+    for i in range(layers):
+        of_layer = {"input_layernorm": (WIDTH,), "post_attention_layernorm": (WIDTH,), "self_attn.q_proj": (2 * head, WIDTH),
+                    "self_attn.k_proj": (head, WIDTH), "self_attn.v_proj": (head, WIDTH), "self_attn.o_proj": (WIDTH, 2 * head),
                     "mlp.gate_proj": (HIDDEN, WIDTH), "mlp.up_proj": (HIDDEN, WIDTH), "mlp.down_proj": (WIDTH, HIDDEN)}
         shapes.update({f"model.layers.{i}.{name}.weight": shape for name, shape in of_layer.items()})
     weights = {name: draw(*shape) for name, shape in shapes.items()}
@@ -92,6 +93,64 @@ class Published(Case):
         text = run.generate("the cats see a tree", max_tokens=6, temperature=0)[0].text
         self.assertEqual(text.split(), expected)
         self.assertEqual(sorted(one.name for one in self.folder.iterdir()), before)
+
+    def test_published_sizes(self):
+        """Positions, vocabulary and width of heads as they are published, with one narrow layer: opened, used, and trained from."""
+        llama3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                  "original_max_position_embeddings": 8192}
+        many = WORDS + [f"w{i}" for i in range(151_936 - len(WORDS))]
+        text = self.folder / "text.txt"
+        text.write_text("the cat sees a tree the cats see the cat " * 800)
+        for one in ({"max_position_embeddings": 8192}, {"max_position_embeddings": 131_072, "rope_scaling": llama3},
+                    {"max_position_embeddings": 32_768, "head": 128, "words": many}):
+            write_llama(self.folder, layers=1, **one)
+            with self.subTest(one["max_position_embeddings"]), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                run = heed.from_pretrained(self.folder, device="cpu")
+                self.assertEqual(run.settings["model"]["max_length"], 4096)
+                self.assertTrue(np.isfinite(run.model(["the cat sees a tree " * 10]).numpy()).all())
+                self.assertEqual(run.generate("the cat", max_tokens=3, temperature=0)[0].text,
+                                 heed.Run.open(self.folder).generate("the cat", max_tokens=3, temperature=0)[0].text)
+                if "words" in one:  # whose training would take long
+                    continue
+                tuned = heed.train("language_model", str(text), steps=1, out=self.folder / "run", settings={
+                    "training.from": str(self.folder), "device": "cpu", "evaluation.characters": 1000})
+                self.assertEqual((tuned.settings["training"]["batch_tokens"], tuned.settings["model"]["max_length"]), (4096, 4096))
+                shutil.rmtree(self.folder / "run")
+
+    def test_ends_and_begin(self):
+        """All tokens of generation_config.json end a text, in stream() and samples, too, and where the run is opened again."""
+        special = {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}}
+        post = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}], "special_tokens": special}
+        weights = write_llama(self.folder, post_processor=post, eos_token_id=None)
+        ids = [0, 3, 5]
+        self.same(heed.from_pretrained(self.folder).model(["the cats"])[0], logits_of(weights, ids), 1e-4)
+        for _ in range(6):
+            ids.append(int(logits_of(weights, ids)[-1].argmax()))
+        end = next(i for i in ids[3:] if i > 2)
+        (self.folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, end]}))
+        expected = " ".join(WORDS[i] for i in ids[3:ids.index(end, 3)] if i > 2)
+        run = heed.from_pretrained(self.folder)
+        self.assertEqual(run.generate("the cats", max_tokens=6, temperature=0)[0].text.strip(), expected)
+        greedy = heed.from_pretrained(self.folder, settings={"generation.temperature": 0, "generation.tokens": 6})
+        self.assertEqual("".join(greedy.stream("the cats")).strip(), expected)
+        self.assertEqual(greedy.predict(["the cats"])[0].text.strip(), expected)
+        for sample in run.generate("the cats", max_tokens=20, samples=20):
+            self.assertNotIn(WORDS[end], sample.text.split())
+        past = heed.from_pretrained(self.folder, settings={"generation.past_end": True})
+        self.assertEqual(past.generate("the cats", max_tokens=6, temperature=0)[0].text.split(), [WORDS[i] for i in ids[3:] if i > 2])
+
+    def test_members_of_config(self):
+        """What changes the answers and heed does not have is refused by name."""
+        for change in ({"is_causal": False}, {"layer_types": ["full_attention", "sliding_attention"]}, {"use_sliding_window": True},
+                       {"partial_rotary_factor": 0.5}, {"quantization_config": {"bits": 4}}, {"pruned_heads": {"0": [1]}},
+                       {"rope_parameters": {"full_attention": {"rope_theta": 1e4}}}):
+            write_llama(self.folder, **change)
+            name = next(iter(next(iter(change.values())))) if "rope_parameters" in change else next(iter(change))
+            self.refuses((heed.Error, name, lambda: heed.from_pretrained(self.folder)))
+        write_llama(self.folder, layer_types=["full_attention"] * 2, is_causal=True)
+        heed.from_pretrained(self.folder)
 
     def test_training_starts_from_a_folder(self):
         write_llama(self.folder)
