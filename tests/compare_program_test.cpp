@@ -107,6 +107,8 @@ TEST_CASE("comparison: choices are drawn from lists and ranges, each once, and t
   plan.settings = {{"model.heads", {"0.5", "3.9"}, true}};
   CHECK(plan_cells(plan).size() == 3);
   plan.settings = {{"model.dropout", {"0.1", "0.9"}, true}};
+  CHECK(plan_cells(plan).size() == 801);
+  plan.settings.push_back({"training.label_smoothing", {"0.1", "0.9"}, true});
   CHECK_THROWS_WITH_AS(plan_cells(plan), doctest::Contains("at most 10000 cells"), SettingsError);
   plan.draws = 100;
   {

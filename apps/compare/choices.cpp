@@ -69,29 +69,22 @@ std::vector<Choice> all_choices(const std::vector<std::string>& attentions,
   return choices;
 }
 
-/// Returns the ends of a range, of whole numbers for an integer setting.
-std::pair<double, double> range_ends(const ComparedSetting& setting, const Setting& declared) {
-  constexpr double largest_integer = 0x1p53;
-  double low = parsed_number(setting.values[0]).value_or(std::nan("")),
-         high = parsed_number(setting.values[1]).value_or(std::nan(""));
-  const bool is_integer = declared.kind == Setting::Kind::integer;
-  if (is_integer) {
-    low = std::ceil(low);
-    high = std::floor(high);
-  }
-  const double most = is_integer ? largest_integer : std::numeric_limits<double>::max();
-  if ((!is_integer && declared.kind != Setting::Kind::number) || !(low < high) || low < -most || high > most)
-    throw SettingsError(concat_text(setting.name, ": ", setting.values[0], "..", setting.values[1],
-                                    " is not a range of numbers from smaller to larger"));
-  return {low, high};
-}
-
 /// Returns a value of a setting for a random number in [0, 1).
 std::string value_at(const ComparedSetting& setting, const Setting& declared, double place) {
   if (!setting.is_range)
     return setting.values[static_cast<std::size_t>(place * static_cast<double>(setting.values.size()))];
-  const auto [low, high] = range_ends(setting, declared);
-  if (declared.kind == Setting::Kind::integer)
+  const bool is_integer = declared.kind == Setting::Kind::integer;
+  double low = parsed_number(setting.values[0]).value_or(std::nan("")),
+         high = parsed_number(setting.values[1]).value_or(std::nan(""));
+  if (is_integer) {
+    low = std::ceil(low);
+    high = std::floor(high);
+  }
+  const double most = is_integer ? 0x1p53 : std::numeric_limits<double>::max();
+  if ((!is_integer && declared.kind != Setting::Kind::number) || !(low < high) || low < -most || high > most)
+    throw SettingsError(concat_text(setting.name, ": ", setting.values[0], "..", setting.values[1],
+                                    " is not a range of numbers from smaller to larger"));
+  if (is_integer)
     return concat_text(std::llround(std::min(high, std::floor(low + place * (high - low + 1)))));
   const bool by_logarithm = low > 0 && high >= 10 * low;
   // Three digits of the numbers, or of what distinguishes them; rounding may pass the ends.
@@ -103,44 +96,23 @@ std::string value_at(const ComparedSetting& setting, const Setting& declared, do
   return value < low ? setting.values[0] : value > high ? setting.values[1] : text;
 }
 
-/// Returns the number of choices, or `most` if there are more. Those of numbers in a range are not
-/// counted.
-std::size_t count_choices(const ComparisonPlan& plan, std::size_t attentions, std::size_t most) {
-  std::size_t count = attentions;
-  for (const ComparedSetting& setting : plan.settings) {
-    double values = static_cast<double>(setting.values.size());
-    if (setting.is_range) {
-      const Setting& declared = plan.base.setting(setting.name);
-      const auto [low, high] = range_ends(setting, declared);
-      values = declared.kind == Setting::Kind::integer ? high - low + 1 : static_cast<double>(most);
-    }
-    count =
-        static_cast<std::size_t>(std::min(static_cast<double>(count) * values, static_cast<double>(most)));
-  }
-  return count;
-}
-
-void check_count(std::size_t choices, const ComparisonPlan& plan) {
-  if (choices * plan.seeds.size() > most_cells)
-    throw SettingsError(concat_text("a comparison has at most ", most_cells, " cells"));
-}
-
-/// Returns different random choices; number i is drawn from its own words of the random stream.
+/// Returns different random choices, or all if there are fewer; number i is drawn from its own words
+/// of the random stream.
 std::vector<Choice> drawn_choices(const ComparisonPlan& plan, const std::vector<std::string>& attentions) {
-  constexpr std::uint32_t tries_each = 100;
   std::vector<Choice> choices;
   std::set<Choice> seen;
-  const std::size_t wanted =
-      std::min(static_cast<std::size_t>(plan.draws), count_choices(plan, attentions.size(), most_cells + 1));
-  check_count(wanted, plan);
-  for (std::uint32_t i = 0; choices.size() < wanted && i < tries_each * wanted; ++i) {
+  const std::size_t wanted = std::min(static_cast<std::size_t>(plan.draws), most_cells + 1);
+  std::size_t in_vain = 0;  // tries since the last new choice; so many find none only if all are known
+  for (std::uint32_t i = 0; choices.size() < wanted && in_vain < 100 * (choices.size() + 10); ++i) {
     check_stop();
     const RandomKey key{static_cast<std::uint64_t>(plan.seeds.front()), i, 0};
     const auto place = [&](std::size_t which) { return random_word(key, which) * 0x1p-32; };
     Choice one{attentions[static_cast<std::size_t>(place(0) * static_cast<double>(attentions.size()))], {}};
     for (const ComparedSetting& setting : plan.settings)
       one.values.push_back(value_at(setting, plan.base.setting(setting.name), place(one.values.size() + 1)));
-    if (seen.insert(one).second) choices.push_back(std::move(one));
+    const bool is_new = seen.insert(one).second;
+    in_vain = is_new ? 0 : in_vain + 1;
+    if (is_new) choices.push_back(std::move(one));
   }
   return choices;
 }
@@ -170,7 +142,8 @@ std::vector<ComparisonCell> plan_cells(const ComparisonPlan& plan) {
 
   const std::vector<Choice> choices =
       plan.draws > 0 ? drawn_choices(plan, attentions) : all_choices(attentions, plan.settings);
-  check_count(choices.size(), plan);
+  if (choices.size() * plan.seeds.size() > most_cells)
+    throw SettingsError(concat_text("a comparison has at most ", most_cells, " cells"));
 
   std::vector<ComparisonCell> cells;
   for (const Choice& one : choices) {
