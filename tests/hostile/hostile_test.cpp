@@ -413,6 +413,18 @@ TEST_CASE("hostile: output that cannot be written is reported") {
   }
 }
 
+TEST_CASE("hostile: a closed pipe ends programs without a word, also where its signal is ignored") {
+  const std::vector<std::string> predict = use_command("classify", small_run("classify").string());
+  for (const char* before : {"", "trap '' PIPE; "})
+    for (const auto& [program, arguments] :
+         {std::pair("heed", std::vector<std::string>{"variants"}), {"classify", predict}}) {
+      CAPTURE(program);
+      const ProgramResult result =
+          run_program("/bin/sh", in_shell(before, program, arguments, " | true"), small_line("classify"));
+      CHECK(result.errors == "");
+    }
+}
+
 TEST_CASE(
     "hostile: a limit on the size of files is an error, not a signal, and training goes on without it") {
   for (const std::string task : {"translate", "classify", "language_model"}) {
