@@ -95,10 +95,6 @@ TEST_CASE("classify: a setting that changes what is read is used or refused") {
   CHECK(contains(
       run_program("classify", {"train", "--format", "csv", "--out", (folder / "run").string()}).errors,
       "data.format changes nothing here, because the data is generated"));
-  CHECK(contains(
-      run_program("classify", small_run_train("classify", folder / "run", {"--set", "data.listops.count=9"}))
-          .errors,
-      "data.listops.count changes nothing here, because the data comes from files"));
 }
 
 TEST_CASE("classify evaluate prints a table for people") {

@@ -28,7 +28,7 @@ std::vector<ExampleTable> pair_examples() {
 
 void check_used(const Setting& setting, Reads reads) {
   using enum Reads;
-  using Names = std::vector<std::string_view>;  // with a mark at the end: all that begin so
+  using Names = std::vector<std::string_view>;
   static const std::vector<std::pair<Names, std::vector<Reads>>> uses = {
       {{"max_tokens", "long_texts", "long_sources", "turns", "patch", "memory_bytes", "news",
         "positive_label", "label_separator"},
@@ -38,9 +38,7 @@ void check_used(const Setting& setting, Reads reads) {
         "second_column", "source_column"},
        {parts, table, rows}},
       {{"missing", "target_column"}, {parts, table}},
-      {{"weight_column"}, {parts}},
-      {{"numbers", "reports", "dialogues", "questions", "impressions", "sentences", "held_out_", "listops."},
-       {made}}};
+      {{"weight_column"}, {parts}}};
   constexpr const char* what[] = {"the data is generated",
                                   "the data comes from files",
                                   "the data is lines of sources and targets",
@@ -50,12 +48,9 @@ void check_used(const Setting& setting, Reads reads) {
                                   "each line of the input is one text"};
   if (!setting.name.starts_with("data.")) return;
   const std::string_view name = std::string_view(setting.name).substr(5);
-  const auto is_named = [&](std::string_view one) {
-    return one.ends_with('_') || one.ends_with('.') ? name.starts_with(one) : name == one;
-  };
-  std::vector<Reads> used_by = {made, parts, pairs};  // names and shares of files, and seeds
+  std::vector<Reads> used_by = {made, parts, pairs};  // files, shares of them, what is generated
   for (const auto& [names, its_uses] : uses)
-    if (std::ranges::any_of(names, is_named)) used_by = its_uses;
+    if (std::ranges::count(names, name) > 0) used_by = its_uses;
   if (std::ranges::count(used_by, reads) > 0) return;
   throw SettingsError(concat_text(setting.name, " changes nothing here, because ",
                                   what[static_cast<std::size_t>(reads)], ": leave it out",
