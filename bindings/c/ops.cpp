@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
@@ -150,13 +150,16 @@ class Given {
   void take(std::int64_t& number) { number = integer(INT64_MIN, INT64_MAX); }
   /// "value" fills elements, so it may be a number that JSON does not have.
   void take(double& number) {
-    static const std::vector<std::string> names = {"inf", "-inf", "nan"};
+    constexpr double infinity = std::numeric_limits<double>::infinity();
     const std::string name = setting();
     const auto given = with_.values().find(name);
-    const bool is_named = name == "value" && given != with_.values().end() &&
-                          std::holds_alternative<std::string>(given->second);
-    number =
-        is_named ? std::strtod(with_.take_choice(name, names).c_str(), nullptr) : with_.take_number(name, 0);
+    if (name != "value" || given == with_.values().end() ||
+        !std::holds_alternative<std::string>(given->second)) {
+      number = with_.take_number(name, 0);
+      return;
+    }
+    const std::string text = with_.take_choice(name, {"inf", "-inf", "nan"});
+    number = text == "nan" ? std::numeric_limits<double>::quiet_NaN() : text == "inf" ? infinity : -infinity;
   }
   void take(std::string& text) { text = with_.take_text(setting(), ""); }
   void take(std::vector<std::int64_t>& list) { list = integers<std::int64_t>(setting()); }
