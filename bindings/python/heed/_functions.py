@@ -16,7 +16,7 @@ from . import _library as lib
 from .tensor import DTYPES, Like, Pair, Parameter, Tensor, _alike, _integers, _op, _reduction, _t, _together
 
 
-Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])
+_Wrapped = TypeVar("_Wrapped", bound=Callable[..., Any])
 
 
 def leaky_relu(x: Like, slope: float = 0.01) -> Tensor:
@@ -290,7 +290,7 @@ class no_grad:  # noqa: N801 - used like a function
     def __exit__(self, *_error: Any) -> None:
         lib.result("heed_set_recording", self._before.pop(), kind=ctypes.c_int32)
 
-    def __call__(self, function: Wrapped) -> Wrapped:
+    def __call__(self, function: _Wrapped) -> _Wrapped:
         """Returns the function, whose calls and steps do not record."""
 
         def apply(*arguments: Any, **settings: Any) -> Any:
@@ -318,7 +318,7 @@ class no_grad:  # noqa: N801 - used like a function
 
         kinds = (inspect.isgeneratorfunction, generate), (inspect.iscoroutinefunction, wait), (inspect.isasyncgenfunction, generate_waiting)
         made: Any = next((made for matches, made in kinds if matches(function)), apply)
-        return cast(Wrapped, functools.wraps(function)(made))
+        return cast(_Wrapped, functools.wraps(function)(made))
 
 
 def _steps(given: Any) -> Any:
