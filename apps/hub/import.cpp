@@ -270,8 +270,7 @@ void take_text_limits(const fs::path& folder, ImportPlan& plan, PublishedModel& 
     if (limit(file, object, "max_seq_length")) return;
     break;
   }
-  const fs::path file = folder / "tokenizer_config.json";
-  limit(file, object_of_published(file), "model_max_length");
+  limit(folder / "tokenizer_config.json", model.texts.tokenizer_config, "model_max_length");
 }
 
 /// Drops rows without a token from all weights with a row per token: published vocabularies are

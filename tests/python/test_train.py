@@ -271,7 +271,7 @@ class Training(Folder):
         self.assertEqual(pairs.classes, [9, 10])
         self.assertEqual(pairs.predict(["one\t1"]).labels.dtype.kind, "i")
         numbers = self.train("classify", TEXTS, [(9, 10)[i % 2] for i in range(40)])
-        self.assertEqual(numbers.predict([TEXTS[0], " "]).labels.tolist()[1], None)
+        self.assertEqual(numbers.predict([TEXTS[0], " "], errors="return").labels.tolist()[1], None)
         sets = self.train("classify", TEXTS, [[9, 10][: i % 3] for i in range(40)])
         self.assertEqual(sets.classes, [9, 10])
         self.assertTrue(all(set(one) <= {9, 10} for one in sets.predict(TEXTS).label_lists))
