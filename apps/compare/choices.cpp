@@ -56,7 +56,7 @@ std::vector<Choice> all_choices(const std::vector<std::string>& attentions,
   for (const ComparedSetting& setting : settings) {
     if (setting.is_range)
       throw SettingsError(
-          concat_text(setting.name, " has a range: give --random N to draw from it, or name its values"));
+          concat_text(setting.name, " has a range: give random=N to draw from it, or name its values"));
     std::vector<Choice> longer;
     for (const Choice& one : choices)
       for (const std::string& value : setting.values) {
@@ -128,16 +128,16 @@ std::vector<ComparisonCell> plan_cells(const ComparisonPlan& plan) {
   }
   check_distinct("settings", names);
   if (plan.draws > 0 && plan.settings.empty() && plan.attentions.size() < 2)
-    throw SettingsError("--random draws from the choices of --grid and --attention: give some");
+    throw SettingsError("random draws from the choices of the grid and the attentions: give some");
   const std::string chosen = attention_settings(plan.kind.stacks).front();
   if (!attentions.empty() && std::ranges::count(names, chosen) > 0)
-    throw SettingsError(concat_text("--set ", chosen, " and --attention set the same setting: give one"));
+    throw SettingsError(concat_text(chosen, " and attention set the same setting: give one"));
   if (std::ranges::count(names, "seed") > 0)
-    throw SettingsError("seeds cannot be compared: give them with --seeds");
+    throw SettingsError("seeds cannot be compared: give them as seeds");
   for (const std::int64_t seed : plan.seeds) seeds.push_back(std::to_string(seed));
   check_distinct("seeds", seeds);
   if (std::ranges::count(attentions, "") > 0)
-    throw SettingsError("--attention: a name is empty; separate names with commas");
+    throw SettingsError("attention: a name is empty; separate names with commas");
   if (attentions.empty()) attentions.emplace_back();
 
   const std::vector<Choice> choices =
@@ -188,13 +188,13 @@ std::vector<ComparisonCell> shortened(std::span<const ComparisonCell> cells, std
     for (const auto& [name, value] : cell.varied)
       if (name == "training.steps" || name == "training.epochs")
         throw SettingsError(
-            concat_text("--halving chooses the steps of each training, and ", name, " is compared"));
+            concat_text("halving chooses the steps of each training, and ", name, " is compared"));
     if (cell.settings.get<std::int64_t>("training.epochs") > 0)
-      throw SettingsError("--halving needs training.steps, not training.epochs");
+      throw SettingsError("halving needs training.steps, not training.epochs");
     const auto all = cell.settings.get<std::int64_t>("training.steps"),
                warmup = cell.settings.get<std::int64_t>("training.schedule.warmup_steps");
-    cell.settings.set("training.steps", std::to_string(steps), "--halving");
-    cell.settings.set("training.schedule.warmup_steps", std::to_string(warmup * steps / all), "--halving");
+    cell.settings.set("training.steps", std::to_string(steps), "halving");
+    cell.settings.set("training.schedule.warmup_steps", std::to_string(warmup * steps / all), "halving");
     cell.name += concat_text("-steps", steps);
     cell.part = "valid";
   }

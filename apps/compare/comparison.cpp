@@ -227,7 +227,7 @@ void ComparedData::check_measurable(const ComparisonCell& cell) {
   if (!cell.part.empty() && !parts.contains(cell.part))
     throw SettingsError(concat_text(
         "the data has no ", cell.part,
-        " part, which --halving needs: hold out a share (data.valid_fraction), or name a file (data.valid)"));
+        " part, which halving needs: hold out a share (data.valid_fraction), or name a file (data.valid)"));
   if (!parts.contains("test") && !parts.contains("valid"))
     throw SettingsError(
         "the data has no test part and no valid part to compare on: name a file for one, or hold out a "
@@ -260,7 +260,7 @@ std::vector<std::size_t> cells_to_train(const TaskKind& kind, std::span<const Co
 void check_comparison_folder(const fs::path& folder) {
   static const std::set<std::string> tables = {"table.txt", "table.md", "table.jsonl", "report.html"};
   if (!path_exists(folder)) return;
-  check(fs::is_directory(folder), "--out ", folder, " is a file, but a comparison needs a folder");
+  check(fs::is_directory(folder), "the folder ", folder, " is a file, but a comparison needs a folder");
   bool has_cells = false, has_tables = false;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
@@ -269,12 +269,13 @@ void check_comparison_folder(const fs::path& folder) {
     const bool is_cell = !is_data && fs::is_directory(entry.symlink_status()) &&
                          (fs::is_empty(entry.path()) || path_exists(entry.path() / log_name) ||
                           path_exists(entry.path() / run_name) || path_exists(entry.path() / result_name));
-    check(is_table || is_temporary || is_data || is_cell, "--out ", folder, " has ", entry.path().filename(),
+    check(is_table || is_temporary || is_data || is_cell, "the folder ", folder, " has ",
+          entry.path().filename(),
           " in it, which is not part of a comparison: name a folder that is new or empty");
     has_cells = has_cells || is_cell;
     has_tables = has_tables || is_table;
   }
-  check(has_cells || !has_tables, "--out ", folder,
+  check(has_cells || !has_tables, "the folder ", folder,
         " has tables but no cells of a comparison: name a folder that is new or empty");
 }
 

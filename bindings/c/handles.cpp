@@ -38,11 +38,36 @@ thread_local std::string last_error;
 /// Used if there is no memory for a message.
 thread_local const char* last_error_without_memory = nullptr;
 
+/// Returns a message in which examples from memory, which the library reads from temporary files,
+/// are named as rows: "row 4 of 'train'" for "/tmp/heed-examples-x/train.jsonl:5".
+std::string name_example_rows(std::string message) {
+  constexpr std::string_view ending = ".jsonl", digits = "0123456789";
+  for (std::size_t at = 0; (at = message.find("heed-examples-", at)) != std::string::npos;) {
+    const std::size_t begin = message.find_last_of(" \"'(", at) + 1, end = message.find(ending, at);
+    if (end == std::string::npos) break;
+    const std::size_t name = message.rfind('/', end) + 1;
+    std::size_t after = end + ending.size();
+    std::string row;
+    if (message.compare(after, 1, ":") == 0) {
+      const std::size_t stop = std::min(message.find_first_not_of(digits, after + 1), message.size());
+      const std::string line = message.substr(after + 1, stop - after - 1);
+      if (!line.empty() && line.size() < 18) {
+        row = concat_text("row ", std::stoll(line) - 1, " of ");
+        after = stop;
+      }
+    }
+    const std::string named = concat_text(row, '\'', message.substr(name, end - name), '\'');
+    message.replace(begin, after - begin, named);
+    at = begin + named.size();
+  }
+  return message;
+}
+
 template <class... Parts>
 void set_last_error(const Parts&... parts) noexcept {
   last_error_without_memory = nullptr;
   try {
-    last_error = unicode::printable_lines(concat_text(parts...));  // hosts print it as is
+    last_error = unicode::printable_lines(name_example_rows(concat_text(parts...)));  // hosts print it as is
   } catch (...) {
     last_error_without_memory = "out of memory, even for a message";
   }

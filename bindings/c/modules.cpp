@@ -128,13 +128,13 @@ void check_rate(double learning_rate) {
 /// Moves leaves and layers; without a device or a dtype they keep theirs.
 void move(const Leaves& leaves, const std::optional<Device>& device, const std::string& dtype) {
   check(dtype.empty() || dtype == "f32" || dtype == "f64", "parameters are f32 or f64, not ", dtype,
-        "; heed_autocast_create() computes in f16 and bf16");
+        "; an autocast computes in f16 and bf16");
   const auto dtype_for = [&](const Tensor& now) {
     return dtype.empty() ? now.dtype() : dtype == "f64" ? DType::f64 : DType::f32;
   };
   for (const auto& object : leaves.modules)
     check(object->attention != nullptr,
-          "the model of a run stays on the device that the run was opened with: heed_run_open()");
+          "the model of a run stays on the device that the run was opened with: open it on another");
   std::vector<Tensor> moved;  // all before any leaf changes
   const NoGrad no_grad;
   for (const auto& leaf : leaves.tensors) {

@@ -28,7 +28,7 @@ using Json = nlohmann::ordered_json;
 
 void refuse_threads(const std::string& setting) {
   if (setting == "threads")
-    throw SettingsError("settings: \"threads\" is set for the whole process, by heed_set_cpu_threads()");
+    throw SettingsError("settings: \"threads\" is set for the whole process (set_cpu_threads)");
 }
 
 RunOptions run_options(const Options& given) {
@@ -344,7 +344,7 @@ class TrainingCalls {
 void train_one(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
   if (wants_all_folds(settings))
     throw SettingsError(
-        "data.folds: one training makes one run; heed_cross_validate() trains one for each fold; to train a "
+        "data.folds: one training makes one run; cross-validation trains one for each fold; to train a "
         "single fold, give data.fold too");
   if (!train(kind, settings, request).finished) throw Interrupted();
 }

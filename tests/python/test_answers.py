@@ -96,10 +96,10 @@ class Pages(Folder):
         """None names a flag of the programs."""
         another = lambda **settings: train(TEXTS, ["yes", "no"] * 20, settings={"training.from": "runs/mine", **settings})
         for words, call in {
-            r"^\"training.from\" runs/mine.*give settings=\{\"training.ignore\": \"output,": another,
-            r"no part \"end\" to start afresh \(\"training.ignore\"\)": lambda: another(**{"training.ignore": "end"}),
+            r"^training.from runs/mine.*give training.ignore=output,": another,
+            r"no part \"end\" to start afresh \(training.ignore\)": lambda: another(**{"training.ignore": "end"}),
             r"^attention: unknown attention \"linformr\"; did you mean 'linformer'": lambda: train(attention="linformr"),
-            r"\(verify=False ": changed,
+            r"\(verify=false ": changed,
         }.items():
             with self.subTest(words), self.assertRaisesRegex(heed.Error, words) as found:
                 call()

@@ -391,8 +391,8 @@ class Training(Folder):
 
     def test_errors_speak_python(self):
         run = self.train("classify", TEXTS, LABELS, out=self.path("run"))
-        self.refuses((heed.Error, "continue it with resume=True", lambda: self.train("classify", TEXTS, LABELS, out=self.path("run"))),
-                     (heed.SettingsError, 'settings={"model.width": 8}',
+        self.refuses((heed.Error, "continue it with resume=true", lambda: self.train("classify", TEXTS, LABELS, out=self.path("run"))),
+                     (heed.SettingsError, 'model.width=8: "model.width" belongs',
                       lambda: heed.Run.open(self.path("run"), settings={"model": {"width": 8}})),
                      (heed.Error, "^row 1 of 'train': the label", lambda: run.evaluate(["a", "b"], ["neg", ""])),
                      (heed.Error, r'x.to\("f32"\)', lambda: heed.exp(heed.Tensor([1, 2]))))

@@ -404,45 +404,11 @@ def _call(name: str, *arguments: Any) -> None:
         failure, said = getattr(_callbacks, "failure", (None, b""))
         _callbacks.failure = None, b""
         if failure is None or said not in message:
-            failure = _EXCEPTIONS.get(status, Error)(in_python(message.decode("utf-8", "replace")))
+            failure = _EXCEPTIONS.get(status, Error)(message.decode("utf-8", "replace"))
         try:
             raise failure
         finally:
             failure = None  # the exception refers to this frame
-
-
-def _setting_in_python(found: "re.Match[str]") -> str:
-    name, value = found.groups()
-    plain = re.fullmatch(r"-?[\d.]+(e-?\d+)?|N|\[.*\]", value) or value in ("true", "false")
-    return f'settings={{"{name}": {value.title() if value in ("true", "false") else value if plain else repr(value)}}}'
-
-
-_IN_PYTHON: List[Tuple[str, Any]] = [
-    (r"--set ([\w.]+)=([^\s,;:]+)", _setting_in_python),
-    (r"unknown --((?:decoder-|cross-)?attention): ", lambda found: f"{found[1].replace('-', '_')}: unknown "),
-    (r"--resume\b", "resume=True"),
-    (r"--unverified\b", "verify=False"),
-    (r"\(--ignore\)", '("training.ignore")'),
-    (r"give --ignore ([\w.,]+)", r'give settings={"training.ignore": "\1"}'),
-    (r"--from\b", '"training.from"'),
-    (r"--weights (\w+)", r'weights="\1"'),
-    (r"\S*heed-examples-\w+/(\w+)\.jsonl:(\d+)", lambda found: f"row {int(found[2]) - 1} of {found[1]!r}"),
-    (r"\S*heed-examples-\w+/(\w+)\.jsonl", r"'\1'"),
-    (r"give --format ([\w, ]+)", r'give settings={"data.format": ...}: \1'),
-    (r"cast\(\) makes one", 'x.to("f32") makes one'),
-    (r"heed_set_cpu_threads\(\)", "heed.set_threads()"),
-    (r"--(grid|random|halving|seeds)\b", r"\1"),
-    (r"heed_cross_validate\(\)", "heed.cross_validate()"),
-    (r"heed_run_open\(\)", "heed.Run.open(folder, device=...)"),
-    (r"heed_autocast_create\(\)", "heed.Autocast"),
-]
-
-
-def in_python(message: str) -> str:
-    """Replaces command-line flags and C functions in an error message by their Python equivalents."""
-    for pattern, words in _IN_PYTHON:
-        message = re.sub(pattern, words, message)
-    return message
 
 
 def freeing(name: str) -> Any:

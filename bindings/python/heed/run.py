@@ -442,7 +442,7 @@ class Run(_Handle):
         """Returns the run's description; issues its remarks as warnings."""
         found = lib.result_json("heed_run_describe", self)
         for remark in found["remarks"]:
-            warnings.warn(lib.in_python(remark), stacklevel=3)
+            warnings.warn(remark, stacklevel=3)
         return found
 
     @property
