@@ -657,7 +657,7 @@ TEST_CASE("Performer: queries and keys so long that every weight before the divi
     return Tensor();
   };
   const Tensor w = *layer->buffers()[0].tensor, seen = tril(Tensor::ones({length, length}, DType::i32));
-  for (const double deviation : {6.0, 9.6}) {
+  for (const double deviation : {6.0, 9.6, 20.0}) {
     CAPTURE(deviation);
     const Tensor x = parameter(normal_numbers(29, {1, length, wide}, 3) * deviation);
     // Out of logarithms: log sum_m phi_m(q_i) phi_m(k_j).
@@ -711,16 +711,72 @@ TEST_CASE("the newer mechanisms keep their word with settings other than the def
       {"mamba2", options_of({{"expand", 1}, {"state", 3}, {"convolution", 2}})},
       {"multi_head_latent", options_of({{"kv_rank", 3}, {"query_rank", 5}, {"rotary_width", 4}})},
       {"kimi_delta", options_of({{"value_width", 2}, {"convolution", 1}, {"gate_rank", 3}})},
+      {"kimi_delta", options_of({{"scale", true}})},
+      {"differential", options_of({{"layer", 3}})},
       {"rwkv7", options_of({{"rank", 3}, {"gate_rank", 5}})},
       {"moba", options_of({{"block", 16}, {"blocks", 2}})},
       {"moba", options_of({{"block", 5}, {"blocks", 1}})},
       {"native_sparse", options_of({{"kv_heads", 1}, {"block", 16}, {"blocks", 4}, {"window", 7}})},
       {"native_sparse", options_of({{"block", 5}, {"blocks", 1}, {"window", 1}})},
+      {"native_sparse", options_of({{"block", 2}, {"blocks", 2}})},
   };
   for (const auto& row : rows) {
     CAPTURE(row.first);
     CAPTURE(row.second.values().begin()->first);
     CHECK_NOTHROW(check_attention(row.first, row.second));
+  }
+}
+
+TEST_CASE("differential: `layer` takes the place of the layer in its stack") {
+  AttentionConfig third;
+  third.width = width;
+  third.heads = heads;
+  third.layer = 3;
+  AttentionConfig told = third;
+  told.layer = 0;
+  told.options.set("layer", std::int64_t{3});
+  const Tensor x = normal_numbers(23, {1, 5, width}, 1, DType::f32);
+  const auto output = [&](const AttentionConfig& config) {
+    Context context;
+    return (*make_attention("differential", config))({x}, context).to_doubles();
+  };
+  CHECK(output(told) == output(third));
+  told.options = {};
+  CHECK(output(told) != output(third));
+}
+
+TEST_CASE("delta rules: `scale` divides queries, which RMSNorm cancels where outputs are large") {
+  for (const std::string name : {"gated_deltanet", "kimi_delta"})
+    for (const double size : {0.01, 1e6}) {
+      const Tensor x = normal_numbers(23, {1, 9, width}, 1) * size;
+      const auto output = [&](bool scale) {
+        Context context;
+        return (*layer_of(name, true, false, options_of({{"scale", scale}})))({x}, context);
+      };
+      const Tensor plain = output(false);
+      const double difference = worst_difference(output(true), plain) / max(abs(plain)).item();
+      CAPTURE(name);
+      CHECK((size < 1 ? difference > 1e-3 : difference < 1e-4));
+    }
+}
+
+TEST_CASE("forgetting: gradients of gates that close at once are right in single precision, at any length") {
+  for (const std::int64_t length : {300, 2500}) {
+    const auto layer = layer_of("forgetting", true);
+    const auto gradients = [&](DType dtype) {
+      layer->to(dtype, {});
+      for (const NamedTensor& one : layer->parameters())
+        if (one.name == "forget.bias") *one.tensor = parameter(Tensor::full({heads}, -12, dtype));
+      Context context;
+      const Tensor out = (*layer)({cast(normal_numbers(31, {1, length, width}, 1), dtype)}, context);
+      backward(sum(out * cast(normal_numbers(31, {1, length, width}, 2), dtype)));
+      for (const NamedTensor& one : layer->parameters())
+        if (one.name == "forget.bias") return cast(gradient(*one.tensor), DType::f64);
+      return Tensor();
+    };
+    const Tensor exact = gradients(DType::f64), single = gradients(DType::f32);
+    CAPTURE(length);
+    CHECK(worst_difference(single, exact) < 1e-5);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/classifier.h"
@@ -194,4 +195,58 @@ TEST_CASE("attention ranges: a setting that nobody knows is refused, also where 
   config.options = part;
   const ShapesOnly scope;
   CHECK(contains(error_of([&] { make_attention("mixed_heads", config); }), "did you mean 'window'"));
+}
+
+namespace {
+
+/// The output and all gradients of a layer for inputs of this size.
+std::vector<NamedTensor> results_at(double size, const AttentionVariant& variant, int use, DType dtype,
+                                    std::vector<Tensor>& kept) {
+  AttentionConfig config = config_for(use == 1, use == 2);
+  config.width = 32;
+  config.max_length = 17;
+  const auto layer = make_attention(variant.name, config);
+  layer->to(dtype, {});
+  const auto drawn = [&](std::int64_t length, std::uint32_t stream) {
+    return cast(uniform({2, length, 32}, -1, 1, {7, 0, stream}) * size, dtype);
+  };
+  const Tensor x = parameter(drawn(17, 1)), memory = parameter(drawn(11, 2));
+  Context context;
+  const Tensor out = (*layer)({x, {}, use == 2 ? memory : Tensor(), {}}, context);
+  backward(out, cast(uniform(out.shape(), -1, 1, {7, 0, 3}), dtype));
+  std::vector<std::string> names{"output", "x", "memory"};
+  kept = {out.detach(), gradient(x), gradient(memory)};
+  for (const NamedTensor& one : layer->parameters())
+    if (one.tensor->tracked()) names.push_back(one.name), kept.push_back(gradient(*one.tensor));
+  std::vector<NamedTensor> results;
+  for (std::size_t i = 0; i < kept.size(); ++i)
+    if (kept[i].defined()) results.push_back({names[i], &kept[i]});
+  return results;
+}
+
+}  // namespace
+
+TEST_CASE("attention ranges: outputs and gradients in f32 are those in f64, for inputs of any size") {
+  for (const AttentionVariant& variant : attention_variants())
+    for (const int use : {0, 1, 2}) {
+      if ((use == 1 && !variant.capabilities.causal) || (use == 2 && !variant.capabilities.cross)) continue;
+      for (const double size : {1e-38, 1e-20, 1e-10, 1.0, 100.0, 1e4, 1e18}) {
+        std::vector<Tensor> kept, precise;
+        const std::vector<NamedTensor> found = results_at(size, variant, use, DType::f32, kept),
+                                       expected = results_at(size, variant, use, DType::f64, precise);
+        REQUIRE(found.size() == expected.size());
+        for (std::size_t i = 0; i < found.size(); ++i) {
+          const double largest = max(abs(*expected[i].tensor)).item();
+          if (!(largest < 1e38)) continue;
+          CAPTURE(variant.name);
+          CAPTURE(use);
+          CAPTURE(size);
+          CAPTURE(found[i].name);
+          CAPTURE(largest);
+          const double error = max(abs(cast(*found[i].tensor, DType::f64) - *expected[i].tensor)).item();
+          CHECK(std::isfinite(error));
+          if (size <= 100) CHECK(error <= 1e-3 * largest + 1e-36);
+        }
+      }
+    }
 }
