@@ -926,6 +926,8 @@ TEST_CASE("published: classes keep the order of their ids, and several labels a 
   with_key("id2label", nullptr)(model);
   import_run(model, folder / "unnamed");
   CHECK(classes_of_run(folder / "unnamed") == Names{"LABEL_0", "LABEL_1"});
+  with_key("id2label", {{"0", "a"}, {"1", "b"}, {"2", "c"}})(model);
+  CHECK(contains(import_error(model, folder / "no"), "names more classes than the 2 outputs"));
   with_key("id2label", {{"0", "same"}, {"1", "same"}})(model);
   CHECK(contains(import_error(model, folder / "no"), "two classes are called \"same\""));
 }
@@ -952,6 +954,8 @@ TEST_CASE("published: what sentence-transformers keeps beside a model is taken o
   CHECK(answers_of(folder / "prompt-again", {"two"}) == answers_of(folder / "plain", {"forty-two"}));
   with_content("config_sentence_transformers.json", R"({"default_prompt_name": "query"})")(model);
   CHECK(contains(import_error(model, folder / "no"), "is not one of the \"prompts\""));
+  with_content("config_sentence_transformers.json", R"({"prompts": {"query": "a ", "passage": ""}})")(model);
+  CHECK(contains(import_run(model, folder / "named").remarks.back(), "may be that for query \"a \""));
   without("config_sentence_transformers.json")(model);
 
   // Both files of a limit: sentence-transformers' own counts.

@@ -147,6 +147,8 @@ std::vector<std::string> published_labels(const Config& config, std::int64_t cou
   check(count >= 2,
         "config.json: the model has one output, a number instead of classes, which no task of heed supports");
   const Config names = config.part("id2label");
+  check(!names.has(std::to_string(count).c_str()), "config.json: \"id2label\" names more classes than the ",
+        count, " outputs");
   std::vector<std::string> labels;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::string number = std::to_string(i);

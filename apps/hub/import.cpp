@@ -213,11 +213,20 @@ std::string pooling_of_published(const fs::path& folder, const fs::path& file) {
   return by_mean ? "mean" : "first";
 }
 
-/// Returns the prompt that sentence-transformers puts before every text; "": none.
-std::string prompt_of_sentences(const fs::path& file) {
+/// Returns the prompt that sentence-transformers puts before every text; "": none. Those that it puts
+/// on request become a remark.
+std::string prompt_of_sentences(const fs::path& file, std::vector<std::string>& remarks) {
   const Json json = object_of_published(file), name = json.value("default_prompt_name", Json()),
              prompts = json.value("prompts", Json());
-  if (name.is_null()) return "";
+  if (name.is_null()) {
+    std::vector<std::string> others;
+    for (const auto& [its_name, prompt] : prompts.items())
+      if (prompt.is_string() && prompt != "") others.push_back(concat_text(its_name, ' ', dumped(prompt)));
+    if (!others.empty())
+      remarks.push_back(
+          concat_text("no prompt is put before texts; tokenizer.prompt may be that for ", listed(others)));
+    return "";
+  }
   check(name.is_string() && prompts.is_object() && prompts.value(name.get<std::string>(), Json()).is_string(),
         file, ": \"default_prompt_name\" is ", dumped(name), ", which is not one of the \"prompts\"");
   return prompts.at(name.get<std::string>());
@@ -239,7 +248,7 @@ void take_sentence_modules(const fs::path& folder, ImportPlan& plan) {
   const fs::path file = pooling / "config.json";
   if (const std::string kind = pooling_of_published(folder, file); !kind.empty())
     plan.settings["model"]["pooling"] = kind;
-  const std::string prompt = prompt_of_sentences(folder / "config_sentence_transformers.json");
+  const std::string prompt = prompt_of_sentences(folder / "config_sentence_transformers.json", plan.remarks);
   check(prompt.empty() || json_parts::flag(object_of_published(file), "include_prompt", true, file.string()),
         file, ": \"include_prompt\" is false, which heed does not support with the prompt \"", prompt, '"');
   plan.settings["tokenizer"]["prompt"] = prompt;
