@@ -149,16 +149,16 @@ Tensor Rotary::operator()(const Tensor& x, std::int64_t begin) {
   if (width_ == 0) return x;
   const std::int64_t end = begin + x.size(1);
   const Angles all = angles(end, x);
-  return turned(x, slice(all.cosines, 0, begin, end), slice(all.sines, 0, begin, end));
+  return apply_rotary(x, slice(all.cosines, 0, begin, end), slice(all.sines, 0, begin, end));
 }
 
 Tensor Rotary::at(const Tensor& x, const Tensor& positions, std::int64_t end) {
   if (width_ == 0) return x;
   const Angles all = angles(end, x);
-  return turned(x, index_select(all.cosines, 0, positions), index_select(all.sines, 0, positions));
+  return apply_rotary(x, index_select(all.cosines, 0, positions), index_select(all.sines, 0, positions));
 }
 
-Tensor Rotary::turned(const Tensor& x, const Tensor& cosines, const Tensor& sines) const {
+Tensor Rotary::apply_rotary(const Tensor& x, const Tensor& cosines, const Tensor& sines) const {
   const Tensor heads = reshape(x, {x.size(0), x.size(1), x.size(2) / width_, width_});
   return reshape(rotary(heads, cosines, sines), x.shape());
 }

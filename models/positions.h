@@ -126,7 +126,7 @@ class Rotary {
   };
   /// Returns tables for at least the positions below `end`.
   Angles angles(std::int64_t end, const Tensor& like);
-  Tensor turned(const Tensor& x, const Tensor& cosines, const Tensor& sines) const;
+  Tensor apply_rotary(const Tensor& x, const Tensor& cosines, const Tensor& sines) const;
 
   std::int64_t width_;  // of a head; 0: no rotary positions
   std::vector<double> frequencies_;

@@ -154,7 +154,7 @@ void LossMeter::clear() {
 }
 
 void FiniteGuard::watch(std::int64_t step, const GradientNorm& norm, const LossMeter& losses,
-                        const Tensor& forgiven) {
+                        const Tensor& overflow_allowed) {
   const NoGrad no_grad;
   const Device device = norm.norm().device();
   const DType dtype = norm.norm().dtype();
@@ -166,7 +166,7 @@ void FiniteGuard::watch(std::int64_t step, const GradientNorm& norm, const LossM
   }
   // Squares are not negative, so the norm is finite only if all of them are.
   Tensor sum = zero_or_nan(norm.norm(), dtype);
-  if (forgiven.defined()) sum = where(forgiven, Tensor::zeros({1}, dtype, device), sum);
+  if (overflow_allowed.defined()) sum = where(overflow_allowed, Tensor::zeros({1}, dtype, device), sum);
   for (const auto& [name, total] : losses.on_device()) sum = sum + zero_or_nan(total, dtype);
   const Tensor number = Tensor::full({1}, static_cast<double>(step), DType::i32, device);
   const Tensor bad = where(not_equal(sum, sum), number, failed_);

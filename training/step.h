@@ -119,10 +119,10 @@ class FiniteGuard {
  public:
   /// Checks the gradients of a step (counted from 1) and the losses so far; call it before the
   /// update. Waits only if the set of parameters with gradients changed since the last step. If
-  /// `forgiven` (i32 [1], may be undefined) is not 0, gradients may be infinite: a smaller loss
+  /// `overflow_allowed` (i32 [1], may be undefined) is not 0, gradients may be infinite: a smaller loss
   /// scale can help.
   void watch(std::int64_t step, const GradientNorm& norm, const LossMeter& losses,
-             const Tensor& forgiven = {});
+             const Tensor& overflow_allowed = {});
   /// The `skip` argument of Optimizer::step: i32 [1], 0 while everything is finite, otherwise the
   /// first step that was not.
   const Tensor& skip() const { return failed_; }

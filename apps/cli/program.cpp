@@ -30,16 +30,16 @@ namespace {
 
 constexpr std::array<int, 4> ending_signals{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 volatile std::sig_atomic_t signal_received = 0;
-std::atomic<bool> asked = false;      // by a signal that was not passed on
-std::atomic<bool> looked_at = false;  // somebody asks whether a signal came
-volatile pid_t guarded = 0;           // whose InterruptGuard lives: this process, or the one that forked it
+std::atomic<bool> stop_requested = false;  // by a signal that was not passed on
+std::atomic<bool> stop_polled = false;     // a stop request is polled for
+volatile pid_t guarded = 0;  // whose InterruptGuard lives: this process, or the one that forked it
 
 extern "C" void on_signal(int signal, siginfo_t* info, void*) {
   if (signal_received == 0) signal_received = signal;
   // A signal passed on by the process that forked this one was often sent to the whole process
   // group, so it may arrive twice.
   const bool passed_on = info->si_pid == guarded && getpid() != guarded;
-  if (looked_at && (passed_on || !asked.exchange(true))) return;
+  if (stop_polled && (passed_on || !stop_requested.exchange(true))) return;
   std::signal(signal, SIG_DFL);  // the second one ends the program; the first, while nobody asks
   raise(signal);
 }
@@ -304,10 +304,10 @@ int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::fu
 }
 
 InterruptGuard::InterruptGuard() : is_first_(guarded == 0) {
-  if (!is_first_) return;  // what came since the first one lives is not forgotten
+  if (!is_first_) return;  // nested guards keep earlier signals
   guarded = getpid();
   signal_received = 0;
-  asked = looked_at = false;
+  stop_requested = stop_polled = false;
   struct sigaction action = {}, before = {};
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
@@ -327,7 +327,7 @@ InterruptGuard::~InterruptGuard() {
 }
 
 bool InterruptGuard::interrupted() {
-  looked_at = true;
+  stop_polled = true;
   return signal_received != 0 || !std::cerr.good();
 }
 

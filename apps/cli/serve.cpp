@@ -410,7 +410,7 @@ class LimitedServer final : public httplib::Server {
       connections_.pop_back();
       return false;
     }
-    if (connections_.size() > most_connections / 2) {  // who has not yet asked gives way, the oldest first
+    if (connections_.size() > most_connections / 2) {  // drop the oldest idle connections
       const auto silent = std::ranges::find_if(connections_, &Connection::is_silent);
       if (silent != connections_.end()) silent->shut();
     }

@@ -19,7 +19,7 @@ namespace heed {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr std::size_t most_confused = 200;  // classes: the square of more says nothing to anybody
+constexpr std::size_t most_confused = 200;  // classes: a larger confusion matrix is unreadable
 
 double share(std::int64_t part, std::int64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);

@@ -142,12 +142,12 @@ std::vector<std::string> Learner::example_lines(std::size_t count) const {
   return lines;
 }
 
-std::vector<Written> Learner::written_examples(std::size_t count) {
+std::vector<GeneratedExample> Learner::generated_examples(std::size_t count) {
   std::vector<ExampleLine> asked = examples(count, true);
   std::vector<std::string> lines;
   for (const ExampleLine& one : asked) lines.push_back(one.text);
   const std::vector<Prediction> answers = predict(lines, {});
-  std::vector<Written> written;
+  std::vector<GeneratedExample> written;
   for (std::size_t i = 0; i < asked.size(); ++i)
     written.push_back({std::move(lines[i]), std::move(asked[i].expected), answers[i].text});
   return written;
@@ -211,7 +211,8 @@ Tensor Learner::line_outputs(std::span<const std::string> /*lines*/, Context& /*
        " run has no outputs for lines alone: use predict(), or log_probabilities() with targets");
 }
 
-std::vector<Prediction> Learner::generate(const std::string& /*prompt*/, const WritingOptions& /*options*/) {
+std::vector<Prediction> Learner::generate(const std::string& /*prompt*/,
+                                          const GenerationOptions& /*options*/) {
   fail("a ", kind_.name, " run generates no text; use predict()");
 }
 

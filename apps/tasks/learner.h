@@ -119,7 +119,7 @@ struct PredictOptions {
 };
 
 /// Options of Run::generate(). Options that are not set default to the settings of the run.
-struct WritingOptions {
+struct GenerationOptions {
   std::optional<std::int64_t> max_tokens = {};  ///< the most new tokens, from 1
   // As in SamplingOptions. If any of these is set, or samples > 1, texts are sampled instead of
   // searched for.
@@ -144,7 +144,7 @@ struct Mistake {
 };
 
 /// A generated text next to the expected one.
-struct Written {
+struct GeneratedExample {
   std::string source, expected, answer;
 };
 
@@ -266,7 +266,7 @@ class Learner : public Task {
   virtual Tensor line_outputs(std::span<const std::string> lines, Context& context);
   /// Generates texts for a prompt (Run::generate()). Throws an Error for a prompt that the model
   /// cannot read, and if the task generates no text.
-  virtual std::vector<Prediction> generate(const std::string& prompt, const WritingOptions& options);
+  virtual std::vector<Prediction> generate(const std::string& prompt, const GenerationOptions& options);
   /// Returns log p(target | line) for each pair, [B], natural logarithm, including the end of the
   /// target. Tracked. Throws an Error unless the task maps a text to a text.
   virtual Tensor target_log_probabilities(std::span<const std::string> lines,
@@ -276,7 +276,7 @@ class Learner : public Task {
   std::vector<std::string> example_lines(std::size_t count) const;
   /// Returns generated and expected answers for some examples; empty unless the task maps a text to
   /// a text.
-  std::vector<Written> written_examples(std::size_t count);
+  std::vector<GeneratedExample> generated_examples(std::size_t count);
 
   /// The number of batches in the plan; tasks with another kind of plan override it.
   std::int64_t batches(std::int64_t epoch) override { return batches_.count(epoch); }
@@ -301,7 +301,7 @@ class Learner : public Task {
   /// Returns a model_of() the settings. Before there is a vocabulary, assumes a small one.
   virtual std::unique_ptr<Module> make_model() = 0;
   virtual Measurement measured(const MeasureSource& source) = 0;
-  /// Returns the lines of example_lines() or, with `answered`, the examples of written_examples().
+  /// Returns the lines of example_lines() or, with `answered`, the examples of generated_examples().
   virtual std::vector<ExampleLine> examples(std::size_t /*count*/, bool /*answered*/) const { return {}; }
   virtual void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const;
   /// Returns how many texts were cut since the last call; "" if none. Reported once for all input

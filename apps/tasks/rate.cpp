@@ -4,7 +4,7 @@
 // from its English words.
 //
 // Files of a run beside the weights: tokenizer.json, and scale.json with the mean and the standard deviation
-// of the numbers to learn from, in units of which the model computes. Numbers of the data and answers are f64.
+// of the numbers to learn from, by which targets are standardised. Numbers of the data and answers are f64.
 // Parts of the data: train, valid, test.
 
 #include <algorithm>

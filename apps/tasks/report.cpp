@@ -166,7 +166,7 @@ class ModelSections {
 
   Json written() {
     Json list = Json::array();
-    for (const Written& one : with_data().learner().written_examples(answers_shown))
+    for (const GeneratedExample& example : with_data().learner().generated_examples(answers_shown))
       list.push_back({{"source", page::line(one.source)},
                       {"expected", page::line(one.expected)},
                       {"answer", page::line(one.answer)}});

@@ -108,7 +108,7 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   learner->open_files([&](std::string_view name) { return files.text(name); });
   try {
     learner->build(device);
-  } catch (const SettingsError& error) {  // not what the caller said: that may not change the model
+  } catch (const SettingsError& error) {  // the caller may not override model settings
     fail("the configuration of the run is damaged, or of another version: ", error.what());
   }
   if (options.weights == "initial")
@@ -238,7 +238,7 @@ Prediction Run::stream(const std::string& line, const OnText& on_text) const {
   }
 }
 
-std::vector<Prediction> Run::generate(const std::string& prompt, const WritingOptions& options) const {
+std::vector<Prediction> Run::generate(const std::string& prompt, const GenerationOptions& options) const {
   check_utf8({&prompt, 1}, "generate");
   checked_range("generate: samples", options.samples, 1, 1024);
   if (options.max_tokens) checked_range("generate: max_tokens", *options.max_tokens, 1, 1'000'000);

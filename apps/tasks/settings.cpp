@@ -159,7 +159,7 @@ void set_option(Settings::Declared& owner, const std::string& option, Json value
   owner.value = checked_value(owner, std::move(target), origin);
 }
 
-void lay_all_over(Declarations& list, const Json& changes, const std::string& below,
+void merge_object(Declarations& list, const Json& changes, const std::string& below,
                   const std::string& origin);
 
 void override_values(Declarations& list, const std::string& name, Json value, const std::string& origin) {
@@ -175,13 +175,13 @@ void override_values(Declarations& list, const std::string& name, Json value, co
                                  [&](const Setting& other) { return other.name.starts_with(name + "."); })) {
     if (!value.is_object())
       refuse(origin, ": \"", name, "\" is a group of settings, not one; set what is below it");
-    lay_all_over(list, value, name, origin);
+    merge_object(list, value, name, origin);
   } else {
     refuse_unknown(list, name, origin);
   }
 }
 
-void lay_all_over(Declarations& list, const Json& changes, const std::string& below,
+void merge_object(Declarations& list, const Json& changes, const std::string& below,
                   const std::string& origin) {
   if (!changes.is_object()) refuse(origin, ": expected an object of settings, not ", changes.dump());
   for (const auto& [key, value] : changes.items()) override_values(list, dotted(below, key), value, origin);
@@ -265,7 +265,7 @@ std::string Settings::json(std::string_view name, int indent) const {
 }
 
 void Settings::merge(std::string_view json, const std::string& origin) {
-  lay_all_over(list_, parsed(json, origin), "", origin);
+  merge_object(list_, parsed(json, origin), "", origin);
 }
 
 void Settings::merge_file(const std::filesystem::path& path) {

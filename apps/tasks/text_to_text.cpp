@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char *cross_setting = "model.cross_attention", *target_file = "target_tokenizer.json",
                      *no_begin = "tokenizer.begin is empty: name the mark that begins outputs, such as <s>";
 
-// --- hard-coded cross-attention needs to know how long sources are beside their targets
+// --- source/target length ratio, for hard-coded cross-attention
 
 /// Whether an attention is hard-coded and has no gamma; it is a name, or an object with a name.
 bool lacks_gamma(const Json& choice) {
@@ -324,7 +324,7 @@ std::vector<Prediction> TextToTextLearner::predict(std::span<const std::string> 
 }
 
 std::vector<Prediction> TextToTextLearner::generate(const std::string& prompt,
-                                                    const WritingOptions& options) {
+                                                    const GenerationOptions& options) {
   Decoding decoding = decoding_;
   if (options.draws()) decoding.method = Decoding::Method::sample;
   options.apply_to(decoding.sampling, decoding.seed);

@@ -65,7 +65,7 @@ void fit_windows(const TaskKind& kind, const Settings& settings, Settings& defau
 /// Sets a learning rate of 0.02 / width for pretrained weights: 2.6e-5 at 768, within BERT's range
 /// of 2e-5 to 5e-5 (Devlin et al. 2019, appendix A.3). Newly initialised parts keep the usual rate,
 /// and so do LoRA's matrices.
-void take_small_steps(const Settings& settings, Settings& defaults) {
+void scale_fine_tuning_rate(const Settings& settings, Settings& defaults) {
   const std::string name = "training.schedule.learning_rate";
   if (settings.setting(name).is_given || settings.get<std::int64_t>("model.lora_rank") > 0) return;
   const auto usual = defaults.get<double>(name);
@@ -83,13 +83,13 @@ void take_small_steps(const Settings& settings, Settings& defaults) {
 
 /// Returns the defaults that follow from the given settings: those for the user's data, and the
 /// model of training.from.
-Settings defaults_beside(const TaskKind& kind, const GivenSettings& given, const Settings& settings) {
+Settings derived_defaults(const TaskKind& kind, const GivenSettings& given, const Settings& settings) {
   Settings defaults = kind.settings(given.own_data || kind.names_data(settings));
   if (const auto from = settings.get<std::string>("training.from"); !from.empty()) {
     const bool is_known = !kind.fine_tuning.empty();
     if (is_known) defaults.change_defaults(kind.fine_tuning);
     apply_model_settings(defaults, from);
-    if (is_known) take_small_steps(settings, defaults);
+    if (is_known) scale_fine_tuning_rate(settings, defaults);
   }
   fit_windows(kind, settings, defaults);
   evaluate_for_patience(settings, defaults);
@@ -112,7 +112,7 @@ void check_all_used(const TaskKind& kind, const GivenSettings& given, const Sett
 
 /// Returns the given settings, except for attention, on top of the defaults or the settings of the
 /// resumed run.
-Settings laid_over_defaults(const TaskKind& kind, const GivenSettings& given) {
+Settings resolve_base_settings(const TaskKind& kind, const GivenSettings& given) {
   const bool is_new = given.resumed.empty();
   const auto limit = [](const Settings& of, const char* name) { return of.get<std::int64_t>(name); };
   const char *const steps = "training.steps", *const epochs = "training.epochs";
@@ -135,7 +135,7 @@ Settings laid_over_defaults(const TaskKind& kind, const GivenSettings& given) {
   const bool by_epochs = limit(settings, epochs) > 0 && is_given(epochs) && !is_given(steps);
   const bool by_steps = limit(settings, steps) > 0 && !is_new && is_given(steps) && !is_given(epochs);
   if (is_new && !given.own_data) check_all_used(kind, given, settings);
-  if (is_new) settings.inherit_defaults(defaults_beside(kind, given, settings));
+  if (is_new) settings.inherit_defaults(derived_defaults(kind, given, settings));
   if (by_epochs) settings.set(steps, "0", epochs);  // one that is given alone replaces the other
   if (by_steps) settings.set(epochs, "0", steps);
   return settings;
@@ -156,7 +156,7 @@ std::vector<GivenSetting> given_settings(const TaskKind& kind, std::string_view 
 
 Settings training_settings(const TaskKind& kind, const GivenSettings& given,
                            std::vector<std::string>* notes) {
-  Settings settings = laid_over_defaults(kind, given);
+  Settings settings = resolve_base_settings(kind, given);
   const AttentionNames& names = given.attention;
   std::vector<std::string> said = choose_attentions(settings, kind.stacks, names);
   if (notes) *notes = std::move(said);
@@ -232,7 +232,7 @@ void share_vocabulary(Learner& learner, Ranks& ranks) {
 // --- examples from memory, stored as files of the run
 
 /// Changes settings that name one of the files in a folder to name it as config.json does.
-void name_as_in_run(Settings& settings, const fs::path& folder, const NamedFiles& files) {
+void store_paths_relative_to_run(Settings& settings, const fs::path& folder, const NamedFiles& files) {
   const Settings before = settings;
   for (const Settings::Declared& one : before.declared())
     for (const auto& [name, content] : files)
@@ -299,7 +299,7 @@ class Training {
     TrainerCallbacks callbacks = request_.callbacks;
     if (!callbacks.report) callbacks.report = page::write_while_training;
     Trainer trainer(*learner_, options, callbacks, ranks_);
-    // From here on a stop is met by a checkpoint. A program that ends at once until somebody asks learns that
+    // From here on a stop request writes a checkpoint instead of exiting. A program that polls for it learns that
     // here; the trainer acts on the answer.
     if (callbacks.stop_requested) static_cast<void>(callbacks.stop_requested());
     if (!is_first_) return trainer.run();
@@ -323,7 +323,8 @@ class Training {
     check_start(settings_);
     const TrainerOptions options = trainer_options(settings_);
     Settings recorded = settings_;  // as config.json will have them, whatever the temporary folder
-    if (examples_ && !request_.resume) name_as_in_run(recorded, examples_->folder(), examples_->files());
+    if (examples_ && !request_.resume)
+      store_paths_relative_to_run(recorded, examples_->folder(), examples_->files());
     if (ranks_) check_same_settings(*ranks_, kind_, recorded);
     device_ = device_of(settings_, ranks_);
     as_settings_error("", [&] { check_precision(options.precision, device_); });
@@ -382,9 +383,9 @@ class Training {
   RunFolder opened_folder() {
     Settings settings = learner_->settings();  // with what it has measured itself
     if (before_)
-      name_as_in_run(settings, before_->path(), data_files_);
+      store_paths_relative_to_run(settings, before_->path(), data_files_);
     else if (examples_)
-      name_as_in_run(settings, examples_->folder(), data_files_ = examples_->files());
+      store_paths_relative_to_run(settings, examples_->folder(), data_files_ = examples_->files());
     RunStart start{std::string(kind_.name), settings.json("", 2) + "\n", learner_->files(),
                    learner_->data_digests(), start_.origin};
     start.files.merge(data_files_);
@@ -401,7 +402,7 @@ class Training {
   std::optional<ExampleFiles> examples_;  // until they are files of the run
   Device device_;
   std::optional<RunFiles> before_;  // of rank 0, when the run goes on
-  NamedFiles data_files_;           // of the run, by which it has its examples
+  NamedFiles data_files_;           // data files, named as in the run folder
   std::unique_ptr<Learner> learner_;
   Start start_;
 };

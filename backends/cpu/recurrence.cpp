@@ -470,8 +470,8 @@ class Recurrent {
   /// from it: those of k and w by rows, that of v (added to dv) and that of the written value
   /// (added to dx).
   template <bool adds, bool overwrites>
-  void back_to_change(const Chunk& at, std::int64_t step, const Columns& columns, T* ds, T* dv, T* dx,
-                      const RowSums& sums) const {
+  void backward_update(const Chunk& at, std::int64_t step, const Columns& columns, T* ds, T* dv, T* dx,
+                       const RowSums& sums) const {
     const D d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
     const std::int64_t first = step * padded_keys_;
@@ -591,7 +591,7 @@ class Recurrent {
     T *const dv = walk.dv + step * walk.columns.padded, *const dx =
                                                             walk.at.dwritten + step * walk.columns.padded;
     add_query_gradient(after, walk.at.out + step * walk.columns.padded, walk.columns, walk.sums);
-    back_to_change<adds, overwrites>(walk.at, step, walk.columns, walk.ds, dv, dx, walk.sums);
+    backward_update<adds, overwrites>(walk.at, step, walk.columns, walk.ds, dv, dx, walk.sums);
     if constexpr (decays || overwrites)
       back_to_reading<decays, overwrites>(before, walk.at, step, walk.columns, walk.ds, dx, walk.sums);
     put(walk.dq, walk, step, walk.sums.q);

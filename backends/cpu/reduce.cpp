@@ -180,7 +180,7 @@ HWY_INLINE T extreme_of(T best, T x) {
 }
 
 template <bool largest, class T>
-constexpr T extreme_of_nothing() {
+constexpr T reduction_identity() {
   using Limits = std::numeric_limits<T>;
   if constexpr (Limits::has_infinity) return largest ? -Limits::infinity() : Limits::infinity();
   return largest ? Limits::lowest() : Limits::max();
@@ -190,7 +190,7 @@ template <bool largest, class T>
 T row_extreme(const T* x, std::int64_t n) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  auto best = hn::Set(d, extreme_of_nothing<largest, T>());
+  auto best = hn::Set(d, reduction_identity<largest, T>());
   auto unordered = hn::FirstN(d, 0);
   std::int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
@@ -222,7 +222,7 @@ void extremes(const T* x, std::int64_t outer, std::int64_t n, std::int64_t inner
       const std::int64_t o = task / tiles, left = task % tiles * tile_width;
       const std::int64_t width = std::min(tile_width, inner - left);
       T* best = out + o * inner + left;
-      std::fill_n(best, width, extreme_of_nothing<largest, T>());
+      std::fill_n(best, width, reduction_identity<largest, T>());
       for (std::int64_t row = 0; row < n; ++row) {
         const T* values = x + (o * n + row) * inner + left;
         for (std::int64_t j = 0; j < width; ++j) best[j] = extreme_of<largest>(best[j], values[j]);

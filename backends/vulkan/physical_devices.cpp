@@ -414,7 +414,7 @@ std::string find_devices(Driver& driver) {
 
 Driver* ask_driver() {
   pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
-  auto* driver = new Driver;  // kept until the program ends: drivers cope badly with being unloaded at exit
+  auto* driver = new Driver;  // leaked on purpose: some drivers crash on unload
   driver->found.problem = find_devices(*driver);
   return driver;
 }

@@ -87,7 +87,7 @@ Tensor attention_of(const heed_tensor* query, const heed_tensor* key, const heed
   return attention(tensor_of(query, "query"), tensor_of(key, "key"), tensor_of(value, "value"), options);
 }
 
-using Made = std::vector<Tensor>;
+using OpResults = std::vector<Tensor>;
 
 /// Cuts `text` after the first `end`, and returns the part before it, without leading spaces.
 std::string_view cut(std::string_view& text, char end) {
@@ -98,13 +98,13 @@ std::string_view cut(std::string_view& text, char end) {
 }
 
 /// The arguments of heed_op(), read in the order in which the C++ function of the op takes them.
-class Given {
+class OpArguments {
  public:
   /// `takes`: tensors; settings -> results. A tensor that ends in '?' may be missing; "..." allows
   /// more of the last tensor or, after a space, more of the last pair. A missing setting has the
   /// value after its '=', or 0 or none.
-  Given(const std::string& op, std::string_view takes, const heed_tensor* const* tensors, std::size_t count,
-        Options with)
+  OpArguments(const std::string& op, std::string_view takes, const heed_tensor* const* tensors,
+              std::size_t count, Options with)
       : op_(op), with_(std::move(with)), declared_(takes) {
     check_argument(tensors != nullptr || count == 0, "inputs is NULL");
     std::vector<bool> optional;
@@ -229,37 +229,37 @@ class Given {
 
 /// The form in which an argument is kept during the call.
 template <class T>
-struct Kept {
+struct Owned {
   using Type = std::remove_cvref_t<T>;
 };
 template <class T>
-struct Kept<std::span<const T>> {
+struct Owned<std::span<const T>> {
   using Type = std::vector<T>;
 };
 template <>
-struct Kept<std::string_view> {
+struct Owned<std::string_view> {
   using Type = std::string;
 };
 
-Made made(Tensor one) {
+OpResults as_results(Tensor one) {
   return {std::move(one)};
 }
-Made made(Made several) {
+OpResults as_results(OpResults several) {
   return several;
 }
 template <class Pair>
-Made made(const Pair& both) {
+OpResults as_results(const Pair& both) {
   const auto& [first, second] = both;
   return {first, second};
 }
 
 template <class Result, class... Arguments>
-Made call(Result (*function)(Arguments...), Given& given) {
-  std::tuple<typename Kept<Arguments>::Type...> arguments{given.next<typename Kept<Arguments>::Type>()...};
-  return made(std::apply(function, arguments));
+OpResults call(Result (*function)(Arguments...), OpArguments& given) {
+  std::tuple<typename Owned<Arguments>::Type...> arguments{given.next<typename Owned<Arguments>::Type>()...};
+  return as_results(std::apply(function, arguments));
 }
 template <auto function>
-Made run(Given& given) {
+OpResults run(OpArguments& given) {
   return call(function, given);
 }
 // Which of the functions of one name.
@@ -274,9 +274,9 @@ constexpr auto product = run<function>;
 /// its functions from it. A setting has the type of its default, or the one after its ':'.
 struct NamedOp {
   const char* name;
-  const char* takes;  ///< see Given; settings in the order of the C++ function
+  const char* takes;  ///< see OpArguments; settings in the order of the C++ function
   const char* does;
-  Made (*run)(Given& given);
+  OpResults (*run)(OpArguments& given);
 };
 
 // clang-format off
@@ -503,8 +503,8 @@ heed_status heed_op(const char* op, const heed_tensor* const* inputs, size_t cou
     const std::string name = text_of(op, "op");
     const NamedOp& named = named_op(name);
     check_argument(outputs != nullptr || room == 0, "outputs is NULL");
-    Given given(name, named.takes, inputs, count, settings_of(settings));
-    const Made results = named.run(given);
+    OpArguments given(name, named.takes, inputs, count, settings_of(settings));
+    const OpResults results = named.run(given);
     given.check_all_taken();
     check_argument(results.size() <= room, named.name, " makes ", results.size(),
                    " tensors, but outputs has room for ", room);

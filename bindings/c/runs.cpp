@@ -137,9 +137,9 @@ PredictOptions predict_options(const char* settings) {
   });
 }
 
-WritingOptions writing_options(const Options& given) {
+GenerationOptions generation_options(const Options& given) {
   return about_settings([&] {
-    WritingOptions options;
+    GenerationOptions options;
     const auto where_given = [&](const char* name, auto value) {
       return given.values().contains(name) ? std::optional(value) : std::nullopt;
     };
@@ -554,7 +554,7 @@ heed_status heed_run_stream_bytes(heed_run* run, const char* line, heed_on_bytes
 
 heed_status heed_run_generate(heed_run* run, const char* prompt, const char* settings, char** out) {
   return give_text(__func__, run, out, [&](Run& open) {
-    return json_of(open.generate(text_of(prompt, "prompt"), writing_options(settings_of(settings))));
+    return json_of(open.generate(text_of(prompt, "prompt"), generation_options(settings_of(settings))));
   });
 }
 

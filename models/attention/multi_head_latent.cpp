@@ -75,8 +75,8 @@ class MultiHeadLatent : public Attention {
     const auto for_all = [&](const Tensor& t) {
       return expand(unsqueeze(t, 1), {t.size(0), heads, t.size(1), t.size(2)});
     };
-    const Tensor asking = concat({matmul(x.query, by_head(key_.matrix())), x.rotary_query}, 3);
-    const Tensor attended = attention(asking, for_all(concat({cache.key, cache.value}, 2)),
+    const Tensor queries = concat({matmul(x.query, by_head(key_.matrix())), x.rotary_query}, 3);
+    const Tensor attended = attention(queries, for_all(concat({cache.key, cache.value}, 2)),
                                       for_all(cache.key), options_of(cache.mask, context));
     const Tensor merged = merge_heads(matmul(attended, transpose(by_head(value_.matrix()), 2, 3)));
     return output_(value_.bias.defined() ? merged + value_.bias : merged);

@@ -137,17 +137,18 @@ class Nystromformer : public Attention {
     const Tensor inverse = pseudo_inverse(between, iterations_);  // [B, H, m of Y, m of X]
 
     const Tensor query = split_heads(x.query, heads), key = split_heads(x.key, heads);
-    const Tensor asking = cast(query_landmarks, type), asked = cast(key_landmarks, type);
+    const Tensor landmark_queries = cast(query_landmarks, type), landmark_keys = cast(key_landmarks, type);
     const AttentionOptions over_tokens = kernel_options(memory_mask, context);
     const AttentionOptions over_landmarks =
         kernel_options(expand(segments.exists, {query.size(0), segments.exists.size(1)}), context);
-    const Tensor pooled = attention(asking, key, split_heads(x.value, heads), over_tokens);  // [B, H, m, dh]
+    const Tensor pooled =
+        attention(landmark_queries, key, split_heads(x.value, heads), over_tokens);  // [B, H, m, dh]
     const Tensor values = cast(matmul(inverse, cast(pooled, precise)), type);
     show(context, "weights", [&] {
-      return matmul(attention_weights(query, asked, over_landmarks),
-                    matmul(inverse, attention_weights(asking, key, over_tokens)));
+      return matmul(attention_weights(query, landmark_keys, over_landmarks),
+                    matmul(inverse, attention_weights(landmark_queries, key, over_tokens)));
     });
-    Tensor out = attention(query, asked, values, over_landmarks);
+    Tensor out = attention(query, landmark_keys, values, over_landmarks);
     if (kernel_width_ > 0) out = out + convolved(split_heads(x.value, heads), in_query);
     return w_.output(merge_heads(out));
   }

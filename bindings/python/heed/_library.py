@@ -283,7 +283,7 @@ if library.heed_abi_version() != ABI_VERSION:
 
 # --- the end of the program
 
-# Python ends a thread that comes back to it once the interpreter is going (pthread_exit), and C++ aborts when that
+# Python ends a thread that comes back to it during interpreter shutdown (pthread_exit), and C++ aborts when that
 # happens to a thread with frames of the library below. So before that all calls of other threads are ended.
 _ending = False
 _lock = threading.RLock()

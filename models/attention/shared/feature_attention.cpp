@@ -8,7 +8,7 @@
 namespace heed {
 namespace {
 
-constexpr double most_decay = 100;  // e^-100 is nothing beside 1
+constexpr double most_decay = 100;  // exp(-100) is below the precision of 1
 
 /// Less than the logarithm of any feature.
 double least_log(const Tensor& logs) {
