@@ -377,7 +377,10 @@ Comparison compare(const ComparisonPlan& plan, const fs::path& folder, const Cel
       if (found.mattered.empty()) found.mattered = setting_importance(shorter, rows);
       for (const ComparisonRow& row : rows)
         for (const std::string& failure : row.failures)
-          failed.push_back({row.choice, {}, {concat_text(failure, " (in a training of ", steps, " steps)")}});
+          failed.push_back({.choice = row.choice,
+                            .results = {},
+                            .failures = {concat_text(failure, " (in a training of ", steps, " steps)")},
+                            .difference = {}});
       found.cells = cells_of_best(found.cells, rows);
       check(!found.cells.empty(), "no choice could be measured after ", steps, " steps; their folders in ",
             folder, " say why");

@@ -478,7 +478,8 @@ Tensor TextWriter::line_outputs(std::span<const std::string> lines, Context& con
   return model.logits(model.hidden(pad_tokens(all, model.device()), context));
 }
 
-std::vector<Prediction> TextWriter::generate(const std::string& prompt, const GenerationOptions& options) {
+std::vector<Prediction> TextWriter::generate(const std::string& prompt,
+                                             const TextGenerationOptions& options) {
   GenerationOptions generation = generation_;
   generation.tokens = options.max_tokens.value_or(generation.tokens);
   options.apply_to(generation.sampling, generation.seed);

@@ -201,7 +201,7 @@ class TextWriter : public Learner {
                                 const PredictOptions& options) {
     return write(prompt, samples, options, generation_);
   }
-  std::vector<Prediction> generate(const std::string& prompt, const GenerationOptions& options) override;
+  std::vector<Prediction> generate(const std::string& prompt, const TextGenerationOptions& options) override;
 
  protected:
   void check_training() const override;

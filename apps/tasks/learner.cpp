@@ -212,7 +212,7 @@ Tensor Learner::line_outputs(std::span<const std::string> /*lines*/, Context& /*
 }
 
 std::vector<Prediction> Learner::generate(const std::string& /*prompt*/,
-                                          const GenerationOptions& /*options*/) {
+                                          const TextGenerationOptions& /*options*/) {
   fail("a ", kind_.name, " run generates no text; use predict()");
 }
 

@@ -119,7 +119,7 @@ struct PredictOptions {
 };
 
 /// Options of Run::generate(). Options that are not set default to the settings of the run.
-struct GenerationOptions {
+struct TextGenerationOptions {
   std::optional<std::int64_t> max_tokens = {};  ///< the most new tokens, from 1
   // As in SamplingOptions. If any of these is set, or samples > 1, texts are sampled instead of
   // searched for.
@@ -266,7 +266,7 @@ class Learner : public Task {
   virtual Tensor line_outputs(std::span<const std::string> lines, Context& context);
   /// Generates texts for a prompt (Run::generate()). Throws an Error for a prompt that the model
   /// cannot read, and if the task generates no text.
-  virtual std::vector<Prediction> generate(const std::string& prompt, const GenerationOptions& options);
+  virtual std::vector<Prediction> generate(const std::string& prompt, const TextGenerationOptions& options);
   /// Returns log p(target | line) for each pair, [B], natural logarithm, including the end of the
   /// target. Tracked. Throws an Error unless the task maps a text to a text.
   virtual Tensor target_log_probabilities(std::span<const std::string> lines,

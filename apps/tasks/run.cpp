@@ -238,7 +238,7 @@ Prediction Run::stream(const std::string& line, const OnText& on_text) const {
   }
 }
 
-std::vector<Prediction> Run::generate(const std::string& prompt, const GenerationOptions& options) const {
+std::vector<Prediction> Run::generate(const std::string& prompt, const TextGenerationOptions& options) const {
   check_utf8({&prompt, 1}, "generate");
   checked_range("generate: samples", options.samples, 1, 1024);
   if (options.max_tokens) checked_range("generate: max_tokens", *options.max_tokens, 1, 1'000'000);

@@ -78,7 +78,8 @@ class Run {
   /// text, answers to it. Greedy at temperature 0. The score of the only alternative of a text is
   /// its log-probability. Throws an Error for options out of range and for a prompt that the model
   /// cannot read.
-  std::vector<Prediction> generate(const std::string& prompt, const GenerationOptions& options = {}) const;
+  std::vector<Prediction> generate(const std::string& prompt,
+                                   const TextGenerationOptions& options = {}) const;
   /// Returns the digest of a part of the run's own data, "valid", "test" or "train"; "" if there is
   /// none.
   std::string data_digest(std::string_view part) const { return files_.data_digest(part); }

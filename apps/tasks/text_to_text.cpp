@@ -324,7 +324,7 @@ std::vector<Prediction> TextToTextLearner::predict(std::span<const std::string> 
 }
 
 std::vector<Prediction> TextToTextLearner::generate(const std::string& prompt,
-                                                    const GenerationOptions& options) {
+                                                    const TextGenerationOptions& options) {
   Decoding decoding = decoding_;
   if (options.draws()) decoding.method = Decoding::Method::sample;
   options.apply_to(decoding.sampling, decoding.seed);

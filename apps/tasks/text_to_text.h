@@ -133,7 +133,7 @@ class TextToTextLearner : public Learner {
   Evaluation evaluate() override;
 
   std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
-  std::vector<Prediction> generate(const std::string& prompt, const GenerationOptions& options) override;
+  std::vector<Prediction> generate(const std::string& prompt, const TextGenerationOptions& options) override;
   Tensor target_log_probabilities(std::span<const std::string> lines, std::span<const std::string> targets,
                                   Context& context) override;
 

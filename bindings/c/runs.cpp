@@ -137,9 +137,9 @@ PredictOptions predict_options(const char* settings) {
   });
 }
 
-GenerationOptions generation_options(const Options& given) {
+TextGenerationOptions generation_options(const Options& given) {
   return about_settings([&] {
-    GenerationOptions options;
+    TextGenerationOptions options;
     const auto where_given = [&](const char* name, auto value) {
       return given.values().contains(name) ? std::optional(value) : std::nullopt;
     };
