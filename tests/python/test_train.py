@@ -10,6 +10,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 import unittest
 import warnings
 
@@ -501,6 +503,29 @@ class Training(Folder):
                 self.train("classify", TEXTS, LABELS, on_progress=interrupt)
         folder = next(str(one.message) for one in caught if "the run stays in" in str(one.message)).split()[4].rstrip(";")
         self.assertEqual(heed.resume(folder).task, "classify")
+
+    def test_interrupt_of_a_queue(self):
+        """Ctrl-C ends answer() and close(), though the worker would need 20 s for the text."""
+        is_slow = threading.Event()
+
+        def values(call):
+            for _ in range(400 if is_slow.is_set() else 0):
+                time.sleep(0.05)
+                call.value + 1
+            return call.value
+
+        heed.register_attention("slow_values", values)
+        run = self.train("classify", TEXTS, LABELS, attention="slow_values")
+        self.raise_on_interrupt()
+        timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+        begin = time.monotonic()
+        with self.assertRaises(KeyboardInterrupt), run.serve() as queue:
+            is_slow.set()
+            timer.start()
+            queue.answer("good film")
+        self.assertLess(time.monotonic() - begin, 10)
+        is_slow.clear()
+        self.assertTrue(run.predict(["good film"])[0].text)
 
     def test_kill(self):
         """A killed training goes on to the same bits."""
