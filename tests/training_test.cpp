@@ -319,8 +319,8 @@ TEST_CASE("trainer: of steps and epochs, the earlier end counts, and it is said"
     std::string said;
     const TrainResult result =
         Trainer(task, options, {.message = [&](std::string_view text) { said += text; }}).run();
-    CHECK(contains(said, concat_text("training ends after ", result.step, " steps: steps = ", steps,
-                                     ", and epochs = ", epochs, " take ")) == (steps > 0));
+    CHECK(test::contains(said, concat_text("training ends after ", result.step, " steps: steps = ", steps,
+                                           ", and epochs = ", epochs, " take ")) == (steps > 0));
     CHECK(result.finished);
     return result.step;
   };
