@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <map>
 #include <string>
@@ -228,20 +227,6 @@ TEST_CASE("run threads: a blank text has no answer, however it is asked") {
       CHECK(returning.answer(text).error == error);
     }
   }
-}
-
-TEST_CASE("run threads: a text that nobody waits for is dropped") {
-  const SmallRun small("language_model", {"tokenizer.kind=characters"});
-  const std::string line = small.lines(1).front();
-  Run run = small.open({"generation.tokens=1000000"});
-  const auto begin = std::chrono::steady_clock::now();
-  {
-    AnswerQueue queue(run);
-    const auto stop_at = begin + std::chrono::milliseconds(200);
-    const StopCheck stops([&] { return std::chrono::steady_clock::now() > stop_at; });
-    CHECK_THROWS_AS(queue.answer(line), Interrupted);
-  }  // which waits for its worker
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
