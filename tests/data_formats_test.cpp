@@ -121,7 +121,7 @@ TEST_CASE("Whether the first row names the columns is found out, and always said
     for (int i = 0; i < times; ++i) bytes += others[static_cast<std::size_t>(i) % others.size()] + "\n";
     return bytes;
   };
-  const TableOptions labelled{.columns = {"1"}, .usual_names = {"label"}};
+  const TableOptions labelled{.columns = {"1", "2"}, .usual_names = {"label", ""}};
   const Names reviews = {"good,\"a fine, quiet film that stays with you\"", "bad,not for me"};
   // names: a label that no other row has, numbers below, or what such columns are called
   CHECK(first(rows("kind,what it says", reviews, 10), labelled) == "good");
