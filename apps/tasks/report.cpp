@@ -167,9 +167,9 @@ class ModelSections {
   Json written() {
     Json list = Json::array();
     for (const GeneratedExample& example : with_data().learner().generated_examples(answers_shown))
-      list.push_back({{"source", page::line(one.source)},
-                      {"expected", page::line(one.expected)},
-                      {"answer", page::line(one.answer)}});
+      list.push_back({{"source", page::line(example.source)},
+                      {"expected", page::line(example.expected)},
+                      {"answer", page::line(example.answer)}});
     return member("written", std::move(list));
   }
 
