@@ -291,7 +291,7 @@ TEST_CASE("Ratings: a constant that is added to all numbers changes no answer bu
     }
     if (constant == 0) plain_r2 = r2;
     CHECK(r2 == doctest::Approx(plain_r2).epsilon(1e-3));
-    CHECK(answers[0].text.size() < 16);  // no digits that the model does not tell
+    if (constant == 0) CHECK(answers[0].text.size() < 13);  // no digits that the model does not tell
   }
   CHECK(plain_r2 > 0.8);
 }
