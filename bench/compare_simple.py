@@ -1,24 +1,26 @@
 #!/usr/bin/env python3
-"""Classifier and matcher without a setting, beside simple rivals, on the same training and test texts of each set.
+"""Classifier and matcher without a setting, beside simple rivals, on the same texts of each set.
 
     python3 bench/compare_simple.py ../shared/data
     python3 bench/compare_simple.py ../shared/data --only mr rte --seeds 1 --holdout -- --threads 1
 
-DATA is a folder with the sets of SETS below, as they are distributed. Every program reads the same JSON lines, made of
-the columns that SETS names. Prints a Markdown table of the accuracy on the test, for wikiqa of the mean average precision
-over the questions that have a right answer. Needs scikit-learn.
+DATA is a folder with the sets of SETS below, as they are distributed. Every program reads the same
+JSON lines. Prints a Markdown table of the accuracy on the test, for wikiqa of the mean average
+precision over the questions that have a right answer. Needs scikit-learn.
 
-    heed      build/bin/classify or match with its defaults: mean and standard error of the seeds; it holds out the texts
-              that it validates on from the training texts
-    words     TF-IDF of words and pairs of words with logistic regression, on all training texts (C = 10, of pairs 1)
+    heed      classify or match with its defaults: mean and standard error of the seeds; it holds
+              out the texts that it validates on from the training texts
+    words     TF-IDF of words and pairs of words with logistic regression, on all training texts
+              (C = 10, of pairs 1)
     chars     the same of 2 to 4 characters in a row within words
-    overlap   pairs: logistic regression on seven counts of the words that both texts have; words and chars have these, too,
-              and the texts u and v as [u; v; |u - v|; u * v]
+    overlap   pairs: logistic regression on seven counts of the words that both texts have; words
+              and chars have these, too, and the texts u and v as [u; v; |u - v|; u * v]
     error     the standard error of an accuracy on so many test texts
     ahead     heed's mean less the best rival
-    seconds, MB   time and peak memory of heed (training and test, mean of the seeds) / of the best rival, one process each
+    seconds, MB   time and peak memory of heed (training and test, mean of the seeds) / of the best
+                  rival, one process each
 """
-import argparse
+
 import csv
 import io
 import json
@@ -50,7 +52,8 @@ def labelled_lines(path):
 
 
 def file_for_each_class(path):
-    return [(file.suffix, line) for file in sorted(path.glob("*.???")) for line in lines_of(file, encoding="cp1252")]
+    return [(file.suffix, line) for file in sorted(path.glob("*.???"))
+            for line in lines_of(file, encoding="cp1252")]
 
 
 def folder_for_each_class(path):
@@ -70,17 +73,19 @@ def tsv(path, *columns):
 
 def quoted(path, *columns):
     text = text_of(path)
-    return columns_of(csv.reader(io.StringIO(text, newline=""), delimiter="\t" if "\t" in text[:50] else ","), columns)
+    delimiter = "\t" if "\t" in text[:50] else ","
+    return columns_of(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), columns)
 
 
 def ag_news(path):
     """Training texts with classes 0 to 3; test texts in two columns, with classes 1 to 4."""
     if "train" in path.name:
         return quoted(path, 1, 0)
-    return [(str(int(label) - 1), f"{title} {text}") for label, title, text in quoted(path, 0, 1, 2)]
+    rows = quoted(path, 0, 1, 2)
+    return [(str(int(label) - 1), f"{title} {text}") for label, title, text in rows]
 
 
-# Reader, training and test file (none: a tenth of the texts), and of tables the columns of the label and of the texts.
+# Reader, training and test file (none: a tenth of the texts), and the columns of label and texts.
 SETS = {
     "subj": (labelled_lines, "subj.all", None), "mpqa": (labelled_lines, "mpqa.all", None),
     "mr": (file_for_each_class, "", None), "cr": (labelled_lines, "custrev.all", None),
@@ -93,8 +98,10 @@ SETS = {
     "rucola": (quoted, "train.csv", "dev.csv", "acceptable", "sentence"),
     "mahasent": (quoted, "train.csv", "test.csv", "label", "tweet"),
     "hatebr": (quoted, "train.csv", "test.csv", "label_final", "comentario"),
-    "snli": (tsv, "dev.txt", "test.txt", 2, 0, 1), "scitail": (tsv, "dev.txt", "test.txt", 2, 0, 1),
-    "mrpc": (tsv, "msr_paraphrase_train.txt", "msr_paraphrase_test.txt", "Quality", "#1 String", "#2 String"),
+    "snli": (tsv, "dev.txt", "test.txt", 2, 0, 1),
+    "scitail": (tsv, "dev.txt", "test.txt", 2, 0, 1),
+    "mrpc": (tsv, "msr_paraphrase_train.txt", "msr_paraphrase_test.txt", "Quality", "#1 String",
+             "#2 String"),
     "quora": (tsv, "dev.tsv", "test.tsv", 0, 1, 2),
     "rte": (tsv, "train.tsv", "dev.tsv", "label", "sentence1", "sentence2"),
     "wikiqa": (tsv, "WikiQA-train.txt", "WikiQA-test.txt", 2, 0, 1),
@@ -104,7 +111,7 @@ SETS = {
 
 
 def split_of(rows):
-    """Nine tenths and a tenth, shuffled, the same for everyone; pairs stay in order, with those of the same first text."""
+    """Nine tenths and a tenth, the same for everyone; pairs of one first text stay together."""
     if len(rows[0]) == 2:
         rows = list(rows)
         random.Random(1).shuffle(rows)
@@ -112,16 +119,28 @@ def split_of(rows):
         return rows[count:], rows[:count]
     firsts = list(dict.fromkeys(row[1] for row in rows))
     held_out = set(random.Random(1).sample(firsts, round(len(firsts) * 0.1)))
-    return [row for row in rows if row[1] not in held_out], [row for row in rows if row[1] in held_out]
+    parts = [], []
+    for row in rows:
+        parts[row[1] in held_out].append(row)
+    return parts
 
 
 def parts_of(folder, holdout, read, train, test, *columns):
     train = read(folder / train, *columns)
-    train, tested = (train, read(folder / test, *columns)) if test and not holdout else split_of(train)
-    if holdout and not test:
+    tested = read(folder / test, *columns) if test and not holdout else None
+    for _ in range((not test) + holdout):
         train, tested = split_of(train)
-    classes = {row[0] for row in train}
-    return train, [row for row in tested if row[0] in classes]  # five texts of atis have a class of their own
+    classes = {row[0] for row in train}  # five texts of atis have a class of their own
+    return train, [row for row in tested if row[0] in classes]
+
+
+def write_parts(folder, parts, names):
+    """The files of training and test, as JSON lines."""
+    files = [f"{folder}/{part}.jsonl" for part in ("train", "test")]
+    for file, rows in zip(files, parts):
+        lines = [json.dumps(dict(zip(names, row)), ensure_ascii=False) + "\n" for row in rows]
+        pathlib.Path(file).write_text("".join(lines), encoding="utf-8")
+    return files
 
 
 # --- rivals
@@ -135,9 +154,11 @@ def overlap_features(rows, idf):
     features = []
     for first, second in ((words_of(one), words_of(other)) for _, one, other in rows):
         common = first & second
-        weight = [sum(idf.get(word, idf[""]) for word in words) for words in (common, first, second)]
-        features.append([len(common), len(common) / max(1, len(first)), len(common) / max(1, len(second)), weight[0],
-                         weight[0] / max(1, weight[1]), weight[0] / max(1, weight[2]), abs(len(first) - len(second))])
+        shared, *weights = (sum(idf.get(word, idf[""]) for word in words)
+                            for words in (common, first, second))
+        counts = [len(common), *(len(common) / max(1, len(words)) for words in (first, second))]
+        counts += [shared, *(shared / max(1, weight) for weight in weights)]
+        features.append([*counts, abs(len(first) - len(second))])
     return features
 
 
@@ -146,22 +167,22 @@ def inverse_frequencies(texts):
     for words in map(words_of, texts):
         for word in words:
             counts[word] = counts.get(word, 0) + 1
-    return {"": math.log(len(texts))} | {word: math.log(len(texts) / count) for word, count in counts.items()}
+    weights = {word: math.log(len(texts) / count) for word, count in counts.items()}
+    return {"": math.log(len(texts))} | weights
 
 
 def mean_average_precision(rows, scores):
-    groups = []
-    for place, (label, first, _) in enumerate(rows):
-        if place == 0 or first != rows[place - 1][1]:
-            groups.append([])
-        groups[-1].append((scores[place], label != "1"))  # of equal scores the wrong answer stands first
+    groups = {}
+    for (label, first, _), score in zip(rows, scores):
+        groups.setdefault(first, []).append((score, label != "1"))
     precisions = []
-    for group in groups:
-        ordered = sorted(group, key=lambda one: (-one[0], not one[1]))
-        ranks = [rank for rank, (_, wrong) in enumerate(ordered, 1) if not wrong]
+    for group in groups.values():
+        group.sort(key=lambda pair: (-pair[0], not pair[1]))  # of equal scores the wrong one first
+        ranks = [rank for rank, (_, wrong) in enumerate(group, 1) if not wrong]
         if ranks:
-            precisions.append(sum(right / rank for right, rank in enumerate(ranks, 1)) / len(ranks))
-    return sum(precisions) / len(precisions)
+            found = [right / rank for right, rank in enumerate(ranks, 1)]
+            precisions.append(statistics.mean(found))
+    return statistics.mean(precisions)
 
 
 def rival(kind, metric, *files):
@@ -171,22 +192,30 @@ def rival(kind, metric, *files):
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
 
-    train, test = ([tuple(json.loads(line).values()) for line in open(file, encoding="utf-8")] for file in files)
+    train, test = ([tuple(json.loads(line).values()) for line in open(file, encoding="utf-8")]
+                   for file in files)
     pairs = len(train[0]) == 3
     texts = [text for column in list(zip(*train))[1:] for text in column]
-    features = [[[]] * len(part) for part in (train, test)]
+    features = [None, None]
     if pairs:
         idf = inverse_frequencies(texts)
         features = [overlap_features(part, idf) for part in (train, test)]
         scaler = StandardScaler().fit(features[0])
         features = [scaler.transform(part) for part in features]
     if kind != "overlap":
-        vectors = TfidfVectorizer(**({"ngram_range": (2, 4), "analyzer": "char_wb"} if kind == "chars" else
-                                     {"ngram_range": (1, 2), "token_pattern": r"\w+" if pairs else r"\S+"})).fit(texts)
+        form = {"ngram_range": (1, 2), "token_pattern": r"\w+" if pairs else r"\S+"}
+        if kind == "chars":
+            form = {"ngram_range": (2, 4), "analyzer": "char_wb"}
+        vectors = TfidfVectorizer(**form).fit(texts)
         for place, part in enumerate((train, test)):
             u, *v = (vectors.transform(column) for column in list(zip(*part))[1:])
-            features[place] = hstack([u, *v, abs(u - v[0]), u.multiply(v[0]), features[place]]).tocsr() if pairs else u
-    model = LogisticRegression(C=1 if pairs else 10, max_iter=1000).fit(features[0], [row[0] for row in train])
+            if pairs:
+                columns = [u, *v, abs(u - v[0]), u.multiply(v[0]), features[place]]
+                features[place] = hstack(columns).tocsr()
+            else:
+                features[place] = u
+    model = LogisticRegression(C=1 if pairs else 10, max_iter=1000)
+    model.fit(features[0], [row[0] for row in train])
     if metric == "map":
         score = mean_average_precision(test, model.predict_proba(features[1])[:, 1])
     else:
@@ -198,7 +227,7 @@ def rival(kind, metric, *files):
 
 
 def measured(metric, *commands):
-    """The metric in per cent that the last command prints, seconds and peak memory in MB of all commands."""
+    """The metric in per cent that the last command prints, seconds and peak memory in MB."""
     start, peak = time.monotonic(), 0
     for command in commands:
         answer, usage = peers.finished(command)
@@ -206,54 +235,54 @@ def measured(metric, *commands):
     return 100 * json.loads(answer.splitlines()[-1])[metric], time.monotonic() - start, peak
 
 
-def mean_and_error(values):
-    mean = statistics.mean(values)
-    return (mean, statistics.stdev(values) / len(values) ** 0.5) if len(values) > 1 else (mean, 0.0)
-
-
 def compare(name, parts, options):
     pairs, metric = len(parts[0][0]) == 3, "map" if name == "wikiqa" else "accuracy"
     names = ("label", "first", "second") if pairs else ("label", "text")
-    layout = [*(f"--set=data.{part}_column={part}" for part in names if part != "text"), "--format=jsonl"]
+    layout = [f"--set=data.{part}_column={part}" for part in names if part != "text"]
+    layout.append("--format=jsonl")
     with tempfile.TemporaryDirectory() as folder:
-        files = [f"{folder}/{part}.jsonl" for part in ("train", "test")]
-        for file, rows in zip(files, parts):
-            lines = [json.dumps(dict(zip(names, row)), ensure_ascii=False) + "\n" for row in rows]
-            pathlib.Path(file).write_text("".join(lines), encoding="utf-8")
-        kinds = ["words", "chars"] + ["overlap"] * pairs
-        rivals = [measured(metric, [sys.executable, __file__, "--rival", kind, metric, *files]) for kind in kinds]
+        files = write_parts(folder, parts, names)
+        rivals = [measured(metric, [sys.executable, __file__, "--rival", kind, metric, *files])
+                  for kind in ["words", "chars"] + ["overlap"] * pairs]
         program = pathlib.Path(options.bin) / ("match" if pairs else "classify")
         runs = []
         for seed in range(1, options.seeds + 1):
             run = f"{folder}/run{seed}"
-            train = [program, "train", "--data", files[0], *layout, "--seed", seed, "--out", run, *options.flags]
-            runs.append(measured(metric, train, [program, "evaluate", "--run", run, "--data", files[1], *layout]))
-    best, (heed, spread) = max(rivals), mean_and_error([run[0] for run in runs])
-    count = len({row[1] for row in parts[1] if row[0] == "1"}) if metric == "map" else len(parts[1])
-    error = 100 * math.sqrt(heed / 100 * (1 - heed / 100) / count)
-    others = [f"{one[0]:.1f}" for one in rivals] + [""] * (3 - len(rivals))
+            runs.append(measured(
+                metric,
+                [program, "train", "--data", files[0], *layout, "--seed", seed, "--out", run,
+                 *options.flags],
+                [program, "evaluate", "--run", run, "--data", files[1], *layout]))
+    values = [run[0] for run in runs]
+    best, heed = max(rivals), statistics.mean(values)
+    spread = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0
+    asked = {row[1] for row in parts[1] if row[0] == "1"} if metric == "map" else parts[1]
+    error = 100 * math.sqrt(heed / 100 * (1 - heed / 100) / len(asked))
+    others = [f"{other[0]:.1f}" for other in rivals] + [""] * (3 - len(rivals))
     costs = [f"{statistics.mean(run[at] for run in runs):.0f} / {best[at]:.0f}" for at in (1, 2)]
-    print("|", " | ".join([name, *(str(len(part)) for part in parts), f"{heed:.1f} ± {spread:.1f}", *others,
-                           f"{error:.1f}", f"{heed - best[0]:+.1f}", *costs]), "|", flush=True)
-    return heed - best[0]
+    row = [name, *(str(len(part)) for part in parts), f"{heed:.1f} ± {spread:.1f}", *others,
+           f"{error:.1f}", f"{heed - best[0]:+.1f}", *costs]
+    print("|", " | ".join(row), "|", flush=True)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     epilog="Flags after -- go to `train`, such as --attention NAME.")
+    parser = peers.plain_parser(
+        __doc__, epilog="Flags after -- go to `train`, such as --attention NAME.")
     parser.add_argument("data", type=pathlib.Path)
-    parser.add_argument("--holdout", action="store_true", help="measure on a tenth of the training texts, not on the test")
-    parser.add_argument("--only", nargs="+", metavar="NAME", choices=SETS, default=SETS, help="these sets only")
+    parser.add_argument("--holdout", action="store_true",
+                        help="measure on a tenth of the training texts, not on the test")
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=SETS, default=SETS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--bin", default="build/bin", help="folder of the programs")
     own = sys.argv[1:]
     cut = own.index("--") if "--" in own else len(own)
     options = parser.parse_args(own[:cut])
-    options.flags = own[cut + 1:]
-    columns = ["set", "train", "test", "heed", "words", "chars", "overlap", "error", "ahead", "seconds", "MB"]
+    options.flags = own[cut + 1 :]
+    columns = ["set", "train", "test", "heed", "words", "chars", "overlap", "error", "ahead",
+               "seconds", "MB"]
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
-    ahead = [compare(name, parts_of(options.data / name, options.holdout, *SETS[name]), options) for name in options.only]
-    print(f"\nahead on {sum(one > 0 for one in ahead)} of {len(ahead)} sets, at worst {min(ahead):+.1f}")
+    for name in options.only:
+        compare(name, parts_of(options.data / name, options.holdout, *SETS[name]), options)
 
 
 if __name__ == "__main__":

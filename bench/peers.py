@@ -1,4 +1,4 @@
-"""What the comparisons with other programs share: options, runs in turn, and what a process measures of itself."""
+"""What the comparisons with other programs share: options, runs in turn, memory of a process."""
 
 import argparse
 import json
@@ -12,45 +12,68 @@ import tempfile
 BIN = pathlib.Path(__file__).resolve().parent.parent / "build/bin"  # of the release build
 
 
+def plain_parser(description, **settings):
+    return argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter, **settings)
+
+
 def parser_of(description, program):
     """The options of a comparison of `program` with something else."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--heed", default=BIN / program, help=f"the program {program} (default: the one of the release build)")
+    parser = plain_parser(description)
+    parser.add_argument("--heed", default=BIN / program,
+                        help=f"the program {program} (default: that of the release build)")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--pairs", type=int, default=3, help="alternating runs of each side (default 3)")
+    parser.add_argument("--pairs", type=int, default=3,
+                        help="alternating runs of each side (default 3)")
     return parser
 
 
-def run(*command):
-    """The first line of JSON that a process prints."""
-    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[0])
-
-
 def finished(command, **settings):
-    """What a command prints, and the resources that it and its processes used; ends this program with its errors where it
-    fails. `settings` are those of subprocess.Popen, such as cwd and env."""
+    """What a command prints, and the resources that it and its processes used; ends this program
+    with its errors if it fails. `settings` are those of subprocess.Popen, such as cwd and env."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
         process = subprocess.Popen(list(map(str, command)), stdout=out, stderr=error, **settings)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0), error.seek(0)
+        out.seek(0)
+        error.seek(0)
         if process.returncode:
             sys.exit(f"{' '.join(process.args)}\n{error.read().decode(errors='replace')}")
-        return out.read(), usage
+        return out.read().decode(), usage
+
+
+def run(*command):
+    """The first line of JSON that a process prints."""
+    return json.loads(finished(command)[0].splitlines()[0])
 
 
 def in_turn(pairs, *works):
-    """What each of the works gives, time after time; they take turns, since what else a machine does moves figures."""
+    """What each of the works gives, time after time; they take turns, since what else a machine
+    does moves figures."""
     return zip(*[[work() for work in works] for _ in range(pairs)])
 
 
-def median(rows, key):
-    return statistics.median(row[key] for row in rows)
+def ratios(heed, torch, pick=statistics.median):
+    """Time and peak memory of the runs of both sides, and what they are to each other. Both must
+    have the same model."""
+    counts = heed[0]["parameters"], torch[0]["parameters"]
+    if counts[0] != counts[1]:
+        sys.exit(f"heed's model has {counts[0]} parameters, PyTorch's {counts[1]}")
+    heed_ms, torch_ms, heed_mb, torch_mb = (
+        pick(row[key] for row in side) for key in ("ms", "peak_mb") for side in (heed, torch))
+    return {
+        "heed_ms": round(heed_ms, 1),
+        "torch_ms": round(torch_ms, 1),
+        "speedup": round(torch_ms / heed_ms, 3),
+        "heed_peak_mb": round(heed_mb, 1),
+        "torch_peak_mb": round(torch_mb, 1),
+        "memory_ratio": round(heed_mb / torch_mb, 3),
+    }
 
 
 def memory_megabytes(name):
-    """Memory of this process in MB of 2^20 bytes, as bench_steps reports it: VmHWM, the most ever, or VmRSS, now."""
+    """Memory of this process in MB of 2^20 bytes, as bench_steps reports it: VmHWM, the most ever,
+    or VmRSS, now."""
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) / 1024 for line in status if line.startswith(name + ":"))
 

@@ -25,7 +25,6 @@ except ImportError as error:
 transformers.logging.set_verbosity_error()
 PROGRAMS = pathlib.Path(os.environ.get("HEED_PROGRAMS", "build/bin")).resolve()
 GRADIENTS = pathlib.Path(os.environ.get("HEED_GRADIENTS", PROGRAMS / "published_gradients")).resolve()
-CONVERTER = pathlib.Path(__file__).resolve().parents[2] / "bench/compare_ctranslate2.py"
 NEAR = 1e-4
 VOCABULARY = 40
 
@@ -920,38 +919,6 @@ class Published(unittest.TestCase):
                     expected = theirs.encode(text, add_special_tokens=False).ids
                     self.assertEqual(own["ids"], expected, repr(text))
                     self.assertEqual(own["text"], theirs.decode(expected), repr(text))
-
-    def test_ctranslate2(self):
-        """Runs of both kinds of norm: CTranslate2 writes what heed writes, greedily and with a beam."""
-        try:
-            import ctranslate2
-        except ImportError as error:
-            self.skipTest(str(error))
-        small = ["--set", "threads=1", "--set", "model.width=32", "--set", "model.feed_forward=64", "--set",
-                 "model.heads=2", "--set", "training.steps=300", "--set", "training.batch_tokens=1024", "--set",
-                 "data.numbers=2000", "--set", "data.held_out_numbers=20", "--set", "tokenizer.vocabulary=300"]
-        kinds = {"post": ["--set", "model.norm=post"],
-                 "pre": ["--set", "model.norm=pre", "--set", "model.tie_embeddings=decoder", "--set",
-                         "model.positions=learned", "--set", "model.activation=gelu_tanh", "--set",
-                         "model.attention_bias=true", "--set", "model.output_bias=true"]}
-        lines = ["forty-two", "three hundred twenty-one", "one thousand", "seven", "ninety-nine thousand twelve"]
-        for kind, more in kinds.items():
-            own, out = self.folder / kind, self.folder / f"ct_{kind}"
-            run("translate", "train", "--out", own, *small, *more)
-            subprocess.run([sys.executable, CONVERTER, "--run", own, "--convert", out], check=True)
-            tokenizer = Tokenizer.from_file(str(own / "tokenizer.json"))
-            translator = ctranslate2.Translator(str(out), compute_type="float32", intra_threads=1)
-            for beam in (1, 4):
-                found = run("translate", "predict", "--run", own, "--set", f"decoding.beam={beam}", "--set",
-                            "decoding.length_penalty=0", "--set", "decoding.length_ratio=0", "--set",
-                            "decoding.length_extra=30", text="\n".join(lines) + "\n").split("\n")[:-1]
-                sources = [tokenizer.encode(line, add_special_tokens=False).tokens for line in lines]
-                results = translator.translate_batch(sources, beam_size=beam, length_penalty=0, max_decoding_length=31,
-                                                     min_decoding_length=0)
-                expected = [tokenizer.decode([tokenizer.token_to_id(t) for t in result.hypotheses[0]])
-                            for result in results]
-                self.assertEqual(found, expected, f"{kind}, beam {beam}")
-                self.assertGreaterEqual(len(set(expected) - {""}), 3, expected)
 
     def test_minilm(self):
         """Real weights: 100 sentences."""

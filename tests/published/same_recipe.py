@@ -20,60 +20,17 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 import compare_torch  # noqa: E402
+import peers  # noqa: E402
 
 ADAM = {"lr": 1e-4, "betas": (0.9, 0.999), "eps": 1e-8}  # as in bench/steps.cpp
 
 
-def copy_weights(model, recorded):
-    """From heed's names to those of compare_torch.build; every recorded weight must find its place."""
-    import torch
-
-    left = {name.removeprefix("initial."): value for name, value in recorded.items() if name.startswith("initial.")}
-
-    def linear(to, name):
-        to.weight.copy_(left.pop(name + ".weight"))
-        if to.bias is not None:
-            to.bias.copy_(left.pop(name + ".bias"))
-
-    def attention(to, name):
-        parts = [left.pop(f"{name}.{part}.weight") for part in ("query", "key", "value")]
-        if to.key_value is None:
-            to.query.weight.copy_(torch.cat(parts))
-        else:
-            to.query.weight.copy_(parts[0])
-            to.key_value.weight.copy_(torch.cat(parts[1:]))
-        linear(to.output, name + ".output")
-
-    def layers(stack, name, own):
-        for i, layer in enumerate(stack):
-            at = f"{name}.layers.{i}."
-            attention(layer.attention, at + own)
-            linear(layer.norm1, at + own + "_norm")
-            if hasattr(layer, "cross"):
-                attention(layer.cross, at + "cross_attention")
-                linear(layer.norm2, at + "cross_attention_norm")
-            linear(layer.input, at + "feed_forward.input")
-            linear(layer.output, at + "feed_forward.output")
-            linear(layer.norm3, at + "feed_forward_norm")
-
-    with torch.no_grad():
-        model.embedding.weight.copy_(left.pop("embedding.weight"))
-        if "encoder.layers.0.attention.query.weight" in left:
-            layers(model.layers, "encoder", "attention")
-            if hasattr(model, "decoder"):
-                layers(model.decoder, "decoder", "self_attention")
-        else:
-            layers(model.layers, "decoder", "self_attention")
-        if hasattr(model, "classifier"):
-            linear(model.classifier, "output")
-    if left:
-        sys.exit(f"same_recipe.py: PyTorch's model has no place for {', '.join(left)}")
-
-
 def losses_of_torch(case, recorded, threads):
-    torch = compare_torch.set_up_torch(threads)
+    torch = peers.set_up_torch(threads)
+    import torch_models
+
     model, _ = compare_torch.build(case, dropout=0.0)
-    copy_weights(model, recorded)
+    torch_models.take_weights(model, recorded)
     model.train()
     optimizer = torch.optim.Adam(model.parameters(), **ADAM)
     batches = sum(name.startswith("batch.") and name.endswith(".ids") for name in recorded)
@@ -105,7 +62,7 @@ def largest_difference(a, b):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--case", action="append", choices=compare_torch.CASES)
+    parser.add_argument("--case", action="append", choices=compare_torch.SIZES)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--double", action="store_true", help="PyTorch in float64, too")
@@ -114,10 +71,10 @@ def main():
     from safetensors.torch import load_file
 
     worst = 0.0
-    for case in options.case or compare_torch.CASES:
+    for case in options.case or compare_torch.SIZES:
         with tempfile.TemporaryDirectory() as folder:
             file = f"{folder}/recorded.safetensors"
-            subprocess.run([compare_torch.BIN / "bench_steps", "--case", case, "--record", file, "--repeat", str(options.steps),
+            subprocess.run([peers.BIN / "bench_steps", "--case", case, "--record", file, "--repeat", str(options.steps),
                             "--threads", str(options.threads)], check=True)
             recorded = load_file(file)
         heed = recorded["losses"].tolist()
