@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
+#include <sstream>
 
 #include "heed/apps/cli/task_program.h"
 #include "heed/apps/data/synthetic_pairs.h"
@@ -50,14 +52,10 @@ Settings tag_settings(bool /*own_data*/) {
   return settings;
 }
 
-/// Returns the words between spaces, with repetition.
+/// Returns the words between white space, with repetition.
 std::vector<std::string> words_of(std::string_view text) {
-  std::vector<std::string> words;
-  while (text.remove_prefix(std::min(text.find_first_not_of(' '), text.size())), !text.empty()) {
-    words.emplace_back(text.substr(0, text.find(' ')));
-    text.remove_prefix(words.back().size());
-  }
-  return words;
+  std::istringstream words{std::string(text)};
+  return {std::istream_iterator<std::string>(words), {}};
 }
 
 /// Generates numbers in words, with tags. The words are tagged from last to first, because the
@@ -90,17 +88,11 @@ LabelledText read_tagged(const std::string& file, const Settings& layout, ReadRe
                             &report);
 }
 
-/// Converts a list of names to the text of a file, and back.
+/// The text of a file of names, which words_of() reads.
 std::string lines_of_names(const std::set<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += name + "\n";
   return text;
-}
-std::vector<std::string> names_in(std::string_view text) {
-  std::vector<std::string> names;
-  for (; !text.empty(); text.remove_prefix(std::min(names.back().size() + 1, text.size())))
-    names.emplace_back(text.substr(0, text.find('\n')));
-  return names;
 }
 
 /// Returns the index of a name in a sorted list, or -1.
@@ -187,8 +179,8 @@ class TagLearner : public Learner {
     return {{"words.txt", lines_of_names(words)}, {"tags.txt", lines_of_names(tags)}};
   }
   void open(const ReadFile& read) override {
-    words_ = names_in(read("words.txt"));
-    tags_ = names_in(read("tags.txt"));
+    words_ = words_of(read("words.txt"));
+    tags_ = words_of(read("tags.txt"));
     check(words_.size() > 0 && tags_.size() >= 2, "words.txt, tags.txt: there are ", words_.size(),
           " words and ", tags_.size(), " tags; expected words, and at least two tags");
   }

@@ -405,7 +405,7 @@ Tensor loss_of(const Linear& layer) {
 
 TEST_CASE("autocast: what docs/reference/cpp.md quotes is in the example") {
   const std::string doc = read_file(HEED_SOURCE_DIR "/docs/reference/cpp.md"),
-                    example = read_file(HEED_SOURCE_DIR "/examples/embed/autocast.cpp");
+                    example = read_file(HEED_SOURCE_DIR "/examples/embed/from_pytorch.cpp");
   const std::size_t begin = doc.find("  heed::Autocast autocast(network"), end = doc.find("```", begin);
   REQUIRE(begin != std::string::npos);
   CHECK(example.find(doc.substr(begin, end - begin)) != std::string::npos);
