@@ -8,7 +8,6 @@
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/attention/cluster_count.h"
-#include "heed/models/attention/shared/sorting.h"
 #include "heed/models/classifier.h"
 #include "heed/tests/model_support.h"
 #include "heed/training/checkpoint.h"
@@ -36,141 +35,11 @@ Tensor random_words(std::int64_t batch, std::int64_t n) {
   return normal({batch, n, layer_width}, 0, 1, {21, 0, static_cast<std::uint32_t>(n)}, DType::f64);
 }
 
-/// Sample b of `batch` has n - 2 b real words, at least none.
-Tensor mask_of(std::int64_t batch, std::int64_t n) {
-  std::vector<std::int32_t> mask;
-  for (std::int64_t b = 0; b < batch; ++b) {
-    for (std::int64_t i = 0; i < n; ++i) mask.push_back(i < n - 2 * b);
-  }
-  return Tensor::from(mask, {batch, n});
-}
-
-Tensor projected(Attention& layer, const char* name, const Tensor& x) {
-  return split_heads(linear(x, dynamic_cast<Linear&>(*layer.find(name)).weight.detach()), layer_heads);
-}
-
-Tensor finished(Attention& layer, const Tensor& heads_out, const Tensor& mask) {
-  const Tensor out = linear(merge_heads(heads_out), dynamic_cast<Linear&>(*layer.find("output")).weight);
-  return out.detach() * unsqueeze(cast(mask, out.dtype()), 2);
-}
-
 bool all_zero(const Tensor& x) {
   return max(abs(contiguous(x.detach()))).item() == 0;
 }
 
 }  // namespace
-
-TEST_CASE("reformer: the rounds together are one softmax over the union of what they see") {
-  constexpr std::int64_t batch = 3, n = 11, buckets = 4;
-  // Short enough to be taken at once (2 n <= 3 chunk rounds), and round by round.
-  struct Sorting {
-    int rounds, chunk;
-    bool causal;
-  };
-  for (const Sorting& sorting : {Sorting{3, 3, false}, {3, 3, true}, {2, 2, false}, {2, 2, true}}) {
-    const auto [rounds, chunk, causal] = sorting;
-    CAPTURE(sorting.rounds);
-    CAPTURE(sorting.causal);
-    const auto layer = layer_of(
-        "reformer", options_of({{"rounds", rounds}, {"chunk", chunk}, {"buckets", buckets}}), causal);
-    const Tensor x = random_words(batch, n), mask = mask_of(batch, n);
-    const Watched pass(*layer, {x, mask});
-
-    const auto bucket = pass.ids("buckets"), order = pass.ids("order");
-    std::vector<std::int32_t> chunk_of(order.size());
-    for (std::int64_t row = 0; row < rounds * batch * layer_heads; ++row) {
-      for (std::int64_t rank = 0; rank < n; ++rank)
-        chunk_of[row * n + order[row * n + rank]] = static_cast<std::int32_t>(rank / chunk);
-    }
-    std::vector<std::int32_t> allowed;
-    for (std::int64_t g = 0; g < batch * layer_heads; ++g) {
-      for (std::int64_t i = 0; i < n; ++i) {
-        bool alone = true;
-        for (std::int64_t j = 0; j < n; ++j) {
-          bool seen = false;
-          for (std::int64_t r = 0; r < rounds; ++r) {
-            const std::int64_t row = (r * batch * layer_heads + g) * n;
-            const int back = chunk_of[row + i] - chunk_of[row + j];
-            seen = seen || (bucket[row + i] == bucket[row + j] && bucket[row + j] < buckets &&
-                            (back == 0 || back == 1) && i != j && (!causal || j < i));
-          }
-          allowed.push_back(seen);
-          alone = alone && !seen;
-        }
-        if (alone) allowed[allowed.size() - n + i] = 1;
-      }
-    }
-    const Tensor query = projected(*layer, "query_key", x), value = projected(*layer, "value", x);
-    AttentionOptions options;
-    options.mask = Tensor::from(allowed, {batch, layer_heads, n, n});
-    const Tensor expected = finished(*layer, attention(query, unit_vectors(query), value, options), mask);
-    CHECK(worst_difference(pass.out, expected) < 1e-12);
-  }
-}
-
-TEST_CASE("clusterformer: a block of sorted words sees itself and its neighbour") {
-  constexpr std::int64_t batch = 2, n = 11, clusters = 3, block = 4;
-  for (const bool next : {true, false}) {
-    for (const char* assoc : {"words", "clusters"}) {
-      CAPTURE(next);
-      CAPTURE(assoc);
-      const auto layer = layer_of(
-          "clusterformer",
-          options_of({{"clusters", clusters}, {"window", next ? "next" : "prev"}, {"assoc", assoc}}));
-      const Tensor x = random_words(batch, n), mask = mask_of(batch, n);
-      const Watched pass(*layer, {x, mask});
-
-      const auto order = pass.ids("order");
-      std::vector<std::int32_t> allowed(batch * n * n);
-      for (std::int64_t b = 0; b < batch; ++b) {
-        for (std::int64_t r = 0; r < n; ++r) {
-          const std::int64_t last = (n - 1) / block, own = r / block;
-          const std::int64_t first = next ? std::min(own, last - 1) : std::max<std::int64_t>(own - 1, 0);
-          for (std::int64_t s = 0; s < n; ++s) {
-            const std::int64_t j = order[b * n + s];
-            allowed[(b * n + order[b * n + r]) * n + j] =
-                s / block >= first && s / block <= first + 1 && j < n - 2 * b;
-          }
-        }
-      }
-      AttentionOptions options;
-      options.mask = Tensor::from(allowed, {batch, 1, n, n});
-      const Tensor query = projected(*layer, "query", x), key = projected(*layer, "key", x);
-      const Tensor value = projected(*layer, "value", x);
-      CHECK(worst_difference(pass.out, finished(*layer, attention(query, key, value, options), mask)) <
-            1e-12);
-      CHECK(worst_difference(pass.capture.find("weights"), attention_weights(query, key, options)) < 1e-12);
-    }
-  }
-}
-
-TEST_CASE("clusterformer, causal: a word sees the last words of its own cluster") {
-  constexpr std::int64_t batch = 2, n = 13, clusters = 3;
-  for (const std::int64_t block : {1, 2, 4, 50}) {
-    CAPTURE(block);
-    const auto layer =
-        layer_of("clusterformer", options_of({{"clusters", clusters}, {"block", block}}), true);
-    const Tensor x = random_words(batch, n), mask = mask_of(batch, n);
-    const Watched pass(*layer, {x, mask});
-    const auto assignment = pass.ids("assignment");
-    std::vector<std::int32_t> allowed(batch * n * n);
-    for (std::int64_t b = 0; b < batch; ++b) {
-      for (std::int64_t t = 0; t < n; ++t) {
-        std::int64_t left = block;
-        for (std::int64_t s = t; s >= 0 && left > 0; --s) {
-          if (assignment[b * n + s] != assignment[b * n + t]) continue;
-          allowed[(b * n + t) * n + s] = assignment[b * n + s] < clusters;
-          --left;
-        }
-      }
-    }
-    AttentionOptions options;
-    options.mask = Tensor::from(allowed, {batch, 1, n, n});
-    const Tensor heads_out = attention(projected(*layer, "query", x), projected(*layer, "key", x),
-                                       projected(*layer, "value", x), options);
-    CHECK(worst_difference(pass.out, finished(*layer, heads_out, mask)) < 1e-12);
-  }
-}
 
 TEST_CASE("clusterformer: a second layer goes on with the centroids of the first, or says what is missing") {
   AttentionConfig config;
@@ -236,23 +105,6 @@ TEST_CASE("sorting attention: few words, many clusters, and a sample of padding 
       }
     }
   }
-}
-
-TEST_CASE("sorting attention: settings that make no sense are refused with their value") {
-  const auto message = [](const char* name, Options options, bool causal = false) {
-    return error_of([&] { layer_of(name, std::move(options), causal); });
-  };
-  CHECK(contains(message("clusterformer", options_of({{"clusters", 0}})),
-                 "'clusters' must be 1 to 65536, is 0"));
-  CHECK(contains(message("clusterformer", options_of({{"block", 4}})), "'block'"));
-  CHECK(contains(message("clusterformer", options_of({{"block", 0}}), true),
-                 "'block' must be 1 to 16777216, is 0"));
-  CHECK(contains(message("reformer", options_of({{"buckets", 3}})), "must be even, is 3"));
-  CHECK(contains(message("reformer", options_of({{"chunk", 0}})), "'chunk' must be 1 to 16777216, is 0"));
-  CHECK(contains(message("routing_transformer", options_of({{"window", -1}})), "'window'"));
-  CHECK(contains(message("clusterformer", options_of({{"window", "both"}})), "'next' or 'prev', is 'both'"));
-  CHECK(contains(message("routing_transformer", options_of({{"update", "sgd"}})),
-                 "'ema' or 'paper', is 'sgd'"));
 }
 
 TEST_CASE("routing transformer: centroids move in training alone, by either rule") {
@@ -428,10 +280,4 @@ TEST_CASE("clusters auto: every causal layer chooses for itself") {
   CHECK(chosen_in(*layer) > 0);
   for (const std::int32_t cluster : Watched(*layer, {x}).ids("assignment"))
     CHECK(cluster < chosen_in(*layer));
-}
-
-TEST_CASE("clusters auto: anything else is refused") {
-  AttentionConfig config = automatic(8, 12);
-  config.options.set("clusters", std::string("many"));
-  CHECK(test::contains(test::error_of([&] { make_attention("clusterformer", config); }), "\"auto\""));
 }

@@ -404,8 +404,11 @@ def nystromformer(config, p, x, y, real, keys_real):
     mixed = weights(q, asked) @ z @ weights(asking, k, seen[keys_real]) @ v
     if "kernels" in p:
         taps = p["kernels"].shape[1]
-        wide = np.pad(v, ((0, 0), (taps // 2, taps // 2), (0, 0)))
-        mixed = mixed + sum(wide[:, t : t + v.shape[1]] * p["kernels"][:, t, None, None] for t in range(taps))
+        placed = np.zeros((heads, len(x), v.shape[2]), complex)
+        placed[:, real] = v
+        wide = np.pad(placed, ((0, 0), (taps // 2, taps // 2), (0, 0)))
+        near = sum(wide[:, t : t + len(x)] * p["kernels"][:, t, None, None] for t in range(taps))
+        mixed = mixed + near[:, real]
     out[real] = linear(p, merge(mixed), "o")
     return out
 
@@ -550,10 +553,12 @@ def shapes_of(config, d):
 
 
 def masks_of(config, length, batch):
-    """The second sample has padding at both ends."""
+    """The second sample has padding at both ends; hole: and within."""
     real = np.ones((batch, length), bool)
     if config.pop("pad", False):
         real[1, :2] = real[1, -3:] = False
+    if config.pop("hole", False):
+        real[1, length // 2] = False
     return real
 
 
@@ -659,7 +664,9 @@ BLOCKS = {"block": 2, "global_blocks": 1, "window_blocks": 3, "random_blocks": 1
 HASHES = {"rounds": 3, "n_buckets": 4, "chunk": 3}
 ROUTES = {"clusters": 3, "window": 4, "shared_qk": True, "decay": 0.9, "beta": 0.25}
 CLUSTERS = {"K": 3, "cosine": True, "phi_scale": 0.5, "lambda1": 1.0, "lambda2": 1.0}
+GAUSSIAN = {"variant": "hardcoded"}
 LATENT = {"kv_rank": 5, "query_rank": 0, "rotary_width": 2}
+HOLE = {"pad": True, "hole": True}
 CASES = [
     ("mha__sink_zero_pad", {"sink": "zero", "pad": True}, 9, 2),
     ("mha__sink_learned_causal", {"sink": "learned", "causal": True, "kv_heads": 2}, 7, 4),
@@ -775,6 +782,27 @@ CASES = [
     ("mixed_heads__cross_pad", {"parts": ["hard_coded_gaussian", "linear_transformer"], "part_heads": [1, 1], "pad": True,
                                 "hard_coded_gaussian.offsets": [-1, 0], "hard_coded_gaussian.sigma": 1,
                                 "hard_coded_gaussian.gamma": 0.75, "memory": 7}, 9, 2),
+    ("retnet__long_hole", {**HOLE, "value_width": 2}, 70, 2),
+    ("gated_linear_attention__long_hole", {**HOLE, "gate_rank": 3, "temperature": 16}, 70, 2),
+    ("gated_linear_attention__long_causal_hole", {**HOLE, "causal": True, "gate_rank": 3, "temperature": 16}, 70, 2),
+    ("mamba2__long_causal_hole", {**HOLE, "causal": True, **STATE}, 70, 2),
+    ("linear_transformer__causal_hole", {**HOLE, "causal": True}, 20, 2),
+    ("performer__causal_hole", {**HOLE, "causal": True, "features": 11}, 20, 2),
+    ("attention_free_transformer__full_hole", {**HOLE, "form": "full", "rank": 3, "L": 20}, 20, 2),
+    ("attention_free_transformer__local_hole", {**HOLE, "form": "local", "rank": 3, "window": 4, "L": 24}, 20, 2),
+    ("local__hole", {**HOLE, "reach": 3}, 20, 2),
+    ("sinkhorn__hole", {**HOLE, "block": 4, "iterations": 7, "temperature": 0.75, "L": 32}, 30, 2),
+    ("sinkhorn__causal_hole", {**HOLE, "causal": True, "block": 4, "iterations": 7, "temperature": 0.75, "L": 32}, 30, 2),
+    ("fnet__hole", {**HOLE, "unitary": True}, 17, 2),
+    ("nystromformer__hole", {**HOLE, "landmarks": 5, "iterations": 6}, 33, 2),
+    ("nystromformer__convolution_hole", {**HOLE, "landmarks": 5, "iterations": 6, "convolution": 7}, 21, 2),
+    ("hc_self__long", {**GAUSSIAN, "offsets": [-1, 1], "sigma": 1.0}, 150, 2),
+    ("hc_self__long_causal", {**GAUSSIAN, "offsets": [-1, 0], "sigma": 1.0, "causal": True}, 150, 2),
+    ("hc_cross__slow", {**GAUSSIAN, "offsets": [-1, 1], "sigma": 1.5, "gamma": 0.4, "memory": 66}, 150, 2),
+    ("hc_cross__fast", {**GAUSSIAN, "offsets": [-1, 1], "sigma": 1.5, "gamma": 1.3, "memory": 131}, 70, 2),
+    ("reformer__single_rounds_pad", {"rounds": 2, "n_buckets": 4, "chunk": 2, "pad": True}, 13, 2),
+    ("reformer__single_rounds_causal_pad", {"rounds": 2, "n_buckets": 4, "chunk": 2, "causal": True, "pad": True}, 13, 2),
+    ("clusterformer__causal_wide_hole", {**CLUSTERS, **HOLE, "w": 50, "causal": True}, 13, 2),
 ]
 
 
