@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <vector>
 
@@ -115,6 +114,27 @@ inline std::vector<std::vector<double>> composed_results(const Case& c, const In
   if (c.bias) all.push_back(gradient(options.bias).to_doubles());
   for (const std::size_t i : {1U, 2U})
     for (double& x : all[i]) x /= in.args.scale;
+  return all;
+}
+
+/// Returns out, dquery, dkey, dvalue and dbias by the CPU's kernels, row by row, from outputs in the
+/// layout of the case that were full of NaN.
+template <class T>
+std::vector<std::vector<double>> cpu_results(const Case& c, const Inputs& in) {
+  const auto output = [&](std::int64_t rows, std::int64_t width) {
+    const Tensor x = random_panels(c, 9, rows, width, dtype_of<T>);
+    cpu_backend.fill(not_a_number, x);
+    return x;
+  };
+  const Tensor out = output(c.queries, in.args.value.size(3)), dquery = output(c.queries, c.key_width),
+               dkey = output(c.keys, c.key_width), dvalue = output(c.keys, in.args.value.size(3));
+  const Tensor sums = Tensor::empty({c.batch, c.heads, c.queries, 2}, dtype_of<T>);
+  const Tensor dbias = c.bias ? Tensor::full(in.args.bias.shape(), not_a_number, dtype_of<T>) : Tensor();
+  cpu_backend.attention.forward(in.args, out, sums);
+  cpu_backend.attention.backward(in.args, out, sums, in.grad, {}, dquery, dkey, dvalue, dbias);
+  std::vector<std::vector<double>> all;
+  for (const Tensor* x : {&out, &dquery, &dkey, &dvalue}) all.push_back(x->to_doubles());
+  if (c.bias) all.push_back(dbias.to_doubles());
   return all;
 }
 

@@ -22,24 +22,6 @@ Tensor panels(const Case& c, std::int64_t rows, std::int64_t width, DType dtype)
   return random_panels(c, 9, rows, width, dtype);
 }
 
-/// out, dquery, dkey, dvalue and dbias of the kernels, rows after one another.
-template <class T>
-std::vector<std::vector<double>> kernel_results(const Case& c, const Inputs& in) {
-  constexpr DType dtype = dtype_of<T>;
-  const Tensor out = panels(c, c.queries, in.args.value.size(3), dtype);
-  const Tensor sums = Tensor::empty({c.batch, c.heads, c.queries, 2}, dtype);
-  const Tensor dquery = panels(c, c.queries, c.key_width, dtype),
-               dkey = panels(c, c.keys, c.key_width, dtype),
-               dvalue = panels(c, c.keys, in.args.value.size(3), dtype);
-  const Tensor dbias = c.bias ? Tensor::empty(in.args.bias.shape(), dtype) : Tensor();
-  cpu_backend.attention.forward(in.args, out, sums);
-  cpu_backend.attention.backward(in.args, out, sums, in.grad, {}, dquery, dkey, dvalue, dbias);
-  std::vector<std::vector<double>> all;
-  for (const Tensor* x : {&out, &dquery, &dkey, &dvalue}) all.push_back(x->to_doubles());
-  if (c.bias) all.push_back(dbias.to_doubles());
-  return all;
-}
-
 /// The weights [B, H, N, M] that forward multiplies the values by.
 template <class T>
 std::vector<double> weights_of(Case c, const Inputs& in) {
@@ -64,7 +46,7 @@ void check_weights(Case c, double largest) {
   c.value_width = std::max<std::int64_t>(c.queries, 1);
   Inputs in;
   make_large_inputs<T>(c, largest, in);
-  const std::vector<double> dvalue = kernel_results<T>(c, in)[3];
+  const std::vector<double> dvalue = cpu_results<T>(c, in)[3];
   const double ulp = std::numeric_limits<T>::epsilon();
   if (c.dropout == 0) CHECK(row_sum_error(c, in, dvalue) <= (c.keys <= 130 ? 4 : 16) * ulp);
   const std::vector<double> weights = weights_of<T>(c, in);
@@ -115,7 +97,7 @@ TEST_CASE("attention at large logits: products in bf16") {
     Case c{.name = "bf16", .batch = 1, .heads = 2, .queries = n, .keys = n, .value_width = n};
     Inputs in;
     make_large_inputs<float>(c, 1e10, in);
-    CHECK(row_sum_error(c, in, kernel_results<float>(c, in)[3]) <= 0x1p-8);
+    CHECK(row_sum_error(c, in, cpu_results<float>(c, in)[3]) <= 0x1p-8);
   }
 }
 
@@ -126,9 +108,9 @@ TEST_CASE("attention at large logits: values and gradients agree with f64 out of
       CAPTURE(largest);
       Inputs in, wide;
       make_exact_inputs<float>(c, largest, in);
-      check_composed(c, in, kernel_results<float>(c, in), 2e-5);
+      check_composed(c, in, cpu_results<float>(c, in), 2e-5);
       make_exact_inputs<double>(c, largest, wide);
-      check_composed(c, wide, kernel_results<double>(c, wide), 1e-12);
+      check_composed(c, wide, cpu_results<double>(c, wide), 1e-12);
     }
   }
 }

@@ -1,7 +1,9 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string_view>
 
+#include "heed/autograd/autograd.h"
 #include "kernel_check.h"
 #include "support.h"
 
@@ -69,85 +71,90 @@ void check_all_close(const std::vector<double>& values, const std::vector<double
   for (std::size_t i = 0; i < values.size(); ++i) check_close(values[i], expected[i], tolerance);
 }
 
-double where(bool condition, double a, double b) {
-  return condition ? a : b;
-}
-
-using Scalar = double;
+/// An op of the table, with numbers if it takes any, and the range in which it is smooth.
 struct UnaryCase {
   UnaryOp op;
   const char* name;
-  double (*value)(double x, double p, double q);
-  double (*derivative)(double x, double y, double p, double q);
+  bool numbers;
   double low, high;
+
+  Tensor operator()(const Tensor& x) const {
+    if (!numbers) return unary(op, x);
+    return op == UnaryOp::clamp ? unary(op, x, {0.7, 1.3}) : unary(op, x, {0.7});
+  }
+};
+const UnaryCase unary_cases[] = {
+#define HEED_UNARY(name, y, saved, dydx, low, high) {UnaryOp::name, #name, false, low, high},
+#define HEED_PARAMETRIC(name, y, saved, dydx, low, high) {UnaryOp::name, #name, true, low, high},
+#include "heed/core/elementwise.def"
 };
 
-std::vector<UnaryCase> unary_cases() {
-  using std::abs, std::exp, std::log, std::sqrt, std::sin, std::cos, std::tanh, std::erf, std::pow,
-      std::floor, std::rint, std::max, std::min;
-  enum Saved { INPUT, OUTPUT };
-  return {
-#define HEED_UNARY(name, formula, saved, dydx, low, high)                                \
-  {UnaryOp::name,                                                                        \
-   #name,                                                                                \
-   []([[maybe_unused]] double x, [[maybe_unused]] double p, [[maybe_unused]] double q) { \
-     return static_cast<double>(formula);                                                \
-   },                                                                                    \
-   []([[maybe_unused]] double x, [[maybe_unused]] double y, [[maybe_unused]] double p,   \
-      [[maybe_unused]] double q) { return static_cast<double>(dydx); },                  \
-   low,                                                                                  \
-   high},
+struct BinaryCase {
+  BinaryOp op;
+  const char* name;
+  bool integers_too;
+};
+const BinaryCase binary_cases[] = {
+#define HEED_BINARY(name, types, ...) {BinaryOp::name, #name, std::string_view(#types) == "ANY"},
 #include "heed/core/elementwise.def"
-  };
+};
+
+using Lists = std::vector<std::vector<double>>;
+
+/// Of an op on operands that are parameters: its values, and what it passes back to each.
+template <class Op>
+Lists passed(const Op& op, std::vector<Tensor> operands) {
+  for (Tensor& x : operands) x = parameter(x);
+  const Tensor y = op(operands);
+  const Tensor weights = uniform(y.shape(), 0.5, 1.5, {7, 0, 0}, DType::f64);
+  backward(y, cast(weights, y.dtype()));
+  Lists all{y.to_doubles()};
+  for (const Tensor& x : operands) all.push_back(gradient(x).to_doubles());
+  return all;
 }
 
-bool saves_output(UnaryOp op) {
-  switch (op) {
-#define INPUT false
-#define OUTPUT true
-#define HEED_UNARY(name, formula, saved, dydx, low, high) \
-  case UnaryOp::name:                                     \
-    return saved;
-#include "heed/core/elementwise.def"
-#undef INPUT
-#undef OUTPUT
-  }
-  return false;
+/// The numbers in f64, without gaps.
+std::vector<Tensor> plain_and_wide(std::vector<Tensor> operands) {
+  for (Tensor& x : operands) x = Tensor::from(x.to_doubles(), x.shape());
+  return operands;
 }
 
-template <class T>
-void check_unary(double tolerance) {
-  const UnaryParams params{0.7, 1.3};
-  for (const UnaryCase& test : unary_cases()) {
-    CAPTURE(test.name);
-    for (std::int64_t columns : {1, 7, 130}) {
-      for (const Tensor& x : layouts_of<T>(9, columns, test.low, test.high)) {
-        const Tensor out = Tensor::empty(x.shape(), x.dtype());
-        cpu_backend.unary(test.op, params, x, out);
-        const std::vector<double> in = elements<T>(x), got = elements<T>(out);
-        for (std::size_t i = 0; i < in.size(); ++i)
-          check_close(got[i], test.value(in[i], params.p, params.q), tolerance);
-
-        const Tensor saved = saves_output(test.op) ? out : x;
-        const std::vector<double> saved_values = elements<T>(saved);
-        const Tensor grad = random_tensor<T>(x.shape(), -1, 1, 9);
-        const std::vector<double> grads = elements<T>(grad);
-        cpu_backend.unary_backward(test.op, params, saved, grad, grad);  // in place
-        const std::vector<double> got_grads = elements<T>(grad);
-        for (std::size_t i = 0; i < in.size(); ++i)
-          check_close(got_grads[i],
-                      grads[i] * test.derivative(saved_values[i], saved_values[i], params.p, params.q),
-                      tolerance);
-      }
-    }
-  }
+template <class T, class Op>
+void check_layout(const Op& op, const std::vector<Tensor>& operands) {
+  const Lists found = passed(op, operands), expected = passed(op, plain_and_wide(operands));
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    CHECK(worst_error(found[i], expected[i]) <= (sizeof(T) == 4 ? 3e-6 : 1e-14));
 }
 
 }  // namespace
 
-TEST_CASE("cpu unary kernels follow the table, in any layout, forward and backward") {
-  check_unary<float>(3e-6);
-  check_unary<double>(1e-14);
+TEST_CASE_TEMPLATE("cpu elementwise kernels: f32 gives what f64 does, and any layout what a copy does", T,
+                   float, double) {
+  for (const UnaryCase& one : unary_cases) {
+    CAPTURE(one.name);
+    for (std::int64_t columns : {1, 7, 130})
+      for (const Tensor& x : layouts_of<T>(9, columns, one.low, one.high))
+        check_layout<T>([&](const std::vector<Tensor>& of) { return one(of[0]); }, {x});
+  }
+  for (const BinaryCase& one : binary_cases) {
+    CAPTURE(one.name);
+    const auto op = [&](const std::vector<Tensor>& of) { return binary(one.op, of[0], of[1]); };
+    for (std::int64_t columns : {3, 130})
+      for (const Tensor& a : layouts_of<T>(11, columns, 0.2, 3))
+        for (const Tensor& b : layouts_of<T>(11, columns, 0.2, 3)) check_layout<T>(op, {a, b});
+  }
+}
+
+TEST_CASE("cpu binary kernels: whole numbers give what they give in f64, in any layout") {
+  for (const BinaryCase& one : binary_cases) {
+    if (!one.integers_too) continue;
+    CAPTURE(one.name);
+    for (const Tensor& a : layouts_of<std::int32_t>(11, 130, -50, 50))
+      for (const Tensor& b : layouts_of<std::int32_t>(11, 130, -50, 50)) {
+        const std::vector<Tensor> wide = plain_and_wide({a, b});
+        CHECK(binary(one.op, a, b).to_doubles() == binary(one.op, wide[0], wide[1]).to_doubles());
+      }
+  }
 }
 
 TEST_CASE("cpu f32 functions over their whole range") {
@@ -243,72 +250,6 @@ TEST_CASE("cpu maximum and minimum keep NaN from either side") {
 
 namespace {
 
-struct BinaryCase {
-  BinaryOp op;
-  const char* name;
-  bool integers_too;
-  double (*value)(double a, double b);
-  double (*derivative[2])(double a, double b);
-};
-
-std::vector<BinaryCase> binary_cases() {
-  using std::abs, std::exp, std::pow, std::log, std::erf, std::max, std::min;
-  enum Types { FLOAT, ANY };
-  return {
-#define HEED_BINARY(name, types, y, dyda, dydb)                                                     \
-  {BinaryOp::name,                                                                                  \
-   #name,                                                                                           \
-   types == ANY,                                                                                    \
-   [](double a, double b) { return static_cast<double>(y); },                                       \
-   {[]([[maybe_unused]] double a, [[maybe_unused]] double b) { return static_cast<double>(dyda); }, \
-    []([[maybe_unused]] double a, [[maybe_unused]] double b) { return static_cast<double>(dydb); }}},
-#include "heed/core/elementwise.def"
-  };
-}
-
-template <class T>
-void check_binary(double tolerance) {
-  constexpr bool floating = !std::is_integral_v<T>;
-  for (const BinaryCase& test : binary_cases()) {
-    if (!floating && !test.integers_too) continue;
-    CAPTURE(test.name);
-    for (std::int64_t columns : {3, 130}) {
-      const double low = floating ? 0.2 : -50, high = floating ? 3 : 50;
-      for (const Tensor& a : layouts_of<T>(11, columns, low, high)) {
-        for (const Tensor& b : layouts_of<T>(11, columns, low, high)) {
-          const std::vector<double> a_values = elements<T>(a), b_values = elements<T>(b);
-          const Tensor out = Tensor::empty(a.shape(), a.dtype());
-          cpu_backend.binary(test.op, a, b, out);
-          const std::vector<double> got = elements<T>(out);
-          for (std::size_t i = 0; i < got.size(); ++i)
-            check_close(got[i], test.value(a_values[i], b_values[i]), tolerance);
-          if constexpr (floating) {
-            const Tensor grad = random_tensor<T>(a.shape(), -1, 1, 12);
-            const std::vector<double> grads = elements<T>(grad);
-            for (int operand : {0, 1}) {
-              cpu_backend.binary_backward(test.op, operand, a, b, grad, out);
-              const std::vector<double> derivative = elements<T>(out);
-              for (std::size_t i = 0; i < got.size(); ++i)
-                check_close(derivative[i], grads[i] * test.derivative[operand](a_values[i], b_values[i]),
-                            tolerance);
-            }
-          }
-        }
-      }
-    }
-  }
-}
-
-}  // namespace
-
-TEST_CASE("cpu binary kernels follow the table, in any layout, forward and backward") {
-  check_binary<float>(3e-6);
-  check_binary<double>(1e-14);
-  check_binary<std::int32_t>(0);
-}
-
-namespace {
-
 /// What f32 cannot give: where numbers of different size are subtracted, an error of so many of their last
 /// places is left of a small difference. And where the table's expression leaves the range of f32 though its
 /// result does not, any answer is taken.
@@ -365,43 +306,35 @@ std::vector<double> magnitudes() {
 
 TEST_CASE("cpu kernels in f32 give what f64 does at every magnitude, and so do their derivatives") {
   const std::vector<double> sizes = magnitudes();
-  const Tensor ones = Tensor::ones({std::ssize(sizes)});
-  const UnaryParams params{0.7, 1.3};
-  const Tensor x = Tensor::from(std::vector<float>(sizes.begin(), sizes.end()), {std::ssize(sizes)});
-  for (const UnaryCase& test : unary_cases()) {
-    CAPTURE(std::string(test.name));
-    const Limit* limit = limit_of(test.name);
-    const Tensor y = Tensor::empty(x.shape()), dx = Tensor::empty(x.shape());
-    cpu_backend.unary(test.op, params, x, y);
-    cpu_backend.unary_backward(test.op, params, saves_output(test.op) ? y : x, ones, dx);
-    for (std::size_t i = 0; i < sizes.size(); ++i) {
-      const double at = sizes[i], value = test.value(at, params.p, params.q);
-      const double slope = test.derivative(at, value, params.p, params.q);
-      const double found = y.data<float>()[i], found_slope = dx.data<float>()[i];
-      CHECK_MESSAGE(is_right(limit, at, 0, found, value), at, ": ", found, " for ", value);
-      CHECK_MESSAGE(is_right(limit, at, 0, found_slope, slope), at, ": slope ", found_slope, " for ", slope);
+  const auto n = static_cast<std::int64_t>(sizes.size());
+  const auto check_all = [&](const char* name, const auto& op, const std::vector<Tensor>& of) {
+    CAPTURE(std::string(name));
+    const Limit* limit = limit_of(name);
+    std::vector<Tensor> narrow, wide;
+    for (const Tensor& x : of) {
+      narrow.push_back(parameter(cast(x, DType::f32)));
+      wide.push_back(parameter(x));
     }
-  }
-  for (const BinaryCase& test : binary_cases()) {
-    CAPTURE(std::string(test.name));
-    const Limit* limit = limit_of(test.name);
-    for (const double a : sizes) {
-      const Tensor left = Tensor::full(x.shape(), a), out = Tensor::empty(x.shape());
-      const auto check_all = [&](double (*expected)(double, double), const std::string& what) {
-        for (std::size_t i = 0; i < sizes.size(); ++i) {
-          const double wanted = expected(a, sizes[i]), found = out.data<float>()[i];
-          CHECK_MESSAGE(is_right(limit, a, sizes[i], found, wanted), what, " of ", a, " and ", sizes[i], ": ",
-                        found, " for ", wanted);
-        }
-      };
-      cpu_backend.binary(test.op, left, x, out);
-      check_all(test.value, "value");
-      for (const int operand : {0, 1}) {
-        cpu_backend.binary_backward(test.op, operand, left, x, ones, out);
-        check_all(test.derivative[operand], operand == 0 ? "slope in a" : "slope in b");
-      }
-    }
-  }
+    const Tensor found = op(narrow), expected = op(wide);
+    backward(found, Tensor::ones(found.shape()));
+    backward(expected, Tensor::ones(expected.shape(), DType::f64));
+    const std::vector<double> a = of.front().to_doubles(), b = of.back().to_doubles();
+    const auto check_right = [&](const char* what, const Tensor& x, const Tensor& right) {
+      const std::vector<double> got = x.to_doubles(), wanted = right.to_doubles();
+      for (std::size_t i = 0; i < got.size(); ++i)
+        CHECK_MESSAGE(is_right(limit, a[i], b[i], got[i], wanted[i]), what, " at ", a[i], " and ", b[i], ": ",
+                      got[i], " for ", wanted[i]);
+    };
+    check_right("value", found, expected);
+    for (std::size_t i = 0; i < of.size(); ++i) check_right("slope", gradient(narrow[i]), gradient(wide[i]));
+  };
+  const Tensor x = Tensor::from(sizes, {n});
+  for (const UnaryCase& one : unary_cases)
+    check_all(one.name, [&](const std::vector<Tensor>& of) { return one(of[0]); }, {x});
+  const Tensor rows = contiguous(expand(reshape(x, {n, 1}), {n, n})), columns = contiguous(expand(x, {n, n}));
+  for (const BinaryCase& one : binary_cases)
+    check_all(one.name, [&](const std::vector<Tensor>& of) { return binary(one.op, of[0], of[1]); },
+              {rows, columns});
 }
 
 TEST_CASE("cpu binary kernels may overwrite a contiguous operand") {

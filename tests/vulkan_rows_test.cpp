@@ -1,7 +1,6 @@
-#include <limits>
-
 #include "heed/backends/vulkan/launch.h"
 #include "heed/core/device.h"
+#include "row_cases.h"
 #include "vulkan_compare.h"
 
 // The kernels of the Vulkan backend that work on rows, and its optimizers, against those of the CPU: ragged
@@ -28,8 +27,6 @@ Tensor with(Tensor x, const std::vector<std::pair<std::int64_t, double>>& change
   return x;
 }
 
-const std::vector<Shape> row_shapes = {{1, 1}, {3, 5}, {70, 17}, {9, 64}, {5, 300}, {2, 1031}, {1, 5000}};
-
 /// What makes kernels split rows over launches.
 void split_everything(vulkan::Limits& limits) {
   limits.max_range = 32768;
@@ -37,108 +34,16 @@ void split_everything(vulkan::Limits& limits) {
   limits.max_invocations = 64;
 }
 
-/// Rows of many lengths, and within limits that split them, `last` among those.
-void for_row_shapes(Device device, const Shape& last, const std::function<void(const Shape&)>& check_shape) {
-  for (const Shape& shape : row_shapes) check_shape(shape);
-  const LoweredLimits limits(device, split_everything);
-  for (const Shape& shape : {Shape{70, 17}, Shape{900, 41}, last}) check_shape(shape);
-}
-
-/// What a computation is held to; `allowed` is an error relative to the CPU's results.
-using Check = void (*)(Device, const std::vector<Tensor>& inputs, const Computation&, double allowed);
-
-/// With values exchanged within subgroups, where the device can, a computation gives the bits that it gives
-/// without.
-void check_exchange(Device device, const std::vector<Tensor>& inputs, const Computation& compute, double) {
-  const Numbers found = results_on(device, inputs, compute);
-  const LoweredLimits without(device, [](vulkan::Limits& limits) { limits.exchanging = 1; });
-  check_near(found, results_on(device, inputs, compute), 0);
-}
-
-void check_softmax(Device device, const Shape& shape, Check check = check_agreement) {
-  CAPTURE(shape);
-  const std::int64_t rows = shape[0], n = shape[1];
-  Tensor x = floats(shape, -5, 5);
-  if (rows > 2) {  // a row of nothing and one with a hole
-    for (std::int64_t i = 0; i < n; ++i) x.data<float>()[n + i] = -INFINITY;
-    x = with(x, {{2 * n, -infinity}});
-  }
-  const Tensor mask = integers(shape, 0, 2, 1), row_mask = integers({rows, 1}, 0, 2, 2),
-               column_mask = integers({1, n}, 0, 2, 3), grad = floats(shape, -1, 1, 4);
-  for (bool log : {false, true}) {
-    CAPTURE(log);
-    const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
-      const Tensor &all = in[1], &of_rows = in[2], &of_columns = in[3];
-      std::vector<Tensor> results;
-      for (const Tensor& allowed : {Tensor(), all, of_rows.view(shape, {1, 0}, of_rows.offset()),
-                                    of_columns.view(shape, {0, 1}, of_columns.offset())}) {
-        const Tensor y = empty_on(in[0].device(), shape), dx = empty_on(in[0].device(), shape);
-        backend.softmax.forward(in[0], allowed, log, y);
-        backend.softmax.backward(y, in[4], log, dx);
-        results.insert(results.end(), {y, dx});
-      }
-      return results;
-    };
-    check(device, {x, mask, row_mask, column_mask, grad}, compute, 1e-5);
-  }
-}
-
-void check_layer_norm(Device device, const Shape& shape, bool centred = true, Check check = check_agreement) {
-  CAPTURE(shape);
-  CAPTURE(centred);
-  const std::int64_t rows = shape[0], n = shape[1];
-  const std::vector<Tensor> inputs = {floats(shape), floats({n}, 0.5, 2, 1), floats({n}, -1, 1, 2),
-                                      floats(shape, -1, 1, 3)};
-  for (bool affine : {false, true}) {
-    CAPTURE(affine);
-    const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
-      const auto make = [&](const Shape& of) { return empty_on(in[0].device(), of); };
-      const Tensor y = make(shape), mean = centred ? make({rows}) : Tensor(), inverse = make({rows}),
-                   dx = make(shape);
-      const Tensor weight = affine ? in[1] : Tensor(), bias = affine ? in[2] : Tensor();
-      const Tensor dweight = affine ? make({n}) : Tensor(), dbias = affine ? make({n}) : Tensor();
-      backend.layer_norm.forward(in[0], weight, bias, 1e-5, y, mean, inverse);
-      backend.layer_norm.backward(in[0], weight, mean, inverse, in[3], dx, dweight, dbias);
-      std::vector<Tensor> results = {y, inverse, dx};
-      if (centred) results.push_back(mean);
-      if (affine) results.insert(results.end(), {dweight, dbias});
-      return results;
-    };
-    check(device, inputs, compute, n == 1 ? 1e-4 : 2e-5);
-  }
-}
-
-/// Of a sum: with dropout or without, with a gradient of the sum itself or without.
-void check_add_norm(Device device, const Shape& shape, bool centred, Check check = check_agreement) {
-  CAPTURE(shape);
-  CAPTURE(centred);
-  const std::int64_t rows = shape[0], n = shape[1];
-  const std::vector<Tensor> inputs = {floats(shape),           floats(shape, -2, 2, 1),
-                                      floats({n}, 0.5, 2, 2),  floats({n}, -1, 1, 3),
-                                      floats(shape, -1, 1, 4), floats(shape, -1, 1, 5)};
-  const RandomKey key{0x123456789abcdefull, 4, 5};
-  for (const double p : {0.0, 0.3}) {
-    CAPTURE(p);
-    const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
-      const auto make = [&](const Shape& of) { return empty_on(in[0].device(), of); };
-      const Tensor sum = make(shape), y = make(shape), mean = centred ? make({rows}) : Tensor(),
-                   inverse = make({rows});
-      const Tensor bias = centred ? in[3] : Tensor();
-      backend.add_norm.forward(in[0], in[1], p, key, in[2], bias, 1e-5, sum, y, mean, inverse);
-      std::vector<Tensor> results = {sum, y, inverse};
-      if (centred) results.push_back(mean);
-      for (const Tensor& sum_grad : {Tensor(), in[5]}) {
-        const Tensor dsum = make(shape), dx = p > 0 ? make(shape) : Tensor(), dweight = make({n}),
-                     dbias = centred ? make({n}) : Tensor();
-        backend.add_norm.backward(sum, in[2], mean, inverse, in[4], sum_grad, p, key, dsum, dx, dweight,
-                                  dbias);
-        results.insert(results.end(), {dsum, dweight});
-        if (p > 0) results.push_back(dx);
-        if (centred) results.push_back(dbias);
-      }
-      return results;
-    };
-    check(device, inputs, compute, n == 1 ? 1e-4 : 2e-5);
+/// Rows there give what they give on the CPU.
+void check_rows(Device device, const Extent& extent) {
+  for (const OpCase& op_case : row_cases(extent)) {
+    CAPTURE(op_case.name);
+    CAPTURE(extent.rows);
+    CAPTURE(extent.n);
+    // Where there is one column the variance is 0, and all is multiplied by 1 / sqrt(epsilon).
+    const double allowed = extent.n == 1 ? 1e-4 : 2e-5;
+    const auto found = op_results(op_case, DType::f32, device);
+    CHECK(difference(found, op_results(op_case, DType::f32)).worst <= allowed);
   }
 }
 
@@ -152,25 +57,6 @@ void check_rotary(Device device, const Shape& shape) {
     backend.rotary.backward(in[0], in[1], in[2], back);
     return std::vector<Tensor>{turned, back};
   });
-}
-
-void check_cross_entropy(Device device, const Shape& shape, Check check = check_agreement) {
-  CAPTURE(shape);
-  const std::int64_t rows = shape[0], classes = shape[1];
-  const std::int32_t ignored = -7;
-  Tensor targets = integers({rows}, 0, static_cast<double>(classes), 1);
-  if (rows > 2) targets.data<std::int32_t>()[2] = ignored;
-  for (double smoothing : {0.0, 0.1}) {
-    const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
-      const auto make = [&](const Shape& of) { return empty_on(in[0].device(), of); };
-      const Tensor loss = make({rows}), logs = make({rows, 2}), dlogits = make(shape);
-      backend.cross_entropy.forward(in[0], in[1], smoothing, ignored, loss, logs);
-      backend.cross_entropy.backward(in[0], in[1], logs, in[2], smoothing, ignored, dlogits);
-      backend.cross_entropy.backward(in[0], in[1], logs, in[2], smoothing, ignored, in[0]);  // in place
-      return std::vector<Tensor>{loss, logs, dlogits, in[0]};
-    };
-    check(device, {floats(shape, -6, 6), targets, floats({rows}, -1, 1, 2)}, compute, 1e-5);
-  }
 }
 
 /// Gathers rows of x [batch, n, width] and adds the result back into them.
@@ -224,8 +110,13 @@ Tensor awkward(const Shape& shape) {
 
 }  // namespace
 
-VULKAN_TEST("vulkan: softmax and log-softmax, with every kind of mask") {
-  for_row_shapes(device, {2, 1031}, [&](const Shape& shape) { check_softmax(device, shape); });
+VULKAN_TEST("vulkan: softmax, norms and cross entropy give what they give on the CPU, at every size") {
+  for (const Extent& extent : {Extent{1, 1}, Extent{3, 5}, Extent{70, 17}, Extent{9, 64}, Extent{5, 300},
+                               Extent{2, 1031}, Extent{1, 5000}, Extent{1500, 12}})
+    check_rows(device, extent);
+  const LoweredLimits limits(device, split_everything);
+  for (const Extent& extent : {Extent{70, 17}, Extent{900, 41}, Extent{2, 1031}, Extent{60, 202}})
+    check_rows(device, extent);
 }
 
 VULKAN_TEST("vulkan: a row whose variance overflows is normalised to NaN, as on the CPU") {
@@ -264,26 +155,14 @@ VULKAN_TEST("vulkan: an infinity spoils its row of a softmax and of a cross entr
   });
 }
 
-VULKAN_TEST("vulkan: layer norm, with and without weight and bias") {
-  for (const bool centred : {false, true})
-    for_row_shapes(device, {60, 202}, [&](const Shape& shape) { check_layer_norm(device, shape, centred); });
-  check_layer_norm(device, {1500, 12});
-}
-
-VULKAN_TEST("vulkan: a sum with dropout that is normalised on its way") {
-  for (const bool centred : {false, true}) {
-    for_row_shapes(device, {60, 202}, [&](const Shape& shape) { check_add_norm(device, shape, centred); });
-    check_add_norm(device, {1500, 12}, centred);
-  }
-}
-
 VULKAN_TEST("vulkan: values exchanged within subgroups give the same bits") {
-  for (const Shape& shape : {Shape{70, 17}, Shape{37, 64}, Shape{5, 250}}) {
-    check_softmax(device, shape, check_exchange);
-    check_layer_norm(device, shape, true, check_exchange);
-    check_add_norm(device, shape, true, check_exchange);
-    check_cross_entropy(device, shape, check_exchange);
-  }
+  for (const Extent& extent : {Extent{70, 17}, Extent{37, 64}, Extent{5, 250}})
+    for (const OpCase& op_case : row_cases(extent)) {
+      CAPTURE(op_case.name);
+      const auto found = op_results(op_case, DType::f32, device);
+      const LoweredLimits without(device, [](vulkan::Limits& limits) { limits.exchanging = 1; });
+      CHECK(op_results(op_case, DType::f32, device) == found);
+    }
   using vulkan::row_shader;
   vulkan::Gpu& gpu = vulkan::gpu(device.index);
   const std::uint32_t can = gpu.limits().exchanging;
@@ -309,10 +188,6 @@ VULKAN_TEST("vulkan: the gradients of a layer norm without rows are zeros") {
   backend_of(device).layer_norm.backward(x, {}, make({0}), make({0}), x, x, dweight, dbias);
   CHECK(dweight.to_doubles() == std::vector<double>(4, 0));
   CHECK(dbias.to_doubles() == std::vector<double>(4, 0));
-}
-
-VULKAN_TEST("vulkan: cross entropy, smoothed, ignored, in place") {
-  for_row_shapes(device, {2, 1031}, [&](const Shape& shape) { check_cross_entropy(device, shape); });
 }
 
 VULKAN_TEST("vulkan: a target that is no class is an error at the next wait, with its row") {
