@@ -164,7 +164,10 @@ TEST_CASE("checkpoint: a run that was stopped and resumed gives the same bytes")
   CHECK(whole.finished);
   CHECK(whole.step == 20);
   for (int i = 0; i < 2; ++i) CHECK_FALSE(train_in(folder / "parts", stop_after(7)).finished);
-  const TrainResult last = train_in(folder / "parts");
+  std::string said;
+  const TrainResult last =
+      train_in(folder / "parts", {.message = [&](std::string_view text) { said += text; }});
+  CHECK(said == "resuming from step 14 of 20 (epoch 5, batch 3 of 5)");
   CHECK(last.finished);
   CHECK(last.best_step == whole.best_step);
   CHECK(last.best_metric == whole.best_metric);
@@ -370,52 +373,6 @@ TEST_CASE("checkpoint: files of another run and changed ones are refused, unless
   CHECK(RunFiles::open(run, false).text("words.txt") == "one three two");
 }
 
-TEST_CASE("checkpoint: a flipped bit anywhere in a run is noticed, or changes nothing") {
-  const TemporaryFolder folder;
-  const fs::path run = folder / "run";
-  train_in(run, stop_after(8));
-  const auto opened = [&] {  // everything that somebody could get from the run
-    const RunFiles files = RunFiles::open(run);
-    TinyTask task, best;
-    files.load_weights(best.model(), "best");
-    save_model(best.model(), folder / "best");
-    Optimizer optimizer(task.model().parameters(), {});
-    MovingAverage average(task.model().parameters(), 0.95);
-    const RunFolder again = RunFolder::resume(run, start_with(), free_keys);
-    const TrainerState state = load_checkpoint(again, {task.model(), optimizer, &average});
-    save_model(task.model(), folder / "last");
-    std::map<std::string, Tensor> tensors = optimizer.state();
-    tensors.merge(average.state());
-    save_safetensors(folder / "moments", {tensors, {}});
-    return files.task() + files.config() + files.text("words.txt") + files.data_digest("train") +
-           trainer_state_text(state) + read_file(folder / "best") + read_file(folder / "last") +
-           read_file(folder / "moments");
-  };
-  const std::string expected = opened();
-  std::mt19937 generator(7);
-  int noticed = 0, flips = 0;
-  for (const std::string& name : names_in(run)) {
-    if (name == "metrics.jsonl") continue;
-    CAPTURE(name);
-    const std::string good = read_file(run / name);
-    for (int i = 0; i < 30; ++i, ++flips) {
-      std::string bad = good;
-      const std::size_t where = generator() % bad.size();
-      bad[where] = static_cast<char>(bad[where] ^ (1 << generator() % 8));
-      CAPTURE(where);
-      write_file_atomically(run / name, bad);
-      try {
-        CHECK((opened() == expected));
-      } catch (const Error&) {
-        ++noticed;
-      }
-    }
-    write_file_atomically(run / name, good);
-  }
-  CHECK(flips == 7 * 30);
-  CHECK(noticed > flips * 9 / 10);
-}
-
 TEST_CASE("checkpoint: best weights that are gone are not silently other ones") {
   const TemporaryFolder folder;
   const fs::path run = folder / "run";
@@ -584,16 +541,6 @@ TEST_CASE("checkpoint: one made on another platform is used, with a warning") {
   std::string said;
   train_in(run, {.message = [&](std::string_view text) { said += text; }});
   CHECK(said.find("OpenBLAS Abacus, fingers") != std::string::npos);
-}
-
-TEST_CASE("checkpoint: resuming says from where") {
-  const TemporaryFolder folder;
-  train_in(folder / "run", stop_after(4));
-  std::string said;
-  TrainerCallbacks callbacks = stop_after(1);
-  callbacks.message = [&](std::string_view text) { said += text; };
-  train_in(folder / "run", callbacks);
-  CHECK(said == "resuming from step 4 of 20 (epoch 1, batch 3 of 5)");
 }
 
 TEST_CASE("run folder: a fresh run does not touch one that is there") {
