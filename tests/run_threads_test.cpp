@@ -6,15 +6,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <map>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "child_process.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/train.h"
 #include "heed/base/unicode.h"
+#include "heed/tests/hostile/small_runs.h"
 #include "support.h"
 #include "temporary_folder.h"
 
@@ -25,45 +24,31 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-/// What makes training of a task short, beside a small model.
-const std::map<std::string, Lines> small_data = {
-    {"translate", {"data.numbers=300", "data.held_out_numbers=20", "decoding.length_extra=2"}},
-    {"summarize", {"data.reports=300", "data.held_out_reports=20", "decoding.length_extra=2"}},
-    {"converse", {"data.dialogues=60", "data.held_out_dialogues=12", "decoding.length_extra=8"}},
-    {"classify", {"data.listops.count=200"}},
-    {"match", {"data.questions=60"}},
-    {"embed_text", {"data.numbers=300", "data.held_out_numbers=20"}},
-    {"recommend", {"data.impressions=200"}},
-    {"language_model", {"data.sentences=300", "data.held_out_sentences=20", "generation.tokens=12"}}};
+/// A run of a task that was hardly trained, made once.
+Run opened(const std::string& task, const Lines& settings = {}) {
+  static const TemporaryFolder folder;
+  const std::filesystem::path path = folder / task;
+  const TaskKind& kind = task_kind(task);
+  if (!std::filesystem::exists(path))
+    train_run(kind, small_settings_of(kind, {"training.steps=3", "training.evaluate_every=0"}), {path});
+  return Run::open(path, {.settings = settings});
+}
 
-/// A folder with a run of a task that was hardly trained.
-class SmallRun {
- public:
-  explicit SmallRun(const std::string& task, const Lines& more = {}) {
-    const TaskKind& kind = task_kind(task);
-    Settings settings = kind.settings(false);
-    for (const char* one :
-         {"model.width=16", "model.feed_forward=16", "model.heads=2", "training.steps=3",
-          "training.batch_tokens=256", "training.evaluate_every=0", "tokenizer.vocabulary=280"})
-      settings.assign(one);
-    for (const std::string& one : small_data.at(task)) settings.assign(one);
-    for (const std::string& one : more) settings.assign(one);
-    train(kind, settings, {.folder = folder_ / "run", .report = false});
-  }
+/// Some lines that the run can answer.
+Lines lines_of(const std::string& task, std::size_t count) {
+  Run run = opened(task);
+  run.learner().read_data();
+  const Lines lines = run.learner().example_lines(count);
+  REQUIRE(lines.size() == count);
+  return lines;
+}
 
-  Run open(const Lines& settings = {}) const { return Run::open(folder_ / "run", {.settings = settings}); }
-  /// Some lines that the run can answer.
-  Lines lines(std::size_t count) const {
-    Run run = open();
-    run.learner().read_data();
-    const Lines lines = run.learner().example_lines(count);
-    REQUIRE(lines.size() == count);
-    return lines;
-  }
-
- private:
-  TemporaryFolder folder_;
-};
+/// The words again and again, until there are so many bytes.
+std::string repeated(const std::string& words, std::size_t bytes) {
+  std::string text;
+  while (text.size() < bytes) text += words;
+  return text;
+}
 
 bool same_predictions(const Prediction& a, const Prediction& b) {
   return a.text == b.text && a.probability == b.probability && a.vector == b.vector && a.error == b.error &&
@@ -83,20 +68,22 @@ bool nearly_same(const Prediction& a, const Prediction& b) {
 
 }  // namespace
 
-TEST_CASE("run threads: many predict with one run of every task, to the bits of each alone") {
-  for (const auto& data : small_data) {
-    CAPTURE(data.first);
-    const SmallRun small(data.first);
-    const Lines lines = small.lines(4);
+TEST_CASE("run threads: many ask one run of every task, or a queue, and get what each gets alone") {
+  for (const TaskKind* kind : task_kinds()) {
+    const std::string task(kind->name);
+    CAPTURE(task);
+    const Lines lines = lines_of(task, 8);
     std::vector<Prediction> alone;
-    for (const std::string& line : lines) alone.push_back(small.open().predict(Lines{line}).front());
+    for (const std::string& line : lines) alone.push_back(opened(task).predict(Lines{line}).front());
     CHECK(alone[0].text != "");
-    Run run = small.open();
+    Run run = opened(task);
+    AnswerQueue queue(run, {.max_batch = 4, .workers = 2});
     std::atomic<int> wrong = 0;
-    at_once(4, [&](std::size_t i) {
-      for (std::size_t k = 0; k < lines.size(); ++k) {
-        const std::size_t line = (i + k) % lines.size();
+    at_once(8, [&](std::size_t i) {
+      for (std::size_t k = 0; k < 4; ++k) {
+        const std::size_t line = (3 * i + k) % lines.size();
         if (!same_predictions(run.predict(Lines{lines[line]}).front(), alone[line])) ++wrong;
+        if (!nearly_same(queue.answer(lines[line]), alone[line])) ++wrong;
       }
     });
     CHECK(wrong == 0);
@@ -104,11 +91,10 @@ TEST_CASE("run threads: many predict with one run of every task, to the bits of 
 }
 
 TEST_CASE("run threads: measuring waits for answers, and they for it") {
-  const SmallRun small("classify");
-  const Lines lines = small.lines(1);
-  const Prediction alone = small.open().predict(lines).front();
-  const std::string measured = small.open().measure().json;
-  Run run = small.open();
+  const Lines lines = lines_of("classify", 1);
+  const Prediction alone = opened("classify").predict(lines).front();
+  const std::string measured = opened("classify").measure().json;
+  Run run = opened("classify");
   std::atomic<int> wrong = 0;
   at_once(3, [&](std::size_t i) {
     for (int round = 0; round < 3; ++round)
@@ -119,11 +105,8 @@ TEST_CASE("run threads: measuring waits for answers, and they for it") {
 }
 
 TEST_CASE("run threads: texts that were cut are counted, whoever asked") {
-  const SmallRun small("classify", {"data.long_texts=cut"});
-  Run run = small.open({});
-  const std::string line = small.lines(1).front();
-  std::string longer = line;
-  while (longer.size() < 4000) longer += " " + line;
+  Run run = opened("classify", {"data.long_texts=cut"});
+  const std::string line = lines_of("classify", 1).front(), longer = line + repeated(" " + line, 4000);
   run.learner().take_remarks();
   at_once(4, [&](std::size_t) { run.predict(Lines{longer, longer, line}); });
   int cut = 0;
@@ -131,29 +114,9 @@ TEST_CASE("run threads: texts that were cut are counted, whoever asked") {
   CHECK(cut == 8);
 }
 
-TEST_CASE("run threads: a queue answers eight threads as each is answered alone") {
-  for (const auto& data : small_data) {
-    CAPTURE(data.first);
-    const SmallRun small(data.first);
-    const Lines lines = small.lines(8);
-    std::vector<Prediction> alone;
-    Run run = small.open();
-    for (const std::string& line : lines) alone.push_back(run.predict(Lines{line}).front());
-    AnswerQueue queue(run, {.max_batch = 4, .workers = 2});
-    std::atomic<int> wrong = 0;
-    at_once(8, [&](std::size_t i) {
-      for (std::size_t k = 0; k < 4; ++k)
-        if (const std::size_t line = (3 * i + k) % 8; !nearly_same(queue.answer(lines[line]), alone[line]))
-          ++wrong;
-    });
-    CHECK(wrong == 0);
-  }
-}
-
 TEST_CASE("run threads: what a queue draws for a text does not follow from those beside it") {
-  const SmallRun small("translate");
-  const Lines lines = small.lines(8);
-  Run run = small.open({"decoding.method=sample", "decoding.seed=3"});
+  const Lines lines = lines_of("translate", 8);
+  Run run = opened("translate", {"decoding.method=sample", "decoding.seed=3"});
   std::vector<Prediction> alone;
   for (const std::string& line : lines) alone.push_back(run.predict(Lines{line}).front());
   PredictOptions as_queue;
@@ -172,9 +135,8 @@ TEST_CASE("run threads: what a queue draws for a text does not follow from those
 }
 
 TEST_CASE("run threads: a text without an answer throws, or says why where errors are asked for") {
-  const SmallRun small("classify", {"data.long_texts=error", "data.max_tokens=100"});
-  const std::string line = small.lines(1).front(), longer = line + std::string(400, 'x');
-  Run run = small.open();
+  const std::string line = lines_of("classify", 1).front(), longer = line + repeated(" " + line, 4000);
+  Run run = opened("classify", {"data.long_texts=error"});
   const Lines lines = {line, "", longer, longer};
   const std::string error = error_of([&] { run.predict(lines); });
   CHECK(error.starts_with("predict: lines[2] cannot be answered: "));
@@ -191,9 +153,8 @@ TEST_CASE("run threads: a text without an answer throws, or says why where error
 }
 
 TEST_CASE("run threads: a text at fault fails alone") {
-  const SmallRun small("classify");
-  const std::string line = small.lines(1).front();
-  Run run = small.open();
+  const std::string line = lines_of("classify", 1).front();
+  Run run = opened("classify");
   const Prediction alone = run.predict(Lines{line}).front();
   AnswerQueue queue(run);
   std::atomic<int> wrong = 0, refused = 0;
@@ -268,9 +229,8 @@ TEST_CASE("run threads: texts are shown in pieces while they are written, in sev
     const auto& [task, settings] = row;
     CAPTURE(row.first);
     CAPTURE(row.second[0]);
-    const SmallRun small(task, task == "language_model" ? Lines{"tokenizer.kind=bpe"} : Lines{});
-    const Lines lines = small.lines(4);
-    Run run = small.open(settings);
+    const Lines lines = lines_of(task, 4);
+    Run run = opened(task, settings);
     std::vector<Prediction> alone;
     for (const std::string& line : lines) alone.push_back(run.predict(Lines{line}).front());
     std::vector<Lines> pieces(lines.size());
@@ -305,11 +265,10 @@ TEST_CASE("run threads: texts are shown in pieces while they are written, in sev
 
 TEST_CASE("run threads: what cannot be shown in pieces says so") {
   const auto take = [](std::string_view) { return true; };
-  const auto error = [&](const SmallRun& small, const Lines& settings, const std::string& line) {
-    Run run = small.open(settings);
+  const auto error = [&](const std::string& task, const Lines& settings, const std::string& line) {
+    Run run = opened(task, settings);
     return error_of([&] { run.stream(line, take); });
   };
-  CHECK(error(SmallRun("classify"), {}, "[ MAX 1 2 ]").find("generates no text") != std::string::npos);
-  CHECK(error(SmallRun("translate"), {"decoding.method=sample", "decoding.n_best=2"}, "one").find("n_best") !=
-        std::string::npos);
+  CHECK(contains(error("classify", {}, "[ MAX 1 2 ]"), "generates no text"));
+  CHECK(contains(error("translate", {"decoding.method=sample", "decoding.n_best=2"}, "one"), "n_best"));
 }

@@ -2,7 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 
@@ -40,10 +39,6 @@ TensorFile sample() {
   file.tensors["scalar"] = Tensor::from(std::vector<float>{42}, {});
   file.metadata = {{"format", "pt"}, {"note", "gr\xc3\xbc\xc3\x9f \"dich\""}};
   return file;
-}
-
-int python(const std::string& program) {
-  return std::system(("python3 -c '" + program + "' 2>/dev/null").c_str());
 }
 
 }  // namespace
@@ -194,34 +189,4 @@ TEST_CASE("safetensors: what cannot be saved is refused before a file is made") 
   CHECK_THROWS_WITH_AS(save_safetensors(folder / "x", {{{"y", Tensor::zeros({1000})}}, {}}),
                        doctest::Contains("cannot write"), Error);
   CHECK(std::filesystem::is_empty(folder.path()));
-}
-
-TEST_CASE("safetensors: files are exchanged with Python's safetensors") {
-  if (python("import safetensors.numpy") != 0) {
-    MESSAGE("skipped: python3 has no safetensors with numpy");
-    return;
-  }
-  const TemporaryFolder folder;
-  save_safetensors(folder / "ours", sample());
-  const std::string ours = (folder / "ours").string(), theirs = (folder / "theirs").string();
-  CHECK(
-      python("import numpy as n, safetensors.numpy as s; from safetensors import safe_open\n"
-             "t = s.load_file(\"" +
-             ours +
-             "\")\n"
-             "assert sorted(t) == [\"a.steps\", \"b.weight\", \"c.precise\", \"scalar\"]\n"
-             "assert t[\"b.weight\"].tolist() == [[1.5, -2, 3], [n.float32(1e-30), 5, 6]]\n"
-             "assert t[\"c.precise\"].dtype == n.float64 and t[\"c.precise\"].tolist() == [[0.1], [1e300]]\n"
-             "assert t[\"a.steps\"].tolist() == [-7] and t[\"scalar\"].shape == ()\n"
-             "with safe_open(\"" +
-             ours +
-             "\", \"np\") as f: assert f.metadata()[\"format\"] == \"pt\"\n"
-             "s.save_file({\"w\": n.arange(6, dtype=n.float32).reshape(2, 3), \"i\": n.array([3, -4]),\n"
-             "  \"d\": n.array(0.25)}, \"" +
-             theirs + "\", {\"k\": \"v\"})") == 0);
-  const TensorFile loaded = load_safetensors(theirs);
-  CHECK(loaded.tensors.at("w").to_vector<float>() == std::vector<float>{0, 1, 2, 3, 4, 5});
-  CHECK(loaded.tensors.at("i").to_vector<std::int32_t>() == std::vector<std::int32_t>{3, -4});
-  CHECK(loaded.tensors.at("d").item() == 0.25);
-  CHECK(loaded.metadata.at("k") == "v");
 }

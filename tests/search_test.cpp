@@ -156,22 +156,6 @@ TEST_CASE("search: a narrow beam returns what it claims, and stopping early chan
   }
 }
 
-TEST_CASE("search: sentences of one batch do not influence each other") {
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
-    SearchOptions options;
-    options.beam = 3;
-    TableModel together(6, 3, seed);
-    const std::vector<std::int64_t> lengths{5, 2, 8};
-    const auto found = beam_search(together, lengths, options);
-    for (std::size_t s = 0; s < lengths.size(); ++s) {
-      TableModel alone(6, 1, seed);
-      const auto single = beam_search(alone, std::span(lengths).subspan(s, 1), options);
-      CHECK(found[s][0].tokens == single[0][0].tokens);
-      CHECK(found[s][0].score == single[0][0].score);
-    }
-  }
-}
-
 TEST_CASE("search: ties go to the lower token") {
   SearchOptions options;
   options.begin = 0;

@@ -160,15 +160,6 @@ VULKAN_TEST("vulkan: the validation layers see a missing barrier") {
   vulkan::clear_validation_messages();
 }
 
-VULKAN_TEST("vulkan: an index out of range is an error when a value is read") {
-  const Tensor table = Tensor::from(counted_floats(12), {4, 3}, device);
-  const Tensor good = index_select(table, 0, Tensor::from(std::vector<std::int32_t>{3, 0}, {2}, device));
-  CHECK(good.to_vector<float>() == std::vector<float>{9, 10, 11, 0, 1, 2});
-  const Tensor bad = index_select(table, 0, Tensor::from(std::vector<std::int32_t>{1, 4}, {2}, device));
-  CHECK(contains(error_of([&] { bad.to_vector<float>(); }), "position 1"));
-  CHECK(good.to_vector<float>()[0] == 9);  // reported once
-}
-
 VULKAN_TEST("vulkan: a lost device is an error that names its last kernels") {
   // A second opening of the device, which is lost at its next submission.
   vulkan::Gpu& gpu = opened_again(device);

@@ -1,11 +1,8 @@
 // The trainer on a Vulkan device: the losses of the CPU, no wait inside a step, and what happens when a
 // gradient is not finite.
 
-#include <cstdlib>
-#include <iostream>
 #include <limits>
 
-#include "child_process.h"
 #include "heed/autograd/ops.h"
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/training/trainer.h"
@@ -129,37 +126,4 @@ VULKAN_TEST("vulkan: what is not finite changes nothing, and is named when someb
       doctest::Contains("training stopped in step 4, before changing the weights: the gradient of \"table\""),
       Error);
   CHECK(task.model().table.to_vector<float>() == expected);
-}
-
-TEST_CASE("child: trains on a device that is lost" * doctest::skip()) {
-  const Device device = vulkan_test_device().value();
-  BigramTask task(device);
-  static PFN_vkQueueSubmit real;
-  static int submissions_left;
-  vulkan::Gpu& gpu = vulkan::gpu(device.index);
-  real = gpu.api().QueueSubmit;
-  gpu.replaceable_api().QueueSubmit = [](VkQueue queue, std::uint32_t count, const VkSubmitInfo* infos,
-                                         VkFence fence) {
-    return submissions_left-- > 0 ? real(queue, count, infos, fence) : VK_ERROR_DEVICE_LOST;
-  };
-  submissions_left = 20;
-  try {
-    Trainer(task, bigram_options(1000)).run();
-    std::cout << "trained\n";
-  } catch (const DeviceLost& error) {
-    std::cout << "device lost: " << error.what() << '\n';
-  }
-  std::exit(4);  // the task and its tensors stay; the device is gone
-}
-
-VULKAN_TEST(
-    "vulkan: a device lost in the middle of training ends it with an error that names its last kernels") {
-  const ChildResult result = run_in_child("child: trains on a device that is lost",
-                                          {{{"HEED_VULKAN_VALIDATION", ""}, {"HEED_VULKAN_GUARDS", ""}}});
-  INFO(result.text());
-  CHECK(result.status == 4);
-  CHECK(result.output.find("device lost: ") != std::string::npos);
-  const std::size_t kernels = result.output.find("unfinished kernels: ");
-  REQUIRE(kernels != std::string::npos);
-  CHECK(result.output.find("_f32", kernels) != std::string::npos);
 }

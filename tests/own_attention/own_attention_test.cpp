@@ -12,13 +12,11 @@
 #include <vector>
 
 #include "heed/apps/tasks/learner.h"
-#include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/file.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/classifier.h"
 #include "heed/tests/cases/attention_capabilities.h"
-#include "heed/tests/cases/model_cases.h"
 
 using namespace heed;
 
@@ -64,17 +62,6 @@ TEST_CASE("own attention: it can do what it declares, and no more") {
   config.cross = true;
   CHECK_THROWS_WITH_AS(make_attention("alibi", config),
                        doctest::Contains("distances are those within one sequence"), Error);
-}
-
-TEST_CASE("own attention: its gradients agree with finite differences, among the cases of all") {
-  int checked = 0;
-  for (const OpCase& one : model_cases()) {
-    if (!one.name.starts_with("attention/alibi/")) continue;
-    CAPTURE(one.name);
-    CHECK(gradcheck(one.function, one.inputs, one.tolerance).passed);
-    ++checked;
-  }
-  CHECK(checked == 2);  // plain and causal
 }
 
 TEST_CASE("own attention: weights fall with the distance as the paper says") {
@@ -275,22 +262,4 @@ TEST_CASE("own attention: threads register while others look and build") {
   CHECK(refused == (writers - 1) * each);  // one of each contested name won
   CHECK(first == &attention_variant("dot_product"));
   CHECK(attention_variant("thread_2_39").capabilities.causal);
-}
-
-TEST_CASE("own attention: what docs/guides/cpp.md quotes stands in the example") {
-  const std::string doc = read_file(HEED_SOURCE_DIR "/docs/guides/cpp.md"),
-                    example = read_file(HEED_SOURCE_DIR "/examples/embed/alibi.cpp");
-  const std::string fence = "```cpp\n";
-  std::size_t at = doc.find("## An attention of your own");
-  REQUIRE(at != std::string::npos);
-  for (int block = 0; block < 2; ++block) {  // the function, and the lines that register it
-    CAPTURE(block);
-    at = doc.find(fence, at);
-    REQUIRE(at != std::string::npos);
-    const std::size_t begin = at + fence.size(), end = doc.find("```", begin);
-    const std::string quoted = doc.substr(begin, end - begin);
-    CHECK(quoted.size() > 100);
-    CHECK_MESSAGE(example.find(quoted) != std::string::npos, quoted);
-    at = end + 3;
-  }
 }

@@ -16,22 +16,10 @@ TEST_CASE("own attention: a translator is trained with it in both stacks, resume
   const std::string run = (folder / "run").string();
   const ProgramResult help = run_program("own_translate", {"train", "--help"});
   CHECK(contains(help.output, "alibi"));
-  const std::vector<std::string> train = {"train",
-                                          "--attention",
-                                          "alibi",
-                                          "--out",
-                                          run,
-                                          "--threads",
-                                          "1",
-                                          "--set",
-                                          "model.width=16",
-                                          "--set",
-                                          "model.heads=2",
-                                          "--set",
-                                          "model.decoder_attention.slope=4"};
-  std::vector<std::string> short_training = train;
-  short_training.insert(short_training.end(), {"--steps", "4"});
-  const ProgramResult trained = run_program("own_translate", short_training);
+  const Arguments train = joined({"train", "--attention", "alibi", "--out", run, "--threads", "1"},
+                                 {"--set", "model.width=16", "--set", "model.heads=2"});
+  const ProgramResult trained = run_program(
+      "own_translate", joined(train, {"--set", "model.decoder_attention.slope=4", "--steps", "4"}));
   REQUIRE_MESSAGE(trained.status == 0, trained.errors);
   const ProgramResult resumed =
       run_program("own_translate", {"train", "--resume", "--out", run, "--steps", "6"});
