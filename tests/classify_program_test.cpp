@@ -260,25 +260,6 @@ TEST_CASE("texts that are too long are cut and counted, or an error") {
                  "1500 of 1500 texts are longer than "));
 }
 
-TEST_CASE("balanced class weights change what is learned, and nothing where the classes are alike") {
-  const TemporaryFolder folder;
-  std::string alike, rare;
-  for (int i = 0; i < 20; ++i) alike += "good a fine day\nbad a sad night\n";
-  for (int i = 0; i < 60; ++i) rare += "good a day like any other\n";
-  const std::string files[] = {write_content(folder / "alike", alike),
-                               write_content(folder / "rare", alike + rare)};
-  const auto weights_after = [&](const std::string& data, const std::string& choice) {
-    const fs::path run = data + choice;
-    const ProgramResult result =
-        train_classifier(run, {"--data", data, "--format", "lines", "--steps", "4", "--valid-fraction", "0",
-                               "--set", "training.class_weights=" + choice});
-    REQUIRE_MESSAGE(result.status == 0, result.errors);
-    return content_of(run / "model.safetensors");
-  };
-  CHECK(weights_after(files[0], "equal") == weights_after(files[0], "balanced"));
-  CHECK(weights_after(files[1], "equal") != weights_after(files[1], "balanced"));
-}
-
 TEST_CASE("a setting that a command does not read is no error, in every program") {
   const TemporaryFolder folder;
   const std::string lines = write_content(folder / "lines", "1 a fine day\n").string();

@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <thread>
 
 #include "heed/apps/compare/comparison.h"
@@ -577,81 +576,4 @@ TEST_CASE("compare: a folder with files of others is refused, and so are links i
   const ProgramResult led = run_compare(comparison_of(sent.path(), {"--steps", "2"}));
   CHECK(led.status == 1);
   CHECK(contains(led.errors, "is a link"));
-}
-
-// --- docs/explanation/experiments.md: compare accepts every command of the page, and every configuration
-// of an experiment is in one.
-
-namespace {
-
-/// The words of a line as a shell sees them, where quotes are single ones.
-Arguments shell_words(const std::string& line) {
-  Arguments words;
-  bool quoted = false, open = false;
-  for (const char c : line) {
-    if (c == '\'') {
-      quoted = !quoted;
-    } else if (c == ' ' && !quoted) {
-      open = false;
-      continue;
-    }
-    if (!open) words.emplace_back();
-    open = true;
-    if (c != '\'') words.back() += c;
-  }
-  REQUIRE_MESSAGE(!quoted, "a quote is open in ", line);
-  return words;
-}
-
-/// The commands of a page that begin with `program`; a backslash joins lines.
-std::vector<Arguments> commands_in(const std::string& page, const std::string& program) {
-  std::vector<Arguments> commands;
-  std::istringstream lines(page);
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with(program + " ")) continue;
-    for (std::string more; line.ends_with('\\') && std::getline(lines, more);)
-      line.replace(line.size() - 1, 1, more);
-    commands.push_back(shell_words(line));
-  }
-  return commands;
-}
-
-std::string value_of(const Arguments& command, const std::string& flag) {
-  const auto found = std::ranges::find(command, flag);
-  return found == command.end() || found + 1 == command.end() ? "" : *(found + 1);
-}
-
-}  // namespace
-
-TEST_CASE("experiments: compare accepts every command of the page, and every configuration is in one") {
-  const fs::path source = HEED_SOURCE_DIR;
-  std::set<std::string> named, there;
-  for (const auto& entry : fs::directory_iterator(source / "examples/configs/experiments"))
-    there.insert("examples/configs/experiments/" + entry.path().filename().string());
-  const TemporaryFolder folder;
-  for (Arguments command :
-       commands_in(read_file(source / "docs/explanation/experiments.md"), "build/bin/heed compare")) {
-    const std::string out = value_of(command, "--out");
-    CAPTURE(out);
-    REQUIRE(out.starts_with("runs/"));
-    named.insert(value_of(command, "--config"));
-    // Without data no cell gets further than its settings, which are checked before any data is looked for.
-    bool has_data = false;
-    for (std::string& word : command)
-      if (word.starts_with("../shared/data/")) {
-        word = "no/such/data";
-        has_data = true;
-      }
-    if (!has_data) command.insert(command.end(), {"--data", "no/such/data.tsv"});
-    *std::ranges::find(command, out) = (folder / out.substr(5)).string();
-    *(std::ranges::find(command, std::string("--seeds")) + 1) = "1";
-    command.insert(command.end(), {"--jobs", "8", "--threads", "1"});
-    command.erase(command.begin(), command.begin() + 2);
-    const ProgramResult result = run_compare(command, {}, source);
-    CHECK_MESSAGE(result.status == 1, result.errors);  // 2: a setting was refused
-    CHECK_MESSAGE(result.errors.find("no/such/data") != std::string::npos, result.errors);
-    CHECK_MESSAGE(result.errors.find("done") == std::string::npos, result.errors);
-  }
-  CHECK_FALSE(there.empty());
-  for (const std::string& config : there) CHECK_MESSAGE(named.contains(config), config, " is in no command");
 }

@@ -4,12 +4,12 @@ exist. The README's snippets come from tested examples, and every page gives the
     docs_test.py BIN      BIN is the folder of the programs; those that were not built are skipped
 """
 import functools
-import os
 import pathlib
 import re
 import shlex
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(sys.argv[1])
@@ -167,9 +167,15 @@ def is_quoted(block, example, language):
     return all(line.strip() in tested for line in block.split("\n") if line.strip())
 
 
-def check_quotes(text):
-    """The code of pages that no other test runs is from examples that tests run."""
+# Pages whose code must be in examples that tests run, with the languages that no other test of the page runs.
+QUOTING = {"README.md": "python cpp c", "docs/start.md": "python cpp c", "docs/guides/cpp.md": "cpp",
+           "docs/guides/from_pytorch.md": "cpp", "docs/reference/cpp.md": "cpp"}
+
+
+def check_quotes(text, languages):
     for language, pattern in (("python", "python/*.py"), ("cpp", "embed/*.cpp"), ("c", "embed/*.c")):
+        if language not in languages.split():
+            continue
         for block in re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S):
             if not any(is_quoted(block, example, language) for example in (ROOT / "examples").glob(pattern)):
                 yield f"no file of examples/{pattern} has this: {block}"
@@ -183,6 +189,28 @@ def check_numbers():
         for number in re.findall(r"(\d+) attention mechanisms", path.read_text()):
             if path.name != "CHANGELOG.md" and int(number) != len(variants()):
                 yield f"{path.relative_to(ROOT)}: {number} attention mechanisms, not {len(variants())}"
+
+
+def check_comparisons():
+    """`heed compare` accepts every command of the experiments, and every configuration of an experiment is in one."""
+    configs = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("examples/configs/experiments/*")}
+    if not configs:
+        yield "there is no examples/configs/experiments"
+    for words in commands_of((ROOT / "docs/explanation/experiments.md").read_text()):
+        if words[:2] != ["build/bin/heed", "compare"]:
+            continue
+        configs -= set(words)
+        # Without data no cell gets further than its settings, which are checked before any data is looked for.
+        given = ["no/such/data" if word.startswith("../shared/data/") else word for word in words[2:]]
+        given += ["--data", "no/such/data.tsv"] * (given == words[2:])
+        given[given.index("--seeds") + 1] = "1"
+        with tempfile.TemporaryDirectory() as folder:
+            given[given.index("--out") + 1] = folder + "/out"
+            said = subprocess.run([BIN / "heed", "compare", *given, "--jobs", "8", "--threads", "1"], cwd=ROOT,
+                                  capture_output=True, text=True)
+        if said.returncode != 1 or "no/such/data" not in said.stderr or "done" in said.stderr:
+            yield f"heed compare refuses {' '.join(words[2:])}: {said.stderr}"
+    yield from (f"docs/explanation/experiments.md: no command uses {config}" for config in sorted(configs))
 
 
 def main():
@@ -201,10 +229,10 @@ def main():
             found += [problem for problem in check_command(words) if problem]
         if settings and name != "CHANGELOG.md":
             found += check_names(text, settings)
-        if name in ("README.md", "docs/start.md"):
-            found += check_quotes(text)
+        if name in QUOTING:
+            found += check_quotes(text, QUOTING[name])
         problems.extend(f"{name}: {problem}" for problem in dict.fromkeys(found))
-    problems.extend(check_numbers() if built else ())
+    problems.extend([*check_numbers(), *check_comparisons()] if built else ())
     if commands < 50 or links < 100:
         problems.append(f"only {commands} commands and {links} links were found: the test looked in the wrong place")
     print("\n".join(problems) if problems else f"{len(PAGES)} pages, {links} links, {commands} commands: all hold")

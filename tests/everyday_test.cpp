@@ -376,52 +376,6 @@ TEST_CASE("every op refuses an undefined operand by its own name") {
   CHECK(refused > 70);
 }
 
-// --- The C++ of docs/guides/cpp.md and docs/guides/from_pytorch.md is quoted from examples/embed, which are
-// compiled and run. The Python of from_pytorch.md is run by tests/python/test_from_pytorch.py.
-
-namespace {
-
-/// Removes the indentation, which differs between a page and an example.
-std::string unindented(const std::string& text) {
-  std::istringstream lines(text);
-  std::string all, line;
-  while (std::getline(lines, line)) {
-    line.erase(0, line.find_first_not_of(' '));
-    all += line + '\n';
-  }
-  return all;
-}
-
-/// Checks that each C++ block of a page is in one of the examples, and returns the number of blocks.
-int quoted_blocks(const std::string& page, const std::vector<std::string>& examples) {
-  const std::string root = HEED_SOURCE_DIR, doc = heed::read_file(root + "/docs/guides/" + page);
-  std::string code;
-  for (const std::string& example : examples)
-    code += unindented(heed::read_file(root + "/examples/embed/" + example));
-  const std::string fence = "```cpp\n";
-  int blocks = 0;
-  for (std::size_t at = doc.find(fence); at != std::string::npos; at = doc.find(fence, at)) {
-    const std::size_t begin = at + fence.size(), end = doc.find("```", begin);
-    REQUIRE(end != std::string::npos);
-    const std::string quoted = unindented(doc.substr(begin, end - begin));
-    CHECK_MESSAGE(code.find(quoted) != std::string::npos, quoted);
-    at = end + 3;
-    ++blocks;
-  }
-  return blocks;
-}
-
-}  // namespace
-
-TEST_CASE("from PyTorch: the C++ of the guide is in the example") {
-  CHECK(quoted_blocks("from_pytorch.md", {"from_pytorch.cpp"}) == 4);
-}
-
-TEST_CASE("C++ guide: its code is in the examples") {
-  CHECK(quoted_blocks("cpp.md", {"alibi.cpp", "digits.cpp", "embed.cpp", "from_pytorch.cpp", "own_op.cpp",
-                                 "server.cpp"}) == 8);
-}
-
 namespace {
 
 template <class Thrown>

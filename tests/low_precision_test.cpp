@@ -403,14 +403,6 @@ Tensor loss_of(const Linear& layer) {
 
 }  // namespace
 
-TEST_CASE("autocast: what docs/reference/cpp.md quotes is in the example") {
-  const std::string doc = read_file(HEED_SOURCE_DIR "/docs/reference/cpp.md"),
-                    example = read_file(HEED_SOURCE_DIR "/examples/embed/from_pytorch.cpp");
-  const std::size_t begin = doc.find("  heed::Autocast autocast(network"), end = doc.find("```", begin);
-  REQUIRE(begin != std::string::npos);
-  CHECK(example.find(doc.substr(begin, end - begin)) != std::string::npos);
-}
-
 TEST_CASE("autocast: in f32 a loop gets the same bits as without") {
   Initialiser one(3), other(3);
   Linear plain(4, 2, true, one), cast(4, 2, true, other);
