@@ -390,26 +390,17 @@ static void test_modules(const char* file) {
     heed_tensor* no_tensor;
     FAILS(heed_optimizer_create("adam", NULL, twice, 2, &none), HEED_ERROR, "given twice");
     FAILS(heed_optimizer_create("adam", "{\"beta3\": 1}", parameters, 1, &none), HEED_BAD_SETTINGS, "beta3");
-    FAILS(heed_optimizer_create("adam", "{\"beta1\": 2}", parameters, 1, &none), HEED_BAD_SETTINGS, "beta1");
+    FAILS(heed_optimizer_create("adam", "{\"nesterov\": true}", parameters, 1, &none), HEED_BAD_SETTINGS,
+          "nesterov");
     FAILS(heed_optimizer_create("adam", "[1]", parameters, 1, &none), HEED_BAD_SETTINGS, "object");
     FAILS(heed_optimizer_create("adamx", NULL, parameters, 1, &none), HEED_BAD_SETTINGS, "adamw");
     FAILS(heed_optimizer_create("adam", NULL, &x, 1, &none), HEED_ERROR, "leaf");
-    FAILS(heed_optimizer_create("adam", "{\"nesterov\": true}", parameters, 1, &none), HEED_BAD_SETTINGS,
-          "nesterov");
-    FAILS(heed_optimizer_create("muon", "{\"adjust_rate\": \"own\"}", parameters, 1, &none),
-          HEED_BAD_SETTINGS, "match_rms_adamw");
     FAILS(heed_tensor_set_hidden_map(x, 0), HEED_ERROR, "leaf");
-    FAILS(heed_optimizer_create("adam", NULL, parameters, 0, &none), HEED_ERROR, "no parameters");
     FAILS(heed_attention_create("fastformer", "{", &no_layer), HEED_BAD_SETTINGS, "JSON");
     FAILS(heed_attention_create("fastformer", "{\"width\": 8, \"window\": 2}", &no_layer), HEED_BAD_SETTINGS,
           "window");
     FAILS(heed_attention_create("fastformer", "{\"width\": \"8\"}", &no_layer), HEED_BAD_SETTINGS, "width");
-    FAILS(heed_attention_create("fastformer", "{}", &no_layer), HEED_BAD_SETTINGS, "width");
-    FAILS(heed_attention_create("fastformer", "{\"width\": 8, \"cross\": true, \"causal\": true}", &no_layer),
-          HEED_BAD_SETTINGS, "c");
     FAILS(heed_attention_forward(layer, x, x, NULL, NULL, NULL, &no_tensor), HEED_ERROR, "mask");
-    FAILS(heed_attention_forward(layer, mask, NULL, NULL, NULL, NULL, &no_tensor), HEED_ERROR, "[B, N, 8]");
-    FAILS(heed_attention_forward(layer, x, NULL, x, NULL, NULL, &no_tensor), HEED_ERROR, "memory");
   }
   OK(heed_check_attention("dot_product", NULL));
   FAILS(heed_check_attention("dot_prodct", "{}"), HEED_ERROR, "did you mean 'dot_product'");
@@ -451,10 +442,9 @@ static void test_handles(void) {
 /* Arguments that are wrong by themselves. */
 static void test_arguments(void) {
   const float values[] = {1, 2, 3, 4};
-  const int64_t shape[] = {2, 2}, huge[] = {INT64_MAX, 4}, bad_order[] = {0, 0}, far[] = {2, 7},
-                far_order[] = {0, INT64_C(1) << 32}, huge_and_none[] = {0, INT64_MAX, 4};
+  const int64_t shape[] = {2, 2}, huge[] = {INT64_MAX, 4}, far_order[] = {0, INT64_C(1) << 32},
+                huge_and_none[] = {0, INT64_MAX, 4};
   float little[2];
-  double number;
   size_t count;
   char* text;
   heed_run* run;
@@ -466,7 +456,6 @@ static void test_arguments(void) {
   FAILS(heed_tensor_create(HEED_F32, 9, shape, NULL, NULL, &y), HEED_BAD_ARGUMENT, "rank is 9");
   FAILS(heed_tensor_create(HEED_F32, -1, shape, NULL, NULL, &y), HEED_BAD_ARGUMENT, "rank is -1");
   FAILS(heed_tensor_create(HEED_F32, 2, NULL, NULL, NULL, &y), HEED_BAD_ARGUMENT, "shape is NULL");
-  FAILS(heed_tensor_create(HEED_F32, 2, huge, NULL, NULL, &y), HEED_ERROR, "memory");
   FAILS(heed_tensor_create(HEED_F32, 2, shape, NULL, "tpu", &y), HEED_ERROR, "tpu");
   FAILS(heed_tensor_create(HEED_F16, 2, shape, NULL, "cpu", &y), HEED_ERROR, "f16");
   FAILS(heed_tensor_create(HEED_F32, 2, shape, NULL, "cpu", NULL), HEED_BAD_ARGUMENT, "out is NULL");
@@ -474,39 +463,19 @@ static void test_arguments(void) {
   FAILS(heed_tensor_read(x, little, sizeof little), HEED_BAD_ARGUMENT, "8 bytes");
   FAILS(heed_tensor_read(x, NULL, 16), HEED_BAD_ARGUMENT, "NULL");
   FAILS(heed_tensor_assign(x, values, 4), HEED_BAD_ARGUMENT, "4 bytes");
-  FAILS(heed_tensor_item(x, &number), HEED_ERROR, "[2, 2]");
-  FAILS(heed_tensor_gradient(x, &y), HEED_ERROR, "leaf");
-  FAILS(heed_backward(x, NULL), HEED_ERROR, "parameter");
   FAILS(heed_unary("sinus", x, 0, 0, &y), HEED_ERROR, "did you mean 'sin'");
   FAILS(heed_unary(NULL, x, 0, 0, &y), HEED_BAD_ARGUMENT, "op is NULL");
-  FAILS(heed_unary("relu", x, 0.5, 0, &y), HEED_ERROR, "relu: takes no number");
-  FAILS(heed_unary("elu", x, 1, 2, &y), HEED_ERROR, "elu: takes one number");
   FAILS(heed_binary("exp", x, x, &y), HEED_ERROR, "binary");
   FAILS(heed_compare("add", x, x, &y), HEED_ERROR, "comparing");
-  FAILS(heed_reduce("sum", x, 2, 0, &y), HEED_ERROR, "axis 2");
   FAILS(heed_reduce("sum", x, HEED_ALL_AXES, 1, &y), HEED_BAD_ARGUMENT, "not HEED_ALL_AXES");
-  FAILS(heed_reshape(x, 2, far, &y), HEED_ERROR, "[2, 7]");
-  FAILS(heed_permute(x, 2, bad_order, &y), HEED_ERROR, "permute");
   FAILS(heed_permute(x, 2, far_order, &y), HEED_ERROR, "4294967296");
   FAILS(heed_reshape(x, 2, huge, &y), HEED_ERROR, "reshape");
   FAILS(heed_tensor_borrow(HEED_F32, 3, huge_and_none, (void*)little, NULL, NULL, &y), HEED_ERROR, "size");
-  FAILS(heed_slice(x, 0, 0, 2, 0, &y), HEED_ERROR, "slice");
   FAILS(heed_concat((const heed_tensor* const*)list, 2, 0, &y), HEED_BAD_ARGUMENT, "parts[1] is NULL");
-  FAILS(heed_concat(NULL, 0, 0, &y), HEED_ERROR, "concat");
-  FAILS(heed_embedding(x, x, &y), HEED_ERROR, "i32");
-  FAILS(heed_where(x, x, x, &y), HEED_ERROR, "where");
   FAILS(heed_cast(x, 77, &y), HEED_BAD_ARGUMENT, "dtype is 77");
-  FAILS(heed_dropout(x, 2, 0, 0, 0, &y), HEED_ERROR, "dropout");
-  FAILS(heed_attention(x, x, x, NULL, 0, &y), HEED_ERROR, "attention");
-  FAILS(heed_biased_attention(x, x, x, NULL, 0, x, x, &y), HEED_ERROR, "attention");
   FAILS(heed_attention_create("dot_product", "{\"widht\": 16}", &module), HEED_BAD_SETTINGS,
         "did you mean 'width'");
-  FAILS(heed_attention_create("dot_product", "{\"width\": 12, \"haeds\": 3}", &module), HEED_BAD_SETTINGS,
-        "did you mean 'heads'");
-  FAILS(heed_attention_create("linformer", "{\"width\": 8, \"heads\": 2, \"max_lenght\": 4}", &module),
-        HEED_BAD_SETTINGS, "did you mean 'max_length'");
   FAILS(heed_list("operations", &text), HEED_ERROR, "operations");
-  FAILS(heed_set_cpu_threads(0), HEED_ERROR, "0");
   FAILS(heed_run_open("/nowhere/at/all", NULL, &run), HEED_ERROR, "/nowhere/at/all");
   CHECK(run == NULL);
   FAILS(heed_run_open("/nowhere", "{\"wieghts\": \"best\"}", &run), HEED_BAD_SETTINGS, "weights");
@@ -576,7 +545,7 @@ static void test_training(const char* folder) {
                          "good",           "bad",
                          "good",           "bad"};
   const char* lines[] = {"a good one", "a bad one"};
-  const char* nothing[] = {NULL, "a"};
+  const char *nothing[] = {NULL, "a"}, *no_utf8[] = {"caf\xe9", "a"};
   const heed_examples examples = {"train", 2, 6, cells};
   heed_examples wrong = examples;
   struct seen seen = {0, 0, 3};
@@ -613,6 +582,8 @@ static void test_training(const char* folder) {
   wrong.rows = 1;
   wrong.cells = nothing;
   FAILS(heed_train("classify", NULL, &wrong, 1, "/nowhere/x", NULL, NULL, NULL), HEED_BAD_ARGUMENT, "row 0");
+  wrong.cells = no_utf8;
+  FAILS(heed_train("classify", NULL, &wrong, 1, "/nowhere/x", NULL, NULL, NULL), HEED_ERROR, "is not UTF-8");
   wrong.cells = NULL;
   FAILS(heed_train("classify", NULL, &wrong, 1, "/nowhere/x", NULL, NULL, NULL), HEED_BAD_ARGUMENT, "NULL");
   wrong = examples;

@@ -1,18 +1,16 @@
-"""What loops of one's own need: devices, schedules, groups of parameters, mixed precision. Beside PyTorch where it is installed."""
+"""What loops of one's own need: devices, schedules, groups of parameters, mixed precision."""
 
 import asyncio
-import importlib.util
 import inspect
 import unittest
 
 import numpy as np
 
 import heed
-from support import Case, Folder, draw64, heeds_attentions, rng
+from support import Case, Folder, heeds_attentions, rng
 
 DEVICE = next((one["device"] for one in heed.listing("devices") if one["device"] != "cpu" and not one["refusal"]), None)
 needs_device = unittest.skipUnless(DEVICE, "needs a Vulkan device")
-needs_pytorch = unittest.skipUnless(importlib.util.find_spec("torch"), "needs PyTorch")
 X = rng.normal(size=(2, 5, 8)).astype(np.float32)
 
 
@@ -130,18 +128,6 @@ class Schedules(Case):
             (heed.SettingsError, "count from 1", lambda: warm(0)),
         )
 
-    @needs_pytorch
-    def test_beside_pytorch(self):
-        import torch
-
-        adam = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
-        cosine = torch.optim.lr_scheduler.CosineAnnealingLR(adam, 10, eta_min=0.01)
-        ours = heed.Schedule("cosine", 0.1, steps=10, final_rate=0.01)
-        for step in range(1, 11):
-            adam.step()
-            cosine.step()
-            self.assertAlmostEqual(ours(step), cosine.get_last_lr()[0], places=12)
-
 
 class Groups(Case):
     def test_rates_and_decays(self):
@@ -167,36 +153,6 @@ class Groups(Case):
             (heed.SettingsError, "loss_scale is nan", lambda: heed.Autocast(net, "bf16", np.nan)),
         )
 
-    @needs_pytorch
-    def test_beside_pytorch(self):
-        """Three groups of AdamW, five steps of a schedule that falls."""
-        import torch
-
-        values = [rng.normal(size=shape).astype(np.float32) for shape in ((3, 3), (3,), (3, 3))]
-        ours, theirs = [heed.parameter(one) for one in values], [torch.tensor(one, requires_grad=True) for one in values]
-        rates, decays = (1e-2, 1e-3, 5e-2), (0.1, 0.0, 0.3)
-        adam = heed.Optimizer("adamw", [{"params": [one], "learning_rate": rate, "weight_decay": decay}
-                                        for one, rate, decay in zip(ours, rates, decays)], 1e-2)
-        other = torch.optim.AdamW([{"params": [one], "lr": rate, "weight_decay": decay}
-                                   for one, rate, decay in zip(theirs, rates, decays)], lr=1e-2)
-        falls = torch.optim.lr_scheduler.LambdaLR(other, lambda step: 1 / (1 + step))
-        for step in range(5):
-            x = rng.normal(size=(4, 3)).astype(np.float32)
-            heed.square((x @ ours[0] + ours[1]) @ ours[2]).sum().backward()
-            ((torch.tensor(x) @ theirs[0] + theirs[1]) @ theirs[2]).square().sum().backward()
-            adam.step(1e-2 / (1 + step)), other.step(), falls.step()
-            adam.zero_grad(), other.zero_grad()
-        for one, their in zip(ours, theirs):
-            np.testing.assert_allclose(one.numpy(), their.detach().numpy(), rtol=1e-5, atol=1e-6)
-
-    def test_vectors_are_spared_unless_a_group_says_so(self):
-        weights = [heed.parameter(np.ones(2, np.float32)) for _ in range(2)]
-        adamw = heed.Optimizer("adamw", [{"params": weights[0]}, {"params": weights[1], "weight_decay": 0.5}], 0.1, weight_decay=0.5)
-        (weights[0] * 0 + weights[1] * 0).sum().backward()
-        adamw.step()
-        self.same(weights[0], np.ones(2))
-        self.same(weights[1], np.full(2, 0.95))
-
 
 class Precisions(Case):
     def loss_after(self, precision, device, steps=30, **settings):
@@ -216,17 +172,6 @@ class Precisions(Case):
         self.assertEqual({one.dtype for one in net.parameters().values()}, {"f32"})
         self.assertEqual(set(seen), {autocast.dtype})
         return losses, autocast, net
-
-    def test_f32_is_a_plain_step(self):
-        plain = Net()
-        adam = heed.Optimizer("adam", plain, 0.01, clip_norm=1.0)
-        expected = steps_of(plain, adam, 30)
-        losses, autocast, net = self.loss_after("f32", "cpu")
-        self.assertEqual(losses, expected)
-        for name, value in plain.state_dict().items():
-            np.testing.assert_array_equal(net.state_dict()[name], value)
-        with self.assertRaisesRegex(heed.Error, "only f16 has a loss scale"):
-            autocast.loss_scale
 
     def test_bf16_on_the_cpu(self):
         exact, _, _ = self.loss_after("f32", "cpu")
@@ -362,36 +307,6 @@ class Recording(Case):
 
 
 class Positions(Case):
-    def layer(self, positions, **settings):
-        return heed.attention("dot_product", 8, 2, positions=positions, dtype="f64", seed=2, **settings)
-
-    def attended(self, layer, x, rotate=lambda t: t, bias=0):
-        w = {name: one.numpy() for name, one in layer.parameters().items()}
-        q, k, v = ((x @ w[f"{one}.weight"].T).reshape(2, 6, 2, 4).transpose(0, 2, 1, 3) for one in ("query", "key", "value"))
-        logits = rotate(q) @ rotate(k).transpose(0, 1, 3, 2) / 2 + bias
-        e = np.exp(logits - logits.max(-1, keepdims=True))
-        return (e / e.sum(-1, keepdims=True) @ v).transpose(0, 2, 1, 3).reshape(2, 6, 8) @ w["output.weight"].T
-
-    def test_formulas(self):
-        x = draw64(2, 6, 8)
-        angles = np.arange(6)[:, None] * 10000.0 ** (-2 * np.arange(2) / 4)
-        turn = np.exp(1j * angles)
-
-        def rotated(t):
-            turned = (t[..., :2] + 1j * t[..., 2:]) * turn
-            return np.concatenate([turned.real, turned.imag], -1)
-
-        distance = np.arange(6)[:, None] - np.arange(6)
-        self.same(self.layer("none")(x), self.attended(self.layer("none"), x), 1e-9)
-        self.same(self.layer("rotary")(x), self.attended(self.layer("rotary"), x, rotated), 1e-9)
-        slopes = np.array([2.0**-4, 2.0**-8])[:, None, None]
-        self.same(self.layer("alibi")(x), self.attended(self.layer("alibi"), x, bias=-slopes * abs(distance)), 1e-9)
-        relative = self.layer("relative")
-        table = next(one for one in relative.parameters().values() if one.shape == (32, 2))
-        table.assign(draw64(32, 2))
-        bucket = np.where(distance < 0, 16, 0) + abs(distance)  # all of these distances have their own
-        bias = table.numpy()[bucket].transpose(2, 0, 1)
-        self.same(relative(x), self.attended(relative, x, bias=bias), 1e-9)
 
     def test_who_has_them(self):
         found = heeds_attentions()

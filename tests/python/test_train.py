@@ -53,6 +53,8 @@ class Training(Folder):
         return heed.train(name, *examples, settings=settings, **given)
 
     def test_the_same_bits_as_from_files(self):
+        of_their_own = {"converse", "recommend"}  # below: dialogues and impressions
+        self.assertEqual(set(self.tasks) - {"masked"} | of_their_own, set(heed.tasks()))
         for name, (columns, held_out, tables, names, more) in self.tasks.items():
             with self.subTest(name):
                 task = "language_model" if name == "masked" else name
@@ -67,7 +69,7 @@ class Training(Folder):
                 measured = run.measure("valid")
                 self.assertEqual(measured, run.evaluate(*rows))
                 self.assertEqual(measured, heed.Run.open(files, device="cpu").measure("valid"))
-                if (PROGRAMS / task).exists():
+                if name == "classify" and (PROGRAMS / task).exists():
                     by_program = self.path(name + "_program")
                     command = [PROGRAMS / task, "train", "--data", train, "--valid", valid, "--out", by_program]
                     for key, value in dict(SMALL, **more).items():
@@ -538,17 +540,6 @@ class Training(Folder):
         ) % ([str(pathlib.Path(heed.__file__).parent.parent), str(pathlib.Path(__file__).parent)], self.path("run"))
         self.assertEqual(subprocess.run([sys.executable, "-c", program]).returncode, -9)
         self.assertEqual(weights(heed.resume(self.path("run")).folder), weights(whole.folder))
-
-    def test_a_stream_holds_zeros(self):
-        train = jsonl(self.path("zeros.jsonl"), text=["a\0b" * 8] * 30)
-        settings = {
-            "data.format": "jsonl", "model.max_length": 32, "tokenizer.vocabulary": 262, "training.steps": 40,
-            "training.schedule.learning_rate": 0.01, "training.evaluate_every": 40,
-        }
-        run = self.train("language_model", train, valid=train, settings=settings)
-        text = run.predict(["a"])[0].text
-        self.assertIn("\0", text)
-        self.assertEqual("".join(run.stream("a")), text)
 
     def test_two_trainings_at_once(self):
         runs = {}
