@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "heed/apps/tasks/learner.h"
 #include "heed/tests/hostile/small_runs.h"

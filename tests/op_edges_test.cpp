@@ -265,18 +265,70 @@ TEST_CASE("ops: no function has a call without its numbers, and none takes numbe
 
 TEST_CASE("ops: sizes and values that cannot be are errors, not other tensors") {
   const Tensor none = Tensor::zeros({0}), four = Tensor::zeros({4});
-  CHECK_THROWS_WITH_AS(none.view({std::int64_t{1} << 32, std::int64_t{1} << 32}),
-                       doctest::Contains("view: shape"), Error);
-  CHECK_THROWS_WITH_AS(four.view({-2, -2}), doctest::Contains("negative extent"), Error);
-  CHECK_THROWS_WITH_AS(split(four, 0, std::vector<std::int64_t>{-1, 5}), doctest::Contains("size -1"), Error);
-  CHECK_THROWS_WITH_AS(Tensor::full({2}, 0.5, DType::i32), doctest::Contains("0.5"), Error);
-  CHECK_THROWS_WITH_AS(Tensor::full({2}, 1e30, DType::i32), doctest::Contains("i32"), Error);
-  CHECK_THROWS_AS(Tensor::arange(std::int64_t{1} << 61), Error);
-  CHECK_THROWS_WITH_AS(masked_fill(Tensor::zeros({3}), ids({2, 3}), 1), doctest::Contains("masked_fill"),
-                       Error);
-  CHECK_THROWS_WITH_AS(layer_norm(Tensor::zeros({2, 3}), {}, {}, -1), doctest::Contains("epsilon"), Error);
+  constexpr std::int64_t huge = std::int64_t{1} << 62;
   Random random(1);
-  CHECK_THROWS_AS(recompute_in_backward({}, {four}, random), Error);
+  const std::pair<const char*, std::function<void()>> calls[] = {
+      {"view: shape",
+       [&] {
+         none.view({huge, 4});
+       }},
+      {"negative extent",
+       [&] {
+         four.view({-2, -2});
+       }},
+      {"size -1",
+       [&] {
+         split(four, 0, std::vector<std::int64_t>{-1, 5});
+       }},
+      {"0.5", [] { Tensor::full({2}, 0.5, DType::i32); }},
+      {"i32", [] { Tensor::full({2}, 1e30, DType::i32); }},
+      {"memory", [] { Tensor::arange(std::int64_t{1} << 61); }},
+      {"masked_fill",
+       [] {
+         masked_fill(Tensor::zeros({3}), ids({2, 3}), 1);
+       }},
+      {"epsilon",
+       [] {
+         layer_norm(Tensor::zeros({2, 3}), {}, {}, -1);
+       }},
+      {"recompute_in_backward", [&] { recompute_in_backward({}, {four}, random); }},
+      {"more elements",
+       [] {
+         Tensor::empty({std::int64_t{1} << 40, std::int64_t{1} << 40});
+       }},
+      {"more elements",
+       [] {
+         Tensor::empty({huge, 4});
+       }},
+      {"out of memory", [] { Tensor::empty({std::int64_t{1} << 50}); }},
+      {"negative",
+       [] {
+         Tensor::empty({2, -1});
+       }},
+      {"negative", [] { expand(reals({1}), {-1}); }},
+      // Products that wrap around to the right number, numbers that are cut to the right axis.
+      {"reshape",
+       [&] {
+         reshape(none, {huge, 4});
+       }},
+      {"reshape",
+       [&] {
+         reshape(none, {huge, 0, 4});
+       }},
+      {"reshape",
+       [] {
+         reshape(reals({6}), {huge, 3, -1});
+       }},
+      {"expand",
+       [] {
+         expand(reals({1, 1}), {huge, 4});
+       }},
+      {"4294967296",
+       [] {
+         permute(reals({2, 3}), {1, std::int64_t{1} << 32});
+       }},
+      {"pad", [] { pad(reals({3}), 0, INT64_MAX, 1); }}};
+  for (const auto& [says, call] : calls) CHECK_THROWS_WITH_AS(call(), doctest::Contains(says), Error);
 }
 
 TEST_CASE("edges: ops on tensors without elements") {
@@ -410,23 +462,7 @@ TEST_CASE("edges: an axis that is out of range is reported with the op and the s
   }
 }
 
-TEST_CASE("edges: a shape that no memory can hold, and one that only looks small, are refused") {
-  CHECK_THROWS_WITH_AS(Tensor::empty({std::int64_t{1} << 40, std::int64_t{1} << 40}),
-                       doctest::Contains("more elements"), Error);
-  CHECK_THROWS_WITH_AS(Tensor::empty({std::int64_t{1} << 62, 4}), doctest::Contains("more elements"), Error);
-  CHECK_THROWS_WITH_AS(Tensor::empty({std::int64_t{1} << 50}), doctest::Contains("out of memory"), Error);
-  CHECK_THROWS_WITH_AS(Tensor::empty({2, -1}), doctest::Contains("negative"), Error);
-  CHECK_THROWS_WITH_AS(expand(reals({1}), {-1}), doctest::Contains("negative"), Error);
-  // Products that wrap around to the right number, numbers that are cut to the right axis, and steps beyond
-  // the end.
-  constexpr std::int64_t huge = std::int64_t{1} << 62;
-  CHECK_THROWS_WITH_AS(reshape(Tensor::empty({0}), {huge, 4}), doctest::Contains("reshape"), Error);
-  CHECK_THROWS_WITH_AS(reshape(Tensor::empty({0}), {huge, 0, 4}), doctest::Contains("reshape"), Error);
-  CHECK_THROWS_WITH_AS(reshape(reals({6}), {huge, 3, -1}), doctest::Contains("reshape"), Error);
-  CHECK_THROWS_WITH_AS(expand(reals({1, 1}), {huge, 4}), doctest::Contains("expand"), Error);
-  CHECK_THROWS_WITH_AS(permute(reals({2, 3}), {1, std::int64_t{1} << 32}), doctest::Contains("4294967296"),
-                       Error);
-  CHECK_THROWS_WITH_AS(pad(reals({3}), 0, INT64_MAX, 1), doctest::Contains("pad"), Error);
+TEST_CASE("edges: steps beyond the end, and an axis too long for indices") {
   CHECK(slice(reals({3}), 0, 1, 3, INT64_MAX).to_doubles() ==
         std::vector<double>{reals({3}).to_doubles()[1]});
   const Tensor long_axis = expand(Tensor::ones({1}), {std::int64_t{1} << 31});

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <locale>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <sstream>
 

@@ -16,7 +16,6 @@
 #include "heed/base/file.h"
 #include "heed/base/names.h"
 #include "heed/models/options.h"
-#include "heed/tests/temporary_folder.h"
 #include "model_support.h"
 
 using namespace heed;

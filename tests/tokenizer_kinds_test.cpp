@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include "heed/apps/tasks/recipe.h"
-#include "heed/apps/tasks/start.h"
 #include "heed/base/error.h"
 #include "heed/base/unicode.h"
 #include "heed/tests/support.h"

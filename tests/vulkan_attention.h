@@ -2,7 +2,6 @@
 
 #include <array>
 #include <string>
-#include <vector>
 
 #include "heed/tests/attention_cases.h"
 #include "heed/tests/attention_large_logits.h"

@@ -1,6 +1,5 @@
 // The attention kernels of the Vulkan backend against those of the CPU, on the same cases.
 
-#include <cmath>
 #include <utility>
 #include <vector>
 
