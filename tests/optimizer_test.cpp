@@ -20,12 +20,6 @@ namespace {
 // Small, ragged and more than one piece.
 const std::vector<std::int64_t> sizes = {1, 7, 16, 100, 40003, 65536};
 
-std::vector<double> flatten(const std::vector<std::vector<double>>& parts) {
-  std::vector<double> all;
-  for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
-  return all;
-}
-
 template <class T>
 std::vector<Tensor> tensors(double low, double high, std::uint32_t stream) {
   std::vector<Tensor> result;
@@ -38,9 +32,10 @@ std::vector<Tensor> tensors(double low, double high, std::uint32_t stream) {
 
 template <class T>
 std::vector<double> all_values(const std::vector<Tensor>& list) {
-  std::vector<std::vector<double>> parts;
-  for (const Tensor& tensor : list) parts.push_back(values_of<T>(tensor));
-  return flatten(parts);
+  std::vector<double> all;
+  for (const Tensor& tensor : list)
+    for (const double value : values_of<T>(tensor)) all.push_back(value);
+  return all;
 }
 
 /// The state of an optimizer over all tensors.
@@ -165,79 +160,36 @@ TEST_CASE("optimizers have the same bits for any number of threads") {
 
 namespace {
 
-using Rows = std::vector<std::vector<double>>;
-
-Rows times(const Rows& a, const Rows& b) {
-  Rows out(a.size(), std::vector<double>(b[0].size(), 0));
-  for (std::size_t i = 0; i < a.size(); ++i)
-    for (std::size_t k = 0; k < b.size(); ++k)
-      for (std::size_t j = 0; j < b[0].size(); ++j) out[i][j] += a[i][k] * b[k][j];
-  return out;
-}
-
-Rows turned(const Rows& a) {
-  Rows out(a[0].size(), std::vector<double>(a.size()));
-  for (std::size_t i = 0; i < a.size(); ++i)
-    for (std::size_t j = 0; j < a[0].size(); ++j) out[j][i] = a[i][j];
-  return out;
-}
-
-/// x + factor y
-Rows plus(const Rows& x, const Rows& y, double factor, double of_x = 1) {
-  Rows out = x;
-  for (std::size_t i = 0; i < x.size(); ++i)
-    for (std::size_t j = 0; j < x[0].size(); ++j) out[i][j] = of_x * x[i][j] + factor * y[i][j];
-  return out;
-}
-
-double length_of(const Rows& x) {
-  double squares = 0;
-  for (const auto& row : x)
-    for (const double value : row) squares += value * value;
-  return std::sqrt(squares);
-}
-
 /// As torch.optim.Muon has it (its documentation, version 2.9): X = G / max(|G|, 1e-7), then five times
 /// X = a X + (b A + c A^2) X with A = X X'.
-Rows newton_schulz(const Rows& x, int iterations = 5) {
-  if (x.size() > x[0].size()) return turned(newton_schulz(turned(x), iterations));
-  Rows y = plus(x, x, 0, 1 / std::max(length_of(x), 1e-7));
-  for (int i = 0; i < iterations; ++i) {
-    const Rows gram = times(y, turned(y));
-    y = plus(y, times(plus(gram, times(gram, gram), 2.0315, -4.775), y), 1, 3.4445);
+Tensor newton_schulz(const Tensor& x) {
+  if (x.size(0) > x.size(1)) return transpose(newton_schulz(transpose(x, 0, 1)), 0, 1);
+  Tensor y = x / std::max(norm(x).item(), 1e-7);
+  for (int i = 0; i < 5; ++i) {
+    const Tensor gram = matmul(y, transpose(y, 0, 1));
+    y = 3.4445 * y + matmul(-4.775 * gram + 2.0315 * matmul(gram, gram), y);
   }
   return y;
 }
 
-Rows rows_of(std::int64_t rows, std::int64_t columns, std::uint32_t stream, double scale = 1) {
-  const std::vector<double> all = numbers(rows * columns, -scale, scale, stream);
-  Rows out;
-  for (std::int64_t i = 0; i < rows; ++i)
-    out.emplace_back(all.begin() + i * columns, all.begin() + (i + 1) * columns);
-  return out;
+Tensor drawn_matrix(std::int64_t rows, std::int64_t columns, std::uint32_t stream, double scale = 1) {
+  return tensor_of<double>(numbers(rows * columns, -scale, scale, stream), {rows, columns});
 }
 
-template <class T>
-Tensor leaf_of(const Rows& rows) {
-  return parameter(tensor_of<T>(
-      flatten(rows), {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(rows[0].size())}));
-}
-
-template <class T>
-void give(const Tensor& leaf, const Rows& gradient) {
+void give(const Tensor& leaf, const Tensor& gradient) {
   zero_gradient(leaf);
-  backward(sum(leaf * tensor_of<T>(flatten(gradient), leaf.shape())));
+  backward(sum(leaf * cast(gradient, leaf.dtype())));
 }
 
 /// The step that a matrix takes from 0 with a gradient of this size, beside the reference.
 double error_of_step(double scale) {
-  const Rows gradient = rows_of(8, 12, 3, scale);
-  Tensor leaf = leaf_of<float>(Rows(8, std::vector<double>(12, 0)));
-  give<float>(leaf, gradient);
+  const Tensor gradient = drawn_matrix(8, 12, 3, scale);
+  Tensor leaf = parameter(Tensor::zeros({8, 12}));
+  give(leaf, gradient);
   Optimizer optimizer({{"w", &leaf}}, {.kind = OptimizerKind::muon,
                                        .muon = {.momentum = 0, .adjustment = RateAdjustment::original}});
   optimizer.step(1);
-  return worst_error(values_of<float>(leaf), flatten(plus(gradient, newton_schulz(gradient), -1, 0)));
+  return worst_error(leaf.to_doubles(), (-newton_schulz(gradient)).to_doubles());
 }
 
 }  // namespace
@@ -247,12 +199,11 @@ TEST_CASE_TEMPLATE("Muon takes the step that torch.optim.Muon documents", T, flo
                                                                      {40, 17}, {2, 70}, {9, 5}};
   for (const bool nesterov : {false, true}) {
     for (const RateAdjustment adjustment : {RateAdjustment::original, RateAdjustment::match_rms_adamw}) {
-      std::vector<Rows> expected, moments;
-      std::vector<Tensor> leaves;
+      std::vector<Tensor> expected, moments, leaves;
       for (std::uint32_t i = 0; i < shapes.size(); ++i) {
-        expected.push_back(rows_of(shapes[i].first, shapes[i].second, i));
-        leaves.push_back(leaf_of<T>(expected[i]));
-        moments.push_back(plus(expected[i], expected[i], 0, 0));
+        expected.push_back(drawn_matrix(shapes[i].first, shapes[i].second, i));
+        leaves.push_back(parameter(cast(expected[i], dtype_of<T>)));
+        moments.push_back(expected[i] * 0);
       }
       std::vector<NamedTensor> named;
       for (Tensor& leaf : leaves) named.push_back({concat_text("w", named.size()), &leaf});
@@ -262,22 +213,23 @@ TEST_CASE_TEMPLATE("Muon takes the step that torch.optim.Muon documents", T, flo
                   .muon = {.momentum = 0.8, .nesterov = nesterov, .adjustment = adjustment, .rate = 0.5}});
       for (std::uint32_t step = 1; step <= 3; ++step) {
         for (std::uint32_t i = 0; i < shapes.size(); ++i) {
-          const Rows gradient = rows_of(shapes[i].first, shapes[i].second, 100 * step + i);
-          give<T>(leaves[i], gradient);
-          moments[i] = plus(moments[i], gradient, 0.2 * 0.25, 0.8);
-          const Rows direction = nesterov ? plus(gradient, moments[i], 0.8, 0.2 * 0.25) : moments[i];
+          const Tensor gradient = drawn_matrix(shapes[i].first, shapes[i].second, 100 * step + i);
+          give(leaves[i], gradient);
+          const Tensor part = gradient * (0.2 * 0.25);
+          moments[i] = moments[i] * 0.8 + part;
+          const Tensor direction = nesterov ? moments[i] * 0.8 + part : moments[i];
           const auto [rows, columns] = shapes[i];
           const double ratio = static_cast<double>(rows) / static_cast<double>(columns);
           const double factor = adjustment == RateAdjustment::original
                                     ? std::sqrt(std::max(1.0, ratio))
                                     : 0.2 * std::sqrt(static_cast<double>(std::max(rows, columns)));
-          expected[i] = plus(expected[i], newton_schulz(direction), -0.05 * factor, 1 - 0.05 * 0.1);
+          expected[i] = expected[i] * (1 - 0.05 * 0.1) - newton_schulz(direction) * (0.05 * factor);
         }
         optimizer.step(0.1, tensor_of<T>({0.25}, {1}));
       }
       for (std::size_t i = 0; i < shapes.size(); ++i) {
         CAPTURE(i);
-        CHECK(worst_error(values_of<T>(leaves[i]), flatten(expected[i])) <= 5 * tolerance<T>);
+        CHECK(worst_error(leaves[i].to_doubles(), expected[i].to_doubles()) <= 5 * tolerance<T>);
       }
     }
   }

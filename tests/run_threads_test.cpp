@@ -44,7 +44,7 @@ Lines lines_of(const std::string& task, std::size_t count) {
 }
 
 /// The words again and again, until there are so many bytes.
-std::string repeated(const std::string& words, std::size_t bytes) {
+std::string long_text(const std::string& words, std::size_t bytes) {
   std::string text;
   while (text.size() < bytes) text += words;
   return text;
@@ -106,7 +106,7 @@ TEST_CASE("run threads: measuring waits for answers, and they for it") {
 
 TEST_CASE("run threads: texts that were cut are counted, whoever asked") {
   Run run = opened("classify", {"data.long_texts=cut"});
-  const std::string line = lines_of("classify", 1).front(), longer = line + repeated(" " + line, 4000);
+  const std::string line = lines_of("classify", 1).front(), longer = line + long_text(" " + line, 4000);
   run.learner().take_remarks();
   at_once(4, [&](std::size_t) { run.predict(Lines{longer, longer, line}); });
   int cut = 0;
@@ -135,7 +135,7 @@ TEST_CASE("run threads: what a queue draws for a text does not follow from those
 }
 
 TEST_CASE("run threads: a text without an answer throws, or says why where errors are asked for") {
-  const std::string line = lines_of("classify", 1).front(), longer = line + repeated(" " + line, 4000);
+  const std::string line = lines_of("classify", 1).front(), longer = line + long_text(" " + line, 4000);
   Run run = opened("classify", {"data.long_texts=error"});
   const Lines lines = {line, "", longer, longer};
   const std::string error = error_of([&] { run.predict(lines); });
