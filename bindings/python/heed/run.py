@@ -59,9 +59,8 @@ def _prediction(answer: Dict[str, Any]) -> Prediction:
     return Prediction(answer["text"], answer["probability"], others, vector=answer.get("vector"))
 
 
-# The values of labels from their text, by the setting data.label_type, and the type of their arrays; others are text.
-_LABELS: Dict[str, Tuple[Callable[[str], Any], Any]] = {
-    "integer": (int, None), "number": (float, float), "boolean": ("true".__eq__, bool)}
+# The values of labels from their text, by the setting data.label_type; others are text.
+_LABELS: Dict[str, Callable[[str], Any]] = {"integer": int, "number": float, "boolean": "true".__eq__}
 
 
 class Predictions(List[Prediction]):
@@ -70,18 +69,19 @@ class Predictions(List[Prediction]):
     def __init__(self, answers: List[Prediction], classes: List[str], data: Mapping[str, Any] = {}) -> None:
         super().__init__(answers)
         self._names = classes
-        convert, kind = _LABELS.get(data.get("label_type", ""), (str, str))
+        convert = _LABELS.get(data.get("label_type", ""), str)
         self.classes: List[Any] = [convert(one) for one in classes]  #: The columns of `probabilities`.
-        self._labels = (str, str) if data.get("label_separator") else (convert, kind)
+        self._convert = str if data.get("label_separator") else convert
 
     @property
     def labels(self) -> np.ndarray:
         """The answers [n]: integers, floats or bools if the run learned such labels, otherwise strings. Where there is no
         answer, None or an empty string.
         """
-        convert, kind = self._labels
-        found = [convert(one.text) if one.text or kind is str else None for one in self]
-        return np.array(found, dtype=object if None in found else kind or (None if found else int))
+        if self._convert is str:
+            return np.array([one.text for one in self], dtype=str)
+        found = [self._convert(one.text) if one.text else None for one in self]
+        return np.array(found, dtype=object if None in found else np.array(self.classes).dtype)
 
     @property
     def label_lists(self) -> List[List[Any]]:
