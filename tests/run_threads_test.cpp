@@ -178,7 +178,7 @@ TEST_CASE("run threads: a text at fault fails alone") {
 TEST_CASE("run threads: a blank text has no answer, however it is asked") {
   for (const char* task : {"classify", "translate", "language_model", "embed_text"}) {
     CAPTURE(task);
-    Run run = SmallRun(task).open();
+    Run run = opened(task);
     AnswerQueue queue(run), returning(run, {.return_errors = true});
     for (const std::string text : {"", " \t"}) {
       const std::string error = "the text is blank";
@@ -194,9 +194,8 @@ TEST_CASE("run threads: a blank text has no answer, however it is asked") {
 TEST_CASE("run threads: runs and queues also work in a forked child, whatever the parent's threads do") {
   for (const char* task : {"classify", "translate"}) {
     CAPTURE(task);
-    const SmallRun small(task);
-    const std::string line = small.lines(1).front();
-    Run run = small.open();
+    const std::string line = lines_of(task, 1).front();
+    Run run = opened(task);
     const Prediction alone = run.predict(Lines{line}).front();
     std::atomic<bool> ends = false;
     AnswerQueue queue(run, {.workers = 2}), unused(run);
