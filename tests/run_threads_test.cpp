@@ -137,7 +137,7 @@ TEST_CASE("run threads: what a queue draws for a text does not follow from those
 TEST_CASE("run threads: a text without an answer throws, or says why where errors are asked for") {
   const std::string line = lines_of("classify", 1).front(), longer = line + long_text(" " + line, 4000);
   Run run = opened("classify", {"data.long_texts=error"});
-  const Lines lines = {line, "", longer, longer};
+  const Lines lines = {line, line, longer, longer};
   const std::string error = error_of([&] { run.predict(lines); });
   CHECK(error.starts_with("predict: lines[2] cannot be answered: "));
   CHECK(contains(error, "data.max_tokens"));
