@@ -205,10 +205,10 @@ TEST_CASE(
   auto texts = generate(model, prompt, 6, options, &found);
   for (std::size_t i = 0; i < texts.size(); ++i)
     CHECK(found.at(i) == doctest::Approx(of_text(texts[i])).epsilon(1e-5));
-  options.end = texts[2][3];
+  options.ends = {texts[2][3]};
   texts = generate(model, prompt, 6, options, &found);
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    if (texts[i].size() < 9) texts[i].push_back(*options.end);
+    if (texts[i].size() < 9) texts[i].push_back(options.ends[0]);
     CHECK(found.at(i) == doctest::Approx(of_text(texts[i])).epsilon(1e-5));
   }
 }
@@ -217,10 +217,10 @@ TEST_CASE("generate: texts end by themselves, and the others go on as if alone")
   LanguageModel model(generating_config());
   const auto whole = generate(model, prompt, 6, generation(1.5, 9));
   GenerationOptions ending = generation(1.5, 9);
-  ending.end = whole[2][3];
+  ending.ends = {whole[2][3]};
   const auto ended = generate(model, prompt, 6, ending);
   for (std::size_t i = 0; i < whole.size(); ++i) {
-    const auto stop = std::find(whole[i].begin(), whole[i].end(), *ending.end);
+    const auto stop = std::find(whole[i].begin(), whole[i].end(), ending.ends[0]);
     CHECK(ended[i] == Tokens(whole[i].begin(), stop));
   }
   CHECK(ended[2].size() <= 3);
@@ -272,7 +272,7 @@ TEST_CASE("sampling: over an encoder-decoder, greedy draws are greedy search and
   const std::vector<std::int64_t> lengths = {7, 5, 0};
   const auto drawn = [&](double temperature, std::uint64_t seed) {
     EncoderDecoderSteps steps(model, pad_tokens(sources));
-    return sample(steps, first, lengths, {temperature, 0, 1}, 2, seed);
+    return sample(steps, first, lengths, {temperature, 0, 1}, Tokens{2}, seed);
   };
   EncoderDecoderSteps steps(model, pad_tokens(sources));
   const std::vector<Hypothesis> greedy = greedy_search(steps, lengths, {});
@@ -293,7 +293,7 @@ TEST_CASE("search: over a language model, greedy search is greedy generation and
   LanguageModelSteps steps(model, prompt, 2, 12);
   const std::vector<Hypothesis> greedy = greedy_search(steps, lengths, options);
   GenerationOptions generation_options = generation(0, 6);
-  generation_options.end = options.end;
+  generation_options.ends = {options.end};
   CHECK(greedy[0].tokens == generate(model, prompt, 1, generation_options).front());
   CHECK(greedy[1].tokens == greedy[0].tokens);
   options.beam = 4;

@@ -111,7 +111,7 @@ VULKAN_TEST("vulkan: translations are drawn as on the CPU") {
     EncoderDecoderSteps steps(model, pad_tokens(sources, where));
     const std::vector<std::int32_t> first = {1, 1};
     const std::vector<std::int64_t> lengths = {8, 8};
-    return sample(steps, first, lengths, {}, 2, 3);
+    return sample(steps, first, lengths, {}, Tokens{2}, 3);
   };
   CHECK(texts(device) == texts({}));
 }
