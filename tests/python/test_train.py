@@ -223,7 +223,7 @@ class Training(Folder):
         self.assertRegex(search.mattered, r"what mattered for accuracy on the valid part, over 5 choices(.|\n)*learning_rate \d+ %:")
         self.refuses(
             (heed.Error, "different examples", lambda: heed.compare("classify", TEXTS, LABELS[::-1], **call)),
-            (heed.SettingsError, "random N", lambda: heed.compare(
+            (heed.SettingsError, "random=N", lambda: heed.compare(
                 "classify", TEXTS, LABELS, grid={"model.dropout": (0.0, 0.5)}, out=self.path("range"))),
             (heed.SettingsError, "model.widht", lambda: heed.compare(
                 "classify", TEXTS, LABELS, grid={"model.widht": [16, 32]}, out=self.path("name"))),
