@@ -76,7 +76,7 @@ void for_each_setting(auto&& visit, ClassSettings& classes) {
   visit(classes.weights, "class_weights", {"equal", "balanced"},
         "balanced: examples of rare classes count more, so that all classes have the same total weight");
 }
-/// What labels are in Python. Elsewhere they are text.
+/// The type of labels in Python. Elsewhere they are text.
 enum class LabelType { unknown, text, integer, number, boolean };
 void visit_label_type(auto&& visit, LabelType& type) {
   visit(
