@@ -257,7 +257,7 @@ class Values(Case):
             (heed.SettingsError, "learning_rate is inf", lambda: heed.Schedule("constant", inf)),
             (TypeError, "masked_fill: value is '1'; expected a number", lambda: heed.masked_fill(x, x > 1, "1")),
             (heed.Error, "cannot be represented as i32", lambda: heed.masked_fill(heed.arange(3), [1, 0, 0], -inf)),
-            (heed.SettingsError, "'inf' or '-inf' or 'nan'", lambda: heed.tensor.lib.call(
+            (heed.Error, "'inf', '-inf' or 'nan', is 'Inf'", lambda: heed.tensor.lib.call(
                 "heed_op", b"pad", heed.tensor.lib.handles_of([x]), 1, b'{"value": "Inf"}', heed.tensor.lib.handles_of([None]), 1, None)),
         )
 
@@ -274,7 +274,7 @@ class Values(Case):
         i = heed.arange(2)
         self.refuses(*((TypeError, r'float\d\d values for an i32 tensor.*x.to\("f32"\)', call) for call in (
             lambda: i + np.float32([1, 2]), lambda: np.float32([1, 2]) * i, lambda: heed.maximum(i, [0.5, 1.5]))),
-            (heed.Error, '0.5 cannot be represented as i32.*x.to\\("f32"\\)', lambda: i * 0.5),
+            (heed.Error, '0.5 cannot be represented as i32.*cast', lambda: i * 0.5),
             (TypeError, "not 'a', of NumPy's type", lambda: heed.Tensor("a")), (TypeError, "of NumPy's type object", lambda: heed.Tensor([None])),
             (heed.SettingsError, "tolerance is nan", lambda: heed.gradcheck(heed.exp, [a], np.nan)),
             (TypeError, "the shape is 2.5", lambda: heed.zeros(2.5)), (TypeError, "where is 3; expected a text", lambda: x.to(3)),
