@@ -173,8 +173,8 @@ struct AxisSplit {
   /// The shape in which kernels see a tensor with this axis.
   Shape shape() const { return {outer, extent, inner}; }
 };
-/// The largest magnitude along the axes, which are kept, but not 0: the squares of x divided by it neither
-/// overflow nor vanish together. Untracked.
+/// The largest magnitude along the axes, which are kept, but not 0: the squares of x divided by it
+/// neither overflow nor all vanish. Untracked.
 Tensor scale_of_squares(const Tensor& x, const Axes& axes);
 /// x broadcast to `shape` as a view with stride 0 on repeated axes. Untracked.
 Tensor broadcast_view(const Tensor& x, const Shape& shape);

@@ -13,7 +13,8 @@
 
 #include "heed/base/plain_arithmetic.h"
 
-// Numbers as C reads and writes them, 1234.5, whatever locale and rounding the program that uses the library has set.
+// Numbers as C reads and writes them, 1234.5, whatever locale and rounding the program that uses the
+// library has set.
 
 namespace heed {
 

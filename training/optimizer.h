@@ -167,8 +167,8 @@ class Optimizer {
 
  private:
   void check_parameters() const;
-  /// What parameters have in common that are updated together: rate, weight decay, whether they are
-  /// stepped as matrices, and type.
+  /// Common to parameters that are updated together: rate, weight decay, whether they are stepped
+  /// as matrices, and type.
   using Group = std::tuple<double, double, bool, DType>;
   Group group_of(std::size_t i) const;
   void step_group(const Group& group, OptimizerStep& update);

@@ -107,7 +107,7 @@ class BoundedMemory : public Attention {
     const std::int64_t width = value.size(3);
     if (cache.value.defined()) total = total + transpose(slice(cache.value, 3, width, width + 1), 2, 3);
     total = divisor(total);
-    // Both parts of the quotient are divided by the largest alpha, so that products of large q and k stay in range.
+    // Dividing both parts of the quotient by the largest alpha keeps products of large q and k in range.
     const double largest = std::exp(most_control),
                  scale = 1 / std::sqrt(static_cast<double>(query.size(3))) / largest;
     const Tensor logits = recurrence_output({.query = query * scale, .key = heads_of(x.key), .value = alpha},

@@ -15,9 +15,9 @@ namespace heed {
 /// over tokens, and they are all that decoding keeps. Dropout drops tokens from S. Sums are f32
 /// where inputs are f16 or bf16. Where no key is seen the output is 0.
 ///
-/// Features are given as logarithms, so they may have any size: with c_m the largest log phi_m of the keys seen,
-/// phi_m(k) is divided by e^{c_m}, and phi_m(q) multiplied. Then phi(q) is divided by its largest element, which
-/// makes the denominator at least 1.
+/// Features are given as logarithms, so they may have any size: with c_m the largest log phi_m of
+/// the keys seen, phi_m(k) is divided by e^{c_m}, and phi_m(q) multiplied. Then phi(q) is divided by
+/// its largest element, which makes the denominator at least 1.
 class FeatureAttention : public Attention {
  public:
   explicit FeatureAttention(const AttentionConfig& config);
