@@ -10,9 +10,10 @@ namespace {
 
 Tensor norm_composed(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
                      bool centred) {
-  const Tensor scale = maximum(scale_of_squares(x, -1), std::sqrt(epsilon)), scaled = x / scale;
+  const double root = std::sqrt(epsilon);
+  const Tensor scale = maximum(scale_of_squares(x, -1), root), scaled = x / scale;
   const Tensor from_mean = centred ? scaled - mean(scaled, -1, true) : scaled;
-  Tensor y = from_mean * rsqrt(mean(square(from_mean), -1, true) + epsilon / square(scale));
+  Tensor y = from_mean * rsqrt(mean(square(from_mean), -1, true) + square(root / scale));
   if (weight.defined()) y = y * weight;
   return bias.defined() ? y + bias : y;
 }

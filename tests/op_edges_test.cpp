@@ -114,9 +114,9 @@ void check_in_f32(const char* what, const std::vector<double>& at, double scale,
   for (std::size_t i = 0; i < found.size(); ++i) {
     const double right = expected[i].to_doubles()[0], value = found[i].to_doubles()[4];
     if (!(std::abs(right) < 3.3e38) || (i > 0 && !(std::abs(expected[0].to_doubles()[0]) < 3.3e38))) continue;
-    CAPTURE(what);
+    CAPTURE(std::string(what));
     CAPTURE(i);
-    CAPTURE(at);
+    CAPTURE(at[0]);
     CAPTURE(right);
     CAPTURE(value);
     CHECK(std::abs(value - right) <= 2e-6 * std::max(std::abs(right), scale) + 1e-36);
@@ -142,7 +142,7 @@ TEST_CASE("ops: values and gradients at every magnitude of f32 are those of f64"
         check_in_f32("standard_deviation", {x, b}, 0, [](In in) {
           return standard_deviation(stack({in[0], in[1], in[0]}, 0), 0);
         });
-        check_in_f32("log_sum_exp", {x, b}, 0, [](In in) {
+        check_in_f32("log_sum_exp", {x, b}, 1, [](In in) {
           return log_sum_exp(stack({in[0], in[1]}, 0), 0);
         });
       }

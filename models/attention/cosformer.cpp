@@ -39,7 +39,8 @@ class CosFormer : public FeatureAttention {
       const double turn = std::numbers::pi / (2 * static_cast<double>(config().max_length));
       const Tensor angle =
           unsqueeze((cast(at, x.dtype()) + static_cast<double>(places.begin)) * turn, 1);  // [N, 1]
-      const Tensor is_positive = greater(x, x.dtype() == DType::f64 ? 2.3e-308 : 1.2e-38);
+      // The reciprocal of a smaller number is infinite.
+      const Tensor is_positive = greater(x, x.dtype() == DType::f64 ? 6e-309 : 3e-39);
       const Tensor logs =
           where(is_positive, log(where(is_positive, x, 1)), -std::numeric_limits<double>::infinity());
       return Features{concat({logs + log(cos(angle)), logs + log(sin(angle))}, 3)};
