@@ -15,6 +15,7 @@
 #include "heed/apps/data/columns.h"
 #include "heed/apps/data/table.h"
 #include "heed/apps/data/text_file.h"
+#include "heed/base/descriptor.h"
 #include "heed/base/error.h"
 #include "heed/base/unicode.h"
 #include "heed/core/random.h"
@@ -547,7 +548,8 @@ LabelledText read_labelled_text(const TextInput& input, const LabelledOptions& o
   if (!options.format.empty())
     format_named(options.format);  // a wrong name is reported before any path is looked for
   const fs::file_type type = input.bytes ? fs::file_type::regular : type_of(input.path);
-  check(type != fs::file_type::not_found, input.origin, ": there is no such file or folder");
+  check(type != fs::file_type::not_found, input.origin, ": there is no such file or folder",
+        home_hint(input.origin));
   LabelledOptions named = options;
   named.pairs |= !named.second_column.empty();
   if (named.format.empty())

@@ -125,7 +125,7 @@ class Training(Folder):
         run = self.train("classify", np.array(TEXTS), np.array(LABELS), valid=0.2, attention="fastformer")
         self.assertEqual(run.settings["model"]["encoder_attention"], "fastformer")
         self.assertEqual(run.settings["data"]["valid_fraction"], 0.2)
-        answers = run.predict(["good film", "", "bad film"])
+        answers = run.predict(["good film", "", "bad film"], errors="return")
         self.assertEqual(answers.classes, ["neg", "pos"])
         self.assertEqual(answers.labels.tolist(), [one.text for one in answers])
         self.assertEqual(answers.probabilities.shape, (3, 2))
@@ -142,7 +142,7 @@ class Training(Folder):
         self.assertTrue(any(one.grad is not None for one in run.model.parameters().values()))
 
         run = self.train("embed_text", WORDS, CODES)
-        answers = run.predict(["one two", " ", "two three"])
+        answers = run.predict(["one two", " ", "two three"], errors="return")
         self.assertEqual(answers.vectors.shape, (3, 16))
         self.assertEqual(answers.vectors.dtype, np.float32)
         np.testing.assert_array_equal(answers.vectors[0], np.array(answers[0].text.split(), np.float32))
@@ -311,7 +311,7 @@ class Training(Folder):
                 self.train("classify", *examples, out=self.path("bad"))
             self.assertFalse(os.path.exists(self.path("bad")), message)
         for settings, message in [({"training.stepz": 3}, "training.steps"), ({"training": {"steps": -1}}, "training.steps"),
-                                  ({"data.format": "csv"}, "in memory"), ({"threads": 2}, r"heed\.set_threads\(\)"),
+                                  ({"data.format": "csv"}, "in memory"), ({"threads": 2}, "whole process"),
                                   ({"data.file": "x.csv"}, "give one"), ({"data.folds": 3}, r"heed\.cross_validate\(\)")]:
             with self.assertRaisesRegex(heed.SettingsError, message):
                 self.train("classify", TEXTS, LABELS, settings=settings)
@@ -399,7 +399,7 @@ class Training(Folder):
                      (heed.SettingsError, 'model.width=8: "model.width" belongs',
                       lambda: heed.Run.open(self.path("run"), settings={"model": {"width": 8}})),
                      (heed.Error, "^row 1 of 'train': the label", lambda: run.evaluate(["a", "b"], ["neg", ""])),
-                     (heed.Error, r'x.to\("f32"\)', lambda: heed.exp(heed.Tensor([1, 2]))))
+                     (heed.Error, "cast", lambda: heed.exp(heed.Tensor([1, 2]))))
 
     def test_generate(self):
         run = self.train("language_model", TEXTS, settings={"model.max_length": 32})
