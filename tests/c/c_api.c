@@ -94,10 +94,10 @@ static void count_release(void* context) {
 static void test_lent_memory(void) {
   float values[6] = {1, 2, 3, 4, 5, 6};
   const float new_values[] = {9, 8, 7, 6, 5, 4};
-  const int64_t shape[] = {6}, bad[] = {-6}, other[] = {2, 3};
+  const int64_t shape[] = {6}, bad[] = {-6}, other[] = {2, 3}, two[] = {2};
   int released = 0;
   void* address;
-  heed_tensor *lent, *view, *none;
+  heed_tensor *lent, *view, *column, *none;
   OK(heed_tensor_borrow(HEED_F32, 1, shape, values, count_release, &released, &lent));
   OK(heed_tensor_data(lent, &address));
   CHECK(address == values);
@@ -106,6 +106,11 @@ static void test_lent_memory(void) {
   OK(heed_reshape(lent, 2, other, &view));
   heed_tensor_free(lent);
   CHECK(released == 0); /* the view sees the memory still */
+  OK(heed_slice(view, 1, 1, 2, 1, &column));
+  OK(heed_reshape(column, 1, two, &none));
+  OK(heed_tensor_assign(none, new_values, 2 * sizeof(float)));
+  CHECK(values[1] == 9 && values[4] == 8); /* an index of a view gets to the memory, too */
+  FREE(column, none);
   heed_tensor_free(view);
   CHECK(released == 1);
   FAILS(heed_tensor_borrow(HEED_F32, 1, bad, values, count_release, &released, &none), HEED_ERROR, "-6");
@@ -280,6 +285,10 @@ static void test_own_attention(void) {
   FREE(found[0], found[1]);
   FAILS(heed_op("sort", inputs, 1, NULL, found, 1, &made), HEED_BAD_ARGUMENT, "room for 1");
   CHECK(made == 0 && found[0] == NULL);
+  OK(heed_op("pad", inputs, 1, "{\"value\": \"-inf\", \"after\": 1}", found, 1, NULL));
+  heed_tensor_free(found[0]);
+  FAILS(heed_op("pad", inputs, 1, "{\"value\": \"low\", \"after\": 1}", found, 1, NULL), HEED_ERROR,
+        "'-inf'");
   FAILS(heed_op("srot", inputs, 1, NULL, found, 1, NULL), HEED_ERROR, "did you mean 'sort'");
   FREE(x, y);
   heed_module_free(layer);
@@ -525,6 +534,7 @@ static void test_lines_without_answers(heed_run* run) {
   FAILS(heed_run_predict(run, lines, 1, "{\"errors\": \"ignore\"}", &text), HEED_BAD_SETTINGS, "return");
   OK(heed_queue_create(run, NULL, &queue));
   FAILS(heed_queue_answer(queue, longer, &text), HEED_ERROR, "cannot be answered");
+  FAILS(heed_queue_answer(queue, " ", &text), HEED_ERROR, "the text is blank");
   heed_queue_free(queue);
   OK(heed_queue_create(run, "{\"errors\": \"return\"}", &queue));
   OK(heed_queue_answer(queue, longer, &text));
