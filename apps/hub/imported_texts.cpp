@@ -128,25 +128,12 @@ std::string spaced(const std::vector<std::string>& marks) {
   return marks.empty() ? "nothing" : listed(marks);
 }
 
-/// Sets the mark that begins the texts of a language model as the tokenizer in `transformers` puts
-/// it: add_bos_token and add_eos_token of tokenizer_config.json replace the post-processor.
-void set_begin(const PublishedTexts& texts, const TokenizerJson& tokenizer, Settings& settings) {
-  MarksAround marks = marks_around(tokenizer).value_or(MarksAround());
-  const auto begins = flag_of_published(texts.tokenizer_config, "add_bos_token"),
-             ends = flag_of_published(texts.tokenizer_config, "add_eos_token");
-  if (begins || ends) {
-    const auto mark_if = [&](std::optional<bool> adds, const char* name) {
-      const std::string mark = mark_of_published(texts.tokenizer_config, name);
-      return adds.value_or(false) && !mark.empty() ? std::vector{mark} : std::vector<std::string>();
-    };
-    marks = {mark_if(begins, "bos_token"), mark_if(ends, "eos_token")};
-  }
-  check(marks.before.size() <= 1 && marks.after.empty(),
-        "tokenizer.json: around a text, its post-processor (or "
-        "add_bos_token and add_eos_token of tokenizer_config.json) puts ",
-        spaced(marks.before), " and ", spaced(marks.after),
-        "; a language model of heed supports at most one mark before a text and none "
-        "behind it");
+/// Sets the mark that begins the texts of a language model.
+void set_begin(const TokenizerJson& tokenizer, Settings& settings) {
+  const MarksAround marks = marks_around(tokenizer).value_or(MarksAround());
+  check(marks.before.size() <= 1 && marks.after.empty(), "tokenizer.json: its post-processor puts ",
+        spaced(marks.before), " before a text and ", spaced(marks.after),
+        " behind it; a language model of heed supports one mark before a text and none behind it");
   if (!marks.before.empty()) settings.set("tokenizer.begin", marks.before.front(), "tokenizer.json");
 }
 
@@ -238,7 +225,7 @@ NamedFiles imported_files(const PublishedTexts& texts, const Config& config, con
         " ends outputs, but in tokenizer.json that is token ", tokenizer.id_of("</s>"));
   if (is_causal) {
     set_generation(texts, tokenizer, config, settings, remarks);
-    set_begin(texts, json, settings);
+    set_begin(json, settings);
   } else if (plan.task != "translate") {
     set_marks_of_encoder(json, tokenizer, is_masked, settings);
   }

@@ -14,6 +14,7 @@
 
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/start.h"
+#include "heed/base/file.h"
 #include "heed/base/unicode.h"
 #include "heed/models/attention/attention.h"
 
@@ -25,11 +26,17 @@ using Json = nlohmann::ordered_json;
 // --- opening
 
 /// Applies the options to the settings of a run. Settings of the model and its training must not
-/// change.
-void set_for_use(Settings& settings, const TaskKind& kind, const RunOptions& options) {
+/// change. A published model was not trained with its settings of training: they may be given, and
+/// a remark says that nothing reads them.
+std::vector<std::string> set_for_use(Settings& settings, const TaskKind& kind, const RunOptions& options,
+                                     bool is_published) {
   std::vector<const Setting*> given;
-  const auto check_changeable = [](const Setting& one, const std::string& name, const std::string& origin) {
-    if (one.changes == Changes::never || one.changes == Changes::on_resume)
+  std::vector<std::string> remarks;
+  const auto check_changeable = [&](const Setting& one, const std::string& name, const std::string& origin) {
+    if (is_published && one.name.starts_with("training."))
+      remarks.push_back(
+          concat_text(origin, ": \"", one.name, "\" is for training; using a model does not read it"));
+    else if (one.changes == Changes::never || one.changes == Changes::on_resume)
       throw SettingsError(concat_text(origin, ": \"", name,
                                       "\" belongs to how the run was trained and cannot be changed "
                                       "afterwards"));
@@ -48,9 +55,10 @@ void set_for_use(Settings& settings, const TaskKind& kind, const RunOptions& opt
         given.push_back(&one), check_changeable(one, name, assignment);
     settings.assign(assignment);
   }
-  if (!options.reads) return;
+  if (!options.reads) return remarks;
   const bool is_made = options.reads == Reads::parts && !kind.names_data(settings);
   for (const Setting* one : given) check_used(*one, is_made ? Reads::made : *options.reads);
+  return remarks;
 }
 
 /// Returns the mechanisms that an attention setting names: its own and those of single heads.
@@ -99,11 +107,13 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   const Settings trained = run_settings(kind, files);
   check_registered(trained);
   Settings settings = trained;
-  set_for_use(settings, kind, options);
+  const bool is_published = !path_exists(files.path() / "run.json");
+  std::vector<std::string> remarks = set_for_use(settings, kind, options, is_published);
   if (!options.device.empty()) settings.set("device", options.device, "device");
   const Device device = device_of(settings);
   std::unique_ptr<Learner> learner = kind.make(std::move(settings));
   learner->remark_all(files.remarks());
+  learner->remark_all(std::move(remarks));
   learner->set_training_settings(trained);
   learner->open_files([&](std::string_view name) { return files.text(name); });
   try {

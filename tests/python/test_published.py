@@ -106,7 +106,7 @@ class Published(Case):
             write_llama(self.folder, layers=1, **one)
             with self.subTest(one["max_position_embeddings"]), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                run = heed.from_pretrained(self.folder, device="cpu")
+                run = heed.from_pretrained(self.folder, device="cpu", settings={"training.batch_tokens": 100})
                 self.assertEqual(run.settings["model"]["max_length"], 4096)
                 self.assertTrue(np.isfinite(run.model(["the cat sees a tree " * 10]).numpy()).all())
                 self.assertEqual(run.generate("the cat", max_tokens=3, temperature=0)[0].text,
