@@ -134,7 +134,8 @@ std::string answers_of(const fs::path& path, const std::vector<std::string>& lin
                        const std::vector<std::string>& more = {}) {
   std::string text;
   Run run = Run::open(path, {.settings = more});
-  for (const Prediction& answer : run.predict(lines)) text += answer.text + "\n" + answer.error;
+  for (const Prediction& answer : run.predict(lines, {.return_errors = true}))
+    text += answer.text + "\n" + answer.error;
   return text;
 }
 

@@ -48,8 +48,11 @@ Json json_of_published(const fs::path& file) {
 
 /// A module of sentence-transformers, a stage that texts pass through.
 struct SentenceModule {
-  std::string kind;  ///< "Transformer", "Pooling", "Normalize"; of others, the whole type
+  std::string type;  ///< "sentence_transformers.models.Pooling"
   fs::path folder;
+  bool is(std::string_view name) const {
+    return type.starts_with("sentence_transformers.") && type.ends_with(concat_text('.', name));
+  }
 };
 
 /// Reads modules.json; empty if there is none.
@@ -60,13 +63,11 @@ std::vector<SentenceModule> sentence_modules(const fs::path& folder) {
   check(json.is_array(), file, " is not a list of modules");
   std::vector<SentenceModule> modules;
   for (const Json& module : json) {
-    const std::string where = concat_text(file, ": a module"),
-                      type = json_parts::text_in(module, "type", where);
+    const std::string where = concat_text(file, ": a module");
     const fs::path path = json_parts::text_in(module, "path", where);
     check(path.is_relative() && std::ranges::count(path, fs::path("..")) == 0, where, " has the path ", path,
           ", outside the folder");
-    const bool is_own = type.starts_with("sentence_transformers.");
-    modules.push_back({is_own ? type.substr(type.rfind('.') + 1) : type, folder / path});
+    modules.push_back({json_parts::text_in(module, "type", where), folder / path});
   }
   return modules;
 }
@@ -75,7 +76,7 @@ std::vector<SentenceModule> sentence_modules(const fs::path& folder) {
 fs::path folder_of_model(const fs::path& folder) {
   if (path_exists(folder / "config.json")) return folder;
   for (const SentenceModule& module : sentence_modules(folder))
-    if (module.kind == "Transformer") return module.folder;
+    if (module.is("Transformer")) return module.folder;
   return folder;
 }
 
@@ -238,10 +239,10 @@ void take_sentence_modules(const fs::path& folder, ImportPlan& plan) {
   fs::path pooling = folder / "1_Pooling";
   bool normalises = modules.empty();
   for (const SentenceModule& module : modules) {
-    check(module.kind == "Transformer" || module.kind == "Pooling" || module.kind == "Normalize", folder,
-          " sends its vectors through ", module.kind, ", which heed does not support");
-    if (module.kind == "Pooling") pooling = module.folder;
-    normalises = normalises || module.kind == "Normalize";
+    check(module.is("Transformer") || module.is("Pooling") || module.is("Normalize"), folder,
+          " sends its vectors through ", module.type, ", which heed does not support");
+    if (module.is("Pooling")) pooling = module.folder;
+    normalises = normalises || module.is("Normalize");
   }
   if (modules.empty())
     plan.remarks.emplace_back("there is no modules.json: vectors are the mean of the tokens, with length 1");
