@@ -450,7 +450,7 @@ TEST_CASE("compare: what makes no sense is refused before anything is trained") 
            {"--task classify --out x --seeds 1,two", "seed"},
            {"--task classify --out x --seeds 3,3", "twice"},
            {"--task classify --out x --attention dot_product,bigbrid", "bigbird"},
-           {"--task classify --out x --attention dot_product,", "--attention"},
+           {"--task classify --out x --attention dot_product,", "attention: a name is empty"},
            {"--task classify --out x --dat y", "--data"},
            {"--task classify --out x --table pdf", "--table"},
            {"--task classify --out x --set model.width=16,-1", "model.width"},
@@ -458,13 +458,13 @@ TEST_CASE("compare: what makes no sense is refused before anything is trained") 
            {"--task classify --out x --attention dot_product,longformer --set "
             "model.encoder_attention=fastformer",
             "set the same setting"},
-           {"--task classify --out x --set seed=5,6", "--seeds"},
+           {"--task classify --out x --set seed=5,6", "seeds cannot be compared"},
            {"--task classify --out x --seeds 1 --set seed=5", "set the same setting"},
            {"--task classify --out x --steps 2 --set training.steps=5,10", "set the same setting"},
            {"--task classify --out x --steps 0", "training.steps"},
-           {"--task classify --out x --grid model.width=8..64", "--random"},
+           {"--task classify --out x --grid model.width=8..64", "model.width has a range"},
            {"--task classify --out x --grid model.widht=8,64", "model.width"},
-           {"--task classify --out x --random 5", "--grid"},
+           {"--task classify --out x --random 5", "choices of the grid"},
            {"--task classify --out x --random 0", "--random"},
            {"--task classify --out x --set data.valid_fraction=0", "no valid part"}}) {
     CAPTURE(row.first);
