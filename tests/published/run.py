@@ -246,7 +246,7 @@ LAYOUTS = {
     "BAAI/bge-small-en-v1.5": layout(**ENCODER, beside=pooled_by("cls_token"), pooling="first"),
     "pooled by the maximum": layout(**ENCODER, beside=pooled_by("max_tokens"), refused="does not pool its tokens by their mean"),
     "sentence-transformers/LaBSE": layout(**ENCODER, beside=pooled_by("mean_tokens", last="Dense"),
-                                          refused="through Dense"),
+                                          refused="sentence_transformers.models.Dense"),
     "cross-encoder/ms-marco-MiniLM-L6-v2": layout("BertForSequenceClassification", SMALL | {"num_labels": 1},
                                                   refused="the model has one output"),
     "dslim/bert-base-NER": layout("BertForTokenClassification", SMALL, refused="BertForTokenClassification, whose head heed"),
