@@ -309,6 +309,7 @@ const NamedOp named_ops[] = {
     {"standard_deviation", "x; axes, keep_axes=false, correction=0", "sqrt(variance); its gradient is 0 where all elements are equal.", spread<standard_deviation>},
     {"sum_to", "x; shape: ints", "x summed over the axes that broadcasting added or repeated, so that the result has this shape.", run<sum_to>},
     {"cumulative_sum", "x; axis=-1, reverse=false", "The running sum along an axis, from its end if `reverse`.", run<cumulative_sum>},
+    {"running_max", "x; axis=-1", "The largest element so far along an axis, without a gradient.", run<running_max>},
     {"fourier", "x lengths?", "The real part of a discrete Fourier transform over the positions and features of x [B, N, d]; of sample b over its first lengths[b] positions, and 0 beyond.", run<fourier>},
     {"masked_softmax", "x allowed", "Softmax over the last axis where `allowed` (i32, broadcast to x) is not 0. All other weights are 0; a row with none allowed is all 0.", run<masked_softmax>},
     // products
