@@ -164,7 +164,7 @@ TEST_CASE(
       {"clusterformer", "window", "both", "'next' or 'prev', is 'both'"},
       {"routing_transformer", "window", -1, "'window'"},
       {"routing_transformer", "update", "sgd", "'ema' or 'paper', is 'sgd'"},
-      {"nystromformer", "convolution", 4, "'convolution'"},
+      {"nystromformer", "convolution", 4, "convolution is 4"},
       {"nystromformer", "convolution", 5, "cannot serve as cross-attention", false, true},
       {"native_sparse", "kv_heads", 3, "'kv_heads'"},
       {"attention_free_transformer", "rank", 3, "'rank'"},  // which the simple form has not
