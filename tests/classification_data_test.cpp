@@ -256,8 +256,8 @@ TEST_CASE("Labelled text: a folder of data sets is not taken for one of classes,
     const std::string message = error_of([&] { read_labelled_text(trec, {.format = format}); });
     CHECK(contains(message,
                    "\"train.all\" does not look like the name of a class; the folder holds \"train.all\", "
-                   "\"train.l\". Name the training file, such as --data " +
-                       (trec / "train.all").string() + " --format lines"));
+                   "\"train.l\". Name the training file, such as data.file=" +
+                       (trec / "train.all").string() + " and data.format=lines"));
   }
   CHECK(read_labelled_text(trec, {.format = "folders"}).labels == Names{"train.all", "train.l"});
   write_content(parts / "Test" / "1", "a");

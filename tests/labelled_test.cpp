@@ -32,9 +32,8 @@ TEST_CASE("labels that are none are refused with the columns that there are, bef
     const LabelledText text = csv(static_cast<std::size_t>(classes), static_cast<std::size_t>(texts));
     CHECK_THROWS_WITH_AS(
         check_labels(text, "f.csv"),
-        doctest::Contains(
-            "--set data.label_column=N names it; the first line has the columns 1 (\"question\"), "
-            "2 (\"answer\"), 3 (\"label\")"),
+        doctest::Contains("data.label_column=N names it; the first line has the columns 1 (\"question\"), "
+                          "2 (\"answer\"), 3 (\"label\")"),
         SettingsError);
   }
   for (const auto& [classes, texts] : {std::pair{200, 1}, {2000, 3}})
@@ -247,7 +246,7 @@ TEST_CASE("Ratings: numbers at any magnitude, alike or not, are learned in units
     train_run(task_kind("rate"), settings, {.folder = out});
     Run run = Run::open(out);
     const std::vector<std::string> lines = {"it is good", "", "it is bad"};
-    const std::vector<Prediction> answers = run.predict(lines);
+    const std::vector<Prediction> answers = run.predict(lines, {.return_errors = true});
     const double unit = std::stod("1" + scale);
     CHECK(std::stod(answers[0].text) == doctest::Approx(8 * unit).epsilon(0.2));
     CHECK(answers[1].text.empty());

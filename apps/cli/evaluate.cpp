@@ -56,7 +56,7 @@ std::string cell(const std::string& name) {
 std::string cell(const Json& value) {
   if (!value.is_number_float()) return value.dump();
   const double number = value.get<double>(), size = std::abs(number);
-  return formatted(size == 0 || (size >= 1e-3 && size < 1e7) ? "%.4f" : "%.4g", number);
+  return formatted(size == 0 || (size >= 1e-4 && size < 1e7) ? "%.4f" : "%.4g", number);
 }
 
 std::size_t width_of(const std::string& table) {

@@ -30,9 +30,6 @@ void check_used(const Setting& setting, Reads reads) {
   using enum Reads;
   using Names = std::vector<std::string_view>;
   static const std::vector<std::pair<Names, std::vector<Reads>>> uses = {
-      {{"max_tokens", "long_texts", "long_sources", "turns", "patch", "memory_bytes", "news",
-        "positive_label", "label_separator"},
-       {made, parts, pairs, table, rows, parallel, lines}},
       {{"encoding", "on_bad_bytes", "max_bytes"}, {parts, pairs, table, rows, parallel, lines}},
       {{"format", "header", "delimiter", "labels", "label_column", "text_columns", "first_column",
         "second_column", "source_column"},
@@ -48,10 +45,9 @@ void check_used(const Setting& setting, Reads reads) {
                                   "each line of the input is one text"};
   if (!setting.name.starts_with("data.")) return;
   const std::string_view name = std::string_view(setting.name).substr(5);
-  std::vector<Reads> used_by = {made, parts, pairs};  // files, shares of them, what is generated
-  for (const auto& [names, its_uses] : uses)
-    if (std::ranges::count(names, name) > 0) used_by = its_uses;
-  if (std::ranges::count(used_by, reads) > 0) return;
+  const auto found =
+      std::ranges::find_if(uses, [&](const auto& one) { return std::ranges::count(one.first, name) > 0; });
+  if (found == uses.end() || std::ranges::count(found->second, reads) > 0) return;
   throw SettingsError(concat_text(setting.name, " changes nothing here, because ",
                                   what[static_cast<std::size_t>(reads)], ": leave it out",
                                   reads == made    ? ", or set data.file"

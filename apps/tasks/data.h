@@ -118,7 +118,7 @@ enum class Reads {
   parallel,  ///< other lines of sources and targets
   lines      ///< texts, one per line
 };
-/// Throws a SettingsError, which names the setting, if what is read does not use it.
+/// Throws a SettingsError for a setting of how files are read, if the input does not use it.
 void check_used(const Setting& setting, Reads reads);
 
 /// Whether a setting describes the layout of data files. heed chooses the layout of examples in

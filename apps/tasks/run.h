@@ -26,7 +26,7 @@ struct RunOptions {
   /// `threads` is recorded but not applied, because it affects the whole process; programs call
   /// set_cpu_threads().
   std::vector<std::string> settings = {};
-  /// The input. Settings of data that it does not use are then refused.
+  /// The input. Settings of how files are read are then refused if it does not use them.
   std::optional<Reads> reads = {};
   bool verify = true;  ///< false: also accept files changed after they were written
   /// Of a task that is not in the list; null: as recorded in the run.
