@@ -219,7 +219,7 @@ void import_masked_head(ImportPlan& plan, const EncoderKind& kind, const Config&
   plan.task = "language_model";
   plan.settings["objective"] = "masked";
   plan.remarks.emplace_back(
-      "a masked language model: train a language_model from it with training.masked=true");
+      "a masked language model: train a language_model from it with objective=masked");
 }
 
 /// Returns the padding token, after whose id RoBERTa's positions begin.
