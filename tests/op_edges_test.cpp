@@ -149,6 +149,17 @@ TEST_CASE("ops: values and gradients at every magnitude of f32 are those of f64"
     }
 }
 
+TEST_CASE("ops: the largest element so far, along any axis, fused and composed") {
+  const Tensor x = uniform({2, 300, 3}, -1, 1, {4, 0, 1}, DType::f64);
+  for (const int axis : {0, 1, 2}) {
+    const Tensor found = running_max(x, axis), last = slice(found, axis, x.size(axis) - 1, x.size(axis));
+    CHECK(last.to_doubles() == max(x, axis, true).to_doubles());
+    CHECK(slice(found, axis, 0, 1).to_doubles() == slice(x, axis, 0, 1).to_doubles());
+    const ComposeOnly scope;
+    CHECK(running_max(x, axis).to_doubles() == found.to_doubles());
+  }
+}
+
 TEST_CASE("ops: what says whether to stop may compute by itself") {
   int asked = 0;
   const StopCheck check([&] {
