@@ -297,18 +297,17 @@ TEST_CASE("distances: what cannot have them says so by name") {
     const char *positions, *encoder, *says;
     Options options = {};
   };
-  const Row rows[] = {
-      {"rotary", "fastformer", "'fastformer' cannot have rotary positions; these can: dot_product"},
-      {"rotary", "mixed_heads", "'mixed_heads' cannot have rotary positions"},
-      {"rotary", "mixed_heads", "", alike},
-      {"alibi", "fastformer", "'fastformer' cannot have alibi positions"},
-      {"alibi", "sparse_transformer", "these can: dot_product, longformer, bigbird"},
-      {"alibi", "longformer", ""},
-      {"alibi", "mixed_heads", "'mixed_heads' cannot have alibi positions"},
-      {"alibi", "mixed_heads", "", alike},
-      {"relative", "longformer", "'longformer' cannot have relative positions"},
-      {"relative", "linformer", "these can: dot_product"},
-      {"relative", "mixed_heads", "'mixed_heads' cannot have relative positions", alike}};
+  const Row rows[] = {{"rotary", "fastformer", "'fastformer' cannot have rotary positions"},
+                      {"rotary", "mixed_heads", "'mixed_heads' cannot have rotary positions"},
+                      {"rotary", "mixed_heads", "", alike},
+                      {"alibi", "fastformer", "'fastformer' cannot have alibi positions"},
+                      {"alibi", "sparse_transformer", "these can: dot_product, longformer, bigbird"},
+                      {"alibi", "longformer", ""},
+                      {"alibi", "mixed_heads", "'mixed_heads' cannot have alibi positions"},
+                      {"alibi", "mixed_heads", "", alike},
+                      {"relative", "longformer", "'longformer' cannot have relative positions"},
+                      {"relative", "linformer", "these can: dot_product"},
+                      {"relative", "mixed_heads", "'mixed_heads' cannot have relative positions", alike}};
   for (const Row& row : rows) {
     TransformerConfig config = model_config(row.positions);
     config.encoder_attention = {{row.encoder, 0, row.options}};

@@ -99,11 +99,13 @@ TEST_CASE("a number beside a tensor has its type, on either side") {
   CHECK(prod(ids, 0).item() == 6);
   CHECK(max(ids).item() == 3);
   CHECK_THROWS_WITH_AS(ids / 2, "div: needs a floating type, got i32; cast() makes one", Error);
-  CHECK_THROWS_WITH_AS(1.5 + ids, "add: 1.5 cannot be represented as i32", Error);
-  CHECK_THROWS_WITH_AS(clamp(ids, 0.5, 2), "clamp: 0.5 cannot be represented as i32", Error);
+  CHECK_THROWS_WITH_AS(1.5 + ids, doctest::Contains("add: 1.5 cannot be represented as i32"), Error);
+  CHECK_THROWS_WITH_AS(clamp(ids, 0.5, 2), doctest::Contains("clamp: 0.5 cannot be represented as i32"),
+                       Error);
   CHECK_THROWS_WITH_AS(exp(ids), "exp: needs a floating type, got i32; cast() makes one", Error);
   CHECK_THROWS_WITH_AS(mean(ids), "mean: needs a floating type, got i32", Error);
-  CHECK_THROWS_WITH_AS(where(ids, ids, 0.5), "where: 0.5 cannot be represented as i32", Error);
+  CHECK_THROWS_WITH_AS(where(ids, ids, 0.5), doctest::Contains("where: 0.5 cannot be represented as i32"),
+                       Error);
 }
 
 TEST_CASE("+= makes a new tensor, which autograd follows") {

@@ -602,7 +602,7 @@ TEST_CASE("numbers as operands have the type of the tensor beside them") {
   CHECK((ids - 1).to_vector<std::int32_t>() == Ints{0, 1, 2});
   CHECK((2 * ids).to_vector<std::int32_t>() == Ints{2, 4, 6});
   CHECK(not_equal(ids, 2).to_vector<std::int32_t>() == Ints{1, 0, 1});
-  CHECK_THROWS_WITH_AS(less(ids, 2.5), "less: 2.5 cannot be represented as i32", Error);
+  CHECK_THROWS_WITH_AS(less(ids, 2.5), doctest::Contains("less: 2.5 cannot be represented as i32"), Error);
   CHECK_THROWS_AS(where(ids, ids, 0.5), Error);
   CHECK_THROWS_AS(ids + 3e9, Error);
   CHECK_THROWS_AS(ids * 0.5, Error);

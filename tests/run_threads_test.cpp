@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -62,7 +63,13 @@ bool nearly_same(const Prediction& a, const Prediction& b) {
   const auto near = [](double x, double y) { return std::abs(x - y) <= 1e-5 * std::max(1.0, std::abs(x)); };
   if (!a.vector.empty())  // its text is these numbers
     return std::ranges::equal(a.vector, b.vector, [&](float x, float y) { return near(x, y); });
-  return a.text == b.text && near(a.probability, b.probability) && a.error == b.error &&
+  const auto number = [](const std::string& text) {  // none is near to nothing
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    return *end == '\0' ? value : std::nan("");
+  };
+  const bool same_text = a.text == b.text || near(number(a.text), number(b.text));
+  return same_text && near(a.probability, b.probability) && a.error == b.error &&
          a.alternatives.size() == b.alternatives.size();
 }
 

