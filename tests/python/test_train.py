@@ -566,6 +566,11 @@ class Training(Folder):
         run = self.train("classify", TEXTS, LABELS)
         folder = run.folder
         self.assertTrue(os.path.exists(folder))
+        child = os.fork()
+        if child == 0:
+            del run  # as the end of the child does
+            os._exit(0 if os.path.exists(folder) else 1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
         del run
         self.assertFalse(os.path.exists(folder))
 

@@ -12,6 +12,7 @@ import os
 import pathlib
 import re
 import signal
+import tempfile
 import threading
 import weakref
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Union
@@ -340,8 +341,20 @@ def ending() -> bool:
     return _ending
 
 
+_temporary: "weakref.WeakSet[Any]" = weakref.WeakSet()
+
+
+def temporary_folder() -> "tempfile.TemporaryDirectory[str]":
+    """Makes a folder for a run that goes with its object, in the process that made it."""
+    made = tempfile.TemporaryDirectory(prefix="heed-run-")
+    _temporary.add(made)
+    return made
+
+
 def _in_child() -> None:
-    """Resets the locks after a fork, where other threads do not exist."""
+    """Resets the locks after a fork, where other threads do not exist, and leaves folders to the parent."""
+    for one in list(_temporary):
+        one._finalizer.detach()
     global _lock, _changed
     _lock = threading.RLock()
     _changed = threading.Condition(_lock)

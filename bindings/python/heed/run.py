@@ -385,7 +385,7 @@ class Run(_Handle):
     @classmethod
     def _unpacked(cls, path: str, **given: Any) -> "Run":
         """Opens a run from a file, unpacked into a temporary folder."""
-        temporary = tempfile.TemporaryDirectory(prefix="heed-run-")
+        temporary = lib.temporary_folder()
         try:
             with zipfile.ZipFile(path) as packed:
                 for name in packed.namelist():

@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import pathlib
 import pickle
-import tempfile
 import warnings
 from typing import Any, Callable, Dict, Mapping, Optional, Union
 
@@ -147,7 +146,7 @@ class _Estimator(_OfTexts):
         super().__setstate__(state)
         if files is None:
             return
-        temporary = tempfile.TemporaryDirectory(prefix="heed-run-")
+        temporary = lib.temporary_folder()
         for name, content in files.items():
             pathlib.Path(temporary.name, os.path.basename(name)).write_bytes(content)
         self.run_ = Run.open(temporary.name)

@@ -371,7 +371,7 @@ def _train(
     task: Optional[str], given: Dict[str, Any], parts: List["Table"], out: Any,
     on_progress: Optional[Callable[[Record], Any]],
 ) -> Run:
-    temporary = tempfile.TemporaryDirectory(prefix="heed-run-") if out is None else None
+    temporary = lib.temporary_folder() if out is None else None
     folder = os.path.join(temporary.name, "run") if temporary else lib.path_of(out, "out")
     try:
         handle = _called(lib.result, "heed_train", task, given, parts, folder, on_progress)
