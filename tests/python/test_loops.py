@@ -108,7 +108,7 @@ class Devices(Folder):
         w = heed.parameter([1.0])
         self.assertTrue(w.to("cpu").tracked)
         net = Net()
-        self.refuses((heed.Error, "vulkan:N", lambda: net.to("cuda")), (heed.Error, "heed.Autocast", lambda: net.to("bf16")))
+        self.refuses((heed.Error, "vulkan:N", lambda: net.to("cuda")), (heed.Error, "autocast", lambda: net.to("bf16")))
         self.same(net(X), Net()(X).numpy())
 
 

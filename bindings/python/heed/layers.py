@@ -316,8 +316,8 @@ def _tensors(parameters: Union[Parameters, Iterable[Parameters]]) -> List[Tensor
     if isinstance(parameters, dict):
         return [tensor for part in parameters.values() for tensor in _tensors(part)]
     if isinstance(parameters, (str, np.ndarray)) or not isinstance(parameters, Iterable):
-        raise TypeError("an optimizer takes tensors, modules, dictionaries of them or a list of these, not "
-                        f"{lib.shown(parameters)}")
+        given = "a string" if isinstance(parameters, str) else lib.shown(parameters)
+        raise TypeError(f"an optimizer takes tensors, modules, dictionaries of them or a list of these, not {given}")
     return [tensor for part in parameters for tensor in _tensors(part)]
 
 
