@@ -163,8 +163,10 @@ void main() {
     barrier();
     if (!any_leaves) break;
     if (leaves) scale = variance < 1.0 ? 1.2676506002282294e30 : 8.271806125530277e-25;  // 2^100, 2^-80
-    [[unroll]] for (uint k = 0; k < held; ++k)
-      if (mine && lane() + k * lanes < n) values[k] = to_float(x[skip_x + row * n + lane() + k * lanes]) * scale;
+    [[unroll]] for (uint k = 0; k < held; ++k) {
+      const uint i = lane() + k * lanes;
+      values[k] = mine && i < n ? to_float(x[skip_x + row * n + i]) * scale : 0.0;
+    }
   }
   const float inverse = variance == INFINITY ? uintBitsToFloat(0x7fc00000u) : 1.0 / sqrt(variance);
   if (!mine) return;
