@@ -69,7 +69,7 @@ Sizes check_attention(const char* op, const Tensor& query, const Tensor& key,
   return sizes;
 }
 
-double scale_of(const Tensor& query, const AttentionOptions& options) {
+double logit_scale(const Tensor& query, const AttentionOptions& options) {
   return options.scale != 0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(query.size(3)));
 }
 
@@ -81,9 +81,9 @@ Tensor causal_mask(std::int64_t queries, std::int64_t keys, Device device) {
 }
 
 /// The logits q k^T scale, with slopes and bias added: [B, H, N, M].
-Tensor logits_of(const Tensor& query, const Tensor& key, const Sizes& sizes,
-                 const AttentionOptions& options) {
-  Tensor logits = matmul(query, transpose(key, -2, -1)) * scale_of(query, options);
+Tensor attention_logits(const Tensor& query, const Tensor& key, const Sizes& sizes,
+                        const AttentionOptions& options) {
+  Tensor logits = matmul(query, transpose(key, -2, -1)) * logit_scale(query, options);
   if (options.slopes.defined()) {
     const auto places = [&](std::int64_t count) { return Tensor::arange(count, DType::i32, query.device()); };
     const Tensor ahead = unsqueeze(places(sizes.keys), 0) - (unsqueeze(places(sizes.queries), 1) +
@@ -122,7 +122,7 @@ AttentionArgs kernel_arguments(const Tensor& query, const Tensor& key, const Ten
                                const AttentionOptions& options) {
   AttentionArgs args{options, rows_adjacent(query.detach()), rows_adjacent(key.detach()),
                      rows_adjacent(value.detach())};
-  args.scale = scale_of(query, options);
+  args.scale = logit_scale(query, options);
   args.key_mask = plain(args.key_mask);
   if (args.mask.defined())
     args.mask = broadcast_view(args.mask, {query.size(0), query.size(1), query.size(2), key.size(2)});
@@ -199,7 +199,7 @@ AttentionPart attention_part_composed(const Tensor& query, const Tensor& key, co
                                       const AttentionOptions& options) {
   const Sizes sizes = check_attention("attention_part", query, key, options);
   constexpr double nothing = -std::numeric_limits<double>::infinity();
-  const Tensor scores = logits_of(query, key, sizes, options);
+  const Tensor scores = attention_logits(query, key, sizes, options);
   if (sizes.keys == 0)
     return {matmul(scores, value),
             Tensor::full({sizes.batch, sizes.heads, sizes.queries}, nothing, query.dtype(), query.device())};
@@ -226,7 +226,7 @@ void check_value(const char* op, const Tensor& query, const Tensor& key, const T
 
 Tensor attention_weights(const Tensor& query, const Tensor& key, const AttentionOptions& options) {
   const Sizes sizes = check_attention("attention_weights", query, key, options);
-  const Tensor scores = logits_of(query, key, sizes, options);
+  const Tensor scores = attention_logits(query, key, sizes, options);
   const Tensor allowed = allowed_entries(sizes, options, query.device());
   return allowed.defined() ? masked_softmax(scores, allowed) : softmax(scores, -1);
 }

@@ -163,7 +163,7 @@ Term contracted(const Term& a, const Term& b, const std::string& keep) {
 }
 
 /// The operands with their labels; "..." becomes axes in the result, too.
-std::vector<Term> terms_of(std::string_view text, Equation& equation, std::span<const Tensor> operands) {
+std::vector<Term> parse_terms(std::string_view text, Equation& equation, std::span<const Tensor> operands) {
   check(operands.size() == equation.operands.size(), "einsum: '", text, "' has ", equation.operands.size(),
         " operands, but ", operands.size(), " are given");
   std::vector<Term> terms;
@@ -213,7 +213,7 @@ std::vector<Term> terms_of(std::string_view text, Equation& equation, std::span<
 
 Tensor einsum(std::string_view equation, std::span<const Tensor> operands) {
   Equation parsed = read(equation);
-  std::vector<Term> terms = terms_of(equation, parsed, operands);
+  std::vector<Term> terms = parse_terms(equation, parsed, operands);
   for (Term& term : terms) term = take_diagonals(std::move(term));
   Term result;
   for (std::size_t i = 0; i < terms.size(); ++i) {

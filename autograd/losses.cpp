@@ -77,7 +77,7 @@ namespace {
 thread_local Tensor expected_gradient;
 
 /// The chunks of logits when the backend has no rule: 16 MB of f32 at a time.
-LogitChunks chunks_of(const Backend& backend, const Tensor& x, std::int64_t rows, std::int64_t classes) {
+LogitChunks plan_chunks(const Backend& backend, const Tensor& x, std::int64_t rows, std::int64_t classes) {
   if (backend.logit_chunks) return backend.logit_chunks(x.device(), x.dtype(), rows, classes);
   constexpr std::int64_t logits_at_once = 1 << 22;
   return {std::max<std::int64_t>(1, logits_at_once / classes), classes};
@@ -216,7 +216,8 @@ EarlyGradients early_gradients(const Tensor& x, const Tensor& weight, const Tens
   return gradients;
 }
 
-Scratch scratch_of(const ChunkedLoss& given, const LogitChunks& chunks, const EarlyGradients& gradients) {
+Scratch allocate_scratch(const ChunkedLoss& given, const LogitChunks& chunks,
+                         const EarlyGradients& gradients) {
   const DType dtype = given.x.dtype(), statistics = statistics_type(dtype);
   const Device device = given.x.device();
   const Tensor& expected = gradients.expected;
@@ -249,13 +250,13 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   const ChunkedLoss given{plain(x).view({rows, x.size(-1)}), plain(weight), plain(bias),
                           contiguous(targets).view({rows}),  smoothing,     ignored};
   const DType statistics = statistics_type(x.dtype());
-  LogitChunks chunks = chunks_of(backend, x, rows, weight.size(0));
+  LogitChunks chunks = plan_chunks(backend, x, rows, weight.size(0));
   if (rows_at_once > 0) chunks.rows = rows_at_once;
   chunks.rows = std::min(chunks.rows, rows);
   const Tensor losses = Tensor::empty({rows}, statistics, x.device());
   // A sum over chunks is rounded to a half type only once.
   EarlyGradients gradients = early_gradients(x, weight, bias, rows > chunks.rows ? statistics : x.dtype());
-  const Scratch scratch = scratch_of(given, chunks, gradients);
+  const Scratch scratch = allocate_scratch(given, chunks, gradients);
   for (std::int64_t begin = 0; begin < rows; begin += chunks.rows)
     add_rows(given, scratch, begin, std::min(chunks.rows, rows - begin), losses, gradients);
   return record(op, sum(losses), {x, weight, bias},

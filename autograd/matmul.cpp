@@ -256,9 +256,10 @@ Tensor feed_forward(const Tensor& x, const LinearMap& first, UnaryOp activation,
         {{want_x ? map.weight.detach() : Tensor(), map.weight.tracked(), map.bias.tracked()}}};
   };
   const Tensor saved = sums.defined() ? sums : hidden;
-  const FeedForwardBackward backward{
-      activation, behind ? second.weight.detach() : Tensor(), behind ? saved : Tensor(),
-      backward_of(x.shape(), x.tracked(), rows, first), backward_of(hidden.shape(), false, hidden, second)};
+  const FeedForwardBackward backward{activation, behind ? second.weight.detach() : Tensor(),
+                                     behind ? saved : Tensor(),
+                                     backward_function(x.shape(), x.tracked(), rows, first),
+                                     backward_function(hidden.shape(), false, hidden, second)};
   return record("feed_forward", out, {x, first.weight, first.bias, second.weight, second.bias}, backward,
                 {&backward.weight, &backward.saved, &backward.first.rows, &backward.first.maps[0].weight,
                  &backward.second.rows});

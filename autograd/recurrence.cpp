@@ -12,7 +12,7 @@ constexpr std::size_t operand_count = 8;
 
 /// The tensors of a Recurrence, in the order of its members.
 template <class OfConst>
-auto operands_of(OfConst& of) {
+auto list_operands(OfConst& of) {
   return std::array{&of.query,   &of.key,     &of.value,  &of.log_decay,
                     &of.reading, &of.writing, &of.target, &of.state};
 }
@@ -95,8 +95,8 @@ Tensor stored_by_tokens(const Tensor& like, std::int64_t width) {
 RecurrenceResult recurrence_fused(const Recurrence& of, const StateSizes& n) {
   std::array<Tensor, operand_count> inputs;
   Recurrence plain_of = of;
-  const auto given = operands_of(of);
-  const auto taken = operands_of(plain_of);
+  const auto given = list_operands(of);
+  const auto taken = list_operands(plain_of);
   for (std::size_t i = 0; i < operand_count; ++i) {
     inputs[i] = *given[i];
     *taken[i] = given[i]->defined() && given[i]->rank() == 3 ? given[i]->detach()
@@ -118,8 +118,8 @@ RecurrenceResult recurrence_fused(const Recurrence& of, const StateSizes& n) {
 
   const auto gradients = [plain_of, written, states, n, wants_decay](std::span<const Tensor> grads) {
     Recurrence of_inputs;
-    const auto read = operands_of(plain_of);
-    const auto made = operands_of(of_inputs);
+    const auto read = list_operands(plain_of);
+    const auto made = list_operands(of_inputs);
     for (std::size_t i = 0; i < operand_count; ++i)
       if (const Tensor& x = *read[i]; x.defined())
         *made[i] = &x == &plain_of.log_decay ? empty_like(x) : stored_by_tokens(x, x.size(3));
@@ -137,7 +137,7 @@ RecurrenceResult recurrence_fused(const Recurrence& of, const StateSizes& n) {
   };
   const Tensor outs[] = {output, last};
   const std::vector<Tensor> results =
-      record_joint("recurrence", outs, inputs, gradients, operands_of(plain_of));
+      record_joint("recurrence", outs, inputs, gradients, list_operands(plain_of));
   return {results[0], results[1]};
 }
 
@@ -147,7 +147,7 @@ RecurrenceResult recurrence(const Recurrence& of) {
   const StateSizes n = check_recurrence(of);
   if (is_half(of.query.dtype())) {
     Recurrence precise = of;
-    for (Tensor* x : operands_of(precise))
+    for (Tensor* x : list_operands(precise))
       if (x->defined()) *x = cast(*x, DType::f32);
     const RecurrenceResult found = recurrence(precise);
     return {cast(found.output, of.query.dtype()), cast(found.state, of.query.dtype())};

@@ -140,7 +140,7 @@ Tensor finite_maximum(const Tensor& x) {
 }
 
 /// log(sum(exp(x))) along the last axis, untracked.
-Tensor log_sum_exp_of(const Tensor& x) {
+Tensor log_sum_exp_rows(const Tensor& x) {
   const Tensor largest = max(x, -1, true);
   const Tensor shift = masked_fill(largest, equal(abs(largest), std::numeric_limits<double>::infinity()), 0);
   return log(sum(exp(x - shift), -1, true)) + shift;
@@ -341,7 +341,7 @@ Tensor log_sum_exp(const Tensor& x, int axis, bool keep_axis) {
   check_floating("log_sum_exp", x);
   const Tensor last = swap_with_last("log_sum_exp", x, axis);
   check(last.size(-1) > 0, "log_sum_exp: axis ", axis, " of shape ", x.shape(), " is empty");
-  const Tensor saved = last.detach(), sums = log_sum_exp_of(saved);
+  const Tensor saved = last.detach(), sums = log_sum_exp_rows(saved);
   const auto backward = [saved, sums](const Tensor& grad) {
     // Where all elements are -infinity, the gradient is 0.
     const Tensor nothing = equal(sums, -std::numeric_limits<double>::infinity());

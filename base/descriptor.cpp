@@ -122,7 +122,7 @@ std::int64_t size_of_regular(int descriptor, const fs::path& path) {
   return status.st_size;
 }
 
-fs::path folder_of(const fs::path& path) {
+fs::path parent_folder(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 

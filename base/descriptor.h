@@ -58,7 +58,7 @@ const char* kind_of(mode_t mode);
 /// The size of an open file; throws unless it is a regular file.
 std::int64_t size_of_regular(int descriptor, const std::filesystem::path& path);
 
-std::filesystem::path folder_of(const std::filesystem::path& path);
+std::filesystem::path parent_folder(const std::filesystem::path& path);
 [[noreturn]] void refuse_existing(const std::filesystem::path& path);
 /// Renames a file; throws when the new name exists.
 void rename_to_new(int folder, const std::filesystem::path& from, const std::filesystem::path& to,

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Returns the mode of the entry at a path, following links; 0 if there is none.
-mode_t mode_of(const fs::path& path) {
+mode_t file_mode(const fs::path& path) {
   return mode_at(AT_FDCWD, path, 0, path);
 }
 
@@ -34,7 +34,7 @@ std::int64_t open_regular(const fs::path& path, std::optional<Descriptor>& file)
   // Checked before opening, since opening a device can have side effects, and again afterwards, since the
   // file may have been replaced in between. O_NONBLOCK keeps the open from waiting for the other end of a
   // FIFO.
-  if (const mode_t mode = mode_of(path); mode != 0)
+  if (const mode_t mode = file_mode(path); mode != 0)
     check(S_ISREG(mode), "cannot read ", path, ": it is ", kind_of(mode), ", and a regular file is needed");
   file.emplace(open_at_or_throw("open", AT_FDCWD, path, O_RDONLY | O_NONBLOCK, path));
   return size_of_regular(file->value, path);
@@ -46,7 +46,7 @@ struct Target {
   bool is_special;  // written to directly, never replaced
 };
 
-Target target_of(const fs::path& path) {
+Target resolve_target(const fs::path& path) {
   fs::path target = path;
   for (int links = 0; links < 40; ++links) {
     // Links in /proc, such as the one behind /dev/stdout, lead to open files of processes.
@@ -54,20 +54,20 @@ Target target_of(const fs::path& path) {
     std::error_code not_a_link;
     const fs::path next = fs::read_symlink(target, not_a_link);
     if (not_a_link) {
-      const mode_t mode = mode_of(target);
+      const mode_t mode = file_mode(target);
       check(mode != 0 || links == 0, "cannot write ", path, ": it is a link to ", target,
             ", which does not exist; give the name of a file");
       check(!S_ISDIR(mode), "cannot write ", path, ": it is a folder; give the name of a file");
       check(!S_ISSOCK(mode), "cannot write ", path, ": it is a socket; give the name of a file");
       return {target, mode != 0 && !S_ISREG(mode)};
     }
-    target = next.is_absolute() ? next : folder_of(target) / next;
+    target = next.is_absolute() ? next : parent_folder(target) / next;
   }
   fail("cannot write ", path, ": too many symbolic links, or they run in a circle");
 }
 
 /// Standard output or standard error if it goes to the regular file at `path`, else -1.
-int standard_stream_of(const fs::path& path) {
+int standard_stream(const fs::path& path) {
   struct stat named {};
   struct stat open {};
   if (::stat(path.c_str(), &named) != 0 || !S_ISREG(named.st_mode)) return -1;
@@ -79,14 +79,14 @@ int standard_stream_of(const fs::path& path) {
 
 int open_special(const fs::path& path) {
   // A second open of the file would have its own write position, and each stream would overwrite the other.
-  if (const int stream = standard_stream_of(path); stream >= 0) {
+  if (const int stream = standard_stream(path); stream >= 0) {
     const int copy = ::fcntl(stream, F_DUPFD_CLOEXEC, 0);
     if (copy < 0) fail_with_errno("write", path, errno);
     return copy;
   }
   // Without O_NONBLOCK, opening a FIFO would wait for a reader.
   const int descriptor = open_at(AT_FDCWD, path, O_WRONLY | O_APPEND | O_NONBLOCK);
-  check(descriptor >= 0 || errno != ENXIO || !S_ISFIFO(mode_of(path)), "cannot write ", path,
+  check(descriptor >= 0 || errno != ENXIO || !S_ISFIFO(file_mode(path)), "cannot write ", path,
         ": it is a FIFO (a named pipe) that nobody reads");
   if (descriptor < 0) fail_with_errno("write", path, errno);
   if (::fcntl(descriptor, F_SETFL, O_APPEND) != 0) {
@@ -201,7 +201,7 @@ void write_output(const fs::path& path, std::string_view content, bool overwrite
 
 void write_output(const fs::path& path, const std::function<void(FileWriter&)>& write, bool overwrite) {
   check_names_file(path);
-  const Target target = target_of(path);
+  const Target target = resolve_target(path);
   if (target.is_special) {
     FileWriter file(path, open_special(path));
     write(file);
@@ -213,16 +213,16 @@ void write_output(const fs::path& path, const std::function<void(FileWriter&)>& 
     file.replace();
   else
     file.become_new(path);
-  sync_path(folder_of(target.path));
+  sync_path(parent_folder(target.path));
 }
 
 void check_output(const fs::path& path, bool overwrite) {
   check_names_file(path);
-  const Target target = target_of(path);
+  const Target target = resolve_target(path);
   if (target.is_special) return;
-  if (!overwrite && mode_of(target.path) != 0) refuse_existing(path);
-  const fs::path folder = folder_of(target.path);
-  check(S_ISDIR(mode_of(folder)), "cannot write ", path, ": there is no folder ", folder, home_hint(path));
+  if (!overwrite && file_mode(target.path) != 0) refuse_existing(path);
+  const fs::path folder = parent_folder(target.path);
+  check(S_ISDIR(file_mode(folder)), "cannot write ", path, ": there is no folder ", folder, home_hint(path));
   if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
     fail("cannot write ", path, ": no file can be made in the folder ", folder, ": ", reason_of(errno));
 }
@@ -242,7 +242,7 @@ bool is_temporary_name(std::string_view name) {
 }
 
 bool path_exists(const fs::path& path) {
-  return mode_of(path) != 0;
+  return file_mode(path) != 0;
 }
 
 void sync_path(const fs::path& path) {
@@ -251,14 +251,14 @@ void sync_path(const fs::path& path) {
 }
 
 void create_folders(const fs::path& path) {
-  if (S_ISDIR(mode_of(path))) return;
+  if (S_ISDIR(file_mode(path))) return;
   const fs::path clean = path.has_filename() ? path : path.parent_path();  // "runs/a/" -> "runs/a"
   if (clean.native() == "~") fail_with_errno("create the folder", clean, ENOENT);
-  const fs::path parent = folder_of(clean);
+  const fs::path parent = parent_folder(clean);
   if (parent != clean) create_folders(parent);
   if (::mkdir(clean.c_str(), 0777) == 0) return sync_path(parent);
   const int code = errno == EEXIST ? ENOTDIR : errno;
-  if (!S_ISDIR(mode_of(clean))) fail_with_errno("create the folder", clean, code);
+  if (!S_ISDIR(file_mode(clean))) fail_with_errno("create the folder", clean, code);
 }
 
 void fill_new_folder(const fs::path& folder, const std::function<void(const fs::path& folder)>& fill) {

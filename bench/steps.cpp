@@ -94,7 +94,7 @@ std::vector<Tokens> random_tokens(const Case& c, std::int64_t length, std::uint3
   return sequences;
 }
 
-heed::TransformerConfig config_of(const Case& c, double dropout) {
+heed::TransformerConfig make_model_config(const Case& c, double dropout) {
   heed::TransformerConfig config;
   if (c.model == Case::GPT2) {  // Radford et al. 2019: norms before the layers, learned positions, biases
     config.decoder_layers = c.layers;
@@ -124,7 +124,7 @@ heed::TransformerConfig config_of(const Case& c, double dropout) {
 template <class Model>
 Work work_with(const Flags& flags, std::uint32_t batches, auto&& make_batch) {
   Work work;
-  auto model = std::make_unique<Model>(config_of(flags.chosen(), flags.dropout));
+  auto model = std::make_unique<Model>(make_model_config(flags.chosen(), flags.dropout));
   model->to(heed::DType::f32, flags.device);
   const double smoothing = flags.chosen().model == Case::TRANSLATION ? 0.1 : 0;
   for (std::uint32_t i = 0; i < batches; ++i) {
@@ -313,7 +313,7 @@ void simulate(const Flags& flags) {
 
 /// Writes tokens one by one after a prompt; every token reads all weights once.
 void write(const Flags& flags) {
-  heed::TransformerConfig config = config_of(flags.chosen(), 0);
+  heed::TransformerConfig config = make_model_config(flags.chosen(), 0);
   config.max_length = 1024;
   heed::LanguageModel model(config);
   if (flags.int8) model.round_to_int8();

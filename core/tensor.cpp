@@ -90,7 +90,7 @@ Tensor Tensor::ones(const Shape& shape, DType dtype, Device device) {
 
 namespace {
 template <class T>
-Tensor arange_of(std::int64_t count, Device device) {
+Tensor make_arange(std::int64_t count, Device device) {
   const Tensor result = Tensor::empty({count}, dtype_of<T>, device);  // first: reports a lack of memory
   std::vector<T> values(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = static_cast<T>(i);

@@ -30,7 +30,7 @@ std::vector<Part> parts_of(std::int64_t extent) {
   return {{0, 0, edge}, {extent - edge, edge, edge}};
 }
 
-std::int64_t offset_of(const Tensor& x, const std::vector<Part>& corner, bool from) {
+std::int64_t element_offset(const Tensor& x, const std::vector<Part>& corner, bool from) {
   std::int64_t offset = x.offset();
   for (int i = 0; i < x.rank(); ++i)
     offset += x.strides()[i] *
@@ -50,8 +50,8 @@ void copy_corners(const Tensor& x, const Tensor& shown, std::vector<Part>& corne
   }
   Shape shape;
   for (const Part& part : corner) shape.push_back(part.count);
-  backend_of(x).copy(x.view(shape, x.strides(), offset_of(x, corner, true)),
-                     shown.view(shape, shown.strides(), offset_of(shown, corner, false)));
+  backend_of(x).copy(x.view(shape, x.strides(), element_offset(x, corner, true)),
+                     shown.view(shape, shown.strides(), element_offset(shown, corner, false)));
 }
 
 /// The first and last elements of each axis, gathered on the device so that only these are downloaded.

@@ -127,8 +127,8 @@ class TagLearner : public Learner {
 
   // --- loss: the cross entropy of each word's tag
   void prepare_training() override {
-    train_ = examples_of(parts_.train);
-    valid_ = examples_of(parts_.valid);
+    train_ = make_examples(parts_.train);
+    valid_ = make_examples(parts_.valid);
     plan_batches({lengths_of(train_.inputs), {}}, training_batches(settings_));
   }
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
@@ -144,7 +144,7 @@ class TagLearner : public Learner {
   Evaluation evaluate() override {
     if (valid_.inputs.empty()) return {};
     const Batch rows = spread_over(valid_.inputs.size(), sample());  // all, where it chooses weights
-    return evaluation(quality_of(picked(valid_, rows)).metrics, rows.size(), valid_.inputs.size());
+    return evaluation(measure_quality(picked(valid_, rows)).metrics, rows.size(), valid_.inputs.size());
   }
 
   // --- predictions: the likeliest tag of each word
@@ -154,7 +154,8 @@ class TagLearner : public Learner {
         lines, options, [&](const std::string& line) { return input_of(line); },
         [&](const std::vector<Tokens>& texts) {
           std::vector<Prediction> answers;
-          for (const std::vector<float>& scores : scores_of(texts)) answers.push_back(answer_of(scores));
+          for (const std::vector<float>& scores : compute_scores(texts))
+            answers.push_back(make_answer(scores));
           return answers;
         },
         [&](const Tokens& text, const std::string& name, CaptureFile& file) {
@@ -196,7 +197,7 @@ class TagLearner : public Learner {
       return read_tagged(files.front(), layout, report);
     };
     return measured_data(parts_, source, read,
-                         [&](const LabelledText& text) { return quality_of(examples_of(text)); });
+                         [&](const LabelledText& text) { return measure_quality(make_examples(text)); });
   }
 
  private:
@@ -217,7 +218,7 @@ class TagLearner : public Learner {
           " words, more than data.max_tokens = ", data_.limits.max_tokens, "; raise that");
     return ids;
   }
-  Examples examples_of(const LabelledText& text) const {
+  Examples make_examples(const LabelledText& text) const {
     Examples examples;
     for (std::size_t i = 0; i < text.size(); ++i) {
       const std::vector<std::string> tags = words_of(text.labels[i]);
@@ -239,7 +240,7 @@ class TagLearner : public Learner {
   }
 
   /// Returns the log-probability of each tag of each word [words, tags], text by text.
-  std::vector<std::vector<float>> scores_of(const std::vector<Tokens>& texts) {
+  std::vector<std::vector<float>> compute_scores(const std::vector<Tokens>& texts) {
     std::vector<Output> scores =
         outputs_of(texts, {lengths_of(texts), {}}, batch_size_, ranks(),
                    [&](const std::vector<Tokens>& batch, Context& context) {
@@ -253,7 +254,7 @@ class TagLearner : public Learner {
     return static_cast<std::size_t>(std::ranges::max_element(scores) - scores.begin());
   }
   /// The probability of an answer is the joint probability of all tags.
-  Prediction answer_of(std::span<const float> scores) const {
+  Prediction make_answer(std::span<const float> scores) const {
     Prediction answer;
     double total = 0;
     for (; !scores.empty(); scores = scores.subspan(tags_.size())) {
@@ -264,8 +265,8 @@ class TagLearner : public Learner {
     answer.probability = std::exp(total);
     return answer;
   }
-  Measurement quality_of(const Examples& examples) {
-    const std::vector<std::vector<float>> scores = scores_of(examples.inputs);
+  Measurement measure_quality(const Examples& examples) {
+    const std::vector<std::vector<float>> scores = compute_scores(examples.inputs);
     double right = 0, loss = 0, count = 0;
     for (std::size_t i = 0; i < scores.size(); ++i)
       for (std::size_t word = 0; word < examples.targets[i].size(); ++word, ++count) {

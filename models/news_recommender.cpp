@@ -26,15 +26,16 @@ TransformerConfig for_users(TransformerConfig config, const RecommenderConfig& s
   return config;
 }
 
-std::unique_ptr<SequenceEncoder> titles_of(const TransformerConfig& config, bool has_titles,
-                                           Initialiser& initialiser) {
+std::unique_ptr<SequenceEncoder> make_title_encoder(const TransformerConfig& config, bool has_titles,
+                                                    Initialiser& initialiser) {
   if (!has_titles) return nullptr;
   auto made = std::make_unique<SequenceEncoder>(config, initialiser);
   made->add_pooling(initialiser);
   return made;
 }
 
-std::unique_ptr<AttentionPooling> pooling_of(const TransformerConfig& config, Initialiser& initialiser) {
+std::unique_ptr<AttentionPooling> make_attention_pooling(const TransformerConfig& config,
+                                                         Initialiser& initialiser) {
   if (config.pooling != "attention") return nullptr;
   return std::make_unique<AttentionPooling>(config.width, initialiser);
 }
@@ -51,7 +52,7 @@ NewsRecommender::NewsRecommender(const TransformerConfig& config, const Recommen
       input_scale_(embedding_scale(config)),
       score_scale_(1 / std::sqrt(static_cast<double>(config.width))),
       pooling_(config.pooling),
-      title_(titles_of(config, sizes.titles, initialiser)),
+      title_(make_title_encoder(config, sizes.titles, initialiser)),
       identity_(sizes.identities + 1, config.width, embedding_deviation(config), initialiser),
       category_(sizes.categories > 0 ? std::make_unique<Embedding>(sizes.categories, config.width,
                                                                    embedding_deviation(config), initialiser)
@@ -60,7 +61,7 @@ NewsRecommender::NewsRecommender(const TransformerConfig& config, const Recommen
                       initialiser),
       has_positions_(has_position_vectors(config)),
       user_encoder_(for_users(config, sizes), initialiser),
-      user_pooling_(pooling_of(config, initialiser)) {
+      user_pooling_(make_attention_pooling(config, initialiser)) {
   if (title_) add_module("title", *title_);
   add_module("identity", identity_);
   if (category_) add_module("category", *category_);

@@ -617,13 +617,13 @@ TEST_CASE("Pairs: columns of a table, and those with the same first text stay in
   CHECK(few.texts == Names{"q", "q", "r", "q"});
   CHECK(few.seconds == Names{"a", "", "a", "b"});
   CHECK(few.labels == Names{"1", "0", "0", "1"});
-  CHECK(groups_of(few) == std::vector<std::size_t>{0, 0, 1, 2});
+  CHECK(group_by_first_text(few) == std::vector<std::size_t>{0, 0, 1, 2});
   options.second_column = "4";
   CHECK(contains(error_of([&] {
                    read_labelled_text({"q\ta\t1\n", "f"}, options);
                  }),
                  "f:1: there is no column 4"));
-  CHECK(groups_of(numbered(3)) == std::vector<std::size_t>{0, 1, 2});
+  CHECK(group_by_first_text(numbered(3)) == std::vector<std::size_t>{0, 1, 2});
 
   LabelledText text;
   for (int i = 0; i < 300; ++i)

@@ -58,7 +58,7 @@ TEST_CASE("Quality of classes: a case worked out by hand") {
   const ClassScores a = {std::log(0.5F), std::log(0.3F), std::log(0.2F)},
                     b = {std::log(0.1F), std::log(0.8F), std::log(0.1F)};
   const std::vector<ClassScores> scores = {a, b, a, b, a};
-  const ClassQuality quality = quality_of(scores, labels, 3);
+  const ClassQuality quality = measure_quality(scores, labels, 3);
   CHECK(quality.accuracy == doctest::Approx(0.6));
   CHECK(quality.loss ==
         doctest::Approx(-(2 * std::log(0.5) + std::log(0.1) + std::log(0.8) + std::log(0.3)) / 5));
@@ -81,7 +81,7 @@ TEST_CASE("Quality of classes: a case worked out by hand") {
   CHECK(measured.mistakes[0].place == "f:2");  // the more confident one
   CHECK(measured.mistakes[0].predicted == "b");
 
-  CHECK(quality_of({}, {}, 300).confusion.empty());
+  CHECK(measure_quality({}, {}, 300).confusion.empty());
 }
 
 TEST_CASE(
@@ -89,11 +89,12 @@ TEST_CASE(
     "it") {
   const ClassScores a = {0, -9, -9}, b = {-9, 0, -9}, c = {-9, -9, 0};
   // sklearn.metrics.f1_score(labels, answers, average="macro")
-  CHECK(quality_of({a, a, b}, {0, 1, 1}, 3).macro_f1 == doctest::Approx(2.0 / 3));  // c occurs nowhere
-  CHECK(quality_of({a, a, c}, {0, 1, 1}, 3).macro_f1 == doctest::Approx(2.0 / 9));  // c is an answer alone
-  CHECK(quality_of({a, a, a}, {0, 1, 1}, 3).macro_f1 == doctest::Approx(0.25));     // b is a label alone
-  CHECK(quality_of({c}, {2}, 3).macro_f1 == 1);
-  CHECK(quality_of({}, {}, 3).macro_f1 == 0);
+  CHECK(measure_quality({a, a, b}, {0, 1, 1}, 3).macro_f1 == doctest::Approx(2.0 / 3));  // c occurs nowhere
+  CHECK(measure_quality({a, a, c}, {0, 1, 1}, 3).macro_f1 ==
+        doctest::Approx(2.0 / 9));                                                    // c is an answer alone
+  CHECK(measure_quality({a, a, a}, {0, 1, 1}, 3).macro_f1 == doctest::Approx(0.25));  // b is a label alone
+  CHECK(measure_quality({c}, {2}, 3).macro_f1 == 1);
+  CHECK(measure_quality({}, {}, 3).macro_f1 == 0);
 }
 
 TEST_CASE("A sample of pairs has whole groups") {

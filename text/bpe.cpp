@@ -383,7 +383,7 @@ BpeModel train_bpe(const WordCounts& words, const BpeTraining& options) {
 
 namespace {
 
-std::set<char32_t> characters_of(std::span<const std::string> texts) {
+std::set<char32_t> collect_characters(std::span<const std::string> texts) {
   std::set<char32_t> characters;
   for (const std::string& text : texts) {
     for (std::size_t at = 0; at < text.size();) {
@@ -417,7 +417,7 @@ class Vocabulary {
 
 BpeModel character_vocabulary(std::span<const std::string> texts,
                               const std::vector<std::string>& special_tokens) {
-  const std::set<char32_t> characters = characters_of(texts);
+  const std::set<char32_t> characters = collect_characters(texts);
   check(!characters.empty(), "there is no text to take characters from: ", texts.size(), " texts, all empty");
   Vocabulary vocabulary;
   for (const std::string& token : special_tokens) {

@@ -68,10 +68,10 @@ std::uint32_t little_endian(const char* bytes) {
 }
 
 // A unit of the double array: 31 bits of value, or a label, an offset and whether a string ends here.
-constexpr std::uint32_t offset_of(std::uint32_t unit) {
+constexpr std::uint32_t unit_offset(std::uint32_t unit) {
   return (unit >> 10) << ((unit & (1u << 9)) >> 6);
 }
-constexpr std::uint32_t label_of(std::uint32_t unit) {
+constexpr std::uint32_t unit_label(std::uint32_t unit) {
   return unit & ((1u << 31) | 0xFF);
 }
 
@@ -90,13 +90,13 @@ CharacterMap::CharacterMap(std::string_view base64) {
 }
 
 const char* CharacterMap::find(std::string_view text) const {
-  std::uint32_t node = offset_of(units_[0]);
+  std::uint32_t node = unit_offset(units_[0]);
   for (const char c : text) {
     if (c == '\0') return nullptr;
     node ^= static_cast<unsigned char>(c);
-    if (node >= units_.size() || label_of(units_[node]) != static_cast<unsigned char>(c)) return nullptr;
+    if (node >= units_.size() || unit_label(units_[node]) != static_cast<unsigned char>(c)) return nullptr;
     const std::uint32_t unit = units_[node];
-    node ^= offset_of(unit);
+    node ^= unit_offset(unit);
     if ((unit >> 8 & 1) == 0) continue;
     check(node < units_.size(), "normalizer.precompiled_charsmap is damaged");
     const std::uint32_t value = units_[node] & 0x7FFFFFFF;
@@ -327,7 +327,7 @@ std::vector<std::string_view> runs(std::string_view text, const Kind& kind_of) {
 }
 
 /// Returns the visible character that replaces a space in SentencePiece.
-std::string space_of(const SortedJson& part, const std::string& where) {
+std::string read_space(const SortedJson& part, const std::string& where) {
   std::string space = text_in(part, "replacement", where);
   check(!space.empty() && static_cast<std::size_t>(unicode::decode(space, 0).length) == space.size(), where,
         ".replacement \"", space, "\" is not one character");
@@ -337,7 +337,7 @@ std::string space_of(const SortedJson& part, const std::string& where) {
 /// Returns SentencePiece's rule for spaces: each becomes a visible character that begins the next
 /// word.
 WordRule metaspace_rule(const SortedJson& part) {
-  const std::string where = "pre_tokenizer", space = space_of(part, where);
+  const std::string where = "pre_tokenizer", space = read_space(part, where);
   const bool adds = flag(part, "add_prefix_space", true, where);
   const std::string scheme =
       is_null(part, "prepend_scheme") ? adds ? "always" : "never" : text_in(part, "prepend_scheme", where);
@@ -409,7 +409,7 @@ TokenRule word_piece_decoder(const SortedJson& part) {
 }
 
 TokenRule metaspace_decoder(const SortedJson& part) {
-  const std::string space = space_of(part, "decoder");
+  const std::string space = read_space(part, "decoder");
   const bool adds = flag(part, "add_prefix_space", true, "decoder");
   const bool never = is_null(part, "prepend_scheme") ? !adds : part["prepend_scheme"] == "never";
   return [=](std::vector<std::string>& tokens) {
@@ -418,7 +418,7 @@ TokenRule metaspace_decoder(const SortedJson& part) {
   };
 }
 
-std::optional<char> byte_of(const std::string& token) {
+std::optional<char> parse_byte_token(const std::string& token) {
   if (token.size() != 6 || !token.starts_with("<0x") || !token.ends_with('>')) return std::nullopt;
   int value = 0;
   for (const char c : token.substr(3, 2)) {
@@ -442,7 +442,7 @@ void join_bytes(std::vector<std::string>& tokens) {
     bytes.clear();
   };
   for (const std::string& token : tokens) {
-    if (const auto byte = byte_of(token)) {
+    if (const auto byte = parse_byte_token(token)) {
       bytes += *byte;
       continue;
     }

@@ -165,7 +165,7 @@ void check_layout(std::vector<Entry> entries, std::uint64_t data_bytes, std::str
 }
 
 template <class T>
-std::vector<T> elements_of(std::string_view bytes) {
+std::vector<T> as_element_vector(std::string_view bytes) {
   std::vector<T> values(bytes.size() / sizeof(T));
   if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
@@ -212,7 +212,7 @@ Tensor read_tensor(std::string_view data, Entry& entry, std::string_view source,
   fail("unreachable");
 }
 
-const char* file_name_of(DType dtype, StoredFloat stored) {
+const char* stored_type_name(DType dtype, StoredFloat stored) {
   if (dtype == DType::f32 && stored != StoredFloat::f32) return stored == StoredFloat::f16 ? "F16" : "BF16";
   return dtype == DType::f32 ? "F32" : dtype == DType::f64 ? "F64" : "I32";
 }
@@ -243,7 +243,7 @@ std::string header_text(const std::vector<std::pair<std::string, Tensor>>& order
   for (const auto& [name, tensor] : order) {
     const std::uint64_t bytes =
         static_cast<std::uint64_t>(tensor.count()) * stored_size(tensor.dtype(), stored);
-    header[name] = {{"dtype", file_name_of(tensor.dtype(), stored)},
+    header[name] = {{"dtype", stored_type_name(tensor.dtype(), stored)},
                     {"shape", std::vector<std::int64_t>(tensor.shape().begin(), tensor.shape().end())},
                     {"data_offsets", {position, position + bytes}}};
     position += bytes;

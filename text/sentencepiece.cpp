@@ -156,7 +156,7 @@ Json replace_step(const char* from, const char* to) {
   return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
 }
 
-Json normaliser_of(const SentencePieceModel& model) {
+Json make_normaliser(const SentencePieceModel& model) {
   Json steps = Json::array({replace_step(other_language, "")});
   // Precompiled looks at one cluster of characters at a time and takes the first match in it, where
   // SentencePiece takes the longest. So letters with several marks, and the parts of Korean syllables, are
@@ -231,7 +231,7 @@ bool splits_at_spaces(const SentencePieceModel& model) {
 }
 
 /// Returns the decoder for texts split by `metaspace`, or left whole.
-Json decoder_of(const Json& metaspace, bool splits) {
+Json make_decoder(const Json& metaspace, bool splits) {
   Json decoders = Json::array({replace_step(other_language, "")});
   // The Metaspace decoder would treat every space of the first piece as the added one.
   if (splits)
@@ -258,7 +258,7 @@ SentencePieceModel read_sentencepiece(std::string_view bytes, const std::string&
       });
   });
   check(!model.pieces.empty(), origin, " is not a SentencePiece model: it has no pieces");
-  // Other normalisers leave tabs, line ends and U+2581 in the text, where the steps of normaliser_of() do not
+  // Other normalisers leave tabs, line ends and U+2581 in the text, where the steps of make_normaliser() do not
   // treat them as SentencePiece does.
   check(model.normaliser == "nmt_nfkc" || model.normaliser == "nmt_nfkc_cf", origin,
         ": the name of its normalizer_spec is \"", model.normaliser,
@@ -282,10 +282,10 @@ SentencePieceTokenizer sentencepiece_tokenizer(const SentencePieceModel& model,
                      {"truncation", nullptr},
                      {"padding", nullptr},
                      {"added_tokens", std::move(lists.added)},
-                     {"normalizer", normaliser_of(model)},
+                     {"normalizer", make_normaliser(model)},
                      {"pre_tokenizer", metaspace},
                      {"post_processor", nullptr},
-                     {"decoder", decoder_of(metaspace, splits)},
+                     {"decoder", make_decoder(metaspace, splits)},
                      {"model", unigram}};
   SentencePieceTokenizer tokenizer;
   tokenizer.json = file.dump();

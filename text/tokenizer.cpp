@@ -170,7 +170,7 @@ const std::string& Tokenizer::token(std::int32_t id) const {
 std::optional<std::int32_t> Tokenizer::find(std::string_view token) const {
   const auto place = parts_->added_ids.find(std::string(token));
   if (place != parts_->added_ids.end()) return place->second;
-  return vocabulary_of(parts_->model).find(token);
+  return model_vocabulary(parts_->model).find(token);
 }
 
 std::int32_t Tokenizer::id_of(std::string_view token) const {
@@ -196,7 +196,7 @@ std::string Tokenizer::missing_bytes() const {
   if (!parts_->settings.byte_level) return missing;
   for (int byte = 0; byte < 256; ++byte) {
     const char text = static_cast<char>(byte);
-    if (!vocabulary_of(parts_->model).find(spell_bytes({&text, 1}))) missing.push_back(text);
+    if (!model_vocabulary(parts_->model).find(spell_bytes({&text, 1}))) missing.push_back(text);
   }
   return missing;
 }

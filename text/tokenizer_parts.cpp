@@ -206,7 +206,7 @@ std::size_t end_of_llama_word(std::string_view text, std::size_t at, int most) {
     return end_of_run(text, from, kind, WordSplit::llama3);
   };
   const Character first = character_at(text, at);
-  if (first.kind == Kind::letter) return run_of(at, Kind::letter);
+  if (first.kind == Kind::letter) return find_run(at, Kind::letter);
   if (first.kind == Kind::number) {
     std::size_t end = at;
     for (int i = 0; i < most && character_at(text, end).kind == Kind::number; ++i)
@@ -215,9 +215,9 @@ std::size_t end_of_llama_word(std::string_view text, std::size_t at, int most) {
   }
   const std::size_t next = at + first.length;
   const Kind second = character_at(text, next).kind;
-  if (second == Kind::letter && !is_line_end(first, text, at)) return run_of(next, Kind::letter);
+  if (second == Kind::letter && !is_line_end(first, text, at)) return find_run(next, Kind::letter);
   if (first.kind == Kind::other || (text[at] == ' ' && second == Kind::other)) {
-    std::size_t end = run_of(first.kind == Kind::other ? at : next, Kind::other);
+    std::size_t end = find_run(first.kind == Kind::other ? at : next, Kind::other);
     while (end < text.size() && (text[end] == '\n' || text[end] == '\r')) ++end;
     return end;
   }
@@ -327,7 +327,7 @@ void WordCache::insert(std::string_view word, std::span<const std::int32_t> ids)
   free->store(entries_.back().get(), std::memory_order_release);
 }
 
-const TokenVocabulary& vocabulary_of(const TokenModel& model) {
+const TokenVocabulary& model_vocabulary(const TokenModel& model) {
   return std::visit([](const TokenVocabulary& one) -> const TokenVocabulary& { return one; }, model);
 }
 
@@ -438,7 +438,7 @@ bool TokenizerParts::merges_end_at_line_breaks() const {
 
 TokenizerParts::TokenizerParts(TokenModel the_model, TokenizerSettings the_settings)
     : model(std::move(the_model)), settings(std::move(the_settings)) {
-  const TokenVocabulary& vocabulary = vocabulary_of(model);
+  const TokenVocabulary& vocabulary = model_vocabulary(model);
   spelling_of_id = bytes_of_id = vocabulary.tokens();
   for (std::size_t id = 0; id < spelling_of_id.size(); ++id)
     hole_id.push_back(vocabulary.is_hole(static_cast<std::int32_t>(id)));

@@ -102,7 +102,7 @@ class WordCache {
 
 /// The model that splits a word into tokens.
 using TokenModel = std::variant<BpeModel, WordModel, WordPieceModel, UnigramModel>;
-const TokenVocabulary& vocabulary_of(const TokenModel& model);
+const TokenVocabulary& model_vocabulary(const TokenModel& model);
 
 /// The content of a tokenizer file, without the model.
 struct TokenizerSettings {

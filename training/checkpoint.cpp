@@ -204,7 +204,7 @@ struct FieldReader {
   }
 };
 
-TrainerState state_of(const Json& object) {
+TrainerState parse_state(const Json& object) {
   TrainerState state;
   state.identity = object.at("run").get<std::string>();
   state.files = files_of(object.at("files"));
@@ -227,7 +227,7 @@ std::string trainer_state_text(const TrainerState& state) {
 
 TrainerState parse_trainer_state(std::string_view text, std::string_view source, bool verify) {
   return read_heed_json<Json>(text, source, format_name, format_version, verify ? unverified_hint : nullptr,
-                              state_of);
+                              parse_state);
 }
 
 std::string platform_name(Device device) {

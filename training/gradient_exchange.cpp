@@ -41,7 +41,7 @@ void append(Bytes& bytes, const Tensor& tensor) {
 }
 
 template <class T>
-std::vector<T> elements_of(std::span<const std::byte> bytes) {
+std::vector<T> as_element_vector(std::span<const std::byte> bytes) {
   std::vector<T> values(bytes.size() / sizeof(T));
   std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
@@ -94,7 +94,7 @@ const std::string& text_in(const TensorFile& message, const std::string& name) {
 }
 
 /// Encodes a batch as a message: losses and observations as tensors, the rest as text.
-std::string message_of(const BatchOutcome& outcome, const std::string& present) {
+std::string pack_message(const BatchOutcome& outcome, const std::string& present) {
   TensorFile message;
   message.metadata = {{"count", std::to_string(outcome.count)}, {"present", present}};
   for (std::size_t i = 0; i < outcome.terms.size(); ++i) {
@@ -115,7 +115,7 @@ bool has_gradient(const std::string& present, std::size_t i) {
   return !present.empty() && present[i] == '1';
 }
 
-BatchOutcome outcome_of(const TensorFile& message, Module& model) {
+BatchOutcome unpack_outcome(const TensorFile& message, Module& model) {
   BatchOutcome outcome;
   outcome.count = std::stoll(text_in(message, "count"));
   for (std::size_t i = 0; message.metadata.contains(numbered("term", i)); ++i)
@@ -218,7 +218,7 @@ std::vector<std::string> GradientExchange::gather_outcomes(std::optional<BatchOu
                                                            std::vector<BatchOutcome>& outcomes) {
   std::string mine;
   for (const Tensor& gradient : gradients) mine += gradient.defined() ? '1' : '0';
-  const std::vector<std::string> messages = ranks_.all_gather(own ? message_of(*own, mine) : std::string());
+  const std::vector<std::string> messages = ranks_.all_gather(own ? pack_message(*own, mine) : std::string());
   std::vector<std::string> present(messages.size());
   for (std::size_t r = 0; r < messages.size(); ++r) {
     if (messages[r].empty()) continue;
@@ -231,7 +231,7 @@ std::vector<std::string> GradientExchange::gather_outcomes(std::optional<BatchOu
     if (static_cast<int>(r) == rank())
       std::swap(outcome, *own);
     else
-      outcome = outcome_of(message, model_);
+      outcome = unpack_outcome(message, model_);
   }
   return present;
 }
@@ -357,7 +357,7 @@ void GradientExchange::broadcast_model() {
   if (!is_first()) load_model_state(model_, state, "the model of rank 0");
 }
 
-int GradientExchange::owner_of(const std::string& name) const {
+int GradientExchange::gradient_owner(const std::string& name) const {
   const std::string parameter = name.substr(std::min(name.find('.'), name.size() - 1) + 1);
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (parameters_[i].name == parameter) return owner_[i];
@@ -378,7 +378,7 @@ std::map<std::string, Tensor> GradientExchange::deal(const std::map<std::string,
   for (int r = 0; is_first() && r < count(); ++r) {
     TensorFile message;
     for (const auto& [name, tensor] : all)
-      if (const int owner = owner_of(name); owner == r || owner < 0) message.tensors[name] = tensor;
+      if (const int owner = gradient_owner(name); owner == r || owner < 0) message.tensors[name] = tensor;
     texts[static_cast<std::size_t>(r)] = safetensors_text(message);
   }
   const std::string mine =

@@ -71,7 +71,7 @@ class GradientExchange {
   std::shared_ptr<Bucket> pack(std::size_t bucket, Round& round);
   void unpack(const Bucket& bucket, Round& round);
   void add_arrived();
-  int owner_of(const std::string& name) const;  // -1: not a parameter's tensor
+  int gradient_owner(const std::string& name) const;  // -1: not a parameter's tensor
   const Tensor& parameter(std::size_t i) const { return *parameters_[i].tensor; }
   bool owns(std::size_t i) const { return owner_[i] == rank(); }
 

@@ -49,24 +49,24 @@ class NewtonSchulz {
   Tensor operator()(Tensor y, std::int64_t iterations) const {
     const auto [narrow, wide] = std::minmax({y.size(-2), y.size(-1)});
     if (!is_half(y.dtype()) && !Bf16Products::active() && 2 * wide > 3 * narrow)
-      return times(product_of_factors(gram_of(y), iterations), y);
-    for (std::int64_t i = 0; i < iterations; ++i) y = times(factor_of(gram_of(y)), y);
+      return times(product_of_factors(gram_matrix(y), iterations), y);
+    for (std::int64_t i = 0; i < iterations; ++i) y = times(newton_factor(gram_matrix(y)), y);
     return y;
   }
 
  private:
-  Tensor gram_of(const Tensor& y) const {
+  Tensor gram_matrix(const Tensor& y) const {
     const Tensor other = transpose(y, -2, -1);
     return is_tall_ ? matmul(other, y) : matmul(y, other);
   }
-  Tensor factor_of(const Tensor& gram) const {
+  Tensor newton_factor(const Tensor& gram) const {
     return gram * of_third + matmul(gram, gram) * of_fifth + diagonal_;
   }
   Tensor product_of_factors(Tensor gram, std::int64_t iterations) const {
-    Tensor factor = factor_of(gram), product = factor;
+    Tensor factor = newton_factor(gram), product = factor;
     for (std::int64_t i = 1; i < iterations; ++i) {
       gram = matmul(matmul(factor, gram), factor);
-      factor = factor_of(gram);
+      factor = newton_factor(gram);
       product = matmul(factor, product);
     }
     return product;
@@ -96,7 +96,7 @@ struct Alike {
 };
 
 /// Returns the matrices of x [count, rows, columns], which share its memory.
-std::vector<Tensor> matrices_of(const Tensor& x) {
+std::vector<Tensor> as_matrices(const Tensor& x) {
   std::vector<Tensor> all;
   for (std::int64_t i = 0; i < x.size(0); ++i)
     all.push_back(x.view({x.size(1), x.size(2)}, {x.size(2), 1}, x.offset() + i * x.size(1) * x.size(2)));
@@ -106,12 +106,12 @@ std::vector<Tensor> matrices_of(const Tensor& x) {
 /// Updates the moments, and returns the matrices to orthogonalise [count, rows, columns]; zeros if
 /// the step is skipped. It uses the kernel of gradient descent, starting from zeros with a negative
 /// rate.
-Tensor directions_of(const Alike& alike, const OptimizerStep& step, const MuonOptions& options) {
+Tensor orthogonal_directions(const Alike& alike, const OptimizerStep& step, const MuonOptions& options) {
   const Tensor& like = alike.weights[0];
   const Tensor all =
       Tensor::zeros({static_cast<std::int64_t>(alike.weights.size()), like.size(0), like.size(1)},
                     like.dtype(), like.device());
-  const std::vector<Tensor> each = matrices_of(all);
+  const std::vector<Tensor> each = as_matrices(all);
   const double share = 1 - options.momentum;
   OptimizerStep descent;
   descent.parameters = each;
@@ -134,8 +134,8 @@ Tensor directions_of(const Alike& alike, const OptimizerStep& step, const MuonOp
 }
 
 void step_alike(const Alike& alike, const OptimizerStep& step, const MuonOptions& options, DType dtype) {
-  const Tensor directions = directions_of(alike, step, options);
-  const std::vector<Tensor> each = matrices_of(orthogonalised_in(directions, options.iterations, dtype));
+  const Tensor directions = orthogonal_directions(alike, step, options);
+  const std::vector<Tensor> each = as_matrices(orthogonalised_in(directions, options.iterations, dtype));
   const double factor = adjustment(options.adjustment, alike.weights[0].shape());
   OptimizerStep descent;
   descent.parameters = alike.weights;

@@ -96,7 +96,7 @@ void check_distinct(const std::vector<NamedTensor>& parameters) {
   }
 }
 
-std::vector<NamedTensor> parameters_of(std::span<const ParameterGroup> groups) {
+std::vector<NamedTensor> list_parameters(std::span<const ParameterGroup> groups) {
   std::vector<NamedTensor> all;
   for (const ParameterGroup& group : groups)
     all.insert(all.end(), group.parameters.begin(), group.parameters.end());
@@ -205,7 +205,7 @@ Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions
 }
 
 Optimizer::Optimizer(std::span<const ParameterGroup> groups, const OptimizerOptions& options)
-    : Optimizer(parameters_of(groups), options) {
+    : Optimizer(list_parameters(groups), options) {
   std::size_t i = 0;
   for (const ParameterGroup& group : groups) {
     check(std::isfinite(group.rate) && group.rate >= 0, "optimizer: the rate of a group is ", group.rate,
@@ -262,7 +262,7 @@ void Optimizer::step(double learning_rate, const Tensor& gradient_scale, const T
   update.step = steps_ + 1;
 
   std::set<Group> groups;
-  for (std::size_t i = 0; i < rates_.size(); ++i) groups.insert(group_of(i));
+  for (std::size_t i = 0; i < rates_.size(); ++i) groups.insert(parameter_group(i));
   for (const Group& group : groups) {
     const auto [rate, decay, of_matrices, dtype] = group;
     update.learning_rate = learning_rate * rate * (of_matrices ? options_.muon.rate : 1);
@@ -272,7 +272,7 @@ void Optimizer::step(double learning_rate, const Tensor& gradient_scale, const T
   ++steps_;
 }
 
-Optimizer::Group Optimizer::group_of(std::size_t i) const {
+Optimizer::Group Optimizer::parameter_group(std::size_t i) const {
   return {rates_[i], decays_[i], matrices_[i], parameters_[i].tensor->dtype()};
 }
 
@@ -281,7 +281,7 @@ void Optimizer::step_group(const Group& group, OptimizerStep& update) {
   std::vector<Tensor> weights, gradients, first, second;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& weight = *parameters_[i].tensor;
-    const bool is_due = group_of(i) == group && (owned_.empty() || owned_[i]);
+    const bool is_due = parameter_group(i) == group && (owned_.empty() || owned_[i]);
     const Tensor grad = is_due ? gradient(weight) : Tensor();
     if (!grad.defined()) continue;
     weights.push_back(weight.detach());
@@ -333,7 +333,7 @@ void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
 
 namespace {
 
-Tensor copy_of(const Tensor& tensor) {
+Tensor copy_tensor(const Tensor& tensor) {
   Tensor copy = Tensor::empty(tensor.shape(), tensor.dtype(), tensor.device());
   backend_of(tensor).copy(tensor.detach(), copy);
   return copy;
@@ -344,7 +344,7 @@ Tensor copy_of(const Tensor& tensor) {
 MovingAverage::MovingAverage(std::vector<NamedTensor> parameters, double decay)
     : parameters_(std::move(parameters)), decay_(decay) {
   check(decay > 0 && decay < 1, "moving average: the decay is ", decay, "; it must lie between 0 and 1");
-  for (const NamedTensor& parameter : parameters_) averages_.push_back(copy_of(*parameter.tensor));
+  for (const NamedTensor& parameter : parameters_) averages_.push_back(copy_tensor(*parameter.tensor));
 }
 
 void MovingAverage::update(std::int64_t step) {
@@ -373,7 +373,7 @@ AveragedWeights::AveragedWeights(const MovingAverage* average) : average_(averag
   if (!average_) return;
   for (std::size_t i = 0; i < average_->parameters_.size(); ++i) {
     const Tensor weight = average_->parameters_[i].tensor->detach();
-    saved_.push_back(copy_of(weight));
+    saved_.push_back(copy_tensor(weight));
     backend_of(weight).copy(average_->averages_[i], weight);
     weight.storage()->overwritten();
   }

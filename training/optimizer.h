@@ -170,7 +170,7 @@ class Optimizer {
   /// Common to parameters that are updated together: rate, weight decay, whether they are stepped
   /// as matrices, and type.
   using Group = std::tuple<double, double, bool, DType>;
-  Group group_of(std::size_t i) const;
+  Group parameter_group(std::size_t i) const;
   void step_group(const Group& group, OptimizerStep& update);
 
   std::vector<NamedTensor> parameters_;

@@ -49,7 +49,7 @@ std::map<std::string, std::string> texts_in(const Json& object, const char* key)
   return texts;
 }
 
-RunManifest manifest_of(const Json& object) {
+RunManifest parse_manifest(const Json& object) {
   RunManifest manifest;
   manifest.task = object.at("task").get<std::string>();
   manifest.identity = digest_in(object.at("identity"), "the identity");
@@ -91,7 +91,7 @@ std::string run_manifest_text(const RunManifest& manifest) {
 
 RunManifest parse_run_manifest(std::string_view text, std::string_view source, bool verify) {
   return read_heed_json<Json>(text, source, manifest_format, manifest_version,
-                              verify ? unverified_hint : nullptr, manifest_of);
+                              verify ? unverified_hint : nullptr, parse_manifest);
 }
 
 namespace {

@@ -80,7 +80,7 @@ std::uint64_t read_little_endian(std::string_view bytes) {
 }
 
 /// Returns the step of an event as written above: it follows wall_time, which takes 9 bytes.
-std::optional<std::int64_t> step_of(std::string_view bytes) {
+std::optional<std::int64_t> parse_step(std::string_view bytes) {
   if (bytes.size() < 11 || bytes[9] != static_cast<char>(2 * 8)) return std::nullopt;
   std::uint64_t step = 0;
   for (std::size_t i = 10, shift = 0; i < bytes.size() && shift < 64; ++i, shift += 7) {
@@ -96,7 +96,7 @@ std::size_t bytes_up_to(std::string_view file, std::int64_t step) {
   while (file.size() - at >= frame_bytes) {
     const std::uint64_t length = read_little_endian(file.substr(at));
     if (length > file.size() - at - frame_bytes) break;
-    const std::optional<std::int64_t> found = step_of(file.substr(at + 12, length));
+    const std::optional<std::int64_t> found = parse_step(file.substr(at + 12, length));
     if (!found || *found > step) break;
     at += frame_bytes + static_cast<std::size_t>(length);
   }

@@ -619,7 +619,7 @@ std::vector<std::string> rouge_words(std::string_view text, bool stemming, Rouge
 
 namespace {
 
-RougeScore rouge_of(std::string_view text, std::string_view reference, bool stemming, RougeWords kind) {
+RougeScore rouge_score(std::string_view text, std::string_view reference, bool stemming, RougeWords kind) {
   WordNumbers numbers;
   const WordIds found = numbers.number(rouge_words(text, stemming, kind)),
                 expected = numbers.number(rouge_words(reference, stemming, kind));
@@ -631,7 +631,7 @@ RougeScore rouge_of(std::string_view text, std::string_view reference, bool stem
 
 RougeScore rouge(std::string_view text, std::string_view reference, bool stemming) {
   const std::string whole(reference);
-  return rouge_of(text, reference, stemming, rouge_words_for({&whole, 1}));
+  return rouge_score(text, reference, stemming, rouge_words_for({&whole, 1}));
 }
 
 std::vector<RougeScore> rouge_scores(std::span<const std::string> texts,
@@ -641,7 +641,7 @@ std::vector<RougeScore> rouge_scores(std::span<const std::string> texts,
   const RougeWords kind = rouge_words_for(references);
   std::vector<RougeScore> scores;
   for (std::size_t i = 0; i < texts.size(); ++i)
-    scores.push_back(rouge_of(texts[i], references[i], stemming, kind));
+    scores.push_back(rouge_score(texts[i], references[i], stemming, kind));
   return scores;
 }
 

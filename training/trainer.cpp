@@ -198,7 +198,7 @@ BatchOutcome Trainer::run_batch() {
   Context context = Context::train(options_.seed, static_cast<std::uint32_t>(state_.batches_done + 1));
   context.observations = &outcome.observations;
   const auto objective = [&] {
-    return objective_of(task_.loss(state_.epoch, state_.batch, context), context, outcome);
+    return scale_objective(task_.loss(state_.epoch, state_.batch, context), context, outcome);
   };
   if (autocast_)
     autocast_->backward(objective);
@@ -209,7 +209,7 @@ BatchOutcome Trainer::run_batch() {
 
 /// Returns the loss of a batch: the task's, and the auxiliary losses that layers left in the
 /// context.
-Tensor Trainer::objective_of(const Loss& batch, const Context& context, BatchOutcome& outcome) {
+Tensor Trainer::scale_objective(const Loss& batch, const Context& context, BatchOutcome& outcome) {
   check(batch.sum.defined() && batch.sum.count() == 1, "trainer: the loss of a batch must have one element");
   if (batch.count <= 0)
     fail("trainer: batch ", state_.batch, " of epoch ", state_.epoch, " has ", batch.count, " ", task_.unit(),

@@ -100,7 +100,7 @@ class Trainer {
   std::int64_t accumulate_gradients();
   std::vector<BatchOutcome> next_batches(std::int64_t left);
   BatchOutcome run_batch();
-  Tensor objective_of(const Loss& batch, const Context& context, BatchOutcome& outcome);
+  Tensor scale_objective(const Loss& batch, const Context& context, BatchOutcome& outcome);
   void advance();
   double learning_rate() const;
   std::int64_t shown_interval() const;

@@ -133,7 +133,7 @@ void TrainingWatch::show_evaluation(const std::function<Evaluation()>& measure) 
   if (found != evaluation.metrics.end() &&
       (!session_.best_shown || is_better(*found, session_.best_shown->value)))
     session_.best_shown = *found, session_.best_shown_step = state_.step;
-  publish(progress_of(evaluation));
+  publish(make_progress(evaluation));
   report();
 }
 
@@ -152,7 +152,7 @@ bool TrainingWatch::evaluate(const std::function<Evaluation()>& measure) {
         evaluation.keep_best_by, "\" to choose the best weights by");
 
   read_first_loss();
-  Progress progress = progress_of(evaluation);
+  Progress progress = make_progress(evaluation);
   const std::partial_ordering order = compare_with_best(evaluation, *found);
   progress.is_best = std::is_gteq(order);  // the later of equal ones
   if (session_.evaluations++ == 0) session_.first_metric = *found;
@@ -234,7 +234,7 @@ std::int64_t TrainingWatch::evaluations_alike() const {
 
 // --- records
 
-Progress TrainingWatch::progress_of(const Evaluation& evaluation) const {
+Progress TrainingWatch::make_progress(const Evaluation& evaluation) const {
   Progress progress = progress_now();
   progress.sample = evaluation.sample;
   progress.how = evaluation.how;

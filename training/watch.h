@@ -75,7 +75,7 @@ class TrainingWatch {
   Evaluation timed(const std::function<Evaluation()>& measure);
   void warn_ineffective_options(std::int64_t batches) const;
   void say_better_shown(const Metric& metric) const;
-  Progress progress_of(const Evaluation& evaluation) const;
+  Progress make_progress(const Evaluation& evaluation) const;
   Progress progress_now() const;
   Progress measured(const StepOutcome& outcome, const LossMeter& losses) const;
   void publish(const Progress& progress);

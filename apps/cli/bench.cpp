@@ -97,7 +97,7 @@ Settings variant_settings(const BenchOptions& options) {
   return settings;
 }
 
-AttentionChoice choice_of(const std::string& variant, const Settings& settings) {
+AttentionChoice make_attention_choice(const std::string& variant, const Settings& settings) {
   const Json choice = Json::parse(settings.json(variant));
   return transformer_config_from_json(Json{{"encoder_attention", choice}}.dump()).encoder_attention.front();
 }
@@ -184,12 +184,12 @@ int run(BenchOptions options) {
   for (const std::string& variant : variants)  // all of them, before the first is timed
     if (obstacle(variant, options).empty())
       for (const std::int64_t length : options.lengths)
-        check_attention(choice_of(variant, settings), length, options.cost);
+        check_attention(make_attention_choice(variant, settings), length, options.cost);
 
   const Printer printer(options.json);
   for (const std::string& variant : variants) {
     if (const std::string reason = obstacle(variant, options); reason.empty()) {
-      bench_variant(choice_of(variant, settings), options, printer);
+      bench_variant(make_attention_choice(variant, settings), options, printer);
     } else {
       printer.skipped(variant, options.lengths.front(), reason);
     }

@@ -124,7 +124,7 @@ class CellProcesses {
   }
 
  private:
-  fs::path folder_of(std::size_t cell) const { return folder_ / cells_[cell].name; }
+  fs::path parent_folder(std::size_t cell) const { return folder_ / cells_[cell].name; }
   OpenFolder opened(std::size_t cell) const { return opened_->make_folder(cells_[cell].name); }
 
   void end_running() {
@@ -152,9 +152,9 @@ class CellProcesses {
                                    ::strsignal(WTERMSIG(status)), ")");
       write_result(killed, opened(cell));
     } else if (WEXITSTATUS(status) == exit_success) {
-      results_[cell] = read_result(cells_[cell], folder_of(cell));
+      results_[cell] = read_result(cells_[cell], parent_folder(cell));
     } else if (WEXITSTATUS(status) == exit_failure) {
-      results_[cell] = read_failure(folder_of(cell));
+      results_[cell] = read_failure(parent_folder(cell));
     }
     show(cell);
   }

@@ -59,7 +59,7 @@ std::string cell(const Json& value) {
   return formatted(size == 0 || (size >= 1e-4 && size < 1e7) ? "%.4f" : "%.4g", number);
 }
 
-std::size_t width_of(const std::string& table) {
+std::size_t table_width(const std::string& table) {
   return unicode::columns(std::string_view(table).substr(0, table.find('\n')));
 }
 
@@ -110,7 +110,7 @@ std::string evaluation_table(const Json& found, int columns) {
   std::vector<std::string> names;
   for (const auto& [name, one] : found["classes"].items()) names.push_back(cell(name));
   std::string confusions = confusion_matrix(found["confusion"], names);
-  if (width_of(confusions) > static_cast<std::size_t>(columns))
+  if (table_width(confusions) > static_cast<std::size_t>(columns))
     confusions = frequent_confusions(found["confusion"], names);
   if (!confusions.empty()) text += '\n' + confusions;
   return text;

@@ -165,7 +165,7 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+std::vector<const CLI::App*> list_commands(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
@@ -195,7 +195,7 @@ std::string unknown_argument(const CLI::App& command, const std::string& argumen
       for (const std::string& long_name : option->get_lnames()) known.push_back("--" + long_name);
     return concat_text("unknown option ", name, suggest_name(name, known));
   }
-  for (const CLI::App* sub : commands_of(command)) known.push_back(sub->get_name());
+  for (const CLI::App* sub : list_commands(command)) known.push_back(sub->get_name());
   if (known.empty()) return concat_text("unexpected argument \"", argument, "\"");
   return concat_text("unknown command \"", argument, '"', suggest_name(argument, known));
 }
@@ -289,10 +289,10 @@ int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::fu
   try {
     app.set_version_flag("--version", concat_text("heed ", version));
     set_formatter(app, std::make_shared<HelpFormatter>());
-    if (!commands_of(app).empty()) app.require_subcommand(1);
+    if (!list_commands(app).empty()) app.require_subcommand(1);
     int status = exit_success;
     if (parse(app, argc, argv)) {
-      const auto commands = commands_of(app);  // a program without any has one body
+      const auto commands = list_commands(app);  // a program without any has one body
       const auto chosen = std::ranges::find_if(commands, [](const CLI::App* one) { return one->parsed(); });
       status = bodies.at(commands.empty() ? 0 : static_cast<std::size_t>(chosen - commands.begin()))();
     }

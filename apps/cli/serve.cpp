@@ -56,7 +56,7 @@ struct Refusal {
 };
 
 /// Returns the input fields of the page. Their texts, joined by tabs, form the line to answer.
-std::vector<std::string> fields_of(std::string_view task) {
+std::vector<std::string> input_fields(std::string_view task) {
   if (task == "match") return {"First text", "Second text"};
   if (task == "recommend") return {"Clicked news, oldest first", "Candidates"};
   return {"Text"};
@@ -103,7 +103,7 @@ class RunPage {
     Json live = Json::parse(recorded_parts(folder_, options_));
     const Json name = live["name"], task = live["task"];
     live.update(
-        {{"fields", fields_of(task.get<std::string>())}, {"version", now.version}, {"state", now.state}});
+        {{"fields", input_fields(task.get<std::string>())}, {"version", now.version}, {"state", now.state}});
     return page::html({{"title", name}, {"task", task}, {"live", std::move(live)}}, nonce);
   }
 
@@ -182,7 +182,7 @@ class RunPage {
 
   /// Returns the input line of a request: {"parts": ["...", "..."]}, a text for each field.
   static std::string line_of(const std::string& body, std::string_view task) {
-    const std::size_t fields = fields_of(task).size();
+    const std::size_t fields = input_fields(task).size();
     std::vector<std::string> parts;
     try {
       parts = parse_json<Json>(body, "the request").at("parts").get<std::vector<std::string>>();
@@ -263,7 +263,7 @@ std::string plain_header(const httplib::Request& request, const char* name) {
 }
 
 /// Returns the body of a request.
-std::string body_of(const httplib::Request& request, const httplib::ContentReader& read) {
+std::string read_body(const httplib::Request& request, const httplib::ContentReader& read) {
   if (plain_header(request, "Content-Type") != "application/json")
     throw Refusal{415, "expected Content-Type: application/json"};
   std::string body;
@@ -453,9 +453,9 @@ class PageServer {
       const int yes = 1;
       ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     });
-    server_.set_payload_max_length(most_read);  // body_of() refuses what is smaller
+    server_.set_payload_max_length(most_read);  // read_body() refuses what is smaller
     server_.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
-      const std::string refusal = refusal_of(request);
+      const std::string refusal = check_request(request);
       if (!refusal.empty())
         refuse(response, 403, refusal);
       else if (request.method != "GET" && request.method != "HEAD" && !has_length(request))
@@ -484,7 +484,7 @@ class PageServer {
     });
     server_.Post("/answer", [&page](const httplib::Request& request, httplib::Response& response,
                                     const httplib::ContentReader& read) {
-      reply(response, [&] { send(response, 200, page.answer(body_of(request, read))); });
+      reply(response, [&] { send(response, 200, page.answer(read_body(request, read))); });
     });
   }
 
@@ -527,7 +527,7 @@ class PageServer {
 
   /// Returns the reason to refuse a request, or "". Pages of other origins know neither the token
   /// nor, if they use another name for this address, the host.
-  std::string refusal_of(const httplib::Request& request) const {
+  std::string check_request(const httplib::Request& request) const {
     const std::string host = request.get_header_value("Host"), port = concat_text(':', port_);
     if (request.get_header_value_count("Host") != 1 || (host != address + port && host != "localhost" + port))
       return concat_text("this is ", address, port, ", not the host that was asked for");

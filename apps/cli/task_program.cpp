@@ -21,7 +21,7 @@ std::string value_name(const SettingFlag& flag, const Setting& setting) {
 }
 
 /// Returns the heading of the help section with the flag of a setting.
-std::string group_of(const std::string& setting) {
+std::string help_group(const std::string& setting) {
   for (const auto& [beginning, group] :
        {std::pair("data.", "Data"), {"model.", "Model"}, {"training.", "Training"}})
     if (setting.starts_with(beginning)) return group;
@@ -69,7 +69,7 @@ void add_setting_flags(CLI::App& command, const TaskKind& kind, std::vector<Sett
   const Settings settings = kind.settings(true);
   for (SettingFlag& one : flags) {
     const Setting& setting = settings.setting(one.setting);
-    command.option_defaults()->group(group_of(one.setting));
+    command.option_defaults()->group(help_group(one.setting));
     one.is_list = setting.kind == Setting::Kind::columns;
     register_flag(one.setting, one.flag, one.value);
     if (one.value.empty())

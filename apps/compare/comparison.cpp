@@ -78,7 +78,7 @@ double number_in(const Json& json) {
   return json.is_null() ? std::nan("") : json.get<double>();
 }
 
-CellResult result_of(const Json& json) {
+CellResult parse_result(const Json& json) {
   CellResult result;
   result.settings = json.at("settings").dump();
   for_each_member(result, [&](const char* name, auto& value) { json.at(name).get_to(value); });
@@ -101,7 +101,7 @@ std::optional<CellResult> result_in(const fs::path& folder) {
   const fs::path path = folder / result_name;
   if (!path_exists(path)) return std::nullopt;
   try {
-    return result_of(parse_json<Json>(read_file(path), path.string()));
+    return parse_result(parse_json<Json>(read_file(path), path.string()));
   } catch (const std::exception&) {
     return std::nullopt;
   }
@@ -143,7 +143,7 @@ void check_schedule(const ComparisonCell& cell, const fs::path& folder) {
 }
 
 /// Returns the peak memory over all processes that trained a run.
-std::int64_t peak_bytes_of(const fs::path& run) {
+std::int64_t read_peak_bytes(const fs::path& run) {
   std::int64_t peak = 0;
   for (const Progress& record : read_metrics(run / "metrics.jsonl"))
     peak = std::max(peak, record.memory_bytes);
@@ -173,7 +173,7 @@ std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& c
   result.steps = trained.step;
   result.training_seconds = trained.seconds;
   result.peak_bytes =
-      std::max(static_cast<std::int64_t>(memory_stats(device).peak_bytes), peak_bytes_of(run_folder));
+      std::max(static_cast<std::int64_t>(memory_stats(device).peak_bytes), read_peak_bytes(run_folder));
 
   Run run = Run::open(run_folder, {.kind = &kind});
   result.parameters = run.learner().model().parameter_count();

@@ -174,7 +174,7 @@ struct Column {
 /// The number of rows below which a column says little about its content.
 constexpr std::size_t few_rows = 3;
 
-Content content_of(const Column& column, std::size_t numbers, std::size_t codes) {
+Content guess_content(const Column& column, std::size_t numbers, std::size_t codes) {
   constexpr std::size_t few = 50;
   if (column.cells == 0) return Content::nothing;
   if (column.cells >= 10 && column.values * 5 <= column.cells && (column.is_short() || column.values <= few))
@@ -184,7 +184,7 @@ Content content_of(const Column& column, std::size_t numbers, std::size_t codes)
   return codes * 20 >= column.cells * 19 ? Content::codes : Content::texts;
 }
 
-Column column_of(std::span<const TableRow> rows, std::size_t index) {
+Column make_column(std::span<const TableRow> rows, std::size_t index) {
   Column column;
   std::unordered_set<std::string_view> values;
   std::size_t numbers = 0, codes = 0;
@@ -207,7 +207,7 @@ Column column_of(std::span<const TableRow> rows, std::size_t index) {
   column.numbers = column.cells > 0 && numbers == column.cells;
   if (column.cells > 0) column.width /= static_cast<double>(column.cells);
   if (column.cells > 0) column.spaces /= static_cast<double>(column.cells);
-  column.content = content_of(column, numbers, codes);
+  column.content = guess_content(column, numbers, codes);
   return column;
 }
 
@@ -219,7 +219,7 @@ class ColumnFinder {
  public:
   ColumnFinder(const TableSample& sample, const ColumnsGiven& given)
       : sample_(sample), given_(given), taken_names_(sample.names.size()) {
-    for (std::size_t i = 0; i < sample.names.size(); ++i) columns_.push_back(column_of(sample.rows, i));
+    for (std::size_t i = 0; i < sample.names.size(); ++i) columns_.push_back(make_column(sample.rows, i));
   }
 
   ColumnsFound find() {

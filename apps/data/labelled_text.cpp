@@ -89,8 +89,8 @@ std::vector<std::string> names_in_table(const TableCells& row) {
 /// Returns the options of a table with the columns of the label (if it is `labelled`), the second
 /// text of a pair, the texts and the weight. Those that are not given are found from the first rows,
 /// stored in `places` and reported.
-TableOptions table_of(const LabelledOptions& options, bool labelled, std::vector<std::size_t>& places,
-                      ReadReport* report) {
+TableOptions make_table_options(const LabelledOptions& options, bool labelled,
+                                std::vector<std::size_t>& places, ReadReport* report) {
   TableOptions table{.format = options.format,
                      .header = options.header,
                      .delimiter = options.delimiter,
@@ -144,7 +144,7 @@ float weight_in(const std::string& cell, const TableCells& row) {
 LabelledText read_labelled_table(const FileInput& input) {
   const LabelledOptions& options = input.options;
   std::vector<std::size_t> places;  // of columns that are found by the data
-  TableOptions table = table_of(options, true, places, input.report);
+  TableOptions table = make_table_options(options, true, places, input.report);
   table.null_as_empty = options.drop_missing;
   table.list_separator = options.label_separator;
   const bool needs_label = options.label_separator.empty();
@@ -183,7 +183,7 @@ LabelledText read_labelled_table(const FileInput& input) {
 void read_unlabelled_table(const FileInput& input, const TakeText& take) {
   const LabelledOptions& options = input.options;
   std::vector<std::size_t> places;
-  TableOptions table = table_of(options, false, places, input.report);
+  TableOptions table = make_table_options(options, false, places, input.report);
   if (options.format != "jsonl" && table.header == Header::detected && !options.label_column.empty() &&
       is_column_name(options.label_column))
     table.header = Header::present;
@@ -377,7 +377,7 @@ void draw_parts(std::vector<std::size_t> order, std::size_t before, std::size_t 
 void draw_parts_of_classes(const LabelledText& text, const std::vector<std::size_t>& group_of,
                            const std::vector<std::size_t>& order, const SplitOptions& options,
                            std::vector<Part>& part_of) {
-  std::unordered_map<std::string_view, std::size_t> texts_of;
+  std::unordered_map<std::string_view, std::size_t> title_texts;
   for (const std::string_view label : text.labels) ++texts_of[label];
   std::vector<std::string_view> label_of(order.size());
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -464,7 +464,7 @@ LabelledText LabelledText::picked(std::span<const std::size_t> indices) const {
           first_line};
 }
 
-std::vector<std::size_t> groups_of(const LabelledText& text) {
+std::vector<std::size_t> group_by_first_text(const LabelledText& text) {
   std::vector<std::size_t> groups;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const bool goes_on = i > 0 && !text.seconds.empty() && text.texts[i] == text.texts[i - 1];
@@ -504,7 +504,7 @@ std::vector<std::string> class_names(const LabelledText& text, bool by_value) {
 }
 
 std::vector<std::int32_t> classes_of(const LabelledText& text, std::span<const std::string> classes) {
-  std::unordered_map<std::string_view, std::int32_t> class_of;
+  std::unordered_map<std::string_view, std::int32_t> block_class;
   for (std::size_t i = 0; i < classes.size(); ++i) class_of.emplace(classes[i], static_cast<std::int32_t>(i));
   std::vector<std::int32_t> result;
   result.reserve(text.size());

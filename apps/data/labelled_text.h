@@ -38,7 +38,7 @@ struct LabelledText {
 
 /// Returns the group of each text, from 0: consecutive pairs with the same first text, such as the
 /// answers to a question, form a group; any other text is a group by itself.
-std::vector<std::size_t> groups_of(const LabelledText& text);
+std::vector<std::size_t> group_by_first_text(const LabelledText& text);
 
 /// Whether a text is an integer as programs write it: "-12"; not "+5", "007" or "-0".
 bool is_integer_text(std::string_view text);

@@ -62,7 +62,7 @@ void for_each_word(std::string_view text, const Visit& visit) {
   }
 }
 
-Impression impression_of(const TableRow& row, std::string_view origin, NewsNames& names) {
+Impression parse_impression(const TableRow& row, std::string_view origin, NewsNames& names) {
   const auto refuse = [&](const auto&... what) { fail(origin, ":", row.line, ": ", what...); };
   Impression impression;
   impression.time = seconds_of(row.fields[2]);
@@ -121,7 +121,7 @@ std::vector<Impression> read_impressions(const TextInput& input, NewsNames& name
   std::vector<Impression> all;
   const auto take = [&](TableRow& row) {
     check_columns(row, input.origin, 5, "impression id, user id, time, history, impressions");
-    all.push_back(impression_of(row, input.origin, names));
+    all.push_back(parse_impression(row, input.origin, names));
   };
   read_tsv(input, take, options, report);
   return all;

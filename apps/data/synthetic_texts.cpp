@@ -121,7 +121,7 @@ class Reader {
     const std::size_t start = at_;
     for (const bool plural : {false, true}) {
       at_ = start;
-      if (noun_phrase(plural) && modifier(plural) && word_of(verbs, !plural) && at_end()) return true;
+      if (noun_phrase(plural) && modifier(plural) && draw_word(verbs, !plural) && at_end()) return true;
     }
     return false;
   }
@@ -133,7 +133,7 @@ class Reader {
     ++at_;
     return true;
   }
-  bool word_of(const WordList& list, bool with_s = false) {
+  bool draw_word(const WordList& list, bool with_s = false) {
     if (at_end()) return false;
     std::string_view word = words_[at_];
     if (with_s) {
@@ -145,9 +145,9 @@ class Reader {
     return true;
   }
   bool noun_phrase(bool plural) {
-    if (!word_of(plural ? plural_determiners : singular_determiners)) return false;
-    word_of(adjectives);
-    return word_of(nouns, plural);
+    if (!draw_word(plural ? plural_determiners : singular_determiners)) return false;
+    draw_word(adjectives);
+    return draw_word(nouns, plural);
   }
   bool any_noun_phrase(bool& plural) {
     const std::size_t start = at_;
@@ -163,12 +163,12 @@ class Reader {
     bool other_plural = false;
     if (take("near")) return any_noun_phrase(other_plural);
     if (!take("that")) return true;
-    if (word_of(seeing_verbs, !plural)) return any_noun_phrase(other_plural);
-    return any_noun_phrase(other_plural) && word_of(seeing_verbs, !other_plural);
+    if (draw_word(seeing_verbs, !plural)) return any_noun_phrase(other_plural);
+    return any_noun_phrase(other_plural) && draw_word(seeing_verbs, !other_plural);
   }
   bool counted(std::size_t& count) {
     for (count = 1; count <= largest_count; ++count) {
-      if (take(numbers[count])) return word_of(nouns, count > 1);
+      if (take(numbers[count])) return draw_word(nouns, count > 1);
     }
     return false;
   }
@@ -318,7 +318,7 @@ Draws draws_for(DrawnFor what, std::uint64_t seed, std::int64_t index) {
   return Draws({seed, static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(what)});
 }
 
-std::int64_t topic_of(std::uint64_t seed, std::int64_t news) {
+std::int64_t draw_topic(std::uint64_t seed, std::int64_t news) {
   return draws_for(DrawnFor::news, seed, news).below(topic_count);
 }
 
@@ -354,14 +354,15 @@ Impression made_impression(std::uint64_t seed, std::int64_t index, std::int64_t 
   const std::int64_t wanted = draw.below(20) == 0 ? 0 : 3 + draw.below(13);
   while (static_cast<std::int64_t>(impression.history.size()) < wanted) {
     const std::int64_t news = newest - window - draw.below(older);
-    if (likes(seed, user, topic_of(seed, news)) || draw.below(20) == 0)
+    if (likes(seed, user, draw_topic(seed, news)) || draw.below(20) == 0)
       impression.history.push_back(static_cast<std::int32_t>(news));
   }
   while (impression.clicked.empty() || impression.passed.empty()) {
     impression.clicked.clear(), impression.passed.clear();
     for (std::int64_t i = 0; i < shown; ++i) {
       const std::int64_t news = newest - (i * window + draw.below(window)) / shown;
-      const bool clicks = likes(seed, user, topic_of(seed, news)) ? draw.below(10) < 9 : draw.below(30) == 0;
+      const bool clicks =
+          likes(seed, user, draw_topic(seed, news)) ? draw.below(10) < 9 : draw.below(30) == 0;
       (clicks ? impression.clicked : impression.passed).push_back(static_cast<std::int32_t>(news));
     }
   }

@@ -60,7 +60,7 @@ constexpr Delimiter delimiters[] = {
 
 /// Returns the delimiter of a file, from its first line. One with a space behind it may be a mark
 /// of a sentence.
-const Delimiter& delimiter_of(std::string_view line) {
+const Delimiter& detect_delimiter(std::string_view line) {
   for (const bool before_space : {false, true})
     for (const Delimiter& one : delimiters) {
       bool quoted = false;
@@ -98,7 +98,7 @@ class CsvParser {
 
  private:
   void find_delimiter() {
-    const Delimiter& found = delimiter_of(text_);
+    const Delimiter& found = detect_delimiter(text_);
     delimiter_ = found.byte;
     if (report_ && delimiter_ != ',')
       report_->remarks.push_back(
@@ -357,13 +357,13 @@ void rows_of_tsv(const TextInput& input, const TableOptions& options, const Take
 // --- jsonl
 
 /// Returns the keys of an object; for a member that is an object, its keys after a dot.
-std::vector<std::string> keys_of(const Json& object) {
+std::vector<std::string> object_keys(const Json& object) {
   std::vector<std::string> keys;
   for (const auto& [key, value] : object.items()) {
     if (!value.is_object() || value.empty())
       keys.push_back(key);
     else
-      for (const std::string& inner : keys_of(value)) keys.push_back(concat_text(key, '.', inner));
+      for (const std::string& inner : object_keys(value)) keys.push_back(concat_text(key, '.', inner));
   }
   return keys;
 }
@@ -404,7 +404,7 @@ std::string list_text(const Json& list, const std::string& separator, const std:
 std::string Members::text(const std::string& name, const std::string& separator,
                           const std::string& place) const {
   const Json* const found = find(name);
-  if (!found) fail(place, ": there is no \"", name, "\" among ", quoted_names(keys_of(object_)));
+  if (!found) fail(place, ": there is no \"", name, "\" among ", quoted_names(object_keys(object_)));
   if (found->is_string()) return found->get<std::string>();
   if (found->is_array() && !separator.empty()) return list_text(*found, separator, place);
   check(found->is_number() || found->is_boolean(), place, ": \"", name,
@@ -448,7 +448,7 @@ class MemberPicker {
   };
 
   void begin(const Json& object) {
-    first_ = keys_of(object);
+    first_ = object_keys(object);
     for (std::size_t i = 0; i < first_.size(); ++i) places_.try_emplace(first_[i], i);
     if (!options_.choose && options_.columns.empty()) names_ = first_;
   }
@@ -617,7 +617,7 @@ void read_table_rows(const TextInput& input, const TableOptions& options, const 
 namespace {
 
 /// Returns the fields between single spaces; trailing spaces are ignored.
-std::vector<std::string_view> fields_of(std::string_view line) {
+std::vector<std::string_view> split_fields(std::string_view line) {
   while (line.ends_with(' ')) line.remove_suffix(1);
   std::vector<std::string_view> fields;
   while (!line.empty()) {
@@ -678,7 +678,7 @@ void read_word_vectors(const std::string& path, std::int64_t width,
       ++number;
       const std::string place = concat_text(path, ":", number, ": ");
       check(line.error.empty(), place, line.error);
-      const std::vector<std::string_view> fields = fields_of(line.text);
+      const std::vector<std::string_view> fields = split_fields(line.text);
       std::int64_t vectors = 0, announced_width = 0;
       if (number == 1 && fields.size() == 2 && read_number(fields[0], vectors) &&
           read_number(fields[1], announced_width)) {

@@ -26,7 +26,7 @@ std::uint64_t mixed(std::uint64_t z) {
   return z ^ (z >> 31);
 }
 
-std::uint64_t hash_of(std::string_view word) {
+std::uint64_t hash_word(std::string_view word) {
   return mixed(fnv1a(word));
 }
 
@@ -55,11 +55,11 @@ Found features_in(std::string_view text) {
   Found found;
   for (const std::string_view word : split_at_punctuation(unicode::beginning(text, bytes_read))) {
     const std::string lower = unicode::lower_case(word, unicode::FinalSigma::medial);
-    const std::uint64_t hash = hash_of(lower);
+    const std::uint64_t hash = hash_word(lower);
     found.all.push_back(hash);
     if (!found.words.empty()) found.all.push_back(mixed(found.words.back() ^ (hash << 1)));
     found.words.push_back(hash);
-    if (lower != word) found.all.push_back(mixed(hash_of(word)));
+    if (lower != word) found.all.push_back(mixed(hash_word(word)));
     add_runs(lower, found.all);
   }
   return found;

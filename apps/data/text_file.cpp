@@ -34,12 +34,12 @@ void TextPlaces::add(std::string_view origin, std::size_t line) {
   lines_.push_back(line);
 }
 
-const TextPlaces::Run& TextPlaces::run_of(std::size_t index) const {
+const TextPlaces::Run& TextPlaces::find_run(std::size_t index) const {
   return *(std::ranges::upper_bound(runs_, index, {}, &Run::first) - 1);
 }
 
 std::string TextPlaces::operator[](std::size_t index) const {
-  const std::string& origin = *run_of(index).origin;
+  const std::string& origin = *find_run(index).origin;
   if (lines_[index] == 0) return origin;
   return concat_text(origin, origin.ends_with(' ') ? "" : ":", lines_[index]);
 }
@@ -47,7 +47,7 @@ std::string TextPlaces::operator[](std::size_t index) const {
 TextPlaces TextPlaces::picked(std::span<const std::size_t> indices) const {
   TextPlaces result;
   for (const std::size_t index : indices) {
-    const Run& run = run_of(index);
+    const Run& run = find_run(index);
     if (result.runs_.empty() || result.runs_.back().origin != run.origin) result.add_run(run.origin);
     result.lines_.push_back(lines_[index]);
   }
@@ -104,7 +104,7 @@ std::string decode_single_bytes(std::string_view line, const TextOptions& option
   return "";
 }
 
-void check_size_of(const std::filesystem::path& path, const TextOptions& options) {
+void check_size_on_disk(const std::filesystem::path& path, const TextOptions& options) {
   std::error_code unknown;  // anything without a size is refused by the reader
   const std::uintmax_t size = std::filesystem::file_size(path, unknown);
   if (!unknown) check_file_size(size, path.string(), options.max_bytes);
@@ -120,7 +120,7 @@ Pieces packed_pieces(const TextInput& input) {
 
 /// Returns the bytes of the text, piece by piece, unpacked. The size is checked before the first
 /// piece.
-Pieces pieces_of(const TextInput& input, const TextOptions& options) {
+Pieces open_pieces(const TextInput& input, const TextOptions& options) {
   Pieces packed = packed_pieces(input);
   const std::string_view first = packed();
   std::uint64_t size = first.size();
@@ -172,7 +172,7 @@ TextLines::TextLines(TextInput input, const TextOptions& options, ReadReport* re
       ends_(ends),
       splitter_(options.encoding,
                 ends == Ends::kept ? std::numeric_limits<std::uint64_t>::max() : options.max_line_bytes),
-      pieces_(pieces_of(input_, options)) {}
+      pieces_(open_pieces(input_, options)) {}
 
 std::optional<LineSplitter::Line> TextLines::next_bytes() {
   while (pieces_) {
@@ -211,7 +211,7 @@ std::string TextLines::place() const {
 }
 
 std::string read_limited_file(const std::filesystem::path& path, const TextOptions& options) {
-  check_size_of(path, options);
+  check_size_on_disk(path, options);
   return read_file(path);
 }
 

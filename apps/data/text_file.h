@@ -33,7 +33,7 @@ class TextPlaces {
     std::size_t first;  // index of the first text of this origin
     std::shared_ptr<const std::string> origin;
   };
-  const Run& run_of(std::size_t index) const;
+  const Run& find_run(std::size_t index) const;
   void add_run(const std::shared_ptr<const std::string>& origin);
 
   std::deque<std::size_t> lines_;

@@ -67,7 +67,7 @@ Tensor weight_of_published(Tensor x, const WeightName& name, std::string_view wh
 }
 
 /// Returns the name of a weight in BERT's first files; the same name if it did not change.
-std::string first_name_of(const std::string& name) {
+std::string first_name_part(const std::string& name) {
   for (const auto& [now, first] :
        {std::pair{"LayerNorm.weight", "LayerNorm.gamma"}, std::pair{"LayerNorm.bias", "LayerNorm.beta"}})
     if (name.ends_with(now)) return name.substr(0, name.size() - std::string_view(now).size()) + first;
@@ -136,7 +136,7 @@ Tensors our_weights(const Tensors& published, const UnsupportedTensors& unread, 
   Tensors ours;
   for (const WeightName& name : plan.names.all()) {
     auto found = published.find(name.published);
-    if (found == published.end()) found = published.find(first_name_of(name.published));
+    if (found == published.end()) found = published.find(first_name_part(name.published));
     if (found != published.end())
       ours[name.ours] = weight_of_published(found->second, name, what);
     else if (!known.contains(name.published))

@@ -218,12 +218,11 @@ void import_masked_head(ImportPlan& plan, const EncoderKind& kind, const Config&
   model.erase("encoder_layers");
   plan.task = "language_model";
   plan.settings["objective"] = "masked";
-  plan.remarks.emplace_back(
-      "a masked language model: train a language_model from it with objective=masked");
+  plan.remarks.emplace_back("a masked language model: train a language_model from it with objective=masked");
 }
 
 /// Returns the padding token, after whose id RoBERTa's positions begin.
-std::int64_t padding_of(const Config& config) {
+std::int64_t read_padding_id(const Config& config) {
   return config.has("pad_token_id") ? config.integer("pad_token_id", 0, 1 << 24) : 1;
 }
 
@@ -235,7 +234,7 @@ ImportPlan import_encoder(const EncoderKind& kind, const Config& config, const T
   config.check_rows("max_position_embeddings", tensors, prefix + "embeddings.position_embeddings.weight");
   config.check_rows("vocab_size", tensors, embedding);
   const std::int64_t layers = config.integer(kind.layers, 1, 1024),
-                     first = kind.offsets_positions ? padding_of(config) + 1 : 0,
+                     first = kind.offsets_positions ? read_padding_id(config) + 1 : 0,
                      length = config.integer("max_position_embeddings", 1, 1 << 24) - first;
   check(length > 0, "config.json: \"max_position_embeddings\" is ", length + first, ", of which ", first,
         " stand before those of texts");

@@ -367,7 +367,7 @@ bool is_published(const fs::path& folder) {
 }
 
 /// Returns a value that changes when a file in the folder or its subfolders does.
-std::string state_of(const fs::path& folder) {
+std::string describe_state(const fs::path& folder) {
   std::set<std::string> files;
   fs::recursive_directory_iterator one(folder, fs::directory_options::skip_permission_denied);
   for (; one != fs::recursive_directory_iterator(); ++one) {
@@ -388,7 +388,7 @@ class LastRead {
   static std::shared_ptr<const RunInMemory> of(const fs::path& folder) {
     LastRead& last = instance();
     const std::lock_guard lock(last.mutex_);
-    std::string state = state_of(folder);
+    std::string state = describe_state(folder);
     if (last.run_ && last.state_ == state) return last.run_;
     last.run_ = nullptr;  // before another takes memory
     ImportedRun made = imported(folder);

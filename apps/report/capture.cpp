@@ -186,7 +186,7 @@ void add_strips(Json& strips, const CapturedExample& example, const Capture::Ent
 }
 
 /// Returns the strips by kind, with the first heads of each.
-Json strips_of(const CapturedExample& example, const DrawingOptions& options) {
+Json make_strips(const CapturedExample& example, const DrawingOptions& options) {
   std::map<std::string, Json> kinds;
   for (const Capture::Entry& shown : example.shown)
     if (const std::string kind = strip_kind(shown); !kind.empty())
@@ -278,7 +278,7 @@ std::string left_out(const CapturedExample& example, const DrawingOptions& optio
 Json drawn_example(CapturedExample& example, const Answered* answered, const DrawingOptions& all) {
   const bool names_words = answered && !example.tokens.empty() && name_unknown(example, answered->line);
   const DrawingOptions options = fitting_options(example, all);
-  Json maps = Json::array(), tokens = Json::array(), strips = strips_of(example, options);
+  Json maps = Json::array(), tokens = Json::array(), strips = make_strips(example, options);
   for (const Capture::Entry& one : example.shown)
     if (is_map(one) && std::ssize(maps) < options.layers) maps.push_back(drawn_map(example, one, options));
   if (maps.empty() && strips.empty()) return nullptr;

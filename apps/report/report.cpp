@@ -57,7 +57,7 @@ struct Table {
   std::vector<Row> rows;
 };
 
-Table table_of(std::span<const Progress> records) {
+Table make_table(std::span<const Progress> records) {
   Table table;
   std::unordered_map<std::string, std::size_t> places;
   for (const Progress& record : records) {
@@ -120,7 +120,7 @@ std::optional<Images> image_in(std::string_view line) {
 Json curves(std::span<const RunRecords> runs) {
   Json list = Json::array();
   for (const RunRecords& run : runs) {
-    const Table table = table_of(run.records);
+    const Table table = make_table(run.records);
     std::vector<bool> kept(table.rows.size(), true);
     if (table.rows.size() > rows_kept / runs.size())
       kept = kept_rows(table, std::max(fewest_stretches, stretches_of_values / runs.size() /

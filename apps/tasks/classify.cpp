@@ -116,11 +116,12 @@ class ClassifyLearner : public Learner {
 
   void prepare_training() override {
     remark_all(labelled_data_remarks(
-        parts_, {labels_of(parts_.train), labels_of(parts_.valid), labels_of(parts_.test)}, classes_, unit_,
+        parts_, {class_labels(parts_.train), class_labels(parts_.valid), class_labels(parts_.test)}, classes_,
+        unit_,
         reads_images_ ? concat_text("images of ", image_.rows, " x ", image_.columns)
                       : concat_text("vocabulary ", tokenizer_->tokenizer().vocabulary_size())));
-    train_ = examples_of(parts_.train);
-    valid_ = examples_of(parts_.valid);
+    train_ = make_examples(parts_.train);
+    valid_ = make_examples(parts_.valid);
     const Lengths its_lengths = lengths(train_.inputs);
     if (!reads_images_ && !is_fine_tuned()) remark(fit_batches(settings_, its_lengths[0], classes_.size()));
     plan_batches(its_lengths, training_batches(settings_));
@@ -149,7 +150,7 @@ class ClassifyLearner : public Learner {
       return has_sets() ? fitted_scores(*sparse, logits, read.targets)
                         : fitted_scores(*sparse, logits, firsts(read.targets));
     };
-    const std::vector<ClassScores> scores = sparse ? fitted() : scores_of(read.inputs);
+    const std::vector<ClassScores> scores = sparse ? fitted() : class_scores(read.inputs);
     return evaluation(measured_scores(scores, read, parts_.valid.picked(rows)).metrics, rows.size(),
                       parts_.valid.size());
   }
@@ -159,7 +160,7 @@ class ClassifyLearner : public Learner {
     return answer_lines(
         lines, options, [&](const std::string& line) { return input_of(line); },
         [&](const Inputs& inputs) {
-          const std::vector<ClassScores> scores = scores_of(inputs);
+          const std::vector<ClassScores> scores = class_scores(inputs);
           return has_sets() ? multi_label_predictions(scores, classes_, separator_)
                             : class_predictions(scores, classes_);
         },
@@ -204,7 +205,8 @@ class ClassifyLearner : public Learner {
       files["image.txt"] = image_line(parse_image_line(parts_.train.texts.front()), 0) + "\n";
     else
       files = learned_tokenizer(all_texts(parts_.train));
-    files["classes.json"] = classes_to_json(learned_classes(kind().name, settings_, labels_of(parts_.train)));
+    files["classes.json"] =
+        classes_to_json(learned_classes(kind().name, settings_, class_labels(parts_.train)));
     return files;
   }
 
@@ -230,8 +232,8 @@ class ClassifyLearner : public Learner {
       return read_file(files.front(), layout, report);
     };
     return measured_data(parts_, source, read, [&](const LabelledText& text) {
-      remark(other_labels_remark(classes_, labels_of(text), has_sets() ? "labels" : unit_));
-      return measured_examples(examples_of(text), text);
+      remark(other_labels_remark(classes_, class_labels(text), has_sets() ? "labels" : unit_));
+      return measured_examples(make_examples(text), text);
     });
   }
 
@@ -255,7 +257,7 @@ class ClassifyLearner : public Learner {
   /// Whether a text may have several labels.
   bool has_sets() const { return !separator_.empty(); }
   /// Returns a row for each label.
-  LabelledText labels_of(const LabelledText& text) const {
+  LabelledText class_labels(const LabelledText& text) const {
     return has_sets() ? expand_labels(text, separator_) : text;
   }
   /// Returns the classes of texts with a single label.
@@ -298,10 +300,10 @@ class ClassifyLearner : public Learner {
   /// The tokens of a text, or the values of an image, which the model turns into patches. The line must outlive
   /// the input.
   TokenizedText input_of(const std::string& line) {
-    return tokenizer_ ? TokenizedText{(*tokenizer_)(line), line} : TokenizedText{pixels_of(line)};
+    return tokenizer_ ? TokenizedText{(*tokenizer_)(line), line} : TokenizedText{parse_pixels(line)};
   }
 
-  Tokens pixels_of(std::string_view line) const {
+  Tokens parse_pixels(std::string_view line) const {
     const Images image = parse_image_line(line);
     check(image.rows == image_.rows && image.columns == image_.columns, "an image of ", image.rows, " x ",
           image.columns, "; the model reads those of ", image_.rows, " x ", image_.columns);
@@ -310,9 +312,9 @@ class ClassifyLearner : public Learner {
     return values;
   }
 
-  Examples examples_of(const LabelledText& text) {
+  Examples make_examples(const LabelledText& text) {
     Examples examples;
-    const std::vector<std::string> classes = with_other_labels(classes_, labels_of(text));
+    const std::vector<std::string> classes = with_other_labels(classes_, class_labels(text));
     if (has_sets())
       examples.targets = parse_class_sets(text, separator_, classes);
     else
@@ -322,7 +324,7 @@ class ClassifyLearner : public Learner {
       for (std::size_t i = 0; i < tokens.size(); ++i)
         examples.inputs.push_back({std::move(tokens[i]), text.texts[i]});
     } else {
-      for (const std::string_view line : text.texts) examples.inputs.push_back({pixels_of(line)});
+      for (const std::string_view line : text.texts) examples.inputs.push_back({parse_pixels(line)});
     }
     return examples;
   }
@@ -357,20 +359,21 @@ class ClassifyLearner : public Learner {
         [&](const Inputs& batch, Context& context) { return (logits(batch, context).*of_logits)(); });
   }
 
-  std::vector<ClassScores> scores_of(const Inputs& inputs) {
+  std::vector<ClassScores> class_scores(const Inputs& inputs) {
     return outputs(inputs,
                    has_sets() ? &ClassLogits::multilabel_log_probabilities : &ClassLogits::log_probabilities);
   }
 
   Measurement measured_examples(const Examples& examples, const LabelledText& text) {
-    return measured_scores(scores_of(examples.inputs), examples, text);
+    return measured_scores(class_scores(examples.inputs), examples, text);
   }
 
   Measurement measured_scores(const std::vector<ClassScores>& scores, const Examples& examples,
                               const LabelledText& text) {
-    const std::vector<std::string> classes = with_other_labels(classes_, labels_of(text));
-    const ClassQuality quality = has_sets() ? multi_label_quality(scores, examples.targets, classes.size())
-                                            : quality_of(scores, firsts(examples.targets), classes.size());
+    const std::vector<std::string> classes = with_other_labels(classes_, class_labels(text));
+    const ClassQuality quality = has_sets()
+                                     ? multi_label_quality(scores, examples.targets, classes.size())
+                                     : measure_quality(scores, firsts(examples.targets), classes.size());
     ClassFigures figures{
         metrics(std::vector<double>{quality.accuracy, quality.loss, quality.macro_f1, quality.micro_f1})};
     if (has_sets())

@@ -267,7 +267,7 @@ int batch_axis(const Capture::Entry& entry) {
 }
 
 /// Returns one sample of a capture of `count` samples. Tensors with a single sample apply to all.
-Capture sample_of(const Capture& capture, std::int64_t sample, std::int64_t count) {
+Capture take_sample(const Capture& capture, std::int64_t sample, std::int64_t count) {
   Capture one;
   for (const Capture::Entry& entry : capture.entries) {
     const int axis = batch_axis(entry);
@@ -291,7 +291,7 @@ void add_pass(CaptureFile& file, const std::string& example, const Capture& capt
     std::vector<std::string> texts = token_texts(tokenizer, rows[static_cast<std::size_t>(row)]);
     texts.resize(static_cast<std::size_t>(ids.size(1)), "<pad>");
     file.add_tokens(name, "tokens", slice(ids, 0, row, row + 1), texts);
-    file.add(name, count == 1 ? capture : sample_of(capture, row, count));
+    file.add(name, count == 1 ? capture : take_sample(capture, row, count));
   }
 }
 

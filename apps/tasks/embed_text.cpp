@@ -74,7 +74,7 @@ Settings embed_text_settings(bool own_data) {
 
 using Vectors = std::vector<std::vector<float>>;
 
-Tensor matrix_of(const Vectors& rows) {
+Tensor as_matrix(const Vectors& rows) {
   std::vector<float> values;
   for (const std::vector<float>& row : rows) values.insert(values.end(), row.begin(), row.end());
   return Tensor::from(values, {std::ssize(rows), std::ssize(rows.front())});
@@ -84,7 +84,7 @@ Tensor matrix_of(const Vectors& rows) {
 std::vector<ExpectedRank> ranks_of_partners(const Vectors& first, const Vectors& second) {
   const NoGrad no_grad;
   const std::int64_t count = std::ssize(first), most_rows = 256;
-  const Tensor u = matrix_of(first), v = transpose(matrix_of(second), 0, 1);
+  const Tensor u = as_matrix(first), v = transpose(as_matrix(second), 0, 1);
   std::vector<ExpectedRank> ranks;
   for (std::int64_t begin = 0; begin < count; begin += most_rows) {
     const std::int64_t end = std::min(count, begin + most_rows);
@@ -117,8 +117,8 @@ class EmbedTextLearner : public Learner {
   void prepare_training() override {
     remark(concat_text(parts_.train.size(), " pairs for training, ", parts_.valid.size(),
                        " for validation; vocabulary ", tokenizer_->tokenizer().vocabulary_size()));
-    train_ = examples_of(parts_.train);
-    valid_ = examples_of(parts_.valid);
+    train_ = make_examples(parts_.train);
+    valid_ = make_examples(parts_.valid);
     plan_batches({lengths_of(train_.inputs), lengths_of(train_.targets)}, training_batches(settings_));
   }
 
@@ -141,7 +141,7 @@ class EmbedTextLearner : public Learner {
                                   const PredictOptions& options) override {
     const auto answers_to = [&](const std::vector<Tokens>& texts) {
       std::vector<Prediction> answers;
-      for (Output& vector : vectors_of(texts, normalises_))
+      for (Output& vector : embed_texts(texts, normalises_))
         answers.push_back({numbers_text(vector), 1, {}, {}, vector});  // surely: there is no other answer
       return answers;
     };
@@ -180,11 +180,12 @@ class EmbedTextLearner : public Learner {
       return read_pairs(layout, files, report);
     };
     return measured_data(parts_, source, read,
-                         [&](const ParallelText& pairs) { return measured_pairs(examples_of(pairs)); });
+                         [&](const ParallelText& pairs) { return measured_pairs(make_examples(pairs)); });
   }
 
   std::vector<ExampleLine> examples(std::size_t count, bool answered) const override {
-    return answered ? std::vector<ExampleLine>() : lines_of(short_lines(shown_part(parts_).source, count));
+    return answered ? std::vector<ExampleLine>()
+                    : as_example_lines(short_lines(shown_part(parts_).source, count));
   }
 
   std::string take_truncation_message() override {
@@ -198,7 +199,7 @@ class EmbedTextLearner : public Learner {
  private:
   using Examples = TaskExamples<Tokens, Tokens>;
 
-  Examples examples_of(const ParallelText& pairs) {
+  Examples make_examples(const ParallelText& pairs) {
     return {tokens_of(pairs.source, "first text of pair "), tokens_of(pairs.target, "second text of pair ")};
   }
 
@@ -214,7 +215,7 @@ class EmbedTextLearner : public Learner {
     return normalised ? model.vectors(tokens, context) : model.pooled_outputs(tokens, context);
   }
 
-  Vectors vectors_of(const std::vector<Tokens>& texts, bool normalised) {
+  Vectors embed_texts(const std::vector<Tokens>& texts, bool normalised) {
     return outputs_of(texts, {lengths_of(texts), {}}, batch_size_, ranks(),
                       [&](const std::vector<Tokens>& batch, Context& context) {
                         return vectors(batch, normalised, context);
@@ -222,7 +223,7 @@ class EmbedTextLearner : public Learner {
   }
 
   Measurement measured_pairs(const Examples& pairs) {
-    const Vectors first = vectors_of(pairs.inputs, true), second = vectors_of(pairs.targets, true);
+    const Vectors first = embed_texts(pairs.inputs, true), second = embed_texts(pairs.targets, true);
     const std::vector<ExpectedRank> ranks = ranks_of_partners(first, second);
     double sum = 0, right = 0;
     for (const ExpectedRank& one : ranks) sum += one.reciprocal, right += one.first;

@@ -28,7 +28,7 @@ const Data& shown_part(const DataParts<Data>& parts) {
 }
 
 /// Returns lines without expected answers.
-inline std::vector<ExampleLine> lines_of(std::vector<std::string> texts) {
+inline std::vector<ExampleLine> as_example_lines(std::vector<std::string> texts) {
   std::vector<ExampleLine> lines;
   for (std::string& text : texts) lines.push_back({std::move(text)});
   return lines;

@@ -26,7 +26,7 @@ double share(std::int64_t part, std::int64_t whole) {
 }
 
 /// Returns the number of texts of each class.
-std::vector<std::size_t> counts_of(const LabelledText& text, const std::vector<std::string>& classes) {
+std::vector<std::size_t> count_labels(const LabelledText& text, const std::vector<std::string>& classes) {
   std::unordered_map<std::string_view, std::size_t> count_of;
   for (const std::string_view label : text.labels) ++count_of[label];
   std::vector<std::size_t> counts;
@@ -190,7 +190,7 @@ void check_labels(const LabelledText& text, std::string_view origin) {
 std::vector<std::string> labelled_data_remarks(const TextParts& parts, const TextParts& labels,
                                                const std::vector<std::string>& classes,
                                                const std::string& unit, const std::string& description) {
-  const std::vector<std::size_t> counts = counts_of(labels.train, classes);
+  const std::vector<std::size_t> counts = count_labels(labels.train, classes);
   std::vector<std::string> remarks = {
       concat_text(parts.train.size(), ' ', unit, " of ", classes.size(), " classes for training, ",
                   parts.valid.size(), " for validation, ", parts.test.size(), " for testing; ", description),
@@ -282,9 +282,9 @@ ClassLogits logits_of_texts(EncoderClassifier& model, const std::vector<Tokenize
                             Context& context) {
   std::vector<Tokens> tokens;
   for (const TokenizedText& one : texts) tokens.push_back(one.tokens);
-  const SparseBatch sparse = sparse_batch_of(texts, model, [](const TokenizedText& one, std::int64_t count) {
-    return text_features(one.text, count);
-  });
+  const SparseBatch sparse = make_sparse_batch(
+      texts, model,
+      [](const TokenizedText& one, std::int64_t count) { return text_features(one.text, count); });
   return model.part_logits(pad_tokens(tokens, model.device()), context, sparse);
 }
 
@@ -328,7 +328,7 @@ Loss multi_label_loss(const ClassLogits& logits, const std::vector<ClassSet>& la
 std::vector<ExampleLine> labelled_lines(const LabelledText& text, std::size_t count) {
   TextList lines;
   for (std::size_t i = 0; i < text.size(); ++i) lines.push_back(text_at(text, i));
-  return lines_of(short_lines(lines, count));
+  return as_example_lines(short_lines(lines, count));
 }
 
 namespace {
@@ -338,8 +338,8 @@ std::size_t best_class(const ClassScores& scores) {
 }
 
 /// Returns every class with its probability, the likeliest first.
-std::vector<Prediction::Alternative> alternatives_of(const ClassScores& scores,
-                                                     const std::vector<std::string>& classes) {
+std::vector<Prediction::Alternative> rank_alternatives(const ClassScores& scores,
+                                                       const std::vector<std::string>& classes) {
   std::vector<Prediction::Alternative> alternatives;
   for (std::size_t i = 0; i < scores.size(); ++i)
     alternatives.push_back({classes[i], std::exp(static_cast<double>(scores[i]))});
@@ -347,9 +347,9 @@ std::vector<Prediction::Alternative> alternatives_of(const ClassScores& scores,
   return alternatives;
 }
 
-Prediction prediction_of(const ClassScores& scores, const std::vector<std::string>& classes) {
+Prediction make_prediction(const ClassScores& scores, const std::vector<std::string>& classes) {
   Prediction prediction;
-  prediction.alternatives = alternatives_of(scores, classes);
+  prediction.alternatives = rank_alternatives(scores, classes);
   prediction.text = prediction.alternatives.front().text;
   prediction.probability = prediction.alternatives.front().probability;
   return prediction;
@@ -363,7 +363,7 @@ bool is_chosen(float log_probability) {
 Prediction set_prediction(const ClassScores& scores, const std::vector<std::string>& classes,
                           std::string_view separator) {
   Prediction prediction;
-  prediction.alternatives = alternatives_of(scores, classes);
+  prediction.alternatives = rank_alternatives(scores, classes);
   double log_probability = 0;
   for (std::size_t i = 0; i < scores.size(); ++i) {
     const auto its = static_cast<double>(scores[i]);
@@ -413,7 +413,7 @@ std::vector<ClassScores> fitted_scores(SparseLinear& sparse, const std::vector<s
 std::vector<Prediction> class_predictions(const std::vector<ClassScores>& scores,
                                           const std::vector<std::string>& classes) {
   std::vector<Prediction> predictions;
-  for (const ClassScores& one : scores) predictions.push_back(prediction_of(one, classes));
+  for (const ClassScores& one : scores) predictions.push_back(make_prediction(one, classes));
   return predictions;
 }
 
@@ -449,8 +449,8 @@ void set_f1(ClassQuality& quality) {
 
 }  // namespace
 
-ClassQuality quality_of(const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
-                        std::size_t classes) {
+ClassQuality measure_quality(const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
+                             std::size_t classes) {
   ClassQuality quality;
   quality.classes.resize(classes);
   if (classes <= most_confused) quality.confusion.assign(classes, std::vector<std::int64_t>(classes, 0));
@@ -521,7 +521,7 @@ std::vector<std::size_t> sampled_rows(const LabelledText& text, std::int64_t mos
   std::iota(rows.begin(), rows.end(), std::size_t{0});
   const auto all = static_cast<std::int64_t>(rows.size());
   if (most == 0 || all <= most) return rows;
-  const std::vector<std::size_t> groups = groups_of(text);
+  const std::vector<std::size_t> groups = group_by_first_text(text);
   const auto count = static_cast<std::int64_t>(groups.back()) + 1;
   const Batch chosen =
       spread_over(static_cast<std::size_t>(count), std::max<std::int64_t>(count * most / all, 1));
@@ -557,9 +557,9 @@ std::vector<Confusion> confusions_in(const std::vector<std::vector<std::int64_t>
 namespace {
 
 /// `right`: whether each answer is.
-Measurement measurement_of(ClassFigures figures, const ClassQuality& quality,
-                           const std::vector<Prediction>& answers, const std::vector<bool>& right,
-                           const LabelledText& text, const std::vector<std::string>& classes) {
+Measurement make_measurement(ClassFigures figures, const ClassQuality& quality,
+                             const std::vector<Prediction>& answers, const std::vector<bool>& right,
+                             const LabelledText& text, const std::vector<std::string>& classes) {
   Measurement measurement;
   Json json;
   for (const Metric& metric : figures.metrics)
@@ -597,8 +597,8 @@ Measurement class_measurement(ClassFigures figures, const ClassQuality& quality,
   std::vector<bool> right;
   for (std::size_t i = 0; i < scores.size(); ++i)
     right.push_back(static_cast<std::int32_t>(best_class(scores[i])) == labels[i]);
-  return measurement_of(std::move(figures), quality, class_predictions(scores, classes), right, text,
-                        classes);
+  return make_measurement(std::move(figures), quality, class_predictions(scores, classes), right, text,
+                          classes);
 }
 
 Measurement class_measurement(ClassFigures figures, const ClassQuality& quality,
@@ -612,8 +612,8 @@ Measurement class_measurement(ClassFigures figures, const ClassQuality& quality,
       if (is_chosen(scores[i][c])) chosen.push_back(static_cast<std::int32_t>(c));
     right.push_back(std::ranges::is_permutation(chosen, labels[i]));
   }
-  return measurement_of(std::move(figures), quality, multi_label_predictions(scores, classes, separator),
-                        right, text, classes);
+  return make_measurement(std::move(figures), quality, multi_label_predictions(scores, classes, separator),
+                          right, text, classes);
 }
 
 }  // namespace heed

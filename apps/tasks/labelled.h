@@ -143,15 +143,15 @@ Loss class_loss(const ClassLogits& logits, const std::vector<std::int32_t>& labe
                 const std::vector<float>& weights, double label_smoothing);
 /// Returns the sparse vectors of a batch in the form that a model reads.
 SparseBatch sparse_batch(const std::vector<TextFeatures>& features, Device device);
-/// Returns the sparse batch of inputs, with features_of(input, count) for each; empty for a model
+/// Returns the sparse batch of inputs, with make_features(input, count) for each; empty for a model
 /// without sparse features.
 template <class Input, class FeaturesOf>
-SparseBatch sparse_batch_of(const std::vector<Input>& inputs, const SequenceEncoder& model,
-                            const FeaturesOf& features_of) {
+SparseBatch make_sparse_batch(const std::vector<Input>& inputs, const SequenceEncoder& model,
+                              const FeaturesOf& make_features) {
   const std::int64_t count = model.config().sparse_features;
   if (count == 0) return {};
   std::vector<TextFeatures> features;
-  for (const Input& input : inputs) features.push_back(features_of(input, count));
+  for (const Input& input : inputs) features.push_back(make_features(input, count));
   return sparse_batch(features, model.device());
 }
 /// The optional last column of labelled examples in memory.
@@ -251,8 +251,8 @@ struct ClassQuality {
 };
 /// Scores predictions against labels. A label beyond the scored classes counts as a wrong answer
 /// and is left out of the loss.
-ClassQuality quality_of(const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
-                        std::size_t classes);
+ClassQuality measure_quality(const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
+                             std::size_t classes);
 /// Scores predictions for texts with several classes. The accuracy is the share of texts whose
 /// classes are all right, the loss is summed over a text's classes, and there is no confusion
 /// matrix.
@@ -263,7 +263,7 @@ ClassQuality multi_label_quality(const std::vector<ClassScores>& scores, const s
 /// wrong; classes_of() then names the first label.
 std::vector<std::string> with_other_labels(const std::vector<std::string>& classes, const LabelledText& text);
 /// Returns the rows for an evaluation of at most `most` rows (0: all): evenly spread, whole groups
-/// (groups_of()), and at least one group.
+/// (group_by_first_text()), and at least one group.
 std::vector<std::size_t> sampled_rows(const LabelledText& text, std::int64_t most);
 /// Returns "5 of 893 texts have labels that training lacks, ...", or "" if there are none.
 std::string other_labels_remark(const std::vector<std::string>& classes, const LabelledText& text,

@@ -114,7 +114,7 @@ std::unique_ptr<Learner> make_text_learner(const TaskKind& kind, Settings settin
   return learner;
 }
 
-std::vector<double> values_of(const TextLoss& loss) {  // in the order of `text_metrics`
+std::vector<double> metric_values(const TextLoss& loss) {  // in the order of `text_metrics`
   return {loss.nats_per_token(), loss.perplexity(), loss.nats_per_character(), loss.bits_per_character()};
 }
 
@@ -163,7 +163,7 @@ std::string joined_lines(const std::vector<std::string>& sentences) {
 
 /// Returns a text with each character of the texts once, which is all that a character tokenizer
 /// learns from.
-std::string characters_of(std::initializer_list<const LargeText*> texts) {
+std::string describe_characters(std::initializer_list<const LargeText*> texts) {
   std::string characters;
   std::vector<bool> seen(0x110000);
   for (const LargeText* text : texts) {
@@ -252,7 +252,7 @@ NamedFiles TextStream::learned_files() {
   };
   learner_.remark(choose_token_kind(settings_, texts));
   if (settings_.read<VocabularySettings>("tokenizer").kind == "characters") {
-    const std::string characters = characters_of({&parts.train, &parts.valid});
+    const std::string characters = describe_characters({&parts.train, &parts.valid});
     return {{"tokenizer.json", learn_tokenizer(settings_, {&characters, 1}, marks).to_json()}};
   }
   if (pieces < parts.train.size())
@@ -286,8 +286,8 @@ void TextStream::prepare() {
   }
   const LargeText& measured = all ? parts.valid : first;
   valid_characters = measured.characters();
-  train = stream_of(parts.train, "the training text");
-  valid = stream_of(measured, "the validation text");
+  train = tokenize_stream(parts.train, "the training text");
+  valid = tokenize_stream(measured, "the validation text");
   batches_.plan({train.size(), training_windows(settings_)});
   batches_per_epoch_ = batches_.count(0);
 }
@@ -315,7 +315,7 @@ std::vector<Window> TextStream::windows(std::int64_t epoch, std::int64_t batch) 
   return halves;
 }
 
-TokenStream TextStream::stream_of(const LargeText& documents, std::string_view what) const {
+TokenStream TextStream::tokenize_stream(const LargeText& documents, std::string_view what) const {
   TokenStream stream(tokenizer->vocabulary_size(), data_.memory_bytes);
   const auto unknown_token = tokenizer->find("<unk>");
   std::int64_t unknown = 0, all = 0;
@@ -414,7 +414,7 @@ Evaluation TextWriter::evaluate() {
   windows.sample = sample();
   const TextLoss loss =
       text_loss(model_as<LanguageModel>(), text_.valid, text_.valid_characters, windows, ranks());
-  return evaluation(metrics(values_of(loss)), static_cast<std::size_t>(loss.tokens),
+  return evaluation(metrics(metric_values(loss)), static_cast<std::size_t>(loss.tokens),
                     static_cast<std::size_t>(text_.valid.size() - 1));
 }
 
@@ -428,10 +428,10 @@ Measurement TextWriter::measured(const MeasureSource& source) {
 }
 
 Measurement TextWriter::measured_text(const LargeText& documents, bool by_rule) {
-  const TokenStream stream = text_.stream_of(documents, "the text");
+  const TokenStream stream = text_.tokenize_stream(documents, "the text");
   const TextLoss loss = text_loss(model_as<LanguageModel>(), stream, documents.characters(), windows_);
   Measurement measurement;
-  measurement.metrics = metrics(values_of(loss));
+  measurement.metrics = metrics(metric_values(loss));
   measurement.count = loss.tokens;
   measurement.examples = {"loss", "mean", loss.parts};
   Json json = Json::object();
@@ -517,7 +517,7 @@ std::vector<Prediction> TextWriter::write(const std::string& prompt, std::int64_
 
 std::vector<ExampleLine> TextWriter::examples(std::size_t count, bool answered) const {
   if (answered) return {};
-  return lines_of(text_.lines(count, static_cast<std::size_t>(windows_.window) - 1));
+  return as_example_lines(text_.lines(count, static_cast<std::size_t>(windows_.window) - 1));
 }
 
 /// Returns the text of the tokens after a prompt; a word tokenizer begins it with a space.

@@ -150,7 +150,7 @@ class TextStream {
   std::vector<Window> windows(std::int64_t epoch, std::int64_t batch);
   /// Returns the token stream of documents, each after its mark. `what` names them in errors and in
   /// a remark on `<unk>`.
-  TokenStream stream_of(const LargeText& documents, std::string_view what) const;
+  TokenStream tokenize_stream(const LargeText& documents, std::string_view what) const;
   /// The mark that ends a text. Throws an Error if the tokenizer does not have it.
   std::int32_t end_mark() const;
   /// The mark before a text that is to be continued; empty: the text begins with its first word.

@@ -269,7 +269,7 @@ std::string content_of(const TaskKind& kind, const ExampleTable& table, const Ex
   return content;
 }
 
-std::string setting_of(const std::string& part) {
+std::string part_setting(const std::string& part) {
   return part == "train" ? "data.file" : "data." + part;
 }
 
@@ -292,16 +292,16 @@ ExampleFiles::ExampleFiles(const TaskKind& kind, std::span<const Examples> examp
           "\" are given twice");
     parts_.push_back(part.part);
     if (part.part == "train") train_columns_ = part.columns.size();
-    files_[name_of(part.part)] = content_of(kind, table_of(part.part), part);
+    files_[name_of(part.part)] = content_of(kind, find_table(part.part), part);
   }
   for (const auto& [name, content] : files_) write_output(folder_ / name, content, false);
 }
 
-const ExampleTable& ExampleFiles::table_of(const std::string& part) const {
+const ExampleTable& ExampleFiles::find_table(const std::string& part) const {
   const Settings settings = kind_.settings(true);
   std::vector<std::string> known;
   for (const char* name : {"train", "valid", "test"})
-    if (settings.has(setting_of(name))) known.emplace_back(name);
+    if (settings.has(part_setting(name))) known.emplace_back(name);
   if (std::ranges::count(known, part) > 0) return kind_.examples.front();
   for (const ExampleTable& table : kind_.examples) {
     if (!table.name.empty() && table.name == part) return table;
@@ -312,7 +312,7 @@ const ExampleTable& ExampleFiles::table_of(const std::string& part) const {
 }
 
 std::string ExampleFiles::name_of(const std::string& part) const {
-  return concat_text(part, '.', table_of(part).ending);
+  return concat_text(part, '.', find_table(part).ending);
 }
 
 std::string ExampleFiles::path_of(const Examples& examples) const {
@@ -327,14 +327,14 @@ void ExampleFiles::set_paths(Settings& settings) const {
       throw SettingsError(
           concat_text(one.name, " is for files, but the examples are in memory: leave it out"));
   for (const std::string& part : parts_) {
-    const std::string setting = setting_of(part);
+    const std::string setting = part_setting(part);
     if (!settings.get<std::string>(setting).empty())
       throw SettingsError(
           concat_text(setting, " names a file, and examples of \"", part, "\" are in memory: give one"));
   }
   apply_table_layout(kind_.examples.front(), train_columns_, settings);
   for (const std::string& part : parts_)
-    settings.set(setting_of(part), (folder_ / name_of(part)).string(), "examples");
+    settings.set(part_setting(part), (folder_ / name_of(part)).string(), "examples");
 }
 
 }  // namespace heed

@@ -417,7 +417,7 @@ class ExampleFiles {
   void set_paths(Settings& settings) const;
 
  private:
-  const ExampleTable& table_of(const std::string& part) const;
+  const ExampleTable& find_table(const std::string& part) const;
   std::string name_of(const std::string& part) const;
 
   const TaskKind& kind_;

@@ -69,7 +69,7 @@ class MaskedLearner : public Learner {
 
   Evaluation evaluate() override {
     if (text_.valid.empty()) return {};
-    const Guesses guesses = guesses_of(text_.valid, sample());
+    const Guesses guesses = make_guesses(text_.valid, sample());
     return evaluation(metrics_of(guesses), static_cast<std::size_t>(guesses.read),
                       static_cast<std::size_t>(text_.valid.size()));
   }
@@ -131,15 +131,15 @@ class MaskedLearner : public Learner {
       const std::size_t space = line.find(' ', line.size() / 2), word = space == line.npos ? 0 : space + 1;
       line.replace(word, std::min(line.find(' ', word), line.size()) - word, mask_token);
     }
-    return lines_of(std::move(lines));
+    return as_example_lines(std::move(lines));
   }
 
  private:
   MaskedLanguageModel& network() { return model_as<MaskedLanguageModel>(); }
 
   Measurement measured_text(const LargeText& documents) {
-    const TokenStream stream = text_.stream_of(documents, "the text");
-    const Guesses guesses = guesses_of(stream);
+    const TokenStream stream = text_.tokenize_stream(documents, "the text");
+    const Guesses guesses = make_guesses(stream);
     Measurement measurement;
     measurement.metrics = metrics_of(guesses);
     measurement.count = guesses.tokens;
@@ -188,7 +188,7 @@ class MaskedLearner : public Learner {
 
   /// Predicts hidden tokens in adjacent windows; always hides the same tokens. `sample`: reads
   /// about this many, in windows that are evenly spread; 0: all.
-  Guesses guesses_of(const TokenStream& stream, std::int64_t sample = 0) {
+  Guesses make_guesses(const TokenStream& stream, std::int64_t sample = 0) {
     const NoGrad no_grad;
     const std::int64_t length = window_, count = stream.size();
     const auto rows = static_cast<std::size_t>(std::max<std::int64_t>(4096 / length, 1));

@@ -119,8 +119,8 @@ class MatchLearner : public Learner {
   void prepare_training() override {
     remark_all(labelled_data_remarks(parts_, parts_, classes_, unit_,
                                      concat_text("vocabulary ", tokenizer_->tokenizer().vocabulary_size())));
-    train_ = examples_of(parts_.train);
-    valid_ = examples_of(parts_.valid);
+    train_ = make_examples(parts_.train);
+    valid_ = make_examples(parts_.valid);
     plan_batches(lengths_of_pairs(train_.inputs), training_batches(settings_));
     limit_epochs(is_fine_tuned() ? fine_tuning_epoch_limit : pair_epoch_limit);
     weights_ = example_weights(settings_, parts_.train, train_.targets, classes_.size());
@@ -141,7 +141,7 @@ class MatchLearner : public Learner {
     SparseLinear* const sparse = model_as<PairMatcher>().sparse();
     const std::vector<ClassScores> scores =
         sparse ? fitted_scores(*sparse, outputs(read.inputs, &ClassLogits::side_by_side), read.targets)
-               : scores_of(read.inputs);
+               : class_scores(read.inputs);
     return evaluation(measured_scores(scores, read, parts_.valid.picked(rows)).metrics, rows.size(),
                       parts_.valid.size());
   }
@@ -150,7 +150,7 @@ class MatchLearner : public Learner {
                                   const PredictOptions& options) override {
     return answer_lines(
         lines, options, [&](const std::string& line) { return input_of(line); },
-        [&](const Inputs& pairs) { return class_predictions(scores_of(pairs), classes_); },
+        [&](const Inputs& pairs) { return class_predictions(class_scores(pairs), classes_); },
         [&](const MatchInput& pair, const std::string& name, CaptureFile& file) {
           add_pass(file, name, captured([&](Context& context) { logits({pair}, context); }),
                    rows_of(pair.tokens), tokenizer_->tokenizer());
@@ -205,7 +205,7 @@ class MatchLearner : public Learner {
     };
     return measured_data(parts_, source, read, [&](const LabelledText& text) {
       remark(other_labels_remark(classes_, text, unit_));
-      return measured_examples(examples_of(text), text);
+      return measured_examples(make_examples(text), text);
     });
   }
 
@@ -249,7 +249,7 @@ class MatchLearner : public Learner {
     return {(*tokenizer_)(first, second), first, second};
   }
 
-  Examples examples_of(const LabelledText& text) {
+  Examples make_examples(const LabelledText& text) {
     Examples examples{{}, classes_of(text, with_other_labels(classes_, text))};
     std::int64_t empty = 0;
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -290,9 +290,10 @@ class MatchLearner : public Learner {
     auto& model = model_as<PairMatcher>();
     std::vector<TokenPair> tokens;
     for (const MatchInput& pair : pairs) tokens.push_back(pair.tokens);
-    const SparseBatch sparse = sparse_batch_of(pairs, model, [](const MatchInput& pair, std::int64_t count) {
-      return pair_features(pair.first, pair.second, count);
-    });
+    const SparseBatch sparse =
+        make_sparse_batch(pairs, model, [](const MatchInput& pair, std::int64_t count) {
+          return pair_features(pair.first, pair.second, count);
+        });
     return model.part_logits(model.batch(tokens), context, sparse);
   }
 
@@ -302,18 +303,18 @@ class MatchLearner : public Learner {
         [&](const Inputs& batch, Context& context) { return (logits(batch, context).*of_logits)(); });
   }
 
-  std::vector<ClassScores> scores_of(const Inputs& inputs) {
+  std::vector<ClassScores> class_scores(const Inputs& inputs) {
     return outputs(inputs, &ClassLogits::log_probabilities);
   }
 
   Measurement measured_examples(const Examples& examples, const LabelledText& text) {
-    return measured_scores(scores_of(examples.inputs), examples, text);
+    return measured_scores(class_scores(examples.inputs), examples, text);
   }
 
   Measurement measured_scores(const std::vector<ClassScores>& scores, const Examples& examples,
                               const LabelledText& text) {
     const std::vector<std::string> classes = with_other_labels(classes_, text);
-    const ClassQuality quality = quality_of(scores, examples.targets, classes.size());
+    const ClassQuality quality = measure_quality(scores, examples.targets, classes.size());
     return class_measurement(figures(quality, scores, text), quality, scores, examples.targets, text,
                              classes);
   }
@@ -321,7 +322,7 @@ class MatchLearner : public Learner {
   /// Returns the metrics that apply to this data.
   ClassFigures figures(const ClassQuality& quality, const std::vector<ClassScores>& scores,
                        const LabelledText& text) const {
-    const AnswerRanking ranking = ranking_of(scores, text);
+    const AnswerRanking ranking = make_ranking(scores, text);
     const bool two = classes_.size() == 2, ranks = ranking.groups > ranking.only_right;
     const double f1 = two ? quality.classes[positive_class()].f1() : 0;
     ClassFigures figures{metrics(
@@ -348,7 +349,7 @@ class MatchLearner : public Learner {
     return name.empty() || name == classes_.back() ? classes_.size() - 1 : 0;
   }
 
-  AnswerRanking ranking_of(const std::vector<ClassScores>& scores, const LabelledText& text) const {
+  AnswerRanking make_ranking(const std::vector<ClassScores>& scores, const LabelledText& text) const {
     if (classes_.size() != 2) return {};
     const std::size_t positive = positive_class();
     std::vector<float> of_positive;
@@ -357,7 +358,7 @@ class MatchLearner : public Learner {
       of_positive.push_back(scores[i][positive]);
       right.push_back(text.labels[i] == classes_[positive]);
     }
-    return rank_answers(groups_of(text), of_positive, right);
+    return rank_answers(group_by_first_text(text), of_positive, right);
   }
 
   /// Throws if the metric that selects the best weights does not apply to the validation data.
@@ -366,7 +367,7 @@ class MatchLearner : public Learner {
     const auto name = settings_.get<std::string>("training.keep_best_by");
     const std::vector<ClassScores> scores(parts_.valid.size(), ClassScores(classes_.size(), 0));
     const std::vector<std::string> classes = with_other_labels(classes_, parts_.valid);
-    const ClassQuality quality = quality_of(scores, classes_of(parts_.valid, classes), classes.size());
+    const ClassQuality quality = measure_quality(scores, classes_of(parts_.valid, classes), classes.size());
     const ClassFigures given = figures(quality, scores, parts_.valid);
     if (std::ranges::any_of(given.metrics, [&](const Metric& metric) { return metric.name == name; })) return;
     throw SettingsError(concat_text("training.keep_best_by: the validation data gives no ", name,

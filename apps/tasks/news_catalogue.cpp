@@ -179,7 +179,7 @@ std::string NewsCatalogue::line_of(const Impression& impression) const {
   return ids(history.last(std::min(history.size(), most))) + "\t" + ids(shown);
 }
 
-Impression NewsCatalogue::impression_of(const std::string& line) {
+Impression NewsCatalogue::parse_impression(const std::string& line) {
   const std::size_t tab = line.find('\t');
   Impression one;
   if (tab != std::string::npos) {

@@ -94,7 +94,7 @@ class NewsCatalogue {
   std::string line_of(const Impression& impression) const;
   /// Parses "history TAB candidates"; the candidates become `passed`. Throws Error for any other
   /// line.
-  Impression impression_of(const std::string& line);
+  Impression parse_impression(const std::string& line);
 
   /// Returns the input tensors of news items: their titles if titles are read, and the learned
   /// vectors if there are any (otherwise the shared vector for items without a title).

@@ -161,8 +161,8 @@ class RateLearner : public Learner {
   }
 
   void prepare_training() override {
-    train_ = examples_of(parts_.train);
-    valid_ = examples_of(parts_.valid);
+    train_ = make_examples(parts_.train);
+    valid_ = make_examples(parts_.valid);
     weights_ = example_weights(parts_.train);
     remark(concat_text(parts_.train.size(), " texts for training, ", parts_.valid.size(), " for validation, ",
                        parts_.test.size(), " for testing; their numbers have the mean ", scale_.mean,
@@ -197,7 +197,7 @@ class RateLearner : public Learner {
     const Batch rows = spread_over(valid_.inputs.size(), sample());  // all, where it chooses weights
     const Examples read = picked(valid_, rows);
     if (SparseLinear* const sparse = model_as<EncoderClassifier>().sparse()) fit_shares(*sparse, read);
-    return evaluation(errors_of(read).metrics, rows.size(), valid_.inputs.size());
+    return evaluation(measure_errors(read).metrics, rows.size(), valid_.inputs.size());
   }
 
   std::vector<Prediction> predict(std::span<const std::string> lines,
@@ -206,7 +206,8 @@ class RateLearner : public Learner {
         lines, options, [&](const std::string& line) { return input_of(line); },
         [&](const Inputs& inputs) {
           std::vector<Prediction> answers;
-          for (const double number : numbers_of(inputs))  // one that is none is an error of Run::predict()
+          for (const double number :
+               predict_numbers(inputs))  // one that is none is an error of Run::predict()
             answers.push_back({scale_.text_of(number), std::isfinite(number) ? 1 : number});
           return answers;
         },
@@ -254,7 +255,7 @@ class RateLearner : public Learner {
       return read_file(files.front(), layout, report);
     };
     return measured_data(parts_, source, read,
-                         [&](const LabelledText& text) { return errors_of(examples_of(text)); });
+                         [&](const LabelledText& text) { return measure_errors(make_examples(text)); });
   }
 
   std::vector<ExampleLine> examples(std::size_t count, bool answered) const override {
@@ -301,7 +302,7 @@ class RateLearner : public Learner {
     return numbers;
   }
 
-  Examples examples_of(const LabelledText& text) {
+  Examples make_examples(const LabelledText& text) {
     Examples examples{{}, numbers_in(text)};
     std::vector<Tokens> tokens = (*tokenizer_)(text.texts, text.places);
     for (std::size_t i = 0; i < tokens.size(); ++i)
@@ -329,7 +330,7 @@ class RateLearner : public Learner {
         [&](const Inputs& batch, Context& context) { return (outputs(batch, context).*of_outputs)(); });
   }
 
-  std::vector<double> numbers_of(const Inputs& inputs) {
+  std::vector<double> predict_numbers(const Inputs& inputs) {
     std::vector<double> numbers;
     for (const Output& one : outputs(inputs, &ClassLogits::together))
       numbers.push_back(scale_.unscaled(static_cast<double>(one[0])));
@@ -344,8 +345,8 @@ class RateLearner : public Learner {
 
   /// Computes R^2 = 1 - squared errors / squares around the mean. If all numbers are equal, it is 1
   /// for answers without an error, otherwise 0, as in scikit-learn.
-  Measurement errors_of(const Examples& examples) {
-    const std::vector<double> numbers = numbers_of(examples.inputs);
+  Measurement measure_errors(const Examples& examples) {
+    const std::vector<double> numbers = predict_numbers(examples.inputs);
     std::vector<double> errors;
     std::vector<std::vector<double>> rows;
     double absolutes = 0;

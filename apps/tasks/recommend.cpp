@@ -215,13 +215,13 @@ class RecommendLearner : public Learner {
     const UseLock::Alone alone(answering_);
     read_more_news();
     return answer_lines(
-        lines, options, [&](const std::string& line) { return catalogue_.impression_of(line); },
+        lines, options, [&](const std::string& line) { return catalogue_.parse_impression(line); },
         [&](const std::vector<Impression>& asked) {
           remark(catalogue_.remark_on_unknown(asked));
-          const std::vector<Output> scores = scores_of(asked);
+          const std::vector<Output> scores = click_scores(asked);
           std::vector<Prediction> answers;
           for (std::size_t i = 0; i < asked.size(); ++i)
-            answers.push_back(prediction_of(asked[i], scores[i]));
+            answers.push_back(make_prediction(asked[i], scores[i]));
           return answers;
         },
         [&](const Impression& asked, const std::string& name, CaptureFile& file) {
@@ -232,7 +232,7 @@ class RecommendLearner : public Learner {
   Tensor line_outputs(std::span<const std::string> lines, Context& context) override {
     const UseLock::Alone alone(answering_);
     const std::vector<Impression> asked =
-        inputs_of_lines(lines, [&](const std::string& line) { return catalogue_.impression_of(line); });
+        inputs_of_lines(lines, [&](const std::string& line) { return catalogue_.parse_impression(line); });
     prepare_outputs(asked);
     return scores(asked, context);
   }
@@ -249,7 +249,7 @@ class RecommendLearner : public Learner {
     NewsCatalogue learned = catalogue_;
     learned.add(data_.news.empty() ? news_ : read_titles(data_.news, learned.names), true);
     learned.learn_from(parts_.train);
-    const TextSource texts = [titles = texts_of(learned)](const auto& take) {
+    const TextSource texts = [titles = title_texts(learned)](const auto& take) {
       std::ranges::for_each(titles, take);
     };
     NamedFiles files = learned_tokenizer(texts);
@@ -326,7 +326,7 @@ class RecommendLearner : public Learner {
     return read_impressions(file, catalogue_.names, data_.text, &report);
   }
 
-  static std::vector<std::string> texts_of(const NewsCatalogue& learned) {
+  static std::vector<std::string> title_texts(const NewsCatalogue& learned) {
     std::vector<std::string> titles = learned.texts();
     check(!titles.empty() || learned.has_identities(),
           "news.represented_by=title, but there is no title in data.news");
@@ -385,7 +385,7 @@ class RecommendLearner : public Learner {
     return model.scores(users, table_, pad_tokens(candidates, device).ids);
   }
 
-  std::vector<Output> scores_of(const std::vector<Impression>& impressions) {
+  std::vector<Output> click_scores(const std::vector<Impression>& impressions) {
     const NoGrad no_grad;
     if (impressions.empty()) return {};
     prepare_outputs(impressions);
@@ -397,7 +397,7 @@ class RecommendLearner : public Learner {
         [&](const std::vector<Impression>& batch, Context& context) { return scores(batch, context); });
   }
 
-  Prediction prediction_of(const Impression& asked, const Output& output) const {
+  Prediction make_prediction(const Impression& asked, const Output& output) const {
     const std::span scores = std::span(output).first(asked.passed.size());
     Prediction prediction;
     double sum = 0;
@@ -416,7 +416,7 @@ class RecommendLearner : public Learner {
   }
 
   Measurement measured_clicks(const std::vector<Impression>& impressions) {
-    const std::vector<Output> outputs = scores_of(impressions);
+    const std::vector<Output> outputs = click_scores(impressions);
     ClickRankingMeter model, by_clicks;
     double loss = 0;
     Measurement measurement;

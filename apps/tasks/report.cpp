@@ -93,7 +93,7 @@ Json classes_of(const Measurement& measurement) {
   return classes;
 }
 
-Json mistakes_of(const Measurement& measurement) {
+Json list_mistakes(const Measurement& measurement) {
   Json shown = Json::array();
   for (const Mistake& one : measurement.mistakes)
     if (shown.size() < mistakes_shown)
@@ -155,7 +155,7 @@ class ModelSections {
     Json quality = {{"measured", {{"part", part}, {"count", measurement.count}, {"metrics", metrics}}}};
     if (!has_classes) return quality;
     quality["classes"] = classes_of(measurement);
-    mistakes_ = mistakes_of(measurement);
+    mistakes_ = list_mistakes(measurement);
     return quality;
   }
 
@@ -228,7 +228,7 @@ class ModelSections {
 // --- several runs
 
 /// Returns the results of each run, from its records.
-Json outcomes_of(std::span<const RecordedRun> runs) {
+Json list_outcomes(std::span<const RecordedRun> runs) {
   std::vector<std::string> metrics;
   for (const RecordedRun& run : runs)
     for (const Progress& record : run.records)
@@ -255,7 +255,7 @@ Json outcomes_of(std::span<const RecordedRun> runs) {
 }
 
 /// Returns the settings that differ between runs.
-Json differences_of(std::span<const RecordedRun> runs) {
+Json list_differences(std::span<const RecordedRun> runs) {
   std::vector<std::vector<std::string>> rows = {{"setting"}};
   std::vector<std::string> names;
   for (const RecordedRun& run : runs) {
@@ -354,8 +354,8 @@ std::string runs_report(std::span<const fs::path> folders, const ReportOptions& 
   std::vector<page::RunRecords> records;
   for (const RecordedRun& run : runs) records.push_back({run.name, run.records});
   Json sections = Json::array();
-  add_section(sections, "Results", [&] { return outcomes_of(runs); });
-  add_section(sections, "Settings that differ", [&] { return differences_of(runs); });
+  add_section(sections, "Results", [&] { return list_outcomes(runs); });
+  add_section(sections, "Settings that differ", [&] { return list_differences(runs); });
   sections.push_back({{"title", "Curves"}, {"curves", page::curves(records)}});
   return page::html(
       {{"title", concat_text(runs.size(), " runs side by side")}, {"sections", std::move(sections)}});

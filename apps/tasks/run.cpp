@@ -146,7 +146,7 @@ Measurement finite(Measurement measurement) {
 }
 
 /// Returns the fault of an answer with numbers that are not finite; "" if there is none.
-std::string fault_of(const Prediction& answer) {
+std::string describe_fault(const Prediction& answer) {
   std::vector<double> numbers(answer.vector.begin(), answer.vector.end());
   numbers.push_back(answer.probability);
   for (const Prediction::Alternative& one : answer.alternatives) numbers.push_back(one.probability);
@@ -203,7 +203,7 @@ std::vector<Prediction> Run::predict(std::span<const std::string> lines,
   std::vector<Prediction> answers = learner_->predict(lines, options);
   for (std::size_t i = 0; i < answers.size(); ++i) {
     Prediction& answer = answers[i];
-    std::string fault = is_empty(answer) && is_blank(lines[i]) ? "the text is blank" : fault_of(answer);
+    std::string fault = is_empty(answer) && is_blank(lines[i]) ? "the text is blank" : describe_fault(answer);
     if (!answer.error.empty() || fault.empty()) continue;
     answer = {};
     answer.error = std::move(fault);
@@ -255,7 +255,7 @@ std::vector<Prediction> Run::generate(const std::string& prompt, const TextGener
   const auto use = use_->shared();
   std::vector<Prediction> texts = learner_->generate(prompt, options);
   for (const Prediction& text : texts)
-    if (const std::string fault = fault_of(text); !fault.empty()) fail("generate: ", fault);
+    if (const std::string fault = describe_fault(text); !fault.empty()) fail("generate: ", fault);
   return texts;
 }
 

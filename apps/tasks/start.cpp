@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 // --- the model of another run
 
 /// Returns a run's config.json.
-Json config_of(const RunFiles& files) {
+Json read_config(const RunFiles& files) {
   return parse_json<Json>(files.config(), "config.json");
 }
 
@@ -82,9 +82,9 @@ std::vector<std::string> differences(const Settings& settings, const RunFiles& f
 // --- its weights
 
 /// Returns the weights of a run, with LoRA merged.
-RunFiles::Weights weights_of(const RunFiles& files) {
+RunFiles::Weights read_weights(const RunFiles& files) {
   RunFiles::Weights saved = files.weights(files.has_best() ? "best" : "last");
-  const Json model = config_of(files).value("model", Json::object());
+  const Json model = read_config(files).value("model", Json::object());
   TransformerConfig config;
   config.lora_rank = model.value("lora_rank", std::int64_t{0});
   config.lora_alpha = model.value("lora_alpha", 1.0);
@@ -183,7 +183,7 @@ std::vector<std::string> parts_to_ignore(const Match& match) {
 void take_weights(Learner& learner, const TrainingSettings& training, Start& start) {
   const std::string from = "training.from " + training.from;
   const RunFiles files = RunFiles::open(training.from);
-  const RunFiles::Weights saved = weights_of(files);
+  const RunFiles::Weights saved = read_weights(files);
   const std::vector<std::string> ignored = reinitialized_parts(learner.settings());
   for (const std::string& part : ignored)
     check_part(learner.model(), part, "to start afresh (training.ignore)");
@@ -286,7 +286,7 @@ void apply_model_settings(Settings& settings, const std::string& run) {
 namespace {
 
 void take_model(Settings& settings, const RunFiles& files) {
-  const Json there = config_of(files);
+  const Json there = read_config(files);
   const std::string run = files.path().string(), origin = concat_text("the run ", run);
   if (has_both_stacks(there) != has_both_stacks(Json::parse(settings.json())))
     throw SettingsError(

@@ -36,7 +36,7 @@ double length_ratio(const Tokenizer& source, const Tokenizer& target, const Para
 }
 
 /// Returns `most` of the pairs, evenly spread; 0: all.
-ParallelText some_of(const ParallelText& pairs, std::int64_t most) {
+ParallelText take_first(const ParallelText& pairs, std::int64_t most) {
   const auto count = static_cast<std::int64_t>(pairs.size());
   if (most == 0 || count <= most) return pairs;
   ParallelText some;
@@ -151,7 +151,7 @@ std::vector<std::vector<Hypothesis>> write_outputs(EncoderDecoder& model, std::s
 }
 
 /// Returns the decoding settings, without the marks.
-Decoding decoding_of(const Settings& settings) {
+Decoding read_decoding(const Settings& settings) {
   const auto decoding = settings.read<Decoding>("decoding");
   if (decoding.method == Decoding::Method::beam && decoding.search.best > decoding.search.beam)
     throw SettingsError(concat_text("decoding.n_best is ", decoding.search.best,
@@ -189,7 +189,7 @@ TextToTextLearner::TextToTextLearner(const TaskKind& kind, Settings settings, Te
       data_(settings_.read<TextToTextData>("data")),
       marks_(settings_.read<TextToTextTokenizer>("tokenizer")),
       evaluated_pairs_(settings_.read<TextToTextEvaluation>("evaluation").pairs),
-      decoding_(decoding_of(settings_)) {
+      decoding_(read_decoding(settings_)) {
   writes_text_ = true;
   if (marks_.begin.empty()) throw SettingsError(no_begin);
   if (!marks_.separate) return;
@@ -283,13 +283,13 @@ void TextToTextLearner::prepare_training() {
                                        : std::numeric_limits<std::int64_t>::max());
   report_truncation("data.max_tokens");
   if (parts_.valid.size() > 0 && task_.choose_metric)
-    remark_all(task_.choose_metric(settings_, some_of(parts_.valid, evaluated_pairs_)));
+    remark_all(task_.choose_metric(settings_, take_first(parts_.valid, evaluated_pairs_)));
   plan_batches(pairs_.lengths(), training_batches(settings_));
   if (task_.max_epochs > 0) limit_epochs({task_.max_epochs, 100});
 }
 
 Loss TextToTextLearner::loss(std::int64_t epoch, std::int64_t batch, Context& context) {
-  return network().loss(batch_of(pairs_, batches_.at(epoch, batch)), label_smoothing_, context);
+  return network().loss(make_pair_batch(pairs_, batches_.at(epoch, batch)), label_smoothing_, context);
 }
 
 Evaluation TextToTextLearner::evaluate() {
@@ -297,12 +297,12 @@ Evaluation TextToTextLearner::evaluate() {
   Decoding greedy = decoding_;
   greedy.method = Decoding::Method::beam;
   greedy.search.beam = greedy.search.best = 1;
-  const ParallelText pairs = some_of(parts_.valid, sample());
+  const ParallelText pairs = take_first(parts_.valid, sample());
   Evaluation found =
-      evaluation(quality_of(pairs, greedy, evaluated_pairs_).metrics, pairs.size(), parts_.valid.size());
+      evaluation(measure_quality(pairs, greedy, evaluated_pairs_).metrics, pairs.size(), parts_.valid.size());
   found.unit = "pairs";  // batches are counted in tokens
   found.how = search_name(greedy);
-  if (const ParallelText answered = some_of(pairs, evaluated_pairs_); answered.size() < pairs.size())
+  if (const ParallelText answered = take_first(pairs, evaluated_pairs_); answered.size() < pairs.size())
     found.how += concat_text(" for ", answered.size(), " pairs");
   return found;
 }
@@ -405,7 +405,7 @@ TokenizedPairs TextToTextLearner::tokens_of(const ParallelText& pairs, std::int6
   return tokens;
 }
 
-TranslationBatch TextToTextLearner::batch_of(const TokenizedPairs& pairs, const Batch& rows) {
+TranslationBatch TextToTextLearner::make_pair_batch(const TokenizedPairs& pairs, const Batch& rows) {
   return make_translation_batch(pick(pairs.sources, rows), pick(pairs.targets, rows), decoding_.search.begin,
                                 decoding_.search.end, network().device());
 }
@@ -497,7 +497,7 @@ double TextToTextLearner::mean_loss(const ParallelText& pairs) {
   const std::vector<Batch> batches = evaluation_plan(tokens);
   const auto losses = distribute_numbers<double>(ranks(), batches.size(), [&](std::size_t batch) {
     Context context = Context::inference();
-    const Loss loss = network().loss(batch_of(tokens, batches[batch]), 0, context);
+    const Loss loss = network().loss(make_pair_batch(tokens, batches[batch]), 0, context);
     return std::vector<double>{loss.sum.item(), static_cast<double>(loss.count)};
   });
   double sum = 0, count = 0;
@@ -505,11 +505,11 @@ double TextToTextLearner::mean_loss(const ParallelText& pairs) {
   return sum / count;
 }
 
-Measurement TextToTextLearner::quality_of(const ParallelText& pairs, const Decoding& decoding,
-                                          std::int64_t most) {
+Measurement TextToTextLearner::measure_quality(const ParallelText& pairs, const Decoding& decoding,
+                                               std::int64_t most) {
   const double loss = mean_loss(pairs);
   cut_lines_ = 0;  // the same sources are cut again to be answered
-  const ParallelText asked = some_of(pairs, most);
+  const ParallelText asked = take_first(pairs, most);
   std::vector<std::string> answers;
   for (Prediction& prediction : answers_to(asked.source.strings(), decoding, {}))
     answers.push_back(std::move(prediction.text));
@@ -523,7 +523,7 @@ Measurement TextToTextLearner::measured(const MeasureSource& source) {
     return task_.read(layout, files, report);
   };
   return measured_data(parts_, source, read, [&](const ParallelText& pairs) {
-    Measurement quality = quality_of(pairs, decoding_, 0);
+    Measurement quality = measure_quality(pairs, decoding_, 0);
     Json json = Json::parse(quality.json);
     json["how"] = search_name(decoding_);
     quality.json = json.dump();
@@ -534,8 +534,8 @@ Measurement TextToTextLearner::measured(const MeasureSource& source) {
 
 std::vector<ExampleLine> TextToTextLearner::examples(std::size_t count, bool answered) const {
   const ParallelText& pairs = shown_part(parts_);
-  if (!answered) return lines_of(short_lines(pairs.source, count));
-  const ParallelText asked = some_of(pairs, static_cast<std::int64_t>(std::min(count, pairs.size())));
+  if (!answered) return as_example_lines(short_lines(pairs.source, count));
+  const ParallelText asked = take_first(pairs, static_cast<std::int64_t>(std::min(count, pairs.size())));
   std::vector<ExampleLine> lines;
   for (std::size_t i = 0; i < asked.size(); ++i)
     lines.push_back({std::string(asked.source[i]), std::string(asked.target[i])});
@@ -550,7 +550,7 @@ void TextToTextLearner::read_rows(const std::string& file, const TakeText& take,
 /// Captures one pass over a source and its answer.
 void TextToTextLearner::show_inside(const std::string& example, const Tokens& source, const Tokens& target,
                                     CaptureFile& file) {
-  const TranslationBatch batch = batch_of({{source}, {target}}, {0});
+  const TranslationBatch batch = make_pair_batch({{source}, {target}}, {0});
   const Capture capture = captured([&](Context& context) {
     const Tensor memory = network().encode(batch.source, context);
     network().decode(batch.target, memory, batch.source.mask, context);

@@ -159,14 +159,14 @@ class TextToTextLearner : public Learner {
   std::string source_of(const std::string& line) const;
   Tokens source_tokens(std::string_view source, std::int64_t limit);
   TokenizedPairs tokens_of(const ParallelText& pairs, std::int64_t source_limit);
-  TranslationBatch batch_of(const TokenizedPairs& pairs, const Batch& rows);
+  TranslationBatch make_pair_batch(const TokenizedPairs& pairs, const Batch& rows);
   std::int64_t answered_limit();
   void report_truncation(const std::string& limit);
   std::string text_of(std::span<const std::int32_t> tokens) const;
   std::vector<Prediction> answers_to(std::span<const std::string> sources, const Decoding& decoding,
                                      const PredictOptions& options);
   double mean_loss(const ParallelText& pairs);
-  Measurement quality_of(const ParallelText& pairs, const Decoding& decoding, std::int64_t most);
+  Measurement measure_quality(const ParallelText& pairs, const Decoding& decoding, std::int64_t most);
   void show_inside(const std::string& example, const Tokens& source, const Tokens& target, CaptureFile& file);
 
   const TextToTextTask task_;

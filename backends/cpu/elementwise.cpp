@@ -138,7 +138,8 @@ void binary_row(BinaryOp op, const T* a, const T* b, T* out, std::int64_t count)
 }
 
 template <int operand, class T>
-void binary_backward_row_of(BinaryOp op, const T* a, const T* b, const T* grad, T* out, std::int64_t count) {
+void binary_backward_row_with(BinaryOp op, const T* a, const T* b, const T* grad, T* out,
+                              std::int64_t count) {
   using V = Lanes<T>;
   switch (op) {
 #define HEED_BINARY(name, ...)                                                                  \

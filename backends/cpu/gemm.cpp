@@ -208,7 +208,8 @@ PackedMatrix::PackedMatrix(const ProductKernel& kernel, const MatrixView& matrix
 }
 
 std::int64_t PackedMatrix::tasks(std::int64_t slice) const {
-  return ceil_div(end_of(slice) - slice * slice_rows_, depth_at_once) * ceil_div(columns_, columns_per_task);
+  return ceil_div(slice_end(slice) - slice * slice_rows_, depth_at_once) *
+         ceil_div(columns_, columns_per_task);
 }
 
 void PackedMatrix::pack(std::int64_t slice, std::int64_t task) const {

@@ -91,7 +91,7 @@ class PackedMatrix {
  private:
   static constexpr std::int64_t columns_per_task = 256;
   float* panels(std::int64_t row, std::int64_t column) const;
-  std::int64_t end_of(std::int64_t slice) const { return std::min(rows_, (slice + 1) * slice_rows_); }
+  std::int64_t slice_end(std::int64_t slice) const { return std::min(rows_, (slice + 1) * slice_rows_); }
 
   ProductKernel kernel_;
   MatrixView matrix_;

@@ -72,9 +72,9 @@ void LoopRecorder::run(std::int64_t tasks, TaskRef body) {
 StepTimes median_step(std::span<const StepTimes> steps) {
   check(!steps.empty(), "median_step: there is no step");
   StepTimes result = steps[0];
-  const auto over_steps = [&](auto value_of) {
+  const auto over_steps = [&](auto choose_value) {
     std::vector<double> values;
-    for (const StepTimes& step : steps) values.push_back(value_of(step));
+    for (const StepTimes& step : steps) values.push_back(choose_value(step));
     return median(std::move(values));
   };
   result.after = over_steps([](const StepTimes& step) { return step.after; });

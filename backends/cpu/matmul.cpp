@@ -46,7 +46,7 @@ constexpr std::int64_t shortest_side = 64, shortest_part = 256;
 constexpr std::int64_t most_pieces = 256;  // of an axis
 
 /// The extent of a piece, a multiple of `unit` if there are several.
-std::int64_t piece_of(std::int64_t extent, std::int64_t count, std::int64_t unit = 32) {
+std::int64_t piece_extent(std::int64_t extent, std::int64_t count, std::int64_t unit = 32) {
   return count == 1 ? extent : std::min(extent, ceil_div(ceil_div(extent, count), unit) * unit);
 }
 
@@ -106,13 +106,13 @@ void MatmulPlan::cut_matrix(std::int64_t slice) {
     }
   };
   for (std::int64_t across = 1, width = n; across <= most_pieces; across *= 2) {
-    width = piece_of(n, across);
+    width = piece_extent(n, across);
     if (across > 1 && width < shortest_side) break;
     for (std::int64_t down = 1, height = m; down <= most_pieces; down *= 2) {
-      height = piece_of(m, down);
+      height = piece_extent(m, down);
       if (down > 1 && height < shortest_side) break;
       for (std::int64_t deep = 1; deep <= most_pieces; deep *= 2) {
-        const std::int64_t depth = piece_of(k, deep, depth_at_once);
+        const std::int64_t depth = piece_extent(k, deep, depth_at_once);
         if (deep > 1 && (depth < shortest_part || 2 * product(height, width, depth) < smallest_tile)) break;
         if (2 * product(height, width, depth) < smallest_tile) break;
         try_grid(height, width, depth);
@@ -128,7 +128,7 @@ void MatmulPlan::cut_vector() {
   const auto wanted = static_cast<std::int64_t>(std::min(static_cast<double>(vector_tasks), worth));
   const auto cut = [&](std::int64_t extent, std::int64_t shortest) {
     const std::int64_t most = std::max<std::int64_t>(1, extent / shortest);
-    return piece_of(extent, std::clamp<std::int64_t>(wanted / tiles(), 1, most));
+    return piece_extent(extent, std::clamp<std::int64_t>(wanted / tiles(), 1, most));
   };
   m > n ? set(cut(m, shortest_side), n, k) : set(m, cut(n, shortest_side), k);
   if (tiles() < few_tasks && k > 0) set(tile_rows, tile_columns, cut(k, 4 * shortest_part));

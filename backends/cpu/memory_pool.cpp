@@ -67,7 +67,7 @@ constexpr std::size_t class_lines(std::size_t index) {
   return index < 4 ? index + 1 : (4 + index % 4 + 1) << (index / 4 - 1);
 }
 
-std::size_t class_of(std::size_t bytes) {
+std::size_t block_class(std::size_t bytes) {
   const std::size_t lines = std::max<std::size_t>(1, (bytes + line - 1) / line);
   if (lines <= 4) return lines - 1;
   // Lines in (4, 8] << exponent.
@@ -95,7 +95,7 @@ void* map_pages(std::size_t bytes) {
 
 MemoryPool::Block MemoryPool::allocate(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  const Block block = bytes <= small_limit ? allocate_small(class_of(bytes)) : allocate_large(bytes);
+  const Block block = bytes <= small_limit ? allocate_small(block_class(bytes)) : allocate_large(bytes);
   current_ += block.capacity;
   peak_ = std::max(peak_, current_);
   highest_ = std::max(highest_, current_);
@@ -108,7 +108,7 @@ void MemoryPool::release(Block block) noexcept {
   current_ -= block.capacity;
   HEED_POISON(block.address, block.capacity);
   if (block.capacity <= small_limit) {
-    small_free_[class_of(block.capacity)].push_back(block.address);
+    small_free_[block_class(block.capacity)].push_back(block.address);
   } else {
     release_large(block);
   }

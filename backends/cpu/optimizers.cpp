@@ -136,11 +136,11 @@ double piece_sum_of_squares(const Tensor& tensor, const Piece& piece) {
 /// Updates a piece of the parameters.
 using Update = void (*)(const OptimizerStep& step, double gradient_scale, const Piece& piece);
 
-Update adam_of(DType dtype) {
+Update adam_update(DType dtype) {
   return dtype == DType::f64 ? adam_piece<double> : adam_piece<float>;
 }
 
-Update sgd_of(DType dtype) {
+Update sgd_update(DType dtype) {
   return dtype == DType::f64 ? sgd_piece<double> : sgd_piece<float>;
 }
 
@@ -181,31 +181,31 @@ void for_each_piece(const std::vector<Piece>& pieces, Body body) {
   });
 }
 
-/// Runs an update. `update_of` gives the function for parameters of a type; `passes`: how often it
+/// Runs an update. `optimizer_update` gives the function for parameters of a type; `passes`: how often it
 /// goes through their memory.
 template <class UpdateOf>
-void update_all(const char* name, int passes, const OptimizerStep& step, UpdateOf update_of) {
+void update_all(const char* name, int passes, const OptimizerStep& step, UpdateOf optimizer_update) {
   if (step.skip.defined() && step.skip.item() != 0) return;
   const ProfileScope profile(name, 0, passes * total_bytes(step.parameters));
   const double scale = step.gradient_scale.defined() ? step.gradient_scale.item() : 1;
   const std::vector<Piece> pieces = cut_into_pieces(step.parameters);
   for_each_piece(pieces, [&](std::size_t i) {
-    update_of(step.parameters[pieces[i].tensor].dtype())(step, scale, pieces[i]);
+    optimizer_update(step.parameters[pieces[i].tensor].dtype())(step, scale, pieces[i]);
   });
 }
 
 }  // namespace
 
-HWY_EXPORT(adam_of);
-HWY_EXPORT(sgd_of);
+HWY_EXPORT(adam_update);
+HWY_EXPORT(sgd_update);
 HWY_EXPORT(piece_sum_of_squares);
 
 void adam(const OptimizerStep& step) {
-  update_all("adam", 7, step, HWY_DYNAMIC_DISPATCH(adam_of));
+  update_all("adam", 7, step, HWY_DYNAMIC_DISPATCH(adam_update));
 }
 
 void sgd(const OptimizerStep& step) {
-  update_all("sgd", step.first_moment.empty() ? 3 : 5, step, HWY_DYNAMIC_DISPATCH(sgd_of));
+  update_all("sgd", step.first_moment.empty() ? 3 : 5, step, HWY_DYNAMIC_DISPATCH(sgd_update));
 }
 
 void sums_of_squares(std::span<const Tensor> tensors, const Tensor& out) {

@@ -212,7 +212,7 @@ class Recurrent {
     for (std::int64_t i = 0; i < keys_; ++i)
       std::copy_n(from + i * columns.padded, columns.count, to + i * width_ + columns.left);
   }
-  const T* state_of(const Tensor& states, std::int64_t index) const {
+  const T* state_data(const Tensor& states, std::int64_t index) const {
     return states.defined() ? states.data<T>() + index * keys_ * width_ : nullptr;
   }
 
@@ -346,7 +346,7 @@ class Recurrent {
                                  state_size))};
     T* const s = parts.take(state_size);
     Chunk at = make_chunk(parts, columns);
-    load_state(state_of(of_.state, row), columns, s);
+    load_state(state_data(of_.state, row), columns, s);
     for (std::int64_t c = 0; c < chunks; ++c) {
       if (states.defined()) store_state(s, columns, states.data<T>() + (row * chunks + c) * keys_ * width_);
       at.first = c * chunk, at.count = std::min(chunk, length_ - at.first);
@@ -631,9 +631,9 @@ class Recurrent {
     for (T** one : {&walk.sums.w, &walk.sums.r, &walk.sums.g}) *one = parts.take(padded_keys_);
     T *const s = walk.s, *const ds = walk.ds;
     Chunk& at = walk.at;
-    load_state(state_of(last_grad, row), columns, ds);
+    load_state(state_data(last_grad, row), columns, ds);
     if (!states.defined()) {
-      load_state(state_of(of_.state, row), columns, s);
+      load_state(state_data(of_.state, row), columns, s);
       for (std::int64_t c = 0; c < chunks; ++c) {
         load_chunk(walk, c, written, grad);
         by_decay([&](auto decays) HWY_ATTR {
@@ -647,7 +647,7 @@ class Recurrent {
     for (std::int64_t c = chunks - 1; c >= 0; --c) {
       load_chunk(walk, c, written, grad);
       if (states.defined()) {
-        load_state(state_of(states, row * chunks + c), columns, s);
+        load_state(state_data(states, row * chunks + c), columns, s);
         by_kind([&](auto decays, auto adds, auto overwrites) HWY_ATTR {
           for (std::int64_t step = 0; step < at.count; ++step)
             change<decays, adds, overwrites, 1>(s + step * state_size, at, step, at.x + step * columns.padded,

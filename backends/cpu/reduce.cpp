@@ -175,7 +175,7 @@ void sum_columns(const T* x, std::int64_t outer, std::int64_t n, std::int64_t in
 
 /// The larger (smaller) of two values; NaN wins.
 template <bool largest, class T>
-HWY_INLINE T extreme_of(T best, T x) {
+HWY_INLINE T pick_extreme(T best, T x) {
   return ((largest ? x > best : x < best) || x != x) ? x : best;
 }
 

@@ -114,8 +114,8 @@ class AttentionPass {
   };
 
   AttentionPass& add(const AttentionOperand& x, bool per_query, bool written);
-  std::int64_t first_row_of(std::int64_t tile) const;
-  Tensor view_of(const Bound& bound, const PassPart& part) const;
+  std::int64_t tile_first_row(std::int64_t tile) const;
+  Tensor bind_view(const Bound& bound, const PassPart& part) const;
   std::int64_t most_column_tiles() const;
   const Bound* written_bias() const;
   bool fits(const PassPart& part) const;

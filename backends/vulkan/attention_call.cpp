@@ -291,14 +291,14 @@ std::int64_t AttentionPass::most_column_tiles() const {
   return std::max<std::int64_t>(1, ceil_div(columns, group_.columns()));
 }
 
-std::int64_t AttentionPass::first_row_of(std::int64_t tile) const {
+std::int64_t AttentionPass::tile_first_row(std::int64_t tile) const {
   const std::int64_t side = group_.rows();
   if (!call_.args.pattern) return std::min(tile * side, rows_);
   const std::int64_t block = call_.args.pattern->block, tiles = ceil_div(block, side);
   return std::min(tile / tiles * block + tile % tiles * side, rows_);
 }
 
-Tensor AttentionPass::view_of(const Bound& bound, const PassPart& part) const {
+Tensor AttentionPass::bind_view(const Bound& bound, const PassPart& part) const {
   const Tensor& x = bound.operand.tensor;
   if (x.count() == 0) return x;
   Shape shape = x.shape();
@@ -306,9 +306,9 @@ Tensor AttentionPass::view_of(const Bound& bound, const PassPart& part) const {
   if (!bound.is_bias || shape[0] > 1) shape[0] = part.batches, offset += part.batch * x.stride(0);
   if (!bound.is_bias || shape[1] > 1) shape[1] = part.heads, offset += part.head * x.stride(1);
   if (bound.per_row) {
-    const std::int64_t first = first_row_of(part.tile);
+    const std::int64_t first = tile_first_row(part.tile);
     // A tile may end early, but no later tile begins before its end.
-    shape[2] = first_row_of(part.tile + part.tiles) - first;
+    shape[2] = tile_first_row(part.tile + part.tiles) - first;
     offset += first * x.stride(2);
   }
   return x.view(shape, x.strides(), offset);
@@ -325,7 +325,7 @@ bool AttentionPass::fits(const PassPart& part) const {
   if (gradient && gradient->operand.tensor.size(1) == 1 && pattern && pattern->heads > 1 && part.heads > 1)
     return false;
   return std::ranges::all_of(bound_, [&](const Bound& bound) {
-    const Tensor view = view_of(bound, part);
+    const Tensor view = bind_view(bound, part);
     return view.count() == 0 || range_holds(call_.gpu, spanned_elements(view), view.dtype());
   });
 }
@@ -391,17 +391,17 @@ void AttentionPass::launch(const char* shader, double flops, const PassPart& par
                  word(group_.own), flags(), dropped, args.pattern ? word(args.pattern->block) : 1,
                  word(group_.fragment_columns), word(group_.fragment_depth)});
   const Tensor no_keys;
-  for (std::size_t i = 0; i < 3; ++i) launch.read(view_of(bound_[i], part));
+  for (std::size_t i = 0; i < 3; ++i) launch.read(bind_view(bound_[i], part));
   launch.read(call_.key_mask.defined() && call_.keys > 0
                   ? call_.key_mask.view({part.batches, call_.keys}, call_.key_mask.strides(),
                                         call_.key_mask.offset() + part.batch * call_.keys)
                   : no_keys);
   launch.read(call_.mask).read(call_.pattern).read(args.slopes);
   std::size_t next = 3;
-  launch.read(call_.bias.defined() ? view_of(bound_[next++], part) : Tensor());
+  launch.read(call_.bias.defined() ? bind_view(bound_[next++], part) : Tensor());
   for (; next < bound_.size(); ++next) {
     const Bound& bound = bound_[next];
-    const Tensor view = view_of(bound, part);
+    const Tensor view = bind_view(bound, part);
     if (!bound.written) {
       launch.read(view);
     } else {

@@ -72,7 +72,7 @@ struct Range {
   std::uint64_t bytes;
 };
 
-Range range_of(const Tensor& tensor) {
+Range memory_range(const Tensor& tensor) {
   const std::uint64_t element = size_of(tensor.dtype());
   return {gpu_of(tensor), static_cast<Block&>(*tensor.storage()),
           static_cast<std::uint64_t>(tensor.offset()) * element,
@@ -88,7 +88,7 @@ std::shared_ptr<Storage> allocate(Device device, std::size_t bytes) {
 }
 
 void upload(const void* host, const Tensor& to) {
-  const auto [gpu, block, skip, bytes] = range_of(to);
+  const auto [gpu, block, skip, bytes] = memory_range(to);
   const std::lock_guard lock(gpu.mutex());
   if (block.mapped() && block.last_use() <= gpu.stream().completed()) {
     std::memcpy(block.mapped() + skip, host, bytes);
@@ -105,7 +105,7 @@ void upload(const void* host, const Tensor& to) {
 }
 
 void download(const Tensor& from, void* host) {
-  const auto [gpu, block, skip, bytes] = range_of(from);
+  const auto [gpu, block, skip, bytes] = memory_range(from);
   const std::lock_guard lock(gpu.mutex());
   if (block.mapped()) {
     // Waits for launches that may report an error too, whatever they write: the next read of anything throws

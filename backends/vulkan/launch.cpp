@@ -81,7 +81,7 @@ bool fits_window(const Gpu& gpu, std::span<const Tensor> tensors) {
   std::uint64_t first = std::numeric_limits<std::uint64_t>::max(), last = 0;
   for (const Tensor& tensor : tensors) {
     const auto buffer_of = [](const Tensor& x) { return static_cast<const Block&>(*x.storage()).buffer(); };
-    if (buffer_of(tensor) != buffer_of(tensors[0])) return false;
+    if (find_buffer(tensor) != find_buffer(tensors[0])) return false;
     const auto [begin, end] = bytes_of(tensor);
     first = std::min(first, begin / gpu.limits().offset_alignment * gpu.limits().offset_alignment);
     last = std::max(last, end);
@@ -89,7 +89,7 @@ bool fits_window(const Gpu& gpu, std::span<const Tensor> tensors) {
   return tensors.empty() || last - first <= gpu.limits().max_range;
 }
 
-Window Launch::window_of(std::span<const Tensor> tensors) const {
+Window Launch::index_window(std::span<const Tensor> tensors) const {
   Window window;
   std::uint64_t end = 0;
   std::vector<std::uint64_t> begins;  // bytes

@@ -50,7 +50,7 @@ class Launch {
   Launch& update(const Tensor& tensor) { return bind(tensor, true, true); }
   /// Returns the smallest range that holds all of `tensors`, which are views of one buffer and one
   /// dtype.
-  Window window_of(std::span<const Tensor> tensors) const;
+  Window index_window(std::span<const Tensor> tensors) const;
   /// Binds a window for reading and, if `written`, for writing. Throws if it exceeds
   /// limits().max_range.
   Launch& bind(const Window& window, bool written);

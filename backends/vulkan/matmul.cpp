@@ -103,7 +103,7 @@ TilePlan tile_plan(Gpu& gpu, const MatrixProduct& p, std::int64_t items) {
   const MatrixHardware* hardware = is_half(p.a.dtype()) ? &matrix_hardware(p.out.device()) : nullptr;
   if (hardware && hardware->multiplies(p.a.dtype())) {
     const MatmulPlan plan = plan_by(hardware->tiles);
-    FragmentVariant variant = variant_of(tiled(p, TileKernel::cooperative, {}), plan);
+    FragmentVariant variant = fragment_variant(tiled(p, TileKernel::cooperative, {}), plan);
     variant.wide = variant.wide || plan.parts > 1;
     if (is_trusted(p.out.device(), variant)) return {TileKernel::cooperative, plan};
   }
@@ -168,7 +168,7 @@ bool multiply_maps(Gpu& gpu, std::span<const MatrixProduct> maps) {
   if (fit_bindings(gpu, all)) {
     multiply_tiles(gpu, kernel, all, plan);
   } else {
-    for (std::size_t i = 0; i < maps.size(); ++i) multiply_tiles(gpu, kernel, one_of(all, i), plan);
+    for (std::size_t i = 0; i < maps.size(); ++i) multiply_tiles(gpu, kernel, select_map(all, i), plan);
   }
   return true;
 }

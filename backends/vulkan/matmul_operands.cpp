@@ -228,7 +228,7 @@ OperandPlace place_of(const Tensor& matrix, std::int64_t vector) {
               items_begin_at_multiples(1)};
 }
 
-std::string_view module_of(TileKernel kernel, const TiledProduct& t) {
+std::string_view shader_module_name(TileKernel kernel, const TiledProduct& t) {
   std::string name = kernel == TileKernel::scalar        ? "matmul"
                      : kernel == TileKernel::cooperative ? "matmul_cooperative"
                                                          : "matmul_emulated";
@@ -289,7 +289,7 @@ bool fit_bindings(const Gpu& gpu, const TiledProduct& maps) {
                              [&](const std::vector<Tensor>* tensors) { return fits_window(gpu, *tensors); });
 }
 
-TiledProduct one_of(const TiledProduct& maps, std::size_t i) {
+TiledProduct select_map(const TiledProduct& maps, std::size_t i) {
   TiledProduct one = maps;
   const auto share = 1 / static_cast<double>(maps.items);
   one.items = 1;
@@ -313,7 +313,7 @@ void multiply_tiles(Gpu& gpu, TileKernel kernel, const TiledProduct& t, const Ma
                                bit_if(t.out_place.in_vectors, out_fours_bit);
   const Fragment fragment =
       kernel == TileKernel::emulated ? t.emulated : gpu.capabilities().matrices.of(p.a.dtype());
-  Launch launch(gpu, module_of(kernel, t),
+  Launch launch(gpu, shader_module_name(kernel, t),
                 {tile.invocations, tile.rows, tile.columns, tile.depth, tile.own_rows, tile.own_columns,
                  plan.stages, flags, fragment.rows, fragment.columns, fragment.depth});
   std::array<std::uint64_t, 3 * most_maps> begins{};
@@ -327,7 +327,7 @@ void multiply_tiles(Gpu& gpu, TileKernel kernel, const TiledProduct& t, const Ma
       if (tensors->empty()) {
         launch.read(Tensor());
       } else {
-        const Window window = launch.window_of(*tensors);
+        const Window window = launch.index_window(*tensors);
         launch.bind(window, tensors == &t.map_out);
         std::ranges::copy(window.begins, place);
       }

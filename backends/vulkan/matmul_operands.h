@@ -121,7 +121,7 @@ TiledProduct tiled_maps(std::span<const MatrixProduct> maps, TileKernel kernel);
 /// together in memory.
 bool fit_bindings(const Gpu& gpu, const TiledProduct& maps);
 /// Returns map i alone, cut and read in the same way as all of them together.
-TiledProduct one_of(const TiledProduct& maps, std::size_t i);
+TiledProduct select_map(const TiledProduct& maps, std::size_t i);
 
 /// Records a product in tiles.
 void multiply_tiles(Gpu& gpu, TileKernel kernel, const TiledProduct& product, const MatmulPlan& plan);

@@ -42,7 +42,7 @@ std::string text_of(const FragmentVariant& v) {
 }
 
 /// Returns why the hardware is not used for a type; "" if it is.
-std::string problem_of(Gpu& gpu, const TileSet& tiles, DType dtype) {
+std::string find_problem(Gpu& gpu, const TileSet& tiles, DType dtype) {
   const CooperativeMatrices& offered = gpu.capabilities().matrices;
   if (!offered.of(dtype).exists())
     return offered.missing.empty() ? "the driver does not offer it" : offered.missing;
@@ -69,8 +69,8 @@ MatrixHardware test_hardware(Device device) {
   Gpu& gpu = vulkan::gpu(device.index);
   MatrixHardware hardware;
   hardware.tiles = gpu.tuning().fragments;
-  hardware.f16_problem = problem_of(gpu, hardware.tiles, DType::f16);
-  hardware.bf16_problem = problem_of(gpu, hardware.tiles, DType::bf16);
+  hardware.f16_problem = find_problem(gpu, hardware.tiles, DType::f16);
+  hardware.bf16_problem = find_problem(gpu, hardware.tiles, DType::bf16);
   hardware.f16 = hardware.f16_problem.empty();
   hardware.bf16 = hardware.bf16_problem.empty();
   return hardware;
@@ -104,7 +104,7 @@ const MatrixHardware& matrix_hardware(Device device) {
                                : tested.emplace(device.index, test_hardware(device)).first->second;
 }
 
-FragmentVariant variant_of(const TiledProduct& product, const MatmulPlan& plan) {
+FragmentVariant fragment_variant(const TiledProduct& product, const MatmulPlan& plan) {
   const MatrixProduct& p = product.product;
   return {p.a.dtype(),
           product.is_wide(),

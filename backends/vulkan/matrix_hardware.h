@@ -38,7 +38,7 @@ struct FragmentVariant {
   Fragment emulated{16, 16, 16};  ///< see TiledProduct
 };
 /// Returns the variant with which multiply_tiles computes a product.
-FragmentVariant variant_of(const TiledProduct& product, const MatmulPlan& plan);
+FragmentVariant fragment_variant(const TiledProduct& product, const MatmulPlan& plan);
 
 /// Returns how a variant's products differ from those of ordinary arithmetic when f32 holds all
 /// sums exactly; "" if all bits agree. `kernel` is the cooperative one, or its emulation for tests.

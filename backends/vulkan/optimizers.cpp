@@ -88,7 +88,7 @@ std::int64_t longest_stretch(const Gpu& gpu, std::span<const TensorList> lists) 
   return most / multiple * multiple;
 }
 
-Tensor stretch_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
+Tensor take_stretch(const Tensor& x, std::int64_t begin, std::int64_t count) {
   return x.view({count}, {1}, x.offset() + begin);
 }
 
@@ -104,7 +104,7 @@ void ListDispatch::add(const std::vector<Tensor>& of_lists, std::int64_t first_p
 
 void ListDispatch::bind(Launch& launch, std::span<const std::size_t> chosen) const {
   std::vector<Window> windows;
-  for (const std::size_t list : chosen) windows.push_back(launch.window_of(stretches[list]));
+  for (const std::size_t list : chosen) windows.push_back(launch.index_window(stretches[list]));
   std::vector<std::int32_t> words;
   for (std::size_t entry = 0; entry < heads.size(); ++entry) {
     words.insert(words.end(), heads[entry].begin(), heads[entry].end());
@@ -127,7 +127,7 @@ void for_each_list_dispatch(Gpu& gpu, std::span<const TensorList> lists,
       std::vector<Tensor> stretches;
       std::vector<Place> places;
       for (const TensorList& list : lists) {
-        stretches.push_back(stretch_of(list.tensors[i], begin, std::min(longest, count - begin)));
+        stretches.push_back(take_stretch(list.tensors[i], begin, std::min(longest, count - begin)));
         places.push_back(place_of(gpu, stretches.back()));
       }
       ListDispatch& dispatch = open.try_emplace(places, ListDispatch{.lists = lists}).first->second;

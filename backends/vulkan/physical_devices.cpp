@@ -31,7 +31,7 @@ struct FragmentProperties {  // VkCooperativeMatrixPropertiesKHR
 };
 using GetFragmentProperties = VkResult(VKAPI_PTR*)(VkPhysicalDevice, std::uint32_t*, FragmentProperties*);
 
-std::vector<FragmentProperties> fragments_of(const InstanceApi& api, VkPhysicalDevice device) {
+std::vector<FragmentProperties> read_fragments(const InstanceApi& api, VkPhysicalDevice device) {
   const auto get = reinterpret_cast<GetFragmentProperties>(
       api.GetInstanceProcAddr(api.instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
   std::uint32_t count = 0;
@@ -85,7 +85,7 @@ CooperativeMatrices cooperative_matrices(const InstanceApi& api, VkPhysicalDevic
         "the driver lacks cooperativeMatrix, vulkanMemoryModel, its device scope or shaderFloat16";
     return found;
   }
-  const std::vector<FragmentProperties> fragments = fragments_of(api, device);
+  const std::vector<FragmentProperties> fragments = read_fragments(api, device);
   found.f16 = best_of(fragments, float16_component);
   if (asks_bfloat16 && bfloat16.shaderBFloat16Type && bfloat16.shaderBFloat16CooperativeMatrix)
     found.bf16 = best_of(fragments, bfloat16_component);
@@ -170,7 +170,7 @@ void ask(const InstanceApi& api, VkPhysicalDevice handle, Answers& answers) {
 }
 
 /// The number of processors of NVIDIA's and AMD's GPUs; 0 for others.
-std::int64_t processors_of(const Properties& properties) {
+std::int64_t count_processors(const Properties& properties) {
   const VkPhysicalDeviceShaderCorePropertiesAMD& amd = properties.compute_units;
   return std::int64_t{properties.multiprocessors.shaderSMCount} + std::int64_t{amd.shaderEngineCount} *
                                                                       amd.shaderArraysPerEngineCount *
@@ -262,7 +262,7 @@ bool exchange_values(const Properties& properties, const Capabilities& can) {
          !is_disabled("subgroup_shuffle");
 }
 
-Limits limits_of(const Properties& properties, const Capabilities& can) {
+Limits read_limits(const Properties& properties, const Capabilities& can) {
   const VkPhysicalDeviceLimits& given = properties.core.properties.limits;
   Limits limits;
   limits.max_range = given.maxStorageBufferRange;
@@ -279,7 +279,7 @@ Limits limits_of(const Properties& properties, const Capabilities& can) {
   return limits;
 }
 
-std::string identity_of(const VkPhysicalDeviceProperties& core) {
+std::string device_identity(const VkPhysicalDeviceProperties& core) {
   PlainStream text;
   text << std::hex << core.vendorID << '-' << core.deviceID << '-' << core.driverVersion << '-';
   for (const std::uint8_t byte : core.pipelineCacheUUID) text << (byte >> 4) << (byte & 15);
@@ -296,7 +296,7 @@ std::string uuid_text(const std::uint8_t (&bytes)[VK_UUID_SIZE]) {
 }
 
 /// The controls that a device offers, as far as they can be set for each width on its own.
-FloatControls float_controls_of(const VkPhysicalDeviceVulkan12Properties& given) {
+FloatControls read_float_controls(const VkPhysicalDeviceVulkan12Properties& given) {
   const bool rounding = given.roundingModeIndependence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE,
              denormals = given.denormBehaviorIndependence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE;
   return {.nearest_even_16 = rounding && given.shaderRoundingModeRTEFloat16,
@@ -325,8 +325,8 @@ std::uint64_t largest_local_heap(const InstanceApi& api, VkPhysicalDevice device
   return largest;
 }
 
-CooperativeMatrices matrices_of(const InstanceApi& api, VkPhysicalDevice handle,
-                                const std::vector<VkExtensionProperties>& extensions) {
+CooperativeMatrices read_matrices(const InstanceApi& api, VkPhysicalDevice handle,
+                                  const std::vector<VkExtensionProperties>& extensions) {
   if (!is_disabled("cooperative_matrix")) return cooperative_matrices(api, handle, extensions);
   CooperativeMatrices none;
   none.missing = "HEED_VULKAN_DISABLE names it";
@@ -334,7 +334,7 @@ CooperativeMatrices matrices_of(const InstanceApi& api, VkPhysicalDevice handle,
 }
 
 /// All but the matrix hardware.
-Capabilities capabilities_of(const Answers& answers) {
+Capabilities find_capabilities(const Answers& answers) {
   const auto& [extensions, properties, features] = answers;
   const VkPhysicalDeviceType kind = properties.core.properties.deviceType;
   Capabilities can;
@@ -344,7 +344,7 @@ Capabilities capabilities_of(const Answers& answers) {
   can.memory_budget =
       has_extension(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME) && !is_disabled("memory_budget");
   can.portability_subset = has_extension(extensions, portability_subset_extension);
-  if (!is_disabled("float_controls")) can.float_controls = float_controls_of(properties.v12);
+  if (!is_disabled("float_controls")) can.float_controls = read_float_controls(properties.v12);
   can.unified_memory =
       (kind == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU || kind == VK_PHYSICAL_DEVICE_TYPE_CPU) &&
       !is_disabled("unified_memory");
@@ -375,13 +375,13 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
   ask(api, handle, answers);
   device.timestamp_period = core.limits.timestampPeriod;
   device.driver = concat_text(properties.v12.driverName, " ", properties.v12.driverInfo);
-  device.identity = identity_of(core);
+  device.identity = device_identity(core);
   device.uuid = uuid_text(properties.v11.deviceUUID);
   device.memory_bytes = largest_local_heap(api, handle);
-  device.processors = processors_of(properties);
-  device.capabilities = capabilities_of(answers);
-  device.capabilities.matrices = matrices_of(api, handle, answers.extensions);
-  device.limits = limits_of(properties, device.capabilities);
+  device.processors = count_processors(properties);
+  device.capabilities = find_capabilities(answers);
+  device.capabilities.matrices = read_matrices(api, handle, answers.extensions);
+  device.limits = read_limits(properties, device.capabilities);
   guess_speed(device);
   device.refusal = missing_from_baseline(core.limits, answers.features.v12);
   take_queue_family(api, device);

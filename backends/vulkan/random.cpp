@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t block_words = 4;
 
-Tensor piece_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
+Tensor take_piece(const Tensor& x, std::int64_t begin, std::int64_t count) {
   return x.defined() ? x.view({count}, {1}, x.offset() + begin) : x;
 }
 
@@ -32,10 +32,10 @@ void draw(std::string_view shader, bool flag, const RandomKey& key, const Tensor
     const std::int64_t count = std::min(longest, out.count() - begin);
     const auto block = static_cast<std::uint64_t>(begin / block_words);
     Launch launch(gpu, shader_name(shader, out.dtype()), {workgroup, flag});
-    launch.write(piece_of(out, begin, count));
+    launch.write(take_piece(out, begin, count));
     std::int64_t tensors = 1;
     for (const Tensor* input : inputs) {
-      launch.read(piece_of(*input, begin, count));
+      launch.read(take_piece(*input, begin, count));
       tensors += input->defined() ? 1 : 0;
     }
     launch.push(count).push(static_cast<std::uint32_t>(block)).push(static_cast<std::uint32_t>(block >> 32));

@@ -13,14 +13,14 @@
 namespace heed::vulkan {
 namespace {
 
-Tensor contiguous_of(const Tensor& x) {
+Tensor make_contiguous(const Tensor& x) {
   return !x.defined() || x.is_contiguous() ? x : compact(x);
 }
 
 /// g [B, H, N] or [B, H, N, dk] for each row of S.
-Tensor decays_of(const Recurrence& of) {
+Tensor take_decays(const Recurrence& of) {
   const Tensor& g = of.log_decay;
-  if (!g.defined() || g.rank() == 4) return contiguous_of(g);
+  if (!g.defined() || g.rank() == 4) return make_contiguous(g);
   const Shape& s = g.strides();
   return compact(g.view(of.query.shape(), {s[0], s[1], s[2], 0}, g.offset()));
 }
@@ -86,13 +86,13 @@ void forward_from_last(const Recurrence& of, const Tensor& out, const Tensor& wr
   Launch(gpu, "recurrence_f32",
          {workgroup, columns, static_cast<std::uint32_t>(ceil_div(keys, height)), adds,
           of.log_decay.defined(), overwrites, of.target.defined(), states.defined(), of.reverse})
-      .read(contiguous_of(of.query))
-      .read(contiguous_of(of.key))
-      .read(contiguous_of(of.value))
-      .read(decays_of(of))
-      .read(contiguous_of(of.reading))
-      .read(contiguous_of(of.writing))
-      .read(contiguous_of(of.target))
+      .read(make_contiguous(of.query))
+      .read(make_contiguous(of.key))
+      .read(make_contiguous(of.value))
+      .read(take_decays(of))
+      .read(make_contiguous(of.reading))
+      .read(make_contiguous(of.writing))
+      .read(make_contiguous(of.target))
       .write(to)
       .write(either(written, to))
       .write(either(states, to))
@@ -114,7 +114,7 @@ Tensor with_room(const Tensor& values, const Shape& shape, const Tensor& like) {
     copy(values, both.view(shape, {both.stride(0), both.stride(1), shape[3], 1}, both.offset()));
   return both;
 }
-Tensor room_of(const Tensor& both) {
+Tensor split_room(const Tensor& both) {
   const Shape& s = both.shape();
   return both.view({s[0], s[1], s[3], s[4]}, {both.stride(0), both.stride(1), s[4], 1},
                    both.offset() + s[3] * s[4]);
@@ -141,7 +141,7 @@ void backward_to_first(const Recurrence& of, const Tensor& written, const Tensor
   const auto own = [](const Tensor& x) { return x.defined() ? compact(x) : x; };
   const bool adds = of.key.defined(), overwrites = of.reading.defined(), decays = of.log_decay.defined();
   const Tensor q = own(of.query), k = own(of.key), r = own(of.reading), w = own(of.writing),
-               g = decays && of.log_decay.rank() == 4 ? own(of.log_decay) : decays_of(of);
+               g = decays && of.log_decay.rank() == 4 ? own(of.log_decay) : take_decays(of);
   const Tensor v = adds ? with_room(of.value, grad.shape(), grad) : Tensor(),
                x = overwrites ? with_room(written, grad.shape(), grad) : Tensor();
   const Tensor walk = Tensor::empty({heads, chunk + 1, keys, width}, DType::f32, device);
@@ -155,7 +155,7 @@ void backward_to_first(const Recurrence& of, const Tensor& written, const Tensor
       .update(either(w, q))
       .update(either(v, q))
       .update(either(x, q))
-      .read(contiguous_of(grad))
+      .read(make_contiguous(grad))
       .read(states)
       .update(walk)
       .update(gradients.state)
@@ -167,9 +167,9 @@ void backward_to_first(const Recurrence& of, const Tensor& written, const Tensor
       .work(recurrence_backward_flops(of, width), 0)
       .folded_groups(heads);
   copy(q, gradients.query);
-  if (adds) copy(k, gradients.key), copy(room_of(v), gradients.value);
+  if (adds) copy(k, gradients.key), copy(split_room(v), gradients.value);
   if (overwrites) copy(r, gradients.reading), copy(w, gradients.writing);
-  if (gradients.target.defined()) copy(room_of(x), gradients.target);
+  if (gradients.target.defined()) copy(split_room(x), gradients.target);
   if (!gradients.log_decay.defined()) return;
   if (of.log_decay.rank() == 4) return copy(g, gradients.log_decay);
   const Tensor sums = Tensor::empty({heads * length, 1}, DType::f32, device);

@@ -73,7 +73,7 @@ Fold reduction_fold(const Gpu& gpu, const Shape& shape) {
 }
 
 /// A contiguous copy of some columns of [outer, n, inner].
-Tensor columns_of(const Tensor& x, Part part) {
+Tensor select_columns(const Tensor& x, Part part) {
   return compact(narrowed(x, 2, part));
 }
 
@@ -90,7 +90,7 @@ using FoldTensors = std::array<Tensor, 2>;
 
 /// f of each tensor that is defined.
 template <class F>
-FoldTensors each_of(const FoldTensors& tensors, const F& f) {
+FoldTensors map_tensors(const FoldTensors& tensors, const F& f) {
   const auto if_defined = [&](const Tensor& t) { return t.defined() ? f(t) : Tensor(); };
   return {if_defined(tensors[0]), if_defined(tensors[1])};
 }
@@ -115,16 +115,16 @@ void fold_rows(Gpu& gpu, const Kernel& kernel, const FoldTensors& in, const Fold
   if (outer > 1) {
     for (const Part part : halves(outer)) {
       const auto cut = [part](const Tensor& t) { return narrowed(t, 0, part); };
-      fold_rows(gpu, kernel, each_of(in, cut), each_of(out, cut), first_row);
+      fold_rows(gpu, kernel, map_tensors(in, cut), map_tensors(out, cut), first_row);
     }
     return;
   }
   const std::int64_t longest = std::min(rows_at_once(gpu, x), ceil_div(n, 2));
   if (longest < 2) {
     for (const Part part : halves(inner)) {
-      const auto columns = [part](const Tensor& t) { return columns_of(t, part); };
+      const auto columns = [part](const Tensor& t) { return select_columns(t, part); };
       const auto cut = [part](const Tensor& t) { return narrowed(t, 1, part); };
-      fold_rows(gpu, kernel, each_of(in, columns), each_of(out, cut), first_row);
+      fold_rows(gpu, kernel, map_tensors(in, columns), map_tensors(out, cut), first_row);
     }
     return;
   }
@@ -135,7 +135,7 @@ void fold_rows(Gpu& gpu, const Kernel& kernel, const FoldTensors& in, const Fold
     const auto result = [=](const Tensor& t) {
       return t.view({1, inner}, {inner, 1}, t.offset() + begin / longest * inner);
     };
-    fold_rows(gpu, kernel, each_of(in, rows), each_of(partials, result), first_row + begin);
+    fold_rows(gpu, kernel, map_tensors(in, rows), map_tensors(partials, result), first_row + begin);
   }
   reduce_partials(partials);
 }
@@ -303,7 +303,7 @@ void cumulative_sum(const Tensor& x, bool reverse, const Tensor& out) {
   if (longest >= 1 && n > 1) return scan_pieces(x, reverse, longest, out);
   for (const Part part : halves(inner)) {
     const Tensor columns = Tensor::empty({1, n, part.count}, x.dtype(), x.device());
-    cumulative_sum(columns_of(x, part), reverse, columns);
+    cumulative_sum(select_columns(x, part), reverse, columns);
     copy(columns, narrowed(out, 2, part));
   }
 }

@@ -45,16 +45,16 @@ TileShape fragment_tile(std::uint32_t lanes, std::uint32_t rows, std::uint32_t c
 constexpr double busy = 256;
 constexpr std::int64_t shortest_part = 256;
 
-std::int64_t part_depth_of(const TileShape& tile, std::int64_t k, std::int64_t parts) {
+std::int64_t divide_depth(const TileShape& tile, std::int64_t k, std::int64_t parts) {
   return std::max<std::int64_t>(1, ceil_div(ceil_div(k, parts), tile.depth)) * tile.depth;
 }
 
-double time_of(const TileSet& set, const TileShape& tile, std::int64_t items, std::int64_t m, std::int64_t n,
-               std::int64_t k, std::int64_t parts) {
+double time_work(const TileSet& set, const TileShape& tile, std::int64_t items, std::int64_t m,
+                 std::int64_t n, std::int64_t k, std::int64_t parts) {
   const std::int64_t groups = items * ceil_div(m, tile.rows) * ceil_div(n, tile.columns) * parts;
   const auto per_unit = static_cast<double>(ceil_div(groups, set.units));
   const double at_once = std::max(1.0, busy / tile.invocations);
-  const auto depth = static_cast<double>(part_depth_of(tile, k, parts));
+  const auto depth = static_cast<double>(divide_depth(tile, k, parts));
   double time = std::max(per_unit, at_once) * tile.rows * tile.columns * depth / tile.efficiency;
   if (parts > 1)
     time += set.per_launch +
@@ -111,10 +111,10 @@ MatmulPlan plan_matmul(const TileSet& set, const Limits& limits, std::int64_t it
     const std::uint32_t stages = stage_count(tile, limits);
     for (const std::int64_t wanted : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}) {
       if (wanted > 1 && (k < wanted * shortest_part || wanted > limits.max_groups)) break;
-      const std::int64_t depth = part_depth_of(tile, k, wanted);
+      const std::int64_t depth = divide_depth(tile, k, wanted);
       const std::int64_t parts = std::max<std::int64_t>(1, ceil_div(k, depth));
       if (parts > 1 && static_cast<std::uint64_t>(parts * items * m * n) * 4 > longest_scratch) break;
-      const double time = time_of(set, tile, items, m, n, k, parts);
+      const double time = time_work(set, tile, items, m, n, k, parts);
       if (time >= best_time) continue;
       best_time = time;
       best = {tile, stages, parts, depth};
@@ -153,7 +153,7 @@ void read_tiles(const Json& object, TileSet& set) {
   for (TileShape& tile : set.tiles) tile.efficiency = positive(efficiency, name_of(tile));
 }
 
-std::int64_t one_of(std::span<const std::int64_t> allowed, const Json& object, const std::string& name) {
+std::int64_t read_choice(std::span<const std::int64_t> allowed, const Json& object, const std::string& name) {
   const auto value = object.at(name).get<std::int64_t>();
   check(std::ranges::find(allowed, value) != allowed.end(), '"', name, "\" is ", value,
         ", which is not a size of attention's workgroups");
@@ -191,8 +191,8 @@ Tuning load_tuning(const PhysicalDevice& device) {
     read_tiles(figures.at("scalar"), tuning.scalar);
     read_tiles(figures.at("fragments"), tuning.fragments);
     const Json& attention = figures.at("attention");
-    tuning.attention = {one_of(attention_lanes, attention, "lanes"),
-                        one_of(attention_subgroups, attention, "subgroups")};
+    tuning.attention = {read_choice(attention_lanes, attention, "lanes"),
+                        read_choice(attention_subgroups, attention, "subgroups")};
     tuning.digest = digest;
   } catch (const std::exception& error) {
     fail("the tuning of ", device.name, " in ", file, " cannot be used: ", error.what(),

@@ -181,7 +181,7 @@ inline std::string text_of(const char* text, const char* argument) {
   return text;
 }
 /// Returns the leaves of a list of leaves and modules.
-Leaves leaves_of(const void* const* objects, std::size_t count);
+Leaves find_leaves(const void* const* objects, std::size_t count);
 /// Calls the caller's function and returns its result. Throws a CallbackFailed if it fails.
 Tensor call(heed_function function, void* context, std::span<const Tensor> inputs);
 

@@ -53,7 +53,7 @@ std::shared_ptr<Attention> make_layer(const std::string& name, const Options& gi
 }
 
 /// The leaf behind a handle, which finds it again after heed_move().
-std::shared_ptr<Tensor> leaf_of(const heed_tensor* handle, const std::string& argument) {
+std::shared_ptr<Tensor> find_leaf(const heed_tensor* handle, const std::string& argument) {
   std::shared_ptr<Tensor> leaf = object_of(handle, argument.c_str());
   gradient(*leaf);  // throws if it is none
   return leaf;
@@ -94,7 +94,7 @@ std::shared_ptr<OptimizerObject> make_optimizer(const std::string& name, const O
         std::isnan(group.weight_decay) ? std::nullopt : std::optional<double>(group.weight_decay);
     for (std::size_t i = 0; i < group.count; ++i) {
       const std::string parameter = concat_text("parameters[", leaves.size(), ']');
-      leaves.push_back(leaf_of(group.parameters[i], parameter));
+      leaves.push_back(find_leaf(group.parameters[i], parameter));
       to.parameters.push_back({parameter, leaves.back().get()});
     }
   }
@@ -228,7 +228,7 @@ Optimizer& OptimizerObject::get() {
   return *optimizer_;
 }
 
-Leaves leaves_of(const void* const* objects, std::size_t count) {
+Leaves find_leaves(const void* const* objects, std::size_t count) {
   check_argument(objects != nullptr || count == 0, "objects is NULL");
   Leaves found;
   std::set<const Tensor*> seen;
@@ -414,7 +414,7 @@ heed_status heed_learning_rate(const char* settings, int64_t step, int64_t steps
 
 heed_status heed_move(const void* const* objects, size_t count, const char* device, const char* dtype) {
   return guarded(__func__, [&] {
-    move(leaves_of(objects, count), device ? std::optional(find_device(device)) : std::nullopt,
+    move(find_leaves(objects, count), device ? std::optional(find_device(device)) : std::nullopt,
          dtype ? dtype : "");
   });
 }
@@ -424,7 +424,7 @@ heed_status heed_autocast_create(const void* const* objects, size_t count, const
   return guarded(__func__, out, [&] {
     const Precision kind =
         about_settings([&] { return precision_from_name(text_of(precision, "precision")); });
-    Leaves leaves = leaves_of(objects, count);
+    Leaves leaves = find_leaves(objects, count);
     for (const auto& leaf : leaves.tensors) gradient(*leaf);  // throws if it is none
     LossScaleState scale;
     if (loss_scale != 0) scale.scale = loss_scale;

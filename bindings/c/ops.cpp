@@ -76,9 +76,9 @@ Tensor reshaped(const Tensor& x, const Shape& shape) {
   return view;
 }
 
-Tensor attention_of(const heed_tensor* query, const heed_tensor* key, const heed_tensor* value,
-                    const heed_tensor* mask, int32_t causal, const heed_tensor* bias,
-                    const heed_tensor* slopes) {
+Tensor run_attention(const heed_tensor* query, const heed_tensor* key, const heed_tensor* value,
+                     const heed_tensor* mask, int32_t causal, const heed_tensor* bias,
+                     const heed_tensor* slopes) {
   AttentionOptions options;
   options.mask = optional_tensor(mask, "mask");
   options.causal = causal != 0;
@@ -486,14 +486,14 @@ heed_status heed_cross_entropy(const heed_tensor* logits, const heed_tensor* tar
 heed_status heed_attention(const heed_tensor* query, const heed_tensor* key, const heed_tensor* value,
                            const heed_tensor* mask, int32_t causal, heed_tensor** out) {
   return guarded_tensor(__func__, out,
-                        [&] { return attention_of(query, key, value, mask, causal, nullptr, nullptr); });
+                        [&] { return run_attention(query, key, value, mask, causal, nullptr, nullptr); });
 }
 
 heed_status heed_biased_attention(const heed_tensor* query, const heed_tensor* key, const heed_tensor* value,
                                   const heed_tensor* mask, int32_t causal, const heed_tensor* bias,
                                   const heed_tensor* slopes, heed_tensor** out) {
   return guarded_tensor(__func__, out,
-                        [&] { return attention_of(query, key, value, mask, causal, bias, slopes); });
+                        [&] { return run_attention(query, key, value, mask, causal, bias, slopes); });
 }
 
 heed_status heed_op(const char* op, const heed_tensor* const* inputs, size_t count, const char* settings,

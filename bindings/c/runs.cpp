@@ -47,8 +47,8 @@ RunOptions run_options(const Options& given) {
   });
 }
 
-std::vector<std::string> lines_of(const char* const* lines, std::size_t count,
-                                  const char* argument = "lines") {
+std::vector<std::string> line_list(const char* const* lines, std::size_t count,
+                                   const char* argument = "lines") {
   check_argument(lines != nullptr || count == 0, argument, " is NULL");
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < count; ++i) {
@@ -245,7 +245,7 @@ Json settings_list(const Settings& settings) {
 
 // --- training
 
-Examples examples_of(const heed_examples& given) {
+Examples read_examples(const heed_examples& given) {
   Examples examples;
   if (given.part) examples.part = given.part;
   check_argument(given.cells != nullptr || given.columns * given.rows == 0, "the cells of the examples \"",
@@ -370,7 +370,7 @@ std::pair<std::string, bool> trained(const char* task, const char* json, const h
   TrainingCall call = training_call(task, settings_object<Json>(json), path);
   call.given.own_data = count > 0;
   std::vector<Examples> tables;
-  for (std::size_t i = 0; i < count; ++i) tables.push_back(examples_of(examples[i]));
+  for (std::size_t i = 0; i < count; ++i) tables.push_back(read_examples(examples[i]));
   TrainRequest request;
   request.folder = path;
   request.resume = call.resume;
@@ -440,7 +440,7 @@ std::string compared(const char* task, const char* settings, const heed_examples
   TrainingCall call = training_call(task, std::move(object), path);
   call.given.own_data = count > 0;
   std::vector<Examples> tables;
-  for (std::size_t i = 0; i < count; ++i) tables.push_back(examples_of(examples[i]));
+  for (std::size_t i = 0; i < count; ++i) tables.push_back(read_examples(examples[i]));
   Settings base = training_settings(*call.kind, call.given);
   keep_examples(*call.kind, tables, path, base);
   if (seeds.empty()) seeds = {base.get<std::int64_t>("seed")};
@@ -524,7 +524,7 @@ heed_status heed_run_describe(heed_run* run, char** out) {
 heed_status heed_run_predict(heed_run* run, const char* const* lines, size_t count, const char* settings,
                              char** out) {
   return give_text(__func__, run, out, [&](Run& open) {
-    return json_of(open.predict(lines_of(lines, count), predict_options(settings)));
+    return json_of(open.predict(line_list(lines, count), predict_options(settings)));
   });
 }
 
@@ -584,7 +584,7 @@ heed_status heed_run_capture(heed_run* run, const char* const* lines, size_t cou
     const std::filesystem::path file = text_of(path, "path");
     check_output(file, overwrite != 0);
     CaptureFile capture;
-    const std::vector<Prediction> answers = open.predict(lines_of(lines, count), {&capture, 0});
+    const std::vector<Prediction> answers = open.predict(line_list(lines, count), {&capture, 0});
     capture.save(file, overwrite != 0);
     return json_of(answers);
   });
@@ -631,13 +631,13 @@ heed_status heed_compare_trainings(const char* task, const char* settings, const
 heed_status heed_run_measure_examples(heed_run* run, const heed_examples* examples, char** out) {
   return give_text(__func__, run, out, [&](Run& open) {
     check_argument(examples != nullptr, "examples is NULL");
-    return open.measure_examples(examples_of(*examples)).json;
+    return open.measure_examples(read_examples(*examples)).json;
   });
 }
 
 heed_status heed_run_measure_files(heed_run* run, const char* const* files, size_t count, char** out) {
   return give_text(__func__, run, out, [&](Run& open) {
-    const std::vector<std::string> names = lines_of(files, count);
+    const std::vector<std::string> names = line_list(files, count);
     check_argument(!names.empty(), "files is empty");
     return open.measure_files(names).json;
   });
@@ -646,7 +646,7 @@ heed_status heed_run_measure_files(heed_run* run, const char* const* files, size
 heed_status heed_run_outputs(heed_run* run, const char* const* lines, size_t count, heed_context* context,
                              heed_tensor** out) {
   return guarded_tensor(__func__, out, [&] {
-    const std::vector<std::string> texts = lines_of(lines, count);
+    const std::vector<std::string> texts = line_list(lines, count);
     const std::shared_ptr<Context> pass = context_of(context);
     return from_run(run, [&](Run& open) { return open.outputs(texts, *pass); });
   });
@@ -655,8 +655,8 @@ heed_status heed_run_outputs(heed_run* run, const char* const* lines, size_t cou
 heed_status heed_run_log_probabilities(heed_run* run, const char* const* lines, const char* const* targets,
                                        size_t count, heed_context* context, heed_tensor** out) {
   return guarded_tensor(__func__, out, [&] {
-    const std::vector<std::string> sources = lines_of(lines, count),
-                                   wanted = lines_of(targets, count, "targets");
+    const std::vector<std::string> sources = line_list(lines, count),
+                                   wanted = line_list(targets, count, "targets");
     const std::shared_ptr<Context> pass = context_of(context);
     return from_run(run, [&](Run& open) { return open.log_probabilities(sources, wanted, *pass); });
   });
@@ -674,7 +674,7 @@ heed_status heed_report(const char* const* folders, size_t count, const char* se
   return guarded(__func__, out, [&] {
     const RunOptions given = run_options(settings_of(settings));
     const ReportOptions options{given.device, given.verify};
-    const std::vector<std::string> names = lines_of(folders, count);
+    const std::vector<std::string> names = line_list(folders, count);
     const std::vector<std::filesystem::path> paths(names.begin(), names.end());
     return new_text(paths.size() == 1 ? run_report(paths[0], options) : runs_report(paths, options));
   });

@@ -46,7 +46,8 @@ void expect_finite(const Tensor& found, const char* given, const std::string& wh
     check(std::isfinite(value), "with ", given, ", ", what, " in ", found.dtype(), " has ", value);
 }
 
-AttentionConfig config_of(const Options& options, bool causal, bool cross, std::int64_t max_length) {
+AttentionConfig make_attention_config(const Options& options, bool causal, bool cross,
+                                      std::int64_t max_length) {
   AttentionConfig config;
   config.width = trial_width;
   config.heads = 2;
@@ -173,11 +174,11 @@ class Trial {
       return Tensor::from(real, {trial_batch, length});
     };
     AttentionInput padded = input_;
-    padded.mask = mask_of(length_);
+    padded.mask = make_mask(length_);
     AttentionInput changed = padded;
     changed.x = where(unsqueeze(padded.mask, 2), padded.x, drawn(padded.x.shape(), 7) * 3);
     if (input_.memory.defined()) {
-      padded.memory_mask = changed.memory_mask = mask_of(input_.memory.size(1));
+      padded.memory_mask = changed.memory_mask = make_mask(input_.memory.size(1));
       changed.memory =
           where(unsqueeze(padded.memory_mask, 2), padded.memory, drawn(padded.memory.shape(), 9));
     }
@@ -207,8 +208,8 @@ class Trial {
     };
     const bool cross = input_.memory.defined();
     AttentionInput input = input_;
-    input.mask = mask_of(length_, cross);
-    if (cross) input.memory_mask = mask_of(input_.memory.size(1), false);
+    input.mask = make_mask(length_, cross);
+    if (cross) input.memory_mask = make_mask(input_.memory.size(1), false);
     is_finite(input, "padding at the beginning, holes and a sample of padding alone");
     for (Tensor* mask : {&input.mask, &input.memory_mask})
       if (mask->defined()) *mask = Tensor::zeros(mask->shape(), DType::i32);
@@ -224,8 +225,8 @@ class Trial {
       return Tensor::from(real, {trial_batch, length});
     };
     AttentionInput with = input_;
-    with.mask = mask_of(length_);
-    if (with.memory.defined()) with.memory_mask = mask_of(with.memory.size(1));
+    with.mask = make_mask(length_);
+    if (with.memory.defined()) with.memory_mask = make_mask(with.memory.size(1));
     AttentionInput without = with;
     for (Tensor* part : {&without.x, &without.mask, &without.memory, &without.memory_mask})
       if (part->defined()) *part = contiguous(slice(*part, 0, 0, trial_batch - 1));
@@ -320,7 +321,7 @@ class Trial {
     Tensor out, loss;
   };
 
-  Pass pass_of(const AttentionInput& given, Context& context, bool with_losses) const {
+  Pass run_pass(const AttentionInput& given, Context& context, bool with_losses) const {
     Pass pass{given, {}, {}};
     pass.input.x = parameter(given.x);
     if (given.memory.defined()) pass.input.memory = parameter(given.memory);
@@ -337,7 +338,7 @@ class Trial {
   void is_finite(const AttentionInput& input, const char* given) const {
     const Buffers buffers(*layer_);
     Context context = Context::train(1, 1);
-    const Pass pass = pass_of(input, context, true);
+    const Pass pass = run_pass(input, context, true);
     buffers.restore();
     expect_finite(pass.out.detach(), given, "an output");
     expect_finite(pass.loss.detach(), given, "a loss");
@@ -351,7 +352,7 @@ class Trial {
   /// Outputs of the first two of three samples, and gradients of all parameters.
   std::vector<std::pair<std::string, Tensor>> results(const AttentionInput& input) const {
     Context context = Context::inference();
-    const Pass pass = pass_of(input, context, false);
+    const Pass pass = run_pass(input, context, false);
     std::vector<std::pair<std::string, Tensor>> all;
     const auto add = [&](const std::string& name, const Tensor& found) {
       if (found.defined()) all.emplace_back(name, contiguous(found));
@@ -381,7 +382,7 @@ void for_each_use(const Capabilities& can, const std::function<void(bool causal,
 
 /// Whether the variant distinguishes positions through `kind`, such as AttentionConfig::rotary.
 bool tells_positions(const AttentionVariant& variant, const Options& options, bool AttentionConfig::*kind) {
-  AttentionConfig config = config_of(options, false, false, long_length);
+  AttentionConfig config = make_attention_config(options, false, false, long_length);
   const Trial plain(variant, config, long_length);
   config.*kind = true;
   const Trial placed(variant, config, long_length);
@@ -397,7 +398,8 @@ void check_use(const AttentionVariant& variant, const Options& options, const Ca
                bool cross) {
   for (const std::int64_t length : {short_length, long_length}) {
     const bool is_short = length == short_length;
-    AttentionConfig config = config_of(options, causal, cross, can.any_length && is_short ? 0 : length);
+    AttentionConfig config =
+        make_attention_config(options, causal, cross, can.any_length && is_short ? 0 : length);
     config.bias = is_short;
     const Trial trial(variant, config, length);
     for (const std::int64_t other : {std::int64_t{1}, length - 1, length}) trial.takes_length(other);
@@ -455,7 +457,8 @@ void check_attention(std::string_view name, const Options& options) {
 Capabilities tried_capabilities(const AttentionVariant& variant) {
   Capabilities can;
   const auto with = [&](bool causal, bool cross, const std::function<void(const Trial&)>& what) {
-    return attempt([&] { what(Trial(variant, config_of({}, causal, cross, long_length), long_length)); });
+    return attempt(
+        [&] { what(Trial(variant, make_attention_config({}, causal, cross, long_length), long_length)); });
   };
   can.causal = with(true, false, [](const Trial& trial) { trial.future_is_unseen(); });
   // If the variant lacks the form, the field keeps its default.
@@ -471,7 +474,7 @@ Capabilities tried_capabilities(const AttentionVariant& variant) {
     can.*fields.first = attempt(
         [&, kind = kind, field = fields.second] { check(tells_positions(variant, {}, field), kind); });
   can.any_length = attempt([&] {
-    const Trial trial(variant, config_of({}, false, false, 0), long_length);
+    const Trial trial(variant, make_attention_config({}, false, false, 0), long_length);
     for (const std::int64_t length : {std::int64_t{7}, long_length}) trial.takes_length(length);
   });
   can.reason = variant.capabilities.reason;

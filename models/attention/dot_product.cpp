@@ -30,7 +30,7 @@ namespace {
 class DotProductAttention : public ProjectedAttention {
  public:
   explicit DotProductAttention(const AttentionConfig& config)
-      : ProjectedAttention(config, {.key_heads = key_heads_of(config),
+      : ProjectedAttention(config, {.key_heads = read_key_heads(config),
                                     .output_bias = config.options.take_bool("output_bias", config.bias),
                                     .normalised = config.options.take_bool("qk_norm", false)}),
         sink_(config),
@@ -53,7 +53,7 @@ class DotProductAttention : public ProjectedAttention {
   }
 
  private:
-  static std::int64_t key_heads_of(const AttentionConfig& config) {
+  static std::int64_t read_key_heads(const AttentionConfig& config) {
     const std::int64_t heads = config.options.take_integer("kv_heads", 0, 0, most_units);
     check(heads == 0 || config.heads % heads == 0, "setting 'kv_heads' must divide the ", config.heads,
           " heads, each of which has one of keys and values, got ", heads);

@@ -55,16 +55,16 @@ class Forgetting : public Attention {
     cache.key = appended(std::move(cache.key), merge_heads(fading_key(x.key, -c)));
     cache.value = appended(std::move(cache.value), merge_heads(x.value));
     const Tensor out = attention(fading_query(x.query, c), split_heads(cache.key, heads),
-                                 split_heads(cache.value, heads), options_of(cache.mask, context));
-    return output_of(out, input.x);
+                                 split_heads(cache.value, heads), masked_options(cache.mask, context));
+    return project_output(out, input.x);
   }
 
  protected:
   Tensor forward(const AttentionInput& input, Context& context) override {
     const Parts x = parts_of(input, 0);
     show(context, "weights", [&] { return weights(x, input.mask); });
-    return output_of(config().causal ? past(x, input.mask, context).output : both(x, input.mask, context),
-                     input.x);
+    return project_output(
+        config().causal ? past(x, input.mask, context).output : both(x, input.mask, context), input.x);
   }
 
  private:
@@ -96,7 +96,7 @@ class Forgetting : public Attention {
     return concat({pad(query, 3, 0, 1, 1), unsqueeze(added / scale(), 3)}, 3);
   }
 
-  AttentionOptions options_of(const Tensor& mask, Context& context) const {
+  AttentionOptions masked_options(const Tensor& mask, Context& context) const {
     AttentionOptions options = kernel_options(mask, context);
     options.scale = scale();
     options.causal = true;
@@ -106,7 +106,7 @@ class Forgetting : public Attention {
   /// Over the keys up to each query.
   AttentionPart past(const Parts& x, const Tensor& mask, Context& context) const {
     return attention_part(fading_query(x.query, x.c), fading_key(x.key, -x.c), x.value,
-                          options_of(mask, context));
+                          masked_options(mask, context));
   }
 
   /// Over all keys: those up to the query and, in reverse order, those after it.
@@ -119,7 +119,7 @@ class Forgetting : public Attention {
     const Tensor after_mask = mask.defined() ? contiguous(flip(slice(mask, 1, 1, length), 1)) : Tensor();
     AttentionPart after =
         attention_part(fading_query(firsts(x.query), -firsts(x.c)), fading_key(seconds(x.key), seconds(x.c)),
-                       seconds(x.value), options_of(after_mask, context));
+                       seconds(x.value), masked_options(after_mask, context));
     constexpr double nothing = -1e30;  // a softmax over -infinity alone would be NaN
     before.log_sum_exp = maximum(before.log_sum_exp, nothing);
     after.log_sum_exp = pad(maximum(flip(after.log_sum_exp, 2), nothing), 2, 0, 1, nothing);
@@ -127,7 +127,7 @@ class Forgetting : public Attention {
     return join_attention(std::vector<AttentionPart>{before, after});
   }
 
-  Tensor output_of(const Tensor& attended, const Tensor& like) const {
+  Tensor project_output(const Tensor& attended, const Tensor& like) const {
     return w_.output(cast(merge_heads(attended), like.dtype()));
   }
 

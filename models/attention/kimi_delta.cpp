@@ -39,7 +39,7 @@ class KimiDelta : public DeltaNet {
  public:
   explicit KimiDelta(const AttentionConfig& config)
       : DeltaNet(config),
-        rank_(rank_of(config)),
+        rank_(read_rank(config)),
         decay_in_(config.width, rank_, false, initialiser_),
         decay_out_(rank_, config.width, false, initialiser_),
         gate_in_(config.width, rank_, false, initialiser_),
@@ -63,7 +63,7 @@ class KimiDelta : public DeltaNet {
   }
 
  private:
-  static std::int64_t rank_of(const AttentionConfig& config) {
+  static std::int64_t read_rank(const AttentionConfig& config) {
     const std::int64_t given = config.options.take_integer("gate_rank", 0, 0, most_units);
     return given > 0 ? given : config.width / config.heads;
   }

@@ -30,7 +30,7 @@
 namespace heed {
 namespace {
 
-std::int64_t sinks_of(const Options& options) {
+std::int64_t read_sinks(const Options& options) {
   return options.take_integer("sinks", 0, 0, most_positions);
 }
 
@@ -40,7 +40,7 @@ class Local : public PatternAttention {
       : PatternAttention(config),
         w_(config, initialiser_),
         reach_(config.options.take_integer("reach", 64, 0, most_positions)),
-        sinks_(sinks_of(config.options)),
+        sinks_(read_sinks(config.options)),
         sink_(config),
         gate_(config, initialiser_) {
     add_projections(w_);
@@ -119,7 +119,7 @@ Capabilities local_capabilities(const Options& options) {
   return {.causal = true,
           .as_heads = true,
           .rotary = true,
-          .alibi = sinks_of(options) == 0,
+          .alibi = read_sinks(options) == 0,
           .reason = "its window slides over one sequence"};
 }
 

@@ -70,7 +70,7 @@ class MixtureOfBlocks : public Attention {
     if (sees_all(key)) return w_.output(merge_heads(attention(query, key, value, options)));
     std::vector<AttentionPart> parts;
     if (blocks_ > 1) {
-      const Tensor chosen = chosen_of(query, key, input.mask);
+      const Tensor chosen = pick_key_blocks(query, key, input.mask);
       for (const AttentionPart& part : attend_to_chosen(unsqueeze(query, 3), key, value, input.mask, chosen,
                                                         block_, kernel_options({}, context)))
         parts.push_back({squeeze(part.output, 3), squeeze(part.log_sum_exp, 3)});
@@ -84,13 +84,13 @@ class MixtureOfBlocks : public Attention {
 
   /// i32 [B, H, N, k - 1]: the blocks that queries [B, H, N, dh] choose besides their own, -1:
   /// none. The last query is at the last key.
-  Tensor chosen_of(const Tensor& query, const Tensor& key, const Tensor& mask) const {
+  Tensor pick_key_blocks(const Tensor& query, const Tensor& key, const Tensor& mask) const {
     const NoGrad no_grad;
     const std::int64_t keys = key.size(2), length = query.size(2), blocks = ceil_div(keys, block_);
     const DType precise = statistics_type(key.dtype());
     const Tensor real = mask_as_numbers(mask, select(key, 1, 0));
-    const Tensor summed = sum(blocks_of(cast(without_padding(key, mask), precise)), 3);
-    const Tensor counts = sum(blocks_of(cast(reshape(real, {real.size(0), 1, keys, 1}), precise)), 3);
+    const Tensor summed = sum(split_into_blocks(cast(without_padding(key, mask), precise)), 3);
+    const Tensor counts = sum(split_into_blocks(cast(reshape(real, {real.size(0), 1, keys, 1}), precise)), 3);
     const Tensor scores = matmul(cast(query, precise), transpose(summed / maximum(counts, 1), 2, 3));
     const Tensor at = Tensor::arange(blocks, DType::i32, key.device()),
                  own = cast(floor(cast(Tensor::arange(keys, DType::i32, key.device()), DType::f32) /
@@ -104,7 +104,7 @@ class MixtureOfBlocks : public Attention {
   }
 
   /// [B, H, M, n] -> [B, H, blocks, l, n].
-  Tensor blocks_of(const Tensor& x) const {
+  Tensor split_into_blocks(const Tensor& x) const {
     const std::int64_t count = ceil_div(x.size(2), block_);
     return reshape(pad(x, 2, 0, count * block_ - x.size(2)),
                    {x.size(0), x.size(1), count, block_, x.size(3)});
@@ -115,8 +115,8 @@ class MixtureOfBlocks : public Attention {
     options.causal = config().causal;
     if (sees_all(key)) return options;
     const Tensor none = Tensor::full({1, 1, query.size(2), 1}, -1, DType::i32, key.device());
-    options.mask =
-        keys_of_chosen(blocks_ > 1 ? chosen_of(query, key, options.key_mask) : none, key.size(2), block_);
+    options.mask = keys_of_chosen(blocks_ > 1 ? pick_key_blocks(query, key, options.key_mask) : none,
+                                  key.size(2), block_);
     return options;
   }
 

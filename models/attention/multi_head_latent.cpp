@@ -77,7 +77,7 @@ class MultiHeadLatent : public Attention {
     };
     const Tensor queries = concat({matmul(x.query, by_head(key_.matrix())), x.rotary_query}, 3);
     const Tensor attended = attention(queries, for_all(concat({cache.key, cache.value}, 2)),
-                                      for_all(cache.key), options_of(cache.mask, context));
+                                      for_all(cache.key), masked_options(cache.mask, context));
     const Tensor merged = merge_heads(matmul(attended, transpose(by_head(value_.matrix()), 2, 3)));
     return output_(value_.bias.defined() ? merged + value_.bias : merged);
   }
@@ -92,7 +92,7 @@ class MultiHeadLatent : public Attention {
     const Tensor key = concat({split_heads(made[0], heads),
                                expand(shared, {shared.size(0), heads, shared.size(2), shared.size(3)})},
                               3);
-    const AttentionOptions options = options_of(input.mask, context);
+    const AttentionOptions options = masked_options(input.mask, context);
     show_weights(context, query, key, options);
     return output_(merge_heads(attention(query, key, split_heads(made[1], heads), options)));
   }
@@ -123,7 +123,7 @@ class MultiHeadLatent : public Attention {
             rms_norm(shared[0], gains_), rotary_(shared[1], begin)};
   }
 
-  AttentionOptions options_of(const Tensor& mask, Context& context) const {
+  AttentionOptions masked_options(const Tensor& mask, Context& context) const {
     AttentionOptions options = kernel_options(mask, context);
     options.scale = 1 / std::sqrt(static_cast<double>(width_ + rotary_width_));
     options.causal = config().causal;

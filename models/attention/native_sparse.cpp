@@ -71,7 +71,7 @@ class NativeSparse : public Attention {
  public:
   explicit NativeSparse(const AttentionConfig& config)
       : Attention(config),
-        groups_(groups_of(config)),
+        groups_(read_groups(config)),
         head_width_(config.inner_width() / config.heads),
         block_(config.options.take_integer("block", 32, 1, 4096)),
         blocks_(config.options.take_integer("blocks", 8, 1, most_positions)),
@@ -100,13 +100,14 @@ class NativeSparse : public Attention {
     if (cache.parts.empty()) cache.parts.resize(1);
     AttentionCache& in_short = cache.parts[0];
     const std::int64_t before = cache.extend_mask(input), now = before + input.x.size(1);
-    const std::vector<Tensor> x = maps_of(input.x, before);
+    const std::vector<Tensor> x = split_maps(input.x, before);
     cache.key = appended(std::move(cache.key), x[1]);
     cache.value = appended(std::move(cache.value), x[2]);
     const std::int64_t begin = before / block_ * block_, end = now / block_ * block_;
     if (end > begin) {
-      const InShort added = in_short_of(slice(cache.key, 1, begin, end), slice(cache.value, 1, begin, end),
-                                        cache.mask.defined() ? slice(cache.mask, 1, begin, end) : Tensor());
+      const InShort added =
+          compress_blocks(slice(cache.key, 1, begin, end), slice(cache.value, 1, begin, end),
+                          cache.mask.defined() ? slice(cache.mask, 1, begin, end) : Tensor());
       in_short.key = appended(std::move(in_short.key), merge_heads(added.key));
       in_short.value = appended(std::move(in_short.value), merge_heads(added.value));
     }
@@ -117,7 +118,7 @@ class NativeSparse : public Attention {
 
  protected:
   Tensor forward(const AttentionInput& input, Context& context) override {
-    const std::vector<Tensor> x = maps_of(input.x, 0);
+    const std::vector<Tensor> x = split_maps(input.x, 0);
     const std::int64_t length = input.x.size(1), whole = length / block_ * block_,
                        cut = config().causal ? whole : ceil_div(length, block_) * block_;
     const auto to_cut = [&](const Tensor& t) {
@@ -126,7 +127,8 @@ class NativeSparse : public Attention {
     InShort in_short;
     if (cut > 0) {
       const Tensor real = Tensor::ones({input.x.size(0), length}, DType::i32, input.x.device());
-      in_short = in_short_of(to_cut(x[1]), to_cut(x[2]), to_cut(input.mask.defined() ? input.mask : real));
+      in_short =
+          compress_blocks(to_cut(x[1]), to_cut(x[2]), to_cut(input.mask.defined() ? input.mask : real));
     }
     return attend(x, x[1], x[2], in_short, input.mask, false, context);
   }
@@ -136,7 +138,7 @@ class NativeSparse : public Attention {
     Tensor key, value;  // [B, G, blocks, dh]; undefined: no blocks
   };
 
-  static std::int64_t groups_of(const AttentionConfig& config) {
+  static std::int64_t read_groups(const AttentionConfig& config) {
     const std::int64_t heads = config.options.take_integer("kv_heads", 0, 0, most_units);
     check(heads == 0 || config.heads % heads == 0, "setting 'kv_heads' must divide the ", config.heads,
           " heads, each of which has one of keys and values, got ", heads);
@@ -144,7 +146,7 @@ class NativeSparse : public Attention {
   }
 
   /// q, the three k, the three v and the logits of the gates.
-  std::vector<Tensor> maps_of(const Tensor& x, std::int64_t begin) {
+  std::vector<Tensor> split_maps(const Tensor& x, std::int64_t begin) {
     std::vector<Tensor> maps = Linear::each({&query_, &key_, &value_, &gate_}, x);
     maps[0] = rotary_(maps[0], begin), maps[1] = rotary_(maps[1], begin);
     return maps;
@@ -156,12 +158,12 @@ class NativeSparse : public Attention {
     return slice(split_heads(x, 3 * groups_), 1, which * groups_, (which + 1) * groups_);
   }
 
-  InShort in_short_of(const Tensor& key, const Tensor& value, const Tensor& mask) const {
+  InShort compress_blocks(const Tensor& key, const Tensor& value, const Tensor& mask) const {
     return {short_key_(contiguous(branch(key, 0)), mask), short_value_(contiguous(branch(value, 0)), mask)};
   }
 
   /// [B, G, M, dh] -> [B, H, M, dh]
-  Tensor for_heads_of(const Tensor& x) const { return repeat(x, config().heads / groups_, 1); }
+  Tensor repeat_for_heads(const Tensor& x) const { return repeat(x, config().heads / groups_, 1); }
 
   /// The output for the maps of x; the last query is at the last key. `few`: use masks over all
   /// keys.
@@ -170,8 +172,8 @@ class NativeSparse : public Attention {
     const std::int64_t heads = config().heads, sharing = heads / groups_;
     const Tensor query = split_heads(x[0], heads);
     const std::int64_t batch = query.size(0), length = query.size(2), count = keys.size(1);
-    const Tensor key = branch(keys, 1), value = branch(values, 1), all_keys = for_heads_of(key),
-                 all_values = for_heads_of(value);
+    const Tensor key = branch(keys, 1), value = branch(values, 1), all_keys = repeat_for_heads(key),
+                 all_values = repeat_for_heads(value);
     AttentionOptions options = kernel_options(mask, context);
     options.causal = config().causal;
 
@@ -185,11 +187,11 @@ class NativeSparse : public Attention {
       const Tensor own = cast(floor(cast(place, DType::f32) / static_cast<double>(block_)), DType::i32);
       Tensor seen = slice(blocks_with_keys(mask, count, block_, query.device()), 3, 0, blocks);
       if (config().causal) seen = seen * less_equal(at * static_cast<double>(block_) + (block_ - 1.0), place);
-      const Tensor logits = matmul(query, transpose(for_heads_of(in_short.key), 2, 3)) *
+      const Tensor logits = matmul(query, transpose(repeat_for_heads(in_short.key), 2, 3)) *
                             (1 / std::sqrt(static_cast<double>(head_width_)));
       const Tensor p = masked_softmax(logits, seen);  // [B, H, N, blocks]
       show(context, "block_weights", p);
-      const Tensor o = matmul(maybe_dropout(p, config().dropout, context), for_heads_of(in_short.value));
+      const Tensor o = matmul(maybe_dropout(p, config().dropout, context), repeat_for_heads(in_short.value));
       sum_of_branches = o * unsqueeze(select(gates, 0, 0), 3);
       const Tensor scores = sum(reshape(p.detach(), {batch, groups_, sharing, length, blocks}), 2);
       const Tensor always = logical_or(equal(at, 0), equal(at, own - 1));
@@ -220,7 +222,7 @@ class NativeSparse : public Attention {
     }
     AttentionOptions near = kernel_options(mask, context);
     near.pattern = window_pattern(length, count);
-    add(attention(query, for_heads_of(branch(keys, 2)), for_heads_of(branch(values, 2)), near), 2);
+    add(attention(query, repeat_for_heads(branch(keys, 2)), repeat_for_heads(branch(values, 2)), near), 2);
     return output_(merge_heads(sum_of_branches));
   }
 

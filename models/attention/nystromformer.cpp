@@ -54,7 +54,7 @@ struct Segments {
   Tensor exists;  // i32 [1 or B, m], 0: a segment without tokens
 };
 
-Segments segments_of(const Tensor& mask, const Tensor& x, std::int64_t count) {
+Segments make_segments(const Tensor& mask, const Tensor& x, std::int64_t count) {
   const RealPlaces real = real_places(mask, x);
   // floor(place m / n); adding a half keeps whole quotients from being rounded down.
   const Tensor segment =
@@ -80,7 +80,7 @@ Tensor pseudo_inverse(const Tensor& a, std::int64_t iterations) {
   return z;
 }
 
-std::int64_t convolution_of(const Options& options) {
+std::int64_t read_convolution(const Options& options) {
   return options.take_integer("convolution", 0, 0, 255);
 }
 
@@ -91,7 +91,7 @@ class Nystromformer : public Attention {
         w_(config, initialiser_),
         landmarks_(config.options.take_integer("landmarks", 64, 1, 4096)),
         iterations_(config.options.take_integer("iterations", 6, 1, 64)),
-        kernel_width_(convolution_of(config.options)),
+        kernel_width_(read_convolution(config.options)),
         counted_(is_padding_counted(config.options)) {
     check(kernel_width_ == 0 || kernel_width_ % 2 == 1, "attention 'nystromformer': convolution is ",
           kernel_width_, "; the width of a kernel must be odd, or 0 for none");
@@ -121,15 +121,15 @@ class Nystromformer : public Attention {
     if (cross) x.query = w_.query(input.x);
     const Tensor in_query = counted_ ? Tensor() : input.mask, in_memory = counted_ ? Tensor() : memory_mask;
     const auto cut = [&](const Tensor& mask, const Tensor& t) {
-      return segments_of(mask, t, std::min(landmarks_, t.size(1)));
+      return make_segments(mask, t, std::min(landmarks_, t.size(1)));
     };
     const Segments segments = cut(in_memory, memory),
                    asking_segments = cross ? cut(in_query, input.x) : segments;
     const auto landmarks_of = [&](const Segments& of, const Tensor& t, const Tensor& mask) {
       return split_heads(matmul(of.mean, cast(without_padding(t, mask), precise)), heads);  // [B, H, m, dh]
     };
-    const Tensor query_landmarks = landmarks_of(asking_segments, x.query, in_query),
-                 key_landmarks = landmarks_of(segments, x.key, in_memory);
+    const Tensor query_landmarks = place_landmarks(asking_segments, x.query, in_query),
+                 key_landmarks = place_landmarks(segments, x.key, in_memory);
     const double scale = 1 / std::sqrt(static_cast<double>(query_landmarks.size(3)));
     const Tensor between = masked_softmax(matmul(query_landmarks, transpose(key_landmarks, 2, 3)) * scale,
                                           unsqueeze(unsqueeze(segments.exists, 1), 1)) *
@@ -173,7 +173,7 @@ class Nystromformer : public Attention {
 };
 
 Capabilities nystromformer_capabilities(const Options& options) {
-  return {.cross = convolution_of(options) == 0,
+  return {.cross = read_convolution(options) == 0,
           .cross_by_step = false,
           .as_heads = true,
           .padding = !is_padding_counted(options),

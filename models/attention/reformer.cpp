@@ -241,16 +241,17 @@ class Reformer : public Attention {
                        Context& context) const {
     AttentionOptions options = kernel_options({}, context);
     options.mask = rounds.allowed();
-    const Tensor k = with_block_before(chunks_of(key, rounds));  // [G, chunks, 2 m, dh]
-    const Tensor v = with_block_before(chunks_of(value, rounds));
-    const AttentionPart part = attention_part(chunks_of(query, rounds), k, v, options);  // chunks as heads
+    const Tensor k = with_block_before(split_into_chunks(key, rounds));  // [G, chunks, 2 m, dh]
+    const Tensor v = with_block_before(split_into_chunks(value, rounds));
+    const AttentionPart part =
+        attention_part(split_into_chunks(query, rounds), k, v, options);  // chunks as heads
     const Tensor rank = inverse_order(rounds.order());
     const auto back = [&](const Tensor& x) { return gather_rows(from_blocks(x, query.size(1)), rank); };
     return {back(part.output), back(part.log_sum_exp)};
   }
 
   /// x [G, N, dh] in the order of the last round, cut into chunks: [G, chunks, m, dh].
-  Tensor chunks_of(const Tensor& x, const HashRounds& rounds) const {
+  Tensor split_into_chunks(const Tensor& x, const HashRounds& rounds) const {
     return into_blocks(gather_rows(x, rounds.order()), std::min(chunk_, x.size(1)));
   }
 
@@ -258,9 +259,10 @@ class Reformer : public Attention {
   Tensor weights(const Tensor& query, const Tensor& key, const HashRounds& rounds) const {
     AttentionOptions options;
     options.mask = rounds.allowed();
-    const Tensor k = with_block_before(chunks_of(key, rounds));
-    const Tensor in_blocks = attention_weights(chunks_of(query, rounds), k, options);  // [G, chunks, m, 2 m]
-    const Tensor sorted = unsqueeze(weights_of_blocks(in_blocks, query.size(1)), 1);   // [G, 1, N, N]
+    const Tensor k = with_block_before(split_into_chunks(key, rounds));
+    const Tensor in_blocks =
+        attention_weights(split_into_chunks(query, rounds), k, options);              // [G, chunks, m, 2 m]
+    const Tensor sorted = unsqueeze(weights_of_blocks(in_blocks, query.size(1)), 1);  // [G, 1, N, N]
     return squeeze(unsorted_weights(sorted, rounds.order()), 1);
   }
 

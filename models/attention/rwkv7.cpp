@@ -50,8 +50,8 @@ class Rwkv7 : public RecurrentAttention {
  public:
   explicit Rwkv7(const AttentionConfig& config)
       : RecurrentAttention(config),
-        rank_(rank_of(config, "rank", 2.5 * head_width_of(config) / 64)),
-        gate_rank_(rank_of(config, "gate_rank", 5)),
+        rank_(read_rank(config, "rank", 2.5 * read_head_width(config) / 64)),
+        gate_rank_(read_rank(config, "gate_rank", 5)),
         query_(config.width, config.width, config.bias, initialiser_),
         key_(config.width, config.width, config.bias, initialiser_),
         value_(config.width, config.width, config.bias, initialiser_),
@@ -111,12 +111,12 @@ class Rwkv7 : public RecurrentAttention {
   }
 
  private:
-  static double head_width_of(const AttentionConfig& config) {
+  static double read_head_width(const AttentionConfig& config) {
     const std::int64_t head_width = config.width / config.heads;
     return static_cast<double>(head_width);
   }
 
-  static std::int64_t rank_of(const AttentionConfig& config, const char* name, double of_root) {
+  static std::int64_t read_rank(const AttentionConfig& config, const char* name, double of_root) {
     const std::int64_t given = config.options.take_integer(name, 0, 0, most_units);
     const double usual = of_root * std::sqrt(static_cast<double>(config.width));
     return given > 0 ? given : std::max<std::int64_t>(32, 32 * std::lrint(usual / 32));

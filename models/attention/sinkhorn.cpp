@@ -74,11 +74,11 @@ class Sinkhorn : public Attention {
       return reshape(transpose(t, 1, 2), {batch * count, heads, t.size(3), t.size(4)});
     };
     const auto with_sorted = [&](const Tensor& t) {
-      const Tensor own = where(reshape(real, {batch, 1, count, width, 1}), blocks_of(t), 0);
+      const Tensor own = where(reshape(real, {batch, 1, count, width, 1}), split_into_blocks(t), 0);
       const Tensor flat = reshape(own, {batch, heads, count, width * own.size(4)});
       return of_block(concat({reshape(matmul(sorting, flat), own.shape()), own}, 3));
     };
-    const Tensor query = of_block(blocks_of(projected.query)), key = with_sorted(projected.key);
+    const Tensor query = of_block(split_into_blocks(projected.query)), key = with_sorted(projected.key);
     AttentionOptions options = kernel_options({}, context);
     options.mask = allowed(real);
     const Tensor attended = attention(query, key, with_sorted(projected.value), options);  // [B n, H, b, dh]

@@ -191,7 +191,7 @@ class SparseTransformer : public PatternAttention {
 
  protected:
   bool sees(std::int64_t head, std::int64_t i, std::int64_t j, std::int64_t) const override {
-    return sets_.sees(set_of(head), i, j);
+    return sets_.sees(key_set(head), i, j);
   }
 
   Tensor forward(const AttentionInput& input, Context& context) override {
@@ -201,7 +201,7 @@ class SparseTransformer : public PatternAttention {
     const Tensor k = split_heads(rotary_(x.key), heads), v = split_heads(x.value, heads);
     show_visible_weights(context, q, k, input.mask);
     if (mode_ != "heads" || heads == 1)
-      return w_.output(merge_heads(attend(set_of(0), q, k, v, input.mask, context)));
+      return w_.output(merge_heads(attend(key_set(0), q, k, v, input.mask, context)));
     const auto half = [&](const Tensor& x, std::int64_t parity) { return slice(x, 1, parity, heads, 2); };
     const Tensor even = attend(KeySet::local, half(q, 0), half(k, 0), half(v, 0), input.mask, context);
     const Tensor odd = attend(KeySet::distant, half(q, 1), half(k, 1), half(v, 1), input.mask, context);
@@ -216,7 +216,7 @@ class SparseTransformer : public PatternAttention {
     return length > 0 ? std::lround(std::ceil(std::sqrt(static_cast<double>(length)))) : 128;
   }
 
-  KeySet set_of(std::int64_t head) const {
+  KeySet key_set(std::int64_t head) const {
     if (mode_ == "merged") return KeySet::both;
     const std::int64_t turn = mode_ == "heads" ? head : config().layer;
     return turn % 2 == 0 ? KeySet::local : KeySet::distant;

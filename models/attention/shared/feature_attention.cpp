@@ -31,9 +31,9 @@ Tensor FeatureAttention::forward(const AttentionInput& input, Context& context) 
   const Projections::Projected x = config().cross ? w_.of_memory(input.memory) : w_.of(input.x);
   const Tensor& mask = config().cross ? input.memory_mask : input.mask;
   const Features query = phi(heads_of(config().cross ? w_.query(input.x) : x.query), {0, input.x.size(1)});
-  const Keys keys = keys_of(phi(heads_of(x.key), {0, x.key.size(1)}), mask);
-  if (context.capture) show_weights_of(context, query, keys);
-  return output(matmul(values_of(query, keys.scale), sums_of(keys, x.value, context)), input.x);
+  const Keys keys = key_features(phi(heads_of(x.key), {0, x.key.size(1)}), mask);
+  if (context.capture) show_feature_weights(context, query, keys);
+  return output(matmul(feature_values(query, keys.scale), feature_sums(keys, x.value, context)), input.x);
 }
 
 Tensor FeatureAttention::step(const AttentionInput& input, AttentionCache& cache, Context& context) {
@@ -42,14 +42,14 @@ Tensor FeatureAttention::step(const AttentionInput& input, AttentionCache& cache
   const FeatureMap phi = feature_map(context);
   if (!cache.key.defined()) {
     const Projections::Projected memory = w_.of_memory(input.memory);
-    const Keys keys = keys_of(phi(heads_of(memory.key), {0, memory.key.size(1)}), input.memory_mask);
-    cache.key = sums_of(keys, memory.value, context), cache.value = keys.scale;
+    const Keys keys = key_features(phi(heads_of(memory.key), {0, memory.key.size(1)}), input.memory_mask);
+    cache.key = feature_sums(keys, memory.value, context), cache.value = keys.scale;
   }
   cache.of_memory = true;
   const Tensor x = by_memory(input);
   const Places places{cache.position, input.x.size(1)};
   cache.position += places.count;
-  const Tensor query = values_of(phi(heads_of(w_.query(x)), places), cache.value);
+  const Tensor query = feature_values(phi(heads_of(w_.query(x)), places), cache.value);
   return reshape(output(matmul(query, cache.key), x), input.x.shape());
 }
 
@@ -61,14 +61,14 @@ Tensor FeatureAttention::causal(const AttentionInput& input, AttentionCache& cac
   const Places places{cache.position, input.x.size(1)};
   cache.position += places.count;
   const Features query = phi(heads_of(x.query), places), key = phi(heads_of(x.key), places);
-  if (context.capture) show_weights_of(context, query, keys_of(key, input.mask));
+  if (context.capture) show_feature_weights(context, query, key_features(key, input.mask));
   const Tensor logs = logs_of_keys(key, input.mask);
   Tensor scale = maximum(running_max(logs, 2), least_log(logs));
   if (cache.value.defined()) scale = maximum(scale, cache.value);
   const Tensor first = cache.value.defined() ? cache.value : slice(scale, 2, 0, 1);
   const Tensor before = concat({first, slice(scale, 2, 0, places.count - 1)}, 2);
   cache.value = slice(scale, 2, places.count - 1, places.count);
-  const Tensor sums = recurrence_output({.query = values_of(query, scale),
+  const Tensor sums = recurrence_output({.query = feature_values(query, scale),
                                          .key = exp(logs - scale),
                                          .value = with_ones(x.value, context),
                                          .log_decay = clamp(before - scale, -most_decay, 0)},
@@ -94,20 +94,20 @@ Tensor FeatureAttention::logs_of_keys(const Features& features, const Tensor& ma
   return mask.defined() ? where(unsqueeze(unsqueeze(mask, 1), 3), logs, never) : logs;
 }
 
-FeatureAttention::Keys FeatureAttention::keys_of(const Features& features, const Tensor& mask) {
+FeatureAttention::Keys FeatureAttention::key_features(const Features& features, const Tensor& mask) {
   const Tensor logs = logs_of_keys(features, mask);
   const Tensor scale = maximum(max(logs.detach(), 2, true), least_log(logs));
   return {exp(logs - scale), scale};
 }
 
 /// phi(q) e^c, divided by its largest element.
-Tensor FeatureAttention::values_of(const Features& query, const Tensor& scale) {
+Tensor FeatureAttention::feature_values(const Features& query, const Tensor& scale) {
   const Tensor logs = query.logs + scale;
   return exp(logs - maximum(max(logs.detach(), -1, true), 2 * least_log(logs)));
 }
 
 /// S and z over all keys, divided by e^c, [B, H, m, dh + 1].
-Tensor FeatureAttention::sums_of(const Keys& keys, const Tensor& value, Context& context) const {
+Tensor FeatureAttention::feature_sums(const Keys& keys, const Tensor& value, Context& context) const {
   return matmul(transpose(keys.values, 2, 3), with_ones(value, context));
 }
 
@@ -119,8 +119,8 @@ Tensor FeatureAttention::output(const Tensor& sums, const Tensor& like) const {
 }
 
 /// Records "weights" [B, H, N, M] of the keys of this pass.
-void FeatureAttention::show_weights_of(Context& context, const Features& query, const Keys& keys) const {
-  Tensor weights = matmul(values_of(query, keys.scale), transpose(keys.values, 2, 3));
+void FeatureAttention::show_feature_weights(Context& context, const Features& query, const Keys& keys) const {
+  Tensor weights = matmul(feature_values(query, keys.scale), transpose(keys.values, 2, 3));
   if (config().causal) weights = tril(weights);
   show(context, "weights", weights / divisor(sum(weights, -1, true)));
 }

@@ -49,12 +49,12 @@ class FeatureAttention : public Attention {
   Tensor heads_of(const Tensor& x) const;
   Tensor with_ones(const Tensor& value, Context& context) const;
   static Tensor logs_of_keys(const Features& features, const Tensor& mask);
-  static Keys keys_of(const Features& features, const Tensor& mask);
-  static Tensor values_of(const Features& query, const Tensor& scale);
-  Tensor sums_of(const Keys& keys, const Tensor& value, Context& context) const;
+  static Keys key_features(const Features& features, const Tensor& mask);
+  static Tensor feature_values(const Features& query, const Tensor& scale);
+  Tensor feature_sums(const Keys& keys, const Tensor& value, Context& context) const;
   Tensor causal(const AttentionInput& input, AttentionCache& cache, Context& context);
   Tensor output(const Tensor& sums, const Tensor& like) const;
-  void show_weights_of(Context& context, const Features& query, const Keys& keys) const;
+  void show_feature_weights(Context& context, const Features& query, const Keys& keys) const;
 
   Projections w_;
 };
