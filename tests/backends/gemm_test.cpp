@@ -1,0 +1,191 @@
+// Products by heed's own kernels, in f32 and, where the processor can, in bf16: layouts, and bits that
+// depend on nothing but the sums.
+
+#include "heed/backends/cpu/gemm.h"
+
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+#include <iostream>
+#include <limits>
+
+#include "heed/autograd/ops.h"
+#include "heed/backends/cpu/blas.h"
+#include "heed/core/backend.h"
+#include "heed/core/device.h"
+#include "heed/core/low_precision.h"
+#include "heed/tests/child_process.h"
+#include "heed/tests/kernel_check.h"
+#include "heed/tests/model_support.h"
+#include "heed/tests/support.h"
+
+using namespace heed;
+using namespace heed::test;
+namespace {
+
+/// A matrix [rows, columns], stored by columns if transposed, with `gap` elements between what is stored;
+/// of bf16 numbers if asked.
+struct Operand {
+  Tensor stored;
+  cpu::MatrixView view;
+
+  Operand(std::int64_t rows, std::int64_t columns, bool transposed, std::int64_t gap, std::uint32_t stream,
+          bool rounded = false)
+      : stored(random_floats(transposed ? Shape{columns, rows + gap} : Shape{rows, columns + gap}, stream)),
+        view{stored.data<float>(), stored.size(1), transposed} {
+    for (std::int64_t i = 0; i < stored.count() && rounded; ++i)
+      stored.data<float>()[i] = bf16_to_float(float_to_bf16(stored.data<float>()[i]));
+    values = slice(transposed ? transpose(stored, 0, 1) : stored, transposed ? 0 : 1, 0,
+                   transposed ? rows : columns)
+                 .to(DType::f64);
+  }
+  Tensor values;
+};
+
+std::vector<cpu::ProductKernel> kernels() {
+  std::vector<cpu::ProductKernel> out{cpu::f32_kernel()};
+  if (Bf16Products::available()) out.push_back(cpu::bf16_kernel());
+  return out;
+}
+
+Tensor own_product(const Operand& a, const Operand& b, const cpu::ProductKernel& kernel = cpu::f32_kernel()) {
+  const std::int64_t m = a.values.size(0), n = b.values.size(1);
+  Tensor c = Tensor::full({m, n}, std::nan(""));
+  cpu::own_gemm(kernel, a.view, b.view, m, n, a.values.size(1), 1, false, c.data<float>(), n);
+  return c;
+}
+
+TEST_CASE("own products in every layout, with remainders of every size") {
+  struct Sizes {
+    std::int64_t m, n, k;
+  };
+  std::vector<Sizes> cases = {{300, 1100, 40}, {130, 70, 600}, {14, 32, 256}, {15, 33, 257}, {28, 64, 513}};
+  for (std::int64_t size = 1; size < 36; ++size) cases.push_back({size, 36 - size, 3 * size % 37 + 1});
+  for (const cpu::ProductKernel& kernel : kernels())
+    for (const Sizes& sizes : cases) {
+      const std::int64_t m = sizes.m, n = sizes.n, k = sizes.k;
+      const bool rounds = kernel.pack != cpu::f32_kernel().pack;
+      for (int layout = 0; layout < 4; ++layout) {
+        CAPTURE(rounds);
+        CAPTURE(m);
+        CAPTURE(n);
+        CAPTURE(k);
+        CAPTURE(layout);
+        const Operand a(m, k, layout & 1, m % 3, 1, rounds), b(k, n, layout & 2, n % 3, 2, rounds);
+        const Tensor expected = matmul(a.values, b.values), c = own_product(a, b, kernel);
+        CHECK(test::worst_difference(c.to(DType::f64), expected) <
+              1e-6 * std::sqrt(static_cast<double>(k) + 10));
+        // Into a wider matrix, whose other columns stay as they are, scaled and added.
+        const Tensor wide = random_floats({m, n + 3}, 3), before = wide * 1;
+        cpu::own_gemm(kernel, a.view, b.view, m, n, k, -0.5f, true, wide.data<float>(), n + 3);
+        CHECK(test::worst_difference(slice(wide, 1, 0, n).to(DType::f64),
+                                     slice(before, 1, 0, n).to(DType::f64) - expected * 0.5) <
+              1e-6 * std::sqrt(static_cast<double>(k) + 10));
+        CHECK(slice(wide, 1, n, n + 3).to_vector<float>() == slice(before, 1, n, n + 3).to_vector<float>());
+      }
+    }
+}
+
+TEST_CASE("an element of an own product has the same bits however the product is cut") {
+  const std::int64_t m = 300, n = 140, k = 700;
+  for (const cpu::ProductKernel& kernel : kernels())
+    for (int layout = 0; layout < 4; ++layout) {
+      const Operand a(m, k, layout & 1, 0, 1), b(k, n, layout & 2, 0, 2);
+      const std::vector<float> expected = own_product(a, b, kernel).to_vector<float>();
+      Tensor pieces = Tensor::full({m, n}, std::nan(""));
+      for (const auto& [row, rows] : {std::pair{0, 1}, {1, 125}, {126, 127}, {253, 47}})
+        for (const auto& [column, columns] : {std::pair{0, 37}, {37, 2}, {39, 101}})
+          cpu::own_gemm(kernel, a.view.from(row, 0), b.view.from(0, column), rows, columns, k, 1, false,
+                        pieces.data<float>() + row * n + column, n);
+      CHECK(pieces.to_vector<float>() == expected);
+      for (const std::int64_t slice_rows : {256, 512, 1024}) {
+        const Tensor bias = random_floats({n}, 4), packed = Tensor::full({m, n}, std::nan(""));
+        cpu::PackedMatrix right(kernel, b.view, k, n, slice_rows);
+        for (std::int64_t s = 0; s < right.slices(); ++s) {
+          for (std::int64_t task = right.tasks(s) - 1; task >= 0; --task) right.pack(s, task);
+          const std::int64_t row = s * slice_rows, depth = std::min(slice_rows, k - row);
+          for (const auto& [column, columns] : {std::pair{0, 96}, {96, 44}}) {
+            float* const to = packed.data<float>() + column;
+            const cpu::Base base = s > 0 ? cpu::Base{to, n} : cpu::Base{bias.data<float>() + column, 0};
+            right.multiply(a.view.from(0, row), row, column, m, columns, depth, base, to, n);
+          }
+        }
+        Tensor biased = Tensor::full({m, n}, 0) + bias;
+        cpu::own_gemm(kernel, a.view, b.view, m, n, k, 1, true, biased.data<float>(), n);
+        CHECK(packed.to_vector<float>() == biased.to_vector<float>());
+      }
+    }
+}
+
+TEST_CASE("own products of numbers that are none, and of infinities, stay where they belong") {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  const Operand a(20, 30, false, 0, 1), b(30, 40, true, 0, 2);
+  a.stored.data<float>()[3 * 30 + 5] = nan;  // row 3
+  b.stored.data<float>()[7 * 30 + 2] = inf;  // column 7
+  const std::vector<float> c = own_product(a, b).to_vector<float>();
+  for (std::size_t i = 0; i < 20; ++i)
+    for (std::size_t j = 0; j < 40; ++j) {
+      CAPTURE(i);
+      CAPTURE(j);
+      CHECK(std::isnan(c[i * 40 + j]) == (i == 3));
+      if (i != 3) CHECK(std::isinf(c[i * 40 + j]) == (j == 7));
+    }
+}
+
+TEST_CASE("child: multiplies with the instructions of the environment" * doctest::skip()) {
+  const Tensor a = random_floats({97, 600}, 1), b = random_floats({600, 75}, 2);
+  std::uint64_t hash = 1469598103934665603u;  // FNV-1a
+  for (const float x : matmul(a, b).to_vector<float>())
+    hash = (hash ^ std::bit_cast<std::uint32_t>(x)) * 1099511628211u;
+  const CpuInfo cpu = cpu_info();
+  std::cout << (cpu.own_products ? "with " : "OpenBLAS with ") << cpu.simd_target << ": " << hash << '\n';
+}
+
+TEST_CASE("own products have the same bits with AVX2 and AVX-512; HEED_SIMD and HEED_PRODUCTS are checked") {
+  const auto run = [](const char* name, const char* value) {
+    return run_in_child("child: multiplies with the instructions of the environment",
+                        {.environment = {{name, value}}});
+  };
+  const ChildResult without = run("HEED_SIMD", "");  // the tests themselves may run with a limit
+  INFO(without.text());
+  REQUIRE(without.status == 0);
+  const std::size_t begin = without.output.find("with ") + 5, colon = without.output.find(": ", begin);
+  REQUIRE(colon != std::string::npos);
+  const std::string best = without.output.substr(begin, colon - begin),
+                    hash = without.output.substr(colon + 2, 12);
+  if (best.starts_with("AVX3")) {
+    const ChildResult limited = run("HEED_SIMD", "AVX2");
+    INFO(limited.text());
+    CHECK(limited.status == 0);
+    CHECK(limited.output.find("with AVX2: " + hash) != std::string::npos);
+  }
+  const ChildResult unknown = run("HEED_SIMD", "MMX");
+  CHECK(unknown.status != 0);
+  CHECK(unknown.output.find("HEED_SIMD is MMX; this processor and build have " + best) != std::string::npos);
+  const ChildResult openblas = run("HEED_PRODUCTS", "openblas");
+  CHECK(openblas.status == 0);
+  CHECK(openblas.output.find("OpenBLAS with ") != std::string::npos);
+  const ChildResult other = run("HEED_PRODUCTS", "mkl");
+  CHECK(other.status != 0);
+  CHECK(other.output.find("HEED_PRODUCTS is mkl; it must be own or openblas") != std::string::npos);
+}
+
+TEST_CASE(
+    "products whose right operand is packed in slices, against f64, to the same bits with more threads") {
+  const Tensor a = random_floats({700, 3000}, 1), b = random_floats({3000, 1600}, 2),
+               bias = random_floats({1600}, 3);
+  REQUIRE(cpu::MatmulPlan(1, 700, 1600, 3000, true).slice_depth == 512);
+  const Tensor expected = matmul(a.to(DType::f64), b.to(DType::f64)) + bias.to(DType::f64);
+  std::vector<float> first;
+  for (const int threads : {1, 2, 3, 8}) {
+    const WithThreads scope(threads);
+    const Tensor out = Tensor::empty({700, 1600});
+    cpu_backend.matmul(a, b, bias, 0, out);
+    if (threads == 1) first = out.to_vector<float>();
+    CHECK(out.to_vector<float>() == first);
+    CHECK(test::worst_difference(out.to(DType::f64), expected) < 1e-4);
+  }
+}
+
+}  // namespace
