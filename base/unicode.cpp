@@ -78,7 +78,7 @@ utf8proc_category_t category(char32_t value) {
   return found ? found->category : known;
 }
 
-char32_t lower_case_of(char32_t value) {
+char32_t find_lower_case(char32_t value) {
   const auto lower = static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(value)));
   const NewCharacters* const found = lower == value && value > 0x7F ? find_new(value) : nullptr;
   return found ? static_cast<char32_t>(static_cast<std::int32_t>(lower) + found->to_lower) : lower;
@@ -412,7 +412,7 @@ std::string lower_case(std::string_view text, FinalSigma rule) {
     else if (c.value == 0x03A3 && rule == FinalSigma::final && after_cased && !cased_follows(text, next))
       append(result, 0x03C2);
     else
-      append(result, lower_case_of(c.value));
+      append(result, find_lower_case(c.value));
     if (!c.valid || !is_case_ignorable(c.value)) after_cased = c.valid && is_cased(c.value);
     at = next;
   }

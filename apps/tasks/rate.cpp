@@ -95,7 +95,7 @@ double number_in(std::string_view text, const std::string& place) {
   return *number;
 }
 
-double largest_of(const std::vector<double>& numbers) {
+double largest_magnitude(const std::vector<double>& numbers) {
   double largest = 0;
   for (const double number : numbers) largest = std::max(largest, std::abs(number));
   return largest;
@@ -103,7 +103,7 @@ double largest_of(const std::vector<double>& numbers) {
 
 /// Returns the root of the mean square of numbers of any magnitude, whose squares may not exist.
 double root_mean_square(const std::vector<double>& numbers) {
-  const double largest = largest_of(numbers), count = static_cast<double>(numbers.size());
+  const double largest = largest_magnitude(numbers), count = static_cast<double>(numbers.size());
   double squares = 0;
   for (const double number : numbers) squares += std::pow(number / largest, 2) / count;
   return largest > 0 ? largest * std::sqrt(squares) : 0;

@@ -131,7 +131,7 @@ std::vector<std::string> foreign_parts(const Learner& learner, const RunFiles& f
   return foreign;
 }
 
-bool lies_in_one_of(const std::vector<std::string>& parts, const std::string& name) {
+bool lies_in_any(const std::vector<std::string>& parts, const std::string& name) {
   return std::ranges::any_of(parts, [&](const std::string& part) { return lies_in(name, part); });
 }
 
@@ -147,7 +147,7 @@ Match match_weights(const std::map<std::string, Tensor>& model, const std::map<s
   Match match;
   std::set<std::string> met;
   for (const auto& [name, own] : model) {
-    if (lies_in_one_of(ignored, name) || name.ends_with(".lora_a") || name.ends_with(".lora_b")) continue;
+    if (lies_in_any(ignored, name) || name.ends_with(".lora_a") || name.ends_with(".lora_b")) continue;
     const auto found = saved.find(name_there(name, saved));
     if (found == saved.end()) {
       match.faults[name] = "not there";
@@ -155,7 +155,7 @@ Match match_weights(const std::map<std::string, Tensor>& model, const std::map<s
     }
     met.insert(found->first);
     const Tensor there = fitted(name, found->second, own);
-    if (lies_in_one_of(foreign, name))
+    if (lies_in_any(foreign, name))
       match.faults[name] = "which means something else there";
     else if (there.shape() != own.shape() || there.dtype() != own.dtype())
       match.faults[name] = concat_text(own.shape(), " here and ", there.shape(), " there");
