@@ -167,8 +167,9 @@ TEST_CASE("classify finds a header, keeps its columns, and answers tables by the
   };
   const ProgramResult trained = train("run", {"--label-column", "3"});
   REQUIRE_MESSAGE(trained.status == 0, trained.errors);
-  CHECK(contains(trained.errors,
-                 "data.csv: its first row, \"id\", \"opinion\", \"kind\", is read as a header; data.header=false"));
+  CHECK(contains(
+      trained.errors,
+      "data.csv: its first row, \"id\", \"opinion\", \"kind\", is read as a header; data.header=false"));
   const auto config = nlohmann::json::parse(content_of(folder / "run/config.json"));
   CHECK(config["data"]["label_column"] == "kind");
   CHECK(config["data"]["text_columns"] == nlohmann::json({"opinion"}));

@@ -239,7 +239,8 @@ TEST_CASE("file: an output that is there is refused, unless it may be overwritte
   write_output(folder / "x", "first", false);
   CHECK_THROWS_WITH_AS(check_output(folder / "x", false),
                        doctest::Contains("x\" exists already; give another"), Error);
-  CHECK_THROWS_WITH_AS(write_output(folder / "x", "second", false), doctest::Contains("overwrite=true"), Error);
+  CHECK_THROWS_WITH_AS(write_output(folder / "x", "second", false), doctest::Contains("overwrite=true"),
+                       Error);
   CHECK(read_file(folder / "x") == "first");
   fs::create_symlink("x", folder / "link");
   CHECK_THROWS_WITH_AS(check_output(folder / "link", false), doctest::Contains("exists already"), Error);

@@ -111,7 +111,8 @@ TEST_CASE("Whether the first row names the columns is found out, and always said
     ReadReport report;
     const Table table = read_table({bytes, "f"}, options, &report);
     REQUIRE(report.remarks.size() == 1);
-    const bool is_header = report.remarks[0].find("is read as a header; data.header=false") != std::string::npos;
+    const bool is_header =
+        report.remarks[0].find("is read as a header; data.header=false") != std::string::npos;
     CHECK(is_header != (report.remarks[0].find("read as data; data.header=true") != std::string::npos));
     CHECK(table.places[0] == (is_header ? "f:2" : "f:1"));
     return table.columns[0][0];
