@@ -248,7 +248,7 @@ Tensor feed_forward(const Tensor& x, const LinearMap& first, UnaryOp activation,
   backend.activated_linear.forward(rows, plain(first.weight), plain(first.bias), activation, sums, hidden);
   const Tensor out = product(hidden, transposed(second.weight.detach()), second.bias)
                          .view(with_width(x.shape(), second.weight.size(0)));
-  const auto backward_of = [](const Shape& shape, bool want_x, const Tensor& in, const LinearMap& map) {
+  const auto backward_function = [](const Shape& shape, bool want_x, const Tensor& in, const LinearMap& map) {
     return LinearBackward{
         shape,
         want_x,

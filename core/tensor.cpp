@@ -103,11 +103,11 @@ Tensor Tensor::arange(std::int64_t count, DType dtype, Device device) {
   check(count >= 0, "arange: count ", count, " is negative");
   switch (dtype) {
     case DType::f32:
-      return arange_of<float>(count, device);
+      return make_arange<float>(count, device);
     case DType::f64:
-      return arange_of<double>(count, device);
+      return make_arange<double>(count, device);
     case DType::i32:
-      return arange_of<std::int32_t>(count, device);
+      return make_arange<std::int32_t>(count, device);
     case DType::f16:
     case DType::bf16:
       break;

@@ -174,7 +174,7 @@ std::vector<T> as_element_vector(std::string_view bytes) {
 /// Converts i64 to i32. Returns an undefined tensor if a value does not fit, with the reason in
 /// `unread`.
 Tensor from_i64(std::string_view bytes, Entry& entry, std::string_view source, Device device) {
-  const auto wide = elements_of<std::int64_t>(bytes);
+  const auto wide = as_element_vector<std::int64_t>(bytes);
   std::vector<std::int32_t> narrow(wide.size());
   for (std::size_t i = 0; i < wide.size(); ++i) {
     if (!std::in_range<std::int32_t>(wide[i])) {
@@ -189,7 +189,7 @@ Tensor from_i64(std::string_view bytes, Entry& entry, std::string_view source, D
 
 Tensor from_half(std::string_view bytes, const Entry& entry, Device device) {
   std::vector<float> values;
-  for (const std::uint16_t half : elements_of<std::uint16_t>(bytes))
+  for (const std::uint16_t half : as_element_vector<std::uint16_t>(bytes))
     values.push_back(entry.type == FileType::f16 ? f16_to_float(half) : bf16_to_float(half));
   return Tensor::from(values, entry.shape, device);
 }
@@ -198,11 +198,11 @@ Tensor read_tensor(std::string_view data, Entry& entry, std::string_view source,
   const std::string_view bytes = data.substr(entry.begin, entry.end - entry.begin);
   switch (entry.type) {
     case FileType::f32:
-      return Tensor::from(elements_of<float>(bytes), entry.shape, device);
+      return Tensor::from(as_element_vector<float>(bytes), entry.shape, device);
     case FileType::f64:
-      return Tensor::from(elements_of<double>(bytes), entry.shape, device);
+      return Tensor::from(as_element_vector<double>(bytes), entry.shape, device);
     case FileType::i32:
-      return Tensor::from(elements_of<std::int32_t>(bytes), entry.shape, device);
+      return Tensor::from(as_element_vector<std::int32_t>(bytes), entry.shape, device);
     case FileType::i64:
       return from_i64(bytes, entry, source, device);
     case FileType::f16:

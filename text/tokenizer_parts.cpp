@@ -202,7 +202,7 @@ std::size_t end_of_lines(std::string_view text, std::size_t at) {
 /// Returns the end of a word in Llama 3's pattern, with up to `most` digits in one.
 std::size_t end_of_llama_word(std::string_view text, std::size_t at, int most) {
   if (const std::size_t length = contraction_length(text.substr(at), true)) return at + length;
-  const auto run_of = [&](std::size_t from, Kind kind) {
+  const auto find_run = [&](std::size_t from, Kind kind) {
     return end_of_run(text, from, kind, WordSplit::llama3);
   };
   const Character first = character_at(text, at);

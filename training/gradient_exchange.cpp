@@ -55,15 +55,15 @@ std::span<const std::byte> take(std::span<const std::byte>& bytes, const Tensor&
 }
 
 Tensor tensor_of(std::span<const std::byte> bytes, const Tensor& like) {
-  return like.dtype() == DType::f64 ? Tensor::from(elements_of<double>(bytes), like.shape(), like.device())
-                                    : Tensor::from(elements_of<float>(bytes), like.shape(), like.device());
+  return like.dtype() == DType::f64 ? Tensor::from(as_element_vector<double>(bytes), like.shape(), like.device())
+                                    : Tensor::from(as_element_vector<float>(bytes), like.shape(), like.device());
 }
 
 void assign(const Tensor& tensor, std::span<const std::byte> bytes) {
   if (tensor.dtype() == DType::f64)
-    tensor.assign<double>(elements_of<double>(bytes));
+    tensor.assign<double>(as_element_vector<double>(bytes));
   else
-    tensor.assign<float>(elements_of<float>(bytes));
+    tensor.assign<float>(as_element_vector<float>(bytes));
 }
 
 /// The messages that ranks send each other in one exchange.

@@ -377,13 +377,13 @@ void draw_parts(std::vector<std::size_t> order, std::size_t before, std::size_t 
 void draw_parts_of_classes(const LabelledText& text, const std::vector<std::size_t>& group_of,
                            const std::vector<std::size_t>& order, const SplitOptions& options,
                            std::vector<Part>& part_of) {
-  std::unordered_map<std::string_view, std::size_t> title_texts;
-  for (const std::string_view label : text.labels) ++texts_of[label];
+  std::unordered_map<std::string_view, std::size_t> texts_per_label;
+  for (const std::string_view label : text.labels) ++texts_per_label[label];
   std::vector<std::string_view> label_of(order.size());
   for (std::size_t i = 0; i < text.size(); ++i) {
     std::string_view& label = label_of[group_of[i]];
     const std::string_view its = text.labels[i];
-    if (label.data() == nullptr || texts_of[its] < texts_of[label]) label = its;
+    if (label.data() == nullptr || texts_per_label[its] < texts_per_label[label]) label = its;
   }
   std::map<std::string_view, std::vector<std::size_t>> order_of;
   for (const std::size_t group : order) order_of[label_of[group]].push_back(group);
@@ -504,13 +504,13 @@ std::vector<std::string> class_names(const LabelledText& text, bool by_value) {
 }
 
 std::vector<std::int32_t> classes_of(const LabelledText& text, std::span<const std::string> classes) {
-  std::unordered_map<std::string_view, std::int32_t> block_class;
-  for (std::size_t i = 0; i < classes.size(); ++i) class_of.emplace(classes[i], static_cast<std::int32_t>(i));
+  std::unordered_map<std::string_view, std::int32_t> class_ids;
+  for (std::size_t i = 0; i < classes.size(); ++i) class_ids.emplace(classes[i], static_cast<std::int32_t>(i));
   std::vector<std::int32_t> result;
   result.reserve(text.size());
   for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto found = class_of.find(text.labels[i]);
-    check(found != class_of.end(), text.places[i], ": the label \"", unicode::shortened(text.labels[i], 80),
+    const auto found = class_ids.find(text.labels[i]);
+    check(found != class_ids.end(), text.places[i], ": the label \"", unicode::shortened(text.labels[i], 80),
           "\" is none of the classes ", quoted_names(classes));
     result.push_back(found->second);
   }

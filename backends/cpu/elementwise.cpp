@@ -156,8 +156,8 @@ void binary_backward_row_with(BinaryOp op, const T* a, const T* b, const T* grad
 template <class T>
 void binary_backward_row(BinaryOp op, int operand, const T* a, const T* b, const T* grad, T* out,
                          std::int64_t count) {
-  operand == 0 ? binary_backward_row_of<0>(op, a, b, grad, out, count)
-               : binary_backward_row_of<1>(op, a, b, grad, out, count);
+  operand == 0 ? binary_backward_row_with<0>(op, a, b, grad, out, count)
+               : binary_backward_row_with<1>(op, a, b, grad, out, count);
 }
 
 template <class T>

@@ -202,7 +202,7 @@ T row_extreme(const T* x, std::int64_t n) {
     if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::quiet_NaN();
   }
   T result = hn::GetLane(largest ? hn::MaxOfLanes(d, best) : hn::MinOfLanes(d, best));
-  for (; i < n; ++i) result = extreme_of<largest>(result, x[i]);
+  for (; i < n; ++i) result = pick_extreme<largest>(result, x[i]);
   return result;
 }
 
@@ -225,7 +225,7 @@ void extremes(const T* x, std::int64_t outer, std::int64_t n, std::int64_t inner
       std::fill_n(best, width, reduction_identity<largest, T>());
       for (std::int64_t row = 0; row < n; ++row) {
         const T* values = x + (o * n + row) * inner + left;
-        for (std::int64_t j = 0; j < width; ++j) best[j] = extreme_of<largest>(best[j], values[j]);
+        for (std::int64_t j = 0; j < width; ++j) best[j] = pick_extreme<largest>(best[j], values[j]);
       }
     }
   });

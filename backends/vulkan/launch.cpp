@@ -80,7 +80,7 @@ Launch& Launch::read_own(Tensor tensor) {
 bool fits_window(const Gpu& gpu, std::span<const Tensor> tensors) {
   std::uint64_t first = std::numeric_limits<std::uint64_t>::max(), last = 0;
   for (const Tensor& tensor : tensors) {
-    const auto buffer_of = [](const Tensor& x) { return static_cast<const Block&>(*x.storage()).buffer(); };
+    const auto find_buffer = [](const Tensor& x) { return static_cast<const Block&>(*x.storage()).buffer(); };
     if (find_buffer(tensor) != find_buffer(tensors[0])) return false;
     const auto [begin, end] = bytes_of(tensor);
     first = std::min(first, begin / gpu.limits().offset_alignment * gpu.limits().offset_alignment);

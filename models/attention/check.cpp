@@ -168,7 +168,7 @@ class Trial {
   /// Padding gives rows of zeros, and its contents affect nothing else. One sample is whole, one
   /// ends in padding, and one is all padding.
   void ignores_padding() const {
-    const auto mask_of = [](std::int64_t length) {
+    const auto make_mask = [](std::int64_t length) {
       std::vector<std::int32_t> real(static_cast<std::size_t>(trial_batch * length), 0);
       std::fill_n(real.begin(), 2 * length - 2, 1);
       return Tensor::from(real, {trial_batch, length});
@@ -197,7 +197,7 @@ class Trial {
   /// Padding at the beginning, holes, a sample of padding alone and, as a memory, for queries that
   /// are real; a batch of padding alone: outputs, losses and gradients are finite.
   void padding_is_finite() const {
-    const auto mask_of = [](std::int64_t length, bool with_last) {
+    const auto make_mask = [](std::int64_t length, bool with_last) {
       std::vector<std::int32_t> real(static_cast<std::size_t>(trial_batch * length), 0);
       for (std::int64_t i = 0; i < length; ++i) {
         real[static_cast<std::size_t>(i)] = i >= 2;
@@ -219,7 +219,7 @@ class Trial {
   /// A sample without a real word does not affect the outputs and gradients of other samples.
   /// Auxiliary losses may be means over all samples.
   void ignores_empty_samples() const {
-    const auto mask_of = [](std::int64_t length) {
+    const auto make_mask = [](std::int64_t length) {
       std::vector<std::int32_t> real(static_cast<std::size_t>(trial_batch * length), 1);
       std::fill_n(real.end() - length - 2, length + 2, 0);
       return Tensor::from(real, {trial_batch, length});

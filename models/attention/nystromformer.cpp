@@ -125,7 +125,7 @@ class Nystromformer : public Attention {
     };
     const Segments segments = cut(in_memory, memory),
                    asking_segments = cross ? cut(in_query, input.x) : segments;
-    const auto landmarks_of = [&](const Segments& of, const Tensor& t, const Tensor& mask) {
+    const auto place_landmarks = [&](const Segments& of, const Tensor& t, const Tensor& mask) {
       return split_heads(matmul(of.mean, cast(without_padding(t, mask), precise)), heads);  // [B, H, m, dh]
     };
     const Tensor query_landmarks = place_landmarks(asking_segments, x.query, in_query),

@@ -66,7 +66,7 @@ class Sinkhorn : public Attention {
     const Tensor sorting = sorted(where(unsqueeze(real, 3), x, 0), real, type, context);  // [B, H, n, n]
 
     const Projections::Projected projected = w_.of(input.x);
-    const auto blocks_of = [&](const Tensor& t) {  // [B, N, d] -> [B, H, n, b, dh]
+    const auto split_into_blocks = [&](const Tensor& t) {  // [B, N, d] -> [B, H, n, b, dh]
       const Tensor blocks = into_blocks(t, width);
       return permute(reshape(blocks, {batch, count, width, heads, t.size(2) / heads}), {0, 3, 1, 2, 4});
     };
