@@ -49,7 +49,7 @@ std::map<std::string, std::string, std::less<>>& flag_words() {
   static std::map<std::string, std::string, std::less<>> words = {
       {"resume=true", "--resume"},        {"with resume=false", "without --resume"},
       {"verify=false", "--unverified"},   {"overwrite=true", "--overwrite"},
-      {"weights=last", "--weights last"},
+      {"weights=last", "--weights last"}, {"random=N", "--random N"},
   };
   return words;
 }
@@ -268,7 +268,10 @@ int report_exception(std::string_view program) {
   } catch (const SettingsError& error) {
     return report(program, error.what(), exit_usage);
   } catch (const std::bad_alloc&) {
-    return report(program, "out of memory: a smaller batch or model needs less", exit_failure);
+    return report(program,
+                  "out of memory: a smaller batch or model needs less, and a limit on addresses (ulimit -v) "
+                  "can be raised",
+                  exit_failure);
   } catch (const std::exception& error) {
     return report(program, error.what(), exit_failure);
   }

@@ -83,7 +83,7 @@ TEST_CASE("--from: a language model serves a classifier, causal or masked") {
          from(pretrained), "training.freeze=embedding", "training.batch_tokens=64", "training.ema_decay=0"});
     const std::string refused = training_error("classify", run, settings);
     CHECK(contains(refused, "output.weight ("));
-    CHECK(refused.ends_with("give --ignore output"));
+    CHECK(refused.ends_with("give training.ignore=output"));
     const std::string said = said_in_training("classify", run, joined(settings, {"training.ignore=output"}));
     CAPTURE(said);
     CHECK(contains(said, "from the language_model run"));
@@ -178,7 +178,7 @@ TEST_CASE("--from: a language model reads the titles of a recommender, all of it
   };
   const std::string query = "encoder.layers.0.attention.query.weight";
   const std::string own = "anyone,category,identity,title.pooling,user_encoder,user_pooling,user_positions";
-  CHECK(training_error("recommend", folder / "refused", settings).ends_with("give --ignore " + own));
+  CHECK(training_error("recommend", folder / "refused", settings).ends_with("give training.ignore=" + own));
   settings.push_back("training.ignore=" + own);
   said_in_training("recommend", folder / "frozen", joined(settings, {"training.freeze=title"}));
   for (const std::string name : {"embedding.weight", query.c_str()}) CHECK(same(folder / "frozen", name));
@@ -206,7 +206,7 @@ TEST_CASE("--from: what tells classes is taken from a run of the same classes al
   train("first", mine, {});
   const std::string refused = error_of([&] { train("others", others, {start}); });
   CHECK(contains(refused, "sparse.weight (which means something else there)"));
-  const std::string ignore = refused.substr(refused.rfind(' ') + 1);
+  const std::string ignore = refused.substr(refused.rfind('=') + 1);
   CHECK_MESSAGE((ignore == "sparse,output" || ignore == "output,sparse"), refused);
   train("others", others, {start, "training.ignore=" + ignore});
   train("mine", mine, {start, "training.freeze=sparse,output"});
@@ -262,11 +262,11 @@ TEST_CASE("--from: what does not fit is said, and what cannot be is refused") {
   const std::string refused = training_error("classify", folder / "attention", {start, attention});
   CHECK(contains(refused, "model.encoder_attention is \"linformer\" here and \"dot_product\" there"));
   CHECK_FALSE(fs::exists(folder / "attention"));
-  const std::string ignore = "training.ignore=" + refused.substr(refused.rfind(' ') + 1);
+  const std::string ignore = refused.substr(refused.rfind(' ') + 1);
   CHECK(contains(said_in_training("classify", folder / "attention", {start, attention, ignore}),
                  "from the classify run"));
   CHECK(contains(training_error("classify", folder / "other", {start, "training.ignore=encodr"}),
-                 "the model has no part \"encodr\" to start afresh (--ignore); it has embedding"));
+                 "the model has no part \"encodr\" to start afresh (training.ignore); it has embedding"));
   said_in_training("language_model", folder / "text", {});
   CHECK(contains(training_error("classify", folder / "other",
                                 {from(folder / "text"), "model.width=32", "model.feed_forward=24",

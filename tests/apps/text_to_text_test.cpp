@@ -93,11 +93,11 @@ TEST_CASE("pairs: what is wrong with files is said with file and line") {
       {{file("b.csv", "x,y\n"), "data.source_column=3"}, "no column 3"},
       {{file("c.jsonl", "{\"source\": \"a\"}\n")}, "target"},
       {{file("empty.csv", "")}, "empty.csv"},
-      {{file("odd", "x,y\n")}, "--format"},
+      {{file("odd", "x,y\n")}, "data.format="},
       {{"data.source=" + one, "data.target=" + two}, "1 lines"},
       {{"data.source=" + one, "data.target=" + two}, "has 2"},
-      {{"data.source=" + one}, "--target"},
-      {{"data.valid=" + one}, "--data"},
+      {{"data.source=" + one}, "data.target"},
+      {{"data.valid=" + one}, "data.file"},
       {{"data.source=" + one, "data.target=" + one, "data.file=" + one}, "not both"}};
   for (const auto& [settings, says] : rows) CHECK(contains(error(settings), says));
 }
@@ -225,7 +225,7 @@ TEST_CASE("sampling: an answer follows from its line and the seed, not from the 
   const auto texts = [&](const Lines& more, const Lines& of) {
     Run run = open_small("converse", joined(sampled, more));
     Lines found;
-    for (const Prediction& one : run.predict(of)) {
+    for (const Prediction& one : run.predict(of, {.return_errors = true})) {
       found.push_back(one.text);
       for (const auto& alternative : one.alternatives) found.push_back(alternative.text);
       CHECK(one.alternatives.size() == (one.text.empty() && found.back().empty() ? 0 : 3));

@@ -489,7 +489,7 @@ static void test_arguments(void) {
   CHECK(run == NULL);
   FAILS(heed_run_open("/nowhere", "{\"wieghts\": \"best\"}", &run), HEED_BAD_SETTINGS, "weights");
   FAILS(heed_run_open("/nowhere", "{\"settings\": [\"threads=2\"]}", &run), HEED_BAD_SETTINGS,
-        "heed_set_cpu_threads");
+        "set_cpu_threads");
   FAILS(heed_run_open(NULL, NULL, &run), HEED_BAD_ARGUMENT, "folder is NULL");
   FAILS(heed_run_predict(NULL, NULL, 0, NULL, &text), HEED_BAD_ARGUMENT, "run is NULL");
   FAILS(heed_run_model(NULL, &module), HEED_BAD_ARGUMENT, "run is NULL");

@@ -210,7 +210,8 @@ Uses uses_of_damaged_runs() {
                with_file("run/best.safetensors", crowded_safetensors(200'000)));
   const Before permute = with_file("run/classes.json", "[\n  \"good\",\n  \"bad\"\n]\n");
   classify.ask("exchanged classes", {}, 1, "classes.json", permute);
-  classify.ask("exchanged classes, unverified", {"--unverified"}, 1, "classes.json", permute);
+  classify.ask("two classes of one name", {"--unverified"}, 1, "classes.json",
+               with_file("run/classes.json", "[\n  \"good\",\n  \"good\"\n]\n"));
   classify.ask("no list of classes", {}, 1, "classes.json", with_file("run/classes.json", "{\"good\": 1}"));
   classify.go_on("exchanged classes", {}, 1, "classes.json", permute);
   add_sorted_data(classify);
