@@ -6,10 +6,10 @@
 #include <limits>
 #include <set>
 
-#include "heed/apps/data/large_text.h"
 #include "heed/base/error.h"
 #include "heed/core/random.h"
 #include "heed/text/batching.h"
+#include "heed/text/token_stream.h"
 
 using namespace heed;
 

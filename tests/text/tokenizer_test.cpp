@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 #include <utility>
 
-#include "heed/apps/data/text_file.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
 #include "heed/base/unicode.h"
@@ -27,14 +27,21 @@ namespace {
 // Files made by Hugging Face tokenizers; make_cases.py beside them says how.
 const std::filesystem::path folder = std::filesystem::path(HEED_SOURCE_DIR) / "tests/data/tokenizer";
 
+std::vector<std::string> lines_in(const std::string& name) {
+  std::vector<std::string> lines;
+  std::istringstream stream(read_file(folder / name));
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
 std::vector<std::string> text() {
-  return read_lines(folder / "text.txt").strings();
+  return lines_in("text.txt");
 }
 
 /// The same, and lines in scripts with vowel signs, joiners and other marks.
 std::vector<std::string> text_with_marks() {
   std::vector<std::string> lines = text();
-  for (std::string& line : read_lines(folder / "marks.txt").strings()) lines.push_back(std::move(line));
+  for (std::string& line : lines_in("marks.txt")) lines.push_back(std::move(line));
   return lines;
 }
 
