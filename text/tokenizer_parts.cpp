@@ -370,9 +370,9 @@ std::string TokenizerParts::decode(std::span<const std::int32_t> ids, bool keep_
 
 namespace {
 
-using Json = nlohmann::json;  // with sorted keys, like the parts read from a file
+using SortedJson = nlohmann::json;  // with sorted keys, like the parts read from a file
 
-Json byte_level_part(bool adds_space, bool splits) {
+SortedJson byte_level_part(bool adds_space, bool splits) {
   return {
       {"type", "ByteLevel"}, {"add_prefix_space", adds_space}, {"trim_offsets", true}, {"use_regex", splits}};
 }
@@ -382,11 +382,11 @@ Json byte_level_part(bool adds_space, bool splits) {
 std::string byte_level_pre_tokenizer(bool add_prefix_space, WordSplit split) {
   if (split == WordSplit::none || split == WordSplit::gpt2)
     return byte_level_part(add_prefix_space, split == WordSplit::gpt2).dump(2);
-  Json parts = Json::array();
+  SortedJson parts = SortedJson::array();
   if (split == WordSplit::digits) {
     parts.push_back({{"type", "Digits"}, {"individual_digits", true}});
     parts.push_back(byte_level_part(false, true));
-    return Json{{"type", "Sequence"}, {"pretokenizers", std::move(parts)}}.dump(2);
+    return SortedJson{{"type", "Sequence"}, {"pretokenizers", std::move(parts)}}.dump(2);
   }
   std::string words =
       "'s|'t|'re|'ve|'m|'ll|'d"
@@ -403,7 +403,7 @@ std::string byte_level_pre_tokenizer(bool add_prefix_space, WordSplit split) {
   parts.push_back(
       {{"type", "Split"}, {"pattern", {{"Regex", words}}}, {"behavior", "Isolated"}, {"invert", false}});
   parts.push_back(byte_level_part(false, false));
-  return Json{{"type", "Sequence"}, {"pretokenizers", std::move(parts)}}.dump(2);
+  return SortedJson{{"type", "Sequence"}, {"pretokenizers", std::move(parts)}}.dump(2);
 }
 
 TokenizerSettings settings_to_learn(std::span<const TextStep> steps, bool byte_level, bool add_prefix_space,
@@ -412,14 +412,14 @@ TokenizerSettings settings_to_learn(std::span<const TextStep> steps, bool byte_l
   settings.byte_level = byte_level;
   settings.add_prefix_space = add_prefix_space;
   settings.word_split = split;
-  Json list = Json::array();
+  SortedJson list = SortedJson::array();
   for (const TextStep step : steps) list.push_back({{"type", text_steps.name_of(step)}});
-  Json normalizer = list.size() == 1 ? list[0] : Json();
+  SortedJson normalizer = list.size() == 1 ? list[0] : SortedJson();
   if (list.size() > 1) normalizer = {{"type", "Sequence"}, {"normalizers", list}};
   settings.normalizer_text = normalizer.dump(2);
   if (!steps.empty()) settings.normalizer = read_normalizer(settings.normalizer_text);
   settings.pre_tokenizer_text = byte_level ? byte_level_pre_tokenizer(add_prefix_space, split)
-                                           : Json{{"type", "BertPreTokenizer"}}.dump(2);
+                                           : SortedJson{{"type", "BertPreTokenizer"}}.dump(2);
   if (byte_level)
     settings.decoder_text = byte_level_part(true, true).dump(2);
   else

@@ -118,7 +118,7 @@ Tensor awkward(const Shape& shape) {
 VULKAN_TEST("vulkan: softmax, norms and cross entropy give what they give on the CPU, at every size") {
   check_rows(device, {{1, 1}, {3, 5}, {70, 17}, {5, 300}, {2, 1031}, {1500, 12}});
   const LoweredLimits limits(device, split_everything);
-  check_rows(device, {{900, 41}, {2, 1031}});
+  check_rows(device, {{900, 41}, {2, 131}});
 }
 
 VULKAN_TEST("vulkan: rows whose squares leave the range of f32 are normalised as on the CPU") {
