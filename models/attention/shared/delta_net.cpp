@@ -60,13 +60,13 @@ Tensor DeltaNet::recurred(const std::vector<Tensor>& maps, const Tensor& log_alp
 
 /// o [B, H, N, e dh] in one direction.
 Tensor DeltaNet::one_way(const Parts& parts, AttentionCache* cache) const {
-  const std::int64_t width = config().width, heads = config().heads;
+  const std::int64_t width = config().width, heads = config().heads, head_width = width / heads;
   const DType precise = statistics_type(parts.qkv.dtype());
   const Tensor qkv = silu(convolution_(parts.qkv, cache ? &cache->value : nullptr));
   const auto heads_of = [&](std::int64_t begin, std::int64_t end) {
     return cast(split_heads(contiguous(slice(qkv, 2, begin, end)), heads), precise);
   };
-  const auto root_of_width = std::sqrt(static_cast<double>(width / heads));
+  const auto root_of_width = std::sqrt(static_cast<double>(head_width));
   const auto unit = [&](const Tensor& t, double length) {  // rms_norm keeps squares within range
     return rms_norm(t, {}, 1e-6 / (root_of_width * root_of_width)) * (length / root_of_width);
   };
