@@ -55,8 +55,9 @@ std::span<const std::byte> take(std::span<const std::byte>& bytes, const Tensor&
 }
 
 Tensor tensor_of(std::span<const std::byte> bytes, const Tensor& like) {
-  return like.dtype() == DType::f64 ? Tensor::from(as_element_vector<double>(bytes), like.shape(), like.device())
-                                    : Tensor::from(as_element_vector<float>(bytes), like.shape(), like.device());
+  return like.dtype() == DType::f64
+             ? Tensor::from(as_element_vector<double>(bytes), like.shape(), like.device())
+             : Tensor::from(as_element_vector<float>(bytes), like.shape(), like.device());
 }
 
 void assign(const Tensor& tensor, std::span<const std::byte> bytes) {

@@ -505,7 +505,8 @@ std::vector<std::string> class_names(const LabelledText& text, bool by_value) {
 
 std::vector<std::int32_t> classes_of(const LabelledText& text, std::span<const std::string> classes) {
   std::unordered_map<std::string_view, std::int32_t> class_ids;
-  for (std::size_t i = 0; i < classes.size(); ++i) class_ids.emplace(classes[i], static_cast<std::int32_t>(i));
+  for (std::size_t i = 0; i < classes.size(); ++i)
+    class_ids.emplace(classes[i], static_cast<std::int32_t>(i));
   std::vector<std::int32_t> result;
   result.reserve(text.size());
   for (std::size_t i = 0; i < text.size(); ++i) {
