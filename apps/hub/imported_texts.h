@@ -19,8 +19,8 @@ struct PublishedTexts {
   std::string generation = {};             ///< generation_config.json; empty: there is none
 };
 
-/// Returns the tokenizers of a run, and adapts the settings to them. Texts end in </s>, and a
-/// masked model fills in <mask>: without these tokens a run could not predict.
+/// Returns the tokenizers of a run, and adapts the settings to them. Throws an Error for a tokenizer
+/// without the token that ends a text or, for a masked model, the one that is filled in.
 NamedFiles imported_files(const PublishedTexts& texts, const Config& config, const ImportPlan& plan,
                           Settings& settings, std::vector<std::string>& remarks);
 
