@@ -517,10 +517,10 @@ heed_status heed_register_attention(const char* name, const char* declaration, h
 /* --- tasks: training --- */
 
 /**
- * Returns the settings of a task, without "threads" of the programs, as a JSON list: "name", "kind" ("flag", "integer", "number",
- * "text", "column", "columns", "attention"), "default", "low" and "high" of numbers, "choices" of
- * texts, "help". `own_data`: 1 for the defaults for the caller's data, 0 for those for generated
- * data.
+ * Returns the settings of a task, without "threads" of the programs, as a JSON list: "name", "kind"
+ * ("flag", "integer", "number", "text", "column", "columns", "attention"), "default", "low" and
+ * "high" of numbers, "choices" of texts, "help". `own_data`: 1 for the defaults for the caller's
+ * data, 0 for those for generated data.
  */
 heed_status heed_task_settings(const char* task, int32_t own_data, char** out);
 
@@ -597,9 +597,9 @@ heed_status heed_run_describe(heed_run* run, char** out);
 /**
  * Answers each line: [{"text", "probability", "alternatives": [{"text", "probability"}]}, ...],
  * with "vector", a list of numbers, if the answer is a vector. A line that cannot be answered, such
- * as a blank one, fails the call, with its number. `settings`: "errors", "raise" or "return" (then such a line has
- * {"error"} alone), and "first_line" (0), the number of the first line, for errors and random
- * draws; NULL: none.
+ * as a blank one, fails the call, with its number. `settings`: "errors", "raise" or "return" (then
+ * such a line has {"error"} alone), and "first_line" (0), the number of the first line, for errors
+ * and random draws; NULL: none.
  */
 heed_status heed_run_predict(heed_run* run, const char* const* lines, size_t count, const char* settings,
                              char** out);
