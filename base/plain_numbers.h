@@ -51,8 +51,9 @@ std::string number_text(std::floating_point auto number) {
 
 /// Parses a text that is one number as a whole, "inf" and "nan" included; nothing for any other
 /// text.
-inline std::optional<double> parsed_number(std::string_view text) {
-  double number = 0;
+template <std::floating_point T = double>
+std::optional<T> parsed_number(std::string_view text) {
+  T number = 0;
   const PlainArithmetic plain;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;

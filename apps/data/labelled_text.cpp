@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <system_error>
 #include <unordered_map>
@@ -17,6 +17,7 @@
 #include "heed/apps/data/text_file.h"
 #include "heed/base/descriptor.h"
 #include "heed/base/error.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/base/unicode.h"
 #include "heed/core/random.h"
 
@@ -133,12 +134,11 @@ bool lacks_something(std::span<const std::string> cells, std::size_t first, std:
 
 /// Returns the weight of a row.
 float weight_in(const std::string& cell, const TableCells& row) {
-  float weight = 0;
-  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), weight);
-  if (error != std::errc() || end != cell.data() + cell.size() || !std::isfinite(weight) || weight < 0)
+  const std::optional<float> weight = parsed_number<float>(cell);
+  if (!weight || !std::isfinite(*weight) || *weight < 0)
     fail(row.place(), ": the weight in column ", row.names.back(), " is \"", unicode::shortened(cell, 40),
          "\"; expected a number from 0 within the range of f32");
-  return weight;
+  return *weight;
 }
 
 LabelledText read_labelled_table(const FileInput& input) {

@@ -14,6 +14,7 @@
 #include "heed/apps/data/text_file.h"
 #include "heed/base/error.h"
 #include "heed/base/json.h"
+#include "heed/base/plain_arithmetic.h"
 #include "heed/base/unicode.h"
 
 namespace heed {
@@ -631,6 +632,7 @@ std::vector<std::string_view> split_fields(std::string_view line) {
 template <class Number>
 bool read_number(std::string_view text, Number& number) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);  // which from_chars refuses
+  const PlainArithmetic plain;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size();
 }

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -37,12 +36,12 @@ std::vector<PartRate> part_rates(const std::string& frozen, const std::string& r
   for (std::string& part : split_at_commas(frozen)) result.push_back({std::move(part), 0});
   for (const std::string& text : split_at_commas(rates)) {
     const std::size_t equals = std::min(text.find('='), text.size());
-    PartRate& one = result.emplace_back(PartRate{text.substr(0, equals), 0});
-    const char* const end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(std::min(text.data() + equals + 1, end), end, one.rate);
-    if (error != std::errc() || stop != end || !(one.rate >= 0 && one.rate <= 1e6))
+    const std::string_view value = std::string_view(text).substr(std::min(equals + 1, text.size()));
+    const double rate = parsed_number(value).value_or(-1);
+    if (!(rate >= 0 && rate <= 1e6))
       throw SettingsError("training.part_rates: \"" + text +
                           "\" is not PART=RATE with a rate of 0 to 1000000");
+    result.push_back({text.substr(0, equals), rate});
   }
   for (const PartRate& one : result)
     if (one.part.empty() || std::ranges::count(result, one.part, &PartRate::part) > 1)
