@@ -66,8 +66,9 @@ struct ColumnsFound {
 /// - the label is the column named "label"; a number, if the label is one and this column does not
 /// count the rows; the column of few values; in less than ten rows one in which values occur twice;
 /// one that is called as labels are ("stars", "class"); of three rows or more the one with the fewest
-/// values; the only one of numbers; or, of three rows or more, clearly the shortest. Of several, those as short as names, and of these the ones
-/// with typical names. Otherwise it is the first column (the third for pairs);
+/// values; the only one of numbers; or, of three rows or more, clearly the shortest. Of several, those
+/// as short as names, and of these the ones with typical names. Otherwise it is the first column (the
+/// third for pairs);
 /// - the texts are all other columns of texts; for pairs there are two, "first" and "second".
 ///
 /// Texts to be answered need no label: in a table with names, none is taken by its place, values or
