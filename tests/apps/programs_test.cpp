@@ -249,6 +249,23 @@ TEST_CASE("heed devices, gradcheck and verify") {
   CHECK(contains(unknown.output, "0 passed, 0 failed, 1 of unknown variants"));
 }
 
+TEST_CASE("programs: errors of the library name settings and arguments, which a program shows as flags") {
+  const TemporaryFolder folder;
+  const std::string run = small_run("classify").string();
+  const auto errors = [&](const Arguments& arguments) {
+    const ProgramResult result = run_program("classify", arguments);
+    CHECK(result.status != 0);
+    return result.errors;
+  };
+  CHECK(contains(errors({"train", "--out", run}), "continue it with --resume, or"));
+  const std::string odd = write_content(folder / "odd", "x y\n").string();
+  const std::string format = errors({"train", "--out", (folder / "run").string(), "--data", odd});
+  CHECK(contains(format, "--format lines"));
+  CHECK_FALSE(contains(format, "data.format="));
+  const std::string valid = errors({"train", "--out", (folder / "run").string(), "--valid", odd});
+  CHECK(contains(valid, "--valid (data.valid) needs --data (data.file), the training data"));
+}
+
 TEST_CASE("programs: a processor without the instructions is told which") {
   using programs::processor_error;
   using programs::ProcessorFeature;
