@@ -105,7 +105,9 @@ class MaskedLearner : public Learner {
 
   void open(const ReadFile& read) override {
     text_.open(read);
-    ordinary_ = ordinary_tokens();
+    ordinary_ = fillings_ = ordinary_tokens();
+    for (const AddedToken& token : text_.tokenizer->added_tokens())
+      if (token.content == "<unk>" && fillings_.size() > 1) std::erase(fillings_, token.id);
   }
 
   std::unique_ptr<Module> make_model() override {
@@ -166,8 +168,8 @@ class MaskedLearner : public Learner {
     return std::binary_search(ordinary_.begin(), ordinary_.end(), token);
   }
 
-  /// The tokens allowed as fillings: all but special tokens, wherever a published tokenizer has
-  /// them. The unknown token is predicted like a word.
+  /// The tokens that are hidden in training: all but special tokens, wherever a published tokenizer
+  /// has them. The unknown token is hidden like a word, but never filled in.
   Tokens ordinary_tokens() const {
     const Tokenizer& tokenizer = *text_.tokenizer;
     std::set<std::int32_t> special = {text_.end_mark(), tokenizer.id_of(mask_token)};
@@ -293,13 +295,13 @@ class MaskedLearner : public Learner {
   }
 
   /// Returns the likeliest tokens for each row of logits [count, V], all rows together; special
-  /// tokens are excluded.
+  /// tokens and the unknown token are excluded.
   std::vector<Filling> best_fillings(const Tensor& logits) {
-    const auto ordinary = static_cast<std::int64_t>(ordinary_.size());
-    const Tensor columns = Tensor::from(ordinary_, {ordinary}, network().device());
+    const auto choices = static_cast<std::int64_t>(fillings_.size());
+    const Tensor columns = Tensor::from(fillings_, {choices}, network().device());
     const auto wanted = static_cast<std::size_t>(best_);
     const auto [values, ids] = top_k(index_select(softmax(logits, -1), 1, columns),
-                                     std::min(ordinary, static_cast<std::int64_t>(wanted)));
+                                     std::min(choices, static_cast<std::int64_t>(wanted)));
     const std::vector<float> probabilities = values.to_vector<float>();
     const std::vector<std::int32_t> tokens = contiguous(ids).to_vector<std::int32_t>();
     const auto each = static_cast<std::size_t>(values.size(1));
@@ -309,7 +311,7 @@ class MaskedLearner : public Learner {
       for (const Filling& one : best)
         for (std::size_t k = row * each; k < (row + 1) * each; ++k) {
           longer.push_back({one.tokens, one.probability * static_cast<double>(probabilities[k])});
-          longer.back().tokens.push_back(ordinary_[static_cast<std::size_t>(tokens[k])]);
+          longer.back().tokens.push_back(fillings_[static_cast<std::size_t>(tokens[k])]);
         }
       std::ranges::stable_sort(longer, std::ranges::greater(), &Filling::probability);
       longer.resize(std::min(longer.size(), wanted));
@@ -324,7 +326,7 @@ class MaskedLearner : public Learner {
   const std::int64_t best_;
   const std::string begin_;  // a mark before every line that is filled in; "": none
   TextStream text_;
-  Tokens ordinary_;  // in ascending order
+  Tokens ordinary_, fillings_;  // in ascending order
 };
 
 }  // namespace
