@@ -32,7 +32,7 @@ if(NOT HEED_CHART_JS)
   message(FATAL_ERROR "heed needs Chart.js 3.9, which draws the charts of reports (Debian: libjs-chart.js). "
           "Where it lies elsewhere: -D HEED_CHART_JS=/path/to/chart.min.js")
 endif()
-set(page_folder ${PROJECT_SOURCE_DIR}/apps/report/page)
+set(page_folder ${CMAKE_CURRENT_LIST_DIR}/../apps/report/page)
 set(HEED_PAGE_TEXTS ${PROJECT_BINARY_DIR}/page/page_texts.cpp)
 heed_embed_texts(${HEED_PAGE_TEXTS} heed::page style=${page_folder}/style.css script=${page_folder}/report.js
                  chart_library=${page_folder}/chart_licence.js,${HEED_CHART_JS})
