@@ -11,6 +11,7 @@
 #include "heed/core/attention.h"
 #include "heed/core/elementwise.h"
 #include "heed/core/random.h"
+#include "heed/core/recurrence.h"
 #include "heed/core/tensor.h"
 
 // The op layer: every differentiable function of tensors. Ops validate their arguments (an Error carries
@@ -362,5 +363,20 @@ AttentionPart attention_part(const Tensor& query, const Tensor& key, const Tenso
 Tensor join_attention(std::span<const AttentionPart> parts);
 /// Computes the weights [B, H, N, M] alone from single ops, for inspection.
 Tensor attention_weights(const Tensor& query, const Tensor& key, const AttentionOptions& options = {});
+
+// --- recurrence --------------------------------------------------------------------------------------------
+/// The results of recurrence().
+struct RecurrenceResult {
+  Tensor output;  ///< o [B, H, N, dv]
+  Tensor state;   ///< S after the last token [B, H, dk, dv]
+};
+/// Runs a state that maps keys to values and changes token by token, by the equations of Recurrence
+/// (core/recurrence.h). Any g up to 0 is valid, -infinity included. Both results are
+/// differentiable. On the CPU, a sequence processed in pieces, each starting from the state after
+/// the piece before, gives bit-identical results. In f16 and bf16 the state is f32 within a call.
+/// Takes O(N dk dv) time; the backward pass keeps a state for every 32 tokens. Throws an Error for
+/// shapes that do not fit, for v without k, for w or x without r, and when both k and r are
+/// undefined.
+RecurrenceResult recurrence(const Recurrence& of);
 
 }  // namespace heed

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "heed/autograd/recurrence.h"
+#include "heed/autograd/ops.h"
 #include "heed/core/tensor.h"
 #include "heed/models/module.h"
 
