@@ -74,8 +74,6 @@ Tensor kl_divergence(const Tensor& log_p, const Tensor& log_q) {
 
 namespace {
 
-thread_local Tensor expected_gradient;
-
 /// The chunks of logits when the backend has no rule: 16 MB of f32 at a time.
 LogitChunks plan_chunks(const Backend& backend, const Tensor& x, std::int64_t rows, std::int64_t classes) {
   if (backend.logit_chunks) return backend.logit_chunks(x.device(), x.dtype(), rows, classes);
@@ -166,22 +164,6 @@ Gradients rescaled_gradients(const EarlyGradients& early, const Tensor& grad, DT
   backend.scale_all(from, factor, false, to);
   return all;
 }
-
-}  // namespace
-
-ExpectedGradient::ExpectedGradient(const Tensor& expected) {
-  check(!expected.defined() || (expected.count() == 1 && !expected.tracked()),
-        "ExpectedGradient: one untracked element is needed");
-  previous_ = std::exchange(expected_gradient, expected);
-}
-ExpectedGradient::~ExpectedGradient() {
-  expected_gradient = previous_;
-}
-const Tensor& ExpectedGradient::active() {
-  return expected_gradient;
-}
-
-namespace {
 
 void check_arguments(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
                      const Tensor& targets, double smoothing) {

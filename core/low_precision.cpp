@@ -42,7 +42,7 @@ NarrowRows room_for(const char* op, const Tensor& matrix, NarrowRows::Format for
 
 void keep(const Tensor& matrix, NarrowRows rows) {
   matrix.storage()->overwritten();
-  matrix.storage()->keep_narrow_rows(std::make_shared<NarrowRows>(std::move(rows)));
+  matrix.storage()->keep_derived(std::make_shared<NarrowRows>(std::move(rows)));
 }
 
 }  // namespace

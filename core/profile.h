@@ -50,7 +50,7 @@ class ProfileScope {
   ProfileScope& operator=(const ProfileScope&) = delete;
 
  private:
-  const char* name_;  // null: not recording
+  const char *name_, *outer_ = nullptr;  // null: not recording
   double flops_, bytes_;
   std::chrono::steady_clock::time_point start_;
 };

@@ -265,22 +265,6 @@ template void gemm<double>(bool, bool, std::int64_t, std::int64_t, std::int64_t,
 
 namespace heed {
 
-namespace {
-thread_local bool rounds_products = false;
-}
-
-Bf16Products::Bf16Products(bool on) : before_(rounds_products) {
-  rounds_products = on;
-}
-
-Bf16Products::~Bf16Products() {
-  rounds_products = before_;
-}
-
-bool Bf16Products::active() {
-  return rounds_products;
-}
-
 std::string blas_core_name() {
   return cpu::OpenBlas::instance().core_name;
 }

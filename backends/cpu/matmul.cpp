@@ -287,7 +287,7 @@ class TiledProduct {
   static Product<T> operands(const Tensor& a, const Tensor& b, const Tensor& out) {
     const std::int64_t m = out.size(-2), n = out.size(-1), k = a.size(-1);
     Product<T> product{MatrixLayout(a, m, k), MatrixLayout(b, k, n)};
-    const NarrowRows* rows = b.storage()->narrow_rows();
+    const NarrowRows* rows = NarrowRows::kept(*b.storage());
     if (rows && product.b_layout.transposed && product.b_layout.leading == rows->columns &&
         rows->has_columns_of(b))
       product.narrow = rows, product.b_begin = b.data<T>() - b.offset();
