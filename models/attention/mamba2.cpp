@@ -41,21 +41,14 @@ class Mamba2 : public RecurrentAttention {
       : RecurrentAttention(config),
         inner_(config.options.take_integer("expand", 2, 1, 64) * config.width),
         states_(config.options.take_integer("state", 64, 1, 4096)),
-        gate_(config.width, inner_, config.bias, initialiser_),
-        value_(config.width, inner_, config.bias, initialiser_),
-        key_(config.width, states_, config.bias, initialiser_),
-        query_(config.width, states_, config.bias, initialiser_),
-        step_(config.width, config.heads, false, initialiser_),
-        output_(inner_, config.width, config.bias, initialiser_),
-        convolution_(config.options.take_integer("convolution", 4, 1, 64), inner_ + 2 * states_, true,
-                     initialiser_) {
-    add_module("gate", gate_);
-    add_module("value", value_);
-    add_module("key", key_);
-    add_module("query", query_);
-    add_module("step", step_);
-    add_module("output", output_);
-    add_module("convolution", convolution_);
+        gate_(*this, "gate", config.width, inner_, config.bias, initialiser_),
+        value_(*this, "value", config.width, inner_, config.bias, initialiser_),
+        key_(*this, "key", config.width, states_, config.bias, initialiser_),
+        query_(*this, "query", config.width, states_, config.bias, initialiser_),
+        step_(*this, "step", config.width, config.heads, false, initialiser_),
+        output_(*this, "output", inner_, config.width, config.bias, initialiser_),
+        convolution_(*this, "convolution", config.options.take_integer("convolution", 4, 1, 64),
+                     inner_ + 2 * states_, true, initialiser_) {
     add_parameter("decay_rate", rate_, first_decay_rates(config.heads, initialiser_));
     add_parameter("first_step", first_step_, first_decay_steps(config.heads, initialiser_));
     add_parameter("skip", skip_, Initialiser::constant({config.heads}, 1));
@@ -91,8 +84,8 @@ class Mamba2 : public RecurrentAttention {
 
  private:
   std::int64_t inner_, states_;  // e d, n
-  Linear gate_, value_, key_, query_, step_, output_;
-  ShortConvolution convolution_;
+  Part<Linear> gate_, value_, key_, query_, step_, output_;
+  Part<ShortConvolution> convolution_;
   Tensor rate_, first_step_, skip_;  // A, bdt, D [H]
   Tensor gains_;                     // [e d]
 };

@@ -29,14 +29,14 @@ class DeltaNet : public RecurrentAttention {
                   AttentionCache* cache, Context& context) const;
 
   std::int64_t value_width_;  // e d
-  Linear query_, key_, value_, strength_, output_;
+  Part<Linear> query_, key_, value_, strength_, output_;
 
  private:
   struct Parts;
   bool scales_;
   Tensor one_way(const Parts& parts, AttentionCache* cache) const;
 
-  ShortConvolution convolution_;
+  Part<ShortConvolution> convolution_;
   Tensor gains_;  // [e dh]
 };
 
