@@ -242,8 +242,8 @@ EncoderClassifier::EncoderClassifier(const TransformerConfig& config, Initialise
   add_pooling(initialiser);
   add_module("output", output_);
   if (config.sparse_features == 0) return;
-  sparse_ = std::make_unique<SparseLinear>(config.sparse_features, config.classes, initialiser);
-  add_module("sparse", *sparse_);
+  sparse_ = std::make_unique<Part<SparseLinear>>(*this, "sparse", config.sparse_features, config.classes,
+                                                 initialiser);
 }
 
 ClassLogits EncoderClassifier::part_logits(const PaddedTokens& tokens, Context& context,

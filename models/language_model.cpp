@@ -15,15 +15,11 @@ LanguageModel::LanguageModel(const TransformerConfig& config)
 
 LanguageModel::LanguageModel(const TransformerConfig& config, Initialiser initialiser)
     : config_(config),
-      embedding_(config.target_vocabulary, config.width, embedding_deviation(config), initialiser),
-      input_(config, embedding_, initialiser),
-      decoder_(config, false, initialiser),
-      output_(config, embedding_, initialiser) {
-  add_module("embedding", embedding_);
-  add_module("input", input_);
-  add_module("decoder", decoder_);
-  add_module("output", output_);
-}
+      embedding_(*this, "embedding", config.target_vocabulary, config.width, embedding_deviation(config),
+                 initialiser),
+      input_(*this, "input", config, embedding_, initialiser),
+      decoder_(*this, "decoder", config, false, initialiser),
+      output_(*this, "output", config, embedding_, initialiser) {}
 
 Tensor LanguageModel::hidden(const PaddedTokens& tokens, Context& context) {
   return decoder_(input_(tokens.ids, 0, context), tokens.mask, {}, {}, context);
@@ -128,15 +124,13 @@ MaskedLanguageModel::MaskedLanguageModel(const TransformerConfig& config)
 
 MaskedLanguageModel::MaskedLanguageModel(const TransformerConfig& config, Initialiser initialiser)
     : SequenceEncoder(config, initialiser),
-      output_(config, embedding(), initialiser),
+      output_(*this, "output", config, embedding(), initialiser),
       activation_(find_activation(config.activation)) {
-  add_module("output", output_);
   add_parameter("output_bias", output_.bias, Initialiser::constant({config.source_vocabulary}, 0));
   if (!config.output_transform) return;
-  transform_ = std::make_unique<Linear>(config.width, config.width, true, initialiser);
-  transform_norm_ = std::make_unique<Norm>(config);
-  add_module("transform", *transform_);
-  add_module("transform_norm", *transform_norm_);
+  transform_ =
+      std::make_unique<Part<Linear>>(*this, "transform", config.width, config.width, true, initialiser);
+  transform_norm_ = std::make_unique<Part<Norm>>(*this, "transform_norm", config);
 }
 
 Tensor MaskedLanguageModel::transformed(const Tensor& hidden) const {

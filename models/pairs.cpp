@@ -48,8 +48,8 @@ PairMatcher::PairMatcher(const TransformerConfig& config, bool joint, Initialise
   add_module("compare", compare_);
   add_module("output", output_);
   if (config.sparse_features == 0) return;
-  sparse_ = std::make_unique<SparseLinear>(config.sparse_features, config.classes, initialiser);
-  add_module("sparse", *sparse_);
+  sparse_ = std::make_unique<Part<SparseLinear>>(*this, "sparse", config.sparse_features, config.classes,
+                                                 initialiser);
 }
 
 PairBatch PairMatcher::batch(std::span<const TokenPair> pairs) const {

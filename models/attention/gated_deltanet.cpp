@@ -43,10 +43,9 @@ class GatedDeltaNet : public DeltaNet {
  public:
   explicit GatedDeltaNet(const AttentionConfig& config) : DeltaNet(config) {
     if (!config.options.take_bool("gated", true)) return;
-    decay_ = std::make_unique<Linear>(config.width, config.heads, false, initialiser_);
-    gate_ = std::make_unique<Linear>(config.width, value_width_, config.bias, initialiser_);
-    add_module("decay", *decay_);
-    add_module("gate", *gate_);
+    decay_ = std::make_unique<Part<Linear>>(*this, "decay", config.width, config.heads, false, initialiser_);
+    gate_ =
+        std::make_unique<Part<Linear>>(*this, "gate", config.width, value_width_, config.bias, initialiser_);
     add_parameter("decay_rate", rate_, first_decay_rates(config.heads, initialiser_));
     add_parameter("decay_step", step_, first_decay_steps(config.heads, initialiser_));
   }
