@@ -23,9 +23,7 @@ struct SmallerId {
 /// are dropped, so that the next walk does not pick them up.
 class PendingNodes {
  public:
-  PendingNodes() = default;
-  PendingNodes(const PendingNodes&) = delete;
-  PendingNodes& operator=(const PendingNodes&) = delete;
+  PendingNodes& operator=(PendingNodes&&) = delete;
   ~PendingNodes() {
     for (; !queue_.empty(); queue_.pop()) queue_.top()->gradient = {};
   }

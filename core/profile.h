@@ -46,8 +46,7 @@ class ProfileScope {
  public:
   ProfileScope(const char* name, double flops, double bytes);
   ~ProfileScope();
-  ProfileScope(const ProfileScope&) = delete;
-  ProfileScope& operator=(const ProfileScope&) = delete;
+  ProfileScope& operator=(ProfileScope&&) = delete;
 
  private:
   const char *name_, *outer_ = nullptr;  // null: not recording

@@ -41,8 +41,7 @@ class Scoped {
 
   explicit Scoped(Value value) : before_(std::exchange(current_scope.*Field, value)) {}
   ~Scoped() { current_scope.*Field = before_; }
-  Scoped(const Scoped&) = delete;
-  Scoped& operator=(const Scoped&) = delete;
+  Scoped& operator=(Scoped&&) = delete;
 
  protected:
   Value before() const { return before_; }

@@ -128,8 +128,7 @@ Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);
 class Storage {
  public:
   virtual ~Storage() = default;
-  Storage(const Storage&) = delete;
-  Storage& operator=(const Storage&) = delete;
+  Storage& operator=(Storage&&) = delete;
 
   Device device() const { return device_; }
   std::size_t bytes() const { return bytes_; }

@@ -38,10 +38,8 @@ void set_hidden_map(const Tensor& leaf, bool is_map);
 /// add_module(), add_parameter() and add_buffer().
 class Module {
  public:
-  Module() = default;
   virtual ~Module() = default;
-  Module(const Module&) = delete;
-  Module& operator=(const Module&) = delete;
+  Module& operator=(Module&&) = delete;
 
   /// All parameters of this module and its parts, in registration order; shared ones appear once.
   std::vector<NamedTensor> parameters();

@@ -103,8 +103,7 @@ struct Spool::File {
     ::unlink(name.c_str());
   }
   ~File() { ::close(descriptor); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
+  File& operator=(File&&) = delete;
 
   void write(std::string_view bytes) {
     while (!bytes.empty()) {
