@@ -101,12 +101,8 @@ TilePlan tile_plan(Gpu& gpu, const MatrixProduct& p, std::int64_t items) {
   };
   // f32 is never computed in lower precision: matrix hardware multiplies only tensors of half precision.
   const MatrixHardware* hardware = is_half(p.a.dtype()) ? &matrix_hardware(p.out.device()) : nullptr;
-  if (hardware && hardware->multiplies(p.a.dtype())) {
-    const MatmulPlan plan = plan_by(hardware->tiles);
-    FragmentVariant variant = fragment_variant(tiled(p, TileKernel::cooperative, {}), plan);
-    variant.wide = variant.wide || plan.parts > 1;
-    if (is_trusted(p.out.device(), variant)) return {TileKernel::cooperative, plan};
-  }
+  if (hardware && hardware->multiplies(p.a.dtype()))
+    return {TileKernel::cooperative, plan_by(hardware->tiles)};
   return {TileKernel::scalar, plan_by(gpu.tuning().scalar)};
 }
 
