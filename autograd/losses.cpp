@@ -7,10 +7,8 @@
 
 namespace heed {
 
-namespace {
-
-Tensor cross_entropy_composed(const Tensor& logits, const Tensor& targets, double smoothing,
-                              std::int32_t ignored) {
+static Tensor cross_entropy_composed(const Tensor& logits, const Tensor& targets, double smoothing,
+                                     std::int32_t ignored) {
   const Tensor log_probabilities = log_softmax(cast(logits, statistics_type(logits.dtype())), -1);
   const Tensor is_ignored = equal(targets, ignored);
   // gather() reads -1 as "none"; as a class it is out of range and must be refused like any other.
@@ -20,8 +18,6 @@ Tensor cross_entropy_composed(const Tensor& logits, const Tensor& targets, doubl
   const Tensor loss = picked * (smoothing - 1.0) - mean(log_probabilities, -1) * smoothing;
   return masked_fill(loss, is_ignored, 0);
 }
-
-}  // namespace
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothing, std::int32_t ignored) {
   check_floating("cross_entropy", logits);

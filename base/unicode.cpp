@@ -225,9 +225,7 @@ std::string replace_invalid(std::string_view text) {
   return result;
 }
 
-namespace {
-
-bool steers_terminal(char32_t c) {
+static bool steers_terminal(char32_t c) {
   const bool is_control = c < 0x20 || (c >= 0x7F && c < 0xA0);
   const bool is_line_end = c == 0x2028 || c == 0x2029;
   const bool is_direction = c == 0x061C || c == 0x200E || c == 0x200F || (c >= 0x202A && c <= 0x202E) ||
@@ -235,11 +233,11 @@ bool steers_terminal(char32_t c) {
   return is_control || is_line_end || is_direction;
 }
 
-void append_hex(std::string& text, char32_t value, int digits) {
+static void append_hex(std::string& text, char32_t value, int digits) {
   for (int i = digits - 1; i >= 0; --i) text += "0123456789abcdef"[value >> (4 * i) & 15];
 }
 
-std::string without_steering(std::string_view text, std::string_view kept) {
+static std::string without_steering(std::string_view text, std::string_view kept) {
   std::string shown;
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint c = decode(text, at);
@@ -255,8 +253,6 @@ std::string without_steering(std::string_view text, std::string_view kept) {
   }
   return shown;
 }
-
-}  // namespace
 
 std::string printable(std::string_view text) {
   return without_steering(text, "");

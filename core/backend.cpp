@@ -68,9 +68,8 @@ Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b) {
   return result;
 }
 
-namespace {
 /// Throws when the product overflows, before the wrapped size is used.
-std::size_t bytes_for(const char* op, const Shape& shape, DType dtype) {
+static std::size_t bytes_for(const char* op, const Shape& shape, DType dtype) {
   auto bytes = static_cast<std::int64_t>(size_of(dtype));
   bool nothing = false;
   for (const std::int64_t extent : shape) {
@@ -81,7 +80,6 @@ std::size_t bytes_for(const char* op, const Shape& shape, DType dtype) {
   }
   return nothing ? 0 : static_cast<std::size_t>(bytes);
 }
-}  // namespace
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
   check_stop();

@@ -255,9 +255,7 @@ Loss EncoderClassifier::loss(const ClassificationBatch& batch, double smoothing,
   return part_logits(batch.input, context, batch.sparse).loss(batch.labels, smoothing);
 }
 
-namespace {
-
-TransformerConfig of_patches(const ImageClassifierConfig& images) {
+static TransformerConfig of_patches(const ImageClassifierConfig& images) {
   check(images.rows > 0 && images.columns > 0 && images.patch > 0 && images.rows % images.patch == 0 &&
             images.columns % images.patch == 0,
         "patches of ", images.patch, " x ", images.patch, " do not fill images of ", images.rows, " x ",
@@ -269,8 +267,6 @@ TransformerConfig of_patches(const ImageClassifierConfig& images) {
   if (has_position_vectors(config) || config.positions == "none") config.positions = "learned";
   return config;
 }
-
-}  // namespace
 
 ImageClassifier::ImageClassifier(const ImageClassifierConfig& config)
     : EncoderClassifier(of_patches(config)),

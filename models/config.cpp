@@ -257,18 +257,14 @@ TransformerConfig transformer_config_from_json(std::string_view text) {
   return config;
 }
 
-namespace {
-
 /// No cross-attention except in the last layer, which has one head of full width.
-AttentionChoices last_layer_alone(std::int64_t layers) {
+static AttentionChoices last_layer_alone(std::int64_t layers) {
   AttentionChoices choices(static_cast<std::size_t>(std::max<std::int64_t>(layers, 1)));
   for (AttentionChoice& choice : choices) choice.name = "none";
   choices.back().name = "dot_product";
   choices.back().heads = 1;
   return choices;
 }
-
-}  // namespace
 
 std::vector<std::string> preset_names() {
   return {"hc-sa", "sh-x", "hc-all"};

@@ -5,23 +5,19 @@
 #include "heed/autograd/ops.h"
 
 namespace heed {
-namespace {
-
 constexpr double least = 1e-20;          // added to a probability before taking its logarithm
 constexpr double surely_generated = 50;  // the gate's logit when there is nothing to copy
 
 /// Half types would lose small probabilities.
-Tensor precise(const Tensor& x) {
+static Tensor precise(const Tensor& x) {
   return x.dtype() == DType::f64 ? x : cast(x, DType::f32);
 }
 
 /// log(exp(a) + exp(b)).
-Tensor log_of_sum(const Tensor& a, const Tensor& b) {
+static Tensor log_of_sum(const Tensor& a, const Tensor& b) {
   const Tensor larger = maximum(a, b);
   return larger + log(exp(a - larger) + exp(b - larger));
 }
-
-}  // namespace
 
 Pointer::Pointer(const TransformerConfig& config, Initialiser& initialiser)
     : embedding_scale_(embedding_scale(config)),

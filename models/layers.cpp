@@ -14,9 +14,7 @@
 #include "heed/models/config.h"
 
 namespace heed {
-namespace {
-
-void check_input(const Tensor& x, std::int64_t width, DType dtype) {
+static void check_input(const Tensor& x, std::int64_t width, DType dtype) {
   check(x.rank() > 0 && x.size(-1) == width, "expects inputs of width ", width, ", got shape ", x.shape());
   check(x.dtype() == dtype, "holds ", dtype, " parameters, got ", x.dtype(), " inputs");
 }
@@ -24,13 +22,11 @@ void check_input(const Tensor& x, std::int64_t width, DType dtype) {
 constexpr std::array<const char*, 2> norm_names = {"LayerNorm", "RMSNorm"};
 
 /// The index of a setting's choice; throws with the nearest name when there is none.
-std::int64_t number_of_choice(std::string_view setting, std::string_view name) {
+static std::int64_t number_of_choice(std::string_view setting, std::string_view name) {
   const std::span<const std::string> names = setting_choices(setting);
   check_setting(setting, std::string(name), names);
   return std::find(names.begin(), names.end(), name) - names.begin();
 }
-
-}  // namespace
 
 Linear::Linear(std::int64_t in, std::int64_t out, bool with_bias, Initialiser& initialiser, double gain) {
   check(in > 0 && out > 0, "Linear: widths must be positive, got ", in, " -> ", out);

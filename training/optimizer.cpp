@@ -17,9 +17,7 @@
 #include "heed/training/step.h"
 
 namespace heed {
-namespace {
-
-double rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t steps) {
+static double rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t steps) {
   check(step >= 1, "schedule: steps count from 1, got ", step);
   const double peak = options.learning_rate;
   const double now = static_cast<double>(step), warmup = static_cast<double>(options.warmup_steps);
@@ -39,8 +37,6 @@ double rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t s
   }
   fail("schedule: unknown kind");
 }
-
-}  // namespace
 
 Schedule make_schedule(const ScheduleOptions& options) {
   check_ranges("schedule", options);
@@ -331,15 +327,11 @@ void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
   steps_ = static_cast<std::int64_t>(state.at("steps").item());
 }
 
-namespace {
-
-Tensor copy_tensor(const Tensor& tensor) {
+static Tensor copy_tensor(const Tensor& tensor) {
   Tensor copy = Tensor::empty(tensor.shape(), tensor.dtype(), tensor.device());
   backend_of(tensor).copy(tensor.detach(), copy);
   return copy;
 }
-
-}  // namespace
 
 MovingAverage::MovingAverage(std::vector<NamedTensor> parameters, double decay)
     : parameters_(std::move(parameters)), decay_(decay) {

@@ -504,24 +504,22 @@ std::string porter_stem(std::string_view word) {
   return step_5(stem);
 }
 
-namespace {
-
 /// Returns 2 p r / (p + r), where precision p and recall r are relative to the n-grams of text and
 /// reference.
-double f_measure(std::size_t common, std::size_t in_text, std::size_t in_reference) {
+static double f_measure(std::size_t common, std::size_t in_text, std::size_t in_reference) {
   if (common == 0) return 0;
   const double precision = static_cast<double>(common) / static_cast<double>(in_text),
                recall = static_cast<double>(common) / static_cast<double>(in_reference);
   return 2 * precision * recall / (precision + recall);
 }
 
-double rouge_n(const WordIds& text, const WordIds& reference, int n) {
+static double rouge_n(const WordIds& text, const WordIds& reference, int n) {
   return f_measure(static_cast<std::size_t>(clipped_matches(text, reference, n)),
                    sorted_ngrams(text, n).size(), sorted_ngrams(reference, n).size());
 }
 
 /// Returns the length of the longest common subsequence.
-std::size_t common_subsequence(const WordIds& a, const WordIds& b) {
+static std::size_t common_subsequence(const WordIds& a, const WordIds& b) {
   std::vector<std::size_t> row(b.size() + 1);  // for the words of a so far and the first j of b
   for (const std::int32_t word : a) {
     std::size_t diagonal = 0;
@@ -534,17 +532,13 @@ std::size_t common_subsequence(const WordIds& a, const WordIds& b) {
   return row.back();
 }
 
-}  // namespace
-
-namespace {
-
-bool is_ascii(std::string_view text) {
+static bool is_ascii(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
 /// Returns runs of letters with their marks, and of numbers, in lower case. In scripts without
 /// spaces between words, each letter is a word.
-std::vector<std::string> words_of_every_script(std::string_view text, bool stemming) {
+static std::vector<std::string> words_of_every_script(std::string_view text, bool stemming) {
   const std::string lower =
       unicode::lower_case(unicode::normalize(text, unicode::Form::nfc), unicode::FinalSigma::final);
   std::vector<std::string> words;
@@ -572,8 +566,6 @@ std::vector<std::string> words_of_every_script(std::string_view text, bool stemm
   end_word();
   return words;
 }
-
-}  // namespace
 
 RougeWords rouge_words_for(std::span<const std::string> references) {
   for (const std::string& text : references)
@@ -617,17 +609,14 @@ std::vector<std::string> rouge_words(std::string_view text, bool stemming, Rouge
   return words;
 }
 
-namespace {
-
-RougeScore rouge_score(std::string_view text, std::string_view reference, bool stemming, RougeWords kind) {
+static RougeScore rouge_score(std::string_view text, std::string_view reference, bool stemming,
+                              RougeWords kind) {
   WordNumbers numbers;
   const WordIds found = numbers.number(rouge_words(text, stemming, kind)),
                 expected = numbers.number(rouge_words(reference, stemming, kind));
   return {rouge_n(found, expected, 1), rouge_n(found, expected, 2),
           f_measure(common_subsequence(found, expected), found.size(), expected.size())};
 }
-
-}  // namespace
 
 RougeScore rouge(std::string_view text, std::string_view reference, bool stemming) {
   const std::string whole(reference);

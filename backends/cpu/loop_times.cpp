@@ -14,22 +14,18 @@
 #include "heed/core/scope.h"
 
 namespace heed::cpu {
-namespace {
-
 /// Processor time spent on this thread, in seconds.
-double thread_seconds() {
+static double thread_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-double median(std::vector<double> values) {
+static double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
-
-}  // namespace
 
 LoopRecorder::LoopRecorder() {
   check(!current_scope.loop_runner, "LoopRecorder: this thread is recording its loops already");

@@ -22,8 +22,6 @@ namespace heed::cpu {
 // fewer the tiles, the longer idle threads wait for the last one. The chosen grid minimises the sum of both.
 // The right operand can be packed once for all tiles, before they begin.
 
-namespace {
-
 // Nanoseconds on one thread.
 constexpr double per_flop = 0.006, per_sum = 0.7;  // a sum: adding one element of C to that of another part
 // To pack an element. An operand that fits into the second-level cache is cheap to read again,
@@ -46,19 +44,17 @@ constexpr std::int64_t shortest_side = 64, shortest_part = 256;
 constexpr std::int64_t most_pieces = 256;  // of an axis
 
 /// The extent of a piece, a multiple of `unit` if there are several.
-std::int64_t piece_extent(std::int64_t extent, std::int64_t count, std::int64_t unit = 32) {
+static std::int64_t piece_extent(std::int64_t extent, std::int64_t count, std::int64_t unit = 32) {
   return count == 1 ? extent : std::min(extent, ceil_div(ceil_div(extent, count), unit) * unit);
 }
 
-double product(std::int64_t a, std::int64_t b, std::int64_t c = 1) {
+static double product(std::int64_t a, std::int64_t b, std::int64_t c = 1) {
   return static_cast<double>(a) * static_cast<double>(b) * static_cast<double>(c);
 }
 
-double packing(std::int64_t extent, std::int64_t k, std::int64_t times) {
+static double packing(std::int64_t extent, std::int64_t k, std::int64_t times) {
   return product(extent, k, times) * (extent * k <= cached && k < short_sum ? per_cached : per_element);
 }
-
-}  // namespace
 
 MatmulPlan::MatmulPlan(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, bool may_pack)
     : tile_rows(m), tile_columns(n), part_depth(k), batch(batch), m(m), n(n), k(k) {

@@ -18,15 +18,13 @@
 #include "heed/base/error.h"
 
 namespace heed::vulkan {
-namespace {
-
 // --- the kernel that computes a pass
 
 constexpr std::int64_t narrowest = 16, widest = 128;
 
 /// The shared memory that shaders/attention_fragments.comp declares.
-std::int64_t fragment_shared_bytes(FragmentPass pass, const AttentionGroup& group, std::int64_t key_width,
-                                   std::int64_t value_width) {
+static std::int64_t fragment_shared_bytes(FragmentPass pass, const AttentionGroup& group,
+                                          std::int64_t key_width, std::int64_t value_width) {
   const std::int64_t key_pitch = 2 * ceil_div(key_width, 16) + 1,
                      value_pitch = 2 * ceil_div(value_width, 16) + 1, score_pitch = group.lanes + 1;
   const std::int64_t rows = group.rows(), columns = group.columns();
@@ -36,8 +34,6 @@ std::int64_t fragment_shared_bytes(FragmentPass pass, const AttentionGroup& grou
   const std::int64_t softmax = forward ? 16 * (rows / 4 * score_pitch) + 4 * rows : 0;
   return 16 * lines + softmax + 8 * columns;
 }
-
-}  // namespace
 
 std::optional<AttentionGroup> fragment_group(const AttentionCall& call, FragmentPass pass,
                                              FragmentShape fragment) {
@@ -323,12 +319,10 @@ std::string problem_of_attention(Gpu& gpu, TileKernel kernel, DType dtype, Fragm
                      " differs from that of ordinary arithmetic");
 }
 
-namespace {
-
 /// Returns the device's fragments, if its matrix hardware is used and has passed the tests of all
 /// passes: backward must see exactly the scores of forward, and the hardware may round differently
 /// from ordinary arithmetic.
-std::optional<FragmentKernel> trusted_fragments(const AttentionCall& call, FragmentPass pass) {
+static std::optional<FragmentKernel> trusted_fragments(const AttentionCall& call, FragmentPass pass) {
   const DType dtype = call.args.query.dtype();
   const Device device = call.args.query.device();
   const Capabilities& can = call.gpu.capabilities();
@@ -353,8 +347,6 @@ std::optional<FragmentKernel> trusted_fragments(const AttentionCall& call, Fragm
   };
   return is_trusted(device, concat_text("attention in ", dtype), problem) ? chosen : std::nullopt;
 }
-
-}  // namespace
 
 // --- the entries of the kernel contract
 

@@ -4,18 +4,14 @@
 
 namespace heed::vulkan {
 
-namespace {
-
 /// [batch, n, width] as [batch n, width].
-Tensor flat_rows(const Tensor& x) {
+static Tensor flat_rows(const Tensor& x) {
   return x.view({x.size(0) * x.size(1), x.size(2)});
 }
 
-std::string out_of_range(const char* op, std::int64_t rows) {
+static std::string out_of_range(const char* op, std::int64_t rows) {
   return concat_text(op, ": an index is outside [0, ", rows, ") and is not -1");
 }
-
-}  // namespace
 
 void gather_rows(const Tensor& x, const Tensor& index, const Tensor& out) {
   if (out.count() == 0) return;
@@ -54,13 +50,12 @@ void gather_rows(const Tensor& x, const Tensor& index, const Tensor& out) {
   for_row_ranges(gpu, index.count(), width * element, width, per_group, each);
 }
 
-namespace {
-
 /// Up to this many rows it is cheaper to search for those with the same target than to sort.
 constexpr std::int64_t searched_rows = 64;
 
 /// `first_position` is the number of indices before this part of the call.
-void scatter(Gpu& gpu, const Tensor& x, const Tensor& index, const Tensor& out, std::int64_t first_position) {
+static void scatter(Gpu& gpu, const Tensor& x, const Tensor& index, const Tensor& out,
+                    std::int64_t first_position) {
   const std::int64_t batch = x.size(0), m = x.size(1), width = x.size(2), n = out.size(1);
   const std::uint32_t workgroup = workgroup_size(gpu);
   const auto element = static_cast<std::int64_t>(size_of(x.dtype()));
@@ -105,8 +100,6 @@ void scatter(Gpu& gpu, const Tensor& x, const Tensor& index, const Tensor& out, 
     first = last;
   } while (first < batch * n);
 }
-
-}  // namespace
 
 void scatter_add_rows(const Tensor& x, const Tensor& index, const Tensor& out) {
   check(is_floating(x.dtype()), "scatter_add_rows: dtype ", x.dtype(), " is not supported; use f32");

@@ -213,11 +213,9 @@ std::optional<ProductAxis> axis_to_halve(const Gpu& gpu, const MatrixProduct& pr
   return std::nullopt;
 }
 
-namespace {
-
 /// `vector`: how many elements a kernel reads or writes at once where every line of every item begins at a
 /// multiple of them.
-OperandPlace place_of(const Tensor& matrix, std::int64_t vector) {
+static OperandPlace place_of(const Tensor& matrix, std::int64_t vector) {
   const MatrixLayout layout(matrix);
   const auto multiple = [&](std::int64_t x) { return x % vector == 0; };
   const auto items_begin_at_multiples = [&](int axis) {
@@ -228,15 +226,13 @@ OperandPlace place_of(const Tensor& matrix, std::int64_t vector) {
               items_begin_at_multiples(1)};
 }
 
-std::string_view shader_module_name(TileKernel kernel, const TiledProduct& t) {
+static std::string_view shader_module_name(TileKernel kernel, const TiledProduct& t) {
   std::string name = kernel == TileKernel::scalar        ? "matmul"
                      : kernel == TileKernel::cooperative ? "matmul_cooperative"
                                                          : "matmul_emulated";
   if (t.is_wide()) name += "_wide";
   return shader_name(name, t.product.a.dtype());
 }
-
-}  // namespace
 
 TiledProduct tiled(const MatrixProduct& product, TileKernel kernel, const Tensor& parts,
                    const Tensor& row_parts) {

@@ -64,14 +64,10 @@ void softmax_backward(const Tensor& y, const Tensor& grad, bool log, const Tenso
 LogitChunks plan_logits(std::uint64_t memory_bytes, std::int64_t element, std::int64_t rows,
                         std::int64_t classes);
 
-namespace {
-
-std::string out_of_range(std::int64_t classes, std::int32_t ignored) {
+static std::string out_of_range(std::int64_t classes, std::int32_t ignored) {
   return concat_text("cross_entropy: a target is not a class in [0, ", classes,
                      ") and not the ignored index ", ignored);
 }
-
-}  // namespace
 
 void cross_entropy_forward(const Tensor& logits, const Tensor& targets, double smoothing,
                            std::int32_t ignored, const Tensor& loss, const Tensor& log_sum_exp) {
@@ -307,10 +303,9 @@ void add_norm_backward(const Tensor& sum, const Tensor& weight, const Tensor& me
                      dbias);
 }
 
-namespace {
-
 /// `direction` is 1, or -1 to rotate back.
-void turn(const Tensor& x, const Tensor& cosines, const Tensor& sines, double direction, const Tensor& out) {
+static void turn(const Tensor& x, const Tensor& cosines, const Tensor& sines, double direction,
+                 const Tensor& out) {
   if (x.count() == 0) return;
   Gpu& gpu = gpu_of(x);
   const std::int64_t positions = x.size(1), heads = x.size(2), width = heads * x.size(3), pairs = width / 2;
@@ -334,8 +329,6 @@ void turn(const Tensor& x, const Tensor& cosines, const Tensor& sines, double di
   };
   for_row_ranges(gpu, rows[0], width * element, pairs, workgroup, each);
 }
-
-}  // namespace
 
 void rotary_forward(const Tensor& x, const Tensor& cosines, const Tensor& sines, const Tensor& out) {
   turn(x, cosines, sines, 1, out);

@@ -9,7 +9,7 @@
 //   O = ( silu(X Wg) * merge(RMSNorm(o)) ) Wo      one vector of gains for all heads
 //   DeltaNet: alpha = 1, O = merge(RMSNorm(o)) Wo
 //
-// unit(x) = x / sqrt(|x|^2 + 1e-6). conv is causal with c taps (shared/short_convolution.h). The
+// unit(x) = x / sqrt(|x|^2 + 1e-6). conv is causal with c taps (shared/token_sums.h). The
 // state is computed token by token (core/recurrence.h), not in chunks (2406.06484, section 3).
 // Decoding keeps S and c - 1 inputs of conv.
 //

@@ -8,7 +8,7 @@
 //   [x, B, C] = silu( conv( U [Wx, WB, WC] ) ),  O = RMSNorm( merge(y) * silu(U Wz) ) Wo  (fig. 6)
 //
 // U is the input. x has e d / H elements per head; B and C have n and are shared by all heads (one
-// group, "multi-value"). conv is causal with c taps and a bias (shared/short_convolution.h).
+// group, "multi-value"). conv is causal with c taps and a bias (shared/token_sums.h).
 // RMSNorm has gains and spans all heads. The state is computed token by token (core/recurrence.h),
 // not in chunks (section 6). Decoding keeps h and c - 1 inputs of conv.
 //
@@ -28,8 +28,6 @@
 #include <vector>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/shared/recurrent_attention.h"
-#include "heed/models/attention/shared/short_convolution.h"
 #include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {

@@ -39,7 +39,6 @@
 #include <vector>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/shared/recurrent_attention.h"
 #include "heed/models/attention/shared/sorting.h"
 #include "heed/models/attention/shared/token_sums.h"
 

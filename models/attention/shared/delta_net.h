@@ -2,8 +2,7 @@
 
 #include <vector>
 
-#include "heed/models/attention/shared/recurrent_attention.h"
-#include "heed/models/attention/shared/short_convolution.h"
+#include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
 
