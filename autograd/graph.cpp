@@ -57,13 +57,12 @@ void accumulate(Node& node, const Tensor& grad, const char* from) {
   check(grad.shape() == node.shape && grad.dtype() == node.dtype, from,
         ": backward gave a gradient of shape ", grad.shape(), " and type ", grad.dtype(),
         " for a tensor of shape ", node.shape, " and type ", node.dtype);
-  if (!node.gradient.defined()) {
+  if (!node.gradient.defined())
     node.gradient = is_leaf(node) ? own_gradient(grad) : grad.detach();
-  } else if (node.gradient.is_sole_owner() && node.gradient.is_contiguous()) {
+  else if (node.gradient.is_sole_owner() && node.gradient.is_contiguous())
     backend_of(grad).binary(BinaryOp::add, node.gradient, grad, node.gradient);
-  } else {
+  else
     node.gradient = add(node.gradient, grad);
-  }
 }
 
 /// True when a tensor that the node's backward reads was overwritten after the op ran.
@@ -273,9 +272,8 @@ Tensor recompute_in_backward(std::function<Tensor(std::span<const Tensor>, Rando
       "recompute_in_backward", out, inputs,
       [segment = std::move(segment), saved, wanted, at_start](const Tensor& grad) {
         std::vector<Tensor> again = saved;
-        for (std::size_t i = 0; i < again.size(); ++i) {
+        for (std::size_t i = 0; i < again.size(); ++i)
           if (wanted[i]) again[i] = parameter(saved[i]);
-        }
         Random same_numbers = at_start;
         Tensor output;
         {
@@ -284,9 +282,8 @@ Tensor recompute_in_backward(std::function<Tensor(std::span<const Tensor>, Rando
         }
         if (output.tracked()) backward(output, grad);
         Gradients gradients(again.size());
-        for (std::size_t i = 0; i < again.size(); ++i) {
+        for (std::size_t i = 0; i < again.size(); ++i)
           if (wanted[i]) gradients[i] = gradient(again[i]);
-        }
         return gradients;
       },
       reads);

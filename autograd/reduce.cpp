@@ -87,12 +87,11 @@ Tensor reduce_axes(const char* op, AxisReduction along, const Tensor& x, const A
     std::size_t begin = end - 1;
     while (begin > 0 && list[begin - 1] + 1 == list[begin]) --begin;
     Shape merged;
-    for (int i = 0; i < result.rank(); ++i) {
+    for (int i = 0; i < result.rank(); ++i)
       if (i > list[begin] && i <= list[end - 1])
         merged[list[begin]] *= result.shape()[i];
       else
         merged.push_back(result.shape()[i]);
-    }
     result = along(op, reshape(result, merged), list[begin], false);
     end = begin;
   }

@@ -75,9 +75,8 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
 
 std::string suggest_name(std::string_view name, std::span<const std::string> candidates) {
   if (candidates.empty()) return "; none are known here";
-  if (const std::string nearest = nearest_name(name, candidates); !nearest.empty()) {
+  if (const std::string nearest = nearest_name(name, candidates); !nearest.empty())
     return "; did you mean '" + nearest + "'?";
-  }
   return "; known are " + listed(candidates);
 }
 

@@ -243,13 +243,12 @@ static std::string without_steering(std::string_view text, std::string_view kept
     const CodePoint c = decode(text, at);
     const std::string_view bytes = text.substr(at, static_cast<std::size_t>(c.length));
     at += bytes.size();
-    if (c.valid && (!steers_terminal(c.value) || kept.find(bytes) != std::string_view::npos)) {
+    if (c.valid && (!steers_terminal(c.value) || kept.find(bytes) != std::string_view::npos))
       shown += bytes;
-    } else if (c.valid && c.value >= 0x7F) {
+    else if (c.valid && c.value >= 0x7F)
       append_hex(shown += "\\u", c.value, 4);
-    } else {
+    else
       for (const char byte : bytes) append_hex(shown += "\\x", static_cast<unsigned char>(byte), 2);
-    }
   }
   return shown;
 }

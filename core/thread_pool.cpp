@@ -205,13 +205,11 @@ class ThreadPool {
 
   void wait_until_empty() {
     const auto end = std::chrono::steady_clock::now() + spin_time;
-    for (int i = 0; gate_.load(std::memory_order_acquire) & inside_mask; ++i) {
-      if (i % 16 == 15 && std::chrono::steady_clock::now() > end) {
+    for (int i = 0; gate_.load(std::memory_order_acquire) & inside_mask; ++i)
+      if (i % 16 == 15 && std::chrono::steady_clock::now() > end)
         std::this_thread::yield();
-      } else {
+      else
         relax();
-      }
-    }
   }
 
   static inline std::atomic<ThreadPool*> current_{nullptr};

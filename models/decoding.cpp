@@ -115,11 +115,10 @@ static std::vector<std::size_t> kept_tokens(std::span<const double> logits, std:
       options.top_k > 0 ? std::min(logits.size(), static_cast<std::size_t>(options.top_k)) : logits.size();
   std::vector<std::size_t> kept;
   double sum = 0;
-  if (options.top_k == 0) {
+  if (options.top_k == 0)
     sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-  } else {
+  else
     for (std::size_t i = 0; i < most; ++i) sum += weights[kept.emplace_back(next())];
-  }
   if (options.top_p == 1) return kept;
   double reached = 0;
   for (std::size_t i = 0; i < most; ++i) {

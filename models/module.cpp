@@ -200,9 +200,8 @@ void Module::add_module(std::string name, Module& part) {
 
 Tensor Capture::find(std::string_view name) const {
   Tensor found;
-  for (const Entry& entry : entries) {
+  for (const Entry& entry : entries)
     if (entry.name == name) found = entry.value;
-  }
   return found;
 }
 

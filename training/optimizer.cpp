@@ -343,9 +343,8 @@ void MovingAverage::update(std::int64_t step) {
   const NoGrad no_grad;
   const double warm = (1 + static_cast<double>(step)) / (10 + static_cast<double>(step));
   const double share = 1 - std::min(decay_, warm);
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
     averages_[i] = averages_[i] + (parameters_[i].tensor->detach() - averages_[i]) * share;
-  }
 }
 
 std::map<std::string, Tensor> MovingAverage::state() const {

@@ -95,11 +95,10 @@ GradientNorm::GradientNorm(std::vector<std::string> names, std::span<const doubl
   check(divisor > 0 && !names_.empty() && names_.size() == squares.size(), "gradient norm: ", squares.size(),
         " sums of squares for ", names_.size(), " parameters, divisor ", divisor);
   const Tensor wide = Tensor::from(squares, {static_cast<std::int64_t>(squares.size())});
-  if (device.type == DeviceType::cpu) {
+  if (device.type == DeviceType::cpu)
     squares_ = wide;
-  } else {
+  else
     squares_ = Tensor::from(std::vector<float>(squares.begin(), squares.end()), wide.shape(), device);
-  }
   add_up();
 }
 

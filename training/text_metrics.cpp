@@ -193,14 +193,13 @@ std::vector<std::array<std::int32_t, max_order>> sorted_ngrams(const WordIds& wo
 std::int64_t clipped_matches(const WordIds& hypothesis, const WordIds& reference, int order) {
   const auto a = sorted_ngrams(hypothesis, order), b = sorted_ngrams(reference, order);
   std::int64_t matches = 0;
-  for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end();) {
+  for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end();)
     if (*i == *j)
       ++matches, ++i, ++j;
     else if (*i < *j)
       ++i;
     else
       ++j;
-  }
   return matches;
 }
 

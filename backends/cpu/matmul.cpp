@@ -142,11 +142,10 @@ struct MatrixLayout {
   /// `rows` x `columns` are the extents of the last two axes, whose strides are (s, 1) or (1, s).
   MatrixLayout(const Tensor& tensor, std::int64_t rows, std::int64_t columns) {
     transposed = !is_stored_by_rows(tensor);
-    if (transposed) {
+    if (transposed)
       leading = columns > 1 ? tensor.stride(-1) : rows;
-    } else {
+    else
       leading = rows > 1 ? tensor.stride(-2) : columns;
-    }
     leading = std::max<std::int64_t>({leading, 1, transposed ? rows : columns});
   }
 
@@ -201,11 +200,10 @@ template <class T>
 void start_with_bias(std::int64_t height, std::int64_t width, const T* bias, T beta, T* c,
                      std::int64_t leading) {
   for (std::int64_t row = 0; row < height; ++row, c += leading) {
-    if (beta == 0) {
+    if (beta == 0)
       std::copy_n(bias, width, c);
-    } else {
+    else
       for (std::int64_t column = 0; column < width; ++column) c[column] += bias[column];
-    }
   }
 }
 

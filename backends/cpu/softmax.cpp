@@ -117,11 +117,10 @@ void softmax_rows(const Tensor& x, const Tensor& mask, bool log, const Tensor& o
         continue;
       }
       const T sum = row.exponentials(largest);
-      if (log) {
+      if (log)
         row.subtract(largest, std::log(sum));
-      } else {
+      else
         row.scale(T(1) / sum);
-      }
     }
   });
 }

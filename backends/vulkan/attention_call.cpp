@@ -344,13 +344,12 @@ void AttentionPass::run_part(const char* shader, double flops, const PassPart& p
     second.*count = part.*count - first.*count;
     second.*begin += first.*count;
   };
-  if (part.batches > 1) {
+  if (part.batches > 1)
     halve(&PassPart::batch, &PassPart::batches);
-  } else if (part.heads > 1) {
+  else if (part.heads > 1)
     halve(&PassPart::head, &PassPart::heads);
-  } else {
+  else
     halve(&PassPart::tile, &PassPart::tiles);
-  }
   run_part(shader, flops / 2, first);
   run_part(shader, flops / 2, second);
 }
@@ -402,11 +401,10 @@ void AttentionPass::launch(const char* shader, double flops, const PassPart& par
   for (; next < bound_.size(); ++next) {
     const Bound& bound = bound_[next];
     const Tensor view = bind_view(bound, part);
-    if (!bound.written) {
+    if (!bound.written)
       launch.read(view);
-    } else {
+    else
       bound.is_bias ? launch.update(view) : launch.write(view);
-    }
   }
   launch.push(call_.queries).push(call_.keys).push(call_.heads);
   launch.push(part.batch * call_.heads + part.head).push(part.tile).push(args.scale);

@@ -161,11 +161,10 @@ bool multiply_maps(Gpu& gpu, std::span<const MatrixProduct> maps) {
   const auto [kernel, plan] = tile_plan(gpu, first, count);
   if (plan.parts > 1 || plan.tiles(first.m(), first.n()) > most_groups) return false;
   const TiledProduct all = tiled_maps(maps, kernel);
-  if (fit_bindings(gpu, all)) {
+  if (fit_bindings(gpu, all))
     multiply_tiles(gpu, kernel, all, plan);
-  } else {
+  else
     for (std::size_t i = 0; i < maps.size(); ++i) multiply_tiles(gpu, kernel, select_map(all, i), plan);
-  }
   return true;
 }
 

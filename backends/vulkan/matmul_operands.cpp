@@ -64,13 +64,11 @@ void merge_into_rows(Batched& batched) {
 
 void merge_axes(std::vector<BatchAxis>& axes) {
   std::vector<BatchAxis> merged;
-  for (const BatchAxis& axis : axes) {
-    if (!merged.empty() && can_merge_axes(axis.strides, merged.back().strides, merged.back().extent)) {
+  for (const BatchAxis& axis : axes)
+    if (!merged.empty() && can_merge_axes(axis.strides, merged.back().strides, merged.back().extent))
       merged.back().extent *= axis.extent;
-    } else {
+    else
       merged.push_back(axis);
-    }
-  }
   axes = merged;
 }
 

@@ -49,9 +49,8 @@ Tensor repeated(const Tensor& x, std::int64_t times) {
 }  // namespace
 
 void AttentionCache::reorder(const RowOrder& rows, const RowOrder& memory_rows) {
-  for (Tensor* held : {&key, &value, &mask}) {
+  for (Tensor* held : {&key, &value, &mask})
     if (held->defined()) *held = (of_memory ? memory_rows : rows).of(std::move(*held));
-  }
   for (AttentionCache& part : parts) part.reorder(rows, memory_rows);
 }
 

@@ -375,9 +375,8 @@ class MixtureLogits : public SynthesizerLogits {
 
   std::vector<Tensor> matrix_rows(const Tensor& x, std::int64_t first) const override {
     std::vector<Tensor> all;
-    for (const LogitsPtr& component : components_) {
+    for (const LogitsPtr& component : components_)
       for (Tensor& rows : component->matrix_rows(x, first)) all.push_back(std::move(rows));
-    }
     return all;
   }
 
