@@ -105,8 +105,8 @@ void row_statistics(Gpu& gpu, const Tensor& out, const Tensor& grad, const Tenso
   const std::int64_t count = out.size(0) * out.size(1) * out.size(2);
   const bool has_log_grad = log_sum_exp_grad.defined();
   Launch launch(gpu, shader_name("attention_rows", out.dtype()), {threads, threads, has_log_grad});
-  launch.read(out).read(grad).read(sums).read(log_sum_exp_grad).write(rows);
-  launch.push(count).push(out.size(2)).push(out.size(1)).push(out.size(3));
+  launch.read(out, grad, sums, log_sum_exp_grad).write(rows);
+  launch.push(count, out.size(2), out.size(1), out.size(3));
   for (const Tensor* x : {&out, &grad, has_log_grad ? &log_sum_exp_grad : &sums})
     for (int stride = 0; stride < 3; ++stride) launch.push(x->stride(stride));
   launch.work(0, static_cast<double>(2 * count * out.size(3)) * static_cast<double>(size_of(out.dtype())));

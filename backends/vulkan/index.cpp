@@ -26,17 +26,10 @@ void gather_rows(const Tensor& x, const Tensor& index, const Tensor& out) {
   const auto from = [&](std::int64_t begin, std::int64_t end, std::int64_t first, std::int64_t last) {
     const std::int64_t count = (end - begin) * width;
     Launch(gpu, shader_name_by_size("gather_rows", x.dtype()), {workgroup})
-        .read(row_range(all_sources, first, last))
-        .read(row_range(positions, begin, end))
+        .read(row_range(all_sources, first, last), row_range(positions, begin, end))
         .write(row_range(rows, begin, end))
         .reports_errors(out_of_range("gather_rows", n))
-        .push(begin)
-        .push(count)
-        .push(n)
-        .push(m)
-        .push(width)
-        .push(first)
-        .push(last)
+        .push(begin, count, n, m, width, first, last)
         .work(0, 2.0 * static_cast<double>(count * element))
         .folded_groups(ceil_div(count, per_group));
   };
@@ -83,18 +76,10 @@ static void scatter(Gpu& gpu, const Tensor& x, const Tensor& index, const Tensor
   do {  // runs even without targets, since indices are checked
     const std::int64_t last = std::min(batch * n, first + most_targets);
     Launch(gpu, shader_name("scatter_add_rows", x.dtype()), {workgroup, order.defined()})
-        .read(x)
-        .read(index)
-        .read(order)
+        .read(x, index, order)
         .update(row_range(targets, first, last))
         .reports_errors(out_of_range("scatter_add_rows", n))
-        .push(first_position)
-        .push(x.count())
-        .push(n)
-        .push(m)
-        .push(width)
-        .push(first)
-        .push(last)
+        .push(first_position, x.count(), n, m, width, first, last)
         .work(0, 3.0 * static_cast<double>(x.count() * element))
         .folded_groups(ceil_div(x.count(), workgroup));
     first = last;
@@ -151,16 +136,9 @@ void sort_tiles(Gpu& gpu, const TileSource& source, std::int64_t tile, std::int6
   Launch(gpu, shader_name("sort_tile", dtype),
          {std::min(workgroup_size(gpu, 512), pairs), static_cast<std::uint32_t>(tile),
           static_cast<std::uint32_t>(at_once), source.values.defined(), source.descending, to.keys.defined()})
-      .read(source.values)
-      .read(source.entries.keys)
-      .read(source.entries.positions)
-      .write(either(to.keys, to.positions))
-      .write(to.positions)
-      .push(rows * per_row)
-      .push(per_row)
-      .push(n)
-      .push(keep)
-      .push(to.positions.size(1))
+      .read(source.values, source.entries.keys, source.entries.positions)
+      .write(either(to.keys, to.positions), to.positions)
+      .push(rows * per_row, per_row, n, keep, to.positions.size(1))
       .work(0, 8.0 * static_cast<double>(any.count()))
       .folded_groups(ceil_div(rows * per_row, at_once));
 }
@@ -170,14 +148,9 @@ void sort_tiles(Gpu& gpu, const TileSource& source, std::int64_t tile, std::int6
 void merge_runs(Gpu& gpu, const Entries& from, std::int64_t run, const Entries& to) {
   const std::uint32_t workgroup = workgroup_size(gpu);
   Launch(gpu, "sort_merge", {workgroup, to.keys.defined()})
-      .read(from.keys)
-      .read(from.positions)
-      .write(either(to.keys, to.positions))
-      .write(to.positions)
-      .push(from.keys.count())
-      .push(from.keys.size(1))
-      .push(run)
-      .push(to.positions.size(1))
+      .read(from.keys, from.positions)
+      .write(either(to.keys, to.positions), to.positions)
+      .push(from.keys.count(), from.keys.size(1), run, to.positions.size(1))
       .work(0, 16.0 * static_cast<double>(from.keys.count()))
       .folded_groups(ceil_div(from.keys.count(), workgroup));
 }

@@ -313,7 +313,7 @@ void multiply_tiles(Gpu& gpu, TileKernel kernel, const TiledProduct& t, const Ma
   std::array<std::uint64_t, 3 * most_maps> begins{};
   launch.read(p.a);
   if (t.map_b.empty()) {
-    launch.read(p.b).read(p.bias);
+    launch.read(p.b, p.bias);
     p.accumulate ? launch.update(t.out) : launch.write(t.out);
   } else {
     auto place = begins.begin();
@@ -330,11 +330,11 @@ void multiply_tiles(Gpu& gpu, TileKernel kernel, const TiledProduct& t, const Ma
   }
   launch.write(p.row_sums.defined() ? p.row_sums : t.out);
   p.activated.bind(launch, t.out);
-  launch.push(p.m()).push(p.n()).push(p.k()).push(plan.part_depth);
-  launch.push(t.a_place.leading).push(t.b_place.leading).push(t.out_place.leading).push(p.out.size(1));
+  launch.push(p.m(), p.n(), p.k(), plan.part_depth);
+  launch.push(t.a_place.leading, t.b_place.leading, t.out_place.leading, p.out.size(1));
   for (const OperandPlace* place : {&t.a_place, &t.b_place, &t.out_place})
-    launch.push(place->outer).push(place->inner);
-  launch.push(t.out_part).push(finish);
+    launch.push(place->outer, place->inner);
+  launch.push(t.out_part, finish);
   for (const std::uint64_t begin : begins) launch.push(static_cast<std::int64_t>(begin));
   launch.work(t.flops, t.bytes);
   launch.groups(plan.tiles(p.m(), p.n()), plan.parts, t.items);
