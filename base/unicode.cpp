@@ -90,17 +90,12 @@ bool is_cased(char32_t value) {
 }
 
 bool is_case_ignorable(char32_t value) {
-  switch (category(value)) {
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_SK:
-      return true;
-    default:  // punctuation inside words: apostrophes, full stop, colon, middle dot
-      return value == U'\'' || value == U'.' || value == U':' || value == U'\u00B7' || value == U'\u2018' ||
-             value == U'\u2019';
-  }
+  const auto kind = category(value);
+  if (kind == UTF8PROC_CATEGORY_MN || kind == UTF8PROC_CATEGORY_ME || kind == UTF8PROC_CATEGORY_CF ||
+      kind == UTF8PROC_CATEGORY_LM || kind == UTF8PROC_CATEGORY_SK)
+    return true;
+  // Punctuation inside words: apostrophes, full stop, colon, middle dot.
+  return std::u32string_view(U"'.:\u00B7\u2018\u2019").find(value) != std::u32string_view::npos;
 }
 
 /// True when a cased letter follows at byte `at`, skipping case-ignorable characters.
