@@ -14,7 +14,6 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
-#include "heed/autograd/recurrence.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
 #include "heed/core/device.h"

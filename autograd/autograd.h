@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "heed/core/random.h"
+#include "heed/core/scope.h"
 #include "heed/core/tensor.h"
 
 namespace heed {
@@ -27,14 +28,6 @@ Tensor gradient(const Tensor& leaf);
 /// Drops the gradient of a leaf.
 void zero_gradient(const Tensor& leaf);
 
-/// True when a leaf, if it is a matrix, maps one hidden layer to another. Optimizers may treat such
-/// maps in their own way (OptimizerKind::muon). It is true for parameter(). Among the parameters of
-/// a Module it is true for those of Linear, except the maps to classes at the end of heed's models.
-bool is_hidden_map(const Tensor& leaf);
-/// Sets is_hidden_map() of a leaf. Pass false for tables of vectors and for the last map of your
-/// own model.
-void set_hidden_map(const Tensor& leaf, bool is_map);
-
 /// Records the leaves that get a gradient from backward() on this thread while it lives. A leaf
 /// that still holds a gradient after step() and zero_gradients() of all optimizers is trained by
 /// none of them. An example is a parameter of a part that was never registered with add_module():
@@ -44,37 +37,24 @@ void set_hidden_map(const Tensor& leaf, bool is_map);
 ///   adamw.step(rate);
 ///   adamw.zero_gradients();
 ///   heed::check(watch.left().empty(), "part of the model is not trained");
-class GradientWatch {
+class GradientWatch : Scoped<&Scope::gradient_watch> {
  public:
-  GradientWatch();
-  ~GradientWatch();
-  GradientWatch(const GradientWatch&) = delete;
-  GradientWatch& operator=(const GradientWatch&) = delete;
+  GradientWatch() : Scoped(this) {}
   /// The shapes of the recorded leaves that still exist and hold a gradient, in the order in which
   /// backward() first reached them.
   std::vector<Shape> left() const;
 
  private:
   friend void backward(const Tensor& output, const Tensor& gradient);
-  GradientWatch* previous_;
   std::vector<std::weak_ptr<Node>> reached_;  // may list a leaf several times
 };
 
 /// Turns recording on or off for this thread while it lives.
-class RecordingScope {
- public:
-  explicit RecordingScope(bool enabled);
-  ~RecordingScope();
-  RecordingScope(const RecordingScope&) = delete;
-  RecordingScope& operator=(const RecordingScope&) = delete;
-
- private:
-  bool previous_;
-};
+using RecordingScope = Scoped<&Scope::recording>;
 /// Turns recording off for this thread while it lives.
-class NoGrad : public RecordingScope {
+class NoGrad : RecordingScope {
  public:
-  NoGrad();
+  NoGrad() : RecordingScope(false) {}
 };
 
 /// Runs `segment(inputs, random)` without keeping its intermediate tensors, and runs it again in

@@ -124,12 +124,11 @@ Term take_diagonals(Term term) {
 Term summed(const Term& term, const std::string& keep) {
   std::vector<int> axes;
   std::string labels;
-  for (std::size_t i = 0; i < term.labels.size(); ++i) {
+  for (std::size_t i = 0; i < term.labels.size(); ++i)
     if (contains(keep, term.labels[i]))
       labels += term.labels[i];
     else
       axes.push_back(static_cast<int>(i));
-  }
   return {axes.empty() ? term.value : sum(term.value, axes), labels};
 }
 

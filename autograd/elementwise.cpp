@@ -199,36 +199,20 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
 
 Tensor binary(BinaryOp op, const Tensor& a, double b) {
   if (takes_parameter(name_of(op), a)) {
-    switch (op) {
-      case BinaryOp::add:
-        return unary(UnaryOp::add_scalar, a, {b});
-      case BinaryOp::sub:
-        return unary(UnaryOp::add_scalar, a, {-b});
-      case BinaryOp::mul:
-        return unary(UnaryOp::mul_scalar, a, {b});
-      case BinaryOp::div:
-        return unary(UnaryOp::div_scalar, a, {b});
-      case BinaryOp::pow:
-        return unary(UnaryOp::pow_scalar, a, {b});
-      default:
-        break;
-    }
+    if (op == BinaryOp::add) return unary(UnaryOp::add_scalar, a, {b});
+    if (op == BinaryOp::sub) return unary(UnaryOp::add_scalar, a, {-b});
+    if (op == BinaryOp::mul) return unary(UnaryOp::mul_scalar, a, {b});
+    if (op == BinaryOp::div) return unary(UnaryOp::div_scalar, a, {b});
+    if (op == BinaryOp::pow) return unary(UnaryOp::pow_scalar, a, {b});
   }
   return binary(op, a, scalar_operand(name_of(op), a, b));
 }
 
 Tensor binary(BinaryOp op, double a, const Tensor& b) {
   if (takes_parameter(name_of(op), b)) {
-    switch (op) {
-      case BinaryOp::add:
-        return unary(UnaryOp::add_scalar, b, {a});
-      case BinaryOp::sub:
-        return unary(UnaryOp::add_scalar, neg(b), {a});
-      case BinaryOp::mul:
-        return unary(UnaryOp::mul_scalar, b, {a});
-      default:
-        break;
-    }
+    if (op == BinaryOp::add) return unary(UnaryOp::add_scalar, b, {a});
+    if (op == BinaryOp::sub) return unary(UnaryOp::add_scalar, neg(b), {a});
+    if (op == BinaryOp::mul) return unary(UnaryOp::mul_scalar, b, {a});
   }
   return binary(op, scalar_operand(name_of(op), b, a), b);
 }

@@ -6,16 +6,12 @@
 
 namespace heed {
 
-namespace {
-
 /// sum(w * function(inputs)) without recording.
-double weighted_output(const std::function<Tensor(std::span<const Tensor>)>& function,
-                       std::span<const Tensor> inputs, const Tensor& weights) {
+static double weighted_output(const std::function<Tensor(std::span<const Tensor>)>& function,
+                              std::span<const Tensor> inputs, const Tensor& weights) {
   const NoGrad no_grad;
   return sum(function(inputs) * weights).item();
 }
-
-}  // namespace
 
 GradcheckResult gradcheck(const std::function<Tensor(std::span<const Tensor>)>& function,
                           std::vector<Tensor> inputs, double tolerance, double step,

@@ -12,9 +12,6 @@ namespace heed {
 namespace {
 
 std::atomic<std::uint64_t> next_id{1};
-thread_local bool recording_enabled = true;
-thread_local NotedLeaves* noted = nullptr;
-thread_local GradientWatch* watching = nullptr;
 
 struct SmallerId {
   bool operator()(const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) const {
@@ -26,9 +23,7 @@ struct SmallerId {
 /// are dropped, so that the next walk does not pick them up.
 class PendingNodes {
  public:
-  PendingNodes() = default;
-  PendingNodes(const PendingNodes&) = delete;
-  PendingNodes& operator=(const PendingNodes&) = delete;
+  PendingNodes& operator=(PendingNodes&&) = delete;
   ~PendingNodes() {
     for (; !queue_.empty(); queue_.pop()) queue_.top()->gradient = {};
   }
@@ -62,13 +57,12 @@ void accumulate(Node& node, const Tensor& grad, const char* from) {
   check(grad.shape() == node.shape && grad.dtype() == node.dtype, from,
         ": backward gave a gradient of shape ", grad.shape(), " and type ", grad.dtype(),
         " for a tensor of shape ", node.shape, " and type ", node.dtype);
-  if (!node.gradient.defined()) {
+  if (!node.gradient.defined())
     node.gradient = is_leaf(node) ? own_gradient(grad) : grad.detach();
-  } else if (node.gradient.is_sole_owner() && node.gradient.is_contiguous()) {
+  else if (node.gradient.is_sole_owner() && node.gradient.is_contiguous())
     backend_of(grad).binary(BinaryOp::add, node.gradient, grad, node.gradient);
-  } else {
+  else
     node.gradient = add(node.gradient, grad);
-  }
 }
 
 /// True when a tensor that the node's backward reads was overwritten after the op ran.
@@ -101,24 +95,6 @@ Node::~Node() {
   }
 }
 
-bool recording() {
-  return recording_enabled;
-}
-
-RecordingScope::RecordingScope(bool enabled) : previous_(recording_enabled) {
-  recording_enabled = enabled;
-}
-RecordingScope::~RecordingScope() {
-  recording_enabled = previous_;
-}
-
-NoGrad::NoGrad() : RecordingScope(false) {}
-
-GradientWatch::GradientWatch() : previous_(std::exchange(watching, this)) {}
-GradientWatch::~GradientWatch() {
-  watching = previous_;
-}
-
 std::vector<Shape> GradientWatch::left() const {
   std::vector<Shape> shapes;
   std::vector<const Node*> seen;
@@ -131,16 +107,15 @@ std::vector<Shape> GradientWatch::left() const {
   return shapes;
 }
 
-NotedLeaves::NotedLeaves() : previous_(std::exchange(noted, this)) {}
-NotedLeaves::~NotedLeaves() {
-  noted = previous_;
+bool is_leaf(const Tensor& tensor) {
+  return tensor.tracked() && is_leaf(*tensor.node());
 }
 
 bool would_record(std::span<const Tensor> inputs) {
-  if (recording_enabled) return std::ranges::any_of(inputs, &Tensor::tracked);
-  if (noted)
+  if (recording()) return std::ranges::any_of(inputs, &Tensor::tracked);
+  if (NotedLeaves* noted = current_scope.noted_leaves)
     for (const Tensor& input : inputs)
-      if (input.tracked() && is_leaf(*input.node()) &&
+      if (is_leaf(input) &&
           std::ranges::find(noted->leaves, input.storage(), &Tensor::storage) == noted->leaves.end())
         noted->leaves.push_back(input.detach());
   return false;
@@ -205,30 +180,19 @@ Tensor parameter(const Tensor& tensor) {
 }
 
 Tensor gradient(const Tensor& leaf) {
-  check(leaf.tracked() && is_leaf(*leaf.node()), "gradient: the tensor is not a leaf made by parameter()");
+  check(is_leaf(leaf), "gradient: the tensor is not a leaf made by parameter()");
   return leaf.node()->gradient;
 }
 
 void zero_gradient(const Tensor& leaf) {
-  check(leaf.tracked() && is_leaf(*leaf.node()),
-        "zero_gradient: the tensor is not a leaf made by parameter()");
+  check(is_leaf(leaf), "zero_gradient: the tensor is not a leaf made by parameter()");
   leaf.node()->gradient = {};
-}
-
-bool is_hidden_map(const Tensor& leaf) {
-  return leaf.tracked() && is_leaf(*leaf.node()) && leaf.node()->hidden_map;
-}
-
-void set_hidden_map(const Tensor& leaf, bool is_map) {
-  check(leaf.tracked() && is_leaf(*leaf.node()),
-        "set_hidden_map: the tensor is not a leaf made by parameter()");
-  leaf.node()->hidden_map = is_map;
 }
 
 void backward(const Tensor& output, const Tensor& start) {
   check(output.defined(), "backward: the output is undefined");
   check(output.tracked(), "backward: the output does not depend on any parameter",
-        recording_enabled ? "" : ", because recording is off on this thread (NoGrad)");
+        recording() ? "" : ", because recording is off on this thread (NoGrad)");
   check(start.defined() || output.count() == 1, "backward: an output of shape ", output.shape(),
         " needs a gradient to start from, since it does not have exactly one element");
   const NoGrad no_recording;
@@ -237,7 +201,8 @@ void backward(const Tensor& output, const Tensor& start) {
              "backward");
 
   const auto note = [](const std::shared_ptr<Node>& leaf) {
-    for (GradientWatch* watch = watching; watch; watch = watch->previous_) watch->reached_.push_back(leaf);
+    for (GradientWatch* watch = current_scope.gradient_watch; watch; watch = watch->before())
+      watch->reached_.push_back(leaf);
   };
   PendingNodes pending;
   if (is_leaf(*output.node()))
@@ -307,9 +272,8 @@ Tensor recompute_in_backward(std::function<Tensor(std::span<const Tensor>, Rando
       "recompute_in_backward", out, inputs,
       [segment = std::move(segment), saved, wanted, at_start](const Tensor& grad) {
         std::vector<Tensor> again = saved;
-        for (std::size_t i = 0; i < again.size(); ++i) {
+        for (std::size_t i = 0; i < again.size(); ++i)
           if (wanted[i]) again[i] = parameter(saved[i]);
-        }
         Random same_numbers = at_start;
         Tensor output;
         {
@@ -318,9 +282,8 @@ Tensor recompute_in_backward(std::function<Tensor(std::span<const Tensor>, Rando
         }
         if (output.tracked()) backward(output, grad);
         Gradients gradients(again.size());
-        for (std::size_t i = 0; i < again.size(); ++i) {
+        for (std::size_t i = 0; i < again.size(); ++i)
           if (wanted[i]) gradients[i] = gradient(again[i]);
-        }
         return gradients;
       },
       reads);

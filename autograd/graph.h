@@ -41,9 +41,9 @@ struct Node {
     std::uint64_t version;
   };
   std::vector<Read> reads;
-  Tensor gradient;         ///< a leaf keeps it until zero_gradient()
-  bool hidden_map = true;  ///< of a leaf: is_hidden_map()
-  ~Node();                 // unlinks long chains without recursion
+  Tensor gradient;     ///< a leaf keeps it until zero_gradient()
+  bool marked = true;  ///< of a leaf: for whoever trains it
+  ~Node();             // unlinks long chains without recursion
 };
 
 /// Attaches a node to `out` when recording is on and an input is tracked; otherwise returns `out`
@@ -61,8 +61,13 @@ Tensor record(const char* op, const Tensor& out, std::span<const Tensor> inputs,
 std::vector<Tensor> record_joint(const char* op, std::span<const Tensor> outs, std::span<const Tensor> inputs,
                                  JointBackward backward, std::span<const Tensor* const> reads = {});
 
+/// True for a leaf made by parameter().
+bool is_leaf(const Tensor& tensor);
+
 /// True when recording is on for this thread.
-bool recording();
+inline bool recording() {
+  return current_scope.recording;
+}
 
 // Shared by the files of the op layer.
 
@@ -79,16 +84,10 @@ inline bool would_record(std::initializer_list<Tensor> inputs) {
 }
 
 /// Collects the leaves that unrecorded ops on this thread read while it lives.
-class NotedLeaves {
+class NotedLeaves : Scoped<&Scope::noted_leaves> {
  public:
-  NotedLeaves();
-  ~NotedLeaves();
-  NotedLeaves(const NotedLeaves&) = delete;
-  NotedLeaves& operator=(const NotedLeaves&) = delete;
+  NotedLeaves() : Scoped(this) {}
   std::vector<Tensor> leaves;  ///< detached, one per storage
-
- private:
-  NotedLeaves* previous_;
 };
 
 inline Tensor empty_like(const Tensor& x) {
@@ -184,16 +183,19 @@ Tensor broadcast_view(const Tensor& x, const Shape& shape);
 /// gradient (f32, one element; undefined = 1), so that a loss scale keeps the values from vanishing
 /// in half precision. backward() rescales them by the actual gradient, so they are right even if it
 /// differs.
-class ExpectedGradient {
+class ExpectedGradient : Scoped<&Scope::expected_gradient> {
  public:
-  explicit ExpectedGradient(const Tensor& expected);
-  ~ExpectedGradient();
-  ExpectedGradient(const ExpectedGradient&) = delete;
-  ExpectedGradient& operator=(const ExpectedGradient&) = delete;
-  static const Tensor& active();
+  explicit ExpectedGradient(const Tensor& expected) : Scoped(&expected_), expected_(expected) {
+    check(!expected.defined() || (expected.count() == 1 && !expected.tracked()),
+          "ExpectedGradient: one untracked element is needed");
+  }
+  /// The gradient assumed on this thread; undefined: 1.
+  static Tensor active() {
+    return current_scope.expected_gradient ? *current_scope.expected_gradient : Tensor();
+  }
 
  private:
-  Tensor previous_;
+  Tensor expected_;
 };
 
 }  // namespace heed

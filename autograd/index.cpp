@@ -166,17 +166,15 @@ std::pair<Tensor, Tensor> top_k(const Tensor& x, std::int64_t k) {
 
 // Triangles and the identity: entries chosen by their distance from the diagonal.
 
-namespace {
-
 /// i32 [rows, columns]: compares column - row with `diagonal`.
-Tensor diagonal_mask(CompareOp op, std::int64_t rows, std::int64_t columns, std::int64_t diagonal,
-                     Device device) {
+static Tensor diagonal_mask(CompareOp op, std::int64_t rows, std::int64_t columns, std::int64_t diagonal,
+                            Device device) {
   const Tensor row = Tensor::arange(rows, DType::i32, device).view({rows, 1});
   const Tensor column = Tensor::arange(columns, DType::i32, device).view({1, columns});
   return compare(op, column - row, static_cast<double>(diagonal));
 }
 
-Tensor triangle(const char* op, CompareOp kept, const Tensor& x, std::int64_t diagonal) {
+static Tensor triangle(const char* op, CompareOp kept, const Tensor& x, std::int64_t diagonal) {
   check_defined(op, x);
   check(x.rank() >= 2, op, ": shape ", x.shape(), " is not a matrix");
   check_positions(op, x.size(-1));
@@ -186,8 +184,6 @@ Tensor triangle(const char* op, CompareOp kept, const Tensor& x, std::int64_t di
       diagonal_mask(kept, x.size(-2), x.size(-1), std::clamp(diagonal, -limit, limit), x.device());
   return where(keep, x, 0);
 }
-
-}  // namespace
 
 Tensor tril(const Tensor& x, std::int64_t diagonal) {
   return triangle("tril", CompareOp::less_equal, x, diagonal);

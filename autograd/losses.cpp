@@ -7,10 +7,8 @@
 
 namespace heed {
 
-namespace {
-
-Tensor cross_entropy_composed(const Tensor& logits, const Tensor& targets, double smoothing,
-                              std::int32_t ignored) {
+static Tensor cross_entropy_composed(const Tensor& logits, const Tensor& targets, double smoothing,
+                                     std::int32_t ignored) {
   const Tensor log_probabilities = log_softmax(cast(logits, statistics_type(logits.dtype())), -1);
   const Tensor is_ignored = equal(targets, ignored);
   // gather() reads -1 as "none"; as a class it is out of range and must be refused like any other.
@@ -20,8 +18,6 @@ Tensor cross_entropy_composed(const Tensor& logits, const Tensor& targets, doubl
   const Tensor loss = picked * (smoothing - 1.0) - mean(log_probabilities, -1) * smoothing;
   return masked_fill(loss, is_ignored, 0);
 }
-
-}  // namespace
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothing, std::int32_t ignored) {
   check_floating("cross_entropy", logits);
@@ -73,8 +69,6 @@ Tensor kl_divergence(const Tensor& log_p, const Tensor& log_q) {
 // without which the many small gradients of logits would vanish in f16.
 
 namespace {
-
-thread_local Tensor expected_gradient;
 
 /// The chunks of logits when the backend has no rule: 16 MB of f32 at a time.
 LogitChunks plan_chunks(const Backend& backend, const Tensor& x, std::int64_t rows, std::int64_t classes) {
@@ -166,22 +160,6 @@ Gradients rescaled_gradients(const EarlyGradients& early, const Tensor& grad, DT
   backend.scale_all(from, factor, false, to);
   return all;
 }
-
-}  // namespace
-
-ExpectedGradient::ExpectedGradient(const Tensor& expected) {
-  check(!expected.defined() || (expected.count() == 1 && !expected.tracked()),
-        "ExpectedGradient: one untracked element is needed");
-  previous_ = std::exchange(expected_gradient, expected);
-}
-ExpectedGradient::~ExpectedGradient() {
-  expected_gradient = previous_;
-}
-const Tensor& ExpectedGradient::active() {
-  return expected_gradient;
-}
-
-namespace {
 
 void check_arguments(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
                      const Tensor& targets, double smoothing) {

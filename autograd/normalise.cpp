@@ -147,9 +147,7 @@ NormedSum add_rms_norm(const Tensor& x, const Tensor& residual, double p, const 
   return add_norm("add_rms_norm", x, residual, p, key, weight, {}, epsilon, false);
 }
 
-namespace {
-
-Tensor rotary_composed(const Tensor& x, const Tensor& cosines, const Tensor& sines) {
+static Tensor rotary_composed(const Tensor& x, const Tensor& cosines, const Tensor& sines) {
   const auto of_heads = [&](const Tensor& table) { return cast(unsqueeze(table.detach(), 1), x.dtype()); };
   const Tensor cosine = of_heads(cosines), sine = of_heads(sines);  // [N, 1, dh / 2]
   const std::int64_t width = x.size(3), half = width / 2;
@@ -157,7 +155,7 @@ Tensor rotary_composed(const Tensor& x, const Tensor& cosines, const Tensor& sin
   return concat({first * cosine - second * sine, second * cosine + first * sine}, 3);
 }
 
-void check_rotary(const Tensor& x, const Tensor& cosines, const Tensor& sines) {
+static void check_rotary(const Tensor& x, const Tensor& cosines, const Tensor& sines) {
   check_floating("rotary", x);
   check_same("rotary", cosines, sines);
   check(x.rank() == 4 && x.size(3) % 2 == 0, "rotary: x must be [B, N, H, dh] with an even dh, got shape ",
@@ -169,8 +167,6 @@ void check_rotary(const Tensor& x, const Tensor& cosines, const Tensor& sines) {
         x.dtype(), " on ", x.device(), " cosines and sines must be ", statistics_type(x.dtype()),
         " on the same device, got ", cosines.dtype(), " on ", cosines.device());
 }
-
-}  // namespace
 
 Tensor rotary(const Tensor& x, const Tensor& cosines, const Tensor& sines) {
   check_rotary(x, cosines, sines);

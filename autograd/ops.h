@@ -11,6 +11,7 @@
 #include "heed/core/attention.h"
 #include "heed/core/elementwise.h"
 #include "heed/core/random.h"
+#include "heed/core/recurrence.h"
 #include "heed/core/tensor.h"
 
 // The op layer: every differentiable function of tensors. Ops validate their arguments (an Error carries
@@ -20,16 +21,23 @@
 
 namespace heed {
 
-/// One axis or several: -1, {0, 2}, or {} for none.
+/// One axis or several: -1, {0, 2}, {} for none, or all.
 class Axes {
  public:
+  static Axes all() {
+    Axes axes(std::vector<int>{});
+    axes.are_all_ = true;
+    return axes;
+  }
   Axes(int axis) : list_{axis} {}
   Axes(std::initializer_list<int> axes) : list_(axes.begin(), axes.end()) {}
   Axes(std::vector<int> axes) : list_(std::move(axes)) {}
   const std::vector<int>& list() const { return list_; }
+  bool are_all() const { return are_all_; }
 
  private:
   std::vector<int> list_;
+  bool are_all_ = false;
 };
 
 // --- element by element (made from core/elementwise.def) ---------------------------------------------------
@@ -180,31 +188,24 @@ Tensor one_hot(const Tensor& ids, std::int64_t classes, DType dtype = DType::f32
 // --- reductions --------------------------------------------------------------------------------------------
 // Reduce one axis, several, as in sum(x, {0, 1}), or all elements, to rank 0. A kept axis has extent 1.
 /// Adds the elements; i32 wraps modulo 2^32.
-Tensor sum(const Tensor& x, const Axes& axes, bool keep_axes = false);
-Tensor sum(const Tensor& x);
-Tensor mean(const Tensor& x, const Axes& axes, bool keep_axes = false);
-Tensor mean(const Tensor& x);
+Tensor sum(const Tensor& x, const Axes& axes = Axes::all(), bool keep_axes = false);
+Tensor mean(const Tensor& x, const Axes& axes = Axes::all(), bool keep_axes = false);
 /// Returns the largest (smallest) element, also of i32. The gradient goes to the first one that
 /// attains it.
-Tensor max(const Tensor& x, const Axes& axes, bool keep_axes = false);
-Tensor max(const Tensor& x);
-Tensor min(const Tensor& x, const Axes& axes, bool keep_axes = false);
-Tensor min(const Tensor& x);
+Tensor max(const Tensor& x, const Axes& axes = Axes::all(), bool keep_axes = false);
+Tensor min(const Tensor& x, const Axes& axes = Axes::all(), bool keep_axes = false);
 /// Multiplies the elements; i32 wraps modulo 2^32. The gradient is correct even where elements are
 /// 0.
-Tensor prod(const Tensor& x, const Axes& axes, bool keep_axes = false);
-Tensor prod(const Tensor& x);
+Tensor prod(const Tensor& x, const Axes& axes = Axes::all(), bool keep_axes = false);
 /// Computes sum((x - mean)^2) / (n - correction). correction 0 gives the mean squared deviation
 /// (NumPy's default), 1 the unbiased estimate (PyTorch's default).
-Tensor variance(const Tensor& x, const Axes& axes, bool keep_axes = false, std::int64_t correction = 0);
-Tensor variance(const Tensor& x);
+Tensor variance(const Tensor& x, const Axes& axes = Axes::all(), bool keep_axes = false,
+                std::int64_t correction = 0);
 /// Computes sqrt(variance); its gradient is 0 where all elements are equal.
-Tensor standard_deviation(const Tensor& x, const Axes& axes, bool keep_axes = false,
+Tensor standard_deviation(const Tensor& x, const Axes& axes = Axes::all(), bool keep_axes = false,
                           std::int64_t correction = 0);
-Tensor standard_deviation(const Tensor& x);
 /// Computes sqrt(sum(x^2)); its gradient at 0 is 0.
-Tensor norm(const Tensor& x, const Axes& axes, bool keep_axes = false);
-Tensor norm(const Tensor& x);
+Tensor norm(const Tensor& x, const Axes& axes = Axes::all(), bool keep_axes = false);
 /// Sums over the axes that broadcasting added or repeated, so that the result has `shape`.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 /// Returns the index (i32) of the first largest element; not differentiable. Without an axis, it is
@@ -362,5 +363,20 @@ AttentionPart attention_part(const Tensor& query, const Tensor& key, const Tenso
 Tensor join_attention(std::span<const AttentionPart> parts);
 /// Computes the weights [B, H, N, M] alone from single ops, for inspection.
 Tensor attention_weights(const Tensor& query, const Tensor& key, const AttentionOptions& options = {});
+
+// --- recurrence --------------------------------------------------------------------------------------------
+/// The results of recurrence().
+struct RecurrenceResult {
+  Tensor output;  ///< o [B, H, N, dv]
+  Tensor state;   ///< S after the last token [B, H, dk, dv]
+};
+/// Runs a state that maps keys to values and changes token by token, by the equations of Recurrence
+/// (core/recurrence.h). Any g up to 0 is valid, -infinity included. Both results are
+/// differentiable. On the CPU, a sequence processed in pieces, each starting from the state after
+/// the piece before, gives bit-identical results. In f16 and bf16 the state is f32 within a call.
+/// Takes O(N dk dv) time; the backward pass keeps a state for every 32 tokens. Throws an Error for
+/// shapes that do not fit, for v without k, for w or x without r, and when both k and r are
+/// undefined.
+RecurrenceResult recurrence(const Recurrence& of);
 
 }  // namespace heed

@@ -3,7 +3,6 @@
 
 #include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
-#include "heed/autograd/recurrence.h"
 
 namespace heed {
 namespace {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "heed/autograd/graph.h"
@@ -66,7 +67,9 @@ using AxisReduction = Tensor (*)(const char* op, const Tensor& x, int axis, bool
 
 /// The resolved axes in ascending order. Throws when one is out of range or named twice.
 std::vector<int> resolved(const char* op, const Tensor& x, const Axes& axes) {
-  std::vector<int> list;
+  check_defined(op, x);
+  std::vector<int> list(axes.are_all() ? static_cast<std::size_t>(x.rank()) : 0);
+  std::iota(list.begin(), list.end(), 0);
   for (const int axis : axes.list()) list.push_back(resolve_axis(op, x, axis));
   std::sort(list.begin(), list.end());
   const auto twice = std::adjacent_find(list.begin(), list.end());
@@ -84,12 +87,11 @@ Tensor reduce_axes(const char* op, AxisReduction along, const Tensor& x, const A
     std::size_t begin = end - 1;
     while (begin > 0 && list[begin - 1] + 1 == list[begin]) --begin;
     Shape merged;
-    for (int i = 0; i < result.rank(); ++i) {
+    for (int i = 0; i < result.rank(); ++i)
       if (i > list[begin] && i <= list[end - 1])
         merged[list[begin]] *= result.shape()[i];
       else
         merged.push_back(result.shape()[i]);
-    }
     result = along(op, reshape(result, merged), list[begin], false);
     end = begin;
   }
@@ -104,18 +106,6 @@ std::int64_t reduced_count(const char* op, const Tensor& x, const Axes& axes) {
   std::int64_t count = 1;
   for (const int axis : resolved(op, x, axes)) count *= x.shape()[axis];
   return count;
-}
-
-Tensor flat(const char* op, const Tensor& x) {
-  check_defined(op, x);
-  return reshape(x, {x.count()});
-}
-
-Axes all_axes(const char* op, const Tensor& x) {
-  check_defined(op, x);
-  std::vector<int> axes;
-  for (int i = 0; i < x.rank(); ++i) axes.push_back(i);
-  return axes;
 }
 
 /// The square root of sums of squares; 0 with gradient 0 where the sum is 0.
@@ -192,9 +182,6 @@ Tensor scale_of_squares(const Tensor& x, const Axes& axes) {
 Tensor sum(const Tensor& x, const Axes& axes, bool keep_axes) {
   return reduce_axes("sum", sum_axis, x, axes, keep_axes);
 }
-Tensor sum(const Tensor& x) {
-  return sum(flat("sum", x), 0);
-}
 
 Tensor mean(const Tensor& x, const Axes& axes, bool keep_axes) {
   check_floating("mean", x);
@@ -202,28 +189,16 @@ Tensor mean(const Tensor& x, const Axes& axes, bool keep_axes) {
   check(count > 0, "mean: shape ", x.shape(), " has no elements to take the mean of");
   return reduce_axes("mean", sum_axis, x, axes, keep_axes) * (1.0 / static_cast<double>(count));
 }
-Tensor mean(const Tensor& x) {
-  return mean(x, all_axes("mean", x));
-}
 
 Tensor max(const Tensor& x, const Axes& axes, bool keep_axes) {
   return reduce_axes("max", extreme_axis<ReduceOp::max>, x, axes, keep_axes);
 }
-Tensor max(const Tensor& x) {
-  return max(flat("max", x), 0);
-}
 Tensor min(const Tensor& x, const Axes& axes, bool keep_axes) {
   return reduce_axes("min", extreme_axis<ReduceOp::min>, x, axes, keep_axes);
-}
-Tensor min(const Tensor& x) {
-  return min(flat("min", x), 0);
 }
 
 Tensor prod(const Tensor& x, const Axes& axes, bool keep_axes) {
   return reduce_axes("prod", product_axis, x, axes, keep_axes);
-}
-Tensor prod(const Tensor& x) {
-  return prod(flat("prod", x), 0);
 }
 
 Tensor variance(const Tensor& x, const Axes& axes, bool keep_axes, std::int64_t correction) {
@@ -234,18 +209,12 @@ Tensor variance(const Tensor& x, const Axes& axes, bool keep_axes, std::int64_t 
   return sum(square(x - mean(x, axes, true)), axes, keep_axes) *
          (1.0 / static_cast<double>(count - correction));
 }
-Tensor variance(const Tensor& x) {
-  return variance(x, all_axes("variance", x));
-}
 
 Tensor standard_deviation(const Tensor& x, const Axes& axes, bool keep_axes, std::int64_t correction) {
   check_floating("standard_deviation", x);
   const Tensor scale = scale_of_squares(x, axes);
   const Tensor scaled = root(variance(x / scale, axes, keep_axes, correction));
   return scaled * reshape(scale, scaled.shape());
-}
-Tensor standard_deviation(const Tensor& x) {
-  return standard_deviation(x, all_axes("standard_deviation", x));
 }
 
 Tensor norm(const Tensor& x, const Axes& axes, bool keep_axes) {
@@ -254,9 +223,6 @@ Tensor norm(const Tensor& x, const Axes& axes, bool keep_axes) {
   const Tensor scale = scale_of_squares(x, axes);
   const Tensor scaled = root(sum(square(x / scale), axes, keep_axes));
   return scaled * reshape(scale, scaled.shape());
-}
-Tensor norm(const Tensor& x) {
-  return norm(x, all_axes("norm", x));
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
@@ -289,7 +255,8 @@ Tensor argmax(const Tensor& x, int axis) {
 }
 
 Tensor argmax(const Tensor& x) {
-  return argmax(flat("argmax", x), 0);
+  check_defined("argmax", x);
+  return argmax(reshape(x, {x.count()}), 0);
 }
 
 Tensor cumulative_sum(const Tensor& x, int axis, bool reverse) {

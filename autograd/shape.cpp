@@ -1,4 +1,5 @@
 #include <cstddef>
+#include <numeric>
 #include <vector>
 
 #include "heed/autograd/graph.h"
@@ -7,10 +8,9 @@
 
 namespace heed {
 
-namespace {
-
 /// The view of `count` elements begin, begin + step, ... of an axis; untracked.
-Tensor slice_view(const Tensor& x, int axis, std::int64_t begin, std::int64_t count, std::int64_t step) {
+static Tensor slice_view(const Tensor& x, int axis, std::int64_t begin, std::int64_t count,
+                         std::int64_t step) {
   Shape shape = x.shape();
   Shape strides = x.strides();
   shape[axis] = count;
@@ -18,11 +18,11 @@ Tensor slice_view(const Tensor& x, int axis, std::int64_t begin, std::int64_t co
   return x.view(shape, strides, x.offset() + begin * x.strides()[axis]);
 }
 
-void copy_into(const Tensor& from, const Tensor& to) {
+static void copy_into(const Tensor& from, const Tensor& to) {
   if (to.count() > 0) backend_of(to).copy(from.detach(), to);
 }
 
-Shape infer_extent(const Tensor& x, const Shape& shape) {
+static Shape infer_extent(const Tensor& x, const Shape& shape) {
   Shape result = shape;
   int unknown = -1;
   std::int64_t known = 1, step = 1;  // strides of a shape with an extent of 0 must fit too
@@ -41,8 +41,6 @@ Shape infer_extent(const Tensor& x, const Shape& shape) {
         " cannot be seen as ", shape);
   return result;
 }
-
-}  // namespace
 
 Tensor contiguous(const Tensor& x) {
   check_defined("contiguous", x);
@@ -241,10 +239,8 @@ Tensor roll(const Tensor& x, std::int64_t shift, int axis) {
   return concat({slice(x, at, extent - last, extent), slice(x, at, 0, extent - last)}, at);
 }
 
-namespace {
-
 /// Every block of the axes from `axis` on, `count` times in a row, as x with `extents[at]` that much larger.
-Tensor repeated(const char* op, const Tensor& x, int axis, std::int64_t count, int at) {
+static Tensor repeated(const char* op, const Tensor& x, int axis, std::int64_t count, int at) {
   check(count >= 0, op, ": a count of ", count, " is negative");
   Shape shape = x.shape();
   shape[at] = checked_product(op, shape[at], count);
@@ -252,8 +248,6 @@ Tensor repeated(const char* op, const Tensor& x, int axis, std::int64_t count, i
   for (int i = 0; i < x.rank(); ++i) (i < axis ? outer : inner) *= x.size(i);
   return reshape(expand(reshape(x, {outer, 1, inner}), {outer, count, inner}), shape);
 }
-
-}  // namespace
 
 Tensor repeat(const Tensor& x, std::int64_t count, int axis) {
   const int at = resolve_axis("repeat", x, axis);
@@ -271,11 +265,9 @@ Tensor tile(const Tensor& x, const Shape& counts) {
   return result;
 }
 
-namespace {
-
 /// By halves: the gradient of a slice is as large as what it was cut from, so pieces all cut from x
 /// would cost their number times x.
-void cut(const Tensor& x, int axis, std::span<const std::int64_t> sizes, std::vector<Tensor>& pieces) {
+static void cut(const Tensor& x, int axis, std::span<const std::int64_t> sizes, std::vector<Tensor>& pieces) {
   if (sizes.size() <= 1) {
     if (!sizes.empty()) pieces.push_back(x);
     return;
@@ -285,8 +277,6 @@ void cut(const Tensor& x, int axis, std::span<const std::int64_t> sizes, std::ve
   cut(slice(x, axis, 0, middle), axis, first, pieces);
   cut(slice(x, axis, middle, x.size(axis)), axis, second, pieces);
 }
-
-}  // namespace
 
 std::vector<Tensor> split(const Tensor& x, int axis, std::span<const std::int64_t> sizes) {
   const std::int64_t extent = x.size(resolve_axis("split", x, axis));

@@ -16,8 +16,7 @@ class Digest {
  public:
   Digest();
   ~Digest();
-  Digest(const Digest&) = delete;
-  Digest& operator=(const Digest&) = delete;
+  Digest& operator=(Digest&&) = delete;
 
   void add(std::string_view bytes);
   /// The digest of everything added so far: 32 hexadecimal digits.

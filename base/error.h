@@ -142,8 +142,7 @@ class StopCheck {
  public:
   explicit StopCheck(std::function<bool()> stop);
   ~StopCheck();
-  StopCheck(const StopCheck&) = delete;
-  StopCheck& operator=(const StopCheck&) = delete;
+  StopCheck& operator=(StopCheck&&) = delete;
 
  private:
   StopCheck* previous_;

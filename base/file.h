@@ -21,8 +21,7 @@ class FileParts {
  public:
   explicit FileParts(std::filesystem::path path);
   ~FileParts();
-  FileParts(const FileParts&) = delete;
-  FileParts& operator=(const FileParts&) = delete;
+  FileParts& operator=(FileParts&&) = delete;
 
   /// The next bytes, valid until the next call; empty at the end of the file.
   std::string_view next();
@@ -40,8 +39,7 @@ class FileWriter {
   /// Creates or truncates the file. Special files, such as devices, are opened and written to.
   explicit FileWriter(std::filesystem::path path);
   ~FileWriter();
-  FileWriter(const FileWriter&) = delete;
-  FileWriter& operator=(const FileWriter&) = delete;
+  FileWriter& operator=(FileWriter&&) = delete;
 
   void write(std::string_view bytes);
   /// Waits until the content is on disk, then closes the file. Without this call the content may be
@@ -63,8 +61,7 @@ class TemporaryFile {
   /// `shown` is the folder's path for messages when `target` is relative to an open folder.
   TemporaryFile(int folder, std::filesystem::path target, const std::filesystem::path& shown = {});
   ~TemporaryFile();
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(TemporaryFile&&) = delete;
 
   FileWriter& writer() { return writer_; }
   /// Syncs the file to disk and replaces the target with it.
@@ -123,8 +120,7 @@ class TemporaryFolder {
   /// Creates the folder; its name begins with `name`. Throws an Error on failure.
   explicit TemporaryFolder(std::string_view name = "heed");
   ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(TemporaryFolder&&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path operator/(const std::filesystem::path& name) const { return path_ / name; }

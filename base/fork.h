@@ -19,8 +19,7 @@ class LeafMutex {
  public:
   LeafMutex();
   ~LeafMutex();
-  LeafMutex(const LeafMutex&) = delete;
-  LeafMutex& operator=(const LeafMutex&) = delete;
+  LeafMutex& operator=(LeafMutex&&) = delete;
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
 
@@ -38,8 +37,7 @@ class PerProcess {
     Own* const own = own_.load();
     if (own && own->depth == fork_depth()) delete own;
   }
-  PerProcess(const PerProcess&) = delete;
-  PerProcess& operator=(const PerProcess&) = delete;
+  PerProcess& operator=(PerProcess&&) = delete;
 
   template <class... Arguments>
   T& get(const Arguments&... arguments) {
@@ -67,8 +65,7 @@ class UseLock {
    public:
     explicit Alone(UseLock& of) : lock_(of.mutex()), of_(of) { of_.changing_in_ = fork_depth(); }
     ~Alone() { of_.changing_in_ = nowhere; }
-    Alone(const Alone&) = delete;
-    Alone& operator=(const Alone&) = delete;
+    Alone& operator=(Alone&&) = delete;
 
    private:
     std::unique_lock<std::shared_mutex> lock_;

@@ -4,8 +4,6 @@
 #include <array>
 
 namespace heed {
-namespace {
-
 /// Names that other programs use for a setting.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 8> other_names = {
     {{"lr", "learning_rate"},
@@ -18,7 +16,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 8> other_nam
      {"vocab_size", "vocabulary"}}};
 
 /// "learning_rate" of "training.schedule.learning_rate".
-std::string last_word(std::string_view name) {
+static std::string last_word(std::string_view name) {
   std::string word(name.substr(name.find_last_of('.') + 1));
   word.erase(0, word.find_first_not_of('-'));
   std::ranges::replace(word, '-', '_');
@@ -27,7 +25,7 @@ std::string last_word(std::string_view name) {
 
 /// Returns the first candidate whose last word is that of `name`, or ends in it; "" when there is
 /// none.
-std::string same_last_word(std::string_view name, std::span<const std::string> candidates) {
+static std::string same_last_word(std::string_view name, std::span<const std::string> candidates) {
   std::string word = last_word(name);
   for (const auto& [other, ours] : other_names)
     if (other == word) word = ours;
@@ -38,8 +36,6 @@ std::string same_last_word(std::string_view name, std::span<const std::string> c
   const std::string same = find([&](const std::string& other) { return other == word; });
   return same.empty() ? find([&](const std::string& other) { return other.ends_with("_" + word); }) : same;
 }
-
-}  // namespace
 
 // The "optimal string alignment" distance. Only three rows of its table are kept.
 int edit_distance(std::string_view a, std::string_view b) {
@@ -79,9 +75,8 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
 
 std::string suggest_name(std::string_view name, std::span<const std::string> candidates) {
   if (candidates.empty()) return "; none are known here";
-  if (const std::string nearest = nearest_name(name, candidates); !nearest.empty()) {
+  if (const std::string nearest = nearest_name(name, candidates); !nearest.empty())
     return "; did you mean '" + nearest + "'?";
-  }
   return "; known are " + listed(candidates);
 }
 

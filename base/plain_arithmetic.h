@@ -22,8 +22,7 @@ class PlainArithmetic {
   ~PlainArithmetic() {
     if (differs_) std::fesetenv(&before_);
   }
-  PlainArithmetic(const PlainArithmetic&) = delete;
-  PlainArithmetic& operator=(const PlainArithmetic&) = delete;
+  PlainArithmetic& operator=(PlainArithmetic&&) = delete;
 
  private:
   static bool is_other() {

@@ -23,8 +23,7 @@ class PlainNumbers {
  public:
   PlainNumbers() : before_(::uselocale(plain())) {}
   ~PlainNumbers() { ::uselocale(before_); }
-  PlainNumbers(const PlainNumbers&) = delete;
-  PlainNumbers& operator=(const PlainNumbers&) = delete;
+  PlainNumbers& operator=(PlainNumbers&&) = delete;
 
  private:
   static locale_t plain() {

@@ -90,17 +90,12 @@ bool is_cased(char32_t value) {
 }
 
 bool is_case_ignorable(char32_t value) {
-  switch (category(value)) {
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_SK:
-      return true;
-    default:  // punctuation inside words: apostrophes, full stop, colon, middle dot
-      return value == U'\'' || value == U'.' || value == U':' || value == U'\u00B7' || value == U'\u2018' ||
-             value == U'\u2019';
-  }
+  const auto kind = category(value);
+  if (kind == UTF8PROC_CATEGORY_MN || kind == UTF8PROC_CATEGORY_ME || kind == UTF8PROC_CATEGORY_CF ||
+      kind == UTF8PROC_CATEGORY_LM || kind == UTF8PROC_CATEGORY_SK)
+    return true;
+  // Punctuation inside words: apostrophes, full stop, colon, middle dot.
+  return std::u32string_view(U"'.:\u00B7\u2018\u2019").find(value) != std::u32string_view::npos;
 }
 
 /// True when a cased letter follows at byte `at`, skipping case-ignorable characters.
@@ -225,9 +220,7 @@ std::string replace_invalid(std::string_view text) {
   return result;
 }
 
-namespace {
-
-bool steers_terminal(char32_t c) {
+static bool steers_terminal(char32_t c) {
   const bool is_control = c < 0x20 || (c >= 0x7F && c < 0xA0);
   const bool is_line_end = c == 0x2028 || c == 0x2029;
   const bool is_direction = c == 0x061C || c == 0x200E || c == 0x200F || (c >= 0x202A && c <= 0x202E) ||
@@ -235,28 +228,25 @@ bool steers_terminal(char32_t c) {
   return is_control || is_line_end || is_direction;
 }
 
-void append_hex(std::string& text, char32_t value, int digits) {
+static void append_hex(std::string& text, char32_t value, int digits) {
   for (int i = digits - 1; i >= 0; --i) text += "0123456789abcdef"[value >> (4 * i) & 15];
 }
 
-std::string without_steering(std::string_view text, std::string_view kept) {
+static std::string without_steering(std::string_view text, std::string_view kept) {
   std::string shown;
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint c = decode(text, at);
     const std::string_view bytes = text.substr(at, static_cast<std::size_t>(c.length));
     at += bytes.size();
-    if (c.valid && (!steers_terminal(c.value) || kept.find(bytes) != std::string_view::npos)) {
+    if (c.valid && (!steers_terminal(c.value) || kept.find(bytes) != std::string_view::npos))
       shown += bytes;
-    } else if (c.valid && c.value >= 0x7F) {
+    else if (c.valid && c.value >= 0x7F)
       append_hex(shown += "\\u", c.value, 4);
-    } else {
+    else
       for (const char byte : bytes) append_hex(shown += "\\x", static_cast<unsigned char>(byte), 2);
-    }
   }
   return shown;
 }
-
-}  // namespace
 
 std::string printable(std::string_view text) {
   return without_steering(text, "");

@@ -10,6 +10,7 @@
 #include "heed/core/device.h"
 #include "heed/core/elementwise.h"
 #include "heed/core/random.h"
+#include "heed/core/scope.h"
 #include "heed/core/tensor.h"
 
 // How the op layer (autograd/) reaches a backend (backends/): a struct of function pointers, the kernels of
@@ -83,13 +84,10 @@ const Backend& vulkan_backend();
 
 /// Makes ops with a fused kernel run their composed body on this thread while it lives. Tests
 /// compare fused kernels with this reference.
-class ComposeOnly {
+class ComposeOnly : Scoped<&Scope::compose_only> {
  public:
-  ComposeOnly();
-  ~ComposeOnly();
-  ComposeOnly(const ComposeOnly&) = delete;
-  ComposeOnly& operator=(const ComposeOnly&) = delete;
-  static bool active();
+  ComposeOnly() : Scoped(true) {}
+  static bool active() { return current_scope.compose_only; }
 };
 
 /// True when both halves of a fused pair exist and no ComposeOnly scope is active.

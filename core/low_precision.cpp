@@ -20,10 +20,9 @@ bool NarrowRows::has_columns_of(const Tensor& view) const {
   return last < rows;
 }
 
-namespace {
-
 /// Makes room for the rows of a matrix, after checking that it can be rounded.
-NarrowRows room_for(const char* op, const Tensor& matrix, NarrowRows::Format format, std::size_t bytes) {
+static NarrowRows room_for(const char* op, const Tensor& matrix, NarrowRows::Format format,
+                           std::size_t bytes) {
   check(matrix.defined() && matrix.rank() == 2 && matrix.dtype() == DType::f32 && matrix.is_contiguous() &&
             matrix.device().type == DeviceType::cpu,
         op, ": needs a contiguous matrix of f32 on the CPU");
@@ -40,12 +39,10 @@ NarrowRows room_for(const char* op, const Tensor& matrix, NarrowRows::Format for
   return out;
 }
 
-void keep(const Tensor& matrix, NarrowRows rows) {
+static void keep(const Tensor& matrix, NarrowRows rows) {
   matrix.storage()->overwritten();
-  matrix.storage()->keep_narrow_rows(std::make_shared<NarrowRows>(std::move(rows)));
+  matrix.storage()->keep_derived(std::make_shared<NarrowRows>(std::move(rows)));
 }
-
-}  // namespace
 
 void round_to_int8(const Tensor& matrix) {
   NarrowRows result = room_for("round_to_int8", matrix, NarrowRows::Format::int8, sizeof(std::int8_t));

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "heed/core/scope.h"
 #include "heed/core/tensor.h"
 
 namespace heed {
@@ -19,22 +20,15 @@ namespace heed {
 /// reading the weights. Other products take about half the time on a processor with bf16
 /// instructions. Without these, heed multiplies rounded copies, which takes longer than f32 and may
 /// differ in the last bits.
-class Bf16Products {
+class Bf16Products : Scoped<&Scope::bf16_products> {
  public:
   /// With `on` false, products in this scope are exact again.
-  explicit Bf16Products(bool on = true);
-  ~Bf16Products();
-  Bf16Products(const Bf16Products&) = delete;
-  Bf16Products& operator=(const Bf16Products&) = delete;
-
+  explicit Bf16Products(bool on = true) : Scoped(on) {}
   /// True when this processor has bf16 instructions: AVX-512 BF16 (AMD since Zen 4; Intel's Cooper
   /// Lake, and Sapphire Rapids and later).
   static bool available();
   /// True when products of the calling thread are rounded.
-  static bool active();
-
- private:
-  bool before_;
+  static bool active() { return current_scope.bf16_products; }
 };
 
 /// Converts a bfloat16, the upper half of an f32, exactly.
@@ -61,6 +55,11 @@ struct NarrowRows {
   Tensor memory;              ///< i32, from the backend's pool with its large pages
   std::vector<float> scales;  ///< of int8: the largest magnitude of the row / 127
 
+  /// The copy that round_to_int8() or round_to_bf16() kept of the matrix that fills a storage; null when
+  /// neither was called or the matrix has been overwritten since.
+  static const NarrowRows* kept(const Storage& storage) {
+    return static_cast<const NarrowRows*>(storage.derived());
+  }
   /// True when every column of a view [..., k, n] into the matrix is a contiguous piece of one of
   /// its rows, and neighbouring columns come from neighbouring rows.
   bool has_columns_of(const Tensor& view) const;

@@ -7,6 +7,9 @@
 #include <mutex>
 #include <new>
 #include <set>
+#include <utility>
+
+#include "heed/core/scope.h"
 
 namespace heed {
 
@@ -19,7 +22,6 @@ struct Recorder {
   std::set<void (*)()> sources;
 };
 std::atomic<bool> active{false};
-thread_local std::vector<const char*> open_scopes;  // the innermost last
 
 /// Never destroyed: kernels may still run while static objects are destroyed.
 Recorder& recorder() {
@@ -102,20 +104,20 @@ std::string profile_table() {
 }
 
 const char* profiled_kernel() {
-  return open_scopes.empty() ? nullptr : open_scopes.back();
+  return current_scope.kernel;
 }
 
 ProfileScope::ProfileScope(const char* name, double flops, double bytes)
     : name_(profiling() ? name : nullptr), flops_(flops), bytes_(bytes) {
   if (!name_) return;
-  open_scopes.push_back(name_);
+  outer_ = std::exchange(current_scope.kernel, name_);
   start_ = std::chrono::steady_clock::now();
 }
 
 ProfileScope::~ProfileScope() {
   if (!name_) return;
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
-  open_scopes.pop_back();
+  current_scope.kernel = outer_;
   try {
     add_to_profile(name_, elapsed.count(), flops_, bytes_);
   } catch (const std::bad_alloc&) {  // a destructor must not throw, and a lost row must not end the program

@@ -46,11 +46,10 @@ class ProfileScope {
  public:
   ProfileScope(const char* name, double flops, double bytes);
   ~ProfileScope();
-  ProfileScope(const ProfileScope&) = delete;
-  ProfileScope& operator=(const ProfileScope&) = delete;
+  ProfileScope& operator=(ProfileScope&&) = delete;
 
  private:
-  const char* name_;  // null: not recording
+  const char *name_, *outer_ = nullptr;  // null: not recording
   double flops_, bytes_;
   std::chrono::steady_clock::time_point start_;
 };

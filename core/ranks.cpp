@@ -291,20 +291,16 @@ std::vector<std::string> distribute_work(Ranks* ranks, std::size_t pieces,
   return results;
 }
 
-namespace {
-
-std::string names_of(const std::vector<int>& ranks) {
+static std::string names_of(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + listed(ranks, " and ");
 }
 
 /// Only one rank reports: the lowest that is not silent itself.
-int speaker(const std::vector<int>& silent) {
+static int speaker(const std::vector<int>& silent) {
   int rank = 0;
   while (std::ranges::count(silent, rank) > 0) ++rank;
   return rank;
 }
-
-}  // namespace
 
 std::string silence_text(const std::vector<int>& ranks, const char* what, double seconds) {
   return concat_text(names_of(ranks), ranks.size() == 1 ? " has not " : " have not ", what, " for ",

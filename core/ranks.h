@@ -26,8 +26,7 @@ class WorkerThread {
  public:
   WorkerThread();
   ~WorkerThread();  ///< waits for the work; drops its exception
-  WorkerThread(const WorkerThread&) = delete;
-  WorkerThread& operator=(const WorkerThread&) = delete;
+  WorkerThread& operator=(WorkerThread&&) = delete;
 
   /// Waits for the previous work as finish() does, then starts this one.
   void start(std::function<void()> work);
@@ -85,8 +84,7 @@ class RankSilence;  // reports the ranks that do not answer
 class Ranks {
  public:
   virtual ~Ranks();
-  Ranks(const Ranks&) = delete;
-  Ranks& operator=(const Ranks&) = delete;
+  Ranks& operator=(Ranks&&) = delete;
 
   int rank() const { return rank_; }
   int count() const { return count_; }

@@ -123,15 +123,12 @@ Shape contiguous_strides(const Shape& shape);
 /// do not.
 Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);
 
-struct NarrowRows;
-
 /// A block of device memory. Backends derive from it; the destructor gives the memory back to their
 /// pool.
 class Storage {
  public:
   virtual ~Storage() = default;
-  Storage(const Storage&) = delete;
-  Storage& operator=(const Storage&) = delete;
+  Storage& operator=(Storage&&) = delete;
 
   Device device() const { return device_; }
   std::size_t bytes() const { return bytes_; }
@@ -147,14 +144,11 @@ class Storage {
   std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void overwritten() { version_.fetch_add(1, std::memory_order_relaxed); }
 
-  /// The copy that round_to_int8() or round_to_bf16() kept of the matrix filling this storage; null
-  /// when neither was called or the matrix has been overwritten since.
-  const NarrowRows* narrow_rows() const {
-    return narrow_version_ == version() ? narrow_rows_.get() : nullptr;
-  }
-  void keep_narrow_rows(std::shared_ptr<const NarrowRows> rows) {
-    narrow_rows_ = std::move(rows);
-    narrow_version_ = version();
+  /// Data that kernels derived from the elements, such as a packed copy; null once these are overwritten.
+  const void* derived() const { return derived_version_ == version() ? derived_.get() : nullptr; }
+  void keep_derived(std::shared_ptr<const void> data) {
+    derived_ = std::move(data);
+    derived_version_ = version();
   }
 
  protected:
@@ -167,8 +161,8 @@ class Storage {
   void* host_data_;
   bool is_lent_;
   std::atomic<std::uint64_t> version_{0};
-  std::shared_ptr<const NarrowRows> narrow_rows_;
-  std::uint64_t narrow_version_ = 0;
+  std::shared_ptr<const void> derived_;
+  std::uint64_t derived_version_ = 0;
 };
 
 struct Node;  // the autograd record of how a tensor was made (autograd/graph.h)

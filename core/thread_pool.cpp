@@ -13,19 +13,18 @@
 #include "heed/base/error.h"
 #include "heed/base/plain_arithmetic.h"
 #include "heed/core/device.h"
-#include "heed/core/low_precision.h"
+#include "heed/core/scope.h"
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>
 #endif
 
 namespace heed {
+
 namespace {
 
 constexpr int max_threads = 1000;
 constexpr auto spin_time = std::chrono::microseconds(50);
-
-thread_local bool inside_task = false;
 
 void relax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -41,8 +40,7 @@ class Job {
   Job(std::int64_t tasks, TaskRef body) : tasks_(tasks), body_(body) {}
 
   void run() {
-    const Bf16Products products(bf16_products_);  // the caller's setting applies on every thread
-    inside_task = true;
+    const Scope before = std::exchange(current_scope, scope_);
     try {
       for (;;) {
         const std::int64_t task = next_.fetch_add(1, std::memory_order_relaxed);
@@ -54,7 +52,7 @@ class Job {
       const std::lock_guard lock(mutex_);
       if (!error_) error_ = std::current_exception();
     }
-    inside_task = false;
+    current_scope = before;
   }
 
   void rethrow() const {
@@ -64,7 +62,7 @@ class Job {
  private:
   const std::int64_t tasks_;
   const TaskRef body_;
-  const bool bf16_products_ = Bf16Products::active();
+  const Scope scope_ = current_scope.in_task();
   std::atomic<std::int64_t> next_{0};
   std::mutex mutex_;
   std::exception_ptr error_;
@@ -94,7 +92,7 @@ class ThreadPool {
 
   void run(std::int64_t tasks, TaskRef body) {
     std::unique_lock lock(owner_, std::defer_lock);
-    if (tasks <= 1 || threads() == 1 || inside_task || !lock.try_lock()) {
+    if (tasks <= 1 || threads() == 1 || current_scope.inside_task || !lock.try_lock()) {
       for (std::int64_t task = 0; task < tasks; ++task) body(task);
       return;
     }
@@ -207,13 +205,11 @@ class ThreadPool {
 
   void wait_until_empty() {
     const auto end = std::chrono::steady_clock::now() + spin_time;
-    for (int i = 0; gate_.load(std::memory_order_acquire) & inside_mask; ++i) {
-      if (i % 16 == 15 && std::chrono::steady_clock::now() > end) {
+    for (int i = 0; gate_.load(std::memory_order_acquire) & inside_mask; ++i)
+      if (i % 16 == 15 && std::chrono::steady_clock::now() > end)
         std::this_thread::yield();
-      } else {
+      else
         relax();
-      }
-    }
   }
 
   static inline std::atomic<ThreadPool*> current_{nullptr};
@@ -238,7 +234,7 @@ int available_processors() {
 
 void parallel_for(std::int64_t tasks, TaskRef body) {
   const PlainArithmetic plain;
-  if (LoopRunner* runner = LoopRunner::active) [[unlikely]]
+  if (LoopRunner* runner = current_scope.loop_runner) [[unlikely]]
     return runner->run(tasks, body);
   ThreadPool::instance().run(tasks, body);
 }
@@ -246,7 +242,7 @@ void parallel_for(std::int64_t tasks, TaskRef body) {
 void set_cpu_threads(int count) {
   check(count >= 1 && count <= max_threads, "set_cpu_threads: the number of threads must lie in [1, ",
         max_threads, "], got ", count);
-  check(!inside_task, "set_cpu_threads: must not be called from inside a kernel");
+  check(!current_scope.inside_task, "set_cpu_threads: must not be called from inside a kernel");
   ThreadPool::instance().resize(count);
 }
 

@@ -28,13 +28,10 @@ class TaskRef {
   void (*call_)(void*, std::int64_t);
 };
 
-/// Runs the loops of a thread in place of the pool, for example to time their tasks (loop_times.h).
+/// Runs the loops of a thread in place of the pool (Scope::loop_runner), for example to time their tasks.
 class LoopRunner {
  public:
   virtual void run(std::int64_t tasks, TaskRef body) = 0;
-  /// The runner of the calling thread; parallel_for() reads it once per loop. Null: the pool runs
-  /// the loops.
-  static inline constinit thread_local LoopRunner* active = nullptr;
 
  protected:
   ~LoopRunner() = default;

@@ -242,8 +242,8 @@ EncoderClassifier::EncoderClassifier(const TransformerConfig& config, Initialise
   add_pooling(initialiser);
   add_module("output", output_);
   if (config.sparse_features == 0) return;
-  sparse_ = std::make_unique<SparseLinear>(config.sparse_features, config.classes, initialiser);
-  add_module("sparse", *sparse_);
+  sparse_ = std::make_unique<Part<SparseLinear>>(*this, "sparse", config.sparse_features, config.classes,
+                                                 initialiser);
 }
 
 ClassLogits EncoderClassifier::part_logits(const PaddedTokens& tokens, Context& context,
@@ -255,9 +255,7 @@ Loss EncoderClassifier::loss(const ClassificationBatch& batch, double smoothing,
   return part_logits(batch.input, context, batch.sparse).loss(batch.labels, smoothing);
 }
 
-namespace {
-
-TransformerConfig of_patches(const ImageClassifierConfig& images) {
+static TransformerConfig of_patches(const ImageClassifierConfig& images) {
   check(images.rows > 0 && images.columns > 0 && images.patch > 0 && images.rows % images.patch == 0 &&
             images.columns % images.patch == 0,
         "patches of ", images.patch, " x ", images.patch, " do not fill images of ", images.rows, " x ",
@@ -269,8 +267,6 @@ TransformerConfig of_patches(const ImageClassifierConfig& images) {
   if (has_position_vectors(config) || config.positions == "none") config.positions = "learned";
   return config;
 }
-
-}  // namespace
 
 ImageClassifier::ImageClassifier(const ImageClassifierConfig& config)
     : EncoderClassifier(of_patches(config)),

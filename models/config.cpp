@@ -126,15 +126,13 @@ void read(std::string_view key, const Json& value, AttentionChoice& out) {
     return;
   }
   if (!value.is_object()) wrong_type(key, "the name of an attention, or an object with its \"name\"", value);
-  for (const auto& [name, setting] : value.items()) {
-    if (name == "name") {
+  for (const auto& [name, setting] : value.items())
+    if (name == "name")
       read(concat_text(key, ".name"), setting, out.name);
-    } else if (name == "heads") {
+    else if (name == "heads")
       read(concat_text(key, ".heads"), setting, out.heads);
-    } else {
+    else
       out.options.set(name, option_from_json(concat_text(key, ".", name), setting.dump()));
-    }
-  }
   out.options.take_integer("heads", 0);  // so that a misspelt "heads" gets a suggestion
 }
 void read(std::string_view key, const Json& value, AttentionChoices& out) {
@@ -147,9 +145,8 @@ Json written(const AttentionChoice& choice) {
   if (choice.heads == 0 && choice.options.values().empty()) return choice.name;
   Json out{{"name", choice.name}};
   if (choice.heads != 0) out["heads"] = choice.heads;
-  for (const auto& [name, value] : choice.options.values()) {
+  for (const auto& [name, value] : choice.options.values())
     std::visit([&, &key = name](const auto& held) { out[key] = held; }, value);
-  }
   return out;
 }
 Json written(const AttentionChoices& choices) {
@@ -257,18 +254,14 @@ TransformerConfig transformer_config_from_json(std::string_view text) {
   return config;
 }
 
-namespace {
-
 /// No cross-attention except in the last layer, which has one head of full width.
-AttentionChoices last_layer_alone(std::int64_t layers) {
+static AttentionChoices last_layer_alone(std::int64_t layers) {
   AttentionChoices choices(static_cast<std::size_t>(std::max<std::int64_t>(layers, 1)));
   for (AttentionChoice& choice : choices) choice.name = "none";
   choices.back().name = "dot_product";
   choices.back().heads = 1;
   return choices;
 }
-
-}  // namespace
 
 std::vector<std::string> preset_names() {
   return {"hc-sa", "sh-x", "hc-all"};

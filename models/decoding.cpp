@@ -97,11 +97,9 @@ void LanguageModelSteps::reorder(std::span<const std::int32_t> rows) {
   state_.reorder(rows);
 }
 
-namespace {
-
 /// The tokens that pass top_k and top_p, most probable first; `weights` are unnormalised probabilities.
-std::vector<std::size_t> kept_tokens(std::span<const double> logits, std::span<const double> weights,
-                                     const SamplingOptions& options) {
+static std::vector<std::size_t> kept_tokens(std::span<const double> logits, std::span<const double> weights,
+                                            const SamplingOptions& options) {
   const auto ranks_below = [&](std::size_t a, std::size_t b) {  // among equals, the higher id
     return logits[a] != logits[b] ? logits[a] < logits[b] : a > b;
   };
@@ -117,11 +115,10 @@ std::vector<std::size_t> kept_tokens(std::span<const double> logits, std::span<c
       options.top_k > 0 ? std::min(logits.size(), static_cast<std::size_t>(options.top_k)) : logits.size();
   std::vector<std::size_t> kept;
   double sum = 0;
-  if (options.top_k == 0) {
+  if (options.top_k == 0)
     sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-  } else {
+  else
     for (std::size_t i = 0; i < most; ++i) sum += weights[kept.emplace_back(next())];
-  }
   if (options.top_p == 1) return kept;
   double reached = 0;
   for (std::size_t i = 0; i < most; ++i) {
@@ -136,14 +133,12 @@ std::vector<std::size_t> kept_tokens(std::span<const double> logits, std::span<c
 }
 
 /// The logarithm of softmax(logits)[token]; at least one logit must be finite.
-double log_probability(std::span<const double> logits, std::int32_t token) {
+static double log_probability(std::span<const double> logits, std::int32_t token) {
   const double top = *std::ranges::max_element(logits);
   double sum = 0;
   for (const double logit : logits) sum += std::exp(logit - top);
   return logits[static_cast<std::size_t>(token)] - top - std::log(sum);
 }
-
-}  // namespace
 
 void check_sampling(const SamplingOptions& options) {
   check(options.temperature >= 0 && std::isfinite(options.temperature),

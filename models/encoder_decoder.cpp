@@ -5,33 +5,25 @@
 #include "heed/autograd/ops.h"
 
 namespace heed {
-namespace {
-
 constexpr double least = 1e-20;          // added to a probability before taking its logarithm
 constexpr double surely_generated = 50;  // the gate's logit when there is nothing to copy
 
 /// Half types would lose small probabilities.
-Tensor precise(const Tensor& x) {
+static Tensor precise(const Tensor& x) {
   return x.dtype() == DType::f64 ? x : cast(x, DType::f32);
 }
 
 /// log(exp(a) + exp(b)).
-Tensor log_of_sum(const Tensor& a, const Tensor& b) {
+static Tensor log_of_sum(const Tensor& a, const Tensor& b) {
   const Tensor larger = maximum(a, b);
   return larger + log(exp(a - larger) + exp(b - larger));
 }
 
-}  // namespace
-
 Pointer::Pointer(const TransformerConfig& config, Initialiser& initialiser)
     : embedding_scale_(embedding_scale(config)),
-      query_(config.width, config.width, true, initialiser),
-      key_(2 * config.width, config.width, true, initialiser),
-      gate_(config.width, 1, true, initialiser) {
-  add_module("query", query_);
-  add_module("key", key_);
-  add_module("gate", gate_);
-}
+      query_(*this, "query", config.width, config.width, true, initialiser),
+      key_(*this, "key", 2 * config.width, config.width, true, initialiser),
+      gate_(*this, "gate", config.width, 1, true, initialiser) {}
 
 PointerSource Pointer::source(const Tensor& memory, const PaddedTokens& tokens,
                               const Embedding& embedding) const {
@@ -93,11 +85,6 @@ const TransformerConfig& checked_encoder_decoder(const TransformerConfig& config
   return config;
 }
 
-std::unique_ptr<Embedding> make_embedding(const TransformerConfig& config, std::int64_t vocabulary,
-                                          Initialiser& initialiser) {
-  return std::make_unique<Embedding>(vocabulary, config.width, embedding_deviation(config), initialiser);
-}
-
 }  // namespace
 
 bool is_length_limited(const TransformerConfig& config, const AttentionChoices& choices) {
@@ -114,23 +101,18 @@ EncoderDecoder::EncoderDecoder(const TransformerConfig& config, Initialiser init
     : config_(config),
       source_embedding_(config.tie_embeddings == "all"
                             ? nullptr
-                            : make_embedding(config, config.source_vocabulary, initialiser)),
-      target_embedding_(make_embedding(config, config.target_vocabulary, initialiser)),
-      source_(config, source_embedding(), initialiser),
-      target_(config, *target_embedding_, initialiser),
-      encoder_(config, initialiser),
-      decoder_(config, true, initialiser),
-      output_(config, *target_embedding_, initialiser),
-      pointer_(config.pointer ? std::make_unique<Pointer>(config, initialiser) : nullptr) {
-  if (source_embedding_) add_module("source_embedding", *source_embedding_);
-  add_module(source_embedding_ ? "target_embedding" : "embedding", *target_embedding_);
-  add_module("source", source_);
-  add_module("target", target_);
-  add_module("encoder", encoder_);
-  add_module("decoder", decoder_);
-  add_module("output", output_);
-  if (pointer_) add_module("pointer", *pointer_);
-}
+                            : std::make_unique<Part<Embedding>>(*this, "source_embedding",
+                                                                config.source_vocabulary, config.width,
+                                                                embedding_deviation(config), initialiser)),
+      target_embedding_(*this, source_embedding_ ? "target_embedding" : "embedding", config.target_vocabulary,
+                        config.width, embedding_deviation(config), initialiser),
+      source_(*this, "source", config, source_embedding(), initialiser),
+      target_(*this, "target", config, target_embedding_, initialiser),
+      encoder_(*this, "encoder", config, initialiser),
+      decoder_(*this, "decoder", config, true, initialiser),
+      output_(*this, "output", config, target_embedding_, initialiser),
+      pointer_(config.pointer ? std::make_unique<Part<Pointer>>(*this, "pointer", config, initialiser)
+                              : nullptr) {}
 
 Tensor EncoderDecoder::encode(const PaddedTokens& source, Context& context) {
   return encoder_(source_(source.ids, 0, context), source.mask, context);
@@ -178,15 +160,15 @@ Tensor EncoderDecoder::step(const Tensor& tokens, DecoderState& state, Context& 
 }
 
 DType EncoderDecoder::dtype() const {
-  return target_embedding_->weight.dtype();
+  return target_embedding_.weight.dtype();
 }
 
 Device EncoderDecoder::device() const {
-  return target_embedding_->weight.device();
+  return target_embedding_.weight.device();
 }
 
 const Embedding& EncoderDecoder::source_embedding() const {
-  return source_embedding_ ? *source_embedding_ : *target_embedding_;
+  return source_embedding_ ? *source_embedding_ : static_cast<const Embedding&>(target_embedding_);
 }
 
 std::int64_t EncoderDecoder::target_limit() const {

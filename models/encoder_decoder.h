@@ -46,7 +46,7 @@ class Pointer : public Module {
   Tensor gate(const Tensor& hidden, const Tensor& copied) const;
 
   double embedding_scale_;
-  Linear query_, key_, gate_;
+  Part<Linear> query_, key_, gate_;
 };
 
 /// The Transformer of Vaswani et al. 2017 (arXiv 1706.03762) for translation and other
@@ -89,11 +89,11 @@ class EncoderDecoder : public Module {
 
   TransformerConfig config_;
   std::unique_ptr<Embedding> source_embedding_;  // null when all embeddings are tied
-  std::unique_ptr<Embedding> target_embedding_;
-  TokenInput source_, target_;
-  Encoder encoder_;
-  Decoder decoder_;
-  VocabularyHead output_;
+  Part<Embedding> target_embedding_;
+  Part<TokenInput> source_, target_;
+  Part<Encoder> encoder_;
+  Part<Decoder> decoder_;
+  Part<VocabularyHead> output_;
   std::unique_ptr<Pointer> pointer_;  // null: no copying
 };
 

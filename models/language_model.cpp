@@ -15,15 +15,11 @@ LanguageModel::LanguageModel(const TransformerConfig& config)
 
 LanguageModel::LanguageModel(const TransformerConfig& config, Initialiser initialiser)
     : config_(config),
-      embedding_(config.target_vocabulary, config.width, embedding_deviation(config), initialiser),
-      input_(config, embedding_, initialiser),
-      decoder_(config, false, initialiser),
-      output_(config, embedding_, initialiser) {
-  add_module("embedding", embedding_);
-  add_module("input", input_);
-  add_module("decoder", decoder_);
-  add_module("output", output_);
-}
+      embedding_(*this, "embedding", config.target_vocabulary, config.width, embedding_deviation(config),
+                 initialiser),
+      input_(*this, "input", config, embedding_, initialiser),
+      decoder_(*this, "decoder", config, false, initialiser),
+      output_(*this, "output", config, embedding_, initialiser) {}
 
 Tensor LanguageModel::hidden(const PaddedTokens& tokens, Context& context) {
   return decoder_(input_(tokens.ids, 0, context), tokens.mask, {}, {}, context);
@@ -44,9 +40,7 @@ Tensor LanguageModel::step(const Tensor& tokens, DecoderState& state, Context& c
   return logits(select(decoder_.step(x, state, context), 1, -1));
 }
 
-namespace {
-
-void check_options(const MaskingOptions& options) {
+static void check_options(const MaskingOptions& options) {
   check(options.share > 0 && options.share <= 1, "masking: the share must be above 0 and at most 1, is ",
         options.share);
   check(options.mask >= 0 && options.random >= 0 && options.mask + options.random <= 1,
@@ -61,8 +55,8 @@ void check_options(const MaskingOptions& options) {
 }
 
 /// The positions of a sequence to guess, in ascending order: those with the smallest random words.
-std::vector<std::size_t> chosen_places(const Tokens& tokens, const MaskingOptions& options,
-                                       const RandomKey& key) {
+static std::vector<std::size_t> chosen_places(const Tokens& tokens, const MaskingOptions& options,
+                                              const RandomKey& key) {
   std::vector<std::pair<std::uint32_t, std::size_t>> drawn;
   for (std::size_t i = 0; i < tokens.size(); ++i)
     if (std::binary_search(options.ordinary.begin(), options.ordinary.end(), tokens[i]))
@@ -78,15 +72,13 @@ std::vector<std::size_t> chosen_places(const Tokens& tokens, const MaskingOption
 }
 
 /// Returns the replacement of a token that must be guessed.
-std::int32_t hidden_token(std::int32_t token, std::size_t place, const MaskingOptions& options,
-                          const RandomKey& key) {
+static std::int32_t hidden_token(std::int32_t token, std::size_t place, const MaskingOptions& options,
+                                 const RandomKey& key) {
   const double chance = unit_interval(random_word(key, 3 * place + 1));
   if (chance < options.mask) return options.mask_token;
   if (chance >= options.mask + options.random) return token;
   return options.ordinary[below(random_word(key, 3 * place + 2), options.ordinary.size())];
 }
-
-}  // namespace
 
 MaskedBatch make_masked_batch(std::span<const Tokens> sequences, const MaskingOptions& options,
                               const RandomKey& key, Device device) {
@@ -128,15 +120,13 @@ MaskedLanguageModel::MaskedLanguageModel(const TransformerConfig& config)
 
 MaskedLanguageModel::MaskedLanguageModel(const TransformerConfig& config, Initialiser initialiser)
     : SequenceEncoder(config, initialiser),
-      output_(config, embedding(), initialiser),
+      output_(*this, "output", config, embedding(), initialiser),
       activation_(find_activation(config.activation)) {
-  add_module("output", output_);
   add_parameter("output_bias", output_.bias, Initialiser::constant({config.source_vocabulary}, 0));
   if (!config.output_transform) return;
-  transform_ = std::make_unique<Linear>(config.width, config.width, true, initialiser);
-  transform_norm_ = std::make_unique<Norm>(config);
-  add_module("transform", *transform_);
-  add_module("transform_norm", *transform_norm_);
+  transform_ =
+      std::make_unique<Part<Linear>>(*this, "transform", config.width, config.width, true, initialiser);
+  transform_norm_ = std::make_unique<Part<Norm>>(*this, "transform_norm", config);
 }
 
 Tensor MaskedLanguageModel::transformed(const Tensor& hidden) const {

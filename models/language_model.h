@@ -41,10 +41,10 @@ class LanguageModel : public Module {
   LanguageModel(const TransformerConfig& config, Initialiser initialiser);
 
   TransformerConfig config_;
-  Embedding embedding_;
-  TokenInput input_;
-  Decoder decoder_;
-  VocabularyHead output_;
+  Part<Embedding> embedding_;
+  Part<TokenInput> input_;
+  Part<Decoder> decoder_;
+  Part<VocabularyHead> output_;
 };
 
 /// The rule by which tokens are masked for a model that must guess them: BERT's (Devlin et al.,
@@ -91,7 +91,7 @@ class MaskedLanguageModel : public SequenceEncoder {
 
   Tensor transformed(const Tensor& hidden) const;
 
-  VocabularyHead output_;
+  Part<VocabularyHead> output_;
   Activation activation_;
   std::unique_ptr<Linear> transform_;  // null: none
   std::unique_ptr<Norm> transform_norm_;

@@ -14,9 +14,7 @@
 #include "heed/models/config.h"
 
 namespace heed {
-namespace {
-
-void check_input(const Tensor& x, std::int64_t width, DType dtype) {
+static void check_input(const Tensor& x, std::int64_t width, DType dtype) {
   check(x.rank() > 0 && x.size(-1) == width, "expects inputs of width ", width, ", got shape ", x.shape());
   check(x.dtype() == dtype, "holds ", dtype, " parameters, got ", x.dtype(), " inputs");
 }
@@ -24,13 +22,11 @@ void check_input(const Tensor& x, std::int64_t width, DType dtype) {
 constexpr std::array<const char*, 2> norm_names = {"LayerNorm", "RMSNorm"};
 
 /// The index of a setting's choice; throws with the nearest name when there is none.
-std::int64_t number_of_choice(std::string_view setting, std::string_view name) {
+static std::int64_t number_of_choice(std::string_view setting, std::string_view name) {
   const std::span<const std::string> names = setting_choices(setting);
   check_setting(setting, std::string(name), names);
   return std::find(names.begin(), names.end(), name) - names.begin();
 }
-
-}  // namespace
 
 Linear::Linear(std::int64_t in, std::int64_t out, bool with_bias, Initialiser& initialiser, double gain) {
   check(in > 0 && out > 0, "Linear: widths must be positive, got ", in, " -> ", out);
@@ -143,18 +139,9 @@ bool is_gated(Activation activation) {
 }
 
 UnaryOp activation_op(Activation activation) {
-  switch (activation) {
-    case Activation::gelu:
-    case Activation::geglu:
-      return UnaryOp::gelu;
-    case Activation::gelu_tanh:
-      return UnaryOp::gelu_tanh;
-    case Activation::silu:
-    case Activation::swiglu:
-      return UnaryOp::silu;
-    default:
-      return UnaryOp::relu;
-  }
+  using enum UnaryOp;
+  constexpr UnaryOp ops[] = {relu, gelu, gelu_tanh, silu, silu, gelu};  // in the order of Activation
+  return ops[static_cast<std::size_t>(activation)];
 }
 
 Tensor apply(Activation activation, const Tensor& x) {

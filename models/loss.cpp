@@ -5,16 +5,12 @@
 #include "heed/autograd/ops.h"
 
 namespace heed {
-namespace {
-
-std::size_t longest(std::span<const Tokens> sequences) {
+static std::size_t longest(std::span<const Tokens> sequences) {
   check(!sequences.empty(), "a batch needs at least one sequence");
   std::size_t length = 1;
   for (const Tokens& sequence : sequences) length = std::max(length, sequence.size());
   return length;
 }
-
-}  // namespace
 
 PaddedTokens pad_tokens(std::span<const Tokens> sequences, Device device) {
   const std::size_t length = longest(sequences);

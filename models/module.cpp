@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "heed/autograd/autograd.h"
+#include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
 #include "heed/core/low_precision.h"
@@ -40,6 +41,15 @@ void check_new_name(const std::string& owner, const char* kind, const std::strin
 }
 
 }  // namespace
+
+bool is_hidden_map(const Tensor& leaf) {
+  return is_leaf(leaf) && leaf.node()->marked;
+}
+
+void set_hidden_map(const Tensor& leaf, bool is_map) {
+  check(is_leaf(leaf), "set_hidden_map: the tensor is not a leaf made by parameter()");
+  leaf.node()->marked = is_map;
+}
 
 std::vector<NamedTensor> Module::collected(std::vector<NamedTensor> Module::*list) {
   std::vector<NamedTensor> out;
@@ -190,9 +200,8 @@ void Module::add_module(std::string name, Module& part) {
 
 Tensor Capture::find(std::string_view name) const {
   Tensor found;
-  for (const Entry& entry : entries) {
+  for (const Entry& entry : entries)
     if (entry.name == name) found = entry.value;
-  }
   return found;
 }
 
@@ -218,24 +227,6 @@ Context StepContexts::next() {
   check(step_ < std::numeric_limits<std::uint32_t>::max(), "StepContexts: no step comes after number ",
         step_);
   return Context::train(seed_, ++step_);
-}
-
-namespace {
-
-thread_local bool shapes_only = false;
-
-}  // namespace
-
-ShapesOnly::ShapesOnly() : previous_(shapes_only) {
-  shapes_only = true;
-}
-
-ShapesOnly::~ShapesOnly() {
-  shapes_only = previous_;
-}
-
-bool ShapesOnly::active() {
-  return shapes_only;
 }
 
 Tensor ShapesOnly::tensor(const Shape& shape, DType dtype) {

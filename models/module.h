@@ -23,6 +23,14 @@ struct NamedTensor {
   Tensor* tensor;
 };
 
+/// True when a leaf, if it is a matrix, maps one hidden layer to another. Optimizers may treat such
+/// maps in their own way (OptimizerKind::muon). It is true for parameter(). Among the parameters of
+/// a Module it is true for those of Linear, except the maps to classes at the end of heed's models.
+bool is_hidden_map(const Tensor& leaf);
+/// Sets is_hidden_map() of a leaf. Pass false for tables of vectors and for the last map of your
+/// own model.
+void set_hidden_map(const Tensor& leaf, bool is_map);
+
 /// A part of a model that owns named parameters and other parts. Members are registered by address,
 /// so a module can be neither moved nor copied. Parts declared as Part<Kind> and parameters
 /// declared as Parameter register themselves, in the order of the members. Where settings decide
@@ -30,10 +38,8 @@ struct NamedTensor {
 /// add_module(), add_parameter() and add_buffer().
 class Module {
  public:
-  Module() = default;
   virtual ~Module() = default;
-  Module(const Module&) = delete;
-  Module& operator=(const Module&) = delete;
+  Module& operator=(Module&&) = delete;
 
   /// All parameters of this module and its parts, in registration order; shared ones appear once.
   std::vector<NamedTensor> parameters();
@@ -218,20 +224,13 @@ class StepContexts {
 /// Makes models built on this thread take almost no memory while it lives. Their parameters and
 /// buffers have the right shapes, but every element is the same zero. Constructors still check
 /// everything. A model of any size is built within milliseconds, to be counted and discarded.
-class ShapesOnly {
+class ShapesOnly : Scoped<&Scope::shapes_only> {
  public:
-  ShapesOnly();
-  ~ShapesOnly();
-  ShapesOnly(const ShapesOnly&) = delete;
-  ShapesOnly& operator=(const ShapesOnly&) = delete;
-
-  static bool active();
+  ShapesOnly() : Scoped(true) {}
+  static bool active() { return current_scope.shapes_only; }
   /// Returns a tensor of this shape backed by a single element. Throws an Error when the element
   /// count overflows.
   static Tensor tensor(const Shape& shape, DType dtype = DType::f32);
-
- private:
-  bool previous_;
 };
 
 /// The initial values of linear maps.

@@ -6,26 +6,22 @@
 #include "heed/autograd/ops.h"
 
 namespace heed {
-namespace {
-
 /// The standard deviation of vectors that are added to scaled embeddings.
-double added_deviation(const TransformerConfig& config) {
+static double added_deviation(const TransformerConfig& config) {
   return embedding_deviation(config) * embedding_scale(config);
 }
 
-void append(Tokens& tokens, const Tokens& more) {
+static void append(Tokens& tokens, const Tokens& more) {
   tokens.insert(tokens.end(), more.begin(), more.end());
 }
 
 /// No match gets no vector, just like padding.
-Tokens without_none(const Tokens& matches) {
+static Tokens without_none(const Tokens& matches) {
   Tokens kinds = matches;
   for (std::int32_t& kind : kinds)
     if (kind == 0) kind = -1;
   return kinds;
 }
-
-}  // namespace
 
 PairMatcher::PairMatcher(const TransformerConfig& config, bool joint)
     : PairMatcher(
@@ -48,8 +44,8 @@ PairMatcher::PairMatcher(const TransformerConfig& config, bool joint, Initialise
   add_module("compare", compare_);
   add_module("output", output_);
   if (config.sparse_features == 0) return;
-  sparse_ = std::make_unique<SparseLinear>(config.sparse_features, config.classes, initialiser);
-  add_module("sparse", *sparse_);
+  sparse_ = std::make_unique<Part<SparseLinear>>(*this, "sparse", config.sparse_features, config.classes,
+                                                 initialiser);
 }
 
 PairBatch PairMatcher::batch(std::span<const TokenPair> pairs) const {

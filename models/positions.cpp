@@ -106,20 +106,15 @@ double embedding_deviation(const TransformerConfig& config) {
 
 TokenInput::TokenInput(const TransformerConfig& config, const Embedding& embedding, Initialiser& initialiser)
     : embedding_(embedding),
-      positions_(config.positions, config.max_length, config.width, embedding_deviation(config), initialiser),
+      positions_(*this, "positions", config.positions, config.max_length, config.width,
+                 embedding_deviation(config), initialiser),
       has_positions_(has_position_vectors(config)),
       scale_(embedding_scale(config)),
       dropout_(config.dropout) {
-  add_module("positions", positions_);
-  if (config.token_types > 0) {
-    types_ = std::make_unique<Embedding>(config.token_types, config.width, embedding_deviation(config),
-                                         initialiser);
-    add_module("types", *types_);
-  }
-  if (config.embedding_norm) {
-    norm_ = std::make_unique<Norm>(config);
-    add_module("norm", *norm_);
-  }
+  if (config.token_types > 0)
+    types_ = std::make_unique<Part<Embedding>>(*this, "types", config.token_types, config.width,
+                                               embedding_deviation(config), initialiser);
+  if (config.embedding_norm) norm_ = std::make_unique<Part<Norm>>(*this, "norm", config);
 }
 
 Tensor TokenInput::operator()(const Tensor& ids, std::int64_t begin, Context& context, const Tensor& types) {

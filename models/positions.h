@@ -89,7 +89,7 @@ class TokenInput : public Module {
 
  private:
   const Embedding& embedding_;
-  Positions positions_;
+  Part<Positions> positions_;
   bool has_positions_;
   double scale_, dropout_;
   std::unique_ptr<Embedding> types_;  // null: none

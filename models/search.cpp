@@ -85,9 +85,8 @@ std::vector<Continuation> best_continuations(const Sentence& sentence, const Can
   for (std::size_t parent = 0; parent < sentence.open.size(); ++parent) {
     const Open& open = sentence.open[parent];
     const std::size_t first = static_cast<std::size_t>(open.row) * candidates.k;
-    for (std::size_t i = first; i < first + candidates.k; ++i) {
+    for (std::size_t i = first; i < first + candidates.k; ++i)
       all.push_back({open.log_probability + candidates.log_probabilities[i], parent, candidates.tokens[i]});
-    }
   }
   const auto better = [](const Continuation& a, const Continuation& b) {
     if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
@@ -125,9 +124,8 @@ void advance(Sentence& sentence, const Candidates& candidates, const SearchOptio
     for (const Continuation& continuation : best_continuations(sentence, candidates, options)) {
       const Open& parent = sentence.open[continuation.parent];
       if (continuation.token == options.end) {
-        if (rank < options.beam) {
+        if (rank < options.beam)
           add_finished(sentence, finished(parent.tokens, continuation.log_probability, options), options);
-        }
       } else if (static_cast<std::int64_t>(next.size()) < options.beam) {
         next.push_back({parent.tokens, continuation.log_probability, parent.row});
         next.back().tokens.push_back(continuation.token);
@@ -252,9 +250,8 @@ std::vector<std::vector<Hypothesis>> beam_search(StepModel& model, std::span<con
   check_search(options);
   std::vector<Sentence> sentences;
   std::vector<std::size_t> told(max_lengths.size(), 0);  // how many tokens of each sentence
-  for (const std::int64_t max_length : max_lengths) {
+  for (const std::int64_t max_length : max_lengths)
     sentences.push_back({max_length, {{{}, 0, static_cast<std::int32_t>(sentences.size())}}, {}});
-  }
   std::vector<std::int32_t> tokens(sentences.size(), options.begin);
   Places places;
   for (std::size_t s = 0; s < sentences.size(); ++s) places.sentences.push_back(s);

@@ -6,12 +6,10 @@
 namespace heed {
 
 AttentionPooling::AttentionPooling(std::int64_t width, Initialiser& initialiser)
-    : hidden_(width, width, true, initialiser), score_(width, 1, true, initialiser) {
-  for (Linear* part : {&hidden_, &score_}) {
+    : hidden_(*this, "hidden", width, width, true, initialiser),
+      score_(*this, "score", width, 1, true, initialiser) {
+  for (Linear* part : {&hidden_, &score_})
     part->weight = parameter(initialiser.normal(part->weight.shape(), 0.02));
-  }
-  add_module("hidden", hidden_);
-  add_module("score", score_);
 }
 
 Tensor AttentionPooling::operator()(const Tensor& x, const Tensor& mask) const {
@@ -23,11 +21,8 @@ Tensor AttentionPooling::operator()(const Tensor& x, const Tensor& mask) const {
 LocalLayer::LocalLayer(const TransformerConfig& config, Initialiser& initialiser)
     : neighbours_(config.local_width),
       activation_(find_activation(config.activation)),
-      map_(config.local_width * config.width, config.width, true, initialiser),
-      norm_(config) {
-  add_module("map", map_);
-  add_module("norm", norm_);
-}
+      map_(*this, "map", config.local_width * config.width, config.width, true, initialiser),
+      norm_(*this, "norm", config) {}
 
 Tensor LocalLayer::operator()(const Tensor& x, const Tensor& mask, Context& context) const {
   const std::int64_t left = (neighbours_ - 1) / 2, right = neighbours_ - 1 - left, length = x.size(1);
@@ -43,25 +38,19 @@ Tensor LocalLayer::operator()(const Tensor& x, const Tensor& mask, Context& cont
 
 SequenceEncoder::SequenceEncoder(const TransformerConfig& config, Initialiser& initialiser)
     : config_(config),
-      embedding_(config.source_vocabulary, config.width, embedding_deviation(config), initialiser),
-      input_(config, embedding_, initialiser),
-      local_(config.local_width > 0 ? std::make_unique<LocalLayer>(config, initialiser) : nullptr),
-      encoder_(config, initialiser) {
-  add_module("embedding", embedding_);
-  add_module("input", input_);
-  if (local_) add_module("local", *local_);
-  add_module("encoder", encoder_);
-}
+      embedding_(*this, "embedding", config.source_vocabulary, config.width, embedding_deviation(config),
+                 initialiser),
+      input_(*this, "input", config, embedding_, initialiser),
+      local_(config.local_width > 0 ? std::make_unique<Part<LocalLayer>>(*this, "local", config, initialiser)
+                                    : nullptr),
+      encoder_(*this, "encoder", config, initialiser) {}
 
 void SequenceEncoder::add_pooling(Initialiser& initialiser) {
-  if (config_.pooling == "attention") {
-    pooling_ = std::make_unique<AttentionPooling>(config_.width, initialiser);
-    add_module("pooling", *pooling_);
-  }
-  if (config_.pooler != "none") {
-    pooler_ = std::make_unique<Linear>(config_.width, config_.width, true, initialiser);
-    add_module("pooler", *pooler_);
-  }
+  if (config_.pooling == "attention")
+    pooling_ = std::make_unique<Part<AttentionPooling>>(*this, "pooling", config_.width, initialiser);
+  if (config_.pooler != "none")
+    pooler_ =
+        std::make_unique<Part<Linear>>(*this, "pooler", config_.width, config_.width, true, initialiser);
 }
 
 Tensor SequenceEncoder::hidden(const PaddedTokens& tokens, const Tensor& added, Context& context) {

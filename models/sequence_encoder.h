@@ -22,7 +22,7 @@ class AttentionPooling : public Module {
   Tensor operator()(const Tensor& x, const Tensor& mask) const;
 
  private:
-  Linear hidden_, score_;
+  Part<Linear> hidden_, score_;
 };
 
 /// A convolution over neighbouring tokens with a residual connection, so that a model need not
@@ -43,8 +43,8 @@ class LocalLayer : public Module {
  private:
   std::int64_t neighbours_;
   Activation activation_;
-  Linear map_;
-  Residual norm_;
+  Part<Linear> map_;
+  Part<Residual> norm_;
 };
 
 /// The common base of models that read whole sequences: token input, encoder, and pooling to one
@@ -84,10 +84,10 @@ class SequenceEncoder : public Module {
 
  private:
   TransformerConfig config_;
-  Embedding embedding_;
-  TokenInput input_;
+  Part<Embedding> embedding_;
+  Part<TokenInput> input_;
   std::unique_ptr<LocalLayer> local_;  // null: none
-  Encoder encoder_;
+  Part<Encoder> encoder_;
   std::unique_ptr<AttentionPooling> pooling_;  // null: mean, maximum or first
   std::unique_ptr<Linear> pooler_;             // null: none
 };

@@ -151,10 +151,7 @@ Stack::Stack(const TransformerConfig& config, std::int64_t layers, LayerAttentio
                : std::make_shared<TransformerLayer>(config, i, self, cross ? &*cross : nullptr, initialiser));
     add_module("layers." + std::to_string(i), *layers_.back());
   }
-  if (config.norm == "pre") {
-    norm_ = std::make_unique<Norm>(config);
-    add_module("norm", *norm_);
-  }
+  if (config.norm == "pre") norm_ = std::make_unique<Part<Norm>>(*this, "norm", config);
 }
 
 Tensor Stack::run(Tensor x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask,

@@ -20,10 +20,6 @@ set(allowed_bindings ${allowed_apps/tasks} apps/hub apps/compare c)  # c: the C 
 # What follows the locale of the program that uses the library: base/plain_numbers.h has what does not.
 set(of_a_locale "(strto[dfl]|sto[dfl]|stold|atof|s[cn]*printf|vsnprintf|printf|sscanf|put_money|get_time)[(]|std::ostringstream")
 
-# Circles that are meant. A tensor asks the backend of its device for memory and kernels, and these take tensors.
-set(circles core)
-set(circle_core core/backend core/tensor)
-
 set(violations "")
 set(seen 0)
 set(units "")
@@ -41,16 +37,7 @@ foreach(folder base core autograd backends models text training apps/data apps/r
     foreach(include ${includes})
       math(EXPR seen "${seen} + 1")
       if(include MATCHES "\"heed/([^\"]+)\\.[a-z]+\"" AND NOT CMAKE_MATCH_1 STREQUAL unit)
-        set(used ${CMAKE_MATCH_1})
-        set(meant FALSE)
-        foreach(circle ${circles})
-          if(unit IN_LIST circle_${circle} AND used IN_LIST circle_${circle})
-            set(meant TRUE)
-          endif()
-        endforeach()
-        if(NOT meant)
-          list(APPEND used_by_${unit} ${used})
-        endif()
+        list(APPEND used_by_${unit} ${CMAKE_MATCH_1})
       endif()
       if(include MATCHES "\"heed/(apps/[a-z_]+|[a-z_]+)[/.]")
         if(NOT CMAKE_MATCH_1 IN_LIST allowed_${folder})

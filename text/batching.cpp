@@ -72,11 +72,10 @@ std::string BatchPlan::left_out_message() const {
     const auto i = static_cast<std::size_t>(index);
     const std::int64_t side = std::max(source_lengths_[i], target_lengths_[i]),
                        sum = std::int64_t{source_lengths_[i]} + target_lengths_[i];
-    if (options_.max_length > 0 && side > options_.max_length) {
+    if (options_.max_length > 0 && side > options_.max_length)
       ++sides, longest_side = std::max(longest_side, side);
-    } else {
+    else
       ++sums, largest_sum = std::max(largest_sum, sum);
-    }
   }
   std::string text =
       concat_text(left_out_.size(), " of ", source_lengths_.size(), " examples are left out: ");

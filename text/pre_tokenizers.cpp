@@ -41,9 +41,7 @@ std::string normalize_text(std::string_view text, std::span<const TextStep> step
   return result;
 }
 
-namespace {
-
-std::string from_base64(std::string_view text) {
+static std::string from_base64(std::string_view text) {
   constexpr std::string_view letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   while (text.ends_with('=')) text.remove_suffix(1);
   std::string bytes;
@@ -61,7 +59,7 @@ std::string from_base64(std::string_view text) {
   return bytes;
 }
 
-std::uint32_t little_endian(const char* bytes) {
+static std::uint32_t little_endian(const char* bytes) {
   std::uint32_t value = 0;
   for (int i = 3; i >= 0; --i) value = value << 8 | static_cast<unsigned char>(bytes[i]);
   return value;
@@ -74,8 +72,6 @@ constexpr std::uint32_t unit_offset(std::uint32_t unit) {
 constexpr std::uint32_t unit_label(std::uint32_t unit) {
   return unit & ((1u << 31) | 0xFF);
 }
-
-}  // namespace
 
 CharacterMap::CharacterMap(std::string_view base64) {
   const std::string bytes = from_base64(base64);

@@ -34,22 +34,15 @@ class FieldReader {
     if (rest_.empty()) return std::nullopt;
     const std::uint64_t key = varint();
     Field field{key >> 3, std::nullopt, {}};
-    switch (key & 7) {
-      case 0:
-        field.integer = varint();
-        break;
-      case 1:
-        field.integer = fixed(8);
-        break;
-      case 2:
-        field.bytes = take(varint());
-        break;
-      case 5:
-        field.integer = fixed(4);
-        break;
-      default:
-        refuse("a field of type ", key & 7);
-    }
+    const std::uint64_t type = key & 7;
+    if (type == 2)
+      field.bytes = take(varint());
+    else if (type == 0)
+      field.integer = varint();
+    else if (type == 1 || type == 5)
+      field.integer = fixed(type == 1 ? 8 : 4);
+    else
+      refuse("a field of type ", type);
     return field;
   }
 

@@ -76,19 +76,15 @@ std::vector<Window> strided_windows(std::int64_t tokens, std::int64_t length, st
 
 // --- Spool
 
-namespace {
-
 constexpr std::size_t written_at_once = std::size_t{1} << 20;
 
 /// Returns $TMPDIR, or /tmp. If it is not a folder, creating the file throws.
-std::filesystem::path temporary_folder() {
+static std::filesystem::path temporary_folder() {
   std::error_code none;
   const std::filesystem::path folder = std::filesystem::temp_directory_path(none);
   const char* named = std::getenv("TMPDIR");
   return none && named != nullptr ? std::filesystem::path(named) : folder;
 }
-
-}  // namespace
 
 struct Spool::File {
   int descriptor = -1;
@@ -103,8 +99,7 @@ struct Spool::File {
     ::unlink(name.c_str());
   }
   ~File() { ::close(descriptor); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
+  File& operator=(File&&) = delete;
 
   void write(std::string_view bytes) {
     while (!bytes.empty()) {

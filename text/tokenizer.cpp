@@ -14,8 +14,6 @@
 #include "heed/text/tokenizer_parts.h"
 
 namespace heed {
-namespace {
-
 /// Names of marks in the files of other programs; in each row the first that exists is used.
 constexpr std::array<std::array<std::string_view, 5>, 5> names_of_marks = {
     {{"<pad>", "[PAD]"},
@@ -24,7 +22,7 @@ constexpr std::array<std::array<std::string_view, 5>, 5> names_of_marks = {
      {"<unk>", "[UNK]"},
      {"<mask>", "[MASK]"}}};
 
-std::vector<AddedToken> special_tokens(const std::vector<std::string>& contents) {
+static std::vector<AddedToken> special_tokens(const std::vector<std::string>& contents) {
   std::vector<AddedToken> tokens;
   for (const std::string& content : contents) {
     check(unicode::find_invalid(content) == std::string::npos, "special token \"", content,
@@ -39,14 +37,12 @@ std::vector<AddedToken> special_tokens(const std::vector<std::string>& contents)
 }
 
 /// Counts the words of a text; new words follow each other as in the text.
-void count_words(std::string_view text, const TokenizerSettings& settings, WordCounts& counts) {
+static void count_words(std::string_view text, const TokenizerSettings& settings, WordCounts& counts) {
   const bool cuts = !settings.add_prefix_space && begins_word_at_line_break(settings.word_split);
   const auto count = [](std::string_view word, WordCounts& own) { own.add(word); };
   for (const WordCounts& later : visit_words(text, settings, 0, cuts, counts, count))
     for (const auto& [word, times] : later) counts.add(word, times);
 }
-
-}  // namespace
 
 TextSource source_of(std::span<const std::string> texts) {
   return [texts](const std::function<void(std::string_view)>& take) {
@@ -215,8 +211,6 @@ std::vector<std::string> Tokenizer::unknown_characters(std::string_view text) co
   return unknown;
 }
 
-namespace {
-
 // English texts have up to 0.0003 letters beyond a to z, Italian 0.007, German 0.014 and Finnish 0.07.
 constexpr double foreign_letters = 0.005;
 constexpr double many_once = 0.1;
@@ -224,11 +218,9 @@ constexpr double many_once = 0.1;
 // be learned.
 constexpr std::int64_t few_parts = 2000;
 
-double share(std::int64_t part, std::int64_t whole) {
+static double share(std::int64_t part, std::int64_t whole) {
   return static_cast<double>(part) / static_cast<double>(std::max<std::int64_t>(whole, 1));
 }
-
-}  // namespace
 
 TokenKind token_kind_for(const TextSource& texts) {
   WordCounts words;

@@ -168,10 +168,6 @@ std::size_t end_of_space(std::string_view text, std::size_t at) {
   return end < text.size() && last > at ? last : end;
 }
 
-}  // namespace
-
-namespace {
-
 bool is_line_end(const Character& c, std::string_view text, std::size_t at) {
   return c.kind == Kind::space && (text[at] == '\n' || text[at] == '\r');
 }
@@ -279,17 +275,13 @@ std::string normalize_text(std::string_view text, std::span<const TextRule> rule
 
 // --- a tokenizer -------------------------------------------------------------------------------------------
 
-namespace {
-
 constexpr std::size_t largest_cached_word = 64;  // bytes; longer words hardly repeat
 constexpr std::size_t cache_places = 1 << 17;
 constexpr std::size_t places_of_word = 8;
 
-std::size_t first_place(std::string_view word) {
+static std::size_t first_place(std::string_view word) {
   return TextHash{}(word) % cache_places;
 }
-
-}  // namespace
 
 bool WordCache::append(std::string_view word, std::vector<std::int32_t>& ids) const {
   if (word.size() > largest_cached_word) return false;

@@ -165,8 +165,7 @@ class NormalizedText {
   NormalizedText(std::string_view text, std::span<const TextRule> rules)
       : changed_(rules.empty() ? std::string() : normalize_text(text, rules)),
         text_(rules.empty() ? text : changed_) {}
-  NormalizedText(const NormalizedText&) = delete;
-  NormalizedText& operator=(const NormalizedText&) = delete;
+  NormalizedText& operator=(NormalizedText&&) = delete;
   std::string_view text() const { return text_; }
   operator std::string_view() const { return text_; }
 

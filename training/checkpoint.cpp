@@ -54,20 +54,17 @@ void write_model(FileWriter& file, Module& model, std::map<std::string, std::str
   write_safetensors(file, {std::move(state), std::move(metadata)});
 }
 
-namespace {
-
 constexpr const char* optimizer_prefix = "optimizer:";  // no part of a model has such a name
 
 /// Moves tensors with a name prefix out of a file's tensors; the prefix is removed.
-std::map<std::string, Tensor> extract(std::map<std::string, Tensor>& tensors, const std::string& prefix) {
+static std::map<std::string, Tensor> extract(std::map<std::string, Tensor>& tensors,
+                                             const std::string& prefix) {
   std::map<std::string, Tensor> state;
   for (auto at = tensors.lower_bound(prefix); at != tensors.end() && at->first.starts_with(prefix);
        at = tensors.erase(at))
     state[at->first.substr(prefix.size())] = at->second;
   return state;
 }
-
-}  // namespace
 
 std::map<std::string, std::string> load_model(Module& model, const fs::path& path) {
   TensorFile file = load_safetensors(path);
@@ -285,10 +282,8 @@ TensorFile read_saved_file(const fs::path& path, const TrainerState& state, bool
   return file;
 }
 
-namespace {
-
 /// Checks the best weights now, because they carry over from checkpoint to checkpoint.
-void check_best(const RunFolder& folder, TrainerState& state) {
+static void check_best(const RunFolder& folder, TrainerState& state) {
   const auto best = state.files.find(best_name);
   if (best == state.files.end()) return;
   const fs::path path = folder.file(best_name);
@@ -305,8 +300,6 @@ void check_best(const RunFolder& folder, TrainerState& state) {
     state.best_metric.reset();
   }
 }
-
-}  // namespace
 
 TrainerState load_checkpoint(const RunFolder& folder, const TrainingParts& parts) {
   const bool verify = folder.verifies();
@@ -377,10 +370,6 @@ Place place_of(const fs::path& run, const std::string& name) {
   const fs::path fresh = run / "checkpoint.new" / name;
   return {state, path_exists(fresh) ? fresh : run / name};
 }
-
-}  // namespace
-
-namespace {
 
 std::atomic<RunReader> other_reader = nullptr;
 
@@ -464,14 +453,10 @@ bool RunFiles::has_best() const {
   return state.files.contains("best.safetensors");
 }
 
-namespace {
-
-std::string weights_file(std::string_view which) {
+static std::string weights_file(std::string_view which) {
   check(which == "best" || which == "last", "a run has no \"", which, "\" weights; choose best or last");
   return which == "best" ? "best.safetensors" : "model.safetensors";
 }
-
-}  // namespace
 
 SavedFile RunFiles::saved(std::string_view which) const {
   const std::string name = weights_file(which);

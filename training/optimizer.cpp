@@ -17,9 +17,7 @@
 #include "heed/training/step.h"
 
 namespace heed {
-namespace {
-
-double rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t steps) {
+static double rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t steps) {
   check(step >= 1, "schedule: steps count from 1, got ", step);
   const double peak = options.learning_rate;
   const double now = static_cast<double>(step), warmup = static_cast<double>(options.warmup_steps);
@@ -27,20 +25,11 @@ double rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t s
 
   const double length = static_cast<double>(std::max<std::int64_t>(steps - options.warmup_steps, 1));
   const double done = std::min((now - warmup) / length, 1.0);
-  switch (options.kind) {
-    case ScheduleKind::constant:
-      return peak;
-    case ScheduleKind::linear:
-      return peak + (options.final_rate - peak) * done;
-    case ScheduleKind::cosine:
-      return options.final_rate + (peak - options.final_rate) * 0.5 * (1 + std::cos(std::numbers::pi * done));
-    case ScheduleKind::inverse_sqrt:
-      return peak * std::sqrt(std::max(warmup, 1.0) / now);
-  }
-  fail("schedule: unknown kind");
+  if (options.kind == ScheduleKind::constant) return peak;
+  if (options.kind == ScheduleKind::linear) return peak + (options.final_rate - peak) * done;
+  if (options.kind == ScheduleKind::inverse_sqrt) return peak * std::sqrt(std::max(warmup, 1.0) / now);
+  return options.final_rate + (peak - options.final_rate) * 0.5 * (1 + std::cos(std::numbers::pi * done));
 }
-
-}  // namespace
 
 Schedule make_schedule(const ScheduleOptions& options) {
   check_ranges("schedule", options);
@@ -331,15 +320,11 @@ void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
   steps_ = static_cast<std::int64_t>(state.at("steps").item());
 }
 
-namespace {
-
-Tensor copy_tensor(const Tensor& tensor) {
+static Tensor copy_tensor(const Tensor& tensor) {
   Tensor copy = Tensor::empty(tensor.shape(), tensor.dtype(), tensor.device());
   backend_of(tensor).copy(tensor.detach(), copy);
   return copy;
 }
-
-}  // namespace
 
 MovingAverage::MovingAverage(std::vector<NamedTensor> parameters, double decay)
     : parameters_(std::move(parameters)), decay_(decay) {
@@ -351,9 +336,8 @@ void MovingAverage::update(std::int64_t step) {
   const NoGrad no_grad;
   const double warm = (1 + static_cast<double>(step)) / (10 + static_cast<double>(step));
   const double share = 1 - std::min(decay_, warm);
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
     averages_[i] = averages_[i] + (parameters_[i].tensor->detach() - averages_[i]) * share;
-  }
 }
 
 std::map<std::string, Tensor> MovingAverage::state() const {

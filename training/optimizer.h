@@ -217,8 +217,7 @@ class AveragedWeights {
   /// Does nothing if `average` is null.
   explicit AveragedWeights(const MovingAverage* average);
   ~AveragedWeights();
-  AveragedWeights(const AveragedWeights&) = delete;
-  AveragedWeights& operator=(const AveragedWeights&) = delete;
+  AveragedWeights& operator=(AveragedWeights&&) = delete;
 
  private:
   const MovingAverage* average_;

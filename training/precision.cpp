@@ -9,19 +9,18 @@
 
 namespace heed {
 
-namespace {
 constexpr NameTable<Precision, 3> precisions{
     "precision", {{{"f32", Precision::f32}, {"f16", Precision::f16}, {"bf16", Precision::bf16}}}};
 
 /// Scales tensors on a device with half types.
-void scale_all(const std::vector<Tensor>& x, const Tensor& factor, bool add, const std::vector<Tensor>& out) {
+static void scale_all(const std::vector<Tensor>& x, const Tensor& factor, bool add,
+                      const std::vector<Tensor>& out) {
   backend_of(out[0]).scale_all(x, factor, add, out);
 }
 
-Tensor number(double value, DType dtype, Device device) {
+static Tensor number(double value, DType dtype, Device device) {
   return Tensor::full({1}, value, dtype, device);
 }
-}  // namespace
 
 std::vector<std::string> precision_names() {
   return precisions.names();

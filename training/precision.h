@@ -42,8 +42,7 @@ class LowerPrecision {
   LowerPrecision(Module& model, Precision precision) : LowerPrecision(model.parameters(), precision) {}
   LowerPrecision(const std::vector<NamedTensor>& parameters, Precision precision);
   ~LowerPrecision();
-  LowerPrecision(const LowerPrecision&) = delete;
-  LowerPrecision& operator=(const LowerPrecision&) = delete;
+  LowerPrecision& operator=(LowerPrecision&&) = delete;
 
   /// Adds the gradients of the copies, times `factor` (f32, one element, may be undefined), to the
   /// gradients of the weights, and clears them. Call it after backward().

@@ -72,13 +72,9 @@ ExpectedRank expected_rank(std::span<const float> scores, std::size_t own) {
   return expected;
 }
 
-namespace {
-
-double discount(std::int64_t rank, std::int64_t limit) {
+static double discount(std::int64_t rank, std::int64_t limit) {
   return rank > limit ? 0 : 1 / std::log2(1 + static_cast<double>(rank));
 }
-
-}  // namespace
 
 ClickRanking click_ranking(std::span<const float> clicked, std::span<const float> passed) {
   check(!clicked.empty() && !passed.empty(), "a ranking of ", clicked.size(), " clicked and ", passed.size(),

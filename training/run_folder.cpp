@@ -169,9 +169,8 @@ void compare_digests(const std::map<std::string, std::string>& started,
     if (found == now.end()) refuse(name, "is not given now, but belongs to");
     if (found->second != digest) refuse(name, "differs from what was there at the start of");
   }
-  for (const auto& [name, digest] : now) {
+  for (const auto& [name, digest] : now)
     if (!started.contains(name)) refuse(name, "was not there at the start of");
-  }
 }
 
 std::map<std::string, std::string> digests_of(const std::map<std::string, std::string>& files) {
@@ -213,9 +212,8 @@ void compare_configurations(std::string_view saved, std::string_view current,
 }
 
 std::filesystem::path run_file(const std::filesystem::path& run, std::string_view name) {
-  for (const fs::path& path : {run / committed / name, run / name}) {
+  for (const fs::path& path : {run / committed / name, run / name})
     if (path_exists(path)) return path;
-  }
   std::error_code unreadable;
   check(fs::is_directory(run, unreadable), "there is no run folder ", run, home_hint(run));
   fail("the run folder ", run, " has no ", name, "; was the run stopped before its first checkpoint?");

@@ -11,14 +11,12 @@
 #include "heed/core/backend.h"
 
 namespace heed {
-namespace {
-
 /// Returns 0 if x is finite, otherwise NaN: infinity times 0 is NaN.
-Tensor zero_or_nan(const Tensor& x, DType dtype) {
+static Tensor zero_or_nan(const Tensor& x, DType dtype) {
   return cast(reshape(x.detach(), {1}), dtype) * 0;
 }
 
-void check_gradients(const std::vector<std::string>& names, const Tensor& squares) {
+static void check_gradients(const std::vector<std::string>& names, const Tensor& squares) {
   const std::vector<double> sums = squares.to_doubles();
   for (std::size_t i = 0; i < names.size(); ++i) {
     check(std::isfinite(sums[i]), "the gradient of \"", names[i], "\" is not finite (its squares add up to ",
@@ -27,7 +25,7 @@ void check_gradients(const std::vector<std::string>& names, const Tensor& square
 }
 
 /// Returns one sum per tensor: f64 on the CPU, f32 elsewhere.
-Tensor sums_of_squares(const std::vector<Tensor>& tensors) {
+static Tensor sums_of_squares(const std::vector<Tensor>& tensors) {
   const Device device = tensors[0].device();
   const Backend& backend = backend_of(device);
   const DType dtype = device.type == DeviceType::cpu ? DType::f64 : DType::f32;
@@ -35,8 +33,6 @@ Tensor sums_of_squares(const std::vector<Tensor>& tensors) {
   backend.sums_of_squares(tensors, sums);
   return sums;
 }
-
-}  // namespace
 
 GradientSum::GradientSum(std::vector<NamedTensor> parameters)
     : parameters_(std::move(parameters)), sums_(parameters_.size()) {}
@@ -99,11 +95,10 @@ GradientNorm::GradientNorm(std::vector<std::string> names, std::span<const doubl
   check(divisor > 0 && !names_.empty() && names_.size() == squares.size(), "gradient norm: ", squares.size(),
         " sums of squares for ", names_.size(), " parameters, divisor ", divisor);
   const Tensor wide = Tensor::from(squares, {static_cast<std::int64_t>(squares.size())});
-  if (device.type == DeviceType::cpu) {
+  if (device.type == DeviceType::cpu)
     squares_ = wide;
-  } else {
+  else
     squares_ = Tensor::from(std::vector<float>(squares.begin(), squares.end()), wide.shape(), device);
-  }
   add_up();
 }
 

@@ -193,14 +193,13 @@ std::vector<std::array<std::int32_t, max_order>> sorted_ngrams(const WordIds& wo
 std::int64_t clipped_matches(const WordIds& hypothesis, const WordIds& reference, int order) {
   const auto a = sorted_ngrams(hypothesis, order), b = sorted_ngrams(reference, order);
   std::int64_t matches = 0;
-  for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end();) {
+  for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end();)
     if (*i == *j)
       ++matches, ++i, ++j;
     else if (*i < *j)
       ++i;
     else
       ++j;
-  }
   return matches;
 }
 
@@ -230,22 +229,10 @@ void compute_score(BleuScore& bleu, BleuSmoothing smoothing) {
 
 std::string bleu_tokenize(std::string_view line, BleuTokens tokens) {
   std::string text(strip_right(line));
-  switch (tokens) {
-    case BleuTokens::mteval_13a:
-      text = tokenize_13a(std::move(text));
-      break;
-    case BleuTokens::zh:
-      text = separate(set_apart(strip_left(text), stands_alone_in_zh));
-      break;
-    case BleuTokens::character:
-      text = set_apart(text, [](char32_t) { return true; });
-      break;
-    case BleuTokens::international:
-      text = tokenize_international(text);
-      break;
-    case BleuTokens::none:
-      break;
-  }
+  if (tokens == BleuTokens::mteval_13a) text = tokenize_13a(std::move(text));
+  if (tokens == BleuTokens::zh) text = separate(set_apart(strip_left(text), stands_alone_in_zh));
+  if (tokens == BleuTokens::character) text = set_apart(text, [](char32_t) { return true; });
+  if (tokens == BleuTokens::international) text = tokenize_international(text);
   std::string joined;
   for (const std::string_view word : split_at_spaces(text)) {
     if (!joined.empty()) joined += ' ';
@@ -255,19 +242,8 @@ std::string bleu_tokenize(std::string_view line, BleuTokens tokens) {
 }
 
 std::string_view name_of(BleuTokens tokens) {
-  switch (tokens) {
-    case BleuTokens::mteval_13a:
-      return "13a";
-    case BleuTokens::zh:
-      return "zh";
-    case BleuTokens::character:
-      return "char";
-    case BleuTokens::international:
-      return "intl";
-    case BleuTokens::none:
-      return "none";
-  }
-  fail("BLEU: there is no tokenizer ", static_cast<int>(tokens));
+  static constexpr std::string_view names[] = {"13a", "none", "zh", "char", "intl"};  // in their order
+  return names[static_cast<std::size_t>(tokens)];
 }
 
 BleuTokens bleu_tokens_for(std::span<const std::string> references) {
@@ -504,24 +480,22 @@ std::string porter_stem(std::string_view word) {
   return step_5(stem);
 }
 
-namespace {
-
 /// Returns 2 p r / (p + r), where precision p and recall r are relative to the n-grams of text and
 /// reference.
-double f_measure(std::size_t common, std::size_t in_text, std::size_t in_reference) {
+static double f_measure(std::size_t common, std::size_t in_text, std::size_t in_reference) {
   if (common == 0) return 0;
   const double precision = static_cast<double>(common) / static_cast<double>(in_text),
                recall = static_cast<double>(common) / static_cast<double>(in_reference);
   return 2 * precision * recall / (precision + recall);
 }
 
-double rouge_n(const WordIds& text, const WordIds& reference, int n) {
+static double rouge_n(const WordIds& text, const WordIds& reference, int n) {
   return f_measure(static_cast<std::size_t>(clipped_matches(text, reference, n)),
                    sorted_ngrams(text, n).size(), sorted_ngrams(reference, n).size());
 }
 
 /// Returns the length of the longest common subsequence.
-std::size_t common_subsequence(const WordIds& a, const WordIds& b) {
+static std::size_t common_subsequence(const WordIds& a, const WordIds& b) {
   std::vector<std::size_t> row(b.size() + 1);  // for the words of a so far and the first j of b
   for (const std::int32_t word : a) {
     std::size_t diagonal = 0;
@@ -534,17 +508,13 @@ std::size_t common_subsequence(const WordIds& a, const WordIds& b) {
   return row.back();
 }
 
-}  // namespace
-
-namespace {
-
-bool is_ascii(std::string_view text) {
+static bool is_ascii(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
 /// Returns runs of letters with their marks, and of numbers, in lower case. In scripts without
 /// spaces between words, each letter is a word.
-std::vector<std::string> words_of_every_script(std::string_view text, bool stemming) {
+static std::vector<std::string> words_of_every_script(std::string_view text, bool stemming) {
   const std::string lower =
       unicode::lower_case(unicode::normalize(text, unicode::Form::nfc), unicode::FinalSigma::final);
   std::vector<std::string> words;
@@ -572,8 +542,6 @@ std::vector<std::string> words_of_every_script(std::string_view text, bool stemm
   end_word();
   return words;
 }
-
-}  // namespace
 
 RougeWords rouge_words_for(std::span<const std::string> references) {
   for (const std::string& text : references)
@@ -617,17 +585,14 @@ std::vector<std::string> rouge_words(std::string_view text, bool stemming, Rouge
   return words;
 }
 
-namespace {
-
-RougeScore rouge_score(std::string_view text, std::string_view reference, bool stemming, RougeWords kind) {
+static RougeScore rouge_score(std::string_view text, std::string_view reference, bool stemming,
+                              RougeWords kind) {
   WordNumbers numbers;
   const WordIds found = numbers.number(rouge_words(text, stemming, kind)),
                 expected = numbers.number(rouge_words(reference, stemming, kind));
   return {rouge_n(found, expected, 1), rouge_n(found, expected, 2),
           f_measure(common_subsequence(found, expected), found.size(), expected.size())};
 }
-
-}  // namespace
 
 RougeScore rouge(std::string_view text, std::string_view reference, bool stemming) {
   const std::string whole(reference);

@@ -13,18 +13,14 @@
 #include "heed/training/watch.h"
 
 namespace heed {
-namespace {
-
 // Steps take 32 bits in the optimizer's state, and batches number the random streams with 32 bits.
 constexpr std::int64_t most_batches = std::numeric_limits<std::int32_t>::max();
 
-std::int64_t batches_in(Task& task, std::int64_t epoch) {
+static std::int64_t batches_in(Task& task, std::int64_t epoch) {
   const std::int64_t batches = task.batches(epoch);
   check(batches >= 1, "trainer: epoch ", epoch, " has ", batches, " batches; there is no data to train on");
   return batches;
 }
-
-}  // namespace
 
 void check_options(const TrainerOptions& options) {
   check_ranges("trainer", options);

@@ -262,13 +262,11 @@ Progress TrainingWatch::measured(const StepOutcome& outcome, const LossMeter& lo
   progress.gradient_norm = outcome.gradient_norm.item();
   progress.memory_bytes = static_cast<std::int64_t>(memory_stats(device_).peak_bytes);
   const double tokens = static_cast<double>(std::max<std::int64_t>(losses.tokens(), 1));
-  for (const auto& [name, sum] : losses.sums()) {
-    if (name == "loss") {
+  for (const auto& [name, sum] : losses.sums())
+    if (name == "loss")
       progress.loss = sum / tokens;
-    } else {
+    else
       progress.auxiliary.emplace_back(name, sum / tokens);
-    }
-  }
   progress.tokens_per_second = static_cast<double>(losses.tokens() - session_.earlier_tokens) /
                                std::max(seconds_between(session_.last_record, Clock::now()), 1e-9);
   return progress;

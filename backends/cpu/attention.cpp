@@ -37,6 +37,12 @@ std::int64_t tasks_per_call(double flops, std::int64_t tasks) {
   return std::clamp<std::int64_t>(static_cast<std::int64_t>(flops_per_call / each), 1, tasks);
 }
 
+/// The keys of the tile that this thread computes, whose memory the next tile uses again.
+KeyTile& key_tile() {
+  thread_local KeyTile keys;
+  return keys;
+}
+
 template <class T>
 class Forward {
  public:
@@ -54,7 +60,7 @@ class Forward {
     std::fill_n(maximum, rows, -std::numeric_limits<T>::infinity());
     std::fill_n(sum, rows, T{0});
 
-    thread_local KeyTile keys;
+    KeyTile& keys = key_tile();
     AttentionPlan::Walk walk(plan_, h, queries, 0, plan_.real_keys(b));
     for (bool first = true; walk.next(keys); first = false) {
       const ScoreTile<T> tile = scores_.tile(b, h, queries, keys);
@@ -207,7 +213,7 @@ class Backward {
                 Wanted wanted) const {
     const std::int64_t rows = queries.rows();
     if (rows == 0) return;
-    thread_local KeyTile keys;
+    KeyTile& keys = key_tile();
     AttentionPlan::Walk walk(plan_, at.h, queries, key_begin, std::min(key_end, plan_.real_keys(at.b)));
     T* largest = thread_scratch<T>(row_slot, static_cast<std::size_t>(3 * max_tile_rows));
     T *inverse_sum = largest + max_tile_rows, *delta = inverse_sum + max_tile_rows;

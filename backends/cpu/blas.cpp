@@ -40,8 +40,7 @@ class OneProcessor {
   ~OneProcessor() {
     if (is_kept_) sched_setaffinity(0, sizeof all_, &all_);
   }
-  OneProcessor(const OneProcessor&) = delete;
-  OneProcessor& operator=(const OneProcessor&) = delete;
+  OneProcessor& operator=(OneProcessor&&) = delete;
 
  private:
   cpu_set_t all_;
@@ -204,8 +203,7 @@ const OpenBlas& openblas() {
   struct Caller {
     Caller() { Buffers::instance().enter(); }
     ~Caller() { Buffers::instance().leave(); }
-    Caller(const Caller&) = delete;
-    Caller& operator=(const Caller&) = delete;
+    Caller& operator=(Caller&&) = delete;
   };
   const OpenBlas& blas = OpenBlas::instance();  // first, because loading takes memory too
   thread_local const Caller caller;
@@ -264,22 +262,6 @@ template void gemm<double>(bool, bool, std::int64_t, std::int64_t, std::int64_t,
 }  // namespace heed::cpu
 
 namespace heed {
-
-namespace {
-thread_local bool rounds_products = false;
-}
-
-Bf16Products::Bf16Products(bool on) : before_(rounds_products) {
-  rounds_products = on;
-}
-
-Bf16Products::~Bf16Products() {
-  rounds_products = before_;
-}
-
-bool Bf16Products::active() {
-  return rounds_products;
-}
 
 std::string blas_core_name() {
   return cpu::OpenBlas::instance().core_name;

@@ -11,38 +11,35 @@
 #include "heed/base/error.h"
 #include "heed/core/device.h"
 #include "heed/core/profile.h"
+#include "heed/core/scope.h"
 
 namespace heed::cpu {
-namespace {
-
 /// Processor time spent on this thread, in seconds.
-double thread_seconds() {
+static double thread_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-double median(std::vector<double> values) {
+static double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
-}  // namespace
-
 LoopRecorder::LoopRecorder() {
-  check(!active, "LoopRecorder: this thread is recording its loops already");
-  active = this;
+  check(!current_scope.loop_runner, "LoopRecorder: this thread is recording its loops already");
+  current_scope.loop_runner = this;
   last_ = thread_seconds();
 }
 
 LoopRecorder::~LoopRecorder() {
-  if (active == this) active = nullptr;
+  if (current_scope.loop_runner == this) current_scope.loop_runner = nullptr;
 }
 
 StepTimes LoopRecorder::stop() {
   times_.after = thread_seconds() - last_;
-  active = nullptr;
+  current_scope.loop_runner = nullptr;
   return std::move(times_);
 }
 
@@ -53,10 +50,10 @@ void LoopRecorder::run(std::int64_t tasks, TaskRef body) {
   loop.before = begin - last_;
   if (const char* kernel = profiled_kernel()) loop.kernel = kernel;
   loop.tasks.reserve(static_cast<std::size_t>(tasks));
-  active = nullptr;  // a loop inside a task belongs to the task
+  current_scope.loop_runner = nullptr;  // a loop inside a task belongs to the task
   struct Again {
     LoopRecorder* self;
-    ~Again() { active = self; }
+    ~Again() { current_scope.loop_runner = self; }
   } again{this};
   begin = thread_seconds();
   for (std::int64_t task = 0; task < tasks; ++task) {

@@ -33,8 +33,7 @@ class LoopRecorder final : LoopRunner {
  public:
   LoopRecorder();
   ~LoopRecorder();
-  LoopRecorder(const LoopRecorder&) = delete;
-  LoopRecorder& operator=(const LoopRecorder&) = delete;
+  LoopRecorder& operator=(LoopRecorder&&) = delete;
 
   StepTimes stop();
 

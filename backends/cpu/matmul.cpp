@@ -22,8 +22,6 @@ namespace heed::cpu {
 // fewer the tiles, the longer idle threads wait for the last one. The chosen grid minimises the sum of both.
 // The right operand can be packed once for all tiles, before they begin.
 
-namespace {
-
 // Nanoseconds on one thread.
 constexpr double per_flop = 0.006, per_sum = 0.7;  // a sum: adding one element of C to that of another part
 // To pack an element. An operand that fits into the second-level cache is cheap to read again,
@@ -46,19 +44,17 @@ constexpr std::int64_t shortest_side = 64, shortest_part = 256;
 constexpr std::int64_t most_pieces = 256;  // of an axis
 
 /// The extent of a piece, a multiple of `unit` if there are several.
-std::int64_t piece_extent(std::int64_t extent, std::int64_t count, std::int64_t unit = 32) {
+static std::int64_t piece_extent(std::int64_t extent, std::int64_t count, std::int64_t unit = 32) {
   return count == 1 ? extent : std::min(extent, ceil_div(ceil_div(extent, count), unit) * unit);
 }
 
-double product(std::int64_t a, std::int64_t b, std::int64_t c = 1) {
+static double product(std::int64_t a, std::int64_t b, std::int64_t c = 1) {
   return static_cast<double>(a) * static_cast<double>(b) * static_cast<double>(c);
 }
 
-double packing(std::int64_t extent, std::int64_t k, std::int64_t times) {
+static double packing(std::int64_t extent, std::int64_t k, std::int64_t times) {
   return product(extent, k, times) * (extent * k <= cached && k < short_sum ? per_cached : per_element);
 }
-
-}  // namespace
 
 MatmulPlan::MatmulPlan(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, bool may_pack)
     : tile_rows(m), tile_columns(n), part_depth(k), batch(batch), m(m), n(n), k(k) {
@@ -146,11 +142,10 @@ struct MatrixLayout {
   /// `rows` x `columns` are the extents of the last two axes, whose strides are (s, 1) or (1, s).
   MatrixLayout(const Tensor& tensor, std::int64_t rows, std::int64_t columns) {
     transposed = !is_stored_by_rows(tensor);
-    if (transposed) {
+    if (transposed)
       leading = columns > 1 ? tensor.stride(-1) : rows;
-    } else {
+    else
       leading = rows > 1 ? tensor.stride(-2) : columns;
-    }
     leading = std::max<std::int64_t>({leading, 1, transposed ? rows : columns});
   }
 
@@ -205,11 +200,10 @@ template <class T>
 void start_with_bias(std::int64_t height, std::int64_t width, const T* bias, T beta, T* c,
                      std::int64_t leading) {
   for (std::int64_t row = 0; row < height; ++row, c += leading) {
-    if (beta == 0) {
+    if (beta == 0)
       std::copy_n(bias, width, c);
-    } else {
+    else
       for (std::int64_t column = 0; column < width; ++column) c[column] += bias[column];
-    }
   }
 }
 
@@ -287,7 +281,7 @@ class TiledProduct {
   static Product<T> operands(const Tensor& a, const Tensor& b, const Tensor& out) {
     const std::int64_t m = out.size(-2), n = out.size(-1), k = a.size(-1);
     Product<T> product{MatrixLayout(a, m, k), MatrixLayout(b, k, n)};
-    const NarrowRows* rows = b.storage()->narrow_rows();
+    const NarrowRows* rows = NarrowRows::kept(*b.storage());
     if (rows && product.b_layout.transposed && product.b_layout.leading == rows->columns &&
         rows->has_columns_of(b))
       product.narrow = rows, product.b_begin = b.data<T>() - b.offset();

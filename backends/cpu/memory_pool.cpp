@@ -107,11 +107,10 @@ void MemoryPool::release(Block block) noexcept {
   const std::lock_guard lock(mutex_);
   current_ -= block.capacity;
   HEED_POISON(block.address, block.capacity);
-  if (block.capacity <= small_limit) {
+  if (block.capacity <= small_limit)
     small_free_[block_class(block.capacity)].push_back(block.address);
-  } else {
+  else
     release_large(block);
-  }
 }
 
 MemoryPool::Block MemoryPool::allocate_small(std::size_t size_class) {

@@ -316,14 +316,10 @@ HWY_EXPORT(add_norm_tensor);
 HWY_EXPORT(add_norm_backward_tensor);
 HWY_EXPORT(rotary_tensor);
 
-namespace {
-
-void no_rows(const Tensor& dweight, const Tensor& dbias) {
+static void no_rows(const Tensor& dweight, const Tensor& dbias) {
   for (const Tensor& sum : {dweight, dbias})
     if (sum.defined()) fill(0, sum);
 }
-
-}  // namespace
 
 void layer_norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
                         const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {

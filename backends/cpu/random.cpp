@@ -87,9 +87,8 @@ void normal_range(const PhiloxStream& stream, double mean, double deviation, std
     const std::int64_t count = std::min(batch_size, end - i);
     stream.fill(static_cast<std::uint64_t>(i), batch_size, words);
     box_muller(words, batch_size, values);
-    for (std::int64_t k = 0; k < count; ++k) {
+    for (std::int64_t k = 0; k < count; ++k)
       out[i + k] = static_cast<T>(mean) + static_cast<T>(deviation) * values[k];
-    }
   }
 }
 

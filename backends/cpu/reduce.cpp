@@ -113,15 +113,13 @@ void add_columns(const T* x, std::int64_t n, std::int64_t stride, std::int64_t w
         total = hn::LoadU(d, column);
         for (std::int64_t i = 1; i < rows; ++i) total = hn::Add(total, hn::LoadU(d, column + i * stride));
       }
-      if constexpr (std::is_same_v<T, Wide<T>>) {
+      if constexpr (std::is_same_v<T, Wide<T>>)
         hn::StoreU(hn::Add(hn::LoadU(dw, sum + j), total), dw, sum + j);
-      } else {
+      else
         hn::StoreU(hn::Add(hn::LoadU(dw, sum + j), hn::PromoteTo(dw, total)), dw, sum + j);
-      }
     }
-    for (; j < width; ++j) {
+    for (; j < width; ++j)
       for (std::int64_t i = 0; i < rows; ++i) sum[j] += top[i * stride + j];
-    }
   }
 }
 
@@ -156,19 +154,17 @@ void sum_columns(const T* x, std::int64_t outer, std::int64_t n, std::int64_t in
       const std::int64_t top = chunk * cut.rows, rows = std::min(cut.rows, n - top);
       std::fill_n(sum, width, Wide<T>{0});
       add_columns(x + (o * n + top) * inner + left, rows, inner, width, sum);
-      if (cut.chunks == 1) {
+      if (cut.chunks == 1)
         for (std::int64_t j = 0; j < width; ++j) out[o * inner + left + j] = narrowed<T>(sum[j]);
-      } else {
+      else
         std::copy_n(sum, width, partial.data() + (o * cut.chunks + chunk) * inner + left);
-      }
     }
   });
   if (cut.chunks == 1) return;
   for (std::int64_t o = 0; o < outer; ++o) {
     Wide<T>* sums = partial.data() + o * cut.chunks * inner;
-    for (std::int64_t chunk = 1; chunk < cut.chunks; ++chunk) {
+    for (std::int64_t chunk = 1; chunk < cut.chunks; ++chunk)
       for (std::int64_t j = 0; j < inner; ++j) sums[j] += sums[chunk * inner + j];
-    }
     for (std::int64_t j = 0; j < inner; ++j) out[o * inner + j] = narrowed<T>(sums[j]);
   }
 }

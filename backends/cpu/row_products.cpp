@@ -215,14 +215,12 @@ void row_times_matrix(const T* HWY_RESTRICT weights, const T* HWY_RESTRICT matri
       return width < lanes ? load_n(d, from, width) : hn::LoadU(d, from);
     };
     auto sum = add ? load(out + c) : hn::Zero(d);
-    for (std::int64_t j = 0; j < rows; ++j) {
+    for (std::int64_t j = 0; j < rows; ++j)
       sum = hn::MulAdd(hn::Set(d, weights[j]), load(matrix + j * stride + c), sum);
-    }
-    if (width < lanes) {
+    if (width < lanes)
       store_n(sum, d, out + c, width);
-    } else {
+    else
       hn::StoreU(sum, d, out + c);
-    }
   }
 }
 

@@ -117,11 +117,10 @@ void softmax_rows(const Tensor& x, const Tensor& mask, bool log, const Tensor& o
         continue;
       }
       const T sum = row.exponentials(largest);
-      if (log) {
+      if (log)
         row.subtract(largest, std::log(sum));
-      } else {
+      else
         row.scale(T(1) / sum);
-      }
     }
   });
 }
@@ -312,9 +311,7 @@ HWY_EXPORT(softmax_backward_tensor);
 HWY_EXPORT(cross_entropy_tensor);
 HWY_EXPORT(cross_entropy_backward_tensor);
 
-namespace {
-
-void check_targets(const Tensor& targets, std::int64_t classes, std::int32_t ignored) {
+static void check_targets(const Tensor& targets, std::int64_t classes, std::int32_t ignored) {
   const std::int32_t* target = targets.data<std::int32_t>();
   for (std::int64_t i = 0; i < targets.count(); ++i) {
     check(target[i] == ignored || (target[i] >= 0 && target[i] < classes), "cross_entropy: target ",
@@ -322,8 +319,6 @@ void check_targets(const Tensor& targets, std::int64_t classes, std::int32_t ign
           ignored);
   }
 }
-
-}  // namespace
 
 void softmax_forward(const Tensor& x, const Tensor& mask, bool log, const Tensor& out) {
   if (x.count() == 0) return;

@@ -30,11 +30,10 @@ std::int64_t find_above(const T* HWY_RESTRICT x, std::int64_t from, std::int64_t
   std::int64_t i = from;
   const auto above = [&](std::int64_t at) HWY_ATTR {
     const auto v = hn::LoadU(d, x + at);
-    if constexpr (hwy::IsFloat<T>()) {
+    if constexpr (hwy::IsFloat<T>())
       return hn::Not(hn::Le(v, limit));
-    } else {
+    else
       return hn::Gt(v, limit);
-    }
   };
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
     const auto some = hn::Or(above(i), above(i + lanes)),
@@ -119,12 +118,11 @@ void argmax_as(const Tensor& x, const Tensor& out) {
                     for (std::int64_t task = begin; task < end; ++task) {
                       const std::int64_t o = task / tiles, left = task % tiles * tile_width;
                       const T* values = from + o * n * inner + left;
-                      if (inner == 1) {
+                      if (inner == 1)
                         to[o] = static_cast<std::int32_t>(argmax_row(values, n));
-                      } else {
+                      else
                         argmax_columns(values, n, inner, std::min(tile_width, inner - left),
                                        to + o * inner + left);
-                      }
                     }
                   });
 }
@@ -237,9 +235,8 @@ template <class T>
 void argsort_rows(const Tensor& x, bool descending, const Tensor& out) {
   const std::int64_t rows = x.size(0), count = x.size(1);
   parallel_ranges(rows, pieces_per_task(4096, count), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
+    for (std::int64_t r = begin; r < end; ++r)
       argsort_row(x.data<T>() + r * count, count, descending, count, out.data<std::int32_t>() + r * count);
-    }
   });
 }
 
@@ -252,11 +249,10 @@ void top_k_rows(const Tensor& x, const Tensor& out) {
       const T* row = x.data<T>() + r * count;
       std::int32_t* to = out.data<std::int32_t>() + r * k;
       // A heap only pays off while few values enter it.
-      if (k * 16 <= count) {
+      if (k * 16 <= count)
         top_k_row(find_above, row, count, k, to);
-      } else {
+      else
         argsort_row(row, count, true, k, to);
-      }
     }
   });
 }

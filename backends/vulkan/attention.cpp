@@ -18,15 +18,13 @@
 #include "heed/base/error.h"
 
 namespace heed::vulkan {
-namespace {
-
 // --- the kernel that computes a pass
 
 constexpr std::int64_t narrowest = 16, widest = 128;
 
 /// The shared memory that shaders/attention_fragments.comp declares.
-std::int64_t fragment_shared_bytes(FragmentPass pass, const AttentionGroup& group, std::int64_t key_width,
-                                   std::int64_t value_width) {
+static std::int64_t fragment_shared_bytes(FragmentPass pass, const AttentionGroup& group,
+                                          std::int64_t key_width, std::int64_t value_width) {
   const std::int64_t key_pitch = 2 * ceil_div(key_width, 16) + 1,
                      value_pitch = 2 * ceil_div(value_width, 16) + 1, score_pitch = group.lanes + 1;
   const std::int64_t rows = group.rows(), columns = group.columns();
@@ -36,8 +34,6 @@ std::int64_t fragment_shared_bytes(FragmentPass pass, const AttentionGroup& grou
   const std::int64_t softmax = forward ? 16 * (rows / 4 * score_pitch) + 4 * rows : 0;
   return 16 * lines + softmax + 8 * columns;
 }
-
-}  // namespace
 
 std::optional<AttentionGroup> fragment_group(const AttentionCall& call, FragmentPass pass,
                                              FragmentShape fragment) {
@@ -109,8 +105,8 @@ void row_statistics(Gpu& gpu, const Tensor& out, const Tensor& grad, const Tenso
   const std::int64_t count = out.size(0) * out.size(1) * out.size(2);
   const bool has_log_grad = log_sum_exp_grad.defined();
   Launch launch(gpu, shader_name("attention_rows", out.dtype()), {threads, threads, has_log_grad});
-  launch.read(out).read(grad).read(sums).read(log_sum_exp_grad).write(rows);
-  launch.push(count).push(out.size(2)).push(out.size(1)).push(out.size(3));
+  launch.read(out, grad, sums, log_sum_exp_grad).write(rows);
+  launch.push(count, out.size(2), out.size(1), out.size(3));
   for (const Tensor* x : {&out, &grad, has_log_grad ? &log_sum_exp_grad : &sums})
     for (int stride = 0; stride < 3; ++stride) launch.push(x->stride(stride));
   launch.work(0, static_cast<double>(2 * count * out.size(3)) * static_cast<double>(size_of(out.dtype())));
@@ -213,12 +209,6 @@ void attention_backward_by(const FragmentChoice& choose, const AttentionArgs& ar
 
 namespace {
 
-std::string text_of_attention(const PassVariant& v) {
-  constexpr const char* names[] = {"forward", "dquery", "dkey", "dbias"};
-  return concat_text("attention ", names[static_cast<int>(v.pass)], ' ', v.dtype, ", widths ", v.key_width,
-                     " and ", v.value_width, ", ", v.fragment.subgroups, " subgroups of ", v.fragment.lanes);
-}
-
 std::optional<FragmentKernel> ordinary_arithmetic(const AttentionCall&, FragmentPass) {
   return {};
 }
@@ -241,16 +231,12 @@ struct TrialCall {
   Tensor grad;
   DType dtype;
 
-  TrialCall(const PassVariant& v, Device device) : dtype(v.dtype) {
-    const std::int64_t rows = v.fragment.rows * v.fragment.subgroups,
-                       columns = 16 * v.fragment.lanes / v.fragment.rows;
-    const std::int64_t longer = 4 * columns + 7, shorter = 2 * rows + 3;
-    const bool by_query = v.pass != FragmentPass::dkey;
-    const std::int64_t queries = by_query ? shorter : longer, keys = by_query ? longer : shorter;
-    args.query = exact_halves({1, 2, queries, v.key_width}, dtype, device);
-    args.key = exact_halves({1, 2, keys, v.key_width}, dtype, device);
-    args.value = exact_halves({1, 2, keys, v.value_width}, dtype, device);
-    grad = exact_halves({1, 2, queries, v.value_width}, dtype, device);
+  TrialCall(DType type, FragmentShape fragment, std::int64_t width, Device device) : dtype(type) {
+    const std::int64_t rows = fragment.rows * fragment.subgroups,
+                       columns = 16 * fragment.lanes / fragment.rows;
+    const Shape shape{1, 2, std::max(2 * rows, 4 * columns) + 7, width};
+    args.query = args.key = args.value = exact_halves(shape, dtype, device);
+    grad = exact_halves(shape, dtype, device);
     args.causal = true;
   }
 
@@ -266,32 +252,30 @@ struct TrialCall {
 
 /// Products are multiples of 1/64 and logits multiples of 128; e^-128 is 0 in f32. One head shares its weight
 /// among equal keys; the other also prefers near keys, so that its largest score rises from tile to tile.
-bool forward_is_exact(const FragmentChoice& choose, const PassVariant& v, Device device) {
-  TrialCall call(v, device);
+bool forward_is_exact(const FragmentChoice& choose, TrialCall call) {
   call.args.scale = 8192;
-  call.args.slopes = Tensor::from(std::vector<float>{0, 65536}, {2}, device);
+  call.args.slopes = Tensor::from(std::vector<float>{0, 65536}, {2}, call.grad.device());
   const auto bits = [](const std::pair<Tensor, Tensor>& x) {
     return std::pair(x.first.to_doubles(), x.second.to_doubles());
   };
   return bits(call.forward(choose)) == bits(call.forward(ordinary_arithmetic));
 }
 
-bool gradients_agree(const FragmentChoice& choose, const PassVariant& v, Device device) {
-  TrialCall call(v, device);
+bool gradients_agree(const FragmentChoice& choose, TrialCall call) {
+  const std::int64_t length = call.grad.size(2);
   call.args.scale = 0.125;
-  if (v.pass == FragmentPass::dbias)
-    call.args.bias = exact_halves({1, 1, call.args.query.size(2), call.args.key.size(2)}, v.dtype, device);
+  call.args.bias = exact_halves({1, 1, length, length}, call.dtype, call.grad.device());
   const std::pair<Tensor, Tensor> answer = call.forward(ordinary_arithmetic);
   const auto gradients = [&](const FragmentChoice& by) {
-    std::vector<Tensor> all{call.zeros_like(call.args.query), call.zeros_like(call.args.key),
-                            call.zeros_like(call.args.value)};
-    if (call.args.bias.defined()) all.push_back(call.zeros_like(call.args.bias));
+    std::vector<Tensor> all;
+    for (const Tensor* x : {&call.args.query, &call.args.key, &call.args.value, &call.args.bias})
+      all.push_back(call.zeros_like(*x));
     attention_backward_by(by, call.args, answer.first, answer.second, call.grad, {}, all[0], all[1], all[2],
-                          all.size() > 3 ? all[3] : Tensor());
+                          all[3]);
     return all;
   };
   const std::vector<Tensor> found = gradients(choose), expected = gradients(ordinary_arithmetic);
-  const double rounding = v.dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
+  const double rounding = call.dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
   for (std::size_t i = 0; i < found.size(); ++i)
     if (!nearly_equal(found[i], expected[i], 8 * rounding)) return false;
   return true;
@@ -309,15 +293,12 @@ Tensor uneven_halves(const Shape& shape, DType dtype, Device device) {
 
 /// Returns whether the weights in the gradients of the values add up to 1, like those of the
 /// forward pass: the values' gradients must have the same sum as the result's.
-bool weights_add_up(const PassVariant& v, const FragmentChoice& forward, const FragmentChoice& choose,
-                    Device device) {
-  TrialCall call(v, device);
+bool weights_add_up(const FragmentChoice& choose, TrialCall call) {
   call.args.causal = false;
   call.args.scale = 1e12;
-  call.args.query = uneven_halves(call.args.query.shape(), v.dtype, device);
-  call.args.key = uneven_halves(call.args.key.shape(), v.dtype, device);
+  call.args.query = call.args.key = uneven_halves(call.args.query.shape(), call.dtype, call.grad.device());
   backend_of(call.grad).fill(1, call.grad);
-  const auto [out, sums] = call.forward(forward);
+  const auto [out, sums] = call.forward(choose);
   const Tensor dkey = call.zeros_like(call.args.key), dvalue = call.zeros_like(call.args.value);
   attention_backward_by(choose, call.args, out, sums, call.grad, {}, call.zeros_like(call.args.query), dkey,
                         dvalue, {});
@@ -328,33 +309,20 @@ bool weights_add_up(const PassVariant& v, const FragmentChoice& forward, const F
 
 }  // namespace
 
-std::string problem_of_attention(Gpu& gpu, TileKernel kernel, const PassVariant& v) {
-  const Device device{DeviceType::vulkan, gpu.index()};
-  const FragmentChoice choose = [&](const AttentionCall& call, FragmentPass pass) {
-    return pass == v.pass ? always(kernel, v.fragment)(call, pass) : std::nullopt;
-  };
-  bool agrees = v.pass == FragmentPass::forward ? forward_is_exact(choose, v, device)
-                                                : gradients_agree(choose, v, device);
-  if (v.pass == FragmentPass::dkey)
-    agrees = agrees && weights_add_up(v, always(kernel, v.fragment), choose, device);
-  if (agrees) return "";
-  return concat_text("the results of ", gpu.name(), " differ from those of ordinary arithmetic (",
-                     text_of_attention(v), ")");
-}
-
-namespace {
-
-/// Returns why the hardware cannot be used for a variant; "" if it can.
-std::string tested_problem(Gpu& gpu, const PassVariant& variant) {
-  if (!find_shader(concat_text("attention_forward_cooperative_", variant.dtype)))
-    return "this build has no attention for matrix hardware";
-  return problem_found_by([&] { return problem_of_attention(gpu, TileKernel::cooperative, variant); });
+std::string problem_of_attention(Gpu& gpu, TileKernel kernel, DType dtype, FragmentShape fragment,
+                                 std::int64_t width) {
+  const TrialCall call(dtype, fragment, width, {DeviceType::vulkan, gpu.index()});
+  const FragmentChoice choose = always(kernel, fragment);
+  if (forward_is_exact(choose, call) && gradients_agree(choose, call) && weights_add_up(choose, call))
+    return "";
+  return concat_text("the attention of ", gpu.name(), " in ", dtype,
+                     " differs from that of ordinary arithmetic");
 }
 
 /// Returns the device's fragments, if its matrix hardware is used and has passed the tests of all
 /// passes: backward must see exactly the scores of forward, and the hardware may round differently
 /// from ordinary arithmetic.
-std::optional<FragmentKernel> trusted_fragments(const AttentionCall& call, FragmentPass pass) {
+static std::optional<FragmentKernel> trusted_fragments(const AttentionCall& call, FragmentPass pass) {
   const DType dtype = call.args.query.dtype();
   const Device device = call.args.query.device();
   const Capabilities& can = call.gpu.capabilities();
@@ -363,23 +331,22 @@ std::optional<FragmentKernel> trusted_fragments(const AttentionCall& call, Fragm
   const FragmentShape fragment{can.subgroup_size, of_device.rows, call.gpu.tuning().attention.subgroups,
                                of_device.columns, of_device.depth};
   // If the hardware failed the test of products, attention does not try it.
-  if (!matrix_hardware(device).multiplies(dtype)) return {};
+  if (!matrix_hardware(device).multiplies(dtype) ||
+      !find_shader(concat_text("attention_forward_cooperative_", dtype)))
+    return {};
   std::optional<FragmentKernel> chosen;
   for (const FragmentPass each :
        {FragmentPass::forward, FragmentPass::dquery, FragmentPass::dkey, FragmentPass::dbias}) {
     if (each == FragmentPass::dbias && !call.bias.defined()) continue;
     const std::optional<AttentionGroup> group = fragment_group(call, each, fragment);
     if (!group) return {};
-    PassVariant variant{each, dtype, call.key_width, call.value_width, fragment};
-    variant.fragment.subgroups = group->invocations / fragment.lanes;
-    if (!is_trusted(device, text_of_attention(variant), [&] { return tested_problem(call.gpu, variant); }))
-      return {};
     if (each == pass) chosen = FragmentKernel{TileKernel::cooperative, *group};
   }
-  return chosen;
+  const auto problem = [&] {
+    return problem_of_attention(call.gpu, TileKernel::cooperative, dtype, fragment);
+  };
+  return is_trusted(device, concat_text("attention in ", dtype), problem) ? chosen : std::nullopt;
 }
-
-}  // namespace
 
 // --- the entries of the kernel contract
 

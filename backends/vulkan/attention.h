@@ -172,16 +172,8 @@ void attention_backward_by(const FragmentChoice& choose, const AttentionArgs& ar
                            const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue,
                            const Tensor& dbias);
 
-/// The properties that distinguish the pipelines of the fragment kernels, apart from their masks.
-struct PassVariant {
-  FragmentPass pass = FragmentPass::forward;
-  DType dtype = DType::f16;
-  std::int64_t key_width = 64, value_width = 64;
-  FragmentShape fragment;
-};
-
-/// Returns how a variant's results differ from those of ordinary arithmetic; "" if they agree.
-/// `kernel` is the cooperative one, or its emulation for tests.
+/// Returns whether the results of fragments of this type differ from those of ordinary arithmetic; "" if they
+/// agree. `kernel` is the cooperative one, or its emulation for tests.
 ///
 /// The forward pass is tested with scores that are multiples of a number so large that weights are
 /// 0 or 1 before they are divided by their sum. Everything is then exact, and the results must
@@ -189,6 +181,7 @@ struct PassVariant {
 /// precision; they may differ by a few such roundings of their largest element. The gradients of
 /// keys and values, whose products swap their factors, are also computed after a forward pass on
 /// fragments, with logits so large that one bit of a score changes the weight.
-std::string problem_of_attention(Gpu& gpu, TileKernel kernel, const PassVariant& variant);
+std::string problem_of_attention(Gpu& gpu, TileKernel kernel, DType dtype, FragmentShape fragment,
+                                 std::int64_t width = 64);
 
 }  // namespace heed::vulkan

@@ -66,7 +66,7 @@ void pack_bits(Gpu& gpu, const Tensor& mask, const Tensor& bits) {
   }
   const std::uint32_t size = std::min(256u, gpu.limits().max_invocations);
   Launch launch(gpu, "attention_mask", {size, size});
-  launch.read(mask).write(bits).push(bits.count()).push(mask.size(1)).push(mask.size(2)).push(mask.size(3));
+  launch.read(mask).write(bits).push(bits.count(), mask.size(1), mask.size(2), mask.size(3));
   for (int axis = 0; axis < 4; ++axis) launch.push(mask.stride(axis));
   for (int axis = 0; axis < 3; ++axis) launch.push(bits.stride(axis));
   launch.work(0, static_cast<double>(mask.count()) * 4);
@@ -344,13 +344,12 @@ void AttentionPass::run_part(const char* shader, double flops, const PassPart& p
     second.*count = part.*count - first.*count;
     second.*begin += first.*count;
   };
-  if (part.batches > 1) {
+  if (part.batches > 1)
     halve(&PassPart::batch, &PassPart::batches);
-  } else if (part.heads > 1) {
+  else if (part.heads > 1)
     halve(&PassPart::head, &PassPart::heads);
-  } else {
+  else
     halve(&PassPart::tile, &PassPart::tiles);
-  }
   run_part(shader, flops / 2, first);
   run_part(shader, flops / 2, second);
 }
@@ -396,26 +395,25 @@ void AttentionPass::launch(const char* shader, double flops, const PassPart& par
                   ? call_.key_mask.view({part.batches, call_.keys}, call_.key_mask.strides(),
                                         call_.key_mask.offset() + part.batch * call_.keys)
                   : no_keys);
-  launch.read(call_.mask).read(call_.pattern).read(args.slopes);
+  launch.read(call_.mask, call_.pattern, args.slopes);
   std::size_t next = 3;
   launch.read(call_.bias.defined() ? bind_view(bound_[next++], part) : Tensor());
   for (; next < bound_.size(); ++next) {
     const Bound& bound = bound_[next];
     const Tensor view = bind_view(bound, part);
-    if (!bound.written) {
+    if (!bound.written)
       launch.read(view);
-    } else {
+    else
       bound.is_bias ? launch.update(view) : launch.write(view);
-    }
   }
-  launch.push(call_.queries).push(call_.keys).push(call_.heads);
-  launch.push(part.batch * call_.heads + part.head).push(part.tile).push(args.scale);
+  launch.push(call_.queries, call_.keys, call_.heads);
+  launch.push(part.batch * call_.heads + part.head, part.tile, args.scale);
   const RandomKey& key = args.dropout_key;
-  launch.push(static_cast<std::uint32_t>(key.seed)).push(static_cast<std::uint32_t>(key.seed >> 32));
-  launch.push(key.step).push(key.op);
+  launch.push(static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32));
+  launch.push(key.step, key.op);
   for (const Bound& bound : bound_)
     if (!bound.is_statistic && !bound.is_bias && !bound.written)
-      launch.push(bound.operand.row_stride()).push(bound.operand.head_stride());
+      launch.push(bound.operand.row_stride(), bound.operand.head_stride());
   launch.work(flops, 0);
   const Bound* gradient = written_bias();
   if (!gradient) {
@@ -424,7 +422,7 @@ void AttentionPass::launch(const char* shader, double flops, const PassPart& par
   }
   const bool per_batch = gradient->operand.tensor.size(0) > 1,
              per_head = gradient->operand.tensor.size(1) > 1;
-  launch.push(per_batch ? 1 : part.batches).push(per_head ? 1 : part.heads).push(group_.slices);
+  launch.push(per_batch ? 1 : part.batches, per_head ? 1 : part.heads, group_.slices);
   launch.groups(part.tiles * group_.slices, per_head ? part.heads : 1, per_batch ? part.batches : 1);
 }
 

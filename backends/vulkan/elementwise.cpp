@@ -303,10 +303,10 @@ void transpose(Gpu& gpu, const TensorIterator& iterator, const Transposition& t)
   const Tensor &out = iterator[0], &x = iterator[1];
   Launch launch(gpu, shader_name_by_size("transpose", out.dtype()), {workgroup_size(gpu)});
   launch.write(out).read(x);
-  launch.push(t.rows.extent).push(t.columns.extent).push(t.row_tiles()).push(t.column_tiles());
-  launch.push(t.matrices()).push(t.inner.extent);
-  launch.push(t.rows.strides[0]).push(t.outer.strides[0]).push(t.inner.strides[0]);
-  launch.push(t.columns.strides[1]).push(t.outer.strides[1]).push(t.inner.strides[1]);
+  launch.push(t.rows.extent, t.columns.extent, t.row_tiles(), t.column_tiles());
+  launch.push(t.matrices(), t.inner.extent);
+  launch.push(t.rows.strides[0], t.outer.strides[0], t.inner.strides[0]);
+  launch.push(t.columns.strides[1], t.outer.strides[1], t.inner.strides[1]);
   launch.work(0, 2.0 * static_cast<double>(iterator.count()) * static_cast<double>(size_of(out.dtype())));
   launch.folded_groups(t.tiles());
 }

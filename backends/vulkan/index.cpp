@@ -4,18 +4,14 @@
 
 namespace heed::vulkan {
 
-namespace {
-
 /// [batch, n, width] as [batch n, width].
-Tensor flat_rows(const Tensor& x) {
+static Tensor flat_rows(const Tensor& x) {
   return x.view({x.size(0) * x.size(1), x.size(2)});
 }
 
-std::string out_of_range(const char* op, std::int64_t rows) {
+static std::string out_of_range(const char* op, std::int64_t rows) {
   return concat_text(op, ": an index is outside [0, ", rows, ") and is not -1");
 }
-
-}  // namespace
 
 void gather_rows(const Tensor& x, const Tensor& index, const Tensor& out) {
   if (out.count() == 0) return;
@@ -30,17 +26,10 @@ void gather_rows(const Tensor& x, const Tensor& index, const Tensor& out) {
   const auto from = [&](std::int64_t begin, std::int64_t end, std::int64_t first, std::int64_t last) {
     const std::int64_t count = (end - begin) * width;
     Launch(gpu, shader_name_by_size("gather_rows", x.dtype()), {workgroup})
-        .read(row_range(all_sources, first, last))
-        .read(row_range(positions, begin, end))
+        .read(row_range(all_sources, first, last), row_range(positions, begin, end))
         .write(row_range(rows, begin, end))
         .reports_errors(out_of_range("gather_rows", n))
-        .push(begin)
-        .push(count)
-        .push(n)
-        .push(m)
-        .push(width)
-        .push(first)
-        .push(last)
+        .push(begin, count, n, m, width, first, last)
         .work(0, 2.0 * static_cast<double>(count * element))
         .folded_groups(ceil_div(count, per_group));
   };
@@ -54,13 +43,12 @@ void gather_rows(const Tensor& x, const Tensor& index, const Tensor& out) {
   for_row_ranges(gpu, index.count(), width * element, width, per_group, each);
 }
 
-namespace {
-
 /// Up to this many rows it is cheaper to search for those with the same target than to sort.
 constexpr std::int64_t searched_rows = 64;
 
 /// `first_position` is the number of indices before this part of the call.
-void scatter(Gpu& gpu, const Tensor& x, const Tensor& index, const Tensor& out, std::int64_t first_position) {
+static void scatter(Gpu& gpu, const Tensor& x, const Tensor& index, const Tensor& out,
+                    std::int64_t first_position) {
   const std::int64_t batch = x.size(0), m = x.size(1), width = x.size(2), n = out.size(1);
   const std::uint32_t workgroup = workgroup_size(gpu);
   const auto element = static_cast<std::int64_t>(size_of(x.dtype()));
@@ -88,25 +76,15 @@ void scatter(Gpu& gpu, const Tensor& x, const Tensor& index, const Tensor& out, 
   do {  // runs even without targets, since indices are checked
     const std::int64_t last = std::min(batch * n, first + most_targets);
     Launch(gpu, shader_name("scatter_add_rows", x.dtype()), {workgroup, order.defined()})
-        .read(x)
-        .read(index)
-        .read(order)
+        .read(x, index, order)
         .update(row_range(targets, first, last))
         .reports_errors(out_of_range("scatter_add_rows", n))
-        .push(first_position)
-        .push(x.count())
-        .push(n)
-        .push(m)
-        .push(width)
-        .push(first)
-        .push(last)
+        .push(first_position, x.count(), n, m, width, first, last)
         .work(0, 3.0 * static_cast<double>(x.count() * element))
         .folded_groups(ceil_div(x.count(), workgroup));
     first = last;
   } while (first < batch * n);
 }
-
-}  // namespace
 
 void scatter_add_rows(const Tensor& x, const Tensor& index, const Tensor& out) {
   check(is_floating(x.dtype()), "scatter_add_rows: dtype ", x.dtype(), " is not supported; use f32");
@@ -158,16 +136,9 @@ void sort_tiles(Gpu& gpu, const TileSource& source, std::int64_t tile, std::int6
   Launch(gpu, shader_name("sort_tile", dtype),
          {std::min(workgroup_size(gpu, 512), pairs), static_cast<std::uint32_t>(tile),
           static_cast<std::uint32_t>(at_once), source.values.defined(), source.descending, to.keys.defined()})
-      .read(source.values)
-      .read(source.entries.keys)
-      .read(source.entries.positions)
-      .write(either(to.keys, to.positions))
-      .write(to.positions)
-      .push(rows * per_row)
-      .push(per_row)
-      .push(n)
-      .push(keep)
-      .push(to.positions.size(1))
+      .read(source.values, source.entries.keys, source.entries.positions)
+      .write(either(to.keys, to.positions), to.positions)
+      .push(rows * per_row, per_row, n, keep, to.positions.size(1))
       .work(0, 8.0 * static_cast<double>(any.count()))
       .folded_groups(ceil_div(rows * per_row, at_once));
 }
@@ -177,14 +148,9 @@ void sort_tiles(Gpu& gpu, const TileSource& source, std::int64_t tile, std::int6
 void merge_runs(Gpu& gpu, const Entries& from, std::int64_t run, const Entries& to) {
   const std::uint32_t workgroup = workgroup_size(gpu);
   Launch(gpu, "sort_merge", {workgroup, to.keys.defined()})
-      .read(from.keys)
-      .read(from.positions)
-      .write(either(to.keys, to.positions))
-      .write(to.positions)
-      .push(from.keys.count())
-      .push(from.keys.size(1))
-      .push(run)
-      .push(to.positions.size(1))
+      .read(from.keys, from.positions)
+      .write(either(to.keys, to.positions), to.positions)
+      .push(from.keys.count(), from.keys.size(1), run, to.positions.size(1))
       .work(0, 16.0 * static_cast<double>(from.keys.count()))
       .folded_groups(ceil_div(from.keys.count(), workgroup));
 }

@@ -9,23 +9,19 @@
 
 namespace heed::vulkan {
 
-namespace {
-
 /// Where the bytes of a view begin and end in its buffer.
-std::pair<std::uint64_t, std::uint64_t> bytes_of(const Tensor& tensor) {
+static std::pair<std::uint64_t, std::uint64_t> bytes_of(const Tensor& tensor) {
   const std::uint64_t begin = byte_offset(tensor);
   return {begin, begin + static_cast<std::uint64_t>(spanned_elements(tensor)) * size_of(tensor.dtype())};
 }
 
-std::string_view module_name(std::string_view base, DType dtype, std::string_view type) {
+static std::string_view module_name(std::string_view base, DType dtype, std::string_view type) {
   check(dtype != DType::f64, base, ": f64 exists on the CPU only");
   std::string name(base);
   name += '_';
   name += type;
   return shader_code(name).name;
 }
-
-}  // namespace
 
 std::string_view shader_name(std::string_view base, DType dtype) {
   return module_name(base, dtype, name_of(dtype));

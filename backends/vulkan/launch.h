@@ -35,7 +35,7 @@ struct Window {
 /// follow.
 ///
 ///   Launch(gpu, shader_name("softmax", x.dtype()), {workgroup, log})
-///       .read(x).write(out).push(rows).push(columns).work(0, bytes).groups(rows);
+///       .read(x).write(out).push(rows, columns).work(0, bytes).groups(rows);
 class Launch {
  public:
   /// `shader` names a module built from shaders/ (see shaders/README.md); constants are numbered
@@ -45,8 +45,16 @@ class Launch {
   /// Binds the smallest range that holds all elements of a view. An undefined or empty tensor binds
   /// a few bytes that no shader may rely on. Throws if the range exceeds limits().max_range: the
   /// caller has to split.
-  Launch& read(const Tensor& tensor) { return bind(tensor, true, false); }
-  Launch& write(const Tensor& tensor) { return bind(tensor, false, true); }
+  template <class... Tensors>
+  Launch& read(const Tensors&... tensors) {
+    (bind(tensors, true, false), ...);
+    return *this;
+  }
+  template <class... Tensors>
+  Launch& write(const Tensors&... tensors) {
+    (bind(tensors, false, true), ...);
+    return *this;
+  }
   Launch& update(const Tensor& tensor) { return bind(tensor, true, true); }
   /// Returns the smallest range that holds all of `tensors`, which are views of one buffer and one
   /// dtype.
@@ -66,6 +74,11 @@ class Launch {
   Launch& push(std::int32_t value) { return push(static_cast<std::uint32_t>(value)); }
   Launch& push(float value) { return push(std::bit_cast<std::uint32_t>(value)); }
   Launch& push(double value) { return push(static_cast<float>(value)); }
+  template <class First, class Second, class... More>
+  Launch& push(First first, Second second, More... more) {
+    push(first);
+    return push(second, more...);
+  }
 
   /// Sets the work that the profile counts: floating-point operations of matrix products, and the
   /// minimum traffic in bytes.

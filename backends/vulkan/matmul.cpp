@@ -30,12 +30,12 @@ std::uint32_t finish_bits(const MatrixProduct& p) {
 void add_parts(Gpu& gpu, const MatrixProduct& p, const Tensor& parts, const Tensor& row_parts) {
   constexpr std::uint32_t invocations = 128;
   Launch launch(gpu, shader_name("matmul_sum", p.out.dtype()), {invocations, p.activated.flags()});
-  launch.read(parts).read(p.bias);
+  launch.read(parts, p.bias);
   bind_out(launch, p);
   launch.read(row_parts).write(row_parts.defined() ? p.row_sums : p.out);
   p.activated.bind(launch, p.out);
-  launch.push(parts.size(0)).push(p.out.count()).push(p.m()).push(p.n()).push(p.out.size(1));
-  launch.push(MatrixLayout(p.out).leading).push(p.out.stride(0)).push(p.out.stride(1)).push(finish_bits(p));
+  launch.push(parts.size(0), p.out.count(), p.m(), p.n(), p.out.size(1));
+  launch.push(MatrixLayout(p.out).leading, p.out.stride(0), p.out.stride(1), finish_bits(p));
   launch.push(row_parts.defined() ? p.m() : 0);
   const std::int64_t written = p.out.count() * (1 + p.activated.beside());
   const std::int64_t bytes = parts.count() * 4 + written * static_cast<std::int64_t>(size_of(p.out.dtype()));
@@ -69,14 +69,13 @@ void multiply_vector(Gpu& gpu, const MatrixProduct& p) {
   const std::string_view base = p.a.dtype() == p.out.dtype() ? "matmul_vector" : "matmul_vector_wide";
   Launch launch(gpu, shader_name(base, p.a.dtype()),
                 {invocations, std::min(v.columns, invocations), v.along_k ? 1u : 0u, p.activated.flags()});
-  launch.read(v.x).read(v.matrix).read(p.bias);
+  launch.read(v.x, v.matrix, p.bias);
   bind_out(launch, p);
   p.activated.bind(launch, p.out);
-  launch.push(v.outputs).push(p.k());
-  launch.push(v.by_row ? p.a.stride(3) : p.b.stride(2)).push(v.layout.leading);
-  launch.push(v.by_row ? std::int64_t{1} : p.out.stride(2)).push(v.by_row ? 1u : 0u).push(p.out.size(1));
-  for (const Tensor* operand : {&v.x, &v.matrix, &p.out})
-    launch.push(operand->stride(0)).push(operand->stride(1));
+  launch.push(v.outputs, p.k());
+  launch.push(v.by_row ? p.a.stride(3) : p.b.stride(2), v.layout.leading);
+  launch.push(v.by_row ? std::int64_t{1} : p.out.stride(2), v.by_row ? 1u : 0u, p.out.size(1));
+  for (const Tensor* operand : {&v.x, &v.matrix, &p.out}) launch.push(operand->stride(0), operand->stride(1));
   launch.push(finish_bits(p));
   launch.work(p.flops(), p.bytes());
   launch.groups(v.groups(), 1, p.items());
@@ -101,12 +100,8 @@ TilePlan tile_plan(Gpu& gpu, const MatrixProduct& p, std::int64_t items) {
   };
   // f32 is never computed in lower precision: matrix hardware multiplies only tensors of half precision.
   const MatrixHardware* hardware = is_half(p.a.dtype()) ? &matrix_hardware(p.out.device()) : nullptr;
-  if (hardware && hardware->multiplies(p.a.dtype())) {
-    const MatmulPlan plan = plan_by(hardware->tiles);
-    FragmentVariant variant = fragment_variant(tiled(p, TileKernel::cooperative, {}), plan);
-    variant.wide = variant.wide || plan.parts > 1;
-    if (is_trusted(p.out.device(), variant)) return {TileKernel::cooperative, plan};
-  }
+  if (hardware && hardware->multiplies(p.a.dtype()))
+    return {TileKernel::cooperative, plan_by(hardware->tiles)};
   return {TileKernel::scalar, plan_by(gpu.tuning().scalar)};
 }
 
@@ -165,11 +160,10 @@ bool multiply_maps(Gpu& gpu, std::span<const MatrixProduct> maps) {
   const auto [kernel, plan] = tile_plan(gpu, first, count);
   if (plan.parts > 1 || plan.tiles(first.m(), first.n()) > most_groups) return false;
   const TiledProduct all = tiled_maps(maps, kernel);
-  if (fit_bindings(gpu, all)) {
+  if (fit_bindings(gpu, all))
     multiply_tiles(gpu, kernel, all, plan);
-  } else {
+  else
     for (std::size_t i = 0; i < maps.size(); ++i) multiply_tiles(gpu, kernel, select_map(all, i), plan);
-  }
   return true;
 }
 

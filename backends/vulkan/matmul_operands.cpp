@@ -64,13 +64,11 @@ void merge_into_rows(Batched& batched) {
 
 void merge_axes(std::vector<BatchAxis>& axes) {
   std::vector<BatchAxis> merged;
-  for (const BatchAxis& axis : axes) {
-    if (!merged.empty() && can_merge_axes(axis.strides, merged.back().strides, merged.back().extent)) {
+  for (const BatchAxis& axis : axes)
+    if (!merged.empty() && can_merge_axes(axis.strides, merged.back().strides, merged.back().extent))
       merged.back().extent *= axis.extent;
-    } else {
+    else
       merged.push_back(axis);
-    }
-  }
   axes = merged;
 }
 
@@ -213,11 +211,9 @@ std::optional<ProductAxis> axis_to_halve(const Gpu& gpu, const MatrixProduct& pr
   return std::nullopt;
 }
 
-namespace {
-
 /// `vector`: how many elements a kernel reads or writes at once where every line of every item begins at a
 /// multiple of them.
-OperandPlace place_of(const Tensor& matrix, std::int64_t vector) {
+static OperandPlace place_of(const Tensor& matrix, std::int64_t vector) {
   const MatrixLayout layout(matrix);
   const auto multiple = [&](std::int64_t x) { return x % vector == 0; };
   const auto items_begin_at_multiples = [&](int axis) {
@@ -228,15 +224,13 @@ OperandPlace place_of(const Tensor& matrix, std::int64_t vector) {
               items_begin_at_multiples(1)};
 }
 
-std::string_view shader_module_name(TileKernel kernel, const TiledProduct& t) {
+static std::string_view shader_module_name(TileKernel kernel, const TiledProduct& t) {
   std::string name = kernel == TileKernel::scalar        ? "matmul"
                      : kernel == TileKernel::cooperative ? "matmul_cooperative"
                                                          : "matmul_emulated";
   if (t.is_wide()) name += "_wide";
   return shader_name(name, t.product.a.dtype());
 }
-
-}  // namespace
 
 TiledProduct tiled(const MatrixProduct& product, TileKernel kernel, const Tensor& parts,
                    const Tensor& row_parts) {
@@ -319,7 +313,7 @@ void multiply_tiles(Gpu& gpu, TileKernel kernel, const TiledProduct& t, const Ma
   std::array<std::uint64_t, 3 * most_maps> begins{};
   launch.read(p.a);
   if (t.map_b.empty()) {
-    launch.read(p.b).read(p.bias);
+    launch.read(p.b, p.bias);
     p.accumulate ? launch.update(t.out) : launch.write(t.out);
   } else {
     auto place = begins.begin();
@@ -336,11 +330,11 @@ void multiply_tiles(Gpu& gpu, TileKernel kernel, const TiledProduct& t, const Ma
   }
   launch.write(p.row_sums.defined() ? p.row_sums : t.out);
   p.activated.bind(launch, t.out);
-  launch.push(p.m()).push(p.n()).push(p.k()).push(plan.part_depth);
-  launch.push(t.a_place.leading).push(t.b_place.leading).push(t.out_place.leading).push(p.out.size(1));
+  launch.push(p.m(), p.n(), p.k(), plan.part_depth);
+  launch.push(t.a_place.leading, t.b_place.leading, t.out_place.leading, p.out.size(1));
   for (const OperandPlace* place : {&t.a_place, &t.b_place, &t.out_place})
-    launch.push(place->outer).push(place->inner);
-  launch.push(t.out_part).push(finish);
+    launch.push(place->outer, place->inner);
+  launch.push(t.out_part, finish);
   for (const std::uint64_t begin : begins) launch.push(static_cast<std::int64_t>(begin));
   launch.work(t.flops, t.bytes);
   launch.groups(plan.tiles(p.m(), p.n()), plan.parts, t.items);

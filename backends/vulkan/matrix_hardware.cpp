@@ -31,14 +31,18 @@ Tensor exact_matrix(std::int64_t rows, std::int64_t columns, bool by_rows, bool 
   return x.view({1, 1, rows, columns}, {0, 0, by_rows ? leading : 1, by_rows ? 1 : leading}, 0);
 }
 
-/// "f16 -> f32, tile 128 x 128 x 32, 64 x 32 each, 2 stages, a by rows in vectors, b by columns, row sums"
-std::string text_of(const FragmentVariant& v) {
-  const auto layout = [](bool by_rows, bool in_vectors) {
-    return std::string(by_rows ? "by rows" : "by columns") + (in_vectors ? " in vectors" : "");
-  };
-  return concat_text(v.dtype, v.wide ? " -> f32" : "", ", tile ", name_of(v.tile), ", ", v.stages,
-                     " stages, a ", layout(v.a_by_rows, v.a_in_vectors), ", b ",
-                     layout(v.b_by_rows, v.b_in_vectors), v.row_sums ? ", row sums" : "");
+/// The result of a kernel's test, or the message of the Error that it throws. OutOfMemory and DeviceLost say
+/// nothing about the hardware.
+std::string problem_found_by(const std::function<std::string()>& test) {
+  try {
+    return test();
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const Error& error) {
+    return error.what();
+  }
 }
 
 /// Returns why the hardware is not used for a type; "" if it is.
@@ -49,20 +53,11 @@ std::string find_problem(Gpu& gpu, const TileSet& tiles, DType dtype) {
   if (!find_shader(concat_text("matmul_cooperative_", dtype)))
     return concat_text("heed was built with a glslang that does not know ",
                        dtype == DType::f16 ? "GL_KHR_cooperative_matrix" : "GL_EXT_bfloat16");
-  // The tile of large products; the others are tested before their first use, too.
-  const TileShape* best = nullptr;
+  const TileShape* best = nullptr;  // the tile of large products
   for (const TileShape& tile : tiles.tiles)
     if (fits(tile, gpu.limits()) && (!best || tile.efficiency > best->efficiency)) best = &tile;
   if (!best) return "the device's workgroups hold none of its tiles";
-  return problem_found_by([&] {
-    for (const bool a_by_rows : {false, true})
-      for (const bool b_by_rows : {false, true}) {
-        const FragmentVariant variant{dtype, true, a_by_rows, b_by_rows, true, true, false, 1, *best};
-        std::string problem = problem_of_variant(gpu, TileKernel::cooperative, variant);
-        if (!problem.empty()) return problem;
-      }
-    return std::string();
-  });
+  return problem_found_by([&] { return problem_of_products(gpu, TileKernel::cooperative, dtype, *best); });
 }
 
 MatrixHardware test_hardware(Device device) {
@@ -76,10 +71,10 @@ MatrixHardware test_hardware(Device device) {
   return hardware;
 }
 
-/// A device's tested variants, by their description, with the reason if the test failed.
-using TestedVariants = std::map<std::string, std::string>;
-TestedVariants& tested_variants(Device device) {
-  static std::map<int, TestedVariants> all;
+/// A device's tested kernels, by name, with the reason if the test failed.
+using TestedKernels = std::map<std::string, std::string>;
+TestedKernels& tested_kernels(Device device) {
+  static std::map<int, TestedKernels> all;
   return all[device.index];
 }
 
@@ -104,65 +99,38 @@ const MatrixHardware& matrix_hardware(Device device) {
                                : tested.emplace(device.index, test_hardware(device)).first->second;
 }
 
-FragmentVariant fragment_variant(const TiledProduct& product, const MatmulPlan& plan) {
-  const MatrixProduct& p = product.product;
-  return {p.a.dtype(),
-          product.is_wide(),
-          product.a_place.by_rows,
-          product.b_place.by_rows,
-          product.a_place.in_vectors,
-          product.b_place.in_vectors,
-          p.row_sums.defined(),
-          plan.stages,
-          plan.tile};
-}
-
-std::string problem_of_variant(Gpu& gpu, TileKernel kernel, const FragmentVariant& v) {
+std::string problem_of_products(Gpu& gpu, TileKernel kernel, DType dtype, const TileShape& tile,
+                                Fragment emulated) {
   const Device device{DeviceType::vulkan, gpu.index()};
   // More than one tile in each direction, and no multiple of a fragment's or a vector's size.
-  const std::int64_t m = v.tile.rows + 6, n = v.tile.columns + 13, k = 3 * v.tile.depth - 7;
-  const DType out_type = v.wide ? DType::f32 : v.dtype;
-  const Tensor a = exact_matrix(m, k, v.a_by_rows, v.a_in_vectors, v.dtype, device),
-               b = exact_matrix(k, n, v.b_by_rows, v.b_in_vectors, v.dtype, device);
-  const auto result = [&](TileKernel by, const TileShape& tile, std::uint32_t stages) {
-    const Tensor out = Tensor::zeros({1, 1, m, n}, out_type, device),
-                 sums = Tensor::zeros({m}, out_type, device);
-    const MatrixProduct p{a, b, {}, out, false, v.row_sums ? sums : Tensor()};
-    TiledProduct product = tiled(p, by, {});
-    product.emulated = v.emulated;
-    multiply_tiles(gpu, by, product, {tile, stages, 1, ceil_div(k, tile.depth) * tile.depth});
-    return std::pair(out.to_doubles(), sums.to_doubles());
-  };
-  const auto found = result(kernel, v.tile, v.stages);
-  if (found == result(TileKernel::scalar, scalar_tiles().tiles.back(), 1)) return "";
-  return concat_text("the products of ", gpu.name(), " differ from those of ordinary arithmetic (",
-                     text_of(v), ")");
-}
-
-std::string problem_found_by(const std::function<std::string()>& test) {
-  try {
-    return test();
-  } catch (const OutOfMemory&) {
-    throw;
-  } catch (const DeviceLost&) {
-    throw;
-  } catch (const Error& error) {
-    return error.what();
-  }
+  const std::int64_t m = tile.rows + 6, n = tile.columns + 13, k = 3 * tile.depth - 7;
+  for (const bool a_by_rows : {false, true})
+    for (const bool b_by_rows : {false, true}) {
+      const bool in_vectors = a_by_rows || b_by_rows, sums_rows = a_by_rows && b_by_rows;
+      const Tensor a = exact_matrix(m, k, a_by_rows, in_vectors, dtype, device),
+                   b = exact_matrix(k, n, b_by_rows, in_vectors, dtype, device);
+      const auto result = [&](TileKernel by, const TileShape& cut, std::uint32_t stages) {
+        const Tensor out = Tensor::zeros({1, 1, m, n}, DType::f32, device),
+                     sums = Tensor::zeros({m}, DType::f32, device);
+        TiledProduct product = tiled({a, b, {}, out, false, sums_rows ? sums : Tensor()}, by, {});
+        product.emulated = emulated;
+        multiply_tiles(gpu, by, product, {cut, stages, 1, ceil_div(k, cut.depth) * cut.depth});
+        return std::pair(out.to_doubles(), sums.to_doubles());
+      };
+      if (result(kernel, tile, stage_count(tile, gpu.limits())) !=
+          result(TileKernel::scalar, scalar_tiles().tiles.back(), 1))
+        return concat_text("the products of ", gpu.name(), " in ", dtype,
+                           " differ from those of ordinary arithmetic");
+    }
+  return "";
 }
 
 bool is_trusted(Device device, const std::string& name, const std::function<std::string()>& problem) {
   const std::lock_guard lock(vulkan::gpu(device.index).mutex());
-  TestedVariants& tested = tested_variants(device);
+  TestedKernels& tested = tested_kernels(device);
   auto found = tested.find(name);
-  if (found == tested.end()) found = tested.emplace(name, problem()).first;
+  if (found == tested.end()) found = tested.emplace(name, problem_found_by(problem)).first;
   return found->second.empty();
-}
-
-bool is_trusted(Device device, const FragmentVariant& variant) {
-  return is_trusted(device, text_of(variant), [&] {
-    return problem_of_variant(vulkan::gpu(device.index), TileKernel::cooperative, variant);
-  });
 }
 
 }  // namespace heed::vulkan
@@ -176,7 +144,7 @@ std::string matrix_hardware_use(Device device) {
   };
   std::string text = use("f16", hardware.f16_problem) + "; " + use("bf16", hardware.bf16_problem);
   const std::lock_guard lock(vulkan::gpu(device.index).mutex());
-  for (const auto& [variant, problem] : vulkan::tested_variants(device))
+  for (const auto& [kernel, problem] : vulkan::tested_kernels(device))
     if (!problem.empty()) text += "; left out: " + problem;
   return text;
 }

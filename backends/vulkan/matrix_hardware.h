@@ -27,33 +27,15 @@ struct MatrixHardware {
 /// kernel bit for bit, or the hardware is not used.
 const MatrixHardware& matrix_hardware(Device device);
 
-/// The properties that distinguish the pipelines of the fragment kernel.
-struct FragmentVariant {
-  DType dtype = DType::f16;  ///< of the factors
-  bool wide = false;         ///< the output is f32
-  bool a_by_rows = true, b_by_rows = true, a_in_vectors = true, b_in_vectors = true;
-  bool row_sums = false;
-  std::uint32_t stages = 1;
-  TileShape tile{};
-  Fragment emulated{16, 16, 16};  ///< see TiledProduct
-};
-/// Returns the variant with which multiply_tiles computes a product.
-FragmentVariant fragment_variant(const TiledProduct& product, const MatmulPlan& plan);
-
-/// Returns how a variant's products differ from those of ordinary arithmetic when f32 holds all
+/// Returns how products of factors of this type differ from those of ordinary arithmetic when f32 holds all
 /// sums exactly; "" if all bits agree. `kernel` is the cooperative one, or its emulation for tests.
-std::string problem_of_variant(Gpu& gpu, TileKernel kernel, const FragmentVariant& variant);
+std::string problem_of_products(Gpu& gpu, TileKernel kernel, DType dtype, const TileShape& tile,
+                                Fragment emulated = {16, 16, 16});
 
-/// Returns the result of a kernel's test, or the message of the Error that it throws. Rethrows
-/// OutOfMemory and DeviceLost, which say nothing about the hardware.
-std::string problem_found_by(const std::function<std::string()>& test);
-
-/// Returns whether a kernel for matrix hardware may be used. `problem` tests it before its first
-/// use, which waits for the device. A kernel that fails is never used, and matrix_hardware_use()
-/// reports why.
+/// Returns whether a kernel for matrix hardware may be used. `problem` tests it before its first use, which
+/// waits for the device. A kernel that fails, or whose test throws an Error, is never used, and
+/// matrix_hardware_use() reports why.
 bool is_trusted(Device device, const std::string& name, const std::function<std::string()>& problem);
-/// Returns whether a variant of the kernel for products may be used.
-bool is_trusted(Device device, const FragmentVariant& variant);
 
 /// Returns multiples of 1/8 between -1 and 1: exact in half precision, and so are sums of their
 /// products in f32.

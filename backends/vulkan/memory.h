@@ -28,8 +28,7 @@ class HostBuffer {
  public:
   HostBuffer(OpenDevice& device, std::uint64_t bytes, bool cached);
   ~HostBuffer();
-  HostBuffer(const HostBuffer&) = delete;
-  HostBuffer& operator=(const HostBuffer&) = delete;
+  HostBuffer& operator=(HostBuffer&&) = delete;
   VkBuffer buffer() const { return made_.buffer; }
   std::byte* data() const { return made_.data; }
 

@@ -95,12 +95,13 @@ void collect_profiles() {
   for_each_device(&OpenDevice::collect_times);
 }
 
-/// Drains the devices when it is destroyed: exit() destroys the thread_local objects of its calling thread
+/// Drains the devices when the main thread's is destroyed: exit() destroys the objects of its calling thread
 /// before it runs any exit handler.
 struct Drainer {
   ~Drainer() {
-    if (!is_forked_child()) for_each_device(&OpenDevice::drain);
+    if (is_main_thread && !is_forked_child()) for_each_device(&OpenDevice::drain);
   }
+  const bool is_main_thread = gettid() == getpid();
 };
 
 /// Runs at exit, several times: see finish_before_exit_handlers().
@@ -131,8 +132,6 @@ void finish_before_exit_handlers() {
 }
 
 void drain_before_exit_handlers() {
-  thread_local const bool is_main_thread = gettid() == getpid();
-  if (!is_main_thread) return;
   thread_local const Drainer drainer;
   static_cast<void>(drainer);
 }

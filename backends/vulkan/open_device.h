@@ -18,8 +18,7 @@ class OpenDevice {
   /// `index` is the device's index in physical_devices().
   explicit OpenDevice(int index);
   virtual ~OpenDevice() = default;
-  OpenDevice(const OpenDevice&) = delete;
-  OpenDevice& operator=(const OpenDevice&) = delete;
+  OpenDevice& operator=(OpenDevice&&) = delete;
 
   const DeviceApi& api() const { return api_; }
   const Limits& limits() const { return limits_; }

@@ -44,7 +44,7 @@ struct ListDispatch {
   /// Binds the table and the chosen lists, of which one may be given more than once.
   void bind(Launch& launch, std::span<const std::size_t> chosen) const;
   /// Pushes the numbers of entries and of workgroups.
-  void push(Launch& launch) const { launch.push(entries()).push(groups); }
+  void push(Launch& launch) const { launch.push(entries(), groups); }
   DType type_of(std::size_t list) const { return stretches[list][0].dtype(); }
   double bytes(std::size_t list) const {
     return static_cast<double>(elements) * static_cast<double>(size_of(type_of(list)));
@@ -163,19 +163,15 @@ void update(const char* name, const OptimizerStep& step, const Rates& rates) {
                   {workgroup_size(gpu), static_cast<std::uint32_t>(list_piece), step.gradient_scale.defined(),
                    step.skip.defined(), !step.first_moment.empty()});
     dispatch.bind(launch, bound);
-    launch.read(step.gradient_scale).read(step.skip);
+    launch.read(step.gradient_scale, step.skip);
     dispatch.push(launch);
     double bytes = dispatch.bytes(1);
     for (std::size_t list = 0; list < lists.size(); ++list)
       if (lists[list].written) bytes += 2 * dispatch.bytes(list);
-    launch.push(rates.rate)
-        .push(step.beta1)
-        .push(1 - step.beta1)
-        .push(step.beta2)
-        .push(1 - step.beta2)
-        .push(rates.epsilon)
-        .push(step.decoupled_decay ? 0.0 : step.weight_decay)
-        .push(step.decoupled_decay ? 1 - step.learning_rate * step.weight_decay : 1.0)
+    launch
+        .push(rates.rate, step.beta1, 1 - step.beta1, step.beta2, 1 - step.beta2, rates.epsilon,
+              step.decoupled_decay ? 0.0 : step.weight_decay,
+              step.decoupled_decay ? 1 - step.learning_rate * step.weight_decay : 1.0)
         .work(0, bytes)
         .folded_groups(dispatch.groups);
   });
@@ -217,8 +213,7 @@ void sums_of_squares(std::span<const Tensor> tensors, const Tensor& out) {
   });
 
   Launch(gpu, "sum_pieces", {workgroup_size(gpu)})
-      .read(sums)
-      .read(Tensor::from(first_piece, {static_cast<std::int64_t>(first_piece.size())}, out.device()))
+      .read(sums, Tensor::from(first_piece, {static_cast<std::int64_t>(first_piece.size())}, out.device()))
       .write(out)
       .push(out.count())
       .work(0, 4.0 * static_cast<double>(sums.count()))

@@ -38,9 +38,9 @@ void draw(std::string_view shader, bool flag, const RandomKey& key, const Tensor
       launch.read(take_piece(*input, begin, count));
       tensors += input->defined() ? 1 : 0;
     }
-    launch.push(count).push(static_cast<std::uint32_t>(block)).push(static_cast<std::uint32_t>(block >> 32));
-    launch.push(static_cast<std::uint32_t>(key.seed)).push(static_cast<std::uint32_t>(key.seed >> 32));
-    launch.push(key.step).push(key.op);
+    launch.push(count, static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32));
+    launch.push(static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32));
+    launch.push(key.step, key.op);
     (launch.push(numbers), ...);
     launch.work(0, static_cast<double>(tensors * count * element));
     launch.folded_groups(ceil_div(count, workgroup * block_words));

@@ -86,22 +86,11 @@ void forward_from_last(const Recurrence& of, const Tensor& out, const Tensor& wr
   Launch(gpu, "recurrence_f32",
          {workgroup, columns, static_cast<std::uint32_t>(ceil_div(keys, height)), adds,
           of.log_decay.defined(), overwrites, of.target.defined(), states.defined(), of.reverse})
-      .read(make_contiguous(of.query))
-      .read(make_contiguous(of.key))
-      .read(make_contiguous(of.value))
-      .read(take_decays(of))
-      .read(make_contiguous(of.reading))
-      .read(make_contiguous(of.writing))
-      .read(make_contiguous(of.target))
-      .write(to)
-      .write(either(written, to))
-      .write(either(states, to))
+      .read(make_contiguous(of.query), make_contiguous(of.key), make_contiguous(of.value), take_decays(of),
+            make_contiguous(of.reading), make_contiguous(of.writing), make_contiguous(of.target))
+      .write(to, either(written, to), either(states, to))
       .update(last)
-      .push(heads)
-      .push(length)
-      .push(keys)
-      .push(width)
-      .push(recurrence_chunk)
+      .push(heads, length, keys, width, recurrence_chunk)
       .work(recurrence_flops(of, width), 0)
       .folded_groups(heads * tiles);
   if (!out.is_contiguous()) copy(to, out);
@@ -155,15 +144,10 @@ void backward_to_first(const Recurrence& of, const Tensor& written, const Tensor
       .update(either(w, q))
       .update(either(v, q))
       .update(either(x, q))
-      .read(make_contiguous(grad))
-      .read(states)
+      .read(make_contiguous(grad), states)
       .update(walk)
       .update(gradients.state)
-      .push(heads)
-      .push(length)
-      .push(keys)
-      .push(width)
-      .push(chunk)
+      .push(heads, length, keys, width, chunk)
       .work(recurrence_backward_flops(of, width), 0)
       .folded_groups(heads);
   copy(q, gradients.query);

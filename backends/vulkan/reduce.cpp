@@ -33,7 +33,7 @@ struct Fold {
   }
   /// Pushes the fold, sets the traffic, and records the dispatch.
   void run(Launch& launch, std::initializer_list<std::int64_t> further, std::int64_t bytes) const {
-    launch.push(outer).push(n).push(inner).push(chunk).push(chunks);
+    launch.push(outer, n, inner, chunk, chunks);
     for (const std::int64_t number : further) launch.push(number);
     launch.work(0, static_cast<double>(bytes)).folded_groups(groups());
   }
@@ -184,10 +184,8 @@ struct IntegerSum {
     const bool last = !out[1].defined();
     Launch launch(gpu, shader_name("sum_integers", DType::i32),
                   {fold.workgroup, fold.width, fold.height, in[1].defined() ? 1u : 0u, last ? 0u : 1u});
-    launch.write(out[0])
-        .write(either(out[1], out[0]))
-        .read(in[0])
-        .read(in[1])
+    launch.write(out[0], either(out[1], out[0]))
+        .read(in[0], in[1])
         .reports_errors("sum: a sum does not fit in i32; convert the tensor to f32 first");
     fold.run(launch, {last ? out[0].offset() - result.offset() : 0}, bytes_in(in[0]));
   }
@@ -223,7 +221,7 @@ struct LargestRow {
         gpu, shader_name("argmax", dtype),
         {fold.workgroup, fold.width, fold.height, rows.defined() ? 1u : 0u, values.defined() ? 1u : 0u});
     // The binding for the values must not be empty, and it counts as written since the shader may write.
-    launch.write(result).write(either(values, result)).read(x).read(rows);
+    launch.write(result, either(values, result)).read(x, rows);
     fold.run(launch, {first_row}, bytes_in(x));
   }
 };
@@ -253,7 +251,7 @@ void launch_scan(Gpu& gpu, const Fold& fold, const Tensor& x, bool reverse, cons
                  const Tensor& out) {
   Launch launch(gpu, shader_name("cumulative_sum", x.dtype()),
                 {fold.workgroup, fold.width, fold.height, reverse ? 1u : 0u, totals.defined() ? 1u : 0u});
-  launch.write(out).read(x).read(totals);
+  launch.write(out).read(x, totals);
   fold.run(launch, {}, 2 * bytes_in(x));
 }
 

@@ -25,12 +25,9 @@ void softmax_forward(const Tensor& x, const Tensor& mask, bool log, const Tensor
   const auto each = [&](std::int64_t begin, std::int64_t end) {
     const Tensor from = row_range(as_rows(x), begin, end);
     Launch(gpu, row_shader(gpu, "softmax", x.dtype(), shape), {shape.workgroup, shape.lanes, log, mask_kind})
-        .read(from)
-        .read(row_range(mask, begin, end))
+        .read(from, row_range(mask, begin, end))
         .write(row_range(as_rows(out), begin, end))
-        .push(end - begin)
-        .push(n)
-        .push(mask_stride)
+        .push(end - begin, n, mask_stride)
         .work(0, 2.0 * static_cast<double>(from.count() * element))
         .folded_groups(ceil_div(end - begin, shape.rows_per_group()));
   };
@@ -45,11 +42,9 @@ void softmax_backward(const Tensor& y, const Tensor& grad, bool log, const Tenso
   const auto element = static_cast<std::int64_t>(size_of(y.dtype()));
   const auto each = [&](std::int64_t begin, std::int64_t end) {
     Launch(gpu, row_shader(gpu, "softmax_backward", y.dtype(), shape), {shape.workgroup, shape.lanes, log})
-        .read(row_range(as_rows(y), begin, end))
-        .read(row_range(as_rows(grad), begin, end))
+        .read(row_range(as_rows(y), begin, end), row_range(as_rows(grad), begin, end))
         .write(row_range(as_rows(dx), begin, end))
-        .push(end - begin)
-        .push(n)
+        .push(end - begin, n)
         .work(0, 3.0 * static_cast<double>((end - begin) * n * element))
         .folded_groups(ceil_div(end - begin, shape.rows_per_group()));
   };
@@ -64,14 +59,10 @@ void softmax_backward(const Tensor& y, const Tensor& grad, bool log, const Tenso
 LogitChunks plan_logits(std::uint64_t memory_bytes, std::int64_t element, std::int64_t rows,
                         std::int64_t classes);
 
-namespace {
-
-std::string out_of_range(std::int64_t classes, std::int32_t ignored) {
+static std::string out_of_range(std::int64_t classes, std::int32_t ignored) {
   return concat_text("cross_entropy: a target is not a class in [0, ", classes,
                      ") and not the ignored index ", ignored);
 }
-
-}  // namespace
 
 void cross_entropy_forward(const Tensor& logits, const Tensor& targets, double smoothing,
                            std::int32_t ignored, const Tensor& loss, const Tensor& log_sum_exp) {
@@ -82,17 +73,10 @@ void cross_entropy_forward(const Tensor& logits, const Tensor& targets, double s
   const auto element = static_cast<std::int64_t>(size_of(logits.dtype()));
   const auto each = [&](std::int64_t begin, std::int64_t end) {
     Launch(gpu, row_shader(gpu, "cross_entropy", logits.dtype(), shape), {shape.workgroup, shape.lanes})
-        .read(row_range(logits, begin, end))
-        .read(row_range(targets, begin, end))
-        .write(row_range(loss, begin, end))
-        .write(row_range(log_sum_exp, begin, end))
+        .read(row_range(logits, begin, end), row_range(targets, begin, end))
+        .write(row_range(loss, begin, end), row_range(log_sum_exp, begin, end))
         .reports_errors(out_of_range(classes, ignored))
-        .push(begin)
-        .push(end - begin)
-        .push(classes)
-        .push(pitch)
-        .push(ignored)
-        .push(smoothing)
+        .push(begin, end - begin, classes, pitch, ignored, smoothing)
         .work(0, static_cast<double>((end - begin) * classes * element))
         .folded_groups(ceil_div(end - begin, shape.rows_per_group()));
   };
@@ -113,21 +97,12 @@ void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const T
   const auto element = static_cast<std::int64_t>(size_of(logits.dtype()));
   const auto each = [&](std::int64_t begin, std::int64_t end) {
     Launch(gpu, shader_name("cross_entropy_backward", logits.dtype()), {workgroup})
-        .read(row_range(logits, begin, end))
-        .read(row_range(targets, begin, end))
-        .read(row_range(log_sum_exp, begin, end))
-        .read(row_range(grad, begin, end))
+        .read(row_range(logits, begin, end), row_range(targets, begin, end),
+              row_range(log_sum_exp, begin, end), row_range(grad, begin, end))
         .write(row_range(dlogits, begin, end))
         .reports_errors(out_of_range(classes, ignored))
-        .push(begin)
-        .push(end - begin)
-        .push(classes)
-        .push(pieces)
-        .push(logits.stride(0))
-        .push(dlogits.stride(0))
-        .push(ignored)
-        .push(1 - smoothing)
-        .push(smoothing / static_cast<double>(classes))
+        .push(begin, end - begin, classes, pieces, logits.stride(0), dlogits.stride(0), ignored,
+              1 - smoothing, smoothing / static_cast<double>(classes))
         .work(0, 2.0 * static_cast<double>((end - begin) * classes * element))
         .folded_groups((end - begin) * pieces);
   };
@@ -163,12 +138,10 @@ struct AddedRows {
 /// Pushes what shaders/layer_norm.comp needs, for rows that begin at element `first` of the stream.
 void push_dropout(Launch& launch, double p, const RandomKey& key, std::int64_t first) {
   const auto block = static_cast<std::uint64_t>(first / 4);
-  launch.push(first % 4)
-      .push(static_cast<std::uint32_t>(block))
-      .push(static_cast<std::uint32_t>(block >> 32));
-  launch.push(static_cast<std::uint32_t>(key.seed)).push(static_cast<std::uint32_t>(key.seed >> 32));
-  launch.push(key.step).push(key.op);
-  launch.push(static_cast<std::uint32_t>(std::ceil(p * 0x1p24))).push(1 / (1 - p));
+  launch.push(first % 4, static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32));
+  launch.push(static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32));
+  launch.push(key.step, key.op);
+  launch.push(static_cast<std::uint32_t>(std::ceil(p * 0x1p24)), 1 / (1 - p));
 }
 
 void normalise(const AddedRows& of, const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
@@ -186,14 +159,12 @@ void normalise(const AddedRows& of, const Tensor& x, const Tensor& weight, const
                   {shape.workgroup, shape.lanes, weight.defined(), bias.defined(), shape.held(n),
                    mean.defined(), 0, of.p > 0});
     adds ? launch.write(x_rows) : launch.read(x_rows);
-    launch.read(weight)
-        .read(bias)
-        .write(row_range(as_rows(out), begin, end))
-        .write(either(row_range(mean, begin, end), row_inverse))
-        .write(row_inverse);
+    launch.read(weight, bias)
+        .write(row_range(as_rows(out), begin, end), either(row_range(mean, begin, end), row_inverse),
+               row_inverse);
     if (adds)
-      launch.read(row_range(as_rows(of.added), begin, end)).read(row_range(as_rows(of.residual), begin, end));
-    launch.push(end - begin).push(n).push(epsilon);
+      launch.read(row_range(as_rows(of.added), begin, end), row_range(as_rows(of.residual), begin, end));
+    launch.push(end - begin, n, epsilon);
     if (adds) push_dropout(launch, of.p, of.key, begin * n);
     launch.work(0, (adds ? 4.0 : 2.0) * static_cast<double>((end - begin) * n * element));
     launch.folded_groups(ceil_div(end - begin, shape.rows_per_group()));
@@ -230,10 +201,8 @@ void add_blocks(Gpu& gpu, const Tensor& sums, const Tensor& dweight, const Tenso
   const std::int64_t columns_per_group = 8, n = sums.size(2);
   Launch(gpu, shader_name("layer_norm_sums", dtype), {dweight.defined(), dbias.defined()})
       .read(sums)
-      .write(either(dweight, dbias))
-      .write(either(dbias, dweight))
-      .push(sums.size(0))
-      .push(n)
+      .write(either(dweight, dbias), either(dbias, dweight))
+      .push(sums.size(0), n)
       .work(0, 4.0 * static_cast<double>(sums.count()))
       .folded_groups(2 * ceil_div(n, columns_per_group));
 }
@@ -274,15 +243,12 @@ void normalise_backward(const AddedGradients& of, const Tensor& x, const Tensor&
                   row_shader(gpu, of.sum ? "add_norm_backward" : "layer_norm_backward", x.dtype(), shape),
                   {shape.workgroup, shape.lanes, weight.defined(), with_sums, shape.held(n), mean.defined(),
                    of.sum_grad.defined(), of.p > 0});
-    launch.read(part(x))
-        .read(weight)
-        .read(row_range(mean, begin, end))
-        .read(row_range(inverse_deviation, begin, end))
-        .read(part(grad))
-        .write(dx_rows)
-        .write(either(row_range(sums, first, last), dx_rows));
+    launch
+        .read(part(x), weight, row_range(mean, begin, end), row_range(inverse_deviation, begin, end),
+              part(grad))
+        .write(dx_rows, either(row_range(sums, first, last), dx_rows));
     if (of.sum) launch.read(part(of.sum_grad)).write(either(part(of.dadded), dx_rows));
-    launch.push(end - begin).push(n).push(per_thread);
+    launch.push(end - begin, n, per_thread);
     if (of.sum) push_dropout(launch, of.p, of.key, begin * n);
     launch.work(0, tensors * static_cast<double>((end - begin) * n * element));
     launch.folded_groups(ceil_div(last - first, shape.rows_per_group()));
@@ -307,10 +273,9 @@ void add_norm_backward(const Tensor& sum, const Tensor& weight, const Tensor& me
                      dbias);
 }
 
-namespace {
-
 /// `direction` is 1, or -1 to rotate back.
-void turn(const Tensor& x, const Tensor& cosines, const Tensor& sines, double direction, const Tensor& out) {
+static void turn(const Tensor& x, const Tensor& cosines, const Tensor& sines, double direction,
+                 const Tensor& out) {
   if (x.count() == 0) return;
   Gpu& gpu = gpu_of(x);
   const std::int64_t positions = x.size(1), heads = x.size(2), width = heads * x.size(3), pairs = width / 2;
@@ -319,23 +284,14 @@ void turn(const Tensor& x, const Tensor& cosines, const Tensor& sines, double di
   const Shape rows{x.size(0) * positions, width};
   const auto each = [&](std::int64_t begin, std::int64_t end) {
     Launch(gpu, shader_name("rotary", x.dtype()), {workgroup})
-        .read(row_range(x.view(rows), begin, end))
-        .read(cosines)
-        .read(sines)
+        .read(row_range(x.view(rows), begin, end), cosines, sines)
         .write(row_range(out.view(rows), begin, end))
-        .push((end - begin) * pairs)
-        .push(begin % positions)
-        .push(positions)
-        .push(heads)
-        .push(x.size(3) / 2)
-        .push(direction)
+        .push((end - begin) * pairs, begin % positions, positions, heads, x.size(3) / 2, direction)
         .work(0, 2.0 * static_cast<double>((end - begin) * width * element))
         .folded_groups(ceil_div((end - begin) * pairs, workgroup));
   };
   for_row_ranges(gpu, rows[0], width * element, pairs, workgroup, each);
 }
-
-}  // namespace
 
 void rotary_forward(const Tensor& x, const Tensor& cosines, const Tensor& sines, const Tensor& out) {
   turn(x, cosines, sines, 1, out);

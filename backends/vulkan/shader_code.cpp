@@ -95,44 +95,22 @@ std::optional<std::uint32_t> worked_out(std::uint32_t operation, std::span<const
   if (operation == select && x.size() == 3) return x[0] != 0 ? x[1] : x[2];
   if (x.size() != 2) return std::nullopt;
   const std::uint32_t a = x[0], b = x[1];
-  switch (operation) {
-    case 128:  // OpIAdd
-      return a + b;
-    case 130:  // OpISub
-      return a - b;
-    case 132:  // OpIMul
-      return a * b;
-    case 134:  // OpUDiv
-      return b == 0 ? std::nullopt : std::optional(a / b);
-    case 137:  // OpUMod
-      return b == 0 ? std::nullopt : std::optional(a % b);
-    case 164:  // OpLogicalEqual
-    case 170:  // OpIEqual
-      return a == b;
-    case 165:  // OpLogicalNotEqual
-    case 171:  // OpINotEqual
-      return a != b;
-    case 166:  // OpLogicalOr
-    case 197:  // OpBitwiseOr
-      return a | b;
-    case 167:  // OpLogicalAnd
-    case 199:  // OpBitwiseAnd
-      return a & b;
-    case 172:  // OpUGreaterThan
-      return a > b;
-    case 174:  // OpUGreaterThanEqual
-      return a >= b;
-    case 176:  // OpULessThan
-      return a < b;
-    case 178:  // OpULessThanEqual
-      return a <= b;
-    case 194:  // OpShiftRightLogical
-      return b > 31 ? std::nullopt : std::optional(a >> b);
-    case 196:  // OpShiftLeftLogical
-      return b > 31 ? std::nullopt : std::optional(a << b);
-    default:
-      return std::nullopt;
-  }
+  if (operation == 128) return a + b;                                         // OpIAdd
+  if (operation == 130) return a - b;                                         // OpISub
+  if (operation == 132) return a * b;                                         // OpIMul
+  if (operation == 134) return b == 0 ? std::nullopt : std::optional(a / b);  // OpUDiv
+  if (operation == 137) return b == 0 ? std::nullopt : std::optional(a % b);  // OpUMod
+  if (operation == 164 || operation == 170) return a == b;                    // OpLogicalEqual, OpIEqual
+  if (operation == 165 || operation == 171) return a != b;  // OpLogicalNotEqual, OpINotEqual
+  if (operation == 166 || operation == 197) return a | b;   // OpLogicalOr, OpBitwiseOr
+  if (operation == 167 || operation == 199) return a & b;   // OpLogicalAnd, OpBitwiseAnd
+  if (operation == 172) return a > b;                       // OpUGreaterThan
+  if (operation == 174) return a >= b;                      // OpUGreaterThanEqual
+  if (operation == 176) return a < b;                       // OpULessThan
+  if (operation == 178) return a <= b;                      // OpULessThanEqual
+  if (operation == 194) return b > 31 ? std::nullopt : std::optional(a >> b);  // OpShiftRightLogical
+  if (operation == 196) return b > 31 ? std::nullopt : std::optional(a << b);  // OpShiftLeftLogical
+  return std::nullopt;
 }
 
 /// Copies a module, instruction by instruction, and replaces its specialisation constants.
@@ -147,37 +125,22 @@ class Specialiser {
 
  private:
   void take(std::uint32_t number, Words words) {
-    switch (number) {
-      case decorate:
-        if (words[2] != spec_id) return keep(words);
-        numbers_[words[1]] = words[3];
-        return;
-      case type_bool:
-        bool_type_ = words[1];
-        return keep(words);
-      case type_int:
-        if (words[2] == 32) int_types_.insert(words[1]);
-        return keep(words);
-      case constant:
-        if (int_types_.contains(words[1])) known_[words[2]] = words[3];
-        return keep(words);
-      case constant_true:
-      case constant_false:
-        return put(words[1], words[2], number == constant_true ? 1 : 0);
-      case spec_true:
-      case spec_false:
-        return put(words[1], words[2], given(words[2]).value_or(number == spec_true ? 1 : 0));
-      case spec_constant:
-        if (words.size() > 4) return keep(words);  // of 64 bits
-        return put(words[1], words[2], given(words[2]).value_or(words[3]));
-      case constant_composite:
-      case spec_composite:
-        return put_composite(words);
-      case spec_op:
-        return put_operation(words);
-      default:
-        return keep(words);
+    if (number == decorate && words[2] == spec_id) {
+      numbers_[words[1]] = words[3];
+      return;
     }
+    if (number == type_bool) bool_type_ = words[1];
+    if (number == type_int && words[2] == 32) int_types_.insert(words[1]);
+    if (number == constant && int_types_.contains(words[1])) known_[words[2]] = words[3];
+    if (number == constant_true || number == constant_false)
+      return put(words[1], words[2], number == constant_true ? 1 : 0);
+    if (number == spec_true || number == spec_false)
+      return put(words[1], words[2], given(words[2]).value_or(number == spec_true ? 1 : 0));
+    if (number == spec_constant && words.size() <= 4)  // not of 64 bits
+      return put(words[1], words[2], given(words[2]).value_or(words[3]));
+    if (number == constant_composite || number == spec_composite) return put_composite(words);
+    if (number == spec_op) return put_operation(words);
+    keep(words);
   }
 
   void keep(Words words) { made_.insert(made_.end(), words.begin(), words.end()); }

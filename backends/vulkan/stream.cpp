@@ -10,7 +10,6 @@
 
 namespace heed::vulkan {
 
-namespace {
 // Large batches may exceed the time-outs of drivers; small ones cost latency. A device that is idle gets work
 // early.
 constexpr std::size_t longest_batch = 64, first_batch = 8;
@@ -26,7 +25,7 @@ constexpr VkAccessFlags device_writes = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_T
 constexpr VkAccessFlags device_reads = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
 
 /// The number of submissions in HEED_VULKAN_LOSE_AFTER; if it is not set, more than can ever happen.
-std::int64_t submissions_until_lost() {
+static std::int64_t submissions_until_lost() {
   const char* text = std::getenv("HEED_VULKAN_LOSE_AFTER");
   if (!text || !*text) return std::numeric_limits<std::int64_t>::max();
   const std::string_view digits = text;
@@ -36,7 +35,6 @@ std::int64_t submissions_until_lost() {
         "\"; it takes a number of submissions");
   return number;
 }
-}  // namespace
 
 Stream::Stream(OpenDevice& device) : device_(device) {
   const DeviceApi& api = device.api();

@@ -1,7 +1,6 @@
 // The C API: ops, by name if they are in the library's table.
 
 #include "heed/autograd/ops.h"
-#include "heed/autograd/recurrence.h"
 
 #include <algorithm>
 #include <cmath>

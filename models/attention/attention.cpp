@@ -49,9 +49,8 @@ Tensor repeated(const Tensor& x, std::int64_t times) {
 }  // namespace
 
 void AttentionCache::reorder(const RowOrder& rows, const RowOrder& memory_rows) {
-  for (Tensor* held : {&key, &value, &mask}) {
+  for (Tensor* held : {&key, &value, &mask})
     if (held->defined()) *held = (of_memory ? memory_rows : rows).of(std::move(*held));
-  }
   for (AttentionCache& part : parts) part.reorder(rows, memory_rows);
 }
 
@@ -258,13 +257,9 @@ Tensor without_padding(const Tensor& x, const Tensor& mask) {
   return where(unsqueeze(x.rank() == 4 ? unsqueeze(mask, 1) : mask, -1), x, 0);
 }
 
-namespace {
-
-std::int64_t key_width(const AttentionConfig& config, std::int64_t key_heads) {
+static std::int64_t key_width(const AttentionConfig& config, std::int64_t key_heads) {
   return key_heads > 0 ? config.inner_width() / config.heads * key_heads : config.inner_width();
 }
-
-}  // namespace
 
 Projections::Projections(const AttentionConfig& config, Initialiser& initialiser, std::int64_t key_heads,
                          std::optional<bool> output_bias)

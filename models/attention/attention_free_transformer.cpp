@@ -22,7 +22,6 @@
 #include <cmath>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/shared/recurrent_attention.h"
 #include "heed/models/attention/shared/sorting.h"
 #include "heed/models/attention/shared/token_sums.h"
 

@@ -10,29 +10,25 @@
 #include "heed/models/module.h"
 
 namespace heed {
-namespace {
-
 constexpr double passes_to_measure = 10;
 constexpr double most_relative_cost = 1.4;
 constexpr std::int64_t words_of_a_block = 256;
 
 /// f(K): multiplications per word.
-double cost(double clusters, double length, double width) {
+static double cost(double clusters, double length, double width) {
   return 2 * width * (clusters + 2 * length / clusters) + 5 * width * width;
 }
 
 /// The default K.
-std::int64_t silent(const AttentionConfig& config) {
+static std::int64_t silent(const AttentionConfig& config) {
   if (config.causal || config.max_length <= 0) return default_clusters(config);
   return std::max<std::int64_t>(2, ceil_div(config.max_length, words_of_a_block));
 }
 
 /// K0, where f is least.
-std::int64_t cheapest(double length) {
+static std::int64_t cheapest(double length) {
   return std::max<std::int64_t>(1, std::llround(std::sqrt(2 * length)));
 }
-
-}  // namespace
 
 ClusterCount::ClusterCount(const AttentionConfig& config) : width_(config.width) {
   const auto& values = config.options.values();

@@ -9,7 +9,7 @@
 //   O = ( silu(X Wg) * merge(RMSNorm(o)) ) Wo      one vector of gains for all heads
 //   DeltaNet: alpha = 1, O = merge(RMSNorm(o)) Wo
 //
-// unit(x) = x / sqrt(|x|^2 + 1e-6). conv is causal with c taps (shared/short_convolution.h). The
+// unit(x) = x / sqrt(|x|^2 + 1e-6). conv is causal with c taps (shared/token_sums.h). The
 // state is computed token by token (core/recurrence.h), not in chunks (2406.06484, section 3).
 // Decoding keeps S and c - 1 inputs of conv.
 //
@@ -43,10 +43,9 @@ class GatedDeltaNet : public DeltaNet {
  public:
   explicit GatedDeltaNet(const AttentionConfig& config) : DeltaNet(config) {
     if (!config.options.take_bool("gated", true)) return;
-    decay_ = std::make_unique<Linear>(config.width, config.heads, false, initialiser_);
-    gate_ = std::make_unique<Linear>(config.width, value_width_, config.bias, initialiser_);
-    add_module("decay", *decay_);
-    add_module("gate", *gate_);
+    decay_ = std::make_unique<Part<Linear>>(*this, "decay", config.width, config.heads, false, initialiser_);
+    gate_ =
+        std::make_unique<Part<Linear>>(*this, "gate", config.width, value_width_, config.bias, initialiser_);
     add_parameter("decay_rate", rate_, first_decay_rates(config.heads, initialiser_));
     add_parameter("decay_step", step_, first_decay_steps(config.heads, initialiser_));
   }

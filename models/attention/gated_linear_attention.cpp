@@ -26,7 +26,6 @@
 #include <vector>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/shared/recurrent_attention.h"
 #include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
@@ -39,21 +38,13 @@ class GatedLinearAttention : public RecurrentAttention {
         rank_(config.options.take_integer("gate_rank", 16, 1, most_units)),
         temperature_(config.options.take_number("temperature", 16, 1, 1e6)),
         key_width_(std::max<std::int64_t>(config.width / config.heads / 2, 1) * config.heads),
-        query_(config.width, key_width_, config.bias, initialiser_),
-        key_(config.width, key_width_, config.bias, initialiser_),
-        value_(config.width, config.width, config.bias, initialiser_),
-        gate_(config.width, config.width, true, initialiser_),
-        fade_in_(config.width, rank_, false, initialiser_),
-        fade_out_(rank_, key_width_, true, initialiser_),
-        output_(config.width, config.width, config.bias, initialiser_) {
-    add_module("query", query_);
-    add_module("key", key_);
-    add_module("value", value_);
-    add_module("gate", gate_);
-    add_module("fade_in", fade_in_);
-    add_module("fade_out", fade_out_);
-    add_module("output", output_);
-  }
+        query_(*this, "query", config.width, key_width_, config.bias, initialiser_),
+        key_(*this, "key", config.width, key_width_, config.bias, initialiser_),
+        value_(*this, "value", config.width, config.width, config.bias, initialiser_),
+        gate_(*this, "gate", config.width, config.width, true, initialiser_),
+        fade_in_(*this, "fade_in", config.width, rank_, false, initialiser_),
+        fade_out_(*this, "fade_out", rank_, key_width_, true, initialiser_),
+        output_(*this, "output", config.width, config.width, config.bias, initialiser_) {}
 
  protected:
   /// The cache holds S in `key`.
@@ -80,7 +71,7 @@ class GatedLinearAttention : public RecurrentAttention {
   std::int64_t rank_;
   double temperature_;
   std::int64_t key_width_;  // H dk
-  Linear query_, key_, value_, gate_, fade_in_, fade_out_, output_;
+  Part<Linear> query_, key_, value_, gate_, fade_in_, fade_out_, output_;
 };
 
 }  // namespace

@@ -41,12 +41,10 @@ class HardCodedGaussianAttention : public Attention {
         offsets_(config.options.take_numbers("offsets", {-1.0, config.causal ? 0.0 : 1.0}, -1e6, 1e6)),
         sigma_(config.options.take_number("sigma", 1, 1e-6, 1e6)),
         gamma_(config.options.take_number("gamma", 1, 1e-6, 1e6)),
-        value_(config.width, config.inner_width(), config.bias, initialiser_),
-        output_(config.inner_width(), config.width, config.bias, initialiser_) {
+        value_(*this, "value", config.width, config.inner_width(), config.bias, initialiser_),
+        output_(*this, "output", config.inner_width(), config.width, config.bias, initialiser_) {
     check(!offsets_.empty(), "setting 'offsets' must list at least one number");
     check(config.cross || gamma_ == 1, "only cross-attention has a gamma, got ", gamma_);
-    add_module("value", value_);
-    add_module("output", output_);
   }
 
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
@@ -210,7 +208,7 @@ class HardCodedGaussianAttention : public Attention {
 
   std::vector<double> offsets_;
   double sigma_, gamma_;
-  Linear value_, output_;
+  Part<Linear> value_, output_;
   BoundedCache<Band, 32> bands_;
 };
 

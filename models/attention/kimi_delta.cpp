@@ -40,14 +40,10 @@ class KimiDelta : public DeltaNet {
   explicit KimiDelta(const AttentionConfig& config)
       : DeltaNet(config),
         rank_(read_rank(config)),
-        decay_in_(config.width, rank_, false, initialiser_),
-        decay_out_(rank_, config.width, false, initialiser_),
-        gate_in_(config.width, rank_, false, initialiser_),
-        gate_out_(rank_, value_width_, true, initialiser_) {
-    add_module("decay_in", decay_in_);
-    add_module("decay_out", decay_out_);
-    add_module("gate_in", gate_in_);
-    add_module("gate_out", gate_out_);
+        decay_in_(*this, "decay_in", config.width, rank_, false, initialiser_),
+        decay_out_(*this, "decay_out", rank_, config.width, false, initialiser_),
+        gate_in_(*this, "gate_in", config.width, rank_, false, initialiser_),
+        gate_out_(*this, "gate_out", rank_, value_width_, true, initialiser_) {
     add_parameter("decay_rate", rate_, first_decay_rates(config.heads, initialiser_));
     add_parameter("decay_step", step_, first_decay_steps(config.width, initialiser_));
   }
@@ -68,9 +64,9 @@ class KimiDelta : public DeltaNet {
     return given > 0 ? given : config.width / config.heads;
   }
 
-  std::int64_t rank_;                                 // r
-  Linear decay_in_, decay_out_, gate_in_, gate_out_;  // Wa1, Wa2, Wg1, Wg2 with bg
-  Tensor rate_, step_;                                // A [H], ba [d]
+  std::int64_t rank_;                                       // r
+  Part<Linear> decay_in_, decay_out_, gate_in_, gate_out_;  // Wa1, Wa2, Wg1, Wg2 with bg
+  Tensor rate_, step_;                                      // A [H], ba [d]
 };
 
 }  // namespace

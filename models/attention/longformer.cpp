@@ -33,24 +33,17 @@ class Longformer : public PatternAttention {
  public:
   explicit Longformer(const AttentionConfig& config)
       : PatternAttention(config),
-        query_(config.width, config.inner_width(), config.bias, initialiser_),
-        key_(config.width, config.inner_width(), config.bias, initialiser_),
-        value_(config.width, config.inner_width(), config.bias, initialiser_),
-        global_query_(config.width, config.inner_width(), config.bias, initialiser_),
-        global_key_(config.width, config.inner_width(), config.bias, initialiser_),
-        global_value_(config.width, config.inner_width(), config.bias, initialiser_),
-        output_(config.inner_width(), config.width, config.bias, initialiser_),
+        query_(*this, "query", config.width, config.inner_width(), config.bias, initialiser_),
+        key_(*this, "key", config.width, config.inner_width(), config.bias, initialiser_),
+        value_(*this, "value", config.width, config.inner_width(), config.bias, initialiser_),
+        global_query_(*this, "global_query", config.width, config.inner_width(), config.bias, initialiser_),
+        global_key_(*this, "global_key", config.width, config.inner_width(), config.bias, initialiser_),
+        global_value_(*this, "global_value", config.width, config.inner_width(), config.bias, initialiser_),
+        output_(*this, "output", config.inner_width(), config.width, config.bias, initialiser_),
         window_(config.options.take_integer("window", 512, 0, most_positions)),
         dilation_(config.options.take_integer("dilation", 1, 1, most_positions)),
         global_tokens_(config.options.take_integer("global_tokens", 1, 0, most_positions)) {
     check(window_ % 2 == 0, "setting 'window' must be even, got ", window_);
-    add_module("query", query_);
-    add_module("key", key_);
-    add_module("value", value_);
-    add_module("global_query", global_query_);
-    add_module("global_key", global_key_);
-    add_module("global_value", global_value_);
-    add_module("output", output_);
     copy_weight(query_, global_query_);
     copy_weight(key_, global_key_);
     copy_weight(value_, global_value_);
@@ -167,7 +160,7 @@ class Longformer : public PatternAttention {
     });
   }
 
-  Linear query_, key_, value_, global_query_, global_key_, global_value_, output_;
+  Part<Linear> query_, key_, value_, global_query_, global_key_, global_value_, output_;
   std::int64_t window_, dilation_, global_tokens_;
 };
 

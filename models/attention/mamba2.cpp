@@ -8,7 +8,7 @@
 //   [x, B, C] = silu( conv( U [Wx, WB, WC] ) ),  O = RMSNorm( merge(y) * silu(U Wz) ) Wo  (fig. 6)
 //
 // U is the input. x has e d / H elements per head; B and C have n and are shared by all heads (one
-// group, "multi-value"). conv is causal with c taps and a bias (shared/short_convolution.h).
+// group, "multi-value"). conv is causal with c taps and a bias (shared/token_sums.h).
 // RMSNorm has gains and spans all heads. The state is computed token by token (core/recurrence.h),
 // not in chunks (section 6). Decoding keeps h and c - 1 inputs of conv.
 //
@@ -28,8 +28,6 @@
 #include <vector>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/shared/recurrent_attention.h"
-#include "heed/models/attention/shared/short_convolution.h"
 #include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
@@ -41,21 +39,14 @@ class Mamba2 : public RecurrentAttention {
       : RecurrentAttention(config),
         inner_(config.options.take_integer("expand", 2, 1, 64) * config.width),
         states_(config.options.take_integer("state", 64, 1, 4096)),
-        gate_(config.width, inner_, config.bias, initialiser_),
-        value_(config.width, inner_, config.bias, initialiser_),
-        key_(config.width, states_, config.bias, initialiser_),
-        query_(config.width, states_, config.bias, initialiser_),
-        step_(config.width, config.heads, false, initialiser_),
-        output_(inner_, config.width, config.bias, initialiser_),
-        convolution_(config.options.take_integer("convolution", 4, 1, 64), inner_ + 2 * states_, true,
-                     initialiser_) {
-    add_module("gate", gate_);
-    add_module("value", value_);
-    add_module("key", key_);
-    add_module("query", query_);
-    add_module("step", step_);
-    add_module("output", output_);
-    add_module("convolution", convolution_);
+        gate_(*this, "gate", config.width, inner_, config.bias, initialiser_),
+        value_(*this, "value", config.width, inner_, config.bias, initialiser_),
+        key_(*this, "key", config.width, states_, config.bias, initialiser_),
+        query_(*this, "query", config.width, states_, config.bias, initialiser_),
+        step_(*this, "step", config.width, config.heads, false, initialiser_),
+        output_(*this, "output", inner_, config.width, config.bias, initialiser_),
+        convolution_(*this, "convolution", config.options.take_integer("convolution", 4, 1, 64),
+                     inner_ + 2 * states_, true, initialiser_) {
     add_parameter("decay_rate", rate_, first_decay_rates(config.heads, initialiser_));
     add_parameter("first_step", first_step_, first_decay_steps(config.heads, initialiser_));
     add_parameter("skip", skip_, Initialiser::constant({config.heads}, 1));
@@ -91,8 +82,8 @@ class Mamba2 : public RecurrentAttention {
 
  private:
   std::int64_t inner_, states_;  // e d, n
-  Linear gate_, value_, key_, query_, step_, output_;
-  ShortConvolution convolution_;
+  Part<Linear> gate_, value_, key_, query_, step_, output_;
+  Part<ShortConvolution> convolution_;
   Tensor rate_, first_step_, skip_;  // A, bdt, D [H]
   Tensor gains_;                     // [e d]
 };

@@ -40,25 +40,19 @@ class MultiHeadLatent : public Attention {
         rank_(size_of_option(config, "kv_rank", 4 * width_)),
         query_rank_(config.options.take_integer("query_rank", 0, 0, most_units)),
         rotary_width_(size_of_option(config, "rotary_width", 2 * ceil_div(width_, 4))),
-        query_(asking_width(), config.width, config.bias, initialiser_),
-        rotary_query_(asking_width(), config.heads * rotary_width_, config.bias, initialiser_),
-        latent_(config.width, rank_, config.bias, initialiser_),
-        rotary_key_(config.width, rotary_width_, config.bias, initialiser_),
-        key_(rank_, config.width, false, initialiser_),
-        value_(rank_, config.width, config.bias, initialiser_),
-        output_(config.width, config.width, config.bias, initialiser_),
+        query_(*this, "query", asking_width(), config.width, config.bias, initialiser_),
+        rotary_query_(*this, "rotary_query", asking_width(), config.heads * rotary_width_, config.bias,
+                      initialiser_),
+        latent_(*this, "latent", config.width, rank_, config.bias, initialiser_),
+        rotary_key_(*this, "rotary_key", config.width, rotary_width_, config.bias, initialiser_),
+        key_(*this, "key", rank_, config.width, false, initialiser_),
+        value_(*this, "value", rank_, config.width, config.bias, initialiser_),
+        output_(*this, "output", config.width, config.width, config.bias, initialiser_),
         rotary_(rotated(config, rotary_width_)) {
-    add_module("query", query_);
-    add_module("rotary_query", rotary_query_);
-    add_module("latent", latent_);
-    add_module("rotary_key", rotary_key_);
-    add_module("key", key_);
-    add_module("value", value_);
-    add_module("output", output_);
     add_parameter("latent_norm", gains_, Initialiser::constant({rank_}, 1));
     if (query_rank_ == 0) return;
-    query_latent_ = std::make_unique<Linear>(config.width, query_rank_, config.bias, initialiser_);
-    add_module("query_latent", *query_latent_);
+    query_latent_ = std::make_unique<Part<Linear>>(*this, "query_latent", config.width, query_rank_,
+                                                   config.bias, initialiser_);
     add_parameter("query_latent_norm", query_gains_, Initialiser::constant({query_rank_}, 1));
   }
 
@@ -131,7 +125,7 @@ class MultiHeadLatent : public Attention {
   }
 
   std::int64_t width_, rank_, query_rank_, rotary_width_;  // dh, dc, rq, dR
-  Linear query_, rotary_query_, latent_, rotary_key_, key_, value_, output_;
+  Part<Linear> query_, rotary_query_, latent_, rotary_key_, key_, value_, output_;
   Rotary rotary_;
   Tensor gains_;                          // [dc]
   std::unique_ptr<Linear> query_latent_;  // Wdq; null without a query rank

@@ -48,10 +48,9 @@ namespace {
 class BlockInShort : public Module {
  public:
   BlockInShort(std::int64_t block, std::int64_t width, Initialiser& initialiser)
-      : in_(block * width, width, true, initialiser), out_(width, width, true, initialiser) {
+      : in_(*this, "in", block * width, width, true, initialiser),
+        out_(*this, "out", width, width, true, initialiser) {
     add_parameter("positions", positions_, initialiser.normal({block, width}, 0.02));
-    add_module("in", in_);
-    add_module("out", out_);
   }
 
   Tensor operator()(const Tensor& x, const Tensor& mask) const {
@@ -64,7 +63,7 @@ class BlockInShort : public Module {
 
  private:
   Tensor positions_;  // e [l, dh]
-  Linear in_, out_;
+  Part<Linear> in_, out_;
 };
 
 class NativeSparse : public Attention {
@@ -76,22 +75,14 @@ class NativeSparse : public Attention {
         block_(config.options.take_integer("block", 32, 1, 4096)),
         blocks_(config.options.take_integer("blocks", 8, 1, most_positions)),
         window_(config.options.take_integer("window", 64, 1, most_positions)),
-        query_(config.width, config.inner_width(), config.bias, initialiser_),
-        key_(config.width, 3 * groups_ * head_width_, config.bias, initialiser_),
-        value_(config.width, 3 * groups_ * head_width_, config.bias, initialiser_),
-        output_(config.inner_width(), config.width, config.bias, initialiser_),
-        gate_(config.width, 3 * config.heads, config.bias, initialiser_),
-        short_key_(block_, head_width_, initialiser_),
-        short_value_(block_, head_width_, initialiser_),
-        rotary_(config) {
-    add_module("query", query_);
-    add_module("key", key_);
-    add_module("value", value_);
-    add_module("output", output_);
-    add_module("gate", gate_);
-    add_module("short_key", short_key_);
-    add_module("short_value", short_value_);
-  }
+        query_(*this, "query", config.width, config.inner_width(), config.bias, initialiser_),
+        key_(*this, "key", config.width, 3 * groups_ * head_width_, config.bias, initialiser_),
+        value_(*this, "value", config.width, 3 * groups_ * head_width_, config.bias, initialiser_),
+        output_(*this, "output", config.inner_width(), config.width, config.bias, initialiser_),
+        gate_(*this, "gate", config.width, 3 * config.heads, config.bias, initialiser_),
+        short_key_(*this, "short_key", block_, head_width_, initialiser_),
+        short_value_(*this, "short_value", block_, head_width_, initialiser_),
+        rotary_(config) {}
 
   /// The cache holds k and v of all three, and in a part phi of the complete blocks [B, blocks, G
   /// dh].
@@ -234,8 +225,8 @@ class NativeSparse : public Attention {
   }
 
   std::int64_t groups_, head_width_, block_, blocks_, window_;  // G, dh, l, n, w
-  Linear query_, key_, value_, output_, gate_;                  // key_, value_: of all three
-  BlockInShort short_key_, short_value_;
+  Part<Linear> query_, key_, value_, output_, gate_;            // key_, value_: of all three
+  Part<BlockInShort> short_key_, short_value_;
   Rotary rotary_;
   PatternCache patterns_;
 };

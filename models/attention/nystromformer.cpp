@@ -42,7 +42,6 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/attention/shared/counted_padding.h"
 #include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {

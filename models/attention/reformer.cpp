@@ -151,14 +151,11 @@ class Reformer : public Attention {
         rounds_(config.options.take_integer("rounds", 8, 1, 128)),
         chunk_(config.options.take_integer("chunk", 64, 1, most_positions)),
         buckets_(config.options.take_integer("buckets", 0, 0, most_units)),
-        query_key_(config.width, config.width, config.bias, initialiser_),
-        value_(config.width, config.width, config.bias, initialiser_),
-        output_(config.width, config.width, config.bias, initialiser_),
+        query_key_(*this, "query_key", config.width, config.width, config.bias, initialiser_),
+        value_(*this, "value", config.width, config.width, config.bias, initialiser_),
+        output_(*this, "output", config.width, config.width, config.bias, initialiser_),
         inference_key_{initialiser_.next_seed(), 0, 0} {
     check(buckets_ % 2 == 0, "setting 'buckets' must be even, is ", buckets_);
-    add_module("query_key", query_key_);
-    add_module("value", value_);
-    add_module("output", output_);
     if (buckets_) add_buffer("rotations", rotations_, initial_rotations());
   }
 
@@ -282,7 +279,7 @@ class Reformer : public Attention {
   }
 
   std::int64_t rounds_, chunk_, buckets_;
-  Linear query_key_, value_, output_;
+  Part<Linear> query_key_, value_, output_;
   RandomKey inference_key_;
   Tensor rotations_;
 };

@@ -30,7 +30,6 @@
 #include <vector>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/shared/recurrent_attention.h"
 #include "heed/models/attention/shared/token_sums.h"
 #include "heed/models/positions.h"
 
@@ -42,18 +41,12 @@ class RetNet : public RecurrentAttention {
   explicit RetNet(const AttentionConfig& config)
       : RecurrentAttention(config),
         inner_(config.options.take_integer("value_width", 2, 1, 64) * config.width),
-        query_(config.width, config.width, config.bias, initialiser_),
-        key_(config.width, config.width, config.bias, initialiser_),
-        value_(config.width, inner_, config.bias, initialiser_),
-        gate_(config.width, inner_, config.bias, initialiser_),
-        output_(inner_, config.width, config.bias, initialiser_),
-        rotary_(rotated(config)) {
-    add_module("query", query_);
-    add_module("key", key_);
-    add_module("value", value_);
-    add_module("gate", gate_);
-    add_module("output", output_);
-  }
+        query_(*this, "query", config.width, config.width, config.bias, initialiser_),
+        key_(*this, "key", config.width, config.width, config.bias, initialiser_),
+        value_(*this, "value", config.width, inner_, config.bias, initialiser_),
+        gate_(*this, "gate", config.width, inner_, config.bias, initialiser_),
+        output_(*this, "output", inner_, config.width, config.bias, initialiser_),
+        rotary_(rotated(config)) {}
 
  protected:
   /// The cache holds S in `key`.
@@ -102,7 +95,7 @@ class RetNet : public RecurrentAttention {
   }
 
   std::int64_t inner_;  // e d
-  Linear query_, key_, value_, gate_, output_;
+  Part<Linear> query_, key_, value_, gate_, output_;
   Rotary rotary_;
 };
 

@@ -39,7 +39,6 @@
 #include <vector>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/shared/recurrent_attention.h"
 #include "heed/models/attention/shared/sorting.h"
 #include "heed/models/attention/shared/token_sums.h"
 
@@ -52,26 +51,16 @@ class Rwkv7 : public RecurrentAttention {
       : RecurrentAttention(config),
         rank_(read_rank(config, "rank", 2.5 * read_head_width(config) / 64)),
         gate_rank_(read_rank(config, "gate_rank", 5)),
-        query_(config.width, config.width, config.bias, initialiser_),
-        key_(config.width, config.width, config.bias, initialiser_),
-        value_(config.width, config.width, config.bias, initialiser_),
-        output_(config.width, config.width, config.bias, initialiser_),
-        decay_in_(config.width, rank_, false, initialiser_),
-        decay_out_(rank_, config.width, false, initialiser_),
-        rate_in_(config.width, rank_, false, initialiser_),
-        rate_out_(rank_, config.width, false, initialiser_),
-        gate_in_(config.width, gate_rank_, false, initialiser_),
-        gate_out_(gate_rank_, config.width, false, initialiser_) {
-    add_module("query", query_);
-    add_module("key", key_);
-    add_module("value", value_);
-    add_module("output", output_);
-    add_module("decay_in", decay_in_);
-    add_module("decay_out", decay_out_);
-    add_module("rate_in", rate_in_);
-    add_module("rate_out", rate_out_);
-    add_module("gate_in", gate_in_);
-    add_module("gate_out", gate_out_);
+        query_(*this, "query", config.width, config.width, config.bias, initialiser_),
+        key_(*this, "key", config.width, config.width, config.bias, initialiser_),
+        value_(*this, "value", config.width, config.width, config.bias, initialiser_),
+        output_(*this, "output", config.width, config.width, config.bias, initialiser_),
+        decay_in_(*this, "decay_in", config.width, rank_, false, initialiser_),
+        decay_out_(*this, "decay_out", rank_, config.width, false, initialiser_),
+        rate_in_(*this, "rate_in", config.width, rank_, false, initialiser_),
+        rate_out_(*this, "rate_out", rank_, config.width, false, initialiser_),
+        gate_in_(*this, "gate_in", config.width, gate_rank_, false, initialiser_),
+        gate_out_(*this, "gate_out", gate_rank_, config.width, false, initialiser_) {
     add_first_values(config.width, config.width / config.heads);
     add_parameter("norm", gains_, Initialiser::constant({config.width}, 1));
     add_parameter("norm_bias", biases_, Initialiser::constant({config.width}, 0));
@@ -165,8 +154,8 @@ class Rwkv7 : public RecurrentAttention {
   }
 
   std::int64_t rank_, gate_rank_;  // n, m
-  Linear query_, key_, value_, output_;
-  Linear decay_in_, decay_out_, rate_in_, rate_out_, gate_in_, gate_out_;
+  Part<Linear> query_, key_, value_, output_;
+  Part<Linear> decay_in_, decay_out_, rate_in_, rate_out_, gate_in_, gate_out_;
   Tensor mix_;                                             // mu [6, d]
   Tensor first_decay_, first_rate_;                        // w0, a0 [d]
   Tensor removal_, replacement_, bonus_, gains_, biases_;  // xi, alpha, rho, and GroupNorm's [d]

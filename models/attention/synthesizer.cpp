@@ -304,11 +304,8 @@ class DotProductLogits : public SynthesizerLogits {
  public:
   DotProductLogits(const AttentionConfig& config, Initialiser& initialiser)
       : heads_(config.heads),
-        query_(config.width, config.inner_width(), config.bias, initialiser),
-        key_(config.width, config.inner_width(), config.bias, initialiser) {
-    add_module("query", query_);
-    add_module("key", key_);
-  }
+        query_(*this, "query", config.width, config.inner_width(), config.bias, initialiser),
+        key_(*this, "key", config.width, config.inner_width(), config.bias, initialiser) {}
 
   LogitFactors factors(const Tensor& x, std::int64_t first) const override {
     const Tensor query = split_heads(query_(slice(x, 1, first, x.size(1))), heads_);  // [B, H, n, dh]
@@ -317,7 +314,7 @@ class DotProductLogits : public SynthesizerLogits {
 
  private:
   std::int64_t heads_;
-  Linear query_, key_;
+  Part<Linear> query_, key_;
 };
 
 LogitsPtr make_component(const std::string& name, const AttentionConfig& config, Initialiser& initialiser) {
@@ -378,9 +375,8 @@ class MixtureLogits : public SynthesizerLogits {
 
   std::vector<Tensor> matrix_rows(const Tensor& x, std::int64_t first) const override {
     std::vector<Tensor> all;
-    for (const LogitsPtr& component : components_) {
+    for (const LogitsPtr& component : components_)
       for (Tensor& rows : component->matrix_rows(x, first)) all.push_back(std::move(rows));
-    }
     return all;
   }
 
@@ -419,11 +415,9 @@ class Synthesizer : public Attention {
  public:
   Synthesizer(const AttentionConfig& config, MakeLogits make)
       : Attention(config),
-        value_(config.width, config.inner_width(), config.bias, initialiser_),
-        output_(config.inner_width(), config.width, config.bias, initialiser_),
+        value_(*this, "value", config.width, config.inner_width(), config.bias, initialiser_),
+        output_(*this, "output", config.inner_width(), config.width, config.bias, initialiser_),
         logits_(make(config, initialiser_)) {
-    add_module("value", value_);
-    add_module("output", output_);
     add_module("logits", *logits_);
   }
 
@@ -547,7 +541,7 @@ class Synthesizer : public Attention {
     return reshape(samples, {batch, queries, config().inner_width()});
   }
 
-  Linear value_, output_;
+  Part<Linear> value_, output_;
   LogitsPtr logits_;
 };
 

@@ -172,11 +172,9 @@ Capabilities attention_capabilities(std::string_view name, const Options& option
   return variant.capabilities_with ? variant.capabilities_with(options) : variant.capabilities;
 }
 
-namespace {
-
 /// Throws for an option that is not a setting of the variant but is spelled almost like one: a
 /// listed setting, or one that this configuration looked up.
-void check_spelling(std::string_view name, const Options& options) {
+static void check_spelling(std::string_view name, const Options& options) {
   if (options.values().empty()) return;
   std::vector<std::string> known;
   for (const Options::Asked& asked : options.asked()) known.push_back(asked.name);
@@ -186,7 +184,7 @@ void check_spelling(std::string_view name, const Options& options) {
       fail("attention '", name, "' has no setting '", option, "'", suggest_name(option, known));
 }
 
-std::unique_ptr<Attention> checked_attention(std::string_view name, const AttentionConfig& config) {
+static std::unique_ptr<Attention> checked_attention(std::string_view name, const AttentionConfig& config) {
   const Capabilities can = attention_capabilities(name, config.options);
   check_config(name, config);
   check_capabilities(name, config, can);
@@ -205,8 +203,6 @@ std::unique_ptr<Attention> checked_attention(std::string_view name, const Attent
   return made;
 }
 
-}  // namespace
-
 std::unique_ptr<Attention> make_attention(std::string_view name, const AttentionConfig& config) {
   try {
     return checked_attention(name, config);
@@ -220,12 +216,10 @@ std::unique_ptr<Attention> make_attention(std::string_view name, const Attention
   }
 }
 
-namespace {
-
 /// Adds the settings that a layer looks up in each use of a variant, given the values of other
 /// settings.
-void add_asked(std::string_view name, const std::map<std::string, Options::Value>& beside,
-               std::vector<Options::Asked>& settings) {
+static void add_asked(std::string_view name, const std::map<std::string, Options::Value>& beside,
+                      std::vector<Options::Asked>& settings) {
   const Capabilities can = attention_capabilities(name, {});
   for (const bool causal : {false, true}) {
     for (const bool cross : {false, true}) {
@@ -246,8 +240,6 @@ void add_asked(std::string_view name, const std::map<std::string, Options::Value
     }
   }
 }
-
-}  // namespace
 
 std::vector<Options::Asked> attention_settings(std::string_view name) {
   const ShapesOnly scope;

@@ -261,7 +261,7 @@ TEST_CASE("bf16 products: processors without the instructions round copies, and 
 TEST_CASE("int8 rows: each row is rounded to 127 steps of its largest element") {
   const Tensor x = Tensor::from<float>({{127, 1.4F, -126.6F, 2.5F}, {0, 0, 0, 0}, {-1e-3F, 5e-4F, 0, 1e-3F}});
   round_to_int8(x);
-  const NarrowRows* rows = x.storage()->narrow_rows();
+  const NarrowRows* rows = NarrowRows::kept(*x.storage());
   REQUIRE(rows);
   CHECK(rows->columns == 4);
   CHECK(rows->scales == std::vector<float>{1, 0, 1e-3F / 127});
@@ -274,7 +274,7 @@ TEST_CASE("int8 rows: each row is rounded to 127 steps of its largest element") 
   round_to_int8(x);
   CHECK(x.to_vector<float>() == found);
   x.assign<float>(found);
-  CHECK(x.storage()->narrow_rows() == nullptr);  // it was overwritten
+  CHECK(NarrowRows::kept(*x.storage()) == nullptr);  // it was overwritten
 }
 
 TEST_CASE("bf16 rows: each element is rounded to the nearest number of 8 bits, ties to even") {
@@ -301,7 +301,7 @@ TEST_CASE("narrow rows: linear maps of few rows give what the rounded weights gi
                      weight = random_floats({out, in}, 3);
         const std::vector<float> exact = linear(x, weight, bias).to_vector<float>();
         round(weight);
-        REQUIRE(weight.storage()->narrow_rows());
+        REQUIRE(NarrowRows::kept(*weight.storage()));
         const Tensor expected =
             linear(x.to(DType::f64), Tensor::from(weight.to_vector<float>(), weight.shape()).to(DType::f64),
                    bias.to(DType::f64));
@@ -341,7 +341,7 @@ TEST_CASE("narrow rows: a model that writes token by token agrees with itself re
     const NoGrad no_grad;
     int8 ? model.round_to_int8() : model.round_to_bf16();
     for (const NamedTensor& named : model.parameters())
-      CHECK((named.tensor->storage()->narrow_rows() != nullptr) == (named.tensor->rank() == 2));
+      CHECK((NarrowRows::kept(*named.tensor->storage()) != nullptr) == (named.tensor->rank() == 2));
     const std::vector<std::int32_t> text{3, 7, 1, 9, 4, 2, 8, 5};
     // A step is given the last token of the prompt again: all others are read at once.
     LanguageModelSteps whole(model, text, 1, 12), steps(model, std::vector<std::int32_t>{text[0]}, 1, 12);

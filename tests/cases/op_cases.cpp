@@ -6,7 +6,6 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/autograd/recurrence.h"
 
 namespace heed {
 

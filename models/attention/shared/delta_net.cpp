@@ -10,20 +10,14 @@ namespace heed {
 DeltaNet::DeltaNet(const AttentionConfig& config)
     : RecurrentAttention(config),
       value_width_(config.options.take_integer("value_width", 1, 1, 64) * config.width),
-      query_(config.width, config.width, config.bias, initialiser_),
-      key_(config.width, config.width, config.bias, initialiser_),
-      value_(config.width, value_width_, config.bias, initialiser_),
-      strength_(config.width, config.heads, config.bias, initialiser_),
-      output_(value_width_, config.width, config.bias, initialiser_),
+      query_(*this, "query", config.width, config.width, config.bias, initialiser_),
+      key_(*this, "key", config.width, config.width, config.bias, initialiser_),
+      value_(*this, "value", config.width, value_width_, config.bias, initialiser_),
+      strength_(*this, "strength", config.width, config.heads, config.bias, initialiser_),
+      output_(*this, "output", value_width_, config.width, config.bias, initialiser_),
       scales_(config.options.take_bool("scale", false)),
-      convolution_(config.options.take_integer("convolution", 4, 1, 64), 2 * config.width + value_width_,
-                   false, initialiser_) {
-  add_module("query", query_);
-  add_module("key", key_);
-  add_module("value", value_);
-  add_module("strength", strength_);
-  add_module("output", output_);
-  add_module("convolution", convolution_);
+      convolution_(*this, "convolution", config.options.take_integer("convolution", 4, 1, 64),
+                   2 * config.width + value_width_, false, initialiser_) {
   add_parameter("norm", gains_, Initialiser::constant({value_width_ / config.heads}, 1));
 }
 

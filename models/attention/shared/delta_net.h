@@ -2,8 +2,7 @@
 
 #include <vector>
 
-#include "heed/models/attention/shared/recurrent_attention.h"
-#include "heed/models/attention/shared/short_convolution.h"
+#include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
 
@@ -29,14 +28,14 @@ class DeltaNet : public RecurrentAttention {
                   AttentionCache* cache, Context& context) const;
 
   std::int64_t value_width_;  // e d
-  Linear query_, key_, value_, strength_, output_;
+  Part<Linear> query_, key_, value_, strength_, output_;
 
  private:
   struct Parts;
   bool scales_;
   Tensor one_way(const Parts& parts, AttentionCache* cache) const;
 
-  ShortConvolution convolution_;
+  Part<ShortConvolution> convolution_;
   Tensor gains_;  // [e dh]
 };
 

@@ -6,16 +6,12 @@
 #include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
-namespace {
-
 constexpr double most_decay = 100;  // exp(-100) is below the precision of 1
 
 /// Less than the logarithm of any feature.
-double least_log(const Tensor& logs) {
+static double least_log(const Tensor& logs) {
   return logs.dtype() == DType::f64 ? -1e300 : -1e38;
 }
-
-}  // namespace
 
 FeatureAttention::FeatureAttention(const AttentionConfig& config)
     : Attention(config), w_(config, initialiser_) {

@@ -4,10 +4,8 @@
 #include "heed/base/error.h"
 
 namespace heed {
-namespace {
-
 /// The heads that rotary positions rotate.
-AttentionConfig split_between(AttentionConfig config, std::int64_t softmaxes) {
+static AttentionConfig split_between(AttentionConfig config, std::int64_t softmaxes) {
   if (softmaxes == 1) return config;
   const std::int64_t width = config.inner_width() / config.heads;
   check(width % 2 == 0, "the width of a head must be even, since two softmaxes share it, got ", width);
@@ -18,13 +16,11 @@ AttentionConfig split_between(AttentionConfig config, std::int64_t softmaxes) {
 }
 
 /// Queries or keys [B, N, H dh] with each head normalised; unchanged without a norm.
-Tensor normed(const std::unique_ptr<Norm>& norm, const Tensor& x) {
+static Tensor normed(const std::unique_ptr<Norm>& norm, const Tensor& x) {
   if (!norm) return x;
   const std::int64_t width = norm->weight.size(0);
   return reshape((*norm)(reshape(x, {x.size(0), x.size(1), x.size(2) / width, width})), x.shape());
 }
-
-}  // namespace
 
 ProjectedAttention::ProjectedAttention(const AttentionConfig& config, const Kind& kind)
     : Attention(config),

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "heed/autograd/recurrence.h"
-#include "heed/core/tensor.h"
-#include "heed/models/module.h"
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/options.h"
 
 // Shared by the variants whose tokens meet in sums instead of in pairs.
 
@@ -12,6 +12,38 @@ namespace heed {
 /// after the last token and is all that decoding keeps; null: the sequence is whole. Bidirectional:
 /// the sum of both directions' outputs; without a delta rule, a query's own token counts once.
 Tensor recurrence_output(Recurrence of, bool causal, Tensor* state);
+
+/// Attention that is a recurrence over the tokens, so decoding continues from a state.
+class RecurrentAttention : public Attention {
+ public:
+  using Attention::Attention;
+
+  Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
+    return config().causal ? mixed(input, &cache, context) : Attention::step(input, cache, context);
+  }
+
+ protected:
+  Tensor forward(const AttentionInput& input, Context& context) override {
+    return mixed(input, nullptr, context);
+  }
+
+  /// The output for these positions. `cache` holds the state before them and is updated to the
+  /// state after them; null: they are the whole sequence.
+  virtual Tensor mixed(const AttentionInput& input, AttentionCache* cache, Context& context) = 0;
+};
+
+/// A causal depthwise convolution, used before the recurrences of newer mechanisms: y_t = sum_s
+/// w_{c-1-s} x_{t-s} + b over s = 0 ... c - 1. "weight" [c, C] starts from U(-1, 1) / sqrt(c),
+/// "bias" [C] from 0.
+class ShortConvolution : public Module {
+ public:
+  ShortConvolution(std::int64_t taps, std::int64_t channels, bool with_bias, Initialiser& initialiser);
+  /// x [B, N, C] -> [B, N, C]. `before` is x at the c - 1 positions before [B, c - 1, C]
+  /// (undefined: 0), and becomes that of the last ones; null: a whole sequence.
+  Tensor operator()(const Tensor& x, Tensor* before) const;
+
+  Tensor weight, bias;
+};
 
 /// Initial values for H heads that fade as e^( -e^A softplus(x + b) ), as in Mamba-2's code: e^A
 /// from U(1, 16), and softplus(b) from e^U(log 0.001, log 0.1).
@@ -31,5 +63,12 @@ RealPlaces real_places(const Tensor& mask, const Tensor& x);
 /// `total`, which must not be negative, with zeros replaced by 1, so that x / divisor(total) is 0
 /// for empty sums.
 Tensor divisor(const Tensor& total);
+
+/// The setting "padding" of mechanisms that cut or transform a whole sequence. "skipped" is the
+/// default; with "counted", padding counts like other tokens and has outputs. Published weights
+/// were trained with "counted", with which a sample's outputs depend on the length of its batch.
+inline bool is_padding_counted(const Options& options) {
+  return options.take_choice("padding", {"skipped", "counted"}) == "counted";
+}
 
 }  // namespace heed

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+namespace heed {
+
+class GradientWatch;
+class LoopRunner;
+class NotedLeaves;
+class Tensor;
+
+/// What holds on a thread until the end of a C++ scope. The pool hands the decisions on to its tasks.
+struct Scope {
+  bool recording = true;                      ///< ops record their gradient (RecordingScope)
+  bool compose_only = false;                  ///< see ComposeOnly
+  bool shapes_only = false;                   ///< see ShapesOnly
+  bool bf16_products = false;                 ///< see Bf16Products
+  const Tensor* expected_gradient = nullptr;  ///< see ExpectedGradient; null: 1
+  // Not handed on to tasks:
+  bool inside_task = false;                 ///< of the pool
+  LoopRunner* loop_runner = nullptr;        ///< runs this thread's loops in place of the pool
+  GradientWatch* gradient_watch = nullptr;  ///< the innermost
+  NotedLeaves* noted_leaves = nullptr;      ///< the innermost
+  const char* kernel = nullptr;             ///< the name of the innermost ProfileScope
+
+  /// The scope of a task in a loop of this one.
+  Scope in_task() const {
+    return {recording, compose_only, shapes_only, bf16_products, expected_gradient, true};
+  }
+};
+
+/// The calling thread's.
+inline constinit thread_local Scope current_scope;
+
+/// Sets a field of the thread's Scope while it lives.
+template <auto Field>
+class Scoped {
+ public:
+  using Value = std::remove_reference_t<decltype(std::declval<Scope&>().*Field)>;
+
+  explicit Scoped(Value value) : before_(std::exchange(current_scope.*Field, value)) {}
+  ~Scoped() { current_scope.*Field = before_; }
+  Scoped& operator=(Scoped&&) = delete;
+
+ protected:
+  Value before() const { return before_; }
+
+ private:
+  Value before_;
+};
+
+}  // namespace heed
