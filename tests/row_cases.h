@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "heed/autograd/cases/op_cases.h"
 #include "heed/autograd/ops.h"
-#include "heed/tests/cases/op_results.h"
 #include "heed/tests/kernel_check.h"
 
 // Ops that work on rows, as cases of any size.

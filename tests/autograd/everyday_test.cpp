@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "heed/autograd/autograd.h"
+#include "heed/autograd/cases/op_cases.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
-#include "heed/tests/cases/op_cases.h"
 #include "heed/tests/support.h"
 
 using namespace heed;

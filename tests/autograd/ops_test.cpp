@@ -6,10 +6,10 @@
 #include <cmath>
 
 #include "heed/autograd/autograd.h"
+#include "heed/autograd/cases/op_cases.h"
 #include "heed/autograd/ops.h"
 #include "heed/core/backend.h"
 #include "heed/core/device.h"
-#include "heed/tests/cases/op_results.h"
 #include "heed/tests/support.h"
 #include "heed/training/optimizer.h"
 

@@ -1,8 +1,8 @@
 // Every attention variant's layer, and whole small models, CPU against Vulkan in f32: outputs or losses, and
 // all gradients. A discrete choice that fell out differently would show in both.
 
-#include "heed/tests/cases/model_cases.h"
-#include "heed/tests/cases/op_results.h"
+#include "heed/autograd/cases/op_cases.h"
+#include "heed/models/cases/model_cases.h"
 #include "heed/tests/vulkan_support.h"
 
 using namespace heed;

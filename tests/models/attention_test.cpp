@@ -4,7 +4,7 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
-#include "heed/tests/cases/attention_capabilities.h"
+#include "heed/models/cases/attention_capabilities.h"
 #include "heed/tests/made_part.h"
 #include "heed/tests/model_support.h"
 

@@ -4,10 +4,10 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
+#include "heed/models/cases/model_cases.h"
 #include "heed/models/classifier.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"
-#include "heed/tests/cases/model_cases.h"
 #include "heed/tests/model_support.h"
 
 using namespace heed;

@@ -15,8 +15,8 @@
 #include "heed/autograd/ops.h"
 #include "heed/base/file.h"
 #include "heed/models/attention/attention.h"
+#include "heed/models/cases/attention_capabilities.h"
 #include "heed/models/classifier.h"
-#include "heed/tests/cases/attention_capabilities.h"
 
 using namespace heed;
 
